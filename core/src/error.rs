@@ -1,0 +1,219 @@
+//! What can go wrong, as one type with a stable code that is the same in every language.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What went wrong. [`Kind::code`] is the stable string that every language shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The lock was not acquired within the time limit; somebody else holds it.
+    Timeout,
+    /// The guard or token named does not hold the lock (any more).
+    NotOwned,
+    /// The lease ended while it was held.
+    Lost,
+    /// The caller gave up waiting.
+    Cancelled,
+    /// The store did not answer within `store_timeout`.
+    Unavailable,
+    /// Too few nodes of a quorum granted.
+    Quorum,
+    /// The URI, an option or an argument is wrong; nothing was sent.
+    InvalidConfig,
+    /// The store or layout cannot do what was asked.
+    Unsupported,
+    /// The store holds something else under this lock's name.
+    ForeignLayout,
+    /// Waiting would never end.
+    Deadlock,
+    /// A guard made before a fork was used in the child.
+    Forked,
+    /// The client was closed.
+    Closed,
+    /// The store refused the credentials, or they lack a right.
+    Auth,
+    /// The other side does not speak the store's protocol.
+    Protocol,
+    /// A defect of this library.
+    Internal,
+}
+
+impl Kind {
+    /// Every kind, in the order of the documentation.
+    pub const ALL: [Kind; 15] = [
+        Kind::Timeout,
+        Kind::NotOwned,
+        Kind::Lost,
+        Kind::Cancelled,
+        Kind::Unavailable,
+        Kind::Quorum,
+        Kind::InvalidConfig,
+        Kind::Unsupported,
+        Kind::ForeignLayout,
+        Kind::Deadlock,
+        Kind::Forked,
+        Kind::Closed,
+        Kind::Auth,
+        Kind::Protocol,
+        Kind::Internal,
+    ];
+
+    /// The stable code, such as `not_owned`.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Kind::Timeout => "timeout",
+            Kind::NotOwned => "not_owned",
+            Kind::Lost => "lost",
+            Kind::Cancelled => "cancelled",
+            Kind::Unavailable => "unavailable",
+            Kind::Quorum => "quorum",
+            Kind::InvalidConfig => "invalid_config",
+            Kind::Unsupported => "unsupported",
+            Kind::ForeignLayout => "foreign_layout",
+            Kind::Deadlock => "deadlock",
+            Kind::Forked => "forked",
+            Kind::Closed => "closed",
+            Kind::Auth => "auth",
+            Kind::Protocol => "protocol",
+            Kind::Internal => "internal",
+        }
+    }
+
+    /// Whether the same call may succeed later without anybody changing the program or its settings.
+    pub const fn retryable(self) -> bool {
+        matches!(self, Kind::Timeout | Kind::Lost | Kind::Unavailable | Kind::Quorum)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+/// An error of any operation: its kind, what was being done, on which lock and store, and what to do about it.
+///
+/// Never holds a password, a TLS key or an owner id: store addresses are redacted before they get here.
+#[derive(Clone, thiserror::Error)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    kind: Kind,
+    operation: &'static str,
+    store: Option<Arc<str>>,
+    lock: Option<Arc<str>>,
+    message: Cow<'static, str>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An error of `kind` met while doing `operation`. `message` says what happened and what to do about it.
+    pub fn new(kind: Kind, operation: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Error(Box::new(Inner { kind, operation, store: None, lock: None, message: message.into(), source: None }))
+    }
+
+    /// An [`Kind::InvalidConfig`] error; nothing was sent.
+    pub fn invalid(operation: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Error::new(Kind::InvalidConfig, operation, message)
+    }
+
+    /// An [`Kind::Unsupported`] error.
+    pub fn unsupported(operation: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Error::new(Kind::Unsupported, operation, message)
+    }
+
+    /// The error of a wait that reached its limit of `waited`.
+    pub fn timeout(waited: Duration) -> Self {
+        let message = if waited.is_zero() {
+            Cow::Borrowed("somebody else holds it; wait with a time limit, or try again later")
+        } else {
+            format!("somebody else held it for the whole {waited:?}; raise the timeout, or look who with `inspect`")
+                .into()
+        };
+        Error::new(Kind::Timeout, "acquire", message)
+    }
+
+    /// The same error, saying which store it concerns (an address without credentials).
+    pub fn on_store(mut self, store: impl Into<Arc<str>>) -> Self {
+        self.0.store.get_or_insert_with(|| store.into());
+        self
+    }
+
+    /// The same error, saying which lock it concerns.
+    pub fn on_lock(mut self, lock: impl Into<Arc<str>>) -> Self {
+        self.0.lock.get_or_insert_with(|| lock.into());
+        self
+    }
+
+    /// The same error with its cause.
+    pub fn caused_by(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.0.source = Some(Arc::new(source));
+        self
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    /// The stable code of the kind, such as `timeout`.
+    pub fn code(&self) -> &'static str {
+        self.0.kind.code()
+    }
+
+    /// Whether the same call may succeed later by itself.
+    pub fn retryable(&self) -> bool {
+        self.0.kind.retryable()
+    }
+
+    /// What was being done, such as `acquire`.
+    pub fn operation(&self) -> &'static str {
+        self.0.operation
+    }
+
+    /// The store it concerns, without credentials.
+    pub fn store(&self) -> Option<&str> {
+        self.0.store.as_deref()
+    }
+
+    /// The lock it concerns.
+    pub fn lock(&self) -> Option<&str> {
+        self.0.lock.as_deref()
+    }
+
+    /// What happened and what to do about it.
+    pub fn context(&self) -> &str {
+        &self.0.message
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { kind, operation, store, lock, message, source } = &*self.0;
+        write!(f, "{kind}: {operation}")?;
+        if let Some(lock) = lock {
+            write!(f, " lock {lock:?}")?;
+        }
+        if let Some(store) = store {
+            write!(f, " on {store}")?;
+        }
+        write!(f, ": {message}")?;
+        if let Some(source) = source {
+            write!(f, " ({source})")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Error({self})")
+    }
+}
+
+/// The result of every operation that can fail.
+pub type Result<T> = std::result::Result<T, Error>;

@@ -1,0 +1,120 @@
+//! What a store and layout promise, so that callers can read it, ask for it, and tests can skip by it.
+
+use std::fmt;
+
+/// Until when a holder can be sure to be the only one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExclusiveUntil {
+    /// Until its deadline or until `lost` fires, whatever crashes.
+    Deadline,
+    /// The same, but two holders are possible when the store fails over to a replica that had not heard of the grant, is
+    /// emptied, or has its clock stepped forward.
+    StoreFailover,
+    /// Only while the clocks of all clients agree.
+    ClockSkew,
+}
+
+/// Until when fencing tokens rise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TokenRises {
+    /// Always.
+    Always,
+    /// Over restarts, eviction and failover, until the store's clock steps back further than that took.
+    WithStoreClock,
+    /// While the process lives.
+    WithProcess,
+    /// The layout has no token.
+    Never,
+}
+
+/// What a lock of this client promises.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guarantees {
+    /// The store, such as `redis`.
+    pub store: &'static str,
+    /// The layout, such as `native`.
+    pub layout: &'static str,
+    /// Until when a holder is the only one.
+    pub exclusive_until: ExclusiveUntil,
+    /// Until when tokens rise.
+    pub token: TokenRises,
+    /// Whether `fair` (first come first served over all tasks) can be had.
+    pub fair: bool,
+    /// Whether `reentrant` can be had.
+    pub reentrant: bool,
+    /// Whether other processes see the lock.
+    pub shared: bool,
+    /// Whether waiters are told when it is their turn; otherwise they ask again by a timer.
+    pub push: bool,
+    /// Whether a hold survives the loss of its connection.
+    pub survives_disconnect: bool,
+    /// Whether a release or renewal in doubt can never touch a later hold of the same owner.
+    pub incarnation: bool,
+    /// What else a person should know, one sentence each.
+    pub notes: &'static [&'static str],
+}
+
+/// What a caller insists on; see [`Guarantees::require`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Requirements {
+    /// The lock must have a fencing token that rises.
+    pub fenced: bool,
+    /// `fair` must be possible.
+    pub fair: bool,
+    /// Other processes must see the lock.
+    pub shared: bool,
+    /// Waiters must be pushed to, not poll.
+    pub push: bool,
+    /// Two holders must be impossible even when the store fails over.
+    pub failover_safe: bool,
+}
+
+impl Guarantees {
+    /// Fails when something insisted on is not promised.
+    ///
+    /// # Errors
+    /// `unsupported`, naming everything that is missing.
+    pub fn require(&self, wanted: Requirements) -> crate::Result<()> {
+        let checks = [
+            (wanted.fenced && self.token == TokenRises::Never, "fenced"),
+            (wanted.fair && !self.fair, "fair"),
+            (wanted.shared && !self.shared, "shared"),
+            (wanted.push && !self.push, "push"),
+            (wanted.failover_safe && self.exclusive_until != ExclusiveUntil::Deadline, "failover_safe"),
+        ];
+        let missing: Vec<_> = checks.iter().filter(|(lacks, _)| *lacks).map(|(_, what)| *what).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(crate::Error::unsupported(
+            "require",
+            format!(
+                "{} with layout {} does not promise: {}; choose another store or layout",
+                self.store,
+                self.layout,
+                missing.join(", ")
+            ),
+        ))
+    }
+}
+
+impl fmt::Display for ExclusiveUntil {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ExclusiveUntil::Deadline => "deadline",
+            ExclusiveUntil::StoreFailover => "store failover",
+            ExclusiveUntil::ClockSkew => "clock skew",
+        })
+    }
+}
+
+impl fmt::Display for TokenRises {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TokenRises::Always => "always",
+            TokenRises::WithStoreClock => "with the store's clock",
+            TokenRises::WithProcess => "while the process lives",
+            TokenRises::Never => "none",
+        })
+    }
+}

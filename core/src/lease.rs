@@ -1,0 +1,154 @@
+//! What is held, how it ended, and what others see of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::time::Time;
+use crate::token::Token;
+
+/// A lock that is held: until when, and under which token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The lock's name.
+    pub name: Arc<str>,
+    /// The fencing token.
+    pub token: Token,
+    /// The local deadline: after it the lock may be somebody else's. Renewals move it.
+    pub valid_until: Time,
+    /// How long each renewal makes it last.
+    pub ttl: Duration,
+}
+
+/// What a release found.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ReleaseOutcome {
+    /// It was ours until now.
+    Released,
+    /// A reentrant hold was left; the lock itself is still held, this many levels deep.
+    Kept(u32),
+    /// The lease had ended before; nobody else holds the lock.
+    Expired,
+    /// The lease had ended before and somebody else holds the lock now: their holder card, or empty.
+    StolenBy(String),
+    /// The store did not say (a reply was lost); the lock is free by the end of its lease at the latest.
+    Unknown,
+}
+
+impl ReleaseOutcome {
+    /// The stable word for it: `released`, `kept`, `expired`, `stolen` or `unknown`.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            ReleaseOutcome::Released => "released",
+            ReleaseOutcome::Kept(_) => "kept",
+            ReleaseOutcome::Expired => "expired",
+            ReleaseOutcome::StolenBy(_) => "stolen",
+            ReleaseOutcome::Unknown => "unknown",
+        }
+    }
+
+    /// Whether the lock was certainly held right up to the release.
+    pub const fn was_held(&self) -> bool {
+        matches!(self, ReleaseOutcome::Released | ReleaseOutcome::Kept(_))
+    }
+}
+
+/// Why a held lock was lost.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum LossReason {
+    /// The deadline passed without a renewal that was answered in time.
+    Expired,
+    /// `max_hold` was reached, so renewal had stopped.
+    MaxHold,
+    /// Renewal is off and the ttl ran out.
+    NotRenewed,
+    /// The store says that the lock is not ours: it was emptied, restarted, failed over, or somebody took it.
+    Gone,
+    /// An operator broke the lock.
+    Broken,
+    /// The client was closed.
+    Closed,
+}
+
+impl LossReason {
+    /// The stable word for it.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            LossReason::Expired => "expired",
+            LossReason::MaxHold => "max_hold",
+            LossReason::NotRenewed => "not_renewed",
+            LossReason::Gone => "gone",
+            LossReason::Broken => "broken",
+            LossReason::Closed => "closed",
+        }
+    }
+
+    /// One sentence for a person.
+    pub const fn sentence(&self) -> &'static str {
+        match self {
+            LossReason::Expired => "its lease ran out before a renewal was answered",
+            LossReason::MaxHold => "it was held for longer than max_hold, so renewal had stopped",
+            LossReason::NotRenewed => "its ttl ran out and renewal is off",
+            LossReason::Gone => "the store no longer knows it as ours",
+            LossReason::Broken => "an operator broke it",
+            LossReason::Closed => "its client was closed",
+        }
+    }
+}
+
+/// What `inspect` tells about a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspection {
+    /// The lock's name.
+    pub name: String,
+    /// The layout found under that name.
+    pub layout: String,
+    /// Who holds it; `None` when it is free.
+    pub holder: Option<Holder>,
+    /// How many attempts wait in the store's queue, over all clients.
+    pub waiters: u64,
+}
+
+/// Who holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// A hash of the owner id, to tell two holders apart; the id itself would release the lock.
+    pub owner: String,
+    /// What the holder says of itself.
+    pub card: Card,
+    /// How long it has held the lock, where the store can tell.
+    pub held_for: Option<Duration>,
+    /// How long its lease still lasts at the store.
+    pub remaining: Duration,
+    /// First fencing token of its block.
+    pub first_token: u64,
+    /// Last fencing token of its block.
+    pub last_token: u64,
+}
+
+/// What a holder says of itself: one text of at most 512 bytes, `host`, `pid`, `language` and `label` by tabs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Card {
+    /// The host's name.
+    pub host: String,
+    /// The process id on that host.
+    pub pid: u32,
+    /// The face that acquired it: `rust`, `python`, `cli`, ...
+    pub language: String,
+    /// The label given to the lock, at most 128 bytes.
+    pub label: String,
+}
+
+impl Card {
+    /// The text kept beside the lock.
+    pub fn encode(&self) -> String {
+        format!("{}\t{}\t{}\t{}", self.host, self.pid, self.language, self.label)
+    }
+
+    /// Reads a text back; whatever is missing stays empty, since the store may hold anything.
+    pub fn decode(text: &str) -> Self {
+        let mut parts = text.splitn(4, '\t');
+        let mut next = || parts.next().unwrap_or_default().to_owned();
+        let (host, pid, language, label) = (next(), next(), next(), next());
+        Card { host, pid: pid.parse().unwrap_or_default(), language, label }
+    }
+}

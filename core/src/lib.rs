@@ -1,0 +1,16 @@
+//! Distributed locks that programs in every language share.
+
+#![deny(unsafe_code)]
+
+pub mod error;
+pub mod guarantee;
+pub mod lease;
+pub mod name;
+pub mod options;
+pub mod protocol;
+pub mod stores;
+pub mod time;
+pub mod token;
+
+pub use error::{Error, Kind, Result};
+pub use token::Token;

@@ -1,0 +1,185 @@
+//! What a caller may ask of a lock and of a connection, with the defaults that every language shares.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::name;
+
+/// The default ttl.
+pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
+
+/// The longest a grant by hand-off lasts before its first renewal.
+pub const CLAIM: Duration = Duration::from_secs(1);
+
+/// The shortest ttl a lock may have.
+pub const MIN_TTL: Duration = Duration::from_millis(20);
+
+/// The longest ttl a lock may have: longer holds are what renewal is for.
+pub const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// The longest waiting time that is told apart from "for ever".
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+
+/// How a lock is acquired and held.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcquireOptions {
+    /// How long to wait for other holders. `Some(0)` only tries; `None` (the default) waits for ever. Waiting for the *store*
+    /// is limited separately, by [`ConnectOptions::store_timeout`].
+    pub timeout: Option<Duration>,
+    /// How long the lock stays ours without a renewal: 20 ms to 24 h, default 30 s. A crash frees the lock after at most this.
+    pub ttl: Duration,
+    /// Whether the watchdog renews the lease every ttl/3 while the guard lives; default yes.
+    pub renew: bool,
+    /// Ends renewal this long after the grant, so that a wedged holder cannot keep the lock for ever; default none.
+    pub max_hold: Option<Duration>,
+    /// First come, first served over all tasks of all processes; default no (then it is FIFO inside each process, and
+    /// processes take turns).
+    pub fair: bool,
+    /// Whether the same owner may acquire it again while holding it; default no.
+    pub reentrant: bool,
+    /// The layout at the store; `None` takes the store's default.
+    pub layout: Option<Arc<str>>,
+    /// A text of at most 128 bytes that others read with `inspect`.
+    pub label: Option<Arc<str>>,
+    /// The sticky lease; not built yet, so asking for it is `unsupported`.
+    pub keep: bool,
+}
+
+impl Default for AcquireOptions {
+    fn default() -> Self {
+        AcquireOptions {
+            timeout: None,
+            ttl: DEFAULT_TTL,
+            renew: true,
+            max_hold: None,
+            fair: false,
+            reentrant: false,
+            layout: None,
+            label: None,
+            keep: false,
+        }
+    }
+}
+
+impl AcquireOptions {
+    /// Says whether these options can be honoured at all.
+    ///
+    /// # Errors
+    /// `invalid_config` for a value out of range, `unsupported` for what is not built.
+    pub fn check(&self) -> Result<()> {
+        if self.ttl < MIN_TTL || self.ttl > MAX_TTL {
+            return Err(Error::invalid(
+                "lock",
+                format!("ttl is {:?}; it must be {MIN_TTL:?} to {MAX_TTL:?}", self.ttl),
+            ));
+        }
+        if self.max_hold.is_some_and(|max| max < self.ttl) {
+            return Err(Error::invalid(
+                "lock",
+                "max_hold is shorter than ttl; make it at least the ttl, or leave it out",
+            ));
+        }
+        if self.max_hold.is_some() && !self.renew {
+            return Err(Error::invalid("lock", "max_hold limits renewal, but renew is off; drop one of the two"));
+        }
+        if let Some(label) = &self.label {
+            name::check_label(label)?;
+        }
+        if self.keep {
+            return Err(Error::unsupported("lock", "keep (the sticky lease) is not built yet; leave it out"));
+        }
+        Ok(())
+    }
+
+    /// How long a pushed grant of this lock lasts until its first renewal.
+    pub fn claim(&self) -> Duration {
+        self.ttl.min(CLAIM)
+    }
+
+    /// Whether the caller only tries.
+    pub fn tries(&self) -> bool {
+        self.timeout == Some(Duration::ZERO)
+    }
+}
+
+/// A number of seconds from another language, as a duration.
+///
+/// # Errors
+/// `invalid_config` when it is not a number, negative, or longer than ten years.
+pub fn seconds(operation: &'static str, what: &str, value: f64) -> Result<Duration> {
+    match Duration::try_from_secs_f64(value) {
+        Ok(duration) if duration <= MAX_TIMEOUT => Ok(duration),
+        _ => Err(Error::invalid(
+            operation,
+            format!("{what} is {value} seconds; it must be a number from 0 to {} (ten years)", MAX_TIMEOUT.as_secs()),
+        )),
+    }
+}
+
+/// How a client reaches its store.
+#[derive(Clone)]
+pub struct ConnectOptions {
+    /// Put before every lock name, so that applications can share a store; default empty.
+    pub prefix: String,
+    /// Limit for making one connection; default 2 s.
+    pub connect_timeout: Duration,
+    /// Limit for one reply; after it the request's outcome is unknown and it is asked again; default 1 s.
+    pub response_timeout: Duration,
+    /// How long an operation goes on asking a store that does not answer before it fails with `unavailable`; default 5 s.
+    pub store_timeout: Duration,
+    /// A file of certificates (PEM) to trust instead of the system's.
+    pub ca: Option<String>,
+    /// The client's certificate chain (PEM file), with `key`.
+    pub cert: Option<String>,
+    /// The client's private key (PEM file), with `cert`.
+    pub key: Option<String>,
+    /// Asked for user and password at every new connection, so that rotated credentials are taken up.
+    pub credentials: Option<Arc<dyn Fn() -> Credentials + Send + Sync>>,
+    /// The language shown on holder cards; set by each face.
+    pub language: &'static str,
+}
+
+/// A user and a password.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// The user; empty for the store's default user.
+    pub user: String,
+    /// The password; empty for none.
+    pub password: String,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Credentials({}, ***)", self.user)
+    }
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        ConnectOptions {
+            prefix: String::new(),
+            connect_timeout: Duration::from_secs(2),
+            response_timeout: Duration::from_secs(1),
+            store_timeout: Duration::from_secs(5),
+            ca: None,
+            cert: None,
+            key: None,
+            credentials: None,
+            language: "rust",
+        }
+    }
+}
+
+impl std::fmt::Debug for ConnectOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectOptions")
+            .field("prefix", &self.prefix)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("response_timeout", &self.response_timeout)
+            .field("store_timeout", &self.store_timeout)
+            .field("ca", &self.ca)
+            .field("cert", &self.cert)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,353 @@
+//! The protocol of one lock layout: what to say to the store, and what its answers mean.
+//!
+//! A [`Protocol`] is pure. It is told what is wanted (an [`Intent`]) and what came back (replies and pushed events), and it
+//! says what to send next, what it waits for, or how it ended. It knows no clock, no randomness, no socket and no task: the
+//! [`Session`](crate::session::Session) reasons about time, the driver moves the bytes.
+//!
+//! ```text
+//!              Begin(intent)            Ask(requests)
+//!   Session  ----------------> Protocol ---------------> Session -> driver -> store
+//!            <---------------- (a file  <--------------- replies
+//!      Done(verdict) / Wait     per layout)  Reply / Event
+//! ```
+//!
+//! One `Protocol` value serves one attempt after another of the same contender. Acquire, renew, release and undo are four
+//! conversations ([`Op`]); at most one of each runs at a time, and a renewal may run beside a release.
+
+use std::fmt;
+use std::hash::Hasher;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::error::Error;
+use crate::lease::ReleaseOutcome;
+use crate::time::StoreTime;
+
+/// One acquisition's identity: owner and incarnation at once, 128 bits of randomness minted before anything is sent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptId(pub u128);
+
+impl fmt::Display for AttemptId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for AttemptId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // An attempt id is the credential that releases the lock: half of it is enough to tell two apart in a log.
+        write!(f, "attempt:{:08x}..", self.0 >> 96)
+    }
+}
+
+/// The address under which a client receives what its store pushes; also tells one client's waiters from another's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct InboxId(pub u64);
+
+impl fmt::Display for InboxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// What one attempt asks for; constant from its first request to its last.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Terms {
+    /// The lock's name as the user gave it.
+    pub name: Arc<str>,
+    /// Who asks.
+    pub attempt: AttemptId,
+    /// Where pushes for this attempt go.
+    pub inbox: InboxId,
+    /// How long a grant answered to a request lasts at the store.
+    pub ttl: Duration,
+    /// How long a grant pushed by hand-off lasts until its first renewal: `min(ttl, 1 s)`.
+    pub claim: Duration,
+    /// The holder card others read with `inspect`; empty where the layout has no place for it.
+    pub card: Arc<str>,
+}
+
+/// The four conversations of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Op {
+    /// Become the holder, or take a place in the queue.
+    Acquire,
+    /// Make the lease last longer.
+    Renew,
+    /// Give the lock back, handing it to the next in the queue.
+    Release,
+    /// Take back whatever an acquire whose outcome is unknown or unwanted may have done.
+    Undo,
+}
+
+/// What is wanted of the store.
+#[derive(Clone, Debug)]
+pub enum Intent {
+    /// Acquire under `terms`. With `wait` the attempt may take a place in the store's queue; without, it only tries.
+    /// With `prev`, the request first releases that earlier attempt (a *yield*: one request instead of two).
+    Acquire { terms: Terms, wait: bool, prev: Option<Previous> },
+    /// Extend the held lease to at least `ttl` from now.
+    Renew { terms: Terms, ttl: Duration },
+    /// Release; `used` is the highest token of the block that was really used.
+    Release { terms: Terms, used: u64 },
+    /// Leave the queue and release, for every attempt that may have left something behind.
+    Undo { terms: Terms, prev: Option<Previous> },
+}
+
+impl Intent {
+    /// The conversation this intent begins.
+    pub fn op(&self) -> Op {
+        match self {
+            Intent::Acquire { .. } => Op::Acquire,
+            Intent::Renew { .. } => Op::Renew,
+            Intent::Release { .. } => Op::Release,
+            Intent::Undo { .. } => Op::Undo,
+        }
+    }
+}
+
+/// The attempt that a yield gives back.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Previous {
+    /// The terms under which it was acquired.
+    pub terms: Terms,
+    /// The highest token of its block that was used.
+    pub used: u64,
+}
+
+/// What a protocol is told.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// Begin (or begin again, under the same attempt) a conversation.
+    Begin(Intent),
+    /// The replies to everything the last [`Step::Ask`] of this conversation asked, in order.
+    Reply(Op, &'a [Reply]),
+    /// The store pushed something that may concern this attempt.
+    Event(&'a StoreEvent),
+}
+
+/// What a protocol says.
+#[derive(Debug)]
+pub enum Step {
+    /// Send these, all in one write, and come back with [`Input::Reply`].
+    Ask(Requests),
+    /// The attempt has a place in the queue: wait for a push, or for [`Wait::remaining`], then begin again.
+    Wait(Wait),
+    /// The conversation is over.
+    Done(Verdict),
+    /// The input concerned somebody else.
+    Ignore,
+}
+
+/// The requests of one write.
+pub type Requests = SmallVec<[Request; 1]>;
+
+/// What the store said when it put an attempt into its queue, or left it there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Wait {
+    /// The store's clock at that moment, where it has one: the anchor from which a later pushed grant is dated.
+    pub at: Option<StoreTime>,
+    /// How long the present holder's lease still lasts at the store.
+    pub remaining: Duration,
+    /// Waiters ahead of this one.
+    pub position: u32,
+    /// What became of the attempt that was given back in the same request.
+    pub prev: Option<ReleaseOutcome>,
+}
+
+/// How a conversation ended.
+#[derive(Clone, Debug)]
+pub enum Verdict {
+    /// The lock is ours.
+    Granted(Grant),
+    /// Somebody else holds it (answer to an acquire that does not wait).
+    Held {
+        /// How long their lease still lasts at the store; zero when the store does not say.
+        remaining: Duration,
+        /// The store's clock, where it has one.
+        at: Option<StoreTime>,
+        /// What became of the attempt that was given back in the same request.
+        prev: Option<ReleaseOutcome>,
+    },
+    /// The request arrived after its `not_after` and did nothing.
+    Late {
+        /// The store's clock, by which the client's idea of it is corrected.
+        at: StoreTime,
+    },
+    /// The lease lasts at least as long as was asked, counted from the request's sending.
+    Renewed,
+    /// The lease is not ours any more.
+    Gone(ReleaseOutcome),
+    /// The answer to a release.
+    Released(ReleaseOutcome),
+    /// Nothing of the named attempts is left at the store.
+    Undone,
+    /// The store refuses; asking again will not help.
+    Failed(Error),
+}
+
+/// A lock given to an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Grant {
+    /// First fencing token of the block.
+    pub first: u64,
+    /// Last fencing token of the block; equal to `first` where the layout has no blocks.
+    pub last: u64,
+    /// From when the lease counts.
+    pub term: Term,
+    /// What became of the attempt that was given back in the same request.
+    pub prev: Option<ReleaseOutcome>,
+}
+
+/// From when, and for how long, a granted lease counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Term {
+    /// The full ttl, counted from the sending of the request that was answered.
+    FromRequest,
+    /// Only the claim, counted from this point of the store's clock: the grant was pushed and has no sending time.
+    Pushed(StoreTime),
+}
+
+/// A store procedure a layout may call: a Lua script, an SQL statement, a node operation. Identity is the address' name.
+#[derive(Debug)]
+pub struct Call {
+    /// Short name for traces and logs, such as `acquire`.
+    pub name: &'static str,
+    /// What the store executes; empty where the name says it all.
+    pub body: &'static str,
+    /// Whether many requests of this call may travel as one (keys and arguments concatenated, one reply a key).
+    pub batch: bool,
+}
+
+/// One argument of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Arg {
+    /// A number, sent in decimal.
+    Int(i64),
+    /// Text, sent byte for byte.
+    Text(Arc<str>),
+    /// The store's time after which the request must do nothing; the driver fills it in at the moment of sending.
+    NotAfter,
+}
+
+impl From<&str> for Arg {
+    fn from(text: &str) -> Self {
+        Arg::Text(text.into())
+    }
+}
+
+impl From<Arc<str>> for Arg {
+    fn from(text: Arc<str>) -> Self {
+        Arg::Text(text)
+    }
+}
+
+impl From<i64> for Arg {
+    fn from(value: i64) -> Self {
+        Arg::Int(value)
+    }
+}
+
+/// One request to the store.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// What to execute.
+    pub call: &'static Call,
+    /// The one key it works on (stores that shard route by it).
+    pub key: Arc<str>,
+    /// Its arguments.
+    pub args: SmallVec<[Arg; 6]>,
+}
+
+impl Request {
+    /// A request of `call` on `key`.
+    pub fn new<const N: usize>(call: &'static Call, key: Arc<str>, args: [Arg; N]) -> Self {
+        Request { call, key, args: SmallVec::from_iter(args) }
+    }
+}
+
+impl PartialEq for Request {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.call, other.call) && self.key == other.key && self.args == other.args
+    }
+}
+
+impl Eq for Request {}
+
+impl std::hash::Hash for Request {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.call.name.hash(state);
+        self.key.hash(state);
+        self.args.hash(state);
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.call.name, self.key)?;
+        for arg in &self.args {
+            match arg {
+                Arg::Int(n) => write!(f, " {n}")?,
+                Arg::Text(t) if t.is_empty() => write!(f, " -")?,
+                Arg::Text(t) => write!(f, " {t}")?,
+                Arg::NotAfter => write!(f, " <not-after>")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a store answered, in the shape common to all of them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Reply {
+    /// Nothing there.
+    Nil,
+    /// A number.
+    Int(i64),
+    /// Text; bytes that are not UTF-8 are replaced, since no layout of ours writes any.
+    Text(String),
+    /// Several values.
+    List(Vec<Reply>),
+    /// The store refused: its error code and its words.
+    Error { code: String, message: String },
+}
+
+/// What a store pushes to a client.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum StoreEvent {
+    /// `attempt` was made the holder by somebody's release.
+    Granted { attempt: AttemptId, first: u64, last: u64, at: StoreTime },
+    /// An operator broke the lock that `attempt` held.
+    Broken { attempt: AttemptId },
+    /// Something that a protocol watches under this name changed (node deleted, key gone).
+    Changed { path: Arc<str> },
+}
+
+/// What a layout can do; the Session and the queue adapt to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Traits {
+    /// Tokens a grant reserves for hand-offs inside one process; 1 where each holder must be a fresh acquisition.
+    pub block: u64,
+    /// Whether an acquire may give back an earlier attempt in the same request.
+    pub yields: bool,
+    /// Whether waiters are told when it is their turn.
+    pub push: bool,
+}
+
+/// One lock layout of one store, as a pure machine.
+pub trait Protocol: Send + fmt::Debug {
+    /// Takes one input and says what to do. The answer depends only on the inputs so far: it never changes by itself, so
+    /// there is nothing to poll.
+    fn step(&mut self, input: Input<'_>) -> Step;
+
+    /// What this layout can do; never changes.
+    fn traits(&self) -> Traits;
+
+    /// A copy in the same state, for those who explore what could happen next.
+    fn duplicate(&self) -> Box<dyn Protocol>;
+
+    /// Feeds everything the next answers depend on to `state`, so that equal machines can be recognised.
+    fn fingerprint(&self, state: &mut dyn Hasher);
+}
