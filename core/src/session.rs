@@ -47,7 +47,7 @@ use crate::protocol::{
     AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Reply, Requests, Step, StoreEvent, Term, Terms, Verdict,
     Wait,
 };
-use crate::time::{StoreTime, Time};
+use crate::time::{Relative, StoreTime, Time};
 
 /// Drift allowed between two clocks, as a fraction of the time measured: 1 %.
 const DRIFT_DIVISOR: u32 = 100;
@@ -283,7 +283,7 @@ impl Session {
     /// anything. Changes with every handled event.
     pub fn poll_timeout(&self) -> Option<Time> {
         let silent = match self.phase {
-            Phase::Asking | Phase::Releasing => self.silent_since.map(|since| since.after(self.store_timeout)),
+            Phase::Asking | Phase::Releasing => self.silent_until(),
             _ => None,
         };
         let held = match self.phase {
@@ -385,7 +385,7 @@ impl Session {
     }
 
     fn answered(&mut self, now: Time, id: RequestId, sent: Time, answer: Answer<'_>) {
-        if id.attempt != self.terms.attempt || self.flight(id.op) != Some(id.seq) {
+        if !self.awaits(id) {
             return;
         }
         self.flights[id.op as usize] = None;
@@ -425,8 +425,12 @@ impl Session {
         }
     }
 
+    fn silent_until(&self) -> Option<Time> {
+        self.silent_since.map(|since| since.after(self.store_timeout))
+    }
+
     fn is_silent_too_long(&self, now: Time) -> bool {
-        self.silent_since.is_some_and(|since| now >= since.after(self.store_timeout))
+        self.silent_until().is_some_and(|until| now >= until)
     }
 
     fn conclude(&mut self, now: Time, sent: Time, op: Op, verdict: Verdict) {
@@ -887,17 +891,39 @@ impl Session {
         }
     }
 
-    /// Feeds everything that later answers depend on to `state`, with times relative to `now`.
-    pub fn fingerprint(&self, now: Time, state: &mut impl Hasher) {
-        let relative = |at: Option<Time>| at.map(|at| at.as_nanos().wrapping_sub(now.as_nanos()));
+    /// Whether an answer to `id` would be taken.
+    pub fn awaits(&self, id: RequestId) -> bool {
+        id.attempt == self.terms.attempt && self.flight(id.op) == Some(id.seq)
+    }
+
+    /// How many writes ago `id` was asked; the answers of equal sessions are told apart by it.
+    pub fn writes_since(&self, id: RequestId) -> u64 {
+        self.seq.wrapping_sub(id.seq)
+    }
+
+    /// Feeds everything that later answers depend on to `state`, in the names of `view`. What a phase has no use for is
+    /// left out.
+    pub fn fingerprint(&self, view: &impl Relative, state: &mut impl Hasher) {
+        self.phase.hash(state);
+        if self.phase == Phase::Idle {
+            return;
+        }
+        let ahead = |at: Option<Time>| at.map(|at| view.ahead(at));
         self.protocol.fingerprint(state);
-        (self.phase, &self.terms, self.service, self.waits, self.inbox, &self.prev).hash(state);
-        (self.flights, self.asked_to_queue, self.ask_again, self.touched, self.retries).hash(state);
-        (relative(self.doubt), relative(self.first_sent), relative(self.silent_since), relative(self.wake)).hash(state);
-        self.anchor.map(|(sent, at)| (relative(Some(sent)), at)).hash(state);
-        (self.tokens, self.used, self.extending, self.repeated, self.told).hash(state);
-        (relative(Some(self.granted_at)), relative(Some(self.valid_until)), relative(self.renew_at)).hash(state);
-        relative(Some(self.store_until)).hash(state);
+        (&self.terms.name, self.terms.attempt, self.terms.ttl, self.terms.claim, self.service).hash(state);
+        (self.waits, self.inbox, self.asked_to_queue, self.ask_again, self.touched).hash(state);
+        self.prev.as_ref().map(|prev| (prev.terms.attempt, view.token(prev.used))).hash(state);
+        self.flights.map(|seq| seq.map(|seq| self.seq.wrapping_sub(seq))).hash(state);
+        (ahead(self.wake), ahead(self.doubt), ahead(self.silent_until()), ahead(self.renew_at)).hash(state);
+        (view.ahead(self.store_until), view.ahead(self.forgotten_at()), self.retries.min(16)).hash(state);
+        self.first_sent.map(|at| view.ago(at)).hash(state);
+        self.anchor.map(|(sent, at)| view.lag(sent, at)).hash(state);
+        (self.extending, self.repeated, self.told).hash(state);
+        if matches!(self.phase, Phase::Held | Phase::Confirming | Phase::Releasing) {
+            (view.token(self.tokens.0), view.token(self.tokens.1), view.token(self.used)).hash(state);
+            view.ahead(self.valid_until).hash(state);
+            self.service.max_hold.map(|max| view.ahead(self.granted_at.after(max))).hash(state);
+        }
     }
 }
 
