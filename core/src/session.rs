@@ -204,6 +204,8 @@ pub struct Session {
     /// The latest time at which the store may still see a lease of this attempt.
     store_until: Time,
     renew_at: Option<Time>,
+    /// What the renewal in flight asked for; the present task may want something else.
+    renewing: Duration,
     extending: bool,
     /// The release was sent before and its outcome is not known.
     repeated: bool,
@@ -249,6 +251,7 @@ impl Session {
             valid_until: Time::ZERO,
             store_until: Time::ZERO,
             renew_at: None,
+            renewing: Duration::ZERO,
             extending: false,
             repeated: false,
             told: false,
@@ -290,7 +293,9 @@ impl Session {
             Phase::Held | Phase::Confirming => Some(self.valid_until),
             _ => None,
         };
-        [self.wake, silent, held, self.renew_at].into_iter().flatten().min()
+        // While a renewal is unanswered, its answer decides when the next one is due.
+        let renewal = self.renew_at.filter(|_| self.flight(Op::Renew).is_none());
+        [self.wake, silent, held, renewal].into_iter().flatten().min()
     }
 
     /// The end of the belief to hold the lock; only while it is held.
@@ -351,6 +356,7 @@ impl Session {
         self.phase = Phase::Asking;
         self.wake = None;
         self.ask_again = false;
+        self.stop_renewing();
         self.asked_to_queue = self.waits && self.inbox == Inbox::Live;
         self.silent_since.get_or_insert(now);
         self.first_sent.get_or_insert(now);
@@ -595,13 +601,23 @@ impl Session {
     fn renew(&mut self, now: Time) {
         self.renew_at = None;
         let ttl = self.service.ttl;
+        self.renewing = ttl;
         self.lasts(now, now.after(self.store_timeout), ttl);
         let intent = Intent::Renew { terms: self.terms.clone(), ttl };
         self.converse(now, now, Op::Renew, Input::Begin(intent));
     }
 
+    /// The hold ends: a renewal still under way does not count any more.
+    fn stop_renewing(&mut self) {
+        self.renew_at = None;
+        self.flights[Op::Renew as usize] = None;
+        if std::mem::take(&mut self.extending) {
+            self.actions.push_back(Action::Extended(false));
+        }
+    }
+
     fn renew_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
-        let ttl = self.service.ttl;
+        let ttl = self.renewing;
         match verdict {
             Verdict::Renewed => {
                 self.retries = 0;
@@ -651,9 +667,6 @@ impl Session {
     }
 
     fn lose(&mut self, now: Time, reason: LossReason) {
-        if std::mem::take(&mut self.extending) {
-            self.actions.push_back(Action::Extended(false));
-        }
         let known_gone = matches!(reason, LossReason::Gone | LossReason::Broken);
         self.actions.push_back(Action::Lost(reason));
         self.touched = !known_gone || !self.is_settled();
@@ -662,10 +675,12 @@ impl Session {
 
     fn release(&mut self, now: Time, used: u64) {
         if self.phase != Phase::Held {
-            return;
+            // It was lost in the same moment: whoever gives it back is answered all the same.
+            return self.actions.push_back(Action::Released(ReleaseOutcome::Expired));
         }
         self.phase = Phase::Releasing;
-        self.renew_at = None;
+        self.stop_renewing();
+        self.told = false;
         self.used = used;
         self.silent_since = Some(now);
         self.retries = 0;
@@ -732,7 +747,7 @@ impl Session {
             self.tell_released(ReleaseOutcome::Unknown);
         }
         self.wake = None;
-        self.renew_at = None;
+        self.stop_renewing();
         self.silent_since = None;
         if self.touched {
             self.phase = Phase::Undoing;
@@ -896,11 +911,6 @@ impl Session {
         id.attempt == self.terms.attempt && self.flight(id.op) == Some(id.seq)
     }
 
-    /// How many writes ago `id` was asked; the answers of equal sessions are told apart by it.
-    pub fn writes_since(&self, id: RequestId) -> u64 {
-        self.seq.wrapping_sub(id.seq)
-    }
-
     /// Feeds everything that later answers depend on to `state`, in the names of `view`. What a phase has no use for is
     /// left out.
     pub fn fingerprint(&self, view: &impl Relative, state: &mut impl Hasher) {
@@ -910,19 +920,33 @@ impl Session {
         }
         let ahead = |at: Option<Time>| at.map(|at| view.ahead(at));
         self.protocol.fingerprint(state);
-        (&self.terms.name, self.terms.attempt, self.terms.ttl, self.terms.claim, self.service).hash(state);
-        (self.waits, self.inbox, self.asked_to_queue, self.ask_again, self.touched).hash(state);
+        (self.terms.attempt, self.terms.ttl, self.terms.claim, self.service, self.waits, self.inbox).hash(state);
+        (self.ask_again, self.touched, self.told, self.repeated, self.extending, self.retries.min(16)).hash(state);
         self.prev.as_ref().map(|prev| (prev.terms.attempt, view.token(prev.used))).hash(state);
-        self.flights.map(|seq| seq.map(|seq| self.seq.wrapping_sub(seq))).hash(state);
-        (ahead(self.wake), ahead(self.doubt), ahead(self.silent_until()), ahead(self.renew_at)).hash(state);
-        (view.ahead(self.store_until), view.ahead(self.forgotten_at()), self.retries.min(16)).hash(state);
-        self.first_sent.map(|at| view.ago(at)).hash(state);
-        self.anchor.map(|(sent, at)| view.lag(sent, at)).hash(state);
-        (self.extending, self.repeated, self.told).hash(state);
-        if matches!(self.phase, Phase::Held | Phase::Confirming | Phase::Releasing) {
-            (view.token(self.tokens.0), view.token(self.tokens.1), view.token(self.used)).hash(state);
+        self.flight(Op::Acquire).is_some().hash(state);
+        (ahead(self.wake), ahead(self.doubt)).hash(state);
+        (view.ahead(self.store_until), view.ahead(self.forgotten_at())).hash(state);
+        if matches!(self.phase, Phase::Asking | Phase::Releasing) {
+            (self.asked_to_queue, ahead(self.silent_until())).hash(state);
+        }
+        if matches!(self.phase, Phase::Asking | Phase::Waiting | Phase::Confirming) {
+            let dated = match self.anchor {
+                Some((sent, at)) => (true, view.lag(sent, at)),
+                None => (false, self.first_sent.map_or(0, |at| view.ago(at))),
+            };
+            dated.hash(state);
+        }
+        if matches!(self.phase, Phase::Held | Phase::Confirming) {
+            (view.token(self.tokens.0), view.token(self.tokens.1)).hash(state);
+            (self.flight(Op::Renew).map(|_| self.renewing), ahead(self.renew_at)).hash(state);
             view.ahead(self.valid_until).hash(state);
             self.service.max_hold.map(|max| view.ahead(self.granted_at.after(max))).hash(state);
+        }
+        if self.phase == Phase::Releasing {
+            (view.token(self.used), self.flight(Op::Release).is_some()).hash(state);
+        }
+        if self.phase == Phase::Undoing {
+            self.flight(Op::Undo).is_some().hash(state);
         }
     }
 }

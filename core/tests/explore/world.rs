@@ -75,6 +75,8 @@ pub struct Setup {
     /// After how long a request that has not arrived is refused.
     pub response_timeout: u32,
     pub store_timeout: u32,
+    /// Whether answers that are not awaited disappear at once: right as long as a client makes one attempt.
+    pub forget_stale: bool,
     /// The tasks of each client.
     pub clients: Vec<Vec<Wish>>,
     /// Whether the inboxes are still closed.
@@ -102,6 +104,9 @@ impl Setup {
         StoreTime::default().after(self.tick * (EPOCH + tick))
     }
 }
+
+/// What is more ticks ahead than this is not met any more.
+const NEVER: u64 = 8;
 
 /// The tick that every run starts at: nothing reaches back before the start of the clock.
 const EPOCH: u32 = 1000;
@@ -192,7 +197,7 @@ struct Message {
 
 #[derive(Clone, Debug)]
 enum Body {
-    Request { procedure: Procedure, ghost: bool },
+    Request { procedure: Procedure, ghost: bool, wanted: bool },
     Reply(Reply),
     /// The client learns that the connection broke.
     Broken {
@@ -303,7 +308,13 @@ impl World {
             }
         }
         steps.extend((0..self.net.len()).map(|message| Step::Deliver { message }));
-        steps.push(Step::Pass);
+        // What takes longer on the way to the store than anybody waits for an answer is a broken connection.
+        let overdue = |m: &Rc<Message>| {
+            matches!(m.body, Body::Request { ghost: false, .. } if self.now > m.sent + setup.response_timeout)
+        };
+        if !self.net.iter().any(overdue) {
+            steps.push(Step::Pass);
+        }
         for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.dead) {
             for (t, task) in client.tasks.iter().enumerate() {
                 if matches!(task, Task::Waiting) && setup.clients[c][t].may_cancel {
@@ -359,8 +370,32 @@ impl World {
     pub fn after(&self, setup: &Setup, step: Step) -> Checked<World> {
         let mut world = self.clone();
         world.take(setup, step)?;
+        if setup.forget_stale {
+            world.forget_stale();
+        }
         world.check_beliefs(setup)?;
         Ok(world)
+    }
+
+    /// Drops the answers that nobody will ever take.
+    fn forget_stale(&mut self) {
+        let clients = &self.clients;
+        self.net.retain_mut(|message| {
+            let stale = |m: &Message| !clients[m.client].process.awaits(m.slot, m.id);
+            match &message.body {
+                Body::Subscribe => true,
+                Body::Request { ghost: true, .. } => true,
+                Body::Request { .. } => {
+                    if stale(message)
+                        && let Body::Request { wanted, .. } = &mut Rc::make_mut(message).body
+                    {
+                        *wanted = false;
+                    }
+                    true
+                }
+                _ => !stale(message),
+            }
+        });
     }
 
     fn take(&mut self, setup: &Setup, step: Step) -> Checked<()> {
@@ -454,7 +489,7 @@ impl World {
 
     fn haunt(&mut self, message: &Message) {
         if let Body::Request { procedure, .. } = &message.body {
-            let body = Body::Request { procedure: procedure.clone(), ghost: true };
+            let body = Body::Request { procedure: procedure.clone(), ghost: true, wanted: false };
             self.net.push(Rc::new(Message { body, ..*message }));
         }
     }
@@ -491,9 +526,9 @@ impl World {
         let Message { client, slot, id, sent, .. } = *message;
         let sent_at = setup.time(sent);
         match &message.body {
-            Body::Request { procedure, ghost } => {
+            Body::Request { procedure, wanted, .. } => {
                 let reply = self.execute(setup, procedure.clone())?;
-                if !ghost {
+                if *wanted {
                     self.net.push(Rc::new(Message { body: Body::Reply(reply), ..*message }));
                 }
                 Ok(())
@@ -627,7 +662,7 @@ impl World {
                 }
             }
             let procedure = Procedure::read(&request).ok_or_else(|| format!("unreadable request {request}"))?;
-            let body = Body::Request { procedure, ghost: false };
+            let body = Body::Request { procedure, ghost: false, wanted: true };
             self.net.push(Rc::new(Message { client, slot, id, sent: self.now, body }));
         }
         Ok(())
@@ -876,7 +911,7 @@ impl View {
 
 impl Relative for View {
     fn ahead(&self, at: Time) -> u64 {
-        at.as_nanos().saturating_sub(self.now).div_ceil(self.tick)
+        at.as_nanos().saturating_sub(self.now).div_ceil(self.tick).min(NEVER)
     }
 
     fn ago(&self, at: Time) -> u64 {
@@ -940,7 +975,7 @@ impl Message {
         let sent = setup.time(self.sent);
         match &self.body {
             Body::Subscribe => return 1_u8.hash(state),
-            Body::Request { ghost: true, .. } => (2_u8, self.id.attempt).hash(state),
+            Body::Request { wanted: false, ghost, .. } => (2_u8, ghost, self.id.attempt).hash(state),
             _ => client.process.fingerprint_of_request(self.slot, self.id, state),
         }
         match &self.body {
@@ -993,8 +1028,8 @@ impl Message {
         let client = name_of_client(self.client);
         let asked = format!("{:?} of {}", self.id.op, name_of(self.id.attempt)).to_lowercase();
         match &self.body {
-            Body::Request { procedure, ghost } => {
-                let ghost = if *ghost { " (nobody waits for its reply)" } else { "" };
+            Body::Request { procedure, wanted, .. } => {
+                let ghost = if !*wanted { " (nobody waits for its reply)" } else { "" };
                 format!("store executes [{}] sent at tick {}{ghost}", verb(procedure), self.sent)
             }
             Body::Reply(reply) => format!("{client} reads the reply to [{asked}]: {}", shown(setup, reply)),
@@ -1067,5 +1102,22 @@ impl Hasher for Mix {
 
     fn write_usize(&mut self, value: usize) {
         self.write_u64(value as u64);
+    }
+}
+impl World {
+    pub fn dbg_net(&self, setup: &Setup)->String { self.net.iter().map(|m| m.describe(setup)+"; ").collect() }
+    pub fn parts(&self, setup: &Setup) -> Vec<u64> {
+        let view = View {
+            now: setup.time(self.now).as_nanos(),
+            tick: setup.tick.as_nanos() as u64,
+            horizon: setup.horizon(),
+            last: self.store.cell.last,
+        };
+        let mut out = vec![];
+        let mut s = Mix::new(); self.store.fingerprint(&view, &mut s); out.push(s.finish());
+        for c in &self.clients { let mut s = Mix::new(); c.fingerprint(&view, setup, &mut s); out.push(s.finish()); }
+        out.push(self.net.len() as u64);
+        for m in &self.net { let mut s = Mix::new(); m.fingerprint(&self.clients[m.client], &view, setup, &mut s); out.push(s.finish()); }
+        out
     }
 }

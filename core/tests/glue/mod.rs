@@ -142,10 +142,14 @@ impl Process {
         }
     }
 
+    /// Whether an answer to `id` would be taken.
+    pub fn awaits(&self, slot: usize, id: RequestId) -> bool {
+        self.slots[slot].session.awaits(id)
+    }
+
     /// How the answer to `id` is told from others; equal for answers that will be treated alike.
     pub fn fingerprint_of_request(&self, slot: usize, id: RequestId, state: &mut impl Hasher) {
-        let session = &self.slots[slot].session;
-        (slot, id.attempt, id.op, session.awaits(id), session.writes_since(id)).hash(state);
+        (slot, id.attempt, id.op, self.slots[slot].session.awaits(id)).hash(state);
     }
 
     #[allow(dead_code, reason = "only the explorer prints traces")]
