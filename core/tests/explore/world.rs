@@ -58,7 +58,7 @@ pub const CLASSES: [Class; 11] = [
 ];
 
 /// What one task wants.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
     pub fair: bool,
     /// Whether it may give up while it waits.
@@ -90,6 +90,10 @@ pub struct Setup {
 impl Setup {
     fn horizon(&self) -> u64 {
         u64::from(self.ttl)
+    }
+
+    fn is_symmetric(&self) -> bool {
+        self.clients.windows(2).all(|pair| pair[0] == pair[1])
     }
 
     fn service(&self) -> Service {
@@ -740,17 +744,24 @@ impl World {
 
     /// A number that states which will behave alike have in common, and no others have.
     pub fn fingerprint(&self, setup: &Setup) -> u64 {
+        let as_named = self.fingerprint_named(setup, [0, 1]);
+        // Where both clients want the same, who is called A does not matter.
+        if setup.is_symmetric() { as_named.min(self.fingerprint_named(setup, [1, 0])) } else { as_named }
+    }
+
+    fn fingerprint_named(&self, setup: &Setup, names: [u8; 2]) -> u64 {
         let view = View {
             now: setup.time(self.now).as_nanos(),
             tick: setup.tick.as_nanos() as u64,
             horizon: setup.horizon(),
             last: self.store.cell.last,
+            names,
         };
         let mut state = Mix::new();
         self.fault.hash(&mut state);
         self.store.fingerprint(&view, &mut state);
-        for client in &self.clients {
-            client.fingerprint(&view, setup, &mut state);
+        for at in names {
+            self.clients[usize::from(at)].fingerprint(&view, &mut state);
         }
         // The order of messages does not matter: each travels on its own.
         let messages = self.net.iter().fold(0_u64, |sum, message| {
@@ -897,6 +908,8 @@ struct View {
     tick: u64,
     horizon: u64,
     last: u64,
+    /// What the two clients are called; its own inverse.
+    names: [u8; 2],
 }
 
 impl View {
@@ -922,6 +935,10 @@ impl Relative for View {
         ((at.0 as u64 * 1000).saturating_sub(sent.as_nanos()) / self.tick).min(self.horizon)
     }
 
+    fn attempt(&self, attempt: AttemptId) -> u64 {
+        u64::from(self.names[process_of(attempt)]) << 32 | u64::from(attempt.0 as u32)
+    }
+
     fn token(&self, token: u64) -> u64 {
         let block = lockwright::cell::BLOCK;
         (self.last + block).saturating_sub(token).min(2 * block + 1)
@@ -932,25 +949,25 @@ impl Store {
     fn fingerprint(&self, view: &View, state: &mut Mix) {
         if let Some(hold) = &self.cell.hold {
             let expires = view.ahead_at_store(hold.expires);
-            (hold.owner.attempt, expires, hold.claimed, view.token(hold.first)).hash(state);
+            (view.attempt(hold.owner.attempt), expires, hold.claimed, view.token(hold.first)).hash(state);
         }
         (view.token(self.top), self.line.0.len()).hash(state);
         for waiter in &self.line.0 {
-            waiter.owner.attempt.hash(state);
+            view.attempt(waiter.owner.attempt).hash(state);
         }
-        self.alive.hash(state);
+        view.names.map(|at| self.alive[usize::from(at)]).hash(state);
     }
 }
 
 impl Client {
-    fn fingerprint(&self, view: &View, _setup: &Setup, state: &mut Mix) {
+    fn fingerprint(&self, view: &View, state: &mut Mix) {
         (self.dead, self.opening, self.behind, self.stream.len()).hash(state);
         for wire in &self.stream {
             match wire {
                 Wire::Live => 1_u8.hash(state),
                 Wire::Closed => 2_u8.hash(state),
                 Wire::Push(StoreEvent::Granted { attempt, first, at, .. }) => {
-                    (attempt, view.token(*first), view.ago_at_store(*at)).hash(state);
+                    (view.attempt(*attempt), view.token(*first), view.ago_at_store(*at)).hash(state);
                 }
                 Wire::Push(other) => other.hash(state),
             }
@@ -971,12 +988,12 @@ impl Client {
 
 impl Message {
     fn fingerprint(&self, client: &Client, view: &View, setup: &Setup, state: &mut Mix) {
-        self.client.hash(state);
+        (view.names[self.client], self.slot, view.attempt(self.id.attempt), self.id.op).hash(state);
         let sent = setup.time(self.sent);
         match &self.body {
             Body::Subscribe => return 1_u8.hash(state),
-            Body::Request { wanted: false, ghost, .. } => (2_u8, ghost, self.id.attempt).hash(state),
-            _ => client.process.fingerprint_of_request(self.slot, self.id, state),
+            Body::Request { wanted: false, ghost, .. } => (2_u8, ghost).hash(state),
+            _ => client.process.awaits(self.slot, self.id).hash(state),
         }
         match &self.body {
             Body::Request { procedure, .. } => {
@@ -985,11 +1002,11 @@ impl Message {
                     Procedure::Acquire(ask) => {
                         let late = ask.not_after < StoreTime((view.now / 1000) as i64);
                         (1_u8, ask.wait, late, view.ahead_at_store(ask.not_after), view.ago(sent)).hash(state);
-                        ask.prev.as_ref().map(|(prev, used)| (prev.attempt, view.token(*used))).hash(state);
+                        ask.prev.as_ref().map(|(prev, used)| (view.attempt(prev.attempt), view.token(*used))).hash(state);
                     }
                     Procedure::Renew(_, ttl) => (2_u8, ttl, view.ago(sent)).hash(state),
                     Procedure::Release(_, used) => (3_u8, view.token(*used)).hash(state),
-                    Procedure::Undo(_, prev) => (4_u8, prev.as_ref().map(|prev| prev.attempt)).hash(state),
+                    Procedure::Undo(_, prev) => (4_u8, prev.as_ref().map(|prev| view.attempt(prev.attempt))).hash(state),
                     other => unreachable!("{other:?} is not explored"),
                 }
             }
@@ -1102,22 +1119,5 @@ impl Hasher for Mix {
 
     fn write_usize(&mut self, value: usize) {
         self.write_u64(value as u64);
-    }
-}
-impl World {
-    pub fn dbg_net(&self, setup: &Setup)->String { self.net.iter().map(|m| m.describe(setup)+"; ").collect() }
-    pub fn parts(&self, setup: &Setup) -> Vec<u64> {
-        let view = View {
-            now: setup.time(self.now).as_nanos(),
-            tick: setup.tick.as_nanos() as u64,
-            horizon: setup.horizon(),
-            last: self.store.cell.last,
-        };
-        let mut out = vec![];
-        let mut s = Mix::new(); self.store.fingerprint(&view, &mut s); out.push(s.finish());
-        for c in &self.clients { let mut s = Mix::new(); c.fingerprint(&view, setup, &mut s); out.push(s.finish()); }
-        out.push(self.net.len() as u64);
-        for m in &self.net { let mut s = Mix::new(); m.fingerprint(&self.clients[m.client], &view, setup, &mut s); out.push(s.finish()); }
-        out
     }
 }
