@@ -63,6 +63,10 @@ pub struct Wish {
     pub fair: bool,
     /// Whether it may give up while it waits.
     pub may_cancel: bool,
+    /// Whether it wants the lock from the start; else it may come at any time.
+    pub early: bool,
+    /// Its ttl, when it is not everybody's.
+    pub ttl: Option<u32>,
 }
 
 /// A space to explore. Durations are in ticks.
@@ -96,8 +100,8 @@ impl Setup {
         self.clients.windows(2).all(|pair| pair[0] == pair[1])
     }
 
-    fn service(&self) -> Service {
-        Service { ttl: self.tick * self.ttl, renew: self.renew, max_hold: None }
+    fn service(&self, wish: &Wish) -> Service {
+        Service { ttl: self.tick * wish.ttl.unwrap_or(self.ttl), renew: self.renew, max_hold: None }
     }
 
     fn time(&self, tick: u32) -> Time {
@@ -284,13 +288,19 @@ impl World {
             alive: vec![!setup.cold; setup.clients.len()],
             top: 0,
         };
-        World {
+        let mut world = World {
             now: 0,
             store: Rc::new(store),
             clients: setup.clients.iter().enumerate().map(client).map(Rc::new).collect(),
             net: Vec::new(),
             fault: Class::None,
+        };
+        for (client, tasks) in setup.clients.iter().enumerate() {
+            for (task, _) in tasks.iter().enumerate().filter(|(_, wish)| wish.early) {
+                world.take(setup, Step::Start { client, task }).expect("nothing is checked before anything was sent");
+            }
         }
+        world
     }
 
     /// Everything that can happen next; what happens anyway comes first.
@@ -415,7 +425,7 @@ impl World {
                     fair: setup.clients[client][task].fair,
                     tries: false,
                     deadline: None,
-                    service: setup.service(),
+                    service: setup.service(&setup.clients[client][task]),
                 };
                 self.feed(setup, client, Input::Acquire(ask))
             }
@@ -681,7 +691,7 @@ impl World {
         let mut env = Surroundings { now, token_floor: 0, alive: &alive, pushes: Vec::new() };
         let Ok(reply) = procedure.clone().run(&mut store.cell, &mut store.line, &mut env);
         let pushes = env.pushes;
-        check_store(setup, now, &before, store, &procedure)?;
+        check_store(now, &before, store, &procedure)?;
         for (inbox, event) in pushes {
             let to = inbox.0 as usize;
             if before.alive[to] && !self.clients[to].dead {
@@ -828,7 +838,6 @@ fn breaks(body: &Body) -> bool {
 }
 
 fn check_store(
-    setup: &Setup,
     now: StoreTime,
     before: &Store,
     after: &Store,
@@ -860,19 +869,24 @@ fn check_store(
     if new.first <= before.top {
         return Err(format!("{to} is granted token {} but {} was used already", new.first, before.top));
     }
-    let asked = matches!(procedure, Procedure::Acquire(ask) if ask.asker.owner == new.owner);
-    let longest = if asked { setup.tick * setup.ttl } else { new.owner.claim };
+    let longest = match procedure {
+        Procedure::Acquire(ask) if ask.asker.owner == new.owner => ask.ttl,
+        _ => new.owner.claim,
+    };
     if new.expires > now.after(longest) {
         return Err(format!("{to} is granted the lock for too long"));
     }
     let place = |attempt| before.line.0.iter().position(|w| w.owner.attempt == attempt);
     let mine = place(new.owner.attempt);
-    for waiter in &after.line.0 {
+    // Whoever lets a claim run out without a word loses the places of its whole process.
+    let forfeit = old.filter(|old| old.claimed && old.expires <= now).map(|old| old.owner.inbox);
+    for waiter in after.line.0.iter().filter(|waiter| Some(waiter.owner.inbox) != forfeit) {
         if place(waiter.owner.attempt).is_some_and(|place| mine.is_none_or(|mine| place < mine)) {
             return Err(format!("{to} is granted the lock before {}, who came first", name_of(waiter.owner.attempt)));
         }
     }
-    let kept: Vec<_> = after.line.0.iter().filter_map(|w| place(w.owner.attempt)).collect();
+    let stayed = after.line.0.iter().filter(|waiter| Some(waiter.owner.inbox) != forfeit);
+    let kept: Vec<_> = stayed.filter_map(|w| place(w.owner.attempt)).collect();
     if !kept.is_sorted() {
         return Err("the order of the queue changed".into());
     }
