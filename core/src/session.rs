@@ -646,10 +646,14 @@ impl Session {
         }
     }
 
-    fn lose(&mut self, now: Time, reason: LossReason) {
+    fn stop_extending(&mut self) {
         if std::mem::take(&mut self.extending) {
             self.actions.push_back(Action::Extended(false));
         }
+    }
+
+    fn lose(&mut self, now: Time, reason: LossReason) {
+        self.stop_extending();
         let known_gone = matches!(reason, LossReason::Gone | LossReason::Broken);
         self.actions.push_back(Action::Lost(reason));
         self.touched = !known_gone || !self.is_settled();
@@ -662,6 +666,8 @@ impl Session {
         }
         self.phase = Phase::Releasing;
         self.renew_at = None;
+        self.told = false;
+        self.stop_extending();
         self.used = used;
         self.silent_since = Some(now);
         self.retries = 0;
@@ -697,6 +703,7 @@ impl Session {
         if !self.is_certain(now) || !self.protocol.traits().yields {
             return self.release(now, used);
         }
+        self.stop_extending();
         let terms = Terms { attempt, ttl: service.ttl, claim: claim(service.ttl), ..self.terms.clone() };
         let given = std::mem::replace(&mut self.terms, terms.clone());
         self.start_attempt(terms, service);
@@ -708,8 +715,10 @@ impl Session {
 
     fn cancel(&mut self, now: Time) {
         match self.phase {
-            Phase::Idle | Phase::Undoing => {}
+            // A release is on its way already.
+            Phase::Idle | Phase::Undoing | Phase::Releasing => {}
             _ => {
+                self.stop_extending();
                 self.touched |= self.flight(Op::Acquire).is_some() || self.phase == Phase::Held;
                 self.finish(now);
             }

@@ -2,8 +2,10 @@
 //!
 //! A store adapter turns requests into calls of its client library, and pushes into events. It decides nothing.
 
+pub mod memory;
+
 #[cfg(feature = "net")]
 mod adapter;
 
 #[cfg(feature = "net")]
-pub(crate) use adapter::{Answered, BoxFuture, Outcome, Sink, Store};
+pub(crate) use adapter::{Answered, BoxFuture, Outcome, Sink, Store, no_such_layout, open};
