@@ -11,7 +11,7 @@ VENV=$ROOT/.tools/venv
 # What is said goes to stderr: stdout belongs to what a script answers.
 say() { printf '\n== %s\n' "$*" >&2; }
 die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
-lack() { printf '%s: missing here; please run: %s\n' "${0##*/}" "$*" >&2; exit 2; }
+lack() { printf '%s: not installed here. Please use: %s\n' "${0##*/}" "$*" >&2; exit 2; }
 
 # need_apt PACKAGE...
 need_apt() {
