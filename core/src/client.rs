@@ -147,7 +147,11 @@ impl<F: Face> Client<F> {
     pub(crate) fn break_now(&self, name: &str, expected: Token) -> Result<bool> {
         let layout = self.layout(self.place.uri.lock.layout.as_deref())?;
         let key = layout.key(&name::check(name)?)?;
-        let reply = self.on_store(|engine| engine.administer(layout.break_hold(key, expected.n)))?;
+        let reply = self.on_store(|engine| {
+            let reply = engine.administer(layout.break_hold(key.clone(), expected.n))?;
+            engine.verify(&key);
+            Ok(reply)
+        })?;
         if let crate::protocol::Reply::Error { .. } = reply {
             layout.inspected(name, &reply)?;
         }
@@ -189,7 +193,8 @@ impl Client {
     }
 
     /// Takes the lock `name` from whoever holds it under `expected`, which [`inspect`](Self::inspect) shows: the next in the
-    /// queue has it at once, the holder gets `lost`. Whether somebody held it under that token.
+    /// queue has it at once; the holder gets `lost` at once where a push can reach it, else at its next renewal (ttl/3).
+    /// Whether somebody held it under that token.
     ///
     /// # Errors
     /// `unavailable`, `auth` or `protocol` from the store.

@@ -231,6 +231,19 @@ impl Engine {
         }
     }
 
+    fn entries_of(&self, key: &str) -> SmallVec<[Arc<Entry>; 1]> {
+        let entries = locked(&self.entries);
+        entries.get(key).into_iter().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
+    }
+
+    /// What this client holds under `key` may be gone: asks the store, in this thread.
+    pub(crate) fn verify(&self, key: &str) {
+        for entry in self.entries_of(key) {
+            let effects = entry.verify(self);
+            self.perform(&entry, effects, None);
+        }
+    }
+
     fn live_entries(&self) -> Vec<Arc<Entry>> {
         locked(&self.entries).values().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
     }
@@ -300,11 +313,7 @@ impl Sink for Engine {
     }
 
     fn pushed(&self, key: &str, event: &StoreEvent) {
-        let of_key = |entries: &HashMap<Arc<str>, OfKey>| -> SmallVec<[Arc<Entry>; 1]> {
-            entries.get(key).into_iter().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
-        };
-        let entries = of_key(&locked(&self.entries));
-        for entry in entries {
+        for entry in self.entries_of(key) {
             let effects = entry.pushed(self, event);
             self.perform_in_background(&entry, effects);
         }
