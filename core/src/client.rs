@@ -363,9 +363,11 @@ impl<F: Face> Lock<F> {
     pub(crate) fn start(&self, timeout: Option<Duration>) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
         let options = &self.wish.options;
-        let entry = engine.entry(&self.layout, &self.name, &self.key, options.label.as_deref().unwrap_or_default());
+        let known = self.at_work.get_or_make(|| Arc::new(self.put_to_work(&engine)));
+        let AtWork { entry, card } = &**known;
+        let entry = entry.clone();
         let wish = Wish { options: AcquireOptions { timeout, ..options.clone() }, owner: self.wish.owner };
-        let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish);
+        let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, card);
         let acquisition = Acquisition {
             engine,
             entry,
@@ -378,6 +380,12 @@ impl<F: Face> Lock<F> {
             face: PhantomData,
         };
         Ok((acquisition, effects))
+    }
+
+    fn put_to_work(&self, engine: &Engine) -> AtWork {
+        let entry = engine.entry(&self.layout, &self.name, &self.key);
+        let card = engine.card(self.wish.options.label.as_deref().unwrap_or_default());
+        AtWork { entry, card }
     }
 
     fn explain(&self, error: Error) -> Error {

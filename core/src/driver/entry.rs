@@ -26,7 +26,6 @@ pub(crate) struct Entry {
     pub(crate) name: Arc<str>,
     pub(crate) key: Arc<str>,
     pub(crate) layout: Arc<dyn Layout>,
-    card: Arc<str>,
     state: Mutex<Box<State>>,
 }
 
@@ -41,6 +40,8 @@ struct State {
     /// Extensions, by slot.
     extensions: SmallVec<[(u64, Arc<Waiter>); 1]>,
     failure: Option<(ContenderId, Error)>,
+    /// The holder card of whoever asked last.
+    card: Arc<str>,
     /// When the wheel will look at this entry.
     due: Option<Time>,
     /// Keeps the entry alive while the store may know of it.
@@ -77,10 +78,12 @@ pub(crate) struct Effects {
     pub(crate) open_inbox: bool,
     /// The wheel must look at the entry by then.
     pub(crate) due: Option<Time>,
+    /// When all this was decided.
+    pub(crate) at: Time,
 }
 
 impl Entry {
-    pub(crate) fn new(name: Arc<str>, key: Arc<str>, layout: Arc<dyn Layout>, card: Arc<str>) -> Self {
+    pub(crate) fn new(name: Arc<str>, key: Arc<str>, layout: Arc<dyn Layout>) -> Self {
         let block = layout.protocol(key.clone()).traits().block;
         let state = State {
             queue: Queue::new(block),
@@ -91,16 +94,26 @@ impl Entry {
             releases: SmallVec::new(),
             extensions: SmallVec::new(),
             failure: None,
+            card: "".into(),
             due: None,
             alive: None,
             closed: false,
         };
-        Entry { name, key, layout, card, state: Mutex::new(Box::new(state)) }
+        Entry { name, key, layout, state: Mutex::new(Box::new(state)) }
     }
 
-    /// A task wants the lock; `waiter` gets the result.
-    pub(crate) fn acquire(self: &Arc<Self>, engine: &Engine, ask: Ask, waiter: &Arc<Waiter>) -> Effects {
+    /// A task wants the lock, and shows `card` while it has it; `waiter` gets the result.
+    pub(crate) fn acquire(
+        self: &Arc<Self>,
+        engine: &Engine,
+        ask: Ask,
+        card: &Arc<str>,
+        waiter: &Arc<Waiter>,
+    ) -> Effects {
         self.with(engine, |state, now, effects| {
+            if !Arc::ptr_eq(&state.card, card) {
+                state.card = card.clone();
+            }
             if state.closed {
                 let refused = Settled::Refused(Refusal::Failed(closed()));
                 return effects.settled.push((waiter.clone(), refused));
@@ -241,19 +254,20 @@ impl Entry {
         let mut effects = Effects::default();
         let mut state = locked(&self.state);
         let now = clock::now();
+        effects.at = now;
         change(&mut state, now, &mut effects);
         state.pump(self, engine, now, &mut effects);
         effects
     }
 
-    fn terms(&self, engine: &Engine, service: Service) -> Terms {
+    fn terms(&self, engine: &Engine, card: &Arc<str>, service: Service) -> Terms {
         Terms {
             name: self.name.clone(),
             attempt: engine.mint(),
             inbox: engine.inbox_id(),
             ttl: service.ttl,
             claim: claim(service.ttl),
-            card: self.card.clone(),
+            card: card.clone(),
         }
     }
 }
@@ -292,7 +306,7 @@ impl State {
     ) {
         match action {
             queue::Action::Contend { contender, wait, service } => {
-                let terms = entry.terms(engine, service);
+                let terms = entry.terms(engine, &self.card, service);
                 let slot = self.idle_slot(entry, engine);
                 slot.contender = Some(contender);
                 slot.idle = false;
