@@ -321,7 +321,9 @@ pub enum StoreEvent {
     Granted { attempt: AttemptId, first: u64, last: u64, at: StoreTime },
     /// An operator broke the lock that `attempt` held.
     Broken { attempt: AttemptId },
-    /// Something that a protocol watches under this name changed (node deleted, key gone).
+    /// Something that a protocol watches does not exist any more (node deleted, key gone).
+    Gone { path: Arc<str> },
+    /// Something that a protocol watches may have changed; how is not said, so it proves nothing and asks for a look.
     Changed { path: Arc<str> },
 }
 
