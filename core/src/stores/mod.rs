@@ -1,1 +1,3 @@
 //! The stores, one folder each.
+
+pub mod zookeeper;
