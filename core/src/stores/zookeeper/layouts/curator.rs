@@ -8,11 +8,14 @@
 //! stood second is the holder when the first goes, without listing again; a lock is granted only for a node of the session
 //! that is alive now; a mere try creates nothing while somebody is there.
 //!
+//! A server may be cut off from the leader and not know it: it then answers reads from the past, and the session it serves
+//! may have ended. So every read goes behind a `sync`, or behind a create, in the same write, and each answer is at least as
+//! new as its question: only then may a lease count from there.
+//!
 //! ```text
 //! acquire    input                               next
 //! (begin)    new attempt, waiting                Creating: create, children
-//!            new attempt, trying                 Listing:  children
-//!            same attempt again                  Listing:  [sync if a create is unanswered], children
+//!            new, trying | same attempt again    Listing:  sync, children
 //! Creating   NoNode                              Creating: containers down to the directory, create, children
 //!            NoNode, containers were asked       failed
 //!            created + list                      list
@@ -21,8 +24,8 @@
 //!            mine is numbered past the limit     Removing, then failed
 //!            mine is behind others, trying       Removing, then held
 //!            mine is first, session known        granted
-//!            mine is first                       Looking:  exists mine
-//!            mine is behind others               Looking:  [exists mine unless known], watch the one before
+//!            mine is first                       Looking:  sync, exists mine
+//!            mine is behind others               Looking:  sync, [exists mine unless known], watch the one before
 //! Looking    mine NoNode | the other NoNode      Listing
 //!            mine is of another session          Removing, then Listing
 //!            the watch is of another session     Listing (mine not known any more)
@@ -32,9 +35,9 @@
 //!            gone | changed                      Listing
 //! Removing   deleted | NoNode                    as said
 //!
-//! renew      exists mine: same node, session -> renewed; otherwise gone
+//! renew      sync, exists mine: same node, session -> renewed; otherwise gone
 //! release    delete mine -> released; NoNode, or a create in doubt -> as undo, then what was found
-//! undo       sync, children -> delete all that begin with the attempts' uuids
+//! undo       [delete mine, if known], then sync, children -> delete all that begin with the attempts' uuids
 //! ```
 
 use std::hash::{Hash, Hasher};
@@ -43,8 +46,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::sweep::Sweep;
-use super::{CHILDREN, CONTAINER, CREATE, EXISTS, SYNC, Stat, WATCH};
-use super::{child, created, delete, deleted, garbled, names, on, stat, unmade};
+use super::{CHILDREN, CONTAINER, CREATE, EXISTS, Stat, WATCH};
+use super::{after_sync, child, created, delete, deleted, first, garbled, names, on, stat, synced, unmade};
 use crate::error::{Error, Kind, Result};
 use crate::lease::ReleaseOutcome;
 use crate::protocol::{
@@ -110,9 +113,9 @@ impl Curator {
                 let Some((dir, own)) = self.held(terms.attempt) else {
                     return Err(Error::new(Kind::Internal, "renew", "this attempt holds nothing"));
                 };
-                let path = child(dir, &own.name);
+                let requests = synced(dir, [on(&EXISTS, &child(dir, &own.name))]);
                 self.renewing = true;
-                Ok(Step::Ask(Requests::from_iter([on(&EXISTS, &path)])))
+                Ok(Step::Ask(requests))
             }
             Intent::Release { terms, .. } => {
                 let own = self.held(terms.attempt).map(|(_, own)| own.name.clone());
@@ -123,15 +126,18 @@ impl Curator {
                 Ok(self.release.insert(sweep).begin(!doubt))
             }
             Intent::Undo { terms, prev } => {
+                let own = self.held(terms.attempt).map(|(_, own)| own.name.clone());
+                // Else the end of the one before, told while this sweeps, would still grant.
+                self.contender.take_if(|contender| contender.terms.attempt == terms.attempt);
                 let attempts = [Some(terms.attempt), prev.map(|prev| prev.terms.attempt)];
                 let prefixes = attempts.into_iter().flatten().map(prefix).collect();
-                let sweep = Sweep::new(Op::Undo, directory(&self.root, &terms.name), prefixes, None, false);
-                Ok(self.undo.insert(sweep).begin(false))
+                let sweep = Sweep::new(Op::Undo, directory(&self.root, &terms.name), prefixes, own, false);
+                Ok(self.undo.insert(sweep).begin(true))
             }
         }
     }
 
-    fn held(&self, attempt: AttemptId) -> Option<(&str, &Own)> {
+    fn held(&self, attempt: AttemptId) -> Option<(&Arc<str>, &Own)> {
         let contender = self.contender.as_ref().filter(|c| c.terms.attempt == attempt)?;
         Some((&contender.dir, contender.own.as_ref()?))
     }
@@ -139,7 +145,7 @@ impl Curator {
     fn renewed(&mut self, replies: &[Reply]) -> Result<Step> {
         let own = self.contender.as_ref().and_then(|c| c.own.as_ref());
         let (true, Some(own)) = (mem::take(&mut self.renewing), own) else { return Ok(Step::Ignore) };
-        let found = stat(Op::Renew, replies.first().ok_or_else(|| garbled(Op::Renew))?)?;
+        let found = stat(Op::Renew, first(Op::Renew, after_sync(Op::Renew, replies)?)?)?;
         Ok(Step::Done(match found {
             Some(stat) if stat == own.stat => Verdict::Renewed,
             _ => Verdict::Gone(ReleaseOutcome::Expired),
@@ -223,9 +229,10 @@ struct Contender {
     wait: bool,
     dir: Arc<str>,
     prefix: Arc<str>,
-    /// A create was sent and never answered, so there may be a node that no list has shown yet.
+    /// A create was sent and never answered; from a session that was given up it may still be done later.
     doubt: bool,
     rounds: u8,
+    asked: usize,
     /// The node of this attempt, once the session that keeps it alive is known.
     own: Option<Own>,
     at: At,
@@ -234,7 +241,7 @@ struct Contender {
 impl Contender {
     fn new(root: &str, terms: Terms, wait: bool) -> Self {
         let (dir, prefix) = (directory(root, &terms.name), prefix(terms.attempt));
-        Contender { terms, wait, dir, prefix, doubt: false, rounds: 0, own: None, at: At::Rest }
+        Contender { terms, wait, dir, prefix, doubt: false, rounds: 0, asked: 0, own: None, at: At::Rest }
     }
 
     fn begin(&mut self) -> Result<Step> {
@@ -253,7 +260,7 @@ impl Contender {
             let message = "the lock's directory changed each time it was looked at; try again";
             return Err(Error::new(Kind::Unavailable, "acquire", message));
         }
-        self.at = at;
+        (self.at, self.asked) = (at, requests.len());
         Ok(Step::Ask(requests))
     }
 
@@ -270,32 +277,29 @@ impl Contender {
     }
 
     fn list(&mut self) -> Result<Step> {
-        // A server may answer a list from before a create that the leader has already taken: only a sync settles it.
-        let sync = self.doubt.then(|| on(&SYNC, &self.dir));
-        self.ask(At::Listing, sync.into_iter().chain([on(&CHILDREN, &self.dir)]).collect())
+        self.ask(At::Listing, synced(&self.dir, [on(&CHILDREN, &self.dir)]))
     }
 
-    fn remove(&mut self, name: &str, then: Then) -> Result<Step> {
+    fn remove(&mut self, names: &[&str], then: Then) -> Result<Step> {
         self.own = None;
-        self.ask(At::Removing(then), Requests::from_iter([delete(child(&self.dir, name))]))
+        self.ask(At::Removing(then), names.iter().map(|name| delete(child(&self.dir, name))).collect())
     }
 
     fn reply(&mut self, replies: &[Reply]) -> Result<Step> {
         const OP: Op = Op::Acquire;
-        let mut each = replies.iter();
-        let mut next = || each.next().ok_or_else(|| garbled(OP));
         match mem::replace(&mut self.at, At::Rest) {
             at @ (At::Rest | At::Waiting(_)) => {
                 self.at = at;
                 Ok(Step::Ignore)
             }
+            _ if replies.len() != self.asked => Err(garbled(OP)),
             At::Creating { parents } => {
                 let [containers @ .., made, list] = replies else { return Err(garbled(OP)) };
                 match created(OP, made).inspect_err(|error| self.doubt |= error.retryable())? {
                     Some((path, stat)) => {
                         let name = path.strip_prefix(&*self.dir).and_then(|path| path.strip_prefix('/'));
                         let name = name.filter(|name| name.starts_with(&*self.prefix)).ok_or_else(|| garbled(OP))?;
-                        self.own = Some(Own { name: name.into(), stat });
+                        self.own = stat.ours().then(|| Own { name: name.into(), stat });
                         self.placed(list)
                     }
                     None if !parents => self.create(true),
@@ -303,12 +307,14 @@ impl Contender {
                     None => Err(unmade(containers)),
                 }
             }
-            At::Listing => self.placed(replies.last().ok_or_else(|| garbled(OP))?),
+            At::Listing => self.placed(first(OP, after_sync(OP, replies)?)?),
             At::Looking { unsure, before, told } => {
+                let mut each = after_sync(OP, replies)?.iter();
+                let mut next = || each.next().ok_or_else(|| garbled(OP));
                 if let Some(name) = unsure {
                     match stat(OP, next()?)? {
                         None => return self.list(),
-                        Some(stat) if !stat.ours() => return self.remove(&name, Then::List),
+                        Some(stat) if !stat.ours() => return self.remove(&[&*name], Then::List),
                         Some(stat) => self.own = Some(Own { name, stat }),
                     }
                 }
@@ -325,37 +331,43 @@ impl Contender {
                 // The end of the one before is told, however its holder ends; the timer only guards against a lost event.
                 Ok(Step::Wait(Wait { at: None, remaining: self.terms.ttl, position, prev: None }))
             }
-            At::Removing(then) => match (deleted(OP, next()?)?, then) {
-                (_, Then::List) => self.list(),
-                (_, Then::Held) => Ok(held()),
-                (_, Then::Refuse(sequence)) => Err(wrapping(&self.dir, sequence)),
-            },
+            At::Removing(then) => {
+                replies.iter().try_for_each(|reply| deleted(OP, reply).map(drop))?;
+                match then {
+                    Then::List => self.list(),
+                    Then::Held => Ok(held()),
+                    Then::Refuse(sequence) => Err(wrapping(&self.dir, sequence)),
+                }
+            }
         }
     }
 
     fn placed(&mut self, list: &Reply) -> Result<Step> {
         let (session, mut names) = names(Op::Acquire, list)?.unwrap_or_default();
         names.sort_by_key(|name| order(name));
-        let Some(at) = names.iter().position(|name| name.starts_with(&*self.prefix)) else {
+        // More than one, if a session that was given up made another later: the first counts, all are removed in the end.
+        let mine: Vec<_> = names.iter().copied().filter(|name| name.starts_with(&*self.prefix)).collect();
+        let Some(name) = mine.first().copied() else {
             return if self.wait || names.is_empty() { self.create(false) } else { Ok(held()) };
         };
-        let name = names[at];
-        self.doubt |= names[at + 1..].iter().any(|name| name.starts_with(&*self.prefix));
+        let ahead = names.iter().take_while(|other| **other != name).count();
+        self.doubt |= mine.len() > 1;
         let sequence = order(name).parse().map_err(|_| garbled(Op::Acquire))?;
         if !(0..=LAST_SEQUENCE).contains(&sequence) {
-            return self.remove(name, Then::Refuse(sequence));
+            return self.remove(&mine, Then::Refuse(sequence));
         }
-        if at > 0 && !self.wait {
-            return self.remove(name, Then::Held);
+        if ahead > 0 && !self.wait {
+            return self.remove(&mine, Then::Held);
         }
         let known = self.own.as_ref().is_some_and(|own| *own.name == *name && own.stat.session == session);
-        let before = at.checked_sub(1).map(|i| Before { path: child(&self.dir, names[i]), ahead: at });
+        let before = ahead.checked_sub(1).map(|i| Before { path: child(&self.dir, names[i]), ahead });
         let unsure = (!known).then(|| Arc::from(name));
         if unsure.is_none() && before.is_none() {
             return self.granted();
         }
         let mine = unsure.as_ref().map(|name| on(&EXISTS, &child(&self.dir, name)));
-        let requests = mine.into_iter().chain(before.as_ref().map(|before| on(&WATCH, &before.path))).collect();
+        let requests =
+            synced(&self.dir, mine.into_iter().chain(before.as_ref().map(|before| on(&WATCH, &before.path))));
         self.ask(At::Looking { unsure, before, told: None }, requests)
     }
 

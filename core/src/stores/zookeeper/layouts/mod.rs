@@ -19,7 +19,7 @@
 use std::sync::Arc;
 
 use crate::error::{Error, Kind, Result};
-use crate::protocol::{Arg, Call, Op, Reply, Request};
+use crate::protocol::{Arg, Call, Op, Reply, Request, Requests};
 
 pub mod curator;
 mod sweep;
@@ -50,6 +50,24 @@ fn on(call: &'static Call, path: &Arc<str>) -> Request {
 
 fn delete(path: Arc<str>) -> Request {
     Request::new(&DELETE, path, [Arg::Int(-1)])
+}
+
+/// These reads, answered from a state of the ensemble that is no older than the asking.
+fn synced(dir: &Arc<str>, reads: impl IntoIterator<Item = Request>) -> Requests {
+    [on(&SYNC, dir)].into_iter().chain(reads).collect()
+}
+
+/// The answers to the reads of [`synced`].
+fn after_sync(op: Op, replies: &[Reply]) -> Result<&[Reply]> {
+    match replies {
+        [Reply::Nil, reads @ ..] => Ok(reads),
+        [Reply::Error { code, message }, ..] => Err(refused(op, code, message)),
+        _ => Err(garbled(op)),
+    }
+}
+
+fn first(op: Op, replies: &[Reply]) -> Result<&Reply> {
+    replies.first().ok_or_else(|| garbled(op))
 }
 
 fn child(dir: &str, name: &str) -> Arc<str> {

@@ -1,10 +1,10 @@
 //! Giving back: the release and undo conversations of layouts whose nodes begin with a prefix of their own.
 //!
 //! ```text
-//! begin   release of a known node    Own:  delete it
-//!         otherwise                  List: sync, children
-//! Own     deleted                    released
-//!         NoNode                     List
+//! begin   the node is known          Own:  delete it
+//!         unknown, or not the only   List: sync, children
+//! Own     deleted, release           released
+//!         NoNode, or undo            List
 //! List    none of mine               the outcome
 //!         some                       All:  delete each
 //! All     deleted | NoNode, each     the outcome
@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{CHILDREN, SYNC, child, delete, deleted, garbled, names, on};
+use super::{CHILDREN, after_sync, child, delete, deleted, first, garbled, names, on, synced};
 use crate::error::Result;
 use crate::lease::ReleaseOutcome;
 use crate::protocol::{Op, Reply, Requests, Step, Verdict};
 
-/// Deletes what attempts left behind; a release is one that begins with the one node it knows.
+/// Deletes what attempts left behind. The node that is known goes first and by name: a directory may be closed to reading.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Sweep {
     op: Op,
@@ -58,16 +58,15 @@ impl Sweep {
 
     fn list(&mut self) -> Step {
         self.stage = Stage::List;
-        Step::Ask([on(&SYNC, &self.dir), on(&CHILDREN, &self.dir)].into_iter().collect())
+        Step::Ask(synced(&self.dir, [on(&CHILDREN, &self.dir)]))
     }
 
     pub(super) fn reply(&mut self, replies: &[Reply]) -> Result<Step> {
-        let last = replies.last().ok_or_else(|| garbled(self.op))?;
         match &self.stage {
-            Stage::Own if deleted(self.op, last)? => Ok(self.done(true)),
+            Stage::Own if deleted(self.op, first(self.op, replies)?)? && self.op == Op::Release => Ok(self.done(true)),
             Stage::Own => Ok(self.list()),
             Stage::List => {
-                let names = names(self.op, last)?.unwrap_or_default().1;
+                let names = names(self.op, first(self.op, after_sync(self.op, replies)?)?)?.unwrap_or_default().1;
                 let own = |name: &&str| self.prefixes.iter().any(|prefix| name.starts_with(&**prefix));
                 let (mine, others): (Vec<&str>, Vec<&str>) = names.into_iter().partition(own);
                 self.others = !others.is_empty();
