@@ -204,7 +204,8 @@ pub struct Grant {
 /// From when, and for how long, a granted lease counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Term {
-    /// The full ttl, counted from the sending of the request that was answered.
+    /// The full ttl, counted from the sending of the request that was answered. Where the answer only put the attempt into
+    /// the queue and an event then made it the holder, it counts from there all the same: it may be old, or even past.
     FromRequest,
     /// Only the claim, counted from this point of the store's clock: the grant was pushed and has no sending time.
     Pushed(StoreTime),
