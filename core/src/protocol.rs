@@ -184,7 +184,8 @@ pub enum Verdict {
     Released(ReleaseOutcome),
     /// Nothing of the named attempts is left at the store.
     Undone,
-    /// The store refuses; asking again will not help.
+    /// The store refuses. Where the error is [`retryable`](Error::retryable) the outcome is unknown, and the conversation may
+    /// be begun again after a pause; otherwise asking again will not help. An acquire that failed still has to be undone.
     Failed(Error),
 }
 
