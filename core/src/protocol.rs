@@ -124,7 +124,7 @@ pub enum Input<'a> {
     Begin(Intent),
     /// The replies to everything the last [`Step::Ask`] of this conversation asked, in order.
     Reply(Op, &'a [Reply]),
-    /// The store pushed something that may concern this attempt.
+    /// The store pushed something that may concern this attempt; the answer belongs to [`Op::Acquire`].
     Event(&'a StoreEvent),
 }
 
@@ -137,7 +137,7 @@ pub enum Step {
     Wait(Wait),
     /// The conversation is over.
     Done(Verdict),
-    /// The input concerned somebody else.
+    /// Nothing to do: the input concerned somebody else, or is noted until the answer that is still due.
     Ignore,
 }
 
