@@ -22,7 +22,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::error::Error;
-use crate::lease::ReleaseOutcome;
+use crate::guarantee::Guarantees;
+use crate::lease::{Inspection, ReleaseOutcome};
 use crate::time::StoreTime;
 
 /// One acquisition's identity: owner and incarnation at once, 128 bits of randomness minted before anything is sent.
@@ -338,6 +339,47 @@ pub struct Traits {
     pub yields: bool,
     /// Whether waiters are told when it is their turn.
     pub push: bool,
+}
+
+/// One lock layout of one store: makes the machines, and reads what lies under a name.
+///
+/// Administration (inspect, break, list) is one request each, the same for every face.
+pub trait Layout: Send + Sync + fmt::Debug {
+    /// Its name, as in the option `layout=`.
+    fn name(&self) -> &'static str;
+
+    /// What it promises.
+    fn guarantees(&self) -> Guarantees;
+
+    /// The key that the lock `name` is kept under.
+    ///
+    /// # Errors
+    /// `invalid_config` where the layout cannot write that name.
+    fn key(&self, name: &str) -> crate::Result<Arc<str>>;
+
+    /// A machine for the lock kept under `key`.
+    fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol>;
+
+    /// The request that looks at the lock kept under `key`.
+    fn inspect(&self, key: Arc<str>) -> Request;
+
+    /// Reads its reply.
+    ///
+    /// # Errors
+    /// `foreign_layout` where something else lies under the name, `protocol` where the reply makes no sense.
+    fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection>;
+
+    /// The request that takes the lock under `key` from whoever holds it with `token`; answered 1 when somebody did, else 0.
+    fn break_hold(&self, key: Arc<str>, token: u64) -> Request;
+
+    /// The request that lists one page of locks from `cursor` (empty for the first).
+    fn list(&self, cursor: &str) -> Request;
+
+    /// Reads its reply: names, and the next page's cursor.
+    ///
+    /// # Errors
+    /// `protocol` where the reply makes no sense.
+    fn listed(&self, reply: &Reply) -> crate::Result<(Vec<String>, Option<String>)>;
 }
 
 /// One lock layout of one store, as a pure machine.

@@ -1,3 +1,12 @@
-//! The stores, one folder each.
+//! The stores, one folder each, and what the driver asks of them.
+//!
+//! A store adapter turns requests into calls of its client library, and pushes into events. It decides nothing.
 
+pub mod memory;
 pub mod zookeeper;
+
+#[cfg(feature = "net")]
+mod adapter;
+
+#[cfg(feature = "net")]
+pub(crate) use adapter::{Answered, BoxFuture, Outcome, Sink, Store, no_such_layout, open};

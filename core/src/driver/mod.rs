@@ -1,0 +1,13 @@
+//! The driver: moves bytes and time for the pure rooms. Feature `net`.
+
+pub(crate) mod clock;
+pub(crate) mod fork;
+pub(crate) mod runtime;
+
+pub(crate) mod engine;
+pub(crate) mod entry;
+pub(crate) mod hold;
+mod random;
+mod timer;
+pub(crate) mod wait;
+mod wheel;

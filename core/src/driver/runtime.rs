@@ -1,0 +1,31 @@
+//! The one background runtime of a process: a single thread, started at first need, stamped with the fork generation.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::runtime::{Builder, Handle};
+
+use super::fork::Generational;
+use crate::error::{Error, Kind, Result};
+
+/// The background runtime's handle; starts its thread in this process if need be.
+///
+/// # Errors
+/// `internal` when the operating system refuses a thread or a descriptor.
+pub(crate) fn handle() -> Result<Handle> {
+    static RUNTIME: OnceLock<Generational<OnceLock<std::result::Result<Handle, Arc<std::io::Error>>>>> =
+        OnceLock::new();
+    let slot = RUNTIME.get_or_init(|| Generational::new(Arc::default())).get_or_make(Arc::default);
+    slot.get_or_init(|| start().map_err(Arc::new)).clone().map_err(|error| {
+        let message = "the background thread could not be started; raise the limits of threads and open files";
+        Error::new(Kind::Internal, "connect", message).caused_by(error)
+    })
+}
+
+fn start() -> std::io::Result<Handle> {
+    let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+    let handle = runtime.handle().clone();
+    std::thread::Builder::new()
+        .name("lockwright".into())
+        .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
+    Ok(handle)
+}

@@ -1,0 +1,499 @@
+//! The `native` layout's protocol: one machine, and one wire form, for every store that can run a procedure atomically.
+//!
+//! Redis runs the procedures as Lua, memory and SQLite run [`crate::cell`]. Every conversation is one request:
+//!
+//! ```text
+//!   acquire  claimant ttl-us not-after card wait prev used  ->  first token
+//!                                                           |   [0, now, remaining-us, prev]            held
+//!                                                           |   [1, now, remaining-us, position, prev]  queued
+//!                                                           |   [2, now]                                late
+//!                                                           |   [3, first token, prev]                  granted; prev was not simply given back
+//!   renew    claimant ttl-us                                ->  1 | 0
+//!   release  claimant used                                  ->  1 | 0 (nobody holds it) | card of the thief
+//!   undo     claimant prev                                  ->  1
+//! ```
+//!
+//! `prev` is 0 given back (or none), 1 expired, 2 stolen, 3 unknown. Resending an acquire is safe: the holder is told its
+//! tokens again, a waiter keeps its place. Source: own layout; the claim and the one-request yield are described in
+//! `docs/adr/0004-native-shared-by-three-stores.md`.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cell::{self, Acquired, BLOCK, Given};
+use crate::error::{Error, Kind};
+use crate::guarantee::Guarantees;
+use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
+use crate::protocol::{
+    Arg, AttemptId, Call, Grant, InboxId, Input, Intent, Layout, Op, Previous, Protocol, Reply, Request, Requests,
+    Step, StoreEvent, Term, Terms, Traits, Verdict, Wait,
+};
+use crate::time::StoreTime;
+
+/// Who asks, as the store keeps it: all that a hand-off needs to know of a waiter. 56 characters: attempt (32 hex digits),
+/// inbox (16 hex digits), claim in milliseconds (8 digits).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Claimant {
+    /// Owner and incarnation.
+    pub attempt: AttemptId,
+    /// Where it listens.
+    pub inbox: InboxId,
+    /// How long a hand-off to it lasts until its first renewal.
+    pub claim: Duration,
+}
+
+impl Claimant {
+    /// The claimant of an attempt's terms.
+    pub fn of(terms: &Terms) -> Self {
+        Claimant { attempt: terms.attempt, inbox: terms.inbox, claim: terms.claim }
+    }
+
+    /// Reads the text kept at a store; `None` for anything that is not one.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.len() != 56 || !text.is_ascii() {
+            return None;
+        }
+        Some(Claimant {
+            attempt: AttemptId(u128::from_str_radix(&text[..32], 16).ok()?),
+            inbox: InboxId(u64::from_str_radix(&text[32..48], 16).ok()?),
+            claim: Duration::from_millis(text[48..].parse().ok()?),
+        })
+    }
+}
+
+impl fmt::Display for Claimant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}{:08}", self.attempt, self.inbox, self.claim.as_millis())
+    }
+}
+
+/// The procedures of one store.
+#[derive(Debug)]
+pub struct Calls {
+    /// Become the holder or queue.
+    pub acquire: Call,
+    /// Extend the lease.
+    pub renew: Call,
+    /// Give back.
+    pub release: Call,
+    /// Leave and give back.
+    pub undo: Call,
+    /// Look, and change nothing.
+    pub inspect: Call,
+    /// Take it from its holder.
+    pub break_hold: Call,
+    /// One page of names.
+    pub list: Call,
+}
+
+impl Calls {
+    /// The procedures of a store that runs [`crate::cell`]: their names say it all.
+    pub const fn of_cell() -> Self {
+        const fn call(name: &'static str, batch: bool) -> Call {
+            Call { name, body: "", batch }
+        }
+        Calls {
+            acquire: call("acquire", false),
+            renew: call("renew", true),
+            release: call("release", false),
+            undo: call("undo", false),
+            inspect: call("inspect", false),
+            break_hold: call("break", false),
+            list: call("list", false),
+        }
+    }
+}
+
+/// The `native` layout of one store.
+pub struct NativeLayout {
+    /// The store's procedures.
+    pub calls: &'static Calls,
+    /// What it promises there.
+    pub guarantees: fn() -> Guarantees,
+    /// The key that a lock's name is kept under there.
+    pub key: fn(prefix: &str, name: &str) -> String,
+    /// The name back from the key, without the prefix; `None` for what is no key of ours.
+    pub name_of: fn(prefix: &str, key: &str) -> Option<String>,
+    /// The connection's prefix, put before every name.
+    pub prefix: String,
+}
+
+impl fmt::Debug for NativeLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "NativeLayout({})", (self.guarantees)().store)
+    }
+}
+
+impl Layout for NativeLayout {
+    fn name(&self) -> &'static str {
+        "native"
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        (self.guarantees)()
+    }
+
+    fn key(&self, name: &str) -> crate::Result<Arc<str>> {
+        Ok((self.key)(&self.prefix, name).into())
+    }
+
+    fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
+        Box::new(Native::new(self.calls, key, self.guarantees().push))
+    }
+
+    fn inspect(&self, key: Arc<str>) -> Request {
+        Request::new(&self.calls.inspect, key, [])
+    }
+
+    fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
+        if let Reply::Error { code, message } = reply {
+            return Err(refusal("inspect", code, message));
+        }
+        read_inspection(name, reply).ok_or_else(|| nonsense("inspect", std::slice::from_ref(reply)))
+    }
+
+    fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
+        Request::new(&self.calls.break_hold, key, [token_arg(token)])
+    }
+
+    fn list(&self, cursor: &str) -> Request {
+        Request::new(&self.calls.list, (self.key)(&self.prefix, "*").into(), [cursor.into()])
+    }
+
+    fn listed(&self, reply: &Reply) -> crate::Result<(Vec<String>, Option<String>)> {
+        let Reply::List(list) = reply else { return Err(nonsense("list", std::slice::from_ref(reply))) };
+        let mut texts = list.iter().filter_map(|item| match item {
+            Reply::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        let next = texts.next().filter(|cursor| !cursor.is_empty()).map(str::to_owned);
+        Ok((texts.filter_map(|key| (self.name_of)(&self.prefix, key)).collect(), next))
+    }
+}
+
+/// Reads `[claimant or "", held-us, remaining-us, first, last, card, waiters]`; nil is a lock that was never taken.
+fn read_inspection(name: &str, reply: &Reply) -> Option<Inspection> {
+    let free = |waiters| Inspection { name: name.into(), layout: "native".into(), holder: None, waiters };
+    let list = match reply {
+        Reply::Nil => return Some(free(0)),
+        Reply::List(list) => list.as_slice(),
+        _ => return None,
+    };
+    let [Reply::Text(owner), held, remaining, first, last, Reply::Text(card), waiters] = list else { return None };
+    let waiters = u64::try_from(int(waiters)?).ok()?;
+    let remaining = duration(int(remaining)?);
+    if owner.is_empty() || remaining.is_zero() {
+        return Some(free(waiters));
+    }
+    let holder = Holder {
+        owner: sha1_smol::Sha1::from(owner).digest().to_string()[..12].to_owned(),
+        card: Card::decode(card),
+        held_for: Some(duration(int(held)?)),
+        remaining,
+        first_token: u64::try_from(int(first)?).ok()?,
+        last_token: u64::try_from(int(last)?).ok()?,
+    };
+    Some(Inspection { holder: Some(holder), ..free(waiters) })
+}
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub struct Native {
+    calls: &'static Calls,
+    key: Arc<str>,
+    push: bool,
+}
+
+impl Native {
+    /// The machine for the lock kept under `key`, by the procedures `calls` of a store that can `push`.
+    pub fn new(calls: &'static Calls, key: Arc<str>, push: bool) -> Self {
+        Native { calls, key, push }
+    }
+
+    fn begin(&self, intent: &Intent) -> Request {
+        match intent {
+            Intent::Acquire { terms, wait, prev } => {
+                let (gives_back, used) = prev_args(prev.as_ref());
+                let mut request =
+                    self.request(&self.calls.acquire, [claimant(terms), micros(terms.ttl), Arg::NotAfter]);
+                request.args.extend([terms.card.clone().into(), Arg::Int((*wait).into()), gives_back, used]);
+                request
+            }
+            Intent::Renew { terms, ttl } => self.request(&self.calls.renew, [claimant(terms), micros(*ttl)]),
+            Intent::Release { terms, used } => self.request(&self.calls.release, [claimant(terms), token_arg(*used)]),
+            Intent::Undo { terms, prev } => {
+                self.request(&self.calls.undo, [claimant(terms), prev_args(prev.as_ref()).0])
+            }
+        }
+    }
+
+    fn request<const N: usize>(&self, call: &'static Call, args: [Arg; N]) -> Request {
+        Request::new(call, self.key.clone(), args)
+    }
+
+    fn answer(&self, op: Op, reply: &Reply) -> Option<Step> {
+        if let Reply::Error { code, message } = reply {
+            return Some(Step::Done(Verdict::Failed(refusal(operation(op), code, message))));
+        }
+        Some(match op {
+            Op::Acquire => return acquired(reply),
+            Op::Renew => Step::Done(match int(reply)? {
+                0 => Verdict::Gone(ReleaseOutcome::Expired),
+                _ => Verdict::Renewed,
+            }),
+            Op::Release => Step::Done(Verdict::Released(match reply {
+                Reply::Text(card) => ReleaseOutcome::StolenBy(card.clone()),
+                other if int(other)? == 0 => ReleaseOutcome::Expired,
+                _ => ReleaseOutcome::Released,
+            })),
+            Op::Undo => {
+                int(reply)?;
+                Step::Done(Verdict::Undone)
+            }
+        })
+    }
+}
+
+impl Protocol for Native {
+    fn step(&mut self, input: Input<'_>) -> Step {
+        match input {
+            Input::Begin(intent) => Step::Ask(Requests::from_iter([self.begin(&intent)])),
+            Input::Reply(op, replies) => {
+                let step = replies.first().and_then(|reply| self.answer(op, reply));
+                step.unwrap_or_else(|| Step::Done(Verdict::Failed(nonsense(operation(op), replies))))
+            }
+            Input::Event(StoreEvent::Granted { first, last, at, .. }) => {
+                Step::Done(Verdict::Granted(Grant { first: *first, last: *last, term: Term::Pushed(*at), prev: None }))
+            }
+            Input::Event(_) => Step::Ignore,
+        }
+    }
+
+    fn traits(&self) -> Traits {
+        Traits { block: BLOCK, yields: true, push: self.push }
+    }
+
+    fn duplicate(&self) -> Box<dyn Protocol> {
+        Box::new(self.clone())
+    }
+
+    fn fingerprint(&self, mut state: &mut dyn Hasher) {
+        self.key.hash(&mut state);
+    }
+}
+
+fn acquired(reply: &Reply) -> Option<Step> {
+    let granted = |first: i64, prev| {
+        let first = u64::try_from(first).ok()?;
+        let last = first.checked_add(BLOCK - 1)?;
+        Some(Step::Done(Verdict::Granted(Grant { first, last, term: Term::FromRequest, prev })))
+    };
+    let list = match reply {
+        Reply::Int(first) => return granted(*first, Some(ReleaseOutcome::Released)),
+        Reply::List(list) => list.as_slice(),
+        _ => return None,
+    };
+    let at = |i: usize| list.get(i).and_then(int);
+    match at(0)? {
+        0 => Some(Step::Done(Verdict::Held {
+            remaining: duration(at(2)?),
+            at: Some(StoreTime(at(1)?)),
+            prev: Some(given(at(3)?)?),
+        })),
+        1 => Some(Step::Wait(Wait {
+            at: Some(StoreTime(at(1)?)),
+            remaining: duration(at(2)?),
+            position: u32::try_from(at(3)?).unwrap_or(u32::MAX),
+            prev: Some(given(at(4)?)?),
+        })),
+        2 => Some(Step::Done(Verdict::Late { at: StoreTime(at(1)?) })),
+        3 => granted(at(1)?, Some(given(at(2)?)?)),
+        _ => None,
+    }
+}
+
+fn given(code: i64) -> Option<ReleaseOutcome> {
+    Some(match code {
+        0 => ReleaseOutcome::Released,
+        1 => ReleaseOutcome::Expired,
+        2 => ReleaseOutcome::StolenBy(String::new()),
+        3 => ReleaseOutcome::Unknown,
+        _ => return None,
+    })
+}
+
+fn claimant(terms: &Terms) -> Arg {
+    Arg::Text(Claimant::of(terms).to_string().into())
+}
+
+fn prev_args(prev: Option<&Previous>) -> (Arg, Arg) {
+    match prev {
+        Some(prev) => (claimant(&prev.terms), token_arg(prev.used)),
+        None => (Arg::Text("".into()), Arg::Int(0)),
+    }
+}
+
+fn micros(duration: Duration) -> Arg {
+    Arg::Int(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX))
+}
+
+fn token_arg(token: u64) -> Arg {
+    Arg::Int(i64::try_from(token).unwrap_or(i64::MAX))
+}
+
+fn duration(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+fn int(reply: &Reply) -> Option<i64> {
+    match reply {
+        Reply::Int(value) => Some(*value),
+        _ => None,
+    }
+}
+
+fn operation(op: Op) -> &'static str {
+    match op {
+        Op::Acquire => "acquire",
+        Op::Renew => "renew",
+        Op::Release => "release",
+        Op::Undo => "cancel",
+    }
+}
+
+fn refusal(operation: &'static str, code: &str, message: &str) -> Error {
+    let kind = match code {
+        "FOREIGN" | "WRONGTYPE" => Kind::ForeignLayout,
+        "NOPERM" | "NOAUTH" | "WRONGPASS" => Kind::Auth,
+        "OOM" | "READONLY" | "LOADING" | "BUSY" | "MISCONF" | "MASTERDOWN" | "CLUSTERDOWN" | "FULL" => {
+            Kind::Unavailable
+        }
+        _ => Kind::Protocol,
+    };
+    Error::new(kind, operation, format!("the store refused: {code} {message}"))
+}
+
+fn nonsense(operation: &'static str, replies: &[Reply]) -> Error {
+    let mut shown = format!("{replies:?}");
+    shown.truncate(shown.floor_char_boundary(200));
+    Error::new(Kind::Protocol, operation, format!("the store's reply makes no sense for this layout: {shown}"))
+}
+
+/// A request of this layout as the stores that run [`crate::cell`] read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Procedure {
+    /// See [`cell::Cell::acquire`].
+    Acquire(cell::Acquire),
+    /// See [`cell::Cell::renew`].
+    Renew(Claimant, Duration),
+    /// See [`cell::Cell::release`].
+    Release(Claimant, u64),
+    /// See [`cell::Cell::undo`], for one attempt or two.
+    Undo(Claimant, Option<Claimant>),
+    /// Look at it.
+    Inspect,
+    /// See [`cell::Cell::break_hold`].
+    Break(u64),
+}
+
+impl Procedure {
+    /// Reads a request; `None` when it is none of this layout's. A [`Arg::NotAfter`] left in it means "never too late",
+    /// which is right for stores whose calls cannot run late.
+    pub fn read(request: &Request) -> Option<Self> {
+        let args = request.args.as_slice();
+        let text = |i: usize| match args.get(i) {
+            Some(Arg::Text(text)) => Some(&**text),
+            _ => None,
+        };
+        let number = |i: usize| match args.get(i) {
+            Some(Arg::Int(value)) => Some(*value),
+            Some(Arg::NotAfter) => Some(i64::MAX),
+            _ => None,
+        };
+        let claimant = |i: usize| text(i).and_then(Claimant::parse);
+        let token = |i: usize| number(i).and_then(|n| u64::try_from(n).ok());
+        Some(match request.call.name {
+            "acquire" => {
+                let asker = cell::Waiter { owner: claimant(0)?, card: text(3)?.to_owned() };
+                let prev = claimant(5).zip(token(6));
+                let (not_after, wait) = (StoreTime(number(2)?), number(4)? != 0);
+                Procedure::Acquire(cell::Acquire { asker, ttl: duration(number(1)?), not_after, wait, prev })
+            }
+            "renew" => Procedure::Renew(claimant(0)?, duration(number(1)?)),
+            "release" => Procedure::Release(claimant(0)?, token(1)?),
+            "undo" => Procedure::Undo(claimant(0)?, claimant(1)),
+            "inspect" => Procedure::Inspect,
+            "break" => Procedure::Break(token(0)?),
+            _ => return None,
+        })
+    }
+
+    /// Runs it on a record and its queue.
+    pub fn run<L: cell::Line>(
+        self,
+        cell: &mut cell::Cell,
+        line: &mut L,
+        env: &mut cell::Surroundings<'_>,
+    ) -> Result<Reply, L::Error> {
+        Ok(match self {
+            Procedure::Acquire(ask) => {
+                let now = env.now.0;
+                acquired_reply(now, &cell.acquire(line, env, ask)?)
+            }
+            Procedure::Renew(owner, ttl) => Reply::Int(cell.renew(env, &owner, ttl).into()),
+            Procedure::Release(owner, used) => match cell.release(line, env, &owner, used)? {
+                cell::Release::Released => Reply::Int(1),
+                cell::Release::Expired => Reply::Int(0),
+                cell::Release::Stolen(card) => Reply::Text(card),
+            },
+            Procedure::Undo(owner, prev) => {
+                for attempt in std::iter::once(&owner).chain(&prev) {
+                    cell.undo(line, env, attempt)?;
+                }
+                Reply::Int(1)
+            }
+            Procedure::Inspect => inspect_reply(cell, env.now, line.len()?),
+            Procedure::Break(token) => Reply::Int(cell.break_hold(line, env, token)?.into()),
+        })
+    }
+}
+
+fn inspect_reply(cell: &cell::Cell, now: StoreTime, waiters: u32) -> Reply {
+    let (owner, since, first, card) = match &cell.hold {
+        Some(hold) => (hold.owner.to_string(), hold.since, hold.first, hold.card.clone()),
+        None => (String::new(), now, cell.last, String::new()),
+    };
+    let number = |n: u64| Reply::Int(i64::try_from(n).unwrap_or(i64::MAX));
+    Reply::List(vec![
+        Reply::Text(owner),
+        Reply::Int(now.micros_since(since)),
+        Reply::Int(i64::try_from(cell.remaining(now).as_micros()).unwrap_or(i64::MAX)),
+        number(first),
+        number(cell.last),
+        Reply::Text(card),
+        Reply::Int(waiters.into()),
+    ])
+}
+
+fn acquired_reply(now: i64, answer: &Acquired) -> Reply {
+    let code = |prev: &Given| match prev {
+        Given::Back => 0,
+        Given::Expired => 1,
+        Given::Stolen => 2,
+        Given::Unknown => 3,
+    };
+    let list = |values: &[i64]| Reply::List(values.iter().map(|v| Reply::Int(*v)).collect());
+    let us = |d: &Duration| i64::try_from(d.as_micros()).unwrap_or(i64::MAX);
+    let token = |first: &u64| i64::try_from(*first).unwrap_or(i64::MAX);
+    match answer {
+        Acquired::Granted { first, prev: Given::Back } => Reply::Int(token(first)),
+        Acquired::Granted { first, prev } => list(&[3, token(first), code(prev)]),
+        Acquired::Held { remaining, prev } => list(&[0, now, us(remaining), code(prev)]),
+        Acquired::Queued { remaining, position, prev } => {
+            list(&[1, now, us(remaining), (*position).into(), code(prev)])
+        }
+        Acquired::Late => list(&[2, now]),
+    }
+}

@@ -1,0 +1,428 @@
+//! The queue of one process for one lock: reentrancy, first come first served among its tasks, and hand-offs that never leave
+//! the process.
+//!
+//! Written once for every store and pure. Tasks ask here; the queue sends one *contender* (a
+//! [`Session`](crate::session::Session)) to the store for all of them, and one for each task that wants `fair`. While its
+//! contender holds the lock, the queue passes it from task to task: at most as many as waited when it was granted, at most a
+//! block of tokens, for at most a slice of time. Then the others get their turn.
+//!
+//! ```text
+//!   event     state                             what happens
+//!   --------  --------------------------------  -----------------------------------------------------------
+//!   Acquire   held by the same owner            Grant, one level deeper
+//!   Acquire   tries, anybody here has or asks   Refuse
+//!   Acquire   nobody contends                   Contend
+//!   Acquire   fair                              Contend, for this task alone
+//!   Cancel    waiting, the last one             Withdraw
+//!   Granted   somebody still waits              Grant to the first (Serve when it wants other terms)
+//!   Granted   nobody waits any more             GiveBack
+//!   Release   deeper level                      Released(kept)
+//!   Release   not the holder's token            Released(expired): it cannot free the next holder
+//!   Release   somebody waits, turn not over     Grant to the next, Released
+//!   Release   somebody waits, turn over         Yield
+//!   Release   nobody waits                      GiveBack
+//!   Lost      somebody waits                    Lost, Contend again at once
+//!   Ended     refused, others wait              Refuse the one that tried, Contend for the others
+//!   Ended     failed                            Refuse everybody it stood for
+//! ```
+
+use std::collections::{BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::error::Error;
+use crate::lease::ReleaseOutcome;
+use crate::session::{Service, claim};
+use crate::time::Time;
+
+/// The longest turn of one process while others may wait: beyond it their p99 suffers (48 times the fair share at blocks of
+/// 256 hand-offs, measured).
+pub const SLICE: Duration = Duration::from_millis(1);
+
+/// One acquisition wanted by one task; minted by the driver, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskId(pub u64);
+
+/// One session standing in for tasks at the store; minted here, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ContenderId(pub u64);
+
+/// Whose acquisitions count as one, for reentrancy; minted by the face, never an operating system's thread id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerId(pub u64);
+
+/// What a task asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ask {
+    /// The task.
+    pub task: TaskId,
+    /// Its owner, when it may re-enter.
+    pub owner: Option<OwnerId>,
+    /// Whether it queues at the store by itself.
+    pub fair: bool,
+    /// Whether it only tries.
+    pub tries: bool,
+    /// When it gives up.
+    pub deadline: Option<Time>,
+    /// How it wants to hold.
+    pub service: Service,
+}
+
+/// Why a task does not get the lock.
+#[derive(Clone, Debug)]
+pub enum Refusal {
+    /// Somebody else holds it, and the task only tried.
+    Taken,
+    /// Its deadline passed.
+    TimedOut,
+    /// The contender failed.
+    Failed(Error),
+}
+
+/// What the queue is told.
+#[derive(Debug)]
+pub enum Event {
+    /// A task wants the lock.
+    Acquire(Ask),
+    /// A waiting task is gone.
+    Cancel(TaskId),
+    /// A contender got the lock, under these tokens.
+    Granted { contender: ContenderId, first: u64, last: u64 },
+    /// A holder gives back the hold it got `token` with. `left` is how much longer the lease is believed to last, if nothing
+    /// about it is in doubt.
+    Release { token: u64, left: Option<Duration> },
+    /// A contender's lease is lost.
+    Lost(ContenderId),
+    /// A contender is through: refused, failed, or withdrawn.
+    Ended { contender: ContenderId, failure: Option<Error> },
+    /// Time passed.
+    Tick,
+}
+
+/// What the queue wants done.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Start a contender.
+    Contend { contender: ContenderId, wait: bool, service: Service },
+    /// The contender's lease is now held on these terms.
+    Serve { contender: ContenderId, service: Service },
+    /// Give the lock back and contend again, in one request if possible; `used` is the highest token used.
+    Yield { contender: ContenderId, used: u64, service: Service },
+    /// Give the lock back.
+    GiveBack { contender: ContenderId, used: u64 },
+    /// Nobody wants the contender's lock any more.
+    Withdraw(ContenderId),
+    /// The task holds the lock; `depth` counts its owner's levels from 1.
+    Grant { task: TaskId, token: u64, depth: u32, contender: ContenderId },
+    /// The task does not get it.
+    Refuse { task: TaskId, why: Refusal },
+    /// Answer to a release that the store need not hear of.
+    Released { token: u64, outcome: ReleaseOutcome },
+    /// Whoever holds under `token` has lost it.
+    Lost { token: u64 },
+}
+
+#[derive(Clone, Debug, Hash)]
+struct Contender {
+    id: ContenderId,
+    /// The one task it stands for; `None` for the contender of all tasks that are not fair.
+    fair_for: Option<TaskId>,
+    /// The task that only tried, when that is why it was sent.
+    tried_by: Option<TaskId>,
+    service: Service,
+}
+
+/// The task that holds the lock now.
+#[derive(Clone, Debug, Hash)]
+struct Hold {
+    contender: ContenderId,
+    token: u64,
+    owner: Option<OwnerId>,
+    depth: u32,
+}
+
+/// This process's present turn.
+#[derive(Clone, Debug)]
+struct Turn {
+    last: u64,
+    ends: Time,
+    hand_offs_left: usize,
+}
+
+/// See the [module's table](self).
+#[derive(Clone, Debug)]
+pub struct Queue {
+    block: u64,
+    next_contender: u64,
+    contenders: SmallVec<[Contender; 1]>,
+    waiting: VecDeque<Ask>,
+    deadlines: BTreeSet<(Time, TaskId)>,
+    hold: Option<Hold>,
+    turn: Option<Turn>,
+    actions: VecDeque<Action>,
+}
+
+impl Queue {
+    /// A queue over a layout whose grants reserve `block` tokens: 1 makes each holder a fresh acquisition.
+    pub fn new(block: u64) -> Self {
+        Queue {
+            block,
+            next_contender: 0,
+            contenders: SmallVec::new(),
+            waiting: VecDeque::new(),
+            deadlines: BTreeSet::new(),
+            hold: None,
+            turn: None,
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// Takes one event. Afterwards [`poll_action`](Self::poll_action) and [`poll_timeout`](Self::poll_timeout) may have
+    /// changed; nothing else changes them.
+    pub fn handle(&mut self, now: Time, event: Event) {
+        match event {
+            Event::Acquire(ask) => self.acquire(ask),
+            Event::Cancel(task) => self.cancel(task),
+            Event::Granted { contender, first, last } => self.granted(now, contender, first, last),
+            Event::Release { token, left } => self.release(now, token, left),
+            Event::Lost(contender) => self.lost(contender),
+            Event::Ended { contender, failure } => self.ended(contender, failure),
+            Event::Tick => self.expire(now),
+        }
+    }
+
+    /// The next thing to do; drain it after every [`handle`](Self::handle).
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The earliest deadline of a waiting task.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Whether nobody holds, waits or contends.
+    pub fn is_idle(&self) -> bool {
+        self.hold.is_none() && self.waiting.is_empty() && self.contenders.is_empty()
+    }
+
+    /// The contender whose lease is held under `token`, if that hold is still in force.
+    pub fn holder(&self, token: u64) -> Option<ContenderId> {
+        self.hold.as_ref().filter(|hold| hold.token == token).map(|hold| hold.contender)
+    }
+
+    /// The token of the hold in force.
+    pub fn held_token(&self) -> Option<u64> {
+        self.hold.as_ref().map(|hold| hold.token)
+    }
+
+    /// How many tasks wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn acquire(&mut self, ask: Ask) {
+        if let Some(hold) = self.hold.as_mut().filter(|hold| ask.owner.is_some() && hold.owner == ask.owner) {
+            hold.depth += 1;
+            let Hold { contender, token, depth, .. } = *hold;
+            return self.actions.push_back(Action::Grant { task: ask.task, token, depth, contender });
+        }
+        if ask.tries && !self.is_idle() {
+            return self.refuse(ask.task, Refusal::Taken);
+        }
+        if let Some(deadline) = ask.deadline {
+            self.deadlines.insert((deadline, ask.task));
+        }
+        self.waiting.push_back(ask);
+        if ask.fair {
+            self.contend(Some(ask.task), ask);
+        } else if self.shared().is_none() {
+            self.contend(None, ask);
+        }
+    }
+
+    fn contend(&mut self, fair_for: Option<TaskId>, ask: Ask) {
+        let id = ContenderId(self.next_contender);
+        self.next_contender += 1;
+        let tried_by = ask.tries.then_some(ask.task);
+        self.contenders.push(Contender { id, fair_for, tried_by, service: ask.service });
+        self.actions.push_back(Action::Contend { contender: id, wait: !ask.tries, service: ask.service });
+    }
+
+    /// The contender of all tasks that are not fair.
+    fn shared(&self) -> Option<&Contender> {
+        self.contenders.iter().find(|c| c.fair_for.is_none())
+    }
+
+    fn first_shared_waiter(&self) -> Option<Ask> {
+        self.waiting.iter().find(|ask| !ask.fair).copied()
+    }
+
+    fn contend_for_the_rest(&mut self) {
+        if self.shared().is_none()
+            && let Some(ask) = self.first_shared_waiter()
+        {
+            self.contend(None, ask);
+        }
+    }
+
+    fn remove_contender(&mut self, id: ContenderId) -> Option<Contender> {
+        let at = self.contenders.iter().position(|c| c.id == id)?;
+        Some(self.contenders.remove(at))
+    }
+
+    fn remove_waiting(&mut self, task: TaskId) -> Option<Ask> {
+        let at = self.waiting.iter().position(|ask| ask.task == task)?;
+        let ask = self.waiting.remove(at)?;
+        if let Some(deadline) = ask.deadline {
+            self.deadlines.remove(&(deadline, task));
+        }
+        Some(ask)
+    }
+
+    fn refuse(&mut self, task: TaskId, why: Refusal) {
+        self.actions.push_back(Action::Refuse { task, why });
+    }
+
+    fn cancel(&mut self, task: TaskId) {
+        let Some(ask) = self.remove_waiting(task) else { return };
+        let nobody_else = ask.fair || self.first_shared_waiter().is_none();
+        let holding = self.hold.as_ref().map(|hold| hold.contender);
+        let useless = self.contenders.iter().find(|c| match c.fair_for {
+            Some(fair) => fair == task,
+            None => nobody_else && !ask.fair,
+        });
+        if let Some(id) = useless.map(|c| c.id).filter(|id| Some(*id) != holding) {
+            self.remove_contender(id);
+            self.actions.push_back(Action::Withdraw(id));
+        }
+    }
+
+    fn granted(&mut self, now: Time, id: ContenderId, first: u64, last: u64) {
+        let Some(contender) = self.contenders.iter().find(|c| c.id == id).cloned() else {
+            return self.actions.push_back(Action::GiveBack { contender: id, used: first });
+        };
+        if let Some(hold) = self.hold.take() {
+            // The store gave the lock to this contender, so the hold before it is over, whatever its own session knows.
+            self.actions.push_back(Action::Lost { token: hold.token });
+            self.remove_contender(hold.contender);
+        }
+        let next = match contender.fair_for {
+            Some(task) => self.waiting.iter().find(|ask| ask.task == task).copied(),
+            None => self.first_shared_waiter(),
+        };
+        let Some(ask) = next else { return self.give_back(id, first) };
+        let waiting = if ask.fair { 0 } else { self.waiting.iter().filter(|ask| !ask.fair).count() };
+        let hand_offs_left = waiting.min(usize::try_from(self.block).unwrap_or(usize::MAX)).saturating_sub(1);
+        self.turn = Some(Turn { last, ends: now.after(SLICE), hand_offs_left });
+        self.grant(&contender, ask, first);
+    }
+
+    fn grant(&mut self, contender: &Contender, ask: Ask, token: u64) {
+        self.remove_waiting(ask.task);
+        self.hold = Some(Hold { contender: contender.id, token, owner: ask.owner, depth: 1 });
+        if contender.service != ask.service {
+            self.serve(contender.id, ask.service);
+        }
+        self.actions.push_back(Action::Grant { task: ask.task, token, depth: 1, contender: contender.id });
+    }
+
+    fn serve(&mut self, id: ContenderId, service: Service) {
+        if let Some(contender) = self.contenders.iter_mut().find(|c| c.id == id) {
+            contender.service = service;
+        }
+        self.actions.push_back(Action::Serve { contender: id, service });
+    }
+
+    fn give_back(&mut self, contender: ContenderId, used: u64) {
+        self.remove_contender(contender);
+        self.turn = None;
+        self.actions.push_back(Action::GiveBack { contender, used });
+        self.contend_for_the_rest();
+    }
+
+    fn release(&mut self, now: Time, token: u64, left: Option<Duration>) {
+        let Some(hold) = self.hold.as_mut().filter(|hold| hold.token == token) else {
+            return self.actions.push_back(Action::Released { token, outcome: ReleaseOutcome::Expired });
+        };
+        hold.depth -= 1;
+        if hold.depth > 0 {
+            let outcome = ReleaseOutcome::Kept(hold.depth);
+            return self.actions.push_back(Action::Released { token, outcome });
+        }
+        let id = hold.contender;
+        self.hold = None;
+        let shared = self.contenders.iter().find(|c| c.id == id && c.fair_for.is_none()).cloned();
+        match (shared, self.first_shared_waiter()) {
+            (Some(contender), Some(ask)) if self.may_hand_on(now, token, left, &ask) => {
+                self.actions.push_back(Action::Released { token, outcome: ReleaseOutcome::Released });
+                self.grant(&contender, ask, token + 1);
+            }
+            (Some(_), Some(ask)) => self.yield_to(id, token, ask),
+            _ => self.give_back(id, token),
+        }
+    }
+
+    fn may_hand_on(&mut self, now: Time, token: u64, left: Option<Duration>, to: &Ask) -> bool {
+        let Some(turn) = &mut self.turn else { return false };
+        let enough = left.is_some_and(|left| left >= claim(to.service.ttl) / 2);
+        if !enough || turn.hand_offs_left == 0 || token >= turn.last || now >= turn.ends {
+            return false;
+        }
+        turn.hand_offs_left -= 1;
+        true
+    }
+
+    fn yield_to(&mut self, id: ContenderId, used: u64, ask: Ask) {
+        self.turn = None;
+        if let Some(contender) = self.contenders.iter_mut().find(|c| c.id == id) {
+            contender.service = ask.service;
+            contender.tried_by = None;
+        }
+        self.actions.push_back(Action::Yield { contender: id, used, service: ask.service });
+    }
+
+    fn lost(&mut self, id: ContenderId) {
+        if let Some(hold) = self.hold.take_if(|hold| hold.contender == id) {
+            self.turn = None;
+            self.actions.push_back(Action::Lost { token: hold.token });
+        }
+        self.remove_contender(id);
+        self.contend_for_the_rest();
+    }
+
+    fn ended(&mut self, id: ContenderId, failure: Option<Error>) {
+        let Some(contender) = self.remove_contender(id) else { return };
+        if let Some(error) = failure {
+            let stood_for = |ask: &&Ask| contender.fair_for.map_or(!ask.fair, |task| task == ask.task);
+            let tasks: SmallVec<[TaskId; 4]> = self.waiting.iter().filter(stood_for).map(|ask| ask.task).collect();
+            for task in tasks {
+                self.remove_waiting(task);
+                self.refuse(task, Refusal::Failed(error.clone()));
+            }
+        } else if let Some(task) = contender.tried_by
+            && self.remove_waiting(task).is_some()
+        {
+            self.refuse(task, Refusal::Taken);
+        }
+        self.contend_for_the_rest();
+    }
+
+    fn expire(&mut self, now: Time) {
+        while let Some((at, task)) = self.deadlines.first().copied()
+            && at <= now
+        {
+            self.cancel(task);
+            self.refuse(task, Refusal::TimedOut);
+        }
+    }
+
+    /// Feeds everything that later answers depend on to `state`, with times relative to `now`.
+    pub fn fingerprint(&self, now: Time, state: &mut impl Hasher) {
+        let relative = |at: Time| at.as_nanos().wrapping_sub(now.as_nanos());
+        (self.block, &self.contenders, &self.waiting, &self.hold).hash(state);
+        self.turn.as_ref().map(|turn| (turn.last, relative(turn.ends), turn.hand_offs_left)).hash(state);
+    }
+}

@@ -1,0 +1,932 @@
+//! The life of one contender for one lock: asking, waiting, holding, renewing, giving back.
+//!
+//! Written once for every store and pure: time is handed in, bytes go out as [`Action`]s. It alone reasons about time. Cancel
+//! and release are events in it, never a dropped future, so whatever was sent is finished or undone.
+//!
+//! ```text
+//!   phase       event                          next        action
+//!   ----------  -----------------------------  ----------  --------------------------------------------------
+//!   Idle        Acquire                        Asking      Send(acquire)
+//!   Asking      reply granted, in time         Held        Granted
+//!   Asking      reply granted, half over       Confirming  Send(renew)
+//!   Asking      reply granted, over            Asking      Send(acquire)            same attempt
+//!   Asking      reply queued                   Waiting
+//!   Asking      reply held, does not wait      Ended       Refused
+//!   Asking      reply held, waits              Waiting     OpenInbox
+//!   Asking      reply late                     Asking      Learn, Send(acquire)     same attempt
+//!   Asking      store refuses                  Ended       Failed
+//!   Asking      no answer, or outcome unknown  Asking      Send(acquire) by timer, Failed after store_timeout
+//!   Asking      push (overtook the reply)      Held        Granted
+//!   Waiting     push, in time                  Held        Granted
+//!   Waiting     push, over                     Asking      Send(acquire)            same attempt
+//!   Waiting     timer, inbox (re)subscribed    Asking      Send(acquire)            same attempt
+//!   Confirming  renewed                        Held        Granted
+//!   Confirming  gone                           Asking      Send(acquire)
+//!   Held        timer                          Held        Send(renew)
+//!   Held        deadline, gone, broken         Undoing     Lost
+//!   Held        Release                        Releasing   Send(release)
+//!   Held        Yield, nothing in doubt        Asking      Send(acquire with prev)  new attempt
+//!   Held        Yield, something in doubt      Releasing   Send(release)
+//!   Releasing   reply                          Ended       Released; Undoing first when an acquire is in doubt
+//!   Releasing   outcome unknown                Releasing   Send(release) by timer
+//!   any         Cancel                         Undoing     Send(undo)
+//!   Undoing     undone, nothing in doubt       Ended       Ended
+//!   Undoing     undone, acquire unanswered     Undoing     Send(undo) once it is answered or can no longer run
+//! ```
+//!
+//! A reply counts only if it answers the request last sent in its conversation: request ids carry the attempt and a number
+//! that never restarts.
+
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use crate::error::{Error, Kind};
+use crate::lease::{LossReason, ReleaseOutcome};
+use crate::protocol::{
+    AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Reply, Requests, Step, StoreEvent, Term, Terms, Verdict,
+    Wait,
+};
+use crate::time::{StoreTime, Time};
+
+/// Drift allowed between two clocks, as a fraction of the time measured: 1 %.
+const DRIFT_DIVISOR: u32 = 100;
+/// And a fixed allowance for their granularity.
+const GRANULARITY: Duration = Duration::from_millis(2);
+/// First and longest pause before asking again a store that did not answer.
+const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(320));
+/// First and longest pause between two tries where nothing can be pushed.
+const POLL: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(64));
+
+/// What every reply is matched by. Never reused: `seq` goes on from one attempt to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId {
+    /// The attempt that asked.
+    pub attempt: AttemptId,
+    /// The conversation.
+    pub op: Op,
+    /// Counts every write of this session.
+    pub seq: u64,
+}
+
+/// How the present holder wants to hold; changes with a hand-off inside the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Service {
+    /// How long each renewal makes the lease last.
+    pub ttl: Duration,
+    /// Whether to renew.
+    pub renew: bool,
+    /// End renewal this long after the grant.
+    pub max_hold: Option<Duration>,
+}
+
+/// Whether pushes can reach this client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Inbox {
+    /// Nobody needed it yet, or it is being (re)subscribed.
+    Closed,
+    /// Subscribed and confirmed.
+    Live,
+    /// The store or the rights do not allow it: waiters poll.
+    Unavailable,
+}
+
+/// What happened to a write.
+#[derive(Debug)]
+pub enum Answer<'a> {
+    /// Every request of it was answered.
+    Replies(&'a [Reply]),
+    /// It certainly was not executed and never will be.
+    NotSent(Error),
+    /// It may have been executed, or may be yet, but not after `void_after`.
+    Unknown { error: Error, void_after: Time },
+}
+
+/// What a session is told.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Contend under `terms`; only try unless `wait`.
+    Acquire { terms: Terms, wait: bool, service: Service, inbox: Inbox },
+    /// The answer to a [`Action::Send`]; each gets exactly one. `sent` is when the write left.
+    Reply { id: RequestId, sent: Time, answer: Answer<'a> },
+    /// The store pushed something.
+    Push(&'a StoreEvent),
+    /// The inbox changed. `Live` again means that pushes may have been missed.
+    Inbox(Inbox),
+    /// The lease passed to another task of this process.
+    Serve(Service),
+    /// Make the lease last at least `ttl` from now, and from now on.
+    Extend(Duration),
+    /// Give back and contend again, in one request where the layout can.
+    Yield { attempt: AttemptId, used: u64, service: Service },
+    /// Give back; `used` is the highest token that was used.
+    Release { used: u64 },
+    /// Whoever wanted the lock is gone.
+    Cancel,
+    /// The store may have forgotten what it promised (restart, failover): check at once.
+    Verify,
+    /// Time passed.
+    Tick,
+}
+
+/// What a session wants done.
+#[derive(Debug)]
+pub enum Action {
+    /// Write these and report one [`Event::Reply`], whatever happens.
+    Send { id: RequestId, requests: Requests },
+    /// Subscribe the inbox and report [`Event::Inbox`].
+    OpenInbox,
+    /// A request answered at `at` on the store's clock was sent at `sent`: correct the idea of that clock.
+    Learn { sent: Time, at: StoreTime },
+    /// The lock is held, under the tokens `first..=last`, until [`Session::valid_until`].
+    Granted { first: u64, last: u64 },
+    /// Somebody else holds it, and this contender only tried.
+    Refused,
+    /// It cannot be had.
+    Failed(Error),
+    /// It is not held any more.
+    Lost(LossReason),
+    /// The answer to `Extend`: whether the lease is extended.
+    Extended(bool),
+    /// What became of the hold that was given back by `Release` or `Yield`.
+    Released(ReleaseOutcome),
+    /// Nothing of this contender is left anywhere; it may contend again.
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Idle,
+    Asking,
+    Waiting,
+    Confirming,
+    Held,
+    Releasing,
+    Undoing,
+}
+
+/// See the [module's table](self).
+pub struct Session {
+    protocol: Box<dyn Protocol>,
+    store_timeout: Duration,
+    phase: Phase,
+    terms: Terms,
+    service: Service,
+    waits: bool,
+    inbox: Inbox,
+    /// The earlier attempt that the acquire conversation gives back, until an answer says that it did.
+    prev: Option<Previous>,
+    seq: u64,
+    /// The unanswered write of each conversation.
+    flights: [Option<u64>; 4],
+    /// Whether the acquire in flight asked for a place in the queue.
+    asked_to_queue: bool,
+    /// Until when an acquire whose outcome is unknown may still be executed.
+    doubt: Option<Time>,
+    /// When this attempt's first acquire was sent.
+    first_sent: Option<Time>,
+    /// Sending time of an acquire that was answered "queued", and the store's time in that answer.
+    anchor: Option<(Time, StoreTime)>,
+    /// An event came that calls for asking again once the acquire in flight is answered.
+    ask_again: bool,
+    /// Something of this attempt may be at the store.
+    touched: bool,
+    /// Since when the store has been owing an answer to the phase's conversation.
+    silent_since: Option<Time>,
+    /// How often the present thing was retried in a row.
+    retries: u32,
+    /// When the phase wants to be woken.
+    wake: Option<Time>,
+    tokens: (u64, u64),
+    used: u64,
+    granted_at: Time,
+    valid_until: Time,
+    /// The latest time at which the store may still see a lease of this attempt.
+    store_until: Time,
+    renew_at: Option<Time>,
+    extending: bool,
+    /// The release was sent before and its outcome is not known.
+    repeated: bool,
+    /// The outcome of the release was told already.
+    told: bool,
+    actions: VecDeque<Action>,
+}
+
+impl Session {
+    /// A session that speaks `protocol` and gives up on a store that stays silent for `store_timeout`.
+    pub fn new(protocol: Box<dyn Protocol>, store_timeout: Duration) -> Self {
+        let nobody = Terms {
+            name: "".into(),
+            attempt: AttemptId(0),
+            inbox: crate::protocol::InboxId(0),
+            ttl: Duration::ZERO,
+            claim: Duration::ZERO,
+            card: "".into(),
+        };
+        Session {
+            protocol,
+            store_timeout,
+            phase: Phase::Idle,
+            terms: nobody,
+            service: Service { ttl: Duration::ZERO, renew: false, max_hold: None },
+            waits: false,
+            inbox: Inbox::Closed,
+            prev: None,
+            seq: 0,
+            flights: [None; 4],
+            asked_to_queue: false,
+            doubt: None,
+            first_sent: None,
+            anchor: None,
+            ask_again: false,
+            touched: false,
+            silent_since: None,
+            retries: 0,
+            wake: None,
+            tokens: (0, 0),
+            used: 0,
+            granted_at: Time::ZERO,
+            valid_until: Time::ZERO,
+            store_until: Time::ZERO,
+            renew_at: None,
+            extending: false,
+            repeated: false,
+            told: false,
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// Takes one event. Afterwards [`poll_action`](Self::poll_action) and [`poll_timeout`](Self::poll_timeout) may have
+    /// changed; nothing else changes them.
+    pub fn handle(&mut self, now: Time, event: Event<'_>) {
+        match event {
+            Event::Acquire { terms, wait, service, inbox } => self.contend(now, terms, wait, service, inbox),
+            Event::Reply { id, sent, answer } => self.answered(now, id, sent, answer),
+            Event::Push(event) => self.pushed(now, event),
+            Event::Inbox(inbox) => self.inbox_changed(now, inbox),
+            Event::Serve(service) => self.serve(now, service),
+            Event::Extend(ttl) => self.extend(now, ttl),
+            Event::Yield { attempt, used, service } => self.hand_back_and_contend(now, attempt, used, service),
+            Event::Release { used } => self.release(now, used),
+            Event::Cancel => self.cancel(now),
+            Event::Verify => self.verify(now),
+            Event::Tick => self.tick(now),
+        }
+    }
+
+    /// The next thing to do; drain it after every [`handle`](Self::handle).
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When to call [`handle`](Self::handle) with [`Event::Tick`] at the latest; `None` while only an event can change
+    /// anything. Changes with every handled event.
+    pub fn poll_timeout(&self) -> Option<Time> {
+        let silent = match self.phase {
+            Phase::Asking | Phase::Releasing => self.silent_since.map(|since| since.after(self.store_timeout)),
+            _ => None,
+        };
+        let held = match self.phase {
+            Phase::Held | Phase::Confirming => Some(self.valid_until),
+            _ => None,
+        };
+        [self.wake, silent, held, self.renew_at].into_iter().flatten().min()
+    }
+
+    /// The end of the belief to hold the lock; only while it is held.
+    pub fn valid_until(&self) -> Option<Time> {
+        (self.phase == Phase::Held).then_some(self.valid_until)
+    }
+
+    /// The attempt it stands for at present.
+    pub fn attempt(&self) -> AttemptId {
+        self.terms.attempt
+    }
+
+    /// How long a push that arrives now makes the lock ours.
+    pub fn claim(&self) -> Duration {
+        self.terms.claim
+    }
+
+    /// Whether the held lease may pass to another task of this process, or be yielded: nothing about it is in doubt.
+    pub fn is_certain(&mut self, now: Time) -> bool {
+        self.doubt.take_if(|until| *until <= now);
+        self.phase == Phase::Held && self.is_settled()
+    }
+
+    /// What the layout can do.
+    pub fn traits(&self) -> crate::protocol::Traits {
+        self.protocol.traits()
+    }
+
+    fn contend(&mut self, now: Time, terms: Terms, wait: bool, service: Service, inbox: Inbox) {
+        debug_assert_eq!(self.phase, Phase::Idle);
+        self.start_attempt(terms, service);
+        self.store_until = Time::ZERO;
+        self.prev = None;
+        self.waits = wait;
+        self.inbox = inbox;
+        self.ask(now);
+    }
+
+    fn start_attempt(&mut self, terms: Terms, service: Service) {
+        self.terms = terms;
+        self.service = service;
+        self.flights = [None; 4];
+        self.doubt = None;
+        self.first_sent = None;
+        self.anchor = None;
+        self.ask_again = false;
+        self.touched = false;
+        self.silent_since = None;
+        self.retries = 0;
+        self.wake = None;
+        self.renew_at = None;
+        self.extending = false;
+        self.repeated = false;
+        self.told = false;
+    }
+
+    fn ask(&mut self, now: Time) {
+        self.phase = Phase::Asking;
+        self.wake = None;
+        self.ask_again = false;
+        self.asked_to_queue = self.waits && self.inbox == Inbox::Live;
+        self.silent_since.get_or_insert(now);
+        self.first_sent.get_or_insert(now);
+        let intent = Intent::Acquire { terms: self.terms.clone(), wait: self.asked_to_queue, prev: self.prev.clone() };
+        self.converse(now, now, Op::Acquire, Input::Begin(intent));
+    }
+
+    /// One step of a conversation; `sent` is when the write now answered left.
+    fn converse(&mut self, now: Time, sent: Time, op: Op, input: Input<'_>) {
+        match self.protocol.step(input) {
+            Step::Ask(requests) => self.send(op, requests),
+            Step::Wait(wait) => self.queued(now, sent, wait),
+            Step::Done(verdict) => self.conclude(now, sent, op, verdict),
+            Step::Ignore => {}
+        }
+    }
+
+    fn send(&mut self, op: Op, requests: Requests) {
+        self.seq += 1;
+        self.flights[op as usize] = Some(self.seq);
+        let id = RequestId { attempt: self.terms.attempt, op, seq: self.seq };
+        self.actions.push_back(Action::Send { id, requests });
+    }
+
+    /// Whether no acquire of this attempt can be executed any more.
+    fn is_settled(&self) -> bool {
+        self.doubt.is_none() && self.flight(Op::Acquire).is_none()
+    }
+
+    fn flight(&self, op: Op) -> Option<u64> {
+        self.flights[op as usize]
+    }
+
+    fn answered(&mut self, now: Time, id: RequestId, sent: Time, answer: Answer<'_>) {
+        if id.attempt != self.terms.attempt || self.flight(id.op) != Some(id.seq) {
+            return;
+        }
+        self.flights[id.op as usize] = None;
+        match answer {
+            Answer::Replies(replies) => {
+                self.silent_since = None;
+                self.converse(now, sent, id.op, Input::Reply(id.op, replies));
+            }
+            Answer::NotSent(error) => self.unanswered(now, id.op, error),
+            Answer::Unknown { error, void_after } => {
+                match id.op {
+                    Op::Acquire => {
+                        self.touched = true;
+                        self.doubt = self.doubt.max(Some(void_after));
+                    }
+                    Op::Release => self.repeated = true,
+                    Op::Renew | Op::Undo => {}
+                }
+                self.unanswered(now, id.op, error);
+            }
+        }
+    }
+
+    /// A write got no reply. What the store refused for good ends the attempt; everything else is asked again later.
+    fn unanswered(&mut self, now: Time, op: Op, error: Error) {
+        let hopeless = !matches!(error.kind(), Kind::Unavailable | Kind::Internal);
+        let pause = self.pause(RETRY);
+        match (op, self.phase) {
+            (Op::Acquire, Phase::Asking) if hopeless => self.fail(now, error),
+            (Op::Acquire, Phase::Asking) if self.is_silent_too_long(now) => self.fail(now, error),
+            (Op::Acquire, Phase::Undoing) => self.undo_again(now),
+            (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_at = Some(now.after(pause)),
+            (Op::Acquire, Phase::Asking) | (Op::Release, Phase::Releasing) | (Op::Undo, Phase::Undoing) => {
+                self.wake = Some(now.after(pause));
+            }
+            _ => {}
+        }
+    }
+
+    fn is_silent_too_long(&self, now: Time) -> bool {
+        self.silent_since.is_some_and(|since| now >= since.after(self.store_timeout))
+    }
+
+    fn conclude(&mut self, now: Time, sent: Time, op: Op, verdict: Verdict) {
+        match (op, self.phase) {
+            (Op::Acquire, Phase::Asking | Phase::Waiting) => self.acquire_concluded(now, sent, verdict),
+            // Whatever it did was done before or after the undo; only asking once more makes sure.
+            (Op::Acquire, Phase::Undoing) => self.undo_again(now),
+            (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_concluded(now, sent, verdict),
+            (Op::Release, Phase::Releasing) => self.release_concluded(now, verdict),
+            (Op::Undo, Phase::Undoing) => self.undo_concluded(now, verdict),
+            _ => {}
+        }
+    }
+
+    fn acquire_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
+        match verdict {
+            Verdict::Granted(grant) => self.granted(now, sent, grant),
+            Verdict::Held { remaining, at, prev } => {
+                self.learn(sent, at);
+                self.gave_back(prev);
+                self.held_by_another(now, remaining);
+            }
+            Verdict::Late { at } => {
+                self.learn(sent, Some(at));
+                self.ask(now);
+            }
+            Verdict::Failed(error) => self.fail(now, error),
+            _ => {
+                self.fail(now, Error::new(Kind::Internal, "acquire", "an acquire ended with another verdict's answer"))
+            }
+        }
+    }
+
+    fn learn(&mut self, sent: Time, at: Option<StoreTime>) {
+        if let Some(at) = at {
+            self.actions.push_back(Action::Learn { sent, at });
+        }
+    }
+
+    /// An answer to the acquire came: whatever it was to give back is given back.
+    fn gave_back(&mut self, outcome: Option<ReleaseOutcome>) {
+        if self.prev.take().is_some() {
+            self.tell_released(outcome.unwrap_or(ReleaseOutcome::Unknown));
+        }
+    }
+
+    fn held_by_another(&mut self, now: Time, remaining: Duration) {
+        if !self.waits {
+            self.actions.push_back(Action::Refused);
+            return self.finish(now);
+        }
+        match self.inbox {
+            Inbox::Live if !self.asked_to_queue => return self.ask(now),
+            Inbox::Closed => self.actions.push_back(Action::OpenInbox),
+            Inbox::Live | Inbox::Unavailable => {}
+        }
+        self.phase = Phase::Waiting;
+        let pause = match self.inbox {
+            Inbox::Closed => self.terms.claim,
+            Inbox::Live | Inbox::Unavailable => self.pause(POLL),
+        };
+        self.wake = Some(now.after(self.jittered(remaining.min(pause))));
+    }
+
+    fn queued(&mut self, now: Time, sent: Time, wait: Wait) {
+        if !matches!(self.phase, Phase::Asking) {
+            if self.phase == Phase::Undoing {
+                self.undo_again(now);
+            }
+            return;
+        }
+        self.learn(sent, wait.at);
+        self.gave_back(wait.prev);
+        self.touched = true;
+        if let Some(at) = wait.at {
+            self.anchor = Some((sent, at));
+        }
+        if self.ask_again {
+            return self.ask(now);
+        }
+        self.phase = Phase::Waiting;
+        self.retries = 0;
+        let claim = self.terms.claim;
+        let patience = claim.saturating_add(claim / 8 * wait.position.min(1 << 20));
+        self.wake = Some(now.after(self.jittered(wait.remaining.min(patience))));
+    }
+
+    fn granted(&mut self, now: Time, sent: Time, grant: Grant) {
+        self.touched = true;
+        self.gave_back(grant.prev);
+        let (from, lease) = match grant.term {
+            Term::FromRequest => (sent, self.terms.ttl),
+            Term::Pushed(at) => (self.local_time_of(now, at), self.terms.claim),
+        };
+        self.tokens = (grant.first, grant.last);
+        self.used = grant.first;
+        self.lasts(from, now, lease);
+        self.valid_until = from.after(lease).before(margin(lease));
+        if self.valid_until <= now {
+            return self.ask(now);
+        }
+        self.granted_at = now;
+        if self.valid_until.since(now) < lease / 2 {
+            self.phase = Phase::Confirming;
+            self.wake = None;
+            return self.renew(now);
+        }
+        self.hold(now, from, lease);
+    }
+
+    /// Remembers until when the store may see a lease of this attempt, `lease` after `now` at most.
+    fn lasts(&mut self, from: Time, now: Time, lease: Duration) {
+        self.store_until = self.store_until.max(from.max(now).after(lease).after(margin(lease)));
+    }
+
+    /// When, on our clock, the store's clock stood at `at`: never later than it really was.
+    ///
+    /// A push has no sending time. It is dated from an earlier request that the store answered with its time; drift
+    /// stretches or shrinks the distance, whichever makes it earlier. Without such a request the grant came after the
+    /// attempt's first sending.
+    fn local_time_of(&self, now: Time, at: StoreTime) -> Time {
+        let Some((sent, anchor)) = self.anchor else { return self.first_sent.unwrap_or(now).min(now) };
+        let distance = at.micros_since(anchor);
+        let span = Duration::from_micros(distance.unsigned_abs());
+        let drift = span / DRIFT_DIVISOR;
+        let dated = if distance >= 0 { sent.after(span - drift) } else { sent.before(span + drift) };
+        dated.min(now)
+    }
+
+    fn hold(&mut self, now: Time, from: Time, lease: Duration) {
+        self.phase = Phase::Held;
+        self.wake = None;
+        self.silent_since = None;
+        self.retries = 0;
+        self.actions.push_back(Action::Granted { first: self.tokens.0, last: self.tokens.1 });
+        self.schedule_renewal(from, lease);
+        self.renew_if_due(now);
+    }
+
+    /// The next renewal of a lease that began at `from` and lasts for `lease`.
+    fn schedule_renewal(&mut self, from: Time, lease: Duration) {
+        let interval = lease / 3;
+        let next = from.after(interval);
+        let stops = self.service.max_hold.map(|max| self.granted_at.after(max));
+        self.renew_at = if self.service.renew {
+            // Locks taken one after another renew together: due times fall on common ticks, never later than wanted.
+            let tick = u64::try_from((interval / 16).as_nanos()).unwrap_or(u64::MAX).max(1);
+            let aligned = Time::from_nanos(next.as_nanos() / tick * tick);
+            stops.is_none_or(|stop| aligned < stop).then_some(aligned)
+        } else {
+            // A hand-on inside the process takes a moment off; only a real difference is worth a request.
+            (lease < self.service.ttl - self.service.ttl / 16).then_some(from)
+        };
+    }
+
+    fn renew_if_due(&mut self, now: Time) {
+        if self.renew_at.is_some_and(|at| now >= at) && self.flight(Op::Renew).is_none() {
+            self.renew(now);
+        }
+    }
+
+    fn renew(&mut self, now: Time) {
+        self.renew_at = None;
+        let ttl = self.service.ttl;
+        self.lasts(now, now.after(self.store_timeout), ttl);
+        let intent = Intent::Renew { terms: self.terms.clone(), ttl };
+        self.converse(now, now, Op::Renew, Input::Begin(intent));
+    }
+
+    fn renew_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
+        let ttl = self.service.ttl;
+        match verdict {
+            Verdict::Renewed => {
+                self.retries = 0;
+                self.lasts(sent, now, ttl);
+                self.valid_until = self.valid_until.max(sent.after(ttl).before(margin(ttl)));
+                if std::mem::take(&mut self.extending) {
+                    self.actions.push_back(Action::Extended(true));
+                }
+                match self.phase {
+                    Phase::Confirming if self.valid_until <= now => self.ask(now),
+                    Phase::Confirming => self.hold(now, sent, ttl),
+                    _ => self.schedule_renewal(sent, ttl),
+                }
+            }
+            Verdict::Gone(_) if self.phase == Phase::Confirming => self.ask(now),
+            Verdict::Gone(_) => self.lose(now, LossReason::Gone),
+            _ => self.renew_at = Some(now.after(self.pause(RETRY))),
+        }
+    }
+
+    fn serve(&mut self, now: Time, service: Service) {
+        self.service = service;
+        self.granted_at = now;
+        if self.phase == Phase::Held {
+            let left = self.valid_until.since(now);
+            // What is left was promised to the task before; a shorter lease of the next one begins to be renewed at once.
+            self.schedule_renewal(now, left.min(service.ttl));
+            self.renew_if_due(now);
+        }
+    }
+
+    fn extend(&mut self, now: Time, ttl: Duration) {
+        if self.phase != Phase::Held {
+            return self.actions.push_back(Action::Extended(false));
+        }
+        self.service.ttl = ttl;
+        self.extending = true;
+        self.renew(now);
+    }
+
+    fn verify(&mut self, now: Time) {
+        if self.phase == Phase::Held {
+            self.renew(now);
+        } else if self.phase == Phase::Waiting {
+            self.ask(now);
+        }
+    }
+
+    fn stop_extending(&mut self) {
+        if std::mem::take(&mut self.extending) {
+            self.actions.push_back(Action::Extended(false));
+        }
+    }
+
+    fn lose(&mut self, now: Time, reason: LossReason) {
+        self.stop_extending();
+        let known_gone = matches!(reason, LossReason::Gone | LossReason::Broken);
+        self.actions.push_back(Action::Lost(reason));
+        self.touched = !known_gone || !self.is_settled();
+        self.finish(now);
+    }
+
+    fn release(&mut self, now: Time, used: u64) {
+        if self.phase != Phase::Held {
+            return;
+        }
+        self.phase = Phase::Releasing;
+        self.renew_at = None;
+        self.told = false;
+        self.stop_extending();
+        self.used = used;
+        self.silent_since = Some(now);
+        self.retries = 0;
+        self.send_release(now);
+    }
+
+    fn send_release(&mut self, now: Time) {
+        self.wake = None;
+        let intent = Intent::Release { terms: self.terms.clone(), used: self.used };
+        self.converse(now, now, Op::Release, Input::Begin(intent));
+    }
+
+    fn release_concluded(&mut self, now: Time, verdict: Verdict) {
+        let outcome = match verdict {
+            Verdict::Released(ReleaseOutcome::Released) => ReleaseOutcome::Released,
+            // An earlier copy of this release may be what ended the hold.
+            Verdict::Released(_) if self.repeated => ReleaseOutcome::Unknown,
+            Verdict::Released(outcome) => outcome,
+            _ => ReleaseOutcome::Unknown,
+        };
+        self.tell_released(outcome);
+        self.touched = !self.is_settled();
+        self.finish(now);
+    }
+
+    fn tell_released(&mut self, outcome: ReleaseOutcome) {
+        if !std::mem::replace(&mut self.told, true) {
+            self.actions.push_back(Action::Released(outcome));
+        }
+    }
+
+    fn hand_back_and_contend(&mut self, now: Time, attempt: AttemptId, used: u64, service: Service) {
+        if !self.is_certain(now) || !self.protocol.traits().yields {
+            return self.release(now, used);
+        }
+        self.stop_extending();
+        let terms = Terms { attempt, ttl: service.ttl, claim: claim(service.ttl), ..self.terms.clone() };
+        let given = std::mem::replace(&mut self.terms, terms.clone());
+        self.start_attempt(terms, service);
+        self.prev = Some(Previous { terms: given, used });
+        self.waits = true;
+        self.touched = true;
+        self.ask(now);
+    }
+
+    fn cancel(&mut self, now: Time) {
+        match self.phase {
+            // A release is on its way already.
+            Phase::Idle | Phase::Undoing | Phase::Releasing => {}
+            _ => {
+                self.stop_extending();
+                self.touched |= self.flight(Op::Acquire).is_some() || self.phase == Phase::Held;
+                self.finish(now);
+            }
+        }
+    }
+
+    fn fail(&mut self, now: Time, error: Error) {
+        self.actions.push_back(Action::Failed(error));
+        self.finish(now);
+    }
+
+    /// Ends the attempt: at once when nothing can be left at the store, else by undoing it.
+    fn finish(&mut self, now: Time) {
+        if self.prev.is_some() {
+            // Whoever gave it back need not wait until the undo is answered.
+            self.tell_released(ReleaseOutcome::Unknown);
+        }
+        self.wake = None;
+        self.renew_at = None;
+        self.silent_since = None;
+        if self.touched {
+            self.phase = Phase::Undoing;
+            self.retries = 0;
+            return self.undo(now);
+        }
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.phase = Phase::Idle;
+        self.wake = None;
+        self.prev = None;
+        self.actions.push_back(Action::Ended);
+    }
+
+    fn undo(&mut self, now: Time) {
+        self.wake = None;
+        self.ask_again = false;
+        // Whatever can no longer run when this leaves is covered by it.
+        self.doubt.take_if(|until| *until <= now);
+        let intent = Intent::Undo { terms: self.terms.clone(), prev: self.prev.clone() };
+        self.converse(now, now, Op::Undo, Input::Begin(intent));
+    }
+
+    /// Something may have happened since the undo in flight was sent.
+    fn undo_again(&mut self, now: Time) {
+        if self.flight(Op::Undo).is_some() {
+            self.ask_again = true;
+        } else {
+            self.undo(now);
+        }
+    }
+
+    fn undo_concluded(&mut self, now: Time, verdict: Verdict) {
+        if let Verdict::Failed(_) = verdict {
+            return self.wake = Some(now.after(self.pause(RETRY)));
+        }
+        self.prev = None;
+        if self.ask_again {
+            return self.undo(now);
+        }
+        if self.flight(Op::Acquire).is_some() {
+            return;
+        }
+        match self.doubt {
+            Some(until) => self.wake = Some(until),
+            None => self.end(),
+        }
+    }
+
+    fn pushed(&mut self, now: Time, event: &StoreEvent) {
+        match event {
+            StoreEvent::Granted { attempt, .. } if *attempt == self.terms.attempt => match self.phase {
+                Phase::Asking | Phase::Waiting => self.converse(now, now, Op::Acquire, Input::Event(event)),
+                Phase::Undoing => self.undo_again(now),
+                _ => {}
+            },
+            StoreEvent::Broken { attempt } if *attempt == self.terms.attempt => match self.phase {
+                Phase::Held => self.lose(now, LossReason::Broken),
+                Phase::Confirming => self.ask(now),
+                _ => {}
+            },
+            StoreEvent::Changed { .. } if self.phase == Phase::Waiting => {
+                self.converse(now, now, Op::Acquire, Input::Event(event));
+            }
+            _ => {}
+        }
+    }
+
+    fn inbox_changed(&mut self, now: Time, inbox: Inbox) {
+        self.inbox = inbox;
+        match self.phase {
+            Phase::Waiting if inbox != Inbox::Closed => self.ask(now),
+            // A push for the place that the reply still on its way tells of may have been missed.
+            Phase::Asking if inbox == Inbox::Live => self.ask_again = true,
+            _ => {}
+        }
+    }
+
+    fn tick(&mut self, now: Time) {
+        match self.phase {
+            Phase::Held if now >= self.valid_until => {
+                let reason = self.why_expired(now);
+                self.lose(now, reason);
+            }
+            Phase::Confirming if now >= self.valid_until => self.ask(now),
+            Phase::Held | Phase::Confirming => self.renew_if_due(now),
+            Phase::Asking if self.is_silent_too_long(now) => {
+                let silence = "the store did not answer within store_timeout; see whether it runs and is reachable";
+                self.touched |= self.flight(Op::Acquire).is_some();
+                self.fail(now, Error::new(Kind::Unavailable, "acquire", silence));
+            }
+            Phase::Releasing if now >= self.store_until => {
+                self.tell_released(ReleaseOutcome::Unknown);
+                self.touched = !self.is_settled();
+                self.finish(now);
+            }
+            Phase::Releasing if self.is_silent_too_long(now) => {
+                self.tell_released(ReleaseOutcome::Unknown);
+                self.silent_since = None;
+                self.tick(now);
+            }
+            Phase::Undoing if now >= self.forgotten_at() => self.end(),
+            _ => self.retry_if_due(now),
+        }
+    }
+
+    fn retry_if_due(&mut self, now: Time) {
+        if self.wake.is_none_or(|at| now < at) {
+            return;
+        }
+        match self.phase {
+            Phase::Asking | Phase::Waiting => self.ask(now),
+            Phase::Releasing => self.send_release(now),
+            Phase::Undoing => self.undo(now),
+            _ => {}
+        }
+    }
+
+    /// When the store will have forgotten this attempt by itself, however often undoing it failed.
+    fn forgotten_at(&self) -> Time {
+        let asked = self.doubt.or(self.first_sent).unwrap_or(Time::ZERO);
+        self.store_until.max(asked.after(self.store_timeout).after(self.terms.ttl))
+    }
+
+    fn why_expired(&self, now: Time) -> LossReason {
+        match self.service {
+            Service { renew: false, .. } => LossReason::NotRenewed,
+            Service { max_hold: Some(max), .. } if now >= self.granted_at.after(max) => LossReason::MaxHold,
+            _ => LossReason::Expired,
+        }
+    }
+
+    /// The next of a row of growing pauses.
+    fn pause(&mut self, (first, longest): (Duration, Duration)) -> Duration {
+        let pause = first.saturating_mul(1 << self.retries.min(16)).min(longest);
+        self.retries = self.retries.saturating_add(1);
+        self.jittered(pause)
+    }
+
+    /// Up to an eighth less than `duration`, differing from attempt to attempt so that waiters do not ask in step.
+    fn jittered(&self, duration: Duration) -> Duration {
+        let mixed = (self.terms.attempt.0 as u64 ^ self.seq).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        duration - duration / 8 * u32::from((mixed >> 56) as u8) / 256
+    }
+
+    /// A copy in the same state, for those who explore what could happen next.
+    pub fn duplicate(&self) -> Self {
+        Session {
+            protocol: self.protocol.duplicate(),
+            terms: self.terms.clone(),
+            prev: self.prev.clone(),
+            actions: VecDeque::new(),
+            ..*self
+        }
+    }
+
+    /// Feeds everything that later answers depend on to `state`, with times relative to `now`.
+    pub fn fingerprint(&self, now: Time, state: &mut impl Hasher) {
+        let relative = |at: Option<Time>| at.map(|at| at.as_nanos().wrapping_sub(now.as_nanos()));
+        self.protocol.fingerprint(state);
+        (self.phase, &self.terms, self.service, self.waits, self.inbox, &self.prev).hash(state);
+        (self.flights, self.asked_to_queue, self.ask_again, self.touched, self.retries).hash(state);
+        (relative(self.doubt), relative(self.first_sent), relative(self.silent_since), relative(self.wake)).hash(state);
+        self.anchor.map(|(sent, at)| (relative(Some(sent)), at)).hash(state);
+        (self.tokens, self.used, self.extending, self.repeated, self.told).hash(state);
+        (relative(Some(self.granted_at)), relative(Some(self.valid_until)), relative(self.renew_at)).hash(state);
+        relative(Some(self.store_until)).hash(state);
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("phase", &self.phase)
+            .field("attempt", &self.terms.attempt)
+            .field("valid_until", &self.valid_until)
+            .field("flights", &self.flights)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is taken off a lease for the drift between two clocks.
+pub fn margin(lease: Duration) -> Duration {
+    lease / DRIFT_DIVISOR + GRANULARITY
+}
+
+/// How long a pushed grant lasts until its first renewal, for locks of this `ttl`.
+pub fn claim(ttl: Duration) -> Duration {
+    ttl.min(crate::options::CLAIM)
+}

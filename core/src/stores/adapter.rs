@@ -1,0 +1,112 @@
+//! What the driver asks of every store.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+
+use crate::error::{Error, Kind};
+use crate::protocol::{InboxId, Layout, Reply, Request, Requests, StoreEvent};
+use crate::session::Inbox;
+use crate::time::Time;
+use crate::uri::Uri;
+
+pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What became of one write.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    /// When it left; for a write that was never sent, when that was tried.
+    pub(crate) sent: Time,
+    pub(crate) outcome: Outcome,
+}
+
+/// The three ways a write can end.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// One reply for each of its requests.
+    Replies(Vec<Reply>),
+    /// It was not executed and never will be.
+    NotSent(Error),
+    /// It may have been executed, or may be until `void_after`.
+    Unknown { error: Error, void_after: Time },
+}
+
+/// One place where locks are kept: connections to one server, or the server itself where there is none.
+///
+/// Every method may be called from many threads. A store belongs to the process that made it: after a fork the child makes
+/// its own and leaks the inherited one, so nothing here may act in `Drop` on what both processes share.
+pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
+    /// Its address without credentials, for errors.
+    fn address(&self) -> &Arc<str>;
+
+    /// The layout called `name`, or the default one.
+    ///
+    /// # Errors
+    /// `unsupported` for a layout that this store does not have.
+    fn layout(&self, name: Option<&str>) -> crate::Result<Arc<dyn Layout>>;
+
+    /// Performs a write in the caller's thread, and gives up waiting for its replies at `limit`.
+    fn call(&self, requests: &Requests, limit: Time) -> Answered;
+
+    /// The same, awaited in the caller's task.
+    fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered>;
+
+    /// Performs requests of one [`Call`](crate::protocol::Call) that may travel together, from the background runtime. One
+    /// result for all: their replies in order, or why there are none.
+    fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered>;
+
+    /// Subscribes `inbox` and keeps it subscribed, from the background runtime, until `sink` is gone. Reports through
+    /// `sink`, at once where nothing can be pushed.
+    fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()>;
+
+    /// Corrects the idea of the store's clock: it stood at `at` between `sent` and now.
+    fn learn(&self, sent: Time, at: crate::time::StoreTime) {
+        let _ = (sent, at);
+    }
+}
+
+/// Where a store puts what it hears without being asked. Its methods do no I/O and return quickly.
+pub(crate) trait Sink: Send + Sync {
+    /// The inbox changed; `Live` again means that pushes may have been missed.
+    fn inbox(&self, state: Inbox);
+
+    /// Something was pushed that concerns the lock kept under `key`.
+    fn pushed(&self, key: &str, event: &StoreEvent);
+
+    /// The server is not the one it was (restarted, failed over): what it promised must be verified.
+    fn restarted(&self);
+}
+
+/// Schemes and what opens them: one line a store.
+type Opener = fn(&mut Uri) -> crate::Result<Arc<dyn Store>>;
+const STORES: &[(&[&str], Opener)] = &[
+    #[cfg(feature = "memory")]
+    (&["memory"], |uri| super::memory::open(uri)),
+];
+
+/// Schemes of stores that are planned.
+const PLANNED: &[&str] =
+    &["redis+sentinel", "redis+cluster", "etcd", "etcds", "zookeeper", "mysql", "postgres", "postgresql", "memcached"];
+
+/// The store that an address names. Nothing is sent.
+///
+/// # Errors
+/// `invalid_config` for an unknown scheme or option, `unsupported` for a store that is not built (in).
+pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
+    let known = STORES.iter().find(|(schemes, _)| schemes.contains(&uri.scheme()));
+    let Some((_, open)) = known else {
+        let all: Vec<_> = STORES.iter().flat_map(|(schemes, _)| schemes.iter().copied()).collect();
+        let message = format!("there is no store for {}://; there are: {}", uri.scheme(), all.join(", "));
+        let kind = if PLANNED.contains(&uri.scheme()) { Kind::Unsupported } else { Kind::InvalidConfig };
+        return Err(Error::new(kind, "connect", message));
+    };
+    let store = open(uri)?;
+    uri.check_all_read()?;
+    store.layout(uri.lock.layout.as_deref())?;
+    Ok(store)
+}
+
+/// The error for a layout that `store` does not have.
+pub(crate) fn no_such_layout(store: &str, wanted: &str, known: &[&str]) -> Error {
+    Error::unsupported("lock", format!("{store} has no layout {wanted:?}; it has: {}", known.join(", ")))
+}
