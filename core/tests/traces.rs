@@ -47,10 +47,12 @@ use lockwright::protocol::{
 use lockwright::stores::zookeeper;
 use lockwright::time::StoreTime;
 
+/// A file, and what makes the machine of the lock that it is about.
 type Layout = (&'static str, fn() -> Box<dyn Protocol>);
 
 /// A new layout is one line here and one file of the same name.
-const LAYOUTS: &[Layout] = &[("zookeeper_curator", || Box::new(zookeeper::layouts::curator::Curator::new("/locks")))];
+const LAYOUTS: &[Layout] =
+    &[("zookeeper_curator", || Box::new(zookeeper::layouts::curator::Curator::new("/locks/orders".into())))];
 
 #[test]
 fn machines_say_what_their_traces_say() {

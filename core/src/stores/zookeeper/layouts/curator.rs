@@ -54,7 +54,6 @@ use crate::protocol::{
     Arg, AttemptId, Grant, Input, Intent, Op, Protocol, Reply, Request, Requests, Step, StoreEvent, Term, Terms,
     Traits, Verdict, Wait,
 };
-use crate::stores::zookeeper::directory;
 
 /// The highest sequence number accepted: about a million below the one after which ZooKeeper's counter turns negative and
 /// text order would put new nodes first.
@@ -80,7 +79,7 @@ fn prefix(attempt: AttemptId) -> Arc<str> {
 /// The `curator` layout as a machine: one contender for one lock.
 #[derive(Clone, Debug, Hash)]
 pub struct Curator {
-    root: Arc<str>,
+    dir: Arc<str>,
     contender: Option<Contender>,
     renewing: bool,
     /// The attempt for which a release was begun last; a second one cannot tell who deleted the node.
@@ -90,9 +89,10 @@ pub struct Curator {
 }
 
 impl Curator {
-    /// A contender for locks below `root`, an absolute path (see [`directory`]).
-    pub fn new(root: &str) -> Self {
-        Curator { root: root.into(), contender: None, renewing: false, released: None, release: None, undo: None }
+    /// A contender for the lock kept in the directory `dir`, an absolute path (see
+    /// [`directory`](crate::stores::zookeeper::directory)).
+    pub fn new(dir: Arc<str>) -> Self {
+        Curator { dir, contender: None, renewing: false, released: None, release: None, undo: None }
     }
 
     fn begin(&mut self, intent: Intent) -> Result<Step> {
@@ -102,7 +102,7 @@ impl Curator {
             }
             Intent::Acquire { terms, wait, prev: None } => match &mut self.contender {
                 Some(contender) if contender.terms.attempt == terms.attempt => contender.again(wait),
-                slot => slot.insert(Contender::new(&self.root, terms, wait)).begin(),
+                slot => slot.insert(Contender::new(&self.dir, terms, wait)).begin(),
             },
             Intent::Renew { terms, ttl } if ttl > terms.ttl => {
                 let message =
@@ -122,7 +122,7 @@ impl Curator {
                 let doubt = self.contender.as_ref().is_some_and(|c| c.doubt);
                 let again = self.released.replace(terms.attempt) == Some(terms.attempt);
                 let prefixes = [prefix(terms.attempt)].into_iter().collect();
-                let sweep = Sweep::new(Op::Release, directory(&self.root, &terms.name), prefixes, own, again);
+                let sweep = Sweep::new(Op::Release, self.dir.clone(), prefixes, own, again);
                 Ok(self.release.insert(sweep).begin(!doubt))
             }
             Intent::Undo { terms, prev } => {
@@ -131,7 +131,7 @@ impl Curator {
                 self.contender.take_if(|contender| contender.terms.attempt == terms.attempt);
                 let attempts = [Some(terms.attempt), prev.map(|prev| prev.terms.attempt)];
                 let prefixes = attempts.into_iter().flatten().map(prefix).collect();
-                let sweep = Sweep::new(Op::Undo, directory(&self.root, &terms.name), prefixes, own, false);
+                let sweep = Sweep::new(Op::Undo, self.dir.clone(), prefixes, own, false);
                 Ok(self.undo.insert(sweep).begin(true))
             }
         }
@@ -239,8 +239,8 @@ struct Contender {
 }
 
 impl Contender {
-    fn new(root: &str, terms: Terms, wait: bool) -> Self {
-        let (dir, prefix) = (directory(root, &terms.name), prefix(terms.attempt));
+    fn new(dir: &Arc<str>, terms: Terms, wait: bool) -> Self {
+        let (dir, prefix) = (dir.clone(), prefix(terms.attempt));
         Contender { terms, wait, dir, prefix, doubt: false, rounds: 0, asked: 0, own: None, at: At::Rest }
     }
 
@@ -492,7 +492,7 @@ mod tests {
         };
         let mut longest = 0;
         for round in 0..4_000 {
-            let mut machine = Curator::new("/");
+            let mut machine = Curator::new("/lk".into());
             let (op, begin) = match round % 4 {
                 0 => (Op::Acquire, acquire(true)),
                 1 => (Op::Acquire, acquire(false)),
@@ -523,7 +523,7 @@ mod tests {
             machine.fingerprint(&mut state);
             state.finish()
         };
-        let mut machine = Curator::new("/");
+        let mut machine = Curator::new("/lk".into());
         let mut seen = vec![print(&machine)];
         let child = |n: i32| format!("{}lock-{n:010}", prefix(AttemptId(u128::try_from(n).unwrap())));
         let path = Reply::Text(format!("/lk/{}", child(1)));
