@@ -125,7 +125,7 @@ pub enum Input<'a> {
     Begin(Intent),
     /// The replies to everything the last [`Step::Ask`] of this conversation asked, in order.
     Reply(Op, &'a [Reply]),
-    /// The store pushed something that may concern this attempt.
+    /// The store pushed something that may concern this attempt; the answer belongs to [`Op::Acquire`].
     Event(&'a StoreEvent),
 }
 
@@ -138,7 +138,7 @@ pub enum Step {
     Wait(Wait),
     /// The conversation is over.
     Done(Verdict),
-    /// The input concerned somebody else.
+    /// Nothing to do: the input concerned somebody else, or is noted until the answer that is still due.
     Ignore,
 }
 
@@ -185,7 +185,8 @@ pub enum Verdict {
     Released(ReleaseOutcome),
     /// Nothing of the named attempts is left at the store.
     Undone,
-    /// The store refuses; asking again will not help.
+    /// The store refuses. Where the error is [`retryable`](Error::retryable) the outcome is unknown, and the conversation may
+    /// be begun again after a pause; otherwise asking again will not help. An acquire that failed still has to be undone.
     Failed(Error),
 }
 
@@ -205,7 +206,8 @@ pub struct Grant {
 /// From when, and for how long, a granted lease counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Term {
-    /// The full ttl, counted from the sending of the request that was answered.
+    /// The full ttl, counted from the sending of the request that was answered. Where the answer only put the attempt into
+    /// the queue and an event then made it the holder, it counts from there all the same: it may be old, or even past.
     FromRequest,
     /// Only the claim, counted from this point of the store's clock: the grant was pushed and has no sending time.
     Pushed(StoreTime),
@@ -322,7 +324,9 @@ pub enum StoreEvent {
     Granted { attempt: AttemptId, first: u64, last: u64, at: StoreTime },
     /// An operator broke the lock that `attempt` held.
     Broken { attempt: AttemptId },
-    /// Something that a protocol watches under this name changed (node deleted, key gone).
+    /// Something that a protocol watches does not exist any more (node deleted, key gone).
+    Gone { path: Arc<str> },
+    /// Something that a protocol watches may have changed; how is not said, so it proves nothing and asks for a look.
     Changed { path: Arc<str> },
 }
 
