@@ -98,6 +98,15 @@ pub enum Intent {
 }
 
 impl Intent {
+    /// The terms it is wanted on.
+    pub fn terms(&self) -> &Terms {
+        let (Intent::Acquire { terms, .. }
+        | Intent::Renew { terms, .. }
+        | Intent::Release { terms, .. }
+        | Intent::Undo { terms, .. }) = self;
+        terms
+    }
+
     /// The conversation this intent begins.
     pub fn op(&self) -> Op {
         match self {
@@ -231,6 +240,8 @@ pub enum Arg {
     Int(i64),
     /// Text, sent byte for byte.
     Text(Arc<str>),
+    /// Nothing, sent as an empty text.
+    Nothing,
     /// The store's time after which the request must do nothing; the driver fills it in at the moment of sending.
     NotAfter,
 }
@@ -293,6 +304,7 @@ impl fmt::Display for Request {
         for arg in &self.args {
             match arg {
                 Arg::Int(n) => write!(f, " {n}")?,
+                Arg::Nothing => write!(f, " -")?,
                 Arg::Text(t) if t.is_empty() => write!(f, " -")?,
                 Arg::Text(t) => write!(f, " {t}")?,
                 Arg::NotAfter => write!(f, " <not-after>")?,
@@ -337,8 +349,19 @@ pub struct Traits {
     pub block: u64,
     /// Whether an acquire may give back an earlier attempt in the same request.
     pub yields: bool,
-    /// Whether waiters are told when it is their turn.
-    pub push: bool,
+    /// How waiters are told when it is their turn.
+    pub push: Push,
+}
+
+/// How waiters are told when it is their turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Push {
+    /// They are not: they ask again by a timer.
+    None,
+    /// By a message to their client's inbox, which must be open before they queue.
+    Inbox,
+    /// By a watch that the protocol sets itself.
+    Watch,
 }
 
 /// One lock layout of one store: makes the machines, and reads what lies under a name.

@@ -1,7 +1,7 @@
 //! One client's engine: its locks, its inbox, its wheel, and the two ways to perform what they want done: inline in the
 //! caller's thread or task, or in the background.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -26,6 +26,15 @@ use crate::time::Time;
 /// The entries of one key: one for each layout in use under it.
 type OfKey = SmallVec<[(&'static str, Weak<Entry>); 1]>;
 
+/// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock again.
+#[derive(Default)]
+struct Entries {
+    by_key: HashMap<Arc<str>, OfKey>,
+    recent: VecDeque<Arc<Entry>>,
+}
+
+const RECENT: usize = 64;
+
 /// See the [module](self).
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
@@ -36,7 +45,7 @@ pub(crate) struct Engine {
     random: Mutex<Random>,
     host: String,
     next_task: AtomicU64,
-    entries: Mutex<HashMap<Arc<str>, OfKey>>,
+    entries: Mutex<Entries>,
     pub(crate) wheel: Wheel,
     closed: AtomicBool,
     /// For those who need to outlive a borrow: the background's work, and the store's way to us.
@@ -90,7 +99,8 @@ impl Engine {
 
     /// The entry of a lock, made at first use.
     pub(crate) fn entry(&self, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>) -> Arc<Entry> {
-        let mut entries = locked(&self.entries);
+        let mut guard = locked(&self.entries);
+        let Entries { by_key: entries, recent } = &mut *guard;
         let known = |of_key: &OfKey| of_key.iter().find(|(l, _)| *l == layout.name()).and_then(|(_, e)| e.upgrade());
         if let Some(entry) = entries.get(key).and_then(known) {
             return entry;
@@ -102,6 +112,10 @@ impl Engine {
         let of_key = entries.entry(key.clone()).or_default();
         of_key.retain(|(l, _)| *l != layout.name());
         of_key.push((layout.name(), Arc::downgrade(&entry)));
+        recent.push_back(entry.clone());
+        if recent.len() > RECENT {
+            recent.pop_front();
+        }
         entry
     }
 
@@ -236,7 +250,7 @@ impl Engine {
 
     fn entries_of(&self, key: &str) -> SmallVec<[Arc<Entry>; 1]> {
         let entries = locked(&self.entries);
-        entries.get(key).into_iter().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
+        entries.by_key.get(key).into_iter().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
     }
 
     /// What this client holds under `key` may be gone: asks the store, in this thread.
@@ -248,7 +262,7 @@ impl Engine {
     }
 
     fn live_entries(&self) -> Vec<Arc<Entry>> {
-        locked(&self.entries).values().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
+        locked(&self.entries).by_key.values().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
     }
 
     /// Asks the store something that no session is concerned with, in this thread, as often as `store_timeout` allows.
@@ -280,6 +294,10 @@ impl Engine {
         for entry in &entries {
             let effects = entry.close(self);
             self.perform(entry, effects, None);
+        }
+        let give_up = clock::now().after(self.options.store_timeout);
+        while clock::now() < give_up && !entries.iter().all(|entry| entry.is_idle()) {
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 }
@@ -386,12 +404,7 @@ fn decode(code: u8) -> Inbox {
 }
 
 /// Starts an acquisition: the caller performs the effects and waits on the waiter.
-pub(crate) fn begin(
-    engine: &Engine,
-    entry: &Arc<Entry>,
-    wish: &Wish,
-    card: &Arc<str>,
-) -> (Ask, Arc<Waiter>, Effects) {
+pub(crate) fn begin(engine: &Engine, entry: &Arc<Entry>, wish: &Wish, card: &Arc<str>) -> (Ask, Arc<Waiter>, Effects) {
     let ask = engine.ask(wish);
     let waiter = Arc::new(Waiter::default());
     let effects = entry.acquire(engine, ask, card, &waiter);

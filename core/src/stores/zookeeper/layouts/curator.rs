@@ -51,7 +51,7 @@ use super::{after_sync, child, created, delete, deleted, first, garbled, names, 
 use crate::error::{Error, Kind, Result};
 use crate::lease::ReleaseOutcome;
 use crate::protocol::{
-    Arg, AttemptId, Grant, Input, Intent, Op, Protocol, Reply, Request, Requests, Step, StoreEvent, Term, Terms,
+    Arg, AttemptId, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term, Terms,
     Traits, Verdict, Wait,
 };
 
@@ -181,7 +181,7 @@ impl Protocol for Curator {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: 1, yields: false, push: true }
+        Traits { block: 1, yields: false, push: Push::Watch }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {
