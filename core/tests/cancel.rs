@@ -58,9 +58,8 @@ async fn nothing_is_left(client: &Client) {
 async fn torture(uri: &str, fair: impl Fn(u64) -> bool) {
     let clients = [lockwright::connect(uri).await.unwrap(), lockwright::connect(uri).await.unwrap()];
     let counter = Arc::new(AtomicU64::new(0));
-    let tasks: Vec<_> = (0..24)
-        .map(|i| tokio::spawn(contend(clients[i as usize % 2].clone(), fair(i), i, counter.clone())))
-        .collect();
+    let tasks: Vec<_> =
+        (0..24).map(|i| tokio::spawn(contend(clients[i as usize % 2].clone(), fair(i), i, counter.clone()))).collect();
     let mut done = 0;
     for task in tasks {
         done += task.await.unwrap();
