@@ -4,6 +4,7 @@
 
 #[cfg(feature = "net")]
 mod adapter;
+pub mod redis;
 
 #[cfg(feature = "net")]
 pub(crate) use adapter::{Answered, BoxFuture, Outcome, Sink, Store};
