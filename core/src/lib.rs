@@ -2,7 +2,11 @@
 
 #![deny(unsafe_code)]
 
+#[cfg(feature = "net")]
+pub mod blocking;
 pub mod cell;
+#[cfg(feature = "net")]
+mod client;
 #[cfg(feature = "net")]
 mod driver;
 pub mod error;
@@ -17,6 +21,9 @@ pub mod session;
 pub mod stores;
 pub mod time;
 pub mod token;
+pub mod uri;
 
+#[cfg(feature = "net")]
+pub use client::{Async, Client, Face, Guard, Lock, LockBuilder, connect};
 pub use error::{Error, Kind, Result};
 pub use token::Token;

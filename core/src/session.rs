@@ -44,8 +44,8 @@ use std::time::Duration;
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::protocol::{
-    AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Reply, Requests, Step, StoreEvent, Term, Terms, Verdict,
-    Wait,
+    AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Push, Reply, Requests, Step, StoreEvent, Term, Terms,
+    Verdict, Wait,
 };
 use crate::time::{StoreTime, Time};
 
@@ -187,6 +187,8 @@ pub struct Session {
     first_sent: Option<Time>,
     /// Sending time of an acquire that was answered "queued", and the store's time in that answer.
     anchor: Option<(Time, StoreTime)>,
+    /// When the last acquire of this attempt that was answered left.
+    answered_write: Option<Time>,
     /// An event came that calls for asking again once the acquire in flight is answered.
     ask_again: bool,
     /// Something of this attempt may be at the store.
@@ -204,7 +206,8 @@ pub struct Session {
     /// The latest time at which the store may still see a lease of this attempt.
     store_until: Time,
     renew_at: Option<Time>,
-    extending: bool,
+    /// The ttl that `Extend` asks for, until the store says yes or no.
+    extending: Option<Duration>,
     /// The release was sent before and its outcome is not known.
     repeated: bool,
     /// The outcome of the release was told already.
@@ -238,6 +241,7 @@ impl Session {
             doubt: None,
             first_sent: None,
             anchor: None,
+            answered_write: None,
             ask_again: false,
             touched: false,
             silent_since: None,
@@ -249,7 +253,7 @@ impl Session {
             valid_until: Time::ZERO,
             store_until: Time::ZERO,
             renew_at: None,
-            extending: false,
+            extending: None,
             repeated: false,
             told: false,
             actions: VecDeque::new(),
@@ -336,13 +340,14 @@ impl Session {
         self.doubt = None;
         self.first_sent = None;
         self.anchor = None;
+        self.answered_write = None;
         self.ask_again = false;
         self.touched = false;
         self.silent_since = None;
         self.retries = 0;
         self.wake = None;
         self.renew_at = None;
-        self.extending = false;
+        self.extending = None;
         self.repeated = false;
         self.told = false;
     }
@@ -351,17 +356,30 @@ impl Session {
         self.phase = Phase::Asking;
         self.wake = None;
         self.ask_again = false;
-        self.asked_to_queue = self.waits && self.inbox == Inbox::Live;
+        self.asked_to_queue = self.waits && self.can_queue();
         self.silent_since.get_or_insert(now);
         self.first_sent.get_or_insert(now);
         let intent = Intent::Acquire { terms: self.terms.clone(), wait: self.asked_to_queue, prev: self.prev.clone() };
         self.converse(now, now, Op::Acquire, Input::Begin(intent));
     }
 
+    fn can_queue(&self) -> bool {
+        match self.protocol.traits().push {
+            Push::Inbox => self.inbox == Inbox::Live,
+            Push::Watch => true,
+            Push::None => false,
+        }
+    }
+
     /// One step of a conversation; `sent` is when the write now answered left.
     fn converse(&mut self, now: Time, sent: Time, op: Op, input: Input<'_>) {
+        let goes_on = !matches!(input, Input::Begin(_));
         match self.protocol.step(input) {
-            Step::Ask(requests) => self.send(op, requests),
+            Step::Ask(requests) => {
+                // What an acquire was answered so far may have left something at the store.
+                self.touched |= goes_on && op == Op::Acquire;
+                self.send(op, requests);
+            }
             Step::Wait(wait) => self.queued(now, sent, wait),
             Step::Done(verdict) => self.conclude(now, sent, op, verdict),
             Step::Ignore => {}
@@ -391,7 +409,9 @@ impl Session {
         self.flights[id.op as usize] = None;
         match answer {
             Answer::Replies(replies) => {
-                self.silent_since = None;
+                if id.op == Op::Acquire {
+                    self.answered_write = Some(sent);
+                }
                 self.converse(now, sent, id.op, Input::Reply(id.op, replies));
             }
             Answer::NotSent(error) => self.unanswered(now, id.op, error),
@@ -411,7 +431,7 @@ impl Session {
 
     /// A write got no reply. What the store refused for good ends the attempt; everything else is asked again later.
     fn unanswered(&mut self, now: Time, op: Op, error: Error) {
-        let hopeless = !matches!(error.kind(), Kind::Unavailable | Kind::Internal);
+        let hopeless = !may_pass(&error);
         let pause = self.pause(RETRY);
         match (op, self.phase) {
             (Op::Acquire, Phase::Asking) if hopeless => self.fail(now, error),
@@ -442,6 +462,9 @@ impl Session {
     }
 
     fn acquire_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
+        if !matches!(verdict, Verdict::Failed(_)) {
+            self.silent_since = None;
+        }
         match verdict {
             Verdict::Granted(grant) => self.granted(now, sent, grant),
             Verdict::Held { remaining, at, prev } => {
@@ -453,7 +476,10 @@ impl Session {
                 self.learn(sent, Some(at));
                 self.ask(now);
             }
-            Verdict::Failed(error) => self.fail(now, error),
+            Verdict::Failed(error) => {
+                self.touched = true;
+                self.unanswered(now, Op::Acquire, error);
+            }
             _ => {
                 self.fail(now, Error::new(Kind::Internal, "acquire", "an acquire ended with another verdict's answer"))
             }
@@ -478,15 +504,15 @@ impl Session {
             self.actions.push_back(Action::Refused);
             return self.finish(now);
         }
-        match self.inbox {
-            Inbox::Live if !self.asked_to_queue => return self.ask(now),
-            Inbox::Closed => self.actions.push_back(Action::OpenInbox),
-            Inbox::Live | Inbox::Unavailable => {}
+        if self.can_queue() && !self.asked_to_queue {
+            return self.ask(now);
         }
         self.phase = Phase::Waiting;
-        let pause = match self.inbox {
-            Inbox::Closed => self.terms.claim,
-            Inbox::Live | Inbox::Unavailable => self.pause(POLL),
+        let pause = if self.protocol.traits().push == Push::Inbox && self.inbox == Inbox::Closed {
+            self.actions.push_back(Action::OpenInbox);
+            self.terms.claim
+        } else {
+            self.pause(POLL)
         };
         self.wake = Some(now.after(self.jittered(remaining.min(pause))));
     }
@@ -501,6 +527,7 @@ impl Session {
         self.learn(sent, wait.at);
         self.gave_back(wait.prev);
         self.touched = true;
+        self.silent_since = None;
         if let Some(at) = wait.at {
             self.anchor = Some((sent, at));
         }
@@ -510,7 +537,11 @@ impl Session {
         self.phase = Phase::Waiting;
         self.retries = 0;
         let claim = self.terms.claim;
-        let patience = claim.saturating_add(claim / 8 * wait.position.min(1 << 20));
+        let patience = match wait.at {
+            Some(_) => claim.saturating_add(claim / 8 * wait.position.min(1 << 20)),
+            // Grants that are no claims need no watching in the meantime.
+            None => Duration::MAX,
+        };
         self.wake = Some(now.after(self.jittered(wait.remaining.min(patience))));
     }
 
@@ -590,22 +621,23 @@ impl Session {
 
     fn renew(&mut self, now: Time) {
         self.renew_at = None;
-        let ttl = self.service.ttl;
+        let ttl = self.extending.unwrap_or(self.service.ttl);
         self.lasts(now, now.after(self.store_timeout), ttl);
         let intent = Intent::Renew { terms: self.terms.clone(), ttl };
         self.converse(now, now, Op::Renew, Input::Begin(intent));
     }
 
     fn renew_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
-        let ttl = self.service.ttl;
         match verdict {
             Verdict::Renewed => {
+                if let Some(ttl) = self.extending.take() {
+                    self.service.ttl = ttl;
+                    self.actions.push_back(Action::Extended(true));
+                }
+                let ttl = self.service.ttl;
                 self.retries = 0;
                 self.lasts(sent, now, ttl);
                 self.valid_until = self.valid_until.max(sent.after(ttl).before(margin(ttl)));
-                if std::mem::take(&mut self.extending) {
-                    self.actions.push_back(Action::Extended(true));
-                }
                 match self.phase {
                     Phase::Confirming if self.valid_until <= now => self.ask(now),
                     Phase::Confirming => self.hold(now, sent, ttl),
@@ -614,6 +646,10 @@ impl Session {
             }
             Verdict::Gone(_) if self.phase == Phase::Confirming => self.ask(now),
             Verdict::Gone(_) => self.lose(now, LossReason::Gone),
+            Verdict::Failed(error) if !may_pass(&error) => {
+                self.stop_extending();
+                self.renew_at = Some(now.after(self.pause(RETRY)));
+            }
             _ => self.renew_at = Some(now.after(self.pause(RETRY))),
         }
     }
@@ -633,8 +669,8 @@ impl Session {
         if self.phase != Phase::Held {
             return self.actions.push_back(Action::Extended(false));
         }
-        self.service.ttl = ttl;
-        self.extending = true;
+        self.stop_extending();
+        self.extending = Some(ttl);
         self.renew(now);
     }
 
@@ -646,10 +682,14 @@ impl Session {
         }
     }
 
-    fn lose(&mut self, now: Time, reason: LossReason) {
-        if std::mem::take(&mut self.extending) {
+    fn stop_extending(&mut self) {
+        if self.extending.take().is_some() {
             self.actions.push_back(Action::Extended(false));
         }
+    }
+
+    fn lose(&mut self, now: Time, reason: LossReason) {
+        self.stop_extending();
         let known_gone = matches!(reason, LossReason::Gone | LossReason::Broken);
         self.actions.push_back(Action::Lost(reason));
         self.touched = !known_gone || !self.is_settled();
@@ -662,6 +702,8 @@ impl Session {
         }
         self.phase = Phase::Releasing;
         self.renew_at = None;
+        self.told = false;
+        self.stop_extending();
         self.used = used;
         self.silent_since = Some(now);
         self.retries = 0;
@@ -675,6 +717,14 @@ impl Session {
     }
 
     fn release_concluded(&mut self, now: Time, verdict: Verdict) {
+        if let Verdict::Failed(error) = verdict {
+            if may_pass(&error) {
+                return self.unanswered(now, Op::Release, error);
+            }
+            self.tell_released(ReleaseOutcome::Unknown);
+            self.touched = true;
+            return self.finish(now);
+        }
         let outcome = match verdict {
             Verdict::Released(ReleaseOutcome::Released) => ReleaseOutcome::Released,
             // An earlier copy of this release may be what ended the hold.
@@ -697,6 +747,7 @@ impl Session {
         if !self.is_certain(now) || !self.protocol.traits().yields {
             return self.release(now, used);
         }
+        self.stop_extending();
         let terms = Terms { attempt, ttl: service.ttl, claim: claim(service.ttl), ..self.terms.clone() };
         let given = std::mem::replace(&mut self.terms, terms.clone());
         self.start_attempt(terms, service);
@@ -708,8 +759,10 @@ impl Session {
 
     fn cancel(&mut self, now: Time) {
         match self.phase {
-            Phase::Idle | Phase::Undoing => {}
+            // A release is on its way already.
+            Phase::Idle | Phase::Undoing | Phase::Releasing => {}
             _ => {
+                self.stop_extending();
                 self.touched |= self.flight(Op::Acquire).is_some() || self.phase == Phase::Held;
                 self.finish(now);
             }
@@ -764,8 +817,12 @@ impl Session {
     }
 
     fn undo_concluded(&mut self, now: Time, verdict: Verdict) {
-        if let Verdict::Failed(_) = verdict {
-            return self.wake = Some(now.after(self.pause(RETRY)));
+        if let Verdict::Failed(error) = verdict {
+            match may_pass(&error) {
+                true => self.wake = Some(now.after(self.pause(RETRY))),
+                false => self.end(),
+            }
+            return;
         }
         self.prev = None;
         if self.ask_again {
@@ -783,7 +840,7 @@ impl Session {
     fn pushed(&mut self, now: Time, event: &StoreEvent) {
         match event {
             StoreEvent::Granted { attempt, .. } if *attempt == self.terms.attempt => match self.phase {
-                Phase::Asking | Phase::Waiting => self.converse(now, now, Op::Acquire, Input::Event(event)),
+                Phase::Asking | Phase::Waiting => self.heard(now, event),
                 Phase::Undoing => self.undo_again(now),
                 _ => {}
             },
@@ -792,11 +849,19 @@ impl Session {
                 Phase::Confirming => self.ask(now),
                 _ => {}
             },
-            StoreEvent::Changed { .. } if self.phase == Phase::Waiting => {
-                self.converse(now, now, Op::Acquire, Input::Event(event));
+            StoreEvent::Changed { .. } | StoreEvent::Gone { .. }
+                if matches!(self.phase, Phase::Asking | Phase::Waiting) =>
+            {
+                self.heard(now, event);
             }
             _ => {}
         }
+    }
+
+    /// An event has no sending time: what it grants counts from the last acquire that was answered.
+    fn heard(&mut self, now: Time, event: &StoreEvent) {
+        let sent = self.answered_write.or(self.first_sent).unwrap_or(now);
+        self.converse(now, sent, Op::Acquire, Input::Event(event));
     }
 
     fn inbox_changed(&mut self, now: Time, inbox: Inbox) {
@@ -893,6 +958,7 @@ impl Session {
         self.protocol.fingerprint(state);
         (self.phase, &self.terms, self.service, self.waits, self.inbox, &self.prev).hash(state);
         (self.flights, self.asked_to_queue, self.ask_again, self.touched, self.retries).hash(state);
+        relative(self.answered_write).hash(state);
         (relative(self.doubt), relative(self.first_sent), relative(self.silent_since), relative(self.wake)).hash(state);
         self.anchor.map(|(sent, at)| (relative(Some(sent)), at)).hash(state);
         (self.tokens, self.used, self.extending, self.repeated, self.told).hash(state);
@@ -910,6 +976,11 @@ impl std::fmt::Debug for Session {
             .field("flights", &self.flights)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether asking again later may help.
+fn may_pass(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Unavailable | Kind::Internal)
 }
 
 /// What is taken off a lease for the drift between two clocks.
