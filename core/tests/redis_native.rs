@@ -428,6 +428,7 @@ impl Server {
             match arg {
                 Arg::Int(number) => command.arg(*number),
                 Arg::Text(text) => command.arg(&**text),
+                Arg::Nothing => command.arg(""),
                 Arg::NotAfter => command.arg(i64::MAX),
             };
         }

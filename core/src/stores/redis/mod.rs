@@ -1,3 +1,20 @@
-//! Redis and what speaks its protocol.
+#![doc = include_str!("docs.md")]
 
+#[cfg(feature = "redis")]
+mod client;
+#[cfg(feature = "redis")]
+mod config;
+#[cfg(feature = "redis")]
+mod greeting;
+#[cfg(feature = "redis")]
+mod inbox;
 pub mod layouts;
+#[cfg(feature = "redis")]
+mod socket;
+#[cfg(feature = "redis")]
+mod tasks;
+#[cfg(feature = "redis")]
+mod wire;
+
+#[cfg(feature = "redis")]
+pub(crate) use config::open;
