@@ -394,3 +394,7 @@ impl StoreClock {
 fn micros(time: Time) -> i64 {
     i64::try_from(time.as_nanos() / 1000).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -16,7 +16,7 @@ use crate::session::Inbox;
 use crate::stores::Sink;
 
 /// How long nothing may be heard before the other side is asked whether it is still there.
-const QUIET: Duration = Duration::from_secs(5);
+const QUIET: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5_000 });
 /// How long it may take to say so.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// First and longest pause before dialling again.

@@ -356,12 +356,17 @@ pub(super) fn unreachable(config: &Config, error: io::Error) -> Error {
         return Error::new(kind, "connect", message).caused_by(tls.clone());
     }
     let message = match error.kind() {
-        io::ErrorKind::ConnectionRefused => "nothing listens there; start the server or correct the address".into(),
-        io::ErrorKind::NotFound => "there is no such socket file; start the server or correct the path".into(),
-        io::ErrorKind::PermissionDenied => "this user may not use the socket file".into(),
-        io::ErrorKind::TimedOut => format!("no answer within {:?}", config.connect_timeout).into(),
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => "the server ended the connection".into(),
-        _ => std::borrow::Cow::Borrowed("the connection cannot be made"),
+        io::ErrorKind::ConnectionRefused => "nothing listens there; start the server or correct the address",
+        io::ErrorKind::NotFound => "there is no such socket file; start the server or correct the path",
+        io::ErrorKind::PermissionDenied => "this user may not use the socket file",
+        io::ErrorKind::TimedOut if config.tls.is_some() => {
+            "no answer in time; if the server does not expect TLS, write redis:// for rediss://"
+        }
+        io::ErrorKind::TimedOut => "no answer in time",
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset if config.tls.is_none() => {
+            "the server ended the connection at once; if it expects TLS, write rediss:// for redis://"
+        }
+        _ => "the connection cannot be made",
     };
     Error::new(Kind::Unavailable, "connect", message).caused_by(error)
 }

@@ -119,6 +119,8 @@ enum At {
     Start,
     /// A line whose end is the element's end.
     Line,
+    /// Such a line, of a number.
+    Number,
     /// The line that says how long a text, or how many elements a list has.
     Length { list: bool, length: usize, nil: bool },
     /// A text and its line end, of which so much is still to come.
@@ -143,7 +145,15 @@ impl Frames {
             let mut done = false;
             match &mut self.at {
                 At::Start => self.at = At::start(byte)?,
-                At::Line => done = byte == b'\n',
+                At::Line => {
+                    let end = bytes[next..].iter().position(|byte| *byte == b'\n');
+                    (taken, done) = (end.map_or(bytes.len() - next, |end| end + 1), end.is_some());
+                }
+                At::Number => match byte {
+                    b'0'..=b'9' | b'-' | b'\r' => {}
+                    b'\n' => done = true,
+                    _ => return Err(Broken::Alien),
+                },
                 At::Length { list, length, nil } => match byte {
                     b'0'..=b'9' => {
                         *length = length.saturating_mul(10).saturating_add(usize::from(byte - b'0'));
@@ -254,7 +264,8 @@ impl Broken {
 impl At {
     fn start(byte: u8) -> Result<Self, Broken> {
         match byte {
-            b'+' | b'-' | b':' => Ok(At::Line),
+            b'+' | b'-' => Ok(At::Line),
+            b':' => Ok(At::Number),
             b'$' | b'*' => Ok(At::Length { list: byte == b'*', length: 0, nil: false }),
             _ => Err(Broken::Alien),
         }
@@ -293,6 +304,7 @@ mod tests {
             (b"HTTP/1.1 400 Bad Request\r\n".as_slice(), Broken::Alien),
             (b"\x15\x03\x03\x00\x02", Broken::Alien),
             (b"$abc\r\n", Broken::Alien),
+            (b":12x\r\n", Broken::Alien),
             (b"$1073741824\r\n", Broken::Excessive),
             (b"*99999999999999999999999\r\n", Broken::Excessive),
             (b"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n", Broken::Excessive),
