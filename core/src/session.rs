@@ -462,7 +462,7 @@ impl Session {
     }
 
     fn acquire_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
-        if !matches!(verdict, Verdict::Failed(_)) {
+        if !matches!(verdict, Verdict::Failed(_) | Verdict::Late { .. }) {
             self.silent_since = None;
         }
         match verdict {
@@ -474,6 +474,10 @@ impl Session {
             }
             Verdict::Late { at } => {
                 self.learn(sent, Some(at));
+                if self.is_silent_too_long(now) {
+                    let late = "the store finds every request too late; see whether its clock runs evenly";
+                    return self.fail(now, Error::new(Kind::Unavailable, "acquire", late));
+                }
                 self.ask(now);
             }
             Verdict::Failed(error) => {
