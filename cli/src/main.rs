@@ -29,6 +29,10 @@ fn main() -> ExitCode {
                 Err(_) => ExitCode::from(exit::INTERNAL),
             };
         }
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            drop(error.print());
+            return ExitCode::from(exit::USAGE);
+        }
         Err(error) => {
             output::complain(&format!("invalid_config: {}; see lockwright --help", args::one_line(&error)));
             return ExitCode::from(exit::USAGE);
