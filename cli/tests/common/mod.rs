@@ -15,14 +15,14 @@ use rustix::process::{Pid, Signal, kill_process};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A place for locks that no other test uses: a SQLite file, or the store that LOCKWRIGHT_TEST_CLI_STORE names.
-pub struct Place {
-    pub folder: PathBuf,
-    pub url: String,
+pub(crate) struct Place {
+    pub(crate) folder: PathBuf,
+    pub(crate) url: String,
     prefix: String,
 }
 
 impl Place {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let own = format!("lockwright-cli-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(&own);
@@ -33,7 +33,7 @@ impl Place {
     }
 
     /// `lockwright` with these arguments, for this place.
-    pub fn lockwright<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
+    pub(crate) fn lockwright<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Command {
         let mut command = bare();
         command.args(arguments).env("LOCKWRIGHT_URL", &self.url);
         if !self.url.starts_with("sqlite:") {
@@ -44,12 +44,12 @@ impl Place {
     }
 
     /// Runs it to its end.
-    pub fn says<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Said {
+    pub(crate) fn says<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Said {
         said(&mut self.lockwright(arguments))
     }
 
     /// Starts it, to be talked to.
-    pub fn starts<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Talking {
+    pub(crate) fn starts<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Talking {
         Talking::to(&mut self.lockwright(arguments))
     }
 }
@@ -61,7 +61,7 @@ impl Drop for Place {
 }
 
 /// `lockwright` without any setting from outside.
-pub fn bare() -> Command {
+pub(crate) fn bare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockwright"));
     command.env_remove("LOCKWRIGHT_URL").stdin(Stdio::null());
     command
@@ -69,27 +69,27 @@ pub fn bare() -> Command {
 
 /// What a command that ended has said.
 #[derive(Debug)]
-pub struct Said {
-    pub code: Option<i32>,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Said {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
-pub fn said(command: &mut Command) -> Said {
+pub(crate) fn said(command: &mut Command) -> Said {
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
 /// A command under way. Its stdout and stderr arrive line by line, and end when nobody has them open any more.
-pub struct Talking {
-    pub child: Child,
-    pub input: Option<ChildStdin>,
-    pub out: Lines,
-    pub err: Lines,
+pub(crate) struct Talking {
+    pub(crate) child: Child,
+    pub(crate) input: Option<ChildStdin>,
+    pub(crate) out: Lines,
+    pub(crate) err: Lines,
 }
 
-pub struct Lines(Receiver<String>);
+pub(crate) struct Lines(Receiver<String>);
 
 impl Lines {
     fn of(stream: impl std::io::Read + Send + 'static) -> Self {
@@ -102,13 +102,13 @@ impl Lines {
 
     /// The next line.
     #[track_caller]
-    pub fn next(&self) -> String {
+    pub(crate) fn next(&self) -> String {
         self.0.recv_timeout(PATIENCE).expect("a line")
     }
 
     /// All lines that are still to come. Returns when every process that could write one is gone.
     #[track_caller]
-    pub fn rest(&self) -> Vec<String> {
+    pub(crate) fn rest(&self) -> Vec<String> {
         let mut lines = Vec::new();
         loop {
             match self.0.recv_timeout(PATIENCE) {
@@ -121,21 +121,21 @@ impl Lines {
 }
 
 impl Talking {
-    pub fn to(command: &mut Command) -> Self {
+    pub(crate) fn to(command: &mut Command) -> Self {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (out, err) = (Lines::of(child.stdout.take().unwrap()), Lines::of(child.stderr.take().unwrap()));
         Talking { input: child.stdin.take(), out, err, child }
     }
 
-    pub fn write(&mut self, line: &str) {
+    pub(crate) fn write(&mut self, line: &str) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    pub fn code(&mut self) -> Option<i32> {
+    pub(crate) fn code(&mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 }
@@ -148,7 +148,7 @@ impl Drop for Talking {
 }
 
 /// Whether a process runs. One that ended and was not waited for does not.
-pub fn runs(pid: &str) -> bool {
+pub(crate) fn runs(pid: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z') && !line.contains('X'))
 }
