@@ -9,7 +9,7 @@ use lockwright::options::ConnectOptions;
 use lockwright::uri::{ENVIRONMENT, span};
 use lockwright::{Error, Kind, Result};
 
-use crate::{break_, demo, exit, inspect, ls, run, try_, warden};
+use crate::{break_, demo, exit, inspect, ls, run, start, try_, warden};
 
 /// Runs commands under a distributed lock, and looks at locks.
 #[derive(Debug, Parser)]
@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Demo(demo::Demo),
     #[command(hide = true)]
     DemoWorker(demo::worker::Worker),
+    #[command(hide = true)]
+    Start(start::Start),
     #[command(hide = true)]
     Warden(warden::Watch),
 }

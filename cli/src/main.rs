@@ -9,6 +9,7 @@ mod inspect;
 mod ls;
 mod output;
 mod run;
+mod start;
 mod terminal;
 mod try_;
 mod warden;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Command::Break(break_) => break_.go(&place),
         Command::Demo(demo) => demo.go(&place),
         Command::DemoWorker(worker) => worker.go(&place),
+        Command::Start(start) => start.go(),
         Command::Warden(warden) => warden.go(),
     };
     let code = result.unwrap_or_else(|error| {

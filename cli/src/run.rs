@@ -1,5 +1,4 @@
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use signal_hook::iterator::Signals;
 use crate::args::{Place, internal, parse_span};
 use crate::terminal::{self, Terminal};
 use crate::warden::{Limits, Warden, Word};
-use crate::{clock, exit, output};
+use crate::{clock, exit, output, start};
 
 /// Runs a command while holding a lock: waits for it, renews it, gives it back.
 #[derive(Debug, Args)]
@@ -64,9 +63,10 @@ When the lease cannot be renewed, the command's whole process group gets SIGTERM
 the command never runs beside the lock's next holder. The same holds when lockwright itself is stopped or killed, also by
 SIGKILL: a small process beside it watches. Only what leaves the process group is not reached: daemons, and the
 jobs of an interactive shell. What the command leaves running in its group when it ends is ended too, before the lock is
-given back. A command stopped with Ctrl-Z is not renewed, so it is killed when its lease ends.
+given back. While a command is stopped with Ctrl-Z its lock is not renewed, so it is killed when its lease ends.
 
---at-least-for is for cron on several hosts: with skewed clocks, a host may start a short job when another is done with it.
+--at-least-for is for cron on several hosts: with skewed clocks, a host may start a short job when another is done with
+it. SIGINT, SIGQUIT and SIGTERM end that wait, too.
 
 Exit codes: the command's own, or 128 + n when signal n ended it; 73 lock lost, 75 taken or timeout, 126 and 127 command not
 started; the others as in lockwright --help.
@@ -107,24 +107,21 @@ impl Run {
         let watch = tell.clone();
         guard.on_lost(move |reason| drop(watch.send(Event::Lost(reason.clone()))));
 
-        let code = match Running::start(&self, &guard, limits, tell) {
-            Ok(running) => running.see_through(&guard, &events),
-            Err(code) => return guard.release().map(|_| code),
-        };
-        let code = match code {
-            Ok(code) => code,
-            Err(lost) => {
+        let done = Running::start(&self, &guard, limits, tell).and_then(|mut running| {
+            let code = running.see_through(&guard, &events)?;
+            Ok((code, running.interrupted))
+        });
+        match (done, self.at_least_for) {
+            (Err(error), _) => {
                 drop(guard.release());
-                return Err(lost);
+                Err(error)
             }
-        };
-        if let Some(span) = self.at_least_for {
-            let until = granted.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-            if !go_on_holding(&guard, &events, until) {
-                return Ok(code);
+            (Ok((code, false)), Some(span)) => {
+                let until = granted.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+                if go_on_holding(&guard, &events, until) { give_back(guard, code) } else { Ok(code) }
             }
+            (Ok((code, _)), _) => give_back(guard, code),
         }
-        give_back(guard, code)
     }
 
     fn lock(&self, client: &Client) -> Result<Lock> {
@@ -205,44 +202,39 @@ struct Running {
     limits: Limits,
     ended_by_warden: bool,
     warden_gone: bool,
+    /// Whether somebody wanted it to end early.
+    interrupted: bool,
     reason: Option<LossReason>,
 }
 
 impl Running {
-    /// Starts the command, or says the exit code of not having done so.
-    fn start(run: &Run, guard: &Guard, limits: Limits, tell: Sender<Event>) -> std::result::Result<Self, u8> {
-        let warden = Warden::start(limits, tell.clone(), Event::Warden).map_err(|error| {
-            output::complain(&error.to_string());
-            exit::INTERNAL
-        })?;
-        let mut words = run.command.iter();
-        let program = words.next().map(OsString::as_os_str).unwrap_or_default();
-        let spawned = std::process::Command::new(program)
-            .args(words)
-            .env("LOCKWRIGHT_TOKEN", guard.token().to_string())
-            .env("LOCKWRIGHT_LOCK", guard.name())
-            .process_group(0)
-            .spawn();
-        let child = spawned.map_err(|error| {
-            let missing = error.kind() == std::io::ErrorKind::NotFound;
-            output::complain(&format!("invalid_config: run: {} cannot be started: {error}", program.to_string_lossy()));
-            if missing { exit::NOT_FOUND } else { exit::NOT_EXECUTABLE }
-        })?;
-        let group = Pid::from_child(&child);
-        let terminal = Terminal::find();
-        let mut running =
-            Running { group, warden, terminal, limits, ended_by_warden: false, warden_gone: false, reason: None };
+    /// Starts the command.
+    fn start(run: &Run, guard: &Guard, limits: Limits, tell: Sender<Event>) -> Result<Self> {
+        let warden = Warden::start(limits, tell.clone(), Event::Warden)?;
+        let settings = [("LOCKWRIGHT_TOKEN", guard.token().to_string()), ("LOCKWRIGHT_LOCK", guard.name().to_owned())];
+        let group = start::begin(&run.command, settings)?;
+        let mut running = Running {
+            group,
+            warden,
+            terminal: Terminal::find(),
+            limits,
+            ended_by_warden: false,
+            warden_gone: false,
+            interrupted: false,
+            reason: None,
+        };
         running.tell_warden(guard);
         running.warden.watch(group);
-        std::thread::spawn(move || report(group, &tell));
         if running.terminal.is_interactive() {
             running.terminal.lend(group);
         }
+        std::thread::spawn(move || report(group, &tell));
+        running.signal(&[Signal::CONT]);
         Ok(running)
     }
 
     /// Looks after the command until nothing of it is left, and says its exit code.
-    fn see_through(mut self, guard: &Guard, events: &Receiver<Event>) -> Result<u8> {
+    fn see_through(&mut self, guard: &Guard, events: &Receiver<Event>) -> Result<u8> {
         let code = loop {
             let left = self.tell_warden(guard);
             match events.recv_timeout(self.pause(left)) {
@@ -266,7 +258,7 @@ impl Running {
             return Err(Error::new(Kind::Internal, "run", message).on_lock(guard.name()));
         }
         if self.ended_by_warden {
-            let reason = self.reason.or_else(|| guard.why_lost()).unwrap_or(LossReason::Expired);
+            let reason = self.reason.take().or_else(|| guard.why_lost()).unwrap_or(LossReason::Expired);
             let message = format!("{}; the command was ended", reason.sentence());
             return Err(Error::new(Kind::Lost, "run", message).on_lock(guard.name()));
         }
@@ -288,7 +280,10 @@ impl Running {
 
     fn handle(&mut self, event: Event, guard: &Guard) {
         match event {
-            Event::Signal(signal) => self.signal(&Vec::from_iter(Signal::from_named_raw(signal))),
+            Event::Signal(signal) => {
+                self.interrupted |= matches!(signal, SIGINT | SIGQUIT | SIGTERM);
+                self.signal(&Vec::from_iter(Signal::from_named_raw(signal)));
+            }
             Event::Stopped(signal) => self.stopped(signal),
             Event::Lost(reason) => {
                 self.reason = Some(reason);

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Place, Talking, bare, runs, said};
+use common::{Place, Talking, bare, end, runs, said, shows_life};
 use rustix::process::Signal;
 
 #[test]
@@ -133,7 +133,7 @@ fn what_the_command_leaves_running_ends_before_the_lock_is_free() {
     let next =
         place.says(["run", "x", "--", "sh", "-c", &format!("cat /proc/{}/status /proc/{}/status", pids[0], pids[1])]);
     assert!(!pids.iter().any(|pid| runs(pid)), "{}", next.out);
-    assert!(!next.out.contains("(sleeping)") && !next.out.contains("(running)"), "{}", next.out);
+    assert!(!shows_life(&next.out), "{}", next.out);
     assert_eq!(run.code(), Some(0));
 }
 
@@ -148,7 +148,7 @@ fn nothing_of_it_outlives_a_killed_run() {
     assert!(pids.iter().all(|pid| runs(pid)));
     run.signal(Signal::KILL);
     run.out.rest();
-    assert!(!pids.iter().any(|pid| runs(pid)));
+    end(&pids);
     assert_eq!(run.code(), None);
 }
 
@@ -160,7 +160,7 @@ fn nothing_of_it_outlives_the_lease_of_a_stopped_run() {
     run.signal(Signal::STOP);
     let script = format!("cat /proc/{}/status /proc/{}/status", pids[0], pids[1]);
     let next = place.says(["run", "x", "--", "sh", "-c", &script]);
-    assert!(!next.out.contains("(sleeping)") && !next.out.contains("(running)"), "{}", next.out);
+    assert!(!shows_life(&next.out), "{}", next.out);
     assert!(run.out.rest().contains(&"term".to_owned()));
     run.signal(Signal::CONT);
     assert_eq!(run.code(), Some(73));
@@ -175,7 +175,7 @@ fn a_lease_that_is_not_renewed_any_more_ends_the_command_first() {
     let mut run = place.starts(["run", "x"].into_iter().chain(options).chain(["--", "bash", "-c", STUBBORN]));
     let pids = [run.out.next(), run.out.next()];
     assert_eq!(run.out.rest(), ["term"]);
-    assert!(!pids.iter().any(|pid| runs(pid)));
+    end(&pids);
     assert_eq!(run.code(), Some(73));
     let err = run.err.rest();
     assert!(err[0].contains("ends in") && err.last().unwrap().contains("max_hold"), "{err:?}");

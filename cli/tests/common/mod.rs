@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -135,8 +135,17 @@ impl Talking {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Its exit code, once it has one.
+    #[track_caller]
     pub(crate) fn code(&mut self) -> Option<i32> {
-        self.child.wait().unwrap().code()
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(began.elapsed() < PATIENCE, "it does not end");
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 
@@ -149,6 +158,20 @@ impl Drop for Talking {
 
 /// Whether a process runs. One that ended and was not waited for does not.
 pub(crate) fn runs(pid: &str) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    shows_life(&std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default())
+}
+
+/// Whether one of the texts of `/proc/PID/status` is that of a process that runs.
+pub(crate) fn shows_life(status: &str) -> bool {
     status.lines().any(|line| line.starts_with("State:") && !line.contains('Z') && !line.contains('X'))
+}
+
+/// Waits until processes are gone whose output has ended: they are, but for the last of their way out.
+#[track_caller]
+pub(crate) fn end(pids: &[String]) {
+    let began = Instant::now();
+    while pids.iter().any(|pid| runs(pid)) {
+        assert!(began.elapsed() < PATIENCE, "still there: {pids:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
