@@ -69,7 +69,7 @@ pub(crate) fn who(holder: &Holder) -> String {
     text
 }
 
-/// The tokens of a hold: one, or a block that its process hands out itself.
+/// The tokens of a hold: one, or a block that its process hands out to its own tasks.
 pub(crate) fn tokens(holder: &Holder) -> String {
     if holder.first_token == holder.last_token {
         holder.first_token.to_string()

@@ -22,7 +22,7 @@ fn bad_input_is_refused_in_one_line() {
         (&["run", "x", "true"], "true"),
         (&["run", "--", "true"], "NAME"),
         (&["run", "x", "--ttl", "soon", "--", "true"], "500ms, 10s, 2m"),
-        (&["run", "x", "--ttl", "-1s", "--", "true"], "-1s"),
+        (&["run", "x", "--ttl=-1s", "--", "true"], "-1s"),
         (&["run", "x", "--ttl", "25h", "--", "true"], "ttl"),
         (&["run", "x", "--timeout", "11y", "--", "true"], "11y"),
         (&["run", "x", "--at-least-for", "", "--", "true"], "--at-least-for"),
