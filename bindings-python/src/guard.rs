@@ -284,7 +284,8 @@ impl Drop for Guard {
 fn warn(py: Python<'_>, name: &str, left: Duration) {
     // The collector may have come while another exception was on its way.
     let pending = PyErr::take(py);
-    let shown = PyString::new(py, name).repr().map_or_else(|_| String::new(), |name| name.to_string());
+    let lock = PyString::new(py, name);
+    let shown = lock.repr().map_or_else(|_| String::new(), |name| name.to_string());
     let message = format!(
         "a guard of lock {shown} was collected without a release; the lock is not renewed any more and free in {:.1} s",
         left.as_secs_f64()
@@ -292,14 +293,14 @@ fn warn(py: Python<'_>, name: &str, left: Duration) {
     let warned = std::ffi::CString::new(message).map_err(PyErr::from);
     let category = py.get_type::<PyResourceWarning>();
     if let Err(error) = warned.and_then(|message| PyErr::warn(py, &category, &message, 1)) {
-        error.write_unraisable(py, None);
+        error.write_unraisable(py, Some(&lock));
     }
     if let Some(pending) = pending {
         pending.restore(py);
     }
 }
 
-/// What a guard's owner wants called when the lock is lost. Owned by the guard alone, so that its collector can see them.
+/// What a guard's owner wants called when the lock is lost. Owned by the guard alone, so that the collector sees them.
 #[derive(Default)]
 pub(crate) struct Callbacks(Mutex<Vec<Py<PyAny>>>);
 
@@ -331,7 +332,7 @@ impl Lost {
     fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<bool> {
         let guard = self.guard.get();
         guard.own("lost")?;
-        let limit = timeout.map(|limit| Seconds(limit.0.max(0.0)).check("lost", "timeout")).transpose()?;
+        let limit = timeout.map(|limit| limit.not_negative().check("lost", "timeout")).transpose()?;
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let Some(watch) = guard.watch() else { return self.is_set() };
         let told = in_slices(py, |slice| watch.wait(slice, deadline))?;

@@ -3,10 +3,10 @@
 //!
 //! What holds everywhere here:
 //! - Whatever may wait or do I/O goes through [`outside`]: the GIL is released and a panic becomes an error.
-//! - The driver's thread never enters Python and never owns a Python object: during the interpreter's exit either can crash.
-//! - A fork is caught half-way by no lock that the child needs. Locks that the child uses are taken by threads attached to
-//!   the interpreter alone, never across a detach (`os.fork` finds all of them elsewhere); everything else carries the id of
-//!   its process, and the child looks at that first.
+//! - The driver's thread never enters Python and never owns a Python object: while the interpreter exits, either can crash.
+//! - No fork leaves a lock taken that the child needs. What both processes use is locked by threads attached to the
+//!   interpreter alone, and never across a detach, so that `os.fork` finds it free. All else carries the id of its process,
+//!   and the child looks at that first.
 
 #![deny(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -69,8 +69,8 @@ pub(crate) fn is_outside() -> bool {
 /// How long a wait goes on before it looks for signals.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Repeats `wait`, which waits for at most what it is given, until it has a result or a signal handler raises. Only the main
-/// thread runs signal handlers; every other one waits in one piece.
+/// Repeats `wait`, which waits for at most what it is given, until it has a result or a signal handler raises. Only the
+/// main thread runs signal handlers; every other one waits in one piece.
 pub(crate) fn in_slices<T: Send>(py: Python<'_>, mut wait: impl FnMut(Duration) -> Option<T> + Send) -> PyResult<T> {
     let threading = py.import("threading")?;
     let main = threading.call_method0("main_thread")?.getattr("ident")?;
@@ -106,6 +106,11 @@ impl FromPyObject<'_, '_> for Seconds {
 }
 
 impl Seconds {
+    /// For time limits that a caller computes, which may have passed meanwhile.
+    pub(crate) fn not_negative(self) -> Self {
+        if self.0 < 0.0 { Seconds(0.0) } else { self }
+    }
+
     pub(crate) fn check(self, operation: &'static str, what: &str) -> Result<Duration, Raised> {
         Ok(options::seconds(operation, what, self.0)?)
     }

@@ -67,14 +67,15 @@ impl Lock {
             Ok((Some(result), _)) => result,
             Ok((None, mut acquiring)) => {
                 let waited = in_slices(py, |slice| acquiring.wait(slice));
-                // What giving up sends must not be sent with the GIL held.
-                let dropped = outside(py, move || {
-                    drop(acquiring);
-                    Ok(())
-                });
-                let waited = waited?;
-                dropped.map_err(Raised)?;
-                waited
+                if waited.is_err() {
+                    // To give up may cost more than a moment with the GIL held.
+                    let given_up = outside(py, move || {
+                        drop(acquiring);
+                        Ok(())
+                    });
+                    given_up.map_err(Raised)?;
+                }
+                waited?
             }
         };
         match granted {
@@ -108,7 +109,7 @@ impl Lock {
         locked(&self.pins).push(Pin { thread: this_thread(), block, guard });
     }
 
-    /// The hold that `release` means: this thread's latest, else anybody's where `threading` allows that, else that of a
+    /// The hold that `release` means: this thread's latest, else anybody's where `threading` allows that, else one of a
     /// lock of this name that was collected.
     fn unpin(&self) -> PyResult<Py<Guard>> {
         let me = this_thread();

@@ -6,9 +6,13 @@
     with client.lock("orders:42", ttl=10) as guard:
         charge(fence=guard.token)
 
-A `Lock` behaves as `threading.Lock`, an `RLock` as `threading.RLock`, over all processes that use the same store. What is
-held is renewed until it is released; a process that dies holds it for `ttl` seconds at most.
+A `Lock` behaves as `threading.Lock`, an `RLock` as `threading.RLock`, over all processes that use the same store. What
+is held is renewed until it is released; a process that dies holds it for `ttl` seconds at most.
 """
+
+# The helpers that native code imports are loaded here, lest a fork catches another thread in the middle of that.
+from lockwright import _guarded as _guarded
+from lockwright import _herald as _herald
 
 from lockwright._errors import (
     AuthFailed,

@@ -1,4 +1,4 @@
-"""The Python end of the herald: a thread that does what the driver's own thread must not, which is to run Python code."""
+"""The Python end of the herald: a thread that runs the Python code which the driver's own thread must not run."""
 
 from __future__ import annotations
 

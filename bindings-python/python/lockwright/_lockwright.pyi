@@ -36,11 +36,11 @@ def connect(
     key: Optional[Union[str, PathLike[str]]] = None,
     credentials: Optional[Callable[[], tuple[str, str]]] = None,
 ) -> Client:
-    """Connects to the place that `url` names, else `LOCKWRIGHT_URL`, else a file of this user's. Nothing is sent before the
-    first use.
+    """Connects to the place that `url` names, else `LOCKWRIGHT_URL`, else a file of this user's.
 
-    Times are seconds. What the address says goes before what is given here. `credentials` returns a user and a password and is asked at every new connection, on
-    whatever Python thread makes it or on one of the library's.
+    Nothing is sent before the first use. Times are seconds. What the address says goes before what is given here.
+    `credentials` returns a user and a password and is asked at every new connection, by the thread that makes it or by
+    one of the library's.
     """
 
 @final
@@ -66,8 +66,8 @@ class Client:
         """The lock called `name`. What is not given is as the address says, else as it says here.
 
         `ttl`: seconds that it stays ours without a renewal (30). `timeout`: seconds to wait for others (-1, for ever).
-        `renew`: whether it is renewed while it is held (True). `max_hold`: renewal ends this many seconds after the grant (never).
-        `fair`: first come, first served over all processes (False). `label`: a text for others to read with `inspect`.
+        `renew`: whether it is renewed while it is held (True). `max_hold`: seconds after the grant at which renewal ends
+        (never). `fair`: first come, first served over all processes (False). `label`: a text that `inspect` shows.
         """
 
     def rlock(
@@ -82,7 +82,7 @@ class Client:
         layout: Optional[str] = None,
         label: Optional[str] = None,
     ) -> RLock:
-        """As `lock`, but the thread that holds it may acquire it again, through any RLock of that name of this client."""
+        """As `lock`, but its thread may acquire it again, through any RLock of that name of this client."""
 
     def guarantees(self) -> Guarantees:
         """What locks of this client promise."""
@@ -163,13 +163,14 @@ class RLock(Lock):
 class Guard:
     """A lock that is held.
 
-    One that is collected unreleased gives a `ResourceWarning` and is not renewed any more, but not released: the collector may come in
-    the middle of what the lock protects. In a forked child the parent's guards are `Forked`, except that leaving their `with` block does nothing.
+    One that is collected unreleased gives a `ResourceWarning` and is not renewed any more, but not released: the
+    collector may come in the middle of what the lock protects. To use one that was made before a fork raises `Forked`
+    in the child, except that leaving its `with` block does nothing.
     """
 
     @property
     def token(self) -> int:
-        """The fencing token, for whatever the lock protects to compare: it refuses what is lower than one it has seen."""
+        """The fencing token: whatever the lock protects refuses one that is lower than it has seen."""
 
     @property
     def epoch(self) -> int:
@@ -208,8 +209,8 @@ class Guard:
     def release(self) -> Literal["released", "kept", "expired", "stolen", "unknown"]:
         """Gives the lock back, and says what the store found.
 
-        `kept`: its thread still holds it. `expired`, `stolen`: it was lost before. `unknown`: the store did not say; the lock is
-        free when its lease ends. Raises `NotOwned` the second time.
+        `kept`: its thread still holds it. `expired`, `stolen`: it was lost before. `unknown`: the store did not say; the
+        lock is free when its lease ends. Raises `NotOwned` the second time.
         """
 
     def __enter__(self) -> Guard: ...

@@ -46,7 +46,7 @@ class Holder:
     """Seconds that the lease still lasts at the store."""
     first_token: int
     last_token: int
-    """A process that hands the lock on among its threads holds several tokens; `Client.break_lock` takes any of them."""
+    """A process that hands the lock on among its threads has several; `Client.break_lock` takes any of them."""
 
 
 @dataclass(frozen=True)
