@@ -206,7 +206,11 @@ impl Client {
     /// Gives back everything that is held and ends every wait with `closed`. Later use of the client fails with `closed`.
     pub async fn close(&self) {
         let client = self.clone();
-        drop(aside(move || Ok(client.close_now())).await);
+        let closed = aside(move || {
+            client.close_now();
+            Ok(())
+        });
+        drop(closed.await);
     }
 }
 
@@ -319,10 +323,12 @@ impl<F: Face> LockBuilder<F> {
                 return Err(Error::unsupported("lock", message));
             }
             let key = layout.key(&name)?;
-            Ok((name, key, layout))
+            let label = options.label.as_deref().unwrap_or_default();
+            let at_work = AtWork::new(client.place.engine()?, &layout, &name, &key, label);
+            Ok((name, key, layout, Arc::new(Generational::new(Arc::new(at_work)))))
         };
-        let (name, key, layout) = build().map_err(|error: Error| error.on_store(client.address()))?;
-        Ok(Lock { client, name, key, layout, wish: Wish { options, owner } })
+        let (name, key, layout, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
+        Ok(Lock { client, name, key, layout, wish: Wish { options, owner }, at_work })
     }
 }
 
@@ -333,6 +339,19 @@ pub struct Lock<F: Face = Async> {
     key: Arc<str>,
     layout: Arc<dyn Layout>,
     wish: Wish,
+    at_work: Arc<Generational<AtWork>>,
+}
+
+/// What a lock needs of its client's engine at every acquisition; each process has its own.
+struct AtWork {
+    entry: Arc<Entry>,
+    card: Arc<str>,
+}
+
+impl AtWork {
+    fn new(engine: &Engine, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>, label: &str) -> Self {
+        AtWork { entry: engine.entry(layout, name, key), card: engine.card(label) }
+    }
 }
 
 impl<F: Face> Lock<F> {
@@ -363,9 +382,12 @@ impl<F: Face> Lock<F> {
     pub(crate) fn start(&self, timeout: Option<Duration>) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
         let options = &self.wish.options;
-        let entry = engine.entry(&self.layout, &self.name, &self.key, options.label.as_deref().unwrap_or_default());
+        let label = options.label.as_deref().unwrap_or_default();
+        let make = || Arc::new(AtWork::new(&engine, &self.layout, &self.name, &self.key, label));
+        let AtWork { entry, card } = &**self.at_work.get_or_make(make);
+        let entry = entry.clone();
         let wish = Wish { options: AcquireOptions { timeout, ..options.clone() }, owner: self.wish.owner };
-        let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish);
+        let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, card);
         let acquisition = Acquisition {
             engine,
             entry,
@@ -387,9 +409,9 @@ impl<F: Face> Lock<F> {
 
 impl<F: Face> Clone for Lock<F> {
     fn clone(&self) -> Self {
-        let Lock { client, name, key, layout, wish } = self;
-        let (client, name, key) = (client.clone(), name.clone(), key.clone());
-        Lock { client, name, key, layout: layout.clone(), wish: wish.clone() }
+        let Lock { client, name, key, layout, wish, at_work } = self;
+        let (client, name, key, layout) = (client.clone(), name.clone(), key.clone(), layout.clone());
+        Lock { client, name, key, layout, wish: wish.clone(), at_work: at_work.clone() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! One client's engine: its locks, its inbox, its wheel, and the two ways to perform what they want done: inline in the
 //! caller's thread or task, or in the background.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -26,6 +26,15 @@ use crate::time::Time;
 /// The entries of one key: one for each layout in use under it.
 type OfKey = SmallVec<[(&'static str, Weak<Entry>); 1]>;
 
+/// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock again.
+#[derive(Default)]
+struct Entries {
+    by_key: HashMap<Arc<str>, OfKey>,
+    recent: VecDeque<Arc<Entry>>,
+}
+
+const RECENT: usize = 64;
+
 /// See the [module](self).
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
@@ -34,8 +43,9 @@ pub(crate) struct Engine {
     inbox: AtomicU8,
     inbox_wanted: AtomicBool,
     random: Mutex<Random>,
+    host: String,
     next_task: AtomicU64,
-    entries: Mutex<HashMap<Arc<str>, OfKey>>,
+    entries: Mutex<Entries>,
     pub(crate) wheel: Wheel,
     closed: AtomicBool,
     /// For those who need to outlive a borrow: the background's work, and the store's way to us.
@@ -60,6 +70,7 @@ impl Engine {
             inbox: AtomicU8::new(code(Inbox::Closed)),
             inbox_wanted: AtomicBool::new(false),
             random: Mutex::new(random),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             next_task: AtomicU64::new(1),
             entries: Mutex::default(),
             wheel: Wheel::new(me.clone()),
@@ -87,8 +98,9 @@ impl Engine {
     }
 
     /// The entry of a lock, made at first use.
-    pub(crate) fn entry(&self, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>, label: &str) -> Arc<Entry> {
-        let mut entries = locked(&self.entries);
+    pub(crate) fn entry(&self, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>) -> Arc<Entry> {
+        let mut guard = locked(&self.entries);
+        let Entries { by_key: entries, recent } = &mut *guard;
         let known = |of_key: &OfKey| of_key.iter().find(|(l, _)| *l == layout.name()).and_then(|(_, e)| e.upgrade());
         if let Some(entry) = entries.get(key).and_then(known) {
             return entry;
@@ -96,21 +108,25 @@ impl Engine {
         if entries.len() == entries.capacity() {
             entries.retain(|_, of_key| of_key.iter().any(|(_, entry)| entry.strong_count() > 0));
         }
-        let entry = Arc::new(Entry::new(name.clone(), key.clone(), layout.clone(), self.card(label)));
+        let entry = Arc::new(Entry::new(name.clone(), key.clone(), layout.clone()));
         let of_key = entries.entry(key.clone()).or_default();
         of_key.retain(|(l, _)| *l != layout.name());
         of_key.push((layout.name(), Arc::downgrade(&entry)));
+        recent.push_back(entry.clone());
+        if recent.len() > RECENT {
+            recent.pop_front();
+        }
         entry
     }
 
-    fn card(&self, label: &str) -> Arc<str> {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let language = self.options.language.to_owned();
-        Card { host, pid: std::process::id(), language, label: label.to_owned() }.encode().into()
+    /// What this process says of itself while it holds a lock labelled `label`.
+    pub(crate) fn card(&self, label: &str) -> Arc<str> {
+        let (host, language, label) = (self.host.clone(), self.options.language.to_owned(), label.to_owned());
+        Card { host, pid: std::process::id(), language, label }.encode().into()
     }
 
     /// What the queue is asked for `wish`, made now.
-    pub(crate) fn ask(&self, wish: &Wish) -> Ask {
+    fn ask(&self, wish: &Wish) -> Ask {
         let options = &wish.options;
         Ask {
             task: TaskId(self.next_task.fetch_add(1, Ordering::Relaxed)),
@@ -129,18 +145,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Until when a write that is sent now waits for its replies, for a caller that gives up at `deadline`.
-    fn limit(&self, deadline: Option<Time>) -> Time {
-        let answered = clock::now().after(self.options.response_timeout);
+    /// Until when a write that is sent at `now` waits for its replies, for a caller that gives up at `deadline`.
+    fn limit(&self, now: Time, deadline: Option<Time>) -> Time {
+        let answered = now.after(self.options.response_timeout);
         deadline.map_or(answered, |deadline| deadline.min(answered))
     }
 
     /// Performs everything in this thread, and what follows from it.
     pub(crate) fn perform(&self, entry: &Arc<Entry>, effects: Effects, deadline: Option<Time>) {
-        for send in self.perform_local(entry, effects) {
-            let answered = self.store.call(&send.requests, self.limit(deadline));
+        let mut limit = self.limit(effects.at, deadline);
+        let mut todo = self.perform_local(entry, effects);
+        while !todo.is_empty() {
+            let send = todo.remove(0);
+            let answered = self.store.call(&send.requests, limit);
             let follow = send.entry.answered(self, send.slot, send.id, answered);
-            self.perform(&send.entry, follow, deadline);
+            limit = self.limit(follow.at, deadline);
+            todo.extend(self.perform_local(&send.entry, follow));
         }
     }
 
@@ -149,7 +169,7 @@ impl Engine {
         let mut todo = self.perform_local(entry, effects);
         while !todo.is_empty() {
             let mut flight = Flight { engine: self, sends: todo };
-            let limit = self.limit(deadline);
+            let limit = self.limit(clock::now(), deadline);
             let answered = self.store.call_async(&flight.sends[0].requests, limit).await;
             let send = flight.sends.remove(0);
             let follow = send.entry.answered(self, send.slot, send.id, answered);
@@ -176,7 +196,7 @@ impl Engine {
             let work = async move {
                 if alone {
                     for send in batch {
-                        let result = engine.store.call_async(&send.requests, engine.limit(None)).await;
+                        let result = engine.store.call_async(&send.requests, engine.limit(clock::now(), None)).await;
                         answered(&send.entry, send.slot, send.id, result, &engine);
                     }
                     return;
@@ -196,7 +216,7 @@ impl Engine {
 
     /// Everything but the writes, which it returns.
     pub(crate) fn perform_local(&self, entry: &Arc<Entry>, effects: Effects) -> SmallVec<[Outbound; 1]> {
-        let Effects { mut sends, settled, lost, learnt, open_inbox, due } = effects;
+        let Effects { mut sends, settled, lost, learnt, open_inbox, due, at: _ } = effects;
         for (sent, at) in learnt {
             self.store.learn(sent, at);
         }
@@ -233,7 +253,7 @@ impl Engine {
 
     fn entries_of(&self, key: &str) -> SmallVec<[Arc<Entry>; 1]> {
         let entries = locked(&self.entries);
-        entries.get(key).into_iter().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
+        entries.by_key.get(key).into_iter().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
     }
 
     /// What this client holds under `key` may be gone: asks the store, in this thread.
@@ -245,7 +265,7 @@ impl Engine {
     }
 
     fn live_entries(&self) -> Vec<Arc<Entry>> {
-        locked(&self.entries).values().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
+        locked(&self.entries).by_key.values().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
     }
 
     /// Asks the store something that no session is concerned with, in this thread, as often as `store_timeout` allows.
@@ -256,7 +276,7 @@ impl Engine {
         let give_up = clock::now().after(self.options.store_timeout);
         let requests = Requests::from_iter([request]);
         loop {
-            let error = match self.store.call(&requests, self.limit(Some(give_up))).outcome {
+            let error = match self.store.call(&requests, self.limit(clock::now(), Some(give_up))).outcome {
                 Outcome::Replies(replies) => return Ok(replies.into_iter().next().unwrap_or(Reply::Nil)),
                 Outcome::NotSent(error) | Outcome::Unknown { error, .. } => error,
             };
@@ -277,6 +297,10 @@ impl Engine {
         for entry in &entries {
             let effects = entry.close(self);
             self.perform(entry, effects, None);
+        }
+        let give_up = clock::now().after(self.options.store_timeout);
+        while clock::now() < give_up && !entries.iter().all(|entry| entry.is_idle()) {
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 }
@@ -300,6 +324,12 @@ impl Drop for Flight<'_> {
         let follow = send.entry.answered(self.engine, send.slot, send.id, answered);
         self.engine.perform_in_background(&send.entry, follow);
         self.engine.send_in_background(std::mem::take(&mut self.sends));
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.wheel.stop();
     }
 }
 
@@ -383,9 +413,9 @@ fn decode(code: u8) -> Inbox {
 }
 
 /// Starts an acquisition: the caller performs the effects and waits on the waiter.
-pub(crate) fn begin(engine: &Engine, entry: &Arc<Entry>, wish: &Wish) -> (Ask, Arc<Waiter>, Effects) {
+pub(crate) fn begin(engine: &Engine, entry: &Arc<Entry>, wish: &Wish, card: &Arc<str>) -> (Ask, Arc<Waiter>, Effects) {
     let ask = engine.ask(wish);
     let waiter = Arc::new(Waiter::default());
-    let effects = entry.acquire(engine, ask, &waiter);
+    let effects = entry.acquire(engine, ask, card, &waiter);
     (ask, waiter, effects)
 }

@@ -26,7 +26,6 @@ pub(crate) struct Entry {
     pub(crate) name: Arc<str>,
     pub(crate) key: Arc<str>,
     pub(crate) layout: Arc<dyn Layout>,
-    card: Arc<str>,
     state: Mutex<Box<State>>,
 }
 
@@ -36,16 +35,25 @@ struct State {
     next_slot: u64,
     tasks: Vec<(TaskId, Arc<Waiter>)>,
     holds: SmallVec<[Arc<Hold>; 1]>,
-    /// Releases whose outcome the queue or a session will tell, by token.
-    releases: SmallVec<[(u64, Option<u64>, Arc<Waiter>); 1]>,
+    releases: SmallVec<[Release; 1]>,
     /// Extensions, by slot.
     extensions: SmallVec<[(u64, Arc<Waiter>); 1]>,
     failure: Option<(ContenderId, Error)>,
+    /// The holder card of whoever asked last.
+    card: Arc<str>,
     /// When the wheel will look at this entry.
     due: Option<Time>,
     /// Keeps the entry alive while the store may know of it.
     alive: Option<Arc<Entry>>,
     closed: bool,
+}
+
+/// A release whose outcome is not known yet.
+struct Release {
+    token: u64,
+    /// The slot whose session will tell; `None` while it is the queue's to say.
+    asked: Option<u64>,
+    waiter: Arc<Waiter>,
 }
 
 struct Slot {
@@ -77,10 +85,12 @@ pub(crate) struct Effects {
     pub(crate) open_inbox: bool,
     /// The wheel must look at the entry by then.
     pub(crate) due: Option<Time>,
+    /// When all this was decided.
+    pub(crate) at: Time,
 }
 
 impl Entry {
-    pub(crate) fn new(name: Arc<str>, key: Arc<str>, layout: Arc<dyn Layout>, card: Arc<str>) -> Self {
+    pub(crate) fn new(name: Arc<str>, key: Arc<str>, layout: Arc<dyn Layout>) -> Self {
         let block = layout.protocol(key.clone()).traits().block;
         let state = State {
             queue: Queue::new(block),
@@ -91,16 +101,26 @@ impl Entry {
             releases: SmallVec::new(),
             extensions: SmallVec::new(),
             failure: None,
+            card: "".into(),
             due: None,
             alive: None,
             closed: false,
         };
-        Entry { name, key, layout, card, state: Mutex::new(Box::new(state)) }
+        Entry { name, key, layout, state: Mutex::new(Box::new(state)) }
     }
 
-    /// A task wants the lock; `waiter` gets the result.
-    pub(crate) fn acquire(self: &Arc<Self>, engine: &Engine, ask: Ask, waiter: &Arc<Waiter>) -> Effects {
+    /// A task wants the lock, and shows `card` while it has it; `waiter` gets the result.
+    pub(crate) fn acquire(
+        self: &Arc<Self>,
+        engine: &Engine,
+        ask: Ask,
+        card: &Arc<str>,
+        waiter: &Arc<Waiter>,
+    ) -> Effects {
         self.with(engine, |state, now, effects| {
+            if !Arc::ptr_eq(&state.card, card) {
+                state.card = card.clone();
+            }
             if state.closed {
                 let refused = Settled::Refused(Refusal::Failed(closed()));
                 return effects.settled.push((waiter.clone(), refused));
@@ -195,7 +215,8 @@ impl Entry {
     /// The wheel looks at the entry.
     pub(crate) fn tick(self: &Arc<Self>, engine: &Engine) -> Effects {
         self.with(engine, |state, now, _| {
-            state.due = None;
+            // An appointment that a sooner one made needless changes nothing, so that they do not multiply.
+            state.due.take_if(|due| *due <= now);
             state.tick(now);
         })
     }
@@ -241,19 +262,20 @@ impl Entry {
         let mut effects = Effects::default();
         let mut state = locked(&self.state);
         let now = clock::now();
+        effects.at = now;
         change(&mut state, now, &mut effects);
         state.pump(self, engine, now, &mut effects);
         effects
     }
 
-    fn terms(&self, engine: &Engine, service: Service) -> Terms {
+    fn terms(&self, engine: &Engine, card: &Arc<str>, service: Service) -> Terms {
         Terms {
             name: self.name.clone(),
             attempt: engine.mint(),
             inbox: engine.inbox_id(),
             ttl: service.ttl,
             claim: claim(service.ttl),
-            card: self.card.clone(),
+            card: card.clone(),
         }
     }
 }
@@ -292,7 +314,7 @@ impl State {
     ) {
         match action {
             queue::Action::Contend { contender, wait, service } => {
-                let terms = entry.terms(engine, service);
+                let terms = entry.terms(engine, &self.card, service);
                 let slot = self.idle_slot(entry, engine);
                 slot.contender = Some(contender);
                 slot.idle = false;
@@ -324,7 +346,7 @@ impl State {
                 if !matches!(outcome, ReleaseOutcome::Kept(_)) {
                     self.end_hold(token);
                 }
-                self.settle_release(|(held, _, _)| *held == token, outcome, effects);
+                self.settle_release(|release| release.token == token, outcome, effects);
             }
             queue::Action::Lost { token } => {
                 if let Some(hold) = self.take_hold(token) {
@@ -377,7 +399,7 @@ impl State {
                 }
             }
             session::Action::Released(outcome) => {
-                self.settle_release(|(_, asked, _)| *asked == Some(slot), outcome, effects);
+                self.settle_release(|release| release.asked == Some(slot), outcome, effects);
             }
             session::Action::Ended => {
                 self.contender_ended(index, now);
@@ -432,30 +454,23 @@ impl State {
         });
         // The deadline is the truth, however late the wheel is.
         self.tick(now);
-        self.releases.push((token, None, waiter));
+        self.releases.push(Release { token, asked: None, waiter });
         self.queue.handle(now, queue::Event::Release { token, left });
     }
 
     /// The release that used `token` will be answered by the session of `contender`.
     fn release_goes_to(&mut self, contender: ContenderId, token: u64) {
         let slot = self.slots.iter().find(|slot| slot.contender == Some(contender)).map(|slot| slot.id);
-        for (held, asked, _) in &mut self.releases {
-            if *held == token && asked.is_none() {
-                *asked = slot;
-            }
+        for release in self.releases.iter_mut().filter(|r| r.token == token && r.asked.is_none()) {
+            release.asked = slot;
         }
         self.end_hold(token);
     }
 
-    fn settle_release(
-        &mut self,
-        which: impl Fn(&(u64, Option<u64>, Arc<Waiter>)) -> bool,
-        outcome: ReleaseOutcome,
-        effects: &mut Effects,
-    ) {
+    fn settle_release(&mut self, which: impl Fn(&Release) -> bool, outcome: ReleaseOutcome, effects: &mut Effects) {
         if let Some(at) = self.releases.iter().position(which) {
-            let (_, _, waiter) = self.releases.remove(at);
-            effects.settled.push((waiter, Settled::Released(outcome)));
+            let release = self.releases.remove(at);
+            effects.settled.push((release.waiter, Settled::Released(outcome)));
         }
     }
 

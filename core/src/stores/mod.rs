@@ -3,9 +3,11 @@
 //! A store adapter turns requests into calls of its client library, and pushes into events. It decides nothing.
 
 pub mod memory;
+pub mod zookeeper;
 
 #[cfg(feature = "net")]
 mod adapter;
+pub mod redis;
 
 #[cfg(feature = "net")]
 pub(crate) use adapter::{Answered, BoxFuture, Outcome, Sink, Store, no_such_layout, open};
