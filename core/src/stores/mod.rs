@@ -4,6 +4,8 @@
 
 #[cfg(feature = "net")]
 mod adapter;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 
 #[cfg(feature = "net")]
 pub(crate) use adapter::{Answered, BoxFuture, Outcome, Sink, Store};
