@@ -44,10 +44,10 @@ use std::time::Duration;
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::protocol::{
-    AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Reply, Requests, Step, StoreEvent, Term, Terms, Verdict,
-    Wait,
+    AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Push, Reply, Requests, Step, StoreEvent, Term, Terms,
+    Verdict, Wait,
 };
-use crate::time::{StoreTime, Time};
+use crate::time::{Relative, StoreTime, Time};
 
 /// Drift allowed between two clocks, as a fraction of the time measured: 1 %.
 const DRIFT_DIVISOR: u32 = 100;
@@ -187,6 +187,8 @@ pub struct Session {
     first_sent: Option<Time>,
     /// Sending time of an acquire that was answered "queued", and the store's time in that answer.
     anchor: Option<(Time, StoreTime)>,
+    /// When the last acquire of this attempt that was answered left.
+    answered_write: Option<Time>,
     /// An event came that calls for asking again once the acquire in flight is answered.
     ask_again: bool,
     /// Something of this attempt may be at the store.
@@ -204,7 +206,10 @@ pub struct Session {
     /// The latest time at which the store may still see a lease of this attempt.
     store_until: Time,
     renew_at: Option<Time>,
-    extending: bool,
+    /// What the renewal in flight asked for; the present task may want something else.
+    renewing: Duration,
+    /// The ttl that `Extend` asks for, until the store says yes or no.
+    extending: Option<Duration>,
     /// The release was sent before and its outcome is not known.
     repeated: bool,
     /// The outcome of the release was told already.
@@ -238,6 +243,7 @@ impl Session {
             doubt: None,
             first_sent: None,
             anchor: None,
+            answered_write: None,
             ask_again: false,
             touched: false,
             silent_since: None,
@@ -249,7 +255,8 @@ impl Session {
             valid_until: Time::ZERO,
             store_until: Time::ZERO,
             renew_at: None,
-            extending: false,
+            renewing: Duration::ZERO,
+            extending: None,
             repeated: false,
             told: false,
             actions: VecDeque::new(),
@@ -283,14 +290,16 @@ impl Session {
     /// anything. Changes with every handled event.
     pub fn poll_timeout(&self) -> Option<Time> {
         let silent = match self.phase {
-            Phase::Asking | Phase::Releasing => self.silent_since.map(|since| since.after(self.store_timeout)),
+            Phase::Asking | Phase::Releasing => self.silent_until(),
             _ => None,
         };
         let held = match self.phase {
             Phase::Held | Phase::Confirming => Some(self.valid_until),
             _ => None,
         };
-        [self.wake, silent, held, self.renew_at].into_iter().flatten().min()
+        // While a renewal is unanswered, its answer decides when the next one is due.
+        let renewal = self.renew_at.filter(|_| self.flight(Op::Renew).is_none());
+        [self.wake, silent, held, renewal].into_iter().flatten().min()
     }
 
     /// The end of the belief to hold the lock; only while it is held.
@@ -336,13 +345,14 @@ impl Session {
         self.doubt = None;
         self.first_sent = None;
         self.anchor = None;
+        self.answered_write = None;
         self.ask_again = false;
         self.touched = false;
         self.silent_since = None;
         self.retries = 0;
         self.wake = None;
         self.renew_at = None;
-        self.extending = false;
+        self.extending = None;
         self.repeated = false;
         self.told = false;
     }
@@ -351,17 +361,31 @@ impl Session {
         self.phase = Phase::Asking;
         self.wake = None;
         self.ask_again = false;
-        self.asked_to_queue = self.waits && self.inbox == Inbox::Live;
+        self.stop_renewing();
+        self.asked_to_queue = self.waits && self.can_queue();
         self.silent_since.get_or_insert(now);
         self.first_sent.get_or_insert(now);
         let intent = Intent::Acquire { terms: self.terms.clone(), wait: self.asked_to_queue, prev: self.prev.clone() };
         self.converse(now, now, Op::Acquire, Input::Begin(intent));
     }
 
+    fn can_queue(&self) -> bool {
+        match self.protocol.traits().push {
+            Push::Inbox => self.inbox == Inbox::Live,
+            Push::Watch => true,
+            Push::None => false,
+        }
+    }
+
     /// One step of a conversation; `sent` is when the write now answered left.
     fn converse(&mut self, now: Time, sent: Time, op: Op, input: Input<'_>) {
+        let goes_on = !matches!(input, Input::Begin(_));
         match self.protocol.step(input) {
-            Step::Ask(requests) => self.send(op, requests),
+            Step::Ask(requests) => {
+                // What an acquire was answered so far may have left something at the store.
+                self.touched |= goes_on && op == Op::Acquire;
+                self.send(op, requests);
+            }
             Step::Wait(wait) => self.queued(now, sent, wait),
             Step::Done(verdict) => self.conclude(now, sent, op, verdict),
             Step::Ignore => {}
@@ -385,13 +409,15 @@ impl Session {
     }
 
     fn answered(&mut self, now: Time, id: RequestId, sent: Time, answer: Answer<'_>) {
-        if id.attempt != self.terms.attempt || self.flight(id.op) != Some(id.seq) {
+        if !self.awaits(id) {
             return;
         }
         self.flights[id.op as usize] = None;
         match answer {
             Answer::Replies(replies) => {
-                self.silent_since = None;
+                if id.op == Op::Acquire {
+                    self.answered_write = Some(sent);
+                }
                 self.converse(now, sent, id.op, Input::Reply(id.op, replies));
             }
             Answer::NotSent(error) => self.unanswered(now, id.op, error),
@@ -411,7 +437,7 @@ impl Session {
 
     /// A write got no reply. What the store refused for good ends the attempt; everything else is asked again later.
     fn unanswered(&mut self, now: Time, op: Op, error: Error) {
-        let hopeless = !matches!(error.kind(), Kind::Unavailable | Kind::Internal);
+        let hopeless = !may_pass(&error);
         let pause = self.pause(RETRY);
         match (op, self.phase) {
             (Op::Acquire, Phase::Asking) if hopeless => self.fail(now, error),
@@ -425,8 +451,12 @@ impl Session {
         }
     }
 
+    fn silent_until(&self) -> Option<Time> {
+        self.silent_since.map(|since| since.after(self.store_timeout))
+    }
+
     fn is_silent_too_long(&self, now: Time) -> bool {
-        self.silent_since.is_some_and(|since| now >= since.after(self.store_timeout))
+        self.silent_until().is_some_and(|until| now >= until)
     }
 
     fn conclude(&mut self, now: Time, sent: Time, op: Op, verdict: Verdict) {
@@ -442,6 +472,9 @@ impl Session {
     }
 
     fn acquire_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
+        if !matches!(verdict, Verdict::Failed(_) | Verdict::Late { .. }) {
+            self.silent_since = None;
+        }
         match verdict {
             Verdict::Granted(grant) => self.granted(now, sent, grant),
             Verdict::Held { remaining, at, prev } => {
@@ -451,9 +484,16 @@ impl Session {
             }
             Verdict::Late { at } => {
                 self.learn(sent, Some(at));
+                if self.is_silent_too_long(now) {
+                    let late = "the store finds every request too late; see whether its clock runs evenly";
+                    return self.fail(now, Error::new(Kind::Unavailable, "acquire", late));
+                }
                 self.ask(now);
             }
-            Verdict::Failed(error) => self.fail(now, error),
+            Verdict::Failed(error) => {
+                self.touched = true;
+                self.unanswered(now, Op::Acquire, error);
+            }
             _ => {
                 self.fail(now, Error::new(Kind::Internal, "acquire", "an acquire ended with another verdict's answer"))
             }
@@ -478,15 +518,15 @@ impl Session {
             self.actions.push_back(Action::Refused);
             return self.finish(now);
         }
-        match self.inbox {
-            Inbox::Live if !self.asked_to_queue => return self.ask(now),
-            Inbox::Closed => self.actions.push_back(Action::OpenInbox),
-            Inbox::Live | Inbox::Unavailable => {}
+        if self.can_queue() && !self.asked_to_queue {
+            return self.ask(now);
         }
         self.phase = Phase::Waiting;
-        let pause = match self.inbox {
-            Inbox::Closed => self.terms.claim,
-            Inbox::Live | Inbox::Unavailable => self.pause(POLL),
+        let pause = if self.protocol.traits().push == Push::Inbox && self.inbox == Inbox::Closed {
+            self.actions.push_back(Action::OpenInbox);
+            self.terms.claim
+        } else {
+            self.pause(POLL)
         };
         self.wake = Some(now.after(self.jittered(remaining.min(pause))));
     }
@@ -501,6 +541,7 @@ impl Session {
         self.learn(sent, wait.at);
         self.gave_back(wait.prev);
         self.touched = true;
+        self.silent_since = None;
         if let Some(at) = wait.at {
             self.anchor = Some((sent, at));
         }
@@ -510,7 +551,11 @@ impl Session {
         self.phase = Phase::Waiting;
         self.retries = 0;
         let claim = self.terms.claim;
-        let patience = claim.saturating_add(claim / 8 * wait.position.min(1 << 20));
+        let patience = match wait.at {
+            Some(_) => claim.saturating_add(claim / 8 * wait.position.min(1 << 20)),
+            // Grants that are no claims need no watching in the meantime.
+            None => Duration::MAX,
+        };
         self.wake = Some(now.after(self.jittered(wait.remaining.min(patience))));
     }
 
@@ -590,22 +635,37 @@ impl Session {
 
     fn renew(&mut self, now: Time) {
         self.renew_at = None;
-        let ttl = self.service.ttl;
+        let ttl = self.extending.unwrap_or(self.service.ttl);
+        self.renewing = ttl;
         self.lasts(now, now.after(self.store_timeout), ttl);
         let intent = Intent::Renew { terms: self.terms.clone(), ttl };
         self.converse(now, now, Op::Renew, Input::Begin(intent));
     }
 
+    /// The hold ends: a renewal still under way does not count any more.
+    fn stop_renewing(&mut self) {
+        self.renew_at = None;
+        self.flights[Op::Renew as usize] = None;
+        self.stop_extending();
+    }
+
+    fn stop_extending(&mut self) {
+        if self.extending.take().is_some() {
+            self.actions.push_back(Action::Extended(false));
+        }
+    }
+
     fn renew_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
-        let ttl = self.service.ttl;
+        let ttl = self.renewing;
         match verdict {
             Verdict::Renewed => {
+                if self.extending.take_if(|wanted| *wanted == ttl).is_some() {
+                    self.service.ttl = ttl;
+                    self.actions.push_back(Action::Extended(true));
+                }
                 self.retries = 0;
                 self.lasts(sent, now, ttl);
                 self.valid_until = self.valid_until.max(sent.after(ttl).before(margin(ttl)));
-                if std::mem::take(&mut self.extending) {
-                    self.actions.push_back(Action::Extended(true));
-                }
                 match self.phase {
                     Phase::Confirming if self.valid_until <= now => self.ask(now),
                     Phase::Confirming => self.hold(now, sent, ttl),
@@ -614,11 +674,16 @@ impl Session {
             }
             Verdict::Gone(_) if self.phase == Phase::Confirming => self.ask(now),
             Verdict::Gone(_) => self.lose(now, LossReason::Gone),
+            Verdict::Failed(error) if !may_pass(&error) => {
+                self.stop_extending();
+                self.renew_at = Some(now.after(self.pause(RETRY)));
+            }
             _ => self.renew_at = Some(now.after(self.pause(RETRY))),
         }
     }
 
     fn serve(&mut self, now: Time, service: Service) {
+        self.stop_extending();
         self.service = service;
         self.granted_at = now;
         if self.phase == Phase::Held {
@@ -633,8 +698,8 @@ impl Session {
         if self.phase != Phase::Held {
             return self.actions.push_back(Action::Extended(false));
         }
-        self.service.ttl = ttl;
-        self.extending = true;
+        self.stop_extending();
+        self.extending = Some(ttl);
         self.renew(now);
     }
 
@@ -647,9 +712,6 @@ impl Session {
     }
 
     fn lose(&mut self, now: Time, reason: LossReason) {
-        if std::mem::take(&mut self.extending) {
-            self.actions.push_back(Action::Extended(false));
-        }
         let known_gone = matches!(reason, LossReason::Gone | LossReason::Broken);
         self.actions.push_back(Action::Lost(reason));
         self.touched = !known_gone || !self.is_settled();
@@ -658,10 +720,12 @@ impl Session {
 
     fn release(&mut self, now: Time, used: u64) {
         if self.phase != Phase::Held {
-            return;
+            // It was lost in the same moment: whoever gives it back is answered all the same.
+            return self.actions.push_back(Action::Released(ReleaseOutcome::Expired));
         }
         self.phase = Phase::Releasing;
-        self.renew_at = None;
+        self.stop_renewing();
+        self.told = false;
         self.used = used;
         self.silent_since = Some(now);
         self.retries = 0;
@@ -675,6 +739,14 @@ impl Session {
     }
 
     fn release_concluded(&mut self, now: Time, verdict: Verdict) {
+        if let Verdict::Failed(error) = verdict {
+            if may_pass(&error) {
+                return self.unanswered(now, Op::Release, error);
+            }
+            self.tell_released(ReleaseOutcome::Unknown);
+            self.touched = true;
+            return self.finish(now);
+        }
         let outcome = match verdict {
             Verdict::Released(ReleaseOutcome::Released) => ReleaseOutcome::Released,
             // An earlier copy of this release may be what ended the hold.
@@ -697,6 +769,7 @@ impl Session {
         if !self.is_certain(now) || !self.protocol.traits().yields {
             return self.release(now, used);
         }
+        self.stop_extending();
         let terms = Terms { attempt, ttl: service.ttl, claim: claim(service.ttl), ..self.terms.clone() };
         let given = std::mem::replace(&mut self.terms, terms.clone());
         self.start_attempt(terms, service);
@@ -708,8 +781,10 @@ impl Session {
 
     fn cancel(&mut self, now: Time) {
         match self.phase {
-            Phase::Idle | Phase::Undoing => {}
+            // A release is on its way already.
+            Phase::Idle | Phase::Undoing | Phase::Releasing => {}
             _ => {
+                self.stop_extending();
                 self.touched |= self.flight(Op::Acquire).is_some() || self.phase == Phase::Held;
                 self.finish(now);
             }
@@ -728,7 +803,7 @@ impl Session {
             self.tell_released(ReleaseOutcome::Unknown);
         }
         self.wake = None;
-        self.renew_at = None;
+        self.stop_renewing();
         self.silent_since = None;
         if self.touched {
             self.phase = Phase::Undoing;
@@ -764,8 +839,12 @@ impl Session {
     }
 
     fn undo_concluded(&mut self, now: Time, verdict: Verdict) {
-        if let Verdict::Failed(_) = verdict {
-            return self.wake = Some(now.after(self.pause(RETRY)));
+        if let Verdict::Failed(error) = verdict {
+            match may_pass(&error) {
+                true => self.wake = Some(now.after(self.pause(RETRY))),
+                false => self.end(),
+            }
+            return;
         }
         self.prev = None;
         if self.ask_again {
@@ -783,7 +862,7 @@ impl Session {
     fn pushed(&mut self, now: Time, event: &StoreEvent) {
         match event {
             StoreEvent::Granted { attempt, .. } if *attempt == self.terms.attempt => match self.phase {
-                Phase::Asking | Phase::Waiting => self.converse(now, now, Op::Acquire, Input::Event(event)),
+                Phase::Asking | Phase::Waiting => self.heard(now, event),
                 Phase::Undoing => self.undo_again(now),
                 _ => {}
             },
@@ -792,11 +871,19 @@ impl Session {
                 Phase::Confirming => self.ask(now),
                 _ => {}
             },
-            StoreEvent::Changed { .. } if self.phase == Phase::Waiting => {
-                self.converse(now, now, Op::Acquire, Input::Event(event));
+            StoreEvent::Changed { .. } | StoreEvent::Gone { .. }
+                if matches!(self.phase, Phase::Asking | Phase::Waiting) =>
+            {
+                self.heard(now, event);
             }
             _ => {}
         }
+    }
+
+    /// An event has no sending time: what it grants counts from the last acquire that was answered.
+    fn heard(&mut self, now: Time, event: &StoreEvent) {
+        let sent = self.answered_write.or(self.first_sent).unwrap_or(now);
+        self.converse(now, sent, Op::Acquire, Input::Event(event));
     }
 
     fn inbox_changed(&mut self, now: Time, inbox: Inbox) {
@@ -887,17 +974,50 @@ impl Session {
         }
     }
 
-    /// Feeds everything that later answers depend on to `state`, with times relative to `now`.
-    pub fn fingerprint(&self, now: Time, state: &mut impl Hasher) {
-        let relative = |at: Option<Time>| at.map(|at| at.as_nanos().wrapping_sub(now.as_nanos()));
+    /// Whether an answer to `id` would be taken.
+    pub fn awaits(&self, id: RequestId) -> bool {
+        id.attempt == self.terms.attempt && self.flight(id.op) == Some(id.seq)
+    }
+
+    /// Feeds everything that later answers depend on to `state`, in the names of `view`. What a phase has no use for is
+    /// left out.
+    pub fn fingerprint(&self, view: &impl Relative, state: &mut impl Hasher) {
+        self.phase.hash(state);
+        if self.phase == Phase::Idle {
+            return;
+        }
+        let ahead = |at: Option<Time>| at.map(|at| view.ahead(at));
         self.protocol.fingerprint(state);
-        (self.phase, &self.terms, self.service, self.waits, self.inbox, &self.prev).hash(state);
-        (self.flights, self.asked_to_queue, self.ask_again, self.touched, self.retries).hash(state);
-        (relative(self.doubt), relative(self.first_sent), relative(self.silent_since), relative(self.wake)).hash(state);
-        self.anchor.map(|(sent, at)| (relative(Some(sent)), at)).hash(state);
-        (self.tokens, self.used, self.extending, self.repeated, self.told).hash(state);
-        (relative(Some(self.granted_at)), relative(Some(self.valid_until)), relative(self.renew_at)).hash(state);
-        relative(Some(self.store_until)).hash(state);
+        (self.terms.attempt, self.terms.ttl, self.terms.claim, self.service, self.waits, self.inbox).hash(state);
+        (self.ask_again, self.touched, self.told, self.repeated, self.extending, self.retries.min(16)).hash(state);
+        self.prev.as_ref().map(|prev| (prev.terms.attempt, view.token(prev.used))).hash(state);
+        self.flight(Op::Acquire).is_some().hash(state);
+        (ahead(self.wake), ahead(self.doubt)).hash(state);
+        (view.ahead(self.store_until), view.ahead(self.forgotten_at())).hash(state);
+        if matches!(self.phase, Phase::Asking | Phase::Releasing) {
+            (self.asked_to_queue, ahead(self.silent_until())).hash(state);
+        }
+        if matches!(self.phase, Phase::Asking | Phase::Waiting | Phase::Confirming) {
+            let dated = match self.anchor {
+                Some((sent, at)) => (true, view.lag(sent, at)),
+                None => (false, self.first_sent.map_or(0, |at| view.ago(at))),
+            };
+            dated.hash(state);
+            let watches = self.protocol.traits().push == Push::Watch;
+            self.answered_write.filter(|_| watches).map(|at| view.ago(at)).hash(state);
+        }
+        if matches!(self.phase, Phase::Held | Phase::Confirming) {
+            (view.token(self.tokens.0), view.token(self.tokens.1)).hash(state);
+            (self.flight(Op::Renew).map(|_| self.renewing), ahead(self.renew_at)).hash(state);
+            view.ahead(self.valid_until).hash(state);
+            self.service.max_hold.map(|max| view.ahead(self.granted_at.after(max))).hash(state);
+        }
+        if self.phase == Phase::Releasing {
+            (view.token(self.used), self.flight(Op::Release).is_some()).hash(state);
+        }
+        if self.phase == Phase::Undoing {
+            self.flight(Op::Undo).is_some().hash(state);
+        }
     }
 }
 
@@ -910,6 +1030,11 @@ impl std::fmt::Debug for Session {
             .field("flights", &self.flights)
             .finish_non_exhaustive()
     }
+}
+
+/// Whether asking again later may help.
+fn may_pass(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Unavailable | Kind::Internal)
 }
 
 /// What is taken off a lease for the drift between two clocks.

@@ -6,12 +6,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use super::client::SqliteStore;
 use crate::error::{Error, Result};
-use crate::options::ConnectOptions;
+use crate::stores::Store;
+use crate::uri::Uri;
+
+/// The store of `sqlite:`. Opens nothing yet.
+pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(SqliteStore::new(Config::read(uri)?)))
+}
 
 /// One lock file and how it is used.
 #[derive(Clone, Debug)]
-pub(crate) struct Config {
+pub(super) struct Config {
     /// The file; absolute, so that the process may change its folder later.
     pub(super) path: PathBuf,
     /// Put before every lock name.
@@ -32,7 +42,7 @@ impl Config {
     ///
     /// # Errors
     /// `invalid_config` when the path is empty, or relative while the present folder is gone.
-    pub(crate) fn new(path: PathBuf, prefix: String, response_timeout: Duration) -> Result<Self> {
+    pub(super) fn new(path: PathBuf, prefix: String, response_timeout: Duration) -> Result<Self> {
         let path = std::path::absolute(path)
             .map_err(|error| Error::invalid("connect", "the path of the lock file is empty").caused_by(error))?;
         let address = format!("sqlite://{}", path.display()).into();
@@ -51,30 +61,24 @@ impl Config {
     ///
     /// # Errors
     /// `invalid_config` when the user has no home folder.
-    pub(crate) fn embedded(prefix: String, response_timeout: Duration) -> Result<Self> {
+    fn embedded(prefix: String, response_timeout: Duration) -> Result<Self> {
         Ok(Config { makes_folder: true, ..Config::new(embedded_path()?, prefix, response_timeout)? })
     }
 
-    /// Reads `sqlite:///absolute/path.db`, `sqlite:relative/path.db` or `sqlite://` (the embedded default), each with
-    /// `?prefix=`. Everything else of `options` that concerns a file is taken from there.
+    /// Reads `sqlite:///absolute/path.db`, `sqlite:relative/path.db` or `sqlite://` (the embedded default).
     ///
     /// # Errors
-    /// `invalid_config` that says what is wrong with the address.
-    pub(crate) fn parse(uri: &str, options: &ConnectOptions) -> Result<Self> {
-        let (address, query) = uri.split_once('?').unwrap_or((uri, ""));
-        let mut prefix = options.prefix.clone();
-        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
-            match &*name {
-                "prefix" => prefix = value.into_owned(),
-                _ => {
-                    let message = format!("the option `{name}` means nothing for a lock file; remove it");
-                    return Err(Error::invalid("connect", message));
-                }
-            }
+    /// `invalid_config` that says what is wrong with the address or its options.
+    fn read(uri: &Uri) -> Result<Self> {
+        let options = &uri.connect;
+        if options.ca.is_some() || options.cert.is_some() || options.key.is_some() || options.credentials.is_some() {
+            return invalid(
+                "a lock file takes no certificates and no credentials; leave ca, cert, key and credentials out",
+            );
         }
-        match path_of(address)? {
-            Some(path) => Config::new(path, prefix, options.response_timeout),
-            None => Config::embedded(prefix, options.response_timeout),
+        match path_of(uri.url())? {
+            Some(path) => Config::new(path, options.prefix.clone(), options.response_timeout),
+            None => Config::embedded(options.prefix.clone(), options.response_timeout),
         }
     }
 
@@ -95,7 +99,7 @@ impl Config {
 ///
 /// # Errors
 /// `invalid_config` when the user has no home folder.
-pub(crate) fn embedded_path() -> Result<PathBuf> {
+fn embedded_path() -> Result<PathBuf> {
     embedded_in(std::env::var_os("XDG_STATE_HOME"), std::env::home_dir())
 }
 
@@ -111,54 +115,42 @@ fn embedded_in(state: Option<OsString>, home: Option<PathBuf>) -> Result<PathBuf
     Ok(state.join("lockwright/locks.db"))
 }
 
-/// The path in an address without its query; none for the embedded default.
-fn path_of(address: &str) -> Result<Option<PathBuf>> {
-    let wrong = |message| Err(Error::invalid("connect", message));
-    let Some(rest) = address.strip_prefix("sqlite:") else {
-        return wrong("the address of a lock file begins with `sqlite:`");
-    };
-    let path = match rest.strip_prefix("//") {
-        Some("") => return Ok(None),
-        Some(path) if path.starts_with('/') => path,
-        Some(_) => {
-            return wrong("write sqlite:///absolute/path.db with three slashes, or sqlite:relative/path.db with none");
+/// The path in an address; none for the embedded default.
+fn path_of(url: &Url) -> Result<Option<PathBuf>> {
+    if url.fragment().is_some() {
+        return invalid("a # in the path of a lock file is written %23");
+    }
+    if !url.host_str().unwrap_or_default().is_empty() || !url.username().is_empty() || url.port().is_some() {
+        return invalid("write sqlite:///absolute/path.db with three slashes, or sqlite:relative/path.db with none");
+    }
+    match url.path() {
+        "" if url.cannot_be_a_base() => invalid("the address names no file; write sqlite:///absolute/path.db"),
+        "" => Ok(None),
+        ":memory:" => invalid("locks in memory have an address of their own: memory://"),
+        path => {
+            let bytes: Vec<u8> = percent_decode_str(path).collect();
+            if bytes.contains(&0) {
+                return invalid("the path of a lock file holds a zero byte");
+            }
+            Ok(Some(OsString::from_vec(bytes).into()))
         }
-        None => rest,
-    };
-    match path {
-        "" => {
-            wrong("the address names no file; write sqlite:///absolute/path.db, or sqlite:// for the embedded default")
-        }
-        ":memory:" => wrong("locks in memory have an address of their own: memory://"),
-        _ => match decode(path) {
-            Some(bytes) if !bytes.contains(&0) => Ok(Some(OsString::from_vec(bytes).into())),
-            _ => wrong(
-                "a percent sign in the path is not followed by two hex digits, or stands for a zero byte; write it as %25",
-            ),
-        },
     }
 }
 
-fn decode(text: &str) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('%') {
-        out.extend_from_slice(&rest.as_bytes()[..at]);
-        let digits = rest.get(at + 1..at + 3).filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()))?;
-        out.push(u8::from_str_radix(digits, 16).ok()?);
-        rest = &rest[at + 3..];
-    }
-    out.extend_from_slice(rest.as_bytes());
-    Some(out)
+fn invalid<T>(message: &'static str) -> Result<T> {
+    Err(Error::invalid("connect", message))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::error::Kind;
+    use crate::options::ConnectOptions;
 
-    fn parse(uri: &str) -> Result<Config> {
-        Config::parse(uri, &ConnectOptions::default())
+    fn parse(text: &str) -> Result<Config> {
+        let mut uri = Uri::parse(text, ConnectOptions::default())?;
+        let config = Config::read(&mut uri)?;
+        uri.check_all_read().map(|()| config)
     }
 
     #[test]
@@ -166,9 +158,11 @@ mod tests {
         let path = |uri| parse(uri).unwrap().path;
         assert_eq!(path("sqlite:///var/lib/app/locks.db"), Path::new("/var/lib/app/locks.db"));
         assert_eq!(path("sqlite:/a.db"), Path::new("/a.db"));
-        assert_eq!(path("sqlite:///with%20space/100%25.db"), Path::new("/with space/100%.db"));
+        assert_eq!(path("sqlite:///with%20space/100%25%23%3F.db"), Path::new("/with space/100%#?.db"));
+        assert_eq!(path("sqlite:///%E8%AE%A2%E5%8D%95.db"), Path::new("/订单.db"));
+        assert_eq!(path("sqlite:///订单.db"), Path::new("/订单.db"));
         assert_eq!(path("sqlite:a/b.db"), std::env::current_dir().unwrap().join("a/b.db"));
-        let config = parse("sqlite:///a.db?prefix=app%3A").unwrap();
+        let config = parse("sqlite:///a.db?prefix=app%3A&ttl=5s").unwrap();
         assert_eq!((config.prefix.as_str(), &*config.address), ("app:", "sqlite:///a.db"));
         assert_eq!(config.inboxes(), Path::new("/a.db-inbox"));
     }
@@ -178,11 +172,12 @@ mod tests {
         for uri in [
             "sqlite:",
             "sqlite://a.db",
+            "sqlite://h/a.db",
             "sqlite::memory:",
-            "sqlite:///a%zz",
             "sqlite:///a%00",
-            "redis://x",
+            "sqlite:///a#b",
             "sqlite:///a?b=c",
+            "sqlite:///a?ca=/b.pem",
         ] {
             assert_eq!(parse(uri).unwrap_err().kind(), Kind::InvalidConfig, "{uri}");
         }
@@ -195,6 +190,6 @@ mod tests {
         assert_eq!(embedded(Some("/s"), Some("/h")).unwrap(), Path::new("/s/lockwright/locks.db"));
         assert_eq!(embedded(Some("s"), Some("/h")).unwrap(), Path::new("/h/.local/state/lockwright/locks.db"));
         assert_eq!(embedded(None, None).unwrap_err().kind(), Kind::InvalidConfig);
-        assert!(Config::parse("sqlite://", &ConnectOptions::default()).unwrap().makes_folder);
+        assert!(parse("sqlite://?ttl=5s").unwrap().makes_folder);
     }
 }

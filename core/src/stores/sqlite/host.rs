@@ -1,5 +1,5 @@
-//! What the host tells about itself: which boot clock runs here, which process this is, whether another one has ended, and
-//! whether a folder is on this host's own disk.
+//! What the host tells about itself: which boot clock runs here, which process this is, whether another one has ended,
+//! and whether a folder is on this host's own disk.
 
 use std::path::Path;
 
@@ -8,8 +8,8 @@ use crate::error::Error;
 /// The clock and the process that rows are stamped with.
 #[derive(Debug)]
 pub(super) struct Host {
-    /// The boot, and the time namespace if there are any: two processes that agree on it read the same boot clock. Empty
-    /// where boots have no name.
+    /// The boot, and the time namespace if there are any: two processes that agree on it read the same boot clock.
+    /// Empty where boots have no name.
     pub(super) clock: String,
     /// Pid namespace, pid and start time by slashes; empty when any of them is not known.
     pub(super) process: String,
@@ -83,8 +83,8 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Refuses folders that other hosts may share: their clocks, processes and inboxes are not ours, and SQLite's own locks are
-/// unreliable there.
+/// Refuses folders that other hosts may share: their clocks, processes and inboxes are not ours, and SQLite's own locks
+/// are unreliable there.
 ///
 /// # Errors
 /// `unsupported`, naming the file system.
@@ -94,8 +94,8 @@ pub(super) fn check_is_local(folder: &Path) -> Result<(), Error> {
         Some(kind) => Err(Error::unsupported(
             "connect",
             format!(
-                "{} is on {kind}, which other hosts may share or which SQLite cannot lock reliably; name a file on a local \
-                 disk, or use a lock server such as Redis",
+                "{} is on {kind}, which other hosts may share or which SQLite cannot lock reliably; name a file on a \
+                 local disk, or use a lock server such as Redis",
                 folder.display()
             ),
         )),

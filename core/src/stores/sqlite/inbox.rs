@@ -1,7 +1,7 @@
 //! Inboxes: a datagram socket for each client that waits, in a folder beside the lock file.
 //!
-//! A push is only a hint that arrives sooner than the waiter's timer: one that is lost, late or invented by somebody else
-//! with access to the folder makes the waiter ask the file, and nothing more.
+//! A push is only a hint that arrives sooner than the waiter's timer: one that is lost, late or invented by somebody
+//! else with access to the folder makes the waiter ask the file, and nothing more.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::client::Client;
+use super::file::LockFile;
 use crate::driver::fork;
 use crate::protocol::{AttemptId, InboxId, StoreEvent};
 use crate::session::Inbox;
@@ -24,6 +24,8 @@ const LONGEST: usize = if cfg!(any(target_os = "linux", target_os = "android")) 
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long a push waits for room in a full inbox: its owner is busy, or stopped.
 const PATIENCE: Duration = Duration::from_millis(10);
+/// One in so many new inboxes looks for sockets that their owners left behind: a process that ends takes none with it.
+const TIDY: u64 = 8;
 /// More than the longest key and the numbers before it.
 const LONGEST_PUSH: usize = 64 * 1024;
 
@@ -64,9 +66,22 @@ impl Inboxes {
             let socket = UnixDatagram::bind(path)?;
             Ok((socket, std::fs::symlink_metadata(path)?.ino()))
         })?;
+        if inbox.0.is_multiple_of(TIDY) {
+            self.tidy();
+        }
         socket.set_nonblocking(true)?;
         let registered = fork::register(&socket);
         Ok(Bound { registered, socket: tokio::net::UnixDatagram::from_std(socket)?, inode })
+    }
+
+    /// Removes the sockets nobody listens at.
+    fn tidy(&self) {
+        for socket in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let id = socket.file_name().to_str().and_then(|name| u64::from_str_radix(name, 16).ok());
+            if let Some(id) = id {
+                self.reach(InboxId(id));
+            }
+        }
     }
 
     fn is_in_place(&self, inbox: InboxId, bound: &Bound) -> bool {
@@ -109,16 +124,16 @@ pub(super) fn push(to: &UnixDatagram, key: &str, event: &StoreEvent) {
 }
 
 /// Listens at `inbox` and reports to `sink` until that is gone.
-pub(super) async fn listen(client: Arc<Client>, inbox: InboxId, sink: Weak<dyn Sink>) {
+pub(super) async fn listen(file: Arc<LockFile>, inbox: InboxId, sink: Weak<dyn Sink>) {
     let mut polls = false;
-    let mut replaced = client.replaced();
+    let mut replaced = file.replaced();
     while sink.strong_count() > 0 {
-        match client.inboxes().bind(inbox) {
+        match file.inboxes().bind(inbox) {
             Ok(bound) => {
                 polls = false;
                 // A second time it says that pushes may have been missed.
                 tell(&sink, |sink| sink.inbox(Inbox::Live));
-                receive(&client, inbox, &bound, replaced, &sink).await;
+                receive(&file, inbox, &bound, replaced, &sink).await;
             }
             Err(error) => {
                 if !std::mem::replace(&mut polls, true) {
@@ -128,18 +143,18 @@ pub(super) async fn listen(client: Arc<Client>, inbox: InboxId, sink: Weak<dyn S
                 tokio::time::sleep(HEARTBEAT).await;
             }
         }
-        let now = client.replaced();
+        let now = file.replaced();
         if std::mem::replace(&mut replaced, now) != now {
             tell(&sink, |sink| sink.restarted());
         }
     }
-    client.inboxes().remove(inbox);
+    file.inboxes().remove(inbox);
 }
 
 /// Passes on what arrives, until the sink is gone, or the socket or the lock file is not in its place any more.
-async fn receive(client: &Client, inbox: InboxId, bound: &Bound, replaced: u64, sink: &Weak<dyn Sink>) {
+async fn receive(file: &LockFile, inbox: InboxId, bound: &Bound, replaced: u64, sink: &Weak<dyn Sink>) {
     let mut buffer = vec![0; LONGEST_PUSH];
-    while sink.strong_count() > 0 && client.replaced() == replaced {
+    while sink.strong_count() > 0 && file.replaced() == replaced {
         match tokio::time::timeout(HEARTBEAT, bound.socket.recv(&mut buffer)).await {
             Ok(Ok(length)) => {
                 let text = buffer.get(..length).and_then(|bytes| std::str::from_utf8(bytes).ok());
@@ -148,7 +163,7 @@ async fn receive(client: &Client, inbox: InboxId, bound: &Bound, replaced: u64, 
                 }
             }
             Ok(Err(_)) => return,
-            Err(_) if !client.inboxes().is_in_place(inbox, bound) => return,
+            Err(_) if !file.inboxes().is_in_place(inbox, bound) => return,
             Err(_) => {}
         }
     }
@@ -164,7 +179,7 @@ fn encode(key: &str, event: &StoreEvent) -> Option<String> {
     Some(match event {
         StoreEvent::Granted { attempt, first, last, at } => format!("granted {attempt} {first} {last} {} {key}", at.0),
         StoreEvent::Broken { attempt } => format!("broken {attempt} 0 0 0 {key}"),
-        StoreEvent::Changed { .. } => return None,
+        StoreEvent::Changed { .. } | StoreEvent::Gone { .. } => return None,
     })
 }
 

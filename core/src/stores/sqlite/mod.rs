@@ -1,87 +1,19 @@
 #![doc = include_str!("docs.md")]
 
+#[cfg(feature = "sqlite")]
 mod client;
+#[cfg(feature = "sqlite")]
 mod config;
+#[cfg(feature = "sqlite")]
+mod file;
+#[cfg(feature = "sqlite")]
 mod host;
+#[cfg(feature = "sqlite")]
 mod inbox;
+#[cfg(feature = "sqlite")]
 mod layouts;
-#[cfg(test)]
+#[cfg(all(test, feature = "sqlite"))]
 mod tests;
 
-use std::sync::{Arc, Weak};
-
-pub(crate) use config::{Config, embedded_path};
-
-use self::client::Client;
-use super::{Answered, BoxFuture, Outcome, Sink, Store};
-use crate::driver::{clock, runtime};
-use crate::error::{Error, Kind};
-use crate::native::NativeLayout;
-use crate::protocol::{InboxId, Layout, Request, Requests};
-use crate::time::Time;
-
-/// The locks in one file.
-#[derive(Debug)]
-pub(crate) struct SqliteStore {
-    client: Arc<Client>,
-    native: Arc<NativeLayout>,
-}
-
-impl SqliteStore {
-    /// Does nothing yet: the first request opens the file.
-    pub(crate) fn new(config: Config) -> Self {
-        let native = Arc::new(layouts::native::layout(&config.prefix));
-        SqliteStore { client: Arc::new(Client::new(config)), native }
-    }
-
-    /// The file blocks whoever uses it, so it is used from a thread that may be blocked.
-    async fn perform_elsewhere(&self, requests: Requests, limit: Time) -> Answered {
-        let client = self.client.clone();
-        let failed = |error| Answered { sent: clock::now(), outcome: Outcome::NotSent(error) };
-        let runtime = match runtime::handle() {
-            Ok(runtime) => runtime,
-            Err(error) => return failed(error),
-        };
-        match runtime.spawn_blocking(move || client.perform(&requests, limit)).await {
-            Ok(answered) => answered,
-            Err(error) => {
-                let message = "the thread that used the lock file ended before its time";
-                let error = Error::new(Kind::Internal, "connect", message).caused_by(error);
-                Answered { sent: clock::now(), outcome: Outcome::Unknown { error, void_after: clock::now() } }
-            }
-        }
-    }
-}
-
-impl Store for SqliteStore {
-    fn address(&self) -> &Arc<str> {
-        self.client.address()
-    }
-
-    fn layout(&self, name: Option<&str>) -> crate::Result<Arc<dyn Layout>> {
-        match name {
-            None | Some("native") => Ok(self.native.clone()),
-            Some(other) => {
-                let message = format!("a lock file has no layout `{other}`; leave the option out, or write `native`");
-                Err(Error::unsupported("lock", message).on_store(self.address().clone()))
-            }
-        }
-    }
-
-    fn call(&self, requests: &Requests, limit: Time) -> Answered {
-        self.client.perform(requests, limit)
-    }
-
-    fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
-        Box::pin(self.perform_elsewhere(requests.clone(), limit))
-    }
-
-    fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
-        let limit = clock::now().after(self.client.response_timeout());
-        Box::pin(async move { self.perform_elsewhere(requests.into(), limit).await })
-    }
-
-    fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-        Box::pin(inbox::listen(self.client.clone(), inbox, sink))
-    }
-}
+#[cfg(feature = "sqlite")]
+pub(crate) use config::open;

@@ -11,12 +11,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use super::*;
+use super::client::SqliteStore;
+use super::config::Config;
 use crate::driver::fork;
-use crate::error::Kind;
+use crate::driver::{clock, runtime};
+use crate::error::{Error, Kind};
 use crate::lease::{Card, Inspection, ReleaseOutcome};
-use crate::protocol::{AttemptId, Input, Intent, Op, Protocol, Reply, Step, StoreEvent, Terms, Verdict};
+use crate::protocol::{
+    AttemptId, InboxId, Input, Intent, Op, Protocol, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
+};
 use crate::session::Inbox;
+use crate::stores::{Outcome, Sink, Store};
 
 const TTL: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_secs(20);
@@ -125,7 +130,12 @@ impl Contender {
 
     /// With an inbox that listens.
     fn listening(store: &Arc<SqliteStore>, name: &str) -> Self {
-        let contender = Contender::new(store, name);
+        Contender::listening_at(store, name, InboxId(getrandom::u64().unwrap()))
+    }
+
+    fn listening_at(store: &Arc<SqliteStore>, name: &str, inbox: InboxId) -> Self {
+        let mut contender = Contender::new(store, name);
+        contender.terms.inbox = inbox;
         let ears: Arc<dyn Sink> = contender.ears.clone();
         runtime::handle().unwrap().spawn(store.clone().open_inbox(contender.terms.inbox, Arc::downgrade(&ears)));
         assert_eq!(contender.ears.next(), Heard::Inbox(Inbox::Live));
@@ -172,10 +182,9 @@ impl Contender {
                 Step::Wait(wait) => wait.remaining.min(self.terms.claim),
                 other => panic!("{other:?}"),
             };
-            let mine = |heard: &Heard, attempt| matches!(heard, Heard::Pushed(_, StoreEvent::Granted { attempt: a, .. }) if *a == attempt);
             while let Some(heard) = self.ears.next_within(patience) {
-                if mine(&heard, self.terms.attempt) && self.renew() {
-                    let Heard::Pushed(_, StoreEvent::Granted { first, .. }) = heard else { continue };
+                let Heard::Pushed(_, StoreEvent::Granted { attempt, first, .. }) = heard else { continue };
+                if attempt == self.terms.attempt && self.renew() {
                     return first;
                 }
             }
@@ -402,8 +411,8 @@ fn processes_that_fork_exclude_each_other_while_the_parent_leaves() {
     let mut helper = Helper::start("fork", &folder.file());
     drop(helper.child.stdin.take());
     assert!(helper.child.wait().unwrap().success());
-    // Whoever opens or closes a file that nobody else seems to have open makes its shared memory anew, or removes its log:
-    // the end of it, if the children only believed that they have it open.
+    // Whoever opens or closes a file that nobody else seems to have open makes its shared memory anew, or removes its
+    // log: the end of it, if the children only believed that they have it open.
     let wanted = 1 + CHILDREN * (1 + EACH + 1);
     let (began, mut opened) = (Instant::now(), 0);
     while total(counted(&folder.file())) < wanted {
@@ -552,6 +561,21 @@ fn an_inbox_ends_with_whoever_listens() {
 }
 
 #[test]
+fn sockets_left_behind_are_removed_in_time() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    Contender::new(&store, "a").try_lock().unwrap();
+    let mut waiter = Helper::start("wait", &folder.file());
+    waiter.says();
+    waiter.child.kill().unwrap();
+    waiter.child.wait().unwrap();
+    let inboxes = || std::fs::read_dir(folder.0.join("locks.db-inbox")).unwrap().count();
+    assert_eq!(inboxes(), 1);
+    let clients: Vec<_> = (0..8).map(|n| Contender::listening_at(&store, "a", InboxId(n))).collect();
+    assert_eq!(inboxes(), clients.len());
+}
+
+#[test]
 fn an_inbox_whose_socket_was_removed_opens_again() {
     let folder = Folder::new();
     let contender = Contender::listening(&store(&folder.file()), "a");
@@ -638,7 +662,7 @@ fn a_disk_that_is_full_changes_nothing() {
     let store = store(&folder.file());
     let mut contender = Contender::new(&store, "a");
     contender.try_lock().unwrap();
-    store.client.with_database(|db| {
+    store.file.with_database(|db| {
         let pages: i64 = db.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
         db.pragma_update(None, "max_page_count", pages).unwrap();
     });

@@ -1,15 +1,15 @@
 //! Layout `native`: the rules of [`crate::cell`] on rows.
 //!
-//! One request is one transaction: load the row, run the procedure, store the row if it changed. Everything here runs inside
-//! a transaction that somebody else began and ends.
+//! One request is one transaction: load the row, run the procedure, store the row if it changed. Everything here runs
+//! inside a transaction that somebody else began and ends.
 //!
-//! **Other clocks.** A row's times are on the boot clock of whoever wrote it. A holder whose clock is not ours belongs to an
-//! earlier boot, or lives in another time namespace; the two cannot be told apart, so nothing is concluded from its numbers.
-//! Whoever meets such a lease first notes "seen now, ends a whole lease from now" on *our* clock, beside it and without
-//! touching it. It counts as run out when that moment comes and the lease is still the very same one: a dead holder loses it
-//! after one ttl, a living one that renews is never robbed, whatever its clock says. The same goes for a row that seems to
-//! come from our own future, which is how an earlier boot looks where boots have no name. A waiter on another clock is
-//! passed over, since it could not date the grant pushed to it.
+//! **Other clocks.** A row's times are on the boot clock of whoever wrote it. A holder whose clock is not ours belongs
+//! to an earlier boot, or lives in another time namespace; the two cannot be told apart, so nothing is concluded from
+//! its numbers. Whoever meets such a lease first notes "seen now, ends a whole lease from now" on *our* clock, beside
+//! it and without touching it. It counts as run out when that moment comes and the lease is still the very same one: a
+//! dead holder loses it after one ttl, a living one that renews is never robbed, whatever its clock says. The same goes
+//! for a row that seems to come from our own future, which is how an earlier boot looks where boots have no name. A
+//! waiter on another clock is passed over, since it could not date the grant pushed to it.
 
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ pub(crate) const SCHEMA: &str = include_str!("schema.sql");
 const PAGE: usize = 500;
 /// How long nothing must have happened to a row before it is removed.
 const IDLE: Duration = Duration::from_secs(600);
-/// One in so many new rows looks for idle ones, at so many rows: four looked at for each one made keeps the file from growing.
+/// One in so many new rows looks for idle ones, at so many rows: four looked at for each one made keeps the file from
+/// growing.
 const SWEEP: (u64, usize) = (64, 256);
 
 static CALLS: Calls = Calls::of_cell();
@@ -61,12 +62,12 @@ fn guarantees() -> Guarantees {
         incarnation: true,
         notes: &[
             "It excludes among the processes of one host; a file on a network file system is refused.",
-            "A process stopped inside a write blocks every lock of the file for as long; the others fail with `unavailable`.",
-            "A holder whose process is gone is taken over as soon as somebody asks, within one pid namespace; else at its ttl.",
+            "A process stopped inside a write blocks the whole file for as long; the others fail with `unavailable`.",
+            "A holder whose process is gone is taken over once somebody asks, within one pid namespace; else at its ttl.",
             "After a reboot a lock that was held is free one ttl after it was first asked for.",
-            "Tokens rise as long as the file is kept; once it was removed, restored from a copy, or lost its last writes in a \
-             power failure, only unless the wall clock was set back by more than that took.",
-            "Removing or replacing the file frees its locks; their holders are told at their next renewal, or within a second.",
+            "Tokens rise as long as the file is kept; once it was removed, restored from a copy, or lost its last writes \
+             in a power failure, only unless the wall clock was set back by more than that took.",
+            "Removing or replacing the file frees its locks; their holders are told at their next renewal.",
         ],
     }
 }
@@ -231,8 +232,9 @@ impl Lock {
              first = ?9, claimed = ?10, card = ?11, process = ?12, seen_by = NULL, seen_expires = NULL, \
              seen_until = NULL WHERE key = ?1"
         } else {
-            "INSERT INTO locks (key, last, waiting, clock, changed, owner, since, expires, first, claimed, card, process) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+            "INSERT INTO locks \
+             (key, last, waiting, clock, changed, owner, since, expires, first, claimed, card, process) VALUES \
+             (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
         };
         let hold = self.cell.hold.as_ref();
         execute(
@@ -391,7 +393,8 @@ impl Line for Queue<'_> {
     }
 
     fn drop_inbox(&mut self, inbox: InboxId) -> rusqlite::Result<()> {
-        // Walks the whole line, once for every claim that ran out: not worth an index that each of its waiters would pay for.
+        // Walks the whole line, once for every claim that ran out: not worth an index that each of its waiters would
+        // pay for.
         self.delete("DELETE FROM waiters WHERE key = ?1 AND inbox = ?2", (self.key, inbox.0.cast_signed()))
     }
 }
@@ -417,7 +420,8 @@ fn read_waiter(row: &Row<'_>) -> rusqlite::Result<Waiter> {
     Ok(Waiter { owner, card: row.get(3)? })
 }
 
-/// One page of the keys that somebody holds or waits for. The request's key ends in `*`, its argument is where to go on.
+/// One page of the keys that somebody holds or waits for. The request's key ends in `*`, its argument is where to go
+/// on.
 fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
     let cursor = match request.args.first() {
         Some(crate::protocol::Arg::Text(cursor)) => &**cursor,
@@ -436,7 +440,8 @@ fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
     Ok(Reply::List(std::iter::once(next).chain(keys).map(Reply::Text).collect()))
 }
 
-/// Removes rows to which nothing has happened for long, a few at a time and in turn. Their highest token is kept for all.
+/// Removes rows to which nothing has happened for long, a few at a time and in turn. Their highest token is kept for
+/// all.
 fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
     let (mut highest, from): (u64, String) =
         db.prepare_cached("SELECT last, swept FROM meta")?.query_row([], |row| Ok((token(row, 0)?, row.get(1)?)))?;

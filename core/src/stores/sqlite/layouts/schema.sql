@@ -19,7 +19,8 @@ CREATE TABLE locks (
     card TEXT,
     -- Pid namespace, pid and start time of the holder's process, or empty where they are not known.
     process TEXT,
-    -- A lease on another clock, as seen from the clock `seen_by`: which lease it was, and when it ends if it stays unchanged.
+    -- A lease on another clock, as seen from the clock `seen_by`: which lease it was, and when it ends if it stays
+    -- unchanged.
     seen_by TEXT,
     seen_expires INTEGER,
     seen_until INTEGER
