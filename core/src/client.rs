@@ -206,7 +206,11 @@ impl Client {
     /// Gives back everything that is held and ends every wait with `closed`. Later use of the client fails with `closed`.
     pub async fn close(&self) {
         let client = self.clone();
-        drop(aside(move || Ok(client.close_now())).await);
+        let closed = aside(move || {
+            client.close_now();
+            Ok(())
+        });
+        drop(closed.await);
     }
 }
 

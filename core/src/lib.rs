@@ -1,4 +1,22 @@
 //! Distributed locks that programs in every language share.
+//!
+//! ```no_run
+//! # async fn example() -> lockwright::Result<()> {
+//! let client = lockwright::connect("redis://127.0.0.1").await?;
+//! let guard = client.lock("orders:42").acquire().await?;
+//! println!("fencing token {}", guard.token());
+//! guard.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A tour
+//! * [`connect`] gives a [`Client`] of one place; [`Client::lock`] a [`LockBuilder`], that a [`Lock`], that a [`Guard`] of what is
+//!   held. [`blocking`] has the same for threads. [`Error`] has a stable code; [`guarantee`] says what each store promises.
+//! * Inside, four rooms: a [`protocol`] per lock layout, the [`session`] that alone reasons about time, the [`queue`] of one
+//!   process, and the driver with its [`stores`]. The first three are pure: no clock, no socket, no task. They build
+//!   for WebAssembly (`--no-default-features`), and they are what the explorer explores.
+//! * [`cell`] is the reference semantics of our own layout, [`native`] its wire form and machine.
 
 #![deny(unsafe_code)]
 

@@ -127,7 +127,8 @@ pub struct Previous {
     pub used: u64,
 }
 
-/// What a protocol is told.
+/// What a protocol is told. Handed on once and never stored, so its size costs nothing.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub enum Input<'a> {
     /// Begin (or begin again, under the same attempt) a conversation.

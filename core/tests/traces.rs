@@ -135,7 +135,7 @@ impl Player {
                 *self = Player { settings: options, ..Player::new(self.fresh) };
                 let traits = self.machine.traits();
                 let yes = |yes| if yes { "yes" } else { "no" };
-                Ok(format!("block {}, yields {}, push {}", traits.block, yes(traits.yields), yes(traits.push)))
+                Ok(format!("block {}, yields {}, push {:?}", traits.block, yes(traits.yields), traits.push))
             }
             ["begin", "acquire", attempt, mode @ ("wait" | "try")] => {
                 let (terms, prev) = (self.terms(attempt)?, self.previous(&options)?);

@@ -153,11 +153,14 @@ impl Engine {
 
     /// Performs everything in this thread, and what follows from it.
     pub(crate) fn perform(&self, entry: &Arc<Entry>, effects: Effects, deadline: Option<Time>) {
-        let limit = self.limit(effects.at, deadline);
-        for send in self.perform_local(entry, effects) {
+        let mut limit = self.limit(effects.at, deadline);
+        let mut todo = self.perform_local(entry, effects);
+        while !todo.is_empty() {
+            let send = todo.remove(0);
             let answered = self.store.call(&send.requests, limit);
             let follow = send.entry.answered(self, send.slot, send.id, answered);
-            self.perform(&send.entry, follow, deadline);
+            limit = self.limit(follow.at, deadline);
+            todo.extend(self.perform_local(&send.entry, follow));
         }
     }
 
@@ -321,6 +324,12 @@ impl Drop for Flight<'_> {
         let follow = send.entry.answered(self.engine, send.slot, send.id, answered);
         self.engine.perform_in_background(&send.entry, follow);
         self.engine.send_in_background(std::mem::take(&mut self.sends));
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.wheel.stop();
     }
 }
 

@@ -35,8 +35,7 @@ struct State {
     next_slot: u64,
     tasks: Vec<(TaskId, Arc<Waiter>)>,
     holds: SmallVec<[Arc<Hold>; 1]>,
-    /// Releases whose outcome the queue or a session will tell, by token.
-    releases: SmallVec<[(u64, Option<u64>, Arc<Waiter>); 1]>,
+    releases: SmallVec<[Release; 1]>,
     /// Extensions, by slot.
     extensions: SmallVec<[(u64, Arc<Waiter>); 1]>,
     failure: Option<(ContenderId, Error)>,
@@ -47,6 +46,14 @@ struct State {
     /// Keeps the entry alive while the store may know of it.
     alive: Option<Arc<Entry>>,
     closed: bool,
+}
+
+/// A release whose outcome is not known yet.
+struct Release {
+    token: u64,
+    /// The slot whose session will tell; `None` while it is the queue's to say.
+    asked: Option<u64>,
+    waiter: Arc<Waiter>,
 }
 
 struct Slot {
@@ -208,7 +215,8 @@ impl Entry {
     /// The wheel looks at the entry.
     pub(crate) fn tick(self: &Arc<Self>, engine: &Engine) -> Effects {
         self.with(engine, |state, now, _| {
-            state.due = None;
+            // An appointment that a sooner one made needless changes nothing, so that they do not multiply.
+            state.due.take_if(|due| *due <= now);
             state.tick(now);
         })
     }
@@ -338,7 +346,7 @@ impl State {
                 if !matches!(outcome, ReleaseOutcome::Kept(_)) {
                     self.end_hold(token);
                 }
-                self.settle_release(|(held, _, _)| *held == token, outcome, effects);
+                self.settle_release(|release| release.token == token, outcome, effects);
             }
             queue::Action::Lost { token } => {
                 if let Some(hold) = self.take_hold(token) {
@@ -391,7 +399,7 @@ impl State {
                 }
             }
             session::Action::Released(outcome) => {
-                self.settle_release(|(_, asked, _)| *asked == Some(slot), outcome, effects);
+                self.settle_release(|release| release.asked == Some(slot), outcome, effects);
             }
             session::Action::Ended => {
                 self.contender_ended(index, now);
@@ -446,30 +454,23 @@ impl State {
         });
         // The deadline is the truth, however late the wheel is.
         self.tick(now);
-        self.releases.push((token, None, waiter));
+        self.releases.push(Release { token, asked: None, waiter });
         self.queue.handle(now, queue::Event::Release { token, left });
     }
 
     /// The release that used `token` will be answered by the session of `contender`.
     fn release_goes_to(&mut self, contender: ContenderId, token: u64) {
         let slot = self.slots.iter().find(|slot| slot.contender == Some(contender)).map(|slot| slot.id);
-        for (held, asked, _) in &mut self.releases {
-            if *held == token && asked.is_none() {
-                *asked = slot;
-            }
+        for release in self.releases.iter_mut().filter(|r| r.token == token && r.asked.is_none()) {
+            release.asked = slot;
         }
         self.end_hold(token);
     }
 
-    fn settle_release(
-        &mut self,
-        which: impl Fn(&(u64, Option<u64>, Arc<Waiter>)) -> bool,
-        outcome: ReleaseOutcome,
-        effects: &mut Effects,
-    ) {
+    fn settle_release(&mut self, which: impl Fn(&Release) -> bool, outcome: ReleaseOutcome, effects: &mut Effects) {
         if let Some(at) = self.releases.iter().position(which) {
-            let (_, _, waiter) = self.releases.remove(at);
-            effects.settled.push((waiter, Settled::Released(outcome)));
+            let release = self.releases.remove(at);
+            effects.settled.push((release.waiter, Settled::Released(outcome)));
         }
     }
 

@@ -56,6 +56,11 @@ impl Wheel {
         }
     }
 
+    /// The engine is gone: lets the wheel's task find out.
+    pub(crate) fn stop(&self) {
+        self.wake.notify_one();
+    }
+
     fn start(&self) {
         let (engine, wake) = (self.engine.clone(), self.wake.clone());
         match runtime::handle() {

@@ -153,7 +153,8 @@ impl Records {
 }
 
 fn space_named(name: &str) -> Arc<Space> {
-    static SPACES: OnceLock<Generational<Mutex<HashMap<String, Arc<Space>>>>> = OnceLock::new();
+    type Spaces = Mutex<HashMap<String, Arc<Space>>>;
+    static SPACES: OnceLock<Generational<Spaces>> = OnceLock::new();
     let spaces = SPACES.get_or_init(|| Generational::new(Arc::default())).get_or_make(Arc::default);
     locked(spaces).entry(name.to_owned()).or_default().clone()
 }
