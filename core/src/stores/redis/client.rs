@@ -126,11 +126,8 @@ impl Redis {
         }
         connection.used = used;
         let mut pool = locked(&self.pool);
-        let is_old = |oldest: &Box<Connection>| used.since(oldest.used) > IDLE;
-        let closed = match pool.len() >= KEPT || pool.front().is_some_and(is_old) {
-            true => pool.pop_front(),
-            false => None,
-        };
+        let is_old = pool.front().is_some_and(|oldest| used.since(oldest.used) > IDLE);
+        let closed = if pool.len() >= KEPT || is_old { pool.pop_front() } else { None };
         pool.push_back(connection);
         drop(pool);
         drop(closed);
