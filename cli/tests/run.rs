@@ -70,7 +70,7 @@ fn a_taken_lock_is_waited_for_as_long_as_wanted() {
 fn signals_reach_the_command() {
     let place = Place::new();
     let script = "for s in INT TERM HUP QUIT USR1 USR2; do trap \"echo $s\" $s; done
-        trap 'echo WINCH; exit 3' WINCH; echo ready; while :; do read x; done";
+        trap 'echo WINCH; exit 3' WINCH; echo ready; while :; do sleep 0.01; done";
     // Whoever runs the tests in the background ignores some signals.
     let mut command = std::process::Command::new("env");
     let arguments = ["--default-signal", env!("CARGO_BIN_EXE_lockwright"), "run", "x", "--", "bash", "-c", script];
