@@ -205,6 +205,8 @@ struct Running {
     /// Whether somebody wanted it to end early.
     interrupted: bool,
     reason: Option<LossReason>,
+    /// What to say as long as no reason is known: the warden acts before the lock is lost.
+    suspicion: &'static str,
 }
 
 impl Running {
@@ -222,6 +224,10 @@ impl Running {
             warden_gone: false,
             interrupted: false,
             reason: None,
+            suspicion: match run.max_hold {
+                None => "no renewal of its lease was answered in time",
+                Some(_) => "--max-hold was reached, or no renewal of its lease was answered in time",
+            },
         };
         running.tell_warden(guard);
         running.warden.watch(group);
@@ -258,8 +264,8 @@ impl Running {
             return Err(Error::new(Kind::Internal, "run", message).on_lock(guard.name()));
         }
         if self.ended_by_warden {
-            let reason = self.reason.take().or_else(|| guard.why_lost()).unwrap_or(LossReason::Expired);
-            let message = format!("{}; the command was ended", reason.sentence());
+            let why = self.reason.take().map_or(self.suspicion, |reason| reason.sentence());
+            let message = format!("{why}; the command was ended");
             return Err(Error::new(Kind::Lost, "run", message).on_lock(guard.name()));
         }
         Ok(code)
