@@ -35,7 +35,7 @@ use smallvec::SmallVec;
 use crate::error::Error;
 use crate::lease::ReleaseOutcome;
 use crate::session::{Service, claim};
-use crate::time::Time;
+use crate::time::{Relative, Time};
 
 /// The longest turn of one process while others may wait: beyond it their p99 suffers (48 times the fair share at blocks of
 /// 256 hand-offs, measured).
@@ -419,10 +419,16 @@ impl Queue {
         }
     }
 
-    /// Feeds everything that later answers depend on to `state`, with times relative to `now`.
-    pub fn fingerprint(&self, now: Time, state: &mut impl Hasher) {
-        let relative = |at: Time| at.as_nanos().wrapping_sub(now.as_nanos());
-        (self.block, &self.contenders, &self.waiting, &self.hold).hash(state);
-        self.turn.as_ref().map(|turn| (turn.last, relative(turn.ends), turn.hand_offs_left)).hash(state);
+    /// Feeds everything that later answers depend on to `state`, in the names of `view`.
+    pub fn fingerprint(&self, view: &impl Relative, state: &mut impl Hasher) {
+        (self.block, &self.contenders, self.waiting.len(), self.hold.is_some()).hash(state);
+        for ask in &self.waiting {
+            (ask.task, ask.owner, ask.fair, ask.tries, ask.service).hash(state);
+            ask.deadline.map(|at| view.ahead(at)).hash(state);
+        }
+        if let Some(hold) = &self.hold {
+            (hold.contender, view.token(hold.token), hold.owner, hold.depth).hash(state);
+        }
+        self.turn.as_ref().map(|t| (view.token(t.last), view.ahead(t.ends), t.hand_offs_left)).hash(state);
     }
 }

@@ -47,7 +47,7 @@ use crate::protocol::{
     AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Push, Reply, Requests, Step, StoreEvent, Term, Terms,
     Verdict, Wait,
 };
-use crate::time::{StoreTime, Time};
+use crate::time::{Relative, StoreTime, Time};
 
 /// Drift allowed between two clocks, as a fraction of the time measured: 1 %.
 const DRIFT_DIVISOR: u32 = 100;
@@ -206,6 +206,8 @@ pub struct Session {
     /// The latest time at which the store may still see a lease of this attempt.
     store_until: Time,
     renew_at: Option<Time>,
+    /// What the renewal in flight asked for; the present task may want something else.
+    renewing: Duration,
     /// The ttl that `Extend` asks for, until the store says yes or no.
     extending: Option<Duration>,
     /// The release was sent before and its outcome is not known.
@@ -253,6 +255,7 @@ impl Session {
             valid_until: Time::ZERO,
             store_until: Time::ZERO,
             renew_at: None,
+            renewing: Duration::ZERO,
             extending: None,
             repeated: false,
             told: false,
@@ -287,14 +290,16 @@ impl Session {
     /// anything. Changes with every handled event.
     pub fn poll_timeout(&self) -> Option<Time> {
         let silent = match self.phase {
-            Phase::Asking | Phase::Releasing => self.silent_since.map(|since| since.after(self.store_timeout)),
+            Phase::Asking | Phase::Releasing => self.silent_until(),
             _ => None,
         };
         let held = match self.phase {
             Phase::Held | Phase::Confirming => Some(self.valid_until),
             _ => None,
         };
-        [self.wake, silent, held, self.renew_at].into_iter().flatten().min()
+        // While a renewal is unanswered, its answer decides when the next one is due.
+        let renewal = self.renew_at.filter(|_| self.flight(Op::Renew).is_none());
+        [self.wake, silent, held, renewal].into_iter().flatten().min()
     }
 
     /// The end of the belief to hold the lock; only while it is held.
@@ -356,6 +361,7 @@ impl Session {
         self.phase = Phase::Asking;
         self.wake = None;
         self.ask_again = false;
+        self.stop_renewing();
         self.asked_to_queue = self.waits && self.can_queue();
         self.silent_since.get_or_insert(now);
         self.first_sent.get_or_insert(now);
@@ -403,7 +409,7 @@ impl Session {
     }
 
     fn answered(&mut self, now: Time, id: RequestId, sent: Time, answer: Answer<'_>) {
-        if id.attempt != self.terms.attempt || self.flight(id.op) != Some(id.seq) {
+        if !self.awaits(id) {
             return;
         }
         self.flights[id.op as usize] = None;
@@ -445,8 +451,12 @@ impl Session {
         }
     }
 
+    fn silent_until(&self) -> Option<Time> {
+        self.silent_since.map(|since| since.after(self.store_timeout))
+    }
+
     fn is_silent_too_long(&self, now: Time) -> bool {
-        self.silent_since.is_some_and(|since| now >= since.after(self.store_timeout))
+        self.silent_until().is_some_and(|until| now >= until)
     }
 
     fn conclude(&mut self, now: Time, sent: Time, op: Op, verdict: Verdict) {
@@ -626,19 +636,33 @@ impl Session {
     fn renew(&mut self, now: Time) {
         self.renew_at = None;
         let ttl = self.extending.unwrap_or(self.service.ttl);
+        self.renewing = ttl;
         self.lasts(now, now.after(self.store_timeout), ttl);
         let intent = Intent::Renew { terms: self.terms.clone(), ttl };
         self.converse(now, now, Op::Renew, Input::Begin(intent));
     }
 
+    /// The hold ends: a renewal still under way does not count any more.
+    fn stop_renewing(&mut self) {
+        self.renew_at = None;
+        self.flights[Op::Renew as usize] = None;
+        self.stop_extending();
+    }
+
+    fn stop_extending(&mut self) {
+        if self.extending.take().is_some() {
+            self.actions.push_back(Action::Extended(false));
+        }
+    }
+
     fn renew_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
+        let ttl = self.renewing;
         match verdict {
             Verdict::Renewed => {
-                if let Some(ttl) = self.extending.take() {
+                if self.extending.take_if(|wanted| *wanted == ttl).is_some() {
                     self.service.ttl = ttl;
                     self.actions.push_back(Action::Extended(true));
                 }
-                let ttl = self.service.ttl;
                 self.retries = 0;
                 self.lasts(sent, now, ttl);
                 self.valid_until = self.valid_until.max(sent.after(ttl).before(margin(ttl)));
@@ -659,6 +683,7 @@ impl Session {
     }
 
     fn serve(&mut self, now: Time, service: Service) {
+        self.stop_extending();
         self.service = service;
         self.granted_at = now;
         if self.phase == Phase::Held {
@@ -686,14 +711,7 @@ impl Session {
         }
     }
 
-    fn stop_extending(&mut self) {
-        if self.extending.take().is_some() {
-            self.actions.push_back(Action::Extended(false));
-        }
-    }
-
     fn lose(&mut self, now: Time, reason: LossReason) {
-        self.stop_extending();
         let known_gone = matches!(reason, LossReason::Gone | LossReason::Broken);
         self.actions.push_back(Action::Lost(reason));
         self.touched = !known_gone || !self.is_settled();
@@ -702,12 +720,12 @@ impl Session {
 
     fn release(&mut self, now: Time, used: u64) {
         if self.phase != Phase::Held {
-            return;
+            // It was lost in the same moment: whoever gives it back is answered all the same.
+            return self.actions.push_back(Action::Released(ReleaseOutcome::Expired));
         }
         self.phase = Phase::Releasing;
-        self.renew_at = None;
+        self.stop_renewing();
         self.told = false;
-        self.stop_extending();
         self.used = used;
         self.silent_since = Some(now);
         self.retries = 0;
@@ -785,7 +803,7 @@ impl Session {
             self.tell_released(ReleaseOutcome::Unknown);
         }
         self.wake = None;
-        self.renew_at = None;
+        self.stop_renewing();
         self.silent_since = None;
         if self.touched {
             self.phase = Phase::Undoing;
@@ -956,18 +974,50 @@ impl Session {
         }
     }
 
-    /// Feeds everything that later answers depend on to `state`, with times relative to `now`.
-    pub fn fingerprint(&self, now: Time, state: &mut impl Hasher) {
-        let relative = |at: Option<Time>| at.map(|at| at.as_nanos().wrapping_sub(now.as_nanos()));
+    /// Whether an answer to `id` would be taken.
+    pub fn awaits(&self, id: RequestId) -> bool {
+        id.attempt == self.terms.attempt && self.flight(id.op) == Some(id.seq)
+    }
+
+    /// Feeds everything that later answers depend on to `state`, in the names of `view`. What a phase has no use for is
+    /// left out.
+    pub fn fingerprint(&self, view: &impl Relative, state: &mut impl Hasher) {
+        self.phase.hash(state);
+        if self.phase == Phase::Idle {
+            return;
+        }
+        let ahead = |at: Option<Time>| at.map(|at| view.ahead(at));
         self.protocol.fingerprint(state);
-        (self.phase, &self.terms, self.service, self.waits, self.inbox, &self.prev).hash(state);
-        (self.flights, self.asked_to_queue, self.ask_again, self.touched, self.retries).hash(state);
-        relative(self.answered_write).hash(state);
-        (relative(self.doubt), relative(self.first_sent), relative(self.silent_since), relative(self.wake)).hash(state);
-        self.anchor.map(|(sent, at)| (relative(Some(sent)), at)).hash(state);
-        (self.tokens, self.used, self.extending, self.repeated, self.told).hash(state);
-        (relative(Some(self.granted_at)), relative(Some(self.valid_until)), relative(self.renew_at)).hash(state);
-        relative(Some(self.store_until)).hash(state);
+        (self.terms.attempt, self.terms.ttl, self.terms.claim, self.service, self.waits, self.inbox).hash(state);
+        (self.ask_again, self.touched, self.told, self.repeated, self.extending, self.retries.min(16)).hash(state);
+        self.prev.as_ref().map(|prev| (prev.terms.attempt, view.token(prev.used))).hash(state);
+        self.flight(Op::Acquire).is_some().hash(state);
+        (ahead(self.wake), ahead(self.doubt)).hash(state);
+        (view.ahead(self.store_until), view.ahead(self.forgotten_at())).hash(state);
+        if matches!(self.phase, Phase::Asking | Phase::Releasing) {
+            (self.asked_to_queue, ahead(self.silent_until())).hash(state);
+        }
+        if matches!(self.phase, Phase::Asking | Phase::Waiting | Phase::Confirming) {
+            let dated = match self.anchor {
+                Some((sent, at)) => (true, view.lag(sent, at)),
+                None => (false, self.first_sent.map_or(0, |at| view.ago(at))),
+            };
+            dated.hash(state);
+            let watches = self.protocol.traits().push == Push::Watch;
+            self.answered_write.filter(|_| watches).map(|at| view.ago(at)).hash(state);
+        }
+        if matches!(self.phase, Phase::Held | Phase::Confirming) {
+            (view.token(self.tokens.0), view.token(self.tokens.1)).hash(state);
+            (self.flight(Op::Renew).map(|_| self.renewing), ahead(self.renew_at)).hash(state);
+            view.ahead(self.valid_until).hash(state);
+            self.service.max_hold.map(|max| view.ahead(self.granted_at.after(max))).hash(state);
+        }
+        if self.phase == Phase::Releasing {
+            (view.token(self.used), self.flight(Op::Release).is_some()).hash(state);
+        }
+        if self.phase == Phase::Undoing {
+            self.flight(Op::Undo).is_some().hash(state);
+        }
     }
 }
 

@@ -215,7 +215,8 @@ impl Entry {
     /// The wheel looks at the entry.
     pub(crate) fn tick(self: &Arc<Self>, engine: &Engine) -> Effects {
         self.with(engine, |state, now, _| {
-            state.due = None;
+            // An appointment that a sooner one made needless changes nothing, so that they do not multiply.
+            state.due.take_if(|due| *due <= now);
             state.tick(now);
         })
     }

@@ -82,6 +82,8 @@ type Opener = fn(&mut Uri) -> crate::Result<Arc<dyn Store>>;
 const STORES: &[(&[&str], Opener)] = &[
     #[cfg(feature = "memory")]
     (&["memory"], |uri| super::memory::open(uri)),
+    #[cfg(feature = "redis")]
+    (&["redis", "rediss", "redis+unix"], |uri| super::redis::open(uri)),
 ];
 
 /// Schemes of stores that are planned.

@@ -7,6 +7,7 @@ pub mod zookeeper;
 
 #[cfg(feature = "net")]
 mod adapter;
+pub mod redis;
 
 #[cfg(feature = "net")]
 pub(crate) use adapter::{Answered, BoxFuture, Outcome, Sink, Store, no_such_layout, open};

@@ -1,0 +1,335 @@
+//! One process' part in one lock, without I/O: its queue, its sessions, and the talk between the two.
+//!
+//! The explorer and the simulation run it in place of the driver. Whatever would leave the process comes out as [`Out`].
+
+use std::hash::{Hash, Hasher};
+use std::time::Duration;
+
+use lockwright::lease::{LossReason, ReleaseOutcome};
+use lockwright::native::{Calls, Native};
+use lockwright::protocol::{AttemptId, InboxId, Requests, StoreEvent, Terms};
+use lockwright::queue::{self, Ask, ContenderId, Queue, Refusal, TaskId};
+use lockwright::session::{self, Answer, Inbox, RequestId, Session, claim};
+use lockwright::time::{Relative, StoreTime, Time};
+
+static CALLS: Calls = Calls::of_cell();
+
+/// What comes to a process.
+pub enum Input<'a> {
+    Acquire(Ask),
+    Cancel(TaskId),
+    Release {
+        token: u64,
+    },
+    #[allow(dead_code, reason = "the explorer does not extend")]
+    Extend {
+        token: u64,
+        ttl: Duration,
+    },
+    Reply {
+        slot: usize,
+        id: RequestId,
+        sent: Time,
+        answer: Answer<'a>,
+    },
+    Push(&'a StoreEvent),
+    Inbox(Inbox),
+    #[allow(dead_code, reason = "the explorer's store is never restarted")]
+    Verify,
+    Tick,
+}
+
+/// What leaves it.
+#[derive(Debug)]
+pub enum Out {
+    Send { slot: usize, id: RequestId, requests: Requests },
+    OpenInbox,
+    Learn { sent: Time, at: StoreTime },
+    Granted { task: TaskId, token: u64, depth: u32 },
+    Refused { task: TaskId, why: Refusal },
+    Released { token: u64, outcome: ReleaseOutcome },
+    Lost { token: u64, reason: Option<LossReason> },
+    Extended { done: bool },
+}
+
+/// One session, and for whom it stands.
+#[derive(Debug)]
+struct Slot {
+    contender: Option<ContenderId>,
+    session: Session,
+    idle: bool,
+    /// The token that the release under way gives back.
+    releasing: Option<u64>,
+}
+
+#[derive(Debug)]
+pub struct Process {
+    id: u8,
+    salt: u64,
+    minted: u32,
+    store_timeout: Duration,
+    inbox: Inbox,
+    queue: Queue,
+    slots: Vec<Slot>,
+}
+
+impl Clone for Process {
+    fn clone(&self) -> Self {
+        let slots = self.slots.iter().map(|slot| Slot { session: slot.session.duplicate(), ..*slot }).collect();
+        Process { queue: self.queue.clone(), slots, ..*self }
+    }
+}
+
+/// The number of the process that minted `attempt`.
+pub fn process_of(attempt: AttemptId) -> usize {
+    usize::from((attempt.0 >> 64) as u8)
+}
+
+/// The address of a process' inbox.
+pub fn inbox_of(process: usize) -> InboxId {
+    InboxId(process as u64)
+}
+
+impl Process {
+    /// Process `id`, with nothing going on. `salt` makes its jitter differ; `block` as in [`Queue::new`].
+    pub fn new(id: u8, salt: u64, store_timeout: Duration, block: u64, inbox: Inbox) -> Self {
+        Process { id, salt, minted: 0, store_timeout, inbox, queue: Queue::new(block), slots: Vec::new() }
+    }
+
+    /// Takes one input and lets queue and sessions talk until both are silent.
+    pub fn handle(&mut self, now: Time, input: Input<'_>, out: &mut Vec<Out>) {
+        match input {
+            Input::Acquire(ask) => self.queue.handle(now, queue::Event::Acquire(ask)),
+            Input::Cancel(task) => self.queue.handle(now, queue::Event::Cancel(task)),
+            Input::Release { token } => self.release(now, token),
+            Input::Extend { token, ttl } => match self.slot_of_token(token) {
+                Some(slot) => self.slots[slot].session.handle(now, session::Event::Extend(ttl)),
+                None => out.push(Out::Extended { done: false }),
+            },
+            Input::Reply { slot, id, sent, answer } => {
+                self.slots[slot].session.handle(now, session::Event::Reply { id, sent, answer });
+            }
+            Input::Push(event) => self.every_session(|session| session.handle(now, session::Event::Push(event))),
+            Input::Inbox(inbox) => {
+                self.inbox = inbox;
+                self.every_session(|session| session.handle(now, session::Event::Inbox(inbox)));
+            }
+            Input::Verify => self.every_session(|session| session.handle(now, session::Event::Verify)),
+            Input::Tick => self.tick(now),
+        }
+        self.pump(now, out);
+    }
+
+    /// When to tick at the latest.
+    pub fn due(&self) -> Option<Time> {
+        let sessions = self.slots.iter().filter(|slot| !slot.idle).filter_map(|slot| slot.session.poll_timeout());
+        sessions.chain(self.queue.poll_timeout()).min()
+    }
+
+    /// Until when whoever holds under `token` may believe so, if that hold is in force.
+    pub fn valid_until(&self, token: u64) -> Option<Time> {
+        self.slots[self.slot_of_token(token)?].session.valid_until()
+    }
+
+    /// Every attempt whose session believes to hold, and until when.
+    pub fn beliefs(&self) -> impl Iterator<Item = (AttemptId, Time)> {
+        let of = |slot: &Slot| slot.session.valid_until().map(|until| (slot.session.attempt(), until));
+        self.slots.iter().filter_map(of)
+    }
+
+    /// Whether nobody here holds, waits or contends, and nothing of it is left at the store as far as it knows.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_idle() && self.slots.iter().all(|slot| slot.idle)
+    }
+
+    /// The state in the names of `view`; equal for processes that will behave alike.
+    pub fn fingerprint(&self, view: &impl Relative, state: &mut impl Hasher) {
+        self.inbox.hash(state);
+        self.queue.fingerprint(view, state);
+        for slot in &self.slots {
+            (slot.contender, slot.idle, slot.releasing.map(|token| view.token(token))).hash(state);
+            slot.session.fingerprint(view, state);
+        }
+    }
+
+    /// Whether an answer to `id` would be taken.
+    pub fn awaits(&self, slot: usize, id: RequestId) -> bool {
+        self.slots[slot].session.awaits(id)
+    }
+
+    /// How the answer to `id` is told from others; equal for answers that will be treated alike.
+    pub fn fingerprint_of_request(&self, slot: usize, id: RequestId, state: &mut impl Hasher) {
+        (slot, id.attempt, id.op, self.slots[slot].session.awaits(id)).hash(state);
+    }
+
+    #[allow(dead_code, reason = "only the explorer prints traces")]
+    pub fn describe(&self) -> String {
+        let slots = self.slots.iter().filter(|slot| !slot.idle).map(|slot| {
+            let gone = if slot.contender.is_none() { " (not wanted any more)" } else { "" };
+            format!("{:?}{gone}", slot.session)
+        });
+        slots.collect::<Vec<_>>().join("; ")
+    }
+
+    fn mint(&mut self) -> AttemptId {
+        self.minted += 1;
+        AttemptId(u128::from(self.id) << 64 | u128::from(self.salt.wrapping_add(self.minted.into())))
+    }
+
+    fn pump(&mut self, now: Time, out: &mut Vec<Out>) {
+        loop {
+            if let Some(action) = self.queue.poll_action() {
+                self.queue_wants(now, action, out);
+            } else if let Some((slot, action)) = self.session_action() {
+                self.session_wants(now, slot, action, out);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn session_action(&mut self) -> Option<(usize, session::Action)> {
+        self.slots.iter_mut().enumerate().find_map(|(i, slot)| Some((i, slot.session.poll_action()?)))
+    }
+
+    fn queue_wants(&mut self, now: Time, action: queue::Action, out: &mut Vec<Out>) {
+        match action {
+            queue::Action::Contend { contender, wait, service } => {
+                let terms = Terms {
+                    name: "L".into(),
+                    attempt: self.mint(),
+                    inbox: inbox_of(self.id.into()),
+                    ttl: service.ttl,
+                    claim: claim(service.ttl),
+                    card: "".into(),
+                };
+                let inbox = self.inbox;
+                let slot = self.idle_slot();
+                slot.contender = Some(contender);
+                slot.session.handle(now, session::Event::Acquire { terms, wait, service, inbox });
+            }
+            queue::Action::Serve { contender, service } => self.tell(now, contender, session::Event::Serve(service)),
+            queue::Action::Yield { contender, used, service } => {
+                let attempt = self.mint();
+                self.release_goes_to(contender, used);
+                self.tell(now, contender, session::Event::Yield { attempt, used, service });
+            }
+            queue::Action::GiveBack { contender, used } => {
+                self.release_goes_to(contender, used);
+                self.tell(now, contender, session::Event::Release { used });
+                self.detach(contender);
+            }
+            queue::Action::Withdraw(contender) => {
+                self.tell(now, contender, session::Event::Cancel);
+                self.detach(contender);
+            }
+            queue::Action::Grant { task, token, depth, .. } => out.push(Out::Granted { task, token, depth }),
+            queue::Action::Refuse { task, why } => out.push(Out::Refused { task, why }),
+            queue::Action::Released { token, outcome } => out.push(Out::Released { token, outcome }),
+            queue::Action::Lost { token } => out.push(Out::Lost { token, reason: None }),
+        }
+    }
+
+    fn session_wants(&mut self, now: Time, slot: usize, action: session::Action, out: &mut Vec<Out>) {
+        let contender = self.slots[slot].contender;
+        match action {
+            session::Action::Send { id, requests } => out.push(Out::Send { slot, id, requests }),
+            session::Action::OpenInbox => out.push(Out::OpenInbox),
+            session::Action::Learn { sent, at } => out.push(Out::Learn { sent, at }),
+            session::Action::Granted { first, last } => match contender {
+                Some(contender) => self.queue.handle(now, queue::Event::Granted { contender, first, last }),
+                None => self.slots[slot].session.handle(now, session::Event::Release { used: first }),
+            },
+            session::Action::Refused => {}
+            session::Action::Failed(error) => {
+                if let Some(contender) = self.slots[slot].contender.take() {
+                    self.queue.handle(now, queue::Event::Ended { contender, failure: Some(error) });
+                }
+            }
+            session::Action::Lost(reason) => {
+                if let Some(contender) = self.slots[slot].contender.take() {
+                    if let Some(token) = self.queue.held_token().filter(|t| self.queue.holder(*t) == Some(contender)) {
+                        out.push(Out::Lost { token, reason: Some(reason) });
+                    }
+                    self.queue.handle(now, queue::Event::Lost(contender));
+                }
+            }
+            session::Action::Extended(done) => out.push(Out::Extended { done }),
+            session::Action::Released(outcome) => {
+                if let Some(token) = self.slots[slot].releasing.take() {
+                    out.push(Out::Released { token, outcome });
+                }
+            }
+            session::Action::Ended => {
+                if let Some(contender) = self.slots[slot].contender.take() {
+                    self.queue.handle(now, queue::Event::Ended { contender, failure: None });
+                }
+                self.slots[slot].idle = true;
+            }
+        }
+    }
+
+    fn idle_slot(&mut self) -> &mut Slot {
+        let at = self.slots.iter().position(|slot| slot.idle).unwrap_or_else(|| {
+            let session = Session::new(Box::new(Native::new(&CALLS, "L".into(), true)), self.store_timeout);
+            self.slots.push(Slot { contender: None, session, idle: true, releasing: None });
+            self.slots.len() - 1
+        });
+        let slot = &mut self.slots[at];
+        slot.idle = false;
+        slot.releasing = None;
+        slot
+    }
+
+    fn slot_of(&self, contender: ContenderId) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.contender == Some(contender))
+    }
+
+    fn slot_of_token(&self, token: u64) -> Option<usize> {
+        self.slot_of(self.queue.holder(token)?)
+    }
+
+    fn tell(&mut self, now: Time, contender: ContenderId, event: session::Event<'_>) {
+        if let Some(slot) = self.slot_of(contender) {
+            self.slots[slot].session.handle(now, event);
+        }
+    }
+
+    fn detach(&mut self, contender: ContenderId) {
+        if let Some(slot) = self.slot_of(contender) {
+            self.slots[slot].contender = None;
+        }
+    }
+
+    fn release(&mut self, now: Time, token: u64) {
+        let left = self.slot_of_token(token).and_then(|slot| {
+            let session = &mut self.slots[slot].session;
+            let left = session.valid_until()?.since(now);
+            session.is_certain(now).then_some(left)
+        });
+        // The deadline is the truth, however late the timer is.
+        self.tick(now);
+        self.queue.handle(now, queue::Event::Release { token, left });
+    }
+
+    fn release_goes_to(&mut self, contender: ContenderId, token: u64) {
+        if let Some(slot) = self.slot_of(contender) {
+            self.slots[slot].releasing = Some(token);
+        }
+    }
+
+    fn tick(&mut self, now: Time) {
+        self.queue.handle(now, queue::Event::Tick);
+        for slot in self.slots.iter_mut().filter(|slot| !slot.idle) {
+            if slot.session.poll_timeout().is_some_and(|at| at <= now) {
+                slot.session.handle(now, session::Event::Tick);
+            }
+        }
+    }
+
+    fn every_session(&mut self, mut each: impl FnMut(&mut Session)) {
+        for slot in self.slots.iter_mut().filter(|slot| !slot.idle) {
+            each(&mut slot.session);
+        }
+    }
+}
