@@ -297,8 +297,12 @@ impl Running {
             }
             Event::Warden(Word::Term) => {
                 self.ended_by_warden = true;
-                let left = output::span(guard.remaining());
-                output::complain(&format!("lost: the lease of {:?} ends in {left}: ending the command", guard.name()));
+                let left = guard.remaining();
+                // After having been stopped we are late to say so.
+                if !left.is_zero() {
+                    let (name, left) = (guard.name(), output::span(left));
+                    output::complain(&format!("lost: the lease of {name:?} ends in {left}: ending the command"));
+                }
             }
             Event::Warden(Word::Kill) => self.ended_by_warden = true,
             Event::Warden(Word::Gone) if !self.ended_by_warden => {
