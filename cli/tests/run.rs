@@ -302,7 +302,7 @@ fn a_store_that_stops_answering_ends_the_command_before_the_lease() {
     let pids = [run.out.next(), run.out.next()];
     // Whoever waits at the server itself has the lock as soon as the lease is over there.
     place.url = server;
-    let script = format!("cat /proc/{}/status /proc/{}/status", pids[0], pids[1]);
+    let script = format!("cat /proc/{}/status /proc/{}/status; true", pids[0], pids[1]);
     let mut next = place.starts(["run", "x", "--", "sh", "-c", &script]);
     while !place.says(["inspect", "x", "--json"]).out.contains("\"waiters\":1") {
         assert!(next.child.try_wait().unwrap().is_none());
