@@ -113,7 +113,7 @@ impl Run {
         });
         match (done, self.at_least_for) {
             (Err(error), _) => {
-                drop(guard.release());
+                let_go(guard);
                 Err(error)
             }
             (Ok((code, false)), Some(span)) => {
@@ -201,7 +201,10 @@ struct Running {
     terminal: Terminal,
     limits: Limits,
     ended_by_warden: bool,
+    dismissed: bool,
     warden_gone: bool,
+    /// The warden went by itself, so the command had to.
+    unwatched: bool,
     /// Whether somebody wanted it to end early.
     interrupted: bool,
     reason: Option<LossReason>,
@@ -221,7 +224,9 @@ impl Running {
             terminal: Terminal::find(),
             limits,
             ended_by_warden: false,
+            dismissed: false,
             warden_gone: false,
+            unwatched: false,
             interrupted: false,
             reason: None,
             suspicion: match run.max_hold {
@@ -253,13 +258,14 @@ impl Running {
         self.terminal.take_back(self.group);
         self.end_leftovers(guard, events);
         self.warden.dismiss();
+        self.dismissed = true;
         while !self.warden_gone {
             match events.recv_timeout(Duration::from_secs(1)) {
-                Ok(Event::Warden(Word::Gone)) | Err(_) => break,
                 Ok(event) => self.handle(event, guard),
+                Err(_) => break,
             }
         }
-        if self.warden_gone {
+        if self.unwatched {
             let message = "the process that watches over the command was ended, and so the command; leave it alone";
             return Err(Error::new(Kind::Internal, "run", message).on_lock(guard.name()));
         }
@@ -305,9 +311,12 @@ impl Running {
                 }
             }
             Event::Warden(Word::Kill) => self.ended_by_warden = true,
-            Event::Warden(Word::Gone) if !self.ended_by_warden => {
+            Event::Warden(Word::Gone) => {
                 self.warden_gone = true;
-                self.signal(&[Signal::KILL]);
+                if !self.ended_by_warden && !self.dismissed {
+                    self.unwatched = true;
+                    self.signal(&[Signal::KILL]);
+                }
             }
             _ => {}
         }
@@ -412,6 +421,17 @@ fn go_on_holding(guard: &Guard, events: &Receiver<Event>, until: u64) -> bool {
             _ => {}
         }
     }
+}
+
+/// Gives back what may be lost already. Once its lease is over there is nothing to wait for.
+fn let_go(guard: Guard) {
+    let left = guard.remaining();
+    let (tell, done) = mpsc::channel();
+    std::thread::spawn(move || {
+        drop(guard.release());
+        tell.send(())
+    });
+    let _ = done.recv_timeout(left);
 }
 
 fn give_back(guard: Guard, code: u8) -> Result<u8> {

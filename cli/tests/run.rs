@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Place, Talking, bare, end, runs, said, shows_life};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
 fn the_commands_exit_code_is_ours() {
@@ -168,6 +168,23 @@ fn nothing_of_it_outlives_the_lease_of_a_stopped_run() {
     run.signal(Signal::CONT);
     assert_eq!(run.code(), Some(73));
     assert!(run.err.rest().iter().any(|line| line.starts_with("lockwright: lost: ")));
+}
+
+#[test]
+fn a_command_does_not_run_without_its_warden() {
+    let place = Place::new();
+    let mut run = place.starts(["run", "x", "--", "bash", "-c", STUBBORN]);
+    let pids = [run.out.next(), run.out.next()];
+    let children = format!("/proc/{0}/task/{0}/children", run.child.id());
+    let children = std::fs::read_to_string(children).unwrap();
+    let warden = children.split_whitespace().find(|pid| !pids.contains(&(*pid).to_owned())).unwrap();
+    kill_process(Pid::from_raw(warden.parse().unwrap()).unwrap(), Signal::TERM).unwrap();
+    assert!(runs(warden) && pids.iter().all(|pid| runs(pid)));
+    kill_process(Pid::from_raw(warden.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+    run.out.rest();
+    end(&pids);
+    assert_eq!(run.code(), Some(70));
+    assert_eq!(place.says(["try", "x"]).code, Some(0));
 }
 
 #[test]
