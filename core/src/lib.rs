@@ -1,8 +1,30 @@
 //! Distributed locks that programs in every language share.
+//!
+//! ```no_run
+//! # async fn example() -> lockwright::Result<()> {
+//! let client = lockwright::connect("redis://127.0.0.1").await?;
+//! let guard = client.lock("orders:42").acquire().await?;
+//! println!("fencing token {}", guard.token());
+//! guard.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A tour
+//! * [`connect`] gives a [`Client`] of one place; [`Client::lock`] a [`LockBuilder`], that a [`Lock`], that a [`Guard`] of what is
+//!   held. [`blocking`] has the same for threads. [`Error`] has a stable code; [`guarantee`] says what each store promises.
+//! * Inside, four rooms: a [`protocol`] per lock layout, the [`session`] that alone reasons about time, the [`queue`] of one
+//!   process, and the driver with its [`stores`]. The first three are pure: no clock, no socket, no task. They build
+//!   for WebAssembly (`--no-default-features`), and they are what the explorer explores.
+//! * [`cell`] is the reference semantics of our own layout, [`native`] its wire form and machine.
 
 #![deny(unsafe_code)]
 
+#[cfg(feature = "net")]
+pub mod blocking;
 pub mod cell;
+#[cfg(feature = "net")]
+mod client;
 #[cfg(feature = "net")]
 mod driver;
 pub mod error;
@@ -17,6 +39,9 @@ pub mod session;
 pub mod stores;
 pub mod time;
 pub mod token;
+pub mod uri;
 
+#[cfg(feature = "net")]
+pub use client::{Async, Client, Face, Guard, Lock, LockBuilder, connect};
 pub use error::{Error, Kind, Result};
 pub use token::Token;

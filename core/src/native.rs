@@ -27,8 +27,8 @@ use crate::error::{Error, Kind};
 use crate::guarantee::Guarantees;
 use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
 use crate::protocol::{
-    Arg, AttemptId, Call, Grant, InboxId, Input, Intent, Layout, Op, Previous, Protocol, Reply, Request, Requests,
-    Step, StoreEvent, Term, Terms, Traits, Verdict, Wait,
+    Arg, AttemptId, Call, Grant, InboxId, Input, Intent, Layout, Op, Previous, Protocol, Push, Reply, Request,
+    Requests, Step, StoreEvent, Term, Terms, Traits, Verdict, Wait,
 };
 use crate::time::StoreTime;
 
@@ -65,7 +65,19 @@ impl Claimant {
 
 impl fmt::Display for Claimant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}{:08}", self.attempt, self.inbox, self.claim.as_millis())
+        // Written on every acquisition: formatting number by number would cost more than the rest of the machine.
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [b'0'; 56];
+        let mut put = |from: usize, to: usize, base: u128, mut value: u128| {
+            for slot in text[from..to].iter_mut().rev() {
+                *slot = DIGITS[(value % base) as usize];
+                value /= base;
+            }
+        };
+        put(0, 32, 16, self.attempt.0);
+        put(32, 48, 16, self.inbox.0.into());
+        put(48, 56, 10, self.claim.as_millis());
+        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
     }
 }
 
@@ -203,28 +215,41 @@ fn read_inspection(name: &str, reply: &Reply) -> Option<Inspection> {
 pub struct Native {
     calls: &'static Calls,
     key: Arc<str>,
-    push: bool,
+    push: Push,
+    /// The attempt served at present, as written.
+    claimant: Option<(AttemptId, Arc<str>)>,
 }
 
 impl Native {
     /// The machine for the lock kept under `key`, by the procedures `calls` of a store that can `push`.
     pub fn new(calls: &'static Calls, key: Arc<str>, push: bool) -> Self {
-        Native { calls, key, push }
+        let push = if push { Push::Inbox } else { Push::None };
+        Native { calls, key, push, claimant: None }
     }
 
-    fn begin(&self, intent: &Intent) -> Request {
+    fn begin(&mut self, intent: &Intent) -> Request {
+        let me = self.claimant(intent.terms());
         match intent {
             Intent::Acquire { terms, wait, prev } => {
                 let (gives_back, used) = prev_args(prev.as_ref());
-                let mut request =
-                    self.request(&self.calls.acquire, [claimant(terms), micros(terms.ttl), Arg::NotAfter]);
+                let mut request = self.request(&self.calls.acquire, [me, micros(terms.ttl), Arg::NotAfter]);
                 request.args.extend([terms.card.clone().into(), Arg::Int((*wait).into()), gives_back, used]);
                 request
             }
-            Intent::Renew { terms, ttl } => self.request(&self.calls.renew, [claimant(terms), micros(*ttl)]),
-            Intent::Release { terms, used } => self.request(&self.calls.release, [claimant(terms), token_arg(*used)]),
-            Intent::Undo { terms, prev } => {
-                self.request(&self.calls.undo, [claimant(terms), prev_args(prev.as_ref()).0])
+            Intent::Renew { ttl, .. } => self.request(&self.calls.renew, [me, micros(*ttl)]),
+            Intent::Release { used, .. } => self.request(&self.calls.release, [me, token_arg(*used)]),
+            Intent::Undo { prev, .. } => self.request(&self.calls.undo, [me, prev_args(prev.as_ref()).0]),
+        }
+    }
+
+    /// The claimant of `terms` as text, written once per attempt.
+    fn claimant(&mut self, terms: &Terms) -> Arg {
+        match &self.claimant {
+            Some((attempt, text)) if *attempt == terms.attempt => Arg::Text(text.clone()),
+            _ => {
+                let text: Arc<str> = Claimant::of(terms).to_string().into();
+                self.claimant = Some((terms.attempt, text.clone()));
+                Arg::Text(text)
             }
         }
     }
@@ -324,14 +349,10 @@ fn given(code: i64) -> Option<ReleaseOutcome> {
     })
 }
 
-fn claimant(terms: &Terms) -> Arg {
-    Arg::Text(Claimant::of(terms).to_string().into())
-}
-
 fn prev_args(prev: Option<&Previous>) -> (Arg, Arg) {
     match prev {
-        Some(prev) => (claimant(&prev.terms), token_arg(prev.used)),
-        None => (Arg::Text("".into()), Arg::Int(0)),
+        Some(prev) => (Arg::Text(Claimant::of(&prev.terms).to_string().into()), token_arg(prev.used)),
+        None => (Arg::Nothing, Arg::Int(0)),
     }
 }
 

@@ -98,6 +98,15 @@ pub enum Intent {
 }
 
 impl Intent {
+    /// The terms it is wanted on.
+    pub fn terms(&self) -> &Terms {
+        let (Intent::Acquire { terms, .. }
+        | Intent::Renew { terms, .. }
+        | Intent::Release { terms, .. }
+        | Intent::Undo { terms, .. }) = self;
+        terms
+    }
+
     /// The conversation this intent begins.
     pub fn op(&self) -> Op {
         match self {
@@ -118,14 +127,15 @@ pub struct Previous {
     pub used: u64,
 }
 
-/// What a protocol is told.
+/// What a protocol is told. Handed on once and never stored, so its size costs nothing.
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug)]
 pub enum Input<'a> {
     /// Begin (or begin again, under the same attempt) a conversation.
     Begin(Intent),
     /// The replies to everything the last [`Step::Ask`] of this conversation asked, in order.
     Reply(Op, &'a [Reply]),
-    /// The store pushed something that may concern this attempt.
+    /// The store pushed something that may concern this attempt; the answer belongs to [`Op::Acquire`].
     Event(&'a StoreEvent),
 }
 
@@ -138,7 +148,7 @@ pub enum Step {
     Wait(Wait),
     /// The conversation is over.
     Done(Verdict),
-    /// The input concerned somebody else.
+    /// Nothing to do: the input concerned somebody else, or is noted until the answer that is still due.
     Ignore,
 }
 
@@ -185,7 +195,8 @@ pub enum Verdict {
     Released(ReleaseOutcome),
     /// Nothing of the named attempts is left at the store.
     Undone,
-    /// The store refuses; asking again will not help.
+    /// The store refuses. Where the error is [`retryable`](Error::retryable) the outcome is unknown, and the conversation may
+    /// be begun again after a pause; otherwise asking again will not help. An acquire that failed still has to be undone.
     Failed(Error),
 }
 
@@ -205,7 +216,8 @@ pub struct Grant {
 /// From when, and for how long, a granted lease counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Term {
-    /// The full ttl, counted from the sending of the request that was answered.
+    /// The full ttl, counted from the sending of the request that was answered. Where the answer only put the attempt into
+    /// the queue and an event then made it the holder, it counts from there all the same: it may be old, or even past.
     FromRequest,
     /// Only the claim, counted from this point of the store's clock: the grant was pushed and has no sending time.
     Pushed(StoreTime),
@@ -229,6 +241,8 @@ pub enum Arg {
     Int(i64),
     /// Text, sent byte for byte.
     Text(Arc<str>),
+    /// Nothing, sent as an empty text.
+    Nothing,
     /// The store's time after which the request must do nothing; the driver fills it in at the moment of sending.
     NotAfter,
 }
@@ -291,6 +305,7 @@ impl fmt::Display for Request {
         for arg in &self.args {
             match arg {
                 Arg::Int(n) => write!(f, " {n}")?,
+                Arg::Nothing => write!(f, " -")?,
                 Arg::Text(t) if t.is_empty() => write!(f, " -")?,
                 Arg::Text(t) => write!(f, " {t}")?,
                 Arg::NotAfter => write!(f, " <not-after>")?,
@@ -322,7 +337,9 @@ pub enum StoreEvent {
     Granted { attempt: AttemptId, first: u64, last: u64, at: StoreTime },
     /// An operator broke the lock that `attempt` held.
     Broken { attempt: AttemptId },
-    /// Something that a protocol watches under this name changed (node deleted, key gone).
+    /// Something that a protocol watches does not exist any more (node deleted, key gone).
+    Gone { path: Arc<str> },
+    /// Something that a protocol watches may have changed; how is not said, so it proves nothing and asks for a look.
     Changed { path: Arc<str> },
 }
 
@@ -333,8 +350,19 @@ pub struct Traits {
     pub block: u64,
     /// Whether an acquire may give back an earlier attempt in the same request.
     pub yields: bool,
-    /// Whether waiters are told when it is their turn.
-    pub push: bool,
+    /// How waiters are told when it is their turn.
+    pub push: Push,
+}
+
+/// How waiters are told when it is their turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Push {
+    /// They are not: they ask again by a timer.
+    None,
+    /// By a message to their client's inbox, which must be open before they queue.
+    Inbox,
+    /// By a watch that the protocol sets itself.
+    Watch,
 }
 
 /// One lock layout of one store: makes the machines, and reads what lies under a name.

@@ -44,8 +44,8 @@ use std::time::Duration;
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::protocol::{
-    AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Reply, Requests, Step, StoreEvent, Term, Terms, Verdict,
-    Wait,
+    AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Push, Reply, Requests, Step, StoreEvent, Term, Terms,
+    Verdict, Wait,
 };
 use crate::time::{Relative, StoreTime, Time};
 
@@ -187,6 +187,8 @@ pub struct Session {
     first_sent: Option<Time>,
     /// Sending time of an acquire that was answered "queued", and the store's time in that answer.
     anchor: Option<(Time, StoreTime)>,
+    /// When the last acquire of this attempt that was answered left.
+    answered_write: Option<Time>,
     /// An event came that calls for asking again once the acquire in flight is answered.
     ask_again: bool,
     /// Something of this attempt may be at the store.
@@ -206,7 +208,8 @@ pub struct Session {
     renew_at: Option<Time>,
     /// What the renewal in flight asked for; the present task may want something else.
     renewing: Duration,
-    extending: bool,
+    /// The ttl that `Extend` asks for, until the store says yes or no.
+    extending: Option<Duration>,
     /// The release was sent before and its outcome is not known.
     repeated: bool,
     /// The outcome of the release was told already.
@@ -240,6 +243,7 @@ impl Session {
             doubt: None,
             first_sent: None,
             anchor: None,
+            answered_write: None,
             ask_again: false,
             touched: false,
             silent_since: None,
@@ -252,7 +256,7 @@ impl Session {
             store_until: Time::ZERO,
             renew_at: None,
             renewing: Duration::ZERO,
-            extending: false,
+            extending: None,
             repeated: false,
             told: false,
             actions: VecDeque::new(),
@@ -341,13 +345,14 @@ impl Session {
         self.doubt = None;
         self.first_sent = None;
         self.anchor = None;
+        self.answered_write = None;
         self.ask_again = false;
         self.touched = false;
         self.silent_since = None;
         self.retries = 0;
         self.wake = None;
         self.renew_at = None;
-        self.extending = false;
+        self.extending = None;
         self.repeated = false;
         self.told = false;
     }
@@ -362,16 +367,29 @@ impl Session {
         if self.ask_again {
             return;
         }
-        self.asked_to_queue = self.waits && self.inbox == Inbox::Live;
+        self.asked_to_queue = self.waits && self.can_queue();
         self.first_sent.get_or_insert(now);
         let intent = Intent::Acquire { terms: self.terms.clone(), wait: self.asked_to_queue, prev: self.prev.clone() };
         self.converse(now, now, Op::Acquire, Input::Begin(intent));
     }
 
+    fn can_queue(&self) -> bool {
+        match self.protocol.traits().push {
+            Push::Inbox => self.inbox == Inbox::Live,
+            Push::Watch => true,
+            Push::None => false,
+        }
+    }
+
     /// One step of a conversation; `sent` is when the write now answered left.
     fn converse(&mut self, now: Time, sent: Time, op: Op, input: Input<'_>) {
+        let goes_on = !matches!(input, Input::Begin(_));
         match self.protocol.step(input) {
-            Step::Ask(requests) => self.send(op, requests),
+            Step::Ask(requests) => {
+                // What an acquire was answered so far may have left something at the store.
+                self.touched |= goes_on && op == Op::Acquire;
+                self.send(op, requests);
+            }
             Step::Wait(wait) => self.queued(now, sent, wait),
             Step::Done(verdict) => self.conclude(now, sent, op, verdict),
             Step::Ignore => {}
@@ -401,7 +419,9 @@ impl Session {
         self.flights[id.op as usize] = None;
         match answer {
             Answer::Replies(replies) => {
-                self.silent_since = None;
+                if id.op == Op::Acquire {
+                    self.answered_write = Some(sent);
+                }
                 self.converse(now, sent, id.op, Input::Reply(id.op, replies));
             }
             Answer::NotSent(error) => self.unanswered(now, id.op, error),
@@ -421,7 +441,7 @@ impl Session {
 
     /// A write got no reply. What the store refused for good ends the attempt; everything else is asked again later.
     fn unanswered(&mut self, now: Time, op: Op, error: Error) {
-        let hopeless = !matches!(error.kind(), Kind::Unavailable | Kind::Internal);
+        let hopeless = !may_pass(&error);
         let pause = self.pause(RETRY);
         match (op, self.phase) {
             (Op::Acquire, Phase::Asking) if hopeless => self.fail(now, error),
@@ -456,6 +476,9 @@ impl Session {
     }
 
     fn acquire_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
+        if !matches!(verdict, Verdict::Failed(_) | Verdict::Late { .. }) {
+            self.silent_since = None;
+        }
         match verdict {
             Verdict::Granted(grant) => self.granted(now, sent, grant),
             Verdict::Held { remaining, at, prev } => {
@@ -465,9 +488,16 @@ impl Session {
             }
             Verdict::Late { at } => {
                 self.learn(sent, Some(at));
+                if self.is_silent_too_long(now) {
+                    let late = "the store finds every request too late; see whether its clock runs evenly";
+                    return self.fail(now, Error::new(Kind::Unavailable, "acquire", late));
+                }
                 self.ask(now);
             }
-            Verdict::Failed(error) => self.fail(now, error),
+            Verdict::Failed(error) => {
+                self.touched = true;
+                self.unanswered(now, Op::Acquire, error);
+            }
             _ => {
                 self.fail(now, Error::new(Kind::Internal, "acquire", "an acquire ended with another verdict's answer"))
             }
@@ -492,15 +522,15 @@ impl Session {
             self.actions.push_back(Action::Refused);
             return self.finish(now);
         }
-        match self.inbox {
-            Inbox::Live if !self.asked_to_queue => return self.ask(now),
-            Inbox::Closed => self.actions.push_back(Action::OpenInbox),
-            Inbox::Live | Inbox::Unavailable => {}
+        if self.can_queue() && !self.asked_to_queue {
+            return self.ask(now);
         }
         self.phase = Phase::Waiting;
-        let pause = match self.inbox {
-            Inbox::Closed => self.terms.claim,
-            Inbox::Live | Inbox::Unavailable => self.pause(POLL),
+        let pause = if self.protocol.traits().push == Push::Inbox && self.inbox == Inbox::Closed {
+            self.actions.push_back(Action::OpenInbox);
+            self.terms.claim
+        } else {
+            self.pause(POLL)
         };
         self.wake = Some(now.after(self.jittered(remaining.min(pause))));
     }
@@ -515,6 +545,7 @@ impl Session {
         self.learn(sent, wait.at);
         self.gave_back(wait.prev);
         self.touched = true;
+        self.silent_since = None;
         if let Some(at) = wait.at {
             self.anchor = Some((sent, at));
         }
@@ -524,8 +555,14 @@ impl Session {
         self.phase = Phase::Waiting;
         self.retries = 0;
         let claim = self.terms.claim;
-        let patience = claim.saturating_add(claim / 8 * wait.position.min(1 << 20));
-        self.wake = Some(now.after(self.jittered(wait.remaining.min(patience))));
+        let patience = match wait.at {
+            // One is enough to find out that a claim ran out: if all of a long queue looked, each hand-off would cost as many
+            // requests as there are waiters.
+            Some(_) => wait.remaining.min(claim).saturating_add(claim / 8 * wait.position.min(1 << 20)),
+            // Grants that are no claims need no watching in the meantime.
+            None => wait.remaining,
+        };
+        self.wake = Some(now.after(self.jittered(patience)));
     }
 
     fn granted(&mut self, now: Time, sent: Time, grant: Grant) {
@@ -604,7 +641,7 @@ impl Session {
 
     fn renew(&mut self, now: Time) {
         self.renew_at = None;
-        let ttl = self.service.ttl;
+        let ttl = self.extending.unwrap_or(self.service.ttl);
         self.renewing = ttl;
         self.lasts(now, now.after(self.store_timeout), ttl);
         let intent = Intent::Renew { terms: self.terms.clone(), ttl };
@@ -615,7 +652,11 @@ impl Session {
     fn stop_renewing(&mut self) {
         self.renew_at = None;
         self.flights[Op::Renew as usize] = None;
-        if std::mem::take(&mut self.extending) {
+        self.stop_extending();
+    }
+
+    fn stop_extending(&mut self) {
+        if self.extending.take().is_some() {
             self.actions.push_back(Action::Extended(false));
         }
     }
@@ -624,12 +665,13 @@ impl Session {
         let ttl = self.renewing;
         match verdict {
             Verdict::Renewed => {
+                if self.extending.take_if(|wanted| *wanted == ttl).is_some() {
+                    self.service.ttl = ttl;
+                    self.actions.push_back(Action::Extended(true));
+                }
                 self.retries = 0;
                 self.lasts(sent, now, ttl);
                 self.valid_until = self.valid_until.max(sent.after(ttl).before(margin(ttl)));
-                if std::mem::take(&mut self.extending) {
-                    self.actions.push_back(Action::Extended(true));
-                }
                 match self.phase {
                     Phase::Confirming if self.valid_until <= now => self.ask(now),
                     Phase::Confirming => self.hold(now, sent, ttl),
@@ -638,11 +680,16 @@ impl Session {
             }
             Verdict::Gone(_) if self.phase == Phase::Confirming => self.ask(now),
             Verdict::Gone(_) => self.lose(now, LossReason::Gone),
+            Verdict::Failed(error) if !may_pass(&error) => {
+                self.stop_extending();
+                self.renew_at = Some(now.after(self.pause(RETRY)));
+            }
             _ => self.renew_at = Some(now.after(self.pause(RETRY))),
         }
     }
 
     fn serve(&mut self, now: Time, service: Service) {
+        self.stop_extending();
         self.service = service;
         self.granted_at = now;
         if self.phase == Phase::Held {
@@ -657,8 +704,8 @@ impl Session {
         if self.phase != Phase::Held {
             return self.actions.push_back(Action::Extended(false));
         }
-        self.service.ttl = ttl;
-        self.extending = true;
+        self.stop_extending();
+        self.extending = Some(ttl);
         self.renew(now);
     }
 
@@ -700,6 +747,14 @@ impl Session {
     }
 
     fn release_concluded(&mut self, now: Time, verdict: Verdict) {
+        if let Verdict::Failed(error) = verdict {
+            if may_pass(&error) {
+                return self.unanswered(now, Op::Release, error);
+            }
+            self.tell_released(ReleaseOutcome::Unknown);
+            self.touched = true;
+            return self.finish(now);
+        }
         let outcome = match verdict {
             Verdict::Released(ReleaseOutcome::Released) => ReleaseOutcome::Released,
             // An earlier copy of this release may be what ended the hold.
@@ -721,6 +776,7 @@ impl Session {
         if !self.is_certain(now) || !self.protocol.traits().yields {
             return self.release(now, used);
         }
+        self.stop_extending();
         let terms = Terms { attempt, ttl: service.ttl, claim: claim(service.ttl), ..self.terms.clone() };
         let given = std::mem::replace(&mut self.terms, terms.clone());
         self.start_attempt(terms, service);
@@ -732,10 +788,11 @@ impl Session {
 
     fn cancel(&mut self, now: Time) {
         match self.phase {
-            Phase::Idle | Phase::Undoing => {}
+            // A release is on its way already.
+            Phase::Idle | Phase::Undoing | Phase::Releasing => {}
             _ => {
-                self.touched |=
-                    self.flight(Op::Acquire).is_some() || matches!(self.phase, Phase::Held | Phase::Releasing);
+                self.stop_extending();
+                self.touched |= self.flight(Op::Acquire).is_some() || self.phase == Phase::Held;
                 self.finish(now);
             }
         }
@@ -789,8 +846,12 @@ impl Session {
     }
 
     fn undo_concluded(&mut self, now: Time, verdict: Verdict) {
-        if let Verdict::Failed(_) = verdict {
-            return self.wake = Some(now.after(self.pause(RETRY)));
+        if let Verdict::Failed(error) = verdict {
+            match may_pass(&error) {
+                true => self.wake = Some(now.after(self.pause(RETRY))),
+                false => self.end(),
+            }
+            return;
         }
         self.prev = None;
         if self.ask_again {
@@ -808,7 +869,7 @@ impl Session {
     fn pushed(&mut self, now: Time, event: &StoreEvent) {
         match event {
             StoreEvent::Granted { attempt, .. } if *attempt == self.terms.attempt => match self.phase {
-                Phase::Asking | Phase::Waiting => self.converse(now, now, Op::Acquire, Input::Event(event)),
+                Phase::Asking | Phase::Waiting => self.heard(now, event),
                 Phase::Undoing => self.undo_again(now),
                 _ => {}
             },
@@ -817,11 +878,19 @@ impl Session {
                 Phase::Confirming => self.ask(now),
                 _ => {}
             },
-            StoreEvent::Changed { .. } if self.phase == Phase::Waiting => {
-                self.converse(now, now, Op::Acquire, Input::Event(event));
+            StoreEvent::Changed { .. } | StoreEvent::Gone { .. }
+                if matches!(self.phase, Phase::Asking | Phase::Waiting) =>
+            {
+                self.heard(now, event);
             }
             _ => {}
         }
+    }
+
+    /// An event has no sending time: what it grants counts from the last acquire that was answered.
+    fn heard(&mut self, now: Time, event: &StoreEvent) {
+        let sent = self.answered_write.or(self.first_sent).unwrap_or(now);
+        self.converse(now, sent, Op::Acquire, Input::Event(event));
     }
 
     fn inbox_changed(&mut self, now: Time, inbox: Inbox) {
@@ -941,6 +1010,8 @@ impl Session {
                 None => (false, self.first_sent.map_or(0, |at| view.ago(at))),
             };
             dated.hash(state);
+            let watches = self.protocol.traits().push == Push::Watch;
+            self.answered_write.filter(|_| watches).map(|at| view.ago(at)).hash(state);
         }
         if matches!(self.phase, Phase::Held | Phase::Confirming) {
             (view.token(self.tokens.0), view.token(self.tokens.1)).hash(state);
@@ -968,6 +1039,11 @@ impl std::fmt::Debug for Session {
     }
 }
 
+/// Whether asking again later may help.
+fn may_pass(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Unavailable | Kind::Internal)
+}
+
 /// What is taken off a lease for the drift between two clocks.
 pub fn margin(lease: Duration) -> Duration {
     lease / DRIFT_DIVISOR + GRANULARITY
@@ -976,4 +1052,40 @@ pub fn margin(lease: Duration) -> Duration {
 /// How long a pushed grant lasts until its first renewal, for locks of this `ttl`.
 pub fn claim(ttl: Duration) -> Duration {
     ttl.min(crate::options::CLAIM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::{Calls, Native};
+    use crate::protocol::InboxId;
+
+    const TTL: Duration = Duration::from_secs(30);
+    static CALLS: Calls = Calls::of_cell();
+
+    /// When a waiter asks again that was queued with `ahead` others ahead and `remaining` milliseconds left to the holder.
+    fn asks_again_after(remaining: i64, ahead: i64) -> Duration {
+        let mut session = Session::new(Box::new(Native::new(&CALLS, "x".into(), true)), TTL);
+        let (attempt, inbox) = (AttemptId(1), InboxId(1));
+        let (name, card) = ("x".into(), "".into());
+        let terms = Terms { name, attempt, inbox, ttl: TTL, claim: claim(TTL), card };
+        let service = Service { ttl: TTL, renew: true, max_hold: None };
+        let now = Time::from_nanos(1_000_000_000);
+        session.handle(now, Event::Acquire { terms, wait: true, service, inbox: Inbox::Live });
+        let Some(Action::Send { id, .. }) = session.poll_action() else { panic!("nothing is asked") };
+        let queued = [1, 5, remaining * 1000, ahead, 0].map(Reply::Int).to_vec();
+        let replies = [Reply::List(queued)];
+        session.handle(now, Event::Reply { id, sent: now, answer: Answer::Replies(&replies) });
+        session.poll_timeout().unwrap().since(now)
+    }
+
+    #[test]
+    fn the_first_in_line_watches_the_holder_and_the_others_watch_the_first() {
+        let millis = |ms: u64| Duration::from_millis(ms);
+        for (remaining, ahead, latest) in [(400, 0, 400), (30_000, 0, 1000), (400, 1, 525), (30_000, 1, 1125)] {
+            let after = asks_again_after(remaining, ahead);
+            assert!(after <= millis(latest) && after >= millis(latest) * 7 / 8, "{remaining} {ahead}: {after:?}");
+        }
+        assert!(asks_again_after(400, 200) > Duration::from_secs(20));
+    }
 }

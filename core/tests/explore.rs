@@ -62,18 +62,24 @@ fn no_fault() {
 }
 
 #[test]
+#[ignore = "long"]
 fn one_fault() {
     check(&Setup { faults: any_fault(), ..two_clients("one fault") }, 20_000_000);
 }
 
 #[test]
+#[ignore = "long"]
 fn cancel0() {
     check(&Setup { clients: vec![vec![FICKLE], vec![FICKLE]], ..two_clients("cancel") }, 20_000_000);
 }
 
 #[test]
+#[ignore = "long"]
 fn cancel1() {
-    check(&Setup { faults: any_fault(), clients: vec![vec![FICKLE], vec![WISH]], ..two_clients("cancel, fault") }, 40_000_000);
+    check(
+        &Setup { faults: any_fault(), clients: vec![vec![FICKLE], vec![WISH]], ..two_clients("cancel, fault") },
+        40_000_000,
+    );
 }
 
 fn slow(name: &'static str) -> Setup {
@@ -86,33 +92,47 @@ fn long0() {
 }
 
 #[test]
+#[ignore = "long"]
 fn long1() {
     check(&Setup { faults: any_fault(), ..slow("ttl 3 claim 2, fault") }, 40_000_000);
 }
 
 #[test]
+#[ignore = "long"]
 fn solo0() {
     let other = Wish { ttl: Some(3), ..WISH };
     check(&Setup { forget_stale: false, clients: vec![vec![EARLY, other], vec![]], ..two_clients("solo") }, 20_000_000);
 }
 
 #[test]
+#[ignore = "long"]
 fn solo1() {
     let other = Wish { ttl: Some(3), ..WISH };
-    check(&Setup { forget_stale: false, faults: any_fault(), clients: vec![vec![EARLY, other], vec![]], ..two_clients("solo, fault") }, 20_000_000);
+    check(
+        &Setup {
+            forget_stale: false,
+            faults: any_fault(),
+            clients: vec![vec![EARLY, other], vec![]],
+            ..two_clients("solo, fault")
+        },
+        20_000_000,
+    );
 }
 
 #[test]
+#[ignore = "long"]
 fn yield0() {
     check(&Setup { clients: vec![vec![EARLY, EARLY], vec![WISH]], ..two_clients("yield") }, 20_000_000);
 }
 
 #[test]
+#[ignore = "long"]
 fn fair0() {
     check(&Setup { clients: vec![vec![FAIR, FAIR], vec![FAIR]], ..two_clients("fair") }, 20_000_000);
 }
 
 #[test]
+#[ignore = "long"]
 fn cold0() {
     check(&Setup { cold: true, behind: 2, ..two_clients("cold") }, 20_000_000);
 }

@@ -3,3 +3,11 @@
 pub(crate) mod clock;
 pub(crate) mod fork;
 pub(crate) mod runtime;
+
+pub(crate) mod engine;
+pub(crate) mod entry;
+pub(crate) mod hold;
+mod random;
+mod timer;
+pub(crate) mod wait;
+mod wheel;

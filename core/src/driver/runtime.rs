@@ -12,8 +12,8 @@ use crate::error::{Error, Kind, Result};
 /// # Errors
 /// `internal` when the operating system refuses a thread or a descriptor.
 pub(crate) fn handle() -> Result<Handle> {
-    static RUNTIME: OnceLock<Generational<OnceLock<std::result::Result<Handle, Arc<std::io::Error>>>>> =
-        OnceLock::new();
+    type Started = OnceLock<std::result::Result<Handle, Arc<std::io::Error>>>;
+    static RUNTIME: OnceLock<Generational<Started>> = OnceLock::new();
     let slot = RUNTIME.get_or_init(|| Generational::new(Arc::default())).get_or_make(Arc::default);
     slot.get_or_init(|| start().map_err(Arc::new)).clone().map_err(|error| {
         let message = "the background thread could not be started; raise the limits of threads and open files";

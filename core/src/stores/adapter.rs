@@ -4,10 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
-use crate::error::Error;
+use crate::error::{Error, Kind};
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
 use crate::time::Time;
+use crate::uri::Uri;
 
 pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
@@ -74,4 +75,42 @@ pub(crate) trait Sink: Send + Sync {
 
     /// The server is not the one it was (restarted, failed over): what it promised must be verified.
     fn restarted(&self);
+}
+
+/// Schemes and what opens them: one line a store.
+type Opener = fn(&mut Uri) -> crate::Result<Arc<dyn Store>>;
+const STORES: &[(&[&str], Opener)] = &[
+    #[cfg(feature = "memory")]
+    (&["memory"], |uri| super::memory::open(uri)),
+    #[cfg(feature = "redis")]
+    (&["redis", "rediss", "redis+unix"], |uri| super::redis::open(uri)),
+    #[cfg(feature = "sqlite")]
+    (&["sqlite"], |uri| super::sqlite::open(uri)),
+];
+
+/// Schemes of stores that are planned.
+const PLANNED: &[&str] =
+    &["redis+sentinel", "redis+cluster", "etcd", "etcds", "zookeeper", "mysql", "postgres", "postgresql", "memcached"];
+
+/// The store that an address names. Nothing is sent.
+///
+/// # Errors
+/// `invalid_config` for an unknown scheme or option, `unsupported` for a store that is not built (in).
+pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
+    let known = STORES.iter().find(|(schemes, _)| schemes.contains(&uri.scheme()));
+    let Some((_, open)) = known else {
+        let all: Vec<_> = STORES.iter().flat_map(|(schemes, _)| schemes.iter().copied()).collect();
+        let message = format!("there is no store for {}://; there are: {}", uri.scheme(), all.join(", "));
+        let kind = if PLANNED.contains(&uri.scheme()) { Kind::Unsupported } else { Kind::InvalidConfig };
+        return Err(Error::new(kind, "connect", message));
+    };
+    let store = open(uri)?;
+    uri.check_all_read()?;
+    store.layout(uri.lock.layout.as_deref())?;
+    Ok(store)
+}
+
+/// The error for a layout that `store` does not have.
+pub(crate) fn no_such_layout(store: &str, wanted: &str, known: &[&str]) -> Error {
+    Error::unsupported("lock", format!("{store} has no layout {wanted:?}; it has: {}", known.join(", ")))
 }

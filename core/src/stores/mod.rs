@@ -2,8 +2,13 @@
 //!
 //! A store adapter turns requests into calls of its client library, and pushes into events. It decides nothing.
 
-#[cfg(feature = "net")]
-mod adapter;
+pub mod memory;
+pub mod sqlite;
+pub mod zookeeper;
 
 #[cfg(feature = "net")]
-pub(crate) use adapter::{Answered, BoxFuture, Outcome, Sink, Store};
+mod adapter;
+pub mod redis;
+
+#[cfg(feature = "net")]
+pub(crate) use adapter::{Answered, BoxFuture, Outcome, Sink, Store, no_such_layout, open};

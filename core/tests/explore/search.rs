@@ -76,7 +76,12 @@ pub fn explore(setup: &Setup, most: usize) -> Result<Explored, Violation> {
         let chosen = match progress {
             0 => steps.iter().position(|step| *step == Step::Pass),
             // Any order will do, and each state picks another one, but always the same.
-            _ => steps.iter().enumerate().filter(|(_, s)| s.is_progress()).nth(pick(fingerprint, progress)).map(|(i, _)| i),
+            _ => steps
+                .iter()
+                .enumerate()
+                .filter(|(_, s)| s.is_progress())
+                .nth(pick(fingerprint, progress))
+                .map(|(i, _)| i),
         };
         for (i, step) in steps.iter().enumerate() {
             transitions += 1;
@@ -100,7 +105,10 @@ pub fn explore(setup: &Setup, most: usize) -> Result<Explored, Violation> {
     let states = search.visits.len();
     let spent = started.elapsed().as_secs_f64();
     let scope = if whole { "the whole space" } else { "NOT the whole space" };
-    println!("{}: explored {states} states, {transitions} transitions, depth {depth}, {spent:.1} s ({scope})", setup.name);
+    println!(
+        "{}: explored {states} states, {transitions} transitions, depth {depth}, {spent:.1} s ({scope})",
+        setup.name
+    );
     let recovery = search.recovery()?;
     for (class, (served, clean)) in &recovery {
         println!("    {class:?}: everybody served within {served} ticks, nothing left within {clean}");

@@ -123,10 +123,17 @@ const EPOCH: u32 = 1000;
 pub enum Task {
     Fresh,
     Waiting,
-    Holding { token: u64, until: Time },
+    Holding {
+        token: u64,
+        until: Time,
+    },
     /// Told that it lost the lock, but still inside its critical section.
-    Mourning { token: u64 },
-    Releasing { token: u64 },
+    Mourning {
+        token: u64,
+    },
+    Releasing {
+        token: u64,
+    },
     Done,
 }
 
@@ -205,7 +212,11 @@ struct Message {
 
 #[derive(Clone, Debug)]
 enum Body {
-    Request { procedure: Procedure, ghost: bool, wanted: bool },
+    Request {
+        procedure: Procedure,
+        ghost: bool,
+        wanted: bool,
+    },
     Reply(Reply),
     /// The client learns that the connection broke.
     Broken {
@@ -323,9 +334,7 @@ impl World {
         }
         steps.extend((0..self.net.len()).map(|message| Step::Deliver { message }));
         // What takes longer on the way to the store than anybody waits for an answer is a broken connection.
-        let overdue = |m: &Rc<Message>| {
-            matches!(m.body, Body::Request { ghost: false, .. } if self.now > m.sent + setup.response_timeout)
-        };
+        let overdue = |m: &Rc<Message>| matches!(m.body, Body::Request { ghost: false, .. } if self.now > m.sent + setup.response_timeout);
         if !self.net.iter().any(overdue) {
             steps.push(Step::Pass);
         }
@@ -658,14 +667,7 @@ impl World {
         Ok(())
     }
 
-    fn send(
-        &mut self,
-        setup: &Setup,
-        client: usize,
-        slot: usize,
-        id: RequestId,
-        requests: &Requests,
-    ) -> Checked<()> {
+    fn send(&mut self, setup: &Setup, client: usize, slot: usize, id: RequestId, requests: &Requests) -> Checked<()> {
         let believed = self.now.saturating_sub(self.clients[client].behind);
         let not_after = setup.store_time(believed + setup.response_timeout);
         for request in requests {
@@ -837,12 +839,7 @@ fn breaks(body: &Body) -> bool {
     matches!(body, Body::Request { ghost: false, .. } | Body::Reply(_))
 }
 
-fn check_store(
-    now: StoreTime,
-    before: &Store,
-    after: &Store,
-    procedure: &Procedure,
-) -> Checked<()> {
+fn check_store(now: StoreTime, before: &Store, after: &Store, procedure: &Procedure) -> Checked<()> {
     let gives_back = |owner: &Claimant| match procedure {
         Procedure::Release(by, _) => by == owner,
         Procedure::Undo(by, prev) => by == owner || prev.as_ref() == Some(owner),
@@ -1016,11 +1013,16 @@ impl Message {
                     Procedure::Acquire(ask) => {
                         let late = ask.not_after < StoreTime((view.now / 1000) as i64);
                         (1_u8, ask.wait, late, view.ahead_at_store(ask.not_after), view.ago(sent)).hash(state);
-                        ask.prev.as_ref().map(|(prev, used)| (view.attempt(prev.attempt), view.token(*used))).hash(state);
+                        ask.prev
+                            .as_ref()
+                            .map(|(prev, used)| (view.attempt(prev.attempt), view.token(*used)))
+                            .hash(state);
                     }
                     Procedure::Renew(_, ttl) => (2_u8, ttl, view.ago(sent)).hash(state),
                     Procedure::Release(_, used) => (3_u8, view.token(*used)).hash(state),
-                    Procedure::Undo(_, prev) => (4_u8, prev.as_ref().map(|prev| view.attempt(prev.attempt))).hash(state),
+                    Procedure::Undo(_, prev) => {
+                        (4_u8, prev.as_ref().map(|prev| view.attempt(prev.attempt))).hash(state)
+                    }
                     other => unreachable!("{other:?} is not explored"),
                 }
             }

@@ -18,10 +18,20 @@ static CALLS: Calls = Calls::of_cell();
 pub enum Input<'a> {
     Acquire(Ask),
     Cancel(TaskId),
-    Release { token: u64 },
+    Release {
+        token: u64,
+    },
     #[allow(dead_code, reason = "the explorer does not extend")]
-    Extend { token: u64, ttl: Duration },
-    Reply { slot: usize, id: RequestId, sent: Time, answer: Answer<'a> },
+    Extend {
+        token: u64,
+        ttl: Duration,
+    },
+    Reply {
+        slot: usize,
+        id: RequestId,
+        sent: Time,
+        answer: Answer<'a>,
+    },
     Push(&'a StoreEvent),
     Inbox(Inbox),
     #[allow(dead_code, reason = "the explorer's store is never restarted")]

@@ -1,0 +1,67 @@
+"""The Python end of the herald: a thread that runs the Python code which the driver's own thread must not run."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from typing import Any, Callable, Optional
+
+from lockwright._lockwright import Mailbox
+
+_log = logging.getLogger("lockwright")
+
+# How long the interpreter's exit waits for a callback that is running.
+_PATIENCE = 1.0
+
+
+def start(mailbox: Mailbox) -> None:
+    thread = threading.Thread(target=_serve, args=(mailbox,), name="lockwright-herald", daemon=True)
+    thread.start()
+    atexit.register(_dismiss, mailbox, thread)
+
+
+def _serve(mailbox: Mailbox) -> None:
+    while _serve_one(mailbox):
+        pass
+
+
+# A function of its own, so that nothing of a call lives on until the next one.
+def _serve_one(mailbox: Mailbox) -> bool:
+    calls = mailbox.next()
+    if calls is None:
+        return False
+    for function, arguments, answer in calls:
+        found = _call(function, arguments)
+        if answer is not None:
+            answer(found)
+    return True
+
+
+def _dismiss(mailbox: Mailbox, thread: threading.Thread) -> None:
+    mailbox.close()
+    thread.join(_PATIENCE)
+
+
+def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    try:
+        return function(*arguments)
+    except BaseException:
+        # Here is nobody to raise it to, and the thread must go on.
+        _log.exception("a callback raised")
+        return None
+
+
+def ask(credentials: Callable[[], tuple[str, str]]) -> Optional[tuple[str, str]]:
+    found = _call(credentials, ())
+    if found is None:
+        return None
+    try:
+        user, password = found
+    except (TypeError, ValueError):
+        user = None
+    if isinstance(user, str) and isinstance(password, str):
+        return user, password
+    # What it is instead may be half a secret.
+    _log.error("the credentials callable must return (user, password), two strings")
+    return None

@@ -1,0 +1,242 @@
+from collections.abc import Callable
+from os import PathLike
+from types import TracebackType
+from typing import Any, Final, Literal, Optional, TypeVar, Union, final
+
+from typing_extensions import disjoint_base
+
+from lockwright._records import Guarantees, Inspection
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+__all__ = [
+    "Answer",
+    "Client",
+    "Guard",
+    "Lock",
+    "Lost",
+    "Mailbox",
+    "RLock",
+    "__version__",
+    "_codes",
+    "connect",
+]
+
+__version__: Final[str]
+
+def connect(
+    url: Optional[str] = None,
+    *,
+    prefix: Optional[str] = None,
+    connect_timeout: Optional[float] = None,
+    response_timeout: Optional[float] = None,
+    store_timeout: Optional[float] = None,
+    ca: Optional[Union[str, PathLike[str]]] = None,
+    cert: Optional[Union[str, PathLike[str]]] = None,
+    key: Optional[Union[str, PathLike[str]]] = None,
+    credentials: Optional[Callable[[], tuple[str, str]]] = None,
+) -> Client:
+    """Connects to the place that `url` names, else `LOCKWRIGHT_URL`, else a file of this user's.
+
+    Nothing is sent before the first use. Times are seconds. What the address says goes before what is given here.
+    `credentials` returns a user and a password and is asked at every new connection, by the thread that makes it or by
+    one of the library's.
+    """
+
+@final
+class Client:
+    """One place where locks are kept. After a fork the child's copy connects by itself at its next use."""
+
+    @property
+    def address(self) -> str:
+        """The address without credentials."""
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: Optional[float] = None,
+        timeout: Optional[float] = None,
+        renew: Optional[bool] = None,
+        max_hold: Optional[float] = None,
+        fair: Optional[bool] = None,
+        layout: Optional[str] = None,
+        label: Optional[str] = None,
+    ) -> Lock:
+        """The lock called `name`. What is not given is as the address says, else as it says here.
+
+        `ttl`: seconds that it stays ours without a renewal (30). `timeout`: seconds to wait for others (-1, for ever).
+        `renew`: whether it is renewed while it is held (True). `max_hold`: seconds after the grant at which renewal ends
+        (never). `fair`: first come, first served over all processes (False). `label`: a text that `inspect` shows.
+        """
+
+    def rlock(
+        self,
+        name: str,
+        *,
+        ttl: Optional[float] = None,
+        timeout: Optional[float] = None,
+        renew: Optional[bool] = None,
+        max_hold: Optional[float] = None,
+        fair: Optional[bool] = None,
+        layout: Optional[str] = None,
+        label: Optional[str] = None,
+    ) -> RLock:
+        """As `lock`, but its thread may acquire it again, through any RLock of that name of this client."""
+
+    def guarantees(self) -> Guarantees:
+        """What locks of this client promise."""
+
+    def require(
+        self,
+        *,
+        fenced: bool = False,
+        fair: bool = False,
+        shared: bool = False,
+        push: bool = False,
+        failover_safe: bool = False,
+    ) -> None:
+        """Raises `Unsupported` unless all of it is promised."""
+
+    def inspect(self, name: str) -> Inspection:
+        """Who holds the lock `name`, and how many wait for it."""
+
+    def list(self) -> list[str]:
+        """The names of the locks there are."""
+
+    def break_lock(self, name: str, expected_token: int) -> bool:
+        """Takes the lock from whoever holds it under that token, which `inspect` shows. Whether somebody did."""
+
+    def close(self) -> None:
+        """Gives back what is held and ends every wait with `Closed`."""
+
+    def __enter__(self) -> Client: ...
+    def __exit__(
+        self,
+        exc_type: Optional[type[BaseException]] = None,
+        exc: Optional[BaseException] = None,
+        traceback: Optional[TracebackType] = None,
+        /,
+    ) -> None: ...
+
+@disjoint_base
+class Lock:
+    """A named lock that behaves as `threading.Lock`. What `acquire` took outlives this object."""
+
+    @property
+    def name(self) -> str: ...
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Whether the lock was acquired in time. A `timeout` of -1 is the lock's own."""
+
+    def release(self) -> None:
+        """Gives back what this thread acquired, else what another thread did.
+
+        Raises `NotOwned` when nothing is held through this lock, `LockLost` when it was lost before.
+        """
+
+    def locked(self) -> bool:
+        """Whether anybody holds the lock at this moment, in any process."""
+
+    def acquire_guard(self, timeout: Optional[float] = None) -> Guard:
+        """Waits for the lock. Raises `LockTimeout` when others held it all the time."""
+
+    def try_acquire(self) -> Optional[Guard]:
+        """The lock, if it is free."""
+
+    def guarded(self, function: _F) -> _F:
+        """Decorates a function, so that every call of it holds the lock."""
+
+    def __enter__(self) -> Guard: ...
+    def __exit__(
+        self,
+        exc_type: Optional[type[BaseException]] = None,
+        exc: Optional[BaseException] = None,
+        traceback: Optional[TracebackType] = None,
+        /,
+    ) -> None: ...
+
+@final
+class RLock(Lock):
+    """A lock that the thread which holds it may acquire again, and no other thread release; as `threading.RLock`."""
+
+@final
+class Guard:
+    """A lock that is held.
+
+    One that is collected unreleased gives a `ResourceWarning` and is not renewed any more, but not released: the
+    collector may come in the middle of what the lock protects. To use one that was made before a fork raises `Forked`
+    in the child, except that leaving its `with` block does nothing.
+    """
+
+    @property
+    def token(self) -> int:
+        """The fencing token: whatever the lock protects refuses one that is lower than it has seen."""
+
+    @property
+    def epoch(self) -> int:
+        """Changes only where tokens start again; goes before the token when two are compared."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def depth(self) -> int:
+        """How many times its thread holds it."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the lock is certainly held at this moment."""
+
+    def remaining(self) -> float:
+        """Seconds that the lock is certainly held without a further renewal."""
+
+    @property
+    def why_lost(self) -> Optional[str]:
+        """`expired`, `max_hold`, `not_renewed`, `gone`, `broken` or `closed`; None unless it was lost."""
+
+    @property
+    def lost(self) -> Lost:
+        """The loss as an event."""
+
+    def on_lost(self, callback: Callable[[str], object]) -> None:
+        """Has `callback(why)` called once, if the lock is lost before it is released and this guard still exists.
+
+        It is called on a thread of the library's, one callback after another; what it raises is logged.
+        """
+
+    def extend(self, ttl: float) -> None:
+        """Makes the lease last `ttl` seconds from now, and at every renewal."""
+
+    def release(self) -> Literal["released", "kept", "expired", "stolen", "unknown"]:
+        """Gives the lock back, and says what the store found.
+
+        `kept`: its thread still holds it. `expired`, `stolen`: it was lost before. `unknown`: the store did not say; the
+        lock is free when its lease ends. Raises `NotOwned` the second time.
+        """
+
+    def __enter__(self) -> Guard: ...
+    def __exit__(
+        self,
+        exc_type: Optional[type[BaseException]] = None,
+        exc: Optional[BaseException] = None,
+        traceback: Optional[TracebackType] = None,
+        /,
+    ) -> None: ...
+
+@final
+class Lost:
+    """A guard's loss, as a `threading.Event` that nobody can set."""
+
+    def is_set(self) -> bool: ...
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Waits for the loss. False when the time is over, or the lock was released."""
+
+@final
+class Mailbox:
+    def next(self) -> Optional[list[tuple[Callable[..., Any], tuple[Any, ...], Optional[Answer]]]]: ...
+    def close(self) -> None: ...
+
+@final
+class Answer:
+    def __call__(self, found: Optional[tuple[str, str]]) -> None: ...
+
+def _codes() -> list[tuple[str, bool]]: ...

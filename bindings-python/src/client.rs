@@ -1,0 +1,293 @@
+//! `lockwright.connect` and the client.
+
+use std::sync::{Arc, Mutex};
+
+use lockwright::blocking;
+use lockwright::guarantee::Requirements;
+use lockwright::lease::Holder;
+use lockwright::options::ConnectOptions;
+use lockwright::queue::OwnerId;
+use lockwright::{Error, Token};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use crate::error::Raised;
+use crate::guard::Guard;
+use crate::lock::{Lock, RLock};
+use crate::{Seconds, herald, locked, outside, text};
+
+/// What locks and guards remember of where they come from.
+pub(crate) struct Origin {
+    pub(crate) address: String,
+    pub(crate) credentials: Option<Py<PyAny>>,
+}
+
+/// What a client shares with its locks.
+pub(crate) struct Shared {
+    pub(crate) client: blocking::Client,
+    pub(crate) origin: Arc<Origin>,
+    /// Holds of locks that were collected meanwhile; another lock of the same name may release them.
+    pub(crate) orphans: Mutex<Vec<Orphan>>,
+}
+
+pub(crate) struct Orphan {
+    pub(crate) name: Arc<str>,
+    pub(crate) reentrant: bool,
+    pub(crate) thread: u64,
+    pub(crate) guard: Py<Guard>,
+}
+
+impl Shared {
+    /// A process whose driver may ask for credentials needs somebody to answer it.
+    pub(crate) fn prepare(&self, py: Python<'_>) -> PyResult<()> {
+        if self.origin.credentials.is_some() {
+            herald::summon(py)?;
+        }
+        Ok(())
+    }
+}
+
+/// Connects to the place that `url` names; nothing is sent before the first use.
+#[pyfunction]
+#[pyo3(signature = (url=None, *, prefix=None, connect_timeout=None, response_timeout=None, store_timeout=None, ca=None,
+    cert=None, key=None, credentials=None))]
+#[allow(clippy::too_many_arguments)]
+pub(crate) fn connect(
+    py: Python<'_>,
+    url: Option<&Bound<'_, PyString>>,
+    prefix: Option<&Bound<'_, PyString>>,
+    connect_timeout: Option<Seconds>,
+    response_timeout: Option<Seconds>,
+    store_timeout: Option<Seconds>,
+    ca: Option<std::path::PathBuf>,
+    cert: Option<std::path::PathBuf>,
+    key: Option<std::path::PathBuf>,
+    credentials: Option<Py<PyAny>>,
+) -> PyResult<Client> {
+    let mut options = ConnectOptions { language: "python", ..ConnectOptions::default() };
+    let texts = [("url", url), ("prefix", prefix)].map(|(what, value)| value.map(|value| text("connect", what, value)));
+    let [url, prefix] = texts.map(Option::transpose);
+    options.prefix = prefix?.unwrap_or_default();
+    for (what, given, option) in [
+        ("connect_timeout", connect_timeout, &mut options.connect_timeout),
+        ("response_timeout", response_timeout, &mut options.response_timeout),
+        ("store_timeout", store_timeout, &mut options.store_timeout),
+    ] {
+        if let Some(seconds) = given {
+            *option = seconds.check("connect", what)?;
+        }
+    }
+    for (what, given, option) in
+        [("ca", ca, &mut options.ca), ("cert", cert, &mut options.cert), ("key", key, &mut options.key)]
+    {
+        let path = given.map(|path| path.into_os_string().into_string()).transpose();
+        *option = path.map_err(|_| Raised(Error::invalid("connect", format!("the path {what} is not UTF-8"))))?;
+    }
+    let mut opened = None;
+    let origin = Arc::new_cyclic(|origin| {
+        if credentials.is_some() {
+            let (origin, limit) = (origin.clone(), options.connect_timeout);
+            options.credentials = Some(Arc::new(move || herald::credentials(&origin, limit)));
+        }
+        let client = url.and_then(|url| Ok(blocking::Client::open(url.as_deref(), options)?));
+        let address = client.as_ref().map(|client| client.address().to_owned()).unwrap_or_default();
+        opened = Some(client);
+        Origin { address, credentials }
+    });
+    let client = opened.unwrap_or_else(|| Err(crate::error::lost_track("connect")))?;
+    let shared = Shared { client, origin, orphans: Mutex::default() };
+    shared.prepare(py)?;
+    Ok(Client(Arc::new(shared)))
+}
+
+#[pyclass(frozen, weakref, module = "lockwright")]
+pub(crate) struct Client(Arc<Shared>);
+
+#[pymethods]
+impl Client {
+    #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None, label=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn lock(
+        &self,
+        name: &Bound<'_, PyString>,
+        ttl: Option<Seconds>,
+        timeout: Option<Seconds>,
+        renew: Option<bool>,
+        max_hold: Option<Seconds>,
+        fair: Option<bool>,
+        layout: Option<&Bound<'_, PyString>>,
+        label: Option<&Bound<'_, PyString>>,
+    ) -> PyResult<Lock> {
+        self.build(Given { name, ttl, timeout, renew, max_hold, fair, layout, label }, false)
+    }
+
+    #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None, label=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn rlock(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyString>,
+        ttl: Option<Seconds>,
+        timeout: Option<Seconds>,
+        renew: Option<bool>,
+        max_hold: Option<Seconds>,
+        fair: Option<bool>,
+        layout: Option<&Bound<'_, PyString>>,
+        label: Option<&Bound<'_, PyString>>,
+    ) -> PyResult<Py<RLock>> {
+        let lock = self.build(Given { name, ttl, timeout, renew, max_hold, fair, layout, label }, true)?;
+        Py::new(py, PyClassInitializer::from(lock).add_subclass(RLock))
+    }
+
+    fn guarantees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let promised = self.0.client.guarantees().map_err(Raised)?;
+        let fields = PyDict::new(py);
+        fields.set_item("store", promised.store)?;
+        fields.set_item("layout", promised.layout)?;
+        fields.set_item("exclusive_until", promised.exclusive_until.to_string())?;
+        fields.set_item("token", promised.token.to_string())?;
+        fields.set_item("fair", promised.fair)?;
+        fields.set_item("reentrant", promised.reentrant)?;
+        fields.set_item("shared", promised.shared)?;
+        fields.set_item("push", promised.push)?;
+        fields.set_item("survives_disconnect", promised.survives_disconnect)?;
+        fields.set_item("incarnation", promised.incarnation)?;
+        fields.set_item("notes", pyo3::types::PyTuple::new(py, promised.notes)?)?;
+        record(py, "Guarantees", &fields)
+    }
+
+    #[pyo3(signature = (*, fenced=false, fair=false, shared=false, push=false, failover_safe=false))]
+    fn require(&self, fenced: bool, fair: bool, shared: bool, push: bool, failover_safe: bool) -> PyResult<()> {
+        let wanted = Requirements { fenced, fair, shared, push, failover_safe };
+        Ok(self.0.client.require(wanted).map_err(Raised)?)
+    }
+
+    fn inspect<'py>(&self, py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+        let name = text("inspect", "name", name)?;
+        self.0.prepare(py)?;
+        let seen = outside(py, || self.0.client.inspect(&name)).map_err(Raised)?;
+        let fields = PyDict::new(py);
+        fields.set_item("name", seen.name)?;
+        fields.set_item("layout", seen.layout)?;
+        fields.set_item("holder", seen.holder.map(|holder| holder_record(py, holder)).transpose()?)?;
+        fields.set_item("waiters", seen.waiters)?;
+        record(py, "Inspection", &fields)
+    }
+
+    fn list(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        self.0.prepare(py)?;
+        Ok(outside(py, || self.0.client.list()).map_err(Raised)?)
+    }
+
+    fn break_lock(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyString>,
+        expected_token: &Bound<'_, PyAny>,
+    ) -> PyResult<bool> {
+        let name = text("break", "name", name)?;
+        let token: u64 = expected_token.extract().map_err(|error: PyErr| {
+            if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(py) {
+                return Raised(Error::invalid("break", "the token is out of range; give one that inspect showed"))
+                    .into();
+            }
+            error
+        })?;
+        self.0.prepare(py)?;
+        Ok(outside(py, || self.0.client.break_lock(&name, Token::new(token))).map_err(Raised)?)
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let over = std::mem::take(&mut *locked(&self.0.orphans));
+        let closed = outside(py, || {
+            self.0.client.close();
+            Ok(())
+        });
+        drop(over);
+        Ok(closed.map_err(Raised)?)
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (exc_type=None, exc=None, traceback=None, /))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        exc_type: Option<Bound<'_, PyAny>>,
+        exc: Option<Bound<'_, PyAny>>,
+        traceback: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let _ = (exc_type, exc, traceback);
+        self.close(py)
+    }
+
+    #[getter]
+    fn address(&self) -> &str {
+        &self.0.origin.address
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<lockwright.Client {}>", self.0.origin.address)
+    }
+}
+
+struct Given<'a, 'py> {
+    name: &'a Bound<'py, PyString>,
+    ttl: Option<Seconds>,
+    timeout: Option<Seconds>,
+    renew: Option<bool>,
+    max_hold: Option<Seconds>,
+    fair: Option<bool>,
+    layout: Option<&'a Bound<'py, PyString>>,
+    label: Option<&'a Bound<'py, PyString>>,
+}
+
+impl Client {
+    /// What is not given stays as the address says.
+    fn build(&self, given: Given<'_, '_>, reentrant: bool) -> PyResult<Lock> {
+        let name = text("lock", "name", given.name)?;
+        let builder = self.0.client.lock(&name);
+        let mut options = builder.current_options().clone();
+        if let Some(ttl) = given.ttl {
+            options.ttl = ttl.check("lock", "ttl")?;
+        }
+        if let Some(timeout) = given.timeout {
+            options.timeout = if timeout == Seconds(-1.0) { None } else { Some(timeout.check("lock", "timeout")?) };
+        }
+        if let Some(max_hold) = given.max_hold {
+            options.max_hold = Some(max_hold.check("lock", "max_hold")?);
+        }
+        if let Some(layout) = given.layout {
+            options.layout = Some(text("lock", "layout", layout)?.into());
+        }
+        if let Some(label) = given.label {
+            options.label = Some(text("lock", "label", label)?.into());
+        }
+        options.renew = given.renew.unwrap_or(options.renew);
+        options.fair = given.fair.unwrap_or(options.fair);
+        options.reentrant = reentrant;
+        let builder = builder.options(options);
+        let builder = if reentrant { builder.reentrant(OwnerId(0)) } else { builder };
+        Ok(Lock::new(builder.build().map_err(Raised)?, name.into(), reentrant, self.0.clone()))
+    }
+}
+
+fn record<'py>(py: Python<'py>, class: &str, fields: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+    py.import("lockwright._records")?.getattr(class)?.call((), Some(fields))
+}
+
+fn holder_record<'py>(py: Python<'py>, holder: Holder) -> PyResult<Bound<'py, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("owner", holder.owner)?;
+    fields.set_item("host", holder.card.host)?;
+    fields.set_item("pid", holder.card.pid)?;
+    fields.set_item("language", holder.card.language)?;
+    fields.set_item("label", holder.card.label)?;
+    fields.set_item("held_for", holder.held_for.map(|held| held.as_secs_f64()))?;
+    fields.set_item("remaining", holder.remaining.as_secs_f64())?;
+    fields.set_item("first_token", holder.first_token)?;
+    fields.set_item("last_token", holder.last_token)?;
+    record(py, "Holder", &fields)
+}

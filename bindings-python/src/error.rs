@@ -1,0 +1,41 @@
+//! Errors of the core as the exceptions of `lockwright._errors`.
+
+use lockwright::{Error, Kind};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+/// An error on its way to Python, for `?`.
+#[derive(Debug)]
+pub(crate) struct Raised(pub(crate) Error);
+
+impl From<Error> for Raised {
+    fn from(error: Error) -> Self {
+        Raised(error)
+    }
+}
+
+impl From<Raised> for PyErr {
+    fn from(Raised(error): Raised) -> Self {
+        Python::attach(|py| exception(py, &error).unwrap_or_else(|failure| failure))
+    }
+}
+
+fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+    let attributes = PyDict::new(py);
+    attributes.set_item("operation", error.operation())?;
+    attributes.set_item("lock", error.lock())?;
+    attributes.set_item("store", error.store())?;
+    let class = py.import("lockwright._errors")?.getattr("BY_CODE")?.get_item(error.code())?;
+    Ok(PyErr::from_value(class.call((error.to_string(),), Some(&attributes))?))
+}
+
+/// Every code there is and whether it is retryable, for the test that `lockwright._errors` knows them all.
+#[pyfunction(name = "_codes")]
+pub(crate) fn codes() -> Vec<(&'static str, bool)> {
+    Kind::ALL.iter().map(|kind| (kind.code(), kind.retryable())).collect()
+}
+
+/// For what cannot happen.
+pub(crate) fn lost_track(operation: &'static str) -> Raised {
+    Raised(Error::new(Kind::Internal, operation, "the library lost track of its own state; please report this"))
+}

@@ -1,0 +1,407 @@
+//! The guard: what is held, how it ends, and how its loss is told.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use lockwright::blocking;
+use lockwright::lease::{LossReason, ReleaseOutcome};
+use lockwright::{Error, Kind};
+use pyo3::PyTraverseError;
+use pyo3::exceptions::PyResourceWarning;
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::client::Origin;
+use crate::error::{Raised, lost_track};
+use crate::herald::{self, Message};
+use crate::{Seconds, in_slices, locked, outside};
+
+#[pyclass(frozen, weakref, module = "lockwright")]
+pub(crate) struct Guard {
+    /// The process that acquired it: in a forked child nothing behind this is touched, for it may be locked for ever.
+    pid: u32,
+    origin: Arc<Origin>,
+    name: Arc<str>,
+    token: u64,
+    epoch: u64,
+    depth: u32,
+    state: Mutex<State>,
+    /// Taken for reading by whoever uses the core's guard while it does I/O, for writing by the one who ends it.
+    in_use: RwLock<()>,
+    callbacks: Arc<Callbacks>,
+}
+
+struct State {
+    /// `None` once it was released.
+    core: Option<Arc<blocking::Guard>>,
+    /// Why it was lost, for whoever asks after the release.
+    why: Option<LossReason>,
+    watch: Option<Arc<Watch>>,
+}
+
+/// How a hold ended.
+pub(crate) struct Ending {
+    outcome: ReleaseOutcome,
+    why: Option<LossReason>,
+}
+
+impl Guard {
+    pub(crate) fn new(core: blocking::Guard, name: Arc<str>, origin: Arc<Origin>) -> Self {
+        let token = core.token();
+        Guard {
+            pid: std::process::id(),
+            origin,
+            name,
+            token: token.n,
+            epoch: token.epoch,
+            depth: core.depth(),
+            state: Mutex::new(State { core: Some(Arc::new(core)), why: None, watch: None }),
+            in_use: RwLock::new(()),
+            callbacks: Arc::default(),
+        }
+    }
+
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.pid != std::process::id()
+    }
+
+    pub(crate) fn is_released(&self) -> bool {
+        !self.is_inherited() && locked(&self.state).core.is_none()
+    }
+
+    /// Asks the core's guard something that it knows by itself.
+    fn ask<T>(&self, question: impl FnOnce(&blocking::Guard) -> T) -> Option<T> {
+        if self.is_inherited() {
+            return None;
+        }
+        locked(&self.state).core.as_deref().map(question)
+    }
+
+    fn why(&self) -> Option<LossReason> {
+        self.ask(blocking::Guard::why_lost)
+            .unwrap_or_else(|| if self.is_inherited() { None } else { locked(&self.state).why.clone() })
+    }
+
+    fn error(&self, kind: Kind, operation: &'static str, message: impl Into<std::borrow::Cow<'static, str>>) -> Raised {
+        Raised(Error::new(kind, operation, message).on_lock(self.name.clone()).on_store(&*self.origin.address))
+    }
+
+    pub(crate) fn forked(&self, operation: &'static str) -> Raised {
+        let message =
+            "this guard was made before a fork and belongs to the parent process; acquire the lock in this process";
+        self.error(Kind::Forked, operation, message)
+    }
+
+    fn not_owned(&self, operation: &'static str) -> Raised {
+        self.error(Kind::NotOwned, operation, "this guard was released already")
+    }
+
+    fn own(&self, operation: &'static str) -> Result<(), Raised> {
+        if self.is_inherited() { Err(self.forked(operation)) } else { Ok(()) }
+    }
+
+    pub(crate) fn end(&self, py: Python<'_>) -> Result<Ending, Raised> {
+        self.own("release")?;
+        let (core, watch) = {
+            let mut state = locked(&self.state);
+            (state.core.take().ok_or_else(|| self.not_owned("release"))?, state.watch.take())
+        };
+        let ended = outside(py, || {
+            let sole = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
+            let guard = Arc::into_inner(core).ok_or_else(|| lost_track("release").0)?;
+            drop(sole);
+            let why = guard.why_lost();
+            let outcome = guard.release()?;
+            let why = why.or(match outcome {
+                ReleaseOutcome::Expired => Some(LossReason::Expired),
+                ReleaseOutcome::StolenBy(_) => Some(LossReason::Gone),
+                _ => None,
+            });
+            Ok(Ending { outcome, why })
+        });
+        if let Ok(Ending { why, .. }) = &ended {
+            locked(&self.state).why.clone_from(why);
+        }
+        if let Some(watch) = watch {
+            watch.ring(Fate::Over);
+        }
+        drop(self.callbacks.take());
+        ended.map_err(Raised)
+    }
+
+    /// Ends what was held for a block of code: a loss is an error of the block, unless it has one already.
+    pub(crate) fn end_block(&self, py: Python<'_>, failed: bool) -> PyResult<()> {
+        if self.is_inherited() || self.is_released() {
+            return Ok(());
+        }
+        match self.end(py).and_then(|ending| self.unless_lost(&ending)) {
+            Err(_) if failed => Ok(()),
+            result => Ok(result?),
+        }
+    }
+
+    pub(crate) fn unless_lost(&self, ending: &Ending) -> Result<(), Raised> {
+        match &ending.why {
+            None => Ok(()),
+            Some(why) => {
+                let message = format!("the lock was lost while it was held: {}", why.sentence());
+                Err(self.error(Kind::Lost, "release", message))
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Guard {
+    #[getter]
+    fn token(&self) -> u64 {
+        self.token
+    }
+
+    #[getter]
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    #[getter]
+    fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    #[getter]
+    pub(crate) fn is_held(&self) -> bool {
+        self.ask(blocking::Guard::is_held).unwrap_or(false)
+    }
+
+    fn remaining(&self) -> f64 {
+        self.ask(blocking::Guard::remaining).unwrap_or_default().as_secs_f64()
+    }
+
+    #[getter]
+    fn why_lost(&self) -> Option<&'static str> {
+        self.why().map(|why| why.code())
+    }
+
+    #[getter]
+    fn lost(slf: Bound<'_, Self>) -> Lost {
+        Lost { guard: slf.unbind() }
+    }
+
+    fn on_lost(&self, py: Python<'_>, callback: Bound<'_, PyAny>) -> PyResult<()> {
+        self.own("on_lost")?;
+        let post = herald::summon(py)?;
+        self.callbacks.add(callback.unbind());
+        let callbacks = Arc::downgrade(&self.callbacks);
+        let tell = move |why: &LossReason| post.leave(Message::Lost(callbacks.clone(), why.code()));
+        if self.ask(|core| core.on_lost(tell)).is_none() {
+            // Released already: it will never be called.
+            drop(self.callbacks.take());
+        }
+        Ok(())
+    }
+
+    fn extend(&self, py: Python<'_>, ttl: Seconds) -> PyResult<()> {
+        self.own("extend")?;
+        let ttl = ttl.check("extend", "ttl")?;
+        let extended = outside(py, || {
+            let _in_use = self.in_use.read().unwrap_or_else(PoisonError::into_inner);
+            let core = locked(&self.state).core.clone();
+            core.ok_or_else(|| self.not_owned("extend").0)?.extend(ttl)
+        });
+        Ok(extended.map_err(Raised)?)
+    }
+
+    fn release(&self, py: Python<'_>) -> PyResult<&'static str> {
+        Ok(self.end(py)?.outcome.code())
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        slf.get().own("enter")?;
+        if slf.get().is_released() {
+            return Err(slf.get().not_owned("enter").into());
+        }
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (exc_type=None, exc=None, traceback=None, /))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        exc_type: Option<Bound<'_, PyAny>>,
+        exc: Option<Bound<'_, PyAny>>,
+        traceback: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let _ = (exc, traceback);
+        self.end_block(py, exc_type.is_some())
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let name = PyString::new(py, &self.name).repr()?;
+        let state = if self.is_inherited() {
+            "of the parent process".into()
+        } else if let Some(why) = self.why() {
+            format!("lost: {}", why.code())
+        } else {
+            self.ask(|core| format!("held, {:.3} s left", core.remaining().as_secs_f64())).unwrap_or("released".into())
+        };
+        Ok(format!("<lockwright.Guard {name} token {}, {state}>", self.token))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.callbacks.0.try_lock() {
+            Ok(callbacks) => callbacks.iter().try_for_each(|callback| visit.call(callback)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        drop(self.callbacks.take());
+    }
+}
+
+impl Drop for Guard {
+    /// The collector may run inside the critical section, so the lock is not released: its lease runs out.
+    fn drop(&mut self) {
+        if self.is_inherited() {
+            return;
+        }
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let Some(core) = state.core.take().and_then(Arc::into_inner) else { return };
+        let left = core.remaining();
+        let abandoned = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| core.abandon()));
+        if abandoned.is_ok() && !left.is_zero() {
+            Python::try_attach(|py| warn(py, &self.name, left));
+        }
+    }
+}
+
+fn warn(py: Python<'_>, name: &str, left: Duration) {
+    // The collector may have come while another exception was on its way.
+    let pending = PyErr::take(py);
+    let lock = PyString::new(py, name);
+    let shown = lock.repr().map_or_else(|_| String::new(), |name| name.to_string());
+    let message = format!(
+        "a guard of lock {shown} was collected without a release; the lock is not renewed any more and free in {:.1} s",
+        left.as_secs_f64()
+    );
+    let warned = std::ffi::CString::new(message).map_err(PyErr::from);
+    let category = py.get_type::<PyResourceWarning>();
+    if let Err(error) = warned.and_then(|message| PyErr::warn(py, &category, &message, 1)) {
+        error.write_unraisable(py, Some(&lock));
+    }
+    if let Some(pending) = pending {
+        pending.restore(py);
+    }
+}
+
+/// What a guard's owner wants called when the lock is lost. Owned by the guard alone, so that the collector sees them.
+#[derive(Default)]
+pub(crate) struct Callbacks(Mutex<Vec<Py<PyAny>>>);
+
+impl Callbacks {
+    fn add(&self, callback: Py<PyAny>) {
+        locked(&self.0).push(callback);
+    }
+
+    pub(crate) fn take(&self) -> Vec<Py<PyAny>> {
+        std::mem::take(&mut *locked(&self.0))
+    }
+}
+
+/// A guard's loss as something to wait for.
+#[pyclass(frozen, module = "lockwright")]
+pub(crate) struct Lost {
+    guard: Py<Guard>,
+}
+
+#[pymethods]
+impl Lost {
+    fn is_set(&self) -> PyResult<bool> {
+        let guard = self.guard.get();
+        guard.own("lost")?;
+        Ok(guard.why().is_some())
+    }
+
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<bool> {
+        let guard = self.guard.get();
+        guard.own("lost")?;
+        let limit = timeout.map(|limit| limit.not_negative().check("lost", "timeout")).transpose()?;
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let Some(watch) = guard.watch() else { return self.is_set() };
+        let told = in_slices(py, |slice| watch.wait(slice, deadline))?;
+        Ok(told || self.is_set()?)
+    }
+
+    fn __repr__(&self) -> String {
+        let guard = self.guard.get();
+        let state = if guard.why().is_some() { "set" } else { "unset" };
+        format!("<lockwright.Lost of {:?}: {state}>", guard.name)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.guard)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Held,
+    Lost,
+    Over,
+}
+
+/// Where threads wait for a loss, and the driver's thread rings.
+struct Watch {
+    fate: Mutex<Fate>,
+    bell: Condvar,
+}
+
+impl Guard {
+    fn watch(&self) -> Option<Arc<Watch>> {
+        let mut state = locked(&self.state);
+        let core = state.core.clone()?;
+        let watch = state.watch.get_or_insert_with(|| {
+            let watch = Arc::new(Watch { fate: Mutex::new(Fate::Held), bell: Condvar::new() });
+            let ringing = watch.clone();
+            core.on_lost(move |_| ringing.ring(Fate::Lost));
+            watch
+        });
+        Some(watch.clone())
+    }
+}
+
+impl Watch {
+    fn ring(&self, fate: Fate) {
+        let mut now = locked(&self.fate);
+        if *now == Fate::Held {
+            *now = fate;
+        }
+        drop(now);
+        self.bell.notify_all();
+    }
+
+    /// Whether the lock was lost; `None` when nothing happened yet.
+    fn wait(&self, slice: Duration, deadline: Option<Instant>) -> Option<bool> {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let fate = locked(&self.fate);
+        let slice = left.map_or(slice, |left| left.min(slice));
+        let fate = if slice == Duration::MAX {
+            *self.bell.wait_while(fate, |fate| *fate == Fate::Held).unwrap_or_else(PoisonError::into_inner)
+        } else {
+            let waited = self.bell.wait_timeout_while(fate, slice, |fate| *fate == Fate::Held);
+            *waited.unwrap_or_else(PoisonError::into_inner).0
+        };
+        match fate {
+            Fate::Held if left.is_some_and(|left| left <= slice) => Some(false),
+            Fate::Held => None,
+            fate => Some(fate == Fate::Lost),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The herald: one Python thread per process, through which the driver's thread reaches Python without entering it.
+//!
+//! The driver leaves a [`Message`] in the mailbox; the thread, which waits there without the GIL, takes it up as a thread
+//! of Python's own. `lockwright._herald` starts it at first need and sends it home when the interpreter exits.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use lockwright::options::Credentials;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::client::Origin;
+use crate::guard::Callbacks;
+use crate::{is_outside, locked, outside};
+
+/// What the driver has to say. It must own no Python object: the driver's thread may be the one that drops it.
+pub(crate) enum Message {
+    Lost(Weak<Callbacks>, &'static str),
+    Credentials(Weak<Origin>, Arc<Reply>),
+}
+
+#[derive(Default)]
+pub(crate) struct Post {
+    state: Mutex<State>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    messages: VecDeque<Message>,
+    closed: bool,
+}
+
+impl Post {
+    pub(crate) fn leave(&self, message: Message) {
+        let mut state = locked(&self.state);
+        if !state.closed {
+            state.messages.push_back(message);
+            self.bell.notify_one();
+        }
+    }
+
+    fn wait(&self) -> Option<Message> {
+        let mut state = locked(&self.state);
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(message) = state.messages.pop_front() {
+                return Some(message);
+            }
+            state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Each process appends its own, and a forked child never touches its parent's: somebody may have been using that.
+struct Node {
+    pid: u32,
+    post: Arc<Post>,
+    next: OnceLock<Box<Node>>,
+}
+
+static FIRST: OnceLock<Box<Node>> = OnceLock::new();
+
+/// The mailbox of this process, if its herald was summoned.
+fn current() -> Option<&'static Arc<Post>> {
+    let pid = std::process::id();
+    let mut node = FIRST.get()?;
+    while node.pid != pid {
+        node = node.next.get()?;
+    }
+    Some(&node.post)
+}
+
+/// The mailbox of this process, with somebody at it.
+pub(crate) fn summon(py: Python<'_>) -> PyResult<&'static Arc<Post>> {
+    if let Some(post) = current() {
+        return Ok(post);
+    }
+    let pid = std::process::id();
+    let post = Arc::new(Post::default());
+    let mailbox = Py::new(py, Mailbox { post: post.clone(), pid })?;
+    py.import("lockwright._herald")?.call_method1("start", (&mailbox,))?;
+    let mut made = Box::new(Node { pid, post, next: OnceLock::new() });
+    let mut end = &FIRST;
+    loop {
+        match end.set(made) {
+            Ok(()) => return current().ok_or_else(|| crate::error::lost_track("herald").into()),
+            Err(mine) => made = mine,
+        }
+        match end.get() {
+            // Another thread was faster; the herald of this one goes home.
+            Some(node) if node.pid == pid => {
+                mailbox.get().close();
+                return Ok(&node.post);
+            }
+            Some(node) => end = &node.next,
+            None => {}
+        }
+    }
+}
+
+type Call = (Py<PyAny>, Py<PyTuple>, Option<Py<Answer>>);
+
+/// The herald's end of the mailbox.
+#[pyclass(frozen, module = "lockwright._lockwright")]
+pub(crate) struct Mailbox {
+    post: Arc<Post>,
+    pid: u32,
+}
+
+#[pymethods]
+impl Mailbox {
+    /// What is to be called, with what, and who wants the result; `None` when the herald may go. Python makes the calls:
+    /// no Rust frame may lie below code that the interpreter's exit can cut short.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<Vec<Call>>> {
+        match outside(py, || Ok(self.post.wait())) {
+            Ok(Some(message)) => calls(py, message).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    fn close(&self) {
+        if self.pid == std::process::id() {
+            let mut state = locked(&self.post.state);
+            state.closed = true;
+            // Whoever waits for an answer finds that there will be none.
+            let unread = std::mem::take(&mut state.messages);
+            drop(state);
+            for message in unread {
+                if let Message::Credentials(_, reply) = message {
+                    reply.give(None);
+                }
+            }
+            self.post.bell.notify_all();
+        }
+    }
+}
+
+fn calls(py: Python<'_>, message: Message) -> PyResult<Vec<Call>> {
+    match message {
+        Message::Lost(callbacks, why) => {
+            let callbacks = callbacks.upgrade().map(|callbacks| callbacks.take()).unwrap_or_default();
+            let call = |callback| Ok((callback, (why,).into_pyobject(py)?.unbind(), None));
+            callbacks.into_iter().map(call).collect()
+        }
+        Message::Credentials(origin, reply) => {
+            let origin = origin.upgrade();
+            match origin.as_ref().and_then(|origin| origin.credentials.as_ref()) {
+                Some(callable) => {
+                    let ask = py.import("lockwright._herald")?.getattr("ask")?.unbind();
+                    Ok(vec![(ask, (callable,).into_pyobject(py)?.unbind(), Some(Py::new(py, Answer(reply))?))])
+                }
+                None => {
+                    reply.give(None);
+                    Ok(Vec::new())
+                }
+            }
+        }
+    }
+}
+
+/// Takes what a call returned.
+#[pyclass(frozen, module = "lockwright._lockwright")]
+pub(crate) struct Answer(Arc<Reply>);
+
+#[pymethods]
+impl Answer {
+    fn __call__(&self, found: Option<(String, String)>) {
+        self.0.give(found);
+    }
+}
+
+/// One answer of the herald's, for the driver's thread to wait for.
+#[derive(Default)]
+pub(crate) struct Reply {
+    found: Mutex<Option<Option<(String, String)>>>,
+    bell: Condvar,
+}
+
+impl Reply {
+    fn give(&self, found: Option<(String, String)>) {
+        *locked(&self.found) = Some(found);
+        self.bell.notify_one();
+    }
+
+    fn wait(&self, limit: Duration) -> Option<(String, String)> {
+        let found = locked(&self.found);
+        let waited = self.bell.wait_timeout_while(found, limit, |found| found.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.take().flatten()
+    }
+}
+
+/// The user and password that Python gives, asked for on whatever thread makes a connection; empty ones when it gives
+/// none within `limit`.
+pub(crate) fn credentials(origin: &Weak<Origin>, limit: Duration) -> Credentials {
+    let found = if is_outside() {
+        Python::attach(|py| {
+            let origin = origin.upgrade()?;
+            let ask = py.import("lockwright._herald").and_then(|herald| herald.getattr("ask"));
+            ask.and_then(|ask| ask.call1((origin.credentials.as_ref(),))?.extract()).ok().flatten()
+        })
+    } else {
+        current().and_then(|post| {
+            let reply = Arc::<Reply>::default();
+            post.leave(Message::Credentials(origin.clone(), reply.clone()));
+            reply.wait(limit)
+        })
+    };
+    let (user, password) = found.unwrap_or_default();
+    Credentials { user, password }
+}

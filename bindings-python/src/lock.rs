@@ -1,0 +1,275 @@
+//! The locks, which behave as those of `threading`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lockwright::blocking;
+use lockwright::queue::OwnerId;
+use lockwright::{Error, Kind};
+use pyo3::PyTraverseError;
+use pyo3::gc::PyVisit;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::client::{Orphan, Shared};
+use crate::error::Raised;
+use crate::guard::Guard;
+use crate::{Seconds, in_slices, locked, outside};
+
+/// This thread's id, never used again for another thread; the operating system's ids are.
+fn this_thread() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static MINE: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    MINE.try_with(|id| *id).unwrap_or_else(|_| NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+#[pyclass(frozen, subclass, weakref, module = "lockwright")]
+pub(crate) struct Lock {
+    core: blocking::Lock,
+    name: Arc<str>,
+    reentrant: bool,
+    shared: Arc<Shared>,
+    /// What `acquire` and `with` took and nobody gave back yet.
+    pins: Mutex<Vec<Pin>>,
+}
+
+struct Pin {
+    thread: u64,
+    block: bool,
+    guard: Py<Guard>,
+}
+
+/// A lock that the thread which holds it may acquire again.
+#[pyclass(frozen, extends = Lock, weakref, module = "lockwright")]
+pub(crate) struct RLock;
+
+impl Lock {
+    pub(crate) fn new(core: blocking::Lock, name: Arc<str>, reentrant: bool, shared: Arc<Shared>) -> Self {
+        Lock { core, name, reentrant, shared, pins: Mutex::default() }
+    }
+
+    /// The guard, or why there is none. The inner error is the core's, the outer one a signal handler's.
+    fn attempt(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<lockwright::Result<Py<Guard>>> {
+        self.shared.prepare(py)?;
+        let begun = outside(py, || {
+            let mut acquiring = match self.reentrant {
+                true => self.core.for_owner(OwnerId(this_thread())).begin(timeout)?,
+                false => self.core.begin(timeout)?,
+            };
+            let at_once = acquiring.wait(Duration::ZERO);
+            Ok((at_once, acquiring))
+        });
+        let granted = match begun {
+            Err(error) => Err(error),
+            Ok((Some(result), _)) => result,
+            Ok((None, mut acquiring)) => {
+                let waited = in_slices(py, |slice| acquiring.wait(slice));
+                if waited.is_err() {
+                    // To give up may cost more than a moment with the GIL held.
+                    let given_up = outside(py, move || {
+                        drop(acquiring);
+                        Ok(())
+                    });
+                    given_up.map_err(Raised)?;
+                }
+                waited?
+            }
+        };
+        match granted {
+            Ok(core) => Ok(Ok(Py::new(py, Guard::new(core, self.name.clone(), self.shared.origin.clone()))?)),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    /// As [`attempt`](Self::attempt), where somebody else's lock is no error.
+    fn try_attempt(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Option<Py<Guard>>> {
+        match self.attempt(py, timeout)? {
+            Ok(guard) => Ok(Some(guard)),
+            Err(error) if error.kind() == Kind::Timeout => Ok(None),
+            Err(error) => Err(Raised(error).into()),
+        }
+    }
+
+    fn own_timeout(&self) -> Option<Duration> {
+        self.core.options().timeout
+    }
+
+    /// A time limit as `threading` takes it: -1 is none but the lock's own.
+    fn limit(&self, timeout: Option<Seconds>) -> Result<Option<Duration>, Raised> {
+        match timeout {
+            None | Some(Seconds(-1.0)) => Ok(self.own_timeout()),
+            Some(seconds) => seconds.check("acquire", "timeout").map(Some),
+        }
+    }
+
+    fn pin(&self, guard: Py<Guard>, block: bool) {
+        locked(&self.pins).push(Pin { thread: this_thread(), block, guard });
+    }
+
+    /// The hold that `release` means: this thread's latest, else anybody's where `threading` allows that, else one of a
+    /// lock of this name that was collected.
+    fn unpin(&self) -> PyResult<Py<Guard>> {
+        let me = this_thread();
+        let mut over = Vec::new();
+        let found = {
+            let mut pins = locked(&self.pins);
+            over.extend(pins.extract_if(.., |pin| pin.guard.get().is_released()));
+            let usable = |pin: &Pin| !pin.guard.get().is_inherited();
+            let mine = pins.iter().rposition(|pin| usable(pin) && pin.thread == me);
+            let found = mine.or_else(|| pins.iter().rposition(usable).filter(|_| !self.reentrant));
+            found.map(|at| pins.remove(at).guard)
+        };
+        drop(over);
+        if let Some(guard) = found.or_else(|| self.adopt(me)) {
+            return Ok(guard);
+        }
+        let inherited = locked(&self.pins)
+            .iter()
+            .rev()
+            .map(|pin| pin.guard.get())
+            .find(|guard| guard.is_inherited())
+            .map(|guard| guard.forked("release"));
+        Err(inherited.unwrap_or_else(|| self.not_held()).into())
+    }
+
+    fn not_held(&self) -> Raised {
+        let message = if self.reentrant { "this thread does not hold it" } else { "it is not held here" };
+        let error = Error::new(Kind::NotOwned, "release", message).on_lock(self.name.clone());
+        Raised(error.on_store(&*self.shared.origin.address))
+    }
+
+    fn adopt(&self, me: u64) -> Option<Py<Guard>> {
+        let mut orphans = locked(&self.shared.orphans);
+        let mine = |orphan: &Orphan| {
+            let same = orphan.name == self.name && orphan.reentrant == self.reentrant;
+            same && (!self.reentrant || orphan.thread == me) && !orphan.guard.get().is_inherited()
+        };
+        let at = orphans.iter().rposition(mine)?;
+        Some(orphans.remove(at).guard)
+    }
+
+    /// Holds outlive the lock that took them: whoever called `acquire` may still be in the critical section.
+    fn orphan_pins(&self) {
+        let pins = std::mem::take(&mut *locked(&self.pins));
+        if !pins.is_empty() {
+            let orphan = |pin: Pin| Orphan {
+                name: self.name.clone(),
+                reentrant: self.reentrant,
+                thread: pin.thread,
+                guard: pin.guard,
+            };
+            locked(&self.shared.orphans).extend(pins.into_iter().map(orphan));
+        }
+    }
+}
+
+#[pymethods]
+impl Lock {
+    #[pyo3(signature = (blocking=true, timeout=Seconds(-1.0)), text_signature = "($self, blocking=True, timeout=-1)")]
+    fn acquire(&self, py: Python<'_>, blocking: bool, timeout: Seconds) -> PyResult<bool> {
+        let limit = if blocking {
+            self.limit(Some(timeout))?
+        } else if timeout == Seconds(-1.0) {
+            Some(Duration::ZERO)
+        } else {
+            let message = "a timeout was given for a call that shall not block; give one of the two";
+            return Err(Raised(Error::invalid("acquire", message).on_lock(self.name.clone())).into());
+        };
+        match self.try_attempt(py, limit)? {
+            Some(guard) => {
+                self.pin(guard, false);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    fn release(&self, py: Python<'_>) -> PyResult<()> {
+        let guard = self.unpin()?;
+        let ending = guard.get().end(py)?;
+        Ok(guard.get().unless_lost(&ending)?)
+    }
+
+    fn locked(&self, py: Python<'_>) -> PyResult<bool> {
+        let held_here = |pin: &Pin| pin.guard.get().is_held();
+        if locked(&self.pins).iter().any(held_here) {
+            return Ok(true);
+        }
+        self.shared.prepare(py)?;
+        let seen = outside(py, || self.shared.client.inspect(&self.name)).map_err(Raised)?;
+        Ok(seen.holder.is_some())
+    }
+
+    fn __enter__(&self, py: Python<'_>) -> PyResult<Py<Guard>> {
+        let guard = self.attempt(py, self.own_timeout())?.map_err(Raised)?;
+        self.pin(guard.clone_ref(py), true);
+        Ok(guard)
+    }
+
+    #[pyo3(signature = (exc_type=None, exc=None, traceback=None, /))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        exc_type: Option<Bound<'_, PyAny>>,
+        exc: Option<Bound<'_, PyAny>>,
+        traceback: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let _ = (exc, traceback);
+        let me = this_thread();
+        let found = {
+            let mut pins = locked(&self.pins);
+            pins.iter().rposition(|pin| pin.block && pin.thread == me).map(|at| pins.remove(at).guard)
+        };
+        match found {
+            Some(guard) => guard.get().end_block(py, exc_type.is_some()),
+            // The block gave it back itself.
+            None => Ok(()),
+        }
+    }
+
+    #[pyo3(signature = (timeout=None))]
+    fn acquire_guard(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Py<Guard>> {
+        let limit = self.limit(timeout)?;
+        Ok(self.attempt(py, limit)?.map_err(Raised)?)
+    }
+
+    fn try_acquire(&self, py: Python<'_>) -> PyResult<Option<Py<Guard>>> {
+        self.try_attempt(py, Some(Duration::ZERO))
+    }
+
+    fn guarded<'py>(slf: Bound<'py, Self>, function: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        py.import("lockwright._guarded")?.call_method1("guarded", (slf, function))
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let class = if self.reentrant { "RLock" } else { "Lock" };
+        let name = PyString::new(py, &self.name).repr()?;
+        Ok(format!("<lockwright.{class} {name} on {}>", self.shared.origin.address))
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.pins.try_lock() {
+            Ok(pins) => pins.iter().try_for_each(|pin| visit.call(&pin.guard)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        self.orphan_pins();
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.orphan_pins();
+    }
+}

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Callable, Iterator
+
+import lockwright
+import pytest
+
+_serial = itertools.count()
+
+
+def _space(store: str, folder: Path) -> str:
+    """An address where nobody else keeps locks."""
+    name = f"test-{os.getpid()}-{next(_serial)}"
+    if store == "memory":
+        return f"memory://{name}"
+    if store == "sqlite":
+        return f"sqlite://{folder / name}.db"
+    return f"{os.environ['LOCKWRIGHT_TEST_REDIS']}?prefix={name}:"
+
+
+def _supported() -> Iterator[str]:
+    for store in ("memory", "sqlite", "redis"):
+        if store == "redis" and "LOCKWRIGHT_TEST_REDIS" not in os.environ:
+            continue
+        try:
+            lockwright.connect(_space(store, Path("/tmp"))).close()
+        except (lockwright.InvalidConfig, lockwright.Unsupported):
+            continue
+        yield store
+
+
+@pytest.fixture(params=list(_supported()))
+def store_uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return _space(request.param, tmp_path)
+
+
+@pytest.fixture
+def client(store_uri: str) -> Iterator[lockwright.Client]:
+    with lockwright.connect(store_uri) as client:
+        yield client
+
+
+@pytest.fixture
+def other(store_uri: str) -> Iterator[lockwright.Client]:
+    """A second client of the same place: as another process, but in this one."""
+    with lockwright.connect(store_uri) as client:
+        yield client
+
+
+def fork(work: Callable[[], None]) -> int:
+    """Does `work` in a forked child, which never returns from here. A child that hangs is killed by its alarm."""
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 1
+    try:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(30)
+        work()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+def joined(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])

@@ -1,0 +1,54 @@
+"""Checked by mypy --strict, never run: what a typed program sees."""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal, Optional
+
+import lockwright
+from typing_extensions import assert_type
+
+
+def credentials() -> tuple[str, str]:
+    return "user", "password"
+
+
+def program() -> None:
+    with lockwright.connect("redis://localhost", prefix="app:", store_timeout=2, credentials=credentials) as client:
+        lock = client.lock("orders:42", ttl=10)
+        assert_type(lock, lockwright.Lock)
+        with lock as guard:
+            assert_type(guard, lockwright.Guard)
+            assert_type(guard.token, int)
+            assert_type(guard.why_lost, Optional[str])
+            guard.on_lost(logging.getLogger().error)
+            guard.extend(20)
+        if lock.acquire(timeout=2):
+            lock.release()
+        assert_type(lock.try_acquire(), Optional[lockwright.Guard])
+        outcome = lock.acquire_guard(timeout=1.5).release()
+        assert_type(outcome, Literal["released", "kept", "expired", "stolen", "unknown"])
+        assert_type(client.rlock("x"), lockwright.RLock)
+        holder = client.inspect("x").holder
+        if holder is not None:
+            client.break_lock("x", holder.last_token)
+        try:
+            client.require(fenced=True, shared=True)
+        except lockwright.LockError as error:
+            assert_type(error.code, str)
+            assert_type(error.lock, Optional[str])
+
+
+client = lockwright.connect("memory://")
+
+
+@client.lock("nightly-report").guarded
+def report(year: int, *, draft: bool = False) -> str:
+    return f"{year} {draft}"
+
+
+assert_type(report(2026, draft=True), str)
+report("2026")  # type: ignore[arg-type]
+client.lock("x").acquire("now")  # type: ignore[arg-type]
+client.lock("x", 10)  # type: ignore[call-arg]
+client.lock("x", tll=10)  # type: ignore[call-arg]

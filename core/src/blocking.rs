@@ -1,0 +1,197 @@
+//! The same locks for threads: every call blocks its thread, does its I/O there, and starts nothing else until it has to wait.
+//!
+//! ```no_run
+//! # fn main() -> lockwright::Result<()> {
+//! let client = lockwright::blocking::connect("memory://")?;
+//! let guard = client.lock("orders:42").acquire()?;
+//! println!("fencing token {}", guard.token());
+//! guard.release()?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::time::Duration;
+
+use crate::client::{Acquisition, Face, left, outcome_of};
+use crate::driver::wait::Settled;
+use crate::error::{Error, Kind, Result};
+use crate::lease::{Inspection, ReleaseOutcome};
+use crate::options::ConnectOptions;
+use crate::token::Token;
+
+/// Waiting blocks the thread.
+#[derive(Clone, Copy, Debug)]
+pub enum Blocking {}
+
+impl Face for Blocking {}
+
+/// See [`crate::Client`].
+pub type Client = crate::client::Client<Blocking>;
+/// See [`crate::LockBuilder`].
+pub type LockBuilder = crate::client::LockBuilder<Blocking>;
+/// See [`crate::Lock`].
+pub type Lock = crate::client::Lock<Blocking>;
+/// See [`crate::Guard`].
+pub type Guard = crate::client::Guard<Blocking>;
+
+/// Connects to the place that `uri` names; nothing is sent before the first use.
+///
+/// # Errors
+/// `invalid_config` or `unsupported` when the address or an option cannot be honoured.
+pub fn connect(uri: &str) -> Result<Client> {
+    Client::open(Some(uri), ConnectOptions::default())
+}
+
+impl Client {
+    /// See the async [`inspect`](crate::Client::inspect).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn inspect(&self, name: &str) -> Result<Inspection> {
+        self.inspect_now(name)
+    }
+
+    /// See the async [`list`](crate::Client::list).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list(&self) -> Result<Vec<String>> {
+        self.list_now()
+    }
+
+    /// See the async [`break_lock`](crate::Client::break_lock).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn break_lock(&self, name: &str, expected: Token) -> Result<bool> {
+        self.break_now(name, expected)
+    }
+
+    /// See the async [`close`](crate::Client::close).
+    pub fn close(&self) {
+        self.close_now();
+    }
+}
+
+impl LockBuilder {
+    /// Acquires the lock: [`build`](Self::build) and [`Lock::acquire`](crate::Lock).
+    ///
+    /// # Errors
+    /// As both.
+    pub fn acquire(self) -> Result<Guard> {
+        self.build()?.acquire()
+    }
+
+    /// Acquires the lock if it is free; `None` when somebody else holds it.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), but never `timeout`.
+    pub fn try_acquire(self) -> Result<Option<Guard>> {
+        self.build()?.try_acquire()
+    }
+}
+
+impl Lock {
+    /// Waits for the lock, as long as the options say. Other threads of this process wait in line behind one another; the
+    /// store hears only from the first.
+    ///
+    /// # Errors
+    /// `timeout` when others held it all the time; `unavailable` when the store did not answer for `store_timeout`; `auth`,
+    /// `foreign_layout` and `protocol` from the store; `closed`.
+    pub fn acquire(&self) -> Result<Guard> {
+        let mut acquiring = self.begin(self.options().timeout)?;
+        loop {
+            if let Some(result) = acquiring.wait(Duration::MAX) {
+                return result;
+            }
+        }
+    }
+
+    /// Acquires the lock if it is free; `None` when somebody else holds it.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), but never `timeout`.
+    pub fn try_acquire(&self) -> Result<Option<Guard>> {
+        match self.with_timeout(Some(Duration::ZERO)).acquire() {
+            Err(error) if error.kind() == Kind::Timeout => Ok(None),
+            result => result.map(Some),
+        }
+    }
+
+    /// Begins to acquire the lock, with a waiting time of its own, for callers that wait in slices to look at signals in
+    /// between. The first request is made before this returns.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    pub fn begin(&self, timeout: Option<Duration>) -> Result<Acquiring> {
+        let (acquisition, effects) = self.start(timeout)?;
+        acquisition.engine.perform(&acquisition.entry, effects, acquisition.deadline);
+        Ok(Acquiring(acquisition))
+    }
+}
+
+/// A lock being acquired. Dropping it gives up.
+pub struct Acquiring(Acquisition<Blocking>);
+
+impl Acquiring {
+    /// Waits for at most `slice`; `None` when there is no result yet. Call it no more after a result.
+    pub fn wait(&mut self, slice: Duration) -> Option<Result<Guard>> {
+        let acquisition = &mut self.0;
+        if acquisition.is_forked() {
+            let message = "this acquisition was begun before a fork; begin it in this process";
+            return Some(Err(Error::new(Kind::Forked, "acquire", message)));
+        }
+        let slice = match acquisition.deadline {
+            Some(deadline) => slice.min(left(deadline)),
+            None => slice,
+        };
+        let limit = (slice < Duration::MAX).then_some(slice);
+        if let Some(settled) = acquisition.waiter.park(limit) {
+            return Some(acquisition.conclude(settled));
+        }
+        if acquisition.deadline.is_some_and(|deadline| left(deadline).is_zero()) {
+            let effects = acquisition.entry.expire(&acquisition.engine);
+            acquisition.engine.perform_in_background(&acquisition.entry, effects);
+        }
+        None
+    }
+}
+
+impl std::fmt::Debug for Acquiring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Acquiring({:?})", self.0.entry.name)
+    }
+}
+
+impl crate::client::Call {
+    fn finish_here(mut self) -> Settled {
+        if let Some(effects) = self.effects.take() {
+            self.engine.perform(&self.entry, effects, None);
+        }
+        loop {
+            if let Some(settled) = self.waiter.park(None) {
+                return settled;
+            }
+        }
+    }
+}
+
+impl Guard {
+    /// Gives the lock back, and says what the store found.
+    ///
+    /// # Errors
+    /// `forked` when the guard belongs to the parent of this process.
+    pub fn release(mut self) -> Result<ReleaseOutcome> {
+        let call = self.start_release()?;
+        Ok(outcome_of(call.finish_here()))
+    }
+
+    /// Makes the lease last at least `ttl` (20 ms to 24 h) from now, and renewals from now on.
+    ///
+    /// # Errors
+    /// `lost` when the lock is not held any more, `forked`, `invalid_config`.
+    pub fn extend(&self, ttl: Duration) -> Result<()> {
+        let call = self.start_extend(ttl)?;
+        self.extended(call.finish_here())
+    }
+}

@@ -1,0 +1,727 @@
+//! The public face: a [`Client`] of one place, its [`Lock`]s, and the [`Guard`] of what is held.
+//!
+//! The same types serve async programs ([`Async`], the default) and threads ([`Blocking`](crate::blocking)): only what
+//! waits differs.
+
+use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::driver::engine::{self, Engine, Wish};
+use crate::driver::entry::{Effects, Entry};
+use crate::driver::fork::{self, Generational};
+use crate::driver::hold::Hold;
+use crate::driver::wait::{Settled, Waiter};
+use crate::driver::{clock, runtime};
+use crate::error::{Error, Kind, Result};
+use crate::guarantee::{Guarantees, Requirements};
+use crate::lease::{Inspection, LossReason, ReleaseOutcome};
+use crate::name;
+use crate::options::{AcquireOptions, ConnectOptions};
+use crate::protocol::Layout;
+use crate::queue::{OwnerId, Refusal, TaskId};
+use crate::stores::{self, Store};
+use crate::time::Time;
+use crate::token::Token;
+use crate::uri::{ENVIRONMENT, Uri};
+
+/// How a face waits.
+pub trait Face: Send + Sync + 'static {}
+
+/// Waiting is awaiting. Works on any executor; on tokio, requests go out from the caller's own task.
+#[derive(Clone, Copy, Debug)]
+pub enum Async {}
+
+impl Face for Async {}
+
+/// Connects to the place that `uri` names; nothing is sent before the first use.
+///
+/// # Errors
+/// `invalid_config` or `unsupported` when the address or an option cannot be honoured.
+pub async fn connect(uri: &str) -> Result<Client> {
+    Client::open(Some(uri), ConnectOptions::default())
+}
+
+/// A client of one place where locks are kept. Cheap to clone; clones share connections, queue and inbox.
+///
+/// After a fork the child's copy builds everything anew at its next use and touches nothing of the parent's.
+pub struct Client<F: Face = Async> {
+    place: Arc<Place>,
+    face: PhantomData<F>,
+}
+
+pub(crate) struct Place {
+    uri: Uri,
+    layouts: Arc<dyn Store>,
+    engines: Generational<Result<Arc<Engine>>>,
+}
+
+impl Place {
+    fn engine(&self) -> Result<&Arc<Engine>> {
+        let made = self.engines.get_or_make(|| Arc::new(new_engine(&mut self.uri.clone()))).as_ref();
+        let engine = made.as_ref().map_err(Clone::clone)?;
+        engine.check_open()?;
+        Ok(engine)
+    }
+}
+
+fn new_engine(uri: &mut Uri) -> Result<Arc<Engine>> {
+    Engine::new(stores::open(uri)?, uri.connect.clone())
+}
+
+impl<F: Face> Client<F> {
+    /// Connects to the place that `uri` names. Without one, to what `LOCKWRIGHT_URL` says, else to the embedded store: a
+    /// file in the user's state directory that excludes across this user's processes on this host.
+    ///
+    /// Nothing is sent before the first use.
+    ///
+    /// # Errors
+    /// `invalid_config` or `unsupported` when the address or an option cannot be honoured.
+    pub fn open(uri: Option<&str>, options: ConnectOptions) -> Result<Self> {
+        let environment = std::env::var(ENVIRONMENT).ok().filter(|text| !text.trim().is_empty());
+        let text = uri.or(environment.as_deref()).unwrap_or("sqlite://");
+        let uri = Uri::parse(text, options)?;
+        let engine = new_engine(&mut uri.clone())?;
+        let layouts = stores::open(&mut uri.clone())?;
+        let engines = Generational::new(Arc::new(Ok(engine)));
+        Ok(Client { place: Arc::new(Place { uri, layouts, engines }), face: PhantomData })
+    }
+
+    /// The lock called `name`, to be acquired as it is or after setting options.
+    ///
+    /// Any UTF-8 of 1 to 1024 bytes without control characters is a name. A wrong name or option is reported when the lock
+    /// is built or acquired.
+    pub fn lock(&self, name: &str) -> LockBuilder<F> {
+        LockBuilder { client: self.clone(), name: name.to_owned(), options: self.place.uri.lock.clone(), owner: None }
+    }
+
+    /// What locks of this client promise, in the store's default layout or the one that the address chose.
+    pub fn guarantees(&self) -> Result<Guarantees> {
+        Ok(self.layout(self.place.uri.lock.layout.as_deref())?.guarantees())
+    }
+
+    /// Fails when something insisted on is not promised.
+    ///
+    /// # Errors
+    /// `unsupported`, naming what is missing.
+    pub fn require(&self, wanted: Requirements) -> Result<()> {
+        self.guarantees()?.require(wanted)
+    }
+
+    /// The address without credentials and options.
+    pub fn address(&self) -> &str {
+        self.place.layouts.address()
+    }
+
+    fn layout(&self, name: Option<&str>) -> Result<Arc<dyn Layout>> {
+        self.place.layouts.layout(name)
+    }
+
+    pub(crate) fn inspect_now(&self, name: &str) -> Result<Inspection> {
+        let layout = self.layout(self.place.uri.lock.layout.as_deref())?;
+        let key = layout.key(&name::check(name)?)?;
+        let reply = self.on_store(|engine| engine.administer(layout.inspect(key)))?;
+        layout.inspected(name, &reply).map_err(|error| error.on_lock(name).on_store(self.address()))
+    }
+
+    pub(crate) fn list_now(&self) -> Result<Vec<String>> {
+        let layout = self.layout(self.place.uri.lock.layout.as_deref())?;
+        let mut names = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let reply = self.on_store(|engine| engine.administer(layout.list(&cursor)))?;
+            let (page, next) = layout.listed(&reply)?;
+            names.extend(page);
+            match next {
+                Some(next) => cursor = next,
+                None => break,
+            }
+        }
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    pub(crate) fn break_now(&self, name: &str, expected: Token) -> Result<bool> {
+        let layout = self.layout(self.place.uri.lock.layout.as_deref())?;
+        let key = layout.key(&name::check(name)?)?;
+        let reply = self.on_store(|engine| {
+            let reply = engine.administer(layout.break_hold(key.clone(), expected.n))?;
+            engine.verify(&key);
+            Ok(reply)
+        })?;
+        if let crate::protocol::Reply::Error { .. } = reply {
+            layout.inspected(name, &reply)?;
+        }
+        let broken = reply == crate::protocol::Reply::Int(1);
+        tracing::warn!(lock = name, token = %expected, broken, "asked to break a lock");
+        Ok(broken)
+    }
+
+    fn on_store<T>(&self, call: impl FnOnce(&Engine) -> Result<T>) -> Result<T> {
+        self.place.engine().and_then(|engine| call(engine)).map_err(|error| error.on_store(self.address()))
+    }
+
+    pub(crate) fn close_now(&self) {
+        if let Some(made) = self.place.engines.current()
+            && let Ok(engine) = &**made
+        {
+            engine.close();
+        }
+    }
+}
+
+impl Client {
+    /// Who holds the lock `name`, since when, and how many wait.
+    ///
+    /// # Errors
+    /// `foreign_layout` when something else lies under that name; `unavailable`, `auth` or `protocol` from the store.
+    pub async fn inspect(&self, name: &str) -> Result<Inspection> {
+        let (client, name) = (self.clone(), name.to_owned());
+        aside(move || client.inspect_now(&name)).await
+    }
+
+    /// The names of all locks there are in this layout under this client's prefix, held or remembered, in order.
+    ///
+    /// # Errors
+    /// `unavailable`, `auth` or `protocol` from the store.
+    pub async fn list(&self) -> Result<Vec<String>> {
+        let client = self.clone();
+        aside(move || client.list_now()).await
+    }
+
+    /// Takes the lock `name` from whoever holds it under `expected`, which [`inspect`](Self::inspect) shows: the next in the
+    /// queue has it at once; the holder gets `lost` at once where a push can reach it, else at its next renewal (ttl/3).
+    /// Whether somebody held it under that token.
+    ///
+    /// # Errors
+    /// `unavailable`, `auth` or `protocol` from the store.
+    pub async fn break_lock(&self, name: &str, expected: Token) -> Result<bool> {
+        let (client, name) = (self.clone(), name.to_owned());
+        aside(move || client.break_now(&name, expected)).await
+    }
+
+    /// Gives back everything that is held and ends every wait with `closed`. Later use of the client fails with `closed`.
+    pub async fn close(&self) {
+        let client = self.clone();
+        let closed = aside(move || {
+            client.close_now();
+            Ok(())
+        });
+        drop(closed.await);
+    }
+}
+
+/// Runs what blocks for a moment away from the caller's task.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let done = runtime::handle()?.spawn_blocking(work).await;
+    done.unwrap_or_else(|error| {
+        let message = "a background call ended unexpectedly; please report this";
+        Err(Error::new(Kind::Internal, "connect", message).caused_by(error))
+    })
+}
+
+impl<F: Face> Clone for Client<F> {
+    fn clone(&self) -> Self {
+        Client { place: self.place.clone(), face: PhantomData }
+    }
+}
+
+impl<F: Face> std::fmt::Debug for Client<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client({})", self.address())
+    }
+}
+
+/// A lock whose options are being set. See [`AcquireOptions`] for ranges and defaults.
+#[derive(Debug)]
+#[must_use = "a lock does nothing until it is acquired"]
+pub struct LockBuilder<F: Face = Async> {
+    client: Client<F>,
+    name: String,
+    options: AcquireOptions,
+    owner: Option<OwnerId>,
+}
+
+impl<F: Face> LockBuilder<F> {
+    /// How long the lock stays ours without a renewal, 20 ms to 24 h; default 30 s.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.options.ttl = ttl;
+        self
+    }
+
+    /// How long `acquire` waits for other holders; default for ever.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// Whether the watchdog renews the lease every ttl/3; default yes.
+    pub fn renew(mut self, renew: bool) -> Self {
+        self.options.renew = renew;
+        self
+    }
+
+    /// Ends renewal this long after the grant; default never.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.options.max_hold = Some(max_hold);
+        self
+    }
+
+    /// First come, first served over all tasks of all processes.
+    pub fn fair(mut self) -> Self {
+        self.options.fair = true;
+        self
+    }
+
+    /// Acquisitions of the same `owner` re-enter: they are granted at once, and the lock is free when each was released.
+    pub fn reentrant(mut self, owner: OwnerId) -> Self {
+        self.options.reentrant = true;
+        self.owner = Some(owner);
+        self
+    }
+
+    /// The layout at the store.
+    pub fn layout(mut self, layout: &str) -> Self {
+        self.options.layout = Some(layout.into());
+        self
+    }
+
+    /// A text of at most 128 bytes that others read with `inspect`.
+    pub fn label(mut self, label: &str) -> Self {
+        self.options.label = Some(label.into());
+        self
+    }
+
+    /// All options at once.
+    pub fn options(mut self, options: AcquireOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The options as they stand.
+    pub fn current_options(&self) -> &AcquireOptions {
+        &self.options
+    }
+
+    /// The lock, ready to be acquired as often as wanted.
+    ///
+    /// # Errors
+    /// `invalid_config` for a bad name or a value out of range, `unsupported` for what this store or layout cannot do.
+    pub fn build(self) -> Result<Lock<F>> {
+        let LockBuilder { client, name, options, owner } = self;
+        let build = || {
+            let name = name::check(&name)?;
+            options.check()?;
+            let layout = client.layout(options.layout.as_deref())?;
+            let can = layout.guarantees();
+            let wants = [(options.fair && !can.fair, "fair"), (options.reentrant && !can.reentrant, "reentrant")];
+            if let Some((_, what)) = wants.iter().find(|(missing, _)| *missing) {
+                let message = format!("layout {} cannot be {what}; leave it out or choose another layout", can.layout);
+                return Err(Error::unsupported("lock", message));
+            }
+            let key = layout.key(&name)?;
+            let label = options.label.as_deref().unwrap_or_default();
+            let at_work = AtWork::new(client.place.engine()?, &layout, &name, &key, label);
+            Ok((name, key, layout, Arc::new(Generational::new(Arc::new(at_work)))))
+        };
+        let (name, key, layout, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
+        Ok(Lock { client, name, key, layout, wish: Wish { options, owner }, at_work })
+    }
+}
+
+/// A named lock, to be acquired as often as wanted. Cheap to clone.
+pub struct Lock<F: Face = Async> {
+    client: Client<F>,
+    name: Arc<str>,
+    key: Arc<str>,
+    layout: Arc<dyn Layout>,
+    wish: Wish,
+    at_work: Arc<Generational<AtWork>>,
+}
+
+/// What a lock needs of its client's engine at every acquisition; each process has its own.
+struct AtWork {
+    entry: Arc<Entry>,
+    card: Arc<str>,
+}
+
+impl AtWork {
+    fn new(engine: &Engine, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>, label: &str) -> Self {
+        AtWork { entry: engine.entry(layout, name, key), card: engine.card(label) }
+    }
+}
+
+impl<F: Face> Lock<F> {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its options.
+    pub fn options(&self) -> &AcquireOptions {
+        &self.wish.options
+    }
+
+    /// The same lock for another owner, where it is reentrant.
+    pub fn for_owner(&self, owner: OwnerId) -> Self {
+        let mut lock = self.clone();
+        lock.wish.owner = Some(owner);
+        lock
+    }
+
+    /// The same lock with another waiting time; `None` waits for ever, zero only tries.
+    pub fn with_timeout(&self, timeout: Option<Duration>) -> Self {
+        let mut lock = self.clone();
+        lock.wish.options.timeout = timeout;
+        lock
+    }
+
+    pub(crate) fn start(&self, timeout: Option<Duration>) -> Result<(Acquisition<F>, Effects)> {
+        let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
+        let options = &self.wish.options;
+        let label = options.label.as_deref().unwrap_or_default();
+        let make = || Arc::new(AtWork::new(&engine, &self.layout, &self.name, &self.key, label));
+        let AtWork { entry, card } = &**self.at_work.get_or_make(make);
+        let entry = entry.clone();
+        let wish = Wish { options: AcquireOptions { timeout, ..options.clone() }, owner: self.wish.owner };
+        let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, card);
+        let acquisition = Acquisition {
+            engine,
+            entry,
+            waiter,
+            task: ask.task,
+            deadline: ask.deadline,
+            timeout,
+            generation: fork::generation(),
+            over: false,
+            face: PhantomData,
+        };
+        Ok((acquisition, effects))
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        error.on_lock(self.name.clone()).on_store(self.client.address())
+    }
+}
+
+impl<F: Face> Clone for Lock<F> {
+    fn clone(&self) -> Self {
+        let Lock { client, name, key, layout, wish, at_work } = self;
+        let (client, name, key, layout) = (client.clone(), name.clone(), key.clone(), layout.clone());
+        Lock { client, name, key, layout, wish: wish.clone(), at_work: at_work.clone() }
+    }
+}
+
+impl<F: Face> std::fmt::Debug for Lock<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lock({:?} on {})", self.name, self.client.address())
+    }
+}
+
+/// One acquisition under way. Dropping it gives up: what was asked of the store is undone in the background.
+pub(crate) struct Acquisition<F: Face> {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) waiter: Arc<Waiter>,
+    task: TaskId,
+    pub(crate) deadline: Option<Time>,
+    timeout: Option<Duration>,
+    generation: u64,
+    over: bool,
+    face: PhantomData<F>,
+}
+
+impl<F: Face> Acquisition<F> {
+    /// What the waiter got, as what the caller gets.
+    pub(crate) fn conclude(&mut self, settled: Settled) -> Result<Guard<F>> {
+        self.over = true;
+        let error = match settled {
+            Settled::Granted { hold, depth } => return Ok(self.guard(hold, depth)),
+            Settled::Refused(Refusal::Taken) => Error::timeout(Duration::ZERO),
+            Settled::Refused(Refusal::TimedOut) => Error::timeout(self.timeout.unwrap_or_default()),
+            Settled::Refused(Refusal::Failed(error)) => error,
+            Settled::Released(_) | Settled::Extended(_) => {
+                Error::new(Kind::Internal, "acquire", "an acquisition got another call's result; please report this")
+            }
+        };
+        Err(error.on_lock(self.entry.name.clone()).on_store(self.engine.store.address().clone()))
+    }
+
+    fn guard(&self, hold: Arc<Hold>, depth: u32) -> Guard<F> {
+        let holding = Holding { engine: self.engine.clone(), entry: self.entry.clone(), hold };
+        Guard { holding: Some(holding), depth, generation: self.generation, face: PhantomData }
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        self.generation != fork::generation()
+    }
+}
+
+impl<F: Face> Drop for Acquisition<F> {
+    fn drop(&mut self) {
+        if !self.over && !self.is_forked() {
+            let effects = self.entry.cancel(&self.engine, self.task, &self.waiter);
+            self.engine.perform_in_background(&self.entry, effects);
+        }
+    }
+}
+
+impl LockBuilder {
+    /// Acquires the lock: [`build`](Self::build) and [`Lock::acquire`].
+    ///
+    /// # Errors
+    /// As both.
+    pub async fn acquire(self) -> Result<Guard> {
+        self.build()?.acquire().await
+    }
+
+    /// Acquires the lock if it is free: [`build`](Self::build) and [`Lock::try_acquire`].
+    ///
+    /// # Errors
+    /// As both.
+    pub async fn try_acquire(self) -> Result<Option<Guard>> {
+        self.build()?.try_acquire().await
+    }
+}
+
+impl Lock {
+    /// Waits for the lock, as long as the options say.
+    ///
+    /// Cancelling, by dropping the future, is safe at every await: a place in the queue is left and a lock granted meanwhile
+    /// is given back, in the background.
+    ///
+    /// # Errors
+    /// `timeout` when others held it all the time; `unavailable` when the store did not answer for `store_timeout`; `auth`,
+    /// `foreign_layout` and `protocol` from the store; `closed`.
+    pub async fn acquire(&self) -> Result<Guard> {
+        self.acquire_within(self.wish.options.timeout).await
+    }
+
+    /// Acquires the lock if it is free; `None` when somebody else holds it.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), but never `timeout`.
+    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
+        match self.acquire_within(Some(Duration::ZERO)).await {
+            Err(error) if error.kind() == Kind::Timeout => Ok(None),
+            result => result.map(Some),
+        }
+    }
+
+    async fn acquire_within(&self, timeout: Option<Duration>) -> Result<Guard> {
+        let (mut acquisition, effects) = self.start(timeout)?;
+        acquisition.engine.perform_async(&acquisition.entry, effects, acquisition.deadline).await;
+        let settled = poll_fn(|context| acquisition.waiter.poll(context)).await;
+        acquisition.conclude(settled)
+    }
+}
+
+struct Holding {
+    engine: Arc<Engine>,
+    entry: Arc<Entry>,
+    hold: Arc<Hold>,
+}
+
+/// A lock that is held, until it is released, dropped or lost.
+///
+/// Dropping releases in the background. In a forked child a guard made by the parent is inert: the parent still holds.
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct Guard<F: Face = Async> {
+    /// `None` once it was released.
+    holding: Option<Holding>,
+    depth: u32,
+    generation: u64,
+    face: PhantomData<F>,
+}
+
+impl<F: Face> Guard<F> {
+    /// The fencing token: hand it to whatever the lock protects.
+    pub fn token(&self) -> Token {
+        self.holding.as_ref().map_or(Token::new(0), |holding| holding.hold.token)
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &str {
+        self.holding.as_ref().map_or("", |holding| &holding.entry.name)
+    }
+
+    /// How many levels deep its owner holds the lock; 1 unless it is reentrant.
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Whether the lock is certainly held at this moment, by the local clock.
+    pub fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// How much longer the lock is certainly held without a further renewal; zero when it is lost or belongs to the parent
+    /// of this forked process.
+    pub fn remaining(&self) -> Duration {
+        match self.holding() {
+            Ok(holding) => holding.hold.remaining(),
+            Err(_) => Duration::ZERO,
+        }
+    }
+
+    /// Why the lock was lost; `None` while it is held.
+    pub fn why_lost(&self) -> Option<LossReason> {
+        self.holding().ok()?.hold.why_lost()
+    }
+
+    /// Has `callback` run once when the lock is lost, at once if it is lost already; never after a release. It runs on the
+    /// driver's thread, so it must return quickly and must not use the client.
+    pub fn on_lost(&self, callback: impl FnOnce(&LossReason) + Send + 'static) {
+        if let Ok(holding) = self.holding() {
+            holding.hold.on_lost(Box::new(callback));
+        }
+    }
+
+    /// Lets the lease run out: nothing renews it any more, and dropping the guard does nothing. For languages whose guards
+    /// are collected at unknown moments, maybe inside the critical section.
+    pub fn abandon(mut self) {
+        if let Ok(Some(holding)) = self.take() {
+            let effects = holding.entry.abandon(&holding.engine, holding.hold.token.n);
+            holding.engine.perform_in_background(&holding.entry, effects);
+        }
+    }
+
+    /// Whether this guard was made before a fork, by the parent.
+    pub fn is_forked(&self) -> bool {
+        self.generation != fork::generation()
+    }
+
+    fn holding(&self) -> Result<&Holding> {
+        if self.is_forked() {
+            return Err(forked());
+        }
+        self.holding.as_ref().ok_or_else(|| Error::new(Kind::NotOwned, "release", "this guard was released already"))
+    }
+
+    fn take(&mut self) -> Result<Option<Holding>> {
+        if self.is_forked() {
+            std::mem::forget(self.holding.take());
+            return Err(forked());
+        }
+        Ok(self.holding.take())
+    }
+
+    pub(crate) fn start_release(&mut self) -> Result<Call> {
+        let holding = self.take()?;
+        let holding =
+            holding.ok_or_else(|| Error::new(Kind::NotOwned, "release", "this guard was released already"))?;
+        let waiter = Arc::default();
+        let effects = holding.entry.release(&holding.engine, holding.hold.token.n, &waiter);
+        Ok(Call { engine: holding.engine, entry: holding.entry, waiter, effects: Some(effects) })
+    }
+
+    pub(crate) fn start_extend(&self, ttl: Duration) -> Result<Call> {
+        AcquireOptions { ttl, ..AcquireOptions::default() }.check()?;
+        let Holding { engine, entry, hold } = self.holding()?;
+        let waiter = Arc::default();
+        let effects = entry.extend(engine, hold.token.n, ttl, &waiter);
+        Ok(Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects) })
+    }
+
+    pub(crate) fn extended(&self, settled: Settled) -> Result<()> {
+        match settled {
+            Settled::Extended(true) => Ok(()),
+            _ => {
+                let why = self.why_lost().map_or("it was released meanwhile", |reason| reason.sentence());
+                Err(Error::new(Kind::Lost, "extend", format!("the lock is not held any more: {why}"))
+                    .on_lock(self.name()))
+            }
+        }
+    }
+}
+
+/// A release or an extension under way.
+pub(crate) struct Call {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) waiter: Arc<Waiter>,
+    pub(crate) effects: Option<Effects>,
+}
+
+impl Call {
+    async fn finish(mut self) -> Settled {
+        if let Some(effects) = self.effects.take() {
+            self.engine.perform_async(&self.entry, effects, None).await;
+        }
+        poll_fn(|context| self.waiter.poll(context)).await
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if let Some(effects) = self.effects.take() {
+            self.engine.perform_in_background(&self.entry, effects);
+        }
+    }
+}
+
+pub(crate) fn outcome_of(settled: Settled) -> ReleaseOutcome {
+    match settled {
+        Settled::Released(outcome) => outcome,
+        _ => ReleaseOutcome::Unknown,
+    }
+}
+
+impl Guard {
+    /// Gives the lock back, and says what the store found. Dropping the future does not take the release back.
+    ///
+    /// # Errors
+    /// `forked` when the guard belongs to the parent of this process.
+    pub async fn release(mut self) -> Result<ReleaseOutcome> {
+        let call = self.start_release()?;
+        Ok(outcome_of(call.finish().await))
+    }
+
+    /// Makes the lease last at least `ttl` (20 ms to 24 h) from now, and renewals from now on.
+    ///
+    /// # Errors
+    /// `lost` when the lock is not held any more, `forked`, `invalid_config`.
+    pub async fn extend(&self, ttl: Duration) -> Result<()> {
+        let call = self.start_extend(ttl)?;
+        self.extended(call.finish().await)
+    }
+
+    /// Waits until the lock is lost. Never ends for a lock that is released.
+    pub async fn lost(&self) -> LossReason {
+        poll_fn(|context| match self.holding() {
+            Ok(holding) => holding.hold.poll_lost(context),
+            Err(_) => Poll::Ready(LossReason::Closed),
+        })
+        .await
+    }
+}
+
+impl<F: Face> Drop for Guard<F> {
+    fn drop(&mut self) {
+        if let Ok(Some(holding)) = self.take() {
+            let waiter = Arc::default();
+            let effects = holding.entry.release(&holding.engine, holding.hold.token.n, &waiter);
+            holding.engine.perform_in_background(&holding.entry, effects);
+        }
+    }
+}
+
+impl<F: Face> std::fmt::Debug for Guard<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Guard({:?}, token {}, {:?} left)", self.name(), self.token(), self.remaining())
+    }
+}
+
+fn forked() -> Error {
+    let message =
+        "this guard was made before a fork and belongs to the parent process; acquire the lock in this process";
+    Error::new(Kind::Forked, "release", message)
+}
+
+/// Now, on the driver's clock: for faces that wait in slices.
+pub(crate) fn left(deadline: Time) -> Duration {
+    deadline.since(clock::now())
+}

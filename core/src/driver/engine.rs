@@ -1,0 +1,421 @@
+//! One client's engine: its locks, its inbox, its wheel, and the two ways to perform what they want done: inline in the
+//! caller's thread or task, or in the background.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::clock;
+use super::entry::{Effects, Entry, Outbound};
+use super::random::Random;
+use super::runtime;
+use super::wait::{Settled, Waiter, locked};
+use super::wheel::Wheel;
+use crate::error::{Error, Kind, Result};
+use crate::lease::Card;
+use crate::options::{AcquireOptions, ConnectOptions};
+use crate::protocol::{AttemptId, InboxId, Layout, Reply, Request, Requests, StoreEvent};
+use crate::queue::{Ask, OwnerId, TaskId};
+use crate::session::{Inbox, Service};
+use crate::stores::{Answered, Outcome, Sink, Store};
+use crate::time::Time;
+
+/// The entries of one key: one for each layout in use under it.
+type OfKey = SmallVec<[(&'static str, Weak<Entry>); 1]>;
+
+/// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock again.
+#[derive(Default)]
+struct Entries {
+    by_key: HashMap<Arc<str>, OfKey>,
+    recent: VecDeque<Arc<Entry>>,
+}
+
+const RECENT: usize = 64;
+
+/// See the [module](self).
+pub(crate) struct Engine {
+    pub(crate) store: Arc<dyn Store>,
+    options: ConnectOptions,
+    inbox_id: InboxId,
+    inbox: AtomicU8,
+    inbox_wanted: AtomicBool,
+    random: Mutex<Random>,
+    host: String,
+    next_task: AtomicU64,
+    entries: Mutex<Entries>,
+    pub(crate) wheel: Wheel,
+    closed: AtomicBool,
+    /// For those who need to outlive a borrow: the background's work, and the store's way to us.
+    me: Weak<Engine>,
+}
+
+/// How an acquisition is to be made, once its options are checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Wish {
+    pub(crate) options: AcquireOptions,
+    pub(crate) owner: Option<OwnerId>,
+}
+
+impl Engine {
+    pub(crate) fn new(store: Arc<dyn Store>, options: ConnectOptions) -> Result<Arc<Self>> {
+        let mut random = Random::new()?;
+        let inbox_id = InboxId(random.next()? as u64);
+        Ok(Arc::new_cyclic(|me| Engine {
+            store,
+            options,
+            inbox_id,
+            inbox: AtomicU8::new(code(Inbox::Closed)),
+            inbox_wanted: AtomicBool::new(false),
+            random: Mutex::new(random),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            next_task: AtomicU64::new(1),
+            entries: Mutex::default(),
+            wheel: Wheel::new(me.clone()),
+            closed: AtomicBool::new(false),
+            me: me.clone(),
+        }))
+    }
+
+    pub(crate) fn inbox_id(&self) -> InboxId {
+        self.inbox_id
+    }
+
+    pub(crate) fn inbox(&self) -> Inbox {
+        decode(self.inbox.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn store_timeout(&self) -> Duration {
+        self.options.store_timeout
+    }
+
+    pub(crate) fn mint(&self) -> AttemptId {
+        let mut random = locked(&self.random);
+        // The pool was filled once already; a system that then runs out of randomness cannot go on safely.
+        AttemptId(random.next().unwrap_or_else(|error| std::panic::panic_any(error.to_string())))
+    }
+
+    /// The entry of a lock, made at first use.
+    pub(crate) fn entry(&self, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>) -> Arc<Entry> {
+        let mut guard = locked(&self.entries);
+        let Entries { by_key: entries, recent } = &mut *guard;
+        let known = |of_key: &OfKey| of_key.iter().find(|(l, _)| *l == layout.name()).and_then(|(_, e)| e.upgrade());
+        if let Some(entry) = entries.get(key).and_then(known) {
+            return entry;
+        }
+        if entries.len() == entries.capacity() {
+            entries.retain(|_, of_key| of_key.iter().any(|(_, entry)| entry.strong_count() > 0));
+        }
+        let entry = Arc::new(Entry::new(name.clone(), key.clone(), layout.clone()));
+        let of_key = entries.entry(key.clone()).or_default();
+        of_key.retain(|(l, _)| *l != layout.name());
+        of_key.push((layout.name(), Arc::downgrade(&entry)));
+        recent.push_back(entry.clone());
+        if recent.len() > RECENT {
+            recent.pop_front();
+        }
+        entry
+    }
+
+    /// What this process says of itself while it holds a lock labelled `label`.
+    pub(crate) fn card(&self, label: &str) -> Arc<str> {
+        let (host, language, label) = (self.host.clone(), self.options.language.to_owned(), label.to_owned());
+        Card { host, pid: std::process::id(), language, label }.encode().into()
+    }
+
+    /// What the queue is asked for `wish`, made now.
+    fn ask(&self, wish: &Wish) -> Ask {
+        let options = &wish.options;
+        Ask {
+            task: TaskId(self.next_task.fetch_add(1, Ordering::Relaxed)),
+            owner: wish.owner.filter(|_| options.reentrant),
+            fair: options.fair,
+            tries: options.tries(),
+            deadline: options.timeout.filter(|limit| !limit.is_zero()).map(|limit| clock::now().after(limit)),
+            service: Service { ttl: options.ttl, renew: options.renew, max_hold: options.max_hold },
+        }
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::new(Kind::Closed, "connect", "the client was closed; connect again"));
+        }
+        Ok(())
+    }
+
+    /// Until when a write that is sent at `now` waits for its replies, for a caller that gives up at `deadline`.
+    fn limit(&self, now: Time, deadline: Option<Time>) -> Time {
+        let answered = now.after(self.options.response_timeout);
+        deadline.map_or(answered, |deadline| deadline.min(answered))
+    }
+
+    /// Performs everything in this thread, and what follows from it.
+    pub(crate) fn perform(&self, entry: &Arc<Entry>, effects: Effects, deadline: Option<Time>) {
+        let mut limit = self.limit(effects.at, deadline);
+        let mut todo = self.perform_local(entry, effects);
+        while !todo.is_empty() {
+            let send = todo.remove(0);
+            let answered = self.store.call(&send.requests, limit);
+            let follow = send.entry.answered(self, send.slot, send.id, answered);
+            limit = self.limit(follow.at, deadline);
+            todo.extend(self.perform_local(&send.entry, follow));
+        }
+    }
+
+    /// Performs everything in this task, and what follows from it. When the task is dropped meanwhile, the background goes on.
+    pub(crate) async fn perform_async(&self, entry: &Arc<Entry>, effects: Effects, deadline: Option<Time>) {
+        let mut todo = self.perform_local(entry, effects);
+        while !todo.is_empty() {
+            let mut flight = Flight { engine: self, sends: todo };
+            let limit = self.limit(clock::now(), deadline);
+            let answered = self.store.call_async(&flight.sends[0].requests, limit).await;
+            let send = flight.sends.remove(0);
+            let follow = send.entry.answered(self, send.slot, send.id, answered);
+            let more = self.perform_local(&send.entry, follow);
+            flight.sends.extend(more);
+            todo = std::mem::take(&mut flight.sends);
+        }
+    }
+
+    /// Performs everything from the background runtime.
+    pub(crate) fn perform_in_background(&self, entry: &Arc<Entry>, effects: Effects) {
+        let sends = self.perform_local(entry, effects);
+        self.send_in_background(sends);
+    }
+
+    pub(crate) fn send_in_background(&self, sends: impl IntoIterator<Item = Outbound>) {
+        let Some(engine) = self.me.upgrade() else { return };
+        for (batch, alone) in group(sends) {
+            let engine = engine.clone();
+            let answered = |entry: &Arc<Entry>, slot, id, answered, engine: &Engine| {
+                let follow = entry.answered(engine, slot, id, answered);
+                engine.perform_in_background(entry, follow);
+            };
+            let work = async move {
+                if alone {
+                    for send in batch {
+                        let result = engine.store.call_async(&send.requests, engine.limit(clock::now(), None)).await;
+                        answered(&send.entry, send.slot, send.id, result, &engine);
+                    }
+                    return;
+                }
+                let requests = batch.iter().filter_map(|send| send.requests.first().cloned()).collect();
+                let result = engine.store.clone().call_batch(requests).await;
+                for (send, result) in batch.iter().zip(share(result, batch.len())) {
+                    answered(&send.entry, send.slot, send.id, result, &engine);
+                }
+            };
+            match runtime::handle() {
+                Ok(handle) => drop(handle.spawn(work)),
+                Err(error) => tracing::error!(%error, "no background thread: leases will not be renewed"),
+            }
+        }
+    }
+
+    /// Everything but the writes, which it returns.
+    pub(crate) fn perform_local(&self, entry: &Arc<Entry>, effects: Effects) -> SmallVec<[Outbound; 1]> {
+        let Effects { mut sends, settled, lost, learnt, open_inbox, due, at: _ } = effects;
+        for (sent, at) in learnt {
+            self.store.learn(sent, at);
+        }
+        for (hold, reason) in lost {
+            tracing::warn!(lock = %entry.name, token = %hold.token, reason = reason.code(), "lock lost");
+            hold.lose(reason);
+        }
+        if let Some(due) = due {
+            self.wheel.appoint(entry, due);
+        }
+        if open_inbox {
+            self.open_inbox();
+        }
+        for (waiter, result) in settled {
+            if let Some(Settled::Granted { hold, .. }) = waiter.settle(result) {
+                // Granted to a task that had just gone.
+                let follow = entry.release(self, hold.token.n, &Arc::default());
+                sends.extend(self.perform_local(entry, follow));
+            }
+        }
+        sends
+    }
+
+    fn open_inbox(&self) {
+        if self.inbox_wanted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let sink: Weak<dyn Sink> = self.me.clone();
+        match runtime::handle() {
+            Ok(handle) => drop(handle.spawn(self.store.clone().open_inbox(self.inbox_id, sink))),
+            Err(_) => Sink::inbox(self, Inbox::Unavailable),
+        }
+    }
+
+    fn entries_of(&self, key: &str) -> SmallVec<[Arc<Entry>; 1]> {
+        let entries = locked(&self.entries);
+        entries.by_key.get(key).into_iter().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
+    }
+
+    /// What this client holds under `key` may be gone: asks the store, in this thread.
+    pub(crate) fn verify(&self, key: &str) {
+        for entry in self.entries_of(key) {
+            let effects = entry.verify(self);
+            self.perform(&entry, effects, None);
+        }
+    }
+
+    fn live_entries(&self) -> Vec<Arc<Entry>> {
+        locked(&self.entries).by_key.values().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
+    }
+
+    /// Asks the store something that no session is concerned with, in this thread, as often as `store_timeout` allows.
+    ///
+    /// # Errors
+    /// What the store or the connection said.
+    pub(crate) fn administer(&self, request: Request) -> Result<Reply> {
+        let give_up = clock::now().after(self.options.store_timeout);
+        let requests = Requests::from_iter([request]);
+        loop {
+            let error = match self.store.call(&requests, self.limit(clock::now(), Some(give_up))).outcome {
+                Outcome::Replies(replies) => return Ok(replies.into_iter().next().unwrap_or(Reply::Nil)),
+                Outcome::NotSent(error) | Outcome::Unknown { error, .. } => error,
+            };
+            if error.kind() != Kind::Unavailable || clock::now() >= give_up {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Gives back everything that is held, refuses everybody who waits, and returns when the store knows, or after
+    /// `store_timeout`.
+    pub(crate) fn close(&self) {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let entries = self.live_entries();
+        for entry in &entries {
+            let effects = entry.close(self);
+            self.perform(entry, effects, None);
+        }
+        let give_up = clock::now().after(self.options.store_timeout);
+        while clock::now() < give_up && !entries.iter().all(|entry| entry.is_idle()) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// What an abandoned task was in the middle of sending: the first write's outcome is unknown, the others go out yet.
+struct Flight<'a> {
+    engine: &'a Engine,
+    sends: SmallVec<[Outbound; 1]>,
+}
+
+impl Drop for Flight<'_> {
+    fn drop(&mut self) {
+        if self.sends.is_empty() {
+            return;
+        }
+        let send = self.sends.remove(0);
+        let error = Error::new(Kind::Unavailable, "acquire", "the task was cancelled before the store answered");
+        let now = clock::now();
+        let void_after = now.after(self.engine.options.response_timeout * 2);
+        let answered = Answered { sent: now, outcome: Outcome::Unknown { error, void_after } };
+        let follow = send.entry.answered(self.engine, send.slot, send.id, answered);
+        self.engine.perform_in_background(&send.entry, follow);
+        self.engine.send_in_background(std::mem::take(&mut self.sends));
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.wheel.stop();
+    }
+}
+
+impl Sink for Engine {
+    fn inbox(&self, state: Inbox) {
+        self.inbox.store(code(state), Ordering::Release);
+        for entry in self.live_entries() {
+            let effects = entry.inbox(self, state);
+            self.perform_in_background(&entry, effects);
+        }
+    }
+
+    fn pushed(&self, key: &str, event: &StoreEvent) {
+        for entry in self.entries_of(key) {
+            let effects = entry.pushed(self, event);
+            self.perform_in_background(&entry, effects);
+        }
+    }
+
+    fn restarted(&self) {
+        tracing::warn!(store = %self.store.address(), "the store is another one than before: verifying what is held");
+        for entry in self.live_entries() {
+            let effects = entry.verify(self);
+            self.perform_in_background(&entry, effects);
+        }
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Engine({})", self.store.address())
+    }
+}
+
+/// Writes that may travel together, in groups; all others alone.
+fn group(sends: impl IntoIterator<Item = Outbound>) -> Vec<(Vec<Outbound>, bool)> {
+    let mut groups: Vec<(Vec<Outbound>, bool)> = Vec::new();
+    for send in sends {
+        let call = match send.requests.as_slice() {
+            [only] if only.call.batch => Some(only.call),
+            _ => None,
+        };
+        let same = |(batch, alone): &&mut (Vec<Outbound>, bool)| {
+            !alone && call.is_some_and(|call| batch.iter().all(|s| std::ptr::eq(s.requests[0].call, call)))
+        };
+        match groups.iter_mut().find(same) {
+            Some((batch, _)) => batch.push(send),
+            None => groups.push((vec![send], call.is_none())),
+        }
+    }
+    groups
+}
+
+/// One result of a batch as a result for each of its writes.
+fn share(answered: Answered, count: usize) -> Vec<Answered> {
+    let Answered { sent, outcome } = answered;
+    let each = |outcome| Answered { sent, outcome };
+    match outcome {
+        Outcome::Replies(replies) => replies.into_iter().map(|reply| each(Outcome::Replies(vec![reply]))).collect(),
+        Outcome::NotSent(error) => (0..count).map(|_| each(Outcome::NotSent(error.clone()))).collect(),
+        Outcome::Unknown { error, void_after } => {
+            (0..count).map(|_| each(Outcome::Unknown { error: error.clone(), void_after })).collect()
+        }
+    }
+}
+
+fn code(inbox: Inbox) -> u8 {
+    match inbox {
+        Inbox::Closed => 0,
+        Inbox::Live => 1,
+        Inbox::Unavailable => 2,
+    }
+}
+
+fn decode(code: u8) -> Inbox {
+    match code {
+        1 => Inbox::Live,
+        2 => Inbox::Unavailable,
+        _ => Inbox::Closed,
+    }
+}
+
+/// Starts an acquisition: the caller performs the effects and waits on the waiter.
+pub(crate) fn begin(engine: &Engine, entry: &Arc<Entry>, wish: &Wish, card: &Arc<str>) -> (Ask, Arc<Waiter>, Effects) {
+    let ask = engine.ask(wish);
+    let waiter = Arc::new(Waiter::default());
+    let effects = entry.acquire(engine, ask, card, &waiter);
+    (ask, waiter, effects)
+}

@@ -1,0 +1,548 @@
+//! One lock of one client: its queue, its sessions, and the tasks, holds and releases that wait for them.
+//!
+//! This is the glue between the pure rooms: queue actions become session events and the other way round, until neither has
+//! more to say. What is left goes out as [`Effects`]. Everything here happens under the entry's mutex, without I/O.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::clock;
+use super::engine::Engine;
+use super::hold::Hold;
+use super::wait::{Settled, Waiter, locked};
+use crate::error::{Error, Kind};
+use crate::lease::{LossReason, ReleaseOutcome};
+use crate::protocol::{Layout, Requests, StoreEvent, Terms};
+use crate::queue::{self, Ask, ContenderId, Queue, Refusal, TaskId};
+use crate::session::{self, Answer, Inbox, RequestId, Service, Session, claim};
+use crate::stores::{Answered, Outcome};
+use crate::time::{StoreTime, Time};
+use crate::token::Token;
+
+/// A lock of a client. Lives as long as somebody names it, or something of it is left at the store.
+pub(crate) struct Entry {
+    pub(crate) name: Arc<str>,
+    pub(crate) key: Arc<str>,
+    pub(crate) layout: Arc<dyn Layout>,
+    state: Mutex<Box<State>>,
+}
+
+struct State {
+    queue: Queue,
+    slots: SmallVec<[Slot; 1]>,
+    next_slot: u64,
+    tasks: Vec<(TaskId, Arc<Waiter>)>,
+    holds: SmallVec<[Arc<Hold>; 1]>,
+    releases: SmallVec<[Release; 1]>,
+    /// Extensions, by slot.
+    extensions: SmallVec<[(u64, Arc<Waiter>); 1]>,
+    failure: Option<(ContenderId, Error)>,
+    /// The holder card of whoever asked last.
+    card: Arc<str>,
+    /// When the wheel will look at this entry.
+    due: Option<Time>,
+    /// Keeps the entry alive while the store may know of it.
+    alive: Option<Arc<Entry>>,
+    closed: bool,
+}
+
+/// A release whose outcome is not known yet.
+struct Release {
+    token: u64,
+    /// The slot whose session will tell; `None` while it is the queue's to say.
+    asked: Option<u64>,
+    waiter: Arc<Waiter>,
+}
+
+struct Slot {
+    id: u64,
+    /// Whom it stands for; `None` once the queue has nothing to do with it any more.
+    contender: Option<ContenderId>,
+    session: Session,
+    /// Its contract ended; only what is left at the store keeps it.
+    idle: bool,
+}
+
+/// A write to perform.
+#[derive(Debug)]
+pub(crate) struct Outbound {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) slot: u64,
+    pub(crate) id: RequestId,
+    pub(crate) requests: Requests,
+}
+
+/// What is to be done once the entry's mutex is free.
+#[derive(Debug, Default)]
+#[must_use = "effects must be performed"]
+pub(crate) struct Effects {
+    pub(crate) sends: SmallVec<[Outbound; 1]>,
+    pub(crate) settled: SmallVec<[(Arc<Waiter>, Settled); 1]>,
+    pub(crate) lost: SmallVec<[(Arc<Hold>, LossReason); 0]>,
+    pub(crate) learnt: SmallVec<[(Time, StoreTime); 0]>,
+    pub(crate) open_inbox: bool,
+    /// The wheel must look at the entry by then.
+    pub(crate) due: Option<Time>,
+    /// When all this was decided.
+    pub(crate) at: Time,
+}
+
+impl Entry {
+    pub(crate) fn new(name: Arc<str>, key: Arc<str>, layout: Arc<dyn Layout>) -> Self {
+        let block = layout.protocol(key.clone()).traits().block;
+        let state = State {
+            queue: Queue::new(block),
+            slots: SmallVec::new(),
+            next_slot: 0,
+            tasks: Vec::new(),
+            holds: SmallVec::new(),
+            releases: SmallVec::new(),
+            extensions: SmallVec::new(),
+            failure: None,
+            card: "".into(),
+            due: None,
+            alive: None,
+            closed: false,
+        };
+        Entry { name, key, layout, state: Mutex::new(Box::new(state)) }
+    }
+
+    /// A task wants the lock, and shows `card` while it has it; `waiter` gets the result.
+    pub(crate) fn acquire(
+        self: &Arc<Self>,
+        engine: &Engine,
+        ask: Ask,
+        card: &Arc<str>,
+        waiter: &Arc<Waiter>,
+    ) -> Effects {
+        self.with(engine, |state, now, effects| {
+            if !Arc::ptr_eq(&state.card, card) {
+                state.card = card.clone();
+            }
+            if state.closed {
+                let refused = Settled::Refused(Refusal::Failed(closed()));
+                return effects.settled.push((waiter.clone(), refused));
+            }
+            state.tasks.push((ask.task, waiter.clone()));
+            state.queue.handle(now, queue::Event::Acquire(ask));
+        })
+    }
+
+    /// The task is gone. If it was granted the lock meanwhile, that is given back.
+    pub(crate) fn cancel(self: &Arc<Self>, engine: &Engine, task: TaskId, waiter: &Arc<Waiter>) -> Effects {
+        self.with(engine, |state, now, _| {
+            state.tasks.retain(|(id, _)| *id != task);
+            match waiter.refuse() {
+                Some(Settled::Granted { hold, .. }) => {
+                    hold.end();
+                    state.release(now, hold.token.n, Arc::default());
+                }
+                _ => state.queue.handle(now, queue::Event::Cancel(task)),
+            }
+        })
+    }
+
+    /// The hold under `token` is given back; `waiter` gets the outcome.
+    pub(crate) fn release(self: &Arc<Self>, engine: &Engine, token: u64, waiter: &Arc<Waiter>) -> Effects {
+        self.with(engine, |state, now, _| state.release(now, token, waiter.clone()))
+    }
+
+    /// The hold under `token` shall last `ttl` from now; `waiter` hears whether it does.
+    pub(crate) fn extend(
+        self: &Arc<Self>,
+        engine: &Engine,
+        token: u64,
+        ttl: Duration,
+        waiter: &Arc<Waiter>,
+    ) -> Effects {
+        self.with(engine, |state, now, effects| {
+            let contender = state.queue.holder(token);
+            match contender.and_then(|contender| state.slots.iter_mut().find(|s| s.contender == Some(contender))) {
+                Some(slot) => {
+                    state.extensions.push((slot.id, waiter.clone()));
+                    slot.session.handle(now, session::Event::Extend(ttl));
+                }
+                None => effects.settled.push((waiter.clone(), Settled::Extended(false))),
+            }
+        })
+    }
+
+    /// The guard of `token` was forgotten: the lease may run out, but nothing prolongs it.
+    pub(crate) fn abandon(self: &Arc<Self>, engine: &Engine, token: u64) -> Effects {
+        self.with(engine, |state, now, _| {
+            let contender = state.queue.holder(token);
+            if let Some(slot) = state.slots.iter_mut().find(|s| contender.is_some() && s.contender == contender) {
+                let left = slot.session.valid_until().map_or(Duration::ZERO, |until| until.since(now));
+                let service = Service { ttl: left, renew: true, max_hold: Some(Duration::ZERO) };
+                slot.session.handle(now, session::Event::Serve(service));
+            }
+        })
+    }
+
+    /// A write of this entry ended.
+    pub(crate) fn answered(self: &Arc<Self>, engine: &Engine, slot: u64, id: RequestId, answered: Answered) -> Effects {
+        self.with(engine, |state, now, _| {
+            let Some(slot) = state.slots.iter_mut().find(|s| s.id == slot) else { return };
+            let Answered { sent, outcome } = answered;
+            let reply = |answer| session::Event::Reply { id, sent, answer };
+            match outcome {
+                Outcome::Replies(replies) => slot.session.handle(now, reply(Answer::Replies(&replies))),
+                Outcome::NotSent(error) => slot.session.handle(now, reply(Answer::NotSent(error))),
+                Outcome::Unknown { error, void_after } => {
+                    slot.session.handle(now, reply(Answer::Unknown { error, void_after }));
+                }
+            }
+        })
+    }
+
+    /// The store pushed something for this lock.
+    pub(crate) fn pushed(self: &Arc<Self>, engine: &Engine, event: &StoreEvent) -> Effects {
+        self.every_session(engine, |now, session| session.handle(now, session::Event::Push(event)))
+    }
+
+    /// The client's inbox changed.
+    pub(crate) fn inbox(self: &Arc<Self>, engine: &Engine, inbox: Inbox) -> Effects {
+        self.every_session(engine, |now, session| session.handle(now, session::Event::Inbox(inbox)))
+    }
+
+    /// The store may have forgotten what it promised.
+    pub(crate) fn verify(self: &Arc<Self>, engine: &Engine) -> Effects {
+        self.every_session(engine, |now, session| session.handle(now, session::Event::Verify))
+    }
+
+    /// The wheel looks at the entry.
+    pub(crate) fn tick(self: &Arc<Self>, engine: &Engine) -> Effects {
+        self.with(engine, |state, now, _| {
+            // An appointment that a sooner one made needless changes nothing, so that they do not multiply.
+            state.due.take_if(|due| *due <= now);
+            state.tick(now);
+        })
+    }
+
+    /// A waiting thread's own deadline passed: the same as the wheel's look, but the wheel keeps its appointment.
+    pub(crate) fn expire(self: &Arc<Self>, engine: &Engine) -> Effects {
+        self.with(engine, |state, now, _| state.tick(now))
+    }
+
+    /// The client closes: waiting tasks are refused, holders told, and everything is given back.
+    pub(crate) fn close(self: &Arc<Self>, engine: &Engine) -> Effects {
+        self.with(engine, |state, now, effects| {
+            state.closed = true;
+            for (_, waiter) in state.tasks.drain(..) {
+                effects.settled.push((waiter, Settled::Refused(Refusal::Failed(closed()))));
+            }
+            for hold in state.holds.drain(..) {
+                effects.lost.push((hold, LossReason::Closed));
+            }
+            state.queue = Queue::new(1);
+            for slot in &mut state.slots {
+                slot.contender = None;
+                slot.session.handle(now, session::Event::Cancel);
+            }
+        })
+    }
+
+    /// Whether nothing of this lock is held, wanted or left at the store.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = locked(&self.state);
+        state.queue.is_idle() && state.slots.iter().all(|slot| slot.idle)
+    }
+
+    fn every_session(self: &Arc<Self>, engine: &Engine, mut each: impl FnMut(Time, &mut Session)) -> Effects {
+        self.with(engine, |state, now, _| {
+            for slot in state.slots.iter_mut().filter(|slot| !slot.idle) {
+                each(now, &mut slot.session);
+            }
+        })
+    }
+
+    fn with(self: &Arc<Self>, engine: &Engine, change: impl FnOnce(&mut State, Time, &mut Effects)) -> Effects {
+        let mut effects = Effects::default();
+        let mut state = locked(&self.state);
+        let now = clock::now();
+        effects.at = now;
+        change(&mut state, now, &mut effects);
+        state.pump(self, engine, now, &mut effects);
+        effects
+    }
+
+    fn terms(&self, engine: &Engine, card: &Arc<str>, service: Service) -> Terms {
+        Terms {
+            name: self.name.clone(),
+            attempt: engine.mint(),
+            inbox: engine.inbox_id(),
+            ttl: service.ttl,
+            claim: claim(service.ttl),
+            card: card.clone(),
+        }
+    }
+}
+
+impl State {
+    /// Lets queue and sessions talk until both are silent.
+    fn pump(&mut self, entry: &Arc<Entry>, engine: &Engine, now: Time, effects: &mut Effects) {
+        loop {
+            if let Some(action) = self.queue.poll_action() {
+                self.queue_wants(entry, engine, now, action, effects);
+            } else if let Some((index, action)) = self.session_action() {
+                self.session_wants(entry, index, now, action, effects);
+            } else {
+                break;
+            }
+        }
+        self.refresh_deadlines();
+        self.appoint(effects);
+        let needed = self.slots.iter().any(|slot| !slot.idle);
+        if needed != self.alive.is_some() {
+            self.alive = needed.then(|| entry.clone());
+        }
+    }
+
+    fn session_action(&mut self) -> Option<(usize, session::Action)> {
+        self.slots.iter_mut().enumerate().find_map(|(i, slot)| slot.session.poll_action().map(|action| (i, action)))
+    }
+
+    fn queue_wants(
+        &mut self,
+        entry: &Arc<Entry>,
+        engine: &Engine,
+        now: Time,
+        action: queue::Action,
+        effects: &mut Effects,
+    ) {
+        match action {
+            queue::Action::Contend { contender, wait, service } => {
+                let terms = entry.terms(engine, &self.card, service);
+                let slot = self.idle_slot(entry, engine);
+                slot.contender = Some(contender);
+                slot.idle = false;
+                let inbox = engine.inbox();
+                slot.session.handle(now, session::Event::Acquire { terms, wait, service, inbox });
+            }
+            queue::Action::Serve { contender, service } => {
+                self.tell(contender, now, session::Event::Serve(service));
+            }
+            queue::Action::Yield { contender, used, service } => {
+                self.release_goes_to(contender, used);
+                let attempt = engine.mint();
+                self.tell(contender, now, session::Event::Yield { attempt, used, service });
+            }
+            queue::Action::GiveBack { contender, used } => {
+                self.release_goes_to(contender, used);
+                self.tell(contender, now, session::Event::Release { used });
+                self.detach(contender);
+            }
+            queue::Action::Withdraw(contender) => {
+                self.tell(contender, now, session::Event::Cancel);
+                self.detach(contender);
+            }
+            queue::Action::Grant { task, token, depth, contender } => {
+                self.grant(task, token, depth, contender, effects);
+            }
+            queue::Action::Refuse { task, why } => self.settle_task(task, Settled::Refused(why), effects),
+            queue::Action::Released { token, outcome } => {
+                if !matches!(outcome, ReleaseOutcome::Kept(_)) {
+                    self.end_hold(token);
+                }
+                self.settle_release(|release| release.token == token, outcome, effects);
+            }
+            queue::Action::Lost { token } => {
+                if let Some(hold) = self.take_hold(token) {
+                    effects.lost.push((hold, LossReason::Expired));
+                }
+            }
+        }
+    }
+
+    fn session_wants(
+        &mut self,
+        entry: &Arc<Entry>,
+        index: usize,
+        now: Time,
+        action: session::Action,
+        effects: &mut Effects,
+    ) {
+        let (slot, contender) = (self.slots[index].id, self.slots[index].contender);
+        match action {
+            session::Action::Send { id, requests } => {
+                effects.sends.push(Outbound { entry: entry.clone(), slot, id, requests });
+            }
+            session::Action::OpenInbox => effects.open_inbox = true,
+            session::Action::Learn { sent, at } => effects.learnt.push((sent, at)),
+            session::Action::Granted { first, last } => match contender {
+                Some(contender) => self.queue.handle(now, queue::Event::Granted { contender, first, last }),
+                None => self.slots[index].session.handle(now, session::Event::Release { used: first }),
+            },
+            session::Action::Refused => {}
+            session::Action::Failed(error) => {
+                let error = error.on_lock(entry.name.clone());
+                self.failure = contender.map(|contender| (contender, error));
+                self.contender_ended(index, now);
+            }
+            session::Action::Lost(reason) => {
+                if let Some(contender) = contender {
+                    if let Some(token) = self.queue.held_token().filter(|t| self.queue.holder(*t) == Some(contender))
+                        && let Some(hold) = self.take_hold(token)
+                    {
+                        effects.lost.push((hold, reason));
+                    }
+                    self.slots[index].contender = None;
+                    self.queue.handle(now, queue::Event::Lost(contender));
+                }
+            }
+            session::Action::Extended(done) => {
+                while let Some(at) = self.extensions.iter().position(|(id, _)| *id == slot) {
+                    let (_, waiter) = self.extensions.remove(at);
+                    effects.settled.push((waiter, Settled::Extended(done)));
+                }
+            }
+            session::Action::Released(outcome) => {
+                self.settle_release(|release| release.asked == Some(slot), outcome, effects);
+            }
+            session::Action::Ended => {
+                self.contender_ended(index, now);
+                self.retire(index);
+            }
+        }
+    }
+
+    fn contender_ended(&mut self, index: usize, now: Time) {
+        if let Some(contender) = self.slots[index].contender.take() {
+            let failure = self.failure.take_if(|(id, _)| *id == contender).map(|(_, error)| error);
+            self.queue.handle(now, queue::Event::Ended { contender, failure });
+        }
+    }
+
+    /// A slot whose session can contend: the entry keeps one that is through for its next contender.
+    fn idle_slot(&mut self, entry: &Entry, engine: &Engine) -> &mut Slot {
+        let at = self.slots.iter().position(|slot| slot.idle).unwrap_or_else(|| {
+            let session = Session::new(entry.layout.protocol(entry.key.clone()), engine.store_timeout());
+            self.slots.push(Slot { id: 0, contender: None, session, idle: true });
+            self.slots.len() - 1
+        });
+        self.slots[at].id = self.next_slot;
+        self.next_slot += 1;
+        &mut self.slots[at]
+    }
+
+    fn retire(&mut self, index: usize) {
+        self.slots[index].idle = true;
+        if self.slots.iter().filter(|slot| slot.idle).count() > 1 {
+            self.slots.remove(index);
+        }
+    }
+
+    fn tell(&mut self, contender: ContenderId, now: Time, event: session::Event<'_>) {
+        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.contender == Some(contender)) {
+            slot.session.handle(now, event);
+        }
+    }
+
+    fn detach(&mut self, contender: ContenderId) {
+        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.contender == Some(contender)) {
+            slot.contender = None;
+        }
+    }
+
+    fn release(&mut self, now: Time, token: u64, waiter: Arc<Waiter>) {
+        let left = self.queue.holder(token).and_then(|contender| {
+            let slot = self.slots.iter_mut().find(|slot| slot.contender == Some(contender))?;
+            let left = slot.session.valid_until()?.since(now);
+            slot.session.is_certain(now).then_some(left)
+        });
+        // The deadline is the truth, however late the wheel is.
+        self.tick(now);
+        self.releases.push(Release { token, asked: None, waiter });
+        self.queue.handle(now, queue::Event::Release { token, left });
+    }
+
+    /// The release that used `token` will be answered by the session of `contender`.
+    fn release_goes_to(&mut self, contender: ContenderId, token: u64) {
+        let slot = self.slots.iter().find(|slot| slot.contender == Some(contender)).map(|slot| slot.id);
+        for release in self.releases.iter_mut().filter(|r| r.token == token && r.asked.is_none()) {
+            release.asked = slot;
+        }
+        self.end_hold(token);
+    }
+
+    fn settle_release(&mut self, which: impl Fn(&Release) -> bool, outcome: ReleaseOutcome, effects: &mut Effects) {
+        if let Some(at) = self.releases.iter().position(which) {
+            let release = self.releases.remove(at);
+            effects.settled.push((release.waiter, Settled::Released(outcome)));
+        }
+    }
+
+    fn grant(&mut self, task: TaskId, token: u64, depth: u32, contender: ContenderId, effects: &mut Effects) {
+        let known = self.holds.iter().find(|hold| hold.token.n == token).cloned();
+        let hold = known.unwrap_or_else(|| {
+            let slot = self.slots.iter().find(|slot| slot.contender == Some(contender));
+            let until = slot.and_then(|slot| slot.session.valid_until()).unwrap_or(Time::ZERO);
+            let hold = Arc::new(Hold::new(Token::new(token), until));
+            self.holds.push(hold.clone());
+            hold
+        });
+        self.settle_task(task, Settled::Granted { hold, depth }, effects);
+    }
+
+    fn settle_task(&mut self, task: TaskId, result: Settled, effects: &mut Effects) {
+        if let Some(at) = self.tasks.iter().position(|(id, _)| *id == task) {
+            let (_, waiter) = self.tasks.swap_remove(at);
+            effects.settled.push((waiter, result));
+        }
+    }
+
+    fn take_hold(&mut self, token: u64) -> Option<Arc<Hold>> {
+        let at = self.holds.iter().position(|hold| hold.token.n == token)?;
+        Some(self.holds.remove(at))
+    }
+
+    fn end_hold(&mut self, token: u64) {
+        if let Some(hold) = self.take_hold(token) {
+            hold.end();
+        }
+    }
+
+    fn tick(&mut self, now: Time) {
+        self.queue.handle(now, queue::Event::Tick);
+        for slot in self.slots.iter_mut().filter(|slot| !slot.idle) {
+            if slot.session.poll_timeout().is_some_and(|at| at <= now) {
+                slot.session.handle(now, session::Event::Tick);
+            }
+        }
+    }
+
+    /// Tells the hold in force until when it lasts.
+    fn refresh_deadlines(&self) {
+        for hold in &self.holds {
+            let contender = self.queue.holder(hold.token.n);
+            let slot = self.slots.iter().find(|slot| contender.is_some() && slot.contender == contender);
+            if let Some(until) = slot.and_then(|slot| slot.session.valid_until()) {
+                hold.prolong(until);
+            }
+        }
+    }
+
+    /// Asks the wheel to come, unless it will come early enough anyway.
+    fn appoint(&mut self, effects: &mut Effects) {
+        let sessions = self.slots.iter().filter(|slot| !slot.idle).filter_map(|slot| slot.session.poll_timeout());
+        let next = sessions.chain(self.queue.poll_timeout()).min();
+        if let Some(next) = next
+            && self.due.is_none_or(|due| next < due)
+        {
+            self.due = Some(next);
+            effects.due = Some(next);
+        }
+    }
+}
+
+fn closed() -> Error {
+    Error::new(Kind::Closed, "acquire", "the client was closed; connect again")
+}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Entry({:?})", self.name)
+    }
+}

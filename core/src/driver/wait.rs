@@ -1,0 +1,102 @@
+//! One thread or task waiting for one result.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::thread::Thread;
+use std::time::Duration;
+
+use super::hold::Hold;
+use crate::lease::ReleaseOutcome;
+use crate::queue::Refusal;
+
+/// What a waiter gets.
+#[derive(Debug)]
+pub(crate) enum Settled {
+    Granted { hold: Arc<Hold>, depth: u32 },
+    Refused(Refusal),
+    Released(ReleaseOutcome),
+    Extended(bool),
+}
+
+/// A place for one result, while somebody wants it, and whom to wake when it comes. A thread parks, a task leaves its waker.
+#[derive(Debug, Default)]
+pub(crate) struct Waiter(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    result: Option<Settled>,
+    wake: Wake,
+    unwanted: bool,
+}
+
+#[derive(Debug, Default)]
+enum Wake {
+    #[default]
+    Nobody,
+    Thread(Thread),
+    Task(Waker),
+}
+
+impl Waiter {
+    /// Leaves the result and wakes whoever waits; hands it back when nobody wants it any more.
+    pub(crate) fn settle(&self, result: Settled) -> Option<Settled> {
+        let wake = {
+            let mut state = locked(&self.0);
+            if state.unwanted {
+                return Some(result);
+            }
+            state.result = Some(result);
+            std::mem::take(&mut state.wake)
+        };
+        match wake {
+            Wake::Nobody => {}
+            Wake::Thread(thread) => thread.unpark(),
+            Wake::Task(waker) => waker.wake(),
+        }
+        None
+    }
+
+    /// Says that nobody wants the result any more, and takes it if it came already.
+    pub(crate) fn refuse(&self) -> Option<Settled> {
+        let mut state = locked(&self.0);
+        state.unwanted = true;
+        state.result.take()
+    }
+
+    /// Takes the result if it is there.
+    pub(crate) fn take(&self) -> Option<Settled> {
+        locked(&self.0).result.take()
+    }
+
+    /// Blocks this thread until the result is there, for at most `limit`.
+    pub(crate) fn park(&self, limit: Option<Duration>) -> Option<Settled> {
+        {
+            let mut state = locked(&self.0);
+            if let Some(result) = state.result.take() {
+                return Some(result);
+            }
+            state.wake = Wake::Thread(std::thread::current());
+        }
+        match limit {
+            Some(limit) => std::thread::park_timeout(limit),
+            None => std::thread::park(),
+        }
+        self.take()
+    }
+
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Settled> {
+        let mut state = locked(&self.0);
+        match state.result.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                state.wake = Wake::Task(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// Locks a mutex whose holders never leave it half changed: a panic elsewhere must not wedge every other user.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,202 @@
+//! Locks kept in this process.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::convert::Infallible;
+use std::future::ready;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use super::layouts::native;
+use crate::cell::{Cell, Line, Surroundings, Waiter};
+use crate::driver::clock;
+use crate::driver::fork::Generational;
+use crate::driver::wait::locked;
+use crate::error::{Error, Kind, Result};
+use crate::native::Procedure;
+use crate::protocol::{Arg, AttemptId, InboxId, Layout, Reply, Request, Requests, StoreEvent};
+use crate::session::Inbox;
+use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store, no_such_layout};
+use crate::time::{StoreTime, Time};
+
+const PAGE: usize = 500;
+
+/// A space of locks; see the store's docs.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    address: Arc<str>,
+    layout: Arc<dyn Layout>,
+    space: Arc<Space>,
+}
+
+#[derive(Default)]
+struct Space {
+    records: Mutex<Records>,
+    inboxes: Mutex<HashMap<InboxId, Weak<dyn Sink>>>,
+}
+
+#[derive(Default)]
+struct Records {
+    by_key: BTreeMap<Arc<str>, Record>,
+    /// The highest token ever set aside, so that tokens rise though idle records go.
+    highest: u64,
+}
+
+#[derive(Default)]
+struct Record {
+    cell: Cell,
+    line: VecDeque<Waiter>,
+}
+
+impl Line for VecDeque<Waiter> {
+    type Error = Infallible;
+
+    fn join(&mut self, waiter: &Waiter) -> std::result::Result<u32, Infallible> {
+        let known = self.iter().position(|other| other.owner.attempt == waiter.owner.attempt);
+        let position = known.unwrap_or_else(|| {
+            self.push_back(waiter.clone());
+            VecDeque::len(self) - 1
+        });
+        Ok(u32::try_from(position).unwrap_or(u32::MAX))
+    }
+
+    fn len(&mut self) -> std::result::Result<u32, Infallible> {
+        Ok(u32::try_from(VecDeque::len(self)).unwrap_or(u32::MAX))
+    }
+
+    fn pop(&mut self) -> std::result::Result<Option<Waiter>, Infallible> {
+        Ok(self.pop_front())
+    }
+
+    fn contains(&mut self, attempt: AttemptId) -> std::result::Result<bool, Infallible> {
+        Ok(self.iter().any(|waiter| waiter.owner.attempt == attempt))
+    }
+
+    fn leave(&mut self, attempt: AttemptId) -> std::result::Result<(), Infallible> {
+        self.retain(|waiter| waiter.owner.attempt != attempt);
+        Ok(())
+    }
+
+    fn drop_inbox(&mut self, inbox: InboxId) -> std::result::Result<(), Infallible> {
+        self.retain(|waiter| waiter.owner.inbox != inbox);
+        Ok(())
+    }
+}
+
+impl Memory {
+    pub(crate) fn new(space: &str, address: String, prefix: &str) -> Self {
+        let layout = Arc::new(native::layout(prefix));
+        Memory { address: address.into(), layout, space: space_named(space) }
+    }
+
+    fn answer(&self, requests: &[Request]) -> Answered {
+        let sent = clock::now();
+        let replies = requests.iter().map(|request| self.space.execute(request)).collect::<Result<_>>();
+        let outcome = match replies {
+            Ok(replies) => Outcome::Replies(replies),
+            Err(error) => Outcome::NotSent(error),
+        };
+        Answered { sent, outcome }
+    }
+}
+
+impl Space {
+    fn execute(&self, request: &Request) -> Result<Reply> {
+        let mut records = locked(&self.records);
+        if request.call.name == "list" {
+            return Ok(records.page(request));
+        }
+        let procedure = Procedure::read(request)
+            .ok_or_else(|| Error::new(Kind::Internal, "acquire", format!("memory has no procedure for {request}")))?;
+        let alive = |inbox| locked(&self.inboxes).get(&inbox).is_some_and(|sink| sink.strong_count() > 0);
+        let mut env = Surroundings {
+            now: StoreTime((clock::now().as_nanos() / 1000) as i64),
+            token_floor: records.highest + 1,
+            alive: &alive,
+            pushes: Vec::new(),
+        };
+        let record = records.by_key.entry(request.key.clone()).or_default();
+        let reply = match procedure.run(&mut record.cell, &mut record.line, &mut env) {
+            Ok(reply) => reply,
+            Err(never) => match never {},
+        };
+        let (last, idle) = (record.cell.last, record.cell.hold.is_none() && record.line.is_empty());
+        records.highest = records.highest.max(last);
+        if idle {
+            records.by_key.remove(&request.key);
+        }
+        let pushes = env.pushes;
+        drop(records);
+        self.push(&request.key, &pushes);
+        Ok(reply)
+    }
+
+    fn push(&self, key: &str, pushes: &[(InboxId, StoreEvent)]) {
+        for (inbox, event) in pushes {
+            let sink = locked(&self.inboxes).get(inbox).and_then(Weak::upgrade);
+            if let Some(sink) = sink {
+                sink.pushed(key, event);
+            }
+        }
+    }
+}
+
+impl Records {
+    fn page(&self, request: &Request) -> Reply {
+        let cursor = match request.args.first() {
+            Some(Arg::Text(cursor)) if !cursor.is_empty() => Bound::Excluded(cursor.clone()),
+            _ => Bound::Unbounded,
+        };
+        let names: Vec<_> = self.by_key.range((cursor, Bound::Unbounded)).take(PAGE).map(|(key, _)| &**key).collect();
+        let next = if names.len() == PAGE { names[PAGE - 1] } else { "" };
+        Reply::List(std::iter::once(next).chain(names.iter().copied()).map(|text| Reply::Text(text.into())).collect())
+    }
+}
+
+fn space_named(name: &str) -> Arc<Space> {
+    type Spaces = Mutex<HashMap<String, Arc<Space>>>;
+    static SPACES: OnceLock<Generational<Spaces>> = OnceLock::new();
+    let spaces = SPACES.get_or_init(|| Generational::new(Arc::default())).get_or_make(Arc::default);
+    locked(spaces).entry(name.to_owned()).or_default().clone()
+}
+
+impl Store for Memory {
+    fn address(&self) -> &Arc<str> {
+        &self.address
+    }
+
+    fn layout(&self, name: Option<&str>) -> Result<Arc<dyn Layout>> {
+        match name {
+            None | Some("native") => Ok(self.layout.clone()),
+            Some(other) => Err(no_such_layout("memory", other, &["native"])),
+        }
+    }
+
+    fn call(&self, requests: &Requests, _: Time) -> Answered {
+        self.answer(requests)
+    }
+
+    fn call_async<'a>(&'a self, requests: &'a Requests, _: Time) -> BoxFuture<'a, Answered> {
+        Box::pin(ready(self.answer(requests)))
+    }
+
+    fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
+        Box::pin(ready(self.answer(&requests)))
+    }
+
+    fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+        let mut inboxes = locked(&self.space.inboxes);
+        inboxes.retain(|_, sink| sink.strong_count() > 0);
+        inboxes.insert(inbox, sink.clone());
+        drop(inboxes);
+        if let Some(sink) = sink.upgrade() {
+            sink.inbox(Inbox::Live);
+        }
+        Box::pin(ready(()))
+    }
+}
+
+impl std::fmt::Debug for Space {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Space")
+    }
+}

@@ -1,0 +1,3 @@
+//! The layouts of this store.
+
+pub mod native;

@@ -1,0 +1,33 @@
+//! `native` in memory: [`crate::cell`] as it stands.
+
+use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use crate::native::{Calls, NativeLayout};
+
+static CALLS: Calls = Calls::of_cell();
+
+/// The layout, for a connection that puts `prefix` before every name.
+pub fn layout(prefix: &str) -> NativeLayout {
+    NativeLayout {
+        calls: &CALLS,
+        guarantees,
+        key: |prefix, name| format!("{prefix}{name}"),
+        name_of: |prefix, key| key.strip_prefix(prefix).map(str::to_owned),
+        prefix: prefix.to_owned(),
+    }
+}
+
+fn guarantees() -> Guarantees {
+    Guarantees {
+        store: "memory",
+        layout: "native",
+        exclusive_until: ExclusiveUntil::Deadline,
+        token: TokenRises::WithProcess,
+        fair: true,
+        reentrant: true,
+        shared: false,
+        push: true,
+        survives_disconnect: true,
+        incarnation: true,
+        notes: &["excludes only the threads and tasks of one process"],
+    }
+}

@@ -1,0 +1,394 @@
+//! One Redis server: blocking callers take a connection from a pool, async callers share one per runtime, and both write the
+//! same commands.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use redis::{Cmd, Value};
+use smallvec::SmallVec;
+use tokio::runtime::{Handle, Id};
+use tokio::time::timeout;
+
+use super::config::Config;
+use super::greeting::{self, Welcome};
+use super::inbox;
+use super::layouts::native;
+use super::socket::{Connection, unreachable};
+use super::tasks::Line;
+use super::wire::{Scripts, groups, is_unknown_script, replies};
+use crate::driver::wait::locked;
+use crate::driver::{clock, runtime};
+use crate::error::{Error, Result};
+use crate::protocol::{InboxId, Layout, Reply, Request, Requests};
+use crate::session::margin;
+use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store, no_such_layout};
+use crate::time::{StoreTime, Time};
+
+/// A connection idle for longer is looked at before it is used: servers and middle boxes end idle ones.
+const TRUSTED: Duration = Duration::from_secs(1);
+/// A connection idle for longer is closed.
+const IDLE: Duration = Duration::from_secs(60);
+/// How many idle connections are kept.
+const KEPT: usize = 64;
+/// How long the estimate of the server's clock is used before it is asked for again: two clocks drift apart.
+const CLOCK_HOLDS: Duration = Duration::from_secs(60);
+
+type Values = SmallVec<[Value; 1]>;
+
+/// See the [module](self).
+pub(crate) struct Redis {
+    pub(super) config: Config,
+    layout: Arc<dyn Layout>,
+    scripts: Scripts,
+    clock: StoreClock,
+    /// Idle blocking connections, the last used at the back.
+    pool: Mutex<VecDeque<Box<Connection>>>,
+    lines: Mutex<HashMap<Id, Arc<Shared>>>,
+    met: Mutex<Met>,
+}
+
+/// The connection of one runtime, and who dials it.
+#[derive(Default)]
+struct Shared {
+    line: Mutex<Option<Line>>,
+    dialling: tokio::sync::Mutex<()>,
+}
+
+/// Which run of the server was met last, and who wants to know of another one.
+#[derive(Default)]
+struct Met {
+    run: Option<String>,
+    sinks: Vec<Weak<dyn Sink>>,
+}
+
+type Exchanged = std::result::Result<Vec<Reply>, Failed>;
+
+/// Why a write has no replies, and whether it can have been executed.
+enum Failed {
+    Unsent(Error),
+    Unanswered(Error),
+}
+
+impl Redis {
+    pub(super) fn new(config: Config) -> Self {
+        Redis {
+            layout: Arc::new(native::layout(config.prefix.as_str())),
+            scripts: Scripts::new(&native::CALLS),
+            clock: StoreClock::default(),
+            pool: Mutex::default(),
+            lines: Mutex::default(),
+            met: Mutex::default(),
+            config,
+        }
+    }
+
+    /// A connection greeted: its clock is the store's, and its run may be another than before.
+    pub(super) fn meet(&self, welcome: Welcome) {
+        self.clock.learn(welcome.at);
+        let mut met = locked(&self.met);
+        let is_other = welcome.run.is_some() && met.run.is_some() && welcome.run != met.run;
+        met.run = welcome.run.or(met.run.take());
+        if is_other {
+            let sinks: Vec<_> = met.sinks.iter().filter_map(Weak::upgrade).collect();
+            drop(met);
+            sinks.iter().for_each(|sink| sink.restarted());
+        }
+    }
+
+    /// Whether a restart of the server would be noticed from its greeting.
+    pub(super) fn knows_the_run(&self) -> bool {
+        locked(&self.met).run.is_some()
+    }
+
+    /// The idle connection that was used last and seems good.
+    fn idle(&self, now: Time) -> Option<Box<Connection>> {
+        loop {
+            let mut connection = locked(&self.pool).pop_back()?;
+            let idle = now.since(connection.used);
+            if idle <= TRUSTED || (idle <= IDLE && !connection.is_stale()) {
+                return Some(connection);
+            }
+        }
+    }
+
+    fn dial(&self, limit: Time) -> Result<Box<Connection>> {
+        let (connection, welcome) = Connection::dial(&self.config, limit)?;
+        self.meet(welcome);
+        Ok(Box::new(connection))
+    }
+
+    fn keep(&self, mut connection: Box<Connection>, used: Time) {
+        if !connection.is_clean() {
+            return;
+        }
+        connection.used = used;
+        let mut pool = locked(&self.pool);
+        let is_old = pool.front().is_some_and(|oldest| used.since(oldest.used) > IDLE);
+        let closed = if pool.len() >= KEPT || is_old { pool.pop_front() } else { None };
+        pool.push_back(connection);
+        drop(pool);
+        drop(closed);
+    }
+
+    /// What `requests` are answered on `connection`, after they are sent at `sent`.
+    fn exchange(&self, connection: &mut Connection, requests: &[Request], sent: Time, limit: Time) -> Exchanged {
+        let patience = self.config.response_timeout.min(limit.since(sent));
+        if patience.is_zero() {
+            return Err(Failed::Unsent(unreachable(&self.config, std::io::ErrorKind::TimedOut.into())));
+        }
+        connection.expect(sent.after(patience), patience);
+        let not_after = self.not_after(sent);
+        let groups = groups(requests);
+        let asks_time = self.clock.is_old(sent);
+        connection.out.clear();
+        if asks_time {
+            Cmd::new().arg("TIME").write_packed_command(&mut connection.out);
+        }
+        for group in &groups {
+            self.scripts.write(&mut connection.command, group, not_after, false);
+            connection.command.write_packed_command(&mut connection.out);
+        }
+        connection.send().map_err(|unsent| match unsent.entirely {
+            true => Failed::Unsent(unreachable(&self.config, unsent.error)),
+            false => Failed::Unanswered(connection.lost(unsent.error)),
+        })?;
+        let unanswered = |connection: &Connection, error| Failed::Unanswered(connection.lost(error));
+        if asks_time {
+            let answer = connection.receive().map_err(|error| unanswered(connection, error))?;
+            self.clock.learn_from(&answer);
+        }
+        let mut values = Values::with_capacity(groups.len());
+        for _ in &groups {
+            values.push(connection.receive().map_err(|error| unanswered(connection, error))?);
+        }
+        for (group, value) in groups.iter().zip(&mut values).filter(|(_, value)| is_unknown_script(value)) {
+            connection.out.clear();
+            self.scripts.write(&mut connection.command, group, not_after, true);
+            connection.command.write_packed_command(&mut connection.out);
+            connection.send().map_err(|unsent| unanswered(connection, unsent.error))?;
+            *value = connection.receive().map_err(|error| unanswered(connection, error))?;
+        }
+        replies(groups, values).map_err(Failed::Unanswered)
+    }
+
+    fn not_after(&self, sent: Time) -> StoreTime {
+        self.clock.at(sent).after(self.config.response_timeout)
+    }
+
+    /// After which point of our clock a write sent at `sent` cannot be executed any more.
+    fn void_after(&self, sent: Time) -> Time {
+        let lasts = self.config.response_timeout;
+        sent.after(lasts).after(margin(lasts))
+    }
+
+    fn answered(&self, sent: Time, result: Exchanged) -> Answered {
+        let outcome = match result {
+            Ok(replies) => Outcome::Replies(replies),
+            Err(Failed::Unsent(error)) => Outcome::NotSent(error.on_store(self.config.address.clone())),
+            Err(Failed::Unanswered(error)) => Outcome::Unknown {
+                error: error.on_store(self.config.address.clone()),
+                void_after: self.void_after(sent),
+            },
+        };
+        Answered { sent, outcome }
+    }
+
+    /// The connection of the present runtime.
+    async fn line(&self) -> Result<Line> {
+        let shared = self.shared(Handle::current().id());
+        let usable = || locked(&shared.line).clone().filter(Line::is_usable);
+        if let Some(line) = usable() {
+            return Ok(line);
+        }
+        let _dialling = shared.dialling.lock().await;
+        if let Some(line) = usable() {
+            return Ok(line);
+        }
+        let (line, welcome) = Line::dial(&self.config).await?;
+        *locked(&shared.line) = Some(line.clone());
+        self.meet(welcome);
+        Ok(line)
+    }
+
+    fn shared(&self, runtime: Id) -> Arc<Shared> {
+        let mut lines = locked(&self.lines);
+        if let Some(shared) = lines.get(&runtime) {
+            return shared.clone();
+        }
+        // Runtimes come and go; those that went left nothing that is of use.
+        lines.retain(|_, shared| locked(&shared.line).as_ref().is_none_or(Line::is_usable));
+        lines.entry(runtime).or_default().clone()
+    }
+
+    /// What `requests` are answered, asked in the present runtime.
+    async fn ask(&self, requests: &[Request], limit: Time) -> Answered {
+        let began = clock::now();
+        let unreached = || unreachable(&self.config, std::io::ErrorKind::TimedOut.into());
+        let line = timeout(limit.since(began), self.line()).await.unwrap_or_else(|_| Err(unreached()));
+        let mut line = match line {
+            Ok(line) => line,
+            Err(error) => return self.answered(began, Err(Failed::Unsent(error))),
+        };
+        let sent = clock::now();
+        let patience = self.config.response_timeout.min(limit.since(sent));
+        if patience.is_zero() {
+            return self.answered(sent, Err(Failed::Unsent(unreached())));
+        }
+        let result = match timeout(patience, self.ask_on(&mut line, requests, sent)).await {
+            Ok(result) => result,
+            Err(_) => Err(super::socket::lost(std::io::ErrorKind::TimedOut.into())),
+        };
+        if result.is_err() {
+            line.retire();
+        }
+        self.answered(sent, result.map_err(Failed::Unanswered))
+    }
+
+    async fn ask_on(&self, line: &mut Line, requests: &[Request], sent: Time) -> Result<Vec<Reply>> {
+        let not_after = self.not_after(sent);
+        let groups = groups(requests);
+        let command = |group: &[Request], whole| {
+            let mut command = Cmd::new();
+            self.scripts.write(&mut command, group, not_after, whole);
+            command
+        };
+        let asks_time = self.clock.is_old(sent);
+        let time = asks_time.then(|| Cmd::new().arg("TIME").take());
+        let commands = time.into_iter().chain(groups.iter().map(|group| command(group, false))).collect();
+        let mut values = line.ask(commands).await?;
+        if asks_time && !values.is_empty() {
+            self.clock.learn_from(&values.remove(0));
+        }
+        for (group, value) in groups.iter().zip(&mut values).filter(|(_, value)| is_unknown_script(value)) {
+            if let Some(answer) = line.ask([command(group, true)].into_iter().collect()).await?.pop() {
+                *value = answer;
+            }
+        }
+        replies(groups, values)
+    }
+
+    /// Runs `work` where tokio's sockets and timers are to be had: in the caller's runtime, or, for a caller of another kind,
+    /// against the background runtime's.
+    async fn within_tokio<T>(&self, work: impl Future<Output = T>) -> std::result::Result<T, Error> {
+        if Handle::try_current().is_ok() {
+            return Ok(work.await);
+        }
+        let handle = runtime::handle()?;
+        let mut work = std::pin::pin!(work);
+        Ok(poll_fn(|cx| {
+            let _entered = handle.enter();
+            work.as_mut().poll(cx)
+        })
+        .await)
+    }
+}
+
+impl Store for Redis {
+    fn address(&self) -> &Arc<str> {
+        &self.config.address
+    }
+
+    fn layout(&self, name: Option<&str>) -> Result<Arc<dyn Layout>> {
+        match name {
+            None | Some("native") => Ok(self.layout.clone()),
+            Some(other) => Err(no_such_layout("redis", other, &["native"])),
+        }
+    }
+
+    fn call(&self, requests: &Requests, limit: Time) -> Answered {
+        loop {
+            let now = clock::now();
+            let idle = self.idle(now);
+            let is_new = idle.is_none();
+            let (mut connection, sent) = match idle.map_or_else(|| self.dial(limit), Ok) {
+                Ok(connection) => (connection, if is_new { clock::now() } else { now }),
+                Err(error) => return self.answered(now, Err(Failed::Unsent(error))),
+            };
+            let result = self.exchange(&mut connection, requests, sent, limit);
+            match &result {
+                Ok(_) => self.keep(connection, sent),
+                // The others are no better: the server restarted, or the way to it is gone.
+                Err(_) => locked(&self.pool).clear(),
+            }
+            if is_new || !matches!(result, Err(Failed::Unsent(_))) {
+                return self.answered(sent, result);
+            }
+        }
+    }
+
+    fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
+        Box::pin(async move {
+            let began = clock::now();
+            let answered = self.within_tokio(self.ask(requests, limit)).await;
+            answered.unwrap_or_else(|error| self.answered(began, Err(Failed::Unsent(error))))
+        })
+    }
+
+    fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
+        Box::pin(async move {
+            let limit = clock::now().after(self.config.connect_timeout).after(self.config.response_timeout);
+            self.ask(&requests, limit).await
+        })
+    }
+
+    fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+        let mut met = locked(&self.met);
+        met.sinks.retain(|sink| sink.strong_count() > 0);
+        met.sinks.push(sink.clone());
+        drop(met);
+        Box::pin(inbox::keep(self, inbox, sink))
+    }
+
+    fn learn(&self, _sent: Time, at: StoreTime) {
+        self.clock.learn(at);
+    }
+}
+
+impl std::fmt::Debug for Redis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Redis({})", self.config.address)
+    }
+}
+
+/// An estimate of the server's clock that is never ahead of it: an answer was a while on its way when it came.
+#[derive(Debug, Default)]
+struct StoreClock {
+    /// Microseconds from our clock to the server's.
+    offset: AtomicI64,
+    /// When that was learnt, in nanoseconds of our clock; 0 for never.
+    learnt: AtomicU64,
+}
+
+impl StoreClock {
+    /// An answer that comes in now says that the server's clock stood at `at`.
+    fn learn(&self, at: StoreTime) {
+        let now = clock::now();
+        self.offset.store(at.0.saturating_sub(micros(now)), Ordering::Relaxed);
+        self.learnt.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    fn learn_from(&self, answer: &Value) {
+        if let Some(at) = greeting::time(answer) {
+            self.learn(at);
+        }
+    }
+
+    fn at(&self, time: Time) -> StoreTime {
+        StoreTime(micros(time).saturating_add(self.offset.load(Ordering::Relaxed)))
+    }
+
+    fn is_old(&self, now: Time) -> bool {
+        now.since(Time::from_nanos(self.learnt.load(Ordering::Relaxed))) > CLOCK_HOLDS
+    }
+}
+
+fn micros(time: Time) -> i64 {
+    i64::try_from(time.as_nanos() / 1000).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

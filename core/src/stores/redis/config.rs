@@ -1,0 +1,265 @@
+//! From an address to a store.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use percent_encoding::percent_decode_str;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+
+use super::client::Redis;
+use crate::error::{Error, Result};
+use crate::options::{ConnectOptions, Credentials};
+use crate::stores::Store;
+use crate::uri::Uri;
+
+const PORT: u16 = 6379;
+
+/// The store of `redis://`, `rediss://` or `redis+unix://`. Sends nothing.
+pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
+    Ok(Arc::new(Redis::new(Config::read(uri)?)))
+}
+
+/// Everything that is known of a server before it is dialled.
+pub(super) struct Config {
+    pub(super) endpoint: Endpoint,
+    pub(super) tls: Option<Tls>,
+    pub(super) db: u32,
+    pub(super) prefix: String,
+    pub(super) connect_timeout: Duration,
+    pub(super) response_timeout: Duration,
+    /// As it may be shown.
+    pub(super) address: Arc<str>,
+    credentials: Arc<dyn Fn() -> Credentials + Send + Sync>,
+}
+
+/// Where the server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    Tcp { host: String, port: u16 },
+    Unix(PathBuf),
+}
+
+/// How the server is to be authenticated, and we to it.
+#[derive(Clone)]
+pub(super) struct Tls {
+    pub(super) config: Arc<ClientConfig>,
+    pub(super) name: ServerName<'static>,
+}
+
+impl Config {
+    /// Reads an address and its options.
+    ///
+    /// # Errors
+    /// `invalid_config` for a database that is no number, an option that does not fit, or a file that cannot be read.
+    pub(super) fn read(uri: &mut Uri) -> Result<Self> {
+        let option = uri.take_rest("db");
+        let url = uri.url();
+        let is_local = matches!(url.host_str().unwrap_or_default(), "" | "localhost");
+        let (endpoint, place) = match url.scheme() {
+            "redis+unix" if !is_local => {
+                return Err(invalid("a socket file is on this host: write redis+unix:///path/to/socket"));
+            }
+            "redis+unix" => (Endpoint::Unix(decode("the path", url.path())?.into()), ""),
+            _ => {
+                let host = match url.host() {
+                    Some(url::Host::Ipv6(ip)) => ip.to_string(),
+                    Some(host) => decode("the host", &host.to_string())?,
+                    None => "localhost".to_owned(),
+                };
+                (Endpoint::Tcp { host, port: url.port().unwrap_or(PORT) }, url.path().trim_matches('/'))
+            }
+        };
+        let db = database(place, option.as_deref())?;
+        let written = Credentials {
+            user: decode("the user", url.username())?,
+            password: decode("the password", url.password().unwrap_or_default())?,
+        };
+        let options = &uri.connect;
+        Ok(Config {
+            tls: tls(url.scheme() == "rediss", &endpoint, options)?,
+            address: shown(url.scheme(), &endpoint, db).into(),
+            endpoint,
+            db,
+            prefix: options.prefix.clone(),
+            connect_timeout: options.connect_timeout,
+            response_timeout: options.response_timeout,
+            credentials: options.credentials.clone().unwrap_or_else(|| Arc::new(move || written.clone())),
+        })
+    }
+
+    /// The user and password to use from now on.
+    pub(super) fn credentials(&self) -> Credentials {
+        (self.credentials)()
+    }
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::invalid("connect", message)
+}
+
+fn decode(what: &str, text: &str) -> Result<String> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    Ok(decoded.map_err(|_| invalid(format!("{what} in the address is not UTF-8 after %-decoding")))?.into_owned())
+}
+
+/// The database's number, from the path (`redis://host/3`) or the option `db`.
+fn database(path: &str, option: Option<&str>) -> Result<u32> {
+    if option.is_some_and(|option| !path.is_empty() && option != path) {
+        return Err(invalid("the address names two databases; drop the path or the option db"));
+    }
+    match option.unwrap_or(path) {
+        "" => Ok(0),
+        number => number.parse().map_err(|_| {
+            invalid(format!(
+                "the database is {number:?}; it must be a number from 0 (a socket file is redis+unix:///path?db=0)"
+            ))
+        }),
+    }
+}
+
+fn shown(scheme: &str, endpoint: &Endpoint, db: u32) -> String {
+    match endpoint {
+        Endpoint::Tcp { host, port } if host.contains(':') => format!("{scheme}://[{host}]:{port}/{db}"),
+        Endpoint::Tcp { host, port } => format!("{scheme}://{host}:{port}/{db}"),
+        Endpoint::Unix(path) => format!("{scheme}://{}?db={db}", path.display()),
+    }
+}
+
+fn tls(wanted: bool, endpoint: &Endpoint, options: &ConnectOptions) -> Result<Option<Tls>> {
+    let ConnectOptions { ca, cert, key, .. } = options;
+    let Endpoint::Tcp { host, .. } = endpoint else { return refuse_files(options) };
+    if !wanted {
+        return refuse_files(options);
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| Error::new(crate::Kind::Internal, "connect", "TLS cannot be set up").caused_by(error))?
+        .with_root_certificates(roots(ca.as_deref())?);
+    let config = match (cert, key) {
+        (None, None) => builder.with_no_client_auth(),
+        (Some(cert), Some(key)) => {
+            let chain = certificates("cert", cert)?;
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable("key", key, error))?;
+            builder
+                .with_client_auth_cert(chain, key)
+                .map_err(|error| invalid("cert and key do not fit together").caused_by(error))?
+        }
+        _ => return Err(invalid("cert and key go together; give both or neither")),
+    };
+    let name = match host.parse::<IpAddr>() {
+        Ok(ip) => ServerName::from(ip),
+        Err(_) => ServerName::try_from(host.clone())
+            .map_err(|_| invalid(format!("{host:?} is no host name that a certificate could be for")))?,
+    };
+    Ok(Some(Tls { config: Arc::new(config), name }))
+}
+
+fn refuse_files(options: &ConnectOptions) -> Result<Option<Tls>> {
+    match (&options.ca, &options.cert, &options.key) {
+        (None, None, None) => Ok(None),
+        _ => Err(invalid("ca, cert and key are for rediss://, the address with TLS")),
+    }
+}
+
+fn roots(file: Option<&str>) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    match file {
+        Some(file) => {
+            for certificate in certificates("ca", file)? {
+                roots.add(certificate).map_err(|error| unreadable("ca", file, error))?;
+            }
+        }
+        None => {
+            // Systems hold certificates that nobody can read; what counts is whether any are left.
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        }
+    }
+    if roots.is_empty() {
+        return Err(invalid("this system has no certificates to trust; give a file of them as the option ca"));
+    }
+    Ok(roots)
+}
+
+fn certificates(option: &str, file: &str) -> Result<Vec<CertificateDer<'static>>> {
+    let all: std::result::Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(Path::new(file)).and_then(|certificates| certificates.collect());
+    match all {
+        Ok(all) if !all.is_empty() => Ok(all),
+        Ok(_) => Err(invalid(format!("the file {file:?} of the option {option} has no certificate in it"))),
+        Err(error) => Err(unreadable(option, file, error)),
+    }
+}
+
+fn unreadable(option: &str, file: &str, error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    invalid(format!("the file {file:?} of the option {option} cannot be used; it must be PEM")).caused_by(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    fn read(text: &str) -> Result<Config> {
+        Config::read(&mut Uri::parse(text, ConnectOptions::default())?)
+    }
+
+    #[test]
+    fn addresses_of_every_kind_are_read() {
+        let tcp = |host: &str, port| Endpoint::Tcp { host: host.into(), port };
+        for (text, endpoint, db, address) in [
+            ("redis://h", tcp("h", 6379), 0, "redis://h:6379/0"),
+            ("redis://h:1/7", tcp("h", 1), 7, "redis://h:1/7"),
+            ("redis://h/?db=7", tcp("h", 6379), 7, "redis://h:6379/7"),
+            ("redis://[::1]:2/0", tcp("::1", 2), 0, "redis://[::1]:2/0"),
+            ("redis:///3", tcp("localhost", 6379), 3, "redis://localhost:6379/3"),
+            ("redis+unix:///a%20b/c?db=2", Endpoint::Unix("/a b/c".into()), 2, "redis+unix:///a b/c?db=2"),
+        ] {
+            let config = read(text).unwrap();
+            assert_eq!((&config.endpoint, config.db, &*config.address), (&endpoint, db, address), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for text in [
+            "redis://h/abc",
+            "redis://h/-1",
+            "redis://h/1?db=2",
+            "redis://h/99999999999",
+            "redis:///run/redis.sock",
+            "redis+unix://elsewhere/path",
+            "redis://h?ca=/x",
+            "redis+unix:///x?cert=/x",
+            "rediss://h?ca=/does/not/exist",
+            "rediss://h?cert=/x",
+            "redis://%ff@h",
+        ] {
+            assert_eq!(read(text).unwrap_err().kind(), Kind::InvalidConfig, "{text}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_decoded_and_never_shown() {
+        let config = read("redis://us%3Aer:hun%40ter2@h/1").unwrap();
+        let Credentials { user, password } = config.credentials();
+        assert_eq!((&*user, &*password), ("us:er", "hun@ter2"));
+        assert!(!format!("{config:?} {}", config.address).contains("hun"));
+        let options = ConnectOptions {
+            credentials: Some(Arc::new(|| Credentials { user: "x".into(), password: "rotated".into() })),
+            ..ConnectOptions::default()
+        };
+        let config = Config::read(&mut Uri::parse("redis://a:b@h", options).unwrap()).unwrap();
+        assert_eq!(config.credentials().password, "rotated");
+    }
+}

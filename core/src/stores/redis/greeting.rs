@@ -1,0 +1,171 @@
+//! The first words on a new connection: who we are, and who the server is. The same for blocking and async callers.
+
+use redis::{Cmd, Value};
+
+use super::config::Config;
+use crate::error::{Error, Kind, Result};
+use crate::options::Credentials;
+use crate::time::StoreTime;
+
+/// What is said, in one write, and who must not be quoted.
+pub(super) struct Greeting {
+    pub(super) bytes: Vec<u8>,
+    asked: Vec<Asked>,
+    credentials: Credentials,
+}
+
+/// What a server says of itself.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Welcome {
+    pub(super) at: StoreTime,
+    /// Differs after each of its starts; unknown where the user may not ask.
+    pub(super) run: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Login,
+    Database,
+    /// What older servers, proxies and users with few rights need not answer.
+    Courtesy,
+    Time,
+    Run,
+}
+
+impl Greeting {
+    pub(super) fn new(config: &Config) -> Self {
+        let credentials = config.credentials();
+        let mut greeting = Greeting { bytes: Vec::new(), asked: Vec::new(), credentials: credentials.clone() };
+        let Credentials { user, password } = &credentials;
+        match (user.as_str(), password.as_str()) {
+            ("", "") => {}
+            ("", password) => greeting.ask(Asked::Login, &["AUTH", password]),
+            (user, password) => greeting.ask(Asked::Login, &["AUTH", user, password]),
+        }
+        if config.db != 0 {
+            greeting.ask(Asked::Database, &["SELECT", &config.db.to_string()]);
+        }
+        greeting.ask(Asked::Courtesy, &["CLIENT", "SETNAME", "lockwright"]);
+        greeting.ask(Asked::Courtesy, &["CLIENT", "SETINFO", "LIB-NAME", "lockwright"]);
+        greeting.ask(Asked::Courtesy, &["CLIENT", "SETINFO", "LIB-VER", env!("CARGO_PKG_VERSION")]);
+        greeting.ask(Asked::Time, &["TIME"]);
+        greeting.ask(Asked::Run, &["INFO", "server"]);
+        greeting
+    }
+
+    fn ask(&mut self, asked: Asked, words: &[&str]) {
+        self.asked.push(asked);
+        Cmd::new().arg(words).write_packed_command(&mut self.bytes);
+    }
+
+    /// How many answers there will be.
+    pub(super) fn answers(&self) -> usize {
+        self.asked.len()
+    }
+
+    /// Reads the answers.
+    ///
+    /// # Errors
+    /// The first refusal that matters: `auth`, `invalid_config` for a database that is not there, `unavailable` for a server
+    /// that cannot serve yet, `protocol` for anything a Redis server would not say.
+    pub(super) fn read(&self, answers: &[Value]) -> Result<Welcome> {
+        let mut welcome = Welcome { at: StoreTime(0), run: None };
+        for (at, (asked, answer)) in self.asked.iter().zip(answers).enumerate() {
+            let is_last_word = at + 1 == answers.len() && answers.len() < self.asked.len();
+            match (asked, answer) {
+                (_, Value::ServerError(error))
+                    if is_last_word || matches!(asked, Asked::Login | Asked::Database | Asked::Time) =>
+                {
+                    return Err(self.refused(*asked, error.code(), error.details().unwrap_or_default()));
+                }
+                (Asked::Login | Asked::Database, Value::Okay) | (Asked::Courtesy, _) => {}
+                (Asked::Time, answer) if time(answer).is_some() => welcome.at = time(answer).unwrap_or_default(),
+                (Asked::Run, answer) => welcome.run = run(answer),
+                _ => return Err(Error::new(Kind::Protocol, "connect", "the server greets as no Redis server does")),
+            }
+        }
+        if answers.len() < self.asked.len() {
+            return Err(Error::new(Kind::Unavailable, "connect", "the server ended the connection while greeting"));
+        }
+        Ok(welcome)
+    }
+
+    fn refused(&self, asked: Asked, code: &str, message: &str) -> Error {
+        let (kind, advice) = match (asked, code) {
+            (_, "DENIED") => (Kind::Auth, "the server is in protected mode; give it a password"),
+            (_, "LOADING" | "MASTERDOWN" | "BUSY") => (Kind::Unavailable, "the server is not ready yet"),
+            (_, "ERR") if message.starts_with("max number of clients") => {
+                (Kind::Unavailable, "the server has too many connections")
+            }
+            (_, "NOAUTH") => (Kind::Auth, "the server wants a password: scheme://user:password@host"),
+            (Asked::Login, _) => (Kind::Auth, "the server refuses this user and password"),
+            (_, "NOPERM") => (Kind::Auth, "the user lacks a right; the docs of this store name those it needs"),
+            (Asked::Database, _) => (Kind::InvalidConfig, "the server has no such database"),
+            _ => (Kind::Protocol, "the server does not serve what a lock needs"),
+        };
+        Error::new(kind, "connect", format!("{advice} ({})", self.quotable(&format!("{code} {message}"))))
+    }
+
+    /// `text` as it may be shown: whoever is on the other side may have sent our password back.
+    pub(super) fn quotable(&self, text: &str) -> String {
+        let Credentials { password, .. } = &self.credentials;
+        if !password.is_empty() && text.contains(password.as_str()) {
+            return "it repeats the password".into();
+        }
+        text.chars().filter(|c| !c.is_control()).take(80).collect::<String>().trim_end().to_owned()
+    }
+}
+
+/// The server's clock in an answer to `TIME`.
+pub(super) fn time(answer: &Value) -> Option<StoreTime> {
+    let Value::Array(parts) = answer else { return None };
+    let [Value::BulkString(seconds), Value::BulkString(micros)] = parts.as_slice() else { return None };
+    let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<i64>().ok();
+    Some(StoreTime(number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)?))
+}
+
+fn run(answer: &Value) -> Option<String> {
+    let Value::BulkString(bytes) = answer else { return None };
+    let text = std::str::from_utf8(bytes).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("run_id:")).map(|id| id.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::ConnectOptions;
+    use crate::uri::Uri;
+
+    fn greeting(address: &str) -> Greeting {
+        Greeting::new(&Config::read(&mut Uri::parse(address, ConnectOptions::default()).unwrap()).unwrap())
+    }
+
+    fn error(line: &str) -> Value {
+        redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn the_first_refusal_that_matters_is_told() {
+        let plain = greeting("redis://h");
+        let user = greeting("redis://u:hunter2@h/4");
+        for (greeting, answers, kind) in [
+            (&plain, vec![error("NOAUTH Authentication required.")], Kind::Auth),
+            (&plain, vec![error("DENIED Redis is running in protected mode")], Kind::Auth),
+            (&plain, vec![error("ERR max number of clients reached")], Kind::Unavailable),
+            (&user, vec![error("WRONGPASS invalid username-password pair")], Kind::Auth),
+            (&user, vec![error("ERR Client sent AUTH, but no password is set")], Kind::Auth),
+            (&user, vec![Value::Okay, error("ERR DB index is out of range")], Kind::InvalidConfig),
+            (&user, vec![Value::Int(1)], Kind::Protocol),
+            (&plain, vec![], Kind::Unavailable),
+        ] {
+            assert_eq!(greeting.read(&answers).unwrap_err().kind(), kind, "{answers:?}");
+        }
+    }
+
+    #[test]
+    fn a_password_that_comes_back_is_not_told() {
+        let greeting = greeting("redis://u:hunter2@h");
+        let told = greeting.read(&[error("ERR unknown command 'AUTH' 'u' 'hunter2'")]).unwrap_err().to_string();
+        assert!(!told.contains("hunter2"), "{told}");
+    }
+}

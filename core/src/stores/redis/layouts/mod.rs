@@ -1,0 +1,3 @@
+//! The lock layouts of Redis. Pure: they build without any feature.
+
+pub mod native;

@@ -1,0 +1,151 @@
+//! The layout `native`: one hash per lock, changed by scripts alone.
+//!
+//! The semantics are those of [`crate::cell`], told there and checked against these scripts on random commands. A lock `name`
+//! is kept under `lw:{name}` (with `{`, `}` and `%` written as `%7B`, `%7D`, `%25`), so that everything about it lies in one
+//! slot of a cluster. Times are microseconds of the server's clock.
+//!
+//! | field | holds |
+//! |---|---|
+//! | `v` | version of the layout: `1` |
+//! | `o` | the holder as a [`Claimant`](crate::native::Claimant); empty while the lock is free |
+//! | `s`, `l` | when its lease began, and how long it lasts |
+//! | `t` | first fencing token of its block of 64; while the lock is free, the highest token used |
+//! | `c` | the holder's card |
+//! | `k` | first token of a hold that was handed over and not renewed since; of no meaning for any other token |
+//! | `g` | when the key itself goes: always later than the lease's end |
+//! | `w` | how many wait; absent while nobody does |
+//! | `h`, `n` | sequence numbers of the queue's head and of the next to come |
+//! | `q<n>` | a waiter's claimant, followed by its card |
+//! | `a<attempt>` | that waiter's sequence number |
+//!
+//! A hand-off is published to `lwi:<inbox>`; see [`parse_push`].
+
+use std::sync::Arc;
+
+use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use crate::name;
+use crate::native::{Calls, NativeLayout};
+use crate::protocol::{AttemptId, Call, InboxId, StoreEvent};
+use crate::time::StoreTime;
+
+macro_rules! script {
+    ($($part:literal)+) => { concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+) };
+}
+
+/// The scripts.
+pub static CALLS: Calls = Calls {
+    acquire: Call {
+        name: "acquire",
+        body: script!("acquire_read" "check" "time" "acquire" "queue" "acquire_queued"),
+        batch: false,
+    },
+    renew: Call { name: "renew", body: script!("time" "renew"), batch: true },
+    release: Call {
+        name: "release",
+        body: script!("read" "check" "release" "time" "queue" "release_queued"),
+        batch: false,
+    },
+    undo: Call { name: "undo", body: script!("read" "check" "time" "queue" "undo"), batch: false },
+    inspect: Call { name: "inspect", body: script!("read" "check" "time" "inspect"), batch: false },
+    break_hold: Call { name: "break", body: script!("read" "check" "time" "queue" "break"), batch: false },
+    list: Call { name: "list", body: script!("list"), batch: false },
+};
+
+/// The layout for locks whose names get `prefix` put before them.
+pub fn layout(prefix: impl Into<String>) -> NativeLayout {
+    NativeLayout { calls: &CALLS, guarantees, key, name_of, prefix: prefix.into() }
+}
+
+fn guarantees() -> Guarantees {
+    Guarantees {
+        store: "redis",
+        layout: "native",
+        exclusive_until: ExclusiveUntil::StoreFailover,
+        token: TokenRises::WithStoreClock,
+        fair: true,
+        reentrant: true,
+        shared: true,
+        push: true,
+        survives_disconnect: true,
+        incarnation: true,
+        notes: &[
+            "A forward step of the server's clock ends leases early: two holders are possible until the first notices.",
+            "Replication is asynchronous: after a fail-over the new server may not know of the latest grants.",
+            "A server that persists nothing forgets all holds when it restarts; appendfsync always keeps them.",
+            "Under memory pressure every eviction policy but noeviction may drop a held lock.",
+        ],
+    }
+}
+
+fn key(prefix: &str, name: &str) -> String {
+    format!("lw:{{{}{}}}", name::escape(prefix, &['{', '}']), name::escape(name, &['{', '}']))
+}
+
+fn name_of(prefix: &str, key: &str) -> Option<String> {
+    let escaped = key.strip_prefix("lw:{")?.strip_suffix('}')?;
+    name::unescape(escaped)?.strip_prefix(prefix).map(str::to_owned)
+}
+
+/// The channel that an inbox is.
+pub fn channel(inbox: InboxId) -> String {
+    format!("lwi:{inbox}")
+}
+
+/// Reads what a script published: `granted <attempt> <first> <last> <now> <key>` or `broken <attempt> <key>`. `None` for
+/// anything else, since whoever may publish to the channel may write what they like.
+pub fn parse_push(text: &str) -> Option<(Arc<str>, StoreEvent)> {
+    let (kind, rest) = text.split_once(' ')?;
+    let (attempt, rest) = rest.split_once(' ')?;
+    let attempt = match attempt.len() {
+        32 => AttemptId(u128::from_str_radix(attempt, 16).ok()?),
+        _ => return None,
+    };
+    match kind {
+        "granted" => {
+            let mut parts = rest.splitn(4, ' ');
+            let first: u64 = parts.next()?.parse().ok()?;
+            let last: u64 = parts.next()?.parse().ok()?;
+            let at = StoreTime(parts.next()?.parse().ok()?);
+            let sound = first > 0 && (first..first.saturating_add(crate::cell::BLOCK)).contains(&last);
+            sound.then_some((parts.next()?.into(), StoreEvent::Granted { attempt, first, last, at }))
+        }
+        "broken" => Some((rest.into(), StoreEvent::Broken { attempt })),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_keys_are_one_to_one() {
+        for (prefix, name, expected) in [
+            ("", "orders:42", "lw:{orders:42}"),
+            ("app:", "a{b}%c", "lw:{app:a%7Bb%7D%25c}"),
+            ("{p", "\u{1F512} x", "lw:{%7Bp\u{1F512} x}"),
+        ] {
+            assert_eq!(key(prefix, name), expected);
+            assert_eq!(name_of(prefix, expected).as_deref(), Some(name));
+        }
+        for foreign in ["orders", "lw:orders", "lw:{%zz}", "lw:{other}"] {
+            assert_eq!(name_of("app:", foreign), None);
+        }
+    }
+
+    #[test]
+    fn a_push_is_read_or_ignored() {
+        let attempt = AttemptId(7);
+        assert_eq!(
+            parse_push(&format!("granted {attempt} 10 73 99 lw:{{a b}}")),
+            Some(("lw:{a b}".into(), StoreEvent::Granted { attempt, first: 10, last: 73, at: StoreTime(99) }))
+        );
+        assert_eq!(parse_push(&format!("broken {attempt} k")), Some(("k".into(), StoreEvent::Broken { attempt })));
+        for garbage in ["", "granted", "granted 7 1 1 1 k", "broken zz k", "\u{1F512} \u{1F512} \u{1F512}"] {
+            assert_eq!(parse_push(garbage), None, "{garbage}");
+        }
+        for tokens in ["0 0", "10 9", "10 74", "-1 5", "10 1e3", "99999999999999999999 1"] {
+            assert_eq!(parse_push(&format!("granted {attempt} {tokens} 99 k")), None, "{tokens}");
+        }
+    }
+}

@@ -1,0 +1,34 @@
+if owner == asker then
+  if expires < now + ttl then lasts(ttl) end
+  if claimed then redis.call('HDEL', key, 'k') end
+  finish()
+  return prev == '' and last - 63 or {3, last - 63, 3}
+end
+
+local given = 0
+if prev ~= '' then
+  if owner == prev then
+    free(tonumber(ARGV[7]))
+  elseif redis.call('HEXISTS', key, 'a' .. asker:sub(1, 32)) == 1 then
+    given = 3
+  else
+    given = owner == '' and 1 or 2
+  end
+end
+if owner ~= '' and expires <= now then
+  -- It did not even renew its claim: its other waiters would each cost another one.
+  if claimed == last - 63 then drop_inbox(owner:sub(33, 48)) end
+  owner = ''
+end
+
+if owner == '' then hand_over(asker, ttl) end
+if owner == '' then grant(asker, card, ttl) end
+if owner == asker then
+  finish()
+  return given == 0 and last - 63 or {3, last - 63, given}
+end
+local position = waits and join(asker, card)
+finish()
+local remaining = math.max(expires - now, 0)
+if waits then return {1, now, remaining, position, given} end
+return {0, now, remaining, given}

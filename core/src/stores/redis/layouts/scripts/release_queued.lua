@@ -1,0 +1,4 @@
+free(tonumber(ARGV[2]))
+hand_over()
+finish()
+return 1

@@ -1,0 +1,20 @@
+#![doc = include_str!("docs.md")]
+
+#[cfg(feature = "redis")]
+mod client;
+#[cfg(feature = "redis")]
+mod config;
+#[cfg(feature = "redis")]
+mod greeting;
+#[cfg(feature = "redis")]
+mod inbox;
+pub mod layouts;
+#[cfg(feature = "redis")]
+mod socket;
+#[cfg(feature = "redis")]
+mod tasks;
+#[cfg(feature = "redis")]
+mod wire;
+
+#[cfg(feature = "redis")]
+pub(crate) use config::open;

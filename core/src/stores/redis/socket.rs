@@ -1,0 +1,382 @@
+//! Connections of blocking callers: sockets of our own, whose every read ends in time and which a forked child closes unseen.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use redis::{Cmd, Parser, Value};
+use rustix::net::RecvFlags;
+use rustls::{ClientConnection, StreamOwned};
+
+use super::config::{Config, Endpoint, Tls};
+use super::greeting::{Greeting, Welcome};
+use super::wire::Watch;
+use crate::driver::clock;
+use crate::driver::fork::{Registered, register};
+use crate::error::{Error, Kind, Result};
+use crate::time::Time;
+
+/// A connection that greeted.
+pub(super) struct Connection {
+    socket: Socket,
+    parser: Parser,
+    /// What is about to be sent, kept for its memory.
+    pub(super) command: Cmd,
+    pub(super) out: Vec<u8>,
+    /// When it was last used.
+    pub(super) used: Time,
+}
+
+/// A write that failed.
+#[derive(Debug)]
+pub(super) struct Unsent {
+    /// Whether not one byte of it left.
+    pub(super) entirely: bool,
+    pub(super) error: io::Error,
+}
+
+impl Connection {
+    /// Dials and greets, until `limit` at most.
+    ///
+    /// # Errors
+    /// Why it cannot be had; nothing that was asked of the server can run later.
+    pub(super) fn dial(config: &Config, limit: Time) -> Result<(Self, Welcome)> {
+        let limit = limit.min(clock::now().after(config.connect_timeout));
+        let stream = connect(config, limit).map_err(|error| unreachable(config, error))?;
+        let socket = Socket { stream, watch: Watch::default(), failed: None };
+        let (command, out, used) = (Cmd::new(), Vec::new(), clock::now());
+        let mut connection = Connection { socket, parser: Parser::new(), command, out, used };
+        let greeting = Greeting::new(config);
+        connection.out.extend(&greeting.bytes);
+        connection.expect(limit, limit.since(clock::now()));
+        connection.send().map_err(|unsent| unreachable(config, unsent.error))?;
+        let mut answers = Vec::with_capacity(greeting.answers());
+        while answers.len() < greeting.answers() {
+            match connection.receive() {
+                Ok(answer) => answers.push(answer),
+                Err(_) if connection.socket.watch.broken.is_some() => return Err(connection.broken(Some(&greeting))),
+                Err(error) if answers.is_empty() => return Err(unreachable(config, error)),
+                Err(_) => break,
+            }
+        }
+        connection.socket.stream.raw().write_at_most(config.response_timeout);
+        Ok((connection, greeting.read(&answers)?))
+    }
+
+    /// The replies are waited for until `deadline`, which is `patience` from now.
+    pub(super) fn expect(&mut self, deadline: Time, patience: Duration) {
+        let raw = self.socket.stream.raw();
+        raw.deadline = deadline;
+        raw.patience = Some(patience);
+    }
+
+    /// Sends what is in `out`.
+    pub(super) fn send(&mut self) -> std::result::Result<(), Unsent> {
+        let mut left = self.out.as_slice();
+        let stream = &mut self.socket.stream;
+        let unsent = |left: &[u8], error| Unsent { entirely: left.len() == self.out.len(), error };
+        while !left.is_empty() {
+            match stream.write(left) {
+                Ok(0) => return Err(unsent(left, io::ErrorKind::WriteZero.into())),
+                Ok(count) => left = &left[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(unsent(left, error)),
+            }
+        }
+        stream.flush().map_err(|error| Unsent { entirely: false, error })
+    }
+
+    /// The next reply.
+    pub(super) fn receive(&mut self) -> io::Result<Value> {
+        self.parser.parse_value(&mut self.socket).map_err(|error| {
+            self.socket.failed.take().unwrap_or_else(|| io::Error::new(io::ErrorKind::InvalidData, error))
+        })
+    }
+
+    /// Why no reply came.
+    pub(super) fn lost(&self, error: io::Error) -> Error {
+        match self.socket.watch.broken {
+            Some(_) => self.broken(None),
+            None => lost(error),
+        }
+    }
+
+    fn broken(&self, greeting: Option<&Greeting>) -> Error {
+        let Some((broken, seen)) = &self.socket.watch.broken else {
+            return Error::new(Kind::Internal, "connect", "a connection broke for no reason");
+        };
+        broken.explain(&greeting.map(|greeting| greeting.quotable(seen)).unwrap_or_default())
+    }
+
+    /// Whether every reply that came was read.
+    pub(super) fn is_clean(&self) -> bool {
+        self.socket.watch.is_between()
+    }
+
+    /// Whether the other side closed it, or sent what nobody asked for, while it was idle.
+    pub(super) fn is_stale(&mut self) -> bool {
+        let may_hold_bytes = matches!(self.socket.stream, Stream::Tls(_));
+        let mut byte = [0_u8; 1];
+        match rustix::net::recv(self.socket.stream.raw(), &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Err(error) => error != rustix::io::Errno::AGAIN,
+            Ok((_, count)) => count == 0 || !may_hold_bytes,
+        }
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Connection")
+    }
+}
+
+/// A stream whose every byte is looked at before the parser sees it.
+struct Socket {
+    stream: Stream,
+    watch: Watch,
+    /// Why it could not be read: the parser wraps errors so that they cannot be got at.
+    failed: Option<io::Error>,
+}
+
+impl Socket {
+    fn look(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.stream.read(into)?;
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.watch.look(&into[..count])?;
+        Ok(count)
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.look(into).map_err(|error| {
+            let kind = error.kind();
+            self.failed = Some(error);
+            kind.into()
+        })
+    }
+}
+
+enum Stream {
+    Plain(Raw),
+    Tls(Box<StreamOwned<ClientConnection, Raw>>),
+}
+
+impl Stream {
+    fn raw(&mut self) -> &mut Raw {
+        match self {
+            Stream::Plain(raw) => raw,
+            Stream::Tls(tls) => &mut tls.sock,
+        }
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(raw) => raw.read(into),
+            Stream::Tls(tls) => tls.read(into),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(raw) => raw.write(bytes),
+            Stream::Tls(tls) => tls.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Plain(raw) => raw.flush(),
+            Stream::Tls(tls) => tls.flush(),
+        }
+    }
+}
+
+/// The descriptor, and until when it is read from.
+struct Raw {
+    // Before the descriptor it stands for: fields are dropped in order.
+    _registered: Registered,
+    pipe: Pipe,
+    deadline: Time,
+    /// How long the next read may take, when that is known without a look at the clock.
+    patience: Option<Duration>,
+    /// The limit of one read that the descriptor has at present.
+    read_timeout: Duration,
+}
+
+enum Pipe {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Raw {
+    fn new(pipe: Pipe, deadline: Time) -> Self {
+        let _registered = match &pipe {
+            Pipe::Tcp(stream) => register(stream),
+            Pipe::Unix(stream) => register(stream),
+        };
+        Raw { _registered, pipe, deadline, patience: None, read_timeout: Duration::ZERO }
+    }
+
+    fn read_at_most(&mut self, limit: Duration) -> io::Result<()> {
+        if limit.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        if self.read_timeout != limit {
+            match &self.pipe {
+                Pipe::Tcp(stream) => stream.set_read_timeout(Some(limit)),
+                Pipe::Unix(stream) => stream.set_read_timeout(Some(limit)),
+            }?;
+            self.read_timeout = limit;
+        }
+        Ok(())
+    }
+
+    fn write_at_most(&mut self, limit: Duration) {
+        // A limit that cannot be set leaves the one before.
+        let limit = Some(limit.max(Duration::from_millis(1)));
+        let _ = match &self.pipe {
+            Pipe::Tcp(stream) => stream.set_write_timeout(limit),
+            Pipe::Unix(stream) => stream.set_write_timeout(limit),
+        };
+    }
+}
+
+impl Read for Raw {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let limit = self.patience.take().unwrap_or_else(|| self.deadline.since(clock::now()));
+            self.read_at_most(limit)?;
+            let result = match &mut self.pipe {
+                Pipe::Tcp(stream) => stream.read(into),
+                Pipe::Unix(stream) => stream.read(into),
+            };
+            match result.map_err(|error| error.kind()) {
+                Ok(count) => return Ok(count),
+                Err(io::ErrorKind::Interrupted) => {}
+                Err(io::ErrorKind::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
+                Err(kind) => return Err(kind.into()),
+            }
+        }
+    }
+}
+
+impl Write for Raw {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.pipe {
+            Pipe::Tcp(stream) => stream.write(bytes),
+            Pipe::Unix(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for Raw {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.pipe {
+            Pipe::Tcp(stream) => stream.as_fd(),
+            Pipe::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+fn connect(config: &Config, limit: Time) -> io::Result<Stream> {
+    let pipe = match &config.endpoint {
+        Endpoint::Unix(path) => Pipe::Unix(UnixStream::connect(path)?),
+        Endpoint::Tcp { host, port } => {
+            let stream = connect_to(&resolve(host, *port, limit)?, limit)?;
+            stream.set_nodelay(true)?;
+            Pipe::Tcp(stream)
+        }
+    };
+    let mut raw = Raw::new(pipe, limit);
+    raw.write_at_most(limit.since(clock::now()));
+    let Some(Tls { config, name }) = &config.tls else { return Ok(Stream::Plain(raw)) };
+    let mut tls = ClientConnection::new(config.clone(), name.clone()).map_err(io::Error::other)?;
+    while tls.is_handshaking() {
+        tls.complete_io(&mut raw)?;
+    }
+    Ok(Stream::Tls(Box::new(StreamOwned::new(tls, raw))))
+}
+
+fn connect_to(addresses: &[SocketAddr], limit: Time) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::TimedOut);
+    for address in addresses {
+        let left = limit.since(clock::now());
+        if left.is_zero() {
+            break;
+        }
+        match TcpStream::connect_timeout(address, left) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// The addresses of `host`. The system's resolver has no time limit, so it runs in a thread that may be left behind.
+fn resolve(host: &str, port: u16, limit: Time) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(ip, port)]);
+    }
+    let (tell, hear) = mpsc::channel();
+    let host = host.to_owned();
+    std::thread::Builder::new().name("lockwright-dns".into()).spawn(move || {
+        let found = (host.as_str(), port).to_socket_addrs().map(Vec::from_iter);
+        // Nobody may be waiting for it any more.
+        let _ = tell.send(found);
+    })?;
+    hear.recv_timeout(limit.since(clock::now())).map_err(|_| io::ErrorKind::TimedOut)?
+}
+
+/// Why a connection could not be made.
+pub(super) fn unreachable(config: &Config, error: io::Error) -> Error {
+    if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        let (kind, message) = match tls {
+            rustls::Error::InvalidCertificate(_) => {
+                (Kind::Auth, "the server's certificate is not trusted; give the file of its authority as the option ca")
+            }
+            rustls::Error::AlertReceived(_) => {
+                (Kind::Auth, "the server ended the TLS handshake; it may want the options cert and key")
+            }
+            _ => (Kind::Protocol, "the server does not speak TLS; write redis:// for rediss://"),
+        };
+        return Error::new(kind, "connect", message).caused_by(tls.clone());
+    }
+    let message = match error.kind() {
+        io::ErrorKind::ConnectionRefused => "nothing listens there; start the server or correct the address",
+        io::ErrorKind::NotFound => "there is no such socket file; start the server or correct the path",
+        io::ErrorKind::PermissionDenied => "this user may not use the socket file",
+        io::ErrorKind::TimedOut if config.tls.is_some() => {
+            "no answer in time; if the server does not expect TLS, write redis:// for rediss://"
+        }
+        io::ErrorKind::TimedOut => "no answer in time",
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset if config.tls.is_none() => {
+            "the server ended the connection at once; if it expects TLS, write rediss:// for redis://"
+        }
+        _ => "the connection cannot be made",
+    };
+    Error::new(Kind::Unavailable, "connect", message).caused_by(error)
+}
+
+/// Why a request has no answer.
+pub(super) fn lost(error: io::Error) -> Error {
+    let (kind, message) = match error.kind() {
+        io::ErrorKind::TimedOut => (Kind::Unavailable, "the server did not answer in time"),
+        io::ErrorKind::InvalidData => (Kind::Protocol, "the server sent what is no reply"),
+        _ => (Kind::Unavailable, "the connection ended before the server's answer"),
+    };
+    Error::new(kind, "connect", message).caused_by(error)
+}

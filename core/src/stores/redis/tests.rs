@@ -1,0 +1,793 @@
+//! The adapter against real servers, which these tests start and stop themselves, and against hostile ones.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+use super::super::config::Config;
+use super::super::layouts::native::CALLS;
+use super::Redis;
+use crate::driver::wait::locked;
+use crate::driver::{clock, runtime};
+use crate::error::{Error, Kind};
+use crate::lease::ReleaseOutcome;
+use crate::options::ConnectOptions;
+use crate::protocol::{
+    AttemptId, InboxId, Input, Intent, Op, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
+};
+use crate::session::Inbox;
+use crate::stores::{Answered, Outcome, Sink, Store};
+use crate::time::StoreTime;
+use crate::uri::Uri;
+
+const ONE: InboxId = InboxId(0x11);
+const TWO: InboxId = InboxId(0x22);
+
+/// A server of this test alone, ended and removed with it.
+struct Server {
+    folder: PathBuf,
+    port: u16,
+    child: Mutex<Option<Child>>,
+}
+
+impl Server {
+    fn start(configuration: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("lockwright-redis-{}-{count}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let server = Server { folder, port, child: Mutex::default() };
+        let plain = if configuration.contains("tls-port") { 0 } else { port };
+        let configuration = configuration.replace("PORT", &port.to_string());
+        let all = format!("bind 127.0.0.1\nport {plain}\nunixsocket socket\nsave \"\"\n{configuration}\n");
+        std::fs::write(server.folder.join("redis.conf"), all).unwrap();
+        server.launch();
+        server
+    }
+
+    fn launch(&self) {
+        let child = Command::new("redis-server")
+            .arg("redis.conf")
+            .current_dir(&self.folder)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("these tests start redis-server; install it (Debian: apt install redis-server)");
+        *locked(&self.child) = Some(child);
+        let give_up = Instant::now() + Duration::from_secs(10);
+        while redis::Client::open(self.admin()).unwrap().get_connection().is_err() {
+            assert!(Instant::now() < give_up, "redis-server does not come up in {:?}", self.folder);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn stop(&self) {
+        if let Some(mut child) = locked(&self.child).take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    fn admin(&self) -> String {
+        format!("redis+unix://{}", self.folder.join("socket").display())
+    }
+
+    fn run(&self, words: &[&str]) -> redis::Value {
+        let mut connection = redis::Client::open(self.admin()).unwrap().get_connection().unwrap();
+        redis::cmd(words[0]).arg(&words[1..]).query(&mut connection).unwrap()
+    }
+
+    fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    fn store(&self) -> Arc<Redis> {
+        store(&self.url())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn store(url: &str) -> Arc<Redis> {
+    let separator = if url.contains('?') { '&' } else { '?' };
+    let url = format!("{url}{separator}response_timeout=500ms&connect_timeout=1s");
+    Arc::new(Redis::new(Config::read(&mut Uri::parse(&url, ConnectOptions::default()).unwrap()).unwrap()))
+}
+
+fn terms(who: u128, inbox: InboxId) -> Terms {
+    let second = Duration::from_secs(1);
+    Terms { name: "x".into(), attempt: AttemptId(who), inbox, ttl: second * 30, claim: second, card: "card".into() }
+}
+
+fn acquire(who: u128, wait: bool) -> Intent {
+    Intent::Acquire { terms: terms(who, if who == 2 { TWO } else { ONE }), wait, prev: None }
+}
+
+fn release(who: u128) -> Intent {
+    Intent::Release { terms: terms(who, ONE), used: 0 }
+}
+
+fn requests(store: &Redis, intent: Intent) -> Requests {
+    let layout = store.layout(None).unwrap();
+    match layout.protocol(layout.key("x").unwrap()).step(Input::Begin(intent)) {
+        Step::Ask(requests) => requests,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn step(store: &Redis, op: Op, replies: &[Reply]) -> Step {
+    let layout = store.layout(None).unwrap();
+    layout.protocol(layout.key("x").unwrap()).step(Input::Reply(op, replies))
+}
+
+fn answer(store: &Redis, intent: Intent) -> Answered {
+    let requests = requests(store, intent);
+    store.call(&requests, clock::now().after(Duration::from_secs(5)))
+}
+
+fn ask(store: &Redis, intent: Intent) -> Step {
+    let op = intent.op();
+    step(store, op, &replies(answer(store, intent)))
+}
+
+async fn ask_async(store: &Redis, intent: Intent) -> Step {
+    let op = intent.op();
+    let requests = requests(store, intent);
+    let answered = store.call_async(&requests, clock::now().after(Duration::from_secs(5))).await;
+    step(store, op, &replies(answered))
+}
+
+#[track_caller]
+fn replies(answered: Answered) -> Vec<Reply> {
+    match answered.outcome {
+        Outcome::Replies(replies) => replies,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn unsent(answered: Answered) -> Error {
+    match answered.outcome {
+        Outcome::NotSent(error) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn unknown(answered: Answered) -> Error {
+    match answered.outcome {
+        Outcome::Unknown { error, void_after } => {
+            let open = void_after.since(answered.sent);
+            assert!(open > Duration::from_millis(500) && open < Duration::from_millis(550), "{open:?}");
+            error
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn is_granted(step: &Step) -> bool {
+    matches!(step, Step::Done(Verdict::Granted(_)))
+}
+
+fn is_released(step: &Step) -> bool {
+    matches!(step, Step::Done(Verdict::Released(ReleaseOutcome::Released)))
+}
+
+/// What a client would hear.
+#[derive(Default)]
+struct Ears {
+    heard: Mutex<Vec<Heard>>,
+    more: Condvar,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum Heard {
+    Inbox(Inbox),
+    Pushed(String, StoreEvent),
+    Restarted,
+}
+
+impl Ears {
+    fn open(store: &Arc<Redis>, inbox: InboxId) -> Arc<Self> {
+        let ears = Arc::new(Ears::default());
+        let sink: Arc<dyn Sink> = ears.clone();
+        let sink: Weak<dyn Sink> = Arc::downgrade(&sink);
+        runtime::handle().unwrap().spawn(store.clone().open_inbox(inbox, sink));
+        ears
+    }
+
+    fn tell(&self, heard: Heard) {
+        locked(&self.heard).push(heard);
+        self.more.notify_all();
+    }
+
+    /// Waits until `count` things were heard, and forgets them.
+    fn take(&self, count: usize) -> Vec<Heard> {
+        let heard = locked(&self.heard);
+        let waited = self.more.wait_timeout_while(heard, Duration::from_secs(8), |heard| heard.len() < count);
+        std::mem::take(&mut *waited.unwrap().0)
+    }
+
+    #[track_caller]
+    fn hear(&self, expected: &[Heard]) {
+        assert_eq!(self.take(expected.len()), expected);
+    }
+}
+
+impl Sink for Ears {
+    fn inbox(&self, state: Inbox) {
+        self.tell(Heard::Inbox(state));
+    }
+
+    fn pushed(&self, key: &str, event: &StoreEvent) {
+        self.tell(Heard::Pushed(key.into(), event.clone()));
+    }
+
+    fn restarted(&self) {
+        self.tell(Heard::Restarted);
+    }
+}
+
+const LIVE: Heard = Heard::Inbox(Inbox::Live);
+const CLOSED: Heard = Heard::Inbox(Inbox::Closed);
+
+#[test]
+fn a_lost_script_cache_costs_a_round_trip_and_nothing_else() {
+    let server = Server::start("");
+    let store = server.store();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for _ in 0..2 {
+        server.run(&["SCRIPT", "FLUSH"]);
+        assert!(is_granted(&ask(&store, acquire(1, false))));
+        server.run(&["SCRIPT", "FLUSH"]);
+        assert!(is_released(&runtime.block_on(ask_async(&store, release(1)))));
+    }
+    assert_eq!(locked(&store.pool).len(), 1);
+}
+
+#[test]
+fn a_request_on_a_connection_that_breaks_has_an_unknown_outcome_and_the_next_a_new_connection() {
+    let server = Server::start("");
+    let store = server.store();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert!(is_granted(&ask(&store, acquire(1, false))));
+    assert!(is_granted(&runtime.block_on(ask_async(&store, acquire(1, false)))));
+    server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
+    assert_eq!(unknown(answer(&store, release(1))).kind(), Kind::Unavailable);
+    assert!(is_released(&ask(&store, release(1))));
+    // The runtime had no turn in which to see the end of its connection.
+    let requests = requests(&store, acquire(1, false));
+    let limit = clock::now().after(Duration::from_secs(5));
+    assert_eq!(unknown(runtime.block_on(store.call_async(&requests, limit))).kind(), Kind::Unavailable);
+    assert!(is_granted(&runtime.block_on(ask_async(&store, acquire(1, false)))));
+}
+
+#[test]
+fn a_connection_that_died_while_idle_is_not_used() {
+    let server = Server::start("");
+    let store = server.store();
+    assert!(is_granted(&ask(&store, acquire(1, false))));
+    server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
+    for connection in locked(&store.pool).iter_mut() {
+        connection.used = connection.used.before(Duration::from_secs(5));
+    }
+    assert!(is_released(&ask(&store, release(1))));
+}
+
+#[test]
+fn a_server_that_is_gone_takes_no_request_and_one_that_is_back_is_found() {
+    let server = Server::start("appendonly yes\nappendfsync always");
+    let store = server.store();
+    let ears = Ears::open(&store, ONE);
+    ears.hear(&[LIVE]);
+    assert!(is_granted(&ask(&store, acquire(1, false))));
+    server.stop();
+    ears.hear(&[CLOSED]);
+    locked(&store.pool).clear();
+    let error = unsent(answer(&store, release(1)));
+    assert_eq!((error.kind(), error.store()), (Kind::Unavailable, Some(format!("{}/0", server.url()).as_str())));
+    server.launch();
+    ears.hear(&[Heard::Restarted, LIVE]);
+    assert!(is_released(&ask(&store, release(1))));
+}
+
+#[test]
+fn a_request_that_is_late_is_refused_until_the_clock_is_learnt_again() {
+    let server = Server::start("");
+    let store = server.store();
+    let now = match ask(&store, acquire(1, false)) {
+        Step::Done(Verdict::Granted(grant)) => StoreTime(i64::try_from(grant.first).unwrap()),
+        other => panic!("{other:?}"),
+    };
+    store.learn(clock::now(), StoreTime(now.0 - 10_000_000));
+    let at = match ask(&store, acquire(2, false)) {
+        Step::Done(Verdict::Late { at }) => at,
+        other => panic!("{other:?}"),
+    };
+    store.learn(clock::now(), at);
+    assert!(matches!(ask(&store, acquire(2, false)), Step::Done(Verdict::Held { .. })));
+}
+
+#[test]
+fn an_old_idea_of_the_clock_is_refreshed_on_the_way() {
+    let server = Server::start("");
+    let store = server.store();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert!(is_granted(&ask(&store, acquire(1, false))));
+    for by_task in [false, true] {
+        store.learn(clock::now(), StoreTime(0));
+        store.clock.learnt.store(0, Ordering::Relaxed);
+        // The request itself still goes by the old idea; renewals have no time to be late for.
+        let renew = Intent::Renew { terms: terms(1, ONE), ttl: Duration::from_secs(9) };
+        let step = if by_task { runtime.block_on(ask_async(&store, renew)) } else { ask(&store, renew) };
+        assert!(matches!(step, Step::Done(Verdict::Renewed)));
+        assert!(matches!(ask(&store, acquire(2, false)), Step::Done(Verdict::Held { .. })), "{by_task}");
+    }
+}
+
+#[test]
+fn a_hand_off_reaches_the_inbox_and_garbage_does_not() {
+    let server = Server::start("");
+    let store = server.store();
+    let (one, two) = (Ears::open(&store, ONE), Ears::open(&store, TWO));
+    one.hear(&[LIVE]);
+    two.hear(&[LIVE]);
+    assert!(is_granted(&ask(&store, acquire(1, true))));
+    let Step::Wait(wait) = ask(&store, acquire(2, true)) else { panic!("queued") };
+    assert_eq!(wait.position, 0);
+    for garbage in ["", "granted", "\u{0}", "granted 1 2 3 4 5"] {
+        server.run(&["PUBLISH", "lwi:0000000000000022", garbage]);
+    }
+    assert!(is_released(&ask(&store, release(1))));
+    let layout = store.layout(None).unwrap();
+    let key = layout.key("x").unwrap();
+    let heard = two.take(1);
+    let [Heard::Pushed(at, StoreEvent::Granted { attempt: AttemptId(2), first, last, .. })] = heard.as_slice() else {
+        panic!("{heard:?}")
+    };
+    assert_eq!((at.as_str(), last - first), (&*key, 63));
+    let broken = layout.break_hold(key.clone(), *first);
+    assert_eq!(
+        replies(store.call(&Requests::from_iter([broken]), clock::now().after(Duration::from_secs(5)))),
+        [Reply::Int(1)]
+    );
+    two.hear(&[Heard::Pushed(key.to_string(), StoreEvent::Broken { attempt: AttemptId(2) })]);
+    one.hear(&[]);
+}
+
+#[test]
+fn an_inbox_that_is_cut_closes_and_comes_back() {
+    let server = Server::start("");
+    let store = server.store();
+    let ears = Ears::open(&store, ONE);
+    ears.hear(&[LIVE]);
+    for _ in 0..3 {
+        server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        ears.hear(&[CLOSED, LIVE]);
+    }
+}
+
+#[test]
+fn an_inbox_ends_with_its_client() {
+    let server = Server::start("");
+    let store = server.store();
+    let ears = Ears::open(&store, ONE);
+    ears.hear(&[LIVE]);
+    drop(ears);
+    let give_up = Instant::now() + Duration::from_secs(5);
+    let channels = || server.run(&["PUBSUB", "CHANNELS", "*"]);
+    while channels() != redis::Value::Array(vec![]) {
+        assert!(Instant::now() < give_up, "{:?}", channels());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// As in the docs of this store, but for `info`, without which a restart cannot be told from a broken connection.
+const RIGHTS: &str = "~lw:{app:* &lwi:* +eval +evalsha +exists +hmget +hget +hset +hdel +hexists +time +pexpireat +publish \
+                      +pubsub|numsub +subscribe +ping +select +scan +client|setname";
+
+#[test]
+fn a_user_with_the_documented_rights_has_enough() {
+    let server = Server::start(&format!("user app on >secret {RIGHTS}"));
+    let store = store(&format!("redis://app:secret@127.0.0.1:{}/0?prefix=app:", server.port));
+    let ears = Ears::open(&store, TWO);
+    ears.hear(&[LIVE]);
+    assert!(is_granted(&ask(&store, acquire(1, true))));
+    assert!(matches!(ask(&store, acquire(2, true)), Step::Wait(_)));
+    assert!(matches!(
+        ask(&store, Intent::Renew { terms: terms(1, ONE), ttl: Duration::from_secs(40) }),
+        Step::Done(Verdict::Renewed)
+    ));
+    let layout = store.layout(None).unwrap();
+    let limit = clock::now().after(Duration::from_secs(5));
+    for request in [layout.inspect(layout.key("x").unwrap()), layout.list("")] {
+        let replies = replies(store.call(&Requests::from_iter([request]), limit));
+        assert!(!matches!(replies[0], Reply::Error { .. }), "{replies:?}");
+    }
+    assert!(is_released(&ask(&store, release(1))));
+    let undo = Intent::Undo { terms: terms(2, TWO), prev: None };
+    assert!(matches!(ask(&store, undo), Step::Done(Verdict::Undone)));
+    let heard = ears.take(1);
+    assert!(matches!(heard.as_slice(), [Heard::Pushed(..)]), "{heard:?}");
+    server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    ears.hear(&[CLOSED, Heard::Restarted, LIVE]);
+}
+
+#[test]
+fn a_user_who_may_not_subscribe_polls_and_still_releases() {
+    let server = Server::start("user app on >secret ~lw:* resetchannels +@all");
+    let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port));
+    let ears = Ears::open(&store, ONE);
+    ears.hear(&[Heard::Inbox(Inbox::Unavailable)]);
+    let entitled = server.store();
+    let other = Ears::open(&entitled, TWO);
+    other.hear(&[LIVE]);
+    assert!(is_granted(&ask(&store, acquire(1, false))));
+    assert!(matches!(ask(&entitled, acquire(2, true)), Step::Wait(_)));
+    // The grant is made though it cannot be published.
+    assert!(is_released(&ask(&store, release(1))));
+    assert!(is_granted(&ask(&entitled, acquire(2, true))));
+}
+
+#[test]
+fn refused_credentials_are_an_auth_error_that_keeps_them_secret() {
+    let server = Server::start("requirepass hunter2");
+    for (url, kind) in [
+        (format!("redis://127.0.0.1:{}", server.port), Kind::Auth),
+        (format!("redis://:wrong-secret@127.0.0.1:{}", server.port), Kind::Auth),
+        (format!("redis://nobody:wrong-secret@127.0.0.1:{}", server.port), Kind::Auth),
+        (format!("redis://:hunter2@127.0.0.1:{}/99", server.port), Kind::InvalidConfig),
+    ] {
+        let store = store(&url);
+        let error = unsent(answer(&store, acquire(1, false)));
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(!format!("{error:?} {store:?}").contains("secret"), "{error:?}");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let requests = requests(&store, acquire(1, false));
+        let limit = clock::now().after(Duration::from_secs(5));
+        assert_eq!(unsent(runtime.block_on(store.call_async(&requests, limit))).kind(), kind);
+    }
+    let store = store(&format!("redis://:hunter2@127.0.0.1:{}", server.port));
+    assert!(is_granted(&ask(&store, acquire(1, false))));
+}
+
+#[test]
+fn databases_are_apart_and_a_socket_file_is_as_good_as_a_port() {
+    let server = Server::start("");
+    let seventh = store(&format!("{}/7", server.url()));
+    let socket = store(&format!("{}?db=7", server.admin()));
+    assert!(is_granted(&ask(&seventh, acquire(1, false))));
+    assert!(is_granted(&ask(&server.store(), acquire(2, false))));
+    assert!(matches!(ask(&socket, acquire(2, false)), Step::Done(Verdict::Held { .. })));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    assert!(is_released(&runtime.block_on(ask_async(&socket, release(1)))));
+    let missing = store(&format!("redis+unix://{}", server.folder.join("missing").display()));
+    let error = unsent(answer(&missing, acquire(1, false)));
+    assert!(error.kind() == Kind::Unavailable && error.to_string().contains("no such socket"), "{error}");
+}
+
+#[test]
+fn many_renewals_travel_together_and_each_has_its_answer() {
+    let server = Server::start("");
+    let store = server.store();
+    let layout = store.layout(None).unwrap();
+    let renew = |i: u32| {
+        let key = layout.key(&i.to_string()).unwrap();
+        let mut machine = layout.protocol(key.clone());
+        let Step::Ask(renew) =
+            machine.step(Input::Begin(Intent::Renew { terms: terms(1, ONE), ttl: Duration::from_secs(60) }))
+        else {
+            panic!("a renewal asks")
+        };
+        if i.is_multiple_of(7) {
+            let Step::Ask(acquire) = machine.step(Input::Begin(acquire(1, false))) else { panic!("it asks") };
+            replies(store.call(&acquire, clock::now().after(Duration::from_secs(5))));
+        }
+        renew[0].clone()
+    };
+    let renewals: Vec<Request> = (0..1_201).map(renew).collect();
+    server.run(&["SET", "lw:{5}", "x"]);
+    let commands = || match server.run(&["INFO", "commandstats"]) {
+        redis::Value::BulkString(text) => {
+            let text = String::from_utf8(text).unwrap();
+            let calls = |name: &str| {
+                let line = text.lines().find_map(|line| line.strip_prefix(name).map(str::to_owned));
+                line.and_then(|line| line.split(',').next()?.parse::<u32>().ok()).unwrap_or_default()
+            };
+            calls("cmdstat_evalsha:calls=") + calls("cmdstat_eval:calls=")
+        }
+        other => panic!("{other:?}"),
+    };
+    let before = commands();
+    let handle = runtime::handle().unwrap();
+    let answers = replies(handle.block_on(store.clone().call_batch(renewals)));
+    assert_eq!(commands() - before, 6, "three of them, and again for the script");
+    for (i, answer) in answers.iter().enumerate() {
+        match (i, answer) {
+            (5, Reply::Error { code, .. }) => assert_eq!(code, "WRONGTYPE"),
+            (i, answer) => assert_eq!(*answer, Reply::Int(i64::from(i % 7 == 0)), "{i}"),
+        }
+    }
+    assert_eq!(answers.len(), 1_201);
+}
+
+#[test]
+fn every_runtime_has_a_connection_and_a_dead_one_none() {
+    let server = Server::start("");
+    let store = server.store();
+    for _ in 0..3 {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        assert!(is_granted(&runtime.block_on(ask_async(&store, acquire(1, false)))));
+        assert!(is_released(&runtime.block_on(ask_async(&store, release(1)))));
+        drop(runtime);
+        assert_eq!(locked(&store.lines).len(), 1);
+    }
+    // A caller of no runtime at all.
+    let mut asked = std::pin::pin!(ask_async(&store, acquire(1, false)));
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    let step = loop {
+        match asked.as_mut().poll(&mut context) {
+            std::task::Poll::Ready(step) => break step,
+            std::task::Poll::Pending => std::thread::park(),
+        }
+    };
+    assert!(is_granted(&step));
+}
+
+#[test]
+fn tasks_share_a_connection() {
+    let server = Server::start("");
+    let store = server.store();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let tasks: Vec<_> = (0..200)
+        .map(|_| {
+            let store = store.clone();
+            runtime.spawn(async move { is_granted(&ask_async(&store, acquire(1, false)).await) })
+        })
+        .collect();
+    for task in tasks {
+        assert!(runtime.block_on(task).unwrap());
+    }
+    let redis::Value::BulkString(clients) = server.run(&["CLIENT", "LIST"]) else { panic!("a list") };
+    let ours = String::from_utf8(clients).unwrap().matches("name=lockwright").count();
+    assert_eq!(ours, 1);
+}
+
+/// Runs openssl in `folder`; without the machine's configuration, whose extensions would contradict ours.
+fn certificate(folder: &std::path::Path, name: &str, subject: &str, more: &[&str]) {
+    std::fs::write(folder.join("openssl.cnf"), "[req]\ndistinguished_name=name\n[name]\n").unwrap();
+    let output = Command::new("openssl")
+        .args(["req", "-x509", "-config", "openssl.cnf", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"])
+        .args(["-noenc", "-days", "2", "-subj", subject, "-keyout", &format!("{name}.key")])
+        .args(["-out", &format!("{name}.crt")])
+        .args(more)
+        .current_dir(folder)
+        .output()
+        .expect("these tests make certificates with openssl; install it");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn tls_proves_both_sides_or_says_what_is_missing() {
+    let folder = std::env::temp_dir().join(format!("lockwright-tls-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let authority = ["-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=keyCertSign"];
+    certificate(&folder, "ca", "/CN=Lockwright", &authority);
+    certificate(&folder, "stranger", "/CN=Stranger", &authority);
+    let signed = ["-CA", "ca.crt", "-CAkey", "ca.key", "-addext", "basicConstraints=critical,CA:FALSE", "-addext"];
+    certificate(
+        &folder,
+        "server",
+        "/CN=localhost",
+        &[&signed[..], &["subjectAltName=DNS:localhost,IP:127.0.0.1"]].concat(),
+    );
+    certificate(&folder, "client", "/CN=lockwright", &[&signed[..], &["extendedKeyUsage=clientAuth"]].concat());
+    let file = |name: &str| folder.join(name).display().to_string();
+    let server = Server::start(&format!(
+        "tls-port PORT\ntls-ca-cert-file {}\ntls-cert-file {}\ntls-key-file {}\ntls-auth-clients yes",
+        file("ca.crt"),
+        file("server.crt"),
+        file("server.key")
+    ));
+    let url = |host: &str, ca: &str| format!("rediss://{host}:{}/0?ca={}", server.port, file(ca));
+    let ours = format!("&cert={}&key={}", file("client.crt"), file("client.key"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    for host in ["127.0.0.1", "localhost"] {
+        let store = store(&(url(host, "ca.crt") + &ours));
+        let ears = Ears::open(&store, ONE);
+        ears.hear(&[LIVE]);
+        assert!(is_granted(&ask(&store, acquire(1, false))));
+        assert!(is_released(&runtime.block_on(ask_async(&store, release(1)))));
+    }
+    let plain = Server::start("");
+    for (url, kind, says) in [
+        (url("127.0.0.1", "stranger.crt") + &ours, Kind::Auth, "ca"),
+        (url("127.0.0.1", "ca.crt"), Kind::Auth, "cert and key"),
+        (format!("redis://127.0.0.1:{}", server.port), Kind::Unavailable, "rediss://"),
+        (format!("rediss://127.0.0.1:{}?ca={}", plain.port, file("ca.crt")), Kind::Unavailable, "redis://"),
+    ] {
+        let store = store(&url);
+        let blocking = unsent(answer(&store, acquire(1, false)));
+        let requests = requests(&store, acquire(1, false));
+        let limit = clock::now().after(Duration::from_secs(5));
+        let async_too = unsent(runtime.block_on(store.call_async(&requests, limit)));
+        for error in [blocking, async_too] {
+            assert!(error.kind() == kind && error.to_string().contains(says), "{url}: {error}");
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// A server that does `act` with every connection.
+fn hostile(act: impl Fn(TcpStream) + Send + Sync + 'static) -> Arc<Redis> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let act = Arc::new(act);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let act = act.clone();
+            std::thread::spawn(move || act(stream));
+        }
+    });
+    store(&format!("redis://127.0.0.1:{port}"))
+}
+
+/// Reads until the other side pauses.
+fn swallow(stream: &mut TcpStream) {
+    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let mut bytes = [0; 4096];
+    while stream.read(&mut bytes).is_ok_and(|count| count > 0) {}
+}
+
+/// Greets as a Redis server would, then answers the first request with `bytes`.
+fn greets_then(bytes: &'static [u8], closes: bool) -> Arc<Redis> {
+    hostile(move |mut stream| {
+        swallow(&mut stream);
+        let _ = stream.write_all(b"+OK\r\n-ERR no\r\n-ERR no\r\n*2\r\n$10\r\n1900000000\r\n$1\r\n0\r\n-NOPERM no\r\n");
+        swallow(&mut stream);
+        let _ = stream.write_all(bytes);
+        if !closes {
+            std::thread::sleep(Duration::from_secs(3));
+        }
+    })
+}
+
+/// The same answer for a blocking caller and for a task; and how long it took at most.
+fn both(store: &Arc<Redis>, check: impl Fn(Answered)) -> Duration {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let began = Instant::now();
+    check(answer(store, acquire(1, false)));
+    let blocking = began.elapsed();
+    let requests = requests(store, acquire(1, false));
+    let limit = clock::now().after(Duration::from_secs(5));
+    check(runtime.block_on(store.call_async(&requests, limit)));
+    blocking.max(began.elapsed() - blocking)
+}
+
+#[test]
+fn a_port_of_another_service_is_told_by_what_it_says() {
+    let http = hostile(|mut stream| {
+        swallow(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    });
+    both(&http, |answered| {
+        let error = unsent(answered);
+        assert!(error.kind() == Kind::Protocol && error.to_string().contains("HTTP/1.1 400 Bad Request"), "{error}");
+    });
+    let noise = hostile(|mut stream| {
+        let _ = stream.write_all(&[0xff; 10_000]);
+        swallow(&mut stream);
+    });
+    both(&noise, |answered| assert_eq!(unsent(answered).kind(), Kind::Protocol));
+    let echo = hostile(|mut stream| {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = stream.read(&mut bytes) {
+            let _ = stream.write_all(&bytes[..count]);
+        }
+    });
+    both(&echo, |answered| assert_eq!(unsent(answered).kind(), Kind::Protocol));
+    let closes = hostile(drop);
+    both(&closes, |answered| assert_eq!(unsent(answered).kind(), Kind::Unavailable));
+}
+
+#[test]
+fn a_silent_server_is_left_in_time() {
+    let silent = hostile(|mut stream| {
+        swallow(&mut stream);
+        std::thread::sleep(Duration::from_secs(5));
+    });
+    let took = both(&silent, |answered| assert_eq!(unsent(answered).kind(), Kind::Unavailable));
+    assert!(took < Duration::from_millis(1_500), "{took:?}");
+    let drips = hostile(|mut stream| {
+        let _ = stream.write_all(b"+");
+        while stream.write_all(b"x").is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    let took = both(&drips, |answered| assert_eq!(unsent(answered).kind(), Kind::Unavailable));
+    assert!(took < Duration::from_millis(1_500), "{took:?}");
+    let silent_later = greets_then(b"", false);
+    let took = both(&silent_later, |answered| assert_eq!(unknown(answered).kind(), Kind::Unavailable));
+    assert!(took < Duration::from_millis(1_000), "{took:?}");
+    assert!(locked(&silent_later.pool).is_empty());
+    // Whoever gives up earlier is told earlier.
+    let requests = requests(&silent_later, acquire(1, false));
+    let began = Instant::now();
+    unknown(silent_later.call(&requests, clock::now().after(Duration::from_millis(200))));
+    assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+}
+
+#[test]
+fn half_a_reply_and_too_much_of_one_leave_the_outcome_unknown() {
+    for (bytes, closes, kind) in [
+        (b":17".as_slice(), true, Kind::Unavailable),
+        (b":17", false, Kind::Unavailable),
+        (b"*2\r\n:1\r\n", true, Kind::Unavailable),
+        (b"$1073741824\r\nxxxx", false, Kind::Protocol),
+        (b"*1073741824\r\n:1\r\n", false, Kind::Protocol),
+        (b"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n", false, Kind::Protocol),
+        (b":12notanumber\r\n", false, Kind::Protocol),
+        (b"SURPRISE\r\n", false, Kind::Protocol),
+    ] {
+        let store = greets_then(bytes, closes);
+        both(&store, |answered| assert_eq!(unknown(answered).kind(), kind, "{}", String::from_utf8_lossy(bytes)));
+        assert!(locked(&store.pool).is_empty());
+    }
+    let flood = hostile(|mut stream| {
+        swallow(&mut stream);
+        let _ = stream.write_all(b"+OK\r\n-ERR no\r\n-ERR no\r\n*2\r\n$10\r\n1900000000\r\n$1\r\n0\r\n-NOPERM no\r\n");
+        swallow(&mut stream);
+        let _ = stream.write_all(b"+");
+        while stream.write_all(&[b'x'; 1 << 16]).is_ok() {}
+    });
+    let took = both(&flood, |answered| drop(unknown(answered)));
+    assert!(took < Duration::from_secs(1), "{took:?}");
+}
+
+#[test]
+fn a_reply_nobody_asked_for_ends_the_connection() {
+    let store = greets_then(b":17\r\n:18", false);
+    assert_eq!(replies(answer(&store, acquire(1, false))), [Reply::Int(17)]);
+    assert!(locked(&store.pool).is_empty());
+}
+
+#[test]
+fn a_half_open_inbox_is_noticed() {
+    let silent = hostile(|mut stream| {
+        swallow(&mut stream);
+        let _ = stream.write_all(b"+OK\r\n-ERR no\r\n-ERR no\r\n*2\r\n$10\r\n1900000000\r\n$1\r\n0\r\n-NOPERM no\r\n");
+        swallow(&mut stream);
+        let _ = stream.write_all(b"*3\r\n$9\r\nsubscribe\r\n$20\r\nlwi:0000000000000011\r\n:1\r\n");
+        std::thread::sleep(Duration::from_secs(20));
+    });
+    let ears = Ears::open(&silent, ONE);
+    ears.hear(&[LIVE]);
+    ears.hear(&[CLOSED, Heard::Restarted, LIVE]);
+}
+
+#[test]
+fn the_layout_is_native_and_no_other_is_known() {
+    let store = store("redis://127.0.0.1:1");
+    assert_eq!(store.layout(None).unwrap().name(), "native");
+    assert_eq!(store.layout(Some("redisson")).unwrap_err().kind(), Kind::Unsupported);
+    assert!(std::ptr::eq(
+        &raw const CALLS.undo,
+        requests(&store, Intent::Undo { terms: terms(1, ONE), prev: None })[0].call
+    ));
+}

@@ -1,0 +1,354 @@
+//! What goes over the wire: requests as commands, values as replies, and the measure of a reply that is still arriving.
+//!
+//! The `redis` crate packs and parses. It would take a reply of any size, and reports what is no reply at all in its parser's
+//! words; so [`Frames`] looks at every byte first.
+
+use redis::{Cmd, Value};
+use smallvec::SmallVec;
+
+use crate::error::{Error, Kind};
+use crate::native::Calls;
+use crate::protocol::{Arg, Call, Reply, Request};
+use crate::time::StoreTime;
+
+/// The most bytes one reply may have. A page of 500 names of 1 KiB, each byte of it written as three, fits.
+pub(super) const MOST_BYTES: usize = 4 << 20;
+/// How many requests of a batch travel in one command: a script blocks the server while it runs.
+const BATCH: usize = 500;
+/// How deep replies may be nested.
+const DEPTH: usize = 8;
+
+/// The scripts that the server is asked for by their digest.
+pub(super) struct Scripts(Vec<(&'static Call, String)>);
+
+impl Scripts {
+    /// Clean-up is not among them: it is sent whole, so that after a lost script cache it needs no second round trip.
+    pub(super) fn new(calls: &'static Calls) -> Self {
+        let Calls { acquire, renew, release, undo: _, inspect, break_hold, list } = calls;
+        let digest = |call: &'static Call| (call, sha1_smol::Sha1::from(call.body).digest().to_string());
+        Scripts([acquire, release, renew, inspect, break_hold, list].map(digest).into())
+    }
+
+    /// Makes `command` the one that asks for all of `group`; `whole` sends the script itself instead of its digest.
+    pub(super) fn write(&self, command: &mut Cmd, group: &[Request], not_after: StoreTime, whole: bool) {
+        command.clear();
+        let Some(Request { call, .. }) = group.first() else { return };
+        match self.0.iter().find(|(known, _)| std::ptr::eq(*known, *call)) {
+            Some((_, digest)) if !whole => command.arg("EVALSHA").arg(digest),
+            _ => command.arg("EVAL").arg(call.body),
+        };
+        command.arg(group.len());
+        for request in group {
+            command.arg(&*request.key);
+        }
+        for arg in group.iter().flat_map(|request| &request.args) {
+            match arg {
+                Arg::Int(number) => command.arg(*number),
+                Arg::Text(text) => command.arg(&**text),
+                Arg::Nothing => command.arg(""),
+                Arg::NotAfter => command.arg(not_after.0),
+            };
+        }
+    }
+}
+
+/// The requests of a write, by the command each will travel in.
+pub(super) fn groups(requests: &[Request]) -> SmallVec<[&[Request]; 1]> {
+    let together = |a: &Request, b: &Request| a.call.batch && std::ptr::eq(a.call, b.call);
+    requests.chunk_by(together).flat_map(|run| run.chunks(BATCH)).collect()
+}
+
+/// Whether the server does not know the script whose digest it was sent.
+pub(super) fn is_unknown_script(value: &Value) -> bool {
+    matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
+}
+
+/// One reply for each request of `groups` from one value for each of the groups.
+pub(super) fn replies<'a>(
+    groups: impl IntoIterator<Item = &'a [Request]>,
+    values: impl IntoIterator<Item = Value>,
+) -> Result<Vec<Reply>, Error> {
+    let mut all = Vec::with_capacity(1);
+    for (group, value) in groups.into_iter().zip(values) {
+        match (reply(value)?, group) {
+            (Reply::List(list), [first, ..]) if first.call.batch && list.len() == group.len() => all.extend(list),
+            (error @ Reply::Error { .. }, _) => all.extend(std::iter::repeat_n(error, group.len())),
+            (one, [only]) if !only.call.batch => all.push(one),
+            _ => return Err(strange("a batch was not answered by a list of its length")),
+        }
+    }
+    Ok(all)
+}
+
+fn reply(value: Value) -> Result<Reply, Error> {
+    Ok(match value {
+        Value::Nil => Reply::Nil,
+        Value::Int(number) => Reply::Int(number),
+        Value::BulkString(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => Reply::Text(text),
+            Err(error) => Reply::Text(String::from_utf8_lossy(error.as_bytes()).into_owned()),
+        },
+        Value::SimpleString(text) => Reply::Text(text),
+        Value::Okay => Reply::Text("OK".into()),
+        Value::Array(values) => Reply::List(values.into_iter().map(reply).collect::<Result<_, _>>()?),
+        Value::ServerError(error) => {
+            Reply::Error { code: error.code().into(), message: error.details().unwrap_or_default().into() }
+        }
+        _ => return Err(strange("a reply has a type of another protocol version")),
+    })
+}
+
+fn strange(what: &'static str) -> Error {
+    Error::new(Kind::Protocol, "connect", what)
+}
+
+/// Follows the replies in a stream of bytes, keeping none of them: where each ends, and whether they are replies at all.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    at: At,
+    /// Elements still to come, of the reply's lists from the outermost to the innermost.
+    open: SmallVec<[usize; DEPTH]>,
+    /// Bytes of the present reply.
+    size: usize,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum At {
+    /// The first byte of an element.
+    #[default]
+    Start,
+    /// A line whose end is the element's end.
+    Line,
+    /// Such a line, of a number.
+    Number,
+    /// The line that says how long a text, or how many elements a list has.
+    Length { list: bool, length: usize, nil: bool },
+    /// A text and its line end, of which so much is still to come.
+    Text(usize),
+}
+
+/// Why a stream of bytes is not the protocol's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// No reply begins or goes on like this.
+    Alien,
+    /// A reply is larger or deeper than any that was asked for.
+    Excessive,
+}
+
+impl Frames {
+    /// Follows `bytes` up to the end of the present reply, and returns that end if it is reached.
+    pub(super) fn end(&mut self, bytes: &[u8]) -> Result<Option<usize>, Broken> {
+        let mut next = 0;
+        while let Some(&byte) = bytes.get(next) {
+            let mut taken = 1;
+            let mut done = false;
+            match &mut self.at {
+                At::Start => self.at = At::start(byte)?,
+                At::Line => {
+                    let end = bytes[next..].iter().position(|byte| *byte == b'\n');
+                    (taken, done) = (end.map_or(bytes.len() - next, |end| end + 1), end.is_some());
+                }
+                At::Number => match byte {
+                    b'0'..=b'9' | b'-' | b'\r' => {}
+                    b'\n' => done = true,
+                    _ => return Err(Broken::Alien),
+                },
+                At::Length { list, length, nil } => match byte {
+                    b'0'..=b'9' => {
+                        *length = length.saturating_mul(10).saturating_add(usize::from(byte - b'0'));
+                    }
+                    b'-' => *nil = true,
+                    b'\r' => {}
+                    b'\n' => {
+                        let (list, length, nil) = (*list, *length, *nil);
+                        if !nil && length > MOST_BYTES {
+                            return Err(Broken::Excessive);
+                        }
+                        match (nil, list) {
+                            (true, _) => done = true,
+                            (false, false) => self.at = At::Text(length + 2),
+                            (false, true) if length == 0 => done = true,
+                            (false, true) => {
+                                if self.open.len() == DEPTH {
+                                    return Err(Broken::Excessive);
+                                }
+                                self.open.push(length);
+                                self.at = At::Start;
+                            }
+                        }
+                    }
+                    _ => return Err(Broken::Alien),
+                },
+                At::Text(left) => {
+                    taken = (bytes.len() - next).min(*left);
+                    *left -= taken;
+                    done = *left == 0;
+                }
+            }
+            next += taken;
+            self.size += taken;
+            if self.size > MOST_BYTES {
+                return Err(Broken::Excessive);
+            }
+            if done && self.element_ended() {
+                return Ok(Some(next));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Follows all of `bytes`.
+    fn all(&mut self, mut bytes: &[u8]) -> Result<(), Broken> {
+        while let Some(end) = self.end(bytes)? {
+            bytes = &bytes[end..];
+        }
+        Ok(())
+    }
+
+    /// Whether no reply is half there.
+    fn is_between(&self) -> bool {
+        self.size == 0
+    }
+
+    fn element_ended(&mut self) -> bool {
+        self.at = At::Start;
+        while let Some(left) = self.open.last_mut() {
+            *left -= 1;
+            if *left > 0 {
+                return false;
+            }
+            self.open.pop();
+        }
+        self.size = 0;
+        true
+    }
+}
+
+/// Looks at everything that a connection reads, and remembers what was wrong with it.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    frames: Frames,
+    pub(super) broken: Option<(Broken, String)>,
+}
+
+impl Watch {
+    /// Fails the read that brought `bytes` when they are no part of a reply.
+    pub(super) fn look(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.frames.all(bytes).map_err(|broken| {
+            let start = &bytes[..bytes.len().min(80)];
+            self.broken = Some((broken, String::from_utf8_lossy(start).into_owned()));
+            std::io::Error::from(std::io::ErrorKind::InvalidData)
+        })
+    }
+
+    /// Whether everything read was whole replies.
+    pub(super) fn is_between(&self) -> bool {
+        self.frames.is_between()
+    }
+}
+
+impl Broken {
+    /// The error for a server that sent such a thing, beginning with `seen`.
+    pub(super) fn explain(self, seen: &str) -> Error {
+        let message = match self {
+            Broken::Excessive => "the server sent a reply larger than any that was asked for".into(),
+            Broken::Alien if seen.starts_with('\u{15}') => "the server speaks TLS; write rediss:// for redis://".into(),
+            Broken::Alien if seen.is_empty() => "the server sent what is no reply".into(),
+            Broken::Alien => format!("what listens there is no Redis server; it says {seen:?}"),
+        };
+        Error::new(Kind::Protocol, "connect", message)
+    }
+}
+
+impl At {
+    fn start(byte: u8) -> Result<Self, Broken> {
+        match byte {
+            b'+' | b'-' => Ok(At::Line),
+            b':' => Ok(At::Number),
+            b'$' | b'*' => Ok(At::Length { list: byte == b'*', length: 0, nil: false }),
+            _ => Err(Broken::Alien),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stores::redis::layouts::native::CALLS;
+
+    fn ends(bytes: &[u8], step: usize) -> Result<usize, Broken> {
+        let (mut frames, mut count) = (Frames::default(), 0);
+        for mut chunk in bytes.chunks(step) {
+            while let Some(end) = frames.end(chunk)? {
+                count += 1;
+                chunk = &chunk[end..];
+            }
+        }
+        assert!(frames.is_between());
+        Ok(count)
+    }
+
+    #[test]
+    fn replies_end_where_they_end_however_they_arrive() {
+        let replies =
+            b"+OK\r\n:17\r\n-ERR a b\r\n$-1\r\n$5\r\na\r\nbc\r\n$0\r\n\r\n*-1\r\n*0\r\n*2\r\n*1\r\n:1\r\n$1\r\nx\r\n";
+        for step in 1..=replies.len() {
+            assert_eq!(ends(replies, step), Ok(9), "in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_reply_is_found_before_it_is_kept() {
+        for (bytes, why) in [
+            (b"HTTP/1.1 400 Bad Request\r\n".as_slice(), Broken::Alien),
+            (b"\x15\x03\x03\x00\x02", Broken::Alien),
+            (b"$abc\r\n", Broken::Alien),
+            (b":12x\r\n", Broken::Alien),
+            (b"$1073741824\r\n", Broken::Excessive),
+            (b"*99999999999999999999999\r\n", Broken::Excessive),
+            (b"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n", Broken::Excessive),
+        ] {
+            assert_eq!(Frames::default().all(bytes), Err(why));
+        }
+        let mut frames = Frames::default();
+        assert_eq!(frames.all(b"+"), Ok(()));
+        let flood = [b'x'; 1 << 16];
+        assert_eq!((0..100).find_map(|_| frames.all(&flood).err()), Some(Broken::Excessive));
+    }
+
+    #[test]
+    fn renewals_share_a_command_and_nothing_else_does() {
+        let request = |call, key: &str| Request::new(call, key.into(), ["me".into(), Arg::Int(1)]);
+        let mut requests = vec![request(&CALLS.release, "a"), request(&CALLS.release, "b")];
+        requests.extend((0..1001).map(|i| request(&CALLS.renew, &i.to_string())));
+        let sizes: Vec<_> = groups(&requests).iter().map(|group| group.len()).collect();
+        assert_eq!(sizes, [1, 1, 500, 500, 1]);
+    }
+
+    #[test]
+    fn a_batch_has_one_reply_for_each_of_its_requests() {
+        let group = [1, 2].map(|i: i64| Request::new(&CALLS.renew, i.to_string().as_str().into(), []));
+        let two = Value::Array(vec![Value::Int(1), Value::Int(0)]);
+        assert_eq!(replies([group.as_slice()], [two.clone()]).unwrap(), [Reply::Int(1), Reply::Int(0)]);
+        assert_eq!(replies([&group[..1]], [two]).unwrap_err().kind(), Kind::Protocol);
+        assert_eq!(replies([group.as_slice()], [Value::Int(1)]).unwrap_err().kind(), Kind::Protocol);
+        let error = redis::parse_redis_value(b"-OOM full\r\n").unwrap();
+        assert_eq!(replies([group.as_slice()], [error]).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn not_after_is_filled_in_and_clean_up_is_sent_whole() {
+        let scripts = Scripts::new(&CALLS);
+        let packed = |call, whole| {
+            let mut command = Cmd::new();
+            scripts.write(&mut command, &[Request::new(call, "k".into(), [Arg::NotAfter])], StoreTime(77), whole);
+            String::from_utf8(command.get_packed_command()).unwrap()
+        };
+        let digest = sha1_smol::Sha1::from(CALLS.acquire.body).digest().to_string();
+        let evalsha = format!("*5\r\n$7\r\nEVALSHA\r\n$40\r\n{digest}\r\n$1\r\n1\r\n$1\r\nk\r\n$2\r\n77\r\n");
+        assert_eq!(packed(&CALLS.acquire, false), evalsha);
+        assert!(packed(&CALLS.acquire, true).starts_with("*5\r\n$4\r\nEVAL\r\n"));
+        assert!(packed(&CALLS.undo, false).starts_with("*5\r\n$4\r\nEVAL\r\n"));
+    }
+}

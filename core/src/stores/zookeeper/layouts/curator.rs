@@ -1,0 +1,550 @@
+//! The layout of Apache Curator's `InterProcessMutex` (`LockInternals`, `StandardLockInternalsDriver`, `ProtectedUtils`).
+//!
+//! Every contender creates an ephemeral sequential child `_c_<uuid>-lock-<10 digits>` of the lock's directory; the first in
+//! [`order`] holds the lock and every other watches the one before it. The uuid is the attempt, so a node whose creation was
+//! never answered is found again. Calls and answers: [`super`].
+//!
+//! Where this differs from Curator, what other processes see stays the same: creation and listing go out together; who
+//! stood second is the holder when the first goes, without listing again; a lock is granted only for a node of the session
+//! that is alive now; a mere try creates nothing while somebody is there.
+//!
+//! A server may be cut off from the leader and not know it: it then answers reads from the past, and the session it serves
+//! may have ended. So every read goes behind a `sync`, or behind a create, in the same write, and each answer is at least as
+//! new as its question: only then may a lease count from there.
+//!
+//! ```text
+//! acquire    input                               next
+//! (begin)    new attempt, waiting                Creating: create, children
+//!            new, trying | same attempt again    Listing:  sync, children
+//! Creating   NoNode                              Creating: containers down to the directory, create, children
+//!            NoNode, containers were asked       failed
+//!            created + list                      list
+//! Listing    list                                list
+//! list       no node of mine: waiting, or empty  Creating      trying, not empty: held
+//!            mine is numbered past the limit     Removing, then failed
+//!            mine is behind others, trying       Removing, then held
+//!            mine is first, session known        granted
+//!            mine is first                       Looking:  sync, exists mine
+//!            mine is behind others               Looking:  sync, [exists mine unless known], watch the one before
+//! Looking    mine NoNode | the other NoNode      Listing
+//!            mine is of another session          Removing, then Listing
+//!            the watch is of another session     Listing (mine not known any more)
+//!            mine is there, nobody before        granted
+//!            the watch stands                    Waiting, or at once what was told meanwhile
+//! Waiting    gone, and it was first              granted
+//!            gone | changed                      Listing
+//! Removing   deleted | NoNode                    as said
+//!
+//! renew      sync, exists mine: same node, session -> renewed; otherwise gone
+//! release    delete mine -> released; NoNode, or a create in doubt -> as undo, then what was found
+//! undo       [delete mine, if known], then sync, children -> delete all that begin with the attempts' uuids
+//! ```
+
+use std::hash::{Hash, Hasher};
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::sweep::Sweep;
+use super::{CHILDREN, CONTAINER, CREATE, EXISTS, Stat, WATCH};
+use super::{after_sync, child, created, delete, deleted, first, garbled, names, on, stat, synced, unmade};
+use crate::error::{Error, Kind, Result};
+use crate::lease::ReleaseOutcome;
+use crate::protocol::{
+    Arg, AttemptId, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term, Terms,
+    Traits, Verdict, Wait,
+};
+
+/// The highest sequence number accepted: about a million below the one after which ZooKeeper's counter turns negative and
+/// text order would put new nodes first.
+pub const LAST_SEQUENCE: i32 = i32::MAX - (1 << 20) + 1;
+
+/// A queue that changes under each of so many looks in a row is left alone for a while; also ends a hostile dialogue.
+const MAX_ROUNDS: u8 = 32;
+
+/// What Curator sorts children by, as text: what follows the last `lock-`, or the whole name where there is none.
+///
+/// Java compares UTF-16 units and Rust bytes; the two differ only for characters that ZooKeeper refuses.
+pub fn order(name: &str) -> &str {
+    const LOCK: &str = "lock-";
+    name.rfind(LOCK).map_or(name, |at| &name[at + LOCK.len()..])
+}
+
+/// How the children made by one attempt begin: Curator's protection prefix with the attempt as uuid.
+fn prefix(attempt: AttemptId) -> Arc<str> {
+    let hex = attempt.to_string();
+    format!("_c_{}-{}-{}-{}-{}-", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]).into()
+}
+
+/// The `curator` layout as a machine: one contender for one lock.
+#[derive(Clone, Debug, Hash)]
+pub struct Curator {
+    dir: Arc<str>,
+    contender: Option<Contender>,
+    renewing: bool,
+    /// The attempt for which a release was begun last; a second one cannot tell who deleted the node.
+    released: Option<AttemptId>,
+    release: Option<Sweep>,
+    undo: Option<Sweep>,
+}
+
+impl Curator {
+    /// A contender for the lock kept in the directory `dir`, an absolute path (see
+    /// [`directory`](crate::stores::zookeeper::directory)).
+    pub fn new(dir: Arc<str>) -> Self {
+        Curator { dir, contender: None, renewing: false, released: None, release: None, undo: None }
+    }
+
+    fn begin(&mut self, intent: Intent) -> Result<Step> {
+        match intent {
+            Intent::Acquire { prev: Some(_), .. } => {
+                Err(Error::new(Kind::Internal, "acquire", "the curator layout cannot yield, yet it was asked to"))
+            }
+            Intent::Acquire { terms, wait, prev: None } => match &mut self.contender {
+                Some(contender) if contender.terms.attempt == terms.attempt => contender.again(wait),
+                slot => slot.insert(Contender::new(&self.dir, terms, wait)).begin(),
+            },
+            Intent::Renew { terms, ttl } if ttl > terms.ttl => {
+                let message =
+                    "a lock on ZooKeeper lasts as long as its session; build the lock with a longer ttl instead";
+                Err(Error::unsupported("renew", message))
+            }
+            Intent::Renew { terms, .. } => {
+                let Some((dir, own)) = self.held(terms.attempt) else {
+                    return Err(Error::new(Kind::Internal, "renew", "this attempt holds nothing"));
+                };
+                let requests = synced(dir, [on(&EXISTS, &child(dir, &own.name))]);
+                self.renewing = true;
+                Ok(Step::Ask(requests))
+            }
+            Intent::Release { terms, .. } => {
+                let own = self.held(terms.attempt).map(|(_, own)| own.name.clone());
+                let doubt = self.contender.as_ref().is_some_and(|c| c.doubt);
+                let again = self.released.replace(terms.attempt) == Some(terms.attempt);
+                let prefixes = [prefix(terms.attempt)].into_iter().collect();
+                let sweep = Sweep::new(Op::Release, self.dir.clone(), prefixes, own, again);
+                Ok(self.release.insert(sweep).begin(!doubt))
+            }
+            Intent::Undo { terms, prev } => {
+                let own = self.held(terms.attempt).map(|(_, own)| own.name.clone());
+                // Else the end of the one before, told while this sweeps, would still grant.
+                self.contender.take_if(|contender| contender.terms.attempt == terms.attempt);
+                let attempts = [Some(terms.attempt), prev.map(|prev| prev.terms.attempt)];
+                let prefixes = attempts.into_iter().flatten().map(prefix).collect();
+                let sweep = Sweep::new(Op::Undo, self.dir.clone(), prefixes, own, false);
+                Ok(self.undo.insert(sweep).begin(true))
+            }
+        }
+    }
+
+    fn held(&self, attempt: AttemptId) -> Option<(&Arc<str>, &Own)> {
+        let contender = self.contender.as_ref().filter(|c| c.terms.attempt == attempt)?;
+        Some((&contender.dir, contender.own.as_ref()?))
+    }
+
+    fn renewed(&mut self, replies: &[Reply]) -> Result<Step> {
+        let own = self.contender.as_ref().and_then(|c| c.own.as_ref());
+        let (true, Some(own)) = (mem::take(&mut self.renewing), own) else { return Ok(Step::Ignore) };
+        let found = stat(Op::Renew, first(Op::Renew, after_sync(Op::Renew, replies)?)?)?;
+        Ok(Step::Done(match found {
+            Some(stat) if stat == own.stat => Verdict::Renewed,
+            _ => Verdict::Gone(ReleaseOutcome::Expired),
+        }))
+    }
+
+    fn reply(&mut self, op: Op, replies: &[Reply]) -> Result<Step> {
+        let sweep = match op {
+            Op::Acquire => return self.contender.as_mut().map_or(Ok(Step::Ignore), |c| c.reply(replies)),
+            Op::Renew => return self.renewed(replies),
+            Op::Release => &mut self.release,
+            Op::Undo => &mut self.undo,
+        };
+        let Some(mut current) = sweep.take() else { return Ok(Step::Ignore) };
+        let step = current.reply(replies)?;
+        *sweep = matches!(step, Step::Ask(_)).then_some(current);
+        Ok(step)
+    }
+}
+
+impl Protocol for Curator {
+    fn step(&mut self, input: Input<'_>) -> Step {
+        let step = match input {
+            Input::Begin(intent) => self.begin(intent),
+            Input::Reply(op, replies) => self.reply(op, replies),
+            Input::Event(event) => match (event, &mut self.contender) {
+                (StoreEvent::Gone { path }, Some(contender)) => contender.told(path, true),
+                (StoreEvent::Changed { path }, Some(contender)) => contender.told(path, false),
+                _ => Ok(Step::Ignore),
+            },
+        };
+        step.unwrap_or_else(|error| Step::Done(Verdict::Failed(error)))
+    }
+
+    fn traits(&self) -> Traits {
+        Traits { block: 1, yields: false, push: Push::Watch }
+    }
+
+    fn duplicate(&self) -> Box<dyn Protocol> {
+        Box::new(self.clone())
+    }
+
+    fn fingerprint(&self, mut state: &mut dyn Hasher) {
+        self.hash(&mut state);
+    }
+}
+
+#[derive(Clone, Debug, Hash)]
+struct Own {
+    name: Arc<str>,
+    stat: Stat,
+}
+
+#[derive(Clone, Debug, Hash)]
+enum At {
+    Rest,
+    Creating { parents: bool },
+    Listing,
+    Looking { unsure: Option<Arc<str>>, before: Option<Before>, told: Option<bool> },
+    Waiting(Before),
+    Removing(Then),
+}
+
+/// The contender directly ahead, and how many are ahead in all.
+#[derive(Clone, Debug, Hash)]
+struct Before {
+    path: Arc<str>,
+    ahead: usize,
+}
+
+#[derive(Clone, Copy, Debug, Hash)]
+enum Then {
+    List,
+    Held,
+    Refuse(i32),
+}
+
+#[derive(Clone, Debug, Hash)]
+struct Contender {
+    terms: Terms,
+    wait: bool,
+    dir: Arc<str>,
+    prefix: Arc<str>,
+    /// A create was sent and never answered; from a session that was given up it may still be done later.
+    doubt: bool,
+    rounds: u8,
+    asked: usize,
+    /// The node of this attempt, once the session that keeps it alive is known.
+    own: Option<Own>,
+    at: At,
+}
+
+impl Contender {
+    fn new(dir: &Arc<str>, terms: Terms, wait: bool) -> Self {
+        let (dir, prefix) = (dir.clone(), prefix(terms.attempt));
+        Contender { terms, wait, dir, prefix, doubt: false, rounds: 0, asked: 0, own: None, at: At::Rest }
+    }
+
+    fn begin(&mut self) -> Result<Step> {
+        if self.wait { self.create(false) } else { self.list() }
+    }
+
+    fn again(&mut self, wait: bool) -> Result<Step> {
+        self.doubt |= matches!(self.at, At::Creating { .. });
+        (self.wait, self.own, self.rounds) = (wait, None, 0);
+        self.list()
+    }
+
+    fn ask(&mut self, at: At, requests: Requests) -> Result<Step> {
+        self.rounds += 1;
+        if self.rounds > MAX_ROUNDS {
+            let message = "the lock's directory changed each time it was looked at; try again";
+            return Err(Error::new(Kind::Unavailable, "acquire", message));
+        }
+        (self.at, self.asked) = (at, requests.len());
+        Ok(Step::Ask(requests))
+    }
+
+    fn create(&mut self, parents: bool) -> Result<Step> {
+        let mut requests = Requests::new();
+        if parents {
+            let ends = self.dir.match_indices('/').map(|(end, _)| end).skip(1).chain([self.dir.len()]);
+            requests.extend(ends.map(|end| on(&CONTAINER, &self.dir[..end].into())));
+        }
+        let path = child(&self.dir, &format!("{}lock-", self.prefix));
+        requests.push(Request::new(&CREATE, path, [Arg::Text(self.terms.card.clone())]));
+        requests.push(on(&CHILDREN, &self.dir));
+        self.ask(At::Creating { parents }, requests)
+    }
+
+    fn list(&mut self) -> Result<Step> {
+        self.ask(At::Listing, synced(&self.dir, [on(&CHILDREN, &self.dir)]))
+    }
+
+    fn remove(&mut self, names: &[&str], then: Then) -> Result<Step> {
+        self.own = None;
+        self.ask(At::Removing(then), names.iter().map(|name| delete(child(&self.dir, name))).collect())
+    }
+
+    fn reply(&mut self, replies: &[Reply]) -> Result<Step> {
+        const OP: Op = Op::Acquire;
+        match mem::replace(&mut self.at, At::Rest) {
+            at @ (At::Rest | At::Waiting(_)) => {
+                self.at = at;
+                Ok(Step::Ignore)
+            }
+            _ if replies.len() != self.asked => Err(garbled(OP)),
+            At::Creating { parents } => {
+                let [containers @ .., made, list] = replies else { return Err(garbled(OP)) };
+                match created(OP, made).inspect_err(|error| self.doubt |= error.retryable())? {
+                    Some((path, stat)) => {
+                        let name = path.strip_prefix(&*self.dir).and_then(|path| path.strip_prefix('/'));
+                        let name = name.filter(|name| name.starts_with(&*self.prefix)).ok_or_else(|| garbled(OP))?;
+                        self.own = stat.ours().then(|| Own { name: name.into(), stat });
+                        self.placed(list)
+                    }
+                    None if !parents => self.create(true),
+                    // An ancestor that exists but may not be written to refuses too: only now do their answers matter.
+                    None => Err(unmade(containers)),
+                }
+            }
+            At::Listing => self.placed(first(OP, after_sync(OP, replies)?)?),
+            At::Looking { unsure, before, told } => {
+                let mut each = after_sync(OP, replies)?.iter();
+                let mut next = || each.next().ok_or_else(|| garbled(OP));
+                if let Some(name) = unsure {
+                    match stat(OP, next()?)? {
+                        None => return self.list(),
+                        Some(stat) if !stat.ours() => return self.remove(&[&*name], Then::List),
+                        Some(stat) => self.own = Some(Own { name, stat }),
+                    }
+                }
+                let Some(before) = before else { return self.granted() };
+                let watched = stat(OP, next()?)?;
+                if watched.map(|stat| stat.session) != self.own.as_ref().map(|own| own.stat.session) {
+                    return self.list();
+                }
+                if let Some(gone) = told {
+                    return self.moved(before, gone);
+                }
+                let position = u32::try_from(before.ahead - 1).unwrap_or(u32::MAX);
+                self.at = At::Waiting(before);
+                // The end of the one before is told, however its holder ends; the timer only guards against a lost event.
+                Ok(Step::Wait(Wait { at: None, remaining: self.terms.ttl, position, prev: None }))
+            }
+            At::Removing(then) => {
+                replies.iter().try_for_each(|reply| deleted(OP, reply).map(drop))?;
+                match then {
+                    Then::List => self.list(),
+                    Then::Held => Ok(held()),
+                    Then::Refuse(sequence) => Err(wrapping(&self.dir, sequence)),
+                }
+            }
+        }
+    }
+
+    fn placed(&mut self, list: &Reply) -> Result<Step> {
+        let (session, mut names) = names(Op::Acquire, list)?.unwrap_or_default();
+        names.sort_by_key(|name| order(name));
+        // More than one, if a session that was given up made another later: the first counts, all are removed in the end.
+        let mine: Vec<_> = names.iter().copied().filter(|name| name.starts_with(&*self.prefix)).collect();
+        let Some(name) = mine.first().copied() else {
+            return if self.wait || names.is_empty() { self.create(false) } else { Ok(held()) };
+        };
+        let ahead = names.iter().take_while(|other| **other != name).count();
+        self.doubt |= mine.len() > 1;
+        let sequence = order(name).parse().map_err(|_| garbled(Op::Acquire))?;
+        if !(0..=LAST_SEQUENCE).contains(&sequence) {
+            return self.remove(&mine, Then::Refuse(sequence));
+        }
+        if ahead > 0 && !self.wait {
+            return self.remove(&mine, Then::Held);
+        }
+        let known = self.own.as_ref().is_some_and(|own| *own.name == *name && own.stat.session == session);
+        let before = ahead.checked_sub(1).map(|i| Before { path: child(&self.dir, names[i]), ahead });
+        let unsure = (!known).then(|| Arc::from(name));
+        if unsure.is_none() && before.is_none() {
+            return self.granted();
+        }
+        let mine = unsure.as_ref().map(|name| on(&EXISTS, &child(&self.dir, name)));
+        let requests =
+            synced(&self.dir, mine.into_iter().chain(before.as_ref().map(|before| on(&WATCH, &before.path))));
+        self.ask(At::Looking { unsure, before, told: None }, requests)
+    }
+
+    fn told(&mut self, path: &str, gone: bool) -> Result<Step> {
+        match &mut self.at {
+            At::Looking { before: Some(before), told, .. } if *before.path == *path => {
+                *told = Some(gone || *told == Some(true));
+                Ok(Step::Ignore)
+            }
+            At::Waiting(before) if *before.path == *path => {
+                let before = before.clone();
+                self.rounds = 0;
+                self.moved(before, gone)
+            }
+            _ => Ok(Step::Ignore),
+        }
+    }
+
+    fn moved(&mut self, before: Before, gone: bool) -> Result<Step> {
+        if gone && before.ahead == 1 { self.granted() } else { self.list() }
+    }
+
+    fn granted(&mut self) -> Result<Step> {
+        let token = self.own.as_ref().ok_or_else(|| garbled(Op::Acquire))?.stat.czxid;
+        self.at = At::Rest;
+        Ok(Step::Done(Verdict::Granted(Grant { first: token, last: token, term: Term::FromRequest, prev: None })))
+    }
+}
+
+fn held() -> Step {
+    Step::Done(Verdict::Held { remaining: Duration::ZERO, at: None, prev: None })
+}
+
+fn wrapping(dir: &str, sequence: i32) -> Error {
+    let message = format!(
+        "{dir} has numbered its children up to {sequence}; past {} the numbers turn negative and two could hold the lock. \
+         Stop all users of this lock, delete {dir}, start them again: the numbers then begin at 0",
+        i32::MAX
+    );
+    Error::unsupported("acquire", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::DefaultHasher;
+
+    use super::*;
+    use crate::protocol::InboxId;
+
+    #[test]
+    fn children_sort_as_curator_sorts_them() {
+        for (name, key) in [
+            ("_c_7d1b0f7e-4b9f-4d5c-8a43-0d7d4a0f1c11-lock-0000000012", "0000000012"),
+            ("_c_7d1b0f7e4b9f4d5c8a430d7d4a0f1c11-lock-0000000012", "0000000012"),
+            ("lock-0000000012", "0000000012"),
+            ("a-lock-b-lock-0000000012", "0000000012"),
+            ("lock-lock-", ""),
+            ("_c_x-lock--2147483648", "-2147483648"),
+            (
+                "f47ac10b58cc4372a5670e02b2c3d479__lock__0000000012",
+                "f47ac10b58cc4372a5670e02b2c3d479__lock__0000000012",
+            ),
+            ("block", "block"),
+            ("lock", "lock"),
+            ("замок-lock-é", "é"),
+            ("", ""),
+        ] {
+            assert_eq!(order(name), key, "{name}");
+        }
+        let mut names =
+            ["0f__lock__0000000001", "b-lock-0000000010", "lock-z-lock-0000000002", "x", "_c_y-lock--0000000001"];
+        names.sort_by_key(|name| order(name));
+        assert_eq!(
+            names,
+            ["_c_y-lock--0000000001", "lock-z-lock-0000000002", "b-lock-0000000010", "0f__lock__0000000001", "x"]
+        );
+    }
+
+    #[test]
+    fn an_attempt_is_written_as_a_uuid() {
+        let attempt = AttemptId(0x7d1b_0f7e_4b9f_4d5c_8a43_0d7d_4a0f_1c11);
+        assert_eq!(&*prefix(attempt), "_c_7d1b0f7e-4b9f-4d5c-8a43-0d7d4a0f1c11-");
+        assert_eq!(&*prefix(AttemptId(1)), "_c_00000000-0000-0000-0000-000000000001-");
+    }
+
+    fn terms(attempt: u128) -> Terms {
+        let second = Duration::from_secs(1);
+        let (name, card) = ("lk".into(), "".into());
+        Terms { name, attempt: AttemptId(attempt), inbox: InboxId(1), ttl: second, claim: second, card }
+    }
+
+    fn acquire(wait: bool) -> Input<'static> {
+        Input::Begin(Intent::Acquire { terms: terms(1), wait, prev: None })
+    }
+
+    /// Whatever comes back, a machine neither panics nor asks for ever.
+    #[test]
+    fn hostile_answers_end_in_a_verdict() {
+        let own = format!("{}lock-", prefix(AttemptId(1)));
+        let mut seed = 1_u64;
+        let mut random = move |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            i64::try_from((seed >> 33) % below).unwrap()
+        };
+        let mut answer = move |call: &str| match (random(12), call) {
+            (0, _) => Reply::Error { code: "ConnectionLoss".into(), message: String::new() },
+            (1, _) => Reply::List(vec![Reply::Int(random(3)), Reply::Nil, Reply::List(vec![])]),
+            (2..5, _) => Reply::Error { code: "NoNode".into(), message: String::new() },
+            (_, "create") => {
+                let path = format!("/lk/{own}{:010}", random(4));
+                Reply::List(vec![Reply::Int(7), Reply::Text(path), Reply::Int(random(20)), Reply::Int(7)])
+            }
+            (_, "children") => {
+                let mut names = vec![Reply::Int(7)];
+                for n in 0..random(4) {
+                    names.push(Reply::Text(format!("{}{n:010}", if random(3) == 0 { &own } else { "lock-" })));
+                }
+                Reply::List(names)
+            }
+            (_, "exists" | "watch") => Reply::List(vec![Reply::Int(7), Reply::Int(9), Reply::Int(7 + random(2))]),
+            _ => Reply::Nil,
+        };
+        let mut longest = 0;
+        for round in 0..4_000 {
+            let mut machine = Curator::new("/lk".into());
+            let (op, begin) = match round % 4 {
+                0 => (Op::Acquire, acquire(true)),
+                1 => (Op::Acquire, acquire(false)),
+                2 => (Op::Release, Input::Begin(Intent::Release { terms: terms(1), used: 1 })),
+                _ => (Op::Undo, Input::Begin(Intent::Undo { terms: terms(1), prev: None })),
+            };
+            let mut step = machine.step(begin);
+            let mut asks = 0;
+            while let Step::Ask(requests) = &step {
+                asks += 1;
+                assert!(!requests.is_empty() && asks <= MAX_ROUNDS, "{machine:?}");
+                let mut replies: Vec<_> = requests.iter().map(|request| answer(request.call.name)).collect();
+                if round % 7 == 0 {
+                    replies.pop();
+                }
+                step = machine.step(Input::Reply(op, &replies));
+            }
+            assert!(matches!(step, Step::Done(_) | Step::Wait(_)), "{step:?}");
+            longest = longest.max(asks);
+        }
+        assert!(longest > 8, "the answers are too dull to prove anything: {longest}");
+    }
+
+    #[test]
+    fn states_that_answer_differently_look_different() {
+        let print = |machine: &Curator| {
+            let mut state = DefaultHasher::new();
+            machine.fingerprint(&mut state);
+            state.finish()
+        };
+        let mut machine = Curator::new("/lk".into());
+        let mut seen = vec![print(&machine)];
+        let child = |n: i32| format!("{}lock-{n:010}", prefix(AttemptId(u128::try_from(n).unwrap())));
+        let path = Reply::Text(format!("/lk/{}", child(1)));
+        let made = Reply::List(vec![Reply::Int(7), path, Reply::Int(9), Reply::Int(7)]);
+        let list = Reply::List(vec![Reply::Int(7), Reply::Text(child(0)), Reply::Text(child(1))]);
+        let watched = Reply::List(vec![Reply::Int(7), Reply::Int(8), Reply::Int(5)]);
+        let gone = StoreEvent::Gone { path: format!("/lk/{}", child(0)).into() };
+        let release = || Intent::Release { terms: terms(1), used: 9 };
+        for input in [
+            acquire(true),
+            Input::Reply(Op::Acquire, &[made, list]),
+            Input::Event(&gone),
+            Input::Reply(Op::Acquire, &[watched]),
+            Input::Begin(Intent::Renew { terms: terms(1), ttl: Duration::ZERO }),
+            Input::Begin(release()),
+            Input::Reply(Op::Release, &[Reply::Nil]),
+            Input::Begin(Intent::Undo { terms: terms(1), prev: None }),
+        ] {
+            machine.step(input);
+            assert!(!seen.contains(&print(&machine)), "{machine:?}");
+            seen.push(print(&machine));
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! The lock layouts, and the words in which they and the driver talk.
+//!
+//! A request's key is the path it works on. ACLs and the chroot are the driver's. `session` is the id of the session under
+//! which the answer came: with it a machine knows its own session without being told when it changes.
+//!
+//! | call | does | arguments | answer |
+//! |---|---|---|---|
+//! | `create` | create2, ephemeral and sequential | data | `[session, path, czxid, ephemeralOwner]` |
+//! | `container` | createContainer | | nil |
+//! | `children` | getChildren, unordered | | `[session, name, name, ...]` |
+//! | `exists` | exists, without a watch | | `[session, czxid, ephemeralOwner]` |
+//! | `watch` | getData with a watch; no watch is left when the node is missing | | `[session, czxid, ephemeralOwner]` |
+//! | `delete` | delete | version, -1 for any | nil |
+//! | `sync` | sync | | nil |
+//!
+//! A refusal is an error reply with the name that ZooKeeper gives to the code: `NoNode`, `NodeExists`, `ConnectionLoss`,
+//! `SessionExpired`, `NoAuth`, ... A request whose answer will never come is answered `ConnectionLoss`.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Kind, Result};
+use crate::protocol::{Arg, Call, Op, Reply, Request, Requests};
+
+pub mod curator;
+mod sweep;
+
+const fn call(name: &'static str) -> Call {
+    Call { name, body: "", batch: false }
+}
+
+/// Creates an ephemeral sequential node.
+pub static CREATE: Call = call("create");
+/// Creates a container: a persistent node that the server removes some time after its last child.
+pub static CONTAINER: Call = call("container");
+/// Lists the names of a node's children.
+pub static CHILDREN: Call = call("children");
+/// Reads a node's stat.
+pub static EXISTS: Call = call("exists");
+/// Reads a node's stat and asks to be told when the node goes or its data changes.
+pub static WATCH: Call = call("watch");
+/// Deletes a node.
+pub static DELETE: Call = call("delete");
+/// Makes the reads that follow see everything the ensemble had accepted before.
+pub static SYNC: Call = call("sync");
+
+/// What is asked of a node without arguments.
+fn on(call: &'static Call, path: &Arc<str>) -> Request {
+    Request::new(call, path.clone(), [])
+}
+
+fn delete(path: Arc<str>) -> Request {
+    Request::new(&DELETE, path, [Arg::Int(-1)])
+}
+
+/// These reads, answered from a state of the ensemble that is no older than the asking.
+fn synced(dir: &Arc<str>, reads: impl IntoIterator<Item = Request>) -> Requests {
+    [on(&SYNC, dir)].into_iter().chain(reads).collect()
+}
+
+/// The answers to the reads of [`synced`].
+fn after_sync(op: Op, replies: &[Reply]) -> Result<&[Reply]> {
+    match replies {
+        [Reply::Nil, reads @ ..] => Ok(reads),
+        [Reply::Error { code, message }, ..] => Err(refused(op, code, message)),
+        _ => Err(garbled(op)),
+    }
+}
+
+fn first(op: Op, replies: &[Reply]) -> Result<&Reply> {
+    replies.first().ok_or_else(|| garbled(op))
+}
+
+fn child(dir: &str, name: &str) -> Arc<str> {
+    format!("{dir}/{name}").into()
+}
+
+/// What identifies one node: a name can come back, its `czxid` cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Stat {
+    session: i64,
+    czxid: u64,
+    owner: i64,
+}
+
+impl Stat {
+    /// Whether the session that asked keeps this node alive.
+    fn ours(self) -> bool {
+        self.session == self.owner
+    }
+}
+
+/// The answer to `exists` or `watch`; `None` when there is no such node.
+fn stat(op: Op, reply: &Reply) -> Result<Option<Stat>> {
+    match reply {
+        Reply::List(parts) => match parts[..] {
+            [Reply::Int(session), Reply::Int(czxid), Reply::Int(owner)] if czxid > 0 => {
+                Ok(Some(Stat { session, czxid: czxid.unsigned_abs(), owner }))
+            }
+            _ => Err(garbled(op)),
+        },
+        other => missing(op, other),
+    }
+}
+
+/// The answer to `create`; `None` when the parent is missing.
+fn created(op: Op, reply: &Reply) -> Result<Option<(&str, Stat)>> {
+    match reply {
+        Reply::List(parts) => match &parts[..] {
+            [Reply::Int(session), Reply::Text(path), Reply::Int(czxid), Reply::Int(owner)] if *czxid > 0 => {
+                Ok(Some((path, Stat { session: *session, czxid: czxid.unsigned_abs(), owner: *owner })))
+            }
+            _ => Err(garbled(op)),
+        },
+        other => missing(op, other),
+    }
+}
+
+/// The answer to `children`: the session and the names; `None` when the node is missing.
+fn names(op: Op, reply: &Reply) -> Result<Option<(i64, Vec<&str>)>> {
+    let Reply::List(parts) = reply else { return missing(op, reply) };
+    let [Reply::Int(session), names @ ..] = &parts[..] else { return Err(garbled(op)) };
+    let names = names.iter().map(|name| match name {
+        Reply::Text(name) => Ok(name.as_str()),
+        _ => Err(garbled(op)),
+    });
+    Ok(Some((*session, names.collect::<Result<_>>()?)))
+}
+
+/// The answer to `delete`: whether the node was there.
+fn deleted(op: Op, reply: &Reply) -> Result<bool> {
+    match reply {
+        Reply::Nil => Ok(true),
+        other => missing::<()>(op, other).map(|_| false),
+    }
+}
+
+fn missing<T>(op: Op, reply: &Reply) -> Result<Option<T>> {
+    match reply {
+        Reply::Error { code, .. } if code == "NoNode" => Ok(None),
+        Reply::Error { code, message } => Err(refused(op, code, message)),
+        _ => Err(garbled(op)),
+    }
+}
+
+/// An answer that no ZooKeeper gives.
+fn garbled(op: Op) -> Error {
+    let message = "the answer has not the shape of a ZooKeeper answer; is something else listening at this address?";
+    Error::new(Kind::Protocol, word(op), message)
+}
+
+/// A refusal as an error. `unavailable` means that the outcome is unknown and asking again may help.
+fn refused(op: Op, code: &str, message: &str) -> Error {
+    let (kind, advice) = match code {
+        "ConnectionLoss" | "OperationTimeout" | "SessionExpired" | "SessionMoved" | "RequestTimeout" => {
+            (Kind::Unavailable, "ask again")
+        }
+        "NoAuth" | "AuthFailed" | "InvalidACL" => (Kind::Auth, "check the credentials and the ACL of the directory"),
+        "Unimplemented" => (Kind::Unsupported, "ZooKeeper 3.5 or newer is needed"),
+        "NoChildrenForEphemerals" => (
+            Kind::ForeignLayout,
+            "the lock's path is an ephemeral node, as Symfony's lock makes it; choose another name",
+        ),
+        _ => (Kind::Protocol, "no ZooKeeper gives this answer to this request"),
+    };
+    Error::new(kind, word(op), format!("ZooKeeper answered {code} ({message}): {advice}"))
+}
+
+/// Why the lock's directory is still missing after its containers were asked for.
+fn unmade(containers: &[Reply]) -> Error {
+    let refusal = containers.iter().find_map(|reply| match reply {
+        Reply::Error { code, message } if code != "NodeExists" => Some(refused(Op::Acquire, code, message)),
+        _ => None,
+    });
+    let vanishing = "the lock's directory vanishes as soon as it is made; try again";
+    refusal.unwrap_or_else(|| Error::new(Kind::Unavailable, "acquire", vanishing))
+}
+
+fn word(op: Op) -> &'static str {
+    match op {
+        Op::Acquire => "acquire",
+        Op::Renew => "renew",
+        Op::Release => "release",
+        Op::Undo => "undo",
+    }
+}

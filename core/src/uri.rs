@@ -1,0 +1,191 @@
+//! Where the locks are kept, as one text: `redis://user:secret@host:6379/0?ttl=10s&layout=native`.
+//!
+//! The scheme names the store, the rest its place there, and the query the options: those of a lock (defaults for every
+//! lock of the client) and those of the connection. Parsing sends nothing.
+
+use std::time::Duration;
+
+use url::Url;
+
+use crate::error::{Error, Result};
+use crate::options::{AcquireOptions, ConnectOptions, MAX_TIMEOUT};
+
+/// The environment variable that says where locks are kept when the program does not.
+pub const ENVIRONMENT: &str = "LOCKWRIGHT_URL";
+
+/// A parsed address with the options that rode in it.
+#[derive(Clone, Debug)]
+pub struct Uri {
+    /// The address; may hold a password.
+    url: Url,
+    /// Defaults for every lock of the client.
+    pub lock: AcquireOptions,
+    /// How to reach the store.
+    pub connect: ConnectOptions,
+    /// Options that concern only this store, unread yet.
+    pub rest: Vec<(String, String)>,
+}
+
+impl Uri {
+    /// Parses `text`, with `connect` as the defaults of what it does not say.
+    ///
+    /// # Errors
+    /// `invalid_config` that says which part is wrong, without showing a password.
+    pub fn parse(text: &str, connect: ConnectOptions) -> Result<Self> {
+        if text.split_whitespace().count() > 1 {
+            return Err(Error::unsupported("connect", "a list of addresses (a quorum) is not built yet; give one"));
+        }
+        let url = Url::parse(text.trim()).map_err(|error| {
+            let message = format!("the address is no URI ({error}); write it as scheme://host:port/place?option=value");
+            Error::invalid("connect", message)
+        })?;
+        let mut uri = Uri { lock: AcquireOptions::default(), connect, rest: Vec::new(), url };
+        let options: Vec<_> = uri.url.query_pairs().map(|(k, v)| (k.into_owned(), v.into_owned())).collect();
+        for (key, value) in options {
+            uri.take(key, value)?;
+        }
+        uri.lock.check()?;
+        Ok(uri)
+    }
+
+    /// The scheme, in lower case.
+    pub fn scheme(&self) -> &str {
+        self.url.scheme()
+    }
+
+    /// The address itself; may hold a password, so never show it.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// The address as it may be shown: no user, no password, no options.
+    pub fn redacted(&self) -> String {
+        let port = self.url.port().map(|port| format!(":{port}")).unwrap_or_default();
+        format!("{}://{}{port}{}", self.url.scheme(), self.url.host_str().unwrap_or_default(), self.url.path())
+    }
+
+    /// Takes the store's own option `key` out of those not read yet.
+    pub fn take_rest(&mut self, key: &str) -> Option<String> {
+        let at = self.rest.iter().position(|(k, _)| k == key)?;
+        Some(self.rest.swap_remove(at).1)
+    }
+
+    /// Complains about options that nobody read.
+    ///
+    /// # Errors
+    /// `invalid_config` naming the first of them.
+    pub fn check_all_read(&self) -> Result<()> {
+        match self.rest.first() {
+            None => Ok(()),
+            Some((key, _)) => Err(Error::invalid(
+                "connect",
+                format!("the address has an option {key:?} that {} does not know; remove it", self.scheme()),
+            )),
+        }
+    }
+
+    fn take(&mut self, key: String, value: String) -> Result<()> {
+        let text = value.as_str();
+        match key.as_str() {
+            "ttl" => self.lock.ttl = span(&key, text)?,
+            "timeout" => self.lock.timeout = Some(span(&key, text)?),
+            "max_hold" => self.lock.max_hold = Some(span(&key, text)?),
+            "renew" => self.lock.renew = flag(&key, text)?,
+            "fair" => self.lock.fair = flag(&key, text)?,
+            "keep" => self.lock.keep = flag(&key, text)?,
+            "layout" => self.lock.layout = Some(text.into()),
+            "label" => self.lock.label = Some(text.into()),
+            "prefix" => self.connect.prefix = value,
+            "connect_timeout" => self.connect.connect_timeout = span(&key, text)?,
+            "response_timeout" => self.connect.response_timeout = span(&key, text)?,
+            "store_timeout" => self.connect.store_timeout = span(&key, text)?,
+            "ca" => self.connect.ca = Some(value),
+            "cert" => self.connect.cert = Some(value),
+            "key" => self.connect.key = Some(value),
+            _ => self.rest.push((key, value)),
+        }
+        Ok(())
+    }
+}
+
+/// A span of time as text: `10s`, `500ms`, `2m`, `1h`, or a plain number of seconds.
+///
+/// # Errors
+/// `invalid_config` when it is none, negative, or longer than ten years.
+pub fn span(what: &str, text: &str) -> Result<Duration> {
+    let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let unit = match unit {
+        "ms" => 0.001,
+        "s" | "" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => f64::NAN,
+    };
+    let seconds = number.parse::<f64>().unwrap_or(f64::NAN) * unit;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(span) if span <= MAX_TIMEOUT => Ok(span),
+        _ => Err(Error::invalid(
+            "connect",
+            format!("{what} is {text:?}; write a span of at most ten years, such as 500ms, 10s, 2m or 1h"),
+        )),
+    }
+}
+
+fn flag(what: &str, text: &str) -> Result<bool> {
+    match text {
+        "true" | "yes" | "on" | "1" => Ok(true),
+        "false" | "no" | "off" | "0" => Ok(false),
+        _ => Err(Error::invalid("connect", format!("{what} is {text:?}; write true or false"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    fn parse(text: &str) -> Result<Uri> {
+        Uri::parse(text, ConnectOptions::default())
+    }
+
+    #[test]
+    fn options_ride_in_the_query() {
+        let uri = parse("redis://u:p@h:1/2?ttl=10s&fair=true&prefix=app:&response_timeout=250ms&db=3").unwrap();
+        assert_eq!(uri.lock.ttl, Duration::from_secs(10));
+        assert!(uri.lock.fair);
+        assert_eq!((uri.connect.prefix.as_str(), uri.connect.response_timeout), ("app:", Duration::from_millis(250)));
+        assert_eq!(uri.rest, [("db".to_owned(), "3".to_owned())]);
+        assert!(uri.check_all_read().unwrap_err().to_string().contains("\"db\""));
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_refused() {
+        for text in ["", "redis", "redis://h?ttl=0", "redis://h?ttl=-1s", "redis://h?ttl=NaN", "redis://h?fair=maybe"] {
+            assert_eq!(parse(text).unwrap_err().kind(), Kind::InvalidConfig, "{text:?}");
+        }
+        for text in ["redis://a redis://b", "redis://h?keep=true"] {
+            assert_eq!(parse(text).unwrap_err().kind(), Kind::Unsupported, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_never_shown() {
+        let uri = parse("rediss://user:hunter2@h:1/0?ttl=10s").unwrap();
+        assert_eq!(uri.redacted(), "rediss://h:1/0");
+        let broken = parse("redis://user:hunter2@h:notaport/").unwrap_err();
+        assert!(!format!("{broken} {broken:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn spans_are_read_with_their_units() {
+        let read = |text| span("ttl", text).unwrap();
+        assert_eq!(
+            [read("500ms"), read("10s"), read("1.5"), read("2m"), read("1h")],
+            [500, 10_000, 1_500, 120_000, 3_600_000].map(Duration::from_millis)
+        );
+        for text in ["", "s", "1d", "-1s", "1e300h", "inf", "9 s"] {
+            assert!(span("ttl", text).is_err(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,495 @@
+//! The scripts of the layout `native` do what [`lockwright::cell`] does: the same random commands go to both, and answers,
+//! pushes and what is left in the end must be equal. The scripts run on a real server, under a clock that the test sets.
+
+#![cfg(feature = "redis")]
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright::Kind;
+use lockwright::cell::{Cell, Line, Surroundings, Waiter};
+use lockwright::native::{Claimant, Native, Procedure};
+use lockwright::protocol::{
+    Arg, AttemptId, Call, InboxId, Input, Intent, Layout, Op, Previous, Protocol, Reply, Request, Step, StoreEvent,
+    Terms, Verdict,
+};
+use lockwright::stores::redis::layouts::native::{CALLS, channel, layout, parse_push};
+use lockwright::time::StoreTime;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+
+const SEQUENCES: u32 = 2_500;
+const MINUTE: i64 = 60_000_000;
+const CLAIMANTS: usize = 5;
+const TTL: Duration = Duration::from_secs(30);
+const CLAIM: Duration = Duration::from_secs(1);
+
+/// Replaces the server's clock for the script behind it by the last two arguments.
+const CLOCK: &str = "
+local real, at = redis, {ARGV[#ARGV - 1], ARGV[#ARGV]}
+ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil
+local redis = setmetatable({
+  call = function(command, ...) return command == 'TIME' and at or real.call(command, ...) end
+}, {__index = real})
+";
+
+#[derive(Clone, Debug)]
+enum Command {
+    Acquire { who: usize, wait: bool, prev: Option<usize>, late: bool },
+    Renew { who: usize, ttl: Duration },
+    Release { who: usize, beyond: i64 },
+    Undo { who: usize, prev: Option<usize> },
+    Break { off: i64 },
+    Inspect,
+    Pass(i64),
+}
+
+impl Command {
+    fn op(&self) -> Option<Op> {
+        match self {
+            Command::Acquire { .. } => Some(Op::Acquire),
+            Command::Renew { .. } => Some(Op::Renew),
+            Command::Release { .. } => Some(Op::Release),
+            Command::Undo { .. } => Some(Op::Undo),
+            Command::Break { .. } | Command::Inspect | Command::Pass(_) => None,
+        }
+    }
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    let who = 0..CLAIMANTS;
+    let previous = prop::option::weighted(0.4, 0..CLAIMANTS);
+    let acquire = (who.clone(), prop::bool::weighted(0.7), previous, prop::bool::weighted(0.05)).prop_map(
+        |(who, wait, prev, late)| Command::Acquire { who, wait, prev: prev.filter(|prev| *prev != who), late },
+    );
+    let ttl = prop_oneof![Just(TTL), Just(TTL / 100), Just(TTL * 2880)];
+    let pause = prop::sample::select(vec![
+        0,
+        1,
+        50,
+        400_000,
+        1_000_000,
+        MINUTE / 2,
+        MINUTE,
+        6 * MINUTE,
+        11 * MINUTE,
+        3000 * MINUTE,
+        -MINUTE,
+    ]);
+    prop_oneof![
+        6 => acquire,
+        2 => (who.clone(), ttl).prop_map(|(who, ttl)| Command::Renew { who, ttl }),
+        4 => (who.clone(), -2..100_i64).prop_map(|(who, beyond)| Command::Release { who, beyond }),
+        1 => (who, prop::option::of(0..CLAIMANTS)).prop_map(|(who, prev)| Command::Undo { who, prev }),
+        1 => (-2..66_i64).prop_map(|off| Command::Break { off }),
+        1 => Just(Command::Inspect),
+        3 => pause.prop_map(Command::Pass),
+    ]
+}
+
+#[test]
+fn scripts_do_what_the_reference_does() {
+    let mut server = Server::connect();
+    let mut runner = TestRunner::new(Config {
+        cases: SEQUENCES,
+        failure_persistence: None,
+        max_shrink_iters: 2_000,
+        ..Config::default()
+    });
+    let sequences = prop::collection::vec(command(), 1..40);
+    let server = std::cell::RefCell::new(&mut server);
+    let outcome = runner.run(&sequences, |commands| Run::new(&mut server.borrow_mut()).play(&commands));
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn a_key_of_another_kind_is_refused_and_left_alone() {
+    let mut server = Server::connect();
+    let key = "lw:{somebody else's}";
+    for setup in [["SET", key, "x"].as_slice(), &["HSET", key, "v", "2"], &["HSET", key, "uuid:1", "1"]] {
+        server.plain(&["DEL", key]);
+        server.plain(setup);
+        let before = server.plain(&["GET", key]);
+        let mut native = Native::new(&CALLS, key.into(), true);
+        let me = terms(0);
+        for intent in [
+            Intent::Acquire { terms: me.clone(), wait: true, prev: None },
+            Intent::Renew { terms: me.clone(), ttl: TTL },
+            Intent::Release { terms: me.clone(), used: 1 },
+            Intent::Undo { terms: me.clone(), prev: None },
+        ] {
+            let op = intent.op();
+            let reply = server.ask(&begin(&mut native, intent), StoreTime(1));
+            match native.step(Input::Reply(op, &[reply])) {
+                Step::Done(Verdict::Failed(error)) => assert_eq!(error.kind(), Kind::ForeignLayout, "{error}"),
+                other => panic!("{setup:?}: {other:?}"),
+            }
+        }
+        for call in [&CALLS.inspect, &CALLS.break_hold] {
+            let reply = server.ask(&Request::new(call, key.into(), [Arg::Int(7)]), StoreTime(1));
+            assert!(matches!(reply, Reply::Error { .. }), "{reply:?}");
+        }
+        assert_eq!(server.plain(&["GET", key]), before);
+    }
+    server.plain(&["DEL", key]);
+}
+
+#[test]
+fn a_batch_of_renewals_answers_for_each_lock_in_order() {
+    let mut server = Server::connect();
+    let now = server.later();
+    let keys = ["lw:{batch 1}", "lw:{batch 2}", "lw:{batch 3}", "lw:{batch 4}"];
+    server.plain(&["DEL", keys[0], keys[1], keys[2], keys[3]]);
+    let me = terms(0);
+    for key in [keys[0], keys[3]] {
+        let mut native = Native::new(&CALLS, key.into(), true);
+        let acquire = begin(&mut native, Intent::Acquire { terms: me.clone(), wait: false, prev: None });
+        assert!(matches!(server.ask(&acquire, now), Reply::Int(_)));
+    }
+    server.plain(&["SET", keys[1], "x"]);
+    let mut command = redis::cmd("EVAL");
+    command.arg(CALLS.renew.body).arg(keys.len()).arg(&keys);
+    for _ in keys {
+        command.arg(Claimant::of(&me).to_string()).arg(i64::try_from(TTL.as_micros()).expect("short"));
+    }
+    let Reply::List(answers) = server.run(&command) else { panic!("a list") };
+    assert_eq!((&answers[0], &answers[2], &answers[3]), (&Reply::Int(1), &Reply::Int(0), &Reply::Int(1)));
+    assert!(matches!(&answers[1], Reply::Error { code, .. } if code == "WRONGTYPE"), "{answers:?}");
+    server.plain(&["DEL", keys[0], keys[1], keys[2], keys[3]]);
+}
+
+#[test]
+fn pages_list_every_lock_under_the_prefix_and_nothing_else() {
+    let mut server = Server::connect();
+    let layout = layout("list[a]*:");
+    let names: Vec<String> = (100..800).map(|i| format!("{{{i}}}")).collect();
+    let keys: Vec<_> = names.iter().map(|name| layout.key(name).expect("a key")).collect();
+    for key in &keys {
+        server.plain(&["HSET", key, "v", "1"]);
+    }
+    server.plain(&["HSET", "lw:{lista*:decoy}", "v", "1"]);
+    server.plain(&["SET", "lw:{list[a]*:no hash}", "1"]);
+    let (mut found, mut cursor) = (Vec::new(), Some(String::new()));
+    while let Some(at) = cursor {
+        let reply = server.ask(&layout.list(&at), StoreTime(1));
+        let (page, next) = layout.listed(&reply).expect("a page");
+        found.extend(page);
+        cursor = next;
+    }
+    found.sort();
+    found.dedup();
+    assert_eq!(found, names);
+    for key in keys.iter().map(|key| &**key).chain(["lw:{lista*:decoy}", "lw:{list[a]*:no hash}"]) {
+        server.plain(&["DEL", key]);
+    }
+}
+
+/// The last claimant's inbox does not listen; the others share one that does.
+fn terms(who: usize) -> Terms {
+    Terms {
+        name: "model".into(),
+        attempt: AttemptId(0xA000 + who as u128),
+        inbox: InboxId(if who < CLAIMANTS - 1 { 1 } else { 2 }),
+        ttl: TTL,
+        claim: CLAIM,
+        card: if who == 3 { "".into() } else { format!("host\t{who}\trust\tlabel {who}").into() },
+    }
+}
+
+fn begin(native: &mut Native, intent: Intent) -> Request {
+    match native.step(Input::Begin(intent)) {
+        Step::Ask(mut requests) => requests.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// One sequence: a lock on the server, the same lock in the reference, and the clock of both.
+struct Run<'a> {
+    server: &'a mut Server,
+    key: Arc<str>,
+    native: Native,
+    cell: Cell,
+    line: Queue,
+    now: StoreTime,
+}
+
+impl<'a> Run<'a> {
+    fn new(server: &'a mut Server) -> Self {
+        let key: Arc<str> = "lw:{model}".into();
+        server.plain(&["DEL", &key]);
+        let native = Native::new(&CALLS, key.clone(), true);
+        let now = server.later();
+        Run { server, key, native, cell: Cell::default(), line: Queue::default(), now }
+    }
+
+    fn play(mut self, commands: &[Command]) -> Result<(), TestCaseError> {
+        for command in commands {
+            self.one(command)?;
+            self.check_lifetime()?;
+        }
+        self.one(&Command::Inspect)?;
+        prop_assert_eq!(self.server.pushed(), vec![], "pushed too much");
+        Ok(())
+    }
+
+    fn one(&mut self, command: &Command) -> Result<(), TestCaseError> {
+        let Some(request) = self.request(command) else { return Ok(()) };
+        let (expected, pushes) = self.reference(&request);
+        let reply = self.server.ask(&request, self.now);
+        let comparable = self.comparable(command, &expected, reply.clone());
+        prop_assert_eq!(&comparable, &expected, "{:?} at {:?}", command, self.now);
+        if !pushes.is_empty() {
+            prop_assert_eq!(self.server.pushed(), pushes, "{:?}", command);
+        }
+        if let Some(op) = command.op() {
+            let step = self.native.step(Input::Reply(op, &[reply]));
+            prop_assert!(!matches!(step, Step::Done(Verdict::Failed(_))), "{:?}", step);
+        }
+        Ok(())
+    }
+
+    fn request(&mut self, command: &Command) -> Option<Request> {
+        let first = self.cell.hold.as_ref().map_or(1, |hold| hold.first);
+        let near = |off: i64| first.saturating_add_signed(off);
+        let previous = |who: usize| Previous { terms: terms(who), used: near(3) };
+        let intent = match command {
+            Command::Acquire { who, wait, prev, .. } => {
+                Intent::Acquire { terms: terms(*who), wait: *wait, prev: prev.map(previous) }
+            }
+            Command::Renew { who, ttl } => Intent::Renew { terms: terms(*who), ttl: *ttl },
+            Command::Release { who, beyond } => Intent::Release { terms: terms(*who), used: near(*beyond) },
+            Command::Undo { who, prev } => Intent::Undo { terms: terms(*who), prev: prev.map(previous) },
+            Command::Break { off } => return Some(layout("").break_hold(self.key.clone(), near(*off))),
+            Command::Inspect => return Some(layout("").inspect(self.key.clone())),
+            Command::Pass(micros) => {
+                self.pass(*micros);
+                return None;
+            }
+        };
+        let mut request = begin(&mut self.native, intent);
+        let late = matches!(command, Command::Acquire { late: true, .. });
+        for arg in &mut request.args {
+            if *arg == Arg::NotAfter {
+                *arg = Arg::Int(self.now.0 - i64::from(late));
+            }
+        }
+        Some(request)
+    }
+
+    fn pass(&mut self, micros: i64) {
+        self.now = StoreTime(self.now.0 + micros);
+        let gone = self.server.number(&["HGET", &self.key, "g"]).unwrap_or(i64::MAX);
+        if self.now.0 >= gone {
+            self.server.plain(&["DEL", &self.key]);
+            self.cell = Cell::default();
+            self.line = Queue::default();
+        }
+    }
+
+    /// What the reference answers and pushes to those who listen.
+    fn reference(&mut self, request: &Request) -> (Reply, Vec<(Arc<str>, StoreEvent)>) {
+        let known = self.server.number(&["EXISTS", &self.key]) == Some(1);
+        let alive = |inbox: InboxId| inbox == InboxId(1);
+        let token_floor = u64::try_from(self.now.0).expect("after 1970");
+        let mut env = Surroundings { now: self.now, token_floor, alive: &alive, pushes: Vec::new() };
+        let reply = match Procedure::read(request).expect("one of the layout's") {
+            Procedure::Inspect if !known => Reply::Nil,
+            procedure => procedure.run(&mut self.cell, &mut self.line, &mut env).unwrap_or_else(|never| match never {}),
+        };
+        let heard = env.pushes.into_iter().filter(|(inbox, _)| alive(*inbox));
+        (reply, heard.map(|(_, event)| (self.key.clone(), event)).collect())
+    }
+
+    /// The answer, with what the scripts may tell differently put straight: a waiter that asks again learns a bound of its
+    /// position once somebody left the queue's middle, and a hold is as old as its token.
+    fn comparable(&self, command: &Command, expected: &Reply, mut reply: Reply) -> Reply {
+        if let (Reply::List(got), Reply::List(wanted)) = (&mut reply, expected) {
+            match (command, got.as_mut_slice(), wanted.as_slice()) {
+                (Command::Inspect, [owner, held, _, Reply::Int(first), ..], [_, since, ..]) => {
+                    let age = if *owner == Reply::Text(String::new()) { 0 } else { (self.now.0 - *first).max(0) };
+                    assert_eq!(*held, Reply::Int(age));
+                    *held = since.clone();
+                }
+                (Command::Acquire { .. }, [Reply::Int(1), _, _, Reply::Int(at), _], [_, _, _, Reply::Int(want), _])
+                    if self.line.someone_left && (*want..self.line.waiters.len() as i64).contains(at) =>
+                {
+                    *at = *want;
+                }
+                _ => {}
+            }
+        }
+        reply
+    }
+
+    /// The key outlives the hold, at the server as in its own field.
+    fn check_lifetime(&mut self) -> Result<(), TestCaseError> {
+        let Some(hold) = &self.cell.hold else { return Ok(()) };
+        let expires = hold.expires.0;
+        let field = self.server.number(&["HGET", &self.key, "g"]).unwrap_or(0);
+        let real = self.server.number(&["PEXPIRETIME", &self.key]).unwrap_or(0);
+        prop_assert!(field >= expires + 5 * MINUTE, "{} {}", field, expires);
+        prop_assert!(real * 1000 >= field && (real - 1) * 1000 < field, "{} {}", real, field);
+        Ok(())
+    }
+}
+
+/// The reference's queue.
+#[derive(Default)]
+struct Queue {
+    waiters: VecDeque<Waiter>,
+    someone_left: bool,
+}
+
+impl Queue {
+    fn retain(&mut self, stays: impl Fn(&Waiter) -> bool) {
+        let before = self.waiters.len();
+        self.waiters.retain(stays);
+        self.someone_left |= self.waiters.len() < before;
+    }
+}
+
+impl Line for Queue {
+    type Error = Infallible;
+
+    fn join(&mut self, waiter: &Waiter) -> Result<u32, Infallible> {
+        let same = |other: &Waiter| other.owner.attempt == waiter.owner.attempt;
+        let at = self.waiters.iter().position(same).unwrap_or_else(|| {
+            self.waiters.push_back(waiter.clone());
+            self.waiters.len() - 1
+        });
+        Ok(u32::try_from(at).expect("few"))
+    }
+
+    fn len(&mut self) -> Result<u32, Infallible> {
+        Ok(u32::try_from(self.waiters.len()).expect("few"))
+    }
+
+    fn pop(&mut self) -> Result<Option<Waiter>, Infallible> {
+        Ok(self.waiters.pop_front())
+    }
+
+    fn contains(&mut self, attempt: AttemptId) -> Result<bool, Infallible> {
+        Ok(self.waiters.iter().any(|waiter| waiter.owner.attempt == attempt))
+    }
+
+    fn leave(&mut self, attempt: AttemptId) -> Result<(), Infallible> {
+        self.retain(|waiter| waiter.owner.attempt != attempt);
+        Ok(())
+    }
+
+    fn drop_inbox(&mut self, inbox: InboxId) -> Result<(), Infallible> {
+        self.retain(|waiter| waiter.owner.inbox != inbox);
+        Ok(())
+    }
+}
+
+struct Server {
+    connection: redis::Connection,
+    inbox: redis::Connection,
+    scripts: Vec<(&'static Call, String)>,
+}
+
+impl Server {
+    fn connect() -> Self {
+        let Ok(url) = std::env::var("LOCKWRIGHT_TEST_REDIS") else {
+            panic!(
+                "these tests need a Redis server: run `conformance/services/redis.sh start` and set \
+                 LOCKWRIGHT_TEST_REDIS to the address it prints"
+            );
+        };
+        let client = redis::Client::open(url).expect("LOCKWRIGHT_TEST_REDIS is a redis:// address");
+        let connection = client.get_connection().expect("the server of LOCKWRIGHT_TEST_REDIS answers");
+        let mut inbox = client.get_connection().expect("the server of LOCKWRIGHT_TEST_REDIS answers");
+        inbox.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+        redis::cmd("SUBSCRIBE").arg(channel(InboxId(1))).exec(&mut inbox).expect("subscribed");
+        Server { connection, inbox, scripts: Vec::new() }
+    }
+
+    /// A time that lies ahead of the server's, so that no key's own end ever comes.
+    fn later(&mut self) -> StoreTime {
+        StoreTime((self.number(&["TIME"]).expect("the time") + 90 * 24 * 3600) * 1_000_000)
+    }
+
+    fn ask(&mut self, request: &Request, now: StoreTime) -> Reply {
+        let known = self.scripts.iter().find(|(call, _)| std::ptr::eq(*call, request.call));
+        let sha = known.map(|(_, sha)| sha.clone()).unwrap_or_else(|| {
+            let body = format!("{CLOCK}{}", request.call.body);
+            let sha: String =
+                redis::cmd("SCRIPT").arg("LOAD").arg(body).query(&mut self.connection).expect("a good script");
+            self.scripts.push((request.call, sha.clone()));
+            sha
+        });
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(sha).arg(1).arg(&*request.key);
+        for arg in &request.args {
+            match arg {
+                Arg::Int(number) => command.arg(*number),
+                Arg::Text(text) => command.arg(&**text),
+                Arg::Nothing => command.arg(""),
+                Arg::NotAfter => command.arg(i64::MAX),
+            };
+        }
+        command.arg(now.0 / 1_000_000).arg(now.0 % 1_000_000);
+        match self.run(&command) {
+            Reply::List(mut list) if request.call.batch => list.remove(0),
+            reply => reply,
+        }
+    }
+
+    fn run(&mut self, command: &redis::Cmd) -> Reply {
+        use redis::ConnectionLike;
+        reply(self.connection.req_command(command).expect("an answer"))
+    }
+
+    fn plain(&mut self, words: &[&str]) -> Reply {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        self.run(&command)
+    }
+
+    fn number(&mut self, words: &[&str]) -> Option<i64> {
+        match self.plain(words) {
+            Reply::Int(number) => Some(number),
+            Reply::Text(text) => text.parse().ok(),
+            Reply::List(list) => match list.first()? {
+                Reply::Text(text) => text.parse().ok(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Everything pushed to the live inbox up to now.
+    fn pushed(&mut self) -> Vec<(Arc<str>, StoreEvent)> {
+        self.plain(&["PUBLISH", &channel(InboxId(1)), "mark"]);
+        let mut events = Vec::new();
+        loop {
+            let Reply::List(parts) = reply(self.inbox.recv_response().expect("a message")) else {
+                panic!("a message is a list")
+            };
+            let Some(Reply::Text(text)) = parts.get(2) else { panic!("a message is a text: {parts:?}") };
+            match &**text {
+                "mark" => return events,
+                text => events.push(parse_push(text).unwrap_or_else(|| panic!("a push: {text:?}"))),
+            }
+        }
+    }
+}
+
+fn reply(value: redis::Value) -> Reply {
+    match value {
+        redis::Value::Int(number) => Reply::Int(number),
+        redis::Value::BulkString(bytes) => Reply::Text(String::from_utf8_lossy(&bytes).into_owned()),
+        redis::Value::SimpleString(text) => Reply::Text(text),
+        redis::Value::Okay => Reply::Text("OK".into()),
+        redis::Value::Array(values) => Reply::List(values.into_iter().map(reply).collect()),
+        redis::Value::ServerError(error) => {
+            Reply::Error { code: error.code().into(), message: error.details().unwrap_or_default().into() }
+        }
+        _ => Reply::Nil,
+    }
+}

@@ -1,0 +1,384 @@
+//! Golden traces: what each lock layout sends, waits for and decides, as text that needs no Rust to read.
+//!
+//! One file per layout in `tests/traces/`. A file is a dialogue with a machine, in the manner of CockroachDB's `datadriven`:
+//!
+//! ```text
+//! # a comment
+//! begin acquire 1 wait                 <- a command
+//! ----
+//! ask create /lk/_c_<uuid:1>-lock-     <- what the machine must say
+//! ask children /lk
+//!
+//! reply acquire                        <- a command with input lines, one answer for each request
+//! create: [7 "/lk/_c_<uuid:1>-lock-0000000000" 21 7]
+//! children: [7 "_c_<uuid:1>-lock-0000000000"]
+//! ----
+//! granted token 21, counted from the answered request
+//! ```
+//!
+//! | command | tells the machine |
+//! |---|---|
+//! | `new [name=lk] [ttl=30s] [claim=1s] [card=-]` | nothing: it starts a fresh one, on these terms |
+//! | `begin acquire ATTEMPT wait\|try [prev=ATTEMPT used=N]` | `Begin(Acquire)` |
+//! | `begin renew ATTEMPT [ttl=30s]` | `Begin(Renew)` |
+//! | `begin release ATTEMPT used=N` | `Begin(Release)` |
+//! | `begin undo ATTEMPT [prev=ATTEMPT used=N]` | `Begin(Undo)` |
+//! | `reply acquire\|renew\|release\|undo` | the answers below, each as `call: value` |
+//! | `event gone\|changed PATH`, `event broken ATTEMPT`, `event granted ATTEMPT FIRST LAST AT` | a push |
+//!
+//! A value is `nil`, a number, `"text"`, `[value value ...]` or an error `!CODE` or `!CODE "message"`. The call before it must
+//! be the one that was asked, in order; `?` stands for whatever a hostile store makes of it. Attempts are numbers from 1:
+//! `<id:1>` is the first one's id in hexadecimal, `<uuid:1>` the same as a uuid, `<inbox:1>` the client's inbox.
+//!
+//! `LOCKWRIGHT_REWRITE_TRACES=1 cargo test --test traces` writes down what the machines say now; read the difference before
+//! committing it. Every step is also taken by a duplicate, which must say the same and end in the same state.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hasher};
+use std::path::PathBuf;
+use std::time::Duration;
+use std::{env, fs};
+
+use lockwright::lease::ReleaseOutcome;
+use lockwright::protocol::{
+    AttemptId, InboxId, Input, Intent, Layout as _, Op, Previous, Protocol, Reply, Request, Step, StoreEvent, Term,
+    Terms, Verdict,
+};
+use lockwright::stores::{redis, zookeeper};
+use lockwright::time::StoreTime;
+
+/// A file, and what makes the machine of the lock that it is about.
+type Layout = (&'static str, fn() -> Box<dyn Protocol>);
+
+/// A new layout is one line here and one file of the same name.
+const LAYOUTS: &[Layout] = &[
+    ("redis_native", || redis::layouts::native::layout("").protocol("lw:{orders}".into())),
+    ("zookeeper_curator", || Box::new(zookeeper::layouts::curator::Curator::new("/locks/orders".into()))),
+];
+
+#[test]
+fn machines_say_what_their_traces_say() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
+    let rewrite = env::var_os("LOCKWRIGHT_REWRITE_TRACES").is_some();
+    let mut wrong = String::new();
+    for (name, fresh) in LAYOUTS {
+        let path = folder.join(format!("{name}.txt"));
+        let golden = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let actual = replay(name, &golden, *fresh);
+        if rewrite && actual != golden {
+            fs::write(&path, &actual).unwrap();
+        } else if let Some(at) = golden.lines().zip(actual.lines()).position(|(a, b)| a != b) {
+            let line = |text: &str| text.lines().nth(at).unwrap_or_default().to_owned();
+            writeln!(wrong, "{name}.txt:{}\n  golden: {}\n  actual: {}", at + 1, line(&golden), line(&actual)).unwrap();
+        } else if actual != golden {
+            writeln!(wrong, "{name}.txt: one of the two goes on after the other has ended").unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}If the change is wanted: LOCKWRIGHT_REWRITE_TRACES=1 cargo test --test traces");
+}
+
+#[test]
+fn every_trace_is_replayed() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
+    for file in fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        assert!(LAYOUTS.iter().any(|(name, _)| *name == stem), "{} has no line in LAYOUTS", path.display());
+    }
+}
+
+/// The file with every expectation replaced by what the machine says.
+fn replay(file: &str, golden: &str, fresh: fn() -> Box<dyn Protocol>) -> String {
+    let mut out = String::new();
+    let mut player = Player::new(fresh);
+    let mut lines = golden.lines().enumerate().peekable();
+    while let Some((at, line)) = lines.next() {
+        writeln!(out, "{line}").unwrap();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let mut input = Vec::new();
+        loop {
+            let Some((_, line)) = lines.next() else { panic!("{file}.txt:{}: a command without ----", at + 1) };
+            writeln!(out, "{line}").unwrap();
+            if line == "----" {
+                break;
+            }
+            input.push(line);
+        }
+        while lines.next_if(|(_, line)| !line.is_empty()).is_some() {}
+        let answer = player.play(line, &input).unwrap_or_else(|e| panic!("{file}.txt:{}: {line}: {e}", at + 1));
+        writeln!(out, "{answer}").unwrap();
+    }
+    out
+}
+
+struct Player {
+    fresh: fn() -> Box<dyn Protocol>,
+    machine: Box<dyn Protocol>,
+    /// What `new` said, by key.
+    settings: HashMap<String, String>,
+    /// The calls last asked in each conversation.
+    asked: HashMap<Op, Vec<&'static str>>,
+}
+
+impl Player {
+    fn new(fresh: fn() -> Box<dyn Protocol>) -> Self {
+        Player { fresh, machine: fresh(), settings: HashMap::new(), asked: HashMap::new() }
+    }
+
+    fn play(&mut self, command: &str, input: &[&str]) -> Result<String, String> {
+        let command = expand(command)?;
+        let words: Vec<&str> = command.split(' ').filter(|word| !word.contains('=')).collect();
+        let settings = command.split(' ').filter_map(|word| word.split_once('='));
+        let options: HashMap<String, String> = settings.map(|(key, value)| (key.into(), value.into())).collect();
+        match words[..] {
+            ["new"] => {
+                *self = Player { settings: options, ..Player::new(self.fresh) };
+                let traits = self.machine.traits();
+                let yes = |yes| if yes { "yes" } else { "no" };
+                Ok(format!("block {}, yields {}, push {:?}", traits.block, yes(traits.yields), traits.push))
+            }
+            ["begin", "acquire", attempt, mode @ ("wait" | "try")] => {
+                let (terms, prev) = (self.terms(attempt)?, self.previous(&options)?);
+                Ok(self.step(Op::Acquire, || Input::Begin(acquire(&terms, mode == "wait", &prev))))
+            }
+            ["begin", "renew", attempt] => {
+                let terms = self.terms(attempt)?;
+                let ttl = options.get("ttl").map_or(Ok(terms.ttl), |text| duration(text))?;
+                Ok(self.step(Op::Renew, || Input::Begin(Intent::Renew { terms: terms.clone(), ttl })))
+            }
+            ["begin", "release", attempt] => {
+                let terms = self.terms(attempt)?;
+                let used = number(options.get("used").ok_or("used=N is missing")?)?;
+                Ok(self.step(Op::Release, || Input::Begin(Intent::Release { terms: terms.clone(), used })))
+            }
+            ["begin", "undo", attempt] => {
+                let (terms, prev) = (self.terms(attempt)?, self.previous(&options)?);
+                let intent = || Intent::Undo { terms: terms.clone(), prev: prev.clone() };
+                Ok(self.step(Op::Undo, || Input::Begin(intent())))
+            }
+            ["reply", op] => {
+                let op = conversation(op)?;
+                let replies = self.replies(op, input)?;
+                Ok(self.step(op, || Input::Reply(op, &replies)))
+            }
+            ["event", ref event @ ..] => {
+                let event = match event {
+                    ["gone", path] => StoreEvent::Gone { path: (*path).into() },
+                    ["changed", path] => StoreEvent::Changed { path: (*path).into() },
+                    ["broken", attempt] => StoreEvent::Broken { attempt: id(attempt)? },
+                    ["granted", attempt, first, last, at] => StoreEvent::Granted {
+                        attempt: id(attempt)?,
+                        first: number(first)?,
+                        last: number(last)?,
+                        at: StoreTime(number(at)?),
+                    },
+                    _ => return Err("no such event".into()),
+                };
+                Ok(self.step(Op::Acquire, || Input::Event(&event)))
+            }
+            _ => Err("no such command".into()),
+        }
+    }
+
+    fn step<'a>(&mut self, op: Op, input: impl Fn() -> Input<'a>) -> String {
+        let mut twin = self.machine.duplicate();
+        let step = self.machine.step(input());
+        let said = abbreviate(&show(&step));
+        assert_eq!(said, abbreviate(&show(&twin.step(input()))), "a duplicate says something else");
+        assert_eq!(print(&*self.machine), print(&*twin), "a duplicate ends in another state");
+        if let Step::Ask(requests) = &step {
+            self.asked.insert(op, requests.iter().map(|request| request.call.name).collect());
+        }
+        said
+    }
+
+    fn terms(&self, attempt: &str) -> Result<Terms, String> {
+        let text = |key: &str, default: &str| self.settings.get(key).map_or(default, |value| value).to_owned();
+        Ok(Terms {
+            name: text("name", "lk").into(),
+            attempt: id(attempt)?,
+            inbox: InboxId(1),
+            ttl: duration(&text("ttl", "30s"))?,
+            claim: duration(&text("claim", "1s"))?,
+            card: text("card", "").into(),
+        })
+    }
+
+    fn previous(&self, options: &HashMap<String, String>) -> Result<Option<Previous>, String> {
+        let Some(attempt) = options.get("prev") else { return Ok(None) };
+        let used = number(options.get("used").ok_or("used=N is missing")?)?;
+        Ok(Some(Previous { terms: self.terms(attempt)?, used }))
+    }
+
+    fn replies(&self, op: Op, input: &[&str]) -> Result<Vec<Reply>, String> {
+        let asked = self.asked.get(&op).map_or(&[][..], |asked| asked);
+        let mut calls = Vec::new();
+        let mut replies = Vec::new();
+        for line in input {
+            let line = expand(line)?;
+            let (call, text) = line.split_once(": ").ok_or_else(|| format!("{line:?} is not `call: value`"))?;
+            let (reply, rest) = value(text)?;
+            if !rest.is_empty() {
+                return Err(format!("{rest:?} is left over"));
+            }
+            calls.push(call.to_owned());
+            replies.push(reply);
+        }
+        if !calls.iter().any(|call| call == "?") && calls != asked {
+            return Err(format!("answers {calls:?}, but {asked:?} was asked"));
+        }
+        Ok(replies)
+    }
+}
+
+fn acquire(terms: &Terms, wait: bool, prev: &Option<Previous>) -> Intent {
+    Intent::Acquire { terms: terms.clone(), wait, prev: prev.clone() }
+}
+
+fn print(machine: &dyn Protocol) -> u64 {
+    let mut state = DefaultHasher::new();
+    machine.fingerprint(&mut state);
+    state.finish()
+}
+
+fn show(step: &Step) -> String {
+    match step {
+        Step::Ask(requests) if requests.is_empty() => "ask nothing, which no driver can answer".into(),
+        Step::Ask(requests) => requests.iter().map(ask).collect::<Vec<_>>().join("\n"),
+        Step::Ignore => "ignored".into(),
+        Step::Wait(wait) => {
+            let (position, remaining) = (wait.position, wait.remaining);
+            format!("wait at position {position}, {remaining:?} at most{}{}", at(wait.at), ended(&wait.prev))
+        }
+        Step::Done(verdict) => match verdict {
+            Verdict::Granted(grant) => {
+                let tokens = match (grant.first, grant.last) {
+                    (first, last) if first == last => format!("token {first}"),
+                    (first, last) => format!("tokens {first} to {last}"),
+                };
+                let term = match grant.term {
+                    Term::FromRequest => "counted from the answered request".into(),
+                    Term::Pushed(time) => format!("only a claim, counted from store time {}", time.0),
+                };
+                format!("granted {tokens}, {term}{}", ended(&grant.prev))
+            }
+            Verdict::Held { remaining, at: time, prev } => {
+                format!("held by another, {remaining:?} left{}{}", at(*time), ended(prev))
+            }
+            Verdict::Late { at } => format!("late, store time {}", at.0),
+            Verdict::Renewed => "renewed".into(),
+            Verdict::Gone(outcome) => format!("gone: {}", word(outcome)),
+            Verdict::Released(outcome) => format!("release: {}", word(outcome)),
+            Verdict::Undone => "undone".into(),
+            Verdict::Failed(error) => {
+                let again = if error.retryable() { " (may be asked again)" } else { "" };
+                format!("failed{again}: {error}")
+            }
+        },
+    }
+}
+
+fn ask(request: &Request) -> String {
+    format!("ask {request}")
+}
+
+fn at(time: Option<StoreTime>) -> String {
+    time.map(|time| format!(", store time {}", time.0)).unwrap_or_default()
+}
+
+fn ended(prev: &Option<ReleaseOutcome>) -> String {
+    prev.as_ref().map(|outcome| format!(", the previous one: {}", word(outcome))).unwrap_or_default()
+}
+
+fn word(outcome: &ReleaseOutcome) -> String {
+    match outcome {
+        ReleaseOutcome::StolenBy(card) if !card.is_empty() => format!("stolen by {card:?}"),
+        ReleaseOutcome::Kept(levels) => format!("kept {levels} deep"),
+        outcome => outcome.code().into(),
+    }
+}
+
+const ATTEMPTS: std::ops::RangeInclusive<u128> = 1..=9;
+
+/// Long forms of the ids that traces may use, longest first so that none is taken for a part of another.
+fn ids() -> impl Iterator<Item = (String, String)> {
+    let uuid = |n| {
+        let hex = AttemptId(n).to_string();
+        format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    };
+    let uuids = ATTEMPTS.map(move |n| (uuid(n), format!("<uuid:{n}>")));
+    let hexes = ATTEMPTS.map(|n| (AttemptId(n).to_string(), format!("<id:{n}>")));
+    uuids.chain(hexes).chain([(InboxId(1).to_string(), "<inbox:1>".into())])
+}
+
+fn abbreviate(text: &str) -> String {
+    ids().fold(text.to_owned(), |text, (long, short)| text.replace(&long, &short))
+}
+
+fn expand(text: &str) -> Result<String, String> {
+    let text = ids().fold(text.to_owned(), |text, (long, short)| text.replace(&short, &long));
+    match ["<uuid:", "<id:", "<inbox:"].iter().find(|short| text.contains(**short)) {
+        None => Ok(text),
+        Some(short) => Err(format!("{short}...> goes from 1 to 9 (inbox: 1)")),
+    }
+}
+
+fn id(attempt: &str) -> Result<AttemptId, String> {
+    let n = number(attempt)?;
+    ATTEMPTS.contains(&n).then_some(AttemptId(n)).ok_or_else(|| "attempts go from 1 to 9".into())
+}
+
+fn conversation(word: &str) -> Result<Op, String> {
+    match word {
+        "acquire" => Ok(Op::Acquire),
+        "renew" => Ok(Op::Renew),
+        "release" => Ok(Op::Release),
+        "undo" => Ok(Op::Undo),
+        _ => Err(format!("{word:?} is no conversation")),
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a number that fits"))
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(millis), _) => Ok(Duration::from_millis(number(millis)?)),
+        (_, Some(seconds)) => Ok(Duration::from_secs(number(seconds)?)),
+        _ => Err(format!("{text:?} is not a time such as 30s or 500ms")),
+    }
+}
+
+/// Reads one value; returns what follows it.
+fn value(text: &str) -> Result<(Reply, &str), String> {
+    if let Some(rest) = text.strip_prefix('"') {
+        let (text, rest) = rest.split_once('"').ok_or("a text without its end")?;
+        return Ok((Reply::Text(text.into()), rest));
+    }
+    if let Some(mut rest) = text.strip_prefix('[') {
+        let mut list = Vec::new();
+        loop {
+            rest = rest.trim_start();
+            if let Some(rest) = rest.strip_prefix(']') {
+                return Ok((Reply::List(list), rest));
+            }
+            let (item, after) = value(rest)?;
+            list.push(item);
+            rest = after;
+        }
+    }
+    let (word, rest) = text.split_at(text.find([' ', ']']).unwrap_or(text.len()));
+    if word == "nil" {
+        return Ok((Reply::Nil, rest));
+    }
+    let Some(code) = word.strip_prefix('!') else { return Ok((Reply::Int(number(word)?), rest)) };
+    let (message, rest) = match rest.strip_prefix(" \"") {
+        Some(quoted) => quoted.split_once('"').ok_or("a text without its end")?,
+        None => ("", rest),
+    };
+    Ok((Reply::Error { code: code.into(), message: message.into() }, rest))
+}

@@ -1,0 +1,56 @@
+# Helpers shared by every script; sourced, never run.
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
+VENV=$ROOT/.tools/venv
+
+# Incremental state only pays for a tree that is built again.
+[[ -z ${CI:-} ]] || export CARGO_INCREMENTAL=0
+
+# What is said goes to stderr: stdout belongs to what a script answers.
+say() { printf '\n== %s\n' "$*" >&2; }
+die() { printf '%s: %s\n' "${0##*/}" "$*" >&2; exit 1; }
+lack() { printf '%s: not installed here. Please use: %s\n' "${0##*/}" "$*" >&2; exit 2; }
+
+# need_apt PACKAGE...
+need_apt() {
+  local package missing=()
+  for package in "$@"; do
+    dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q ' installed$' || missing+=("$package")
+  done
+  ((${#missing[@]})) || return 0
+  local install=(apt-get install -y --no-install-recommends "${missing[@]}")
+  { ((EUID == 0)) && command -v apt-get >/dev/null; } || lack "${install[*]}"
+  say "Installing ${missing[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  # Another installation may be under way, and a fresh machine has no package lists yet.
+  local patient=(-qq -o DPkg::Lock::Timeout=300)
+  { apt-get "${patient[@]}" update && "${install[@]}" "${patient[@]}"; } >&2
+}
+
+# need_command COMMAND PACKAGE: whoever has the command by other means than Debian's package keeps it.
+need_command() { command -v "$1" >/dev/null || need_apt "$2"; }
+
+# Two dependencies compile C.
+need_rust() {
+  command -v cargo >/dev/null || lack 'the installer at https://rustup.rs (Rust 1.88 or newer)'
+  need_command cc gcc
+}
+
+# need_rust_component NAME: a minimal installation by rustup leaves clippy and rustfmt out.
+need_rust_component() { cargo "$1" --version >/dev/null 2>&1 || rustup component add "$1" || lack "rustup component add $1"; }
+
+# Python tools of the tree's own, so that nothing is installed into the system's Python.
+need_venv() {
+  need_command python3 python3
+  python3 -c 'import ensurepip' 2>/dev/null || need_apt python3-venv
+  local wanted=$ROOT/scripts/requirements.txt installed=$VENV/requirements.txt
+  if ! cmp -s "$wanted" "$installed"; then
+    say 'Installing the Python tools'
+    python3 -m venv "$VENV"
+    "$VENV/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted" >&2
+    cp "$wanted" "$installed"
+  fi
+  export VIRTUAL_ENV=$VENV PATH=$VENV/bin:$PATH
+}
