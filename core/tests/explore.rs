@@ -58,19 +58,19 @@ const FAIR: Wish = Wish { fair: true, ..EARLY };
 
 #[test]
 fn no_fault() {
-    check(&two_clients("no fault"), 20_000_000);
+    check(&two_clients("no fault"), 30_000_000);
 }
 
 #[test]
 #[ignore = "long"]
 fn one_fault() {
-    check(&Setup { faults: any_fault(), ..two_clients("one fault") }, 20_000_000);
+    check(&Setup { faults: any_fault(), ..two_clients("one fault") }, 30_000_000);
 }
 
 #[test]
 #[ignore = "long"]
 fn cancel0() {
-    check(&Setup { clients: vec![vec![FICKLE], vec![FICKLE]], ..two_clients("cancel") }, 20_000_000);
+    check(&Setup { clients: vec![vec![FICKLE], vec![FICKLE]], ..two_clients("cancel") }, 30_000_000);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn slow(name: &'static str) -> Setup {
 
 #[test]
 fn long0() {
-    check(&slow("ttl 3 claim 2"), 20_000_000);
+    check(&slow("ttl 3 claim 2"), 30_000_000);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn long1() {
 #[ignore = "long"]
 fn solo0() {
     let other = Wish { ttl: Some(3), ..WISH };
-    check(&Setup { stale: 1, clients: vec![vec![EARLY, other], vec![]], ..two_clients("solo") }, 20_000_000);
+    check(&Setup { stale: 1, clients: vec![vec![EARLY, other], vec![]], ..two_clients("solo") }, 30_000_000);
 }
 
 #[test]
@@ -115,34 +115,46 @@ fn solo1() {
             clients: vec![vec![EARLY, other], vec![]],
             ..two_clients("solo, fault")
         },
-        20_000_000,
+        30_000_000,
     );
 }
 
 #[test]
 #[ignore = "long"]
 fn yield0() {
-    check(&Setup { clients: vec![vec![EARLY, EARLY], vec![WISH]], ..two_clients("yield") }, 20_000_000);
+    check(&Setup { clients: vec![vec![EARLY, EARLY], vec![WISH]], ..two_clients("yield") }, 30_000_000);
 }
 
 #[test]
 #[ignore = "long"]
 fn fair0() {
-    check(&Setup { clients: vec![vec![FAIR, FAIR], vec![FAIR]], ..two_clients("fair") }, 20_000_000);
+    check(&Setup { clients: vec![vec![FAIR, FAIR], vec![FAIR]], ..two_clients("fair") }, 30_000_000);
 }
 
 #[test]
 #[ignore = "long"]
 fn cold0() {
-    check(&Setup { cold: true, behind: 2, ..two_clients("cold") }, 20_000_000);
+    check(&Setup { cold: true, behind: 2, ..two_clients("cold") }, 30_000_000);
 }
 
 #[test]
 fn impatient0() {
-    check(&Setup { store_timeout: 2, ..two_clients("impatient") }, 20_000_000);
+    check(&Setup { store_timeout: 2, ..two_clients("impatient") }, 30_000_000);
 }
 
 #[test]
 fn norenew0() {
-    check(&Setup { renew: false, ..two_clients("no renewal") }, 20_000_000);
+    check(&Setup { renew: false, ..two_clients("no renewal") }, 30_000_000);
+}
+
+#[test]
+#[ignore = "long"]
+fn impatient1() {
+    check(&Setup { store_timeout: 2, faults: any_fault(), ..two_clients("impatient, fault") }, 40_000_000);
+}
+
+#[test]
+#[ignore = "long"]
+fn norenew1() {
+    check(&Setup { renew: false, faults: any_fault(), ..two_clients("no renewal, fault") }, 40_000_000);
 }
