@@ -90,10 +90,11 @@ pub struct Setup {
     pub faults: Vec<Class>,
 }
 
-/// Ages above this behave alike: what is as old as the longest lease is over.
 impl Setup {
+    /// Ages above this behave alike: what is as old as the longest lease is over.
     fn horizon(&self) -> u64 {
-        u64::from(self.ttl)
+        let longest = self.clients.iter().flatten().filter_map(|wish| wish.ttl).max().unwrap_or(0).max(self.ttl);
+        longest.into()
     }
 
     fn is_symmetric(&self) -> bool {
