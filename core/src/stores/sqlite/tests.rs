@@ -792,28 +792,3 @@ fn the_embedded_file_makes_its_folder() {
     Contender::new(&store, "a").try_lock().unwrap();
     assert_eq!(std::fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
 }
-
-/// How long one acquisition and its release take: the figures of the documentation.
-#[test]
-#[ignore = "measures"]
-fn pair_latency() {
-    for folder in ["/dev/shm", "/var/tmp"] {
-        let path = PathBuf::from(folder).join(format!("lockwright-latency-{}", std::process::id()));
-        let mut contender = Contender::new(&store(&path), "bench");
-        let mut took = Vec::new();
-        for round in 0..20_000 {
-            let begin = Instant::now();
-            contender.terms.attempt = AttemptId(round << 1 | 1);
-            contender.try_lock().unwrap();
-            contender.release();
-            took.push(begin.elapsed());
-        }
-        took.sort();
-        let at = |per_mille: usize| took[took.len() * per_mille / 1000];
-        let worst = took.last().unwrap();
-        eprintln!("{folder}: median {:?}, p99 {:?}, p99.9 {:?}, worst {worst:?}", at(500), at(990), at(999));
-        for end in ["", "-wal", "-shm"] {
-            let _ = std::fs::remove_file(format!("{}{end}", path.display()));
-        }
-    }
-}
