@@ -330,6 +330,12 @@ fn helper() {
                 count(&path, &mut contender);
             }
         }
+        "open" => {
+            println!("@ ready");
+            until_told();
+            let mine = std::process::id().to_string();
+            println!("@ {:?}", Contender::new(&store(&path), &mine).try_lock().is_some());
+        }
         "fork" => fork_and_leave(&path),
         other => panic!("{other}"),
     }
@@ -453,6 +459,18 @@ fn processes_exclude_each_other_while_some_are_killed() {
         assert_eq!(counted(&folder.file()).get(&helper.child.id().to_string()), Some(&EACH), "{said}");
     }
     assert!(is_sound(&folder.file()));
+}
+
+#[test]
+fn processes_may_make_the_file_all_at_once() {
+    let folder = Folder::new();
+    for round in 0..40 {
+        let path = folder.0.join(format!("{round}.db"));
+        let mut helpers: Vec<_> = (0..6).map(|_| Helper::start("open", &path)).collect();
+        helpers.iter_mut().for_each(|helper| assert_eq!(helper.says(), "ready"));
+        helpers.iter_mut().for_each(|helper| drop(helper.child.stdin.take()));
+        helpers.iter_mut().for_each(|helper| assert_eq!(helper.says(), "true"));
+    }
 }
 
 #[test]
