@@ -264,15 +264,16 @@ fn a_command_on_a_terminal_can_read_it_and_is_interrupted_by_it() {
     let script = "echo is-$((6*7)); read line; echo got $line";
     shell.write(&format!("{} run x -- bash -c '{script}'", env!("CARGO_BIN_EXE_lockwright")));
     until(&shell.out, "is-42");
-    shell.write("\u{1a}");
+    shell.press("\u{1a}");
     until(&shell.out, "Stopped");
     shell.write("fg");
+    until(&shell.out, "lockwright run x");
     shell.write("hello");
     until(&shell.out, "got hello");
 
     let mut session = terminal("trap \"echo interrupted; exit 5\" INT; echo ready; while :; do sleep 0.01; done");
     until(&session.out, "ready");
-    session.write("\u{3}");
+    session.press("\u{3}");
     until(&session.out, "interrupted");
     until(&session.out, "code 5");
 }
