@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::{self, Nanos, after, between};
 use crate::expect::{self, Refs};
-use crate::record::{self, Event};
+use crate::record::{self, Event, Record};
 use crate::referee::{self, History};
 use crate::rows::{Face, Place};
 use crate::scenario::{Action, Command, Expect, FirstGrant, Scaled, Scenario, Signal};
@@ -76,7 +76,7 @@ pub fn play(scenario: &Scenario, stage: &Stage<'_>) -> Result<Vec<String>, Fault
         actors: BTreeMap::new(),
         said: BTreeMap::new(),
         marks: BTreeMap::new(),
-        requests: 0,
+        counted: (0, 0),
         figures: Vec::new(),
     };
     let result = play.all(scenario);
@@ -88,7 +88,8 @@ struct Play<'a> {
     actors: BTreeMap<String, Actor>,
     said: BTreeMap<String, Said>,
     marks: BTreeMap<String, Nanos>,
-    requests: u64,
+    /// How many requests were counted, and when.
+    counted: (u64, Nanos),
     figures: Vec<String>,
 }
 
@@ -205,7 +206,7 @@ impl Play<'_> {
             },
             Action::Foreign { lock } => Ok(self.stage.place.plant_foreign(&self.lock_name(lock))?),
             Action::CountRequests => {
-                self.requests = self.stage.place.requests()?;
+                self.counted = (self.stage.place.requests()?, clock::now());
                 Ok(())
             }
             Action::Requests { per_acquisition } => self.check_requests(*per_acquisition),
@@ -413,8 +414,11 @@ impl Play<'_> {
     }
 
     fn check_requests(&mut self, limit: f64) -> Result<(), Fault> {
-        let requests = self.stage.place.requests()? - self.requests;
-        let grants = self.history()?.records.iter().filter(|r| matches!(r.event, Event::Grant { .. })).count();
+        let (before, since) = self.counted;
+        let requests = self.stage.place.requests()? - before;
+        let records = self.history()?.records;
+        let granted = |record: &&Record| record.at > since && matches!(record.event, Event::Grant { .. });
+        let grants = records.iter().filter(granted).count();
         let each = requests as f64 / grants as f64;
         if each > limit {
             let text = format!("{requests} requests for {grants} acquisitions: {each:.2} each, should be {limit}");

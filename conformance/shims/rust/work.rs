@@ -21,7 +21,7 @@ pub(crate) async fn work<W: Way>(shim: &Arc<Shim<W>>, command: &Value) -> Result
     let (report, mut reports) = mpsc::unbounded_channel();
     for i in 0..number("tasks") {
         let own = command["own_clients"] == true;
-        let client = if own { shim.own_client(command)? } else { client.clone() };
+        let client = if own { shim.own_client(command, i)? } else { client.clone() };
         let task = Task {
             name: format!("{}-{i}", text("name")),
             lock: lock_of(&client, command, text("lock"))?,
