@@ -278,6 +278,34 @@ fn a_command_on_a_terminal_can_read_it_and_is_interrupted_by_it() {
     until(&session.out, "code 5");
 }
 
+#[test]
+fn a_lock_file_that_is_taken_away_or_blocked_ends_the_command() {
+    let place = Place::new();
+    if !place.url.starts_with("sqlite:") {
+        return;
+    }
+    let file = place.folder.join("locks.db");
+    let held = || {
+        let run = place.starts(["run", "x", "--ttl", "600ms", "--", "bash", "-c", STUBBORN]);
+        let pids = [run.out.next(), run.out.next()];
+        (run, pids)
+    };
+
+    let (mut run, pids) = held();
+    let blocker = rusqlite::Connection::open(&file).unwrap();
+    blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(run.out.rest(), ["term"]);
+    end(&pids);
+    assert_eq!(run.code(), Some(73));
+    drop(blocker);
+
+    let (mut run, pids) = held();
+    std::fs::rename(&file, place.folder.join("elsewhere")).unwrap();
+    run.out.rest();
+    end(&pids);
+    assert_eq!(run.code(), Some(73));
+}
+
 /// A way to a server that can be cut: what it has got so far still arrives, nothing more does.
 fn cuttable(server: &str) -> (u16, std::sync::Arc<std::sync::atomic::AtomicBool>) {
     use std::io::{Read, Write};
