@@ -87,6 +87,8 @@ const STORES: &[(&[&str], Opener)] = &[
     (&["memory"], |uri| super::memory::open(uri)),
     #[cfg(feature = "redis")]
     (&["redis", "rediss", "redis+unix"], |uri| super::redis::open(uri)),
+    #[cfg(feature = "sqlite")]
+    (&["sqlite"], |uri| super::sqlite::open(uri)),
 ];
 
 /// Schemes of stores that are planned.

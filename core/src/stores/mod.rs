@@ -3,6 +3,7 @@
 //! A store adapter turns requests into calls of its client library, and pushes into events. It decides nothing.
 
 pub mod memory;
+pub mod sqlite;
 pub mod zookeeper;
 
 #[cfg(feature = "net")]

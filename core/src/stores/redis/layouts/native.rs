@@ -8,11 +8,11 @@
 //! |---|---|
 //! | `v` | version of the layout: `1` |
 //! | `o` | the holder as a [`Claimant`](crate::native::Claimant); empty while the lock is free |
-//! | `x` | end of its lease |
-//! | `t` | highest fencing token set aside; while the lock is held its block is `t - 63 ..= t` |
+//! | `s`, `l` | when its lease began, and how long it lasts |
+//! | `t` | first fencing token of its block of 64; while the lock is free, the highest token used |
 //! | `c` | the holder's card |
 //! | `k` | first token of a hold that was handed over and not renewed since; of no meaning for any other token |
-//! | `g` | when the key itself goes: always later than `x` |
+//! | `g` | when the key itself goes: always later than the lease's end |
 //! | `w` | how many wait; absent while nobody does |
 //! | `h`, `n` | sequence numbers of the queue's head and of the next to come |
 //! | `q<n>` | a waiter's claimant, followed by its card |
@@ -34,12 +34,20 @@ macro_rules! script {
 
 /// The scripts.
 pub static CALLS: Calls = Calls {
-    acquire: Call { name: "acquire", body: script!("open" "time" "acquire" "queue" "acquire_queued"), batch: false },
+    acquire: Call {
+        name: "acquire",
+        body: script!("acquire_read" "check" "time" "acquire" "queue" "acquire_queued"),
+        batch: false,
+    },
     renew: Call { name: "renew", body: script!("time" "renew"), batch: true },
-    release: Call { name: "release", body: script!("open" "release" "time" "queue" "release_queued"), batch: false },
-    undo: Call { name: "undo", body: script!("open" "time" "queue" "undo"), batch: false },
-    inspect: Call { name: "inspect", body: script!("open" "time" "inspect"), batch: false },
-    break_hold: Call { name: "break", body: script!("open" "time" "queue" "break"), batch: false },
+    release: Call {
+        name: "release",
+        body: script!("read" "check" "release" "time" "queue" "release_queued"),
+        batch: false,
+    },
+    undo: Call { name: "undo", body: script!("read" "check" "time" "queue" "undo"), batch: false },
+    inspect: Call { name: "inspect", body: script!("read" "check" "time" "inspect"), batch: false },
+    break_hold: Call { name: "break", body: script!("read" "check" "time" "queue" "break"), batch: false },
     list: Call { name: "list", body: script!("list"), batch: false },
 };
 

@@ -1,5 +1,5 @@
 if owner == asker then
-  lasts(math.max(expires, ends))
+  if expires < now + ttl then lasts(ttl) end
   if claimed then redis.call('HDEL', key, 'k') end
   finish()
   return prev == '' and last - 63 or {3, last - 63, 3}
@@ -17,7 +17,7 @@ if prev ~= '' then
 end
 if owner ~= '' and expires <= now then
   -- It did not even renew its claim: its other waiters would each cost another one.
-  if tonumber(claimed) == last - 63 then drop_inbox(owner:sub(33, 48)) end
+  if claimed == last - 63 then drop_inbox(owner:sub(33, 48)) end
   owner = ''
 end
 

@@ -1,9 +1,10 @@
 -- What a lock does when somebody waits for it or the simple case does not hold. Changes gather in `put` and are written by
 -- `finish`, in one command; only what leaves the queue is deleted at once, since a later step may look for it.
-local more = redis.call('HMGET', key, 'x', 'k', 'h', 'n')
-local owner, last, waiting = h[2] or '', tonumber(h[3] or 0), tonumber(h[4] or 0)
-local expires, claimed = tonumber(more[1] or 0), more[2] or nil
-local head, tail = tonumber(more[3] or 0), tonumber(more[4] or 0)
+local more = redis.call('HMGET', key, 's', 'l', 'g', 'k', 'h', 'n')
+local owner, waiting = h[2] or '', tonumber(h[4] or 0)
+local last = (h[3] or 0) + (owner == '' and 0 or 63)
+local expires, claimed = (more[1] or 0) + (more[2] or 0), tonumber(more[4])
+local head, tail = tonumber(more[5] or 0), tonumber(more[6] or 0)
 local put, push, requeued, goes = {}, {}, false, nil
 
 -- Redis has only doubles, and prints large ones in exponents when it joins them to a text.
@@ -57,10 +58,11 @@ local function drop_inbox(inbox)
 end
 
 -- The key's own end always lies past the lock's, so that no hold can vanish with it; moving it is rare.
-local function lasts(until_us)
-  expires = until_us
-  set('x', expires)
-  if (h[5] or 0) - expires < 300000000 then
+local function lasts(lease)
+  expires = now + lease
+  set('s', now)
+  set('l', lease)
+  if (more[3] or 0) - expires < 300000000 then
     goes = expires + 600000000
     set('v', 1)
     set('g', goes)
@@ -71,9 +73,9 @@ local function grant(to, card, lease)
   local first = last < now and now or last + 1
   owner, last = to, first + 63
   set('o', owner)
-  set('t', last)
+  set('t', first)
   set('c', card)
-  lasts(now + lease)
+  lasts(lease)
   return first
 end
 
