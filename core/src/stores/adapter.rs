@@ -61,6 +61,9 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// `sink`, at once where nothing can be pushed.
     fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()>;
 
+    /// The client was closed: connections and subscriptions go, also those of an inbox. A later call opens what it needs.
+    fn close(&self) {}
+
     /// Corrects the idea of the store's clock: it stood at `at` between `sent` and now.
     fn learn(&self, sent: Time, at: crate::time::StoreTime) {
         let _ = (sent, at);
