@@ -481,7 +481,7 @@ impl Procedure {
                 }
                 Reply::Int(1)
             }
-            Procedure::Inspect => inspect_reply(cell, env.now, line.len()?),
+            Procedure::Inspect => inspect_reply(cell, env.now, line.count()?),
             Procedure::Break(token) => Reply::Int(cell.break_hold(line, env, token)?.into()),
         })
     }
