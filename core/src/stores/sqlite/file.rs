@@ -358,7 +358,10 @@ fn prepare(db: &Connection) -> Result<(), Unfit> {
         return Err(Unfit::Told(Error::new(Kind::Auth, "connect", read_only(Path::new(&path)))));
     }
     db.pragma_update(None, "synchronous", "NORMAL")?;
-    if !is_lock_file(db)? {
+    let looking = Transaction::begin(db, "BEGIN")?;
+    let known = is_lock_file(db)?;
+    looking.commit()?;
+    if !known {
         write_ahead(db)?;
         let transaction = Transaction::begin(db, "BEGIN IMMEDIATE")?;
         // Somebody else may have been faster.
@@ -382,7 +385,7 @@ fn write_ahead(db: &Connection) -> Result<(), Unfit> {
     Err(Unfit::Told(Error::unsupported("connect", message)))
 }
 
-/// Whether it is one; an empty file is not, and may become one.
+/// Whether it is one; an empty file is not, and may become one. Asked inside a transaction: somebody else may be making it.
 fn is_lock_file(db: &Connection) -> Result<bool, Unfit> {
     let number = |pragma: &str| db.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     match (number("application_id")?, number("user_version")?) {

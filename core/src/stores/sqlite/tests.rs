@@ -330,6 +330,12 @@ fn helper() {
                 count(&path, &mut contender);
             }
         }
+        "open" => {
+            println!("@ ready");
+            until_told();
+            let mine = std::process::id().to_string();
+            println!("@ {:?}", Contender::new(&store(&path), &mine).try_lock().is_some());
+        }
         "fork" => fork_and_leave(&path),
         other => panic!("{other}"),
     }
@@ -453,6 +459,18 @@ fn processes_exclude_each_other_while_some_are_killed() {
         assert_eq!(counted(&folder.file()).get(&helper.child.id().to_string()), Some(&EACH), "{said}");
     }
     assert!(is_sound(&folder.file()));
+}
+
+#[test]
+fn processes_may_make_the_file_all_at_once() {
+    let folder = Folder::new();
+    for round in 0..40 {
+        let path = folder.0.join(format!("{round}.db"));
+        let mut helpers: Vec<_> = (0..6).map(|_| Helper::start("open", &path)).collect();
+        helpers.iter_mut().for_each(|helper| assert_eq!(helper.says(), "ready"));
+        helpers.iter_mut().for_each(|helper| drop(helper.child.stdin.take()));
+        helpers.iter_mut().for_each(|helper| assert_eq!(helper.says(), "true"));
+    }
 }
 
 #[test]
@@ -791,29 +809,4 @@ fn the_embedded_file_makes_its_folder() {
     let store = Arc::new(SqliteStore::new(Config { makes_folder: true, ..config(&path) }));
     Contender::new(&store, "a").try_lock().unwrap();
     assert_eq!(std::fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
-}
-
-/// How long one acquisition and its release take: the figures of the documentation.
-#[test]
-#[ignore = "measures"]
-fn pair_latency() {
-    for folder in ["/dev/shm", "/var/tmp"] {
-        let path = PathBuf::from(folder).join(format!("lockwright-latency-{}", std::process::id()));
-        let mut contender = Contender::new(&store(&path), "bench");
-        let mut took = Vec::new();
-        for round in 0..20_000 {
-            let begin = Instant::now();
-            contender.terms.attempt = AttemptId(round << 1 | 1);
-            contender.try_lock().unwrap();
-            contender.release();
-            took.push(begin.elapsed());
-        }
-        took.sort();
-        let at = |per_mille: usize| took[took.len() * per_mille / 1000];
-        let worst = took.last().unwrap();
-        eprintln!("{folder}: median {:?}, p99 {:?}, p99.9 {:?}, worst {worst:?}", at(500), at(990), at(999));
-        for end in ["", "-wal", "-shm"] {
-            let _ = std::fs::remove_file(format!("{}{end}", path.display()));
-        }
-    }
 }
