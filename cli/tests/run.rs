@@ -141,7 +141,8 @@ fn what_the_command_leaves_running_ends_before_the_lock_is_free() {
 }
 
 /// A command that ignores SIGTERM, with a child that does too; says both their pids.
-const STUBBORN: &str = "trap 'echo term' TERM; (trap '' TERM; echo $BASHPID; while :; do sleep 0.01; done) & echo $$; while :; do wait; done";
+const STUBBORN: &str = "trap 'echo term' TERM; (trap '' TERM; echo $BASHPID; while :; do sleep 0.01; done) &
+    echo $$; while :; do wait; done";
 
 #[test]
 fn nothing_of_it_outlives_a_killed_run() {
