@@ -113,7 +113,7 @@ impl Run {
         });
         match (done, self.at_least_for) {
             (Err(error), _) => {
-                drop(guard.release());
+                let_go(guard);
                 Err(error)
             }
             (Ok((code, false)), Some(span)) => {
@@ -201,10 +201,15 @@ struct Running {
     terminal: Terminal,
     limits: Limits,
     ended_by_warden: bool,
+    dismissed: bool,
     warden_gone: bool,
+    /// The warden went by itself, so the command had to.
+    unwatched: bool,
     /// Whether somebody wanted it to end early.
     interrupted: bool,
     reason: Option<LossReason>,
+    /// What to say as long as no reason is known: the warden acts before the lock is lost.
+    suspicion: &'static str,
 }
 
 impl Running {
@@ -219,9 +224,15 @@ impl Running {
             terminal: Terminal::find(),
             limits,
             ended_by_warden: false,
+            dismissed: false,
             warden_gone: false,
+            unwatched: false,
             interrupted: false,
             reason: None,
+            suspicion: match run.max_hold {
+                None => "no renewal of its lease was answered in time",
+                Some(_) => "--max-hold was reached, or no renewal of its lease was answered in time",
+            },
         };
         running.tell_warden(guard);
         running.warden.watch(group);
@@ -247,19 +258,20 @@ impl Running {
         self.terminal.take_back(self.group);
         self.end_leftovers(guard, events);
         self.warden.dismiss();
+        self.dismissed = true;
         while !self.warden_gone {
             match events.recv_timeout(Duration::from_secs(1)) {
-                Ok(Event::Warden(Word::Gone)) | Err(_) => break,
                 Ok(event) => self.handle(event, guard),
+                Err(_) => break,
             }
         }
-        if self.warden_gone {
+        if self.unwatched {
             let message = "the process that watches over the command was ended, and so the command; leave it alone";
             return Err(Error::new(Kind::Internal, "run", message).on_lock(guard.name()));
         }
         if self.ended_by_warden {
-            let reason = self.reason.take().or_else(|| guard.why_lost()).unwrap_or(LossReason::Expired);
-            let message = format!("{}; the command was ended", reason.sentence());
+            let why = self.reason.take().map_or(self.suspicion, |reason| reason.sentence());
+            let message = format!("{why}; the command was ended");
             return Err(Error::new(Kind::Lost, "run", message).on_lock(guard.name()));
         }
         Ok(code)
@@ -291,13 +303,20 @@ impl Running {
             }
             Event::Warden(Word::Term) => {
                 self.ended_by_warden = true;
-                let left = output::span(guard.remaining());
-                output::complain(&format!("lost: the lease of {:?} ends in {left}: ending the command", guard.name()));
+                let left = guard.remaining();
+                // After having been stopped we are late to say so.
+                if !left.is_zero() {
+                    let (name, left) = (guard.name(), output::span(left));
+                    output::complain(&format!("lost: the lease of {name:?} ends in {left}: ending the command"));
+                }
             }
             Event::Warden(Word::Kill) => self.ended_by_warden = true,
-            Event::Warden(Word::Gone) if !self.ended_by_warden => {
+            Event::Warden(Word::Gone) => {
                 self.warden_gone = true;
-                self.signal(&[Signal::KILL]);
+                if !self.ended_by_warden && !self.dismissed {
+                    self.unwatched = true;
+                    self.signal(&[Signal::KILL]);
+                }
             }
             _ => {}
         }
@@ -402,6 +421,17 @@ fn go_on_holding(guard: &Guard, events: &Receiver<Event>, until: u64) -> bool {
             _ => {}
         }
     }
+}
+
+/// Gives back what may be lost already. Once its lease is over there is nothing to wait for.
+fn let_go(guard: Guard) {
+    let left = guard.remaining();
+    let (tell, done) = mpsc::channel();
+    std::thread::spawn(move || {
+        drop(guard.release());
+        tell.send(())
+    });
+    let _ = done.recv_timeout(left);
 }
 
 fn give_back(guard: Guard, code: u8) -> Result<u8> {

@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Place, Talking, bare, end, runs, said, shows_life};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
 fn the_commands_exit_code_is_ours() {
@@ -70,7 +70,7 @@ fn a_taken_lock_is_waited_for_as_long_as_wanted() {
 fn signals_reach_the_command() {
     let place = Place::new();
     let script = "for s in INT TERM HUP QUIT USR1 USR2; do trap \"echo $s\" $s; done
-        trap 'echo WINCH; exit 3' WINCH; echo ready; while :; do read x; done";
+        trap 'echo WINCH; exit 3' WINCH; echo ready; while :; do sleep 0.01; done";
     // Whoever runs the tests in the background ignores some signals.
     let mut command = std::process::Command::new("env");
     let arguments = ["--default-signal", env!("CARGO_BIN_EXE_lockwright"), "run", "x", "--", "bash", "-c", script];
@@ -171,6 +171,23 @@ fn nothing_of_it_outlives_the_lease_of_a_stopped_run() {
 }
 
 #[test]
+fn a_command_does_not_run_without_its_warden() {
+    let place = Place::new();
+    let mut run = place.starts(["run", "x", "--", "bash", "-c", STUBBORN]);
+    let pids = [run.out.next(), run.out.next()];
+    let children = format!("/proc/{0}/task/{0}/children", run.child.id());
+    let children = std::fs::read_to_string(children).unwrap();
+    let warden = children.split_whitespace().find(|pid| !pids.contains(&(*pid).to_owned())).unwrap();
+    kill_process(Pid::from_raw(warden.parse().unwrap()).unwrap(), Signal::TERM).unwrap();
+    assert!(runs(warden) && pids.iter().all(|pid| runs(pid)));
+    kill_process(Pid::from_raw(warden.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
+    run.out.rest();
+    end(&pids);
+    assert_eq!(run.code(), Some(70));
+    assert_eq!(place.says(["try", "x"]).code, Some(0));
+}
+
+#[test]
 fn a_lease_that_is_not_renewed_any_more_ends_the_command_first() {
     let place = Place::new();
     let options = ["--ttl", "600ms", "--max-hold", "600ms", "--kill-grace", "300ms"];
@@ -181,7 +198,7 @@ fn a_lease_that_is_not_renewed_any_more_ends_the_command_first() {
     end(&pids);
     assert_eq!(run.code(), Some(73));
     let err = run.err.rest();
-    assert!(err[0].contains("ends in") && err.last().unwrap().contains("max_hold"), "{err:?}");
+    assert!(err[0].contains("ends in") && err.last().unwrap().contains("max"), "{err:?}");
     assert!(began.elapsed() < Duration::from_secs(5));
 }
 
@@ -216,8 +233,8 @@ fn the_lock_is_kept_at_least_for_a_while() {
     assert!(began.elapsed() >= Duration::from_millis(700));
     assert_eq!(run.code(), Some(4));
 
-    let mut run = place.starts(["run", "x", "--at-least-for", "1h", "--", "echo", "done"]);
-    assert_eq!(run.out.next(), "done");
+    let mut run = place.starts(["run", "x", "--at-least-for", "1h", "--", "sh", "-c", "echo $$"]);
+    end(&[run.out.next()]);
     run.signal(Signal::TERM);
     assert_eq!((run.code(), place.says(["try", "x"]).code), (Some(0), Some(0)));
 }
@@ -240,11 +257,109 @@ fn a_command_on_a_terminal_can_read_it_and_is_interrupted_by_it() {
     until(&session.out, "code 0");
     assert_eq!(session.code(), Some(0));
 
+    // The job control of a shell: stopped and continued, together with what is run.
+    let mut command = std::process::Command::new("script");
+    let mut shell =
+        Talking::to(command.args(["-qec", "bash --norc -i", "/dev/null"]).env("LOCKWRIGHT_URL", &place.url));
+    let script = "echo is-$((6*7)); read line; echo got $line";
+    shell.write(&format!("{} run x -- bash -c '{script}'", env!("CARGO_BIN_EXE_lockwright")));
+    until(&shell.out, "is-42");
+    shell.press("\u{1a}");
+    until(&shell.out, "Stopped");
+    shell.write("fg");
+    until(&shell.out, "lockwright run x");
+    shell.write("hello");
+    until(&shell.out, "got hello");
+
     let mut session = terminal("trap \"echo interrupted; exit 5\" INT; echo ready; while :; do sleep 0.01; done");
     until(&session.out, "ready");
-    session.write("\u{3}");
+    session.press("\u{3}");
     until(&session.out, "interrupted");
     until(&session.out, "code 5");
+}
+
+#[test]
+fn a_lock_file_that_is_taken_away_or_blocked_ends_the_command() {
+    let place = Place::new();
+    if !place.url.starts_with("sqlite:") {
+        return;
+    }
+    let file = place.folder.join("locks.db");
+    let held = || {
+        let run = place.starts(["run", "x", "--ttl", "600ms", "--", "bash", "-c", STUBBORN]);
+        let pids = [run.out.next(), run.out.next()];
+        (run, pids)
+    };
+
+    let (mut run, pids) = held();
+    let blocker = rusqlite::Connection::open(&file).unwrap();
+    blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(run.out.rest(), ["term"]);
+    end(&pids);
+    assert_eq!(run.code(), Some(73));
+    drop(blocker);
+
+    let (mut run, pids) = held();
+    std::fs::rename(&file, place.folder.join("elsewhere")).unwrap();
+    run.out.rest();
+    end(&pids);
+    assert_eq!(run.code(), Some(73));
+}
+
+/// A way to a server that can be cut: what it has got so far still arrives, nothing more does.
+fn cuttable(server: &str) -> (u16, std::sync::Arc<std::sync::atomic::AtomicBool>) {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let cut = std::sync::Arc::new(AtomicBool::new(false));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (server, is_cut) = (server.to_owned(), cut.clone());
+    std::thread::spawn(move || {
+        let pump = |mut from: TcpStream, mut to: TcpStream, is_cut: std::sync::Arc<AtomicBool>| {
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(count @ 1..) = from.read(&mut buffer) {
+                    if !is_cut.load(Ordering::Relaxed) && to.write_all(&buffer[..count]).is_err() {
+                        return;
+                    }
+                }
+            });
+        };
+        for client in listener.incoming().map_while(Result::ok) {
+            let server = TcpStream::connect(&server).unwrap();
+            pump(client.try_clone().unwrap(), server.try_clone().unwrap(), is_cut.clone());
+            pump(server, client, is_cut.clone());
+        }
+    });
+    (port, cut)
+}
+
+#[test]
+fn a_store_that_stops_answering_ends_the_command_before_the_lease() {
+    let Ok(server) = std::env::var("LOCKWRIGHT_TEST_REDIS") else {
+        return eprintln!("skipped: LOCKWRIGHT_TEST_REDIS names no server");
+    };
+    let address = server.trim_start_matches("redis://").split(['/', '?']).next().unwrap().to_owned();
+    let (port, cut) = cuttable(&address);
+    let mut place = Place::new();
+    place.url = format!("redis://127.0.0.1:{port}");
+    let mut run = place.starts(["run", "x", "--ttl", "1s", "--", "bash", "-c", STUBBORN]);
+    let pids = [run.out.next(), run.out.next()];
+    // Whoever waits at the server itself has the lock as soon as the lease is over there.
+    place.url = server;
+    let script = format!("cat /proc/{}/status /proc/{}/status; true", pids[0], pids[1]);
+    let mut next = place.starts(["run", "x", "--", "sh", "-c", &script]);
+    while !place.says(["inspect", "x", "--json"]).out.contains("\"waiters\":1") {
+        assert!(next.child.try_wait().unwrap().is_none());
+    }
+    cut.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(run.out.next(), "term");
+    let seen = next.out.rest().join("\n");
+    assert!(next.code() == Some(0) && !shows_life(&seen), "{seen}");
+    assert_eq!(run.code(), Some(73));
+    let err = run.err.rest();
+    assert!(err[0].contains("ends in") && err[1].starts_with("lockwright: lost: "), "{err:?}");
 }
 
 #[test]

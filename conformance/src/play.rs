@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::{self, Nanos, after, between};
 use crate::expect::{self, Refs};
-use crate::record::{self, Event};
+use crate::record::{self, Event, Record};
 use crate::referee::{self, History};
 use crate::rows::{Face, Place};
 use crate::scenario::{Action, Command, Expect, FirstGrant, Scaled, Scenario, Signal};
@@ -76,7 +76,7 @@ pub fn play(scenario: &Scenario, stage: &Stage<'_>) -> Result<Vec<String>, Fault
         actors: BTreeMap::new(),
         said: BTreeMap::new(),
         marks: BTreeMap::new(),
-        requests: 0,
+        counted: (0, 0),
         figures: Vec::new(),
     };
     let result = play.all(scenario);
@@ -88,7 +88,8 @@ struct Play<'a> {
     actors: BTreeMap<String, Actor>,
     said: BTreeMap<String, Said>,
     marks: BTreeMap<String, Nanos>,
-    requests: u64,
+    /// How many requests were counted, and when.
+    counted: (u64, Nanos),
     figures: Vec<String>,
 }
 
@@ -169,7 +170,8 @@ impl Play<'_> {
                 if command.background {
                     return Ok(());
                 }
-                let patience = if command.name == "work" { WORK } else { self.stage.patience };
+                let works = matches!(command.name, "work" | "prefork");
+                let patience = if works { WORK } else { self.stage.patience };
                 let result = self.listen(&command.label, &command.expect, patience);
                 // Without a label of its own the answer is no one's to ask for.
                 self.said.remove("");
@@ -205,12 +207,13 @@ impl Play<'_> {
             },
             Action::Foreign { lock } => Ok(self.stage.place.plant_foreign(&self.lock_name(lock))?),
             Action::CountRequests => {
-                self.requests = self.stage.place.requests()?;
+                self.counted = (self.stage.place.requests()?, clock::now());
                 Ok(())
             }
             Action::Requests { per_acquisition } => self.check_requests(*per_acquisition),
             Action::Logged { increments, by } => self.wait_for_log(increments.get(self.stage.full), by),
             Action::Referee { late, first_grant } => self.judge(*late, first_grant.as_ref()),
+            Action::Process { on, label, until } => self.look_at_process(on, label, until.as_ref()),
         }
     }
 
@@ -268,7 +271,7 @@ impl Play<'_> {
                     let said = self.said.get(text).and_then(|said| said.pending.first());
                     ("command", json!(said.ok_or_else(|| format!("{text} is answered already"))?.1.id))
                 }
-                "tasks" | "increments" => {
+                "tasks" | "increments" | "children" => {
                     let scaled: Scaled = serde_json::from_value(value).map_err(|error| format!("{key}: {error}"))?;
                     (key.as_str(), json!(scaled.get(self.stage.full)))
                 }
@@ -276,7 +279,7 @@ impl Play<'_> {
             };
             args.insert(key.to_owned(), value);
         }
-        if command.name == "work" {
+        if matches!(command.name, "work" | "prefork") {
             args.insert("name".into(), json!(actor));
             args.insert("counter".into(), json!(self.stage.folder.join("counter")));
             args.insert("log".into(), json!(self.log_of(actor)));
@@ -309,6 +312,23 @@ impl Play<'_> {
                     return Err(format!("for {patience} s it has not come to that: {unmet}").into());
                 }
                 Some(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    fn look_at_process(&mut self, on: &str, label: &str, until: Option<&Value>) -> Result<(), Fault> {
+        let (shim, give_up) = (self.shim(on)?, after(clock::now(), self.stage.patience));
+        loop {
+            let seen = shim.process();
+            match until.map(|until| expect::compare(until, &seen, self)) {
+                None => {
+                    let answers = vec![Answer::of(seen)];
+                    self.said.insert(label.to_owned(), Said { pending: Vec::new(), answers });
+                    return Ok(());
+                }
+                Some(Ok(())) => return Ok(()),
+                Some(Err(unmet)) if clock::now() > give_up => return Err(unmet.into()),
+                Some(Err(_)) => std::thread::sleep(Duration::from_millis(20)),
             }
         }
     }
@@ -413,8 +433,11 @@ impl Play<'_> {
     }
 
     fn check_requests(&mut self, limit: f64) -> Result<(), Fault> {
-        let requests = self.stage.place.requests()? - self.requests;
-        let grants = self.history()?.records.iter().filter(|r| matches!(r.event, Event::Grant { .. })).count();
+        let (before, since) = self.counted;
+        let requests = self.stage.place.requests()? - before;
+        let records = self.history()?.records;
+        let granted = |record: &&Record| record.at > since && matches!(record.event, Event::Grant { .. });
+        let grants = records.iter().filter(granted).count();
         let each = requests as f64 / grants as f64;
         if each > limit {
             let text = format!("{requests} requests for {grants} acquisitions: {each:.2} each, should be {limit}");

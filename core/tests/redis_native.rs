@@ -364,7 +364,7 @@ impl Line for Queue {
         Ok(u32::try_from(at).expect("few"))
     }
 
-    fn len(&mut self) -> Result<u32, Infallible> {
+    fn count(&mut self) -> Result<u32, Infallible> {
         Ok(u32::try_from(self.waiters.len()).expect("few"))
     }
 

@@ -212,6 +212,7 @@ impl<W: Way> Shim<W> {
                 done(json!({}))
             }
             "fork" => done(fork::fork(self, command).await?),
+            "prefork" => done(fork::prefork(self, command).await?),
             "work" => done(work::work(self, command).await?),
             other => Err(Error::new(Kind::Unsupported, "shim", format!("there is no command {other:?}"))),
         }
@@ -223,10 +224,17 @@ impl<W: Way> Shim<W> {
         client.ok_or_else(|| Error::new(Kind::Internal, "shim", format!("no client is called {name:?}")))
     }
 
-    /// Another client of the same place.
-    fn own_client(&self, command: &Value) -> Result<Client<W>> {
-        let uri = locked(&self.uris).get(command["client"].as_str().unwrap_or_default()).cloned();
-        Client::open(uri.as_deref(), ConnectOptions::default())
+    /// Another client of the same place, for the task `i`.
+    fn own_client(&self, command: &Value, i: u64) -> Result<Client<W>> {
+        let name = command["client"].as_str().unwrap_or_default();
+        let mut clients = locked(&self.clients);
+        let own = format!("{name}/{i}");
+        if let Some(client) = clients.get(&own) {
+            return Ok(client.clone());
+        }
+        let client = Client::open(locked(&self.uris).get(name).map(String::as_str), ConnectOptions::default())?;
+        clients.insert(own, client.clone());
+        Ok(client)
     }
 
     fn lock(&self, command: &Value) -> Result<Lock<W>> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 use tokio::runtime::{Handle, Id};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::config::Config;
@@ -48,6 +49,7 @@ pub(crate) struct Redis {
     pool: Mutex<VecDeque<Box<Connection>>>,
     lines: Mutex<HashMap<Id, Arc<Shared>>>,
     met: Mutex<Met>,
+    pub(super) closed: Notify,
 }
 
 /// The connection of one runtime, and who dials it.
@@ -81,6 +83,7 @@ impl Redis {
             pool: Mutex::default(),
             lines: Mutex::default(),
             met: Mutex::default(),
+            closed: Notify::new(),
             config,
         }
     }
@@ -340,6 +343,14 @@ impl Store for Redis {
         met.sinks.push(sink.clone());
         drop(met);
         Box::pin(inbox::keep(self, inbox, sink))
+    }
+
+    fn close(&self) {
+        locked(&self.met).sinks.clear();
+        self.closed.notify_one();
+        let idle = std::mem::take(&mut *locked(&self.pool));
+        let lines = std::mem::take(&mut *locked(&self.lines));
+        drop((idle, lines));
     }
 
     fn learn(&self, _sent: Time, at: StoreTime) {
