@@ -194,7 +194,7 @@ fn terms(who: usize) -> Terms {
         name: "model".into(),
         attempt: AttemptId(0xA000 + who as u128),
         inbox: InboxId(if who < CLAIMANTS - 1 { 1 } else { 2 }),
-        ttl: TTL,
+        ttl: if who < 2 { TTL } else { CLAIM },
         claim: CLAIM,
         card: if who == 3 { "".into() } else { format!("host\t{who}\trust\tlabel {who}").into() },
     }
