@@ -126,6 +126,15 @@ def test_a_block_may_give_back_by_itself(client: lockwright.Client) -> None:
     with lock.acquire_guard() as guard:
         guard.release()
     assert not lock.locked()
+    rlock = client.rlock("y")
+    for early in (lambda guard: guard.release(), lambda guard: rlock.release()):
+        with rlock as outer:
+            with rlock as inner:
+                early(inner)
+                with rlock:
+                    pass
+            assert outer.is_held
+    assert not rlock.locked()
 
 
 def test_what_a_late_release_says(client: lockwright.Client) -> None:
