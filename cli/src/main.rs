@@ -1,1 +1,59 @@
-fn main() {}
+//! The `lockwright` command: runs a program under a lock, and looks at locks.
+
+mod args;
+mod break_;
+mod clock;
+mod demo;
+mod exit;
+mod inspect;
+mod ls;
+mod output;
+mod run;
+mod start;
+mod terminal;
+mod try_;
+mod warden;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use crate::args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            return match error.print() {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::from(exit::INTERNAL),
+            };
+        }
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            drop(error.print());
+            return ExitCode::from(exit::USAGE);
+        }
+        Err(error) => {
+            output::complain(&format!("invalid_config: {}; see lockwright --help", args::one_line(&error)));
+            return ExitCode::from(exit::USAGE);
+        }
+    };
+    let Cli { place, command } = cli;
+    let result = match command {
+        Command::Run(run) => run.go(&place),
+        Command::Try(try_) => try_.go(&place),
+        Command::Inspect(inspect) => inspect.go(&place),
+        Command::Ls(ls) => ls.go(&place),
+        Command::Break(break_) => break_.go(&place),
+        Command::Demo(demo) => demo.go(&place),
+        Command::DemoWorker(worker) => worker.go(&place),
+        Command::Start(start) => start.go(),
+        Command::Warden(warden) => warden.go(),
+    };
+    let code = result.unwrap_or_else(|error| {
+        output::complain(&error.to_string());
+        exit::code_of(error.kind())
+    });
+    ExitCode::from(code)
+}

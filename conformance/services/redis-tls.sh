@@ -37,7 +37,7 @@ certificate() {
     -noenc -days 30 -subj "/CN=$name" -keyout "$file.key" -out "$file.crt" "$@" 2>>log
 }
 
-answers() { [[ $(REDISCLI_AUTH=$(<admin) redis-cli -s socket ping 2>/dev/null) == PONG ]]; }
+ask() { REDISCLI_AUTH=$(<admin) redis-cli -s socket "$@"; }
 
 uri() {
   echo "rediss://lockwright:$(<password)@127.0.0.1:$PORT?ca=$FOLDER/ca.crt&cert=$FOLDER/client.crt&key=$FOLDER/client.key"

@@ -1,1 +1,84 @@
-fn main() {}
+//! Runs the scenarios, or lists them.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use lockwright_conformance::matrix;
+use lockwright_conformance::run::{self, Suite, Wanted};
+
+/// One suite of scenarios for every face and store.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Play scenarios; ends with a line `N passed, N failed, N skipped`.
+    Run {
+        /// Only this face (or team, such as rust+python); may be repeated.
+        #[arg(long = "face")]
+        faces: Vec<String>,
+        /// Only this store; may be repeated.
+        #[arg(long = "store")]
+        stores: Vec<String>,
+        /// Only this scenario; may be repeated.
+        #[arg(long = "scenario")]
+        scenarios: Vec<String>,
+        /// Every team, at full length.
+        #[arg(long)]
+        full: bool,
+        /// Play everything this many times.
+        #[arg(long, default_value_t = 1)]
+        times: u32,
+        /// How many scenarios are played at a time.
+        #[arg(long, default_value_t = 3)]
+        jobs: usize,
+    },
+    /// Show scenarios, faces and stores.
+    List,
+}
+
+fn main() -> ExitCode {
+    match obey(Arguments::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("lockwright-conformance: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn obey(command: Command) -> Result<bool, String> {
+    let suite = Suite::read()?;
+    match command {
+        Command::List => {
+            list(&suite);
+            Ok(true)
+        }
+        Command::Run { faces, stores, scenarios, full, times, jobs } => {
+            let wanted = Wanted { faces, stores, scenarios, full, jobs, patience: 30.0, keep: true };
+            let mut sum = (0, 0, 0);
+            for _ in 0..times {
+                let report = run::run(&suite, &wanted, &|line| println!("{line}"))?;
+                report.unaccounted.iter().for_each(|text| println!("FAILED  {text}"));
+                let (passed, failed, skipped) = report.counts();
+                sum = (sum.0 + passed, sum.1 + failed, sum.2 + skipped);
+            }
+            println!("{} passed, {} failed, {} skipped", sum.0, sum.1, sum.2);
+            Ok(sum.1 == 0)
+        }
+    }
+}
+
+fn list(suite: &Suite) {
+    for scenario in &suite.scenarios {
+        println!("{:<24} {}", scenario.name, scenario.title);
+    }
+    let names = |names: Vec<&str>| names.join(", ");
+    println!("\nfaces:  {}", names(suite.faces.iter().map(|face| face.name.as_str()).collect()));
+    println!("stores: {}", names(suite.stores.iter().map(|store| store.name.as_str()).collect()));
+    println!("{} triples", matrix::all(&suite.scenarios, &suite.faces, &suite.stores).len());
+}

@@ -393,7 +393,13 @@ fn refusal(operation: &'static str, code: &str, message: &str) -> Error {
         }
         _ => Kind::Protocol,
     };
-    Error::new(kind, operation, format!("the store refused: {code} {message}"))
+    let advice = match kind {
+        Kind::ForeignLayout => "something else lies under this name; choose another name, prefix or layout",
+        Kind::Auth => "check the user, the password and the user's rights",
+        Kind::Unavailable => "it may pass; look at the store's log",
+        _ => "see whether this is the right store, and its version",
+    };
+    Error::new(kind, operation, format!("the store refused: {code} {message}; {advice}"))
 }
 
 fn nonsense(operation: &'static str, replies: &[Reply]) -> Error {
@@ -475,7 +481,7 @@ impl Procedure {
                 }
                 Reply::Int(1)
             }
-            Procedure::Inspect => inspect_reply(cell, env.now, line.len()?),
+            Procedure::Inspect => inspect_reply(cell, env.now, line.count()?),
             Procedure::Break(token) => Reply::Int(cell.break_hold(line, env, token)?.into()),
         })
     }

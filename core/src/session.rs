@@ -360,10 +360,14 @@ impl Session {
     fn ask(&mut self, now: Time) {
         self.phase = Phase::Asking;
         self.wake = None;
-        self.ask_again = false;
         self.stop_renewing();
-        self.asked_to_queue = self.waits && self.can_queue();
         self.silent_since.get_or_insert(now);
+        // Two acquires of one attempt under way could not be told apart: whether the older still runs would be forgotten.
+        self.ask_again = self.flight(Op::Acquire).is_some();
+        if self.ask_again {
+            return;
+        }
+        self.asked_to_queue = self.waits && self.can_queue();
         self.first_sent.get_or_insert(now);
         let intent = Intent::Acquire { terms: self.terms.clone(), wait: self.asked_to_queue, prev: self.prev.clone() };
         self.converse(now, now, Op::Acquire, Input::Begin(intent));
@@ -552,11 +556,13 @@ impl Session {
         self.retries = 0;
         let claim = self.terms.claim;
         let patience = match wait.at {
-            Some(_) => claim.saturating_add(claim / 8 * wait.position.min(1 << 20)),
+            // One is enough to find out that a claim ran out: if all of a long queue looked, each hand-off would cost as many
+            // requests as there are waiters.
+            Some(_) => wait.remaining.min(claim).saturating_add(claim / 8 * wait.position.min(1 << 20)),
             // Grants that are no claims need no watching in the meantime.
-            None => Duration::MAX,
+            None => wait.remaining,
         };
-        self.wake = Some(now.after(self.jittered(wait.remaining.min(patience))));
+        self.wake = Some(now.after(self.jittered(patience)));
     }
 
     fn granted(&mut self, now: Time, sent: Time, grant: Grant) {
@@ -727,6 +733,8 @@ impl Session {
         self.stop_renewing();
         self.told = false;
         self.used = used;
+        // An acquire that is still under way may be executed after the release, and be answered before it.
+        self.touched = !self.is_settled();
         self.silent_since = Some(now);
         self.retries = 0;
         self.send_release(now);
@@ -755,7 +763,6 @@ impl Session {
             _ => ReleaseOutcome::Unknown,
         };
         self.tell_released(outcome);
-        self.touched = !self.is_settled();
         self.finish(now);
     }
 
@@ -911,7 +918,6 @@ impl Session {
             }
             Phase::Releasing if now >= self.store_until => {
                 self.tell_released(ReleaseOutcome::Unknown);
-                self.touched = !self.is_settled();
                 self.finish(now);
             }
             Phase::Releasing if self.is_silent_too_long(now) => {
@@ -988,9 +994,10 @@ impl Session {
         }
         let ahead = |at: Option<Time>| at.map(|at| view.ahead(at));
         self.protocol.fingerprint(state);
-        (self.terms.attempt, self.terms.ttl, self.terms.claim, self.service, self.waits, self.inbox).hash(state);
+        let attempt = view.attempt(self.terms.attempt);
+        (attempt, self.terms.ttl, self.terms.claim, self.service, self.waits, self.inbox).hash(state);
         (self.ask_again, self.touched, self.told, self.repeated, self.extending, self.retries.min(16)).hash(state);
-        self.prev.as_ref().map(|prev| (prev.terms.attempt, view.token(prev.used))).hash(state);
+        self.prev.as_ref().map(|prev| (view.attempt(prev.terms.attempt), view.token(prev.used))).hash(state);
         self.flight(Op::Acquire).is_some().hash(state);
         (ahead(self.wake), ahead(self.doubt)).hash(state);
         (view.ahead(self.store_until), view.ahead(self.forgotten_at())).hash(state);
@@ -1045,4 +1052,40 @@ pub fn margin(lease: Duration) -> Duration {
 /// How long a pushed grant lasts until its first renewal, for locks of this `ttl`.
 pub fn claim(ttl: Duration) -> Duration {
     ttl.min(crate::options::CLAIM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::native::{Calls, Native};
+    use crate::protocol::InboxId;
+
+    const TTL: Duration = Duration::from_secs(30);
+    static CALLS: Calls = Calls::of_cell();
+
+    /// When a waiter asks again that was queued with `ahead` others ahead and `remaining` milliseconds left to the holder.
+    fn asks_again_after(remaining: i64, ahead: i64) -> Duration {
+        let mut session = Session::new(Box::new(Native::new(&CALLS, "x".into(), true)), TTL);
+        let (attempt, inbox) = (AttemptId(1), InboxId(1));
+        let (name, card) = ("x".into(), "".into());
+        let terms = Terms { name, attempt, inbox, ttl: TTL, claim: claim(TTL), card };
+        let service = Service { ttl: TTL, renew: true, max_hold: None };
+        let now = Time::from_nanos(1_000_000_000);
+        session.handle(now, Event::Acquire { terms, wait: true, service, inbox: Inbox::Live });
+        let Some(Action::Send { id, .. }) = session.poll_action() else { panic!("nothing is asked") };
+        let queued = [1, 5, remaining * 1000, ahead, 0].map(Reply::Int).to_vec();
+        let replies = [Reply::List(queued)];
+        session.handle(now, Event::Reply { id, sent: now, answer: Answer::Replies(&replies) });
+        session.poll_timeout().unwrap().since(now)
+    }
+
+    #[test]
+    fn the_first_in_line_watches_the_holder_and_the_others_watch_the_first() {
+        let millis = |ms: u64| Duration::from_millis(ms);
+        for (remaining, ahead, latest) in [(400, 0, 400), (30_000, 0, 1000), (400, 1, 525), (30_000, 1, 1125)] {
+            let after = asks_again_after(remaining, ahead);
+            assert!(after <= millis(latest) && after >= millis(latest) * 7 / 8, "{remaining} {ahead}: {after:?}");
+        }
+        assert!(asks_again_after(400, 200) > Duration::from_secs(20));
+    }
 }

@@ -42,17 +42,20 @@ use std::{env, fs};
 
 use lockwright::lease::ReleaseOutcome;
 use lockwright::protocol::{
-    AttemptId, InboxId, Input, Intent, Op, Previous, Protocol, Reply, Request, Step, StoreEvent, Term, Terms, Verdict,
+    AttemptId, InboxId, Input, Intent, Layout as _, Op, Previous, Protocol, Reply, Request, Step, StoreEvent, Term,
+    Terms, Verdict,
 };
-use lockwright::stores::zookeeper;
+use lockwright::stores::{redis, zookeeper};
 use lockwright::time::StoreTime;
 
 /// A file, and what makes the machine of the lock that it is about.
 type Layout = (&'static str, fn() -> Box<dyn Protocol>);
 
 /// A new layout is one line here and one file of the same name.
-const LAYOUTS: &[Layout] =
-    &[("zookeeper_curator", || Box::new(zookeeper::layouts::curator::Curator::new("/locks/orders".into())))];
+const LAYOUTS: &[Layout] = &[
+    ("redis_native", || redis::layouts::native::layout("").protocol("lw:{orders}".into())),
+    ("zookeeper_curator", || Box::new(zookeeper::layouts::curator::Curator::new("/locks/orders".into()))),
+];
 
 #[test]
 fn machines_say_what_their_traces_say() {

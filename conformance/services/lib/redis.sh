@@ -22,4 +22,23 @@ END
   listen >>redis.conf
 }
 
-answers() { [[ $(redis-cli -s socket ping 2>/dev/null) == PONG ]]; }
+# ask COMMAND...: as a user who may do everything.
+ask() { redis-cli -s socket "$@"; }
+
+answers() { [[ $(ask ping 2>/dev/null) == PONG ]]; }
+
+# Locks are scripts; what these call inside is counted under other names.
+tell_requests() {
+  ask info commandstats | awk -F '[:=,]' '/^cmdstat_(eval|evalsha|fcall):/ { sum += $3 } END { print sum + 0 }'
+}
+
+tell_foreign() { ask set "lw:{$1}" 'something else' EX 600 >/dev/null; }
+
+tell_residue() {
+  local script='local left = {}
+    for _, key in ipairs(redis.call("KEYS", "*" .. ARGV[1] .. "*")) do
+      if redis.call("PTTL", key) == -1 then left[#left + 1] = key .. " " .. redis.call("TYPE", key).ok end
+    end
+    return left'
+  ask eval "$script" 0 "$1" | awk 'NF'
+}

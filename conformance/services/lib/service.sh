@@ -8,7 +8,11 @@
 #   configure  Writes its files into the current folder.
 #   answers    Succeeds once it serves requests.
 #   uri        Prints where it serves.
-# and ends with `service "$@"`.
+# and ends with `service "$@"`. What the conformance scenarios ask of a server are functions too, missing where there is no
+# answer (and then stores.toml says why):
+#   tell_requests      Prints how many requests concerning locks it has served.
+#   tell_foreign NAME  Puts something of another kind where the lock would lie.
+#   tell_residue PART  Prints what lies there for locks with PART in their names and would never go away by itself.
 . "$(dirname "${BASH_SOURCE[0]}")/../../../scripts/lib.sh"
 
 service() {
@@ -20,6 +24,12 @@ service() {
     stop) ! running || quit; return ;;
     restart) ! running || halt KILL; launch ;;
     uri) running || die "$NAME is not running" ;;
+    requests | foreign | residue)
+      running || die "$NAME is not running"
+      cd "$FOLDER"
+      "tell_$command" "$@"
+      return
+      ;;
     *) die "say start (with empty data), stop, restart (kill -9, then start on the same data) or uri" ;;
   esac
   PORT=$(<"$FOLDER/port")

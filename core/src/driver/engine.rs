@@ -302,6 +302,8 @@ impl Engine {
         while clock::now() < give_up && !entries.iter().all(|entry| entry.is_idle()) {
             std::thread::sleep(Duration::from_millis(2));
         }
+        self.store.close();
+        self.wheel.stop();
     }
 }
 

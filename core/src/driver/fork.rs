@@ -59,9 +59,13 @@ unsafe impl Sync for HeldAcrossFork {}
 
 static HELD: HeldAcrossFork = HeldAcrossFork(UnsafeCell::new(None));
 
+/// Proof that the process cannot fork at present.
+#[cfg(feature = "sqlite")]
+pub(crate) type Gate = MutexGuard<'static, ()>;
+
 /// Keeps the process from forking while the guard lives: for libraries whose own locks must not be inherited half taken.
 #[cfg(feature = "sqlite")]
-pub(crate) fn gate() -> MutexGuard<'static, ()> {
+pub(crate) fn gate() -> Gate {
     install();
     GATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -157,6 +161,123 @@ impl<T> Drop for Node<T> {
             unsafe { std::mem::ManuallyDrop::drop(&mut self.value) };
         }
     }
+}
+
+#[cfg(feature = "sqlite")]
+pub(crate) use database::Database;
+
+/// SQLite connections that a forked child can be rid of.
+///
+/// SQLite keeps a list, one for the whole process, of the files it has open and of the locks it holds on them. The child
+/// inherits the list but not the locks (`fcntl` locks belong to a process), so a connection that it opened to the same file
+/// would believe itself protected by locks that only the parent has, and both would write over each other. Hence every
+/// connection is known here, no SQLite call is under way while the process forks ([`gate`]), and the child throws the
+/// inherited connections out of that list before it opens any of its own. `SQLITE_FCNTL_NULL_IO`, made for this, first
+/// takes the file from the connection, so that closing it can neither write nor unlock anything. See
+/// `docs/adr/0006-sqlite-under-fork.md`.
+#[cfg(feature = "sqlite")]
+mod database {
+    use std::mem::ManuallyDrop;
+    use std::path::Path;
+    use std::ptr;
+    use std::sync::{Mutex, PoisonError};
+
+    use rusqlite::config::DbConfig;
+    use rusqlite::{Connection, OpenFlags, ffi};
+
+    use super::{Gate, generation};
+
+    struct Open {
+        generation: u64,
+        handle: *mut ffi::sqlite3,
+    }
+
+    // SAFETY: only used under the gate, where no other SQLite call is under way.
+    unsafe impl Send for Open {}
+
+    /// Every connection of this process, and those inherited that were not thrown out yet. Only taken under the gate, so that
+    /// no fork can catch it locked.
+    static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
+
+    /// A connection. Used and closed under the gate only; merely dropping it leaks it, which is what a forked child does with
+    /// an inherited one.
+    pub(crate) struct Database {
+        generation: u64,
+        connection: ManuallyDrop<Connection>,
+    }
+
+    impl Database {
+        /// Opens `path`, in a forked child after throwing out what it inherited.
+        pub(crate) fn open(gate: &Gate, path: &Path, flags: OpenFlags) -> rusqlite::Result<Self> {
+            throw_out_inherited(gate);
+            let connection = Connection::open_with_flags(path, flags)?;
+            // A checkpoint at closing would cost every short run two syncs, and an inherited connection must not even try.
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+            // SAFETY: the handle is used only while the connection is open: `close` takes it off the list, and an inherited
+            // connection, which stays on it, is never closed by its owner.
+            let handle = unsafe { connection.handle() };
+            let generation = generation();
+            OPEN.lock().unwrap_or_else(PoisonError::into_inner).push(Open { generation, handle });
+            Ok(Database { generation, connection: ManuallyDrop::new(connection) })
+        }
+
+        /// The connection; none in a child that inherited it.
+        pub(crate) fn get(&self, _: &Gate) -> Option<&Connection> {
+            (self.generation == generation()).then_some(&*self.connection)
+        }
+
+        /// Closes the connection; does nothing in a child that inherited it.
+        pub(crate) fn close(self, _: &Gate) {
+            if self.generation != generation() {
+                return;
+            }
+            // SAFETY: the connection is open.
+            let handle = unsafe { self.connection.handle() };
+            OPEN.lock().unwrap_or_else(PoisonError::into_inner).retain(|open| open.handle != handle);
+            drop(ManuallyDrop::into_inner(self.connection));
+        }
+    }
+
+    impl std::fmt::Debug for Database {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.debug_struct("Database").field("generation", &self.generation).finish_non_exhaustive()
+        }
+    }
+
+    fn throw_out_inherited(_: &Gate) {
+        let now = generation();
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        for inherited in open.extract_if(.., |open| open.generation != now) {
+            let handle = inherited.handle;
+            // SAFETY: the connection was open, and idle, when the process forked; `Database` touches it no more, so its
+            // statements and itself are finalised and closed here alone. The closing of descriptors takes no lock from the
+            // parent, and none from this process, which has not opened the file yet.
+            unsafe {
+                ffi::sqlite3_file_control(handle, c"main".as_ptr(), ffi::SQLITE_FCNTL_NULL_IO, ptr::null_mut());
+                loop {
+                    let statement = ffi::sqlite3_next_stmt(handle, ptr::null_mut());
+                    if statement.is_null() {
+                        break;
+                    }
+                    ffi::sqlite3_finalize(statement);
+                }
+                ffi::sqlite3_close(handle);
+            }
+        }
+    }
+}
+
+/// Forks for a test: the child runs `work`, in which nothing of the test harness may be used, and ends with its answer.
+#[cfg(all(test, feature = "sqlite"))]
+pub(crate) fn fork_to(work: impl FnOnce() -> i32) -> rustix::process::Pid {
+    // SAFETY: the tests that fork do so in a process with no other thread that holds what the child needs.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(101);
+        // SAFETY: a plain system call.
+        unsafe { libc::_exit(code) };
+    }
+    rustix::process::Pid::from_raw(pid).expect("fork failed")
 }
 
 #[cfg(test)]

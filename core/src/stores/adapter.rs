@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 
 use crate::error::{Error, Kind};
+use crate::guarantee::Guarantees;
+use crate::options::ConnectOptions;
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
 use crate::time::Time;
@@ -59,6 +61,9 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// `sink`, at once where nothing can be pushed.
     fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()>;
 
+    /// The client was closed: connections and subscriptions go, also those of an inbox. A later call opens what it needs.
+    fn close(&self) {}
+
     /// Corrects the idea of the store's clock: it stood at `at` between `sent` and now.
     fn learn(&self, sent: Time, at: crate::time::StoreTime) {
         let _ = (sent, at);
@@ -77,13 +82,15 @@ pub(crate) trait Sink: Send + Sync {
     fn restarted(&self);
 }
 
-/// Schemes and what opens them: one line a store.
+/// Schemes, an address, and what opens it: one line a store.
 type Opener = fn(&mut Uri) -> crate::Result<Arc<dyn Store>>;
-const STORES: &[(&[&str], Opener)] = &[
+const STORES: &[(&[&str], &str, Opener)] = &[
     #[cfg(feature = "memory")]
-    (&["memory"], |uri| super::memory::open(uri)),
+    (&["memory"], "memory://", |uri| super::memory::open(uri)),
+    #[cfg(feature = "sqlite")]
+    (&["sqlite"], "sqlite:///tmp/locks.db", |uri| super::sqlite::open(uri)),
     #[cfg(feature = "redis")]
-    (&["redis", "rediss", "redis+unix"], |uri| super::redis::open(uri)),
+    (&["redis", "rediss", "redis+unix"], "redis://localhost", |uri| super::redis::open(uri)),
 ];
 
 /// Schemes of stores that are planned.
@@ -95,9 +102,9 @@ const PLANNED: &[&str] =
 /// # Errors
 /// `invalid_config` for an unknown scheme or option, `unsupported` for a store that is not built (in).
 pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
-    let known = STORES.iter().find(|(schemes, _)| schemes.contains(&uri.scheme()));
-    let Some((_, open)) = known else {
-        let all: Vec<_> = STORES.iter().flat_map(|(schemes, _)| schemes.iter().copied()).collect();
+    let known = STORES.iter().find(|(schemes, ..)| schemes.contains(&uri.scheme()));
+    let Some((_, _, open)) = known else {
+        let all: Vec<_> = STORES.iter().flat_map(|(schemes, ..)| schemes.iter().copied()).collect();
         let message = format!("there is no store for {}://; there are: {}", uri.scheme(), all.join(", "));
         let kind = if PLANNED.contains(&uri.scheme()) { Kind::Unsupported } else { Kind::InvalidConfig };
         return Err(Error::new(kind, "connect", message));
@@ -106,6 +113,15 @@ pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
     uri.check_all_read()?;
     store.layout(uri.lock.layout.as_deref())?;
     Ok(store)
+}
+
+/// What the default layout of every store promises. Opening an address sends nothing.
+pub(crate) fn guarantees_of_all() -> Vec<Guarantees> {
+    let promises = |address: &str| {
+        let mut uri = Uri::parse(address, ConnectOptions::default()).ok()?;
+        Some(open(&mut uri).ok()?.layout(None).ok()?.guarantees())
+    };
+    STORES.iter().filter_map(|(_, address, _)| promises(address)).collect()
 }
 
 /// The error for a layout that `store` does not have.

@@ -157,11 +157,6 @@ impl Process {
         self.slots[slot].session.awaits(id)
     }
 
-    /// How the answer to `id` is told from others; equal for answers that will be treated alike.
-    pub fn fingerprint_of_request(&self, slot: usize, id: RequestId, state: &mut impl Hasher) {
-        (slot, id.attempt, id.op, self.slots[slot].session.awaits(id)).hash(state);
-    }
-
     #[allow(dead_code, reason = "only the explorer prints traces")]
     pub fn describe(&self) -> String {
         let slots = self.slots.iter().filter(|slot| !slot.idle).map(|slot| {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 use tokio::runtime::{Handle, Id};
+use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::config::Config;
@@ -45,9 +46,10 @@ pub(crate) struct Redis {
     scripts: Scripts,
     clock: StoreClock,
     /// Idle blocking connections, the last used at the back.
-    pool: Mutex<VecDeque<Connection>>,
+    pool: Mutex<VecDeque<Box<Connection>>>,
     lines: Mutex<HashMap<Id, Arc<Shared>>>,
     met: Mutex<Met>,
+    pub(super) closed: Notify,
 }
 
 /// The connection of one runtime, and who dials it.
@@ -81,6 +83,7 @@ impl Redis {
             pool: Mutex::default(),
             lines: Mutex::default(),
             met: Mutex::default(),
+            closed: Notify::new(),
             config,
         }
     }
@@ -103,39 +106,31 @@ impl Redis {
         locked(&self.met).run.is_some()
     }
 
-    /// An idle connection that seems good, or a new one; and which of the two.
-    fn connection(&self, limit: Time) -> Result<(Connection, bool)> {
-        let now = clock::now();
+    /// The idle connection that was used last and seems good.
+    fn idle(&self, now: Time) -> Option<Box<Connection>> {
         loop {
-            let idle = locked(&self.pool).pop_back();
-            match idle {
-                Some(connection) if now.since(connection.used) <= TRUSTED => return Ok((connection, false)),
-                Some(mut connection) if now.since(connection.used) <= IDLE => {
-                    if !connection.is_stale() {
-                        return Ok((connection, false));
-                    }
-                }
-                Some(_) => {}
-                None => {
-                    let (connection, welcome) = Connection::dial(&self.config, limit)?;
-                    self.meet(welcome);
-                    return Ok((connection, true));
-                }
+            let mut connection = locked(&self.pool).pop_back()?;
+            let idle = now.since(connection.used);
+            if idle <= TRUSTED || (idle <= IDLE && !connection.is_stale()) {
+                return Some(connection);
             }
         }
     }
 
-    fn keep(&self, mut connection: Connection, used: Time) {
+    fn dial(&self, limit: Time) -> Result<Box<Connection>> {
+        let (connection, welcome) = Connection::dial(&self.config, limit)?;
+        self.meet(welcome);
+        Ok(Box::new(connection))
+    }
+
+    fn keep(&self, mut connection: Box<Connection>, used: Time) {
         if !connection.is_clean() {
             return;
         }
         connection.used = used;
         let mut pool = locked(&self.pool);
-        let is_old = |oldest: &Connection| used.since(oldest.used) > IDLE;
-        let closed = match pool.len() >= KEPT || pool.front().is_some_and(is_old) {
-            true => pool.pop_front(),
-            false => None,
-        };
+        let is_old = pool.front().is_some_and(|oldest| used.since(oldest.used) > IDLE);
+        let closed = if pool.len() >= KEPT || is_old { pool.pop_front() } else { None };
         pool.push_back(connection);
         drop(pool);
         drop(closed);
@@ -308,11 +303,13 @@ impl Store for Redis {
 
     fn call(&self, requests: &Requests, limit: Time) -> Answered {
         loop {
-            let (mut connection, is_new) = match self.connection(limit) {
-                Ok(connection) => connection,
-                Err(error) => return self.answered(clock::now(), Err(Failed::Unsent(error))),
+            let now = clock::now();
+            let idle = self.idle(now);
+            let is_new = idle.is_none();
+            let (mut connection, sent) = match idle.map_or_else(|| self.dial(limit), Ok) {
+                Ok(connection) => (connection, if is_new { clock::now() } else { now }),
+                Err(error) => return self.answered(now, Err(Failed::Unsent(error))),
             };
-            let sent = clock::now();
             let result = self.exchange(&mut connection, requests, sent, limit);
             match &result {
                 Ok(_) => self.keep(connection, sent),
@@ -346,6 +343,14 @@ impl Store for Redis {
         met.sinks.push(sink.clone());
         drop(met);
         Box::pin(inbox::keep(self, inbox, sink))
+    }
+
+    fn close(&self) {
+        locked(&self.met).sinks.clear();
+        self.closed.notify_one();
+        let idle = std::mem::take(&mut *locked(&self.pool));
+        let lines = std::mem::take(&mut *locked(&self.lines));
+        drop((idle, lines));
     }
 
     fn learn(&self, _sent: Time, at: StoreTime) {

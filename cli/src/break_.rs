@@ -1,0 +1,87 @@
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Args;
+use lockwright::blocking::Client;
+use lockwright::lease::Inspection;
+use lockwright::{Error, Kind, Result, Token};
+
+use crate::args::Place;
+use crate::exit;
+use crate::output;
+
+/// Takes a lock away from whoever holds it under a token, for the next in the queue.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "The holder gets `lost`, but works on until it notices: first make sure that it is dead, or that what \
+    it writes is checked by its token. Without --token it only shows the lock and what to type. What was done goes to \
+    stderr as one audit line.\n\nExample: lockwright break nightly-report --token 17"
+)]
+pub(crate) struct Break {
+    /// The lock's name: 1 to 1024 bytes of UTF-8
+    name: String,
+    /// The token that the holder to be broken was granted, as `inspect` shows it; any of its block
+    #[arg(long, value_name = "N")]
+    token: Option<u64>,
+}
+
+impl Break {
+    pub(crate) fn go(self, place: &Place) -> Result<u8> {
+        let client = place.open()?;
+        let seen = client.inspect(&self.name)?;
+        output::line(&output::card(&seen));
+        let Some(token) = self.token else {
+            let hint = match &seen.holder {
+                Some(holder) => format!("to break this hold give --token {}", holder.first_token),
+                None => "it is free, there is nothing to break".to_owned(),
+            };
+            return Err(Error::invalid("break", hint).on_lock(self.name));
+        };
+        let broken = client.break_lock(&self.name, Token::new(token))?;
+        audit(&client, &seen, token, broken);
+        if !broken {
+            let message = format!("token {token} does not hold it (any more); look again with inspect");
+            return Err(Error::new(Kind::NotOwned, "break", message).on_lock(self.name).on_store(client.address()));
+        }
+        output::line(&format!("broken: token {token} holds {} no more", output::plain(&self.name)));
+        Ok(exit::OK)
+    }
+}
+
+fn audit(client: &Client, seen: &Inspection, token: u64, broken: bool) {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let result = if broken { "broke" } else { "did not break" };
+    let holder = seen.holder.as_ref().map_or("nobody".to_owned(), output::who);
+    output::complain(&format!(
+        "audit: {} uid {} on {host} {result} lock {:?} on {}, token {token}, held by {holder}",
+        utc(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()),
+        rustix::process::getuid().as_raw(),
+        seen.name,
+        client.address(),
+    ));
+}
+
+/// Seconds since 1970 as RFC 3339.
+fn utc(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Civil date of a day count (Howard Hinnant, "chrono-compatible low-level date algorithms"): years begin in March.
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let year = year + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3_600, rest / 60 % 60, rest % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::utc;
+
+    #[test]
+    fn dates_are_civil() {
+        assert_eq!(utc(0), "1970-01-01T00:00:00Z");
+        assert_eq!(utc(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(utc(1_767_225_599), "2025-12-31T23:59:59Z");
+    }
+}

@@ -1,0 +1,162 @@
+//! How things are printed, for people and as JSON.
+
+use std::io::Write;
+use std::time::Duration;
+
+use lockwright::lease::{Holder, Inspection};
+use serde::Serialize;
+
+use crate::exit;
+
+/// Prints a line. Whoever reads may have read enough: then this ends as a program that knows nothing of signals would.
+pub(crate) fn line(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if writeln!(out, "{text}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(i32::from(exit::by_signal(13)));
+    }
+}
+
+/// Prints a value as one line of JSON.
+pub(crate) fn json(value: &impl Serialize) {
+    match serde_json::to_string(value) {
+        Ok(text) => line(&text),
+        Err(error) => complain(&format!("internal: the result could not be written as JSON ({error})")),
+    }
+}
+
+/// Says something on stderr; when nobody listens there, there is nobody to tell that either.
+pub(crate) fn complain(text: &str) {
+    drop(writeln!(std::io::stderr(), "lockwright: {}", plain(text)));
+}
+
+/// Says how things go, on stderr.
+pub(crate) fn note(text: &str) {
+    drop(writeln!(std::io::stderr(), "{}", plain(text)));
+}
+
+/// A text without control characters: stores hold what others wrote, and a terminal obeys what it is sent.
+pub(crate) fn plain(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// A span for people: two digits that matter, in the unit that fits.
+pub(crate) fn span(span: Duration) -> String {
+    let seconds = span.as_secs_f64();
+    match span.as_secs() {
+        0 => format!("{} ms", span.as_millis()),
+        1..60 => format!("{seconds:.1} s"),
+        60..3600 => format!("{} min {} s", span.as_secs() / 60, span.as_secs() % 60),
+        _ => format!("{} h {} min", span.as_secs() / 3600, span.as_secs() / 60 % 60),
+    }
+}
+
+/// Who holds a lock, in a few words.
+pub(crate) fn who(holder: &Holder) -> String {
+    let card = &holder.card;
+    let host = if card.host.is_empty() { "unknown host" } else { &card.host };
+    let mut text = format!("{} pid {} ({})", plain(host), card.pid, plain(&card.language));
+    if !card.label.is_empty() {
+        text.push_str(&format!(" \"{}\"", plain(&card.label)));
+    }
+    text
+}
+
+/// The tokens of a hold: one, or a block that its process hands out to its own tasks.
+pub(crate) fn tokens(holder: &Holder) -> String {
+    if holder.first_token == holder.last_token {
+        holder.first_token.to_string()
+    } else {
+        format!("{}-{}", holder.first_token, holder.last_token)
+    }
+}
+
+/// What is known of a lock, a line each.
+pub(crate) fn card(seen: &Inspection) -> String {
+    let name = plain(&seen.name);
+    let mut text = match &seen.holder {
+        None => format!("{name}: free"),
+        Some(holder) => {
+            let held_for = holder.held_for.map_or("unknown".to_owned(), span);
+            format!(
+                "{name}: held\n  holder     {}\n  held for   {held_for}\n  remaining  {}\n  token      {}",
+                who(holder),
+                span(holder.remaining),
+                tokens(holder)
+            )
+        }
+    };
+    text.push_str(&format!("\n  waiters    {}\n  layout     {}", seen.waiters, plain(&seen.layout)));
+    text
+}
+
+/// What is known of a lock, for programs. Spans are in milliseconds.
+#[derive(Debug, Serialize)]
+pub(crate) struct LockJson<'a> {
+    name: &'a str,
+    pub(crate) free: bool,
+    layout: &'a str,
+    waiters: u64,
+    holder: Option<HolderJson<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct HolderJson<'a> {
+    owner: &'a str,
+    host: &'a str,
+    pid: u32,
+    language: &'a str,
+    label: &'a str,
+    held_for_ms: Option<u64>,
+    remaining_ms: u64,
+    first_token: u64,
+    last_token: u64,
+}
+
+impl<'a> From<&'a Inspection> for LockJson<'a> {
+    fn from(seen: &'a Inspection) -> Self {
+        let holder = seen.holder.as_ref().map(|holder| HolderJson {
+            owner: &holder.owner,
+            host: &holder.card.host,
+            pid: holder.card.pid,
+            language: &holder.card.language,
+            label: &holder.card.label,
+            held_for_ms: holder.held_for.map(millis),
+            remaining_ms: millis(holder.remaining),
+            first_token: holder.first_token,
+            last_token: holder.last_token,
+        });
+        let Inspection { name, layout, waiters, .. } = seen;
+        LockJson { name, free: holder.is_none(), layout, waiters: *waiters, holder }
+    }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_read_well() {
+        let read = |millis| span(Duration::from_millis(millis));
+        assert_eq!(
+            [read(0), read(999), read(1_000), read(59_940), read(60_000), read(3_599_000), read(7_260_000)],
+            ["0 ms", "999 ms", "1.0 s", "59.9 s", "1 min 0 s", "59 min 59 s", "2 h 1 min"]
+        );
+    }
+
+    #[test]
+    fn what_others_wrote_cannot_steer_the_terminal() {
+        assert_eq!(plain("nightly \u{1b}[2J\ttask 订单"), "nightly \\u{1b}[2J\\ttask 订单");
+    }
+}

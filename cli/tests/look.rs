@@ -1,0 +1,116 @@
+//! `lockwright try`, `inspect`, `ls` and `break`.
+
+mod common;
+
+use common::{Place, Talking};
+use serde_json::Value;
+
+fn holder(place: &Place, name: &str) -> (Talking, u64) {
+    let script = "echo $LOCKWRIGHT_TOKEN; read go";
+    let holder = place.starts(["run", name, "--label", "nightly \"task\"", "--ttl", "20s", "--", "sh", "-c", script]);
+    let token = holder.out.next().parse().unwrap();
+    (holder, token)
+}
+
+fn json(place: &Place, arguments: &[&str]) -> Value {
+    let said = place.says(arguments.iter().copied().chain(["--json"]));
+    assert_eq!(said.out.lines().count(), 1, "{said:?}");
+    serde_json::from_str(&said.out).unwrap()
+}
+
+#[test]
+fn try_says_free_or_by_whom_it_is_taken() {
+    let place = Place::new();
+    let free = place.says(["try", "x"]);
+    assert_eq!((free.code, free.err.as_str()), (Some(0), ""));
+    assert!(free.out.starts_with("x: free\n"), "{}", free.out);
+    assert_eq!(json(&place, &["try", "x"])["free"], true);
+    // It was given back.
+    assert_eq!(place.says(["try", "x"]).code, Some(0));
+
+    let (mut holding, token) = holder(&place, "x");
+    let taken = place.says(["try", "x"]);
+    assert_eq!(taken.code, Some(75));
+    assert!(taken.out.contains(&format!("token      {token}")), "{}", taken.out);
+    let taken = json(&place, &["try", "x"]);
+    assert_eq!((&taken["free"], &taken["holder"]["first_token"]), (&Value::from(false), &Value::from(token)));
+    holding.write("go");
+    assert_eq!(holding.code(), Some(0));
+}
+
+#[test]
+fn inspect_shows_the_holder_card() {
+    let place = Place::new();
+    assert!(place.says(["inspect", "x"]).out.starts_with("x: free\n"));
+    let (holding, token) = holder(&place, "x");
+    let shown = place.says(["inspect", "x"]);
+    assert_eq!(shown.code, Some(0));
+    for part in ["x: held", "(cli) \"nightly \"task\"\"", &format!("pid {}", holding.child.id()), "waiters    0"] {
+        assert!(shown.out.contains(part), "{part} in {}", shown.out);
+    }
+    let seen = json(&place, &["inspect", "x"]);
+    let held = &seen["holder"];
+    assert_eq!(
+        (seen["name"].as_str(), seen["waiters"].as_u64(), seen["free"].as_bool()),
+        (Some("x"), Some(0), Some(false))
+    );
+    assert_eq!((held["label"].as_str(), held["language"].as_str()), (Some("nightly \"task\""), Some("cli")));
+    assert_eq!((held["pid"].as_u64(), held["first_token"].as_u64()), (Some(holding.child.id().into()), Some(token)));
+    assert!((1..=20_000).contains(&held["remaining_ms"].as_u64().unwrap()));
+}
+
+#[test]
+fn ls_lists_all_or_only_those_held() {
+    let place = Place::new();
+    assert_eq!(json(&place, &["ls"]), Value::Array(vec![]));
+    place.says(["try", "b-free"]);
+    let (_a, token) = holder(&place, "a {held}");
+    let (_c, _) = holder(&place, "c-held");
+    let names = |seen: &Value| seen.as_array().unwrap().iter().map(|lock| lock["name"].to_string()).collect::<Vec<_>>();
+    assert_eq!(names(&json(&place, &["ls", "--held"])), ["\"a {held}\"", "\"c-held\""]);
+    let all = json(&place, &["ls"]);
+    assert!(names(&all).contains(&"\"a {held}\"".to_owned()));
+    let table = place.says(["ls", "--held"]);
+    let lines: Vec<_> = table.out.lines().collect();
+    assert_eq!((table.code, lines.len()), (Some(0), 3), "{}", table.out);
+    assert!(lines[0].starts_with("LOCK ") && lines[1].starts_with(&format!("a {{held}}  {token}  ")), "{}", table.out);
+}
+
+#[test]
+fn break_wants_the_token_and_says_what_it_did() {
+    let place = Place::new();
+    let (holding, token) = holder(&place, "x");
+
+    let asked = place.says(["break", "x"]);
+    assert_eq!(asked.code, Some(64));
+    assert!(asked.out.contains("x: held") && asked.err.contains(&format!("--token {token}")), "{asked:?}");
+
+    let wrong = place.says(["break", "x", "--token", &(token + 1000).to_string()]);
+    assert_eq!(wrong.code, Some(1));
+    assert!(wrong.err.contains(" did not break lock \"x\"") && wrong.err.contains("not_owned"), "{}", wrong.err);
+    assert_eq!(place.says(["try", "x"]).code, Some(75));
+
+    let broken = place.says(["break", "x", "--token", &token.to_string()]);
+    assert_eq!(broken.code, Some(0), "{broken:?}");
+    assert!(broken.out.contains("broken"), "{}", broken.out);
+    let audit: Vec<_> = broken.err.lines().collect();
+    assert!(
+        matches!(audit[..], [line] if line.starts_with("lockwright: audit: 20") && line.contains(" broke lock \"x\""))
+    );
+    assert!(audit[0].contains("nightly") && audit[0].contains(&format!("pid {}", holding.child.id())), "{audit:?}");
+    assert_eq!(place.says(["try", "x"]).code, Some(0));
+
+    let free = place.says(["break", "x", "--token", "1"]);
+    assert_eq!(free.code, Some(1));
+}
+
+#[test]
+fn prefixes_are_worlds_of_their_own() {
+    let place = Place::new();
+    let (_holding, _) = holder(&place, "x");
+    if place.url.starts_with("sqlite:") {
+        assert_eq!(place.says(["try", "x", "--prefix", "other:"]).code, Some(0));
+        assert_eq!(json(&place, &["ls", "--held", "--prefix", "other:"]), Value::Array(vec![]));
+    }
+    assert_eq!(place.says(["try", "x"]).code, Some(75));
+}

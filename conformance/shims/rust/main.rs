@@ -1,0 +1,310 @@
+//! The shim of the Rust faces: `lockwright-shim-rust async|blocking`. `README.md` of this crate says what a shim does.
+
+mod fork;
+mod way;
+mod work;
+
+use std::collections::HashMap;
+use std::io::{BufRead, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lockwright::blocking::Blocking;
+use lockwright::lease::ReleaseOutcome;
+use lockwright::options::{ConnectOptions, seconds};
+use lockwright::queue::OwnerId;
+use lockwright::{Async, Client, Error, Guard, Kind, Lock, Result, Token};
+use lockwright_conformance::clock::{self, Nanos};
+use serde_json::{Value, json};
+
+use way::{Cancel, Way};
+
+fn main() {
+    match std::env::args().nth(1).as_deref() {
+        Some("async") => serve::<Async>(),
+        Some("blocking") => serve::<Blocking>(),
+        // Excludes nobody: with it the suite can be seen to fail.
+        Some("unlocked") => {
+            UNLOCKED.store(true, Ordering::Relaxed);
+            serve::<Blocking>();
+        }
+        _ => {
+            eprintln!("say async or blocking");
+            std::process::exit(2);
+        }
+    }
+}
+
+static UNLOCKED: AtomicBool = AtomicBool::new(false);
+
+struct Shim<W: Way> {
+    clients: Mutex<HashMap<String, Client<W>>>,
+    uris: Mutex<HashMap<String, String>>,
+    guards: Mutex<HashMap<String, Arc<Guard<W>>>>,
+    cancels: Mutex<HashMap<u64, Arc<Cancel>>>,
+}
+
+/// What a command gives, and when the call returned.
+struct Done {
+    at: Nanos,
+    value: Value,
+}
+
+fn done(value: Value) -> Result<Option<Done>> {
+    Ok(Some(Done { at: clock::now(), value }))
+}
+
+fn serve<W: Way>() {
+    say(&json!({ "pid": std::process::id(), "language": "rust" }));
+    let shim = Arc::new(Shim::<W> {
+        clients: Mutex::default(),
+        uris: Mutex::default(),
+        guards: Mutex::default(),
+        cancels: Mutex::default(),
+    });
+    for line in std::io::stdin().lock().lines().map_while(std::result::Result::ok) {
+        let command: Value = serde_json::from_str(&line).unwrap_or_default();
+        if command["do"] == "exit" {
+            break;
+        }
+        let id = command["id"].as_u64().unwrap_or_default();
+        // Now, not when its turn comes: the next command may cancel it.
+        let cancel = Arc::<Cancel>::default();
+        locked(&shim.cancels).insert(id, cancel.clone());
+        let shim = shim.clone();
+        W::spawn(async move {
+            let result = shim.obey(&command, &cancel).await;
+            locked(&shim.cancels).remove(&id);
+            match result {
+                Ok(Some(Done { at, value })) => say(&json!({ "id": id, "at": at, "ok": value })),
+                Ok(None) => {}
+                Err(error) => say(&json!({ "id": id, "at": clock::now(), "error": failure(&error) })),
+            }
+        });
+    }
+    std::process::exit(0);
+}
+
+fn failure(error: &Error) -> Value {
+    json!({ "code": error.code(), "retryable": error.retryable(), "message": error.to_string() })
+}
+
+fn say(line: &Value) {
+    let mut out = std::io::stdout().lock();
+    // Without a runner there is nobody to serve.
+    if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+        std::process::exit(1);
+    }
+}
+
+impl<W: Way> Shim<W> {
+    async fn obey(self: &Arc<Self>, command: &Value, cancel: &Cancel) -> Result<Option<Done>> {
+        let text = |key: &str| command[key].as_str().unwrap_or_default();
+        match text("do") {
+            "open" => {
+                let client = Client::open(Some(text("uri")), ConnectOptions::default())?;
+                locked(&self.clients).insert(text("client").into(), client);
+                locked(&self.uris).insert(text("client").into(), text("uri").into());
+                done(json!({}))
+            }
+            "guarantees" => {
+                let promised = self.client(command)?.guarantees()?;
+                done(json!({
+                    "store": promised.store,
+                    "layout": promised.layout,
+                    "exclusive_until": promised.exclusive_until.to_string(),
+                    "token": promised.token.to_string(),
+                    "fair": promised.fair,
+                    "reentrant": promised.reentrant,
+                    "shared": promised.shared,
+                    "push": promised.push,
+                    "survives_disconnect": promised.survives_disconnect,
+                    "incarnation": promised.incarnation,
+                    "notes": promised.notes,
+                }))
+            }
+            "acquire" => {
+                let lock = self.lock(command)?;
+                let guard = if command["cancellable"] == true {
+                    let cancelled = || Error::new(Kind::Cancelled, "acquire", "the runner gave up");
+                    W::acquire_unless(&lock, cancel).await.ok_or_else(cancelled)??
+                } else {
+                    W::acquire(&lock).await?
+                };
+                Ok(Some(self.keep(text("guard"), guard)))
+            }
+            "try" => match W::try_acquire(&self.lock(command)?).await? {
+                Some(guard) => Ok(Some(self.keep(text("guard"), guard))),
+                None => done(json!({ "taken": true })),
+            },
+            "cancel" => {
+                if let Some(cancel) = locked(&self.cancels).get(&command["command"].as_u64().unwrap_or_default()) {
+                    cancel.cancel();
+                }
+                done(json!({}))
+            }
+            "release" => {
+                let guard = self.take(text("guard"))?;
+                let outcome = W::release(guard).await?;
+                done(match &outcome {
+                    ReleaseOutcome::Kept(levels) => json!({ "outcome": outcome.code(), "kept": levels }),
+                    _ => json!({ "outcome": outcome.code() }),
+                })
+            }
+            "extend" => {
+                let ttl = seconds("extend", "ttl", command["ttl"].as_f64().unwrap_or(f64::NAN))?;
+                let guard = self.guard(text("guard"))?;
+                W::extend(&guard, ttl).await?;
+                done(json!({}))
+            }
+            "state" => {
+                let guard = self.guard(text("guard"))?;
+                done(json!({
+                    "held": guard.is_held(),
+                    "remaining": guard.remaining().as_secs_f64(),
+                    "why": guard.why_lost().map(|why| why.code()),
+                    "token": guard.token().n,
+                    "depth": guard.depth(),
+                }))
+            }
+            "lost" => {
+                let (shim, name) = (self.clone(), text("guard").to_owned());
+                match W::lost(Box::new(move || shim.guard(&name).ok())).await {
+                    Some(why) => done(json!({ "why": why.code() })),
+                    None => Ok(None),
+                }
+            }
+            "drop" => {
+                drop(self.take(text("guard"))?);
+                done(json!({}))
+            }
+            "abandon" => {
+                self.take(text("guard"))?.abandon();
+                done(json!({}))
+            }
+            "inspect" => {
+                let seen = W::inspect(&self.client(command)?, text("lock")).await?;
+                let holder = seen.holder.map(|holder| {
+                    json!({
+                        "first_token": holder.first_token,
+                        "last_token": holder.last_token,
+                        "remaining": holder.remaining.as_secs_f64(),
+                        "held_for": holder.held_for.map(|held| held.as_secs_f64()),
+                        "host": holder.card.host,
+                        "pid": holder.card.pid,
+                        "language": holder.card.language,
+                        "label": holder.card.label,
+                    })
+                });
+                done(json!({ "layout": seen.layout, "waiters": seen.waiters, "holder": holder }))
+            }
+            "list" => {
+                let names = W::list(&self.client(command)?).await?;
+                done(json!({ "names": names }))
+            }
+            "break" => {
+                let token = Token::new(command["token"].as_u64().unwrap_or_default());
+                let broken = W::break_lock(&self.client(command)?, text("lock"), token).await?;
+                done(json!({ "broken": broken }))
+            }
+            "close" => {
+                W::close(&self.client(command)?).await;
+                done(json!({}))
+            }
+            "fork" => done(fork::fork(self, command).await?),
+            "prefork" => done(fork::prefork(self, command).await?),
+            "work" => done(work::work(self, command).await?),
+            other => Err(Error::new(Kind::Unsupported, "shim", format!("there is no command {other:?}"))),
+        }
+    }
+
+    fn client(&self, command: &Value) -> Result<Client<W>> {
+        let name = command["client"].as_str().unwrap_or_default();
+        let client = locked(&self.clients).get(name).cloned();
+        client.ok_or_else(|| Error::new(Kind::Internal, "shim", format!("no client is called {name:?}")))
+    }
+
+    /// Another client of the same place, for the task `i`.
+    fn own_client(&self, command: &Value, i: u64) -> Result<Client<W>> {
+        let name = command["client"].as_str().unwrap_or_default();
+        let mut clients = locked(&self.clients);
+        let own = format!("{name}/{i}");
+        if let Some(client) = clients.get(&own) {
+            return Ok(client.clone());
+        }
+        let client = Client::open(locked(&self.uris).get(name).map(String::as_str), ConnectOptions::default())?;
+        clients.insert(own, client.clone());
+        Ok(client)
+    }
+
+    fn lock(&self, command: &Value) -> Result<Lock<W>> {
+        lock_of(&self.client(command)?, command, command["lock"].as_str().unwrap_or_default())
+    }
+
+    fn keep(&self, name: &str, guard: Guard<W>) -> Done {
+        let at = clock::now();
+        let remaining = guard.remaining().as_secs_f64();
+        let value = json!({ "token": guard.token().n, "depth": guard.depth(), "remaining": remaining });
+        locked(&self.guards).insert(name.into(), Arc::new(guard));
+        Done { at, value }
+    }
+
+    fn guard(&self, name: &str) -> Result<Arc<Guard<W>>> {
+        let guard = locked(&self.guards).get(name).cloned();
+        guard.ok_or_else(|| Error::new(Kind::NotOwned, "shim", "the guard was released"))
+    }
+
+    /// The guard itself, once nobody looks at it any more.
+    fn take(&self, name: &str) -> Result<Guard<W>> {
+        let guard = locked(&self.guards).remove(name);
+        let mut guard = guard.ok_or_else(|| Error::new(Kind::NotOwned, "shim", "the guard was released"))?;
+        loop {
+            match Arc::try_unwrap(guard) {
+                Ok(guard) => return Ok(guard),
+                Err(shared) => guard = shared,
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn lock_of<W: Way>(client: &Client<W>, command: &Value, name: &str) -> Result<Lock<W>> {
+    let in_seconds = |key: &'static str| {
+        let value = command.get(key).filter(|value| !value.is_null());
+        value.map(|value| seconds("lock", key, value.as_f64().unwrap_or(f64::NAN))).transpose()
+    };
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let mut lock = match UNLOCKED.load(Ordering::Relaxed) {
+        true => client.lock(&format!("{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed))),
+        false => client.lock(name),
+    };
+    if let Some(ttl) = in_seconds("ttl")? {
+        lock = lock.ttl(ttl);
+    }
+    if let Some(timeout) = in_seconds("timeout")? {
+        lock = lock.timeout(timeout);
+    }
+    if let Some(max_hold) = in_seconds("max_hold")? {
+        lock = lock.max_hold(max_hold);
+    }
+    if let Some(renew) = command["renew"].as_bool() {
+        lock = lock.renew(renew);
+    }
+    if command["fair"] == true {
+        lock = lock.fair();
+    }
+    if let Some(owner) = command["owner"].as_u64() {
+        lock = lock.reentrant(OwnerId(owner));
+    }
+    if let Some(label) = command["label"].as_str() {
+        lock = lock.label(label);
+    }
+    if let Some(layout) = command["layout"].as_str() {
+        lock = lock.layout(layout);
+    }
+    lock.build()
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,201 @@
+//! The two Rust faces as one: what waits is awaited by the one, and blocks inside its future in the other.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use lockwright::blocking::Blocking;
+use lockwright::lease::{Inspection, LossReason, ReleaseOutcome};
+use lockwright::{Async, Client, Face, Guard, Lock, Result, Token};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+
+/// Tells an acquisition that nobody wants it any more.
+#[derive(Debug, Default)]
+pub(crate) struct Cancel {
+    flag: AtomicBool,
+    notify: Notify,
+}
+
+impl Cancel {
+    pub(crate) fn cancel(&self) {
+        self.flag.store(true, Ordering::SeqCst);
+        self.notify.notify_one();
+    }
+}
+
+type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Finds a guard for as long as it is not released.
+pub(crate) type Find<W> = Box<dyn Fn() -> Option<Arc<Guard<W>>> + Send>;
+
+/// What a face does, as a future.
+pub(crate) trait Way: Face + Sized {
+    fn acquire(lock: &Lock<Self>) -> Doing<'_, Result<Guard<Self>>>;
+    /// `None` when it was cancelled.
+    fn acquire_unless<'a>(lock: &'a Lock<Self>, cancel: &'a Cancel) -> Doing<'a, Option<Result<Guard<Self>>>>;
+    fn try_acquire(lock: &Lock<Self>) -> Doing<'_, Result<Option<Guard<Self>>>>;
+    fn release(guard: Guard<Self>) -> Doing<'static, Result<ReleaseOutcome>>;
+    fn extend(guard: &Guard<Self>, ttl: Duration) -> Doing<'_, Result<()>>;
+    /// `None` when it was released.
+    fn lost(guard: Find<Self>) -> Doing<'static, Option<LossReason>>;
+    fn inspect<'a>(client: &'a Client<Self>, name: &'a str) -> Doing<'a, Result<Inspection>>;
+    fn list(client: &Client<Self>) -> Doing<'_, Result<Vec<String>>>;
+    fn break_lock<'a>(client: &'a Client<Self>, name: &'a str, token: Token) -> Doing<'a, Result<bool>>;
+    fn close(client: &Client<Self>) -> Doing<'_, ()>;
+    /// Does it beside everything else.
+    fn spawn(work: impl Future<Output = ()> + Send + 'static);
+    /// Does it here, in a thread or process that may have nothing yet.
+    fn block<T>(work: impl Future<Output = T>) -> T;
+}
+
+impl Way for Async {
+    fn acquire(lock: &Lock) -> Doing<'_, Result<Guard>> {
+        Box::pin(lock.acquire())
+    }
+
+    fn acquire_unless<'a>(lock: &'a Lock, cancel: &'a Cancel) -> Doing<'a, Option<Result<Guard>>> {
+        Box::pin(async move {
+            let (mut acquired, mut cancelled) = (pin!(lock.acquire()), pin!(cancel.notify.notified()));
+            poll_fn(|context| match acquired.as_mut().poll(context) {
+                Poll::Ready(result) => Poll::Ready(Some(result)),
+                Poll::Pending => cancelled.as_mut().poll(context).map(|()| None),
+            })
+            .await
+        })
+    }
+
+    fn try_acquire(lock: &Lock) -> Doing<'_, Result<Option<Guard>>> {
+        Box::pin(lock.try_acquire())
+    }
+
+    fn release(guard: Guard) -> Doing<'static, Result<ReleaseOutcome>> {
+        Box::pin(guard.release())
+    }
+
+    fn extend(guard: &Guard, ttl: Duration) -> Doing<'_, Result<()>> {
+        Box::pin(guard.extend(ttl))
+    }
+
+    // The guard is looked up at each poll: to keep it here would keep it from being released.
+    fn lost(guard: Find<Self>) -> Doing<'static, Option<LossReason>> {
+        Box::pin(poll_fn(move |context| match guard() {
+            Some(guard) => pin!(guard.lost()).poll(context).map(Some),
+            None => Poll::Ready(None),
+        }))
+    }
+
+    fn inspect<'a>(client: &'a Client, name: &'a str) -> Doing<'a, Result<Inspection>> {
+        Box::pin(client.inspect(name))
+    }
+
+    fn list(client: &Client) -> Doing<'_, Result<Vec<String>>> {
+        Box::pin(client.list())
+    }
+
+    fn break_lock<'a>(client: &'a Client, name: &'a str, token: Token) -> Doing<'a, Result<bool>> {
+        Box::pin(client.break_lock(name, token))
+    }
+
+    fn close(client: &Client) -> Doing<'_, ()> {
+        Box::pin(client.close())
+    }
+
+    fn spawn(work: impl Future<Output = ()> + Send + 'static) {
+        static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+        let runtime = || Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+        drop(RUNTIME.get_or_init(runtime).spawn(work));
+    }
+
+    fn block<T>(work: impl Future<Output = T>) -> T {
+        Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(work)
+    }
+}
+
+/// For futures that do everything at their first poll.
+fn at_once<'a, T: Send + 'a>(work: impl FnOnce() -> T + Send + 'a) -> Doing<'a, T> {
+    Box::pin(async move { work() })
+}
+
+impl Way for Blocking {
+    fn acquire(lock: &Lock<Self>) -> Doing<'_, Result<Guard<Self>>> {
+        at_once(|| lock.acquire())
+    }
+
+    fn acquire_unless<'a>(lock: &'a Lock<Self>, cancel: &'a Cancel) -> Doing<'a, Option<Result<Guard<Self>>>> {
+        at_once(move || {
+            let mut acquiring = match lock.begin(lock.options().timeout) {
+                Ok(acquiring) => acquiring,
+                Err(error) => return Some(Err(error)),
+            };
+            while !cancel.flag.load(Ordering::SeqCst) {
+                if let Some(result) = acquiring.wait(Duration::from_millis(10)) {
+                    return Some(result);
+                }
+            }
+            None
+        })
+    }
+
+    fn try_acquire(lock: &Lock<Self>) -> Doing<'_, Result<Option<Guard<Self>>>> {
+        at_once(|| lock.try_acquire())
+    }
+
+    fn release(guard: Guard<Self>) -> Doing<'static, Result<ReleaseOutcome>> {
+        at_once(|| guard.release())
+    }
+
+    fn extend(guard: &Guard<Self>, ttl: Duration) -> Doing<'_, Result<()>> {
+        at_once(move || guard.extend(ttl))
+    }
+
+    fn lost(guard: Find<Self>) -> Doing<'static, Option<LossReason>> {
+        at_once(move || {
+            let (tell, told) = mpsc::channel();
+            guard()?.on_lost(move |reason| drop(tell.send(reason.clone())));
+            told.recv().ok()
+        })
+    }
+
+    fn inspect<'a>(client: &'a Client<Self>, name: &'a str) -> Doing<'a, Result<Inspection>> {
+        at_once(move || client.inspect(name))
+    }
+
+    fn list(client: &Client<Self>) -> Doing<'_, Result<Vec<String>>> {
+        at_once(|| client.list())
+    }
+
+    fn break_lock<'a>(client: &'a Client<Self>, name: &'a str, token: Token) -> Doing<'a, Result<bool>> {
+        at_once(move || client.break_lock(name, token))
+    }
+
+    fn close(client: &Client<Self>) -> Doing<'_, ()> {
+        at_once(|| client.close())
+    }
+
+    fn spawn(work: impl Future<Output = ()> + Send + 'static) {
+        std::thread::spawn(|| Self::block(work));
+    }
+
+    // The shim itself waits for its tasks by a channel's future, so one poll is not always enough.
+    fn block<T>(work: impl Future<Output = T>) -> T {
+        struct Unpark(std::thread::Thread);
+        impl std::task::Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut work = pin!(work);
+        loop {
+            if let Poll::Ready(result) = work.as_mut().poll(&mut Context::from_waker(&waker)) {
+                return result;
+            }
+            std::thread::park();
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Accounts for every face, store and scenario: each triple is run or skipped with a reason, and none is forgotten.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::rows::{Face, Store};
+use crate::scenario::{Mixed, Scenario};
+
+/// One scenario on one store, played by one face or by two in turn.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Triple {
+    pub scenario: String,
+    pub store: String,
+    pub team: String,
+}
+
+/// Every team that plays the scenario: each face alone, and, where languages may mix, each with the next one. All pairs would
+/// be many soon, and prove little more: they meet at the store only.
+pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
+    let mut teams: Vec<_> = faces.iter().map(|face| vec![face.clone()]).collect();
+    if scenario.mixed == Mixed::Yes {
+        let pairs = if faces.len() > 2 { faces.len() } else { faces.len().saturating_sub(1) };
+        teams.extend((0..pairs).map(|i| vec![faces[i].clone(), faces[(i + 1) % faces.len()].clone()]));
+    }
+    teams
+}
+
+/// How a team is called.
+pub fn team_name(team: &[Face]) -> String {
+    team.iter().map(|face| face.name.as_str()).collect::<Vec<_>>().join("+")
+}
+
+/// Every triple there is.
+pub fn all(scenarios: &[Scenario], faces: &[Face], stores: &[Store]) -> BTreeSet<Triple> {
+    let mut triples = BTreeSet::new();
+    for scenario in scenarios {
+        for team in teams(scenario, faces) {
+            triples.extend(stores.iter().map(|store| Triple {
+                scenario: scenario.name.clone(),
+                store: store.name.clone(),
+                team: team_name(&team),
+            }));
+        }
+    }
+    triples
+}
+
+/// Why the scenario is not played, if it is not.
+pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Value, full: bool) -> Option<String> {
+    for need in &scenario.needs {
+        if let Some(reason) = store.cannot.get(need) {
+            return Some(format!("{}: {reason}", store.name));
+        }
+        if promises.get(need) == Some(&Value::Bool(false)) {
+            return Some(format!("{} does not promise {need}", store.name));
+        }
+    }
+    if team.len() > 1 && promises.get("shared") == Some(&Value::Bool(false)) {
+        return Some(format!("{} does not promise shared: two faces are two processes", store.name));
+    }
+    for face in team {
+        let names = scenario.commands().into_iter().chain([scenario.name.as_str()]);
+        if let Some(reason) = names.filter_map(|name| face.cannot.get(name)).next() {
+            return Some(format!("{}: {reason}", face.name));
+        }
+    }
+    let only = scenario.only.as_ref().filter(|only| !full && !only.teams.contains(&team_name(team)));
+    only.map(|only| only.reason.clone())
+}
+
+/// What became of a triple.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    Passed,
+    Failed,
+    /// With the reason.
+    Skipped(String),
+}
+
+/// What is wrong with the account as such: triples without an outcome, and skips without a reason.
+pub fn unaccounted(expected: &BTreeSet<Triple>, outcomes: &BTreeMap<Triple, Outcome>) -> Vec<String> {
+    let name = |Triple { scenario, store, team }: &Triple| format!("{scenario} on {store} with {team}");
+    let missing = expected.iter().filter(|triple| !outcomes.contains_key(triple));
+    let missing = missing.map(|triple| format!("{} was neither run nor skipped", name(triple)));
+    let silent =
+        outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Skipped(why) if why.trim().is_empty()));
+    missing.chain(silent.map(|(triple, _)| format!("{} was skipped without a reason", name(triple)))).collect()
+}
+
+/// What the rows leave out of the tree under `root`, and what they name that is not there.
+pub fn not_in_rows(root: &Path, faces: &[Face], stores: &[Store], scenarios: &[Scenario]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let folders = |path: &Path| -> Vec<String> {
+        let entries = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+        entries.filter(|e| e.path().is_dir()).map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+    };
+    for binding in folders(root).iter().filter(|name| name.starts_with("bindings-")) {
+        if !faces.iter().any(|face| face.folder == **binding) {
+            wrong.push(format!("{binding} has no row in faces.toml"));
+        }
+    }
+    let of_stores = root.join("core/src/stores");
+    for store in folders(&of_stores).iter().filter(|name| of_stores.join(name).join("client.rs").is_file()) {
+        if !stores.iter().any(|row| row.folder == **store) {
+            wrong.push(format!("the store {store} has no row in stores.toml"));
+        }
+    }
+    for face in faces.iter().filter(|face| !root.join(&face.folder).is_dir()) {
+        wrong.push(format!("faces.toml: {} is to live in {}, which is not there", face.name, face.folder));
+    }
+    for store in stores.iter().filter(|store| !of_stores.join(&store.folder).is_dir()) {
+        wrong.push(format!("stores.toml: {} is to live in {}, which is not there", store.name, store.folder));
+    }
+    for scenario in scenarios {
+        let teams: Vec<_> = teams(scenario, faces).iter().map(|team| team_name(team)).collect();
+        let only = scenario.only.iter().flat_map(|only| &only.teams);
+        for stale in only.filter(|team| !teams.contains(team)) {
+            wrong.push(format!("{}: there is no team {stale}", scenario.name));
+        }
+    }
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario;
+    use serde_json::json;
+
+    fn face(name: &str) -> Face {
+        Face { name: name.into(), folder: "core".into(), command: Vec::new(), cannot: BTreeMap::new() }
+    }
+
+    fn store(name: &str) -> Store {
+        let uri = Some("x://".into());
+        Store { name: name.into(), folder: name.into(), uri, service: None, cannot: BTreeMap::new() }
+    }
+
+    fn scenario(name: &str, head: &str) -> Scenario {
+        let mut scenario =
+            scenario::parse(&format!("title = 'x'\n{head}\nsteps = [{{ on = 'a', do = 'list' }}]")).unwrap();
+        scenario.name = name.into();
+        scenario
+    }
+
+    #[test]
+    fn a_forgotten_triple_and_a_silent_skip_are_found() {
+        let scenarios = [scenario("one", ""), scenario("two", "mixed = true")];
+        let expected = all(&scenarios, &[face("a"), face("b"), face("c")], &[store("s"), store("t")]);
+        assert_eq!(expected.len(), (3 + 3 + 3) * 2);
+        let mut outcomes: BTreeMap<_, _> = expected.iter().map(|t| (t.clone(), Outcome::Passed)).collect();
+        assert_eq!(unaccounted(&expected, &outcomes), [""; 0]);
+        let forgotten = outcomes.pop_first().unwrap().0;
+        *outcomes.first_entry().unwrap().get_mut() = Outcome::Skipped(" ".into());
+        let found = unaccounted(&expected, &outcomes);
+        assert_eq!(found.len(), 2);
+        assert!(found[0].contains(&forgotten.scenario) && found[0].contains("neither"), "{found:?}");
+        assert!(found[1].contains("without a reason"), "{found:?}");
+    }
+
+    #[test]
+    fn two_faces_make_one_pair() {
+        let mixed = scenario("m", "mixed = true");
+        let names = |faces: &[Face]| teams(&mixed, faces).iter().map(|team| team_name(team)).collect::<Vec<_>>();
+        assert_eq!(names(&[face("a")]), ["a"]);
+        assert_eq!(names(&[face("a"), face("b")]), ["a", "b", "a+b"]);
+        assert_eq!(names(&[face("a"), face("b"), face("c")]), ["a", "b", "c", "a+b", "b+c", "c+a"]);
+    }
+
+    #[test]
+    fn each_reason_is_given() {
+        let promises = json!({ "shared": false, "fair": true });
+        let mut limited = face("a");
+        limited.cannot = BTreeMap::from([("list".into(), "no list".into()), ("odd".into(), "it is odd".into())]);
+        let mut serverless = store("s");
+        serverless.cannot = BTreeMap::from([("restart".into(), "no server".into())]);
+        let why = |scenario: &Scenario, team: &[Face]| reason(scenario, team, &serverless, &promises, false);
+        assert_eq!(why(&scenario("x", ""), &[face("b")]), None);
+        assert_eq!(why(&scenario("x", ""), std::slice::from_ref(&limited)).unwrap(), "a: no list");
+        assert_eq!(why(&scenario("x", "needs = ['fair']"), &[face("b")]), None);
+        assert_eq!(why(&scenario("x", "needs = ['shared']"), &[face("b")]).unwrap(), "s does not promise shared");
+        assert_eq!(why(&scenario("x", "needs = ['restart']"), &[face("b")]).unwrap(), "s: no server");
+        assert!(why(&scenario("x", "mixed = true"), &[face("b"), face("c")]).unwrap().contains("two processes"));
+        let only = scenario("x", "only = { teams = ['b'], reason = 'slow' }");
+        assert_eq!(why(&only, &[face("c")]).unwrap(), "slow");
+        assert_eq!(why(&only, &[face("b")]), None);
+        assert_eq!(reason(&only, &[face("c")], &serverless, &promises, true), None);
+        limited.cannot.remove("list");
+        assert_eq!(why(&scenario("odd", ""), &[limited]).unwrap(), "a: it is odd");
+    }
+
+    #[test]
+    fn a_store_or_binding_without_a_row_is_found() {
+        let root = std::env::temp_dir().join(format!("lockwright-rows-{}", std::process::id()));
+        for folder in ["core/src/stores/s", "core/src/stores/t", "bindings-c"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        fs::write(root.join("core/src/stores/t/client.rs"), "").unwrap();
+        let found = not_in_rows(&root, &[face("a")], &[store("s"), store("gone")], &[]);
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(
+            found[0].contains("bindings-c") && found[1].contains("store t") && found[2].contains("gone"),
+            "{found:?}"
+        );
+        let stale = scenario("x", "only = { teams = ['z'], reason = 'slow' }");
+        assert!(not_in_rows(Path::new("/nowhere"), &[], &[], &[stale])[0].contains("no team z"));
+    }
+}

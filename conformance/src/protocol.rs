@@ -1,0 +1,64 @@
+//! The commands a shim obeys; `README.md` says what each of them does.
+
+/// A command: its name and the arguments that scenarios may give it. The runner adds `client` where none is given, the files
+/// of `work`, and `guard` where a guard is made.
+#[derive(Debug)]
+pub struct Command {
+    pub name: &'static str,
+    pub args: &'static [&'static str],
+}
+
+/// How a lock is to be acquired.
+const LOCK: &[&str] =
+    &["lock", "timeout", "ttl", "renew", "max_hold", "fair", "owner", "label", "layout", "cancellable"];
+
+/// Every command that a scenario may give.
+pub const COMMANDS: &[Command] = &[
+    Command { name: "open", args: &["uri"] },
+    Command { name: "guarantees", args: &[] },
+    Command { name: "acquire", args: LOCK },
+    Command { name: "try", args: LOCK },
+    Command { name: "cancel", args: &["command"] },
+    Command { name: "release", args: &["guard"] },
+    Command { name: "extend", args: &["guard", "ttl"] },
+    Command { name: "state", args: &["guard"] },
+    Command { name: "lost", args: &["guard"] },
+    Command { name: "drop", args: &["guard"] },
+    Command { name: "abandon", args: &["guard"] },
+    Command { name: "inspect", args: &["lock"] },
+    Command { name: "list", args: &[] },
+    Command { name: "break", args: &["lock", "token"] },
+    Command { name: "close", args: &[] },
+    Command { name: "fork", args: &["guard", "lock", "other", "times", "busy"] },
+    Command { name: "prefork", args: &["children", "increments", "lock", "ttl", "fair"] },
+    Command { name: "work", args: &["tasks", "increments", "own_clients", "lock", "ttl", "fair"] },
+];
+
+/// The command called `name`.
+pub fn command(name: &str) -> Option<&'static Command> {
+    COMMANDS.iter().find(|command| command.name == name)
+}
+
+impl Command {
+    /// Whether it makes a guard, which is then called as the step that made it.
+    pub fn makes_a_guard(&self) -> bool {
+        matches!(self.name, "acquire" | "try")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_readme_describes_every_command_and_argument() {
+        let readme = include_str!("../README.md");
+        for Command { name, args } in COMMANDS {
+            let row = readme.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+            let row = row.unwrap_or_else(|| panic!("no row for {name}"));
+            for arg in args.iter().filter(|arg| !LOCK.contains(arg) || row.contains("lock options")) {
+                assert!(row.contains(&format!("`{arg}`")) || LOCK.contains(arg), "{name}: {arg}");
+            }
+        }
+    }
+}

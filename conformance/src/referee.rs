@@ -1,0 +1,480 @@
+//! Judges what tasks logged while they worked under one lock. Two verdicts:
+//!
+//! - **store truth**: by the order of their tokens no two tenures overlap. Every increment of a token comes before every
+//!   increment of a higher one, both by the clock and by the counter's values; no token is granted twice; who asks after
+//!   somebody was granted gets a higher token; no increment is lost.
+//! - **holder belief**: two tasks believe to hold the lock at once only after `lost` fired for one of them or its deadline
+//!   passed.
+//!
+//! What a task does after its guard told it that the lock is lost counts for neither: no lock can prevent that, only the
+//! token can.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use crate::clock::{Nanos, between};
+use crate::record::{Event, Record};
+
+/// Everything that happened under one lock.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// The lines of every process; the lines of each task in the order they were written.
+    pub records: Vec<Record>,
+    /// Processes that were killed, and when.
+    pub deaths: Vec<(u32, Nanos)>,
+    /// What the counter says in the end.
+    pub counter: u64,
+}
+
+/// What was violated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    StoreTruth,
+    HolderBelief,
+    /// The log contradicts itself, so it proves nothing.
+    Log,
+}
+
+/// One violation.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    pub verdict: Verdict,
+    pub text: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.verdict {
+            Verdict::StoreTruth => "store truth",
+            Verdict::HolderBelief => "holder belief",
+            Verdict::Log => "log",
+        };
+        write!(f, "{verdict}: {}", self.text)
+    }
+}
+
+/// What the referee found.
+#[derive(Clone, Debug, Default)]
+pub struct Judgement {
+    pub violations: Vec<Violation>,
+    /// Acquisitions.
+    pub grants: usize,
+    /// Increments that were finished, logged, and under the lock to the end.
+    pub increments: usize,
+    /// Increments whose lock was lost before they were finished.
+    pub late: usize,
+}
+
+/// One task's holding of the lock, from grant to release.
+#[derive(Debug)]
+struct Tenure<'a> {
+    task: &'a str,
+    token: u64,
+    asked: Nanos,
+    granted: Nanos,
+    until: Nanos,
+    increments: Vec<Increment>,
+    lost: Option<Nanos>,
+    over: bool,
+    died: Option<Nanos>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Increment {
+    begin: Nanos,
+    end: Nanos,
+    value: u64,
+    held: bool,
+}
+
+impl Tenure<'_> {
+    /// Until when the task believed, as far as it logged that: renewals after its last line are unknown.
+    fn believed_until(&self) -> Nanos {
+        let worked = self.increments.iter().filter(|i| i.held).map(|i| i.end).max().unwrap_or(self.granted);
+        let given_back = self.over && self.lost.is_none() && self.increments.last().is_some_and(|i| i.held);
+        if given_back {
+            return worked;
+        }
+        let ends = [Some(self.until), self.lost, self.died];
+        ends.into_iter().flatten().min().unwrap_or(self.until).max(worked)
+    }
+}
+
+/// Judges.
+pub fn judge(history: &History) -> Judgement {
+    let mut found = Judgement::default();
+    let tenures = tenures(history, &mut found);
+    found.grants = tenures.len();
+    let increments = || tenures.iter().flat_map(|tenure| &tenure.increments);
+    found.increments = increments().filter(|i| i.held).count();
+    found.late = increments().filter(|i| !i.held).count();
+    tokens_are_unique(&tenures, &mut found);
+    tokens_order_the_increments(&tenures, &mut found);
+    tokens_rise_in_time(&tenures, &mut found);
+    // A late write may well have destroyed another one.
+    if found.late == 0 {
+        no_increment_is_lost(history, &tenures, &mut found);
+    }
+    beliefs_exclude_each_other(&tenures, &mut found);
+    found
+}
+
+/// The first grant after `at`: who got it, and when.
+pub fn first_grant_after(history: &History, at: Nanos) -> Option<(&str, Nanos)> {
+    let granted = history.records.iter().filter(|r| r.at > at && matches!(r.event, Event::Grant { .. }));
+    granted.min_by_key(|r| r.at).map(|r| (r.task.as_str(), r.at))
+}
+
+impl Judgement {
+    fn blame(&mut self, verdict: Verdict, text: String) {
+        self.violations.push(Violation { verdict, text });
+    }
+}
+
+fn tenures<'a>(history: &'a History, found: &mut Judgement) -> Vec<Tenure<'a>> {
+    let mut tenures: Vec<Tenure<'a>> = Vec::new();
+    let mut latest: HashMap<&str, usize> = HashMap::new();
+    for record in &history.records {
+        let Record { at, pid, task, token, event } = record;
+        if let Event::Grant { asked, until } = event {
+            latest.insert(task, tenures.len());
+            tenures.push(Tenure {
+                task,
+                token: *token,
+                asked: *asked,
+                granted: *at,
+                until: *until,
+                increments: Vec::new(),
+                lost: None,
+                over: false,
+                died: history.deaths.iter().find(|(dead, _)| dead == pid).map(|(_, at)| *at),
+            });
+            continue;
+        }
+        let tenure = latest.get(task.as_str()).map(|i| &mut tenures[*i]);
+        let Some(tenure) = tenure.filter(|tenure| tenure.token == *token && !tenure.over) else {
+            found.blame(Verdict::StoreTruth, format!("{task} acts under token {token}, which it does not hold"));
+            continue;
+        };
+        match event {
+            Event::Increment { begin, value, held, until } => {
+                if *begin < tenure.granted || at < begin {
+                    let text = format!("{task} logs an increment under token {token} that began before its grant");
+                    found.blame(Verdict::Log, text);
+                }
+                tenure.until = tenure.until.max(if *held { *until } else { 0 });
+                tenure.increments.push(Increment { begin: *begin, end: *at, value: *value, held: *held });
+            }
+            Event::Lost { .. } => tenure.lost = Some(*at),
+            Event::Released { .. } | Event::Grant { .. } => tenure.over = true,
+        }
+    }
+    tenures
+}
+
+fn tokens_are_unique(tenures: &[Tenure<'_>], found: &mut Judgement) {
+    let mut seen: HashMap<u64, &str> = HashMap::new();
+    for Tenure { task, token, .. } in tenures {
+        if let Some(other) = seen.insert(*token, task) {
+            found.blame(Verdict::StoreTruth, format!("token {token} was granted to {other} and to {task}"));
+        }
+    }
+}
+
+fn tokens_order_the_increments(tenures: &[Tenure<'_>], found: &mut Judgement) {
+    let mut by_token: Vec<_> =
+        tenures.iter().flat_map(|tenure| tenure.increments.iter().map(move |i| (tenure, i))).collect();
+    by_token.retain(|(_, increment)| increment.held);
+    by_token.sort_by_key(|(tenure, increment)| (tenure.token, increment.begin));
+    for pair in by_token.windows(2) {
+        let [(lower, before), (higher, after)] = pair else { continue };
+        let (a, b) = (lower.task, higher.task);
+        if after.begin < before.end {
+            let overlap = between(after.begin, before.end) * 1e6;
+            let text = format!(
+                "{b} (token {}) began an increment {overlap:.0} us before {a} (token {}) had finished one",
+                higher.token, lower.token
+            );
+            found.blame(Verdict::StoreTruth, text);
+        }
+        if after.value <= before.value {
+            let text = format!(
+                "{b} (token {}) wrote {} after {a} (token {}) had written {}",
+                higher.token, after.value, lower.token, before.value
+            );
+            found.blame(Verdict::StoreTruth, text);
+        }
+    }
+}
+
+fn tokens_rise_in_time(tenures: &[Tenure<'_>], found: &mut Judgement) {
+    let mut by_grant: Vec<_> = tenures.iter().collect();
+    by_grant.sort_by_key(|tenure| tenure.granted);
+    let mut by_ask = by_grant.clone();
+    by_ask.sort_by_key(|tenure| tenure.asked);
+    let mut earlier = by_grant.into_iter().peekable();
+    let mut highest: Option<&Tenure<'_>> = None;
+    for tenure in by_ask {
+        while let Some(granted) = earlier.next_if(|granted| granted.granted < tenure.asked) {
+            if highest.is_none_or(|highest| highest.token < granted.token) {
+                highest = Some(granted);
+            }
+        }
+        if let Some(highest) = highest.filter(|highest| highest.token >= tenure.token) {
+            let text = format!(
+                "{} asked after {} had token {}, and got {}",
+                tenure.task, highest.task, highest.token, tenure.token
+            );
+            found.blame(Verdict::StoreTruth, text);
+        }
+    }
+}
+
+fn no_increment_is_lost(history: &History, tenures: &[Tenure<'_>], found: &mut Judgement) {
+    let mut values: Vec<_> = tenures.iter().flat_map(|tenure| tenure.increments.iter().map(|i| i.value)).collect();
+    values.sort_unstable();
+    for pair in values.windows(2) {
+        if pair[0] == pair[1] {
+            found.blame(Verdict::StoreTruth, format!("two tasks wrote {}: one increment is lost", pair[0]));
+        }
+    }
+    let (logged, deaths) = (values.len() as u64, history.deaths.len() as u64);
+    if !(logged..=logged + deaths).contains(&history.counter) {
+        let text = format!(
+            "the counter is {}, {logged} increments were logged as finished, {deaths} processes were killed",
+            history.counter
+        );
+        found.blame(Verdict::StoreTruth, text);
+    }
+}
+
+fn beliefs_exclude_each_other(tenures: &[Tenure<'_>], found: &mut Judgement) {
+    let mut by_grant: Vec<_> = tenures.iter().collect();
+    by_grant.sort_by_key(|tenure| tenure.granted);
+    let mut longest: Option<&Tenure<'_>> = None;
+    for tenure in by_grant {
+        if let Some(other) = longest.filter(|other| other.believed_until() > tenure.granted) {
+            let overlap = between(tenure.granted, other.believed_until()) * 1e6;
+            let text = format!(
+                "{} (token {}) was granted the lock {overlap:.0} us before {} (token {}) stopped believing to hold it",
+                tenure.task, tenure.token, other.task, other.token
+            );
+            found.blame(Verdict::HolderBelief, text);
+        }
+        if longest.is_none_or(|other| other.believed_until() < tenure.believed_until()) {
+            longest = Some(tenure);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(at: Nanos, task: &str, token: u64, event: Event) -> Record {
+        Record { at, pid: task.as_bytes()[0].into(), task: task.into(), token, event }
+    }
+
+    fn grant(at: Nanos, task: &str, token: u64) -> Record {
+        record(at, task, token, Event::Grant { asked: at - 5, until: at + 1000 })
+    }
+
+    fn increment(begin: Nanos, at: Nanos, task: &str, token: u64, value: u64) -> Record {
+        record(at, task, token, Event::Increment { begin, value, held: true, until: at + 1000 })
+    }
+
+    fn late(begin: Nanos, at: Nanos, task: &str, token: u64, value: u64) -> Record {
+        record(at, task, token, Event::Increment { begin, value, held: false, until: 0 })
+    }
+
+    fn released(at: Nanos, task: &str, token: u64) -> Record {
+        record(at, task, token, Event::Released { outcome: "released".into() })
+    }
+
+    fn lost(at: Nanos, task: &str, token: u64) -> Record {
+        record(at, task, token, Event::Lost { why: "expired".into() })
+    }
+
+    /// Two tasks, three increments, nothing wrong.
+    fn fine() -> History {
+        let records = vec![
+            grant(10, "a", 1),
+            increment(11, 20, "a", 1, 1),
+            released(30, "a", 1),
+            grant(25, "b", 2),
+            increment(26, 35, "b", 2, 2),
+            released(45, "b", 2),
+            grant(50, "a", 3),
+            increment(51, 60, "a", 3, 3),
+            released(61, "a", 3),
+        ];
+        History { records, deaths: Vec::new(), counter: 3 }
+    }
+
+    fn verdicts(history: &History) -> Vec<Verdict> {
+        judge(history).violations.into_iter().map(|violation| violation.verdict).collect()
+    }
+
+    fn of(records: Vec<Record>, counter: u64) -> History {
+        History { records, deaths: Vec::new(), counter }
+    }
+
+    #[test]
+    fn a_history_without_fault_passes() {
+        let judgement = judge(&fine());
+        assert!(judgement.violations.is_empty(), "{:?}", judgement.violations);
+        assert_eq!((judgement.grants, judgement.increments, judgement.late), (3, 3, 0));
+    }
+
+    #[test]
+    fn a_token_granted_twice_is_found() {
+        let twice = of(
+            vec![
+                grant(10, "a", 1),
+                increment(11, 12, "a", 1, 1),
+                released(13, "a", 1),
+                grant(20, "b", 1),
+                increment(21, 22, "b", 1, 2),
+                released(23, "b", 1),
+            ],
+            2,
+        );
+        let violations = judge(&twice).violations;
+        assert!(violations.iter().any(|v| v.text.contains("was granted to a and to b")), "{violations:?}");
+    }
+
+    #[test]
+    fn an_increment_that_overlaps_a_higher_token_s_is_found() {
+        let mut history = fine();
+        history.records[4] = increment(19, 35, "b", 2, 2);
+        history.records[3] = record(18, "b", 2, Event::Grant { asked: 5, until: 1000 });
+        let found = verdicts(&history);
+        assert!(found.contains(&Verdict::StoreTruth) && found.contains(&Verdict::HolderBelief), "{found:?}");
+    }
+
+    #[test]
+    fn values_out_of_the_tokens_order_are_found() {
+        let mut history = fine();
+        history.records[1] = increment(11, 20, "a", 1, 2);
+        history.records[4] = increment(26, 35, "b", 2, 1);
+        assert_eq!(verdicts(&history), [Verdict::StoreTruth]);
+    }
+
+    #[test]
+    fn a_token_that_falls_is_found() {
+        let mut history = fine();
+        for record in &mut history.records[6..] {
+            record.token = 0;
+        }
+        let violations = judge(&history).violations;
+        assert!(violations.iter().any(|v| v.text.contains("asked after")), "{violations:?}");
+    }
+
+    #[test]
+    fn who_asked_early_may_be_overtaken() {
+        let mut history = fine();
+        history.records[0] = record(10, "a", 1, Event::Grant { asked: 1, until: 1000 });
+        history.records[3] = record(25, "b", 2, Event::Grant { asked: 2, until: 1000 });
+        assert_eq!(verdicts(&history), []);
+    }
+
+    #[test]
+    fn a_lost_update_is_found() {
+        let mut history = fine();
+        history.records[7] = increment(51, 60, "a", 3, 2);
+        history.counter = 2;
+        let violations = judge(&history).violations;
+        assert!(violations.iter().any(|v| v.text.contains("two tasks wrote 2")), "{violations:?}");
+        assert!(violations.iter().any(|v| v.text.contains("the counter is 2")), "{violations:?}");
+    }
+
+    #[test]
+    fn a_counter_beyond_what_was_logged_needs_a_death_each() {
+        let mut history = fine();
+        history.counter = 4;
+        assert_eq!(verdicts(&history), [Verdict::StoreTruth]);
+        history.deaths = vec![(1, 70)];
+        assert_eq!(verdicts(&history), []);
+        history.counter = 5;
+        assert_eq!(verdicts(&history), [Verdict::StoreTruth]);
+    }
+
+    #[test]
+    fn acting_without_a_grant_is_found() {
+        for stray in [increment(70, 71, "b", 2, 4), increment(70, 71, "c", 4, 4), lost(70, "a", 2)] {
+            let mut history = fine();
+            history.records.push(stray);
+            assert!(verdicts(&history).contains(&Verdict::StoreTruth));
+        }
+    }
+
+    #[test]
+    fn an_increment_from_before_its_grant_spoils_the_log() {
+        let mut history = fine();
+        history.records[1] = increment(9, 20, "a", 1, 1);
+        assert_eq!(verdicts(&history), [Verdict::Log]);
+    }
+
+    #[test]
+    fn beliefs_that_overlap_are_found_until_lost_or_the_deadline() {
+        let stopped = |end: Vec<Record>| {
+            let mut records = vec![record(10, "a", 1, Event::Grant { asked: 5, until: 100 })];
+            records.extend([grant(60, "b", 2), increment(61, 70, "b", 2, 1), released(75, "b", 2)]);
+            records.extend(end);
+            of(records, 1)
+        };
+        assert_eq!(verdicts(&stopped(vec![])), [Verdict::HolderBelief]);
+        assert_eq!(verdicts(&stopped(vec![lost(61, "a", 1)])), [Verdict::HolderBelief]);
+        assert_eq!(verdicts(&stopped(vec![lost(59, "a", 1)])), []);
+        let mut past = stopped(vec![lost(90, "a", 1)]);
+        past.records[0] = record(10, "a", 1, Event::Grant { asked: 5, until: 55 });
+        assert_eq!(verdicts(&past), []);
+        let mut dead = stopped(vec![]);
+        dead.deaths = vec![(b'a'.into(), 50)];
+        assert_eq!(verdicts(&dead), []);
+        dead.deaths = vec![(b'a'.into(), 65)];
+        assert_eq!(verdicts(&dead), [Verdict::HolderBelief]);
+    }
+
+    #[test]
+    fn a_belief_in_the_shadow_of_a_longer_one_is_found() {
+        let history = of(
+            vec![
+                grant(10, "a", 1),
+                grant(20, "b", 2),
+                increment(21, 22, "b", 2, 1),
+                released(23, "b", 2),
+                grant(30, "c", 3),
+                increment(31, 32, "c", 3, 2),
+                released(33, "c", 3),
+            ],
+            2,
+        );
+        assert_eq!(verdicts(&history), [Verdict::HolderBelief, Verdict::HolderBelief]);
+    }
+
+    #[test]
+    fn what_is_done_after_losing_the_lock_is_only_counted() {
+        let history = of(
+            vec![
+                record(10, "a", 1, Event::Grant { asked: 5, until: 15 }),
+                grant(20, "b", 2),
+                increment(21, 25, "b", 2, 1),
+                late(11, 30, "a", 1, 1),
+                lost(31, "a", 1),
+                released(32, "b", 2),
+                released(33, "a", 1),
+            ],
+            1,
+        );
+        let judgement = judge(&history);
+        assert!(judgement.violations.is_empty(), "{:?}", judgement.violations);
+        assert_eq!(judgement.late, 1);
+    }
+
+    #[test]
+    fn the_first_grant_after_a_moment_is_found() {
+        assert_eq!(first_grant_after(&fine(), 10), Some(("b", 25)));
+        assert_eq!(first_grant_after(&fine(), 50), None);
+    }
+}

@@ -1,0 +1,180 @@
+//! The rows of `faces.toml` and `stores.toml`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::protocol;
+use crate::scenario::Scenario;
+
+/// What is not possible, and why.
+pub type Reasons = BTreeMap<String, String>;
+
+/// A face.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Face {
+    #[serde(skip)]
+    pub name: String,
+    pub folder: String,
+    pub command: Vec<String>,
+    #[serde(default)]
+    pub cannot: Reasons,
+}
+
+/// A store.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Store {
+    #[serde(skip)]
+    pub name: String,
+    pub folder: String,
+    pub uri: Option<String>,
+    pub service: Option<String>,
+    #[serde(default)]
+    pub cannot: Reasons,
+}
+
+/// What a store may be able to do for a test.
+pub const ABILITIES: [&str; 3] = ["restart", "count", "foreign"];
+
+/// This folder.
+pub fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read<T: DeserializeOwned>(file: &str) -> Result<BTreeMap<String, T>, String> {
+    let text = fs::read_to_string(here().join(file)).map_err(|error| format!("{file}: {error}"))?;
+    toml::from_str(&text).map_err(|error| format!("{file}: {error}"))
+}
+
+/// Every face. The reasons may name commands and the scenarios given.
+pub fn faces(scenarios: &[Scenario]) -> Result<Vec<Face>, String> {
+    let rows = read::<Face>("faces.toml")?;
+    let faces: Vec<_> = rows.into_iter().map(|(name, face)| Face { name, ..face }).collect();
+    for face in &faces {
+        let known = |name: &str| protocol::command(name).is_some() || scenarios.iter().any(|s| s.name == name);
+        if let Some(stale) = face.cannot.keys().find(|name| !known(name)) {
+            return Err(format!(
+                "faces.toml: {} cannot {stale:?}, which is neither a command nor a scenario",
+                face.name
+            ));
+        }
+    }
+    Ok(faces)
+}
+
+/// Every store.
+pub fn stores() -> Result<Vec<Store>, String> {
+    let rows = read::<Store>("stores.toml")?;
+    let stores: Vec<_> = rows.into_iter().map(|(name, store)| Store { name, ..store }).collect();
+    for store in &stores {
+        if let Some(stale) = store.cannot.keys().find(|name| !ABILITIES.contains(&name.as_str())) {
+            return Err(format!("stores.toml: {} cannot {stale:?}; there is no such ability", store.name));
+        }
+        if store.uri.is_some() == store.service.is_some() {
+            return Err(format!("stores.toml: {} needs either `uri` or `service`", store.name));
+        }
+    }
+    Ok(stores)
+}
+
+impl Face {
+    /// The command that starts its shim.
+    pub fn start(&self) -> Command {
+        let bin = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned)).unwrap_or_default();
+        // A test of this crate lies one folder below the programs.
+        let bin = if bin.ends_with("deps") { bin.parent().unwrap_or(&bin).to_owned() } else { bin };
+        let fill = |part: &String| {
+            part.replace("{bin}", &bin.to_string_lossy())
+                .replace("{here}", &here().to_string_lossy())
+                .replace("{python}", &python().to_string_lossy())
+        };
+        let mut parts = self.command.iter().map(fill);
+        let mut command = Command::new(parts.next().unwrap_or_default());
+        command.args(parts);
+        command
+    }
+}
+
+fn python() -> PathBuf {
+    let venv = std::env::var_os("VIRTUAL_ENV").map_or_else(|| here().join("../.tools/venv"), PathBuf::from);
+    venv.join("bin/python")
+}
+
+/// A store that is there, for the time of a run.
+#[derive(Debug)]
+pub struct Place {
+    pub store: Store,
+    started: bool,
+}
+
+impl Place {
+    /// Starts the store's server, unless it runs already.
+    pub fn start(store: Store) -> Result<Self, String> {
+        let mut place = Place { store, started: false };
+        if place.store.service.is_some() && place.service(&["uri"]).is_err() {
+            place.service(&["start"])?;
+            place.started = true;
+        }
+        Ok(place)
+    }
+
+    /// Where a scenario finds it.
+    pub fn uri(&self, name: &str, folder: &Path) -> Result<String, String> {
+        match &self.store.uri {
+            Some(uri) => Ok(uri.replace("{name}", name).replace("{folder}", &folder.to_string_lossy())),
+            None => self.service(&["uri"]),
+        }
+    }
+
+    /// Kills the server and starts it on the same data.
+    pub fn restart(&self) -> Result<(), String> {
+        self.service(&["restart"]).map(drop)
+    }
+
+    /// How many requests it has served that concern locks.
+    pub fn requests(&self) -> Result<u64, String> {
+        let answer = self.service(&["requests"])?;
+        answer.parse().map_err(|_| format!("{} says {answer:?} requests", self.store.name))
+    }
+
+    /// Puts something of another kind where the lock `name` would lie.
+    pub fn plant_foreign(&self, name: &str) -> Result<(), String> {
+        self.service(&["foreign", name]).map(drop)
+    }
+
+    /// What lies there for locks whose name has `part` in it and would never go away by itself, a line each.
+    pub fn residue(&self, part: &str) -> Result<String, String> {
+        if self.store.service.is_none() {
+            return Ok(String::new());
+        }
+        self.service(&["residue", part])
+    }
+
+    fn service(&self, words: &[&str]) -> Result<String, String> {
+        let service = self.store.service.as_deref().ok_or_else(|| format!("{} has no service", self.store.name))?;
+        let mut command = Command::new(here().join("services").join(service));
+        let output =
+            command.args(words).stdin(Stdio::null()).output().map_err(|error| format!("{service}: {error}"))?;
+        if !output.status.success() {
+            let error = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("{service} {}: {}", words.join(" "), error.trim()));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.started
+            && let Err(error) = self.service(&["stop"])
+        {
+            eprintln!("{error}");
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Runs what was asked for, and accounts for it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use crate::matrix::{self, Outcome, Triple};
+use crate::play::{self, Fault, Stage};
+use crate::rows::{self, Face, Place};
+use crate::scenario::{self, Scenario};
+use crate::shim::Shim;
+
+/// What is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Only these faces; empty for all.
+    pub faces: Vec<String>,
+    /// Only these stores; empty for all.
+    pub stores: Vec<String>,
+    /// Only these scenarios; empty for all.
+    pub scenarios: Vec<String>,
+    /// Everything, at full length.
+    pub full: bool,
+    /// How many scenarios are played at a time.
+    pub jobs: usize,
+    /// How long an answer may take when the scenario says nothing else, in seconds.
+    pub patience: f64,
+    /// Leaves what failed scenarios wrote.
+    pub keep: bool,
+}
+
+impl Wanted {
+    fn has(&self, triple: &Triple) -> bool {
+        let any = |chosen: &[String], name: &str| chosen.is_empty() || chosen.iter().any(|c| c == name);
+        let face = || triple.team.split('+').all(|face| any(&self.faces, face)) || any(&self.faces, &triple.team);
+        any(&self.stores, &triple.store) && any(&self.scenarios, &triple.scenario) && face()
+    }
+}
+
+/// What there is.
+#[derive(Debug)]
+pub struct Suite {
+    pub scenarios: Vec<Scenario>,
+    pub faces: Vec<Face>,
+    pub stores: Vec<rows::Store>,
+}
+
+impl Suite {
+    /// Reads the rows and scenarios, and fails when they leave something of the tree out.
+    pub fn read() -> Result<Self, String> {
+        let scenarios = scenario::read_all(&rows::here().join("scenarios"))?;
+        let suite = Suite { faces: rows::faces(&scenarios)?, stores: rows::stores()?, scenarios };
+        let root = rows::here().join("..");
+        let wrong = matrix::not_in_rows(&root, &suite.faces, &suite.stores, &suite.scenarios);
+        if wrong.is_empty() { Ok(suite) } else { Err(wrong.join("\n")) }
+    }
+}
+
+/// One triple, ready to be played.
+struct Job<'a> {
+    triple: Triple,
+    scenario: &'a Scenario,
+    team: Vec<Face>,
+    place: &'a Place,
+    shared: bool,
+}
+
+/// How a run ended.
+#[derive(Debug, Default)]
+pub struct Report {
+    pub outcomes: BTreeMap<Triple, Outcome>,
+    /// What is wrong with the account itself.
+    pub unaccounted: Vec<String>,
+}
+
+impl Report {
+    /// How many passed, failed and were skipped.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let count = |wanted: fn(&Outcome) -> bool| self.outcomes.values().filter(|outcome| wanted(outcome)).count();
+        let failed = count(|outcome| *outcome == Outcome::Failed) + self.unaccounted.len();
+        (count(|o| *o == Outcome::Passed), failed, count(|o| matches!(o, Outcome::Skipped(_))))
+    }
+}
+
+/// Runs. `tell` hears a line for each triple.
+pub fn run(suite: &Suite, wanted: &Wanted, tell: &(dyn Fn(&str) + Sync)) -> Result<Report, String> {
+    let mut expected = matrix::all(&suite.scenarios, &suite.faces, &suite.stores);
+    expected.retain(|triple| wanted.has(triple));
+    if expected.is_empty() {
+        return Err("there is no such face, store or scenario; `list` shows what there is".into());
+    }
+    let scratch = Scratch::new()?;
+    let used: BTreeSet<_> = expected.iter().map(|triple| triple.store.as_str()).collect();
+    let used = suite.stores.iter().filter(|store| used.contains(store.name.as_str()));
+    let places = used.map(|store| Place::start(store.clone())).collect::<Result<Vec<_>, _>>()?;
+    let account = Account { outcomes: Mutex::default(), tell };
+    let (together, alone) = plan(suite, wanted, &places, &expected, &scratch, &account);
+    work(together, wanted.jobs.max(1), &scratch, wanted, &account);
+    work(alone, 1, &scratch, wanted, &account);
+    let outcomes = account.outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let unaccounted = matrix::unaccounted(&expected, &outcomes);
+    if wanted.keep && outcomes.values().any(|outcome| *outcome == Outcome::Failed) {
+        tell(&format!("What the failed ones left is in {}", scratch.keep().display()));
+    }
+    Ok(Report { outcomes, unaccounted })
+}
+
+struct Account<'a> {
+    outcomes: Mutex<BTreeMap<Triple, Outcome>>,
+    tell: &'a (dyn Fn(&str) + Sync),
+}
+
+impl Account<'_> {
+    fn enter(&self, triple: &Triple, outcome: Outcome, more: &str) {
+        let Triple { scenario, store, team } = triple;
+        let word = match &outcome {
+            Outcome::Passed => "ok",
+            Outcome::Failed => "FAILED",
+            Outcome::Skipped(_) => "skipped",
+        };
+        (self.tell)(&format!("{word:<7} {scenario:<24} {store:<7} {team:<21} {more}"));
+        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).insert(triple.clone(), outcome);
+    }
+}
+
+/// Skips what has a reason to be skipped; the rest in two heaps, those that may be played together and those that may not.
+fn plan<'a>(
+    suite: &'a Suite,
+    wanted: &Wanted,
+    places: &'a [Place],
+    expected: &BTreeSet<Triple>,
+    scratch: &Scratch,
+    account: &Account<'_>,
+) -> (VecDeque<Job<'a>>, VecDeque<Job<'a>>) {
+    let mut promises: BTreeMap<(String, String), Result<Value, String>> = BTreeMap::new();
+    let (mut together, mut alone) = (VecDeque::new(), VecDeque::new());
+    for scenario in &suite.scenarios {
+        for (team, place) in
+            matrix::teams(scenario, &suite.faces).iter().flat_map(|t| places.iter().map(move |p| (t, p)))
+        {
+            let store = &place.store;
+            let team_name = matrix::team_name(team);
+            let triple = Triple { scenario: scenario.name.clone(), store: store.name.clone(), team: team_name };
+            if !expected.contains(&triple) {
+                continue;
+            }
+            let key = (store.name.clone(), team[0].name.clone());
+            let promises = promises.entry(key).or_insert_with(|| ask(&team[0], place, scratch));
+            match promises {
+                Err(error) => account.enter(&triple, Outcome::Failed, &format!("\n  {error}")),
+                Ok(promises) => match matrix::reason(scenario, team, store, promises, wanted.full) {
+                    Some(reason) => account.enter(&triple, Outcome::Skipped(reason.clone()), &reason),
+                    None => {
+                        let shared = promises.get("shared") != Some(&Value::Bool(false));
+                        let job = Job { triple, scenario, team: team.clone(), place, shared };
+                        if scenario.alone { alone.push_back(job) } else { together.push_back(job) }
+                    }
+                },
+            }
+        }
+    }
+    (together, alone)
+}
+
+/// What the store promises, as the face shows it.
+fn ask(face: &Face, place: &Place, scratch: &Scratch) -> Result<Value, String> {
+    let folder = scratch.folder("guarantees")?;
+    let shim = Shim::start(face, &folder.join("a.err"))?;
+    let uri = place.uri(&scratch.word("guarantees"), &folder)?;
+    for (name, args) in [("open", json!({ "client": "a", "uri": uri })), ("guarantees", json!({ "client": "a" }))] {
+        let args = args.as_object().cloned().unwrap_or_else(Map::new);
+        let answer = shim.send(name, args)?.wait(Duration::from_secs(30))?;
+        let answer = answer.ok_or_else(|| format!("{name} has no answer"))?;
+        let value = answer.result().map_err(|failure| format!("{name} fails: {}\n{}", failure.message, shim.said()))?;
+        if name == "guarantees" {
+            return Ok(value);
+        }
+    }
+    Err("there is no answer".into())
+}
+
+fn work(jobs: VecDeque<Job<'_>>, hands: usize, scratch: &Scratch, wanted: &Wanted, account: &Account<'_>) {
+    let jobs = Mutex::new(jobs);
+    let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    std::thread::scope(|scope| {
+        for _ in 0..hands {
+            scope.spawn(|| {
+                while let Some(job) = next() {
+                    play(&job, scratch, wanted, account);
+                }
+            });
+        }
+    });
+}
+
+fn play(job: &Job<'_>, scratch: &Scratch, wanted: &Wanted, account: &Account<'_>) {
+    let begin = Instant::now();
+    let Job { triple, scenario, team, place, shared } = job;
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let name = format!("{}-{}-{}", scenario.name, place.store.name, triple.team.replace('+', "-"));
+        let word = scratch.word(&name);
+        let result = scratch.folder(&word).map_err(Fault::Wrong).and_then(|folder| {
+            let Wanted { full, patience, .. } = *wanted;
+            let stage = Stage { team, place, shared: *shared, full, patience, folder, word: word.clone() };
+            play::play(scenario, &stage)
+        });
+        let took = format!("{:>6.2} s", begin.elapsed().as_secs_f64());
+        match result {
+            Ok(figures) => {
+                scratch.forget(&word);
+                let again = if attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
+                let more = format!("{took}{again}  {}", figures.join(", "));
+                return account.enter(triple, Outcome::Passed, more.trim_end());
+            }
+            Err(Fault::Late(text)) if attempt < scenario.attempts => {
+                (account.tell)(&format!(
+                    "again   {:<24} {:<7} {:<21} {text}",
+                    scenario.name, place.store.name, triple.team
+                ));
+            }
+            Err(fault) => {
+                return account.enter(triple, Outcome::Failed, &format!("{took}\n  {}", fault.text()));
+            }
+        }
+    }
+}
+
+/// Where the scenarios of a run write.
+struct Scratch {
+    root: PathBuf,
+    next: AtomicU64,
+    kept: Mutex<bool>,
+}
+
+impl Scratch {
+    fn new() -> Result<Self, String> {
+        let root = std::env::temp_dir().join(format!("lockwright-conformance-{}", std::process::id()));
+        fs::create_dir_all(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+        Ok(Scratch { root, next: AtomicU64::new(1), kept: Mutex::new(false) })
+    }
+
+    /// A word that no other scenario has, not even of another run on the same server.
+    fn word(&self, name: &str) -> String {
+        format!("{name}-{}-{}", std::process::id(), self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn folder(&self, word: &str) -> Result<PathBuf, String> {
+        let folder = self.root.join(word);
+        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(folder)
+    }
+
+    fn forget(&self, word: &str) {
+        drop(fs::remove_dir_all(self.root.join(word)));
+    }
+
+    fn keep(&self) -> &PathBuf {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        &self.root
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !*self.kept.lock().unwrap_or_else(PoisonError::into_inner) {
+            drop(fs::remove_dir_all(&self.root));
+        }
+    }
+}

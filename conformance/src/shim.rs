@@ -1,0 +1,242 @@
+//! A shim: one process of one face, spoken to by lines of JSON.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::clock::{self, Nanos};
+use crate::rows::Face;
+use crate::scenario::Signal;
+
+/// How long a shim may take to start.
+const START: Duration = Duration::from_secs(30);
+
+/// A running shim.
+#[derive(Debug)]
+pub struct Shim {
+    pub pid: u32,
+    pub language: String,
+    child: Mutex<Child>,
+    stdin: Mutex<ChildStdin>,
+    waiting: Waiting,
+    next: AtomicU64,
+    errors: PathBuf,
+}
+
+type Waiting = Arc<Mutex<HashMap<u64, Sender<Answer>>>>;
+
+/// What a shim answered to a command.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Answer {
+    /// When the call returned.
+    pub at: Nanos,
+    ok: Option<Value>,
+    error: Option<Failure>,
+}
+
+/// An error of the library, as the face shows it.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Failure {
+    pub code: String,
+    pub retryable: bool,
+    pub message: String,
+}
+
+impl Answer {
+    /// An answer that no shim gave.
+    pub fn of(value: Value) -> Self {
+        Answer { at: clock::now(), ok: Some(value), error: None }
+    }
+
+    /// What it gives, or why not.
+    pub fn result(&self) -> Result<Value, &Failure> {
+        match &self.error {
+            Some(failure) => Err(failure),
+            None => Ok(self.ok.clone().unwrap_or(Value::Null)),
+        }
+    }
+}
+
+/// A command that was given and not answered yet.
+#[derive(Debug)]
+pub struct Pending {
+    pub id: u64,
+    pub sent: Nanos,
+    receiver: Receiver<Answer>,
+}
+
+impl Pending {
+    /// The answer, if it comes within `limit`; an error when the shim is gone.
+    pub fn wait(&self, limit: Duration) -> Result<Option<Answer>, String> {
+        match self.receiver.recv_timeout(limit) {
+            Ok(answer) => Ok(Some(answer)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err("the shim is gone".into()),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Hello {
+    pid: u32,
+    language: String,
+}
+
+#[derive(Deserialize)]
+struct Line {
+    id: u64,
+    #[serde(flatten)]
+    answer: Answer,
+}
+
+impl Shim {
+    /// Starts the face's shim; what it says on its standard error goes to the file `errors`.
+    pub fn start(face: &Face, errors: &Path) -> Result<Arc<Self>, String> {
+        let explain = |error: &dyn std::fmt::Display| format!("the shim of {} does not start: {error}", face.name);
+        let file = File::create(errors).map_err(|error| explain(&error))?;
+        let mut command = face.start();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
+        // The environment may name a place of its own.
+        command.env_remove("LOCKWRIGHT_URL").env("LOCKWRIGHT_SHIM_FACE", &face.name);
+        let mut child = command.spawn().map_err(|error| explain(&error))?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err(explain(&"it has no pipes"));
+        };
+        let waiting: Waiting = Arc::default();
+        let (greet, greeting) = channel();
+        let (answered, face_name) = (waiting.clone(), face.name.clone());
+        std::thread::spawn(move || {
+            let mut greet = Some(greet);
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if let Some(greet) = greet.take() {
+                    let _ = greet.send(line);
+                    continue;
+                }
+                match serde_json::from_str::<Line>(&line) {
+                    Ok(Line { id, answer }) => {
+                        let sender = locked(&answered).remove(&id);
+                        drop(sender.map(|sender| sender.send(answer)));
+                    }
+                    Err(error) => eprintln!("{face_name}: no answer of a shim ({error}): {line}"),
+                }
+            }
+            // Nobody waits for a shim that is gone.
+            locked(&answered).clear();
+        });
+        let hello = greeting.recv_timeout(START).map_err(|_| "no greeting".to_owned());
+        let hello = hello.and_then(|line| serde_json::from_str::<Hello>(&line).map_err(|e| format!("{e}: {line}")));
+        let Hello { pid, language } = match hello {
+            Ok(hello) => hello,
+            Err(error) => {
+                drop(child.kill());
+                drop(child.wait());
+                let said = fs::read_to_string(errors).unwrap_or_default();
+                return Err(explain(&format!("{error}\n{}", said.trim())));
+            }
+        };
+        Ok(Arc::new(Shim {
+            pid,
+            language,
+            child: Mutex::new(child),
+            stdin: Mutex::new(stdin),
+            waiting,
+            next: AtomicU64::new(1),
+            errors: errors.to_owned(),
+        }))
+    }
+
+    /// Gives a command.
+    pub fn send(&self, name: &str, mut args: Map<String, Value>) -> Result<Pending, String> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        args.insert("id".into(), json!(id));
+        args.insert("do".into(), json!(name));
+        let mut line = Value::Object(args).to_string();
+        line.push('\n');
+        let (sender, receiver) = channel();
+        locked(&self.waiting).insert(id, sender);
+        let sent = clock::now();
+        let written = locked(&self.stdin).write_all(line.as_bytes());
+        written.map_err(|error| format!("the shim takes no more commands: {error}"))?;
+        Ok(Pending { id, sent, receiver })
+    }
+
+    /// Sends a signal. When this returns, a killed process is gone with all that the kernel kept for it, and of a stopped one
+    /// no thread runs any more.
+    pub fn signal(&self, signal: Signal) -> Result<(), String> {
+        use rustix::process::Signal as S;
+        let number = match signal {
+            Signal::Kill => S::KILL,
+            Signal::Stop => S::STOP,
+            Signal::Cont => S::CONT,
+        };
+        let mut child = locked(&self.child);
+        let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let pid = pid.ok_or("the shim has no process")?;
+        rustix::process::kill_process(pid, number).map_err(|error| format!("signal {signal:?}: {error}"))?;
+        match signal {
+            Signal::Kill => drop(child.wait().map_err(|error| error.to_string())?),
+            Signal::Stop => {
+                while !is_stopped(child.id()) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            Signal::Cont => {}
+        }
+        Ok(())
+    }
+
+    /// How many threads and descriptors its process has.
+    pub fn process(&self) -> Value {
+        let count = |what: &str| fs::read_dir(format!("/proc/{}/{what}", self.pid)).map_or(0, Iterator::count);
+        json!({ "threads": count("task"), "descriptors": count("fd") })
+    }
+
+    /// Asks it to end, and waits for that; an error when it does not end by itself or not well.
+    pub fn end(&self) -> Result<(), String> {
+        drop(self.send("exit", Map::new()));
+        let mut child = locked(&self.child);
+        let give_up = clock::after(clock::now(), 10.0);
+        loop {
+            match child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(format!("it ended with {status}")),
+                Ok(None) if clock::now() < give_up => std::thread::sleep(Duration::from_millis(2)),
+                _ => return Err("it does not end".into()),
+            }
+        }
+    }
+
+    /// What it said on its standard error.
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.errors).unwrap_or_default().trim().to_owned()
+    }
+}
+
+impl Drop for Shim {
+    fn drop(&mut self) {
+        let mut child = locked(&self.child);
+        drop(child.kill());
+        drop(child.wait());
+    }
+}
+
+/// Whether every thread of the process is stopped.
+fn is_stopped(pid: u32) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+    let mut stats = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("stat")).ok());
+    // The state follows the program's name, which stands in parentheses and may hold anything.
+    stats.all(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with(['T', 'Z', 'X'])))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,30 @@
+//! A suite that cannot fail proves nothing: played by a face that locks nothing at all, every scenario must fail.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use lockwright_conformance::matrix::Outcome;
+use lockwright_conformance::rows::Face;
+use lockwright_conformance::run::{self, Suite, Wanted};
+
+#[test]
+fn a_face_that_locks_nothing_is_convicted() {
+    let mut suite = Suite::read().unwrap();
+    suite.faces = vec![Face {
+        name: "unlocked".into(),
+        folder: "core".into(),
+        command: vec!["{bin}/lockwright-shim-rust".into(), "unlocked".into()],
+        cannot: BTreeMap::new(),
+    }];
+    let wanted = Wanted { stores: vec!["memory".into()], jobs: 8, patience: 2.0, ..Wanted::default() };
+    let said = Mutex::new(String::new());
+    let report = run::run(&suite, &wanted, &|line| said.lock().unwrap().push_str(line)).unwrap();
+    assert!(report.unaccounted.is_empty());
+    assert_eq!(report.outcomes.len(), suite.scenarios.len());
+    let passed: Vec<_> = report.outcomes.iter().filter(|(_, outcome)| **outcome == Outcome::Passed).collect();
+    assert!(passed.is_empty(), "{passed:?}");
+    let said = said.into_inner().unwrap();
+    for words in ["store truth: ", "it should fail with timeout", "taken: expected true"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}

@@ -1,0 +1,77 @@
+//! The store as the driver sees it.
+
+use std::sync::{Arc, Weak};
+
+use super::config::Config;
+use super::file::LockFile;
+use super::inbox;
+use super::layouts::native;
+use crate::driver::{clock, runtime};
+use crate::error::{Error, Kind};
+use crate::native::NativeLayout;
+use crate::protocol::{InboxId, Layout, Request, Requests};
+use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store, no_such_layout};
+use crate::time::Time;
+
+/// The locks in one file.
+#[derive(Debug)]
+pub(crate) struct SqliteStore {
+    pub(super) file: Arc<LockFile>,
+    native: Arc<NativeLayout>,
+}
+
+impl SqliteStore {
+    /// Does nothing yet: the first request opens the file.
+    pub(crate) fn new(config: Config) -> Self {
+        let native = Arc::new(native::layout(&config.prefix));
+        SqliteStore { file: Arc::new(LockFile::new(config)), native }
+    }
+
+    /// The file blocks whoever uses it, so it is used from a thread that may be blocked.
+    async fn perform_elsewhere(&self, requests: Requests, limit: Time) -> Answered {
+        let file = self.file.clone();
+        let failed = |error| Answered { sent: clock::now(), outcome: Outcome::NotSent(error) };
+        let runtime = match runtime::handle() {
+            Ok(runtime) => runtime,
+            Err(error) => return failed(error),
+        };
+        match runtime.spawn_blocking(move || file.perform(&requests, limit)).await {
+            Ok(answered) => answered,
+            Err(error) => {
+                let message = "the thread that used the lock file ended before its time";
+                let error = Error::new(Kind::Internal, "connect", message).caused_by(error);
+                Answered { sent: clock::now(), outcome: Outcome::Unknown { error, void_after: clock::now() } }
+            }
+        }
+    }
+}
+
+impl Store for SqliteStore {
+    fn address(&self) -> &Arc<str> {
+        self.file.address()
+    }
+
+    fn layout(&self, name: Option<&str>) -> crate::Result<Arc<dyn Layout>> {
+        match name {
+            None | Some("native") => Ok(self.native.clone()),
+            Some(other) => Err(no_such_layout("sqlite", other, &["native"])),
+        }
+    }
+
+    fn call(&self, requests: &Requests, limit: Time) -> Answered {
+        self.file.perform(requests, limit)
+    }
+
+    fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
+        Box::pin(self.perform_elsewhere(requests.clone(), limit))
+    }
+
+    fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
+        let limit = clock::now().after(self.file.response_timeout());
+        Box::pin(async move { self.perform_elsewhere(requests.into(), limit).await })
+    }
+
+    fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+        Box::pin(inbox::listen(self.file.clone(), inbox, sink))
+    }
+}

@@ -1,0 +1,781 @@
+//! Layout `native`: the rules of [`crate::cell`] on rows.
+//!
+//! One request is one transaction: load the row, run the procedure, store the row if it changed. Everything here runs
+//! inside a transaction that somebody else began and ends.
+//!
+//! **Other clocks.** A row's times are on the boot clock of whoever wrote it. A holder whose clock is not ours belongs
+//! to an earlier boot, or lives in another time namespace; the two cannot be told apart, so nothing is concluded from
+//! its numbers. Whoever meets such a lease first notes "seen now, ends a whole lease from now" on *our* clock, beside
+//! it and without touching it. It counts as run out when that moment comes and the lease is still the very same one: a
+//! dead holder loses it after one ttl, a living one that renews is never robbed, whatever its clock says. The same goes
+//! for a row that seems to come from our own future, which is how an earlier boot looks where boots have no name. A
+//! waiter on another clock is passed over, since it could not date the grant pushed to it.
+
+use std::time::Duration;
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, types};
+
+use crate::cell::{Cell, Hold, Line, Surroundings, Waiter};
+use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use crate::native::{Calls, Claimant, NativeLayout, Procedure};
+use crate::options::MAX_TTL;
+use crate::protocol::{AttemptId, InboxId, Reply, Request, StoreEvent};
+use crate::time::StoreTime;
+
+/// What [`prepare`] executes in an empty file.
+pub(crate) const SCHEMA: &str = include_str!("schema.sql");
+
+/// Keys in one page of `list`.
+const PAGE: usize = 500;
+/// How long nothing must have happened to a row before it is removed.
+const IDLE: Duration = Duration::from_secs(600);
+/// One in so many new rows looks for idle ones, at so many rows: four looked at for each one made keeps the file from
+/// growing.
+const SWEEP: (u64, usize) = (64, 256);
+
+static CALLS: Calls = Calls::of_cell();
+
+/// The layout for connections with this prefix.
+pub(crate) fn layout(prefix: &str) -> NativeLayout {
+    NativeLayout { calls: &CALLS, guarantees, key, name_of, prefix: prefix.to_owned() }
+}
+
+fn key(prefix: &str, name: &str) -> String {
+    format!("{prefix}{name}")
+}
+
+fn name_of(prefix: &str, key: &str) -> Option<String> {
+    key.strip_prefix(prefix).map(str::to_owned)
+}
+
+fn guarantees() -> Guarantees {
+    Guarantees {
+        store: "sqlite",
+        layout: "native",
+        exclusive_until: ExclusiveUntil::Deadline,
+        token: TokenRises::Always,
+        fair: true,
+        reentrant: true,
+        shared: true,
+        push: true,
+        survives_disconnect: true,
+        incarnation: true,
+        notes: &[
+            "It excludes among the processes of one host; a file on a network file system is refused.",
+            "A process stopped inside a write blocks the whole file for as long; the others fail with `unavailable`.",
+            "A holder whose process is gone is taken over once somebody asks, within one pid namespace; else at its ttl.",
+            "After a reboot a lock that was held is free one ttl after it was first asked for.",
+            "Tokens rise as long as the file is kept; once it was removed, restored from a copy, or lost its last writes \
+             in a power failure, only unless the wall clock was set back by more than that took.",
+            "Removing or replacing the file frees its locks; their holders are told at their next renewal.",
+        ],
+    }
+}
+
+/// What one transaction knows of its surroundings.
+pub(crate) struct Env<'a> {
+    /// The boot clock.
+    pub(crate) now: StoreTime,
+    /// Which boot clock that is.
+    pub(crate) clock: &'a str,
+    /// The wall clock, in microseconds since 1970.
+    pub(crate) wall: u64,
+    /// The asking process.
+    pub(crate) process: &'a str,
+    /// Whether somebody listens at an inbox.
+    pub(crate) alive: &'a dyn Fn(InboxId) -> bool,
+    /// Whether a process that may be judged from here has certainly ended.
+    pub(crate) gone: &'a dyn Fn(&str) -> bool,
+}
+
+/// What is to be pushed once the transaction is committed.
+pub(crate) type Pushes = Vec<(InboxId, StoreEvent)>;
+
+/// Whether the request only looks.
+pub(crate) fn only_reads(request: &Request) -> bool {
+    [CALLS.inspect.name, CALLS.list.name].contains(&request.call.name)
+}
+
+/// Executes one request.
+///
+/// # Errors
+/// Whatever SQLite reports, and rows that this version cannot read; the transaction must then be rolled back.
+pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite::Result<(Reply, Pushes)> {
+    if request.call.name == CALLS.list.name {
+        return Ok((list(db, request)?, Pushes::new()));
+    }
+    let Some(procedure) = Procedure::read(request) else {
+        let message = format!("the request `{}` is none of this layout's", request.call.name);
+        return Ok((Reply::Error { code: "ERR".into(), message }, Pushes::new()));
+    };
+    let mut lock = Lock::load(db, env, &request.key)?;
+    let looks = matches!(procedure, Procedure::Inspect);
+    let asker = match &procedure {
+        Procedure::Acquire(ask) => Some(ask.asker.owner.inbox),
+        _ => None,
+    };
+    let before = (lock.cell.clone(), lock.waiting);
+    if looks || asker.is_some() {
+        lock.end_if_gone(env, asker);
+    }
+    let mut line = Queue { db, env, key: &request.key, waiting: lock.waiting, popped: None };
+    let mut around = Surroundings { now: env.now, token_floor: env.wall, alive: env.alive, pushes: Pushes::new() };
+    let reply = procedure.run(&mut lock.cell, &mut line, &mut around)?;
+    let pushes = around.pushes;
+    if looks {
+        return Ok((reply, pushes));
+    }
+    lock.waiting = line.waiting;
+    let popped = line.popped;
+    if lock.cell != before.0 || (!lock.stored && lock.waiting > 0) {
+        lock.settle_process(env, popped);
+        lock.store(db, env, &request.key)?;
+    } else if lock.waiting != before.1 || lock.sighting.as_ref().is_some_and(|sighting| sighting.new) {
+        lock.store_aside(db, env, &request.key)?;
+    }
+    Ok((reply, pushes))
+}
+
+/// One row of `locks`, its times translated to our clock.
+struct Lock {
+    cell: Cell,
+    waiting: u32,
+    /// The holder's process, where it can be judged from here; empty otherwise.
+    process: String,
+    /// The lease is on another clock.
+    sighting: Option<Sighting>,
+    /// Whether there is a row.
+    stored: bool,
+}
+
+/// A lease on another clock, seen from ours.
+struct Sighting {
+    /// Its end by its own clock, which tells it from the same holder's later ones.
+    of: i64,
+    /// Its end by our clock, if it stays as it is.
+    until: StoreTime,
+    /// Nobody with our clock had seen it before.
+    new: bool,
+}
+
+impl Lock {
+    fn load(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Self> {
+        let known = db
+            .prepare_cached(
+                "SELECT last, waiting, clock, changed, owner, since, expires, first, claimed, card, process, \
+                 seen_by, seen_expires, seen_until FROM locks WHERE key = ?1",
+            )?
+            .query_row([key], |row| Lock::read(env, row))
+            .optional()?;
+        match known {
+            Some(lock) => Ok(lock),
+            None => {
+                let last = db.prepare_cached("SELECT last FROM meta")?.query_row([], |row| token(row, 0))?;
+                let cell = Cell { hold: None, last };
+                Ok(Lock { cell, waiting: 0, process: String::new(), sighting: None, stored: false })
+            }
+        }
+    }
+
+    fn read(env: &Env<'_>, row: &Row<'_>) -> rusqlite::Result<Self> {
+        let cell = Cell { hold: None, last: token(row, 0)? };
+        let mut lock = Lock { cell, waiting: row.get(1)?, process: String::new(), sighting: None, stored: true };
+        let Some(owner) = row.get_ref(4)?.as_str_or_null()? else { return Ok(lock) };
+        let owner = Claimant::parse(owner).ok_or_else(|| unreadable(4, "an owner"))?;
+        let (changed, expires): (i64, i64) = (row.get(3)?, row.get(6)?);
+        let mut hold = Hold {
+            owner,
+            since: StoreTime(row.get(5)?),
+            expires: StoreTime(expires),
+            first: token(row, 7)?,
+            claimed: row.get(8)?,
+            card: row.get(9)?,
+        };
+        if is_ours(env, row.get_ref(2)?.as_str()?, changed) {
+            lock.process = row.get(10)?;
+        } else {
+            let sighting = Sighting::read(env, row, lease(changed, expires), expires)?;
+            let held_before = micros(changed.saturating_sub(hold.since.0));
+            hold.since = before(before(sighting.until, lease(changed, expires)), held_before);
+            hold.expires = sighting.until;
+            lock.sighting = Some(sighting);
+        }
+        lock.cell.hold = Some(hold);
+        Ok(lock)
+    }
+
+    /// A holder whose process is gone holds nothing, whatever its lease says. An asker's own inbox is proof of life.
+    fn end_if_gone(&mut self, env: &Env<'_>, asker: Option<InboxId>) {
+        if let Some(hold) = &mut self.cell.hold
+            && hold.expires > env.now
+            && Some(hold.owner.inbox) != asker
+            && !self.process.is_empty()
+            && (env.gone)(&self.process)
+        {
+            hold.expires = env.now;
+        }
+    }
+
+    /// Finds out whose process the holder is now: only a hand-off changes the holder's part for somebody else.
+    fn settle_process(&mut self, env: &Env<'_>, popped: Option<(AttemptId, String)>) {
+        let holder = self.cell.hold.as_ref().map(|hold| hold.owner.attempt);
+        self.process = match popped {
+            Some((attempt, process)) if Some(attempt) == holder => process,
+            _ => env.process.to_owned(),
+        };
+    }
+
+    /// Writes all of it, on our clock.
+    fn store(&self, db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<()> {
+        let sql = if self.stored {
+            "UPDATE locks SET last = ?2, waiting = ?3, clock = ?4, changed = ?5, owner = ?6, since = ?7, expires = ?8, \
+             first = ?9, claimed = ?10, card = ?11, process = ?12, seen_by = NULL, seen_expires = NULL, \
+             seen_until = NULL WHERE key = ?1"
+        } else {
+            "INSERT INTO locks \
+             (key, last, waiting, clock, changed, owner, since, expires, first, claimed, card, process) VALUES \
+             (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
+        };
+        let hold = self.cell.hold.as_ref();
+        execute(
+            db,
+            sql,
+            rusqlite::params![
+                key,
+                integer(self.cell.last),
+                self.waiting,
+                env.clock,
+                env.now.0,
+                hold.map(|hold| hold.owner.to_string()),
+                hold.map(|hold| hold.since.0),
+                hold.map(|hold| hold.expires.0),
+                hold.map(|hold| integer(hold.first)),
+                hold.map(|hold| hold.claimed),
+                hold.map(|hold| &hold.card),
+                hold.map(|_| &self.process),
+            ],
+        )?;
+        let chance = hold.map_or(1, |hold| hold.owner.attempt.0 as u64);
+        if !self.stored && chance.is_multiple_of(SWEEP.0) {
+            sweep(db, env)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what stands beside the holder's part, which may be on another clock and stays as it is.
+    fn store_aside(&self, db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<()> {
+        let (of, until) = self.sighting.as_ref().map(|seen| (seen.of, seen.until.0)).unzip();
+        execute(
+            db,
+            "UPDATE locks SET waiting = ?2, seen_by = ?3, seen_expires = ?4, seen_until = ?5 WHERE key = ?1",
+            (key, self.waiting, of.map(|_| env.clock), of, until),
+        )?;
+        Ok(())
+    }
+}
+
+impl Sighting {
+    fn read(env: &Env<'_>, row: &Row<'_>, lease: Duration, expires: i64) -> rusqlite::Result<Self> {
+        let (by, of, until): (Option<String>, Option<i64>, Option<i64>) = (row.get(11)?, row.get(12)?, row.get(13)?);
+        let last = env.now.after(lease);
+        // An end further away than the lease is long was noted by an earlier boot that has no name.
+        let seen = until
+            .map(StoreTime)
+            .filter(|until| by.as_deref() == Some(env.clock) && of == Some(expires) && *until <= last);
+        Ok(Sighting { of: expires, until: seen.unwrap_or(last), new: seen.is_none() })
+    }
+}
+
+/// Whether a row's times are on our clock.
+fn is_ours(env: &Env<'_>, clock: &str, changed: i64) -> bool {
+    clock == env.clock && changed <= env.now.0
+}
+
+fn lease(changed: i64, expires: i64) -> Duration {
+    micros(expires.saturating_sub(changed)).min(MAX_TTL)
+}
+
+fn micros(count: i64) -> Duration {
+    Duration::from_micros(u64::try_from(count).unwrap_or(0))
+}
+
+fn before(at: StoreTime, by: Duration) -> StoreTime {
+    StoreTime(at.0.saturating_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)))
+}
+
+/// The rows of `waiters` with one key.
+struct Queue<'a> {
+    db: &'a Connection,
+    env: &'a Env<'a>,
+    key: &'a str,
+    waiting: u32,
+    /// Who was last taken out, and its process.
+    popped: Option<(AttemptId, String)>,
+}
+
+impl Line for Queue<'_> {
+    type Error = rusqlite::Error;
+
+    fn join(&mut self, waiter: &Waiter) -> rusqlite::Result<u32> {
+        let attempt = waiter.owner.attempt.to_string();
+        if self.waiting > 0 {
+            let place = self
+                .db
+                .prepare_cached("SELECT seq FROM waiters WHERE key = ?1 AND attempt = ?2")?
+                .query_row((self.key, &attempt), |row| row.get::<_, i64>(0))
+                .optional()?;
+            if let Some(place) = place {
+                return self
+                    .db
+                    .prepare_cached("SELECT count(*) FROM waiters WHERE key = ?1 AND seq < ?2")?
+                    .query_row((self.key, place), |row| row.get(0));
+            }
+        }
+        execute(
+            self.db,
+            "INSERT INTO waiters (key, seq, attempt, inbox, claim, card, clock, process) VALUES \
+             (?1, (SELECT coalesce(max(seq), 0) + 1 FROM waiters WHERE key = ?1), ?2, ?3, ?4, ?5, ?6, ?7)",
+            rusqlite::params![
+                self.key,
+                attempt,
+                waiter.owner.inbox.0.cast_signed(),
+                i64::try_from(waiter.owner.claim.as_millis()).unwrap_or(i64::MAX),
+                waiter.card,
+                self.env.clock,
+                self.env.process,
+            ],
+        )?;
+        self.waiting += 1;
+        Ok(self.waiting - 1)
+    }
+
+    fn count(&mut self) -> rusqlite::Result<u32> {
+        Ok(self.waiting)
+    }
+
+    fn pop(&mut self) -> rusqlite::Result<Option<Waiter>> {
+        while self.waiting > 0 {
+            let head = self
+                .db
+                .prepare_cached(
+                    "DELETE FROM waiters WHERE key = ?1 AND seq = (SELECT min(seq) FROM waiters WHERE key = ?1) \
+                     RETURNING attempt, inbox, claim, card, process, clock",
+                )?
+                .query_row([self.key], |row| {
+                    let on_our_clock = row.get_ref(5)?.as_str()? == self.env.clock;
+                    Ok((read_waiter(row)?, row.get(4)?, on_our_clock))
+                })
+                .optional()?;
+            let Some((waiter, process, on_our_clock)) = head else {
+                self.waiting = 0;
+                break;
+            };
+            self.waiting -= 1;
+            if on_our_clock {
+                self.popped = Some((waiter.owner.attempt, process));
+                return Ok(Some(waiter));
+            }
+        }
+        Ok(None)
+    }
+
+    fn contains(&mut self, attempt: AttemptId) -> rusqlite::Result<bool> {
+        if self.waiting == 0 {
+            return Ok(false);
+        }
+        self.db
+            .prepare_cached("SELECT 1 FROM waiters WHERE key = ?1 AND attempt = ?2")?
+            .exists((self.key, attempt.to_string()))
+    }
+
+    fn leave(&mut self, attempt: AttemptId) -> rusqlite::Result<()> {
+        self.delete("DELETE FROM waiters WHERE key = ?1 AND attempt = ?2", (self.key, attempt.to_string()))
+    }
+
+    fn drop_inbox(&mut self, inbox: InboxId) -> rusqlite::Result<()> {
+        // Walks the whole line, once for every claim that ran out: not worth an index that each of its waiters would
+        // pay for.
+        self.delete("DELETE FROM waiters WHERE key = ?1 AND inbox = ?2", (self.key, inbox.0.cast_signed()))
+    }
+}
+
+impl Queue<'_> {
+    fn delete(&mut self, sql: &str, params: impl Params) -> rusqlite::Result<()> {
+        if self.waiting > 0 {
+            let gone = execute(self.db, sql, params)?;
+            self.waiting = self.waiting.saturating_sub(u32::try_from(gone).unwrap_or(u32::MAX));
+        }
+        Ok(())
+    }
+}
+
+fn read_waiter(row: &Row<'_>) -> rusqlite::Result<Waiter> {
+    let attempt = u128::from_str_radix(row.get_ref(0)?.as_str()?, 16).map_err(|_| unreadable(0, "an attempt"))?;
+    let claim: u64 = row.get::<_, i64>(2)?.try_into().map_err(|_| unreadable(2, "a claim"))?;
+    let owner = Claimant {
+        attempt: AttemptId(attempt),
+        inbox: InboxId(row.get::<_, i64>(1)?.cast_unsigned()),
+        claim: Duration::from_millis(claim),
+    };
+    Ok(Waiter { owner, card: row.get(3)? })
+}
+
+/// One page of the keys that somebody holds or waits for. The request's key ends in `*`, its argument is where to go
+/// on.
+fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
+    let cursor = match request.args.first() {
+        Some(crate::protocol::Arg::Text(cursor)) => &**cursor,
+        _ => "",
+    };
+    let prefix = request.key.strip_suffix('*').unwrap_or(&request.key);
+    // The last key that a name of the greatest length can have behind this prefix.
+    let end = format!("{prefix}{}", "\u{10FFFF}".repeat(crate::name::MAX_BYTES / 4));
+    let mut statement = db.prepare_cached(
+        "SELECT key FROM locks WHERE key > ?1 AND key >= ?2 AND key <= ?3 AND (owner IS NOT NULL OR waiting > 0) \
+         ORDER BY key LIMIT ?4",
+    )?;
+    let keys = statement.query_map((cursor, prefix, end, PAGE as i64), |row| row.get(0))?;
+    let keys = keys.collect::<rusqlite::Result<Vec<String>>>()?;
+    let next = if keys.len() == PAGE { keys.last().cloned().unwrap_or_default() } else { String::new() };
+    Ok(Reply::List(std::iter::once(next).chain(keys).map(Reply::Text).collect()))
+}
+
+/// Removes rows to which nothing has happened for long, a few at a time and in turn. Their highest token is kept for
+/// all.
+fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
+    let (mut highest, from): (u64, String) =
+        db.prepare_cached("SELECT last, swept FROM meta")?.query_row([], |row| Ok((token(row, 0)?, row.get(1)?)))?;
+    let mut statement = db.prepare_cached(
+        "SELECT last, waiting, clock, changed, owner, since, expires, first, claimed, card, process, \
+         seen_by, seen_expires, seen_until, key FROM locks WHERE key > ?1 ORDER BY key LIMIT ?2",
+    )?;
+    let rows = statement.query_map((from, SWEEP.1 as i64), |row| {
+        let changed = row.get(3)?;
+        let changed = is_ours(env, row.get_ref(2)?.as_str()?, changed).then_some(StoreTime(changed));
+        Ok((row.get::<_, String>(14)?, Lock::read(env, row)?, changed))
+    })?;
+    let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+    for (key, lock, changed) in &rows {
+        let idle_since = match &lock.cell.hold {
+            Some(hold) => Some(hold.expires),
+            // Free, and on another clock: the time since is not known, and the reboot was pause enough.
+            None => *changed,
+        };
+        if idle_since.is_some_and(|since| since.after(IDLE) > env.now) {
+            if lock.sighting.as_ref().is_some_and(|sighting| sighting.new) {
+                lock.store_aside(db, env, key)?;
+            }
+            continue;
+        }
+        // Whoever waits in earnest would have asked again, and been granted it, long ago.
+        execute(db, "DELETE FROM waiters WHERE key = ?1", [key])?;
+        execute(db, "DELETE FROM locks WHERE key = ?1", [key])?;
+        highest = highest.max(lock.cell.last);
+    }
+    let next = if rows.len() == SWEEP.1 { rows.last().map_or("", |(key, ..)| key) } else { "" };
+    execute(db, "UPDATE meta SET last = ?1, swept = ?2", (integer(highest), next))?;
+    Ok(())
+}
+
+fn execute(db: &Connection, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
+    let mut statement: CachedStatement<'_> = db.prepare_cached(sql)?;
+    statement.execute(params)
+}
+
+fn token(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    u64::try_from(row.get::<_, i64>(column)?).map_err(|_| unreadable(column, "a token"))
+}
+
+fn integer(token: u64) -> i64 {
+    i64::try_from(token).unwrap_or(i64::MAX)
+}
+
+fn unreadable(column: usize, what: &'static str) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, types::Type::Text, format!("{what} was expected").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cell;
+    use crate::name::MAX_BYTES;
+    use crate::protocol::Layout;
+
+    const NEVER: &dyn Fn(&str) -> bool = &|_| false;
+    const EVERYBODY: &dyn Fn(InboxId) -> bool = &|_| true;
+
+    fn file() -> Connection {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(SCHEMA).unwrap();
+        db
+    }
+
+    fn env<'a>(now: i64, clock: &'a str) -> Env<'a> {
+        Env { now: StoreTime(now), clock, wall: 1000, process: "us", alive: EVERYBODY, gone: NEVER }
+    }
+
+    fn claimant(n: u64) -> Claimant {
+        Claimant { attempt: AttemptId(n.into()), inbox: InboxId(n % 2), claim: Duration::from_millis(5) }
+    }
+
+    fn request(call: &'static crate::protocol::Call, key: &str, args: &[crate::protocol::Arg]) -> Request {
+        let mut request = Request::new(call, key.into(), []);
+        request.args.extend(args.iter().cloned());
+        request
+    }
+
+    fn text(claimant: &Claimant) -> crate::protocol::Arg {
+        claimant.to_string().as_str().into()
+    }
+
+    fn acquire(n: u64, ttl: i64, wait: bool, prev: Option<(u64, i64)>) -> Request {
+        let (prev, used) = prev.map_or(("".into(), 0), |(prev, used)| (text(&claimant(prev)), used));
+        let args =
+            [text(&claimant(n)), ttl.into(), i64::MAX.into(), "card".into(), i64::from(wait).into(), prev, used.into()];
+        request(&CALLS.acquire, "k", &args)
+    }
+
+    fn renew(n: u64, ttl: i64) -> Request {
+        request(&CALLS.renew, "k", &[text(&claimant(n)), ttl.into()])
+    }
+
+    fn release(n: u64) -> Request {
+        request(&CALLS.release, "k", &[text(&claimant(n)), 0.into()])
+    }
+
+    #[derive(Default)]
+    struct Reference {
+        cell: Cell,
+        line: Deque,
+    }
+
+    #[derive(Default)]
+    struct Deque(VecDeque<Waiter>);
+
+    impl Line for Deque {
+        type Error = rusqlite::Error;
+
+        fn join(&mut self, waiter: &Waiter) -> rusqlite::Result<u32> {
+            let place = self.0.iter().position(|w| w.owner.attempt == waiter.owner.attempt).unwrap_or_else(|| {
+                self.0.push_back(waiter.clone());
+                self.0.len() - 1
+            });
+            Ok(u32::try_from(place).unwrap())
+        }
+
+        fn count(&mut self) -> rusqlite::Result<u32> {
+            Ok(u32::try_from(self.0.len()).unwrap())
+        }
+
+        fn pop(&mut self) -> rusqlite::Result<Option<Waiter>> {
+            Ok(self.0.pop_front())
+        }
+
+        fn contains(&mut self, attempt: AttemptId) -> rusqlite::Result<bool> {
+            Ok(self.0.iter().any(|w| w.owner.attempt == attempt))
+        }
+
+        fn leave(&mut self, attempt: AttemptId) -> rusqlite::Result<()> {
+            self.0.retain(|w| w.owner.attempt != attempt);
+            Ok(())
+        }
+
+        fn drop_inbox(&mut self, inbox: InboxId) -> rusqlite::Result<()> {
+            self.0.retain(|w| w.owner.inbox != inbox);
+            Ok(())
+        }
+    }
+
+    fn requests() -> impl Strategy<Value = Request> {
+        let who = 0u64..5;
+        prop_oneof![
+            4 => (who.clone(), 1i64..20, any::<bool>(), proptest::option::of((who.clone(), 0i64..2000)))
+                .prop_map(|(n, ttl, wait, prev)| acquire(n, ttl, wait, prev.filter(|(prev, _)| *prev != n))),
+            1 => (who.clone(), 1i64..20).prop_map(|(n, ttl)| renew(n, ttl)),
+            2 => who.clone().prop_map(release),
+            1 => (who.clone(), proptest::option::of(who)).prop_map(|(n, prev)| {
+                let prev = prev.map_or("".into(), |prev| text(&claimant(prev)));
+                request(&CALLS.undo, "k", &[text(&claimant(n)), prev])
+            }),
+            1 => Just(request(&CALLS.inspect, "k", &[])),
+            1 => (1000i64..1400).prop_map(|token| request(&CALLS.break_hold, "k", &[token.into()])),
+        ]
+    }
+
+    /// Mostly within a lease, now and then over a claim.
+    fn pauses() -> impl Strategy<Value = i64> {
+        prop_oneof![5 => 0i64..8, 1 => Just(5_000)]
+    }
+
+    proptest! {
+        /// Rows do what the reference does, whatever is asked in whatever order.
+        #[test]
+        fn rows_do_what_the_reference_does(
+            steps in proptest::collection::vec((requests(), pauses(), any::<[bool; 2]>()), 1..60)
+        ) {
+            let db = file();
+            let mut reference = Reference::default();
+            let mut now = 0;
+            for (step, pause, listening) in steps {
+                now += pause;
+                let alive = |inbox: InboxId| listening[usize::try_from(inbox.0).unwrap()];
+                let env = Env { alive: &alive, ..env(now, "boot") };
+                let (reply, pushes) = run(&db, &env, &step).unwrap();
+                let mut around = cell::Surroundings {
+                    now: env.now, token_floor: env.wall, alive: &alive, pushes: Vec::new(),
+                };
+                let Reference { cell, line } = &mut reference;
+                let wanted = Procedure::read(&step).unwrap().run(cell, line, &mut around).unwrap();
+                prop_assert_eq!(&reply, &wanted, "{}", step);
+                prop_assert_eq!(pushes, around.pushes);
+                let lock = Lock::load(&db, &env, "k").unwrap();
+                prop_assert_eq!(&lock.cell, &*cell);
+                prop_assert_eq!(lock.waiting as usize, line.0.len());
+            }
+        }
+    }
+
+    fn granted(db: &Connection, env: &Env<'_>, request: &Request) -> Option<i64> {
+        match run(db, env, request).unwrap().0 {
+            Reply::Int(first) => Some(first),
+            Reply::List(list) if list[0] == Reply::Int(3) => match list[1] {
+                Reply::Int(first) => Some(first),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_lease_of_another_boot_ends_one_lease_after_it_was_first_seen() {
+        let db = file();
+        // Late on the old clock: its numbers say nothing on the new one, which began again.
+        assert!(granted(&db, &env(5_000_000, "old"), &acquire(1, 100, false, None)).is_some());
+        assert_eq!(granted(&db, &env(7, "new"), &acquire(2, 100, false, None)), None);
+        assert_eq!(granted(&db, &env(50, "new"), &acquire(2, 100, true, None)), None);
+        assert_eq!(granted(&db, &env(106, "new"), &acquire(3, 100, false, None)), None);
+        assert!(granted(&db, &env(107, "new"), &acquire(2, 100, true, None)).is_some());
+    }
+
+    #[test]
+    fn a_lease_on_another_clock_that_is_renewed_is_never_taken() {
+        let db = file();
+        assert!(granted(&db, &env(5_000_000, "theirs"), &acquire(1, 100, false, None)).is_some());
+        for round in 0..20 {
+            assert_eq!(granted(&db, &env(60 * round, "ours"), &acquire(2, 100, true, None)), None, "{round}");
+            let renewed = run(&db, &env(5_000_060 + 60 * round, "theirs"), &renew(1, 100)).unwrap();
+            assert_eq!(renewed.0, Reply::Int(1));
+        }
+        // A waiter on another clock could not tell from when a grant counts.
+        let (reply, pushes) = run(&db, &env(5_002_000, "theirs"), &release(1)).unwrap();
+        assert_eq!((reply, pushes), (Reply::Int(1), vec![]));
+        assert!(granted(&db, &env(1300, "ours"), &acquire(2, 100, true, None)).is_some());
+    }
+
+    #[test]
+    fn a_row_from_our_own_future_is_of_an_earlier_boot() {
+        let db = file();
+        assert!(granted(&db, &env(5_000_000, ""), &acquire(1, 100, false, None)).is_some());
+        assert_eq!(granted(&db, &env(7, ""), &acquire(2, 100, false, None)), None);
+        assert!(granted(&db, &env(107, ""), &acquire(2, 100, false, None)).is_some());
+    }
+
+    #[test]
+    fn the_lock_of_a_process_that_is_gone_is_free() {
+        let db = file();
+        let theirs = Env { process: "them", ..env(0, "boot") };
+        let first = granted(&db, &theirs, &acquire(1, 1_000_000, false, None)).unwrap();
+        assert_eq!(granted(&db, &env(1, "boot"), &acquire(2, 100, false, None)), None);
+        let gone = |process: &str| process == "them";
+        let later = Env { gone: &gone, ..env(2, "boot") };
+        assert!(granted(&db, &later, &acquire(2, 100, false, None)).unwrap() > first);
+        // By hand-off, the lock belongs to the process of the waiter and not to that of whoever let go.
+        run(&db, &Env { process: "them", ..env(3, "boot") }, &acquire(3, 100, true, None)).unwrap();
+        assert_eq!(run(&db, &env(4, "boot"), &release(2)).unwrap().1.len(), 1);
+        assert_eq!(granted(&db, &env(5, "boot"), &acquire(4, 100, false, None)), None);
+        let later = Env { gone: &gone, ..env(6, "boot") };
+        assert!(granted(&db, &later, &acquire(4, 100, false, None)).is_some());
+    }
+
+    #[test]
+    fn idle_rows_are_removed_and_their_tokens_are_not_given_again() {
+        let db = file();
+        let idle = i64::try_from(IDLE.as_micros()).unwrap();
+        // The wall clock is then set back, so that only the file knows how far the tokens were.
+        let early = Env { wall: 1_000_000, ..env(0, "boot") };
+        let first = granted(&db, &early, &acquire(1, 100, false, None)).unwrap();
+        run(&db, &early, &release(1)).unwrap();
+        let held = request(&CALLS.acquire, "held", &acquire(2, 10 * idle, false, None).args);
+        run(&db, &early, &held).unwrap();
+        let crashed = request(&CALLS.acquire, "crashed", &acquire(3, 100, false, None).args);
+        run(&db, &early, &crashed).unwrap();
+        let rows =
+            |db: &Connection| db.query_row("SELECT count(*) FROM locks", [], |row| row.get::<_, i64>(0)).unwrap();
+        sweep(&db, &env(idle - 1, "boot")).unwrap();
+        assert_eq!(rows(&db), 3);
+        sweep(&db, &env(idle + 100, "boot")).unwrap();
+        assert_eq!(rows(&db), 1);
+        assert!(granted(&db, &env(idle + 101, "boot"), &acquire(4, 100, false, None)).unwrap() > first);
+        // Of another boot: the free row goes, the held one only after it was seen for long enough.
+        run(&db, &env(idle + 102, "boot"), &release(4)).unwrap();
+        sweep(&db, &env(0, "next")).unwrap();
+        assert_eq!(rows(&db), 1);
+        sweep(&db, &env(10 * idle, "next")).unwrap();
+        assert_eq!(rows(&db), 1);
+        sweep(&db, &env(11 * idle, "next")).unwrap();
+        assert_eq!(rows(&db), 0);
+    }
+
+    #[test]
+    fn making_rows_removes_idle_ones() {
+        let db = file();
+        let idle = i64::try_from(IDLE.as_micros()).unwrap();
+        for n in 0..20_000u64 {
+            let now = i64::try_from(n).unwrap() * idle / 2000;
+            let ask = request(&CALLS.acquire, &format!("lock {n}"), &acquire(n, 100, false, None).args);
+            run(&db, &env(now, "boot"), &ask).unwrap();
+        }
+        let rows: i64 = db.query_row("SELECT count(*) FROM locks", [], |row| row.get(0)).unwrap();
+        assert!((2000..3500).contains(&rows), "{rows}");
+    }
+
+    #[test]
+    fn lists_come_in_pages_and_hold_what_is_used() {
+        let db = file();
+        let longest = "\u{10FFFF}".repeat(MAX_BYTES / 4);
+        let names =
+            (0..1200).map(|n| format!("app:{n:04}")).chain([format!("app:{longest}"), "other".into(), "ap".into()]);
+        for name in names {
+            run(&db, &env(0, "boot"), &request(&CALLS.acquire, &name, &acquire(1, 100, false, None).args)).unwrap();
+        }
+        run(&db, &env(1, "boot"), &request(&CALLS.release, "app:0007", &release(1).args)).unwrap();
+        let layout = layout("app:");
+        let (mut listed, mut pages, mut cursor) = (Vec::new(), 0, String::new());
+        loop {
+            let (names, next) = layout.listed(&run(&db, &env(2, "boot"), &layout.list(&cursor)).unwrap().0).unwrap();
+            assert!(names.len() <= PAGE);
+            listed.extend(names);
+            pages += 1;
+            match next {
+                Some(next) => cursor = next,
+                None => break,
+            }
+        }
+        assert_eq!((listed.len(), pages), (1200, 3));
+        assert!(listed.contains(&longest) && !listed.contains(&"0007".into()) && listed.contains(&"1199".into()));
+    }
+
+    #[test]
+    fn what_somebody_else_wrote_is_an_error() {
+        let db = file();
+        assert!(granted(&db, &env(0, "boot"), &acquire(1, 100, false, None)).is_some());
+        db.execute("UPDATE locks SET owner = 'me'", []).unwrap();
+        assert!(run(&db, &env(0, "boot"), &acquire(2, 100, false, None)).is_err());
+        let reply = run(&db, &env(0, "boot"), &request(&CALLS.acquire, "k", &[])).unwrap().0;
+        assert!(matches!(reply, Reply::Error { .. }));
+    }
+}

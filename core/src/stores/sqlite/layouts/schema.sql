@@ -1,0 +1,50 @@
+-- The file of one embedded store. Times are microseconds of the host's boot clock; which boot (and time namespace) they
+-- belong to stands in `clock`, since that clock starts again at every boot.
+
+CREATE TABLE locks (
+    key TEXT NOT NULL PRIMARY KEY,
+    -- The highest fencing token ever set aside.
+    last INTEGER NOT NULL,
+    -- How many rows of `waiters` have this key: an uncontended request need not look there.
+    waiting INTEGER NOT NULL,
+    clock TEXT NOT NULL,
+    -- When the holder's part was last written; `expires - changed` is the length of the lease then granted.
+    changed INTEGER NOT NULL,
+    -- The holder: attempt, inbox and claim in one text; null when nobody holds it. The next six are null with it.
+    owner TEXT,
+    since INTEGER,
+    expires INTEGER,
+    first INTEGER,
+    claimed INTEGER,
+    card TEXT,
+    -- Pid namespace, pid and start time of the holder's process, or empty where they are not known.
+    process TEXT,
+    -- A lease on another clock, as seen from the clock `seen_by`: which lease it was, and when it ends if it stays
+    -- unchanged.
+    seen_by TEXT,
+    seen_expires INTEGER,
+    seen_until INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE waiters (
+    key TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    attempt TEXT NOT NULL,
+    inbox INTEGER NOT NULL,
+    -- Milliseconds.
+    claim INTEGER NOT NULL,
+    card TEXT NOT NULL,
+    clock TEXT NOT NULL,
+    process TEXT NOT NULL,
+    PRIMARY KEY (key, seq),
+    UNIQUE (key, attempt)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE meta (
+    -- The highest token of any lock whose row was removed: a row made anew goes on from there.
+    last INTEGER NOT NULL,
+    -- Up to which key idle rows were looked for.
+    swept TEXT NOT NULL
+) STRICT;
+
+INSERT INTO meta (last, swept) VALUES (0, '');

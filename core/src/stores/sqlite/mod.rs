@@ -1,0 +1,19 @@
+#![doc = include_str!("docs.md")]
+
+#[cfg(feature = "sqlite")]
+mod client;
+#[cfg(feature = "sqlite")]
+mod config;
+#[cfg(feature = "sqlite")]
+mod file;
+#[cfg(feature = "sqlite")]
+mod host;
+#[cfg(feature = "sqlite")]
+mod inbox;
+#[cfg(feature = "sqlite")]
+mod layouts;
+#[cfg(all(test, feature = "sqlite"))]
+mod tests;
+
+#[cfg(feature = "sqlite")]
+pub(crate) use config::open;

@@ -1,0 +1,812 @@
+//! The store as the driver uses it, by threads, processes and forks.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use super::client::SqliteStore;
+use super::config::Config;
+use crate::driver::fork;
+use crate::driver::{clock, runtime};
+use crate::error::{Error, Kind};
+use crate::lease::{Card, Inspection, ReleaseOutcome};
+use crate::protocol::{
+    AttemptId, InboxId, Input, Intent, Op, Protocol, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
+};
+use crate::session::Inbox;
+use crate::stores::{Outcome, Sink, Store};
+
+const TTL: Duration = Duration::from_secs(3600);
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A folder of its own for each test, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("lockwright-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("locks.db")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn config(path: &Path) -> Config {
+    Config::new(path.to_owned(), String::new(), Duration::from_secs(1)).unwrap()
+}
+
+fn store(path: &Path) -> Arc<SqliteStore> {
+    Arc::new(SqliteStore::new(config(path)))
+}
+
+fn store_of_boot(path: &Path, clock: &str) -> Arc<SqliteStore> {
+    Arc::new(SqliteStore::new(Config { clock: Some(clock.to_owned()), ..config(path) }))
+}
+
+/// What an inbox hears.
+#[derive(Default)]
+struct Ears {
+    heard: Mutex<VecDeque<Heard>>,
+    bell: Condvar,
+}
+
+#[derive(Debug, PartialEq)]
+enum Heard {
+    Inbox(Inbox),
+    Pushed(String, StoreEvent),
+    Restarted,
+}
+
+impl Ears {
+    fn put(&self, heard: Heard) {
+        self.heard.lock().unwrap().push_back(heard);
+        self.bell.notify_all();
+    }
+
+    fn next_within(&self, patience: Duration) -> Option<Heard> {
+        let empty = |heard: &mut VecDeque<Heard>| heard.is_empty();
+        self.bell.wait_timeout_while(self.heard.lock().unwrap(), patience, empty).unwrap().0.pop_front()
+    }
+
+    fn next(&self) -> Heard {
+        self.next_within(LIMIT).expect("nothing was heard")
+    }
+}
+
+impl Sink for Ears {
+    fn inbox(&self, state: Inbox) {
+        self.put(Heard::Inbox(state));
+    }
+
+    fn pushed(&self, key: &str, event: &StoreEvent) {
+        self.put(Heard::Pushed(key.to_owned(), event.clone()));
+    }
+
+    fn restarted(&self) {
+        self.put(Heard::Restarted);
+    }
+}
+
+/// One contender for one lock, without the session's care.
+struct Contender {
+    store: Arc<SqliteStore>,
+    machine: Box<dyn Protocol>,
+    terms: Terms,
+    ears: Arc<Ears>,
+}
+
+impl Contender {
+    fn new(store: &Arc<SqliteStore>, name: &str) -> Self {
+        let layout = store.layout(None).unwrap();
+        let terms = Terms {
+            name: name.into(),
+            attempt: attempt(),
+            inbox: InboxId(getrandom::u64().unwrap()),
+            ttl: TTL,
+            claim: Duration::from_secs(1),
+            card: Card { host: "h".into(), pid: std::process::id(), ..Card::default() }.encode().into(),
+        };
+        let machine = layout.protocol(layout.key(name).unwrap());
+        Contender { store: store.clone(), machine, terms, ears: Arc::default() }
+    }
+
+    /// With an inbox that listens.
+    fn listening(store: &Arc<SqliteStore>, name: &str) -> Self {
+        Contender::listening_at(store, name, InboxId(getrandom::u64().unwrap()))
+    }
+
+    fn listening_at(store: &Arc<SqliteStore>, name: &str, inbox: InboxId) -> Self {
+        let mut contender = Contender::new(store, name);
+        contender.terms.inbox = inbox;
+        let ears: Arc<dyn Sink> = contender.ears.clone();
+        runtime::handle().unwrap().spawn(store.clone().open_inbox(contender.terms.inbox, Arc::downgrade(&ears)));
+        assert_eq!(contender.ears.next(), Heard::Inbox(Inbox::Live));
+        contender
+    }
+
+    fn try_converse(&mut self, op: Op, intent: Intent) -> Result<Step, Outcome> {
+        let Step::Ask(requests) = self.machine.step(Input::Begin(intent)) else { panic!("nothing to ask") };
+        match self.store.call(&requests, clock::now().after(LIMIT)).outcome {
+            Outcome::Replies(replies) => Ok(self.machine.step(Input::Reply(op, &replies))),
+            other => Err(other),
+        }
+    }
+
+    fn converse(&mut self, op: Op, intent: Intent) -> Step {
+        self.try_converse(op, intent).unwrap()
+    }
+
+    fn acquire(&mut self, wait: bool) -> Step {
+        self.converse(Op::Acquire, Intent::Acquire { terms: self.terms.clone(), wait, prev: None })
+    }
+
+    fn try_lock(&mut self) -> Option<u64> {
+        match self.acquire(false) {
+            Step::Done(Verdict::Granted(grant)) => Some(grant.first),
+            Step::Done(Verdict::Held { .. }) => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn queue(&mut self) -> u32 {
+        match self.acquire(true) {
+            Step::Wait(wait) => wait.position,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits for its turn, by pushes and by a timer.
+    fn lock(&mut self) -> u64 {
+        self.terms.attempt = attempt();
+        loop {
+            let patience = match self.acquire(true) {
+                Step::Done(Verdict::Granted(grant)) => return grant.first,
+                Step::Wait(wait) => wait.remaining.min(self.terms.claim),
+                other => panic!("{other:?}"),
+            };
+            while let Some(heard) = self.ears.next_within(patience) {
+                let Heard::Pushed(_, StoreEvent::Granted { attempt, first, .. }) = heard else { continue };
+                if attempt == self.terms.attempt && self.renew() {
+                    return first;
+                }
+            }
+        }
+    }
+
+    fn renew(&mut self) -> bool {
+        match self.converse(Op::Renew, Intent::Renew { terms: self.terms.clone(), ttl: self.terms.ttl }) {
+            Step::Done(Verdict::Renewed) => true,
+            Step::Done(Verdict::Gone(_)) => false,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn release(&mut self) -> ReleaseOutcome {
+        match self.converse(Op::Release, Intent::Release { terms: self.terms.clone(), used: 0 }) {
+            Step::Done(Verdict::Released(outcome)) => outcome,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn attempt() -> AttemptId {
+    AttemptId(u128::from(getrandom::u64().unwrap()) << 64 | u128::from(getrandom::u64().unwrap()))
+}
+
+fn ask(store: &SqliteStore, request: Request) -> Reply {
+    match store.call(&Requests::from_iter([request]), clock::now().after(LIMIT)).outcome {
+        Outcome::Replies(mut replies) => replies.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn inspect(store: &SqliteStore, name: &str) -> Inspection {
+    let layout = store.layout(None).unwrap();
+    layout.inspected(name, &ask(store, layout.inspect(layout.key(name).unwrap()))).unwrap()
+}
+
+/// A second look at the file, past the store.
+fn sql(path: &Path) -> rusqlite::Connection {
+    let db = rusqlite::Connection::open(path).unwrap();
+    db.busy_timeout(LIMIT).unwrap();
+    db
+}
+
+fn is_sound(path: &Path) -> bool {
+    let verdict: String = sql(path).query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    verdict == "ok"
+}
+
+/// Another process: this test program again, in one of the roles below.
+struct Helper {
+    child: Child,
+    says: BufReader<ChildStdout>,
+}
+
+impl Helper {
+    fn command(program: &Path, role: &str, path: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.args(["stores::sqlite::tests::helper", "--exact", "--nocapture", "--test-threads=1"]);
+        command.env("LOCKWRIGHT_TEST_ROLE", role).env("LOCKWRIGHT_TEST_FILE", path);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        command
+    }
+
+    fn start(role: &str, path: &Path) -> Self {
+        Helper::of(Helper::command(&std::env::current_exe().unwrap(), role, path))
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let says = BufReader::new(child.stdout.take().unwrap());
+        Helper { child, says }
+    }
+
+    /// Its next line, past the test harness' own.
+    fn says(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.says.read_line(&mut line).unwrap(), 0, "the helper ended");
+            if let Some(said) = line.trim_end().split("@ ").nth(1) {
+                return said.to_owned();
+            }
+        }
+    }
+
+    /// Returns when it and all its children have ended.
+    fn end(&mut self) -> String {
+        let mut rest = String::new();
+        drop(self.child.stdin.take());
+        self.says.read_to_string(&mut rest).unwrap();
+        self.child.wait().unwrap();
+        rest
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        // Its children too, which a failed test may leave stuck.
+        let group = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let _ = group.map(|group| rustix::process::kill_process_group(group, rustix::process::Signal::KILL));
+        let _ = self.child.wait();
+    }
+}
+
+/// Not a test: what the helpers do.
+#[test]
+fn helper() {
+    let Ok(role) = std::env::var("LOCKWRIGHT_TEST_ROLE") else { return };
+    let path = PathBuf::from(std::env::var_os("LOCKWRIGHT_TEST_FILE").unwrap());
+    let until_told = || std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    match role.as_str() {
+        "hold" => {
+            let mut contender = Contender::new(&store(&path), "a");
+            println!("@ {:?}", contender.try_lock());
+            until_told();
+        }
+        "wait" => {
+            let mut contender = Contender::listening(&store(&path), "a");
+            println!("@ {}", contender.queue());
+            until_told();
+        }
+        "write" => {
+            let db = sql(&path);
+            db.execute_batch("BEGIN IMMEDIATE").unwrap();
+            println!("@ writing");
+            until_told();
+        }
+        "try" => {
+            let mut contender = Contender::new(&store(&path), "a");
+            let intent = Intent::Acquire { terms: contender.terms.clone(), wait: false, prev: None };
+            match contender.try_converse(Op::Acquire, intent) {
+                Err(Outcome::NotSent(error)) => println!("@ {error}"),
+                other => println!("@ {other:?}"),
+            }
+        }
+        "count" => {
+            let store = store(&path);
+            let mut contender = Contender::listening(&store, "a");
+            println!("@ ready");
+            until_told();
+            for _ in 0..EACH {
+                count(&path, &mut contender);
+            }
+        }
+        "open" => {
+            println!("@ ready");
+            until_told();
+            let mine = std::process::id().to_string();
+            println!("@ {:?}", Contender::new(&store(&path), &mine).try_lock().is_some());
+        }
+        "fork" => fork_and_leave(&path),
+        other => panic!("{other}"),
+    }
+}
+
+const EACH: u64 = 100;
+const CHILDREN: u64 = 4;
+
+/// Adds one to this process' number in a file that all share, in a way that loses additions unless the lock excludes.
+fn count(path: &Path, contender: &mut Contender) {
+    let token = contender.lock();
+    let mut counts = counted(path);
+    let last = counts.insert("token".into(), token).unwrap_or(0);
+    assert!(token > last, "token {token} after {last}");
+    *counts.entry(std::process::id().to_string()).or_insert(0) += 1;
+    let next = path.with_file_name(format!("counts-{}", std::process::id()));
+    let lines: Vec<_> = counts.iter().map(|(who, count)| format!("{who} {count}\n")).collect();
+    std::fs::write(&next, lines.concat()).unwrap();
+    std::fs::rename(next, path.with_file_name("counts")).unwrap();
+    assert_eq!(contender.release(), ReleaseOutcome::Released);
+}
+
+/// How often each process was counted, and the last token under `token`.
+fn counted(path: &Path) -> BTreeMap<String, u64> {
+    let text = std::fs::read_to_string(path.with_file_name("counts")).unwrap_or_default();
+    let read = |line: &str| line.split_once(' ').map(|(who, count)| (who.to_owned(), count.parse().unwrap()));
+    text.lines().filter_map(read).collect()
+}
+
+fn total(mut counts: BTreeMap<String, u64>) -> u64 {
+    counts.remove("token");
+    counts.values().sum()
+}
+
+/// Uses the file, forks, and leaves while the children use it.
+fn fork_and_leave(path: &Path) {
+    let store = store(path);
+    let mut contender = Contender::listening(&store, "a");
+    count(path, &mut contender);
+    let mut held = Contender::new(&store, "held by the parent");
+    held.try_lock().unwrap();
+    // A thread that is inside SQLite most of the time, whatever moment the forks choose.
+    let looks = Arc::new(AtomicU32::new(0));
+    let (other, counted) = (store.clone(), looks.clone());
+    std::thread::spawn(move || {
+        while inspect(&other, "a").name == "a" {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    for _ in 0..CHILDREN {
+        let before = looks.load(Ordering::Relaxed);
+        while looks.load(Ordering::Relaxed) < before + 10 {
+            std::hint::spin_loop();
+        }
+        fork::fork_to(|| {
+            let inherited = contender.store.call(&Requests::new(), clock::now());
+            assert!(matches!(inherited.outcome, Outcome::NotSent(error) if error.kind() == Kind::Forked));
+            let mut contender = Contender::listening(&self::store(path), "a");
+            for n in 0..EACH {
+                count(path, &mut contender);
+                if n == EACH / 2 {
+                    // One grandchild more, from a process that is itself a child with a connection of its own.
+                    fork::fork_to(|| {
+                        count(path, &mut Contender::listening(&self::store(path), "a"));
+                        0
+                    });
+                }
+            }
+            0
+        });
+        count(path, &mut contender);
+    }
+    assert_eq!(held.release(), ReleaseOutcome::Released, "a child freed what the parent held");
+}
+
+#[test]
+fn processes_that_fork_exclude_each_other_while_the_parent_leaves() {
+    let folder = Folder::new();
+    let mut helper = Helper::start("fork", &folder.file());
+    drop(helper.child.stdin.take());
+    assert!(helper.child.wait().unwrap().success());
+    // Whoever opens or closes a file that nobody else seems to have open makes its shared memory anew, or removes its
+    // log: the end of it, if the children only believed that they have it open.
+    let wanted = 1 + CHILDREN * (1 + EACH + 1);
+    let (began, mut opened) = (Instant::now(), 0);
+    while total(counted(&folder.file())) < wanted {
+        assert!(began.elapsed() < LIMIT, "the children are stuck");
+        let db = sql(&folder.file());
+        let rows: i64 = db.query_row("SELECT count(*) FROM locks", [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 2);
+        opened += 1;
+    }
+    let said = helper.end();
+    let counts = counted(&folder.file());
+    let mut later = Contender::new(&store(&folder.file()), "a");
+    assert!(later.try_lock().unwrap() > counts["token"]);
+    assert_eq!(total(counts), wanted, "{said}");
+    assert!(opened > 10, "{opened}");
+    assert!(is_sound(&folder.file()));
+}
+
+#[test]
+fn processes_exclude_each_other_while_some_are_killed() {
+    let folder = Folder::new();
+    let mut helpers: Vec<_> = (0..CHILDREN).map(|_| Helper::start("count", &folder.file())).collect();
+    let mut victims: Vec<_> = (0..CHILDREN).map(|_| Helper::start("count", &folder.file())).collect();
+    for helper in helpers.iter_mut().chain(&mut victims) {
+        assert_eq!(helper.says(), "ready");
+        drop(helper.child.stdin.take());
+    }
+    for (n, victim) in victims.iter_mut().enumerate() {
+        let goal = u64::try_from(n + 1).unwrap() * 20;
+        while total(counted(&folder.file())) < goal {
+            std::thread::yield_now();
+        }
+        victim.child.kill().unwrap();
+        victim.child.wait().unwrap();
+    }
+    for helper in &mut helpers {
+        let said = helper.end();
+        assert_eq!(counted(&folder.file()).get(&helper.child.id().to_string()), Some(&EACH), "{said}");
+    }
+    assert!(is_sound(&folder.file()));
+}
+
+#[test]
+fn processes_may_make_the_file_all_at_once() {
+    let folder = Folder::new();
+    for round in 0..40 {
+        let path = folder.0.join(format!("{round}.db"));
+        let mut helpers: Vec<_> = (0..6).map(|_| Helper::start("open", &path)).collect();
+        helpers.iter_mut().for_each(|helper| assert_eq!(helper.says(), "ready"));
+        helpers.iter_mut().for_each(|helper| drop(helper.child.stdin.take()));
+        helpers.iter_mut().for_each(|helper| assert_eq!(helper.says(), "true"));
+    }
+}
+
+#[test]
+fn a_release_is_pushed_to_the_next_in_line() {
+    let folder = Folder::new();
+    let (ours, theirs) = (store(&folder.file()), store(&folder.file()));
+    let mut holder = Contender::new(&ours, "a");
+    let first = holder.try_lock().unwrap();
+    let mut waiters: Vec<_> = (0..3).map(|_| Contender::listening(&theirs, "a")).collect();
+    let positions: Vec<_> = waiters.iter_mut().map(Contender::queue).collect();
+    assert_eq!(positions, [0, 1, 2]);
+    assert_eq!(waiters[1].queue(), 1, "asking again keeps the place");
+    assert_eq!(inspect(&ours, "a").waiters, 3);
+    assert_eq!(holder.release(), ReleaseOutcome::Released);
+    let mut last = first;
+    for waiter in &mut waiters {
+        let Heard::Pushed(key, StoreEvent::Granted { attempt, first, at, .. }) = waiter.ears.next() else { panic!() };
+        assert_eq!((key.as_str(), attempt), ("a", waiter.terms.attempt));
+        assert!(first > last && at.0 > 0);
+        last = first;
+        assert!(waiter.renew());
+        assert_eq!(waiter.release(), ReleaseOutcome::Released);
+    }
+    assert_eq!(holder.release(), ReleaseOutcome::Expired);
+    assert!(inspect(&ours, "a").holder.is_none());
+}
+
+#[test]
+fn a_lock_that_is_broken_tells_its_holder() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let mut holder = Contender::listening(&store, "a");
+    let token = holder.try_lock().unwrap();
+    let seen = inspect(&store, "a").holder.unwrap();
+    assert_eq!((seen.first_token, seen.card.pid), (token, std::process::id()));
+    let layout = store.layout(Some("native")).unwrap();
+    assert_eq!(ask(&store, layout.break_hold("a".into(), token - 1)), Reply::Int(0));
+    assert_eq!(ask(&store, layout.break_hold("a".into(), token)), Reply::Int(1));
+    let told = Heard::Pushed("a".into(), StoreEvent::Broken { attempt: holder.terms.attempt });
+    assert_eq!(holder.ears.next(), told);
+    assert!(!holder.renew());
+    assert_eq!(store.layout(Some("shedlock")).unwrap_err().kind(), Kind::Unsupported);
+}
+
+#[test]
+fn a_holder_that_was_killed_is_taken_over_at_once() {
+    let folder = Folder::new();
+    let mut helper = Helper::start("hold", &folder.file());
+    assert!(helper.says().starts_with("Some"));
+    let store = store(&folder.file());
+    let mut contender = Contender::new(&store, "a");
+    assert_eq!(contender.try_lock(), None);
+    assert!(inspect(&store, "a").holder.is_some());
+    helper.child.kill().unwrap();
+    helper.child.wait().unwrap();
+    assert!(inspect(&store, "a").holder.is_none());
+    assert!(contender.try_lock().is_some());
+}
+
+#[test]
+fn a_waiter_that_was_killed_is_passed_over() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let mut holder = Contender::new(&store, "a");
+    holder.try_lock().unwrap();
+    let mut helper = Helper::start("wait", &folder.file());
+    assert_eq!(helper.says(), "0");
+    let mut next = Contender::listening(&store, "a");
+    assert_eq!(next.queue(), 1);
+    let inboxes = || std::fs::read_dir(folder.0.join("locks.db-inbox")).unwrap().count();
+    assert_eq!(inboxes(), 2);
+    helper.child.kill().unwrap();
+    helper.child.wait().unwrap();
+    holder.release();
+    assert!(matches!(next.ears.next(), Heard::Pushed(..)));
+    assert_eq!(inboxes(), 1, "the socket of the dead is removed");
+}
+
+#[test]
+fn a_lock_of_another_boot_is_not_taken_at_once() {
+    let folder = Folder::new();
+    let mut before = Contender::new(&store_of_boot(&folder.file(), "before"), "a");
+    before.terms.ttl = Duration::from_millis(50);
+    before.try_lock().unwrap();
+    let mut after = Contender::new(&store(&folder.file()), "a");
+    let began = Instant::now();
+    assert_eq!(after.try_lock(), None);
+    while after.try_lock().is_none() {
+        std::thread::yield_now();
+    }
+    assert!(began.elapsed() >= Duration::from_millis(50));
+}
+
+#[test]
+fn an_inbox_ends_with_whoever_listens() {
+    let folder = Folder::new();
+    let contender = Contender::listening(&store(&folder.file()), "a");
+    let socket = folder.0.join("locks.db-inbox").join(contender.terms.inbox.to_string());
+    assert_eq!(std::fs::metadata(socket.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
+    // What nobody of ours sends is ignored.
+    UnixDatagram::unbound().unwrap().send_to(b"granted nonsense", &socket).unwrap();
+    drop(contender);
+    while socket.exists() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn sockets_left_behind_are_removed_in_time() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    Contender::new(&store, "a").try_lock().unwrap();
+    let mut waiter = Helper::start("wait", &folder.file());
+    waiter.says();
+    waiter.child.kill().unwrap();
+    waiter.child.wait().unwrap();
+    let inboxes = || std::fs::read_dir(folder.0.join("locks.db-inbox")).unwrap().count();
+    assert_eq!(inboxes(), 1);
+    let clients: Vec<_> = (0..8).map(|n| Contender::listening_at(&store, "a", InboxId(n))).collect();
+    assert_eq!(inboxes(), clients.len());
+}
+
+#[test]
+fn an_inbox_whose_socket_was_removed_opens_again() {
+    let folder = Folder::new();
+    let contender = Contender::listening(&store(&folder.file()), "a");
+    std::fs::remove_dir_all(folder.0.join("locks.db-inbox")).unwrap();
+    assert_eq!(contender.ears.next(), Heard::Inbox(Inbox::Live));
+}
+
+#[test]
+fn where_no_inbox_can_be_waiters_are_told() {
+    let folder = Folder::new();
+    std::fs::write(folder.0.join("locks.db-inbox"), "").unwrap();
+    let store = store(&folder.file());
+    let ears = Arc::new(Ears::default());
+    let sink: Arc<dyn Sink> = ears.clone();
+    runtime::handle().unwrap().spawn(store.clone().open_inbox(InboxId(1), Arc::downgrade(&sink)));
+    assert_eq!(ears.next(), Heard::Inbox(Inbox::Unavailable));
+    std::fs::remove_file(folder.0.join("locks.db-inbox")).unwrap();
+    assert_eq!(ears.next(), Heard::Inbox(Inbox::Live));
+}
+
+#[test]
+fn a_path_may_be_longer_than_a_socket_address() {
+    let folder = Folder::new();
+    let deep = folder.0.join("x".repeat(200)).join("y".repeat(200));
+    std::fs::create_dir_all(&deep).unwrap();
+    let store = store(&deep.join("locks.db"));
+    let mut holder = Contender::new(&store, "a");
+    holder.try_lock().unwrap();
+    let mut waiter = Contender::listening(&store, "a");
+    waiter.queue();
+    holder.release();
+    assert!(matches!(waiter.ears.next(), Heard::Pushed(..)));
+}
+
+#[test]
+fn a_file_that_was_replaced_is_noticed() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let mut holder = Contender::listening(&store, "a");
+    holder.try_lock().unwrap();
+    assert!(holder.renew());
+    for end in ["", "-wal", "-shm"] {
+        std::fs::remove_file(format!("{}{end}", folder.file().display())).unwrap();
+    }
+    let mut thief = Contender::new(&self::store(&folder.file()), "a");
+    thief.try_lock().unwrap();
+    let intent = Intent::Renew { terms: holder.terms.clone(), ttl: TTL };
+    let Err(Outcome::NotSent(error)) = holder.try_converse(Op::Renew, intent) else { panic!() };
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(error.context().contains("replaced"), "{error}");
+    assert!(!holder.renew(), "the new file knows nothing of the hold");
+    // The inbox notices too, so that every guard of the client is looked after.
+    while holder.ears.next() != Heard::Restarted {}
+}
+
+#[test]
+fn a_file_that_stays_busy_is_unavailable() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let mut contender = Contender::new(&store, "a");
+    contender.try_lock().unwrap();
+    let mut helper = Helper::start("write", &folder.file());
+    assert_eq!(helper.says(), "writing");
+    let layout = store.layout(None).unwrap();
+    let Step::Ask(renewal) =
+        contender.machine.step(Input::Begin(Intent::Renew { terms: contender.terms.clone(), ttl: TTL }))
+    else {
+        panic!()
+    };
+    let (began, limit) = (Instant::now(), Duration::from_millis(60));
+    let Outcome::NotSent(error) = store.call(&renewal, clock::now().after(limit)).outcome else { panic!() };
+    assert!(began.elapsed() >= limit);
+    assert_eq!((error.kind(), error.operation()), (Kind::Unavailable, "renew"));
+    assert!(error.store().is_some_and(|store| store.ends_with("/locks.db")), "{error}");
+    assert!(inspect(&store, "a").holder.is_some(), "looking needs no writing");
+    let _ = ask(&store, layout.list(""));
+    helper.end();
+    assert!(contender.renew());
+}
+
+#[test]
+fn a_disk_that_is_full_changes_nothing() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let mut contender = Contender::new(&store, "a");
+    contender.try_lock().unwrap();
+    store.file.with_database(|db| {
+        let pages: i64 = db.query_row("PRAGMA page_count", [], |row| row.get(0)).unwrap();
+        db.pragma_update(None, "max_page_count", pages).unwrap();
+    });
+    let error = (0..100).find_map(|n| {
+        let mut next = Contender::new(&store, &format!("{n}{}", "x".repeat(1000)));
+        let terms = next.terms.clone();
+        match next.try_converse(Op::Acquire, Intent::Acquire { terms, wait: false, prev: None }) {
+            Ok(_) => None,
+            Err(Outcome::NotSent(error)) => Some(error),
+            Err(other) => panic!("{other:?}"),
+        }
+    });
+    let error = error.unwrap();
+    assert_eq!((error.kind(), error.operation()), (Kind::Unavailable, "acquire"));
+    assert!(error.context().contains("full"), "{error}");
+    assert!(contender.renew());
+}
+
+fn refusal(path: &Path) -> Error {
+    let store = store(path);
+    let layout = store.layout(None).unwrap();
+    let requests = Requests::from_iter([layout.inspect("a".into())]);
+    match store.call(&requests, clock::now().after(LIMIT)).outcome {
+        Outcome::NotSent(error) => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_cannot_be_a_lock_file_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    let file = |name: &str, content: &[u8]| {
+        let path = folder.0.join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    };
+    let note = file("note", &b"not a database at all, but long enough to be taken for one; ".repeat(20));
+    let other = folder.0.join("other.db");
+    sql(&other).execute_batch("CREATE TABLE accounts (name TEXT)").unwrap();
+    let newer = folder.0.join("newer.db");
+    Contender::new(&store(&newer), "a").try_lock().unwrap();
+    sql(&newer).pragma_update(None, "user_version", 2).unwrap();
+    let damaged = folder.0.join("damaged.db");
+    Contender::new(&store(&damaged), "a").try_lock().unwrap();
+    sql(&damaged).query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    let mut bytes = std::fs::read(&damaged).unwrap();
+    let header = bytes[..100].to_owned();
+    bytes.fill(0xAA);
+    bytes[..100].copy_from_slice(&header);
+    std::fs::write(&damaged, bytes).unwrap();
+    let cases = [
+        (folder.0.clone(), Kind::InvalidConfig, "folder"),
+        (PathBuf::from("/dev/null"), Kind::InvalidConfig, "regular file"),
+        (folder.0.join("missing/locks.db"), Kind::InvalidConfig, "does not exist"),
+        (note.join("locks.db"), Kind::InvalidConfig, "does not exist"),
+        (note.clone(), Kind::InvalidConfig, "not a lock file"),
+        (other.clone(), Kind::InvalidConfig, "another program's"),
+        (newer, Kind::ForeignLayout, "another version"),
+        (damaged, Kind::Protocol, "damaged"),
+    ];
+    let before = (std::fs::read(&note).unwrap(), std::fs::read(&other).unwrap());
+    for (path, kind, says) in cases {
+        let error = refusal(&path);
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.context().contains(says), "{error}");
+    }
+    assert!(before == (std::fs::read(&note).unwrap(), std::fs::read(&other).unwrap()));
+}
+
+#[test]
+fn a_file_without_the_right_to_write_is_refused() {
+    let folder = Folder::new();
+    Contender::new(&store(&folder.file()), "a").try_lock().unwrap();
+    let open = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    let program = std::env::current_exe().unwrap();
+    let mut attempts = vec![];
+    for (file, around) in [(0o444, 0o777), (0o000, 0o777), (0o666, 0o555)] {
+        open(&folder.file(), file);
+        open(&folder.0, around);
+        let mut command = Helper::command(&program, "try", &folder.file());
+        if rustix::process::geteuid().is_root() {
+            // To root everything is allowed, so somebody else tries, with a copy of the program where it can be read.
+            let copy = folder.0.join("program");
+            std::fs::copy(&program, &copy).unwrap();
+            command = Helper::command(&copy, "try", &folder.file());
+            command.uid(65534).gid(65534);
+        }
+        for end in ["-wal", "-shm"] {
+            let _ = std::fs::remove_file(format!("{}{end}", folder.file().display()));
+        }
+        attempts.push(Helper::of(command).says());
+    }
+    open(&folder.0, 0o700);
+    for said in attempts {
+        assert!(said.starts_with("auth: ") && said.contains("cannot be written"), "{said}");
+    }
+}
+
+#[test]
+fn requests_may_be_awaited_and_travel_together() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let mut holders: Vec<_> = (0..3).map(|n| Contender::new(&store, &format!("lock {n}"))).collect();
+    holders[0].try_lock().unwrap();
+    holders[2].try_lock().unwrap();
+    let renewals: Vec<_> = holders
+        .iter_mut()
+        .map(|holder| {
+            let intent = Intent::Renew { terms: holder.terms.clone(), ttl: TTL };
+            let Step::Ask(mut requests) = holder.machine.step(Input::Begin(intent)) else { panic!() };
+            requests.remove(0)
+        })
+        .collect();
+    let answered = runtime::handle().unwrap().block_on(store.clone().call_batch(renewals.clone()));
+    let wanted = [Reply::Int(1), Reply::Int(0), Reply::Int(1)];
+    assert!(matches!(answered.outcome, Outcome::Replies(replies) if replies == wanted));
+    let one = Requests::from_iter([renewals[0].clone()]);
+    let answered = runtime::handle().unwrap().block_on(store.call_async(&one, clock::now().after(LIMIT)));
+    assert!(matches!(answered.outcome, Outcome::Replies(replies) if replies == [Reply::Int(1)]));
+}
+
+#[test]
+fn the_embedded_file_makes_its_folder() {
+    let folder = Folder::new();
+    let path = folder.0.join("state/lockwright/locks.db");
+    let store = Arc::new(SqliteStore::new(Config { makes_folder: true, ..config(&path) }));
+    Contender::new(&store, "a").try_lock().unwrap();
+    assert_eq!(std::fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
+}
