@@ -1,8 +1,11 @@
 //! What the driver asks of every store.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
+
+use tokio::sync::Notify;
 
 use crate::error::{Error, Kind};
 use crate::guarantee::Guarantees;
@@ -67,6 +70,26 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Corrects the idea of the store's clock: it stood at `at` between `sent` and now.
     fn learn(&self, sent: Time, at: crate::time::StoreTime) {
         let _ = (sent, at);
+    }
+}
+
+/// Ends what runs in the background for a client, when that is closed.
+#[derive(Debug, Default)]
+pub(crate) struct Closing(Notify);
+
+impl Closing {
+    pub(crate) fn close(&self) {
+        self.0.notify_one();
+    }
+
+    /// Does `work`, but drops it when the client is closed.
+    pub(crate) async fn cuts_short(&self, work: impl Future<Output = ()>) {
+        let (mut closed, mut work) = (pin!(self.0.notified()), pin!(work));
+        poll_fn(|context| {
+            let over = closed.as_mut().poll(context).is_ready() || work.as_mut().poll(context).is_ready();
+            if over { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 }
 

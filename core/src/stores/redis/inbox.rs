@@ -1,9 +1,6 @@
 //! The inbox: one subscription per client, kept alive, on a connection of its own.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::{Arc, Weak};
-use std::task::Poll;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -35,18 +32,8 @@ enum End {
     Unwanted,
 }
 
-/// Keeps `inbox` subscribed until `sink` is gone or the store is closed.
+/// Keeps `inbox` subscribed until `sink` is gone.
 pub(super) async fn keep(store: Arc<Redis>, inbox: InboxId, sink: Weak<dyn Sink>) {
-    let mut closed = pin!(store.closed.notified());
-    let mut kept = pin!(keep_open(store.clone(), inbox, sink));
-    poll_fn(|cx| {
-        let over = closed.as_mut().poll(cx).is_ready() || kept.as_mut().poll(cx).is_ready();
-        if over { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-}
-
-async fn keep_open(store: Arc<Redis>, inbox: InboxId, sink: Weak<dyn Sink>) {
     let channel = channel(inbox);
     let (mut pause, mut subscribed_before) = (PAUSE.0, false);
     loop {
