@@ -50,6 +50,8 @@ def test_a_guard_is_a_context_manager(client: lockwright.Client) -> None:
 
 
 def test_what_cannot_be_had(client: lockwright.Client) -> None:
+    # The first use also connects, which may take longer than this.
+    assert client.inspect("x").holder is None
     lock = client.lock("x", timeout=0.01)
     with lock:
         assert lock.try_acquire() is None

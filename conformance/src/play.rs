@@ -201,11 +201,14 @@ impl Play<'_> {
                 Ok(())
             }
             Action::Signal { signal, to } => {
+                // Taken before: a store that sees a holder die may grant its lock before the signal's sender hears of it. What
+                // the process finished after this moment it has logged.
+                let at = clock::now();
                 self.shim(to)?.signal(*signal)?;
                 if *signal == Signal::Kill
                     && let Some(actor) = self.actors.get_mut(to)
                 {
-                    actor.killed = Some(clock::now());
+                    actor.killed = Some(at);
                 }
                 Ok(())
             }

@@ -388,6 +388,7 @@ fn refusal(operation: &'static str, code: &str, message: &str) -> Error {
     let kind = match code {
         "FOREIGN" | "WRONGTYPE" => Kind::ForeignLayout,
         "NOPERM" | "NOAUTH" | "WRONGPASS" => Kind::Auth,
+        "MOVED" | "ASK" | "CROSSSLOT" => Kind::Unsupported,
         "OOM" | "READONLY" | "LOADING" | "BUSY" | "MISCONF" | "MASTERDOWN" | "CLUSTERDOWN" | "FULL" => {
             Kind::Unavailable
         }
@@ -396,6 +397,7 @@ fn refusal(operation: &'static str, code: &str, message: &str) -> Error {
     let advice = match kind {
         Kind::ForeignLayout => "something else lies under this name; choose another name, prefix or layout",
         Kind::Auth => "check the user, the password and the user's rights",
+        Kind::Unsupported => "clusters are not built yet; give the address of a single server",
         Kind::Unavailable => "it may pass; look at the store's log",
         _ => "see whether this is the right store, and its version",
     };

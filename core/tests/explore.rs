@@ -34,7 +34,7 @@ fn two_clients(name: &'static str) -> Setup {
         renew: true,
         response_timeout: 1,
         store_timeout: 1000,
-        forget_stale: true,
+        stale: 0,
         clients: vec![vec![WISH], vec![WISH]],
         cold: false,
         behind: 0,
@@ -101,7 +101,7 @@ fn long1() {
 #[ignore = "long"]
 fn solo0() {
     let other = Wish { ttl: Some(3), ..WISH };
-    check(&Setup { forget_stale: false, clients: vec![vec![EARLY, other], vec![]], ..two_clients("solo") }, 20_000_000);
+    check(&Setup { stale: 1, clients: vec![vec![EARLY, other], vec![]], ..two_clients("solo") }, 20_000_000);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn solo1() {
     let other = Wish { ttl: Some(3), ..WISH };
     check(
         &Setup {
-            forget_stale: false,
+            stale: 1,
             faults: any_fault(),
             clients: vec![vec![EARLY, other], vec![]],
             ..two_clients("solo, fault")

@@ -79,8 +79,8 @@ pub struct Setup {
     /// After how long a request that has not arrived is refused.
     pub response_timeout: u32,
     pub store_timeout: u32,
-    /// Whether answers that are not awaited disappear at once: right as long as a client makes one attempt.
-    pub forget_stale: bool,
+    /// How many answers that nobody awaits any more may be under way; others disappear.
+    pub stale: usize,
     /// The tasks of each client.
     pub clients: Vec<Vec<Wish>>,
     /// Whether the inboxes are still closed.
@@ -393,30 +393,27 @@ impl World {
     pub fn after(&self, setup: &Setup, step: Step) -> Checked<World> {
         let mut world = self.clone();
         world.take(setup, step)?;
-        if setup.forget_stale {
-            world.forget_stale();
-        }
+        world.forget_stale(setup.stale);
         world.check_beliefs(setup)?;
         Ok(world)
     }
 
-    /// Drops the answers that nobody will ever take.
-    fn forget_stale(&mut self) {
+    /// Drops the answers that nobody will ever take, but for a few.
+    fn forget_stale(&mut self, mut kept: usize) {
         let clients = &self.clients;
         self.net.retain_mut(|message| {
-            let stale = |m: &Message| !clients[m.client].process.awaits(m.slot, m.id);
-            match &message.body {
-                Body::Subscribe => true,
-                Body::Request { ghost: true, .. } => true,
-                Body::Request { .. } => {
-                    if stale(message)
-                        && let Body::Request { wanted, .. } = &mut Rc::make_mut(message).body
-                    {
-                        *wanted = false;
-                    }
+            let awaited = clients[message.client].process.awaits(message.slot, message.id);
+            if awaited || matches!(message.body, Body::Subscribe | Body::Request { wanted: false, .. }) {
+                return true;
+            }
+            let keep = kept > 0;
+            kept = kept.saturating_sub(1);
+            match &mut Rc::make_mut(message).body {
+                Body::Request { wanted, .. } => {
+                    *wanted = keep;
                     true
                 }
-                _ => !stale(message),
+                _ => keep,
             }
         });
     }

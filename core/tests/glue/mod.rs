@@ -154,7 +154,7 @@ impl Process {
 
     /// Whether an answer to `id` would be taken.
     pub fn awaits(&self, slot: usize, id: RequestId) -> bool {
-        self.slots[slot].session.awaits(id)
+        self.slots.get(slot).is_some_and(|slot| slot.session.awaits(id))
     }
 
     #[allow(dead_code, reason = "only the explorer prints traces")]
