@@ -75,6 +75,8 @@ pub struct Step {
     pub action: Action,
     /// The moment after it gets this name.
     pub mark: Option<String>,
+    /// Whether noise alone can make it fail: a process that gets no processor for a ttl has lost its lock by rights.
+    pub noise: bool,
 }
 
 /// What a step does.
@@ -274,8 +276,9 @@ fn text_of(value: toml::Value) -> Result<String, String> {
 fn step(mut raw: toml::Table) -> Result<Step, String> {
     let text = shown(&raw);
     let mark = raw.remove("mark").map(text_of).transpose()?;
+    let noise = raw.remove("noise").is_some_and(|noise| noise.as_bool() == Some(true));
     let action = action(raw)?;
-    Ok(Step { text, action, mark })
+    Ok(Step { text, action, mark, noise })
 }
 
 fn action(mut raw: toml::Table) -> Result<Action, String> {
@@ -513,6 +516,9 @@ fn check(scenario: &Scenario) -> Result<(), String> {
         }
         marks.extend(step.mark.as_deref());
     }
+    if scenario.attempts == 1 && scenario.steps.iter().any(|step| step.noise) {
+        return Err("what noise can make fail needs more than one of `attempts`".into());
+    }
     if signals && !scenario.needs.iter().any(|need| need == "shared") {
         return Err("signals need processes, so the scenario needs \"shared\"".into());
     }
@@ -568,6 +574,7 @@ mod tests {
         }
         let unshared = parse("title = 'x'\nsteps = [{ signal = 'KILL', to = 'a' }]").unwrap_err();
         assert!(unshared.contains("shared"));
+        assert!(steps("{ on = 'a', do = 'list', noise = true }").unwrap_err().contains("attempts"));
         assert!(parse("title = 'x'\nstepps = []").is_err());
     }
 }

@@ -106,7 +106,7 @@ impl Shim {
         let mut command = face.start();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
         // The environment may name a place of its own.
-        command.env_remove("LOCKWRIGHT_URL").env("LOCKWRIGHT_SHIM_FACE", &face.name);
+        command.env_remove("LOCKWRIGHT_URL");
         let mut child = command.spawn().map_err(|error| explain(&error))?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(explain(&"it has no pipes"));
