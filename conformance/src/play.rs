@@ -170,7 +170,8 @@ impl Play<'_> {
                 if command.background {
                     return Ok(());
                 }
-                let patience = if command.name == "work" { WORK } else { self.stage.patience };
+                let works = matches!(command.name, "work" | "prefork");
+                let patience = if works { WORK } else { self.stage.patience };
                 let result = self.listen(&command.label, &command.expect, patience);
                 // Without a label of its own the answer is no one's to ask for.
                 self.said.remove("");
@@ -215,6 +216,7 @@ impl Play<'_> {
             Action::Requests { per_acquisition } => self.check_requests(*per_acquisition),
             Action::Logged { increments, by } => self.wait_for_log(increments.get(self.stage.full), by),
             Action::Referee { late, first_grant } => self.judge(*late, first_grant.as_ref()),
+            Action::Process { on, label, until } => self.look_at_process(on, label, until.as_ref()),
         }
     }
 
@@ -272,7 +274,7 @@ impl Play<'_> {
                     let said = self.said.get(text).and_then(|said| said.pending.first());
                     ("command", json!(said.ok_or_else(|| format!("{text} is answered already"))?.1.id))
                 }
-                "tasks" | "increments" => {
+                "tasks" | "increments" | "children" => {
                     let scaled: Scaled = serde_json::from_value(value).map_err(|error| format!("{key}: {error}"))?;
                     (key.as_str(), json!(scaled.get(self.stage.full)))
                 }
@@ -280,7 +282,7 @@ impl Play<'_> {
             };
             args.insert(key.to_owned(), value);
         }
-        if command.name == "work" {
+        if matches!(command.name, "work" | "prefork") {
             args.insert("name".into(), json!(actor));
             args.insert("counter".into(), json!(self.stage.folder.join("counter")));
             args.insert("log".into(), json!(self.log_of(actor)));
@@ -313,6 +315,23 @@ impl Play<'_> {
                     return Err(format!("for {patience} s it has not come to that: {unmet}").into());
                 }
                 Some(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    fn look_at_process(&mut self, on: &str, label: &str, until: Option<&Value>) -> Result<(), Fault> {
+        let (shim, give_up) = (self.shim(on)?, after(clock::now(), self.stage.patience));
+        loop {
+            let seen = shim.process();
+            match until.map(|until| expect::compare(until, &seen, self)) {
+                None => {
+                    let answers = vec![Answer::of(seen)];
+                    self.said.insert(label.to_owned(), Said { pending: Vec::new(), answers });
+                    return Ok(());
+                }
+                Some(Ok(())) => return Ok(()),
+                Some(Err(unmet)) if clock::now() > give_up => return Err(unmet.into()),
+                Some(Err(_)) => std::thread::sleep(Duration::from_millis(20)),
             }
         }
     }

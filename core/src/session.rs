@@ -360,10 +360,14 @@ impl Session {
     fn ask(&mut self, now: Time) {
         self.phase = Phase::Asking;
         self.wake = None;
-        self.ask_again = false;
         self.stop_renewing();
-        self.asked_to_queue = self.waits && self.can_queue();
         self.silent_since.get_or_insert(now);
+        // Two acquires of one attempt under way could not be told apart: whether the older still runs would be forgotten.
+        self.ask_again = self.flight(Op::Acquire).is_some();
+        if self.ask_again {
+            return;
+        }
+        self.asked_to_queue = self.waits && self.can_queue();
         self.first_sent.get_or_insert(now);
         let intent = Intent::Acquire { terms: self.terms.clone(), wait: self.asked_to_queue, prev: self.prev.clone() };
         self.converse(now, now, Op::Acquire, Input::Begin(intent));
@@ -729,6 +733,8 @@ impl Session {
         self.stop_renewing();
         self.told = false;
         self.used = used;
+        // An acquire that is still under way may be executed after the release, and be answered before it.
+        self.touched = !self.is_settled();
         self.silent_since = Some(now);
         self.retries = 0;
         self.send_release(now);
@@ -757,7 +763,6 @@ impl Session {
             _ => ReleaseOutcome::Unknown,
         };
         self.tell_released(outcome);
-        self.touched = !self.is_settled();
         self.finish(now);
     }
 
@@ -913,7 +918,6 @@ impl Session {
             }
             Phase::Releasing if now >= self.store_until => {
                 self.tell_released(ReleaseOutcome::Unknown);
-                self.touched = !self.is_settled();
                 self.finish(now);
             }
             Phase::Releasing if self.is_silent_too_long(now) => {
@@ -990,9 +994,10 @@ impl Session {
         }
         let ahead = |at: Option<Time>| at.map(|at| view.ahead(at));
         self.protocol.fingerprint(state);
-        (self.terms.attempt, self.terms.ttl, self.terms.claim, self.service, self.waits, self.inbox).hash(state);
+        let attempt = view.attempt(self.terms.attempt);
+        (attempt, self.terms.ttl, self.terms.claim, self.service, self.waits, self.inbox).hash(state);
         (self.ask_again, self.touched, self.told, self.repeated, self.extending, self.retries.min(16)).hash(state);
-        self.prev.as_ref().map(|prev| (prev.terms.attempt, view.token(prev.used))).hash(state);
+        self.prev.as_ref().map(|prev| (view.attempt(prev.terms.attempt), view.token(prev.used))).hash(state);
         self.flight(Op::Acquire).is_some().hash(state);
         (ahead(self.wake), ahead(self.doubt)).hash(state);
         (view.ahead(self.store_until), view.ahead(self.forgotten_at())).hash(state);

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::protocol::AttemptId;
+
 /// A point on this host's own clock, in nanoseconds since an arbitrary start.
 ///
 /// The driver takes it from a clock that also runs while the machine is suspended (`CLOCK_BOOTTIME` on Linux), so that a
@@ -55,7 +57,7 @@ impl StoreTime {
     }
 }
 
-/// How those who explore what could happen next name times and tokens, so that states that will behave alike look alike.
+/// How those who explore what could happen next name times, attempts and tokens, so that states that will behave alike look alike.
 ///
 /// Machines feed what they know through it, and say of each time what it matters for.
 pub trait Relative {
@@ -65,6 +67,8 @@ pub trait Relative {
     fn ago(&self, at: Time) -> u64;
     /// A request sent at `sent` was executed when the store's clock stood at `at`: how long it was under way.
     fn lag(&self, sent: Time, at: StoreTime) -> u64;
+    /// An attempt, of which only matters whose it is and whether two are the same.
+    fn attempt(&self, attempt: AttemptId) -> u64;
     /// A fencing token, of which only order and distance matter.
     fn token(&self, token: u64) -> u64;
 }

@@ -64,19 +64,11 @@ pub fn explore(setup: &Setup, most: usize) -> Result<Explored, Violation> {
     ahead.push_back((0_u32, 0_u32, start));
     let (mut transitions, mut depth) = (0_u64, 0);
     let mut steps = Vec::new();
-    let mut hist: Vec<std::collections::HashMap<u64, u64>> = vec![Default::default(); 5];
     while let Some((at, level, world)) = ahead.pop_front() {
         if search.visits.len() >= most {
             break;
         }
         depth = depth.max(level);
-        let parts = world.parts(setup);
-        for (i, p) in parts.iter().enumerate().take(4) {
-            *hist[i].entry(*p).or_insert(0u64) += 1;
-        }
-        if parts[3] >= 9 {
-            println!("{}", world.dbg_net(setup));
-        }
         steps.clear();
         world.steps(setup, &mut steps);
         let progress = steps.iter().filter(|step| step.is_progress()).count();
@@ -109,12 +101,6 @@ pub fn explore(setup: &Setup, most: usize) -> Result<Explored, Violation> {
         }
     }
     let whole = ahead.is_empty();
-    for h in &hist {
-        println!("distinct {}", h.len());
-    }
-    let mut v: Vec<_> = hist[3].iter().collect();
-    v.sort();
-    println!("{v:?}");
     drop(ahead);
     let states = search.visits.len();
     let spent = started.elapsed().as_secs_f64();

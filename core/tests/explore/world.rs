@@ -58,11 +58,15 @@ pub const CLASSES: [Class; 11] = [
 ];
 
 /// What one task wants.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
     pub fair: bool,
     /// Whether it may give up while it waits.
     pub may_cancel: bool,
+    /// Whether it wants the lock from the start; else it may come at any time.
+    pub early: bool,
+    /// Its ttl, when it is not everybody's.
+    pub ttl: Option<u32>,
 }
 
 /// A space to explore. Durations are in ticks.
@@ -75,8 +79,8 @@ pub struct Setup {
     /// After how long a request that has not arrived is refused.
     pub response_timeout: u32,
     pub store_timeout: u32,
-    /// Whether answers that are not awaited disappear at once: right as long as a client makes one attempt.
-    pub forget_stale: bool,
+    /// How many answers that nobody awaits any more may be under way; others disappear.
+    pub stale: usize,
     /// The tasks of each client.
     pub clients: Vec<Vec<Wish>>,
     /// Whether the inboxes are still closed.
@@ -92,8 +96,12 @@ impl Setup {
         u64::from(self.ttl)
     }
 
-    fn service(&self) -> Service {
-        Service { ttl: self.tick * self.ttl, renew: self.renew, max_hold: None }
+    fn is_symmetric(&self) -> bool {
+        self.clients.windows(2).all(|pair| pair[0] == pair[1])
+    }
+
+    fn service(&self, wish: &Wish) -> Service {
+        Service { ttl: self.tick * wish.ttl.unwrap_or(self.ttl), renew: self.renew, max_hold: None }
     }
 
     fn time(&self, tick: u32) -> Time {
@@ -161,7 +169,7 @@ impl Line for Queued {
         Ok(at as u32)
     }
 
-    fn len(&mut self) -> Result<u32, Infallible> {
+    fn count(&mut self) -> Result<u32, Infallible> {
         Ok(self.0.len() as u32)
     }
 
@@ -291,13 +299,19 @@ impl World {
             alive: vec![!setup.cold; setup.clients.len()],
             top: 0,
         };
-        World {
+        let mut world = World {
             now: 0,
             store: Rc::new(store),
             clients: setup.clients.iter().enumerate().map(client).map(Rc::new).collect(),
             net: Vec::new(),
             fault: Class::None,
+        };
+        for (client, tasks) in setup.clients.iter().enumerate() {
+            for (task, _) in tasks.iter().enumerate().filter(|(_, wish)| wish.early) {
+                world.take(setup, Step::Start { client, task }).expect("nothing is checked before anything was sent");
+            }
         }
+        world
     }
 
     /// Everything that can happen next; what happens anyway comes first.
@@ -379,30 +393,27 @@ impl World {
     pub fn after(&self, setup: &Setup, step: Step) -> Checked<World> {
         let mut world = self.clone();
         world.take(setup, step)?;
-        if setup.forget_stale {
-            world.forget_stale();
-        }
+        world.forget_stale(setup.stale);
         world.check_beliefs(setup)?;
         Ok(world)
     }
 
-    /// Drops the answers that nobody will ever take.
-    fn forget_stale(&mut self) {
+    /// Drops the answers that nobody will ever take, but for a few.
+    fn forget_stale(&mut self, mut kept: usize) {
         let clients = &self.clients;
         self.net.retain_mut(|message| {
-            let stale = |m: &Message| !clients[m.client].process.awaits(m.slot, m.id);
-            match &message.body {
-                Body::Subscribe => true,
-                Body::Request { ghost: true, .. } => true,
-                Body::Request { .. } => {
-                    if stale(message)
-                        && let Body::Request { wanted, .. } = &mut Rc::make_mut(message).body
-                    {
-                        *wanted = false;
-                    }
+            let awaited = clients[message.client].process.awaits(message.slot, message.id);
+            if awaited || matches!(message.body, Body::Subscribe | Body::Request { wanted: false, .. }) {
+                return true;
+            }
+            let keep = kept > 0;
+            kept = kept.saturating_sub(1);
+            match &mut Rc::make_mut(message).body {
+                Body::Request { wanted, .. } => {
+                    *wanted = keep;
                     true
                 }
-                _ => !stale(message),
+                _ => keep,
             }
         });
     }
@@ -420,7 +431,7 @@ impl World {
                     fair: setup.clients[client][task].fair,
                     tries: false,
                     deadline: None,
-                    service: setup.service(),
+                    service: setup.service(&setup.clients[client][task]),
                 };
                 self.feed(setup, client, Input::Acquire(ask))
             }
@@ -679,7 +690,7 @@ impl World {
         let mut env = Surroundings { now, token_floor: 0, alive: &alive, pushes: Vec::new() };
         let Ok(reply) = procedure.clone().run(&mut store.cell, &mut store.line, &mut env);
         let pushes = env.pushes;
-        check_store(setup, now, &before, store, &procedure)?;
+        check_store(now, &before, store, &procedure)?;
         for (inbox, event) in pushes {
             let to = inbox.0 as usize;
             if before.alive[to] && !self.clients[to].dead {
@@ -742,17 +753,24 @@ impl World {
 
     /// A number that states which will behave alike have in common, and no others have.
     pub fn fingerprint(&self, setup: &Setup) -> u64 {
+        let as_named = self.fingerprint_named(setup, [0, 1]);
+        // Where both clients want the same, who is called A does not matter.
+        if setup.is_symmetric() { as_named.min(self.fingerprint_named(setup, [1, 0])) } else { as_named }
+    }
+
+    fn fingerprint_named(&self, setup: &Setup, names: [u8; 2]) -> u64 {
         let view = View {
             now: setup.time(self.now).as_nanos(),
             tick: setup.tick.as_nanos() as u64,
             horizon: setup.horizon(),
             last: self.store.cell.last,
+            names,
         };
         let mut state = Mix::new();
         self.fault.hash(&mut state);
         self.store.fingerprint(&view, &mut state);
-        for client in &self.clients {
-            client.fingerprint(&view, setup, &mut state);
+        for at in names {
+            self.clients[usize::from(at)].fingerprint(&view, &mut state);
         }
         // The order of messages does not matter: each travels on its own.
         let messages = self.net.iter().fold(0_u64, |sum, message| {
@@ -818,7 +836,7 @@ fn breaks(body: &Body) -> bool {
     matches!(body, Body::Request { ghost: false, .. } | Body::Reply(_))
 }
 
-fn check_store(setup: &Setup, now: StoreTime, before: &Store, after: &Store, procedure: &Procedure) -> Checked<()> {
+fn check_store(now: StoreTime, before: &Store, after: &Store, procedure: &Procedure) -> Checked<()> {
     let gives_back = |owner: &Claimant| match procedure {
         Procedure::Release(by, _) => by == owner,
         Procedure::Undo(by, prev) => by == owner || prev.as_ref() == Some(owner),
@@ -845,19 +863,24 @@ fn check_store(setup: &Setup, now: StoreTime, before: &Store, after: &Store, pro
     if new.first <= before.top {
         return Err(format!("{to} is granted token {} but {} was used already", new.first, before.top));
     }
-    let asked = matches!(procedure, Procedure::Acquire(ask) if ask.asker.owner == new.owner);
-    let longest = if asked { setup.tick * setup.ttl } else { new.owner.claim };
+    let longest = match procedure {
+        Procedure::Acquire(ask) if ask.asker.owner == new.owner => ask.ttl,
+        _ => new.owner.claim,
+    };
     if new.expires > now.after(longest) {
         return Err(format!("{to} is granted the lock for too long"));
     }
     let place = |attempt| before.line.0.iter().position(|w| w.owner.attempt == attempt);
     let mine = place(new.owner.attempt);
-    for waiter in &after.line.0 {
+    // Whoever lets a claim run out without a word loses the places of its whole process.
+    let forfeit = old.filter(|old| old.claimed && old.expires <= now).map(|old| old.owner.inbox);
+    for waiter in after.line.0.iter().filter(|waiter| Some(waiter.owner.inbox) != forfeit) {
         if place(waiter.owner.attempt).is_some_and(|place| mine.is_none_or(|mine| place < mine)) {
             return Err(format!("{to} is granted the lock before {}, who came first", name_of(waiter.owner.attempt)));
         }
     }
-    let kept: Vec<_> = after.line.0.iter().filter_map(|w| place(w.owner.attempt)).collect();
+    let stayed = after.line.0.iter().filter(|waiter| Some(waiter.owner.inbox) != forfeit);
+    let kept: Vec<_> = stayed.filter_map(|w| place(w.owner.attempt)).collect();
     if !kept.is_sorted() {
         return Err("the order of the queue changed".into());
     }
@@ -893,6 +916,8 @@ struct View {
     tick: u64,
     horizon: u64,
     last: u64,
+    /// What the two clients are called; its own inverse.
+    names: [u8; 2],
 }
 
 impl View {
@@ -918,6 +943,10 @@ impl Relative for View {
         ((at.0 as u64 * 1000).saturating_sub(sent.as_nanos()) / self.tick).min(self.horizon)
     }
 
+    fn attempt(&self, attempt: AttemptId) -> u64 {
+        u64::from(self.names[process_of(attempt)]) << 32 | u64::from(attempt.0 as u32)
+    }
+
     fn token(&self, token: u64) -> u64 {
         let block = lockwright::cell::BLOCK;
         (self.last + block).saturating_sub(token).min(2 * block + 1)
@@ -928,25 +957,25 @@ impl Store {
     fn fingerprint(&self, view: &View, state: &mut Mix) {
         if let Some(hold) = &self.cell.hold {
             let expires = view.ahead_at_store(hold.expires);
-            (hold.owner.attempt, expires, hold.claimed, view.token(hold.first)).hash(state);
+            (view.attempt(hold.owner.attempt), expires, hold.claimed, view.token(hold.first)).hash(state);
         }
         (view.token(self.top), self.line.0.len()).hash(state);
         for waiter in &self.line.0 {
-            waiter.owner.attempt.hash(state);
+            view.attempt(waiter.owner.attempt).hash(state);
         }
-        self.alive.hash(state);
+        view.names.map(|at| self.alive[usize::from(at)]).hash(state);
     }
 }
 
 impl Client {
-    fn fingerprint(&self, view: &View, _setup: &Setup, state: &mut Mix) {
+    fn fingerprint(&self, view: &View, state: &mut Mix) {
         (self.dead, self.opening, self.behind, self.stream.len()).hash(state);
         for wire in &self.stream {
             match wire {
                 Wire::Live => 1_u8.hash(state),
                 Wire::Closed => 2_u8.hash(state),
                 Wire::Push(StoreEvent::Granted { attempt, first, at, .. }) => {
-                    (attempt, view.token(*first), view.ago_at_store(*at)).hash(state);
+                    (view.attempt(*attempt), view.token(*first), view.ago_at_store(*at)).hash(state);
                 }
                 Wire::Push(other) => other.hash(state),
             }
@@ -967,12 +996,12 @@ impl Client {
 
 impl Message {
     fn fingerprint(&self, client: &Client, view: &View, setup: &Setup, state: &mut Mix) {
-        self.client.hash(state);
+        (view.names[self.client], self.slot, view.attempt(self.id.attempt), self.id.op).hash(state);
         let sent = setup.time(self.sent);
         match &self.body {
             Body::Subscribe => return 1_u8.hash(state),
-            Body::Request { wanted: false, ghost, .. } => (2_u8, ghost, self.id.attempt).hash(state),
-            _ => client.process.fingerprint_of_request(self.slot, self.id, state),
+            Body::Request { wanted: false, ghost, .. } => (2_u8, ghost).hash(state),
+            _ => client.process.awaits(self.slot, self.id).hash(state),
         }
         match &self.body {
             Body::Request { procedure, .. } => {
@@ -981,11 +1010,16 @@ impl Message {
                     Procedure::Acquire(ask) => {
                         let late = ask.not_after < StoreTime((view.now / 1000) as i64);
                         (1_u8, ask.wait, late, view.ahead_at_store(ask.not_after), view.ago(sent)).hash(state);
-                        ask.prev.as_ref().map(|(prev, used)| (prev.attempt, view.token(*used))).hash(state);
+                        ask.prev
+                            .as_ref()
+                            .map(|(prev, used)| (view.attempt(prev.attempt), view.token(*used)))
+                            .hash(state);
                     }
                     Procedure::Renew(_, ttl) => (2_u8, ttl, view.ago(sent)).hash(state),
                     Procedure::Release(_, used) => (3_u8, view.token(*used)).hash(state),
-                    Procedure::Undo(_, prev) => (4_u8, prev.as_ref().map(|prev| prev.attempt)).hash(state),
+                    Procedure::Undo(_, prev) => {
+                        (4_u8, prev.as_ref().map(|prev| view.attempt(prev.attempt))).hash(state)
+                    }
                     other => unreachable!("{other:?} is not explored"),
                 }
             }
@@ -1098,34 +1132,5 @@ impl Hasher for Mix {
 
     fn write_usize(&mut self, value: usize) {
         self.write_u64(value as u64);
-    }
-}
-impl World {
-    pub fn dbg_net(&self, setup: &Setup) -> String {
-        self.net.iter().map(|m| m.describe(setup) + "; ").collect()
-    }
-    pub fn parts(&self, setup: &Setup) -> Vec<u64> {
-        let view = View {
-            now: setup.time(self.now).as_nanos(),
-            tick: setup.tick.as_nanos() as u64,
-            horizon: setup.horizon(),
-            last: self.store.cell.last,
-        };
-        let mut out = vec![];
-        let mut s = Mix::new();
-        self.store.fingerprint(&view, &mut s);
-        out.push(s.finish());
-        for c in &self.clients {
-            let mut s = Mix::new();
-            c.fingerprint(&view, setup, &mut s);
-            out.push(s.finish());
-        }
-        out.push(self.net.len() as u64);
-        for m in &self.net {
-            let mut s = Mix::new();
-            m.fingerprint(&self.clients[m.client], &view, setup, &mut s);
-            out.push(s.finish());
-        }
-        out
     }
 }

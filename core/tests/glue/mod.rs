@@ -154,12 +154,7 @@ impl Process {
 
     /// Whether an answer to `id` would be taken.
     pub fn awaits(&self, slot: usize, id: RequestId) -> bool {
-        self.slots[slot].session.awaits(id)
-    }
-
-    /// How the answer to `id` is told from others; equal for answers that will be treated alike.
-    pub fn fingerprint_of_request(&self, slot: usize, id: RequestId, state: &mut impl Hasher) {
-        (slot, id.attempt, id.op, self.slots[slot].session.awaits(id)).hash(state);
+        self.slots.get(slot).is_some_and(|slot| slot.session.awaits(id))
     }
 
     #[allow(dead_code, reason = "only the explorer prints traces")]

@@ -10,7 +10,7 @@ use crate::driver::{clock, runtime};
 use crate::error::{Error, Kind};
 use crate::native::NativeLayout;
 use crate::protocol::{InboxId, Layout, Request, Requests};
-use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store, no_such_layout};
+use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, no_such_layout};
 use crate::time::Time;
 
 /// The locks in one file.
@@ -18,13 +18,14 @@ use crate::time::Time;
 pub(crate) struct SqliteStore {
     pub(super) file: Arc<LockFile>,
     native: Arc<NativeLayout>,
+    closing: Closing,
 }
 
 impl SqliteStore {
     /// Does nothing yet: the first request opens the file.
     pub(crate) fn new(config: Config) -> Self {
         let native = Arc::new(native::layout(&config.prefix));
-        SqliteStore { file: Arc::new(LockFile::new(config)), native }
+        SqliteStore { file: Arc::new(LockFile::new(config)), native, closing: Closing::default() }
     }
 
     /// The file blocks whoever uses it, so it is used from a thread that may be blocked.
@@ -73,6 +74,14 @@ impl Store for SqliteStore {
     }
 
     fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-        Box::pin(inbox::listen(self.file.clone(), inbox, sink))
+        Box::pin(async move {
+            self.closing.cuts_short(inbox::listen(self.file.clone(), inbox, sink)).await;
+            self.file.inboxes().remove(inbox);
+        })
+    }
+
+    fn close(&self) {
+        self.closing.close();
+        self.file.close();
     }
 }

@@ -152,6 +152,15 @@ impl LockFile {
         Answered { sent: first.unwrap_or_else(clock::now), outcome: Outcome::Replies(replies) }
     }
 
+    /// Closes the file; the next request opens it again.
+    pub(super) fn close(&self) {
+        let gate = fork::gate();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = open.take() {
+            open.database.close(&gate);
+        }
+    }
+
     fn placed(&self, error: Error) -> Error {
         error.on_store(self.config.address.clone())
     }
@@ -326,10 +335,7 @@ impl LockFile {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = open.take() {
-            open.database.close(&fork::gate());
-        }
+        self.close();
     }
 }
 

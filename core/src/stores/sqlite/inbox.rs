@@ -92,7 +92,7 @@ impl Inboxes {
         self.at(inbox, |path| Ok(std::fs::symlink_metadata(path)?.ino() == bound.inode)).unwrap_or(false)
     }
 
-    fn remove(&self, inbox: InboxId) {
+    pub(super) fn remove(&self, inbox: InboxId) {
         let _ = self.at(inbox, |path| std::fs::remove_file(path));
     }
 
@@ -152,7 +152,6 @@ pub(super) async fn listen(file: Arc<LockFile>, inbox: InboxId, sink: Weak<dyn S
             tell(&sink, |sink| sink.restarted());
         }
     }
-    file.inboxes().remove(inbox);
 }
 
 /// Passes on what arrives, until the sink is gone, or the socket or the lock file is not in its place any more.

@@ -336,20 +336,6 @@ fn helper() {
             let mine = std::process::id().to_string();
             println!("@ {:?}", Contender::new(&store(&path), &mine).try_lock().is_some());
         }
-        "pairs" => {
-            let mine = std::process::id().to_string();
-            let mut contender = Contender::new(&store(&path), &mine);
-            println!("@ ready");
-            until_told();
-            let (began, mut pairs) = (Instant::now(), 0);
-            while began.elapsed() < Duration::from_secs(2) {
-                contender.terms.attempt = AttemptId(pairs << 1 | 1);
-                contender.try_lock().unwrap();
-                contender.release();
-                pairs += 1;
-            }
-            println!("@ {pairs}");
-        }
         "fork" => fork_and_leave(&path),
         other => panic!("{other}"),
     }
@@ -851,43 +837,4 @@ fn the_embedded_file_makes_its_folder() {
     let store = Arc::new(SqliteStore::new(Config { makes_folder: true, ..config(&path) }));
     Contender::new(&store, "a").try_lock().unwrap();
     assert_eq!(std::fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
-}
-
-/// How long one acquisition and its release take: the figures of the documentation.
-#[test]
-#[ignore = "measures"]
-fn pair_latency() {
-    for folder in ["/dev/shm", "/var/tmp"] {
-        let path = PathBuf::from(folder).join(format!("lockwright-latency-{}", std::process::id()));
-        let mut contender = Contender::new(&store(&path), "bench");
-        let mut took = Vec::new();
-        for round in 0..20_000 {
-            let begin = Instant::now();
-            contender.terms.attempt = AttemptId(round << 1 | 1);
-            contender.try_lock().unwrap();
-            contender.release();
-            took.push(begin.elapsed());
-        }
-        took.sort();
-        let at = |per_mille: usize| took[took.len() * per_mille / 1000];
-        let worst = took.last().unwrap();
-        eprintln!("{folder}: median {:?}, p99 {:?}, p99.9 {:?}, worst {worst:?}", at(500), at(990), at(999));
-        for end in ["", "-wal", "-shm"] {
-            let _ = std::fs::remove_file(format!("{}{end}", path.display()));
-        }
-    }
-}
-
-/// How many pairs a second several processes get through, each on a lock of its own.
-#[test]
-#[ignore = "measures"]
-fn pair_throughput() {
-    for processes in [1, 2, 4, 8] {
-        let folder = Folder::new();
-        let mut helpers: Vec<_> = (0..processes).map(|_| Helper::start("pairs", &folder.file())).collect();
-        helpers.iter_mut().for_each(|helper| assert_eq!(helper.says(), "ready"));
-        helpers.iter_mut().for_each(|helper| drop(helper.child.stdin.take()));
-        let pairs: Vec<u32> = helpers.iter_mut().map(|helper| helper.says().parse().unwrap()).collect();
-        eprintln!("{processes} processes: {} pairs a second, {pairs:?}", pairs.iter().sum::<u32>() / 2);
-    }
 }
