@@ -105,7 +105,8 @@ pub(crate) struct Client(Arc<Shared>);
 
 #[pymethods]
 impl Client {
-    #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None, label=None))]
+    #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
+        label=None))]
     #[allow(clippy::too_many_arguments)]
     fn lock(
         &self,
@@ -121,7 +122,8 @@ impl Client {
         self.build(Given { name, ttl, timeout, renew, max_hold, fair, layout, label }, false)
     }
 
-    #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None, label=None))]
+    #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
+        label=None))]
     #[allow(clippy::too_many_arguments)]
     fn rlock(
         &self,

@@ -40,6 +40,14 @@ struct State {
     watch: Option<Arc<Watch>>,
 }
 
+#[derive(PartialEq)]
+pub(crate) enum Standing {
+    Open,
+    Released,
+    /// The parent's: nobody here knows whether it is held.
+    Inherited,
+}
+
 /// How a hold ended.
 pub(crate) struct Ending {
     outcome: ReleaseOutcome,
@@ -62,12 +70,19 @@ impl Guard {
         }
     }
 
-    pub(crate) fn is_inherited(&self) -> bool {
+    fn is_inherited(&self) -> bool {
         self.pid != std::process::id()
     }
 
-    pub(crate) fn is_released(&self) -> bool {
-        !self.is_inherited() && locked(&self.state).core.is_none()
+    /// How things stand in the process `pid`, which is this one: its id costs a system call.
+    pub(crate) fn standing(&self, pid: u32) -> Standing {
+        if self.pid != pid {
+            Standing::Inherited
+        } else if locked(&self.state).core.is_none() {
+            Standing::Released
+        } else {
+            Standing::Open
+        }
     }
 
     /// Asks the core's guard something that it knows by itself.
@@ -101,8 +116,8 @@ impl Guard {
         if self.is_inherited() { Err(self.forked(operation)) } else { Ok(()) }
     }
 
+    /// For a guard of this process.
     pub(crate) fn end(&self, py: Python<'_>) -> Result<Ending, Raised> {
-        self.own("release")?;
         let (core, watch) = {
             let mut state = locked(&self.state);
             (state.core.take().ok_or_else(|| self.not_owned("release"))?, state.watch.take())
@@ -132,7 +147,7 @@ impl Guard {
 
     /// Ends what was held for a block of code: a loss is an error of the block, unless it has one already.
     pub(crate) fn end_block(&self, py: Python<'_>, failed: bool) -> PyResult<()> {
-        if self.is_inherited() || self.is_released() {
+        if self.standing(std::process::id()) != Standing::Open {
             return Ok(());
         }
         match self.end(py).and_then(|ending| self.unless_lost(&ending)) {
@@ -218,15 +233,16 @@ impl Guard {
     }
 
     fn release(&self, py: Python<'_>) -> PyResult<&'static str> {
+        self.own("release")?;
         Ok(self.end(py)?.outcome.code())
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
-        slf.get().own("enter")?;
-        if slf.get().is_released() {
-            return Err(slf.get().not_owned("enter").into());
+        match slf.get().standing(std::process::id()) {
+            Standing::Open => Ok(slf),
+            Standing::Released => Err(slf.get().not_owned("enter").into()),
+            Standing::Inherited => Err(slf.get().forked("enter").into()),
         }
-        Ok(slf)
     }
 
     #[pyo3(signature = (exc_type=None, exc=None, traceback=None, /))]
@@ -268,10 +284,10 @@ impl Guard {
 impl Drop for Guard {
     /// The collector may run inside the critical section, so the lock is not released: its lease runs out.
     fn drop(&mut self) {
-        if self.is_inherited() {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if state.core.is_none() || self.pid != std::process::id() {
             return;
         }
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let Some(core) = state.core.take().and_then(Arc::into_inner) else { return };
         let left = core.remaining();
         let abandoned = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| core.abandon()));

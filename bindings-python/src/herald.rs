@@ -1,7 +1,7 @@
 //! The herald: one Python thread per process, through which the driver's thread reaches Python without entering it.
 //!
-//! The driver leaves a [`Message`] in the mailbox; the thread, which waits there without the GIL, takes it up as a thread
-//! of Python's own. `lockwright._herald` starts it at first need and sends it home when the interpreter exits.
+//! The driver leaves a [`Message`] in the mailbox; the thread, which waits there without the GIL, takes it up as one of
+//! Python's own. `lockwright._herald` starts it at first need and sends it home when the interpreter exits.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
@@ -114,8 +114,8 @@ pub(crate) struct Mailbox {
 
 #[pymethods]
 impl Mailbox {
-    /// What is to be called, with what, and who wants the result; `None` when the herald may go. Python makes the calls:
-    /// no Rust frame may lie below code that the interpreter's exit can cut short.
+    /// What is to be called, with what, and who wants the result; `None` when the herald may go. Python calls it: no Rust
+    /// frame may lie below code that the interpreter's exit can cut short.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Vec<Call>>> {
         match outside(py, || Ok(self.post.wait())) {
             Ok(Some(message)) => calls(py, message).map(Some),

@@ -3,10 +3,10 @@
 //!
 //! What holds everywhere here:
 //! - Whatever may wait or do I/O goes through [`outside`]: the GIL is released and a panic becomes an error.
-//! - The driver's thread never enters Python and never owns a Python object: while the interpreter exits, either can crash.
+//! - The driver's thread never enters Python and never owns a Python object: while the interpreter exits, both can crash.
 //! - No fork leaves a lock taken that the child needs. What both processes use is locked by threads attached to the
-//!   interpreter alone, and never across a detach, so that `os.fork` finds it free. All else carries the id of its process,
-//!   and the child looks at that first.
+//!   interpreter alone, and never across a detach, so that `os.fork` finds it free. All else carries the id of its
+//!   process, and the child looks at that first.
 
 #![deny(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

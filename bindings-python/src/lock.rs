@@ -14,7 +14,7 @@ use pyo3::types::PyString;
 
 use crate::client::{Orphan, Shared};
 use crate::error::Raised;
-use crate::guard::Guard;
+use crate::guard::{Guard, Standing};
 use crate::{Seconds, in_slices, locked, outside};
 
 /// This thread's id, never used again for another thread; the operating system's ids are.
@@ -111,26 +111,27 @@ impl Lock {
 
     /// The hold that `release` means: this thread's latest, else anybody's where `threading` allows that, else one of a
     /// lock of this name that was collected.
-    fn unpin(&self) -> PyResult<Py<Guard>> {
-        let me = this_thread();
+    fn unpin(&self, py: Python<'_>) -> PyResult<Py<Guard>> {
+        let (me, pid) = (this_thread(), std::process::id());
         let mut over = Vec::new();
         let found = {
             let mut pins = locked(&self.pins);
-            over.extend(pins.extract_if(.., |pin| pin.guard.get().is_released()));
-            let usable = |pin: &Pin| !pin.guard.get().is_inherited();
+            over.extend(pins.extract_if(.., |pin| !pin.block && pin.guard.get().standing(pid) == Standing::Released));
+            let usable = |pin: &Pin| pin.guard.get().standing(pid) == Standing::Open;
             let mine = pins.iter().rposition(|pin| usable(pin) && pin.thread == me);
             let found = mine.or_else(|| pins.iter().rposition(usable).filter(|_| !self.reentrant));
-            found.map(|at| pins.remove(at).guard)
+            // A block finds what it took when it ends, released or not, and not what the block around it took.
+            found.map(|at| if pins[at].block { pins[at].guard.clone_ref(py) } else { pins.remove(at).guard })
         };
         drop(over);
-        if let Some(guard) = found.or_else(|| self.adopt(me)) {
+        if let Some(guard) = found.or_else(|| self.adopt(me, pid)) {
             return Ok(guard);
         }
         let inherited = locked(&self.pins)
             .iter()
             .rev()
             .map(|pin| pin.guard.get())
-            .find(|guard| guard.is_inherited())
+            .find(|guard| guard.standing(pid) == Standing::Inherited)
             .map(|guard| guard.forked("release"));
         Err(inherited.unwrap_or_else(|| self.not_held()).into())
     }
@@ -141,11 +142,12 @@ impl Lock {
         Raised(error.on_store(&*self.shared.origin.address))
     }
 
-    fn adopt(&self, me: u64) -> Option<Py<Guard>> {
+    fn adopt(&self, me: u64, pid: u32) -> Option<Py<Guard>> {
         let mut orphans = locked(&self.shared.orphans);
         let mine = |orphan: &Orphan| {
             let same = orphan.name == self.name && orphan.reentrant == self.reentrant;
-            same && (!self.reentrant || orphan.thread == me) && !orphan.guard.get().is_inherited()
+            let whose = !self.reentrant || orphan.thread == me;
+            same && whose && orphan.guard.get().standing(pid) == Standing::Open
         };
         let at = orphans.iter().rposition(mine)?;
         Some(orphans.remove(at).guard)
@@ -188,7 +190,7 @@ impl Lock {
     }
 
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        let guard = self.unpin()?;
+        let guard = self.unpin(py)?;
         let ending = guard.get().end(py)?;
         Ok(guard.get().unless_lost(&ending)?)
     }

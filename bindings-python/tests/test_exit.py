@@ -17,7 +17,7 @@ PREAMBLE = """
 import sys, threading
 import lockwright
 client = lockwright.connect(sys.argv[1])
-lock = client.lock("x")
+lock = client.lock(sys.argv[2])
 """
 
 ENDINGS = {
@@ -34,14 +34,14 @@ for _ in range(3):
 threading.Thread(target=lock.acquire, args=(True, 0.01), daemon=True).start()
 """,
     "while it is being lost": """
-guard = client.lock("y", ttl=0.02, renew=False).acquire_guard()
+guard = client.lock("y" + sys.argv[2], ttl=0.02, renew=False).acquire_guard()
 guard.on_lost(lambda why: lock.locked())
 threading.Thread(target=guard.lost.wait, daemon=True).start()
 lock.acquire()
 lock.acquire(timeout=0.018)
 """,
     "by an exception": """
-with lock, client.lock("y") as guard:
+with lock, client.lock("y" + sys.argv[2]) as guard:
     guard.on_lost(print)
     sys.exit(0)
 """,
@@ -59,7 +59,7 @@ with lock: pass
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_exit(store_uri: str, ending: str) -> None:
     for run in range(max(1, RUNS // len(ENDINGS))):
-        script = subprocess.run(
-            [sys.executable, "-c", PREAMBLE + ENDINGS[ending], store_uri], capture_output=True, text=True, timeout=60
-        )
+        # A name of its own: the run before may have ended with its lock held.
+        command = [sys.executable, "-c", PREAMBLE + ENDINGS[ending], store_uri, f"{ending} {run}"]
+        script = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert (script.returncode, script.stdout, script.stderr) == (0, "", ""), f"run {run}"

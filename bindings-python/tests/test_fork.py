@@ -13,7 +13,7 @@ import pytest
 from conftest import fork, joined
 
 # Newer Pythons warn of every fork beside threads, which is what is tested here.
-pytestmark = pytest.mark.filterwarnings("default:.*fork.*:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 
 
 @pytest.fixture

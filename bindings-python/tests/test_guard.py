@@ -50,6 +50,8 @@ def test_a_guard_is_a_context_manager(client: lockwright.Client) -> None:
 
 
 def test_what_cannot_be_had(client: lockwright.Client) -> None:
+    # The first use also connects, which may take longer than this.
+    assert client.inspect("x").holder is None
     lock = client.lock("x", timeout=0.01)
     with lock:
         assert lock.try_acquire() is None
@@ -126,6 +128,15 @@ def test_a_block_may_give_back_by_itself(client: lockwright.Client) -> None:
     with lock.acquire_guard() as guard:
         guard.release()
     assert not lock.locked()
+    rlock = client.rlock("y")
+    for early in (lambda guard: guard.release(), lambda guard: rlock.release()):
+        with rlock as outer:
+            with rlock as inner:
+                early(inner)
+                with rlock:
+                    pass
+            assert outer.is_held
+    assert not rlock.locked()
 
 
 def test_what_a_late_release_says(client: lockwright.Client) -> None:

@@ -4,6 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytest.importorskip("mypy")
+
 
 def test_a_typed_program(tmp_path: Path) -> None:
     program = Path(__file__).with_name("typed.py")

@@ -43,7 +43,7 @@ pub(crate) enum Command {
 pub(crate) struct Place {
     /// The store, as a URI such as redis://host:6379/0 or sqlite:///var/lib/locks.db; options may ride in it, such as
     /// ?ttl=10s&store_timeout=2s [default: $LOCKWRIGHT_URL, else a SQLite file of this user on this host]
-    #[arg(long, short, global = true, value_name = "URI", visible_alias = "store", hide_short_help = false)]
+    #[arg(long, short, global = true, value_name = "URI", visible_alias = "store")]
     pub(crate) url: Option<String>,
     /// Text before every lock name, so that applications can share a store [default: none]
     #[arg(long, global = true, value_name = "TEXT")]

@@ -15,8 +15,8 @@ pub(crate) fn now() -> u64 {
     (at.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(at.tv_nsec as u64)
 }
 
-/// Waits until something can be read from `input`, or the clock has reached `at`; whether there is something to read. May
-/// return early with `false`.
+/// Waits until something can be read from `input`, or the clock has reached `at`; whether there is something to read.
+/// May return early with `false`.
 pub(crate) fn readable_by(input: BorrowedFd<'_>, at: Option<u64>) -> bool {
     let alarm = at.and_then(Alarm::at);
     let mut watched = vec![PollFd::from_borrowed_fd(input, PollFlags::IN)];

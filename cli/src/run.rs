@@ -32,7 +32,7 @@ pub(crate) struct Run {
     /// Keep the lock at least this long, also when the command is done earlier
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     at_least_for: Option<Duration>,
-    /// How long the lock stays ours when nothing renews it, 20 ms to 24 h; it is renewed every third of that [default: 30s]
+    /// How long the lock stays ours when nothing renews it, 20ms to 24h; renewed every third of that [default: 30s]
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     ttl: Option<Duration>,
     /// How long before the lease can end the command gets SIGTERM, at most half the ttl [default: ttl/4, at most 5s]
@@ -60,16 +60,16 @@ SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and SIGTSTP are passed on to it; while the l
 the wait.
 
 When the lease cannot be renewed, the command's whole process group gets SIGTERM, and SIGKILL before the lease can end:
-the command never runs beside the lock's next holder. The same holds when lockwright itself is stopped or killed, also by
-SIGKILL: a small process beside it watches. Only what leaves the process group is not reached: daemons, and the
-jobs of an interactive shell. What the command leaves running in its group when it ends is ended too, before the lock is
+the command never runs beside the lock's next holder. The same holds when lockwright itself is stopped or killed, also
+by SIGKILL: a small process beside it watches. Only what leaves the process group is not reached: daemons, and the jobs
+of an interactive shell. What the command leaves running in its group when it ends is ended too, before the lock is
 given back. While a command is stopped with Ctrl-Z its lock is not renewed, so it is killed when its lease ends.
 
 --at-least-for is for cron on several hosts: with skewed clocks, a host may start a short job when another is done with
 it. SIGINT, SIGQUIT and SIGTERM end that wait, too.
 
-Exit codes: the command's own, or 128 + n when signal n ended it; 73 lock lost, 75 taken or timeout, 126 and 127 command not
-started; the others as in lockwright --help.
+Exit codes: the command's own, or 128 + n when signal n ended it; 73 lock lost, 75 taken or timeout, 126 and 127
+command not started; the others as in lockwright --help.
 
 Examples:
   lockwright run nightly-report --try --at-least-for 5m -- ./report.sh
@@ -149,8 +149,8 @@ impl Run {
     }
 }
 
-/// Has every signal that a command may be sent arrive as an event. One that is ignored stays so, here and in the command:
-/// whoever started us (nohup, a shell's background job) wants that.
+/// Has every signal that a command may be sent arrive as an event. One that is ignored stays so, here and in the
+/// command: whoever started us (nohup, a shell's background job) wants that.
 fn listen(tell: Sender<Event>) -> Result<()> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -167,8 +167,8 @@ enum Waited {
     Interrupted(i32),
 }
 
-/// Waits for the lock. A signal ends the wait: the place in the queue is left before this returns; a second one does not
-/// wait for that.
+/// Waits for the lock. A signal ends the wait: the place in the queue is left before this returns; a second one does
+/// not wait for that.
 fn wait(client: &Client, events: &Receiver<Event>, tell: &Sender<Event>) -> Result<Waited> {
     let mut interrupted = None;
     while let Ok(event) = events.recv() {

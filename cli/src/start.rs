@@ -1,7 +1,8 @@
 //! The first moment of a command: a process that is not the command yet.
 //!
-//! The command must not run before its warden knows it, or a `run` that is killed or stopped just then would leave it alone.
-//! So what `run` starts stops itself, is made known, is lent the terminal, and becomes the command when it is continued.
+//! The command must not run before its warden knows it, or a `run` that is killed or stopped just then would leave it
+//! alone. So what `run` starts stops itself, is made known, is lent the terminal, and becomes the command when it is
+//! continued.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;

@@ -1,8 +1,8 @@
 //! The terminal and its foreground group.
 //!
 //! The command runs in a process group of its own, so that all of it can be ended at once and nothing else with it. A
-//! terminal serves one group: an interactive command gets it at its start, any other when it asks for it by reading. When the
-//! command is stopped (Ctrl-Z), so is the job that we belong to, and both go on together.
+//! terminal serves one group: an interactive command gets it at its start, any other when it asks for it by reading.
+//! When the command is stopped (Ctrl-Z), so is the job that we belong to, and both go on together.
 
 use std::fs::File;
 use std::io::IsTerminal;
@@ -59,7 +59,7 @@ impl Terminal {
     }
 }
 
-/// Stops the job that this process belongs to until somebody continues it. Where nobody could, does nothing and says so.
+/// Stops the job that this process belongs to until somebody continues it. Where nobody could, does nothing, says so.
 pub(crate) fn stop_job() -> bool {
     let session = getsid(None).ok();
     let watched = getppid().and_then(|parent| getsid(Some(parent)).ok());

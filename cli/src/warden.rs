@@ -1,9 +1,9 @@
 //! The warden: a process of its own that ends a command before the lease it runs under can end.
 //!
-//! `run` cannot do that for itself. When it is killed, stopped or starved it renews nothing, and the command would work on
-//! beside the lock's next holder. The warden knows the command's process group and until when the lease lasts; it asks the
-//! group to end (SIGTERM) when only the grace is left, and kills it just before the lease ends or as soon as `run` is gone.
-//! It lives in a session of its own, where neither the terminal nor a signal to the job reaches it.
+//! `run` cannot do that for itself. When it is killed, stopped or starved it renews nothing, and the command would work
+//! on beside the lock's next holder. The warden knows the command's process group and until when the lease lasts; it
+//! asks the group to end (SIGTERM) when only the grace is left, and kills it just before the lease ends or as soon as
+//! `run` is gone. It lives in a session of its own, where neither the terminal nor a signal to the job reaches it.
 //!
 //! | it reads      | meaning                                             | it writes | meaning              |
 //! |---------------|-----------------------------------------------------|-----------|----------------------|

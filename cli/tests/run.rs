@@ -141,7 +141,8 @@ fn what_the_command_leaves_running_ends_before_the_lock_is_free() {
 }
 
 /// A command that ignores SIGTERM, with a child that does too; says both their pids.
-const STUBBORN: &str = "trap 'echo term' TERM; (trap '' TERM; echo $BASHPID; while :; do sleep 0.01; done) & echo $$; while :; do wait; done";
+const STUBBORN: &str = "trap 'echo term' TERM; (trap '' TERM; echo $BASHPID; while :; do sleep 0.01; done) &
+    echo $$; while :; do wait; done";
 
 #[test]
 fn nothing_of_it_outlives_a_killed_run() {
@@ -264,17 +265,46 @@ fn a_command_on_a_terminal_can_read_it_and_is_interrupted_by_it() {
     let script = "echo is-$((6*7)); read line; echo got $line";
     shell.write(&format!("{} run x -- bash -c '{script}'", env!("CARGO_BIN_EXE_lockwright")));
     until(&shell.out, "is-42");
-    shell.write("\u{1a}");
+    shell.press("\u{1a}");
     until(&shell.out, "Stopped");
     shell.write("fg");
+    until(&shell.out, "lockwright run x");
     shell.write("hello");
     until(&shell.out, "got hello");
 
     let mut session = terminal("trap \"echo interrupted; exit 5\" INT; echo ready; while :; do sleep 0.01; done");
     until(&session.out, "ready");
-    session.write("\u{3}");
+    session.press("\u{3}");
     until(&session.out, "interrupted");
     until(&session.out, "code 5");
+}
+
+#[test]
+fn a_lock_file_that_is_taken_away_or_blocked_ends_the_command() {
+    let place = Place::new();
+    if !place.url.starts_with("sqlite:") {
+        return;
+    }
+    let file = place.folder.join("locks.db");
+    let held = || {
+        let run = place.starts(["run", "x", "--ttl", "600ms", "--", "bash", "-c", STUBBORN]);
+        let pids = [run.out.next(), run.out.next()];
+        (run, pids)
+    };
+
+    let (mut run, pids) = held();
+    let blocker = rusqlite::Connection::open(&file).unwrap();
+    blocker.execute_batch("BEGIN IMMEDIATE").unwrap();
+    assert_eq!(run.out.rest(), ["term"]);
+    end(&pids);
+    assert_eq!(run.code(), Some(73));
+    drop(blocker);
+
+    let (mut run, pids) = held();
+    std::fs::rename(&file, place.folder.join("elsewhere")).unwrap();
+    run.out.rest();
+    end(&pids);
+    assert_eq!(run.code(), Some(73));
 }
 
 /// A way to a server that can be cut: what it has got so far still arrives, nothing more does.

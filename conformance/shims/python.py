@@ -177,12 +177,18 @@ class Shim:
         children = []
         for i in range(command.get("times", 1)):
             other = client.lock(f"{command['other']}-{i}")
-            children.append(child(lambda: tell(lock, other, guard)))
+            children.append(Child(lambda: tell(lock, other, guard)).wait(20))
         stop.set()
         return {"children": children}
 
+    def do_prefork(self, command: Command) -> Dict[str, Any]:
+        log, lock = open_log(command), lock_of(self.client(command), command)
+        tasks = [Task(f"{command['name']}-child-{i}", lock, command, log) for i in range(command["children"])]
+        children = [Child(task.tell) for task in tasks]
+        return {"children": [child.wait(60) for child in children]}
+
     def do_work(self, command: Command) -> Dict[str, Any]:
-        log = os.open(command["log"], os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+        log = open_log(command)
         tasks = []
         for i in range(command["tasks"]):
             client = self.own_client(command, i) if command.get("own_clients") else self.client(command)
@@ -202,6 +208,10 @@ def lock_of(client: lockwright.Client, command: Command) -> lockwright.Lock:
     options = {name: command[name] for name in names if command.get(name) is not None}
     make = client.lock if command.get("owner") is None else client.rlock
     return make(command["lock"], **options)
+
+
+def open_log(command: Command) -> int:
+    return os.open(command["log"], os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
 
 
 class Task(threading.Thread):
@@ -225,6 +235,10 @@ class Task(threading.Thread):
                 except Exception as error:
                     self.error = error
                     return
+
+    def tell(self) -> Dict[str, Any]:
+        self.run()
+        return {} if self.error is None else {"code": getattr(self.error, "code", ""), "message": str(self.error)}
 
     def increment(self) -> None:
         asked = now()
@@ -266,29 +280,34 @@ def keep_busy(lock: lockwright.Lock, stop: threading.Event) -> None:
             pass
 
 
-def child(work: Callable[[], Dict[str, Any]]) -> Dict[str, Any]:
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.write(writer, json.dumps(work()).encode())
-        except BaseException as error:
-            os.write(writer, json.dumps({"raised": repr(error)}).encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    give_up = time.monotonic() + 20
-    while True:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            break
-        if time.monotonic() > give_up:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            return {"hangs": True}
-        time.sleep(0.001)
-    with open(reader) as file:
-        return {**json.loads(file.read() or "{}"), "status": status}
+class Child:
+    """Does `work` in a forked process, and tells what that gives."""
+
+    def __init__(self, work: Callable[[], Dict[str, Any]]) -> None:
+        self.reader, writer = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.write(writer, json.dumps(work()).encode())
+            except BaseException as error:
+                os.write(writer, json.dumps({"code": repr(error)}).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+
+    def wait(self, patience: float) -> Dict[str, Any]:
+        give_up = time.monotonic() + patience
+        while True:
+            done, status = os.waitpid(self.pid, os.WNOHANG)
+            if done:
+                break
+            if time.monotonic() > give_up:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+                return {"hangs": True}
+            time.sleep(0.001)
+        with open(self.reader) as file:
+            return {**json.loads(file.read() or "{}"), "status": status}
 
 
 def tell(lock: lockwright.Lock, other: lockwright.Lock, guard: lockwright.Guard) -> Dict[str, Any]:

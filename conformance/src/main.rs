@@ -33,7 +33,7 @@ enum Command {
         #[arg(long, default_value_t = 1)]
         times: u32,
         /// How many scenarios are played at a time.
-        #[arg(long, default_value_t = 3)]
+        #[arg(long, default_value_t = 4)]
         jobs: usize,
     },
     /// Show scenarios, faces and stores.

@@ -67,6 +67,10 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
             return Some(format!("{}: {reason}", face.name));
         }
     }
+    let part = store.only.as_ref().filter(|_| !full);
+    if let Some(part) = part.filter(|part| team.len() > 1 || !part.scenarios.contains(&scenario.name)) {
+        return Some(format!("{}: {}", store.name, part.reason));
+    }
     let only = scenario.only.as_ref().filter(|only| !full && !only.teams.contains(&team_name(team)));
     only.map(|only| only.reason.clone())
 }
@@ -127,6 +131,7 @@ pub fn not_in_rows(root: &Path, faces: &[Face], stores: &[Store], scenarios: &[S
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::Part;
     use crate::scenario;
     use serde_json::json;
 
@@ -136,7 +141,7 @@ mod tests {
 
     fn store(name: &str) -> Store {
         let uri = Some("x://".into());
-        Store { name: name.into(), folder: name.into(), uri, service: None, cannot: BTreeMap::new() }
+        Store { name: name.into(), folder: name.into(), uri, service: None, only: None, cannot: BTreeMap::new() }
     }
 
     fn scenario(name: &str, head: &str) -> Scenario {
@@ -188,6 +193,11 @@ mod tests {
         assert_eq!(why(&only, &[face("c")]).unwrap(), "slow");
         assert_eq!(why(&only, &[face("b")]), None);
         assert_eq!(reason(&only, &[face("c")], &serverless, &promises, true), None);
+        let part = Part { scenarios: vec!["y".into()], reason: "it is the same".into() };
+        let partly = Store { only: Some(part), ..store("p") };
+        let why_partly = |name, full| reason(&scenario(name, ""), &[face("b")], &partly, &json!({}), full);
+        assert_eq!(why_partly("x", false).unwrap(), "p: it is the same");
+        assert_eq!((why_partly("y", false), why_partly("x", true)), (None, None));
         limited.cannot.remove("list");
         assert_eq!(why(&scenario("odd", ""), &[limited]).unwrap(), "a: it is odd");
     }

@@ -1,7 +1,7 @@
 //! The commands a shim obeys; `README.md` says what each of them does.
 
-/// A command: its name and the arguments that scenarios may give it. The runner adds `client`, the files of `work`, and
-/// `guard` where a guard is made.
+/// A command: its name and the arguments that scenarios may give it. The runner adds `client` where none is given, the files
+/// of `work`, and `guard` where a guard is made.
 #[derive(Debug)]
 pub struct Command {
     pub name: &'static str,
@@ -14,7 +14,7 @@ const LOCK: &[&str] =
 
 /// Every command that a scenario may give.
 pub const COMMANDS: &[Command] = &[
-    Command { name: "open", args: &["uri", "client"] },
+    Command { name: "open", args: &["uri"] },
     Command { name: "guarantees", args: &[] },
     Command { name: "acquire", args: LOCK },
     Command { name: "try", args: LOCK },
@@ -30,6 +30,7 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "break", args: &["lock", "token"] },
     Command { name: "close", args: &[] },
     Command { name: "fork", args: &["guard", "lock", "other", "times", "busy"] },
+    Command { name: "prefork", args: &["children", "increments", "lock", "ttl", "fair"] },
     Command { name: "work", args: &["tasks", "increments", "own_clients", "lock", "ttl", "fair"] },
 ];
 

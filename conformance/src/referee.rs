@@ -91,8 +91,8 @@ impl Tenure<'_> {
     /// Until when the task believed, as far as it logged that: renewals after its last line are unknown.
     fn believed_until(&self) -> Nanos {
         let worked = self.increments.iter().filter(|i| i.held).map(|i| i.end).max().unwrap_or(self.granted);
-        let given_back = self.over && self.lost.is_none() && self.increments.last().is_some_and(|i| i.held);
-        if given_back {
+        // After its increment a task does nothing but release, also one that is killed before it could log that.
+        if self.lost.is_none() && self.increments.last().is_some_and(|i| i.held) {
             return worked;
         }
         let ends = [Some(self.until), self.lost, self.died];
@@ -434,6 +434,11 @@ mod tests {
         assert_eq!(verdicts(&dead), []);
         dead.deaths = vec![(b'a'.into(), 65)];
         assert_eq!(verdicts(&dead), [Verdict::HolderBelief]);
+        // Killed between releasing and logging it.
+        dead.records.insert(1, increment(20, 50, "a", 1, 1));
+        dead.records[3] = increment(61, 70, "b", 2, 2);
+        dead.counter = 2;
+        assert_eq!(verdicts(&dead), []);
     }
 
     #[test]

@@ -35,8 +35,18 @@ pub struct Store {
     pub folder: String,
     pub uri: Option<String>,
     pub service: Option<String>,
+    /// All that is played there by one face at a time, unless everything is asked for, and why not more.
+    pub only: Option<Part>,
     #[serde(default)]
     pub cannot: Reasons,
+}
+
+/// See [`Store::only`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    pub scenarios: Vec<String>,
+    pub reason: String,
 }
 
 /// What a store may be able to do for a test.
@@ -68,13 +78,17 @@ pub fn faces(scenarios: &[Scenario]) -> Result<Vec<Face>, String> {
     Ok(faces)
 }
 
-/// Every store.
-pub fn stores() -> Result<Vec<Store>, String> {
+/// Every store. A part of the suite names scenarios of those given.
+pub fn stores(scenarios: &[Scenario]) -> Result<Vec<Store>, String> {
     let rows = read::<Store>("stores.toml")?;
     let stores: Vec<_> = rows.into_iter().map(|(name, store)| Store { name, ..store }).collect();
     for store in &stores {
         if let Some(stale) = store.cannot.keys().find(|name| !ABILITIES.contains(&name.as_str())) {
             return Err(format!("stores.toml: {} cannot {stale:?}; there is no such ability", store.name));
+        }
+        let parts = store.only.iter().flat_map(|only| &only.scenarios);
+        if let Some(stale) = parts.into_iter().find(|name| !scenarios.iter().any(|s| s.name == **name)) {
+            return Err(format!("stores.toml: {} plays only {stale:?}; there is no such scenario", store.name));
         }
         if store.uri.is_some() == store.service.is_some() {
             return Err(format!("stores.toml: {} needs either `uri` or `service`", store.name));

@@ -75,22 +75,48 @@ pub struct Step {
     pub action: Action,
     /// The moment after it gets this name.
     pub mark: Option<String>,
+    /// Whether noise alone can make it fail: a process that gets no processor for a ttl has lost its lock by rights.
+    pub noise: bool,
 }
 
 /// What a step does.
 #[derive(Debug)]
 pub enum Action {
     Command(Command),
-    Await { label: String, expect: Expect },
+    Await {
+        label: String,
+        expect: Expect,
+    },
     Pending(String),
-    Signal { signal: Signal, to: String },
+    Signal {
+        signal: Signal,
+        to: String,
+    },
     Sleep(f64),
-    Restart { optional: bool },
-    Foreign { lock: String },
+    Restart {
+        optional: bool,
+    },
+    Foreign {
+        lock: String,
+    },
     CountRequests,
-    Requests { per_acquisition: f64 },
-    Logged { increments: Scaled, by: String },
-    Referee { late: usize, first_grant: Option<FirstGrant> },
+    Requests {
+        per_acquisition: f64,
+    },
+    Logged {
+        increments: Scaled,
+        by: String,
+    },
+    Referee {
+        late: usize,
+        first_grant: Option<FirstGrant>,
+    },
+    /// Looks at an actor's process from outside: how many threads and descriptors it has.
+    Process {
+        on: String,
+        label: String,
+        until: Option<Value>,
+    },
 }
 
 /// A command given to one actor, or to several at once.
@@ -250,8 +276,9 @@ fn text_of(value: toml::Value) -> Result<String, String> {
 fn step(mut raw: toml::Table) -> Result<Step, String> {
     let text = shown(&raw);
     let mark = raw.remove("mark").map(text_of).transpose()?;
+    let noise = raw.remove("noise").is_some_and(|noise| noise.as_bool() == Some(true));
     let action = action(raw)?;
-    Ok(Step { text, action, mark })
+    Ok(Step { text, action, mark, noise })
 }
 
 fn action(mut raw: toml::Table) -> Result<Action, String> {
@@ -272,6 +299,7 @@ fn action(mut raw: toml::Table) -> Result<Action, String> {
         "count_requests",
         "requests_per_acquisition",
         "logged",
+        "process",
         "referee",
     ];
     let kind = kinds.into_iter().find(|kind| raw.contains_key(*kind)).ok_or("this is no step")?;
@@ -297,6 +325,13 @@ fn action(mut raw: toml::Table) -> Result<Action, String> {
         "logged" => {
             let LoggedFields { logged, by } = whole(raw)?;
             Action::Logged { increments: logged, by }
+        }
+        "process" => {
+            let ProcessFields { process, r#as, until } = whole(raw)?;
+            if r#as.is_some() == until.is_some() {
+                return Err("give it either a name with `as` or an `until`".into());
+            }
+            Action::Process { on: process, label: r#as.unwrap_or_default(), until }
         }
         _ => {
             let RefereeFields { referee: True, late, first_grant } = whole(raw)?;
@@ -376,6 +411,14 @@ struct LoggedFields {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+struct ProcessFields {
+    process: String,
+    r#as: Option<String>,
+    until: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct RefereeFields {
     referee: True,
     #[serde(default)]
@@ -406,7 +449,7 @@ fn command(mut raw: toml::Table) -> Result<Command, String> {
         subset(&mut raw, &["on", "do", "as", "background", "until"])?;
     let expect = Expect::take(&mut raw)?;
     let command = protocol::command(&r#do).ok_or_else(|| format!("there is no command {do:?}", do = r#do))?;
-    let special = ["name", "name_bytes"];
+    let special = ["client", "name", "name_bytes"];
     if let Some(unknown) =
         raw.keys().find(|key| !command.args.contains(&key.as_str()) && !special.contains(&key.as_str()))
     {
@@ -454,6 +497,9 @@ fn check(scenario: &Scenario) -> Result<(), String> {
             }
             Action::Pending(label) => used.push(label),
             Action::Signal { .. } => signals = true,
+            Action::Process { label, .. } if !label.is_empty() && labels.insert(label, false).is_some() => {
+                return wrong(format!("{label:?} is there already"));
+            }
             Action::Referee { first_grant: Some(first), .. } if !marks.contains(first.after.as_str()) => {
                 return wrong(format!("there is no mark {:?}", first.after));
             }
@@ -469,6 +515,9 @@ fn check(scenario: &Scenario) -> Result<(), String> {
             return wrong(format!("nothing is called {missing:?}"));
         }
         marks.extend(step.mark.as_deref());
+    }
+    if scenario.attempts == 1 && scenario.steps.iter().any(|step| step.noise) {
+        return Err("what noise can make fail needs more than one of `attempts`".into());
     }
     if signals && !scenario.needs.iter().any(|need| need == "shared") {
         return Err("signals need processes, so the scenario needs \"shared\"".into());
@@ -525,6 +574,7 @@ mod tests {
         }
         let unshared = parse("title = 'x'\nsteps = [{ signal = 'KILL', to = 'a' }]").unwrap_err();
         assert!(unshared.contains("shared"));
+        assert!(steps("{ on = 'a', do = 'list', noise = true }").unwrap_err().contains("attempts"));
         assert!(parse("title = 'x'\nstepps = []").is_err());
     }
 }

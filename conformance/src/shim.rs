@@ -52,6 +52,11 @@ pub struct Failure {
 }
 
 impl Answer {
+    /// An answer that no shim gave.
+    pub fn of(value: Value) -> Self {
+        Answer { at: clock::now(), ok: Some(value), error: None }
+    }
+
     /// What it gives, or why not.
     pub fn result(&self) -> Result<Value, &Failure> {
         match &self.error {
@@ -101,7 +106,7 @@ impl Shim {
         let mut command = face.start();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
         // The environment may name a place of its own.
-        command.env_remove("LOCKWRIGHT_URL").env("LOCKWRIGHT_SHIM_FACE", &face.name);
+        command.env_remove("LOCKWRIGHT_URL");
         let mut child = command.spawn().map_err(|error| explain(&error))?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(explain(&"it has no pipes"));
@@ -187,6 +192,12 @@ impl Shim {
             Signal::Cont => {}
         }
         Ok(())
+    }
+
+    /// How many threads and descriptors its process has.
+    pub fn process(&self) -> Value {
+        let count = |what: &str| fs::read_dir(format!("/proc/{}/{what}", self.pid)).map_or(0, Iterator::count);
+        json!({ "threads": count("task"), "descriptors": count("fd") })
     }
 
     /// Asks it to end, and waits for that; an error when it does not end by itself or not well.

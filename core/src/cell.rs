@@ -65,7 +65,7 @@ pub trait Line {
     /// Adds `waiter` at the end unless its attempt is in the line already; how many are ahead of it.
     fn join(&mut self, waiter: &Waiter) -> Result<u32, Self::Error>;
     /// How many wait.
-    fn len(&mut self) -> Result<u32, Self::Error>;
+    fn count(&mut self) -> Result<u32, Self::Error>;
     /// Takes the first in line.
     fn pop(&mut self) -> Result<Option<Waiter>, Self::Error>;
     /// Whether `attempt` stands in the line.
@@ -163,7 +163,7 @@ impl Cell {
         }
         let prev = self.give_back_for(line, &ask)?;
         self.forget_expired(line, env)?;
-        if self.hold.is_none() && line.len()? > 0 {
+        if self.hold.is_none() && line.count()? > 0 {
             if ask.wait {
                 line.join(&ask.asker)?;
             }

@@ -388,12 +388,20 @@ fn refusal(operation: &'static str, code: &str, message: &str) -> Error {
     let kind = match code {
         "FOREIGN" | "WRONGTYPE" => Kind::ForeignLayout,
         "NOPERM" | "NOAUTH" | "WRONGPASS" => Kind::Auth,
+        "MOVED" | "ASK" | "CROSSSLOT" => Kind::Unsupported,
         "OOM" | "READONLY" | "LOADING" | "BUSY" | "MISCONF" | "MASTERDOWN" | "CLUSTERDOWN" | "FULL" => {
             Kind::Unavailable
         }
         _ => Kind::Protocol,
     };
-    Error::new(kind, operation, format!("the store refused: {code} {message}"))
+    let advice = match kind {
+        Kind::ForeignLayout => "something else lies under this name; choose another name, prefix or layout",
+        Kind::Auth => "check the user, the password and the user's rights",
+        Kind::Unsupported => "clusters are not built yet; give the address of a single server",
+        Kind::Unavailable => "it may pass; look at the store's log",
+        _ => "see whether this is the right store, and its version",
+    };
+    Error::new(kind, operation, format!("the store refused: {code} {message}; {advice}"))
 }
 
 fn nonsense(operation: &'static str, replies: &[Reply]) -> Error {
@@ -475,7 +483,7 @@ impl Procedure {
                 }
                 Reply::Int(1)
             }
-            Procedure::Inspect => inspect_reply(cell, env.now, line.len()?),
+            Procedure::Inspect => inspect_reply(cell, env.now, line.count()?),
             Procedure::Break(token) => Reply::Int(cell.break_hold(line, env, token)?.into()),
         })
     }

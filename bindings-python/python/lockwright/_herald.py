@@ -53,15 +53,20 @@ def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
 
 
 def ask(credentials: Callable[[], tuple[str, str]]) -> Optional[tuple[str, str]]:
-    found = _call(credentials, ())
-    if found is None:
-        return None
     try:
-        user, password = found
-    except (TypeError, ValueError):
-        user = None
-    if isinstance(user, str) and isinstance(password, str):
-        return user, password
+        found: Any = credentials()
+    except BaseException:
+        _log.exception("the credentials callable raised")
+        return None
+    if isinstance(found, tuple) and len(found) == 2 and all(map(_is_text, found)):
+        return found
     # What it is instead may be half a secret.
-    _log.error("the credentials callable must return (user, password), two strings")
+    _log.error("the credentials callable must return (user, password), two strings without lone surrogates")
     return None
+
+
+def _is_text(part: object) -> bool:
+    try:
+        return isinstance(part, str) and part.encode() is not None
+    except UnicodeEncodeError:
+        return False

@@ -131,6 +131,11 @@ impl Talking {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 
+    /// Keys of a terminal, without an Enter.
+    pub(crate) fn press(&mut self, keys: &str) {
+        self.input.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }

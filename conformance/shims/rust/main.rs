@@ -212,6 +212,7 @@ impl<W: Way> Shim<W> {
                 done(json!({}))
             }
             "fork" => done(fork::fork(self, command).await?),
+            "prefork" => done(fork::prefork(self, command).await?),
             "work" => done(work::work(self, command).await?),
             other => Err(Error::new(Kind::Unsupported, "shim", format!("there is no command {other:?}"))),
         }

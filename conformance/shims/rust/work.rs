@@ -22,14 +22,7 @@ pub(crate) async fn work<W: Way>(shim: &Arc<Shim<W>>, command: &Value) -> Result
     for i in 0..number("tasks") {
         let own = command["own_clients"] == true;
         let client = if own { shim.own_client(command, i)? } else { client.clone() };
-        let task = Task {
-            name: format!("{}-{i}", text("name")),
-            lock: lock_of(&client, command, text("lock"))?,
-            command: command.clone(),
-            client,
-            counter: text("counter").into(),
-            log: log.clone(),
-        };
+        let task = Task::new(client, command, format!("{}-{i}", text("name")), &log)?;
         let (report, increments) = (report.clone(), number("increments"));
         W::spawn(async move { drop(report.send(task.run(increments).await)) });
     }
@@ -41,7 +34,7 @@ pub(crate) async fn work<W: Way>(shim: &Arc<Shim<W>>, command: &Value) -> Result
     Ok(json!({ "retries": retries }))
 }
 
-struct Task<W: Way> {
+pub(crate) struct Task<W: Way> {
     name: String,
     client: Client<W>,
     lock: Lock<W>,
@@ -51,7 +44,13 @@ struct Task<W: Way> {
 }
 
 impl<W: Way> Task<W> {
-    async fn run(self, increments: u64) -> Result<Vec<&'static str>> {
+    pub(crate) fn new(client: Client<W>, command: &Value, name: String, log: &Arc<Log>) -> Result<Self> {
+        let text = |key: &str| command[key].as_str().unwrap_or_default();
+        let lock = lock_of(&client, command, text("lock"))?;
+        Ok(Task { name, client, lock, command: command.clone(), counter: text("counter").into(), log: log.clone() })
+    }
+
+    pub(crate) async fn run(self, increments: u64) -> Result<Vec<&'static str>> {
         let mut retries = Vec::new();
         for _ in 0..increments {
             while let Err(error) = self.increment().await {
@@ -104,6 +103,6 @@ impl<W: Way> Task<W> {
     }
 }
 
-fn broken(what: &str, error: std::io::Error) -> Error {
+pub(crate) fn broken(what: &str, error: std::io::Error) -> Error {
     Error::new(Kind::Internal, "shim", format!("{what}: {error}"))
 }

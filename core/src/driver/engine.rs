@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::task::AbortHandle;
 
 use super::clock;
 use super::entry::{Effects, Entry, Outbound};
@@ -42,6 +43,7 @@ pub(crate) struct Engine {
     inbox_id: InboxId,
     inbox: AtomicU8,
     inbox_wanted: AtomicBool,
+    inbox_task: Mutex<Option<AbortHandle>>,
     random: Mutex<Random>,
     host: String,
     next_task: AtomicU64,
@@ -69,6 +71,7 @@ impl Engine {
             inbox_id,
             inbox: AtomicU8::new(code(Inbox::Closed)),
             inbox_wanted: AtomicBool::new(false),
+            inbox_task: Mutex::default(),
             random: Mutex::new(random),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             next_task: AtomicU64::new(1),
@@ -145,9 +148,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Until when a write that is sent at `now` waits for its replies, for a caller that gives up at `deadline`.
+    /// Until when a write begun at `now` may take, dialling included, for a caller that gives up at `deadline`.
     fn limit(&self, now: Time, deadline: Option<Time>) -> Time {
-        let answered = now.after(self.options.response_timeout);
+        let answered = now.after(self.options.connect_timeout).after(self.options.response_timeout);
         deadline.map_or(answered, |deadline| deadline.min(answered))
     }
 
@@ -246,7 +249,10 @@ impl Engine {
         }
         let sink: Weak<dyn Sink> = self.me.clone();
         match runtime::handle() {
-            Ok(handle) => drop(handle.spawn(self.store.clone().open_inbox(self.inbox_id, sink))),
+            Ok(handle) => {
+                let kept_open = handle.spawn(self.store.clone().open_inbox(self.inbox_id, sink));
+                *locked(&self.inbox_task) = Some(kept_open.abort_handle());
+            }
             Err(_) => Sink::inbox(self, Inbox::Unavailable),
         }
     }
@@ -302,6 +308,8 @@ impl Engine {
         while clock::now() < give_up && !entries.iter().all(|entry| entry.is_idle()) {
             std::thread::sleep(Duration::from_millis(2));
         }
+        self.store.close();
+        self.wheel.stop();
     }
 }
 
@@ -329,6 +337,9 @@ impl Drop for Flight<'_> {
 
 impl Drop for Engine {
     fn drop(&mut self) {
+        if let Some(task) = locked(&self.inbox_task).take() {
+            task.abort();
+        }
         self.wheel.stop();
     }
 }

@@ -56,9 +56,17 @@ impl Wheel {
         }
     }
 
-    /// The engine is gone: lets the wheel's task find out.
+    /// The engine is gone or closed: lets the wheel's task find out.
     pub(crate) fn stop(&self) {
         self.wake.notify_one();
+    }
+
+    /// Whether the task of a closed engine, which has nothing to look at any more, may end: who makes an appointment after
+    /// this starts another one.
+    fn may_end(&self) -> bool {
+        self.next.store(u64::MAX, Ordering::SeqCst);
+        self.running.store(false, Ordering::SeqCst);
+        locked(&self.appointments).is_empty() || self.running.swap(true, Ordering::AcqRel)
     }
 
     fn start(&self) {
@@ -107,6 +115,12 @@ async fn turn(engine: Weak<Engine>, wake: Arc<Notify>) {
             engine.wheel.collect(&mut heap);
             let sends = visit_due(&engine, &mut heap);
             engine.send_in_background(sends);
+            if engine.check_open().is_err() {
+                heap.retain(|Reverse((_, Due(entry)))| entry.upgrade().is_some_and(|entry| !entry.is_idle()));
+                if heap.is_empty() && engine.wheel.may_end() {
+                    return;
+                }
+            }
             let next = heap.peek().map_or(Time::from_nanos(u64::MAX), |Reverse((due, _))| *due);
             engine.wheel.next.store(next.as_nanos(), Ordering::SeqCst);
             // An appointment made while `next` was 0 did not wake us: look once more before sleeping.

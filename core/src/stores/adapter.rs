@@ -1,10 +1,15 @@
 //! What the driver asks of every store.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
+
+use tokio::sync::Notify;
 
 use crate::error::{Error, Kind};
+use crate::guarantee::Guarantees;
+use crate::options::ConnectOptions;
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
 use crate::time::Time;
@@ -59,9 +64,32 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// `sink`, at once where nothing can be pushed.
     fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()>;
 
+    /// The client was closed: connections and subscriptions go, also those of an inbox. A later call opens what it needs.
+    fn close(&self) {}
+
     /// Corrects the idea of the store's clock: it stood at `at` between `sent` and now.
     fn learn(&self, sent: Time, at: crate::time::StoreTime) {
         let _ = (sent, at);
+    }
+}
+
+/// Ends what runs in the background for a client, when that is closed.
+#[derive(Debug, Default)]
+pub(crate) struct Closing(Notify);
+
+impl Closing {
+    pub(crate) fn close(&self) {
+        self.0.notify_one();
+    }
+
+    /// Does `work`, but drops it when the client is closed.
+    pub(crate) async fn cuts_short(&self, work: impl Future<Output = ()>) {
+        let (mut closed, mut work) = (pin!(self.0.notified()), pin!(work));
+        poll_fn(|context| {
+            let over = closed.as_mut().poll(context).is_ready() || work.as_mut().poll(context).is_ready();
+            if over { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 }
 
@@ -77,15 +105,15 @@ pub(crate) trait Sink: Send + Sync {
     fn restarted(&self);
 }
 
-/// Schemes and what opens them: one line a store.
+/// Schemes, an address, and what opens it: one line a store.
 type Opener = fn(&mut Uri) -> crate::Result<Arc<dyn Store>>;
-const STORES: &[(&[&str], Opener)] = &[
+const STORES: &[(&[&str], &str, Opener)] = &[
     #[cfg(feature = "memory")]
-    (&["memory"], |uri| super::memory::open(uri)),
-    #[cfg(feature = "redis")]
-    (&["redis", "rediss", "redis+unix"], |uri| super::redis::open(uri)),
+    (&["memory"], "memory://", |uri| super::memory::open(uri)),
     #[cfg(feature = "sqlite")]
-    (&["sqlite"], |uri| super::sqlite::open(uri)),
+    (&["sqlite"], "sqlite:///tmp/locks.db", |uri| super::sqlite::open(uri)),
+    #[cfg(feature = "redis")]
+    (&["redis", "rediss", "redis+unix"], "redis://localhost", |uri| super::redis::open(uri)),
 ];
 
 /// Schemes of stores that are planned.
@@ -97,9 +125,9 @@ const PLANNED: &[&str] =
 /// # Errors
 /// `invalid_config` for an unknown scheme or option, `unsupported` for a store that is not built (in).
 pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
-    let known = STORES.iter().find(|(schemes, _)| schemes.contains(&uri.scheme()));
-    let Some((_, open)) = known else {
-        let all: Vec<_> = STORES.iter().flat_map(|(schemes, _)| schemes.iter().copied()).collect();
+    let known = STORES.iter().find(|(schemes, ..)| schemes.contains(&uri.scheme()));
+    let Some((_, _, open)) = known else {
+        let all: Vec<_> = STORES.iter().flat_map(|(schemes, ..)| schemes.iter().copied()).collect();
         let message = format!("there is no store for {}://; there are: {}", uri.scheme(), all.join(", "));
         let kind = if PLANNED.contains(&uri.scheme()) { Kind::Unsupported } else { Kind::InvalidConfig };
         return Err(Error::new(kind, "connect", message));
@@ -108,6 +136,15 @@ pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
     uri.check_all_read()?;
     store.layout(uri.lock.layout.as_deref())?;
     Ok(store)
+}
+
+/// What the default layout of every store promises. Opening an address sends nothing.
+pub(crate) fn guarantees_of_all() -> Vec<Guarantees> {
+    let promises = |address: &str| {
+        let mut uri = Uri::parse(address, ConnectOptions::default()).ok()?;
+        Some(open(&mut uri).ok()?.layout(None).ok()?.guarantees())
+    };
+    STORES.iter().filter_map(|(_, address, _)| promises(address)).collect()
 }
 
 /// The error for a layout that `store` does not have.

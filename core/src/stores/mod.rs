@@ -3,12 +3,18 @@
 //! A store adapter turns requests into calls of its client library, and pushes into events. It decides nothing.
 
 pub mod memory;
+pub mod redis;
 pub mod sqlite;
 pub mod zookeeper;
 
 #[cfg(feature = "net")]
 mod adapter;
-pub mod redis;
 
 #[cfg(feature = "net")]
-pub(crate) use adapter::{Answered, BoxFuture, Outcome, Sink, Store, no_such_layout, open};
+pub(crate) use adapter::{Answered, BoxFuture, Closing, Outcome, Sink, Store, guarantees_of_all, no_such_layout, open};
+
+/// What every layout of every store that is built in promises.
+#[cfg(feature = "net")]
+pub fn guarantees() -> Vec<crate::guarantee::Guarantees> {
+    guarantees_of_all()
+}

@@ -19,7 +19,7 @@ impl Line for Queued {
         Ok(at as u32)
     }
 
-    fn len(&mut self) -> Result<u32, Infallible> {
+    fn count(&mut self) -> Result<u32, Infallible> {
         Ok(self.0.len() as u32)
     }
 

@@ -59,7 +59,7 @@ impl Line for VecDeque<Waiter> {
         Ok(u32::try_from(position).unwrap_or(u32::MAX))
     }
 
-    fn len(&mut self) -> std::result::Result<u32, Infallible> {
+    fn count(&mut self) -> std::result::Result<u32, Infallible> {
         Ok(u32::try_from(VecDeque::len(self)).unwrap_or(u32::MAX))
     }
 

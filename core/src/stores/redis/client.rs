@@ -24,7 +24,7 @@ use crate::driver::{clock, runtime};
 use crate::error::{Error, Result};
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests};
 use crate::session::margin;
-use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store, no_such_layout};
+use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, no_such_layout};
 use crate::time::{StoreTime, Time};
 
 /// A connection idle for longer is looked at before it is used: servers and middle boxes end idle ones.
@@ -48,6 +48,7 @@ pub(crate) struct Redis {
     pool: Mutex<VecDeque<Box<Connection>>>,
     lines: Mutex<HashMap<Id, Arc<Shared>>>,
     met: Mutex<Met>,
+    closing: Closing,
 }
 
 /// The connection of one runtime, and who dials it.
@@ -81,6 +82,7 @@ impl Redis {
             pool: Mutex::default(),
             lines: Mutex::default(),
             met: Mutex::default(),
+            closing: Closing::default(),
             config,
         }
     }
@@ -339,7 +341,15 @@ impl Store for Redis {
         met.sinks.retain(|sink| sink.strong_count() > 0);
         met.sinks.push(sink.clone());
         drop(met);
-        Box::pin(inbox::keep(self, inbox, sink))
+        Box::pin(async move { self.closing.cuts_short(inbox::keep(self.clone(), inbox, sink)).await })
+    }
+
+    fn close(&self) {
+        locked(&self.met).sinks.clear();
+        self.closing.close();
+        let idle = std::mem::take(&mut *locked(&self.pool));
+        let lines = std::mem::take(&mut *locked(&self.lines));
+        drop((idle, lines));
     }
 
     fn learn(&self, _sent: Time, at: StoreTime) {

@@ -231,7 +231,9 @@ impl Raw {
         if limit.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        if self.read_timeout != limit {
+        // The caller's limits differ by the microseconds that passed on the way here: none of them is worth a system call.
+        let is_near = self.read_timeout >= limit && self.read_timeout - limit <= limit / 64;
+        if !is_near {
             match &self.pipe {
                 Pipe::Tcp(stream) => stream.set_read_timeout(Some(limit)),
                 Pipe::Unix(stream) => stream.set_read_timeout(Some(limit)),

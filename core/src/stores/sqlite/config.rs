@@ -148,8 +148,8 @@ mod tests {
     use crate::options::ConnectOptions;
 
     fn parse(text: &str) -> Result<Config> {
-        let mut uri = Uri::parse(text, ConnectOptions::default())?;
-        let config = Config::read(&mut uri)?;
+        let uri = Uri::parse(text, ConnectOptions::default())?;
+        let config = Config::read(&uri)?;
         uri.check_all_read().map(|()| config)
     }
 

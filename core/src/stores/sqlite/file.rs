@@ -31,6 +31,8 @@ const APPLICATION_ID: i32 = 0x6C6F_636B;
 const SCHEMA_VERSION: i32 = 1;
 /// The statements of one layout fit.
 const STATEMENTS: usize = 24;
+/// Renewals in one transaction: some milliseconds.
+const BATCH: usize = 256;
 /// First and longest pause before trying a file again that another process is writing. Most writes are done within the
 /// first.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(2));
@@ -130,6 +132,33 @@ impl LockFile {
                 }
             }
         }
+    }
+
+    /// Closes the file; the next request opens it again.
+    pub(super) fn close(&self) {
+        let gate = fork::gate();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(open) = open.take() {
+            open.database.close(&gate);
+        }
+    }
+
+    /// The same in several transactions, so that many requests do not keep the file from others for long.
+    pub(super) fn perform_many(&self, requests: &[Request], limit: Time) -> Answered {
+        let mut replies = Vec::with_capacity(requests.len());
+        let mut first = None;
+        for part in requests.chunks(BATCH) {
+            let Answered { sent, outcome } = self.perform(part, limit);
+            let sent = *first.get_or_insert(sent);
+            match outcome {
+                Outcome::Replies(more) => replies.extend(more),
+                Outcome::NotSent(error) if !replies.is_empty() => {
+                    return Answered { sent, outcome: Outcome::Unknown { error, void_after: clock::now() } };
+                }
+                other => return Answered { sent, outcome: other },
+            }
+        }
+        Answered { sent: first.unwrap_or_else(clock::now), outcome: Outcome::Replies(replies) }
     }
 
     fn placed(&self, error: Error) -> Error {
@@ -306,10 +335,7 @@ impl LockFile {
 
 impl Drop for LockFile {
     fn drop(&mut self) {
-        let open = self.open.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = open.take() {
-            open.database.close(&fork::gate());
-        }
+        self.close();
     }
 }
 
@@ -358,7 +384,10 @@ fn prepare(db: &Connection) -> Result<(), Unfit> {
         return Err(Unfit::Told(Error::new(Kind::Auth, "connect", read_only(Path::new(&path)))));
     }
     db.pragma_update(None, "synchronous", "NORMAL")?;
-    if !is_lock_file(db)? {
+    let looking = Transaction::begin(db, "BEGIN")?;
+    let known = is_lock_file(db)?;
+    looking.commit()?;
+    if !known {
         write_ahead(db)?;
         let transaction = Transaction::begin(db, "BEGIN IMMEDIATE")?;
         // Somebody else may have been faster.
@@ -382,7 +411,7 @@ fn write_ahead(db: &Connection) -> Result<(), Unfit> {
     Err(Unfit::Told(Error::unsupported("connect", message)))
 }
 
-/// Whether it is one; an empty file is not, and may become one.
+/// Whether it is one; an empty file is not, and may become one. Asked inside a transaction: somebody else may be making it.
 fn is_lock_file(db: &Connection) -> Result<bool, Unfit> {
     let number = |pragma: &str| db.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     match (number("application_id")?, number("user_version")?) {

@@ -1,7 +1,7 @@
 //! Inboxes: a datagram socket for each client that waits, in a folder beside the lock file.
 //!
-//! A push is only a hint that arrives sooner than the waiter's timer: one that is lost, late or invented by somebody
-//! else with access to the folder makes the waiter ask the file, and nothing more.
+//! A push that is lost or late costs time and nothing else: its receiver asks the file by itself. An invented one would
+//! be believed, so the folder must be writable for nobody but its user.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -61,6 +61,10 @@ impl Inboxes {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
+        let folder = std::fs::symlink_metadata(&self.folder)?;
+        if !folder.is_dir() || folder.uid() != rustix::process::geteuid().as_raw() || folder.mode() & 0o022 != 0 {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the folder of the inboxes is not ours alone"));
+        }
         let (socket, inode) = self.at(inbox, |path| {
             let _ = std::fs::remove_file(path);
             let socket = UnixDatagram::bind(path)?;
@@ -88,7 +92,7 @@ impl Inboxes {
         self.at(inbox, |path| Ok(std::fs::symlink_metadata(path)?.ino() == bound.inode)).unwrap_or(false)
     }
 
-    fn remove(&self, inbox: InboxId) {
+    pub(super) fn remove(&self, inbox: InboxId) {
         let _ = self.at(inbox, |path| std::fs::remove_file(path));
     }
 
@@ -148,7 +152,6 @@ pub(super) async fn listen(file: Arc<LockFile>, inbox: InboxId, sink: Weak<dyn S
             tell(&sink, |sink| sink.restarted());
         }
     }
-    file.inboxes().remove(inbox);
 }
 
 /// Passes on what arrives, until the sink is gone, or the socket or the lock file is not in its place any more.

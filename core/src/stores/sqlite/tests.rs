@@ -330,6 +330,12 @@ fn helper() {
                 count(&path, &mut contender);
             }
         }
+        "open" => {
+            println!("@ ready");
+            until_told();
+            let mine = std::process::id().to_string();
+            println!("@ {:?}", Contender::new(&store(&path), &mine).try_lock().is_some());
+        }
         "fork" => fork_and_leave(&path),
         other => panic!("{other}"),
     }
@@ -453,6 +459,18 @@ fn processes_exclude_each_other_while_some_are_killed() {
         assert_eq!(counted(&folder.file()).get(&helper.child.id().to_string()), Some(&EACH), "{said}");
     }
     assert!(is_sound(&folder.file()));
+}
+
+#[test]
+fn processes_may_make_the_file_all_at_once() {
+    let folder = Folder::new();
+    for round in 0..40 {
+        let path = folder.0.join(format!("{round}.db"));
+        let mut helpers: Vec<_> = (0..6).map(|_| Helper::start("open", &path)).collect();
+        helpers.iter_mut().for_each(|helper| assert_eq!(helper.says(), "ready"));
+        helpers.iter_mut().for_each(|helper| drop(helper.child.stdin.take()));
+        helpers.iter_mut().for_each(|helper| assert_eq!(helper.says(), "true"));
+    }
 }
 
 #[test]
@@ -594,6 +612,11 @@ fn where_no_inbox_can_be_waiters_are_told() {
     assert_eq!(ears.next(), Heard::Inbox(Inbox::Unavailable));
     std::fs::remove_file(folder.0.join("locks.db-inbox")).unwrap();
     assert_eq!(ears.next(), Heard::Inbox(Inbox::Live));
+    // Where others may write, what is pushed may be invented.
+    std::fs::remove_dir_all(folder.0.join("locks.db-inbox")).unwrap();
+    std::fs::create_dir(folder.0.join("locks.db-inbox")).unwrap();
+    std::fs::set_permissions(folder.0.join("locks.db-inbox"), std::fs::Permissions::from_mode(0o777)).unwrap();
+    assert_eq!(ears.next(), Heard::Inbox(Inbox::Unavailable));
 }
 
 #[test]
@@ -679,6 +702,28 @@ fn a_disk_that_is_full_changes_nothing() {
     assert_eq!((error.kind(), error.operation()), (Kind::Unavailable, "acquire"));
     assert!(error.context().contains("full"), "{error}");
     assert!(contender.renew());
+}
+
+#[test]
+fn a_write_that_fails_in_its_commit_may_have_been_done() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let mut contender = Contender::new(&store, "a");
+    assert!(inspect(&store, "a").holder.is_none());
+    let db = sql(&folder.file());
+    db.execute_batch(
+        "CREATE TABLE parent (id INTEGER PRIMARY KEY);
+         CREATE TABLE child (id INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+         CREATE TRIGGER spoil AFTER INSERT ON locks BEGIN INSERT INTO child VALUES (1); END",
+    )
+    .unwrap();
+    let intent = Intent::Acquire { terms: contender.terms.clone(), wait: false, prev: None };
+    let before = clock::now();
+    let Err(Outcome::Unknown { void_after, .. }) = contender.try_converse(Op::Acquire, intent) else { panic!() };
+    assert!(void_after >= before);
+    assert!(inspect(&store, "a").holder.is_none(), "this one was rolled back");
+    db.execute_batch("DROP TRIGGER spoil").unwrap();
+    assert!(contender.try_lock().is_some());
 }
 
 fn refusal(path: &Path) -> Error {
@@ -776,8 +821,9 @@ fn requests_may_be_awaited_and_travel_together() {
             requests.remove(0)
         })
         .collect();
-    let answered = runtime::handle().unwrap().block_on(store.clone().call_batch(renewals.clone()));
-    let wanted = [Reply::Int(1), Reply::Int(0), Reply::Int(1)];
+    let many: Vec<_> = renewals.iter().cycle().take(1000).cloned().collect();
+    let wanted: Vec<_> = [1, 0, 1].into_iter().map(Reply::Int).cycle().take(1000).collect();
+    let answered = runtime::handle().unwrap().block_on(store.clone().call_batch(many));
     assert!(matches!(answered.outcome, Outcome::Replies(replies) if replies == wanted));
     let one = Requests::from_iter([renewals[0].clone()]);
     let answered = runtime::handle().unwrap().block_on(store.call_async(&one, clock::now().after(LIMIT)));
@@ -791,29 +837,4 @@ fn the_embedded_file_makes_its_folder() {
     let store = Arc::new(SqliteStore::new(Config { makes_folder: true, ..config(&path) }));
     Contender::new(&store, "a").try_lock().unwrap();
     assert_eq!(std::fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
-}
-
-/// How long one acquisition and its release take: the figures of the documentation.
-#[test]
-#[ignore = "measures"]
-fn pair_latency() {
-    for folder in ["/dev/shm", "/var/tmp"] {
-        let path = PathBuf::from(folder).join(format!("lockwright-latency-{}", std::process::id()));
-        let mut contender = Contender::new(&store(&path), "bench");
-        let mut took = Vec::new();
-        for round in 0..20_000 {
-            let begin = Instant::now();
-            contender.terms.attempt = AttemptId(round << 1 | 1);
-            contender.try_lock().unwrap();
-            contender.release();
-            took.push(begin.elapsed());
-        }
-        took.sort();
-        let at = |per_mille: usize| took[took.len() * per_mille / 1000];
-        let worst = took.last().unwrap();
-        eprintln!("{folder}: median {:?}, p99 {:?}, p99.9 {:?}, worst {worst:?}", at(500), at(990), at(999));
-        for end in ["", "-wal", "-shm"] {
-            let _ = std::fs::remove_file(format!("{}{end}", path.display()));
-        }
-    }
 }

@@ -28,6 +28,6 @@ fn guarantees() -> Guarantees {
         push: true,
         survives_disconnect: true,
         incarnation: true,
-        notes: &["excludes only the threads and tasks of one process"],
+        notes: &["It excludes only the threads and tasks of one process."],
     }
 }

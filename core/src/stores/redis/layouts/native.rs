@@ -8,10 +8,9 @@
 //! |---|---|
 //! | `v` | version of the layout: `1` |
 //! | `o` | the holder as a [`Claimant`](crate::native::Claimant); empty while the lock is free |
-//! | `s`, `l` | when its lease began, and how long it lasts |
+//! | `s`, `l` | when its lease began, and how long it lasts; below zero while nobody renewed what was handed over |
 //! | `t` | first fencing token of its block of 64; while the lock is free, the highest token used |
 //! | `c` | the holder's card |
-//! | `k` | first token of a hold that was handed over and not renewed since; of no meaning for any other token |
 //! | `g` | when the key itself goes: always later than the lease's end |
 //! | `w` | how many wait; absent while nobody does |
 //! | `h`, `n` | sequence numbers of the queue's head and of the next to come |
@@ -22,6 +21,7 @@
 
 use std::sync::Arc;
 
+use crate::cell::BLOCK;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::name;
 use crate::native::{Calls, NativeLayout};
@@ -91,7 +91,7 @@ pub fn channel(inbox: InboxId) -> String {
     format!("lwi:{inbox}")
 }
 
-/// Reads what a script published: `granted <attempt> <first> <last> <now> <key>` or `broken <attempt> <key>`. `None` for
+/// Reads what a script published: `granted <attempt> <first token> <now> <key>` or `broken <attempt> <key>`. `None` for
 /// anything else, since whoever may publish to the channel may write what they like.
 pub fn parse_push(text: &str) -> Option<(Arc<str>, StoreEvent)> {
     let (kind, rest) = text.split_once(' ')?;
@@ -102,12 +102,11 @@ pub fn parse_push(text: &str) -> Option<(Arc<str>, StoreEvent)> {
     };
     match kind {
         "granted" => {
-            let mut parts = rest.splitn(4, ' ');
-            let first: u64 = parts.next()?.parse().ok()?;
-            let last: u64 = parts.next()?.parse().ok()?;
+            let mut parts = rest.splitn(3, ' ');
+            let first: u64 = parts.next()?.parse().ok().filter(|first| *first > 0)?;
+            let last = first.checked_add(BLOCK - 1)?;
             let at = StoreTime(parts.next()?.parse().ok()?);
-            let sound = first > 0 && (first..first.saturating_add(crate::cell::BLOCK)).contains(&last);
-            sound.then_some((parts.next()?.into(), StoreEvent::Granted { attempt, first, last, at }))
+            Some((parts.next()?.into(), StoreEvent::Granted { attempt, first, last, at }))
         }
         "broken" => Some((rest.into(), StoreEvent::Broken { attempt })),
         _ => None,
@@ -137,15 +136,15 @@ mod tests {
     fn a_push_is_read_or_ignored() {
         let attempt = AttemptId(7);
         assert_eq!(
-            parse_push(&format!("granted {attempt} 10 73 99 lw:{{a b}}")),
+            parse_push(&format!("granted {attempt} 10 99 lw:{{a b}}")),
             Some(("lw:{a b}".into(), StoreEvent::Granted { attempt, first: 10, last: 73, at: StoreTime(99) }))
         );
         assert_eq!(parse_push(&format!("broken {attempt} k")), Some(("k".into(), StoreEvent::Broken { attempt })));
         for garbage in ["", "granted", "granted 7 1 1 1 k", "broken zz k", "\u{1F512} \u{1F512} \u{1F512}"] {
             assert_eq!(parse_push(garbage), None, "{garbage}");
         }
-        for tokens in ["0 0", "10 9", "10 74", "-1 5", "10 1e3", "99999999999999999999 1"] {
-            assert_eq!(parse_push(&format!("granted {attempt} {tokens} 99 k")), None, "{tokens}");
+        for tokens in ["0 99", "-1 99", "1e3 99", "10", "10 x", "18446744073709551615 99", "99999999999999999999 99"] {
+            assert_eq!(parse_push(&format!("granted {attempt} {tokens} k")), None, "{tokens}");
         }
     }
 }

@@ -1,3 +1,3 @@
 //! The ways to keep a lock in a file, one module each.
 
-pub(super) mod native;
+pub(crate) mod native;

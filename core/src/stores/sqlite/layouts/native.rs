@@ -349,7 +349,7 @@ impl Line for Queue<'_> {
         Ok(self.waiting - 1)
     }
 
-    fn len(&mut self) -> rusqlite::Result<u32> {
+    fn count(&mut self) -> rusqlite::Result<u32> {
         Ok(self.waiting)
     }
 
@@ -567,7 +567,7 @@ mod tests {
             Ok(u32::try_from(place).unwrap())
         }
 
-        fn len(&mut self) -> rusqlite::Result<u32> {
+        fn count(&mut self) -> rusqlite::Result<u32> {
             Ok(u32::try_from(self.0.len()).unwrap())
         }
 

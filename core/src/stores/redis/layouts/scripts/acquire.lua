@@ -2,9 +2,8 @@ local asker, ttl, card, waits, prev = ARGV[1], ARGV[2], ARGV[4], ARGV[5] == '1',
 if now > tonumber(ARGV[3]) then return {2, now} end
 
 -- The lock of every day: free, nobody waits, the key lives long enough, the clock gives the token. Everything else goes through
--- the queue below. Numbers are written as they came: Redis takes long to print a large one.
+-- the queue below.
 if h[2] == '' and not h[4] and prev == '' and h[3] - now < 0 and (h[5] or 0) - now - ttl > 300000000 then
-  local text = time[1] .. ('00000'):sub(#time[2]) .. time[2]
-  redis.call('HSET', key, 'o', asker, 's', text, 'l', ttl, 't', text, 'c', card)
+  redis.call('HSET', key, 'o', asker, 's', now_text, 'l', ttl, 't', now_text, 'c', card)
   return now
 end

@@ -1,6 +1,9 @@
 if owner == asker then
-  if expires < now + ttl then lasts(ttl) end
-  if claimed then redis.call('HDEL', key, 'k') end
+  if expires < now + ttl then
+    lasts(ttl)
+  elseif claimed then
+    set('l', -lease)
+  end
   finish()
   return prev == '' and last - 63 or {3, last - 63, 3}
 end
@@ -9,7 +12,7 @@ local given = 0
 if prev ~= '' then
   if owner == prev then
     free(tonumber(ARGV[7]))
-  elseif redis.call('HEXISTS', key, 'a' .. asker:sub(1, 32)) == 1 then
+  elseif seat then
     given = 3
   else
     given = owner == '' and 1 or 2
@@ -17,7 +20,7 @@ if prev ~= '' then
 end
 if owner ~= '' and expires <= now then
   -- It did not even renew its claim: its other waiters would each cost another one.
-  if claimed == last - 63 then drop_inbox(owner:sub(33, 48)) end
+  if claimed then drop_inbox(owner:sub(33, 48)) end
   owner = ''
 end
 

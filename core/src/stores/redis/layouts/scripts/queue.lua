@@ -1,14 +1,13 @@
 -- What a lock does when somebody waits for it or the simple case does not hold. Changes gather in `put` and are written by
 -- `finish`, in one command; only what leaves the queue is deleted at once, since a later step may look for it.
-local more = redis.call('HMGET', key, 's', 'l', 'g', 'k', 'h', 'n')
+local me = ARGV[1]:sub(1, 32)
+local more = redis.call('HMGET', key, 's', 'l', 'g', 'h', 'n', 'a' .. me)
 local owner, waiting = h[2] or '', tonumber(h[4] or 0)
 local last = (h[3] or 0) + (owner == '' and 0 or 63)
-local expires, claimed = (more[1] or 0) + (more[2] or 0), tonumber(more[4])
-local head, tail = tonumber(more[5] or 0), tonumber(more[6] or 0)
+local lease = tonumber(more[2] or 0)
+local expires, claimed = (more[1] or 0) + math.abs(lease), lease < 0
+local head, tail, seat = tonumber(more[4] or 0), tonumber(more[5] or 0), more[6]
 local put, push, requeued, goes = {}, {}, false, nil
-
--- Redis has only doubles, and prints large ones in exponents when it joins them to a text.
-local function digits(number) return string.format('%.0f', number) end
 
 local function set(field, value)
   put[#put + 1] = field
@@ -18,6 +17,7 @@ end
 local function remove(seq, attempt)
   redis.call('HDEL', key, 'q' .. seq, 'a' .. attempt)
   waiting, requeued = waiting - 1, true
+  if attempt == me then seat = nil end
 end
 
 local function leave(attempt)
@@ -27,10 +27,8 @@ end
 
 -- The position of one who stood in the queue before counts those who left meanwhile ahead of it: a bound, without a scan.
 local function join(claimant, card)
-  local attempt = claimant:sub(1, 32)
-  local seq = redis.call('HGET', key, 'a' .. attempt)
-  if seq then return math.min(seq - head, waiting - 1) end
-  set('a' .. attempt, tail)
+  if seat then return math.min(seat - head, waiting - 1) end
+  set('a' .. me, tail)
   set('q' .. tail, claimant .. card)
   tail, waiting, requeued = tail + 1, waiting + 1, true
   return waiting - 1
@@ -57,11 +55,11 @@ local function drop_inbox(inbox)
   end
 end
 
--- The key's own end always lies past the lock's, so that no hold can vanish with it; moving it is rare.
-local function lasts(lease)
-  expires = now + lease
-  set('s', now)
-  set('l', lease)
+-- The key's own end always lies past the lease's, so that no hold can vanish with it; moving it is rare.
+local function lasts(span)
+  expires = now + math.abs(span)
+  set('s', now_text)
+  set('l', span)
   if (more[3] or 0) - expires < 300000000 then
     goes = expires + 600000000
     set('v', 1)
@@ -69,14 +67,18 @@ local function lasts(lease)
   end
 end
 
-local function grant(to, card, lease)
-  local first = last < now and now or last + 1
+local function grant(to, card, span)
+  local first, text = now, now_text
+  if last >= now then
+    first = last + 1
+    text = ('%.0f'):format(first)
+  end
   owner, last = to, first + 63
   set('o', owner)
-  set('t', first)
+  set('t', text)
   set('c', card)
-  lasts(lease)
-  return first
+  lasts(span)
+  return text
 end
 
 local function free(used)
@@ -93,10 +95,8 @@ local function hand_over(asker, ttl)
     local listeners = redis.pcall('PUBSUB', 'NUMSUB', channel)
     if listeners.err or listeners[2] > 0 then
       if to == asker then return grant(to, entry:sub(57), ttl) end
-      local first = grant(to, entry:sub(57), to:sub(49) * 1000)
-      set('k', first)
-      local text = {'granted', to:sub(1, 32), digits(first), digits(last), digits(now), key}
-      push[#push + 1] = {channel, table.concat(text, ' ')}
+      local first = grant(to, entry:sub(57), '-' .. to:sub(49) .. '000')
+      push[#push + 1] = {channel, table.concat({'granted', to:sub(1, 32), first, now_text, key}, ' ')}
       return
     end
     entry = pop()

@@ -1,0 +1,52 @@
+//! The README's table of guarantees is what the code says.
+
+use std::fmt::Write as _;
+use std::{env, fs};
+
+const BEGIN: &str = "<!-- guarantees: written by the test `readme` -->\n";
+const END: &str = "<!-- /guarantees -->";
+
+fn table() -> String {
+    let yes = |flag| if flag { "yes" } else { "no" };
+    let mut text = String::from(
+        "| store, layout | one holder until | tokens rise | `fair` | `reentrant` | other processes see it | waiters are pushed to | outlives its connection |\n\
+         |---|---|---|---|---|---|---|---|\n",
+    );
+    let all = lockwright::stores::guarantees();
+    for g in &all {
+        writeln!(
+            text,
+            "| {} `{}` | {} | {} | {} | {} | {} | {} | {} |",
+            g.store,
+            g.layout,
+            g.exclusive_until,
+            g.token,
+            yes(g.fair),
+            yes(g.reentrant),
+            yes(g.shared),
+            yes(g.push),
+            yes(g.survives_disconnect)
+        )
+        .unwrap();
+    }
+    for g in &all {
+        writeln!(text, "\n{}:", g.store).unwrap();
+        for note in g.notes {
+            writeln!(text, "- {note}").unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn the_table_of_guarantees_is_what_the_code_says() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
+    let readme = fs::read_to_string(path).unwrap();
+    let (before, rest) = readme.split_once(BEGIN).expect("the README has a place for the table");
+    let (written, after) = rest.split_once(END).expect("the table has an end");
+    if env::var_os("LOCKWRIGHT_REWRITE_README").is_some() {
+        fs::write(path, format!("{before}{BEGIN}{}{END}{after}", table())).unwrap();
+    } else {
+        assert_eq!(written, table(), "run this test with LOCKWRIGHT_REWRITE_README=1 and read the difference");
+    }
+}
