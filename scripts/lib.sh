@@ -1,6 +1,9 @@
 # Helpers shared by every script; sourced, never run.
 set -euo pipefail
 
+# A shell in the background ignores Ctrl-C, and so would every program under test.
+[[ ${SIGNALS_RESET:-} ]] || SIGNALS_RESET=1 exec env --default-signal "$0" "$@"
+
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
 VENV=$ROOT/.tools/venv

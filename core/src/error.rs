@@ -131,8 +131,10 @@ impl Error {
         let message = if waited.is_zero() {
             Cow::Borrowed("somebody else holds it; wait with a time limit, or try again later")
         } else {
-            format!("somebody else held it for the whole {waited:?}; raise the timeout, or look who with `inspect`")
-                .into()
+            format!(
+                "not ours within {waited:?}: held by others, or the store was slow; raise the timeout, or `inspect` it"
+            )
+            .into()
         };
         Error::new(Kind::Timeout, "acquire", message)
     }

@@ -193,6 +193,8 @@ pub struct Session {
     ask_again: bool,
     /// Something of this attempt may be at the store.
     touched: bool,
+    /// The answer that it is queued came after its grant: should the hold turn out to be lost, a place may be left.
+    placed: bool,
     /// Since when the store has been owing an answer to the phase's conversation.
     silent_since: Option<Time>,
     /// How often the present thing was retried in a row.
@@ -246,6 +248,7 @@ impl Session {
             answered_write: None,
             ask_again: false,
             touched: false,
+            placed: false,
             silent_since: None,
             retries: 0,
             wake: None,
@@ -348,6 +351,7 @@ impl Session {
         self.answered_write = None;
         self.ask_again = false;
         self.touched = false;
+        self.placed = false;
         self.silent_since = None;
         self.retries = 0;
         self.wake = None;
@@ -537,6 +541,8 @@ impl Session {
 
     fn queued(&mut self, now: Time, sent: Time, wait: Wait) {
         if !matches!(self.phase, Phase::Asking) {
+            // Overtaken by the push for this very place; or the hold is lost already, and this place is a new one.
+            self.placed = true;
             if self.phase == Phase::Undoing {
                 self.undo_again(now);
             }
@@ -720,7 +726,7 @@ impl Session {
     fn lose(&mut self, now: Time, reason: LossReason) {
         let known_gone = matches!(reason, LossReason::Gone | LossReason::Broken);
         self.actions.push_back(Action::Lost(reason));
-        self.touched = !known_gone || !self.is_settled();
+        self.touched = !known_gone || self.placed || !self.is_settled();
         self.finish(now);
     }
 
@@ -762,6 +768,7 @@ impl Session {
             Verdict::Released(outcome) => outcome,
             _ => ReleaseOutcome::Unknown,
         };
+        self.touched |= self.placed && outcome != ReleaseOutcome::Released;
         self.tell_released(outcome);
         self.finish(now);
     }
@@ -996,7 +1003,8 @@ impl Session {
         self.protocol.fingerprint(state);
         let attempt = view.attempt(self.terms.attempt);
         (attempt, self.terms.ttl, self.terms.claim, self.service, self.waits, self.inbox).hash(state);
-        (self.ask_again, self.touched, self.told, self.repeated, self.extending, self.retries.min(16)).hash(state);
+        (self.ask_again, self.touched, self.placed, self.told, self.repeated, self.extending, self.retries.min(16))
+            .hash(state);
         self.prev.as_ref().map(|prev| (view.attempt(prev.terms.attempt), view.token(prev.used))).hash(state);
         self.flight(Op::Acquire).is_some().hash(state);
         (ahead(self.wake), ahead(self.doubt)).hash(state);

@@ -46,7 +46,10 @@ fn parent_and_children(uri: &str) {
                 let mut status = 0;
                 // SAFETY: `status` is ours.
                 assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-                assert_eq!(status, 0, "the child's exit code, times 256, says which check failed; a signal means it hung");
+                assert_eq!(
+                    status, 0,
+                    "the child's exit code, times 256, says which check failed; a signal means it hung"
+                );
                 assert!(inherited.is_held());
                 assert_eq!(inherited.release().unwrap(), ReleaseOutcome::Released);
             }

@@ -5,6 +5,9 @@ use std::time::Instant;
 
 use crate::world::{CLASSES, Class, Setup, Step, World};
 
+/// Ticks until everybody is served, and until nothing is left.
+type Recovery = (u16, u16);
+
 /// What a whole space came to.
 #[derive(Debug)]
 pub struct Explored {
@@ -15,7 +18,7 @@ pub struct Explored {
     pub whole: bool,
     /// For each class of fault: within how many ticks of a run without further faults everybody is served, and within how
     /// many nothing is left, from the worst state there is.
-    pub recovery: BTreeMap<Class, (u16, u16)>,
+    pub recovery: BTreeMap<Class, Recovery>,
 }
 
 /// What must never happen, and the shortest way there.
@@ -158,9 +161,9 @@ impl Search<'_> {
     }
 
     /// Follows every state's run without further faults to its end.
-    fn recovery(&self) -> Result<BTreeMap<Class, (u16, u16)>, Violation> {
-        let mut ticks: Vec<Option<(u16, u16)>> = vec![None; self.visits.len()];
-        let mut worst: BTreeMap<Class, ((u16, u16), (usize, usize))> = BTreeMap::new();
+    fn recovery(&self) -> Result<BTreeMap<Class, Recovery>, Violation> {
+        let mut ticks: Vec<Option<Recovery>> = vec![None; self.visits.len()];
+        let mut worst: BTreeMap<Class, (Recovery, (usize, usize))> = BTreeMap::new();
         let mut way = Vec::new();
         for start in 0..self.visits.len() {
             let mut at = start;

@@ -18,23 +18,11 @@ static CALLS: Calls = Calls::of_cell();
 pub enum Input<'a> {
     Acquire(Ask),
     Cancel(TaskId),
-    Release {
-        token: u64,
-    },
-    #[allow(dead_code, reason = "the explorer does not extend")]
-    Extend {
-        token: u64,
-        ttl: Duration,
-    },
-    Reply {
-        slot: usize,
-        id: RequestId,
-        sent: Time,
-        answer: Answer<'a>,
-    },
+    Release { token: u64 },
+    Extend { token: u64, ttl: Duration },
+    Reply { slot: usize, id: RequestId, sent: Time, answer: Answer<'a> },
     Push(&'a StoreEvent),
     Inbox(Inbox),
-    #[allow(dead_code, reason = "the explorer's store is never restarted")]
     Verify,
     Tick,
 }
@@ -156,8 +144,6 @@ impl Process {
     pub fn awaits(&self, slot: usize, id: RequestId) -> bool {
         self.slots.get(slot).is_some_and(|slot| slot.session.awaits(id))
     }
-
-    #[allow(dead_code, reason = "only the explorer prints traces")]
     pub fn describe(&self) -> String {
         let slots = self.slots.iter().filter(|slot| !slot.idle).map(|slot| {
             let gone = if slot.contender.is_none() { " (not wanted any more)" } else { "" };

@@ -29,14 +29,14 @@ impl SqliteStore {
     }
 
     /// The file blocks whoever uses it, so it is used from a thread that may be blocked.
-    async fn perform_elsewhere(&self, requests: Requests, limit: Time) -> Answered {
+    async fn elsewhere(&self, work: impl FnOnce(&LockFile) -> Answered + Send + 'static) -> Answered {
         let file = self.file.clone();
         let failed = |error| Answered { sent: clock::now(), outcome: Outcome::NotSent(error) };
         let runtime = match runtime::handle() {
             Ok(runtime) => runtime,
             Err(error) => return failed(error),
         };
-        match runtime.spawn_blocking(move || file.perform(&requests, limit)).await {
+        match runtime.spawn_blocking(move || work(&file)).await {
             Ok(answered) => answered,
             Err(error) => {
                 let message = "the thread that used the lock file ended before its time";
@@ -64,12 +64,13 @@ impl Store for SqliteStore {
     }
 
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
-        Box::pin(self.perform_elsewhere(requests.clone(), limit))
+        let requests = requests.clone();
+        Box::pin(self.elsewhere(move |file| file.perform(&requests, limit)))
     }
 
     fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
         let limit = clock::now().after(self.file.response_timeout());
-        Box::pin(async move { self.perform_elsewhere(requests.into(), limit).await })
+        Box::pin(async move { self.elsewhere(move |file| file.perform_many(&requests, limit)).await })
     }
 
     fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {

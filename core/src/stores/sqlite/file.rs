@@ -31,6 +31,8 @@ const APPLICATION_ID: i32 = 0x6C6F_636B;
 const SCHEMA_VERSION: i32 = 1;
 /// The statements of one layout fit.
 const STATEMENTS: usize = 24;
+/// Renewals in one transaction: some milliseconds.
+const BATCH: usize = 256;
 /// First and longest pause before trying a file again that another process is writing. Most writes are done within the
 /// first.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(2));
@@ -139,6 +141,24 @@ impl LockFile {
         if let Some(open) = open.take() {
             open.database.close(&gate);
         }
+    }
+
+    /// The same in several transactions, so that many requests do not keep the file from others for long.
+    pub(super) fn perform_many(&self, requests: &[Request], limit: Time) -> Answered {
+        let mut replies = Vec::with_capacity(requests.len());
+        let mut first = None;
+        for part in requests.chunks(BATCH) {
+            let Answered { sent, outcome } = self.perform(part, limit);
+            let sent = *first.get_or_insert(sent);
+            match outcome {
+                Outcome::Replies(more) => replies.extend(more),
+                Outcome::NotSent(error) if !replies.is_empty() => {
+                    return Answered { sent, outcome: Outcome::Unknown { error, void_after: clock::now() } };
+                }
+                other => return Answered { sent, outcome: other },
+            }
+        }
+        Answered { sent: first.unwrap_or_else(clock::now), outcome: Outcome::Replies(replies) }
     }
 
     fn placed(&self, error: Error) -> Error {

@@ -1,7 +1,7 @@
 //! Inboxes: a datagram socket for each client that waits, in a folder beside the lock file.
 //!
-//! A push is only a hint that arrives sooner than the waiter's timer: one that is lost, late or invented by somebody
-//! else with access to the folder makes the waiter ask the file, and nothing more.
+//! A push that is lost or late costs time and nothing else: its receiver asks the file by itself. An invented one would
+//! be believed, so the folder must be writable for nobody but its user.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -60,6 +60,10 @@ impl Inboxes {
         match std::fs::DirBuilder::new().mode(0o700).create(&self.folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
+        }
+        let folder = std::fs::symlink_metadata(&self.folder)?;
+        if !folder.is_dir() || folder.uid() != rustix::process::geteuid().as_raw() || folder.mode() & 0o022 != 0 {
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the folder of the inboxes is not ours alone"));
         }
         let (socket, inode) = self.at(inbox, |path| {
             let _ = std::fs::remove_file(path);

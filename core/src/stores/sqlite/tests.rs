@@ -612,6 +612,11 @@ fn where_no_inbox_can_be_waiters_are_told() {
     assert_eq!(ears.next(), Heard::Inbox(Inbox::Unavailable));
     std::fs::remove_file(folder.0.join("locks.db-inbox")).unwrap();
     assert_eq!(ears.next(), Heard::Inbox(Inbox::Live));
+    // Where others may write, what is pushed may be invented.
+    std::fs::remove_dir_all(folder.0.join("locks.db-inbox")).unwrap();
+    std::fs::create_dir(folder.0.join("locks.db-inbox")).unwrap();
+    std::fs::set_permissions(folder.0.join("locks.db-inbox"), std::fs::Permissions::from_mode(0o777)).unwrap();
+    assert_eq!(ears.next(), Heard::Inbox(Inbox::Unavailable));
 }
 
 #[test]
@@ -697,6 +702,28 @@ fn a_disk_that_is_full_changes_nothing() {
     assert_eq!((error.kind(), error.operation()), (Kind::Unavailable, "acquire"));
     assert!(error.context().contains("full"), "{error}");
     assert!(contender.renew());
+}
+
+#[test]
+fn a_write_that_fails_in_its_commit_may_have_been_done() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let mut contender = Contender::new(&store, "a");
+    assert!(inspect(&store, "a").holder.is_none());
+    let db = sql(&folder.file());
+    db.execute_batch(
+        "CREATE TABLE parent (id INTEGER PRIMARY KEY);
+         CREATE TABLE child (id INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED);
+         CREATE TRIGGER spoil AFTER INSERT ON locks BEGIN INSERT INTO child VALUES (1); END",
+    )
+    .unwrap();
+    let intent = Intent::Acquire { terms: contender.terms.clone(), wait: false, prev: None };
+    let before = clock::now();
+    let Err(Outcome::Unknown { void_after, .. }) = contender.try_converse(Op::Acquire, intent) else { panic!() };
+    assert!(void_after >= before);
+    assert!(inspect(&store, "a").holder.is_none(), "this one was rolled back");
+    db.execute_batch("DROP TRIGGER spoil").unwrap();
+    assert!(contender.try_lock().is_some());
 }
 
 fn refusal(path: &Path) -> Error {
@@ -794,8 +821,9 @@ fn requests_may_be_awaited_and_travel_together() {
             requests.remove(0)
         })
         .collect();
-    let answered = runtime::handle().unwrap().block_on(store.clone().call_batch(renewals.clone()));
-    let wanted = [Reply::Int(1), Reply::Int(0), Reply::Int(1)];
+    let many: Vec<_> = renewals.iter().cycle().take(1000).cloned().collect();
+    let wanted: Vec<_> = [1, 0, 1].into_iter().map(Reply::Int).cycle().take(1000).collect();
+    let answered = runtime::handle().unwrap().block_on(store.clone().call_batch(many));
     assert!(matches!(answered.outcome, Outcome::Replies(replies) if replies == wanted));
     let one = Requests::from_iter([renewals[0].clone()]);
     let answered = runtime::handle().unwrap().block_on(store.call_async(&one, clock::now().after(LIMIT)));

@@ -1,0 +1,47 @@
+//! The explorer's larger spaces: minutes each, and some gigabytes. See `explore`.
+
+#![allow(unreachable_pub, dead_code, reason = "the modules are shared, and each test uses its part")]
+
+mod glue;
+#[path = "explore/search.rs"]
+mod search;
+#[path = "explore/spaces.rs"]
+mod spaces;
+#[path = "explore/world.rs"]
+mod world;
+
+use spaces::{EARLY, ONE};
+use world::{Setup, Wish};
+
+#[test]
+fn claims_and_one_fault() {
+    Setup::claims("claims, one fault").with_a_fault().check();
+}
+
+#[test]
+fn no_renewal_and_one_fault() {
+    Setup { renew: false, ..Setup::two_clients("no renewal, one fault") }.with_a_fault().check();
+}
+
+#[test]
+fn one_may_give_up_and_one_fault() {
+    let fickle = Wish { may_cancel: true, ..ONE };
+    let clients = vec![vec![fickle], vec![ONE]];
+    Setup { clients, ..Setup::two_clients("one may give up, one fault") }.with_a_fault().check();
+}
+
+#[test]
+fn turns_and_one_fault() {
+    Setup::yields("two tasks take turns, one fault").with_a_fault().check();
+}
+
+#[test]
+fn turns_against_another_client() {
+    Setup { clients: vec![vec![EARLY, EARLY], vec![ONE]], ..Setup::two_clients("turns against another client") }
+        .check();
+}
+
+#[test]
+fn inboxes_open_late_and_clocks_are_learnt() {
+    Setup { cold: true, behind: 2, ..Setup::two_clients("inboxes open late, clocks are learnt") }.check();
+}
