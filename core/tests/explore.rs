@@ -56,6 +56,11 @@ fn two_tasks_take_turns() {
 }
 
 #[test]
+fn turns_are_lost_and_given_up() {
+    Setup::yields_in_doubt("turns are lost and given up").check();
+}
+
+#[test]
 fn patience_with_the_store_ends() {
     Setup { store_timeout: 2, ..Setup::two_clients("patience with the store ends") }.check();
 }
