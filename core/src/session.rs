@@ -470,6 +470,12 @@ impl Session {
     fn conclude(&mut self, now: Time, sent: Time, op: Op, verdict: Verdict) {
         match (op, self.phase) {
             (Op::Acquire, Phase::Asking | Phase::Waiting) => self.acquire_concluded(now, sent, verdict),
+            // The push came first; but this made the lease last for the ttl, and giving it back must be tried for as long.
+            (Op::Acquire, Phase::Held | Phase::Confirming | Phase::Releasing) => {
+                if let Verdict::Granted(_) = verdict {
+                    self.lasts(sent, now, self.terms.ttl);
+                }
+            }
             // Whatever it did was done before or after the undo; only asking once more makes sure.
             (Op::Acquire, Phase::Undoing) => self.undo_again(now),
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_concluded(now, sent, verdict),

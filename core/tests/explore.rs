@@ -12,6 +12,8 @@
 #![allow(unreachable_pub, dead_code, reason = "the modules are shared, and each test uses its part")]
 
 mod glue;
+#[path = "explore/line.rs"]
+mod line;
 #[path = "explore/search.rs"]
 mod search;
 #[path = "explore/spaces.rs"]
@@ -51,6 +53,11 @@ fn leases_are_not_renewed() {
 #[test]
 fn two_tasks_take_turns() {
     Setup::yields("two tasks take turns").check();
+}
+
+#[test]
+fn turns_are_lost_and_given_up() {
+    Setup::yields_in_doubt("turns are lost and given up").check();
 }
 
 #[test]

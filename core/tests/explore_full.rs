@@ -3,6 +3,8 @@
 #![allow(unreachable_pub, dead_code, reason = "the modules are shared, and each test uses its part")]
 
 mod glue;
+#[path = "explore/line.rs"]
+mod line;
 #[path = "explore/search.rs"]
 mod search;
 #[path = "explore/spaces.rs"]

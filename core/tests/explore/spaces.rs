@@ -33,10 +33,18 @@ impl Setup {
         Setup { faults: CLASSES.into_iter().filter(|class| *class != Class::None).collect(), ..self }
     }
 
-    /// One client whose two tasks, of different ttl, hand the lock on and yield it.
+    /// One client whose two tasks, of different ttl, hand the lock on and yield it; answers of earlier attempts come late.
     pub fn yields(name: &'static str) -> Self {
         let longer = Wish { ttl: Some(3), ..ONE };
         Setup { stale: 1, clients: vec![vec![EARLY, longer], vec![]], ..Setup::two_clients(name) }
+    }
+
+    /// One client that yields, gives up, and loses connections. A lease is longer than any recovery, so that one left behind
+    /// shows.
+    pub fn yields_in_doubt(name: &'static str) -> Self {
+        let fickle = Wish { may_cancel: true, ..EARLY };
+        let faults = vec![Class::Lost, Class::Ghost];
+        Setup { ttl: 4, faults, clients: vec![vec![EARLY, fickle], vec![]], ..Setup::two_clients(name) }
     }
 
     /// Shorter ticks: a claim lives long enough to be renewed.

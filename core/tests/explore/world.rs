@@ -1,12 +1,11 @@
 //! Everything that can be: clients, a store, and what travels between them.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::time::Duration;
 
-use lockwright::cell::{Cell, Line, Surroundings, Waiter};
+use lockwright::cell::{Cell, Surroundings};
 use lockwright::error::{Error, Kind};
 use lockwright::native::{Claimant, Procedure};
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Reply, Requests, StoreEvent};
@@ -15,6 +14,7 @@ use lockwright::session::{Answer, Inbox, RequestId, Service};
 use lockwright::time::{Relative, StoreTime, Time};
 
 use crate::glue::{Input, Out, Process, process_of};
+use crate::line::Queued;
 
 /// What may go wrong once on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -159,43 +159,6 @@ pub struct Client {
 }
 
 type Known = std::cell::Cell<Option<(u64, u64, u64)>>;
-
-#[derive(Clone, Debug, Default)]
-struct Queued(Vec<Waiter>);
-
-impl Line for Queued {
-    type Error = Infallible;
-
-    fn join(&mut self, waiter: &Waiter) -> Result<u32, Infallible> {
-        let at = self.0.iter().position(|w| w.owner.attempt == waiter.owner.attempt).unwrap_or_else(|| {
-            self.0.push(waiter.clone());
-            self.0.len() - 1
-        });
-        Ok(at as u32)
-    }
-
-    fn count(&mut self) -> Result<u32, Infallible> {
-        Ok(self.0.len() as u32)
-    }
-
-    fn pop(&mut self) -> Result<Option<Waiter>, Infallible> {
-        Ok((!self.0.is_empty()).then(|| self.0.remove(0)))
-    }
-
-    fn contains(&mut self, attempt: AttemptId) -> Result<bool, Infallible> {
-        Ok(self.0.iter().any(|w| w.owner.attempt == attempt))
-    }
-
-    fn leave(&mut self, attempt: AttemptId) -> Result<(), Infallible> {
-        self.0.retain(|w| w.owner.attempt != attempt);
-        Ok(())
-    }
-
-    fn drop_inbox(&mut self, inbox: InboxId) -> Result<(), Infallible> {
-        self.0.retain(|w| w.owner.inbox != inbox);
-        Ok(())
-    }
-}
 
 #[derive(Clone, Debug)]
 struct Store {
