@@ -64,6 +64,8 @@ class Shim:
 
     def main(self) -> None:
         """Python interrupts its main thread only, so what may be cancelled is done there."""
+        # A shell that starts the runner in the background has it ignore interrupts, and all its children with it.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         self.say({"pid": os.getpid(), "language": "python"})
         threading.Thread(target=self.read, daemon=True).start()
         while True:

@@ -1,7 +1,8 @@
 //! What a step expects of an answer, compared with what came.
 //!
-//! An expectation is a value, or a text that says more: `"> 3"`, `">= 3"`, `"< 3"`, `"<= 3"`, `"!= x"`, `"one of a, b"`,
-//! `"something"` (not null, not empty), `"nothing"` (null), `"has x"` (a list with that in it). A `$label.field` stands for what an earlier step's answer said.
+//! An expectation is a value, or a text that says more: `"> 3"`, `">= 3"`, `"< 3"`, `"<= 3"`, `"!= x"`, `"one of a,
+//! b"`, `"something"` (not null, not empty), `"nothing"` (null), `"has x"` (a list with that in it). A `$label.field`
+//! stands for what an earlier step's answer said.
 
 use serde_json::Value;
 

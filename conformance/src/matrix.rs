@@ -17,8 +17,8 @@ pub struct Triple {
     pub team: String,
 }
 
-/// Every team that plays the scenario: each face alone, and, where languages may mix, each with the next one. All pairs would
-/// be many soon, and prove little more: they meet at the store only.
+/// Every team that plays the scenario: each face alone, and, where languages may mix, each with the next one. All pairs
+/// would be many soon, and prove little more: they meet at the store only.
 pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
     let mut teams: Vec<_> = faces.iter().map(|face| vec![face.clone()]).collect();
     if scenario.mixed == Mixed::Yes {

@@ -1,5 +1,5 @@
-//! Acts a scenario out: every actor is a shim (on a store that is not shared, a client in the only shim there is), every step
-//! is obeyed in turn, and what comes is compared with what the scenario expects.
+//! Acts a scenario out: every actor is a shim (on a store that is not shared, a client in the only shim there is),
+//! every step is obeyed in turn, and what comes is compared with what the scenario expects.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -112,6 +112,8 @@ struct Actor {
 struct Said {
     pending: Vec<(String, Pending)>,
     answers: Vec<Answer>,
+    /// How long an answer may take, in seconds.
+    patience: f64,
 }
 
 impl Refs for Play<'_> {
@@ -179,17 +181,18 @@ impl Play<'_> {
                     let pending = self.give(command, actor)?;
                     self.said.entry(command.label.clone()).or_default().pending.push((actor.clone(), pending));
                 }
+                let works = matches!(command.name, "work" | "prefork");
+                let patience = if works { WORK } else { self.stage.patience };
+                self.said.entry(command.label.clone()).or_default().patience = patience;
                 if command.background {
                     return Ok(());
                 }
-                let works = matches!(command.name, "work" | "prefork");
-                let patience = if works { WORK } else { self.stage.patience };
-                let result = self.listen(&command.label, &command.expect, patience);
+                let result = self.listen(&command.label, &command.expect);
                 // Without a label of its own the answer is no one's to ask for.
                 self.said.remove("");
                 result
             }
-            Action::Await { label, expect } => self.listen(label, expect, WORK),
+            Action::Await { label, expect } => self.listen(label, expect),
             Action::Pending(label) => {
                 let said = self.said.get(label);
                 for (actor, pending) in said.iter().flat_map(|said| &said.pending) {
@@ -201,8 +204,8 @@ impl Play<'_> {
                 Ok(())
             }
             Action::Signal { signal, to } => {
-                // Taken before: a store that sees a holder die may grant its lock before the signal's sender hears of it. What
-                // the process finished after this moment it has logged.
+                // Taken before: a store that sees a holder die may grant its lock before the signal's sender hears of
+                // it. What the process finished after this moment it has logged.
                 let at = clock::now();
                 self.shim(to)?.signal(*signal)?;
                 if *signal == Signal::Kill
@@ -322,7 +325,7 @@ impl Play<'_> {
             let unmet = answers.iter().find_map(|answer| self.meets(&Expect::default(), Some(wanted), answer).err());
             match unmet {
                 None => {
-                    self.said.insert(command.label.clone(), Said { pending: Vec::new(), answers });
+                    self.said.insert(command.label.clone(), Said { answers, ..Said::default() });
                     return Ok(());
                 }
                 Some(unmet) if clock::now() > give_up => {
@@ -340,7 +343,7 @@ impl Play<'_> {
             match until.map(|until| expect::compare(until, &seen, self)) {
                 None => {
                     let answers = vec![Answer::of(seen)];
-                    self.said.insert(label.to_owned(), Said { pending: Vec::new(), answers });
+                    self.said.insert(label.to_owned(), Said { answers, ..Said::default() });
                     return Ok(());
                 }
                 Some(Ok(())) => return Ok(()),
@@ -357,8 +360,9 @@ impl Play<'_> {
     }
 
     /// Waits for every answer under the label and compares it.
-    fn listen(&mut self, label: &str, expect: &Expect, patience: f64) -> Result<(), Fault> {
+    fn listen(&mut self, label: &str, expect: &Expect) -> Result<(), Fault> {
         let Some(said) = self.said.get_mut(label) else { return Err(format!("nobody was asked {label}").into()) };
+        let patience = said.patience;
         for (actor, pending) in std::mem::take(&mut said.pending) {
             let of = match &expect.of {
                 None => pending.sent,

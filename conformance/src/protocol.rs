@@ -1,7 +1,7 @@
 //! The commands a shim obeys; `README.md` says what each of them does.
 
-/// A command: its name and the arguments that scenarios may give it. The runner adds `client` where none is given, the files
-/// of `work`, and `guard` where a guard is made.
+/// A command: its name and the arguments that scenarios may give it. The runner adds `client` where none is given, the
+/// files of `work`, and `guard` where a guard is made.
 #[derive(Debug)]
 pub struct Command {
     pub name: &'static str,

@@ -30,8 +30,8 @@ pub struct Record {
 pub enum Event {
     /// `acquire` returned at `at`; it was called at `asked`, and the guard said that it would hold until `until`.
     Grant { asked: Nanos, until: Nanos },
-    /// The counter was read after `begin` and `value` was in place before `at`; then the guard said whether it still `held`,
-    /// and until when.
+    /// The counter was read after `begin` and `value` was in place before `at`; then the guard said whether it still
+    /// `held`, and until when.
     Increment { begin: Nanos, value: u64, held: bool, until: Nanos },
     /// `release` returned at `at`.
     Released { outcome: String },

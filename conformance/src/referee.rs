@@ -6,8 +6,8 @@
 //! - **holder belief**: two tasks believe to hold the lock at once only after `lost` fired for one of them or its deadline
 //!   passed.
 //!
-//! What a task does after its guard told it that the lock is lost counts for neither: no lock can prevent that, only the
-//! token can.
+//! What a task does after its guard told it that the lock is lost counts for neither: no lock can prevent that, only
+//! the token can.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -128,7 +128,8 @@ impl Account<'_> {
     }
 }
 
-/// Skips what has a reason to be skipped; the rest in two heaps, those that may be played together and those that may not.
+/// Skips what has a reason to be skipped; the rest in two heaps, those that may be played together and those that may
+/// not.
 fn plan<'a>(
     suite: &'a Suite,
     wanted: &Wanted,

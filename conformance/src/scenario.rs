@@ -30,8 +30,8 @@ pub struct Scenario {
     pub alone: bool,
     /// The teams of faces that it runs with unless everything is asked for, and why not with the others.
     pub only: Option<Only>,
-    /// How often it may be tried until its time limits are kept. Everything else must hold in every attempt: a noisy machine
-    /// can make things late, not wrong.
+    /// How often it may be tried until its time limits are kept. Everything else must hold in every attempt: a noisy
+    /// machine can make things late, not wrong.
     #[serde(default = "one")]
     pub attempts: u32,
     #[serde(rename = "steps")]

@@ -169,8 +169,8 @@ impl Shim {
         Ok(Pending { id, sent, receiver })
     }
 
-    /// Sends a signal. When this returns, a killed process is gone with all that the kernel kept for it, and of a stopped one
-    /// no thread runs any more.
+    /// Sends a signal. When this returns, a killed process is gone with all that the kernel kept for it, and of a
+    /// stopped one no thread runs any more.
     pub fn signal(&self, signal: Signal) -> Result<(), String> {
         use rustix::process::Signal as S;
         let number = match signal {

@@ -7,6 +7,9 @@ use crate::error::{Error, Result};
 /// The longest name, in bytes of UTF-8.
 pub const MAX_BYTES: usize = 1024;
 
+/// The longest prefix, in bytes of UTF-8.
+pub const MAX_PREFIX_BYTES: usize = 512;
+
 /// The longest label, in bytes of UTF-8.
 pub const MAX_LABEL_BYTES: usize = 128;
 
@@ -41,6 +44,20 @@ pub fn check_label(label: &str) -> Result<()> {
         ));
     }
     no_control("lock", "label", label)
+}
+
+/// Accepts a prefix: at most 512 bytes of UTF-8, no control characters.
+///
+/// # Errors
+/// `invalid_config` that says what is wrong with it.
+pub fn check_prefix(prefix: &str) -> Result<()> {
+    if prefix.len() > MAX_PREFIX_BYTES {
+        return Err(Error::invalid(
+            "connect",
+            format!("the prefix has {} bytes; at most {MAX_PREFIX_BYTES} bytes of UTF-8 are allowed", prefix.len()),
+        ));
+    }
+    no_control("connect", "prefix", prefix)
 }
 
 fn no_control(operation: &'static str, what: &str, text: &str) -> Result<()> {

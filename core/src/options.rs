@@ -18,6 +18,9 @@ pub const MIN_TTL: Duration = Duration::from_millis(20);
 /// The longest ttl a lock may have: longer holds are what renewal is for.
 pub const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
 
+/// The shortest limit for the store's answers.
+pub const MIN_LIMIT: Duration = Duration::from_millis(1);
+
 /// The longest waiting time that is told apart from "for ever".
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
@@ -138,6 +141,24 @@ pub struct ConnectOptions {
     pub credentials: Option<Arc<dyn Fn() -> Credentials + Send + Sync>>,
     /// The language shown on holder cards; set by each face.
     pub language: &'static str,
+}
+
+impl ConnectOptions {
+    /// Says whether these options can be honoured at all.
+    ///
+    /// # Errors
+    /// `invalid_config` for a value out of range.
+    pub fn check(&self) -> Result<()> {
+        let limits = [
+            ("connect_timeout", self.connect_timeout),
+            ("response_timeout", self.response_timeout),
+            ("store_timeout", self.store_timeout),
+        ];
+        if let Some((what, _)) = limits.iter().find(|(_, limit)| *limit < MIN_LIMIT || *limit > MAX_TIMEOUT) {
+            return Err(Error::invalid("connect", format!("{what} must be {MIN_LIMIT:?} to ten years")));
+        }
+        name::check_prefix(&self.prefix)
+    }
 }
 
 /// A user and a password.

@@ -45,6 +45,7 @@ impl Uri {
             uri.take(key, value)?;
         }
         uri.lock.check()?;
+        uri.connect.check()?;
         Ok(uri)
     }
 
@@ -161,7 +162,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_honoured_is_refused() {
-        for text in ["", "redis", "redis://h?ttl=0", "redis://h?ttl=-1s", "redis://h?ttl=NaN", "redis://h?fair=maybe"] {
+        for text in [
+            "",
+            "redis",
+            "redis://h?ttl=0",
+            "redis://h?ttl=-1s",
+            "redis://h?ttl=NaN",
+            "redis://h?fair=maybe",
+            "redis://h?response_timeout=0",
+            "redis://h?prefix=%00",
+        ] {
             assert_eq!(parse(text).unwrap_err().kind(), Kind::InvalidConfig, "{text:?}");
         }
         for text in ["redis://a redis://b", "redis://h?keep=true"] {
