@@ -13,7 +13,7 @@ mod spaces;
 mod world;
 
 use spaces::{EARLY, ONE};
-use world::{Setup, Wish};
+use world::{Class, Setup, Wish};
 
 #[test]
 fn claims_and_one_fault() {
@@ -26,10 +26,11 @@ fn no_renewal_and_one_fault() {
 }
 
 #[test]
-fn one_may_give_up_and_one_fault() {
+fn one_may_give_up_and_lose_a_connection_or_a_push() {
     let fickle = Wish { may_cancel: true, ..ONE };
     let clients = vec![vec![fickle], vec![ONE]];
-    Setup { clients, ..Setup::two_clients("one may give up, one fault") }.with_a_fault().check();
+    let faults = vec![Class::Ghost, Class::PushLost];
+    Setup { clients, faults, ..Setup::two_clients("one may give up, and lose a connection or a push") }.check();
 }
 
 #[test]
