@@ -68,7 +68,7 @@ impl Setup {
 
     /// Explores it whole, and says so.
     pub fn check(&self) {
-        match explore(self, 60_000_000) {
+        match explore(self, 25_000_000) {
             Ok(explored) => assert!(explored.whole, "{}: more states than expected: {}", self.name, explored.states),
             Err(violation) => panic!("{}: {}\n{}", self.name, violation.what, violation.trace),
         }
