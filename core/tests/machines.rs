@@ -536,3 +536,114 @@ mod record {
         assert_eq!(record.holder(), Some(2));
     }
 }
+
+/// The claims of these tests: what the explorer and the simulation found in these machines, as its shortest run.
+mod found {
+    use super::*;
+
+    const ANOTHER: Service = Service { ttl: Duration::from_secs(90), renew: true, max_hold: None };
+
+    #[test]
+    fn a_release_in_the_moment_of_the_loss_is_answered() {
+        let mut rig = Rig::holding();
+        rig.tell(31_000, Event::Tick);
+        rig.tell(31_000, Event::Release { used: 100 });
+        assert_eq!(rig.hears(), ["lost: expired", "released: expired"]);
+    }
+
+    #[test]
+    fn a_yield_in_the_moment_of_the_loss_is_answered() {
+        let mut rig = Rig::holding();
+        rig.tell(31_000, Event::Tick);
+        rig.tell(31_000, Event::Yield { attempt: AttemptId(2), used: 100, service: SERVICE });
+        assert_eq!(rig.hears(), ["lost: expired", "released: expired"]);
+    }
+
+    #[test]
+    fn the_release_after_a_yield_is_answered_too() {
+        let mut rig = Rig::holding();
+        rig.tell(10, Event::Yield { attempt: AttemptId(2), used: 100, service: SERVICE });
+        rig.replied(20, 10, Reply::Int(101));
+        assert_eq!(rig.hears(), ["released: released", "granted 101..=164"]);
+        rig.tell(30, Event::Release { used: 101 });
+        rig.replied(40, 30, Reply::Int(1));
+        assert!(rig.hears().contains(&"released: released".to_owned()));
+    }
+
+    #[test]
+    fn a_renewal_counts_for_what_it_asked_though_the_lease_passed_to_another() {
+        let mut rig = Rig::holding();
+        rig.tell(10_000, Event::Tick);
+        rig.tell(10_001, Event::Serve(ANOTHER));
+        rig.replied(10_002, 10_000, Reply::Int(1));
+        assert!(rig.session.valid_until().unwrap() <= at(40_000));
+    }
+
+    #[test]
+    fn nothing_is_due_while_a_renewal_is_unanswered() {
+        let mut rig = Rig::holding();
+        rig.tell(10_000, Event::Tick);
+        rig.tell(10_001, Event::Serve(Service { renew: false, ..ANOTHER }));
+        assert!(rig.session.poll_timeout().unwrap() > at(10_001));
+    }
+
+    /// A waiter that asked again, and was granted the lock by push before that was answered.
+    fn overtaken() -> (Rig, RequestId) {
+        let mut rig = Rig::asking(SERVICE);
+        rig.replied(0, 0, queued(1_000_000, 0));
+        rig.tell(1100, Event::Tick);
+        let (again, _) = rig.sent.last().cloned().unwrap();
+        let attempt = AttemptId(1);
+        let push = StoreEvent::Granted { attempt, first: 200, last: 263, at: StoreTime(2_100_000) };
+        rig.tell(1110, Event::Push(&push));
+        assert_eq!(rig.hears(), ["granted 200..=263"]);
+        (rig, again)
+    }
+
+    #[test]
+    fn a_push_that_is_over_waits_for_the_acquire_in_flight() {
+        let mut rig = Rig::asking(SERVICE);
+        rig.replied(0, 0, queued(1_000_000, 0));
+        rig.tell(1100, Event::Tick);
+        let asked = rig.sent.len();
+        let push = StoreEvent::Granted { attempt: AttemptId(1), first: 200, last: 263, at: StoreTime(1_010_000) };
+        rig.tell(1200, Event::Push(&push));
+        assert_eq!(rig.sent.len(), asked, "two acquires of one attempt are under way");
+        rig.replied(1300, 1100, queued(2_100_000, 0));
+        assert_eq!(rig.sent.len(), asked + 1, "nobody asked again");
+    }
+
+    #[test]
+    fn an_acquire_answered_during_the_release_is_undone() {
+        let (mut rig, again) = overtaken();
+        rig.tell(1120, Event::Release { used: 200 });
+        let (release, _) = rig.sent.last().cloned().unwrap();
+        rig.replied_to(again, 1130, 1100, queued(2_125_000, 0));
+        rig.replied_to(release, 1140, 1120, Reply::Int(1));
+        assert_eq!(rig.sent.last().unwrap().0.op, Op::Undo);
+    }
+
+    #[test]
+    fn a_hold_lost_while_its_place_was_taken_again_leaves_no_place() {
+        let (mut rig, again) = overtaken();
+        rig.tell(1500, Event::Tick);
+        let (renewal, _) = rig.sent.last().cloned().unwrap();
+        assert_eq!(renewal.op, Op::Renew);
+        rig.replied_to(again, 1510, 1100, queued(2_490_000, 0));
+        rig.replied_to(renewal, 1520, 1500, Reply::Int(0));
+        assert_eq!(rig.sent.last().unwrap().0.op, Op::Undo);
+    }
+
+    #[test]
+    fn a_release_is_retried_for_as_long_as_a_late_grant_may_have_made_the_lease_last() {
+        let (mut rig, again) = overtaken();
+        rig.replied_to(again, 1120, 1100, Reply::Int(200));
+        rig.tell(1130, Event::Release { used: 200 });
+        let error = || Error::new(Kind::Unavailable, "test", "no answer");
+        let (release, _) = rig.sent.last().cloned().unwrap();
+        let answer = Answer::Unknown { error: error(), void_after: at(1700) };
+        rig.tell(4000, Event::Reply { id: release, sent: at(1130), answer });
+        rig.tell(4400, Event::Tick);
+        assert!(rig.sent.last().unwrap().0 != release, "the claim is over, but not what the late answer made of it");
+    }
+}
