@@ -77,11 +77,15 @@ until_answers() {
 
 quit() { halt TERM || halt KILL; }
 
+# A killed server keeps its port until its last thread is through, and one of them may wait for the disk.
+has_threads() { (($(ls "/proc/$1/task" 2>/dev/null | wc -l) > 1)); }
+
 # halt SIGNAL: fails when the server is still there after 10 s.
 halt() {
-  local deadline=$((SECONDS + 10))
-  kill "-$1" "$(<"$FOLDER/pid")" 2>/dev/null || true
-  while running; do
+  local deadline=$((SECONDS + 10)) pid
+  pid=$(<"$FOLDER/pid")
+  kill "-$1" "$pid" 2>/dev/null || true
+  while running || has_threads "$pid"; do
     ((SECONDS <= deadline)) || return 1
     sleep 0.05
   done
