@@ -8,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
+use tempfile::TempDir;
 
 use crate::matrix::{self, Outcome, Triple};
 use crate::play::{self, Fault, Stage};
@@ -233,45 +234,36 @@ fn play(job: &Job<'_>, scratch: &Scratch, wanted: &Wanted, account: &Account<'_>
     }
 }
 
-/// Where the scenarios of a run write.
+/// Words given so far. One count for the whole process: a later run must not find what an earlier one left.
+static WORDS: AtomicU64 = AtomicU64::new(1);
+
+/// Where the scenarios of a run write; gone with it unless kept.
 struct Scratch {
-    root: PathBuf,
-    next: AtomicU64,
-    kept: Mutex<bool>,
+    root: TempDir,
 }
 
 impl Scratch {
     fn new() -> Result<Self, String> {
-        let root = std::env::temp_dir().join(format!("lockwright-conformance-{}", std::process::id()));
-        fs::create_dir_all(&root).map_err(|error| format!("{}: {error}", root.display()))?;
-        Ok(Scratch { root, next: AtomicU64::new(1), kept: Mutex::new(false) })
+        let root = tempfile::Builder::new().prefix("lockwright-conformance-").tempdir();
+        Ok(Scratch { root: root.map_err(|error| format!("no folder for what the scenarios write: {error}"))? })
     }
 
     /// A word that no other scenario has, not even of another run on the same server.
     fn word(&self, name: &str) -> String {
-        format!("{name}-{}-{}", std::process::id(), self.next.fetch_add(1, Ordering::Relaxed))
+        format!("{name}-{}-{}", std::process::id(), WORDS.fetch_add(1, Ordering::Relaxed))
     }
 
     fn folder(&self, word: &str) -> Result<PathBuf, String> {
-        let folder = self.root.join(word);
+        let folder = self.root.path().join(word);
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         Ok(folder)
     }
 
     fn forget(&self, word: &str) {
-        drop(fs::remove_dir_all(self.root.join(word)));
+        drop(fs::remove_dir_all(self.root.path().join(word)));
     }
 
-    fn keep(&self) -> &PathBuf {
-        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        &self.root
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if !*self.kept.lock().unwrap_or_else(PoisonError::into_inner) {
-            drop(fs::remove_dir_all(&self.root));
-        }
+    fn keep(self) -> PathBuf {
+        self.root.keep()
     }
 }

@@ -22,64 +22,15 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::cell::{self, Acquired, BLOCK, Given};
+use crate::cell::{self, Acquired, BLOCK, Claimant, Given};
 use crate::error::{Error, Kind};
 use crate::guarantee::Guarantees;
 use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
 use crate::protocol::{
-    Arg, AttemptId, Call, Grant, InboxId, Input, Intent, Layout, Op, Previous, Protocol, Push, Reply, Request,
-    Requests, Step, StoreEvent, Term, Terms, Traits, Verdict, Wait,
+    Arg, AttemptId, Call, Grant, Input, Intent, Layout, Op, Previous, Protocol, Push, Reply, Request, Requests, Step,
+    StoreEvent, Term, Terms, Traits, Verdict, Wait,
 };
 use crate::time::StoreTime;
-
-/// Who asks, as the store keeps it: all that a hand-off needs to know of a waiter. 56 characters: attempt (32 hex digits),
-/// inbox (16 hex digits), claim in milliseconds (8 digits).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Claimant {
-    /// Owner and incarnation.
-    pub attempt: AttemptId,
-    /// Where it listens.
-    pub inbox: InboxId,
-    /// How long a hand-off to it lasts until its first renewal.
-    pub claim: Duration,
-}
-
-impl Claimant {
-    /// The claimant of an attempt's terms.
-    pub fn of(terms: &Terms) -> Self {
-        Claimant { attempt: terms.attempt, inbox: terms.inbox, claim: terms.claim }
-    }
-
-    /// Reads the text kept at a store; `None` for anything that is not one.
-    pub fn parse(text: &str) -> Option<Self> {
-        if text.len() != 56 || !text.is_ascii() {
-            return None;
-        }
-        Some(Claimant {
-            attempt: AttemptId(u128::from_str_radix(&text[..32], 16).ok()?),
-            inbox: InboxId(u64::from_str_radix(&text[32..48], 16).ok()?),
-            claim: Duration::from_millis(text[48..].parse().ok()?),
-        })
-    }
-}
-
-impl fmt::Display for Claimant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Written on every acquisition: formatting number by number would cost more than the rest of the machine.
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = [b'0'; 56];
-        let mut put = |from: usize, to: usize, base: u128, mut value: u128| {
-            for slot in text[from..to].iter_mut().rev() {
-                *slot = DIGITS[(value % base) as usize];
-                value /= base;
-            }
-        };
-        put(0, 32, 16, self.attempt.0);
-        put(32, 48, 16, self.inbox.0.into());
-        put(48, 56, 10, self.claim.as_millis());
-        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
-    }
-}
 
 /// The procedures of one store.
 #[derive(Debug)]

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use lockwright::cell::Claimant;
 use lockwright::lease::LossReason;
-use lockwright::native::{Calls, Claimant, Native};
+use lockwright::native::{Calls, Native};
 use lockwright::protocol::{AttemptId, InboxId, Op, Reply, Request, StoreEvent, Terms};
 use lockwright::queue::{self, Ask, ContenderId, Queue, TaskId};
 use lockwright::session::{Action, Answer, Event, Inbox, RequestId, Service, Session, claim};
@@ -407,8 +408,7 @@ fn rule_9_the_last_to_cancel_withdraws_the_contender() {
 mod record {
     use std::collections::VecDeque;
 
-    use lockwright::cell::{Acquire, Acquired, Cell, Given, Release, Surroundings, Waiter};
-    use lockwright::native::Claimant;
+    use lockwright::cell::{Acquire, Acquired, Cell, Claimant, Given, Release, Surroundings, Waiter};
     use lockwright::protocol::{InboxId, StoreEvent};
     use lockwright::time::StoreTime;
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright::Kind;
-use lockwright::cell::{Cell, Line, Surroundings, Waiter};
-use lockwright::native::{Claimant, Native, Procedure};
+use lockwright::cell::{Cell, Claimant, Line, Surroundings, Waiter};
+use lockwright::native::{Native, Procedure};
 use lockwright::protocol::{
     Arg, AttemptId, Call, InboxId, Input, Intent, Layout, Op, Previous, Protocol, Reply, Request, Step, StoreEvent,
     Terms, Verdict,

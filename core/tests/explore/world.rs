@@ -5,9 +5,9 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::time::Duration;
 
-use lockwright::cell::{Cell, Surroundings};
+use lockwright::cell::{Cell, Claimant, Surroundings};
 use lockwright::error::{Error, Kind};
-use lockwright::native::{Claimant, Procedure};
+use lockwright::native::Procedure;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Reply, Requests, StoreEvent};
 use lockwright::queue::{Ask, TaskId};
 use lockwright::session::{Answer, Inbox, RequestId, Service};

@@ -7,7 +7,7 @@
 //! | field | holds |
 //! |---|---|
 //! | `v` | version of the layout: `1` |
-//! | `o` | the holder as a [`Claimant`](crate::native::Claimant); empty while the lock is free |
+//! | `o` | the holder as a [`Claimant`](crate::cell::Claimant); empty while the lock is free |
 //! | `s`, `l` | when its lease began, and how long it lasts; below zero while nobody renewed what was handed over |
 //! | `t` | first fencing token of its block of 64; while the lock is free, the highest token used |
 //! | `c` | the holder's card |

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, types};
 
-use crate::cell::{Cell, Hold, Line, Surroundings, Waiter};
+use crate::cell::{Cell, Claimant, Hold, Line, Surroundings, Waiter};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
-use crate::native::{Calls, Claimant, NativeLayout, Procedure};
+use crate::native::{Calls, NativeLayout, Procedure};
 use crate::options::MAX_TTL;
 use crate::protocol::{AttemptId, InboxId, Reply, Request, StoreEvent};
 use crate::time::StoreTime;
