@@ -139,6 +139,11 @@ impl Entry {
             if !Arc::ptr_eq(&state.card, card) {
                 state.card = card.clone();
             }
+            // The wheel may be late: a hold that is over refuses nobody who only tries.
+            if state.due.is_some_and(|due| due <= now) {
+                state.tick(now);
+                state.pump(self, engine, now, effects);
+            }
             effects.notices.push(Notice::Asked);
             let behind = !ask.tries && !state.queue.is_idle();
             state.tasks.push(Task { id: ask.task, waiter: waiter.clone(), since: now, behind, said: false });
