@@ -180,15 +180,14 @@ fn table_of_targets(reports: &[Report]) -> Result<String> {
     for target in targets::all()? {
         let report = reports.iter().find(|report| report.row == target.row);
         let column = report.and_then(|report| report.columns.iter().find(|column| column.key == target.figure));
-        let heading = column.map_or(&target.figure, |column| &column.heading);
         let digits = column.map_or(2, |column| column.decimals);
         let (measured, verdict) = match target.measured(reports) {
             None => ("-".to_owned(), "not measured".to_owned()),
             Some(figure) => (format!("{figure:.digits$}"), verdict(&target, figure, report)),
         };
-        let Target { row, contender, .. } = &target;
+        let Target { row, contender, says, .. } = &target;
         let limit = limit(&target);
-        writeln!(text, "| {row} | {contender} | {heading} | {limit} | {measured} | {verdict} |")?;
+        writeln!(text, "| {row} | {contender} | {says} | {limit} | {measured} | {verdict} |")?;
     }
     Ok(text)
 }

@@ -12,6 +12,8 @@ pub(crate) struct Target {
     pub(crate) contender: String,
     /// The key of a column.
     pub(crate) figure: String,
+    /// What it is, for people.
+    pub(crate) says: String,
     #[serde(default)]
     pub(crate) at_most: Option<f64>,
     #[serde(default)]
@@ -59,6 +61,7 @@ mod tests {
             row: "S1".into(),
             contender: "x".into(),
             figure: "raw".into(),
+            says: "raw pairs".into(),
             at_most,
             at_least,
         };
