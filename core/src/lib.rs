@@ -35,6 +35,7 @@ pub mod native;
 pub mod options;
 pub mod protocol;
 pub mod queue;
+mod replies;
 pub mod session;
 pub mod stores;
 pub mod time;

@@ -14,6 +14,7 @@ use super::hold::Hold;
 use super::wait::{Settled, Waiter, locked};
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
+use crate::options::Retry;
 use crate::protocol::{Layout, Requests, StoreEvent, Terms};
 use crate::queue::{self, Ask, ContenderId, Queue, Refusal, TaskId};
 use crate::session::{self, Answer, Inbox, RequestId, Service, Session, claim};
@@ -175,7 +176,8 @@ impl Entry {
             let contender = state.queue.holder(token);
             if let Some(slot) = state.slots.iter_mut().find(|s| contender.is_some() && s.contender == contender) {
                 let left = slot.session.valid_until().map_or(Duration::ZERO, |until| until.since(now));
-                let service = Service { ttl: left, renew: true, max_hold: Some(Duration::ZERO) };
+                let max_hold = Some(Duration::ZERO);
+                let service = Service { ttl: left, renew: true, max_hold, retry: Retry::DEFAULT };
                 slot.session.handle(now, session::Event::Serve(service));
             }
         })

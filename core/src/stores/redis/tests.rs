@@ -20,7 +20,7 @@ use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Op, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
 };
 use crate::session::Inbox;
-use crate::stores::{Answered, Outcome, Sink, Store};
+use crate::stores::{Answered, Outcome, Sink, Store, Wanted};
 use crate::time::StoreTime;
 use crate::uri::Uri;
 
@@ -117,7 +117,7 @@ fn release(who: u128) -> Intent {
 }
 
 fn requests(store: &Redis, intent: Intent) -> Requests {
-    let layout = store.layout(None).unwrap();
+    let layout = store.layout(Wanted::default()).unwrap();
     match layout.protocol(layout.key("x").unwrap()).step(Input::Begin(intent)) {
         Step::Ask(requests) => requests,
         other => panic!("{other:?}"),
@@ -125,7 +125,7 @@ fn requests(store: &Redis, intent: Intent) -> Requests {
 }
 
 fn step(store: &Redis, op: Op, replies: &[Reply]) -> Step {
-    let layout = store.layout(None).unwrap();
+    let layout = store.layout(Wanted::default()).unwrap();
     layout.protocol(layout.key("x").unwrap()).step(Input::Reply(op, replies))
 }
 
@@ -348,7 +348,7 @@ fn a_hand_off_reaches_the_inbox_and_garbage_does_not() {
         server.run(&["PUBLISH", "lwi:0000000000000022", garbage]);
     }
     assert!(is_released(&ask(&store, release(1))));
-    let layout = store.layout(None).unwrap();
+    let layout = store.layout(Wanted::default()).unwrap();
     let key = layout.key("x").unwrap();
     let heard = two.take(1);
     let [Heard::Pushed(at, StoreEvent::Granted { attempt: AttemptId(2), first, last, .. })] = heard.as_slice() else {
@@ -407,7 +407,7 @@ fn a_user_with_the_documented_rights_has_enough() {
         ask(&store, Intent::Renew { terms: terms(1, ONE), ttl: Duration::from_secs(40) }),
         Step::Done(Verdict::Renewed)
     ));
-    let layout = store.layout(None).unwrap();
+    let layout = store.layout(Wanted::default()).unwrap();
     let limit = clock::now().after(Duration::from_secs(5));
     for request in [layout.inspect(layout.key("x").unwrap()), layout.list("")] {
         let replies = replies(store.call(&Requests::from_iter([request]), limit));
@@ -479,7 +479,7 @@ fn databases_are_apart_and_a_socket_file_is_as_good_as_a_port() {
 fn many_renewals_travel_together_and_each_has_its_answer() {
     let server = Server::start("");
     let store = server.store();
-    let layout = store.layout(None).unwrap();
+    let layout = store.layout(Wanted::default()).unwrap();
     let renew = |i: u32| {
         let key = layout.key(&i.to_string()).unwrap();
         let mut machine = layout.protocol(key.clone());
@@ -784,8 +784,8 @@ fn a_half_open_inbox_is_noticed() {
 #[test]
 fn the_layout_is_native_and_no_other_is_known() {
     let store = store("redis://127.0.0.1:1");
-    assert_eq!(store.layout(None).unwrap().name(), "native");
-    assert_eq!(store.layout(Some("redisson")).unwrap_err().kind(), Kind::Unsupported);
+    assert_eq!(store.layout(Wanted::default()).unwrap().name(), "native");
+    assert_eq!(store.layout(Wanted { layout: Some("redisson"), format: None }).unwrap_err().kind(), Kind::Unsupported);
     assert!(std::ptr::eq(
         &raw const CALLS.undo,
         requests(&store, Intent::Undo { terms: terms(1, ONE), prev: None })[0].call
