@@ -10,7 +10,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::driver::engine::{self, Engine, Wish};
-use crate::driver::entry::{Effects, Entry};
+use crate::driver::entry::{Effects, Entry, unfair};
 use crate::driver::fork::{self, Generational};
 use crate::driver::hold::Hold;
 use crate::driver::wait::{Settled, Waiter};
@@ -442,6 +442,9 @@ impl<F: Face> Lock<F> {
     pub(crate) fn start(&self, timeout: Option<Duration>) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
         let options = &self.wish.options;
+        if options.fair && !self.guarantees().fair {
+            return Err(self.explain(unfair()));
+        }
         let label = options.label.as_deref().unwrap_or_default();
         let make = || Arc::new(AtWork::new(&engine, &self.spot, label));
         let AtWork { entry, card } = &**self.at_work.get_or_make(make);

@@ -184,7 +184,7 @@ pub struct ConnectOptions {
     /// The client's private key (PEM file), with `cert`.
     pub key: Option<String>,
     /// Asked for user and password at every new connection, so that rotated credentials are taken up.
-    pub credentials: Option<Arc<dyn Fn() -> Credentials + Send + Sync>>,
+    pub credentials: Option<CredentialsSource>,
     /// The language shown on holder cards; set by each face.
     pub language: &'static str,
 }
@@ -206,6 +206,12 @@ impl ConnectOptions {
         name::check_prefix(&self.prefix)
     }
 }
+
+/// Gives user and password for a connection that is about to be made, or says why it cannot: then the connection fails with
+/// `auth`, and the error names the cause. It may block, up to `connect_timeout`: it is called in the caller's thread, or in one
+/// of its own where the caller is a task or the background.
+pub type CredentialsSource =
+    Arc<dyn Fn() -> std::result::Result<Credentials, Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
 
 /// A user and a password.
 #[derive(Clone, Default, PartialEq, Eq)]

@@ -206,7 +206,14 @@ impl Entry {
 
     /// The client's inbox changed.
     pub(crate) fn inbox(self: &Arc<Self>, engine: &Engine, inbox: Inbox) -> Effects {
-        self.every_session(engine, |now, session| session.handle(now, session::Event::Inbox(inbox)))
+        self.with(engine, |state, now, effects| {
+            if inbox == Inbox::Unavailable {
+                state.refuse_the_fair(now, effects);
+            }
+            for slot in state.slots.iter_mut().filter(|slot| !slot.idle) {
+                slot.session.handle(now, session::Event::Inbox(inbox));
+            }
+        })
     }
 
     /// The store may have forgotten what it promised.
@@ -495,6 +502,15 @@ impl State {
         }
     }
 
+    /// Whoever polls is served in no order.
+    fn refuse_the_fair(&mut self, now: Time, effects: &mut Effects) {
+        let tasks: SmallVec<[TaskId; 4]> = self.queue.waiting_fairly().collect();
+        for task in tasks {
+            self.queue.handle(now, queue::Event::Cancel(task));
+            self.settle_task(task, Settled::Refused(Refusal::Failed(unfair())), effects);
+        }
+    }
+
     fn take_hold(&mut self, token: u64) -> Option<Arc<Hold>> {
         let at = self.holds.iter().position(|hold| hold.token.n == token)?;
         Some(self.holds.remove(at))
@@ -537,6 +553,13 @@ impl State {
             effects.due = Some(next);
         }
     }
+}
+
+/// The error for a task that asked for `fair` where the store lets no client of ours subscribe.
+pub(crate) fn unfair() -> Error {
+    let message = "it cannot be fair here: the store does not let this user subscribe, so waiters poll in no order; grant \
+                   the right, or leave fair out";
+    Error::unsupported("acquire", message)
 }
 
 fn closed() -> Error {

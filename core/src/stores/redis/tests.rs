@@ -15,7 +15,7 @@ use crate::driver::wait::locked;
 use crate::driver::{clock, runtime};
 use crate::error::{Error, Kind};
 use crate::lease::ReleaseOutcome;
-use crate::options::ConnectOptions;
+use crate::options::{ConnectOptions, Credentials};
 use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Op, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
 };
@@ -439,6 +439,68 @@ fn a_user_who_may_not_subscribe_polls_and_still_releases() {
 }
 
 #[test]
+fn a_right_that_is_taken_or_given_later_is_noticed() {
+    let server = Server::start("user app on >secret ~lw:* &lwi:* +@all -subscribe");
+    let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port));
+    let ears = Ears::open(&store, ONE);
+    ears.hear(&[Heard::Inbox(Inbox::Unavailable)]);
+    server.run(&["ACL", "SETUSER", "app", "+subscribe"]);
+    ears.hear(&[LIVE]);
+    server.run(&["ACL", "SETUSER", "app", "resetchannels"]);
+    ears.hear(&[CLOSED, Heard::Inbox(Inbox::Unavailable)]);
+}
+
+#[test]
+fn a_proxy_that_will_not_subscribe_is_polled_through() {
+    // Says so; or ends every such connection.
+    for (answer, closes) in [(b"-ERR command not supported\r\n".as_slice(), false), (b"", true)] {
+        let ears = Ears::open(&greets_then(answer, closes), ONE);
+        ears.hear(&[Heard::Inbox(Inbox::Unavailable)]);
+    }
+    let starting = greets_then(b"-LOADING Redis is loading the dataset in memory\r\n", true);
+    let ears = Ears::open(&starting, ONE);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(locked(&ears.heard).is_empty(), "a server that starts will subscribe us yet");
+}
+
+#[test]
+fn a_program_that_hangs_over_its_password_holds_nobody_else_up() {
+    let server = Server::start("user app on >secret ~lw:* &lwi:* +@all");
+    let vault = Arc::new(Mutex::new(()));
+    let closed = locked(&vault);
+    let key = vault.clone();
+    let options = ConnectOptions {
+        credentials: Some(Arc::new(move || {
+            drop(locked(&key));
+            Ok(Credentials { user: "app".into(), password: "secret".into() })
+        })),
+        ..ConnectOptions::default()
+    };
+    let mut uri = Uri::parse(&format!("redis://127.0.0.1:{}", server.port), options).unwrap();
+    let hanging = Arc::new(Redis::new(Config::read(&mut uri).unwrap()));
+    let ears = Ears::open(&hanging, ONE);
+    // The background has one thread; this needs it.
+    let free = Ears::open(&server.store(), TWO);
+    free.hear(&[LIVE]);
+    drop(closed);
+    ears.hear(&[LIVE]);
+}
+
+#[test]
+fn a_program_without_a_password_gets_its_own_cause() {
+    let server = Server::start("");
+    let options = ConnectOptions {
+        credentials: Some(Arc::new(|| Err("the vault is closed".into()))),
+        ..ConnectOptions::default()
+    };
+    let store = Arc::new(Redis::new(Config::read(&mut Uri::parse(&server.url(), options).unwrap()).unwrap()));
+    both(&store, |answered| {
+        let error = unsent(answered);
+        assert!(error.kind() == Kind::Auth && error.to_string().contains("the vault is closed"), "{error}");
+    });
+}
+
+#[test]
 fn refused_credentials_are_an_auth_error_that_keeps_them_secret() {
     let server = Server::start("requirepass hunter2");
     for (url, kind) in [
@@ -782,10 +844,25 @@ fn a_half_open_inbox_is_noticed() {
 }
 
 #[test]
-fn the_layout_is_native_and_no_other_is_known() {
+fn layouts_and_formats_are_chosen_by_name() {
     let store = store("redis://127.0.0.1:1");
-    assert_eq!(store.layout(Wanted::default()).unwrap().name(), "native");
-    assert_eq!(store.layout(Wanted { layout: Some("redisson"), format: None }).unwrap_err().kind(), Kind::Unsupported);
+    let chosen = |layout, format| {
+        let layout = store.layout(Wanted { layout, format })?;
+        Ok::<_, Error>((layout.name(), layout.format()))
+    };
+    assert_eq!(chosen(None, None).unwrap(), ("native", None));
+    assert_eq!(chosen(Some("native"), None).unwrap(), ("native", None));
+    assert_eq!(chosen(Some("string"), Some("redsync")).unwrap(), ("string", Some("redsync")));
+    for (layout, format, kind, says) in [
+        (Some("redisson"), None, Kind::Unsupported, "there are: native, string"),
+        (Some("string"), Some("jedis"), Kind::Unsupported, "redis-py, redsync, node-redlock, predis, spring-template"),
+        (Some("string"), None, Kind::InvalidConfig, "redis-py, redsync, node-redlock, predis, spring-template"),
+        (Some("native"), Some("redsync"), Kind::InvalidConfig, "has no formats"),
+        (None, Some("redsync"), Kind::InvalidConfig, "has no formats"),
+    ] {
+        let error = chosen(layout, format).unwrap_err();
+        assert!(error.kind() == kind && error.to_string().contains(says), "{error}");
+    }
     assert!(std::ptr::eq(
         &raw const CALLS.undo,
         requests(&store, Intent::Undo { terms: terms(1, ONE), prev: None })[0].call
