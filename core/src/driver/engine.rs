@@ -438,3 +438,23 @@ pub(crate) fn begin(engine: &Engine, entry: &Arc<Entry>, wish: &Wish, card: &Arc
     let effects = entry.acquire(engine, ask, card, &waiter);
     (ask, waiter, effects)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocking;
+
+    #[test]
+    fn a_hold_that_is_over_refuses_nobody_though_the_wheel_is_late() {
+        let client = blocking::Client::open(Some("memory://late-wheel"), ConnectOptions::default()).unwrap();
+        let lock = client.lock("x").ttl(Duration::from_millis(20)).renew(false).build().unwrap();
+        let (held, effects) = lock.start(None).unwrap();
+        held.engine.wheel.starve();
+        held.engine.perform(&held.entry, effects, None);
+        assert!(lock.try_acquire().unwrap().is_none());
+        while client.inspect("x").unwrap().holder.is_some() {
+            std::thread::yield_now();
+        }
+        assert!(lock.try_acquire().unwrap().is_some());
+    }
+}

@@ -126,6 +126,11 @@ impl Entry {
                 let refused = Settled::Refused(Refusal::Failed(closed()));
                 return effects.settled.push((waiter.clone(), refused));
             }
+            // The wheel may be late: a hold that is over refuses nobody who only tries.
+            if state.due.is_some_and(|due| due <= now) {
+                state.tick(now);
+                state.pump(self, engine, now, effects);
+            }
             state.tasks.push((ask.task, waiter.clone()));
             state.queue.handle(now, queue::Event::Acquire(ask));
         })

@@ -61,6 +61,12 @@ impl Wheel {
         self.wake.notify_one();
     }
 
+    /// Never looks at anything, as if its thread got no time.
+    #[cfg(test)]
+    pub(crate) fn starve(&self) {
+        self.running.store(true, Ordering::SeqCst);
+    }
+
     /// Whether the task of a closed engine, which has nothing to look at any more, may end: who makes an appointment after
     /// this starts another one.
     fn may_end(&self) -> bool {
