@@ -60,7 +60,6 @@ pub(super) async fn keep(store: Arc<Redis>, inbox: InboxId, sink: Weak<dyn Sink>
         }
         let is_ignored = ignored.is_some_and(|(since, times)| since.elapsed() >= IGNORED.0 && times >= IGNORED.1);
         if (end == End::Refused || is_ignored) && !std::mem::replace(&mut refused, true) {
-            tracing::warn!(store = %store.config.address, "no subscription is to be had: waiters poll");
             sink.inbox(Inbox::Unavailable);
         }
         drop(sink);
@@ -86,7 +85,7 @@ impl Listener<'_> {
         let (mut stream, welcome) = match Stream::dial(&self.store.config).await {
             Ok(dialled) => dialled,
             Err(error) => {
-                tracing::debug!(%error, "the inbox cannot be subscribed yet");
+                tracing::debug!(target: "lockwright::inbox", %error, "the inbox cannot be subscribed yet");
                 return End::Away;
             }
         };
