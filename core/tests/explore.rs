@@ -12,17 +12,21 @@
 #![allow(unreachable_pub, dead_code, reason = "the modules are shared, and each test uses its part")]
 
 mod glue;
-#[path = "explore/line.rs"]
-mod line;
+#[path = "explore/layout/mod.rs"]
+mod layout;
 #[path = "explore/search.rs"]
 mod search;
+#[path = "explore/setup.rs"]
+mod setup;
 #[path = "explore/spaces.rs"]
 mod spaces;
+#[path = "explore/view.rs"]
+mod view;
 #[path = "explore/world.rs"]
 mod world;
 
 use spaces::ONE;
-use world::{Setup, Wish};
+use setup::{Setup, Wish};
 
 #[test]
 fn nothing_goes_wrong() {
@@ -31,7 +35,7 @@ fn nothing_goes_wrong() {
 
 #[test]
 fn one_thing_goes_wrong() {
-    Setup::two_clients("one thing goes wrong").with_a_fault().check();
+    Setup::two_clients("one thing goes wrong").with_faults(1).check();
 }
 
 #[test]
@@ -63,4 +67,19 @@ fn turns_are_lost_and_given_up() {
 #[test]
 fn patience_with_the_store_ends() {
     Setup { store_timeout: 2, ..Setup::two_clients("patience with the store ends") }.check();
+}
+
+#[test]
+fn three_clients_are_prompt() {
+    Setup::three_clients("three prompt clients").check();
+}
+
+#[test]
+fn three_clients_and_a_pause() {
+    Setup::three_clients("three prompt clients, a pause").with_a_pause().check();
+}
+
+#[test]
+fn three_clients_and_a_fault() {
+    Setup::three_clients("three prompt clients, one fault").with_faults(1).check();
 }

@@ -3,26 +3,30 @@
 #![allow(unreachable_pub, dead_code, reason = "the modules are shared, and each test uses its part")]
 
 mod glue;
-#[path = "explore/line.rs"]
-mod line;
+#[path = "explore/layout/mod.rs"]
+mod layout;
 #[path = "explore/search.rs"]
 mod search;
+#[path = "explore/setup.rs"]
+mod setup;
 #[path = "explore/spaces.rs"]
 mod spaces;
+#[path = "explore/view.rs"]
+mod view;
 #[path = "explore/world.rs"]
 mod world;
 
 use spaces::{EARLY, ONE};
-use world::{Class, Setup, Wish};
+use setup::{Class, Setup, Wish};
 
 #[test]
 fn claims_and_one_fault() {
-    Setup::claims("claims, one fault").with_a_fault().check();
+    Setup::claims("claims, one fault").with_faults(1).check();
 }
 
 #[test]
 fn no_renewal_and_one_fault() {
-    Setup { renew: false, ..Setup::two_clients("no renewal, one fault") }.with_a_fault().check();
+    Setup { renew: false, ..Setup::two_clients("no renewal, one fault") }.with_faults(1).check();
 }
 
 #[test]
@@ -30,12 +34,12 @@ fn one_may_give_up_and_lose_a_connection_or_a_push() {
     let fickle = Wish { may_cancel: true, ..ONE };
     let clients = vec![vec![fickle], vec![ONE]];
     let faults = vec![Class::Ghost, Class::PushLost];
-    Setup { clients, faults, ..Setup::two_clients("one may give up, and lose a connection or a push") }.check();
+    Setup { clients, faults, most_faults: 1, ..Setup::two_clients("one may give up, and lose a connection or a push") }.check();
 }
 
 #[test]
 fn turns_and_one_fault() {
-    Setup::yields("two tasks take turns, one fault").with_a_fault().check();
+    Setup::yields("two tasks take turns, one fault").with_faults(1).check();
 }
 
 #[test]

@@ -6,7 +6,7 @@
 #![allow(unreachable_pub, dead_code, reason = "the modules are shared, and each test uses its part")]
 
 mod glue;
-#[path = "explore/line.rs"]
+#[path = "explore/layout/line.rs"]
 mod line;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -17,11 +17,13 @@ use line::Queued;
 use lockwright::cell::{Cell, Surroundings};
 use lockwright::error::{Error, Kind};
 use lockwright::lease::ReleaseOutcome;
-use lockwright::native::Procedure;
+use lockwright::native::{Calls, Native, Procedure};
 use lockwright::protocol::{Arg, AttemptId, InboxId, Reply, StoreEvent};
 use lockwright::queue::{Ask, OwnerId, TaskId};
 use lockwright::session::{Answer, Inbox, RequestId, Service, margin};
 use lockwright::time::{StoreTime, Time};
+
+static CALLS: Calls = Calls::of_cell();
 
 /// Seeds that failed once.
 const SEEDS: [u64; 2] = [36_959, 69_065];
@@ -246,6 +248,7 @@ impl Simulation {
             client.processes.push(Process::new(
                 id as u8,
                 random.below(1 << 40) << 20,
+                || Box::new(Native::new(&CALLS, "L".into(), true)),
                 STORE_TIMEOUT,
                 lockwright::cell::BLOCK,
                 Inbox::Closed,

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use crate::search::explore;
-use crate::world::{CLASSES, Class, Setup, Wish};
+use crate::layout::native::NativeRecord;
+use crate::search::{Explored, Violation, explore};
+use crate::setup::{Class, FAULTS, Reduced, Setup, Spent, Wish};
 
 /// A task that may come at any time and takes what it gets.
-pub const ONE: Wish = Wish { fair: false, may_cancel: false, early: false, ttl: None };
+pub const ONE: Wish = Wish { fair: false, may_cancel: false, early: false, ttl: None, extends: None };
 /// A task that wants the lock from the start.
 pub const EARLY: Wish = Wish { early: true, ..ONE };
+
+/// More states than any space that is to be explored whole.
+const MOST: usize = 400_000_000;
 
 impl Setup {
     /// Two clients with one task each; a lease of two ticks, a claim of one; nothing goes wrong.
@@ -24,13 +28,28 @@ impl Setup {
             clients: vec![vec![ONE], vec![ONE]],
             cold: false,
             behind: 0,
+            prompt: false,
             faults: Vec::new(),
+            most_faults: 0,
+            pauses: 0,
+            reduced: Reduced { names: true, orders: true },
         }
     }
 
-    /// The same with one fault of any kind.
-    pub fn with_a_fault(self) -> Self {
-        Setup { faults: CLASSES.into_iter().filter(|class| *class != Class::None).collect(), ..self }
+    /// Three clients with one task each, which are prompt, as the network is.
+    pub fn three_clients(name: &'static str) -> Self {
+        Setup { prompt: true, clients: vec![vec![ONE]; 3], ..Setup::two_clients(name) }
+    }
+
+    /// The same with at most `most` faults of any kind.
+    pub fn with_faults(self, most: usize) -> Self {
+        let delayed = self.prompt.then_some(Class::Delayed);
+        Setup { faults: delayed.into_iter().chain(FAULTS).collect(), most_faults: most, ..self }
+    }
+
+    /// The same with a pause.
+    pub fn with_a_pause(self) -> Self {
+        Setup { pauses: 1, ..self }
     }
 
     /// One client whose two tasks, of different ttl, hand the lock on and yield it; answers of earlier attempts come late.
@@ -44,7 +63,7 @@ impl Setup {
     pub fn yields_in_doubt(name: &'static str) -> Self {
         let fickle = Wish { may_cancel: true, ..EARLY };
         let faults = vec![Class::Lost, Class::Ghost];
-        Setup { ttl: 4, faults, clients: vec![vec![EARLY, fickle], vec![]], ..Setup::two_clients(name) }
+        Setup { ttl: 4, faults, most_faults: 1, clients: vec![vec![EARLY, fickle], vec![]], ..Setup::two_clients(name) }
     }
 
     /// Shorter ticks: a claim lives long enough to be renewed.
@@ -54,12 +73,21 @@ impl Setup {
 
     /// How many ticks a run without further faults may take from the worst state there is: until everybody is served, and
     /// until nothing is left.
-    pub fn bound(&self, class: Class) -> (u16, u16) {
-        let claim = (1000 / self.tick.as_millis()) as u16;
-        let longest = self.clients.iter().flatten().filter_map(|wish| wish.ttl).max().unwrap_or(0).max(self.ttl) as u16;
+    pub fn bound(&self, spent: &Spent) -> (u16, u16) {
+        let each = spent.faults.iter().map(|class| self.bound_of(*class)).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
+        let pause = u16::from(spent.pauses) * self.claim();
+        (each.0 + pause, each.1 + pause)
+    }
+
+    fn claim(&self) -> u16 {
+        (1000 / self.tick.as_millis()) as u16
+    }
+
+    fn bound_of(&self, class: Class) -> (u16, u16) {
+        let (claim, longest) = (self.claim(), self.longest() as u16);
         match class {
             Class::None | Class::Blip => (0, 0),
-            Class::PushLost => (claim, claim),
+            Class::PushLost | Class::Delayed => (claim, claim),
             // A pause before the next try counts as a tick here.
             Class::Refused | Class::Lost | Class::Ghost | Class::ReplyLost | Class::Reset => (claim + 1, claim + 1),
             Class::Duplicate | Class::Crash | Class::HalfOpen => (longest, longest),
@@ -68,9 +96,29 @@ impl Setup {
 
     /// Explores it whole, and says so.
     pub fn check(&self) {
-        match explore(self, 25_000_000) {
-            Ok(explored) => assert!(explored.whole, "{}: more states than expected: {}", self.name, explored.states),
+        let explored = self.explored();
+        assert!(explored.whole, "{}: more states than expected: {}", self.name, explored.states);
+    }
+
+    pub fn explored(&self) -> Explored {
+        match self.explore() {
+            Ok(explored) => explored,
             Err(violation) => panic!("{}: {}\n{}", self.name, violation.what, violation.trace),
         }
+    }
+
+    pub fn explore(&self) -> Result<Explored, Violation> {
+        let explored = explore::<NativeRecord>(self, MOST)?;
+        let Explored { states, transitions, whole, seconds, memory, .. } = &explored;
+        let scope = if *whole { "the whole space" } else { "NOT the whole space" };
+        let megabytes = memory / 1_000_000;
+        println!(
+            "{}: explored {states} states, {transitions} transitions, {seconds:.1} s, {megabytes} MB ({scope})",
+            self.name
+        );
+        for (spent, (served, clean)) in &explored.recovery {
+            println!("    after {spent}: everybody served within {served} ticks, nothing left within {clean}");
+        }
+        Ok(explored)
     }
 }
