@@ -36,6 +36,7 @@ pub mod options;
 pub mod protocol;
 pub mod queue;
 pub mod session;
+pub mod store_clock;
 pub mod stores;
 pub mod time;
 pub mod token;

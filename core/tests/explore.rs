@@ -25,8 +25,8 @@ mod view;
 #[path = "explore/world.rs"]
 mod world;
 
-use spaces::ONE;
 use setup::{Setup, Wish};
+use spaces::ONE;
 
 #[test]
 fn nothing_goes_wrong() {
@@ -82,4 +82,9 @@ fn three_clients_and_a_pause() {
 #[test]
 fn three_clients_and_a_fault() {
     Setup::three_clients("three prompt clients, one fault").with_faults(1).check();
+}
+
+#[test]
+fn holds_are_extended() {
+    Setup::extensions("holds are extended").with_faults(1).check();
 }

@@ -16,8 +16,8 @@ mod view;
 #[path = "explore/world.rs"]
 mod world;
 
-use spaces::{EARLY, ONE};
 use setup::{Class, Setup, Wish};
+use spaces::{EARLY, ONE};
 
 #[test]
 fn claims_and_one_fault() {
@@ -34,7 +34,8 @@ fn one_may_give_up_and_lose_a_connection_or_a_push() {
     let fickle = Wish { may_cancel: true, ..ONE };
     let clients = vec![vec![fickle], vec![ONE]];
     let faults = vec![Class::Ghost, Class::PushLost];
-    Setup { clients, faults, most_faults: 1, ..Setup::two_clients("one may give up, and lose a connection or a push") }.check();
+    Setup { clients, faults, most_faults: 1, ..Setup::two_clients("one may give up, and lose a connection or a push") }
+        .check();
 }
 
 #[test]
@@ -51,4 +52,19 @@ fn turns_against_another_client() {
 #[test]
 fn inboxes_open_late_and_clocks_are_learnt() {
     Setup { cold: true, behind: 2, ..Setup::two_clients("inboxes open late, clocks are learnt") }.check();
+}
+
+#[test]
+fn three_clients_a_fault_and_a_pause() {
+    Setup::three_clients("three prompt clients, one fault and a pause").with_faults(1).with_a_pause().check();
+}
+
+#[test]
+fn three_clients_and_two_faults() {
+    Setup::three_clients("three prompt clients, two faults").with_faults(2).check();
+}
+
+#[test]
+fn three_clients_two_faults_and_a_pause() {
+    Setup::three_clients("three prompt clients, two faults and a pause").with_faults(2).with_a_pause().check();
 }

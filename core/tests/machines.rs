@@ -537,6 +537,93 @@ mod record {
     }
 }
 
+/// What `Extend` promises: each is answered once, and by the truth.
+mod extension {
+    use super::*;
+
+    fn extending() -> (Rig, RequestId) {
+        let mut rig = Rig::holding();
+        rig.tell(1_000, Event::Extend(millis(60_000)));
+        let (renewal, _) = rig.sent.last().cloned().unwrap();
+        assert_eq!((rig.hears().len(), rig.asks()), (0, "renew"));
+        assert!(rig.sent.last().unwrap().1.to_string().contains(" 60000000"), "{}", rig.sent.last().unwrap().1);
+        (rig, renewal)
+    }
+
+    #[test]
+    fn an_extension_is_answered_when_the_store_has_it_and_lasts_from_then_on() {
+        let (mut rig, renewal) = extending();
+        rig.replied_to(renewal, 1_010, 1_000, Reply::Int(1));
+        assert_eq!(rig.hears(), ["Extended(true)"]);
+        assert_eq!(rig.valid_until(), Some(at(1_000 + 60_000 - 600 - 2)));
+        rig.tick(21_000);
+        assert!(rig.sent.last().unwrap().1.to_string().contains(" 60000000"), "the next renewal asks for as much");
+    }
+
+    #[test]
+    fn an_extension_of_what_is_gone_is_answered_no() {
+        let (mut rig, renewal) = extending();
+        rig.replied_to(renewal, 1_010, 1_000, Reply::Int(0));
+        assert_eq!(rig.hears(), ["lost: gone", "Extended(false)", "Ended"]);
+        rig.tell(1_020, Event::Extend(TTL));
+        assert_eq!(rig.hears(), ["Extended(false)"]);
+    }
+
+    #[test]
+    fn an_extension_without_an_answer_is_asked_for_again() {
+        let (mut rig, _) = extending();
+        rig.unanswered(1_500, 1_600);
+        rig.tick(1_600);
+        assert!(rig.sent.last().unwrap().1.to_string().contains(" 60000000"));
+        rig.replied(1_610, 1_600, Reply::Int(1));
+        assert_eq!(rig.hears(), ["Extended(true)"]);
+    }
+
+    #[test]
+    fn an_extension_that_the_store_refuses_for_good_is_answered_no_and_the_hold_goes_on() {
+        let (mut rig, _) = extending();
+        rig.replied(1_010, 1_000, Reply::Error { code: "NOPERM".into(), message: "no".into() });
+        assert_eq!(rig.hears(), ["Extended(false)"]);
+        assert!(rig.valid_until().is_some());
+    }
+
+    #[test]
+    fn a_second_extension_ends_the_first() {
+        let (mut rig, first) = extending();
+        rig.tell(1_001, Event::Extend(millis(90_000)));
+        assert_eq!(rig.hears(), ["Extended(false)"]);
+        rig.replied_to(first, 1_010, 1_000, Reply::Int(1));
+        assert!(rig.hears().is_empty(), "the first one's reply answers nobody");
+        rig.replied(1_011, 1_001, Reply::Int(1));
+        assert_eq!(rig.hears(), ["Extended(true)"]);
+    }
+
+    #[test]
+    fn a_hold_that_ends_answers_its_extension_first() {
+        for end in [Event::Release { used: 100 }, Event::Cancel, Event::Serve(SERVICE)] {
+            let (mut rig, _) = extending();
+            rig.tell(1_005, end);
+            assert_eq!(rig.hears(), ["Extended(false)"]);
+        }
+    }
+
+    #[test]
+    fn a_hold_handed_on_is_not_renewed_for_as_long_as_the_one_before_was_extended() {
+        let (mut rig, renewal) = extending();
+        rig.replied_to(renewal, 1_010, 1_000, Reply::Int(1));
+        rig.tell(1_020, Event::Serve(SERVICE));
+        rig.tick(21_000);
+        assert!(rig.sent.last().unwrap().1.to_string().contains(" 30000000"), "{}", rig.sent.last().unwrap().1);
+    }
+
+    #[test]
+    fn every_hand_on_tells_the_session_whom_it_serves() {
+        let mut queue = granted_queue(2);
+        let said = give_back(&mut queue, at(0), 100);
+        assert!(said.contains("Serve") && said.contains("token: 101"), "{said}");
+    }
+}
+
 /// The claims of these tests: what the explorer and the simulation found in these machines, as its shortest run.
 mod found {
     use super::*;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::layout::native::NativeRecord;
-use crate::search::{Explored, Violation, explore};
+use crate::search::{Explored, Recovery, Violation, explore};
 use crate::setup::{Class, FAULTS, Reduced, Setup, Spent, Wish};
 
 /// A task that may come at any time and takes what it gets.
@@ -66,30 +66,38 @@ impl Setup {
         Setup { ttl: 4, faults, most_faults: 1, clients: vec![vec![EARLY, fickle], vec![]], ..Setup::two_clients(name) }
     }
 
+    /// One client whose first task extends its hold and hands it on, another client that waits.
+    pub fn extensions(name: &'static str) -> Self {
+        let extending = Wish { extends: Some(4), ..EARLY };
+        Setup { clients: vec![vec![extending, EARLY], vec![ONE]], prompt: true, ..Setup::two_clients(name) }
+    }
+
     /// Shorter ticks: a claim lives long enough to be renewed.
     pub fn claims(name: &'static str) -> Self {
         Setup { tick: Duration::from_millis(500), ttl: 3, ..Setup::two_clients(name) }
     }
 
     /// How many ticks a run without further faults may take from the worst state there is: until everybody is served, and
-    /// until nothing is left.
-    pub fn bound(&self, spent: &Spent) -> (u16, u16) {
-        let each = spent.faults.iter().map(|class| self.bound_of(*class)).fold((0, 0), |sum, of| (sum.0 + of.0, sum.1 + of.1));
-        let pause = u16::from(spent.pauses) * self.claim();
-        (each.0 + pause, each.1 + pause)
+    /// until nothing is left. What several faults cost adds up.
+    pub fn bound(&self, spent: &Spent) -> Recovery {
+        let pause = spent.pauses * self.look();
+        let of = |class: &Class| self.bound_of(*class);
+        spent.faults.iter().map(of).fold((pause, pause), |sum, of| (sum.0 + of.0, sum.1 + of.1))
     }
 
-    fn claim(&self) -> u16 {
-        (1000 / self.tick.as_millis()) as u16
+    /// In how many ticks whoever waits looks whether a claim ran out: the claim, and an eighth more for each ahead.
+    fn look(&self) -> u8 {
+        let eighths = 8 + self.clients.len().saturating_sub(2) as u128;
+        (1000 * eighths).div_ceil(8 * self.tick.as_millis()) as u8
     }
 
-    fn bound_of(&self, class: Class) -> (u16, u16) {
-        let (claim, longest) = (self.claim(), self.longest() as u16);
+    fn bound_of(&self, class: Class) -> Recovery {
+        let (look, longest) = (self.look(), self.longest() as u8);
         match class {
             Class::None | Class::Blip => (0, 0),
-            Class::PushLost | Class::Delayed => (claim, claim),
+            Class::PushLost | Class::Delayed => (look, look),
             // A pause before the next try counts as a tick here.
-            Class::Refused | Class::Lost | Class::Ghost | Class::ReplyLost | Class::Reset => (claim + 1, claim + 1),
+            Class::Refused | Class::Lost | Class::Ghost | Class::ReplyLost | Class::Reset => (look + 1, look + 1),
             Class::Duplicate | Class::Crash | Class::HalfOpen => (longest, longest),
         }
     }

@@ -12,7 +12,7 @@ use lockwright::session::{Answer, Inbox, RequestId, margin};
 use lockwright::time::{Relative, StoreTime, Time};
 
 use crate::glue::{Input, Out, Process, process_of};
-use crate::layout::{Checked, Record, name_of, name_of_client};
+use crate::layout::{Around, Checked, Record, name_of, name_of_client};
 use crate::setup::{Class, EPOCH, Setup, Spent, Wish};
 use crate::view::{Mix, View};
 
@@ -713,8 +713,27 @@ impl<R: Record> World<R> {
                 }
             }
             let call = R::read(&request).ok_or_else(|| format!("unreadable request {request}"))?;
+            if let Some(ttl) = R::renews(&call) {
+                self.check_renewal(setup, client, ttl)?;
+            }
             let body = Body::Request { call, ghost: false, wanted: true };
             self.net.push(Rc::new(Message { client, slot, id, sent: self.now, slow: false, body }));
+        }
+        Ok(())
+    }
+
+    /// A hold is renewed for as long as its own task wants, not for as long as an earlier one did.
+    fn check_renewal(&self, setup: &Setup, client: usize, ttl: Duration) -> Checked<()> {
+        let node = &self.clients[client];
+        let wishes = setup.clients[client].iter().enumerate();
+        let holding = |(t, _): &(usize, &Wish)| matches!(node.tasks[*t], Task::Holding { .. });
+        let mut holders = wishes.filter(holding);
+        // Several believe to hold only where each contends by itself.
+        let (Some((task, wish)), None) = (holders.next(), holders.next()) else { return Ok(()) };
+        let extended = wish.extends.filter(|_| node.extended >> task & 1 == 1).map(|ttl| setup.tick * ttl);
+        if ttl != setup.service(wish).ttl && Some(ttl) != extended {
+            let who = name_of_client(client);
+            return Err(format!("{who} renews the hold of task {task} for {ttl:?}, which it never wanted"));
         }
         Ok(())
     }
@@ -725,8 +744,9 @@ impl<R: Record> World<R> {
         let before = self.store.clone();
         let store = Rc::make_mut(&mut self.store);
         let alive = |inbox: InboxId| before.alive.get(inbox.0 as usize).copied().unwrap_or(false);
-        let (reply, pushes) = store.record.run(call, now, &alive);
-        store.record.check(&before.record, call, now, before.top)?;
+        let around = Around { now, top: before.top, alive: &alive };
+        let (reply, pushes) = store.record.run(call, &around);
+        store.record.check(&before.record, call, &around)?;
         for (inbox, event) in pushes {
             let to = inbox.0 as usize;
             if before.alive[to] && !self.clients[to].dead {

@@ -4,6 +4,7 @@ pub mod line;
 pub mod native;
 
 use std::fmt::Debug;
+use std::time::Duration;
 
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright::time::{StoreTime, Time};
@@ -11,6 +12,15 @@ use lockwright::time::{StoreTime, Time};
 use crate::view::{Mix, View};
 
 pub type Checked<T> = Result<T, String>;
+
+/// What surrounds a call.
+pub struct Around<'a> {
+    pub now: StoreTime,
+    /// The highest token that was used.
+    pub top: u64,
+    /// Whether somebody listens at an inbox.
+    pub alive: &'a dyn Fn(InboxId) -> bool,
+}
 
 /// One lock as a store keeps it under a layout.
 pub trait Record: Clone + Debug + Default + 'static {
@@ -27,12 +37,10 @@ pub trait Record: Clone + Debug + Default + 'static {
     fn read(request: &Request) -> Option<Self::Call>;
 
     /// Runs it; the reply, and what is pushed.
-    fn run(
-        &mut self,
-        call: &Self::Call,
-        now: StoreTime,
-        alive: &dyn Fn(InboxId) -> bool,
-    ) -> (Reply, Vec<(InboxId, StoreEvent)>);
+    fn run(&mut self, call: &Self::Call, around: &Around<'_>) -> (Reply, Vec<(InboxId, StoreEvent)>);
+
+    /// For how long a renewal makes the lease last, if it is one.
+    fn renews(call: &Self::Call) -> Option<Duration>;
 
     /// Who holds the lock, or held it last and nobody noticed yet, and until when.
     fn hold(&self) -> Option<(AttemptId, StoreTime)>;
@@ -43,8 +51,8 @@ pub trait Record: Clone + Debug + Default + 'static {
     /// The highest token ever set aside.
     fn last(&self) -> u64;
 
-    /// Whether `call` may change `before` into this; `top` is the highest token that was used.
-    fn check(&self, before: &Self, call: &Self::Call, now: StoreTime, top: u64) -> Checked<()>;
+    /// Whether `call` may change `before` into this.
+    fn check(&self, before: &Self, call: &Self::Call, around: &Around<'_>) -> Checked<()>;
 
     /// What all clients see alike.
     fn fingerprint(&self, view: &View, state: &mut Mix);

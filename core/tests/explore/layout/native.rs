@@ -1,14 +1,15 @@
 //! The layout `native`: its model of a store is the shipped reference semantics.
 
 use std::hash::Hash;
+use std::time::Duration;
 
-use lockwright::cell::{BLOCK, Cell, Claimant, Surroundings};
+use lockwright::cell::{BLOCK, Cell, Claimant, Surroundings, Waiter};
 use lockwright::native::{Calls, Native, Procedure};
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright::time::{Relative, StoreTime, Time};
 
 use super::line::Queued;
-use super::{Checked, Record, name_of};
+use super::{Around, Checked, Record, name_of};
 use crate::glue::process_of;
 use crate::view::{Mix, View};
 
@@ -33,15 +34,18 @@ impl Record for NativeRecord {
         Procedure::read(request)
     }
 
-    fn run(
-        &mut self,
-        call: &Procedure,
-        now: StoreTime,
-        alive: &dyn Fn(InboxId) -> bool,
-    ) -> (Reply, Vec<(InboxId, StoreEvent)>) {
+    fn run(&mut self, call: &Procedure, around: &Around<'_>) -> (Reply, Vec<(InboxId, StoreEvent)>) {
+        let Around { now, alive, .. } = *around;
         let mut env = Surroundings { now, token_floor: 0, alive, pushes: Vec::new() };
         let Ok(reply) = call.clone().run(&mut self.cell, &mut self.line, &mut env);
         (reply, env.pushes)
+    }
+
+    fn renews(call: &Procedure) -> Option<Duration> {
+        match call {
+            Procedure::Renew(_, ttl) => Some(*ttl),
+            _ => None,
+        }
     }
 
     fn hold(&self) -> Option<(AttemptId, StoreTime)> {
@@ -56,7 +60,8 @@ impl Record for NativeRecord {
         self.cell.last
     }
 
-    fn check(&self, before: &Self, call: &Procedure, now: StoreTime, top: u64) -> Checked<()> {
+    fn check(&self, before: &Self, call: &Procedure, around: &Around<'_>) -> Checked<()> {
+        let Around { now, top, alive } = *around;
         let gives_back = |owner: &Claimant| match call {
             Procedure::Release(by, _) => by == owner,
             Procedure::Undo(by, prev) => by == owner || prev.as_ref() == Some(owner),
@@ -68,7 +73,11 @@ impl Record for NativeRecord {
         if let Some(old) = old.filter(|old| old.expires > now) {
             match new {
                 Some(new) if new.owner == old.owner && new.expires < old.expires => {
-                    return Err(format!("{} shortens the lease of {}", Self::explain(call), name_of(old.owner.attempt)));
+                    return Err(format!(
+                        "{} shortens the lease of {}",
+                        Self::explain(call),
+                        name_of(old.owner.attempt)
+                    ));
                 }
                 Some(new) if new.owner == old.owner => {}
                 _ if gives_back(&old.owner) => {}
@@ -95,7 +104,9 @@ impl Record for NativeRecord {
         let mine = place(new.owner.attempt);
         // Whoever lets a claim run out without a word loses the places of its whole process.
         let forfeit = old.filter(|old| old.claimed && old.expires <= now).map(|old| old.owner.inbox);
-        for waiter in self.line.0.iter().filter(|waiter| Some(waiter.owner.inbox) != forfeit) {
+        let stays = |waiter: &&Waiter| Some(waiter.owner.inbox) != forfeit;
+        // Who could not be told was passed over, and may have come again.
+        for waiter in self.line.0.iter().filter(stays).filter(|waiter| alive(waiter.owner.inbox)) {
             if place(waiter.owner.attempt).is_some_and(|place| mine.is_none_or(|mine| place < mine)) {
                 return Err(format!(
                     "{to} is granted the lock before {}, who came first",
@@ -103,7 +114,7 @@ impl Record for NativeRecord {
                 ));
             }
         }
-        let stayed = self.line.0.iter().filter(|waiter| Some(waiter.owner.inbox) != forfeit);
+        let stayed = self.line.0.iter().filter(stays).filter(|waiter| alive(waiter.owner.inbox));
         let kept: Vec<_> = stayed.filter_map(|w| place(w.owner.attempt)).collect();
         if !kept.is_sorted() {
             return Err("the order of the queue changed".into());
