@@ -25,7 +25,9 @@ mod view;
 #[path = "explore/world.rs"]
 mod world;
 
-use setup::{Setup, Wish};
+use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
+use search::Explored;
+use setup::{Class, Reduced, Setup, Wish};
 use spaces::ONE;
 
 #[test]
@@ -87,4 +89,61 @@ fn three_clients_and_a_fault() {
 #[test]
 fn holds_are_extended() {
     Setup::extensions("holds are extended").with_faults(1).check();
+}
+
+#[test]
+fn a_process_hands_on_loses_and_gives_up() {
+    Setup::local_queue("a process hands on, loses and gives up").with_faults(1).check();
+}
+
+#[test]
+fn fair_tasks_queue_by_themselves() {
+    Setup::fair("fair tasks queue by themselves").with_faults(1).check();
+}
+
+#[test]
+fn everybody_may_give_up_and_anything_go_wrong() {
+    let fickle = Wish { may_cancel: true, ..ONE };
+    let clients = vec![vec![fickle], vec![fickle]];
+    Setup { prompt: true, clients, ..Setup::two_clients("two fickle clients, one fault") }.with_faults(1).check();
+}
+
+#[test]
+fn leases_differ() {
+    let of = |ttl| vec![Wish { ttl: Some(ttl), ..ONE }];
+    let clients = vec![of(2), of(3), of(4)];
+    Setup { clients, ..Setup::three_clients("three leases of different lengths") }.with_faults(1).check();
+}
+
+/// The same space with and without what is left out as saying nothing new.
+fn compared(setup: &Setup) -> Vec<Explored> {
+    let of = |names, orders| Setup { reduced: Reduced { names, orders }, compared: true, ..setup.clone() }.explored();
+    vec![of(false, false), of(true, false), of(false, true), of(true, true)]
+}
+
+#[test]
+fn what_is_left_out_says_nothing_new() {
+    let two = Setup { prompt: true, ..Setup::two_clients("compared: two prompt clients, one fault") }.with_faults(1);
+    for setup in [two, Setup::three_clients("compared: three prompt clients")] {
+        let all = compared(&setup);
+        for reduced in &all[1..] {
+            assert!(reduced.states < all[0].states);
+            assert_eq!(reduced.outlooks, all[0].outlooks);
+            assert_eq!(reduced.recovery, all[0].recovery);
+        }
+    }
+}
+
+#[test]
+fn a_bug_is_found_whatever_is_left_out() {
+    let ghost = Setup { prompt: true, ttl: 4, ..Setup::two_clients("a store that runs requests late") };
+    let ghost = Setup { faults: vec![Class::Ghost], most_faults: 1, ..ghost };
+    let early = Setup::three_clients("a store whose leases end early");
+    for (names, orders) in [(false, false), (true, false), (false, true), (true, true)] {
+        let reduced = Reduced { names, orders };
+        let found = Setup { reduced, ..ghost.clone() }.explore::<Seeded<RUNS_LATE>>().expect_err("it runs late");
+        assert!(found.what.contains("only after"), "{}", found.what);
+        let found = Setup { reduced, ..early.clone() }.explore::<Seeded<ENDS_EARLY>>().expect_err("it ends early");
+        assert!(found.what.contains("ends the live lease"), "{}", found.what);
+    }
 }

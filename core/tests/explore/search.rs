@@ -1,7 +1,7 @@
 //! Depth first through everything that can happen: only the way to the present state is kept whole, of all others a number.
 //! A violation is looked for once more breadth first, so that what is shown has the shortest schedule.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
 
 use crate::layout::Record;
@@ -24,6 +24,8 @@ pub struct Explored {
     /// For each set of faults: within how many ticks of a run without further faults everybody is served, and within how many
     /// nothing is left, from the worst state there is.
     pub recovery: BTreeMap<Spent, Recovery>,
+    /// What was believed, and what the store had, in any state; only gathered where two searches are compared.
+    pub outlooks: BTreeSet<u64>,
 }
 
 /// What must never happen, and a way there.
@@ -37,6 +39,8 @@ const UNKNOWN: u32 = u32::MAX;
 /// As ticks: a run that never ends, and one that was not followed yet.
 const ENDLESS: u8 = u8::MAX;
 const UNFOLLOWED: u8 = u8::MAX - 1;
+/// After how many states each a line says how far it is.
+const PROGRESS: usize = 10_000_000;
 /// How many states are looked at for a shorter way to a violation.
 const SHORTER: usize = 2_000_000;
 
@@ -89,6 +93,7 @@ struct Search<'a> {
     /// Open addressing over `visits`, by fingerprint.
     table: Vec<u32>,
     transitions: u64,
+    outlooks: BTreeSet<u64>,
 }
 
 /// A state whose steps are being taken.
@@ -115,7 +120,7 @@ pub fn explore<R: Record>(setup: &Setup, most: usize) -> Result<Explored, Violat
     let states = search.visits.len();
     let memory = states * Visits::BYTES + search.table.len() * size_of::<u32>();
     let (transitions, seconds) = (search.transitions, started.elapsed().as_secs_f64());
-    Ok(Explored { states, transitions, whole, seconds, memory, recovery })
+    Ok(Explored { states, transitions, whole, seconds, memory, recovery, outlooks: search.outlooks })
 }
 
 /// A choice among `count` that depends on nothing but the state.
@@ -148,7 +153,15 @@ impl<R: Record> Found<'_, R> {
 impl<'a> Search<'a> {
     fn new(setup: &'a Setup) -> Self {
         let (visits, on_the_way, sets) = (Visits::default(), HashMap::new(), Vec::new());
-        Search { setup, visits, on_the_way, sets, table: vec![UNKNOWN; 1 << 16], transitions: 0 }
+        Search {
+            setup,
+            visits,
+            on_the_way,
+            sets,
+            table: vec![UNKNOWN; 1 << 16],
+            transitions: 0,
+            outlooks: BTreeSet::new(),
+        }
     }
 
     /// Depth first; whether the whole space was visited. Stops on the way to `wanted`, if that is met.
@@ -300,6 +313,12 @@ impl<'a> Search<'a> {
             self.sets.len() - 1
         });
         self.visits.push(fingerprint, set as u8, served | clean);
+        if self.setup.compared {
+            self.outlooks.insert(world.outlook(self.setup));
+        }
+        if self.visits.len().is_multiple_of(PROGRESS) {
+            eprintln!("    {}: {} million states so far", self.setup.name, self.visits.len() / 1_000_000);
+        }
         (index, true)
     }
 

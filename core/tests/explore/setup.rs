@@ -130,6 +130,8 @@ pub struct Setup {
     /// How often a client may stop for as long as it likes, where it is prompt otherwise.
     pub pauses: u8,
     pub reduced: Reduced,
+    /// Whether to gather what was believed, to compare two searches by it.
+    pub compared: bool,
 }
 
 /// The tick that every run starts at: nothing reaches back before the start of the clock.

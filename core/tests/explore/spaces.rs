@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::layout::Record;
 use crate::layout::native::NativeRecord;
 use crate::search::{Explored, Recovery, Violation, explore};
 use crate::setup::{Class, FAULTS, Reduced, Setup, Spent, Wish};
@@ -33,6 +34,7 @@ impl Setup {
             most_faults: 0,
             pauses: 0,
             reduced: Reduced { names: true, orders: true },
+            compared: false,
         }
     }
 
@@ -72,6 +74,18 @@ impl Setup {
         Setup { clients: vec![vec![extending, EARLY], vec![ONE]], prompt: true, ..Setup::two_clients(name) }
     }
 
+    /// Three tasks of one client, and another client that waits: one of the tasks may give up.
+    pub fn local_queue(name: &'static str) -> Self {
+        let fickle = Wish { may_cancel: true, ..EARLY };
+        Setup { clients: vec![vec![EARLY, fickle, ONE], vec![ONE]], prompt: true, ..Setup::two_clients(name) }
+    }
+
+    /// Tasks that each queue at the store by themselves, two of one client and one of another.
+    pub fn fair(name: &'static str) -> Self {
+        let fair = Wish { fair: true, ..ONE };
+        Setup { clients: vec![vec![fair, fair], vec![fair]], prompt: true, ..Setup::two_clients(name) }
+    }
+
     /// Shorter ticks: a claim lives long enough to be renewed.
     pub fn claims(name: &'static str) -> Self {
         Setup { tick: Duration::from_millis(500), ttl: 3, ..Setup::two_clients(name) }
@@ -109,14 +123,14 @@ impl Setup {
     }
 
     pub fn explored(&self) -> Explored {
-        match self.explore() {
+        match self.explore::<NativeRecord>() {
             Ok(explored) => explored,
             Err(violation) => panic!("{}: {}\n{}", self.name, violation.what, violation.trace),
         }
     }
 
-    pub fn explore(&self) -> Result<Explored, Violation> {
-        let explored = explore::<NativeRecord>(self, MOST)?;
+    pub fn explore<R: Record>(&self) -> Result<Explored, Violation> {
+        let explored = explore::<R>(self, MOST)?;
         let Explored { states, transitions, whole, seconds, memory, .. } = &explored;
         let scope = if *whole { "the whole space" } else { "NOT the whole space" };
         let megabytes = memory / 1_000_000;

@@ -355,6 +355,41 @@ impl<R: Record> World<R> {
         here.process.beliefs().eq(there.process.beliefs()) && holds(here) == holds(there)
     }
 
+    /// What the clients believe and what the store has, whoever they are: all that the checks of every state look at.
+    pub fn outlook(&self, setup: &Setup) -> u64 {
+        let view = self.view(setup);
+        let hold = self.store.record.hold();
+        let mut all = 0_u64;
+        for (c, client) in self.clients.iter().enumerate() {
+            let mut one = Mix::new();
+            let holds = hold.filter(|(owner, _)| process_of(*owner) == c);
+            holds.map(|(_, expires)| view.ahead_at_store(expires)).hash(&mut one);
+            for (_, until) in client.process.beliefs() {
+                view.ahead(until).hash(&mut one);
+            }
+            for task in &client.tasks {
+                if let Task::Holding { token, until } = task {
+                    (view.token(*token), view.ahead(*until)).hash(&mut one);
+                }
+            }
+            all = all.wrapping_add(one.finish());
+        }
+        let mut state = Mix::new();
+        (all, self.spent, view.token(self.store.top)).hash(&mut state);
+        state.finish()
+    }
+
+    fn view(&self, setup: &Setup) -> View {
+        View {
+            now: setup.time(self.now).as_nanos(),
+            tick: setup.tick.as_nanos() as u64,
+            horizon: setup.longest().into(),
+            last: self.store.record.last(),
+            block: R::BLOCK,
+            newest: 0,
+        }
+    }
+
     /// What the world looks like after `step`, or what must never happen and did.
     pub fn after(&self, setup: &Setup, step: Step) -> Checked<Self> {
         let mut world = self.clone();
@@ -744,7 +779,7 @@ impl<R: Record> World<R> {
         let before = self.store.clone();
         let store = Rc::make_mut(&mut self.store);
         let alive = |inbox: InboxId| before.alive.get(inbox.0 as usize).copied().unwrap_or(false);
-        let around = Around { now, top: before.top, alive: &alive };
+        let around = Around { now, top: before.top, token_floor: 0, alive: &alive };
         let (reply, pushes) = store.record.run(call, &around);
         store.record.check(&before.record, call, &around)?;
         for (inbox, event) in pushes {
@@ -811,14 +846,7 @@ impl<R: Record> World<R> {
     /// Each client is told by what it is, what it wants, and what of the store and the net concerns it: who is called A does not
     /// matter. The order of messages does not matter either: each travels on its own.
     pub fn fingerprint(&self, setup: &Setup) -> u64 {
-        let mut view = View {
-            now: setup.time(self.now).as_nanos(),
-            tick: setup.tick.as_nanos() as u64,
-            horizon: setup.longest().into(),
-            last: self.store.record.last(),
-            block: R::BLOCK,
-            newest: 0,
-        };
+        let mut view = self.view(setup);
         let mut state = Mix::new();
         self.spent.hash(&mut state);
         view.token(self.store.top).hash(&mut state);

@@ -18,6 +18,8 @@ pub struct Around<'a> {
     pub now: StoreTime,
     /// The highest token that was used.
     pub top: u64,
+    /// Tokens must be at least this.
+    pub token_floor: u64,
     /// Whether somebody listens at an inbox.
     pub alive: &'a dyn Fn(InboxId) -> bool,
 }

@@ -3,7 +3,7 @@
 use std::hash::Hash;
 use std::time::Duration;
 
-use lockwright::cell::{BLOCK, Cell, Claimant, Surroundings, Waiter};
+use lockwright::cell::{Acquire, BLOCK, Cell, Claimant, Surroundings, Waiter};
 use lockwright::native::{Calls, Native, Procedure};
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright::time::{Relative, StoreTime, Time};
@@ -15,13 +15,38 @@ use crate::view::{Mix, View};
 
 static CALLS: Calls = Calls::of_cell();
 
+/// The record as it is to be.
+pub type NativeRecord = Seeded<NO_BUG>;
+
+/// The record, with a bug that the explorer has to find.
 #[derive(Clone, Debug, Default)]
-pub struct NativeRecord {
+pub struct Seeded<const BUG: u8> {
     cell: Cell,
     line: Queued,
 }
 
-impl Record for NativeRecord {
+pub const NO_BUG: u8 = 0;
+/// A request is executed however late it comes.
+pub const RUNS_LATE: u8 = 1;
+/// A lease counts as run out a tick early.
+pub const ENDS_EARLY: u8 = 2;
+
+impl<const BUG: u8> Seeded<BUG> {
+    /// The call as the bug has it run.
+    fn seeded(&mut self, call: &Procedure, now: StoreTime) -> Procedure {
+        if BUG == ENDS_EARLY {
+            self.cell.hold.take_if(|hold| hold.expires <= now.after(Duration::from_secs(1)));
+        }
+        match call {
+            Procedure::Acquire(ask) if BUG == RUNS_LATE => {
+                Procedure::Acquire(Acquire { not_after: StoreTime(i64::MAX), ..ask.clone() })
+            }
+            _ => call.clone(),
+        }
+    }
+}
+
+impl<const BUG: u8> Record for Seeded<BUG> {
     type Call = Procedure;
 
     const BLOCK: u64 = BLOCK;
@@ -35,9 +60,10 @@ impl Record for NativeRecord {
     }
 
     fn run(&mut self, call: &Procedure, around: &Around<'_>) -> (Reply, Vec<(InboxId, StoreEvent)>) {
-        let Around { now, alive, .. } = *around;
-        let mut env = Surroundings { now, token_floor: 0, alive, pushes: Vec::new() };
-        let Ok(reply) = call.clone().run(&mut self.cell, &mut self.line, &mut env);
+        let Around { now, token_floor, alive, .. } = *around;
+        let call = self.seeded(call, now);
+        let mut env = Surroundings { now, token_floor, alive, pushes: Vec::new() };
+        let Ok(reply) = call.run(&mut self.cell, &mut self.line, &mut env);
         (reply, env.pushes)
     }
 
@@ -61,7 +87,7 @@ impl Record for NativeRecord {
     }
 
     fn check(&self, before: &Self, call: &Procedure, around: &Around<'_>) -> Checked<()> {
-        let Around { now, top, alive } = *around;
+        let Around { now, top, alive, .. } = *around;
         let gives_back = |owner: &Claimant| match call {
             Procedure::Release(by, _) => by == owner,
             Procedure::Undo(by, prev) => by == owner || prev.as_ref() == Some(owner),
