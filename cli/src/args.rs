@@ -51,6 +51,17 @@ pub(crate) struct Place {
     /// How the lock is laid out in the store, to share it with other lock libraries [default: the store's own]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) layout: Option<String>,
+    /// Tell on standard error what happens to locks: a level (error, warn, info, debug, trace), or several of target=level by
+    /// commas, such as warn,lockwright::renew=trace [default: nothing]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILTER",
+        env = "LOCKWRIGHT_LOG",
+        hide_env_values = true,
+        help_heading = "Logs"
+    )]
+    pub(crate) log: Option<String>,
 }
 
 impl Place {
@@ -81,7 +92,8 @@ impl Place {
 
     /// The arguments that lead another process of this program to the same place.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let options = [("--url", &self.url), ("--prefix", &self.prefix), ("--layout", &self.layout)];
+        let options =
+            [("--url", &self.url), ("--prefix", &self.prefix), ("--layout", &self.layout), ("--log", &self.log)];
         options.iter().filter_map(|(name, value)| value.as_ref().map(|value| format!("{name}={value}"))).collect()
     }
 }

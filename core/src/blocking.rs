@@ -125,7 +125,7 @@ impl Lock {
     /// As [`acquire`](Self::acquire).
     pub fn begin(&self, timeout: Option<Duration>) -> Result<Acquiring> {
         let (acquisition, effects) = self.start(timeout)?;
-        acquisition.engine.perform(&acquisition.entry, effects, acquisition.deadline);
+        acquisition.span.in_scope(|| acquisition.engine.perform(&acquisition.entry, effects, acquisition.deadline));
         Ok(Acquiring(acquisition))
     }
 }
@@ -150,6 +150,7 @@ impl Acquiring {
             return Some(acquisition.conclude(settled));
         }
         if acquisition.deadline.is_some_and(|deadline| left(deadline).is_zero()) {
+            let _inside = acquisition.span.enter();
             let effects = acquisition.entry.expire(&acquisition.engine);
             acquisition.engine.perform_in_background(&acquisition.entry, effects);
         }
@@ -166,7 +167,7 @@ impl std::fmt::Debug for Acquiring {
 impl crate::client::Call {
     fn finish_here(mut self) -> Settled {
         if let Some(effects) = self.effects.take() {
-            self.engine.perform(&self.entry, effects, None);
+            self.span.in_scope(|| self.engine.perform(&self.entry, effects, None));
         }
         loop {
             if let Some(settled) = self.waiter.park(None) {

@@ -9,15 +9,19 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use tracing::field::Empty;
+use tracing::{Instrument, Span, debug_span};
+
 use crate::driver::engine::{self, Engine, Wish};
 use crate::driver::entry::{Effects, Entry};
 use crate::driver::fork::{self, Generational};
 use crate::driver::hold::Hold;
 use crate::driver::wait::{Settled, Waiter};
-use crate::driver::{clock, runtime};
+use crate::driver::{clock, notice, runtime};
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::{Guarantees, Requirements};
 use crate::lease::{Inspection, LossReason, ReleaseOutcome};
+use crate::metrics::Metrics;
 use crate::name;
 use crate::options::{AcquireOptions, ConnectOptions};
 use crate::protocol::Layout;
@@ -115,6 +119,14 @@ impl<F: Face> Client<F> {
         self.place.layouts.address()
     }
 
+    /// What this client and its clones did in this process so far; all zero in a forked child that has not used it yet.
+    pub fn metrics(&self) -> Metrics {
+        match self.place.engines.current().map(|made| &**made) {
+            Some(Ok(engine)) => engine.counters.snapshot(),
+            _ => Metrics::default(),
+        }
+    }
+
     fn layout(&self, name: Option<&str>) -> Result<Arc<dyn Layout>> {
         self.place.layouts.layout(name)
     }
@@ -156,7 +168,7 @@ impl<F: Face> Client<F> {
             layout.inspected(name, &reply)?;
         }
         let broken = reply == crate::protocol::Reply::Int(1);
-        tracing::warn!(lock = name, token = %expected, broken, "asked to break a lock");
+        notice::asked_to_break(name, self.address(), expected, broken);
         Ok(broken)
     }
 
@@ -397,9 +409,17 @@ impl<F: Face> Lock<F> {
             timeout,
             generation: fork::generation(),
             over: false,
+            span: self.span(timeout),
             face: PhantomData,
         };
         Ok((acquisition, effects))
+    }
+
+    /// What an acquisition is traced as; costs an atomic load when nobody listens.
+    fn span(&self, timeout: Option<Duration>) -> Span {
+        let (lock, store, ttl) = (self.name(), self.client.address(), self.wish.options.ttl.as_secs_f64());
+        let timeout = timeout.map(|timeout| timeout.as_secs_f64());
+        debug_span!(target: "lockwright::acquire", "acquire", lock, store, ttl, timeout, token = Empty, outcome = Empty)
     }
 
     fn explain(&self, error: Error) -> Error {
@@ -431,6 +451,7 @@ pub(crate) struct Acquisition<F: Face> {
     timeout: Option<Duration>,
     generation: u64,
     over: bool,
+    pub(crate) span: Span,
     face: PhantomData<F>,
 }
 
@@ -438,6 +459,15 @@ impl<F: Face> Acquisition<F> {
     /// What the waiter got, as what the caller gets.
     pub(crate) fn conclude(&mut self, settled: Settled) -> Result<Guard<F>> {
         self.over = true;
+        let result = self.result(settled);
+        if !self.span.is_disabled() {
+            self.span.record("outcome", result.as_ref().map_or_else(Error::code, |_| "granted"));
+            self.span.record("token", result.as_ref().ok().map(|guard| tracing::field::display(guard.token())));
+        }
+        result
+    }
+
+    fn result(&self, settled: Settled) -> Result<Guard<F>> {
         let error = match settled {
             Settled::Granted { hold, depth } => return Ok(self.guard(hold, depth)),
             Settled::Refused(Refusal::Taken) => Error::timeout(Duration::ZERO),
@@ -463,6 +493,8 @@ impl<F: Face> Acquisition<F> {
 impl<F: Face> Drop for Acquisition<F> {
     fn drop(&mut self) {
         if !self.over && !self.is_forked() {
+            let _inside = self.span.enter();
+            self.span.record("outcome", Kind::Cancelled.code());
             let effects = self.entry.cancel(&self.engine, self.task, &self.waiter);
             self.engine.perform_in_background(&self.entry, effects);
         }
@@ -513,8 +545,12 @@ impl Lock {
 
     async fn acquire_within(&self, timeout: Option<Duration>) -> Result<Guard> {
         let (mut acquisition, effects) = self.start(timeout)?;
-        acquisition.engine.perform_async(&acquisition.entry, effects, acquisition.deadline).await;
-        let settled = poll_fn(|context| acquisition.waiter.poll(context)).await;
+        let span = acquisition.span.clone();
+        let settled = async {
+            acquisition.engine.perform_async(&acquisition.entry, effects, acquisition.deadline).await;
+            poll_fn(|context| acquisition.waiter.poll(context)).await
+        };
+        let settled = settled.instrument(span).await;
         acquisition.conclude(settled)
     }
 }
@@ -615,7 +651,9 @@ impl<F: Face> Guard<F> {
             holding.ok_or_else(|| Error::new(Kind::NotOwned, "release", "this guard was released already"))?;
         let waiter = Arc::default();
         let effects = holding.entry.release(&holding.engine, holding.hold.token.n, &waiter);
-        Ok(Call { engine: holding.engine, entry: holding.entry, waiter, effects: Some(effects) })
+        let (lock, store) = (&*holding.entry.name, &**holding.engine.store.address());
+        let span = debug_span!(target: "lockwright::release", "release", lock, store, token = %holding.hold.token);
+        Ok(Call { engine: holding.engine, entry: holding.entry, waiter, effects: Some(effects), span })
     }
 
     pub(crate) fn start_extend(&self, ttl: Duration) -> Result<Call> {
@@ -623,7 +661,8 @@ impl<F: Face> Guard<F> {
         let Holding { engine, entry, hold } = self.holding()?;
         let waiter = Arc::default();
         let effects = entry.extend(engine, hold.token.n, ttl, &waiter);
-        Ok(Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects) })
+        let span = Span::none();
+        Ok(Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects), span })
     }
 
     pub(crate) fn extended(&self, settled: Settled) -> Result<()> {
@@ -644,12 +683,13 @@ pub(crate) struct Call {
     pub(crate) entry: Arc<Entry>,
     pub(crate) waiter: Arc<Waiter>,
     pub(crate) effects: Option<Effects>,
+    pub(crate) span: Span,
 }
 
 impl Call {
     async fn finish(mut self) -> Settled {
         if let Some(effects) = self.effects.take() {
-            self.engine.perform_async(&self.entry, effects, None).await;
+            self.engine.perform_async(&self.entry, effects, None).instrument(self.span.clone()).await;
         }
         poll_fn(|context| self.waiter.poll(context)).await
     }

@@ -28,8 +28,12 @@ mod client;
 #[cfg(feature = "net")]
 mod driver;
 pub mod error;
+#[cfg(feature = "net")]
+pub mod events;
 pub mod guarantee;
 pub mod lease;
+#[cfg(feature = "net")]
+pub mod metrics;
 pub mod name;
 pub mod native;
 pub mod options;

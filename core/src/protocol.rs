@@ -36,10 +36,24 @@ impl fmt::Display for AttemptId {
     }
 }
 
+impl AttemptId {
+    /// Its first 8 of 32 hex digits, for logs: an attempt id is the credential that releases the lock, and a part of it is
+    /// enough to tell two apart.
+    pub fn short(self) -> impl fmt::Display + Copy {
+        #[derive(Clone, Copy)]
+        struct Short(AttemptId);
+        impl fmt::Display for Short {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:08x}", self.0.0 >> 96)
+            }
+        }
+        Short(self)
+    }
+}
+
 impl fmt::Debug for AttemptId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An attempt id is the credential that releases the lock: half of it is enough to tell two apart in a log.
-        write!(f, "attempt:{:08x}..", self.0 >> 96)
+        write!(f, "attempt:{}..", self.short())
     }
 }
 

@@ -315,6 +315,37 @@ impl Session {
         self.terms.attempt
     }
 
+    /// Whether somebody else has the lock, as far as the store said, and this contender waits for it.
+    pub fn is_waiting(&self) -> bool {
+        self.phase == Phase::Waiting
+    }
+
+    /// Whether the last renewal was not confirmed, and will be tried again.
+    pub fn is_failing(&self) -> bool {
+        self.phase == Phase::Held && self.retries > 0
+    }
+
+    /// The first token of the present grant.
+    pub fn first_token(&self) -> u64 {
+        self.tokens.0
+    }
+
+    /// How long each renewal makes the lease last.
+    pub fn ttl(&self) -> Duration {
+        self.service.ttl
+    }
+
+    /// How the hold ends if it is not renewed any more.
+    pub fn expires_as(&self) -> LossReason {
+        match self.service {
+            Service { renew: false, .. } => LossReason::NotRenewed,
+            Service { max_hold: Some(max), .. } if self.valid_until >= self.granted_at.after(max) => {
+                LossReason::MaxHold
+            }
+            _ => LossReason::Expired,
+        }
+    }
+
     /// How long a push that arrives now makes the lock ours.
     pub fn claim(&self) -> Duration {
         self.terms.claim
@@ -922,7 +953,7 @@ impl Session {
     fn tick(&mut self, now: Time) {
         match self.phase {
             Phase::Held if now >= self.valid_until => {
-                let reason = self.why_expired(now);
+                let reason = self.expires_as();
                 self.lose(now, reason);
             }
             Phase::Confirming if now >= self.valid_until => self.ask(now),
@@ -962,14 +993,6 @@ impl Session {
     fn forgotten_at(&self) -> Time {
         let asked = self.doubt.or(self.first_sent).unwrap_or(Time::ZERO);
         self.store_until.max(asked.after(self.store_timeout).after(self.terms.ttl))
-    }
-
-    fn why_expired(&self, now: Time) -> LossReason {
-        match self.service {
-            Service { renew: false, .. } => LossReason::NotRenewed,
-            Service { max_hold: Some(max), .. } if now >= self.granted_at.after(max) => LossReason::MaxHold,
-            _ => LossReason::Expired,
-        }
     }
 
     /// The next of a row of growing pauses.

@@ -45,10 +45,7 @@ pub(super) async fn keep(store: Arc<Redis>, inbox: InboxId, sink: Weak<dyn Sink>
         }
         match (end, sink.upgrade()) {
             (End::Unwanted, _) | (_, None) => return,
-            (End::Refused, Some(sink)) => {
-                tracing::warn!(store = %store.config.address, "no right to subscribe: waiters poll");
-                return sink.inbox(Inbox::Unavailable);
-            }
+            (End::Refused, Some(sink)) => return sink.inbox(Inbox::Unavailable),
             (End::Lost, Some(sink)) if listener.live => sink.inbox(Inbox::Closed),
             (End::Lost, Some(_)) => {}
         }
@@ -70,7 +67,7 @@ impl Listener<'_> {
         let (mut stream, welcome) = match Stream::dial(&self.store.config).await {
             Ok(dialled) => dialled,
             Err(error) => {
-                tracing::debug!(%error, "the inbox cannot be subscribed yet");
+                tracing::debug!(target: "lockwright::inbox", %error, "the inbox cannot be subscribed yet");
                 return End::Lost;
             }
         };
