@@ -1,6 +1,11 @@
 //! One test for each rule that the machines keep, told by the failing run that made it a rule. `scripts/mutate` takes the
 //! guards out one by one and requires these to fail.
 
+#[path = "machines/tasks.rs"]
+mod tasks;
+#[path = "machines/waiting.rs"]
+mod waiting;
+
 use std::time::Duration;
 
 use lockwright::cell::Claimant;
@@ -34,14 +39,19 @@ struct Rig {
     session: Session,
     sent: Vec<(RequestId, Request)>,
     said: Vec<String>,
+    learnt: Vec<StoreTime>,
 }
 
 impl Rig {
     fn asking(service: Service) -> Self {
+        Rig::asking_over(service, Inbox::Live)
+    }
+
+    fn asking_over(service: Service, inbox: Inbox) -> Self {
         let session = Session::new(Box::new(Native::new(&CALLS, "x".into(), true)), Duration::from_secs(5));
-        let mut rig = Rig { session, sent: Vec::new(), said: Vec::new() };
+        let mut rig = Rig { session, sent: Vec::new(), said: Vec::new(), learnt: Vec::new() };
         let terms = Terms { ttl: service.ttl, claim: claim(service.ttl), ..terms(1) };
-        rig.tell(0, Event::Acquire { terms, wait: true, service, inbox: Inbox::Live });
+        rig.tell(0, Event::Acquire { terms, wait: true, service, inbox });
         rig
     }
 
@@ -61,7 +71,7 @@ impl Rig {
                 Action::Released(outcome) => self.said.push(format!("released: {}", outcome.code())),
                 Action::Lost(reason) => self.said.push(format!("lost: {}", reason.code())),
                 Action::Failed(error) => self.said.push(format!("failed: {}", error.code())),
-                Action::Learn { .. } => {}
+                Action::Learn { at, .. } => self.learnt.push(at),
                 other => self.said.push(format!("{other:?}")),
             }
         }
@@ -523,6 +533,97 @@ mod record {
         record.release(4, 1);
         record.acquire(2_000_000, 5, i64::MAX, None);
         assert_eq!(record.holder(), Some(3));
+    }
+
+    #[test]
+    fn nobody_overtakes_those_who_wait() {
+        let mut record = Record::default();
+        for (now, attempt) in [(1, 1), (2, 2)] {
+            record.acquire(now, attempt, i64::MAX, None);
+        }
+        // The holder is gone without a word; a newcomer asks first.
+        let newcomer = record.acquire(31_000_000, 3, i64::MAX, None);
+        assert!(matches!(newcomer, Acquired::Queued { .. }), "{newcomer:?}");
+        assert_eq!(record.holder(), Some(2));
+    }
+
+    #[test]
+    fn whoever_asks_as_the_first_in_line_gets_an_answer_and_the_whole_ttl() {
+        let mut record = Record::default();
+        for (now, attempt) in [(1, 1), (2, 2)] {
+            record.acquire(now, attempt, i64::MAX, None);
+        }
+        let asker = Waiter { owner: claimant(2), card: String::new() };
+        let ask = Acquire { asker, ttl: TTL, not_after: StoreTime(i64::MAX), wait: true, prev: None };
+        let (answer, pushed) = with(31_000_000, |env| record.cell.acquire(&mut record.line, env, ask).unwrap());
+        assert!(matches!(answer, Acquired::Granted { .. }) && pushed.is_empty(), "{answer:?} {pushed:?}");
+        assert_eq!(record.cell.remaining(StoreTime(31_000_000)), TTL);
+    }
+
+    #[test]
+    fn rule_5_a_claim_that_was_renewed_is_no_claim() {
+        let mut record = Record::default();
+        for (now, attempt) in [(1, 1), (2, 2), (3, 3)] {
+            record.acquire(now, attempt, i64::MAX, None);
+        }
+        record.line[1].owner.inbox = claimant(2).inbox;
+        record.release(4, 1);
+        assert!(with(5, |env| record.cell.renew(env, &claimant(2), TTL)).0);
+        record.acquire(40_000_000, 4, i64::MAX, None);
+        assert_eq!(record.holder(), Some(3), "the other waiter of its inbox keeps its place");
+    }
+
+    #[test]
+    fn rule_16_tokens_rise_though_the_record_was_forgotten() {
+        let mut record = Record::default();
+        let asker = Waiter { owner: claimant(1), card: String::new() };
+        let ask = Acquire { asker, ttl: TTL, not_after: StoreTime(9), wait: true, prev: None };
+        let mut env = Surroundings { now: StoreTime(1), token_floor: 5_000, alive: &|_| true, pushes: vec![] };
+        let granted = record.cell.acquire(&mut record.line, &mut env, ask).unwrap();
+        assert!(matches!(granted, Acquired::Granted { first: 5_000, .. }), "{granted:?}");
+    }
+
+    #[test]
+    fn rule_16_a_release_gives_back_unused_tokens_and_no_others() {
+        let mut record = Record::default();
+        record.acquire(1, 1, 9, None);
+        with(2, |env| record.cell.release(&mut record.line, env, &claimant(1), 0).unwrap());
+        assert_eq!(record.cell.last, 1, "the first was used");
+        record.acquire(3, 2, 9, None);
+        with(4, |env| record.cell.release(&mut record.line, env, &claimant(2), 9_999).unwrap());
+        assert_eq!(record.cell.last, 2 + 63);
+    }
+
+    #[test]
+    fn rule_4_an_undo_leaves_the_line() {
+        let mut record = Record::default();
+        for (now, attempt) in [(1, 1), (2, 2)] {
+            record.acquire(now, attempt, 9, None);
+        }
+        with(3, |env| record.cell.undo(&mut record.line, env, &claimant(2)).unwrap());
+        assert_eq!((record.line.len(), record.holder()), (0, Some(1)));
+        with(3, |env| record.cell.undo(&mut record.line, env, &claimant(1)).unwrap());
+        assert_eq!(record.holder(), None);
+    }
+
+    #[test]
+    fn rule_2_only_a_token_of_its_block_breaks_a_hold() {
+        let mut record = Record::default();
+        record.acquire(1, 1, 9, None);
+        for (token, breaks) in [(0, false), (65, false), (64, true)] {
+            let (broken, _) = with(2, |env| record.cell.break_hold(&mut record.line, env, token).unwrap());
+            assert_eq!(broken, breaks, "{token}");
+        }
+    }
+
+    #[test]
+    fn rule_3_a_yield_sent_again_does_not_claim_to_know() {
+        let mut record = Record::default();
+        for (now, attempt) in [(1, 1), (2, 2)] {
+            record.acquire(now, attempt, 9, None);
+        }
+        assert!(matches!(record.acquire(3, 3, 9, Some(1)), Acquired::Queued { prev: Given::Back, .. }));
+        assert!(matches!(record.acquire(4, 3, 9, Some(1)), Acquired::Queued { prev: Given::Unknown, .. }));
     }
 
     #[test]
