@@ -28,7 +28,7 @@ mod world;
 use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
 use search::Explored;
 use setup::{Class, Reduced, Setup, Wish};
-use spaces::ONE;
+use spaces::{EARLY, ONE};
 
 #[test]
 fn nothing_goes_wrong() {
@@ -93,12 +93,16 @@ fn holds_are_extended() {
 
 #[test]
 fn a_process_hands_on_loses_and_gives_up() {
-    Setup::local_queue("a process hands on, loses and gives up").with_faults(1).check();
+    let fickle = Wish { may_cancel: true, ..EARLY };
+    let clients = vec![vec![EARLY, fickle], vec![ONE]];
+    Setup { clients, ..Setup::local_queue("a process hands on, loses and gives up") }.with_faults(1).check();
 }
 
 #[test]
 fn fair_tasks_queue_by_themselves() {
-    Setup::fair("fair tasks queue by themselves").with_faults(1).check();
+    Setup::fair("fair tasks queue by themselves").check();
+    let alone = Setup::fair("fair tasks of one client, one fault");
+    Setup { clients: vec![alone.clients[0].clone(), vec![]], ..alone }.with_faults(1).check();
 }
 
 #[test]
@@ -111,8 +115,10 @@ fn everybody_may_give_up_and_anything_go_wrong() {
 #[test]
 fn leases_differ() {
     let of = |ttl| vec![Wish { ttl: Some(ttl), ..ONE }];
+    let clients = vec![of(2), of(4)];
+    Setup { clients, ..Setup::three_clients("leases of different lengths, one fault") }.with_faults(1).check();
     let clients = vec![of(2), of(3), of(4)];
-    Setup { clients, ..Setup::three_clients("three leases of different lengths") }.with_faults(1).check();
+    Setup { clients, ..Setup::three_clients("three leases of different lengths") }.check();
 }
 
 /// The same space with and without what is left out as saying nothing new.

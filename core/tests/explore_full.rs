@@ -68,3 +68,45 @@ fn three_clients_and_two_faults() {
 fn three_clients_two_faults_and_a_pause() {
     Setup::three_clients("three prompt clients, two faults and a pause").with_faults(2).with_a_pause().check();
 }
+
+#[test]
+fn three_leases_of_different_lengths_and_a_fault() {
+    let of = |ttl| vec![Wish { ttl: Some(ttl), ..ONE }];
+    let clients = vec![of(2), of(3), of(4)];
+    Setup { clients, ..Setup::three_clients("three leases of different lengths, one fault") }.with_faults(1).check();
+}
+
+#[test]
+fn a_process_of_three_tasks_and_a_fault() {
+    Setup::local_queue("a process of three tasks, one fault").with_faults(1).check();
+}
+
+#[test]
+fn fair_tasks_and_a_fault() {
+    Setup::fair("fair tasks of two clients, one fault").with_faults(1).check();
+}
+
+#[test]
+fn fair_tasks_over_a_network_without_bounds() {
+    Setup { prompt: false, ..Setup::fair("fair tasks over a network without bounds") }.check();
+}
+
+#[test]
+fn holds_are_extended_with_a_fault_and_a_pause() {
+    Setup::extensions("holds are extended, one fault and a pause").with_faults(1).with_a_pause().check();
+}
+
+#[test]
+fn three_may_give_up_and_a_fault() {
+    let fickle = Wish { may_cancel: true, ..ONE };
+    Setup { clients: vec![vec![fickle]; 3], ..Setup::three_clients("three fickle clients, one fault") }
+        .with_faults(1)
+        .check();
+}
+
+#[test]
+fn both_may_give_up_over_a_network_without_bounds_and_a_fault() {
+    let fickle = Wish { may_cancel: true, ..ONE };
+    let clients = vec![vec![fickle], vec![fickle]];
+    Setup { clients, ..Setup::two_clients("both may give up, one fault of any kind") }.with_faults(1).check();
+}

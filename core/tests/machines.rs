@@ -1,6 +1,9 @@
 //! One test for each rule that the machines keep, told by the failing run that made it a rule. `scripts/mutate` takes the
 //! guards out one by one and requires these to fail.
 
+#[path = "explore/layout/line.rs"]
+#[allow(unreachable_pub, reason = "shared with the explorer")]
+mod line;
 #[path = "machines/tasks.rs"]
 mod tasks;
 #[path = "machines/waiting.rs"]
@@ -414,20 +417,18 @@ fn rule_9_the_last_to_cancel_withdraws_the_contender() {
 }
 
 /// The reference record with its queue, at a store's clock that the test sets.
-#[cfg(feature = "memory")]
 mod record {
-    use std::collections::VecDeque;
-
     use lockwright::cell::{Acquire, Acquired, Cell, Claimant, Given, Release, Surroundings, Waiter};
     use lockwright::protocol::{InboxId, StoreEvent};
     use lockwright::time::StoreTime;
 
+    use super::line::Queued;
     use super::{TTL, terms};
 
     #[derive(Default)]
     struct Record {
         cell: Cell,
-        line: VecDeque<Waiter>,
+        line: Queued,
     }
 
     fn claimant(attempt: u128) -> Claimant {
@@ -527,9 +528,9 @@ mod record {
         for (now, attempt) in [(1, 1), (2, 2), (3, 3)] {
             record.acquire(now, attempt, i64::MAX, None);
         }
-        record.line[0].owner.inbox = InboxId(50);
+        record.line.0[0].owner.inbox = InboxId(50);
         let again = Waiter { owner: Claimant { inbox: InboxId(50), ..claimant(4) }, card: String::new() };
-        record.line.insert(1, again);
+        record.line.0.insert(1, again);
         record.release(4, 1);
         record.acquire(2_000_000, 5, i64::MAX, None);
         assert_eq!(record.holder(), Some(3));
@@ -566,7 +567,7 @@ mod record {
         for (now, attempt) in [(1, 1), (2, 2), (3, 3)] {
             record.acquire(now, attempt, i64::MAX, None);
         }
-        record.line[1].owner.inbox = claimant(2).inbox;
+        record.line.0[1].owner.inbox = claimant(2).inbox;
         record.release(4, 1);
         assert!(with(5, |env| record.cell.renew(env, &claimant(2), TTL)).0);
         record.acquire(40_000_000, 4, i64::MAX, None);
@@ -601,7 +602,7 @@ mod record {
             record.acquire(now, attempt, 9, None);
         }
         with(3, |env| record.cell.undo(&mut record.line, env, &claimant(2)).unwrap());
-        assert_eq!((record.line.len(), record.holder()), (0, Some(1)));
+        assert_eq!((record.line.0.len(), record.holder()), (0, Some(1)));
         with(3, |env| record.cell.undo(&mut record.line, env, &claimant(1)).unwrap());
         assert_eq!(record.holder(), None);
     }
@@ -635,6 +636,19 @@ mod record {
         assert_eq!(record.holder(), Some(2));
         assert!(matches!(record.acquire(4, 4, 9, Some(1)), Acquired::Queued { prev: Given::Stolen, .. }));
         assert_eq!(record.holder(), Some(2));
+    }
+
+    /// The memory store keeps its own line.
+    #[cfg(feature = "memory")]
+    #[test]
+    fn rule_3_a_waiter_of_the_memory_store_that_asks_again_keeps_its_place() {
+        use lockwright::cell::Line as _;
+
+        let mut line = std::collections::VecDeque::new();
+        let waiter = |attempt| Waiter { owner: claimant(attempt), card: String::new() };
+        let Ok(places) =
+            [1, 2, 1].map(|attempt| line.join(&waiter(attempt))).into_iter().collect::<Result<Vec<_>, _>>();
+        assert_eq!((places, line.len()), (vec![0, 1, 0], 2));
     }
 }
 
