@@ -1,8 +1,6 @@
 //! One picture a row: a bar for each contender, from zero, with a line from its least to its greatest round. Plain SVG that
 //! follows the reader's light or dark page.
 
-use std::fmt::Write;
-
 use crate::page::ranked;
 use crate::report::{Better, Column, Measured, Report, Role};
 use crate::stats::Spread;
@@ -47,10 +45,7 @@ fn bar(result: &Measured, spread: Spread, scale: f64, y: f64, digits: usize) -> 
     // Less than the bare runtime takes is nothing, not a bar to the left.
     let x = |value: f64| LEFT + value.max(0.0) * scale;
     let (middle, base) = (y + BAR / 2.0, y + BAR - 3.0);
-    let mut svg = String::new();
-    // Writing into a string cannot fail.
-    let _ = write!(
-        svg,
+    format!(
         "<text x=\"{:.1}\" y=\"{base:.1}\" text-anchor=\"end\">{}</text>\
          <rect class=\"{}\" x=\"{LEFT}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{BAR}\" rx=\"2\"/>\
          <path class=\"range\" d=\"M{:.1} {middle:.1}H{:.1}\"/>\
@@ -62,8 +57,7 @@ fn bar(result: &Measured, spread: Spread, scale: f64, y: f64, digits: usize) -> 
         x(min),
         x(max),
         x(max) + 6.0,
-    );
-    svg
+    )
 }
 
 fn class(role: Role) -> &'static str {
