@@ -16,6 +16,7 @@ mod talk;
 mod targets;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -42,11 +43,18 @@ enum What {
     Contender(contender::Options),
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     let Arguments { url, what } = Arguments::parse();
-    match what {
+    let done = match what {
         What::Run(options) => run::run(&url, &options),
         What::Render { folder } => page::render(&folder),
         What::Contender(options) => contender::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
     }
 }
