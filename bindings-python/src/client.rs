@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use lockwright::blocking;
 use lockwright::guarantee::Requirements;
-use lockwright::lease::Holder;
+use lockwright::lease::{Holder, Inspection};
 use lockwright::options::ConnectOptions;
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Token};
@@ -33,11 +33,16 @@ pub(crate) struct Shared {
 pub(crate) struct Orphan {
     pub(crate) name: Arc<str>,
     pub(crate) reentrant: bool,
-    pub(crate) thread: u64,
+    pub(crate) who: u64,
     pub(crate) guard: Py<Guard>,
 }
 
 impl Shared {
+    /// A client that is closed has nothing left to release.
+    pub(crate) fn take_orphans(&self) -> Vec<Orphan> {
+        std::mem::take(&mut *locked(&self.orphans))
+    }
+
     /// A process whose driver may ask for credentials needs somebody to answer it.
     pub(crate) fn prepare(&self, py: Python<'_>) -> PyResult<()> {
         if self.origin.credentials.is_some() {
@@ -101,7 +106,7 @@ pub(crate) fn connect(
 }
 
 #[pyclass(frozen, weakref, module = "lockwright")]
-pub(crate) struct Client(Arc<Shared>);
+pub(crate) struct Client(pub(crate) Arc<Shared>);
 
 #[pymethods]
 impl Client {
@@ -168,12 +173,7 @@ impl Client {
         let name = text("inspect", "name", name)?;
         self.0.prepare(py)?;
         let seen = outside(py, || self.0.client.inspect(&name)).map_err(Raised)?;
-        let fields = PyDict::new(py);
-        fields.set_item("name", seen.name)?;
-        fields.set_item("layout", seen.layout)?;
-        fields.set_item("holder", seen.holder.map(|holder| holder_record(py, holder)).transpose()?)?;
-        fields.set_item("waiters", seen.waiters)?;
-        record(py, "Inspection", &fields)
+        inspection_record(py, seen)
     }
 
     fn list(&self, py: Python<'_>) -> PyResult<Vec<String>> {
@@ -188,19 +188,13 @@ impl Client {
         expected_token: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
         let name = text("break", "name", name)?;
-        let token: u64 = expected_token.extract().map_err(|error: PyErr| {
-            if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(py) {
-                return Raised(Error::invalid("break", "the token is out of range; give one that inspect showed"))
-                    .into();
-            }
-            error
-        })?;
+        let token = shown_token(expected_token)?;
         self.0.prepare(py)?;
-        Ok(outside(py, || self.0.client.break_lock(&name, Token::new(token))).map_err(Raised)?)
+        Ok(outside(py, || self.0.client.break_lock(&name, token)).map_err(Raised)?)
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let over = std::mem::take(&mut *locked(&self.0.orphans));
+        let over = self.0.take_orphans();
         let closed = outside(py, || {
             self.0.client.close();
             Ok(())
@@ -274,6 +268,25 @@ impl Client {
         let builder = if reentrant { builder.reentrant(OwnerId(0)) } else { builder };
         Ok(Lock::new(builder.build().map_err(Raised)?, name.into(), reentrant, self.0.clone()))
     }
+}
+
+/// A token from Python, for `break_lock`.
+pub(crate) fn shown_token(token: &Bound<'_, PyAny>) -> PyResult<Token> {
+    token.extract().map(Token::new).map_err(|error: PyErr| {
+        if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(token.py()) {
+            return Raised(Error::invalid("break", "the token is out of range; give one that inspect showed")).into();
+        }
+        error
+    })
+}
+
+pub(crate) fn inspection_record(py: Python<'_>, seen: Inspection) -> PyResult<Bound<'_, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("name", seen.name)?;
+    fields.set_item("layout", seen.layout)?;
+    fields.set_item("holder", seen.holder.map(|holder| holder_record(py, holder)).transpose()?)?;
+    fields.set_item("waiters", seen.waiters)?;
+    record(py, "Inspection", &fields)
 }
 
 fn record<'py>(py: Python<'py>, class: &str, fields: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {

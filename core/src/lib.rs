@@ -28,6 +28,8 @@ mod client;
 #[cfg(feature = "net")]
 mod driver;
 pub mod error;
+#[cfg(feature = "net")]
+pub mod event_loop;
 pub mod guarantee;
 pub mod lease;
 pub mod name;

@@ -1,0 +1,354 @@
+//! What `lockwright.aio` asks of the core, from inside an event loop and for its tasks.
+//!
+//! Each event loop has one [`Reactor`]. What a task asks becomes a job of it, and the job's result that of a future which
+//! the task awaits. Jobs own no Python object, for the driver's thread may drop what a job holds; the futures wait
+//! here, where only the loop's own thread looks.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use lockwright::event_loop::{EventLoop, JobId};
+use lockwright::{Async, Error, Kind, Result};
+use pyo3::{IntoPyObjectExt, PyTraverseError};
+use pyo3::gc::PyVisit;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::client::{Client, Shared, inspection_record, shown_token};
+use crate::error::{Raised, lost_track};
+use crate::guard::{Ending, Guard};
+use crate::lock::Lock;
+use crate::{Seconds, locked, outside, text};
+
+/// The jobs of one event loop.
+#[pyclass(frozen, weakref, module = "lockwright._lockwright")]
+pub(crate) struct Reactor {
+    core: EventLoop,
+    next: AtomicU64,
+    /// Locked by attached threads only, and never across a detach.
+    asked: Mutex<HashMap<u64, Asked>>,
+    /// Jobs that ended since the last look.
+    ended: Arc<Mutex<Vec<u64>>>,
+}
+
+/// What a task waits for.
+struct Asked {
+    job: JobId,
+    future: Py<PyAny>,
+    answer: Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>,
+}
+
+/// Where a job leaves its result. Dropping it, as a job that panics does, reports the job as ended without one.
+struct Delivery<T> {
+    number: u64,
+    ended: Arc<Mutex<Vec<u64>>>,
+    result: Arc<Mutex<Option<Result<T>>>>,
+}
+
+impl<T> Drop for Delivery<T> {
+    fn drop(&mut self) {
+        locked(&self.ended).push(self.number);
+    }
+}
+
+impl Reactor {
+    /// Begins `work`; `answer` makes of its result that of `future`. Returns the number of the job.
+    fn ask<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        future: Py<PyAny>,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+        answer: impl FnOnce(Python<'_>, Result<T>) -> PyResult<Py<PyAny>> + Send + 'static,
+    ) -> PyResult<u64> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let result = Arc::new(Mutex::new(None));
+        let delivery = Delivery { number, ended: self.ended.clone(), result: result.clone() };
+        let job = self.core.spawn(async move {
+            let result = work.await;
+            *locked(&delivery.result) = Some(result);
+        });
+        let answer = Box::new(move |py: Python<'_>| {
+            let result = locked(&result).take();
+            answer(py, result.unwrap_or_else(|| Err(panicked())))
+        });
+        locked(&self.asked).insert(number, Asked { job, future, answer });
+        self.turn(py)?;
+        Ok(number)
+    }
+
+    fn deliver(&self, py: Python<'_>) -> PyResult<()> {
+        let ended = std::mem::take(&mut *locked(&self.ended));
+        for number in ended {
+            let asked = locked(&self.asked).remove(&number);
+            if let Some(asked) = asked {
+                asked.deliver(py)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything begins here: what belongs to the parent of this process is not touched.
+    fn own(&self, operation: &'static str) -> PyResult<()> {
+        if self.core.is_forked() {
+            let message = "this event loop was used before a fork and belongs to the parent process; run a new one";
+            return Err(Raised(Error::new(Kind::Forked, operation, message)).into());
+        }
+        Ok(())
+    }
+}
+
+impl Asked {
+    fn deliver(self, py: Python<'_>) -> PyResult<()> {
+        let answer = (self.answer)(py);
+        let future = self.future.bind(py);
+        if future.call_method0(intern!(py, "done"))?.is_truthy()? {
+            // Its task was cancelled meanwhile.
+            return answer.map_or(Ok(()), |unwanted| give_back_if_guard(py, unwanted.bind(py)));
+        }
+        match answer {
+            Ok(result) => future.call_method1(intern!(py, "set_result"), (result,))?,
+            Err(error) => future.call_method1(intern!(py, "set_exception"), (error,))?,
+        };
+        Ok(())
+    }
+}
+
+fn panicked() -> Error {
+    Error::new(Kind::Internal, "call", "the library panicked; please report this")
+}
+
+/// Has what nobody wants any more given back, in the background.
+fn give_back_if_guard(py: Python<'_>, unwanted: &Bound<'_, PyAny>) -> PyResult<()> {
+    if let Ok(guard) = unwanted.cast::<Guard>()
+        && let Ok(released) = guard.get().take("release")
+    {
+        outside(py, move || {
+            drop(released);
+            Ok(())
+        })
+        .map_err(Raised)?;
+    }
+    Ok(())
+}
+
+#[pymethods]
+impl Reactor {
+    #[new]
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        let core = outside(py, EventLoop::new).map_err(Raised)?;
+        Ok(Reactor { core, next: AtomicU64::new(1), asked: Mutex::default(), ended: Arc::default() })
+    }
+
+    fn fileno(&self) -> RawFd {
+        self.core.descriptor()
+    }
+
+    fn turn(&self, py: Python<'_>) -> PyResult<()> {
+        if self.core.is_forked() {
+            return Ok(());
+        }
+        outside(py, || {
+            self.core.turn();
+            Ok(())
+        })
+        .map_err(Raised)?;
+        self.deliver(py)
+    }
+
+    /// The task that awaited `future` is gone: nobody wants what the job is about.
+    fn forget(&self, py: Python<'_>, number: u64, future: &Bound<'_, PyAny>) -> PyResult<()> {
+        if self.core.is_forked() {
+            return Ok(());
+        }
+        let asked = locked(&self.asked).remove(&number);
+        if let Some(asked) = asked {
+            return Ok(outside(py, || {
+                self.core.abandon(asked.job);
+                Ok(())
+            })
+            .map_err(Raised)?);
+        }
+        let is = |what| future.call_method0(what)?.is_truthy();
+        if is("done")? && !is("cancelled")? && future.call_method0("exception")?.is_none() {
+            give_back_if_guard(py, &future.call_method0("result")?)?;
+        }
+        Ok(())
+    }
+
+    fn acquire(
+        &self,
+        py: Python<'_>,
+        future: Py<PyAny>,
+        lock: Py<Lock>,
+        timeout: Option<Seconds>,
+        who: u64,
+    ) -> PyResult<u64> {
+        self.own("acquire")?;
+        let limit = lock.get().limit(timeout)?;
+        lock.get().shared.prepare(py)?;
+        let wanted = lock.get().wanted_by(who).into_face::<Async>();
+        let work = async move { wanted.acquire_within(limit).await };
+        self.ask(py, future, work, move |py, granted| {
+            let guard = lock.get().guard(py, granted.map_err(Raised)?.into_face())?;
+            Ok(guard.into_any())
+        })
+    }
+
+    /// `strictly`: a loss is an error.
+    fn release(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, strictly: bool) -> PyResult<u64> {
+        guard.get().own("release")?;
+        self.own("release")?;
+        let mut released = guard.get().take("release")?;
+        let core = released.core.take();
+        let work = async move {
+            let core = core.and_then(Arc::into_inner).ok_or_else(|| lost_track("release").0)?.into_face::<Async>();
+            let why = core.why_lost();
+            Ok(Ending::new(core.release().await?, why))
+        };
+        self.ask(py, future, work, move |py, ended| {
+            let (guard, ending) = (guard.get(), ended.map_err(Raised)?);
+            guard.ended(&ending);
+            drop(released);
+            if strictly {
+                guard.unless_lost(&ending)?;
+            }
+            Ok(PyString::intern(py, ending.code()).unbind().into_any())
+        })
+    }
+
+    fn extend(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>, ttl: Seconds) -> PyResult<u64> {
+        let guard = guard.get();
+        guard.own("extend")?;
+        self.own("extend")?;
+        let ttl = ttl.check("extend", "ttl")?;
+        let begun = guard.ask(|core| core.begin_extend(ttl)).ok_or_else(|| guard.not_owned("extend"))?;
+        self.ask(py, future, begun.map_err(Raised)?, |py, extended| {
+            extended.map_err(Raised)?;
+            Ok(py.None())
+        })
+    }
+
+    /// The future's result is why the guard was lost, or `None` when it was released.
+    fn lost(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>) -> PyResult<u64> {
+        let guard = guard.get();
+        guard.own("lost")?;
+        self.own("lost")?;
+        let (watch, known) = (guard.watch(), guard.why().map(|why| why.code()));
+        let work = async move {
+            match (known, watch) {
+                (None, Some(watch)) => Ok(watch.told().await),
+                (known, _) => Ok(known),
+            }
+        };
+        self.ask(py, future, work, |py, told| told.map_err(Raised)?.into_py_any(py))
+    }
+
+    /// Has a guard that is of no use any more given back, in the background.
+    fn give_back(&self, py: Python<'_>, guard: &Bound<'_, Guard>) -> PyResult<()> {
+        guard.get().own("release")?;
+        give_back_if_guard(py, guard)
+    }
+
+    fn locked(&self, py: Python<'_>, future: Py<PyAny>, lock: &Bound<'_, Lock>) -> PyResult<u64> {
+        let lock = lock.get();
+        let client = self.client(py, "inspect", &lock.shared)?;
+        let (held_here, name) = (lock.is_held_here(), lock.name.clone());
+        let work = async move { Ok(held_here || client.inspect(&name).await?.holder.is_some()) };
+        self.ask(py, future, work, |py, held| held.map_err(Raised)?.into_py_any(py))
+    }
+
+    fn inspect(
+        &self,
+        py: Python<'_>,
+        future: Py<PyAny>,
+        client: &Bound<'_, Client>,
+        name: &Bound<'_, PyString>,
+    ) -> PyResult<u64> {
+        let name = text("inspect", "name", name)?;
+        let client = self.client(py, "inspect", &client.get().0)?;
+        let work = async move { client.inspect(&name).await };
+        self.ask(py, future, work, |py, seen| Ok(inspection_record(py, seen.map_err(Raised)?)?.unbind()))
+    }
+
+    fn list(&self, py: Python<'_>, future: Py<PyAny>, client: &Bound<'_, Client>) -> PyResult<u64> {
+        let client = self.client(py, "list", &client.get().0)?;
+        let work = async move { client.list().await };
+        self.ask(py, future, work, |py, names| names.map_err(Raised)?.into_py_any(py))
+    }
+
+    fn break_lock(
+        &self,
+        py: Python<'_>,
+        future: Py<PyAny>,
+        client: &Bound<'_, Client>,
+        name: &Bound<'_, PyString>,
+        expected_token: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        let (name, token) = (text("break", "name", name)?, shown_token(expected_token)?);
+        let client = self.client(py, "break", &client.get().0)?;
+        let work = async move { client.break_lock(&name, token).await };
+        self.ask(py, future, work, |py, broken| broken.map_err(Raised)?.into_py_any(py))
+    }
+
+    fn close(&self, py: Python<'_>, future: Py<PyAny>, client: &Bound<'_, Client>) -> PyResult<u64> {
+        drop(client.get().0.take_orphans());
+        let client = self.client(py, "close", &client.get().0)?;
+        let work = async move {
+            client.close().await;
+            Ok(())
+        };
+        self.ask(py, future, work, |py, closed| {
+            closed.map_err(Raised)?;
+            Ok(py.None())
+        })
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> std::result::Result<(), PyTraverseError> {
+        match self.asked.try_lock() {
+            Ok(asked) => asked.values().try_for_each(|asked| visit.call(&asked.future)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        let asked = std::mem::take(&mut *locked(&self.asked));
+        drop(asked);
+    }
+}
+
+impl Reactor {
+    fn client(&self, py: Python<'_>, operation: &'static str, shared: &Shared) -> PyResult<lockwright::Client> {
+        self.own(operation)?;
+        shared.prepare(py)?;
+        Ok(shared.client.clone().into_face())
+    }
+}
+
+/// Keeps what `who` acquired with the lock, so that a release finds it.
+#[pyfunction(name = "_pin")]
+pub(crate) fn pin(lock: &Bound<'_, Lock>, guard: Py<Guard>, block: bool, who: u64) {
+    lock.get().pin(guard, block, who);
+}
+
+/// What a release by `who` means.
+#[pyfunction(name = "_unpin")]
+pub(crate) fn unpin(py: Python<'_>, lock: &Bound<'_, Lock>, who: u64) -> PyResult<Py<Guard>> {
+    lock.get().unpin(py, who)
+}
+
+/// What the innermost block of `who` took.
+#[pyfunction(name = "_unpin_block")]
+pub(crate) fn unpin_block(lock: &Bound<'_, Lock>, who: u64) -> Option<Py<Guard>> {
+    lock.get().unpin_block(who)
+}
+
+/// The error that a lost guard means for its block.
+#[pyfunction(name = "_loss")]
+pub(crate) fn loss(py: Python<'_>, guard: &Bound<'_, Guard>) -> Option<Py<PyAny>> {
+    let why = guard.get().why()?;
+    Some(PyErr::from(guard.get().loss(&why)).into_value(py).into_any())
+}
