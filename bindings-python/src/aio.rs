@@ -1,8 +1,9 @@
 //! What `lockwright.aio` asks of the core, from inside an event loop and for its tasks.
 //!
-//! Each event loop has one [`Reactor`]. What a task asks becomes a job of it, and the job's result that of a future which
-//! the task awaits. Jobs own no Python object, for the driver's thread may drop what a job holds; the futures wait
-//! here, where only the loop's own thread looks.
+//! Each event loop has one [`Reactor`]. What a task asks becomes a job of it; the task awaits a future, and then takes the
+//! answer, which the future never has: whoever is called by a future keeps it a while, and with it a guard. Jobs own
+//! no Python object, for the driver's thread may drop what a job holds; futures and answers are kept here, where only
+//! the loop's own thread looks.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,11 +13,11 @@ use std::sync::{Arc, Mutex};
 
 use lockwright::event_loop::{EventLoop, JobId};
 use lockwright::{Async, Error, Kind, Result};
-use pyo3::{IntoPyObjectExt, PyTraverseError};
 use pyo3::gc::PyVisit;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use pyo3::{IntoPyObjectExt, PyTraverseError};
 
 use crate::client::{Client, Shared, inspection_record, shown_token};
 use crate::error::{Raised, lost_track};
@@ -30,16 +31,25 @@ pub(crate) struct Reactor {
     core: EventLoop,
     next: AtomicU64,
     /// Locked by attached threads only, and never across a detach.
-    asked: Mutex<HashMap<u64, Asked>>,
+    asked: Mutex<HashMap<u64, Question>>,
     /// Jobs that ended since the last look.
     ended: Arc<Mutex<Vec<u64>>>,
 }
 
-/// What a task waits for.
-struct Asked {
-    job: JobId,
-    future: Py<PyAny>,
-    answer: Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>,
+/// What a task asked.
+enum Question {
+    Open { job: JobId, future: Py<PyAny>, answer: Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send> },
+    Answered(PyResult<Py<PyAny>>),
+}
+
+impl Question {
+    /// For the collector.
+    fn object(&self) -> Option<&Py<PyAny>> {
+        match self {
+            Question::Open { future, .. } => Some(future),
+            Question::Answered(answer) => answer.as_ref().ok(),
+        }
+    }
 }
 
 /// Where a job leaves its result. Dropping it, as a job that panics does, reports the job as ended without one.
@@ -75,7 +85,7 @@ impl Reactor {
             let result = locked(&result).take();
             answer(py, result.unwrap_or_else(|| Err(panicked())))
         });
-        locked(&self.asked).insert(number, Asked { job, future, answer });
+        locked(&self.asked).insert(number, Question::Open { job, future, answer });
         self.turn(py)?;
         Ok(number)
     }
@@ -84,8 +94,16 @@ impl Reactor {
         let ended = std::mem::take(&mut *locked(&self.ended));
         for number in ended {
             let asked = locked(&self.asked).remove(&number);
-            if let Some(asked) = asked {
-                asked.deliver(py)?;
+            if let Some(Question::Open { future, answer, .. }) = asked {
+                let answer = answer(py);
+                let future = future.bind(py);
+                if future.call_method0(intern!(py, "done"))?.is_truthy()? {
+                    // Its task was cancelled meanwhile.
+                    give_back(py, answer)?;
+                } else {
+                    locked(&self.asked).insert(number, Question::Answered(answer));
+                    future.call_method1(intern!(py, "set_result"), (py.None(),))?;
+                }
             }
         }
         Ok(())
@@ -101,29 +119,14 @@ impl Reactor {
     }
 }
 
-impl Asked {
-    fn deliver(self, py: Python<'_>) -> PyResult<()> {
-        let answer = (self.answer)(py);
-        let future = self.future.bind(py);
-        if future.call_method0(intern!(py, "done"))?.is_truthy()? {
-            // Its task was cancelled meanwhile.
-            return answer.map_or(Ok(()), |unwanted| give_back_if_guard(py, unwanted.bind(py)));
-        }
-        match answer {
-            Ok(result) => future.call_method1(intern!(py, "set_result"), (result,))?,
-            Err(error) => future.call_method1(intern!(py, "set_exception"), (error,))?,
-        };
-        Ok(())
-    }
-}
-
 fn panicked() -> Error {
     Error::new(Kind::Internal, "call", "the library panicked; please report this")
 }
 
-/// Has what nobody wants any more given back, in the background.
-fn give_back_if_guard(py: Python<'_>, unwanted: &Bound<'_, PyAny>) -> PyResult<()> {
-    if let Ok(guard) = unwanted.cast::<Guard>()
+/// Has a guard that nobody wants any more given back, in the background.
+fn give_back(py: Python<'_>, answer: PyResult<Py<PyAny>>) -> PyResult<()> {
+    if let Ok(answer) = answer
+        && let Ok(guard) = answer.bind(py).cast::<Guard>()
         && let Ok(released) = guard.get().take("release")
     {
         outside(py, move || {
@@ -159,24 +162,29 @@ impl Reactor {
         self.deliver(py)
     }
 
-    /// The task that awaited `future` is gone: nobody wants what the job is about.
-    fn forget(&self, py: Python<'_>, number: u64, future: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// The answer, once the future is done.
+    fn take(&self, number: u64) -> PyResult<Py<PyAny>> {
+        match locked(&self.asked).remove(&number) {
+            Some(Question::Answered(answer)) => answer,
+            _ => Err(lost_track("call").into()),
+        }
+    }
+
+    /// The task that awaited the future is gone: nobody wants what it asked for.
+    fn forget(&self, py: Python<'_>, number: u64) -> PyResult<()> {
         if self.core.is_forked() {
             return Ok(());
         }
         let asked = locked(&self.asked).remove(&number);
-        if let Some(asked) = asked {
-            return Ok(outside(py, || {
-                self.core.abandon(asked.job);
+        match asked {
+            Some(Question::Open { job, .. }) => outside(py, || {
+                self.core.abandon(job);
                 Ok(())
             })
-            .map_err(Raised)?);
+            .map_err(|error| Raised(error).into()),
+            Some(Question::Answered(answer)) => give_back(py, answer),
+            None => Ok(()),
         }
-        let is = |what| future.call_method0(what)?.is_truthy();
-        if is("done")? && !is("cancelled")? && future.call_method0("exception")?.is_none() {
-            give_back_if_guard(py, &future.call_method0("result")?)?;
-        }
-        Ok(())
     }
 
     fn acquire(
@@ -232,7 +240,7 @@ impl Reactor {
         })
     }
 
-    /// The future's result is why the guard was lost, or `None` when it was released.
+    /// Why the guard was lost, or `None` when it was released.
     fn lost(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>) -> PyResult<u64> {
         let guard = guard.get();
         guard.own("lost")?;
@@ -250,7 +258,7 @@ impl Reactor {
     /// Has a guard that is of no use any more given back, in the background.
     fn give_back(&self, py: Python<'_>, guard: &Bound<'_, Guard>) -> PyResult<()> {
         guard.get().own("release")?;
-        give_back_if_guard(py, guard)
+        give_back(py, Ok(guard.clone().unbind().into_any()))
     }
 
     fn locked(&self, py: Python<'_>, future: Py<PyAny>, lock: &Bound<'_, Lock>) -> PyResult<u64> {
@@ -295,13 +303,14 @@ impl Reactor {
     }
 
     fn close(&self, py: Python<'_>, future: Py<PyAny>, client: &Bound<'_, Client>) -> PyResult<u64> {
-        drop(client.get().0.take_orphans());
+        let over = client.get().0.take_orphans();
         let client = self.client(py, "close", &client.get().0)?;
         let work = async move {
             client.close().await;
             Ok(())
         };
-        self.ask(py, future, work, |py, closed| {
+        self.ask(py, future, work, move |py, closed| {
+            drop(over);
             closed.map_err(Raised)?;
             Ok(py.None())
         })
@@ -309,7 +318,7 @@ impl Reactor {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> std::result::Result<(), PyTraverseError> {
         match self.asked.try_lock() {
-            Ok(asked) => asked.values().try_for_each(|asked| visit.call(&asked.future)),
+            Ok(asked) => asked.values().try_for_each(|question| visit.call(question.object())),
             Err(_) => Ok(()),
         }
     }

@@ -73,14 +73,15 @@ def connect(
 async def _ask(question: Callable[..., int], *arguments: Any) -> Any:
     """What `question`, a method of a reactor, is answered."""
     loop, reactor = here()
-    future: "asyncio.Future[Any]" = loop.create_future()
+    future: "asyncio.Future[None]" = loop.create_future()
     number = question(reactor, future, *arguments)
     try:
-        return await future
+        await future
     except BaseException:
         # Cancelled, maybe when the answer was there already.
-        reactor.forget(number, future)
+        reactor.forget(number)
         raise
+    return reactor.take(number)
 
 
 class Client:
@@ -315,7 +316,7 @@ class Lock:
         if guard is None:
             return
         interruption = self._interruptions.pop(guard, None) if self._cancel_on_loss else None
-        if interruption is not None and await interruption.end(guard, exc):
+        if interruption is not None and interruption.end(guard, exc):
             return
         await _end(guard, exc)
 
@@ -365,7 +366,7 @@ class _Interruption:
         self._asked = True
         self._task.cancel(self)
 
-    async def end(self, guard: _native.Guard, exc: Optional[BaseException]) -> bool:
+    def end(self, guard: _native.Guard, exc: Optional[BaseException]) -> bool:
         """Ends the watch. Whether the loss was dealt with, else the block ends as any other does."""
         self._watch()
         if not self._asked:
@@ -374,18 +375,10 @@ class _Interruption:
         here()[1].give_back(guard)
         if sys.version_info >= (3, 11):
             self._task.uncancel()
-        if isinstance(exc, asyncio.CancelledError):
-            if loss is not None and not self._is_of_somebody_else(exc):
-                raise loss from exc
-            return True
-        # The block ended before it was told, and whoever awaits next would be.
-        try:
-            await asyncio.sleep(0)
-        except asyncio.CancelledError as late:
-            if self._is_of_somebody_else(late):
-                raise
-        if loss is not None and exc is None:
-            raise loss
+        # The task did not run between its cancellation and being told, so the block knows of it.
+        is_ours = isinstance(exc, asyncio.CancelledError) and not self._is_of_somebody_else(exc)
+        if loss is not None and (exc is None or is_ours):
+            raise loss from exc
         return True
 
     def _is_of_somebody_else(self, cancelled: asyncio.CancelledError) -> bool:
@@ -400,19 +393,19 @@ class _Interruption:
 def _watch(guard: _native.Guard, tell: Callable[[str], object]) -> Callable[[], None]:
     """Has `tell(why)` called in this loop when the guard is lost. Returns what ends that."""
     loop, reactor = here()
-    future: "asyncio.Future[Optional[str]]" = loop.create_future()
+    future: "asyncio.Future[None]" = loop.create_future()
+    number = reactor.lost(future, guard)
 
-    def told(future: "asyncio.Future[Optional[str]]") -> None:
-        why = None if future.cancelled() else future.result()
+    def told(_: "asyncio.Future[None]") -> None:
+        why = reactor.take(number)
         if why is not None:
             tell(why)
 
     future.add_done_callback(told)
-    number = reactor.lost(future, guard)
 
     def end() -> None:
         future.remove_done_callback(told)
-        reactor.forget(number, future)
+        reactor.forget(number)
 
     return end
 

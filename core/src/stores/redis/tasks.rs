@@ -48,7 +48,9 @@ impl Pipe {
     /// The same socket, watched by `home` itself. Encrypted ones stay with the driver's thread, which wakes `home`.
     fn moved_to(self, home: &event_loop::Home) -> io::Result<Self> {
         Ok(match self {
-            Pipe::Tcp(stream) => Pipe::ForeignTcp(home.poller.watch(mio::net::TcpStream::from_std(stream.into_std()?))?),
+            Pipe::Tcp(stream) => {
+                Pipe::ForeignTcp(home.poller.watch(mio::net::TcpStream::from_std(stream.into_std()?))?)
+            }
             Pipe::Unix(stream) => {
                 Pipe::ForeignUnix(home.poller.watch(mio::net::UnixStream::from_std(stream.into_std()?))?)
             }
