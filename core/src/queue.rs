@@ -336,6 +336,14 @@ impl Queue {
         self.actions.push_back(Action::Serve { contender: id, service });
     }
 
+    /// The lease held under `token` is to last `ttl`, as its holder alone wants it: whoever has it next is served anew.
+    pub fn extended(&mut self, token: u64, ttl: Duration) {
+        let id = self.holder(token);
+        if let Some(contender) = self.contenders.iter_mut().find(|c| Some(c.id) == id) {
+            contender.service.ttl = ttl;
+        }
+    }
+
     fn give_back(&mut self, contender: ContenderId, used: u64) {
         self.remove_contender(contender);
         self.turn = None;

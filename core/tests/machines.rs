@@ -287,6 +287,17 @@ fn rule_7_a_renewal_never_shortens_what_was_promised() {
 }
 
 #[test]
+fn extensions_that_overlap_are_answered_together_with_the_longest() {
+    let mut rig = Rig::holding();
+    rig.tell(10, Event::Extend(millis(60_000)));
+    rig.tell(11, Event::Extend(millis(40_000)));
+    assert!(rig.hears().is_empty());
+    rig.replied(12, 11, Reply::Int(1));
+    assert_eq!(rig.hears(), ["Extended(true)"]);
+    assert_eq!(rig.valid_until(), Some(at(11 + 60_000 - 600 - 2)));
+}
+
+#[test]
 fn rule_7_max_hold_ends_renewal_and_says_so() {
     let service = Service { max_hold: Some(millis(12_000)), ..SERVICE };
     let mut rig = Rig::asking(service);
@@ -373,6 +384,13 @@ fn rule_9_a_turn_ends_after_as_many_as_waited_when_it_began() {
     assert!(give_back(&mut queue, at(0), 100).contains("token: 101"));
     assert!(give_back(&mut queue, at(0), 101).contains("token: 102"));
     assert!(give_back(&mut queue, at(0), 102).contains("Yield"));
+}
+
+#[test]
+fn what_a_holder_extended_ends_with_its_hold() {
+    let mut queue = granted_queue(2);
+    queue.extended(100, TTL * 2);
+    assert!(give_back(&mut queue, at(0), 100).starts_with("Released { token: 100, outcome: Released } Serve"));
 }
 
 #[test]

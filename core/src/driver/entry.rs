@@ -162,6 +162,7 @@ impl Entry {
             match contender.and_then(|contender| state.slots.iter_mut().find(|s| s.contender == Some(contender))) {
                 Some(slot) => {
                     state.extensions.push((slot.id, waiter.clone()));
+                    state.queue.extended(token, ttl);
                     slot.session.handle(now, session::Event::Extend(ttl));
                 }
                 None => effects.settled.push((waiter.clone(), Settled::Extended(false))),
