@@ -85,7 +85,7 @@ class Work:
     async def cancel(self, tasks: List["asyncio.Task[None]"], times: int) -> None:
         for _ in range(times):
             for _ in range(self.random.randrange(4)):
-                await asyncio.sleep(self.random.choice((0, 0, 0.0005)))
+                await asyncio.sleep(self.random.choice((0, 0, 0.0005, 0.002)))
             self.random.choice(tasks).cancel()
 
 

@@ -21,6 +21,10 @@ __all__ = [
     "Reactor",
     "__version__",
     "_codes",
+    "_loss",
+    "_pin",
+    "_unpin",
+    "_unpin_block",
     "connect",
 ]
 

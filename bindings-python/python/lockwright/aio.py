@@ -21,7 +21,7 @@ import sys
 import weakref
 from os import PathLike
 from types import TracebackType
-from typing import Any, Awaitable, Callable, Dict, List, Optional, Type, TypeVar, Union
+from typing import Any, Awaitable, Callable, Dict, List, Literal, Optional, Type, TypeVar, Union
 
 from lockwright import _lockwright as _native
 from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned
@@ -32,6 +32,7 @@ __all__ = ["Client", "Guard", "Lock", "Lost", "RLock", "connect"]
 
 _F = TypeVar("_F", bound=Callable[..., Awaitable[Any]])
 _Path = Union[str, "PathLike[str]"]
+_Outcome = Literal["released", "kept", "expired", "stolen", "unknown"]
 
 
 def connect(
@@ -469,13 +470,13 @@ class Guard:
         """Makes the lease last `ttl` seconds from now, and at every renewal."""
         await _ask(_native.Reactor.extend, self._core, ttl)
 
-    async def release(self) -> str:
+    async def release(self) -> _Outcome:
         """Gives the lock back, and says what the store found. Cancelling it does not take the release back.
 
         `released`; `kept`: its task still holds it. `expired`, `stolen`: it was lost before. `unknown`: the store did not
         say; the lock is free when its lease ends. Raises `NotOwned` the second time.
         """
-        outcome: str = await _ask(_native.Reactor.release, self._core, False)
+        outcome: _Outcome = await _ask(_native.Reactor.release, self._core, False)
         return outcome
 
     async def __aenter__(self) -> Guard:
