@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lockwright::event_loop::{EventLoop, JobId};
+use lockwright::lease::Inspection;
 use lockwright::{Async, Error, Kind, Result};
 use pyo3::gc::PyVisit;
 use pyo3::intern;
@@ -19,7 +20,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use pyo3::{IntoPyObjectExt, PyTraverseError};
 
-use crate::client::{Client, Shared, inspection_record, shown_token};
+use crate::client::{Client, Shared, inspection_record, token};
 use crate::error::{Raised, lost_track};
 use crate::guard::{Ending, Guard};
 use crate::lock::Lock;
@@ -262,11 +263,28 @@ impl Reactor {
     }
 
     fn locked(&self, py: Python<'_>, future: Py<PyAny>, lock: &Bound<'_, Lock>) -> PyResult<u64> {
-        let lock = lock.get();
-        let client = self.client(py, "inspect", &lock.shared)?;
-        let (held_here, name) = (lock.is_held_here(), lock.name.clone());
-        let work = async move { Ok(held_here || client.inspect(&name).await?.holder.is_some()) };
+        let held_here = lock.get().is_held_here();
+        let lock = self.lock(py, "inspect", lock)?;
+        let work = async move { Ok(held_here || lock.inspect().await?.holder.is_some()) };
         self.ask(py, future, work, |py, held| held.map_err(Raised)?.into_py_any(py))
+    }
+
+    fn inspect_lock(&self, py: Python<'_>, future: Py<PyAny>, lock: &Bound<'_, Lock>) -> PyResult<u64> {
+        let lock = self.lock(py, "inspect", lock)?;
+        self.ask(py, future, async move { lock.inspect().await }, seen_by_python)
+    }
+
+    fn break_hold(
+        &self,
+        py: Python<'_>,
+        future: Py<PyAny>,
+        lock: &Bound<'_, Lock>,
+        expected_token: &Bound<'_, PyAny>,
+    ) -> PyResult<u64> {
+        let token = token(py, expected_token)?;
+        let lock = self.lock(py, "break", lock)?;
+        let work = async move { lock.break_lock(token).await };
+        self.ask(py, future, work, |py, broken| broken.map_err(Raised)?.into_py_any(py))
     }
 
     fn inspect(
@@ -278,8 +296,7 @@ impl Reactor {
     ) -> PyResult<u64> {
         let name = text("inspect", "name", name)?;
         let client = self.client(py, "inspect", &client.get().0)?;
-        let work = async move { client.inspect(&name).await };
-        self.ask(py, future, work, |py, seen| Ok(inspection_record(py, seen.map_err(Raised)?)?.unbind()))
+        self.ask(py, future, async move { client.inspect(&name).await }, seen_by_python)
     }
 
     fn list(&self, py: Python<'_>, future: Py<PyAny>, client: &Bound<'_, Client>) -> PyResult<u64> {
@@ -296,7 +313,7 @@ impl Reactor {
         name: &Bound<'_, PyString>,
         expected_token: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
-        let (name, token) = (text("break", "name", name)?, shown_token(expected_token)?);
+        let (name, token) = (text("break", "name", name)?, token(py, expected_token)?);
         let client = self.client(py, "break", &client.get().0)?;
         let work = async move { client.break_lock(&name, token).await };
         self.ask(py, future, work, |py, broken| broken.map_err(Raised)?.into_py_any(py))
@@ -335,6 +352,16 @@ impl Reactor {
         shared.prepare(py)?;
         Ok(shared.client.clone().into_face())
     }
+
+    fn lock(&self, py: Python<'_>, operation: &'static str, lock: &Bound<'_, Lock>) -> PyResult<lockwright::Lock> {
+        self.own(operation)?;
+        lock.get().shared.prepare(py)?;
+        Ok(lock.get().core.clone().into_face())
+    }
+}
+
+fn seen_by_python(py: Python<'_>, seen: Result<Inspection>) -> PyResult<Py<PyAny>> {
+    Ok(inspection_record(py, seen.map_err(Raised)?)?.unbind())
 }
 
 /// Keeps what `who` acquired with the lock, so that a release finds it.

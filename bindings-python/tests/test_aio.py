@@ -436,6 +436,9 @@ def test_what_others_see(store_uri: str, run: Run) -> None:
                     await other.break_lock("x", -1)
                 with pytest.raises(lockwright.InvalidConfig):
                     await other.inspect("")
+                assert (await other.lock("x").inspect()).holder == seen.holder or seen.holder.held_for is not None
+                assert not await other.lock("x").break_lock(guard.token + 1000)
+                assert other.lock("x").guarantees() == client.guarantees()
             with pytest.raises(lockwright.LockLost):
                 async with client.lock("x", cancel_on_loss=True) as guard:
                     assert await other.break_lock("x", guard.token)

@@ -30,13 +30,18 @@ mod driver;
 pub mod error;
 #[cfg(feature = "net")]
 pub mod event_loop;
+#[cfg(feature = "net")]
+pub mod events;
 pub mod guarantee;
 pub mod lease;
+#[cfg(feature = "net")]
+pub mod metrics;
 pub mod name;
 pub mod native;
 pub mod options;
 pub mod protocol;
 pub mod queue;
+mod replies;
 pub mod session;
 pub mod stores;
 pub mod time;

@@ -50,7 +50,8 @@ def connect(
     """Connects to the place that `url` names, else `LOCKWRIGHT_URL`, else a file of this user's.
 
     As `lockwright.connect`: nothing is sent before the first use, and nothing is awaited here. `credentials` is a plain
-    function, called on a thread of the library's, so it may block.
+    function, called on a thread of the library's, so it may block. When it raises, what needed the connection raises
+    `AuthFailed`, which names the cause.
     """
     if inspect.iscoroutinefunction(credentials):
         raise InvalidConfig(
@@ -111,6 +112,8 @@ class Client:
         max_hold: Optional[float] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional["tuple[float, float]"] = None,
         label: Optional[str] = None,
         cancel_on_loss: bool = False,
     ) -> Lock:
@@ -118,12 +121,24 @@ class Client:
 
         `ttl`: seconds that it stays ours without a renewal (30). `timeout`: seconds to wait for others (-1, for ever).
         `renew`: whether it is renewed while it is held (True). `max_hold`: seconds after the grant at which renewal ends
-        (never). `fair`: first come, first served over all processes (False). `label`: a text that `inspect` shows.
+        (never). `fair`: first come, first served over all processes (False). `layout`: how it lies in the store, such as
+        `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`: the first and the longest
+        pause, in seconds, between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a text that
+        `inspect` shows.
         `cancel_on_loss`: whether the task in an `async with` block of the lock is cancelled when the lock is lost, so that
         the block raises `LockLost` at once (False: when it ends).
         """
         core = self._core.lock(
-            name, ttl=ttl, timeout=timeout, renew=renew, max_hold=max_hold, fair=fair, layout=layout, label=label
+            name,
+            ttl=ttl,
+            timeout=timeout,
+            renew=renew,
+            max_hold=max_hold,
+            fair=fair,
+            layout=layout,
+            format=format,
+            retry=retry,
+            label=label,
         )
         return Lock(core, cancel_on_loss)
 
@@ -137,6 +152,8 @@ class Client:
         max_hold: Optional[float] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional["tuple[float, float]"] = None,
         label: Optional[str] = None,
         cancel_on_loss: bool = False,
     ) -> RLock:
@@ -145,7 +162,16 @@ class Client:
         A task that this one starts is another: it waits, although it begins with a copy of this one's context.
         """
         core = self._core.rlock(
-            name, ttl=ttl, timeout=timeout, renew=renew, max_hold=max_hold, fair=fair, layout=layout, label=label
+            name,
+            ttl=ttl,
+            timeout=timeout,
+            renew=renew,
+            max_hold=max_hold,
+            fair=fair,
+            layout=layout,
+            format=format,
+            retry=retry,
+            label=label,
         )
         return RLock(core, cancel_on_loss)
 
@@ -273,6 +299,20 @@ class Lock:
         """Whether anybody holds the lock at this moment, in any process."""
         held: bool = await _ask(_native.Reactor.locked, self._core)
         return held
+
+    async def inspect(self) -> Inspection:
+        """Who holds it, and how many wait for it."""
+        seen: Inspection = await _ask(_native.Reactor.inspect_lock, self._core)
+        return seen
+
+    async def break_lock(self, expected_token: int) -> bool:
+        """Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did."""
+        broken: bool = await _ask(_native.Reactor.break_hold, self._core, expected_token)
+        return broken
+
+    def guarantees(self) -> Guarantees:
+        """What it promises in its layout."""
+        return self._core.guarantees()
 
     async def acquire_guard(self, timeout: Optional[float] = None) -> Guard:
         """Waits for the lock. Raises `LockTimeout` when others held it all the time."""
