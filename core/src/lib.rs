@@ -41,6 +41,7 @@ pub mod protocol;
 pub mod queue;
 mod replies;
 pub mod session;
+pub mod store_clock;
 pub mod stores;
 pub mod time;
 pub mod token;

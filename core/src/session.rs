@@ -51,7 +51,7 @@ use crate::protocol::{
 use crate::time::{Relative, StoreTime, Time};
 
 /// Drift allowed between two clocks, as a fraction of the time measured: 1 %.
-const DRIFT_DIVISOR: u32 = 100;
+pub(crate) const DRIFT_DIVISOR: u32 = 100;
 /// And a fixed allowance for their granularity.
 const GRANULARITY: Duration = Duration::from_millis(2);
 /// First and longest pause before asking again a store that did not answer.
@@ -734,6 +734,9 @@ impl Session {
 
     fn serve(&mut self, now: Time, service: Service) {
         self.stop_extending();
+        if self.service == service && service.max_hold.is_none() {
+            return;
+        }
         self.service = service;
         self.granted_at = now;
         if self.phase == Phase::Held {
