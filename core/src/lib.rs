@@ -29,6 +29,8 @@ mod client;
 mod driver;
 pub mod error;
 #[cfg(feature = "net")]
+pub mod event_loop;
+#[cfg(feature = "net")]
 pub mod events;
 pub mod guarantee;
 pub mod lease;

@@ -147,7 +147,7 @@ pub enum Action {
     Failed(Error),
     /// It is not held any more.
     Lost(LossReason),
-    /// The answer to `Extend`: whether the lease is extended.
+    /// The answer to every `Extend` that has none yet: whether the lease is extended.
     Extended(bool),
     /// What became of the hold that was given back by `Release` or `Yield`.
     Released(ReleaseOutcome),
@@ -751,8 +751,8 @@ impl Session {
         if self.phase != Phase::Held {
             return self.actions.push_back(Action::Extended(false));
         }
-        self.stop_extending();
-        self.extending = Some(ttl);
+        // Whoever asked before and has no answer yet has what it wants with the longer of the two.
+        self.extending = self.extending.max(Some(ttl));
         self.renew(now);
     }
 

@@ -463,8 +463,8 @@ impl State {
                 }
             }
             session::Action::Extended(done) => {
-                // Each one is answered, in the order they came: a second one ends the first.
-                if let Some(at) = self.extensions.iter().position(|(id, _)| *id == slot) {
+                // One answer for all that are waiting for one.
+                while let Some(at) = self.extensions.iter().position(|(id, _)| *id == slot) {
                     let (_, waiter) = self.extensions.remove(at);
                     effects.settled.push((waiter, Settled::Extended(done)));
                 }
