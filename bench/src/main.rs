@@ -6,6 +6,7 @@
 
 mod contended;
 mod raw;
+mod s11;
 mod stats;
 mod uncontended;
 
@@ -27,6 +28,8 @@ enum What {
     Uncontended(uncontended::Options),
     /// S4, S5: many tasks, one lock.
     Contended(contended::Options),
+    /// S11: very many locks, held and renewed by one process.
+    S11(s11::Options),
     /// One process of `contended`; started by it.
     #[command(hide = true)]
     Worker(contended::Worker),
@@ -37,6 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match what {
         What::Uncontended(options) => uncontended::run(&url, &options),
         What::Contended(options) => contended::run(&url, &options),
+        What::S11(options) => s11::run(&url, &options).map_err(|error| error as Box<dyn std::error::Error>),
         What::Worker(worker) => contended::work(&url, &worker),
     }
 }
