@@ -28,6 +28,9 @@ mod client;
 #[cfg(feature = "net")]
 mod driver;
 pub mod error;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod guarantee;
 pub mod lease;
 pub mod name;
