@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import queue
 import signal
@@ -95,7 +96,7 @@ class Shim:
         try:
             ok = getattr(self, "do_" + command["do"])(command)
         except lockwright.LockError as error:
-            failure = {"code": error.code, "retryable": error.retryable, "message": str(error)}
+            failure = {"code": error.code, "retryable": error.retryable, "message": str(error), "debug": repr(error)}
             self.say({"id": command["id"], "at": now(), "error": failure})
         except Exception as error:
             failure = {"code": type(error).__name__, "retryable": False, "message": str(error)}
@@ -116,7 +117,7 @@ class Shim:
     def do_open(self, command: Command) -> Dict[str, Any]:
         self.clients[command["client"]] = lockwright.connect(command["uri"])
         self.uris[command["client"]] = command["uri"]
-        return {}
+        return {"shown": repr(self.clients[command["client"]])}
 
     def do_guarantees(self, command: Command) -> Dict[str, Any]:
         return dataclasses.asdict(self.client(command).guarantees())
@@ -157,13 +158,13 @@ class Shim:
         return {}
 
     def do_inspect(self, command: Command) -> Dict[str, Any]:
-        return dataclasses.asdict(self.client(command).inspect(command["lock"]))
+        return dataclasses.asdict(self.client(command).inspect(name_of(command)))
 
     def do_list(self, command: Command) -> Dict[str, Any]:
         return {"names": self.client(command).list()}
 
     def do_break(self, command: Command) -> Dict[str, Any]:
-        return {"broken": self.client(command).break_lock(command["lock"], command["token"])}
+        return {"broken": self.client(command).break_lock(name_of(command), command["token"])}
 
     def do_close(self, command: Command) -> Dict[str, Any]:
         self.client(command).close()
@@ -206,10 +207,17 @@ class Shim:
 
 
 def lock_of(client: lockwright.Client, command: Command) -> lockwright.Lock:
-    names = ("timeout", "ttl", "renew", "max_hold", "fair", "label", "layout")
+    names = ("renew", "fair", "label", "layout")
     options = {name: command[name] for name in names if command.get(name) is not None}
+    spans = ("timeout", "ttl", "max_hold")
+    options.update({name: float(command[name]) for name in spans if command.get(name) is not None})
     make = client.lock if command.get("owner") is None else client.rlock
-    return make(command["lock"], **options)
+    return make(name_of(command), **options)
+
+
+def name_of(command: Command) -> str:
+    units = command.get("lock_utf16")
+    return command["lock"] if units is None else "".join(map(chr, units))
 
 
 def open_log(command: Command) -> int:
@@ -327,4 +335,6 @@ def code_of(call: Callable[[], str]) -> str:
 
 
 if __name__ == "__main__":
+    if os.environ.get("LOCKWRIGHT_SHIM_LOGS"):
+        logging.basicConfig(level=logging.DEBUG)
     Shim().main()

@@ -136,7 +136,13 @@ mod tests {
     use serde_json::json;
 
     fn face(name: &str) -> Face {
-        Face { name: name.into(), folder: "core".into(), command: Vec::new(), cannot: BTreeMap::new() }
+        Face {
+            name: name.into(),
+            folder: "core".into(),
+            command: Vec::new(),
+            no_scenarios: None,
+            cannot: BTreeMap::new(),
+        }
     }
 
     fn store(name: &str) -> Store {

@@ -22,6 +22,8 @@ pub struct Face {
     pub name: String,
     pub folder: String,
     pub command: Vec<String>,
+    /// Why it plays no scenarios, and takes part in the table of bad input alone.
+    pub no_scenarios: Option<String>,
     #[serde(default)]
     pub cannot: Reasons,
 }

@@ -14,6 +14,7 @@ fn a_face_that_locks_nothing_is_convicted() {
         name: "unlocked".into(),
         folder: "core".into(),
         command: vec!["{bin}/lockwright-shim-rust".into(), "unlocked".into()],
+        no_scenarios: None,
         cannot: BTreeMap::new(),
     }];
     let wanted = Wanted { stores: vec!["memory".into()], jobs: 8, patience: 2.0, ..Wanted::default() };

@@ -82,6 +82,27 @@ impl Kind {
         }
     }
 
+    /// What it means, as a sentence.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Kind::Timeout => "Somebody else held the lock for the whole time limit.",
+            Kind::NotOwned => "The guard or token named does not hold the lock (any more).",
+            Kind::Lost => "The lease ended while the lock was held.",
+            Kind::Cancelled => "The caller gave up waiting.",
+            Kind::Unavailable => "The store did not answer, or could not serve, within `store_timeout`.",
+            Kind::Quorum => "Too few nodes of a quorum granted.",
+            Kind::InvalidConfig => "The address, an option or an argument is wrong.",
+            Kind::Unsupported => "The store or layout cannot do what was asked.",
+            Kind::ForeignLayout => "The store holds something else under this lock's name.",
+            Kind::Deadlock => "Waiting would never end.",
+            Kind::Forked => "A guard made before a fork was used in the child.",
+            Kind::Closed => "The client was closed.",
+            Kind::Auth => "The store refused the credentials, or they lack a right.",
+            Kind::Protocol => "The other side does not speak the store's protocol.",
+            Kind::Internal => "A defect of this library, or a refusal of the operating system.",
+        }
+    }
+
     /// Whether the same call may succeed later without anybody changing the program or its settings.
     pub const fn retryable(self) -> bool {
         matches!(self, Kind::Timeout | Kind::Lost | Kind::Unavailable | Kind::Quorum)

@@ -24,6 +24,8 @@ pub struct Uri {
     pub connect: ConnectOptions,
     /// Options that concern only this store, unread yet.
     pub rest: Vec<(String, String)>,
+    /// Whether a password may have been taken for something else.
+    hides_a_password: bool,
 }
 
 impl Uri {
@@ -42,7 +44,8 @@ impl Uri {
         if url.fragment().is_some() {
             return Err(Error::invalid("connect", "a # in the address is written %23"));
         }
-        let mut uri = Uri { lock: AcquireOptions::default(), connect, rest: Vec::new(), url };
+        let hides_a_password = behind_the_host(text).contains('@');
+        let mut uri = Uri { lock: AcquireOptions::default(), connect, rest: Vec::new(), hides_a_password, url };
         uri.take_options().map_err(|error| uri.discreet(error))?;
         Ok(uri)
     }
@@ -59,7 +62,7 @@ impl Uri {
     /// What is wrong with this address, without quoting it where a password may have been taken for something else: an `@`
     /// behind the host means that a `/`, `?` or `#` stood before it.
     pub(crate) fn discreet(&self, error: Error) -> Error {
-        if !self.url[url::Position::BeforePath..].contains('@') {
+        if !self.hides_a_password {
             return error;
         }
         let message = "the address cannot be used as it is, and is not quoted since part of it may be a password; write \
@@ -151,6 +154,13 @@ pub fn span(what: &str, text: &str) -> Result<Duration> {
     }
 }
 
+/// What stands behind user, password and host as they were written: parsing drops parts of it, such as what `..` takes back.
+fn behind_the_host(text: &str) -> &str {
+    let rest = text.split_once(':').map_or(text, |(_, rest)| rest);
+    let Some(rest) = rest.strip_prefix("//") else { return rest };
+    rest.find(['/', '?', '#']).map_or("", |end| &rest[end..])
+}
+
 fn flag(what: &str, text: &str) -> Result<bool> {
     match text {
         "true" | "yes" | "on" | "1" => Ok(true),
@@ -215,6 +225,7 @@ mod tests {
             "redis://user:1?ttl=hunter2@h",
             "redis://user:1#hunter2@h",
             "redis:user:hunter2@h",
+            "redis:///user:hunter2/x@h/..",
             "redis:///user:hunter2@h",
         ] {
             let opened = parse(text).and_then(|mut uri| crate::stores::open(&mut uri));

@@ -1,8 +1,8 @@
 //! Addresses.
 
 use super::{Feed, SECRET, is_readable};
-use crate::blocking::Client;
 use crate::options::{ConnectOptions, MAX_TIMEOUT};
+use crate::stores;
 use crate::uri::{Uri, span};
 
 /// Where a password may stand in what people write, well or not so well.
@@ -39,9 +39,9 @@ pub fn uri(data: &[u8]) {
         let again = Uri::parse(uri.url().as_str(), ConnectOptions::default()).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!((&again.lock, &again.rest, again.url()), (&uri.lock, &uri.rest, uri.url()));
     }
-    match Client::open(Some(&text), ConnectOptions::default()) {
-        Ok(client) => {
-            let shown = format!("{} {client:?} {:?}", client.address(), client.lock("x"));
+    match Uri::parse(&text, ConnectOptions::default()).and_then(|mut uri| stores::open(&mut uri)) {
+        Ok(store) => {
+            let shown = format!("{} {store:?}", store.address());
             assert!(!shown.contains(SECRET), "{shown}");
         }
         Err(error) => is_readable(&error),
