@@ -25,6 +25,8 @@ pub struct Face {
     pub command: Vec<String>,
     /// For a library that is not ours: the store where we keep locks as it does.
     pub joins: Option<String>,
+    /// Why it plays no scenarios, and takes part in the table of bad input alone.
+    pub no_scenarios: Option<String>,
     #[serde(default)]
     pub cannot: Reasons,
 }

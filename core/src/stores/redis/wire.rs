@@ -115,6 +115,8 @@ pub(super) struct Frames {
     open: SmallVec<[usize; DEPTH]>,
     /// Bytes of the present reply.
     size: usize,
+    /// Whether the last byte was a carriage return: only with it does a line feed end a line.
+    returned: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -151,21 +153,25 @@ impl Frames {
             match &mut self.at {
                 At::Start => self.at = At::start(byte)?,
                 At::Line => {
-                    let end = bytes[next..].iter().position(|byte| *byte == b'\n');
-                    (taken, done) = (end.map_or(bytes.len() - next, |end| end + 1), end.is_some());
+                    let rest = &bytes[next..];
+                    let end = match self.returned && byte == b'\n' {
+                        true => Some(1),
+                        false => rest.windows(2).position(|two| two == b"\r\n").map(|at| at + 2),
+                    };
+                    (taken, done) = (end.unwrap_or(rest.len()), end.is_some());
                 }
-                At::Number => match byte {
-                    b'0'..=b'9' | b'-' | b'\r' => {}
-                    b'\n' => done = true,
+                At::Number => match (byte, self.returned) {
+                    (b'0'..=b'9' | b'-' | b'\r', false) => {}
+                    (b'\n', true) => done = true,
                     _ => return Err(Broken::Alien),
                 },
-                At::Length { list, length, nil } => match byte {
-                    b'0'..=b'9' => {
+                At::Length { list, length, nil } => match (byte, self.returned) {
+                    (b'0'..=b'9', false) => {
                         *length = length.saturating_mul(10).saturating_add(usize::from(byte - b'0'));
                     }
-                    b'-' => *nil = true,
-                    b'\r' => {}
-                    b'\n' => {
+                    (b'-', false) => *nil = true,
+                    (b'\r', false) => {}
+                    (b'\n', true) => {
                         let (list, length, nil) = (*list, *length, *nil);
                         if !nil && length > MOST_BYTES {
                             return Err(Broken::Excessive);
@@ -192,6 +198,7 @@ impl Frames {
                 }
             }
             next += taken;
+            self.returned = bytes[next - 1] == b'\r';
             self.size += taken;
             if self.size > MOST_BYTES {
                 return Err(Broken::Excessive);
@@ -297,7 +304,7 @@ mod tests {
     #[test]
     fn replies_end_where_they_end_however_they_arrive() {
         let replies =
-            b"+OK\r\n:17\r\n-ERR a b\r\n$-1\r\n$5\r\na\r\nbc\r\n$0\r\n\r\n*-1\r\n*0\r\n*2\r\n*1\r\n:1\r\n$1\r\nx\r\n";
+            b"+OK\n\r\r\n:17\r\n-ERR a b\r\n$-1\r\n$5\r\na\r\nbc\r\n$0\r\n\r\n*-1\r\n*0\r\n*2\r\n*1\r\n:1\r\n$1\r\nx\r\n";
         for step in 1..=replies.len() {
             assert_eq!(ends(replies, step), Ok(9), "in steps of {step}");
         }
@@ -310,6 +317,8 @@ mod tests {
             (b"\x15\x03\x03\x00\x02", Broken::Alien),
             (b"$abc\r\n", Broken::Alien),
             (b":12x\r\n", Broken::Alien),
+            (b":12\n", Broken::Alien),
+            (b"$3\r\rabc\r\n", Broken::Alien),
             (b"$1073741824\r\n", Broken::Excessive),
             (b"*99999999999999999999999\r\n", Broken::Excessive),
             (b"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n", Broken::Excessive),
