@@ -37,7 +37,7 @@ need_command() { command -v "$1" >/dev/null || need_apt "$2"; }
 
 # Two dependencies compile C.
 need_rust() {
-  command -v cargo >/dev/null || lack 'the installer at https://rustup.rs (Rust 1.88 or newer)'
+  command -v cargo >/dev/null || lack 'the installer at https://rustup.rs (Rust 1.91 or newer)'
   need_command cc gcc
 }
 

@@ -141,13 +141,15 @@ mod tests {
             folder: "core".into(),
             command: Vec::new(),
             no_scenarios: None,
+            process_each: false,
             cannot: BTreeMap::new(),
         }
     }
 
     fn store(name: &str) -> Store {
         let uri = Some("x://".into());
-        Store { name: name.into(), folder: name.into(), uri, service: None, only: None, cannot: BTreeMap::new() }
+        let (name, folder) = (name.into(), name.into());
+        Store { name, folder, uri, service: None, promises: BTreeMap::new(), only: None, cannot: BTreeMap::new() }
     }
 
     fn scenario(name: &str, head: &str) -> Scenario {

@@ -24,6 +24,9 @@ pub struct Face {
     pub command: Vec<String>,
     /// Why it plays no scenarios, and takes part in the table of bad input alone.
     pub no_scenarios: Option<String>,
+    /// Whether each of its commands is a process, so that only stores are of use that processes share.
+    #[serde(default)]
+    pub process_each: bool,
     #[serde(default)]
     pub cannot: Reasons,
 }
@@ -37,6 +40,9 @@ pub struct Store {
     pub folder: String,
     pub uri: Option<String>,
     pub service: Option<String>,
+    /// Promises that only the server could deny, and denies here.
+    #[serde(default)]
+    pub promises: BTreeMap<String, bool>,
     /// All that is played there by one face at a time, unless everything is asked for, and why not more.
     pub only: Option<Part>,
     #[serde(default)]

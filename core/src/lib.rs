@@ -28,16 +28,21 @@ mod client;
 #[cfg(feature = "net")]
 mod driver;
 pub mod error;
+#[cfg(feature = "net")]
+pub mod events;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
 pub mod guarantee;
 pub mod lease;
+#[cfg(feature = "net")]
+pub mod metrics;
 pub mod name;
 pub mod native;
 pub mod options;
 pub mod protocol;
 pub mod queue;
+mod replies;
 pub mod session;
 pub mod stores;
 pub mod time;

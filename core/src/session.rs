@@ -43,6 +43,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
+use crate::options::Retry;
 use crate::protocol::{
     AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Push, Reply, Requests, Step, StoreEvent, Term, Terms,
     Verdict, Wait,
@@ -55,8 +56,6 @@ const DRIFT_DIVISOR: u32 = 100;
 const GRANULARITY: Duration = Duration::from_millis(2);
 /// First and longest pause before asking again a store that did not answer.
 const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(320));
-/// First and longest pause between two tries where nothing can be pushed.
-const POLL: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(64));
 
 /// What every reply is matched by. Never reused: `seq` goes on from one attempt to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,7 +68,7 @@ pub struct RequestId {
     pub seq: u64,
 }
 
-/// How the present holder wants to hold; changes with a hand-off inside the process.
+/// How the present holder wants to hold, and a contender to wait; changes with a hand-off inside the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Service {
     /// How long each renewal makes the lease last.
@@ -78,6 +77,8 @@ pub struct Service {
     pub renew: bool,
     /// End renewal this long after the grant.
     pub max_hold: Option<Duration>,
+    /// How often to ask where nothing can be pushed.
+    pub retry: Retry,
 }
 
 /// Whether pushes can reach this client.
@@ -197,6 +198,8 @@ pub struct Session {
     placed: bool,
     /// Since when the store has been owing an answer to the phase's conversation.
     silent_since: Option<Time>,
+    /// Why the acquire that is asked again was not answered.
+    trouble: Option<Error>,
     /// How often the present thing was retried in a row.
     retries: u32,
     /// When the phase wants to be woken.
@@ -235,7 +238,7 @@ impl Session {
             store_timeout,
             phase: Phase::Idle,
             terms: nobody,
-            service: Service { ttl: Duration::ZERO, renew: false, max_hold: None },
+            service: Service { ttl: Duration::ZERO, renew: false, max_hold: None, retry: Retry::DEFAULT },
             waits: false,
             inbox: Inbox::Closed,
             prev: None,
@@ -250,6 +253,7 @@ impl Session {
             touched: false,
             placed: false,
             silent_since: None,
+            trouble: None,
             retries: 0,
             wake: None,
             tokens: (0, 0),
@@ -313,6 +317,37 @@ impl Session {
     /// The attempt it stands for at present.
     pub fn attempt(&self) -> AttemptId {
         self.terms.attempt
+    }
+
+    /// Whether somebody else has the lock, as far as the store said, and this contender waits for it.
+    pub fn is_waiting(&self) -> bool {
+        self.phase == Phase::Waiting
+    }
+
+    /// Whether the last renewal was not confirmed, and will be tried again.
+    pub fn is_failing(&self) -> bool {
+        self.phase == Phase::Held && self.retries > 0
+    }
+
+    /// The first token of the present grant.
+    pub fn first_token(&self) -> u64 {
+        self.tokens.0
+    }
+
+    /// How long each renewal makes the lease last.
+    pub fn ttl(&self) -> Duration {
+        self.service.ttl
+    }
+
+    /// How the hold ends if it is not renewed any more.
+    pub fn expires_as(&self) -> LossReason {
+        match self.service {
+            Service { renew: false, .. } => LossReason::NotRenewed,
+            Service { max_hold: Some(max), .. } if self.valid_until >= self.granted_at.after(max) => {
+                LossReason::MaxHold
+            }
+            _ => LossReason::Expired,
+        }
     }
 
     /// How long a push that arrives now makes the lock ours.
@@ -452,7 +487,11 @@ impl Session {
             (Op::Acquire, Phase::Asking) if self.is_silent_too_long(now) => self.fail(now, error),
             (Op::Acquire, Phase::Undoing) => self.undo_again(now),
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_at = Some(now.after(pause)),
-            (Op::Acquire, Phase::Asking) | (Op::Release, Phase::Releasing) | (Op::Undo, Phase::Undoing) => {
+            (Op::Acquire, Phase::Asking) => {
+                self.trouble = Some(error);
+                self.wake = Some(now.after(pause));
+            }
+            (Op::Release, Phase::Releasing) | (Op::Undo, Phase::Undoing) => {
                 self.wake = Some(now.after(pause));
             }
             _ => {}
@@ -540,7 +579,7 @@ impl Session {
             self.actions.push_back(Action::OpenInbox);
             self.terms.claim
         } else {
-            self.pause(POLL)
+            self.pause((self.service.retry.min, self.service.retry.max))
         };
         self.wake = Some(now.after(self.jittered(remaining.min(pause))));
     }
@@ -919,15 +958,17 @@ impl Session {
     fn tick(&mut self, now: Time) {
         match self.phase {
             Phase::Held if now >= self.valid_until => {
-                let reason = self.why_expired(now);
+                let reason = self.expires_as();
                 self.lose(now, reason);
             }
             Phase::Confirming if now >= self.valid_until => self.ask(now),
             Phase::Held | Phase::Confirming => self.renew_if_due(now),
             Phase::Asking if self.is_silent_too_long(now) => {
                 let silence = "the store did not answer within store_timeout; see whether it runs and is reachable";
+                let silent = || Error::new(Kind::Unavailable, "acquire", silence);
                 self.touched |= self.flight(Op::Acquire).is_some();
-                self.fail(now, Error::new(Kind::Unavailable, "acquire", silence));
+                let error = self.trouble.take().unwrap_or_else(silent);
+                self.fail(now, error);
             }
             Phase::Releasing if now >= self.store_until => {
                 self.tell_released(ReleaseOutcome::Unknown);
@@ -961,14 +1002,6 @@ impl Session {
         self.store_until.max(asked.after(self.store_timeout).after(self.terms.ttl))
     }
 
-    fn why_expired(&self, now: Time) -> LossReason {
-        match self.service {
-            Service { renew: false, .. } => LossReason::NotRenewed,
-            Service { max_hold: Some(max), .. } if now >= self.granted_at.after(max) => LossReason::MaxHold,
-            _ => LossReason::Expired,
-        }
-    }
-
     /// The next of a row of growing pauses.
     fn pause(&mut self, (first, longest): (Duration, Duration)) -> Duration {
         let pause = first.saturating_mul(1 << self.retries.min(16)).min(longest);
@@ -988,6 +1021,7 @@ impl Session {
             protocol: self.protocol.duplicate(),
             terms: self.terms.clone(),
             prev: self.prev.clone(),
+            trouble: self.trouble.clone(),
             actions: VecDeque::new(),
             ..*self
         }
@@ -1083,7 +1117,7 @@ mod tests {
         let (attempt, inbox) = (AttemptId(1), InboxId(1));
         let (name, card) = ("x".into(), "".into());
         let terms = Terms { name, attempt, inbox, ttl: TTL, claim: claim(TTL), card };
-        let service = Service { ttl: TTL, renew: true, max_hold: None };
+        let service = Service { ttl: TTL, renew: true, max_hold: None, retry: Retry::DEFAULT };
         let now = Time::from_nanos(1_000_000_000);
         session.handle(now, Event::Acquire { terms, wait: true, service, inbox: Inbox::Live });
         let Some(Action::Send { id, .. }) = session.poll_action() else { panic!("nothing is asked") };

@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 
 use super::clock;
 use super::entry::{Effects, Entry, Outbound};
+use super::notice::{self, Counters, Silence};
 use super::random::Random;
 use super::runtime;
 use super::wait::{Settled, Waiter, locked};
@@ -24,8 +25,10 @@ use crate::session::{Inbox, Service};
 use crate::stores::{Answered, Outcome, Sink, Store};
 use crate::time::Time;
 
+/// A layout and its format.
+type Variant = (&'static str, Option<&'static str>);
 /// The entries of one key: one for each layout in use under it.
-type OfKey = SmallVec<[(&'static str, Weak<Entry>); 1]>;
+type OfKey = SmallVec<[(Variant, Weak<Entry>); 1]>;
 
 /// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock again.
 #[derive(Default)]
@@ -50,6 +53,8 @@ pub(crate) struct Engine {
     entries: Mutex<Entries>,
     pub(crate) wheel: Wheel,
     closed: AtomicBool,
+    pub(crate) counters: Counters,
+    silence: Silence,
     /// For those who need to outlive a borrow: the background's work, and the store's way to us.
     me: Weak<Engine>,
 }
@@ -78,6 +83,8 @@ impl Engine {
             entries: Mutex::default(),
             wheel: Wheel::new(me.clone()),
             closed: AtomicBool::new(false),
+            counters: Counters::default(),
+            silence: Silence::default(),
             me: me.clone(),
         }))
     }
@@ -104,7 +111,8 @@ impl Engine {
     pub(crate) fn entry(&self, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>) -> Arc<Entry> {
         let mut guard = locked(&self.entries);
         let Entries { by_key: entries, recent } = &mut *guard;
-        let known = |of_key: &OfKey| of_key.iter().find(|(l, _)| *l == layout.name()).and_then(|(_, e)| e.upgrade());
+        let way = (layout.name(), layout.format());
+        let known = |of_key: &OfKey| of_key.iter().find(|(w, _)| *w == way).and_then(|(_, e)| e.upgrade());
         if let Some(entry) = entries.get(key).and_then(known) {
             return entry;
         }
@@ -113,8 +121,8 @@ impl Engine {
         }
         let entry = Arc::new(Entry::new(name.clone(), key.clone(), layout.clone()));
         let of_key = entries.entry(key.clone()).or_default();
-        of_key.retain(|(l, _)| *l != layout.name());
-        of_key.push((layout.name(), Arc::downgrade(&entry)));
+        of_key.retain(|(w, _)| *w != way);
+        of_key.push((way, Arc::downgrade(&entry)));
         recent.push_back(entry.clone());
         if recent.len() > RECENT {
             recent.pop_front();
@@ -137,7 +145,12 @@ impl Engine {
             fair: options.fair,
             tries: options.tries(),
             deadline: options.timeout.filter(|limit| !limit.is_zero()).map(|limit| clock::now().after(limit)),
-            service: Service { ttl: options.ttl, renew: options.renew, max_hold: options.max_hold },
+            service: Service {
+                ttl: options.ttl,
+                renew: options.renew,
+                max_hold: options.max_hold,
+                retry: options.retry,
+            },
         }
     }
 
@@ -160,7 +173,7 @@ impl Engine {
         let mut todo = self.perform_local(entry, effects);
         while !todo.is_empty() {
             let send = todo.remove(0);
-            let answered = self.store.call(&send.requests, limit);
+            let answered = self.heard(1, self.store.call(&send.requests, limit));
             let follow = send.entry.answered(self, send.slot, send.id, answered);
             limit = self.limit(follow.at, deadline);
             todo.extend(self.perform_local(&send.entry, follow));
@@ -173,7 +186,7 @@ impl Engine {
         while !todo.is_empty() {
             let mut flight = Flight { engine: self, sends: todo };
             let limit = self.limit(clock::now(), deadline);
-            let answered = self.store.call_async(&flight.sends[0].requests, limit).await;
+            let answered = self.heard(1, self.store.call_async(&flight.sends[0].requests, limit).await);
             let send = flight.sends.remove(0);
             let follow = send.entry.answered(self, send.slot, send.id, answered);
             let more = self.perform_local(&send.entry, follow);
@@ -200,31 +213,44 @@ impl Engine {
                 if alone {
                     for send in batch {
                         let result = engine.store.call_async(&send.requests, engine.limit(clock::now(), None)).await;
-                        answered(&send.entry, send.slot, send.id, result, &engine);
+                        answered(&send.entry, send.slot, send.id, engine.heard(1, result), &engine);
                     }
                     return;
                 }
                 let requests = batch.iter().filter_map(|send| send.requests.first().cloned()).collect();
-                let result = engine.store.clone().call_batch(requests).await;
+                let result = engine.heard(batch.len() as u64, engine.store.clone().call_batch(requests).await);
                 for (send, result) in batch.iter().zip(share(result, batch.len())) {
                     answered(&send.entry, send.slot, send.id, result, &engine);
                 }
             };
             match runtime::handle() {
                 Ok(handle) => drop(handle.spawn(work)),
-                Err(error) => tracing::error!(%error, "no background thread: leases will not be renewed"),
+                Err(error) => no_background(&error),
             }
         }
     }
 
+    /// One round trip to the store ended, of so many requests.
+    fn heard(&self, requests: u64, answered: Answered) -> Answered {
+        let answers_again = self.silence.hear(&answered, &self.store);
+        self.counters.change(|metrics| {
+            metrics.requests += requests;
+            metrics.round_trips += 1;
+            metrics.reconnects += u64::from(answers_again);
+        });
+        answered
+    }
+
     /// Everything but the writes, which it returns.
     pub(crate) fn perform_local(&self, entry: &Arc<Entry>, effects: Effects) -> SmallVec<[Outbound; 1]> {
-        let Effects { mut sends, settled, lost, learnt, open_inbox, due, at: _ } = effects;
+        let Effects { mut sends, settled, lost, learnt, open_inbox, notices, due, .. } = effects;
         for (sent, at) in learnt {
             self.store.learn(sent, at);
         }
+        for notice in notices {
+            notice.tell(entry, self.store.address());
+        }
         for (hold, reason) in lost {
-            tracing::warn!(lock = %entry.name, token = %hold.token, reason = reason.code(), "lock lost");
             hold.lose(reason);
         }
         if let Some(due) = due {
@@ -281,14 +307,21 @@ impl Engine {
     pub(crate) fn administer(&self, request: Request) -> Result<Reply> {
         let give_up = clock::now().after(self.options.store_timeout);
         let requests = Requests::from_iter([request]);
+        let mut told = None;
         loop {
-            let error = match self.store.call(&requests, self.limit(clock::now(), Some(give_up))).outcome {
+            let answered = self.store.call(&requests, self.limit(clock::now(), Some(give_up)));
+            let error = match self.heard(1, answered).outcome {
                 Outcome::Replies(replies) => return Ok(replies.into_iter().next().unwrap_or(Reply::Nil)),
                 Outcome::NotSent(error) | Outcome::Unknown { error, .. } => error,
             };
-            if error.kind() != Kind::Unavailable || clock::now() >= give_up {
+            if error.kind() != Kind::Unavailable {
                 return Err(error);
             }
+            if clock::now() >= give_up {
+                // The last try had less time than it needs, so what was found before says more.
+                return Err(told.unwrap_or(error));
+            }
+            told = Some(error);
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -346,7 +379,8 @@ impl Drop for Engine {
 
 impl Sink for Engine {
     fn inbox(&self, state: Inbox) {
-        self.inbox.store(code(state), Ordering::Release);
+        let before = decode(self.inbox.swap(code(state), Ordering::AcqRel));
+        notice::inbox_changed(before, state, self.store.address());
         for entry in self.live_entries() {
             let effects = entry.inbox(self, state);
             self.perform_in_background(&entry, effects);
@@ -361,7 +395,7 @@ impl Sink for Engine {
     }
 
     fn restarted(&self) {
-        tracing::warn!(store = %self.store.address(), "the store is another one than before: verifying what is held");
+        notice::store_restarted(self.store.address());
         for entry in self.live_entries() {
             let effects = entry.verify(self);
             self.perform_in_background(&entry, effects);
@@ -407,6 +441,10 @@ fn share(answered: Answered, count: usize) -> Vec<Answered> {
     }
 }
 
+pub(super) fn no_background(error: &Error) {
+    tracing::error!(target: "lockwright::runtime", %error, "no background thread: leases will not be renewed");
+}
+
 fn code(inbox: Inbox) -> u8 {
     match inbox {
         Inbox::Closed => 0,
@@ -429,4 +467,24 @@ pub(crate) fn begin(engine: &Engine, entry: &Arc<Entry>, wish: &Wish, card: &Arc
     let waiter = Arc::new(Waiter::default());
     let effects = entry.acquire(engine, ask, card, &waiter);
     (ask, waiter, effects)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocking;
+
+    #[test]
+    fn a_hold_that_is_over_refuses_nobody_though_the_wheel_is_late() {
+        let client = blocking::Client::open(Some("memory://late-wheel"), ConnectOptions::default()).unwrap();
+        let lock = client.lock("x").ttl(Duration::from_millis(20)).renew(false).build().unwrap();
+        let (held, effects) = lock.start(None).unwrap();
+        held.engine.wheel.starve();
+        held.engine.perform(&held.entry, effects, None);
+        assert!(lock.try_acquire().unwrap().is_none());
+        while client.inspect("x").unwrap().holder.is_some() {
+            std::thread::yield_now();
+        }
+        assert!(lock.try_acquire().unwrap().is_some());
+    }
 }

@@ -1,6 +1,6 @@
 //! What a guard shares with the driver: until when the lock is held, and whether it was lost.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -16,7 +16,10 @@ type Callback = Box<dyn FnOnce(&LossReason) + Send>;
 /// One hold of a lock, from its grant to its release or loss.
 pub(crate) struct Hold {
     pub(crate) token: Token,
+    pub(crate) since: Time,
     valid_until: AtomicU64,
+    /// Why it is lost when it is not prolonged any more: a position in [`LossReason::ALL`].
+    expires_as: AtomicU8,
     lost: OnceLock<LossReason>,
     interested: Mutex<Interested>,
 }
@@ -29,10 +32,12 @@ struct Interested {
 }
 
 impl Hold {
-    pub(crate) fn new(token: Token, valid_until: Time) -> Self {
+    pub(crate) fn new(token: Token, since: Time, valid_until: Time) -> Self {
         Hold {
             token,
+            since,
             valid_until: AtomicU64::new(valid_until.as_nanos()),
+            expires_as: AtomicU8::new(0),
             lost: OnceLock::new(),
             interested: Mutex::default(),
         }
@@ -42,7 +47,9 @@ impl Hold {
         Time::from_nanos(self.valid_until.load(Ordering::Acquire))
     }
 
-    pub(crate) fn prolong(&self, valid_until: Time) {
+    /// It lasts until then at least, and would end for the reason `expires_as`.
+    pub(crate) fn prolong(&self, valid_until: Time, expires_as: &LossReason) {
+        self.expires_as.store(expires_as.position(), Ordering::Relaxed);
         self.valid_until.fetch_max(valid_until.as_nanos(), Ordering::AcqRel);
     }
 
@@ -54,7 +61,10 @@ impl Hold {
     }
 
     pub(crate) fn why_lost(&self) -> Option<LossReason> {
-        let expired = || (self.valid_until() <= clock::now()).then_some(LossReason::Expired);
+        let expired = || {
+            let reason = || LossReason::ALL[usize::from(self.expires_as.load(Ordering::Relaxed))].clone();
+            (self.valid_until() <= clock::now()).then(reason)
+        };
         self.lost.get().cloned().or_else(expired)
     }
 

@@ -7,6 +7,7 @@ pub(crate) mod runtime;
 pub(crate) mod engine;
 pub(crate) mod entry;
 pub(crate) mod hold;
+pub(crate) mod notice;
 mod random;
 mod timer;
 pub(crate) mod wait;

@@ -11,7 +11,7 @@ use std::task::Poll;
 use tokio::sync::Notify;
 
 use super::clock;
-use super::engine::Engine;
+use super::engine::{Engine, no_background};
 use super::entry::{Entry, Outbound};
 use super::runtime;
 use super::timer::Timer;
@@ -61,6 +61,12 @@ impl Wheel {
         self.wake.notify_one();
     }
 
+    /// Never looks at anything, as if its thread got no time.
+    #[cfg(test)]
+    pub(crate) fn starve(&self) {
+        self.running.store(true, Ordering::SeqCst);
+    }
+
     /// Whether the task of a closed engine, which has nothing to look at any more, may end: who makes an appointment after
     /// this starts another one.
     fn may_end(&self) -> bool {
@@ -73,7 +79,7 @@ impl Wheel {
         let (engine, wake) = (self.engine.clone(), self.wake.clone());
         match runtime::handle() {
             Ok(handle) => drop(handle.spawn(turn(engine, wake))),
-            Err(error) => tracing::error!(%error, "no background thread: leases will not be renewed"),
+            Err(error) => no_background(&error),
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use lockwright::cell::{Cell, Claimant, Surroundings};
 use lockwright::error::{Error, Kind};
 use lockwright::native::Procedure;
+use lockwright::options::Retry;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Reply, Requests, StoreEvent};
 use lockwright::queue::{Ask, TaskId};
 use lockwright::session::{Answer, Inbox, RequestId, Service};
@@ -102,7 +103,12 @@ impl Setup {
     }
 
     fn service(&self, wish: &Wish) -> Service {
-        Service { ttl: self.tick * wish.ttl.unwrap_or(self.ttl), renew: self.renew, max_hold: None }
+        Service {
+            ttl: self.tick * wish.ttl.unwrap_or(self.ttl),
+            renew: self.renew,
+            max_hold: None,
+            retry: Retry::DEFAULT,
+        }
     }
 
     fn time(&self, tick: u32) -> Time {

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::config::Config;
 use super::greeting::{self, Welcome};
 use super::inbox;
-use super::layouts::native;
+use super::layouts;
 use super::socket::{Connection, unreachable};
 use super::tasks::Line;
 use super::wire::{Scripts, groups, is_unknown_script, replies};
@@ -24,7 +24,7 @@ use crate::driver::{clock, runtime};
 use crate::error::{Error, Result};
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests};
 use crate::session::margin;
-use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, no_such_layout};
+use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store};
 use crate::time::{StoreTime, Time};
 
 /// A connection idle for longer is looked at before it is used: servers and middle boxes end idle ones.
@@ -41,7 +41,7 @@ type Values = SmallVec<[Value; 1]>;
 /// See the [module](self).
 pub(crate) struct Redis {
     pub(super) config: Config,
-    layout: Arc<dyn Layout>,
+    layouts: Vec<Arc<dyn Layout>>,
     scripts: Scripts,
     clock: StoreClock,
     /// Idle blocking connections, the last used at the back.
@@ -49,6 +49,8 @@ pub(crate) struct Redis {
     lines: Mutex<HashMap<Id, Arc<Shared>>>,
     met: Mutex<Met>,
     closing: Closing,
+    /// What cleans up yet dials for itself, and leaves nothing open.
+    closed: AtomicBool,
 }
 
 /// The connection of one runtime, and who dials it.
@@ -76,13 +78,14 @@ enum Failed {
 impl Redis {
     pub(super) fn new(config: Config) -> Self {
         Redis {
-            layout: Arc::new(native::layout(config.prefix.as_str())),
-            scripts: Scripts::new(&native::CALLS),
+            layouts: layouts::all(&config.prefix),
+            scripts: Scripts::new(&layouts::CALLS),
             clock: StoreClock::default(),
             pool: Mutex::default(),
             lines: Mutex::default(),
             met: Mutex::default(),
             closing: Closing::default(),
+            closed: AtomicBool::new(false),
             config,
         }
     }
@@ -123,7 +126,7 @@ impl Redis {
     }
 
     fn keep(&self, mut connection: Box<Connection>, used: Time) {
-        if !connection.is_clean() {
+        if !connection.is_clean() || self.closed.load(Ordering::Acquire) {
             return;
         }
         connection.used = used;
@@ -210,7 +213,9 @@ impl Redis {
             return Ok(line);
         }
         let (line, welcome) = Line::dial(&self.config).await?;
-        *locked(&shared.line) = Some(line.clone());
+        if !self.closed.load(Ordering::Acquire) {
+            *locked(&shared.line) = Some(line.clone());
+        }
         self.meet(welcome);
         Ok(line)
     }
@@ -293,11 +298,8 @@ impl Store for Redis {
         &self.config.address
     }
 
-    fn layout(&self, name: Option<&str>) -> Result<Arc<dyn Layout>> {
-        match name {
-            None | Some("native") => Ok(self.layout.clone()),
-            Some(other) => Err(no_such_layout("redis", other, &["native"])),
-        }
+    fn layouts(&self) -> &[Arc<dyn Layout>] {
+        &self.layouts
     }
 
     fn call(&self, requests: &Requests, limit: Time) -> Answered {
@@ -345,6 +347,7 @@ impl Store for Redis {
     }
 
     fn close(&self) {
+        self.closed.store(true, Ordering::Release);
         locked(&self.met).sinks.clear();
         self.closing.close();
         let idle = std::mem::take(&mut *locked(&self.pool));

@@ -36,8 +36,7 @@ enum Asked {
 }
 
 impl Greeting {
-    pub(super) fn new(config: &Config) -> Self {
-        let credentials = config.credentials();
+    pub(super) fn new(config: &Config, credentials: Credentials) -> Self {
         let mut greeting = Greeting { bytes: Vec::new(), asked: Vec::new(), credentials: credentials.clone() };
         let Credentials { user, password } = &credentials;
         match (user.as_str(), password.as_str()) {
@@ -111,13 +110,14 @@ impl Greeting {
 
     /// `text` as it may be shown: whoever is on the other side may have sent our password back.
     pub(super) fn quotable(&self, text: &str) -> String {
+        let shown = text.split(char::is_control).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
         let text: String = text.chars().filter(|c| !c.is_control()).collect();
         // What comes back may be cut off anywhere.
         let password: String = self.credentials.password.chars().filter(|c| !c.is_control()).take(TELLTALE).collect();
         if !password.is_empty() && text.contains(&password) {
             return "it repeats the password".into();
         }
-        text.chars().take(80).collect::<String>().trim_end().to_owned()
+        shown.chars().take(80).collect::<String>().trim_end().to_owned()
     }
 }
 
@@ -142,7 +142,8 @@ mod tests {
     use crate::uri::Uri;
 
     fn greeting(address: &str) -> Greeting {
-        Greeting::new(&Config::read(&mut Uri::parse(address, ConnectOptions::default()).unwrap()).unwrap())
+        let config = Config::read(&mut Uri::parse(address, ConnectOptions::default()).unwrap()).unwrap();
+        Greeting::new(&config, config.credentials().unwrap())
     }
 
     fn error(line: &str) -> Value {

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Cmd, Parser, Pipeline, ProtocolVersion, RedisConnectionInfo, Value};
+use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Parser, Pipeline, ProtocolVersion, RedisConnectionInfo, Value};
 use smallvec::{SmallVec, smallvec};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -52,8 +52,9 @@ impl Stream {
     }
 
     async fn dial_at_leisure(config: &Config) -> Result<(Self, Welcome)> {
+        let credentials = config.credentials_aside().await?;
         let mut stream = connect(config).await.map_err(|error| unreachable(config, error))?;
-        let greeting = Greeting::new(config);
+        let greeting = Greeting::new(config, credentials);
         let (mut bytes, mut frames, mut answers, mut at) = (Vec::with_capacity(8192), Frames::default(), 0, 0);
         let mut ended = stream.write_all(&greeting.bytes).await.err();
         while answers < greeting.answers() && ended.is_none() {
@@ -198,6 +199,7 @@ impl Line {
         };
         values.map_err(|error| match self.broken.get() {
             Some(broken) => broken.explain(""),
+            None if error.kind() == ErrorKind::Parse => lost(io::Error::new(io::ErrorKind::InvalidData, error)),
             None => lost(io::Error::other(error)),
         })
     }

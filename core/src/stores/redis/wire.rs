@@ -22,11 +22,9 @@ const DEPTH: usize = 8;
 pub(super) struct Scripts(Vec<(&'static Call, String)>);
 
 impl Scripts {
-    /// Clean-up is not among them: it is sent whole, so that after a lost script cache it needs no second round trip.
-    pub(super) fn new(calls: &'static Calls) -> Self {
-        let Calls { acquire, renew, release, undo: _, inspect, break_hold, list } = calls;
+    pub(super) fn new(layouts: &[&'static Calls]) -> Self {
         let digest = |call: &'static Call| (call, sha1_smol::Sha1::from(call.body).digest().to_string());
-        Scripts([acquire, release, renew, inspect, break_hold, list].map(digest).into())
+        Scripts(layouts.iter().flat_map(|calls| calls.by_digest()).map(digest).collect())
     }
 
     /// Makes `command` the one that asks for all of `group`; `whole` sends the script itself instead of its digest.
@@ -37,12 +35,19 @@ impl Scripts {
             Some((_, digest)) if !whole => command.arg("EVALSHA").arg(digest),
             _ => command.arg("EVAL").arg(call.body),
         };
-        command.arg(group.len());
+        let beside = |request: &Request| request.args.iter().filter(|arg| matches!(arg, Arg::Key(_))).count();
+        command.arg(group.iter().map(|request| 1 + beside(request)).sum::<usize>());
         for request in group {
             command.arg(&*request.key);
+            for arg in &request.args {
+                if let Arg::Key(key) = arg {
+                    command.arg(&**key);
+                }
+            }
         }
         for arg in group.iter().flat_map(|request| &request.args) {
             match arg {
+                Arg::Key(_) => continue,
                 Arg::Int(number) => command.arg(*number),
                 Arg::Text(text) => command.arg(&**text),
                 Arg::Nothing => command.arg(""),
@@ -134,6 +139,8 @@ enum At {
 pub(super) enum Broken {
     /// No reply begins or goes on like this.
     Alien,
+    /// It begins as TLS tells that something is wrong.
+    Tls,
     /// A reply is larger or deeper than any that was asked for.
     Excessive,
 }
@@ -168,6 +175,9 @@ impl Frames {
                     (b'\r', false) => {}
                     (b'\n', true) => {
                         let (list, length, nil) = (*list, *length, *nil);
+                        if nil && length != 1 {
+                            return Err(Broken::Alien);
+                        }
                         if !nil && length > MOST_BYTES {
                             return Err(Broken::Excessive);
                         }
@@ -260,7 +270,7 @@ impl Broken {
     pub(super) fn explain(self, seen: &str) -> Error {
         let message = match self {
             Broken::Excessive => "the server sent a reply larger than any that was asked for".into(),
-            Broken::Alien if seen.starts_with('\u{15}') => "the server speaks TLS; write rediss:// for redis://".into(),
+            Broken::Tls => "the server speaks TLS; write rediss:// for redis://".into(),
             Broken::Alien if seen.is_empty() => "the server sent what is no reply".into(),
             Broken::Alien => format!("what listens there is no Redis server; it says {seen:?}"),
         };
@@ -274,6 +284,8 @@ impl At {
             b'+' | b'-' => Ok(At::Line),
             b':' => Ok(At::Number),
             b'$' | b'*' => Ok(At::Length { list: byte == b'*', length: 0, nil: false }),
+            // The record type `alert`: RFC 8446, 5.1.
+            0x15 => Err(Broken::Tls),
             _ => Err(Broken::Alien),
         }
     }
@@ -309,7 +321,8 @@ mod tests {
     fn what_is_no_reply_is_found_before_it_is_kept() {
         for (bytes, why) in [
             (b"HTTP/1.1 400 Bad Request\r\n".as_slice(), Broken::Alien),
-            (b"\x15\x03\x03\x00\x02", Broken::Alien),
+            (b"\x15\x03\x03\x00\x02", Broken::Tls),
+            (b"$-7\r\n", Broken::Alien),
             (b"$abc\r\n", Broken::Alien),
             (b":12x\r\n", Broken::Alien),
             (b":12\n", Broken::Alien),
@@ -348,7 +361,7 @@ mod tests {
 
     #[test]
     fn not_after_is_filled_in_and_clean_up_is_sent_whole() {
-        let scripts = Scripts::new(&CALLS);
+        let scripts = Scripts::new(&[&CALLS]);
         let packed = |call, whole| {
             let mut command = Cmd::new();
             scripts.write(&mut command, &[Request::new(call, "k".into(), [Arg::NotAfter])], StoreTime(77), whole);

@@ -123,7 +123,7 @@ pub(super) fn push(to: &UnixDatagram, key: &str, event: &StoreEvent) {
     let Some(text) = encode(key, event) else { return };
     let sent = to.set_write_timeout(Some(PATIENCE)).and_then(|()| to.send(text.as_bytes()));
     if let Err(error) = sent {
-        tracing::debug!(%error, "a push was lost; its receiver will ask by itself");
+        tracing::debug!(target: "lockwright::inbox", %error, "a push was lost; its receiver will ask by itself");
     }
 }
 
@@ -141,7 +141,7 @@ pub(super) async fn listen(file: Arc<LockFile>, inbox: InboxId, sink: Weak<dyn S
             }
             Err(error) => {
                 if !std::mem::replace(&mut polls, true) {
-                    tracing::debug!(%error, "no inbox can be opened beside the lock file: waiters poll");
+                    tracing::debug!(target: "lockwright::inbox", %error, "no inbox can be opened beside the lock file: waiters poll");
                     tell(&sink, |sink| sink.inbox(Inbox::Unavailable));
                 }
                 tokio::time::sleep(HEARTBEAT).await;
