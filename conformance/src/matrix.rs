@@ -158,6 +158,7 @@ mod tests {
             command: Vec::new(),
             joins: None,
             no_scenarios: None,
+            process_each: false,
             cannot: BTreeMap::new(),
         }
     }

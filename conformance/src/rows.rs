@@ -27,6 +27,9 @@ pub struct Face {
     pub joins: Option<String>,
     /// Why it plays no scenarios, and takes part in the table of bad input alone.
     pub no_scenarios: Option<String>,
+    /// Whether each of its commands is a process, so that only stores are of use that processes share.
+    #[serde(default)]
+    pub process_each: bool,
     #[serde(default)]
     pub cannot: Reasons,
 }

@@ -237,12 +237,13 @@ impl fmt::Display for Error {
 /// The longest part of an error, in bytes: what a server or an address put into it may have any length.
 const LONGEST: usize = 400;
 
-/// A text with no more than its beginning.
+/// A text without its middle: what it quotes stands there, and what to do at its end.
 fn shortened(text: Cow<'_, str>) -> Cow<'_, str> {
     if text.len() <= LONGEST {
         return text;
     }
-    format!("{}...", &text[..text.floor_char_boundary(LONGEST)]).into()
+    let (start, end) = (text.floor_char_boundary(LONGEST / 2), text.ceil_char_boundary(text.len() - LONGEST / 2));
+    format!("{}...{}", &text[..start], &text[end..]).into()
 }
 
 /// Writes spaces for control characters: errors quote what others wrote, and end on terminals and in logs.
@@ -281,7 +282,7 @@ mod tests {
         let shown = error.to_string();
         assert!(shown.len() < 1_000 && !shown.contains(char::is_control), "{shown:?}");
         assert!(shown.starts_with(r#"protocol: acquire lock "a\u{7f}b" on redis://h"#), "{shown}");
-        assert!(shown.contains("...: it says x   [2J x"), "{shown}");
+        assert!(shown.contains("...") && shown.contains(": it says x   [2J x"), "{shown}");
         assert_eq!(error.store().map(str::len), Some(9_000));
     }
 }

@@ -29,7 +29,7 @@ use crate::protocol::{
     Arg, AttemptId, Call, Grant, Input, Intent, Layout, Op, Previous, Protocol, Push, Reply, Request, Requests, Step,
     StoreEvent, Term, Terms, Traits, Verdict, Wait,
 };
-use crate::replies::{duration, int, nonsense, operation, refusal};
+use crate::replies::{duration, int, listed, nonsense, operation, refusal};
 use crate::time::StoreTime;
 
 /// The procedures of one store.
@@ -133,11 +133,7 @@ impl Layout for NativeLayout {
     }
 
     fn listed(&self, reply: &Reply) -> crate::Result<(Vec<String>, Option<String>)> {
-        let list = match reply {
-            Reply::List(list) => list,
-            Reply::Error { code, message } => return Err(refusal("list", code, message)),
-            other => return Err(nonsense("list", std::slice::from_ref(other))),
-        };
+        let list = listed(reply)?;
         let mut texts = list.iter().filter_map(|item| match item {
             Reply::Text(text) => Some(text.as_str()),
             _ => None,

@@ -7,7 +7,7 @@ use super::files;
 use super::hostile::Hostile;
 use super::redis::Server;
 use super::table::Row;
-use crate::rows::Place;
+use crate::rows::{Face, Place};
 
 /// Limits short enough for a table of many rows that wait for them.
 const LIMITS: &str = "store_timeout=600ms&connect_timeout=300ms&response_timeout=250ms";
@@ -60,15 +60,27 @@ pub(super) struct World {
 
 impl World {
     /// Every place that the row is played at, one after the other.
-    pub(super) fn grounds(&self, row: &Row, word: &str, folder: &Path) -> Result<Vec<Ground<'_>>, Unmade> {
+    pub(super) fn grounds(&self, row: &Row, face: &Face, word: &str, folder: &Path) -> Result<Vec<Ground<'_>>, Unmade> {
         match &row.stores {
-            Some(names) => self.stores_of(row, names, word, folder),
+            Some(names) => self.stores_of(row, face, names, word, folder),
             None => Ok(vec![self.ground(row)?]),
         }
     }
 
-    fn stores_of(&self, row: &Row, names: &[String], word: &str, folder: &Path) -> Result<Vec<Ground<'_>>, Unmade> {
-        let wanted = |place: &&Place| names.is_empty() || names.contains(&place.store.name);
+    fn stores_of(
+        &self,
+        row: &Row,
+        face: &Face,
+        names: &[String],
+        word: &str,
+        folder: &Path,
+    ) -> Result<Vec<Ground<'_>>, Unmade> {
+        let promises = lockwright::stores::guarantees();
+        let is_shared = |name: &str| promises.iter().any(|promised| promised.store == name && promised.shared);
+        let wanted = |place: &&Place| {
+            let is_named = names.is_empty() || names.contains(&place.store.name);
+            is_named && (!face.process_each || is_shared(&place.store.folder))
+        };
         let mut grounds = Vec::new();
         for place in self.stores.iter().filter(wanted) {
             let uri = with_options(place.uri(word, folder)?, &row.options);

@@ -105,7 +105,8 @@ impl Script {
                     let channel = words.get(1).map(String::as_str).unwrap_or_default();
                     format!("*3\r\n$9\r\nsubscribe\r\n${}\r\n{channel}\r\n:1\r\n", channel.len()).into_bytes()
                 }
-                _ => return self.end(&mut stream),
+                _ if self.closes || !self.floods.is_empty() => return self.end(&mut stream),
+                _ => latin1(&self.says),
             };
             stream.write_all(&answer)?;
         }

@@ -318,15 +318,21 @@ impl Engine {
     pub(crate) fn administer(&self, request: Request) -> Result<Reply> {
         let give_up = clock::now().after(self.options.store_timeout);
         let requests = Requests::from_iter([request]);
+        let mut told = None;
         loop {
             let answered = self.store.call(&requests, self.limit(clock::now(), Some(give_up)));
             let error = match self.heard(1, answered).outcome {
                 Outcome::Replies(replies) => return Ok(replies.into_iter().next().unwrap_or(Reply::Nil)),
                 Outcome::NotSent(error) | Outcome::Unknown { error, .. } => error,
             };
-            if error.kind() != Kind::Unavailable || clock::now() >= give_up {
+            if error.kind() != Kind::Unavailable {
                 return Err(error);
             }
+            if clock::now() >= give_up {
+                // The last try had less time than it needs, so what was found before says more.
+                return Err(told.unwrap_or(error));
+            }
+            told = Some(error);
             std::thread::sleep(Duration::from_millis(20));
         }
     }

@@ -14,7 +14,7 @@ pub(crate) use feed::Feed;
 pub(crate) use replies::is_understood_or_refused;
 
 pub use kept::kept_text;
-pub use replies::{native_reply, zookeeper_reply};
+pub use replies::{layout_reply, zookeeper_reply};
 #[cfg(feature = "net")]
 pub use uri::uri;
 
@@ -44,7 +44,7 @@ type Target = fn(&[u8]);
 #[cfg(all(test, feature = "memory", feature = "sqlite", feature = "redis"))]
 const TARGETS: [(&str, Target); 11] = [
     ("kept_text", kept_text),
-    ("native_reply", native_reply),
+    ("layout_reply", layout_reply),
     ("redis_frames", redis_frames),
     ("redis_greeting", redis_greeting),
     ("redis_push", redis_push),

@@ -4,12 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Feed, is_readable};
-use crate::cell::BLOCK;
-use crate::native::NativeLayout;
 use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
 };
-use crate::stores::redis::layouts::native;
+use crate::stores::redis::layouts;
 use crate::stores::zookeeper::layouts::curator::Curator;
 use crate::time::StoreTime;
 
@@ -39,12 +37,16 @@ pub(crate) fn is_sound(step: &Step, block: u64) {
     }
 }
 
-/// Everything that a `native` layout can be told in answer to something.
-pub(crate) fn is_understood_or_refused(layout: &NativeLayout, reply: &Reply) {
+/// Everything that a layout can be told in answer to something.
+pub(crate) fn is_understood_or_refused(layout: &dyn Layout, replies: &[Reply]) {
     let mut machine = layout.protocol("k".into());
+    let terms = terms(1);
+    machine.step(Input::Begin(Intent::Acquire { terms, wait: false, prev: None }));
+    let block = machine.traits().block;
     for op in OPS {
-        is_sound(&machine.step(Input::Reply(op, std::slice::from_ref(reply))), BLOCK);
+        is_sound(&machine.step(Input::Reply(op, replies)), block);
     }
+    let Some(reply) = replies.first() else { return };
     match layout.inspected("x", reply) {
         Ok(seen) => assert!(seen.holder.is_none_or(|holder| !holder.remaining.is_zero())),
         Err(error) => is_readable(&error),
@@ -54,14 +56,15 @@ pub(crate) fn is_understood_or_refused(layout: &NativeLayout, reply: &Reply) {
     }
 }
 
-/// Whatever a store may answer in layout `native` is understood or refused.
-pub fn native_reply(data: &[u8]) {
-    let layout = native::layout("p");
+/// Whatever a store may answer in a layout of one request a conversation, it is understood or refused.
+pub fn layout_reply(data: &[u8]) {
     let mut feed = Feed(data);
-    is_understood_or_refused(&layout, &feed.reply(3));
-    let replies: Vec<_> = (0..feed.byte() % 4).map(|_| feed.reply(1)).collect();
-    let mut machine = layout.protocol("k".into());
-    OPS.iter().for_each(|op| is_sound(&machine.step(Input::Reply(*op, &replies)), BLOCK));
+    let one = [feed.reply(3)];
+    let several: Vec<_> = (0..feed.byte() % 4).map(|_| feed.reply(1)).collect();
+    for layout in layouts::all("p") {
+        is_understood_or_refused(&*layout, &one);
+        is_understood_or_refused(&*layout, &several);
+    }
 }
 
 /// More than any conversation needs.

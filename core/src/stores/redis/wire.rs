@@ -139,6 +139,8 @@ enum At {
 pub(super) enum Broken {
     /// No reply begins or goes on like this.
     Alien,
+    /// It begins as TLS tells that something is wrong.
+    Tls,
     /// A reply is larger or deeper than any that was asked for.
     Excessive,
 }
@@ -173,6 +175,9 @@ impl Frames {
                     (b'\r', false) => {}
                     (b'\n', true) => {
                         let (list, length, nil) = (*list, *length, *nil);
+                        if nil && length != 1 {
+                            return Err(Broken::Alien);
+                        }
                         if !nil && length > MOST_BYTES {
                             return Err(Broken::Excessive);
                         }
@@ -265,7 +270,7 @@ impl Broken {
     pub(super) fn explain(self, seen: &str) -> Error {
         let message = match self {
             Broken::Excessive => "the server sent a reply larger than any that was asked for".into(),
-            Broken::Alien if seen.starts_with('\u{15}') => "the server speaks TLS; write rediss:// for redis://".into(),
+            Broken::Tls => "the server speaks TLS; write rediss:// for redis://".into(),
             Broken::Alien if seen.is_empty() => "the server sent what is no reply".into(),
             Broken::Alien => format!("what listens there is no Redis server; it says {seen:?}"),
         };
@@ -279,6 +284,8 @@ impl At {
             b'+' | b'-' => Ok(At::Line),
             b':' => Ok(At::Number),
             b'$' | b'*' => Ok(At::Length { list: byte == b'*', length: 0, nil: false }),
+            // The record type `alert`: RFC 8446, 5.1.
+            0x15 => Err(Broken::Tls),
             _ => Err(Broken::Alien),
         }
     }
@@ -314,7 +321,8 @@ mod tests {
     fn what_is_no_reply_is_found_before_it_is_kept() {
         for (bytes, why) in [
             (b"HTTP/1.1 400 Bad Request\r\n".as_slice(), Broken::Alien),
-            (b"\x15\x03\x03\x00\x02", Broken::Alien),
+            (b"\x15\x03\x03\x00\x02", Broken::Tls),
+            (b"$-7\r\n", Broken::Alien),
             (b"$abc\r\n", Broken::Alien),
             (b":12x\r\n", Broken::Alien),
             (b":12\n", Broken::Alien),

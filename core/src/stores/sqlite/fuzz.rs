@@ -128,7 +128,7 @@ fn rows(db: &Connection, feed: &mut Feed<'_>) -> rusqlite::Result<()> {
         let end = if answered.is_ok() { "COMMIT" } else { "ROLLBACK" };
         execute(end, vec![])?;
         if let Ok((reply, _)) = &answered {
-            crate::fuzz::is_understood_or_refused(&layout(""), reply);
+            crate::fuzz::is_understood_or_refused(&layout(""), std::slice::from_ref(reply));
         }
     }
     Ok(())
