@@ -1,11 +1,12 @@
 //! `lockwright.connect` and the client.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lockwright::blocking;
-use lockwright::guarantee::Requirements;
-use lockwright::lease::Holder;
-use lockwright::options::ConnectOptions;
+use lockwright::guarantee::{Guarantees, Requirements};
+use lockwright::lease::{Holder, Inspection};
+use lockwright::options::{ConnectOptions, Retry};
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Token};
 use pyo3::prelude::*;
@@ -106,7 +107,7 @@ pub(crate) struct Client(Arc<Shared>);
 #[pymethods]
 impl Client {
     #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
-        label=None))]
+        format=None, retry=None, label=None))]
     #[allow(clippy::too_many_arguments)]
     fn lock(
         &self,
@@ -117,13 +118,15 @@ impl Client {
         max_hold: Option<Seconds>,
         fair: Option<bool>,
         layout: Option<&Bound<'_, PyString>>,
+        format: Option<&Bound<'_, PyString>>,
+        retry: Option<(Seconds, Seconds)>,
         label: Option<&Bound<'_, PyString>>,
     ) -> PyResult<Lock> {
-        self.build(Given { name, ttl, timeout, renew, max_hold, fair, layout, label }, false)
+        self.build(Given { name, ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, false)
     }
 
     #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
-        label=None))]
+        format=None, retry=None, label=None))]
     #[allow(clippy::too_many_arguments)]
     fn rlock(
         &self,
@@ -135,27 +138,17 @@ impl Client {
         max_hold: Option<Seconds>,
         fair: Option<bool>,
         layout: Option<&Bound<'_, PyString>>,
+        format: Option<&Bound<'_, PyString>>,
+        retry: Option<(Seconds, Seconds)>,
         label: Option<&Bound<'_, PyString>>,
     ) -> PyResult<Py<RLock>> {
-        let lock = self.build(Given { name, ttl, timeout, renew, max_hold, fair, layout, label }, true)?;
+        let lock =
+            self.build(Given { name, ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, true)?;
         Py::new(py, PyClassInitializer::from(lock).add_subclass(RLock))
     }
 
     fn guarantees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let promised = self.0.client.guarantees().map_err(Raised)?;
-        let fields = PyDict::new(py);
-        fields.set_item("store", promised.store)?;
-        fields.set_item("layout", promised.layout)?;
-        fields.set_item("exclusive_until", promised.exclusive_until.to_string())?;
-        fields.set_item("token", promised.token.to_string())?;
-        fields.set_item("fair", promised.fair)?;
-        fields.set_item("reentrant", promised.reentrant)?;
-        fields.set_item("shared", promised.shared)?;
-        fields.set_item("push", promised.push)?;
-        fields.set_item("survives_disconnect", promised.survives_disconnect)?;
-        fields.set_item("incarnation", promised.incarnation)?;
-        fields.set_item("notes", pyo3::types::PyTuple::new(py, promised.notes)?)?;
-        record(py, "Guarantees", &fields)
+        guarantees_record(py, &self.0.client.guarantees().map_err(Raised)?)
     }
 
     #[pyo3(signature = (*, fenced=false, fair=false, shared=false, push=false, failover_safe=false))]
@@ -168,12 +161,7 @@ impl Client {
         let name = text("inspect", "name", name)?;
         self.0.prepare(py)?;
         let seen = outside(py, || self.0.client.inspect(&name)).map_err(Raised)?;
-        let fields = PyDict::new(py);
-        fields.set_item("name", seen.name)?;
-        fields.set_item("layout", seen.layout)?;
-        fields.set_item("holder", seen.holder.map(|holder| holder_record(py, holder)).transpose()?)?;
-        fields.set_item("waiters", seen.waiters)?;
-        record(py, "Inspection", &fields)
+        inspection_record(py, seen)
     }
 
     fn list(&self, py: Python<'_>) -> PyResult<Vec<String>> {
@@ -188,15 +176,9 @@ impl Client {
         expected_token: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
         let name = text("break", "name", name)?;
-        let token: u64 = expected_token.extract().map_err(|error: PyErr| {
-            if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(py) {
-                return Raised(Error::invalid("break", "the token is out of range; give one that inspect showed"))
-                    .into();
-            }
-            error
-        })?;
+        let token = token(py, expected_token)?;
         self.0.prepare(py)?;
-        Ok(outside(py, || self.0.client.break_lock(&name, Token::new(token))).map_err(Raised)?)
+        Ok(outside(py, || self.0.client.break_lock(&name, token)).map_err(Raised)?)
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
@@ -243,6 +225,8 @@ struct Given<'a, 'py> {
     max_hold: Option<Seconds>,
     fair: Option<bool>,
     layout: Option<&'a Bound<'py, PyString>>,
+    format: Option<&'a Bound<'py, PyString>>,
+    retry: Option<(Seconds, Seconds)>,
     label: Option<&'a Bound<'py, PyString>>,
 }
 
@@ -262,7 +246,13 @@ impl Client {
             options.max_hold = Some(max_hold.check("lock", "max_hold")?);
         }
         if let Some(layout) = given.layout {
-            options.layout = Some(text("lock", "layout", layout)?.into());
+            options.set_layout(&text("lock", "layout", layout)?);
+        }
+        if let Some(format) = given.format {
+            options.format = Some(text("lock", "format", format)?.into());
+        }
+        if let Some((min, max)) = given.retry {
+            options.retry = Retry { min: min.check("lock", "retry")?, max: max.check("lock", "retry")? };
         }
         if let Some(label) = given.label {
             options.label = Some(text("lock", "label", label)?.into());
@@ -280,6 +270,41 @@ fn record<'py>(py: Python<'py>, class: &str, fields: &Bound<'py, PyDict>) -> PyR
     py.import("lockwright._records")?.getattr(class)?.call((), Some(fields))
 }
 
+pub(crate) fn guarantees_record<'py>(py: Python<'py>, promised: &Guarantees) -> PyResult<Bound<'py, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("store", promised.store)?;
+    fields.set_item("layout", promised.layout)?;
+    fields.set_item("exclusive_until", promised.exclusive_until.to_string())?;
+    fields.set_item("token", promised.token.to_string())?;
+    fields.set_item("fair", promised.fair)?;
+    fields.set_item("reentrant", promised.reentrant)?;
+    fields.set_item("shared", promised.shared)?;
+    fields.set_item("push", promised.push)?;
+    fields.set_item("survives_disconnect", promised.survives_disconnect)?;
+    fields.set_item("incarnation", promised.incarnation)?;
+    fields.set_item("notes", pyo3::types::PyTuple::new(py, promised.notes)?)?;
+    record(py, "Guarantees", &fields)
+}
+
+pub(crate) fn inspection_record(py: Python<'_>, seen: Inspection) -> PyResult<Bound<'_, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("name", seen.name)?;
+    fields.set_item("layout", seen.layout)?;
+    fields.set_item("holder", seen.holder.map(|holder| holder_record(py, holder)).transpose()?)?;
+    fields.set_item("waiters", seen.waiters)?;
+    record(py, "Inspection", &fields)
+}
+
+/// The token of the hold to be broken.
+pub(crate) fn token(py: Python<'_>, expected: &Bound<'_, PyAny>) -> PyResult<Token> {
+    expected.extract().map(Token::new).map_err(|error: PyErr| {
+        if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(py) {
+            return Raised(Error::invalid("break", "the token is out of range; give one that inspect showed")).into();
+        }
+        error
+    })
+}
+
 fn holder_record<'py>(py: Python<'py>, holder: Holder) -> PyResult<Bound<'py, PyAny>> {
     let fields = PyDict::new(py);
     fields.set_item("owner", holder.owner)?;
@@ -288,7 +313,8 @@ fn holder_record<'py>(py: Python<'py>, holder: Holder) -> PyResult<Bound<'py, Py
     fields.set_item("language", holder.card.language)?;
     fields.set_item("label", holder.card.label)?;
     fields.set_item("held_for", holder.held_for.map(|held| held.as_secs_f64()))?;
-    fields.set_item("remaining", holder.remaining.as_secs_f64())?;
+    let endless = holder.remaining == Duration::MAX;
+    fields.set_item("remaining", if endless { f64::INFINITY } else { holder.remaining.as_secs_f64() })?;
     fields.set_item("first_token", holder.first_token)?;
     fields.set_item("last_token", holder.last_token)?;
     record(py, "Holder", &fields)

@@ -12,7 +12,7 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::client::{Orphan, Shared};
+use crate::client::{Orphan, Shared, guarantees_record, inspection_record, token};
 use crate::error::Raised;
 use crate::guard::{Guard, Standing};
 use crate::{Seconds, in_slices, locked, outside};
@@ -201,8 +201,23 @@ impl Lock {
             return Ok(true);
         }
         self.shared.prepare(py)?;
-        let seen = outside(py, || self.shared.client.inspect(&self.name)).map_err(Raised)?;
+        let seen = outside(py, || self.core.inspect()).map_err(Raised)?;
         Ok(seen.holder.is_some())
+    }
+
+    fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.shared.prepare(py)?;
+        inspection_record(py, outside(py, || self.core.inspect()).map_err(Raised)?)
+    }
+
+    fn break_lock(&self, py: Python<'_>, expected_token: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let token = token(py, expected_token)?;
+        self.shared.prepare(py)?;
+        Ok(outside(py, || self.core.break_lock(token)).map_err(Raised)?)
+    }
+
+    fn guarantees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        guarantees_record(py, &self.core.guarantees())
     }
 
     fn __enter__(&self, py: Python<'_>) -> PyResult<Py<Guard>> {

@@ -141,7 +141,8 @@ mod tests {
 
     fn store(name: &str) -> Store {
         let uri = Some("x://".into());
-        Store { name: name.into(), folder: name.into(), uri, service: None, only: None, cannot: BTreeMap::new() }
+        let (name, folder) = (name.into(), name.into());
+        Store { name, folder, uri, service: None, promises: BTreeMap::new(), only: None, cannot: BTreeMap::new() }
     }
 
     fn scenario(name: &str, head: &str) -> Scenario {

@@ -35,6 +35,9 @@ pub struct Store {
     pub folder: String,
     pub uri: Option<String>,
     pub service: Option<String>,
+    /// Promises that only the server could deny, and denies here.
+    #[serde(default)]
+    pub promises: BTreeMap<String, bool>,
     /// All that is played there by one face at a time, unless everything is asked for, and why not more.
     pub only: Option<Part>,
     #[serde(default)]

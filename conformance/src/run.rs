@@ -69,6 +69,7 @@ struct Job<'a> {
     team: Vec<Face>,
     place: &'a Place,
     shared: bool,
+    queue: bool,
 }
 
 /// How a run ended.
@@ -158,8 +159,9 @@ fn plan<'a>(
                 Ok(promises) => match matrix::reason(scenario, team, store, promises, wanted.full) {
                     Some(reason) => account.enter(&triple, Outcome::Skipped(reason.clone()), &reason),
                     None => {
-                        let shared = promises.get("shared") != Some(&Value::Bool(false));
-                        let job = Job { triple, scenario, team: team.clone(), place, shared };
+                        let promised = |what: &str| promises.get(what) != Some(&Value::Bool(false));
+                        let (shared, queue) = (promised("shared"), promised("push"));
+                        let job = Job { triple, scenario, team: team.clone(), place, shared, queue };
                         if scenario.alone { alone.push_back(job) } else { together.push_back(job) }
                     }
                 },
@@ -180,7 +182,9 @@ fn ask(face: &Face, place: &Place, scratch: &Scratch) -> Result<Value, String> {
         let answer = answer.ok_or_else(|| format!("{name} has no answer"))?;
         let value = answer.result().map_err(|failure| format!("{name} fails: {}\n{}", failure.message, shim.said()))?;
         if name == "guarantees" {
-            return Ok(value);
+            let mut promises = value.as_object().cloned().unwrap_or_default();
+            promises.extend(place.store.promises.iter().map(|(name, promised)| (name.clone(), json!(promised))));
+            return Ok(Value::Object(promises));
         }
     }
     Err("there is no answer".into())
@@ -202,7 +206,7 @@ fn work(jobs: VecDeque<Job<'_>>, hands: usize, scratch: &Scratch, wanted: &Wante
 
 fn play(job: &Job<'_>, scratch: &Scratch, wanted: &Wanted, account: &Account<'_>) {
     let begin = Instant::now();
-    let Job { triple, scenario, team, place, shared } = job;
+    let Job { triple, scenario, team, place, shared, queue } = job;
     let mut attempt = 0;
     loop {
         attempt += 1;
@@ -210,7 +214,8 @@ fn play(job: &Job<'_>, scratch: &Scratch, wanted: &Wanted, account: &Account<'_>
         let word = scratch.word(&name);
         let result = scratch.folder(&word).map_err(Fault::Wrong).and_then(|folder| {
             let Wanted { full, patience, .. } = *wanted;
-            let stage = Stage { team, place, shared: *shared, full, patience, folder, word: word.clone() };
+            let stage =
+                Stage { team, place, shared: *shared, queue: *queue, full, patience, folder, word: word.clone() };
             play::play(scenario, &stage)
         });
         let took = format!("{:>6.2} s", begin.elapsed().as_secs_f64());

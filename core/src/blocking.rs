@@ -118,6 +118,22 @@ impl Lock {
         }
     }
 
+    /// See the async [`inspect`](crate::Lock::inspect).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn inspect(&self) -> Result<Inspection> {
+        self.inspect_here()
+    }
+
+    /// See the async [`break_lock`](crate::Lock::break_lock).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn break_lock(&self, expected: Token) -> Result<bool> {
+        self.break_here(expected)
+    }
+
     /// Begins to acquire the lock, with a waiting time of its own, for callers that wait in slices to look at signals in
     /// between. The first request is made before this returns.
     ///

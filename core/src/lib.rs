@@ -39,6 +39,7 @@ pub mod native;
 pub mod options;
 pub mod protocol;
 pub mod queue;
+mod replies;
 pub mod session;
 pub mod store_clock;
 pub mod stores;

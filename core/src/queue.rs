@@ -218,6 +218,11 @@ impl Queue {
         self.hold.as_ref().map(|hold| hold.token)
     }
 
+    /// The waiting tasks that queue at the store by themselves.
+    pub fn waiting_fairly(&self) -> impl Iterator<Item = TaskId> {
+        self.waiting.iter().filter(|ask| ask.fair).map(|ask| ask.task)
+    }
+
     /// How many tasks wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()

@@ -43,6 +43,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
+use crate::options::Retry;
 use crate::protocol::{
     AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Push, Reply, Requests, Step, StoreEvent, Term, Terms,
     Verdict, Wait,
@@ -55,8 +56,6 @@ pub(crate) const DRIFT_DIVISOR: u32 = 100;
 const GRANULARITY: Duration = Duration::from_millis(2);
 /// First and longest pause before asking again a store that did not answer.
 const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(320));
-/// First and longest pause between two tries where nothing can be pushed.
-const POLL: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(64));
 
 /// What every reply is matched by. Never reused: `seq` goes on from one attempt to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,7 +68,7 @@ pub struct RequestId {
     pub seq: u64,
 }
 
-/// How the present holder wants to hold; changes with a hand-off inside the process.
+/// How the present holder wants to hold, and a contender to wait; changes with a hand-off inside the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Service {
     /// How long each renewal makes the lease last.
@@ -78,6 +77,8 @@ pub struct Service {
     pub renew: bool,
     /// End renewal this long after the grant.
     pub max_hold: Option<Duration>,
+    /// How often to ask where nothing can be pushed.
+    pub retry: Retry,
 }
 
 /// Whether pushes can reach this client.
@@ -235,7 +236,7 @@ impl Session {
             store_timeout,
             phase: Phase::Idle,
             terms: nobody,
-            service: Service { ttl: Duration::ZERO, renew: false, max_hold: None },
+            service: Service { ttl: Duration::ZERO, renew: false, max_hold: None, retry: Retry::DEFAULT },
             waits: false,
             inbox: Inbox::Closed,
             prev: None,
@@ -571,7 +572,7 @@ impl Session {
             self.actions.push_back(Action::OpenInbox);
             self.terms.claim
         } else {
-            self.pause(POLL)
+            self.pause((self.service.retry.min, self.service.retry.max))
         };
         self.wake = Some(now.after(self.jittered(remaining.min(pause))));
     }
@@ -1109,7 +1110,7 @@ mod tests {
         let (attempt, inbox) = (AttemptId(1), InboxId(1));
         let (name, card) = ("x".into(), "".into());
         let terms = Terms { name, attempt, inbox, ttl: TTL, claim: claim(TTL), card };
-        let service = Service { ttl: TTL, renew: true, max_hold: None };
+        let service = Service { ttl: TTL, renew: true, max_hold: None, retry: Retry::DEFAULT };
         let now = Time::from_nanos(1_000_000_000);
         session.handle(now, Event::Acquire { terms, wait: true, service, inbox: Inbox::Live });
         let Some(Action::Send { id, .. }) = session.poll_action() else { panic!("nothing is asked") };

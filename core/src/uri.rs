@@ -8,7 +8,7 @@ use std::time::Duration;
 use url::Url;
 
 use crate::error::{Error, Result};
-use crate::options::{AcquireOptions, ConnectOptions, MAX_TIMEOUT};
+use crate::options::{AcquireOptions, ConnectOptions, MAX_TIMEOUT, Retry};
 
 /// The environment variable that says where locks are kept when the program does not.
 pub const ENVIRONMENT: &str = "LOCKWRIGHT_URL";
@@ -95,6 +95,8 @@ impl Uri {
             "fair" => self.lock.fair = flag(&key, text)?,
             "keep" => self.lock.keep = flag(&key, text)?,
             "layout" => self.lock.layout = Some(text.into()),
+            "format" => self.lock.format = (!text.is_empty()).then(|| text.into()),
+            "retry" => self.lock.retry = retry(&key, text)?,
             "label" => self.lock.label = Some(text.into()),
             "prefix" => self.connect.prefix = value,
             "connect_timeout" => self.connect.connect_timeout = span(&key, text)?,
@@ -133,6 +135,15 @@ pub fn span(what: &str, text: &str) -> Result<Duration> {
     }
 }
 
+/// The pauses between two tries as text: `50ms..250ms`, or one span for pauses that are all the same.
+///
+/// # Errors
+/// `invalid_config` when a part is no span of time.
+pub fn retry(what: &str, text: &str) -> Result<Retry> {
+    let (min, max) = text.split_once("..").unwrap_or((text, text));
+    Ok(Retry { min: span(what, min)?, max: span(what, max)? })
+}
+
 fn flag(what: &str, text: &str) -> Result<bool> {
     match text {
         "true" | "yes" | "on" | "1" => Ok(true),
@@ -155,6 +166,12 @@ mod tests {
         let uri = parse("redis://u:p@h:1/2?ttl=10s&fair=true&prefix=app:&response_timeout=250ms&db=3").unwrap();
         assert_eq!(uri.lock.ttl, Duration::from_secs(10));
         assert!(uri.lock.fair);
+        assert_eq!(uri.lock.retry, Retry::DEFAULT);
+        let polls = parse("redis://h?layout=string&format=redsync&retry=50ms..250ms").unwrap().lock;
+        assert_eq!((polls.layout.as_deref(), polls.format.as_deref()), (Some("string"), Some("redsync")));
+        let [min, max] = [50, 250].map(Duration::from_millis);
+        assert_eq!(polls.retry, Retry { min, max });
+        assert_eq!(parse("redis://h?retry=50ms").unwrap().lock.retry, Retry { min, max: min });
         assert_eq!((uri.connect.prefix.as_str(), uri.connect.response_timeout), ("app:", Duration::from_millis(250)));
         assert_eq!(uri.rest, [("db".to_owned(), "3".to_owned())]);
         assert!(uri.check_all_read().unwrap_err().to_string().contains("\"db\""));
@@ -169,6 +186,9 @@ mod tests {
             "redis://h?ttl=-1s",
             "redis://h?ttl=NaN",
             "redis://h?fair=maybe",
+            "redis://h?retry=often",
+            "redis://h?retry=0..1s",
+            "redis://h?retry=2s..1s",
             "redis://h?response_timeout=0",
             "redis://h?prefix=%00",
         ] {

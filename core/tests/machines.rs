@@ -14,6 +14,7 @@ use std::time::Duration;
 use lockwright::cell::Claimant;
 use lockwright::lease::LossReason;
 use lockwright::native::{Calls, Native};
+use lockwright::options::Retry;
 use lockwright::protocol::{AttemptId, InboxId, Op, Reply, Request, StoreEvent, Terms};
 use lockwright::queue::{self, Ask, ContenderId, Queue, TaskId};
 use lockwright::session::{Action, Answer, Event, Inbox, RequestId, Service, Session, claim};
@@ -21,7 +22,7 @@ use lockwright::time::{StoreTime, Time};
 use lockwright::{Error, Kind};
 
 const TTL: Duration = Duration::from_secs(30);
-const SERVICE: Service = Service { ttl: TTL, renew: true, max_hold: None };
+const SERVICE: Service = Service { ttl: TTL, renew: true, max_hold: None, retry: Retry::DEFAULT };
 static CALLS: Calls = Calls::of_cell();
 
 fn at(millis: u64) -> Time {
@@ -738,7 +739,7 @@ mod extension {
 mod found {
     use super::*;
 
-    const ANOTHER: Service = Service { ttl: Duration::from_secs(90), renew: true, max_hold: None };
+    const ANOTHER: Service = Service { ttl: Duration::from_secs(90), ..SERVICE };
 
     #[test]
     fn a_release_in_the_moment_of_the_loss_is_answered() {

@@ -21,6 +21,7 @@ use layout::{Around, Record as _};
 use lockwright::error::{Error, Kind};
 use lockwright::lease::ReleaseOutcome;
 use lockwright::native::Procedure;
+use lockwright::options::Retry;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Reply, StoreEvent};
 use lockwright::queue::{Ask, OwnerId, TaskId};
 use lockwright::session::{Answer, Inbox, RequestId, Service, margin};
@@ -447,7 +448,7 @@ impl Simulation {
     fn service(&mut self) -> Service {
         let ttl = Duration::from_millis([300, 1000, 2000, 5000][self.random.below(4) as usize]);
         let max_hold = self.random.chance(100).then_some(ttl * 2);
-        Service { ttl, renew: max_hold.is_some() || self.random.chance(800), max_hold }
+        Service { ttl, renew: max_hold.is_some() || self.random.chance(800), max_hold, retry: Retry::DEFAULT }
     }
 
     fn rest(&mut self, client: usize, number: usize) {

@@ -40,7 +40,7 @@ def connect(
 
     Nothing is sent before the first use. Times are seconds. What the address says goes before what is given here.
     `credentials` returns a user and a password and is asked at every new connection, by the thread that makes it or by
-    one of the library's.
+    one of the library's. When it raises, what needed the connection raises `AuthFailed`, which names the cause.
     """
 
 @final
@@ -61,13 +61,18 @@ class Client:
         max_hold: Optional[float] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional[tuple[float, float]] = None,
         label: Optional[str] = None,
     ) -> Lock:
         """The lock called `name`. What is not given is as the address says, else as it says here.
 
         `ttl`: seconds that it stays ours without a renewal (30). `timeout`: seconds to wait for others (-1, for ever).
         `renew`: whether it is renewed while it is held (True). `max_hold`: seconds after the grant at which renewal ends
-        (never). `fair`: first come, first served over all processes (False). `label`: a text that `inspect` shows.
+        (never). `fair`: first come, first served over all processes (False). `layout`: how it lies in the store, such as
+        `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`: the first and the longest
+        pause, in seconds, between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a text that
+        `inspect` shows.
         """
 
     def rlock(
@@ -80,6 +85,8 @@ class Client:
         max_hold: Optional[float] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional[tuple[float, float]] = None,
         label: Optional[str] = None,
     ) -> RLock:
         """As `lock`, but its thread may acquire it again, through any RLock of that name of this client."""
@@ -136,6 +143,15 @@ class Lock:
 
     def locked(self) -> bool:
         """Whether anybody holds the lock at this moment, in any process."""
+
+    def inspect(self) -> Inspection:
+        """Who holds it, and how many wait for it."""
+
+    def break_lock(self, expected_token: int) -> bool:
+        """Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did."""
+
+    def guarantees(self) -> Guarantees:
+        """What it promises in its layout."""
 
     def acquire_guard(self, timeout: Optional[float] = None) -> Guard:
         """Waits for the lock. Raises `LockTimeout` when others held it all the time."""

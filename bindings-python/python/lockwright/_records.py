@@ -43,8 +43,9 @@ class Holder:
     held_for: Optional[float]
     """Seconds, where the store can tell."""
     remaining: float
-    """Seconds that the lease still lasts at the store."""
+    """Seconds that the lease still lasts at the store; `inf` for a lease of another library that has no end."""
     first_token: int
+    """0 for a holder that uses another library."""
     last_token: int
     """A process that hands the lock on among its threads has several; `Client.break_lock` takes any of them."""
 

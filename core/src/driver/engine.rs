@@ -25,8 +25,10 @@ use crate::session::{Inbox, Service};
 use crate::stores::{Answered, Outcome, Sink, Store};
 use crate::time::Time;
 
+/// A layout and its format.
+type Variant = (&'static str, Option<&'static str>);
 /// The entries of one key: one for each layout in use under it.
-type OfKey = SmallVec<[(&'static str, Weak<Entry>); 1]>;
+type OfKey = SmallVec<[(Variant, Weak<Entry>); 1]>;
 
 /// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock again.
 #[derive(Default)]
@@ -109,7 +111,8 @@ impl Engine {
     pub(crate) fn entry(&self, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>) -> Arc<Entry> {
         let mut guard = locked(&self.entries);
         let Entries { by_key: entries, recent } = &mut *guard;
-        let known = |of_key: &OfKey| of_key.iter().find(|(l, _)| *l == layout.name()).and_then(|(_, e)| e.upgrade());
+        let way = (layout.name(), layout.format());
+        let known = |of_key: &OfKey| of_key.iter().find(|(w, _)| *w == way).and_then(|(_, e)| e.upgrade());
         if let Some(entry) = entries.get(key).and_then(known) {
             return entry;
         }
@@ -118,8 +121,8 @@ impl Engine {
         }
         let entry = Arc::new(Entry::new(name.clone(), key.clone(), layout.clone()));
         let of_key = entries.entry(key.clone()).or_default();
-        of_key.retain(|(l, _)| *l != layout.name());
-        of_key.push((layout.name(), Arc::downgrade(&entry)));
+        of_key.retain(|(w, _)| *w != way);
+        of_key.push((way, Arc::downgrade(&entry)));
         recent.push_back(entry.clone());
         if recent.len() > RECENT {
             recent.pop_front();
@@ -142,7 +145,12 @@ impl Engine {
             fair: options.fair,
             tries: options.tries(),
             deadline: options.timeout.filter(|limit| !limit.is_zero()).map(|limit| clock::now().after(limit)),
-            service: Service { ttl: options.ttl, renew: options.renew, max_hold: options.max_hold },
+            service: Service {
+                ttl: options.ttl,
+                renew: options.renew,
+                max_hold: options.max_hold,
+                retry: options.retry,
+            },
         }
     }
 

@@ -15,6 +15,7 @@ use super::notice::{Notice, Way, Why};
 use super::wait::{Settled, Waiter, locked};
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
+use crate::options::Retry;
 use crate::protocol::{Layout, Op, Requests, StoreEvent, Terms};
 use crate::queue::{self, Ask, ContenderId, Queue, Refusal, TaskId};
 use crate::session::{self, Answer, Inbox, RequestId, Service, Session, claim};
@@ -202,7 +203,8 @@ impl Entry {
             let contender = state.queue.holder(token);
             if let Some(slot) = state.slots.iter_mut().find(|s| contender.is_some() && s.contender == contender) {
                 let left = slot.session.valid_until().map_or(Duration::ZERO, |until| until.since(now));
-                let service = Service { ttl: left, renew: true, max_hold: Some(Duration::ZERO) };
+                let max_hold = Some(Duration::ZERO);
+                let service = Service { ttl: left, renew: true, max_hold, retry: Retry::DEFAULT };
                 slot.session.handle(now, session::Event::Serve(service));
             }
         })
@@ -244,7 +246,10 @@ impl Entry {
 
     /// The client's inbox changed.
     pub(crate) fn inbox(self: &Arc<Self>, engine: &Engine, inbox: Inbox) -> Effects {
-        self.with(engine, |state, now, _| {
+        self.with(engine, |state, now, effects| {
+            if inbox == Inbox::Unavailable {
+                state.refuse_the_fair(now, effects);
+            }
             state.every_session(|session| session.handle(now, session::Event::Inbox(inbox)));
         })
     }
@@ -606,6 +611,15 @@ impl State {
         }
     }
 
+    /// Whoever polls is served in no order.
+    fn refuse_the_fair(&mut self, now: Time, effects: &mut Effects) {
+        let tasks: SmallVec<[TaskId; 4]> = self.queue.waiting_fairly().collect();
+        for task in tasks {
+            self.queue.handle(now, queue::Event::Cancel(task));
+            self.refuse(now, task, Refusal::Failed(unfair()), effects);
+        }
+    }
+
     fn take_hold(&mut self, token: u64) -> Option<Arc<Hold>> {
         let at = self.holds.iter().position(|hold| hold.token.n == token)?;
         Some(self.holds.remove(at))
@@ -650,6 +664,13 @@ impl State {
             effects.due = Some(next);
         }
     }
+}
+
+/// The error for a task that asked for `fair` where the store lets no client of ours subscribe.
+pub(crate) fn unfair() -> Error {
+    let message = "it cannot be fair here: the store does not let this user subscribe, so waiters poll in no order; grant \
+                   the right, or leave fair out";
+    Error::unsupported("acquire", message)
 }
 
 fn closed() -> Error {

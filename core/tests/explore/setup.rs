@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lockwright::options::Retry;
 use lockwright::session::Service;
 use lockwright::time::{StoreTime, Time};
 
@@ -145,7 +146,12 @@ impl Setup {
     }
 
     pub fn service(&self, wish: &Wish) -> Service {
-        Service { ttl: self.tick * wish.ttl.unwrap_or(self.ttl), renew: self.renew, max_hold: None }
+        Service {
+            ttl: self.tick * wish.ttl.unwrap_or(self.ttl),
+            renew: self.renew,
+            max_hold: None,
+            retry: Retry::DEFAULT,
+        }
     }
 
     pub fn time(&self, tick: u32) -> Time {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use lockwright::cell::{Acquire, Acquired, Cell, Claimant, Line, Surroundings, Waiter};
 use lockwright::error::{Error, Kind};
 use lockwright::native::{Calls, Native};
+use lockwright::options::Retry;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Reply, Request, Terms};
 use lockwright::session::{Action, Answer, Event, Inbox, Service, Session, claim, margin};
 use lockwright::store_clock::StoreClock;
@@ -89,7 +90,7 @@ impl Week {
             behind: VecDeque::from([0]),
         };
         week.clock.learn(week.local(), week.store());
-        let service = Service { ttl, renew: true, max_hold: None };
+        let service = Service { ttl, renew: true, max_hold: None, retry: Retry::DEFAULT };
         week.tell(Event::Acquire { terms, wait: true, service, inbox: Inbox::Live });
         week
     }

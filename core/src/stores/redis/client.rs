@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::config::Config;
 use super::greeting::{self, Welcome};
 use super::inbox;
-use super::layouts::native;
+use super::layouts;
 use super::socket::{Connection, unreachable};
 use super::tasks::Line;
 use super::wire::{Scripts, groups, is_unknown_script, replies};
@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests};
 use crate::session::margin;
 use crate::store_clock::StoreClock;
-use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, no_such_layout};
+use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store};
 use crate::time::{StoreTime, Time};
 
 /// A connection idle for longer is looked at before it is used: servers and middle boxes end idle ones.
@@ -39,7 +39,7 @@ type Values = SmallVec<[Value; 1]>;
 /// See the [module](self).
 pub(crate) struct Redis {
     pub(super) config: Config,
-    layout: Arc<dyn Layout>,
+    layouts: Vec<Arc<dyn Layout>>,
     scripts: Scripts,
     clock: StoreClock,
     /// Idle blocking connections, the last used at the back.
@@ -74,8 +74,8 @@ enum Failed {
 impl Redis {
     pub(super) fn new(config: Config) -> Self {
         Redis {
-            layout: Arc::new(native::layout(config.prefix.as_str())),
-            scripts: Scripts::new(&native::CALLS),
+            layouts: layouts::all(&config.prefix),
+            scripts: Scripts::new(&layouts::CALLS),
             clock: StoreClock::default(),
             pool: Mutex::default(),
             lines: Mutex::default(),
@@ -297,11 +297,8 @@ impl Store for Redis {
         &self.config.address
     }
 
-    fn layout(&self, name: Option<&str>) -> Result<Arc<dyn Layout>> {
-        match name {
-            None | Some("native") => Ok(self.layout.clone()),
-            Some(other) => Err(no_such_layout("redis", other, &["native"])),
-        }
+    fn layouts(&self) -> &[Arc<dyn Layout>] {
+        &self.layouts
     }
 
     fn call(&self, requests: &Requests, limit: Time) -> Answered {

@@ -33,8 +33,7 @@ enum Asked {
 }
 
 impl Greeting {
-    pub(super) fn new(config: &Config) -> Self {
-        let credentials = config.credentials();
+    pub(super) fn new(config: &Config, credentials: Credentials) -> Self {
         let mut greeting = Greeting { bytes: Vec::new(), asked: Vec::new(), credentials: credentials.clone() };
         let Credentials { user, password } = &credentials;
         match (user.as_str(), password.as_str()) {
@@ -137,7 +136,8 @@ mod tests {
     use crate::uri::Uri;
 
     fn greeting(address: &str) -> Greeting {
-        Greeting::new(&Config::read(&mut Uri::parse(address, ConnectOptions::default()).unwrap()).unwrap())
+        let config = Config::read(&mut Uri::parse(address, ConnectOptions::default()).unwrap()).unwrap();
+        Greeting::new(&config, config.credentials().unwrap())
     }
 
     fn error(line: &str) -> Value {

@@ -45,11 +45,12 @@ impl Connection {
     /// Why it cannot be had; nothing that was asked of the server can run later.
     pub(super) fn dial(config: &Config, limit: Time) -> Result<(Self, Welcome)> {
         let limit = limit.min(clock::now().after(config.connect_timeout));
+        let credentials = config.credentials()?;
         let stream = connect(config, limit).map_err(|error| unreachable(config, error))?;
         let socket = Socket { stream, watch: Watch::default(), failed: None };
         let (command, out, used) = (Cmd::new(), Vec::new(), clock::now());
         let mut connection = Connection { socket, parser: Parser::new(), command, out, used };
-        let greeting = Greeting::new(config);
+        let greeting = Greeting::new(config, credentials);
         connection.out.extend(&greeting.bytes);
         connection.expect(limit, limit.since(clock::now()));
         connection.send().map_err(|unsent| unreachable(config, unsent.error))?;

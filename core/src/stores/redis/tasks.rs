@@ -52,8 +52,9 @@ impl Stream {
     }
 
     async fn dial_at_leisure(config: &Config) -> Result<(Self, Welcome)> {
+        let credentials = config.credentials_aside().await?;
         let mut stream = connect(config).await.map_err(|error| unreachable(config, error))?;
-        let greeting = Greeting::new(config);
+        let greeting = Greeting::new(config, credentials);
         let (mut bytes, mut frames, mut answers, mut at) = (Vec::with_capacity(8192), Frames::default(), 0, 0);
         let mut ended = stream.write_all(&greeting.bytes).await.err();
         while answers < greeting.answers() && ended.is_none() {

@@ -22,11 +22,9 @@ const DEPTH: usize = 8;
 pub(super) struct Scripts(Vec<(&'static Call, String)>);
 
 impl Scripts {
-    /// Clean-up is not among them: it is sent whole, so that after a lost script cache it needs no second round trip.
-    pub(super) fn new(calls: &'static Calls) -> Self {
-        let Calls { acquire, renew, release, undo: _, inspect, break_hold, list } = calls;
+    pub(super) fn new(layouts: &[&'static Calls]) -> Self {
         let digest = |call: &'static Call| (call, sha1_smol::Sha1::from(call.body).digest().to_string());
-        Scripts([acquire, release, renew, inspect, break_hold, list].map(digest).into())
+        Scripts(layouts.iter().flat_map(|calls| calls.by_digest()).map(digest).collect())
     }
 
     /// Makes `command` the one that asks for all of `group`; `whole` sends the script itself instead of its digest.
@@ -37,12 +35,19 @@ impl Scripts {
             Some((_, digest)) if !whole => command.arg("EVALSHA").arg(digest),
             _ => command.arg("EVAL").arg(call.body),
         };
-        command.arg(group.len());
+        let beside = |request: &Request| request.args.iter().filter(|arg| matches!(arg, Arg::Key(_))).count();
+        command.arg(group.iter().map(|request| 1 + beside(request)).sum::<usize>());
         for request in group {
             command.arg(&*request.key);
+            for arg in &request.args {
+                if let Arg::Key(key) = arg {
+                    command.arg(&**key);
+                }
+            }
         }
         for arg in group.iter().flat_map(|request| &request.args) {
             match arg {
+                Arg::Key(_) => continue,
                 Arg::Int(number) => command.arg(*number),
                 Arg::Text(text) => command.arg(&**text),
                 Arg::Nothing => command.arg(""),
@@ -339,7 +344,7 @@ mod tests {
 
     #[test]
     fn not_after_is_filled_in_and_clean_up_is_sent_whole() {
-        let scripts = Scripts::new(&CALLS);
+        let scripts = Scripts::new(&[&CALLS]);
         let packed = |call, whole| {
             let mut command = Cmd::new();
             scripts.write(&mut command, &[Request::new(call, "k".into(), [Arg::NotAfter])], StoreTime(77), whole);

@@ -1,0 +1,57 @@
+//! What the answers of a store have in common, whatever the layout: numbers, refusals, and what makes no sense.
+
+use std::time::Duration;
+
+use crate::error::{Error, Kind};
+use crate::protocol::{Op, Reply};
+
+/// A span in microseconds; none when it is below zero.
+pub(crate) fn duration(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// The number that a reply is.
+pub(crate) fn int(reply: &Reply) -> Option<i64> {
+    match reply {
+        Reply::Int(value) => Some(*value),
+        _ => None,
+    }
+}
+
+/// What an error says was being done.
+pub(crate) fn operation(op: Op) -> &'static str {
+    match op {
+        Op::Acquire => "acquire",
+        Op::Renew => "renew",
+        Op::Release => "release",
+        Op::Undo => "cancel",
+    }
+}
+
+/// The error for a store that answered `code` and `message`.
+pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Error {
+    let kind = match code {
+        "FOREIGN" | "WRONGTYPE" => Kind::ForeignLayout,
+        "NOPERM" | "NOAUTH" | "WRONGPASS" => Kind::Auth,
+        "MOVED" | "ASK" | "CROSSSLOT" => Kind::Unsupported,
+        "OOM" | "READONLY" | "LOADING" | "BUSY" | "MISCONF" | "MASTERDOWN" | "CLUSTERDOWN" | "FULL" => {
+            Kind::Unavailable
+        }
+        _ => Kind::Protocol,
+    };
+    let advice = match kind {
+        Kind::ForeignLayout => "something else lies under this name; choose another name, prefix or layout",
+        Kind::Auth => "check the user, the password and the user's rights",
+        Kind::Unsupported => "clusters are not built yet; give the address of a single server",
+        Kind::Unavailable => "it may pass; look at the store's log",
+        _ => "see whether this is the right store, and its version",
+    };
+    Error::new(kind, operation, format!("the store refused: {code} {message}; {advice}"))
+}
+
+/// The error for replies that no such layout gives.
+pub(crate) fn nonsense(operation: &'static str, replies: &[Reply]) -> Error {
+    let mut shown = format!("{replies:?}");
+    shown.truncate(shown.floor_char_boundary(200));
+    Error::new(Kind::Protocol, operation, format!("the store's reply makes no sense for this layout: {shown}"))
+}
