@@ -543,6 +543,14 @@ mod record {
     }
 
     #[test]
+    fn rule_3_a_holder_that_asks_again_late_keeps_its_tokens_while_nobody_else_was_granted() {
+        let mut record = Record::default();
+        let first = record.acquire(1, 1, i64::MAX, None);
+        record.acquire(2, 2, i64::MAX, None);
+        assert_eq!(record.acquire(31_000_000, 1, i64::MAX, None), first);
+    }
+
+    #[test]
     fn nobody_overtakes_those_who_wait() {
         let mut record = Record::default();
         for (now, attempt) in [(1, 1), (2, 2)] {
@@ -642,19 +650,6 @@ mod record {
         assert_eq!(record.holder(), Some(2));
         assert!(matches!(record.acquire(4, 4, 9, Some(1)), Acquired::Queued { prev: Given::Stolen, .. }));
         assert_eq!(record.holder(), Some(2));
-    }
-
-    /// The memory store keeps its own line.
-    #[cfg(feature = "memory")]
-    #[test]
-    fn rule_3_a_waiter_of_the_memory_store_that_asks_again_keeps_its_place() {
-        use lockwright::cell::Line as _;
-
-        let mut line = std::collections::VecDeque::new();
-        let waiter = |attempt| Waiter { owner: claimant(attempt), card: String::new() };
-        let Ok(places) =
-            [1, 2, 1].map(|attempt| line.join(&waiter(attempt))).into_iter().collect::<Result<Vec<_>, _>>();
-        assert_eq!((places, line.len()), (vec![0, 1, 0], 2));
     }
 }
 

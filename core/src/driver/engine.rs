@@ -473,4 +473,22 @@ mod tests {
         }
         assert!(lock.try_acquire().unwrap().is_some());
     }
+
+    #[test]
+    fn each_of_two_extensions_of_one_hold_has_its_own_answer() {
+        let client = blocking::Client::open(Some("memory://two-extensions"), ConnectOptions::default()).unwrap();
+        let lock = client.lock("x").build().unwrap();
+        let (held, effects) = lock.start(None).unwrap();
+        held.engine.perform(&held.entry, effects, None);
+        let Some(Settled::Granted { hold, .. }) = held.waiter.take() else { panic!("it is free") };
+        let waiters = [Arc::<Waiter>::default(), Arc::default()];
+        let extend =
+            |i: usize| held.entry.extend(&held.engine, hold.token.n, Duration::from_secs(60 + i as u64), &waiters[i]);
+        // Neither request has left when the other is made.
+        for effects in [extend(0), extend(1)] {
+            held.engine.perform(&held.entry, effects, None);
+        }
+        let answers = waiters.map(|waiter| waiter.take());
+        assert!(matches!(answers, [Some(Settled::Extended(false)), Some(Settled::Extended(true))]), "{answers:?}");
+    }
 }
