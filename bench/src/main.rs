@@ -17,6 +17,7 @@ mod talk;
 mod targets;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -45,12 +46,19 @@ enum What {
     S11(s11::Options),
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     let Arguments { url, what } = Arguments::parse();
-    match what {
+    let done = match what {
         What::Run(options) => run::run(&url, &options),
         What::Render { folder } => page::render(&folder),
         What::Contender(options) => contender::run(&options),
         What::S11(options) => s11::run(&url, &options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
     }
 }
