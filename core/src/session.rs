@@ -577,11 +577,11 @@ impl Session {
         self.phase = Phase::Waiting;
         let pause = if self.protocol.traits().push == Push::Inbox && self.inbox == Inbox::Closed {
             self.actions.push_back(Action::OpenInbox);
-            self.terms.claim
+            self.jittered(self.terms.claim)
         } else {
             self.pause((self.service.retry.min, self.service.retry.max))
         };
-        self.wake = Some(now.after(self.jittered(remaining.min(pause))));
+        self.wake = Some(now.after(self.jittered(remaining).min(pause)));
     }
 
     fn queued(&mut self, now: Time, sent: Time, wait: Wait) {

@@ -1,6 +1,8 @@
 //! One test for each rule that the machines keep, told by the failing run that made it a rule. `scripts/mutate` takes the
 //! guards out one by one and requires these to fail.
 
+#[path = "machines/joined.rs"]
+mod joined;
 #[path = "explore/layout/line.rs"]
 #[allow(unreachable_pub, reason = "shared with the explorer")]
 mod line;
@@ -15,7 +17,7 @@ use lockwright::cell::Claimant;
 use lockwright::lease::LossReason;
 use lockwright::native::{Calls, Native};
 use lockwright::options::Retry;
-use lockwright::protocol::{AttemptId, InboxId, Op, Reply, Request, StoreEvent, Terms};
+use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent, Terms};
 use lockwright::queue::{self, Ask, ContenderId, Queue, TaskId};
 use lockwright::session::{Action, Answer, Event, Inbox, RequestId, Service, Session, claim};
 use lockwright::time::{StoreTime, Time};
@@ -52,7 +54,11 @@ impl Rig {
     }
 
     fn asking_over(service: Service, inbox: Inbox) -> Self {
-        let session = Session::new(Box::new(Native::new(&CALLS, "x".into(), true)), Duration::from_secs(5));
+        Rig::speaking(Box::new(Native::new(&CALLS, "x".into(), true)), service, inbox)
+    }
+
+    fn speaking(protocol: Box<dyn Protocol>, service: Service, inbox: Inbox) -> Self {
+        let session = Session::new(protocol, Duration::from_secs(5));
         let mut rig = Rig { session, sent: Vec::new(), said: Vec::new(), learnt: Vec::new() };
         let terms = Terms { ttl: service.ttl, claim: claim(service.ttl), ..terms(1) };
         rig.tell(0, Event::Acquire { terms, wait: true, service, inbox });

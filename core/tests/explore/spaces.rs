@@ -34,6 +34,7 @@ impl Setup {
             most_faults: 0,
             pauses: 0,
             reduced: Reduced { names: true, orders: true },
+            polls: false,
             compared: false,
         }
     }
@@ -94,9 +95,15 @@ impl Setup {
     /// How many ticks a run without further faults may take from the worst state there is: until everybody is served, and
     /// until nothing is left. What several faults cost adds up.
     pub fn bound(&self, spent: &Spent) -> Recovery {
-        let pause = spent.pauses * self.look();
+        let pause = spent.pauses * self.look() + self.polled();
         let of = |class: &Class| self.bound_of(*class);
         spent.faults.iter().map(of).fold((pause, pause), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+    }
+
+    /// For how many ticks in all a lock may be free though somebody polls for it: one before each but the first.
+    fn polled(&self) -> u8 {
+        let tasks: usize = self.clients.iter().map(|tasks| tasks.len()).sum();
+        if self.polls { tasks as u8 - 1 } else { 0 }
     }
 
     /// In how many ticks whoever waits looks whether a claim ran out: the claim, and an eighth more for each ahead.
@@ -118,12 +125,21 @@ impl Setup {
 
     /// Explores it whole, and says so.
     pub fn check(&self) {
-        let explored = self.explored();
-        assert!(explored.whole, "{}: more states than expected: {}", self.name, explored.states);
+        self.check_as::<NativeRecord>();
     }
 
     pub fn explored(&self) -> Explored {
-        match self.explore::<NativeRecord>() {
+        self.explored_as::<NativeRecord>()
+    }
+
+    /// Explores it whole in another layout, and says so.
+    pub fn check_as<R: Record>(&self) {
+        let explored = self.explored_as::<R>();
+        assert!(explored.whole, "{}: more states than expected: {}", self.name, explored.states);
+    }
+
+    fn explored_as<R: Record>(&self) -> Explored {
+        match self.explore::<R>() {
             Ok(explored) => explored,
             Err(violation) => panic!("{}: {}\n{}", self.name, violation.what, violation.trace),
         }
