@@ -10,6 +10,7 @@ mod page;
 mod report;
 mod rows;
 mod run;
+mod s11;
 mod server;
 mod stats;
 mod talk;
@@ -41,6 +42,8 @@ enum What {
     /// The contenders in Rust; started by `run`.
     #[command(hide = true, subcommand)]
     Contender(contender::Options),
+    /// S11: very many locks, held and renewed by one process.
+    S11(s11::Options),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         What::Run(options) => run::run(&url, &options),
         What::Render { folder } => page::render(&folder),
         What::Contender(options) => contender::run(&options),
+        What::S11(options) => s11::run(&url, &options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -311,9 +311,9 @@ def test_cancel_on_loss(store_uri: str, run: Run) -> None:
                         raise KeyError
 
             # Nobody is cancelled for a lock that was released.
-            async with lock as guard:
+            async with client.lock("x", ttl=2, renew=False, cancel_on_loss=True) as guard:
                 await guard.release()
-                await asyncio.sleep(0.1)
+                await lost(client)
 
     run(main())
 
@@ -321,16 +321,17 @@ def test_cancel_on_loss(store_uri: str, run: Run) -> None:
 def test_cancel_on_loss_beside_another_cancellation(store_uri: str, run: Run) -> None:
     async def main() -> None:
         async with aio.connect(store_uri) as client:
-            lock = client.lock("x", ttl=0.1, renew=False, cancel_on_loss=True)
+            lock = client.lock("x", ttl=0.05, renew=False, cancel_on_loss=True)
+            kept = client.lock("x", cancel_on_loss=True)
             at = asyncio.Event()
 
-            async def hold() -> None:
+            async def hold(lock: aio.Lock) -> None:
                 async with lock:
                     at.set()
                     await asyncio.sleep(SOON)
 
             # Somebody else's cancellation is not taken for the loss.
-            task = asyncio.create_task(hold())
+            task = asyncio.create_task(hold(kept))
             await at.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -341,20 +342,20 @@ def test_cancel_on_loss_beside_another_cancellation(store_uri: str, run: Run) ->
             if hasattr(asyncio.Task, "cancelling"):
 
                 async def lose() -> None:
-                    async with lock as guard:
-                        task = asyncio.current_task()
-                        assert task is not None
-                        guard.on_lost(lambda why: task.cancel())
-                        await asyncio.sleep(SOON)
+                    async with lock:
+                        try:
+                            await asyncio.sleep(SOON)
+                        finally:
+                            asyncio.current_task().cancel()  # type: ignore[union-attr]
 
                 with pytest.raises(asyncio.CancelledError):
                     await asyncio.create_task(lose())
 
             # A time limit around it works, and one inside.
             with pytest.raises(asyncio.TimeoutError):
-                await asyncio.wait_for(hold(), 0.02)
+                await asyncio.wait_for(hold(kept), 0.02)
             with pytest.raises(lockwright.LockLost):
-                await asyncio.wait_for(hold(), SOON)
+                await asyncio.wait_for(hold(lock), SOON)
             with pytest.raises(lockwright.LockLost):
                 async with lock:
                     await asyncio.wait_for(asyncio.sleep(SOON), SOON)
@@ -410,7 +411,7 @@ def test_a_loss_is_told(store_uri: str, run: Run) -> None:
             assert await guard.release() in ("expired", "stolen")
 
             # Nothing is told of a guard that was released.
-            guard = await client.lock("x", ttl=0.05, renew=False).acquire_guard()
+            guard = await client.lock("x").acquire_guard()
             guard.on_lost(told.append)
             waiting = asyncio.create_task(guard.lost.wait())
             await asyncio.sleep(0)
@@ -440,7 +441,8 @@ def test_what_others_see(store_uri: str, run: Run) -> None:
                 assert not await other.lock("x").break_lock(guard.token + 1000)
                 assert other.lock("x").guarantees() == client.guarantees()
             with pytest.raises(lockwright.LockLost):
-                async with client.lock("x", cancel_on_loss=True) as guard:
+                # It is told at its next renewal.
+                async with client.lock("x", ttl=1, cancel_on_loss=True) as guard:
                     assert await other.break_lock("x", guard.token)
                     await asyncio.sleep(SOON)
             promised = client.guarantees()
@@ -471,7 +473,7 @@ def test_close(store_uri: str, run: Run) -> None:
     run(main())
 
 
-def test_what_nobody_releases(store_uri: str, run: Run) -> None:
+def test_what_nobody_releases(store_uri: str) -> None:
     async def main() -> None:
         async with aio.connect(store_uri) as client:
             # What `acquire` took outlives the lock.
@@ -479,7 +481,7 @@ def test_what_nobody_releases(store_uri: str, run: Run) -> None:
             assert await client.lock("x").locked()
             await client.lock("x").release()
             # A guard that is collected warns, is not released, and is not renewed.
-            guard = await client.lock("x", ttl=0.5).acquire_guard()
+            guard = await client.lock("x", ttl=2).acquire_guard()
             with pytest.warns(ResourceWarning, match="'x' was collected without a release"):
                 del guard
                 gc.collect()
@@ -487,7 +489,7 @@ def test_what_nobody_releases(store_uri: str, run: Run) -> None:
             assert await client.lock("x").acquire(timeout=SOON)
             await client.lock("x").release()
 
-    run(main())
+    asyncio.run(main())
 
 
 def test_guarded(store_uri: str, run: Run) -> None:

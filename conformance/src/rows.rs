@@ -25,6 +25,11 @@ pub struct Face {
     pub command: Vec<String>,
     /// For a library that is not ours: the store where we keep locks as it does.
     pub joins: Option<String>,
+    /// Why it plays no scenarios, and takes part in the table of bad input alone.
+    pub no_scenarios: Option<String>,
+    /// Whether each of its commands is a process, so that only stores are of use that processes share.
+    #[serde(default)]
+    pub process_each: bool,
     #[serde(default)]
     pub cannot: Reasons,
 }

@@ -32,6 +32,9 @@ pub mod error;
 pub mod event_loop;
 #[cfg(feature = "net")]
 pub mod events;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod guarantee;
 pub mod lease;
 #[cfg(feature = "net")]

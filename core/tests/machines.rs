@@ -1,6 +1,8 @@
 //! One test for each rule that the machines keep, told by the failing run that made it a rule. `scripts/mutate` takes the
 //! guards out one by one and requires these to fail.
 
+#[path = "machines/joined.rs"]
+mod joined;
 #[path = "explore/layout/line.rs"]
 #[allow(unreachable_pub, reason = "shared with the explorer")]
 mod line;
@@ -15,7 +17,7 @@ use lockwright::cell::Claimant;
 use lockwright::lease::LossReason;
 use lockwright::native::{Calls, Native};
 use lockwright::options::Retry;
-use lockwright::protocol::{AttemptId, InboxId, Op, Reply, Request, StoreEvent, Terms};
+use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent, Terms};
 use lockwright::queue::{self, Ask, ContenderId, Queue, TaskId};
 use lockwright::session::{Action, Answer, Event, Inbox, RequestId, Service, Session, claim};
 use lockwright::time::{StoreTime, Time};
@@ -52,7 +54,11 @@ impl Rig {
     }
 
     fn asking_over(service: Service, inbox: Inbox) -> Self {
-        let session = Session::new(Box::new(Native::new(&CALLS, "x".into(), true)), Duration::from_secs(5));
+        Rig::speaking(Box::new(Native::new(&CALLS, "x".into(), true)), service, inbox)
+    }
+
+    fn speaking(protocol: Box<dyn Protocol>, service: Service, inbox: Inbox) -> Self {
+        let session = Session::new(protocol, Duration::from_secs(5));
         let mut rig = Rig { session, sent: Vec::new(), said: Vec::new(), learnt: Vec::new() };
         let terms = Terms { ttl: service.ttl, claim: claim(service.ttl), ..terms(1) };
         rig.tell(0, Event::Acquire { terms, wait: true, service, inbox });
@@ -543,6 +549,14 @@ mod record {
     }
 
     #[test]
+    fn rule_3_a_holder_that_asks_again_late_keeps_its_tokens_while_nobody_else_was_granted() {
+        let mut record = Record::default();
+        let first = record.acquire(1, 1, i64::MAX, None);
+        record.acquire(2, 2, i64::MAX, None);
+        assert_eq!(record.acquire(31_000_000, 1, i64::MAX, None), first);
+    }
+
+    #[test]
     fn nobody_overtakes_those_who_wait() {
         let mut record = Record::default();
         for (now, attempt) in [(1, 1), (2, 2)] {
@@ -642,19 +656,6 @@ mod record {
         assert_eq!(record.holder(), Some(2));
         assert!(matches!(record.acquire(4, 4, 9, Some(1)), Acquired::Queued { prev: Given::Stolen, .. }));
         assert_eq!(record.holder(), Some(2));
-    }
-
-    /// The memory store keeps its own line.
-    #[cfg(feature = "memory")]
-    #[test]
-    fn rule_3_a_waiter_of_the_memory_store_that_asks_again_keeps_its_place() {
-        use lockwright::cell::Line as _;
-
-        let mut line = std::collections::VecDeque::new();
-        let waiter = |attempt| Waiter { owner: claimant(attempt), card: String::new() };
-        let Ok(places) =
-            [1, 2, 1].map(|attempt| line.join(&waiter(attempt))).into_iter().collect::<Result<Vec<_>, _>>();
-        assert_eq!((places, line.len()), (vec![0, 1, 0], 2));
     }
 }
 

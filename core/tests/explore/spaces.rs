@@ -34,6 +34,7 @@ impl Setup {
             most_faults: 0,
             pauses: 0,
             reduced: Reduced { names: true, orders: true },
+            polls: false,
             compared: false,
         }
     }
@@ -94,9 +95,15 @@ impl Setup {
     /// How many ticks a run without further faults may take from the worst state there is: until everybody is served, and
     /// until nothing is left. What several faults cost adds up.
     pub fn bound(&self, spent: &Spent) -> Recovery {
-        let pause = spent.pauses * self.look();
+        let pause = spent.pauses * self.look() + self.polled();
         let of = |class: &Class| self.bound_of(*class);
         spent.faults.iter().map(of).fold((pause, pause), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+    }
+
+    /// For how many ticks in all a lock may be free though somebody polls for it: one before each but the first.
+    fn polled(&self) -> u8 {
+        let tasks: usize = self.clients.iter().map(|tasks| tasks.len()).sum();
+        if self.polls { tasks as u8 - 1 } else { 0 }
     }
 
     /// In how many ticks whoever waits looks whether a claim ran out: the claim, and an eighth more for each ahead.
@@ -118,12 +125,21 @@ impl Setup {
 
     /// Explores it whole, and says so.
     pub fn check(&self) {
-        let explored = self.explored();
-        assert!(explored.whole, "{}: more states than expected: {}", self.name, explored.states);
+        self.check_as::<NativeRecord>();
     }
 
     pub fn explored(&self) -> Explored {
-        match self.explore::<NativeRecord>() {
+        self.explored_as::<NativeRecord>()
+    }
+
+    /// Explores it whole in another layout, and says so.
+    pub fn check_as<R: Record>(&self) {
+        let explored = self.explored_as::<R>();
+        assert!(explored.whole, "{}: more states than expected: {}", self.name, explored.states);
+    }
+
+    fn explored_as<R: Record>(&self) -> Explored {
+        match self.explore::<R>() {
             Ok(explored) => explored,
             Err(violation) => panic!("{}: {}\n{}", self.name, violation.what, violation.trace),
         }
@@ -135,12 +151,40 @@ impl Setup {
         let scope = if *whole { "the whole space" } else { "NOT the whole space" };
         let megabytes = memory / 1_000_000;
         println!(
-            "{}: explored {states} states, {transitions} transitions, {seconds:.1} s, {megabytes} MB ({scope})",
-            self.name
+            "{} [{}]: explored {states} states, {transitions} transitions, {seconds:.1} s, {megabytes} MB ({scope})",
+            self.name,
+            self.bounds()
         );
         for (spent, (served, clean)) in &explored.recovery {
             println!("    after {spent}: everybody served within {served} ticks, nothing left within {clean}");
         }
         Ok(explored)
+    }
+
+    /// What bounds the space, in words; see `docs/exploration.md`, which is made of these.
+    fn bounds(&self) -> String {
+        let tasks = |wishes: &Vec<Wish>| wishes.iter().map(|wish| self.in_words(wish)).collect::<Vec<_>>().join(" ");
+        let clients: Vec<String> = self.clients.iter().filter(|wishes| !wishes.is_empty()).map(tasks).collect();
+        let network = if self.prompt { "prompt" } else { "any delay" };
+        let faults = match self.most_faults {
+            0 => "no fault".to_owned(),
+            most if self.faults.len() >= FAULTS.len() => format!("at most {most} of any fault"),
+            most => format!("at most {most} of {:?}", self.faults),
+        };
+        let pauses = if self.pauses > 0 { ", 1 pause" } else { "" };
+        format!(
+            "tasks {}; lease {}, claim {}; {network}, {faults}{pauses}",
+            clients.join(" + "),
+            self.ttl,
+            1000 / self.tick.as_millis()
+        )
+    }
+
+    /// One task: `t`, and what it wants beside the lock.
+    fn in_words(&self, wish: &Wish) -> String {
+        let marks = [(wish.fair, "f"), (wish.may_cancel, "c"), (wish.extends.is_some(), "x")];
+        let marks: String = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
+        let ttl = wish.ttl.map_or(String::new(), |ttl| ttl.to_string());
+        format!("t{marks}{ttl}")
     }
 }

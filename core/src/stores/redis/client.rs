@@ -3,6 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub(crate) struct Redis {
     lines: Mutex<HashMap<HomeId, Arc<Shared>>>,
     met: Mutex<Met>,
     closing: Closing,
+    /// What cleans up yet dials for itself, and leaves nothing open.
+    closed: AtomicBool,
 }
 
 /// The connection of one runtime or foreign event loop, and who dials it.
@@ -81,6 +84,7 @@ impl Redis {
             lines: Mutex::default(),
             met: Mutex::default(),
             closing: Closing::default(),
+            closed: AtomicBool::new(false),
             config: Arc::new(config),
         }
     }
@@ -121,7 +125,7 @@ impl Redis {
     }
 
     fn keep(&self, mut connection: Box<Connection>, used: Time) {
-        if !connection.is_clean() {
+        if !connection.is_clean() || self.closed.load(Ordering::Acquire) {
             return;
         }
         connection.used = used;
@@ -215,7 +219,9 @@ impl Redis {
             return Ok(line);
         }
         let (line, welcome) = Line::dial(&self.config, home).await?;
-        *locked(&shared.line) = Some(line.clone());
+        if !self.closed.load(Ordering::Acquire) {
+            *locked(&shared.line) = Some(line.clone());
+        }
         self.meet(welcome);
         Ok(line)
     }
@@ -347,6 +353,7 @@ impl Store for Redis {
     }
 
     fn close(&self) {
+        self.closed.store(true, Ordering::Release);
         locked(&self.met).sinks.clear();
         self.closing.close();
         let idle = std::mem::take(&mut *locked(&self.pool));

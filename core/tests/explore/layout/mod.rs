@@ -2,6 +2,8 @@
 
 pub mod line;
 pub mod native;
+pub mod string;
+pub mod string_store;
 
 use std::fmt::Debug;
 use std::time::Duration;
