@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn each_of_two_extensions_of_one_hold_has_its_own_answer() {
+    fn two_extensions_of_one_hold_are_both_answered() {
         let client = blocking::Client::open(Some("memory://two-extensions"), ConnectOptions::default()).unwrap();
         let lock = client.lock("x").build().unwrap();
         let (held, effects) = lock.start(None).unwrap();
@@ -489,6 +489,6 @@ mod tests {
             held.engine.perform(&held.entry, effects, None);
         }
         let answers = waiters.map(|waiter| waiter.take());
-        assert!(matches!(answers, [Some(Settled::Extended(false)), Some(Settled::Extended(true))]), "{answers:?}");
+        assert!(matches!(answers, [Some(Settled::Extended(true)), Some(Settled::Extended(true))]), "{answers:?}");
     }
 }
