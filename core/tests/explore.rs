@@ -26,6 +26,7 @@ mod view;
 mod world;
 
 use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
+use layout::string::StringRecord;
 use search::Explored;
 use setup::{Class, Reduced, Setup, Wish};
 use spaces::{EARLY, ONE};
@@ -119,6 +120,14 @@ fn leases_differ() {
     Setup { clients, ..Setup::three_clients("leases of different lengths, one fault") }.with_faults(1).check();
     let clients = vec![of(2), of(3), of(4)];
     Setup { clients, ..Setup::three_clients("three leases of different lengths") }.check();
+}
+
+#[test]
+fn a_layout_without_a_queue_is_as_safe() {
+    Setup { prompt: true, ..Setup::two_clients("string: two prompt clients, one fault") }
+        .with_faults(1)
+        .check_as::<StringRecord>();
+    Setup::three_clients("string: three prompt clients").check_as::<StringRecord>();
 }
 
 /// The same space with and without what is left out as saying nothing new.
