@@ -26,7 +26,7 @@ mod view;
 mod world;
 
 use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
-use layout::string::StringRecord;
+use layout::string::{self, StringRecord};
 use search::Explored;
 use setup::{Class, Reduced, Setup, Wish};
 use spaces::{EARLY, ONE};
@@ -123,11 +123,34 @@ fn leases_differ() {
 }
 
 #[test]
-fn a_layout_without_a_queue_is_as_safe() {
-    Setup { prompt: true, ..Setup::two_clients("string: two prompt clients, one fault") }
+fn joined_locks_are_polled_for() {
+    let two = |name| Setup { polls: true, ..Setup::two_clients(name) };
+    two("string: nothing goes wrong").check_as::<StringRecord>();
+    two("string: one thing goes wrong").with_faults(1).check_as::<StringRecord>();
+    Setup { renew: false, ..two("string: leases are not renewed") }.check_as::<StringRecord>();
+}
+
+#[test]
+fn joined_locks_are_given_up_handed_on_and_lost() {
+    let fickle = Wish { may_cancel: true, ..ONE };
+    let clients = vec![vec![fickle], vec![fickle]];
+    let two = Setup { polls: true, prompt: true, ..Setup::two_clients("string: two fickle clients, one fault") };
+    Setup { clients, ..two }.with_faults(1).check_as::<StringRecord>();
+    Setup { polls: true, ..Setup::yields("string: two tasks take turns") }.check_as::<StringRecord>();
+    Setup { polls: true, ..Setup::three_clients("string: three prompt clients, one fault") }
         .with_faults(1)
         .check_as::<StringRecord>();
-    Setup::three_clients("string: three prompt clients").check_as::<StringRecord>();
+}
+
+#[test]
+fn a_joined_store_that_runs_requests_late_or_frees_anybodys_lock_is_found() {
+    let ghost = Setup { prompt: true, ttl: 4, ..Setup::two_clients("string: a store that runs requests late") };
+    let ghost = Setup { faults: vec![Class::Ghost], most_faults: 1, ..ghost };
+    let found = ghost.explore::<string::Seeded<{ string::RUNS_LATE }>>().expect_err("it runs late");
+    assert!(found.what.contains("only after"), "{}", found.what);
+    let blind = Setup { renew: false, ..Setup::two_clients("string: a store that deletes without comparing") };
+    let found = blind.explore::<string::Seeded<{ string::DELETES_BLINDLY }>>().expect_err("it deletes blindly");
+    assert!(found.what.contains("ends the live lease"), "{}", found.what);
 }
 
 /// The same space with and without what is left out as saying nothing new.

@@ -1,6 +1,8 @@
 //! One test for each rule that the machines keep, told by the failing run that made it a rule. `scripts/mutate` takes the
 //! guards out one by one and requires these to fail.
 
+#[path = "machines/joined.rs"]
+mod joined;
 #[path = "explore/layout/line.rs"]
 #[allow(unreachable_pub, reason = "shared with the explorer")]
 mod line;
@@ -15,7 +17,7 @@ use lockwright::cell::Claimant;
 use lockwright::lease::LossReason;
 use lockwright::native::{Calls, Native};
 use lockwright::options::Retry;
-use lockwright::protocol::{AttemptId, InboxId, Op, Reply, Request, StoreEvent, Terms};
+use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent, Terms};
 use lockwright::queue::{self, Ask, ContenderId, Queue, TaskId};
 use lockwright::session::{Action, Answer, Event, Inbox, RequestId, Service, Session, claim};
 use lockwright::time::{StoreTime, Time};
@@ -52,7 +54,11 @@ impl Rig {
     }
 
     fn asking_over(service: Service, inbox: Inbox) -> Self {
-        let session = Session::new(Box::new(Native::new(&CALLS, "x".into(), true)), Duration::from_secs(5));
+        Rig::speaking(Box::new(Native::new(&CALLS, "x".into(), true)), service, inbox)
+    }
+
+    fn speaking(protocol: Box<dyn Protocol>, service: Service, inbox: Inbox) -> Self {
+        let session = Session::new(protocol, Duration::from_secs(5));
         let mut rig = Rig { session, sent: Vec::new(), said: Vec::new(), learnt: Vec::new() };
         let terms = Terms { ttl: service.ttl, claim: claim(service.ttl), ..terms(1) };
         rig.tell(0, Event::Acquire { terms, wait: true, service, inbox });
@@ -397,11 +403,16 @@ fn rule_9_a_turn_ends_with_its_slice() {
 
 #[test]
 fn rule_9_a_lease_nearly_over_or_in_doubt_is_not_handed_on() {
-    for left in [None, Some(millis(499))] {
+    let given_back = |left| {
         let mut queue = granted_queue(3);
         queue.handle(at(0), queue::Event::Release { token: 100, left });
-        assert!(drain(&mut queue).join(" ").contains("Yield"), "{left:?}");
-    }
+        drain(&mut queue).join(" ")
+    };
+    assert!(given_back(Some(millis(499))).starts_with("Yield"));
+    // The session of what is in doubt ends late: those who wait need another contender.
+    let in_doubt = given_back(None);
+    assert!(in_doubt.starts_with("GiveBack { contender: ContenderId(0)"), "{in_doubt}");
+    assert!(in_doubt.contains("Contend { contender: ContenderId(1)"), "{in_doubt}");
 }
 
 #[test]
@@ -699,14 +710,16 @@ mod extension {
     }
 
     #[test]
-    fn a_second_extension_ends_the_first() {
-        let (mut rig, first) = extending();
-        rig.tell(1_001, Event::Extend(millis(90_000)));
-        assert_eq!(rig.hears(), ["Extended(false)"]);
-        rig.replied_to(first, 1_010, 1_000, Reply::Int(1));
-        assert!(rig.hears().is_empty(), "the first one's reply answers nobody");
-        rig.replied(1_011, 1_001, Reply::Int(1));
-        assert_eq!(rig.hears(), ["Extended(true)"]);
+    fn extensions_that_overlap_are_answered_together_with_the_longest() {
+        for (second, longest) in [(40_000, 60_000), (90_000, 90_000)] {
+            let (mut rig, first) = extending();
+            rig.tell(1_001, Event::Extend(millis(second)));
+            rig.replied_to(first, 1_010, 1_000, Reply::Int(1));
+            assert!(rig.hears().is_empty(), "the first one's reply answers nobody");
+            rig.replied(1_011, 1_001, Reply::Int(1));
+            assert_eq!(rig.hears(), ["Extended(true)"]);
+            assert_eq!(rig.valid_until(), Some(at(1_001 + longest - longest / 100 - 2)));
+        }
     }
 
     #[test]

@@ -131,6 +131,8 @@ pub struct Setup {
     /// How often a client may stop for as long as it likes, where it is prompt otherwise.
     pub pauses: u8,
     pub reduced: Reduced,
+    /// Whether waiters ask again each tick, since nobody tells them that it is their turn.
+    pub polls: bool,
     /// Whether to gather what was believed, to compare two searches by it.
     pub compared: bool,
 }
@@ -150,7 +152,7 @@ impl Setup {
             ttl: self.tick * wish.ttl.unwrap_or(self.ttl),
             renew: self.renew,
             max_hold: None,
-            retry: Retry::DEFAULT,
+            retry: Retry { min: self.tick, max: self.tick },
         }
     }
 

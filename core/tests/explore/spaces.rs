@@ -34,6 +34,7 @@ impl Setup {
             most_faults: 0,
             pauses: 0,
             reduced: Reduced { names: true, orders: true },
+            polls: false,
             compared: false,
         }
     }
@@ -93,27 +94,22 @@ impl Setup {
 
     /// How many ticks a run without further faults may take from the worst state there is: until everybody is served, and
     /// until nothing is left. What several faults cost adds up.
-    pub fn bound<R: Record>(&self, spent: &Spent) -> Recovery {
-        if !R::PUSHES {
-            return self.bound_of_polling(spent);
-        }
-        let pause = spent.pauses * self.look();
+    pub fn bound(&self, spent: &Spent) -> Recovery {
+        let pause = spent.pauses * self.look() + self.polled();
         let of = |class: &Class| self.bound_of(*class);
         spent.faults.iter().map(of).fold((pause, pause), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+    }
+
+    /// For how many ticks in all a lock may be free though somebody polls for it: one before each but the first.
+    fn polled(&self) -> u8 {
+        let tasks: usize = self.clients.iter().map(|tasks| tasks.len()).sum();
+        if self.polls { tasks as u8 - 1 } else { 0 }
     }
 
     /// In how many ticks whoever waits looks whether a claim ran out: the claim, and an eighth more for each ahead.
     fn look(&self) -> u8 {
         let eighths = 8 + self.clients.len().saturating_sub(2) as u128;
         (1000 * eighths).div_ceil(8 * self.tick.as_millis()) as u8
-    }
-
-    /// Where nobody is told, whoever waits asks in the next tick; there are no claims, so what is left behind lasts a lease.
-    fn bound_of_polling(&self, spent: &Spent) -> Recovery {
-        let lasting = |class: &&Class| !matches!(class, Class::None | Class::Blip | Class::PushLost);
-        let left = spent.faults.iter().filter(lasting).count() as u8 * (self.longest() as u8 + 1);
-        let polls = self.clients.iter().flatten().count().saturating_sub(1) as u8;
-        (left + polls, left + polls)
     }
 
     fn bound_of(&self, class: Class) -> Recovery {
@@ -136,7 +132,7 @@ impl Setup {
         self.explored_as::<NativeRecord>()
     }
 
-    /// The same over another layout than `native`.
+    /// Explores it whole in another layout, and says so.
     pub fn check_as<R: Record>(&self) {
         let explored = self.explored_as::<R>();
         assert!(explored.whole, "{}: more states than expected: {}", self.name, explored.states);

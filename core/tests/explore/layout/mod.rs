@@ -3,6 +3,7 @@
 pub mod line;
 pub mod native;
 pub mod string;
+pub mod string_store;
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -32,9 +33,6 @@ pub trait Record: Clone + Debug + Default + 'static {
 
     /// Fencing tokens that go with one grant.
     const BLOCK: u64;
-
-    /// Whether waiters are told when it is their turn; else they ask again and again.
-    const PUSHES: bool = true;
 
     /// The shipped protocol of the layout.
     fn machine() -> Box<dyn Protocol>;

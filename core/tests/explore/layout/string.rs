@@ -1,5 +1,4 @@
-//! The layout `string` of Redis: one key that goes with its lease, and the record of the last block of tokens beside it. No queue:
-//! whoever waits asks again.
+//! The layout `string`: its model of a store is the reference that its scripts are compared with.
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -9,123 +8,98 @@ use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request
 use lockwright::stores::redis::layouts::string::{Format, StringLock};
 use lockwright::time::{Relative, StoreTime, Time};
 
+use super::string_store::{StringStore, Value};
 use super::{Around, Checked, Record, name_of};
 use crate::glue::process_of;
 use crate::view::{Mix, View};
 
-const FORMAT: Format = Format::RedisPy;
+/// The record as it is to be.
+pub type StringRecord = Seeded<NO_BUG>;
 
+/// The record, with a bug that the explorer has to find.
 #[derive(Clone, Debug, Default)]
-pub struct StringRecord {
-    /// Who holds, and until when the key lasts.
-    held: Option<(AttemptId, StoreTime)>,
-    /// The first token of the last block, and who got it.
-    block: (u64, Option<AttemptId>),
-}
+pub struct Seeded<const BUG: u8>(StringStore);
 
-/// A request, its owners read back.
+pub const NO_BUG: u8 = 0;
+/// A request is executed however late it comes.
+pub const RUNS_LATE: u8 = 1;
+/// A release deletes the key, whoever holds it.
+pub const DELETES_BLINDLY: u8 = 2;
+
+/// A request, and what is read in it.
 #[derive(Clone, Debug)]
-pub enum Call {
-    Acquire { me: AttemptId, ttl: Duration, not_after: StoreTime },
-    Renew { me: AttemptId, ttl: Duration },
-    Release { me: AttemptId },
-    Undo { attempts: Vec<AttemptId> },
+pub struct Call {
+    request: Request,
+    owners: Vec<AttemptId>,
+    ttl: Duration,
+    not_after: StoreTime,
 }
 
-impl StringRecord {
-    /// The key goes by itself.
-    fn holder(&self, now: StoreTime) -> Option<(AttemptId, StoreTime)> {
-        self.held.filter(|(_, expires)| *expires > now)
+fn attempt(owner: &str) -> AttemptId {
+    AttemptId(u128::from_str_radix(owner, 16).expect("an owner in the format of redis-py"))
+}
+
+impl<const BUG: u8> Seeded<BUG> {
+    fn value(&self) -> Option<(AttemptId, StoreTime)> {
+        let Value { owner, ends } = self.0.value.as_ref()?;
+        Some((attempt(owner), StoreTime(ends.expect("ours all end"))))
     }
 
-    fn acquire(&mut self, me: AttemptId, ttl: Duration, now: StoreTime, token_floor: u64) -> Reply {
-        let holder = self.holder(now);
-        if let Some((owner, expires)) = holder.filter(|(owner, _)| *owner != me) {
-            let (left, owner) = (expires.micros_since(now) / 1000, FORMAT.owner(owner));
-            return Reply::List(vec![Reply::Int(0), Reply::Int(now.0), Reply::Int(left), Reply::Text(owner)]);
-        }
-        let until = now.after(ttl);
-        self.held = Some((me, holder.map_or(until, |(_, expires)| expires.max(until))));
-        if holder.is_none() || self.block.1 != Some(me) {
-            self.block = ((self.block.0 + BLOCK).max(token_floor), Some(me));
-        }
-        Reply::Int(self.block.0 as i64)
-    }
-
-    fn give_back(&mut self, attempt: AttemptId, now: StoreTime) -> bool {
-        let is_mine = self.holder(now).is_some_and(|(owner, _)| owner == attempt);
-        if is_mine {
-            self.held = None;
-        }
-        is_mine
+    /// Whether who holds it would be told its tokens again.
+    fn is_recorded(&self) -> bool {
+        self.0.holder().is_some()
     }
 }
 
-impl Record for StringRecord {
+impl<const BUG: u8> Record for Seeded<BUG> {
     type Call = Call;
 
     const BLOCK: u64 = BLOCK;
-    const PUSHES: bool = false;
 
     fn machine() -> Box<dyn Protocol> {
-        Box::new(StringLock::new(FORMAT, "L".into()))
+        Box::new(StringLock::new(Format::RedisPy, "L".into()))
     }
 
     fn read(request: &Request) -> Option<Call> {
-        let args = request.args.as_slice();
-        let owner = |i: usize| match args.get(i) {
-            Some(Arg::Text(text)) => u128::from_str_radix(text, 16).ok().map(AttemptId),
+        let owners = request.args.iter().filter_map(|arg| match arg {
+            Arg::Text(text) if text.len() == 32 => Some(attempt(text)),
             _ => None,
-        };
-        let millis = |i: usize| match args.get(i) {
-            Some(Arg::Int(millis)) => u64::try_from(*millis).ok().map(Duration::from_millis),
+        });
+        let mut numbers = request.args.iter().filter_map(|arg| match arg {
+            Arg::Int(number) => Some(*number),
             _ => None,
-        };
-        Some(match (request.call.name, args) {
-            ("acquire", [_, _, _, Arg::Int(not_after), _]) => {
-                Call::Acquire { me: owner(1)?, ttl: millis(2)?, not_after: StoreTime(*not_after) }
-            }
-            ("renew", _) => Call::Renew { me: owner(0)?, ttl: millis(1)? },
-            ("release", _) => Call::Release { me: owner(1)? },
-            ("undo", _) => Call::Undo { attempts: (0..args.len()).map(owner).collect::<Option<_>>()? },
-            _ => return None,
-        })
+        });
+        let ttl = Duration::from_millis(numbers.next().unwrap_or(0) as u64);
+        let not_after = StoreTime(numbers.next().unwrap_or(i64::MAX));
+        Some(Call { owners: owners.collect(), request: request.clone(), ttl, not_after })
     }
 
     fn run(&mut self, call: &Call, around: &Around<'_>) -> (Reply, Vec<(InboxId, StoreEvent)>) {
-        let Around { now, token_floor, .. } = *around;
-        let reply = match call {
-            Call::Acquire { not_after, .. } if now > *not_after => Reply::List(vec![Reply::Int(2), Reply::Int(now.0)]),
-            Call::Acquire { me, ttl, .. } => self.acquire(*me, *ttl, now, token_floor),
-            Call::Renew { me, ttl } => match self.holder(now) {
-                Some((owner, expires)) if owner == *me => {
-                    self.held = Some((owner, expires.max(now.after(*ttl))));
-                    Reply::Int(1)
-                }
-                _ => Reply::Int(0),
-            },
-            Call::Release { me } if self.give_back(*me, now) => Reply::Int(1),
-            Call::Release { .. } if self.holder(now).is_none() => Reply::Int(0),
-            Call::Release { .. } => Reply::Text(String::new()),
-            Call::Undo { attempts } => {
-                for attempt in attempts {
-                    self.give_back(*attempt, now);
-                }
-                Reply::Int(1)
+        let mut request = call.request.clone();
+        for arg in &mut request.args {
+            if BUG == RUNS_LATE && *arg == Arg::Int(call.not_after.0) {
+                *arg = Arg::Int(i64::MAX);
             }
+        }
+        if BUG == DELETES_BLINDLY && request.call.name == "release" {
+            self.0.value = None;
+        }
+        let reply = self.0.run(&request, around.now.0, around.token_floor as i64);
+        // No run lasts until it goes, and states are told apart by when something does.
+        self.0.record.iter_mut().for_each(|record| record.ends = i64::MAX);
+        let reply = match reply {
+            Reply::List(mut list) if request.call.batch => list.remove(0),
+            reply => reply,
         };
         (reply, Vec::new())
     }
 
     fn renews(call: &Call) -> Option<Duration> {
-        match call {
-            Call::Renew { ttl, .. } => Some(*ttl),
-            _ => None,
-        }
+        (call.request.call.name == "renew").then_some(call.ttl)
     }
 
     fn hold(&self) -> Option<(AttemptId, StoreTime)> {
-        self.held
+        self.value()
     }
 
     fn line(&self) -> impl Iterator<Item = AttemptId> {
@@ -133,60 +107,62 @@ impl Record for StringRecord {
     }
 
     fn last(&self) -> u64 {
-        self.block.0
+        self.0.record.as_ref().map_or(0, |record| record.first as u64 + BLOCK - 1)
     }
 
     fn check(&self, before: &Self, call: &Call, around: &Around<'_>) -> Checked<()> {
         let Around { now, top, .. } = *around;
-        let (old, new) = (before.holder(now), self.holder(now));
-        if let Some((owner, expires)) = old {
-            let whose = name_of(owner);
+        let old = before.value().filter(|(_, ends)| *ends > now);
+        let new = self.value();
+        if let Some((owner, ends)) = old {
+            let gives_back = matches!(call.request.call.name, "release" | "undo") && call.owners.contains(&owner);
             match new {
-                Some((other, _)) if other != owner => {
-                    return Err(format!("{} takes the lock from {whose}", Self::explain(call)));
+                Some((same, later)) if same == owner && later < ends => {
+                    return Err(format!("{} shortens the lease of {}", Self::explain(call), name_of(owner)));
                 }
-                Some((_, later)) if later < expires => {
-                    return Err(format!("{} shortens the lease of {whose}", Self::explain(call)));
-                }
-                None if !matches!(call, Call::Release { me } if *me == owner)
-                    && !matches!(call, Call::Undo { attempts } if attempts.contains(&owner)) =>
-                {
-                    return Err(format!("{} ends the live lease of {whose}", Self::explain(call)));
-                }
-                _ => {}
+                Some((same, _)) if same == owner => {}
+                _ if gives_back => {}
+                _ => return Err(format!("{} ends the live lease of {}", Self::explain(call), name_of(owner))),
             }
         }
-        match new {
-            Some((owner, _)) if old.is_none_or(|(before, _)| before != owner) && self.block.0 <= top => {
-                Err(format!("{} is granted token {} but {top} was used already", name_of(owner), self.block.0))
-            }
-            _ => Ok(()),
+        let Some((owner, ends)) = new.filter(|(owner, _)| old.is_none_or(|(before, _)| before != *owner)) else {
+            return Ok(());
+        };
+        let to = name_of(owner);
+        let first = self.0.holder().map_or(0, |record| record.first as u64);
+        if first <= top {
+            return Err(format!("{to} is granted token {first} but {top} was used already"));
         }
+        if ends > now.after(call.ttl) {
+            return Err(format!("{to} is granted the lock for too long"));
+        }
+        Ok(())
     }
 
     fn fingerprint(&self, view: &View, state: &mut Mix) {
-        self.held.map(|(_, expires)| view.ahead_at_store(expires)).hash(state);
-        view.token(self.block.0).hash(state);
+        if let Some((_, ends)) = self.value() {
+            (view.ahead_at_store(ends), self.is_recorded()).hash(state);
+        }
+        self.0.record.as_ref().map(|record| view.token(record.first as u64)).hash(state);
     }
 
     fn fingerprint_of(&self, client: usize, view: &View, state: &mut Mix) {
-        let mine = |attempt: &AttemptId| process_of(*attempt) == client;
-        let held = self.held.map(|(owner, _)| owner).filter(mine);
-        (held.map(|owner| view.attempt(owner)), self.block.1.filter(mine).map(|owner| view.attempt(owner))).hash(state);
+        if let Some((owner, _)) = self.value().filter(|(owner, _)| process_of(*owner) == client) {
+            view.attempt(owner).hash(state);
+        }
     }
 
     fn fingerprint_call(call: &Call, sent: Time, view: &View, state: &mut Mix) {
-        match call {
-            Call::Acquire { ttl, not_after, .. } => {
-                let late = *not_after < StoreTime((view.now / 1000) as i64);
-                (1_u8, ttl, late, view.ahead_at_store(*not_after), view.ago(sent)).hash(state);
+        call.request.call.name.hash(state);
+        match call.request.call.name {
+            "acquire" => {
+                let late = call.not_after < StoreTime((view.now / 1000) as i64);
+                (call.ttl, late, view.ahead_at_store(call.not_after), view.ago(sent)).hash(state);
             }
-            Call::Renew { ttl, .. } => (2_u8, ttl, view.ago(sent)).hash(state),
-            Call::Release { .. } => 3_u8.hash(state),
-            Call::Undo { attempts } => {
-                (4_u8, attempts.iter().map(|attempt| view.attempt(*attempt)).collect::<Vec<_>>()).hash(state);
-            }
+            "renew" => (call.ttl, view.ago(sent)).hash(state),
+            _ => {}
         }
+        call.owners.iter().for_each(|owner| view.attempt(*owner).hash(state));
     }
 
     fn fingerprint_reply(op: Op, reply: &Reply, sent: Time, dated: bool, view: &View, state: &mut Mix) {
@@ -197,8 +173,10 @@ impl Record for StringRecord {
                     Some(Reply::Int(value)) => *value,
                     _ => 0,
                 };
-                (at(0), if at(0) == 0 { view.span(at(2) * 1000) } else { 0 }).hash(state);
-                dated.then(|| view.ago_at_store(StoreTime(at(1)))).hash(state);
+                (at(0), view.span(at(2) * 1000)).hash(state);
+                if dated || at(0) == 2 {
+                    view.ago_at_store(StoreTime(at(1))).hash(state);
+                }
             }
             (Op::Renew, _) => (reply, view.ago(sent)).hash(state),
             _ => reply.hash(state),
@@ -206,30 +184,24 @@ impl Record for StringRecord {
     }
 
     fn explain(call: &Call) -> String {
-        match call {
-            Call::Acquire { me, .. } => format!("acquire {}", name_of(*me)),
-            Call::Renew { me, .. } => format!("renew {}", name_of(*me)),
-            Call::Release { me } => format!("release {}", name_of(*me)),
-            Call::Undo { attempts } => {
-                let names: Vec<_> = attempts.iter().map(|attempt| name_of(*attempt)).collect();
-                format!("undo {}", names.join(" and "))
-            }
-        }
+        let owners: Vec<_> = call.owners.iter().map(|owner| name_of(*owner)).collect();
+        format!("{} {}", call.request.call.name, owners.join(" and "))
     }
 
     fn explain_reply(reply: &Reply, tick: i64, _: i64) -> String {
         match reply {
             Reply::List(list) => match list.as_slice() {
-                [Reply::Int(0), _, Reply::Int(left), ..] => format!("held for {} ticks", left * 1000 / tick),
-                _ => "late".into(),
+                [Reply::Int(0), _, Reply::Int(left), _] => format!("held for {} ticks", left * 1000 / tick),
+                [Reply::Int(2), ..] => "late".into(),
+                _ => format!("{reply:?}"),
             },
             other => format!("{other:?}"),
         }
     }
 
     fn describe(&self, now: StoreTime, tick: i64) -> String {
-        self.held.map_or("nobody".into(), |(owner, expires)| {
-            format!("{} for {} ticks", name_of(owner), expires.micros_since(now) as f64 / tick as f64)
+        self.value().map_or("nobody".into(), |(owner, ends)| {
+            format!("{} for {} ticks", name_of(owner), ends.micros_since(now) as f64 / tick as f64)
         })
     }
 }
