@@ -390,7 +390,7 @@ impl<'a> Search<'a> {
             }
         }
         for (spent, ((served, clean), (s, c))) in &worst {
-            let (most_served, most_clean) = self.setup.bound::<R>(spent);
+            let (most_served, most_clean) = self.setup.bound(spent);
             for (ticks, most, start, of) in
                 [(served, most_served, s, "somebody is served"), (clean, most_clean, c, "something is left")]
             {
