@@ -37,9 +37,12 @@ pub(crate) struct Reactor {
     ended: Arc<Mutex<Vec<u64>>>,
 }
 
+/// Makes what the task gets of what its job left.
+type Answer = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+
 /// What a task asked.
 enum Question {
-    Open { job: JobId, future: Py<PyAny>, answer: Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send> },
+    Open { job: JobId, future: Py<PyAny>, answer: Answer },
     Answered(PyResult<Py<PyAny>>),
 }
 
