@@ -34,11 +34,16 @@ pub(crate) struct Shared {
 pub(crate) struct Orphan {
     pub(crate) name: Arc<str>,
     pub(crate) reentrant: bool,
-    pub(crate) thread: u64,
+    pub(crate) who: u64,
     pub(crate) guard: Py<Guard>,
 }
 
 impl Shared {
+    /// A client that is closed has nothing left to release.
+    pub(crate) fn take_orphans(&self) -> Vec<Orphan> {
+        std::mem::take(&mut *locked(&self.orphans))
+    }
+
     /// A process whose driver may ask for credentials needs somebody to answer it.
     pub(crate) fn prepare(&self, py: Python<'_>) -> PyResult<()> {
         if self.origin.credentials.is_some() {
@@ -102,7 +107,7 @@ pub(crate) fn connect(
 }
 
 #[pyclass(frozen, weakref, module = "lockwright")]
-pub(crate) struct Client(Arc<Shared>);
+pub(crate) struct Client(pub(crate) Arc<Shared>);
 
 #[pymethods]
 impl Client {
@@ -182,7 +187,7 @@ impl Client {
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let over = std::mem::take(&mut *locked(&self.0.orphans));
+        let over = self.0.take_orphans();
         let closed = outside(py, || {
             self.0.client.close();
             Ok(())

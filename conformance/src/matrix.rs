@@ -152,8 +152,15 @@ mod tests {
     use serde_json::json;
 
     fn face(name: &str) -> Face {
-        let folder = "core".into();
-        Face { name: name.into(), folder, command: Vec::new(), joins: None, cannot: BTreeMap::new() }
+        Face {
+            name: name.into(),
+            folder: "core".into(),
+            command: Vec::new(),
+            joins: None,
+            no_scenarios: None,
+            process_each: false,
+            cannot: BTreeMap::new(),
+        }
     }
 
     fn store(name: &str) -> Store {

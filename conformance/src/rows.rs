@@ -25,6 +25,11 @@ pub struct Face {
     pub command: Vec<String>,
     /// For a library that is not ours: the store where we keep locks as it does.
     pub joins: Option<String>,
+    /// Why it plays no scenarios, and takes part in the table of bad input alone.
+    pub no_scenarios: Option<String>,
+    /// Whether each of its commands is a process, so that only stores are of use that processes share.
+    #[serde(default)]
+    pub process_each: bool,
     #[serde(default)]
     pub cannot: Reasons,
 }
@@ -87,7 +92,7 @@ pub fn faces(scenarios: &[Scenario]) -> Result<Vec<Face>, String> {
 /// Every library whose locks are joined: a folder in `interop` each, with its row.
 pub fn peers() -> Result<Vec<Face>, String> {
     let entries = fs::read_dir(here().join("interop")).map_err(|error| format!("interop: {error}"))?;
-    let mut folders: Vec<_> = entries.filter_map(|entry| Some(entry.ok()?.file_name().into_string().ok()?)).collect();
+    let mut folders: Vec<_> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     folders.sort();
     let peer = |name: String| {
         let file = here().join("interop").join(&name).join("peer.toml");

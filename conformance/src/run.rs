@@ -56,6 +56,7 @@ impl Suite {
     pub fn read() -> Result<Self, String> {
         let scenarios = scenario::read_all(&rows::here().join("scenarios"))?;
         let mut faces = rows::faces(&scenarios)?;
+        faces.retain(|face| face.no_scenarios.is_none());
         faces.extend(rows::peers()?);
         let suite = Suite { faces, stores: rows::stores(&scenarios)?, scenarios };
         let root = rows::here().join("..");

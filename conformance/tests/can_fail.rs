@@ -15,6 +15,8 @@ fn a_face_that_locks_nothing_is_convicted() {
         folder: "core".into(),
         command: vec!["{bin}/lockwright-shim-rust".into(), "unlocked".into()],
         joins: None,
+        no_scenarios: None,
+        process_each: false,
         cannot: BTreeMap::new(),
     }];
     let wanted = Wanted { stores: vec!["memory".into()], jobs: 8, patience: 2.0, ..Wanted::default() };

@@ -26,6 +26,7 @@ use crate::name;
 use crate::options::{AcquireOptions, ConnectOptions, Retry};
 use crate::protocol::{Layout, Reply};
 use crate::queue::{OwnerId, Refusal, TaskId};
+use crate::replies::nonsense;
 use crate::session::Inbox;
 use crate::stores::{self, Store};
 use crate::time::Time;
@@ -119,6 +120,11 @@ impl<F: Face> Client<F> {
         self.guarantees()?.require(wanted)
     }
 
+    /// The same client for callers that wait in another way.
+    pub fn into_face<G: Face>(self) -> Client<G> {
+        Client { place: self.place, face: PhantomData }
+    }
+
     /// The address without credentials and options.
     pub fn address(&self) -> &str {
         self.place.layouts.address()
@@ -153,8 +159,8 @@ impl<F: Face> Client<F> {
     }
 
     fn inspect_at(&self, Spot { layout, name, key }: &Spot) -> Result<Inspection> {
-        let reply = self.on_store(|engine| engine.administer(layout.inspect(key.clone())))?;
-        layout.inspected(name, &reply).map_err(|error| error.on_lock(name.clone()).on_store(self.address()))
+        let seen = self.on_store(|engine| layout.inspected(name, &engine.administer(layout.inspect(key.clone()))?));
+        seen.map_err(|error| error.on_lock(name.clone()))
     }
 
     pub(crate) fn list_now(&self) -> Result<Vec<String>> {
@@ -162,8 +168,7 @@ impl<F: Face> Client<F> {
         let mut names = Vec::new();
         let mut cursor = String::new();
         loop {
-            let reply = self.on_store(|engine| engine.administer(layout.list(&cursor)))?;
-            let (page, next) = layout.listed(&reply)?;
+            let (page, next) = self.on_store(|engine| layout.listed(&engine.administer(layout.list(&cursor))?))?;
             names.extend(page);
             match next {
                 Some(next) => cursor = next,
@@ -180,16 +185,17 @@ impl<F: Face> Client<F> {
     }
 
     fn break_at(&self, Spot { layout, name, key }: &Spot, expected: Token) -> Result<bool> {
-        let reply = self.on_store(|engine| {
+        let broken = self.on_store(|engine| {
             let reply = engine.administer(layout.break_hold(key.clone(), expected.n))?;
             engine.verify(key);
-            Ok(reply)
-        })?;
-        if let Reply::Error { .. } = reply {
-            let refused = layout.inspected(name, &reply);
-            refused.map_err(|error| error.on_lock(name.clone()).on_store(self.address()))?;
-        }
-        let broken = reply == Reply::Int(1);
+            match &reply {
+                Reply::Int(0) => Ok(false),
+                Reply::Int(1) => Ok(true),
+                error @ Reply::Error { .. } => layout.inspected(name, error).map(|_| false),
+                other => Err(nonsense("break", std::slice::from_ref(other))),
+            }
+        });
+        let broken = broken.map_err(|error| error.on_lock(name.clone()))?;
         notice::asked_to_break(name, self.address(), expected, broken);
         Ok(broken)
     }
@@ -451,6 +457,12 @@ impl<F: Face> Lock<F> {
         lock
     }
 
+    /// The same lock for callers that wait in another way.
+    pub fn into_face<G: Face>(self) -> Lock<G> {
+        let Lock { client, spot, wish, at_work } = self;
+        Lock { client: client.into_face(), spot, wish, at_work }
+    }
+
     pub(crate) fn start(&self, timeout: Option<Duration>) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
         let options = &self.wish.options;
@@ -623,7 +635,11 @@ impl Lock {
         aside(move || lock.break_here(expected)).await
     }
 
-    async fn acquire_within(&self, timeout: Option<Duration>) -> Result<Guard> {
+    /// As [`acquire`](Self::acquire) with a waiting time of its own: `None` waits for ever, zero only tries.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn acquire_within(&self, timeout: Option<Duration>) -> Result<Guard> {
         let (mut acquisition, effects) = self.start(timeout)?;
         let span = acquisition.span.clone();
         let settled = async {
@@ -736,25 +752,50 @@ impl<F: Face> Guard<F> {
         Ok(Call { engine: holding.engine, entry: holding.entry, waiter, effects: Some(effects), span })
     }
 
-    pub(crate) fn start_extend(&self, ttl: Duration) -> Result<Call> {
+    pub(crate) fn start_extend(&self, ttl: Duration) -> Result<Extension> {
         AcquireOptions { ttl, ..AcquireOptions::default() }.check()?;
         let Holding { engine, entry, hold } = self.holding()?;
         let waiter = Arc::default();
         let effects = entry.extend(engine, hold.token.n, ttl, &waiter);
         let span = Span::none();
-        Ok(Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects), span })
+        let call = Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects), span };
+        Ok(Extension { call, hold: hold.clone() })
     }
 
-    pub(crate) fn extended(&self, settled: Settled) -> Result<()> {
-        match settled {
-            Settled::Extended(true) => Ok(()),
-            _ => {
-                let why = self.why_lost().map_or("it was released meanwhile", |reason| reason.sentence());
-                Err(Error::new(Kind::Lost, "extend", format!("the lock is not held any more: {why}"))
-                    .on_lock(self.name()))
-            }
-        }
+    /// [`extend`](Guard::extend) for whoever cannot keep the guard meanwhile: begun at once, ended by awaiting what this
+    /// returns.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_extend(&self, ttl: Duration) -> Result<impl Future<Output = Result<()>> + Send + use<F>> {
+        let Extension { call, hold } = self.start_extend(ttl)?;
+        Ok(async move {
+            let entry = call.entry.clone();
+            extended(&entry, &hold, &call.finish().await)
+        })
     }
+
+    /// The same guard for callers that wait in another way.
+    pub fn into_face<G: Face>(mut self) -> Guard<G> {
+        let (holding, depth, generation) = (self.holding.take(), self.depth, self.generation);
+        Guard { holding, depth, generation, face: PhantomData }
+    }
+}
+
+/// An extension under way, of the hold that it is about.
+pub(crate) struct Extension {
+    pub(crate) call: Call,
+    pub(crate) hold: Arc<Hold>,
+}
+
+/// What became of an extension.
+pub(crate) fn extended(entry: &Entry, hold: &Hold, settled: &Settled) -> Result<()> {
+    if matches!(settled, Settled::Extended(true)) {
+        return Ok(());
+    }
+    let why = hold.why_lost().map_or("it was released meanwhile", |reason| reason.sentence());
+    let message = format!("the lock is not held any more: {why}");
+    Err(Error::new(Kind::Lost, "extend", message).on_lock(entry.name.clone()))
 }
 
 /// A release or an extension under way.
@@ -805,8 +846,7 @@ impl Guard {
     /// # Errors
     /// `lost` when the lock is not held any more, `forked`, `invalid_config`.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
-        let call = self.start_extend(ttl)?;
-        self.extended(call.finish().await)
+        self.begin_extend(ttl)?.await
     }
 
     /// Waits until the lock is lost. Never ends for a lock that is released.

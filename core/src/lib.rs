@@ -29,7 +29,12 @@ mod client;
 mod driver;
 pub mod error;
 #[cfg(feature = "net")]
+pub mod event_loop;
+#[cfg(feature = "net")]
 pub mod events;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod guarantee;
 pub mod lease;
 #[cfg(feature = "net")]

@@ -20,6 +20,7 @@
 //!   Release   not the holder's token            Released(expired): it cannot free the next holder
 //!   Release   somebody waits, turn not over     Released, Serve, Grant to the next
 //!   Release   somebody waits, turn over         Yield
+//!   Release   somebody waits, lease in doubt    GiveBack, Contend
 //!   Release   nobody waits                      GiveBack
 //!   Lost      somebody waits                    Lost, Contend again at once
 //!   Ended     refused, others wait              Refuse the one that tried, Contend for the others
@@ -367,7 +368,8 @@ impl Queue {
                 self.serve(id, ask.service);
                 self.grant(id, ask, token + 1);
             }
-            Some(ask) => self.yield_to(id, token, ask),
+            // What is in doubt is not yielded, and is not over before nothing of it can be executed any more.
+            Some(ask) if left.is_some() => self.yield_to(id, token, ask),
             _ => self.give_back(id, token),
         }
     }

@@ -147,7 +147,7 @@ pub enum Action {
     Failed(Error),
     /// It is not held any more.
     Lost(LossReason),
-    /// The answer to `Extend`: whether the lease is extended.
+    /// The answer to every `Extend` that has none yet: whether the lease is extended.
     Extended(bool),
     /// What became of the hold that was given back by `Release` or `Yield`.
     Released(ReleaseOutcome),
@@ -198,6 +198,8 @@ pub struct Session {
     placed: bool,
     /// Since when the store has been owing an answer to the phase's conversation.
     silent_since: Option<Time>,
+    /// Why the acquire that is asked again was not answered.
+    trouble: Option<Error>,
     /// How often the present thing was retried in a row.
     retries: u32,
     /// When the phase wants to be woken.
@@ -251,6 +253,7 @@ impl Session {
             touched: false,
             placed: false,
             silent_since: None,
+            trouble: None,
             retries: 0,
             wake: None,
             tokens: (0, 0),
@@ -484,7 +487,11 @@ impl Session {
             (Op::Acquire, Phase::Asking) if self.is_silent_too_long(now) => self.fail(now, error),
             (Op::Acquire, Phase::Undoing) => self.undo_again(now),
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_at = Some(now.after(pause)),
-            (Op::Acquire, Phase::Asking) | (Op::Release, Phase::Releasing) | (Op::Undo, Phase::Undoing) => {
+            (Op::Acquire, Phase::Asking) => {
+                self.trouble = Some(error);
+                self.wake = Some(now.after(pause));
+            }
+            (Op::Release, Phase::Releasing) | (Op::Undo, Phase::Undoing) => {
                 self.wake = Some(now.after(pause));
             }
             _ => {}
@@ -751,8 +758,8 @@ impl Session {
         if self.phase != Phase::Held {
             return self.actions.push_back(Action::Extended(false));
         }
-        self.stop_extending();
-        self.extending = Some(ttl);
+        // Whoever asked before and has no answer yet has what it wants with the longer of the two.
+        self.extending = self.extending.max(Some(ttl));
         self.renew(now);
     }
 
@@ -961,8 +968,10 @@ impl Session {
             Phase::Held | Phase::Confirming => self.renew_if_due(now),
             Phase::Asking if self.is_silent_too_long(now) => {
                 let silence = "the store did not answer within store_timeout; see whether it runs and is reachable";
+                let silent = || Error::new(Kind::Unavailable, "acquire", silence);
                 self.touched |= self.flight(Op::Acquire).is_some();
-                self.fail(now, Error::new(Kind::Unavailable, "acquire", silence));
+                let error = self.trouble.take().unwrap_or_else(silent);
+                self.fail(now, error);
             }
             Phase::Releasing if now >= self.store_until => {
                 self.tell_released(ReleaseOutcome::Unknown);
@@ -1015,6 +1024,7 @@ impl Session {
             protocol: self.protocol.duplicate(),
             terms: self.terms.clone(),
             prev: self.prev.clone(),
+            trouble: self.trouble.clone(),
             actions: VecDeque::new(),
             ..*self
         }

@@ -64,9 +64,13 @@ fn three_clients_and_two_faults() {
     Setup::three_clients("three prompt clients, two faults").with_faults(2).check();
 }
 
+/// With all faults the two together would be some 2,000 million states; these are the pairs of what breaks most.
 #[test]
 fn three_clients_two_faults_and_a_pause() {
-    Setup::three_clients("three prompt clients, two faults and a pause").with_faults(2).with_a_pause().check();
+    let faults = vec![Class::Ghost, Class::Crash];
+    Setup { faults, most_faults: 2, ..Setup::three_clients("three prompt clients, two faults and a pause") }
+        .with_a_pause()
+        .check();
 }
 
 #[test]

@@ -151,12 +151,40 @@ impl Setup {
         let scope = if *whole { "the whole space" } else { "NOT the whole space" };
         let megabytes = memory / 1_000_000;
         println!(
-            "{}: explored {states} states, {transitions} transitions, {seconds:.1} s, {megabytes} MB ({scope})",
-            self.name
+            "{} [{}]: explored {states} states, {transitions} transitions, {seconds:.1} s, {megabytes} MB ({scope})",
+            self.name,
+            self.bounds()
         );
         for (spent, (served, clean)) in &explored.recovery {
             println!("    after {spent}: everybody served within {served} ticks, nothing left within {clean}");
         }
         Ok(explored)
+    }
+
+    /// What bounds the space, in words; see `docs/exploration.md`, which is made of these.
+    fn bounds(&self) -> String {
+        let tasks = |wishes: &Vec<Wish>| wishes.iter().map(|wish| self.in_words(wish)).collect::<Vec<_>>().join(" ");
+        let clients: Vec<String> = self.clients.iter().filter(|wishes| !wishes.is_empty()).map(tasks).collect();
+        let network = if self.prompt { "prompt" } else { "any delay" };
+        let faults = match self.most_faults {
+            0 => "no fault".to_owned(),
+            most if self.faults.len() >= FAULTS.len() => format!("at most {most} of any fault"),
+            most => format!("at most {most} of {:?}", self.faults),
+        };
+        let pauses = if self.pauses > 0 { ", 1 pause" } else { "" };
+        format!(
+            "tasks {}; lease {}, claim {}; {network}, {faults}{pauses}",
+            clients.join(" + "),
+            self.ttl,
+            1000 / self.tick.as_millis()
+        )
+    }
+
+    /// One task: `t`, and what it wants beside the lock.
+    fn in_words(&self, wish: &Wish) -> String {
+        let marks = [(wish.fair, "f"), (wish.may_cancel, "c"), (wish.extends.is_some(), "x")];
+        let marks: String = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
+        let ttl = wish.ttl.map_or(String::new(), |ttl| ttl.to_string());
+        format!("t{marks}{ttl}")
     }
 }

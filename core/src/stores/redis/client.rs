@@ -3,12 +3,13 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::config::Config;
@@ -16,7 +17,7 @@ use super::greeting::{self, Welcome};
 use super::inbox;
 use super::layouts;
 use super::socket::{Connection, unreachable};
-use super::tasks::Line;
+use super::tasks::{Home, HomeId, Line};
 use super::wire::{Scripts, groups, is_unknown_script, replies};
 use crate::driver::wait::locked;
 use crate::driver::{clock, runtime};
@@ -38,18 +39,20 @@ type Values = SmallVec<[Value; 1]>;
 
 /// See the [module](self).
 pub(crate) struct Redis {
-    pub(super) config: Config,
+    pub(super) config: Arc<Config>,
     layouts: Vec<Arc<dyn Layout>>,
     scripts: Scripts,
     clock: StoreClock,
     /// Idle blocking connections, the last used at the back.
     pool: Mutex<VecDeque<Box<Connection>>>,
-    lines: Mutex<HashMap<Id, Arc<Shared>>>,
+    lines: Mutex<HashMap<HomeId, Arc<Shared>>>,
     met: Mutex<Met>,
     closing: Closing,
+    /// What cleans up yet dials for itself, and leaves nothing open.
+    closed: AtomicBool,
 }
 
-/// The connection of one runtime, and who dials it.
+/// The connection of one runtime or foreign event loop, and who dials it.
 #[derive(Default)]
 struct Shared {
     line: Mutex<Option<Line>>,
@@ -81,7 +84,8 @@ impl Redis {
             lines: Mutex::default(),
             met: Mutex::default(),
             closing: Closing::default(),
-            config,
+            closed: AtomicBool::new(false),
+            config: Arc::new(config),
         }
     }
 
@@ -121,7 +125,7 @@ impl Redis {
     }
 
     fn keep(&self, mut connection: Box<Connection>, used: Time) {
-        if !connection.is_clean() {
+        if !connection.is_clean() || self.closed.load(Ordering::Acquire) {
             return;
         }
         connection.used = used;
@@ -202,9 +206,10 @@ impl Redis {
         Answered { sent, outcome }
     }
 
-    /// The connection of the present runtime.
+    /// The connection of the present runtime or foreign event loop.
     async fn line(&self) -> Result<Line> {
-        let shared = self.shared(Handle::current().id());
+        let home = Home::current();
+        let shared = self.shared(home.id());
         let usable = || locked(&shared.line).clone().filter(Line::is_usable);
         if let Some(line) = usable() {
             return Ok(line);
@@ -213,20 +218,22 @@ impl Redis {
         if let Some(line) = usable() {
             return Ok(line);
         }
-        let (line, welcome) = Line::dial(&self.config).await?;
-        *locked(&shared.line) = Some(line.clone());
+        let (line, welcome) = Line::dial(&self.config, home).await?;
+        if !self.closed.load(Ordering::Acquire) {
+            *locked(&shared.line) = Some(line.clone());
+        }
         self.meet(welcome);
         Ok(line)
     }
 
-    fn shared(&self, runtime: Id) -> Arc<Shared> {
+    fn shared(&self, home: HomeId) -> Arc<Shared> {
         let mut lines = locked(&self.lines);
-        if let Some(shared) = lines.get(&runtime) {
+        if let Some(shared) = lines.get(&home) {
             return shared.clone();
         }
         // Runtimes come and go; those that went left nothing that is of use.
         lines.retain(|_, shared| locked(&shared.line).as_ref().is_none_or(Line::is_usable));
-        lines.entry(runtime).or_default().clone()
+        lines.entry(home).or_default().clone()
     }
 
     /// What `requests` are answered, asked in the present runtime.
@@ -346,6 +353,7 @@ impl Store for Redis {
     }
 
     fn close(&self) {
+        self.closed.store(true, Ordering::Release);
         locked(&self.met).sinks.clear();
         self.closing.close();
         let idle = std::mem::take(&mut *locked(&self.pool));
