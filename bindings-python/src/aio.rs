@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -37,9 +37,12 @@ pub(crate) struct Reactor {
     ended: Arc<Mutex<Vec<u64>>>,
 }
 
+/// Makes what the task gets of what its job left.
+type Answer = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+
 /// What a task asked.
 enum Question {
-    Open { job: JobId, future: Py<PyAny>, answer: Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send> },
+    Open { job: JobId, future: Py<PyAny>, answer: Answer },
     Answered(PyResult<Py<PyAny>>),
 }
 
@@ -148,7 +151,7 @@ impl Reactor {
     }
 
     fn fileno(&self) -> RawFd {
-        self.core.descriptor()
+        self.core.descriptor().as_raw_fd()
     }
 
     fn turn(&self, py: Python<'_>) -> PyResult<()> {

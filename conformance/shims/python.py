@@ -18,6 +18,7 @@ from python_common import (
     Command,
     Log,
     greet,
+    name_of,
     now,
     options_of,
     say_cancelled,
@@ -111,7 +112,7 @@ class Shim:
     def do_open(self, command: Command) -> Dict[str, Any]:
         self.clients[command["client"]] = lockwright.connect(command["uri"])
         self.uris[command["client"]] = command["uri"]
-        return {}
+        return {"shown": repr(self.clients[command["client"]])}
 
     def do_guarantees(self, command: Command) -> Dict[str, Any]:
         return dataclasses.asdict(self.client(command).guarantees())
@@ -147,13 +148,13 @@ class Shim:
         return {}
 
     def do_inspect(self, command: Command) -> Dict[str, Any]:
-        return dataclasses.asdict(self.client(command).inspect(command["lock"]))
+        return dataclasses.asdict(self.client(command).inspect(name_of(command)))
 
     def do_list(self, command: Command) -> Dict[str, Any]:
         return {"names": self.client(command).list()}
 
     def do_break(self, command: Command) -> Dict[str, Any]:
-        return {"broken": self.client(command).break_lock(command["lock"], command["token"])}
+        return {"broken": self.client(command).break_lock(name_of(command), command["token"])}
 
     def do_close(self, command: Command) -> Dict[str, Any]:
         self.client(command).close()
@@ -196,7 +197,7 @@ class Shim:
 
 def lock_of(client: lockwright.Client, command: Command) -> lockwright.Lock:
     make = client.lock if command.get("owner") is None else client.rlock
-    return make(command["lock"], **options_of(command))
+    return make(name_of(command), **options_of(command))
 
 
 class Task(threading.Thread):

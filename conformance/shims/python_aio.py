@@ -17,6 +17,7 @@ from python_common import (
     Command,
     Log,
     greet,
+    name_of,
     now,
     options_of,
     say_cancelled,
@@ -102,7 +103,7 @@ class Shim:
     async def do_open(self, command: Command) -> Dict[str, Any]:
         self.clients[command["client"]] = aio.connect(command["uri"])
         self.uris[command["client"]] = command["uri"]
-        return {}
+        return {"shown": repr(self.clients[command["client"]])}
 
     async def do_guarantees(self, command: Command) -> Dict[str, Any]:
         return dataclasses.asdict(self.client(command).guarantees())
@@ -139,13 +140,13 @@ class Shim:
         return {}
 
     async def do_inspect(self, command: Command) -> Dict[str, Any]:
-        return dataclasses.asdict(await self.client(command).inspect(command["lock"]))
+        return dataclasses.asdict(await self.client(command).inspect(name_of(command)))
 
     async def do_list(self, command: Command) -> Dict[str, Any]:
         return {"names": await self.client(command).list()}
 
     async def do_break(self, command: Command) -> Dict[str, Any]:
-        return {"broken": await self.client(command).break_lock(command["lock"], command["token"])}
+        return {"broken": await self.client(command).break_lock(name_of(command), command["token"])}
 
     async def do_close(self, command: Command) -> Dict[str, Any]:
         await self.client(command).close()
@@ -182,7 +183,7 @@ class Shim:
 
 def lock_of(client: aio.Client, command: Command) -> aio.Lock:
     make = client.lock if command.get("owner") is None else client.rlock
-    return make(command["lock"], **options_of(command))
+    return make(name_of(command), **options_of(command))
 
 
 async def work(name: str, lock: aio.Lock, command: Command) -> List[str]:

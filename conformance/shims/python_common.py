@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -16,7 +17,8 @@ import lockwright.aio
 Command = Dict[str, Any]
 Guard = Union[lockwright.Guard, lockwright.aio.Guard]
 
-OPTIONS = ("timeout", "ttl", "renew", "max_hold", "fair", "label", "layout")
+SPANS = ("timeout", "ttl", "max_hold")
+OPTIONS = ("renew", "fair", "label", "layout")
 
 _mutex = threading.Lock()
 
@@ -32,6 +34,8 @@ def say(line: Dict[str, Any]) -> None:
 
 
 def greet() -> None:
+    if os.environ.get("LOCKWRIGHT_SHIM_LOGS"):
+        logging.basicConfig(level=logging.DEBUG)
     # A shell that starts the runner in the background has it ignore interrupts, and all its children with it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     say({"pid": os.getpid(), "language": "python"})
@@ -45,7 +49,8 @@ def say_ok(command: Command, ok: Optional[Dict[str, Any]]) -> None:
 def say_error(command: Command, error: BaseException) -> None:
     code = error.code if isinstance(error, lockwright.LockError) else type(error).__name__
     retryable = isinstance(error, lockwright.LockError) and error.retryable
-    say({"id": command["id"], "at": now(), "error": {"code": code, "retryable": retryable, "message": str(error)}})
+    failure = {"code": code, "retryable": retryable, "message": str(error), "debug": repr(error)}
+    say({"id": command["id"], "at": now(), "error": failure})
 
 
 def say_cancelled(command: Command) -> None:
@@ -54,7 +59,15 @@ def say_cancelled(command: Command) -> None:
 
 
 def options_of(command: Command) -> Dict[str, Any]:
-    return {name: command[name] for name in OPTIONS if command.get(name) is not None}
+    options = {name: command[name] for name in OPTIONS if command.get(name) is not None}
+    # What is no number stands there as text, such as nan.
+    options.update({name: float(command[name]) for name in SPANS if command.get(name) is not None})
+    return options
+
+
+def name_of(command: Command) -> str:
+    units = command.get("lock_utf16")
+    return command["lock"] if units is None else "".join(map(chr, units))
 
 
 def what_was_acquired(guard: Guard) -> Dict[str, Any]:

@@ -26,6 +26,7 @@ use crate::name;
 use crate::options::{AcquireOptions, ConnectOptions, Retry};
 use crate::protocol::{Layout, Reply};
 use crate::queue::{OwnerId, Refusal, TaskId};
+use crate::replies::nonsense;
 use crate::session::Inbox;
 use crate::stores::{self, Store};
 use crate::time::Time;
@@ -158,8 +159,8 @@ impl<F: Face> Client<F> {
     }
 
     fn inspect_at(&self, Spot { layout, name, key }: &Spot) -> Result<Inspection> {
-        let reply = self.on_store(|engine| engine.administer(layout.inspect(key.clone())))?;
-        layout.inspected(name, &reply).map_err(|error| error.on_lock(name.clone()).on_store(self.address()))
+        let seen = self.on_store(|engine| layout.inspected(name, &engine.administer(layout.inspect(key.clone()))?));
+        seen.map_err(|error| error.on_lock(name.clone()))
     }
 
     pub(crate) fn list_now(&self) -> Result<Vec<String>> {
@@ -167,8 +168,7 @@ impl<F: Face> Client<F> {
         let mut names = Vec::new();
         let mut cursor = String::new();
         loop {
-            let reply = self.on_store(|engine| engine.administer(layout.list(&cursor)))?;
-            let (page, next) = layout.listed(&reply)?;
+            let (page, next) = self.on_store(|engine| layout.listed(&engine.administer(layout.list(&cursor))?))?;
             names.extend(page);
             match next {
                 Some(next) => cursor = next,
@@ -185,16 +185,17 @@ impl<F: Face> Client<F> {
     }
 
     fn break_at(&self, Spot { layout, name, key }: &Spot, expected: Token) -> Result<bool> {
-        let reply = self.on_store(|engine| {
+        let broken = self.on_store(|engine| {
             let reply = engine.administer(layout.break_hold(key.clone(), expected.n))?;
             engine.verify(key);
-            Ok(reply)
-        })?;
-        if let Reply::Error { .. } = reply {
-            let refused = layout.inspected(name, &reply);
-            refused.map_err(|error| error.on_lock(name.clone()).on_store(self.address()))?;
-        }
-        let broken = reply == Reply::Int(1);
+            match &reply {
+                Reply::Int(0) => Ok(false),
+                Reply::Int(1) => Ok(true),
+                error @ Reply::Error { .. } => layout.inspected(name, error).map(|_| false),
+                other => Err(nonsense("break", std::slice::from_ref(other))),
+            }
+        });
+        let broken = broken.map_err(|error| error.on_lock(name.clone()))?;
         notice::asked_to_break(name, self.address(), expected, broken);
         Ok(broken)
     }

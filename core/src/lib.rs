@@ -32,6 +32,9 @@ pub mod error;
 pub mod event_loop;
 #[cfg(feature = "net")]
 pub mod events;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod guarantee;
 pub mod lease;
 #[cfg(feature = "net")]
@@ -43,6 +46,7 @@ pub mod protocol;
 pub mod queue;
 mod replies;
 pub mod session;
+pub mod store_clock;
 pub mod stores;
 pub mod time;
 pub mod token;

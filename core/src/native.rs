@@ -29,7 +29,7 @@ use crate::protocol::{
     Arg, AttemptId, Call, Grant, Input, Intent, Layout, Op, Previous, Protocol, Push, Reply, Request, Requests, Step,
     StoreEvent, Term, Terms, Traits, Verdict, Wait,
 };
-use crate::replies::{duration, int, nonsense, operation, refusal};
+use crate::replies::{duration, int, listed, nonsense, operation, refusal};
 use crate::time::StoreTime;
 
 /// The procedures of one store.
@@ -133,7 +133,7 @@ impl Layout for NativeLayout {
     }
 
     fn listed(&self, reply: &Reply) -> crate::Result<(Vec<String>, Option<String>)> {
-        let Reply::List(list) = reply else { return Err(nonsense("list", std::slice::from_ref(reply))) };
+        let list = listed(reply)?;
         let mut texts = list.iter().filter_map(|item| match item {
             Reply::Text(text) => Some(text.as_str()),
             _ => None,
@@ -269,7 +269,7 @@ impl Protocol for Native {
 
 fn acquired(reply: &Reply) -> Option<Step> {
     let granted = |first: i64, prev| {
-        let first = u64::try_from(first).ok()?;
+        let first = u64::try_from(first).ok().filter(|first| *first > 0)?;
         let last = first.checked_add(BLOCK - 1)?;
         Some(Step::Done(Verdict::Granted(Grant { first, last, term: Term::FromRequest, prev })))
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Result};
 use crate::protocol::{Op, Reply};
 
 /// A span in microseconds; none when it is below zero.
@@ -15,6 +15,15 @@ pub(crate) fn int(reply: &Reply) -> Option<i64> {
     match reply {
         Reply::Int(value) => Some(*value),
         _ => None,
+    }
+}
+
+/// The page of a list that a reply is: where the next one begins, and names.
+pub(crate) fn listed(reply: &Reply) -> Result<&[Reply]> {
+    match reply {
+        Reply::List(list) if !list.is_empty() => Ok(list),
+        Reply::Error { code, message } => Err(refusal("list", code, message)),
+        other => Err(nonsense("list", std::slice::from_ref(other))),
     }
 }
 
@@ -31,6 +40,8 @@ pub(crate) fn operation(op: Op) -> &'static str {
 /// The error for a store that answered `code` and `message`.
 pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Error {
     let kind = match code {
+        // How Redis 7.0 tells that the user of a script lacks a right; later versions say NOPERM.
+        "ERR" if message.starts_with("The user executing the script can't") => Kind::Auth,
         "FOREIGN" | "WRONGTYPE" => Kind::ForeignLayout,
         "NOPERM" | "NOAUTH" | "WRONGPASS" => Kind::Auth,
         "MOVED" | "ASK" | "CROSSSLOT" => Kind::Unsupported,

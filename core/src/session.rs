@@ -51,7 +51,7 @@ use crate::protocol::{
 use crate::time::{Relative, StoreTime, Time};
 
 /// Drift allowed between two clocks, as a fraction of the time measured: 1 %.
-const DRIFT_DIVISOR: u32 = 100;
+pub(crate) const DRIFT_DIVISOR: u32 = 100;
 /// And a fixed allowance for their granularity.
 const GRANULARITY: Duration = Duration::from_millis(2);
 /// First and longest pause before asking again a store that did not answer.
@@ -198,6 +198,8 @@ pub struct Session {
     placed: bool,
     /// Since when the store has been owing an answer to the phase's conversation.
     silent_since: Option<Time>,
+    /// Why the acquire that is asked again was not answered.
+    trouble: Option<Error>,
     /// How often the present thing was retried in a row.
     retries: u32,
     /// When the phase wants to be woken.
@@ -251,6 +253,7 @@ impl Session {
             touched: false,
             placed: false,
             silent_since: None,
+            trouble: None,
             retries: 0,
             wake: None,
             tokens: (0, 0),
@@ -484,7 +487,11 @@ impl Session {
             (Op::Acquire, Phase::Asking) if self.is_silent_too_long(now) => self.fail(now, error),
             (Op::Acquire, Phase::Undoing) => self.undo_again(now),
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_at = Some(now.after(pause)),
-            (Op::Acquire, Phase::Asking) | (Op::Release, Phase::Releasing) | (Op::Undo, Phase::Undoing) => {
+            (Op::Acquire, Phase::Asking) => {
+                self.trouble = Some(error);
+                self.wake = Some(now.after(pause));
+            }
+            (Op::Release, Phase::Releasing) | (Op::Undo, Phase::Undoing) => {
                 self.wake = Some(now.after(pause));
             }
             _ => {}
@@ -570,11 +577,11 @@ impl Session {
         self.phase = Phase::Waiting;
         let pause = if self.protocol.traits().push == Push::Inbox && self.inbox == Inbox::Closed {
             self.actions.push_back(Action::OpenInbox);
-            self.terms.claim
+            self.jittered(self.terms.claim)
         } else {
             self.pause((self.service.retry.min, self.service.retry.max))
         };
-        self.wake = Some(now.after(self.jittered(remaining.min(pause))));
+        self.wake = Some(now.after(self.jittered(remaining).min(pause)));
     }
 
     fn queued(&mut self, now: Time, sent: Time, wait: Wait) {
@@ -734,6 +741,9 @@ impl Session {
 
     fn serve(&mut self, now: Time, service: Service) {
         self.stop_extending();
+        if self.service == service && service.max_hold.is_none() {
+            return;
+        }
         self.service = service;
         self.granted_at = now;
         if self.phase == Phase::Held {
@@ -958,8 +968,10 @@ impl Session {
             Phase::Held | Phase::Confirming => self.renew_if_due(now),
             Phase::Asking if self.is_silent_too_long(now) => {
                 let silence = "the store did not answer within store_timeout; see whether it runs and is reachable";
+                let silent = || Error::new(Kind::Unavailable, "acquire", silence);
                 self.touched |= self.flight(Op::Acquire).is_some();
-                self.fail(now, Error::new(Kind::Unavailable, "acquire", silence));
+                let error = self.trouble.take().unwrap_or_else(silent);
+                self.fail(now, error);
             }
             Phase::Releasing if now >= self.store_until => {
                 self.tell_released(ReleaseOutcome::Unknown);
@@ -1012,6 +1024,7 @@ impl Session {
             protocol: self.protocol.duplicate(),
             terms: self.terms.clone(),
             prev: self.prev.clone(),
+            trouble: self.trouble.clone(),
             actions: VecDeque::new(),
             ..*self
         }

@@ -24,6 +24,8 @@ pub struct Uri {
     pub connect: ConnectOptions,
     /// Options that concern only this store, unread yet.
     pub rest: Vec<(String, String)>,
+    /// Whether a password may have been taken for something else.
+    hides_a_password: bool,
 }
 
 impl Uri {
@@ -39,14 +41,33 @@ impl Uri {
             let message = format!("the address is no URI ({error}); write it as scheme://host:port/place?option=value");
             Error::invalid("connect", message)
         })?;
-        let mut uri = Uri { lock: AcquireOptions::default(), connect, rest: Vec::new(), url };
-        let options: Vec<_> = uri.url.query_pairs().map(|(k, v)| (k.into_owned(), v.into_owned())).collect();
-        for (key, value) in options {
-            uri.take(key, value)?;
+        if url.fragment().is_some() {
+            return Err(Error::invalid("connect", "a # in the address is written %23"));
         }
-        uri.lock.check()?;
-        uri.connect.check()?;
+        let hides_a_password = behind_the_host(text).contains('@');
+        let mut uri = Uri { lock: AcquireOptions::default(), connect, rest: Vec::new(), hides_a_password, url };
+        uri.take_options().map_err(|error| uri.discreet(error))?;
         Ok(uri)
+    }
+
+    fn take_options(&mut self) -> Result<()> {
+        let options: Vec<_> = self.url.query_pairs().map(|(k, v)| (k.into_owned(), v.into_owned())).collect();
+        for (key, value) in options {
+            self.take(key, value)?;
+        }
+        self.lock.check()?;
+        self.connect.check()
+    }
+
+    /// What is wrong with this address, without quoting it where a password may have been taken for something else: an `@`
+    /// behind the host means that a `/`, `?` or `#` stood before it.
+    pub(crate) fn discreet(&self, error: Error) -> Error {
+        if !self.hides_a_password {
+            return error;
+        }
+        let message = "the address cannot be used as it is, and is not quoted since part of it may be a password; write \
+                       scheme://user:password@host, and / ? # @ % inside a password as %2F %3F %23 %40 %25";
+        Error::new(error.kind(), "connect", message)
     }
 
     /// The scheme, in lower case.
@@ -144,6 +165,13 @@ pub fn retry(what: &str, text: &str) -> Result<Retry> {
     Ok(Retry { min: span(what, min)?, max: span(what, max)? })
 }
 
+/// What stands behind user, password and host as they were written: parsing drops parts of it, such as what `..` takes back.
+fn behind_the_host(text: &str) -> &str {
+    let rest = text.split_once(':').map_or(text, |(_, rest)| rest);
+    let Some(rest) = rest.strip_prefix("//") else { return rest };
+    rest.find(['/', '?', '#']).map_or("", |end| &rest[end..])
+}
+
 fn flag(what: &str, text: &str) -> Result<bool> {
     match text {
         "true" | "yes" | "on" | "1" => Ok(true),
@@ -205,6 +233,27 @@ mod tests {
         assert_eq!(uri.redacted(), "rediss://h:1/0");
         let broken = parse("redis://user:hunter2@h:notaport/").unwrap_err();
         assert!(!format!("{broken} {broken:?}").contains("hunter2"));
+    }
+
+    #[test]
+    #[cfg(feature = "redis")]
+    fn a_password_that_is_taken_for_something_else_is_not_shown_either() {
+        for text in [
+            "redis://user:1/hunter2@h",
+            "redis://user:1/hunter2?x@h",
+            "redis://user:1?hunter2@h",
+            "redis://user:1?ttl=hunter2@h",
+            "redis://user:1#hunter2@h",
+            "redis:user:hunter2@h",
+            "redis:///user:hunter2/x@h/..",
+            "redis:///user:hunter2@h",
+        ] {
+            let opened = parse(text).and_then(|mut uri| crate::stores::open(&mut uri));
+            let error = opened.unwrap_err();
+            assert!(error.kind() == Kind::InvalidConfig && !error.to_string().contains("hunter2"), "{text}: {error}");
+        }
+        let error = parse("redis://h?ttl=soon").unwrap_err();
+        assert!(error.to_string().contains("soon"), "{error}");
     }
 
     #[test]

@@ -1,13 +1,13 @@
-//! The async face inside an event loop that is not Rust's: here `poll`, called by the test.
+//! The async face inside an event loop that is not Rust's: here a poller of the test's own.
 
-use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use lockwright::event_loop::EventLoop;
 use lockwright::options::ConnectOptions;
 use lockwright::{Async, Client, Kind};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -25,12 +25,11 @@ fn result_of<T>(jobs: &EventLoop, results: &mpsc::Receiver<T>) -> T {
     }
 }
 
-#[allow(unsafe_code)]
 fn wait_for(jobs: &EventLoop) {
-    // SAFETY: the event loop keeps its descriptor open.
-    let descriptor = unsafe { BorrowedFd::borrow_raw(jobs.descriptor()) };
-    let patience = Timespec { tv_sec: 1, tv_nsec: 0 };
-    poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&patience)).unwrap();
+    let mut poll = Poll::new().unwrap();
+    let descriptor = jobs.descriptor();
+    poll.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE).unwrap();
+    poll.poll(&mut Events::with_capacity(1), Some(Duration::from_secs(1))).unwrap();
 }
 
 fn stores() -> Vec<Client> {

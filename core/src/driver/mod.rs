@@ -1,6 +1,7 @@
 //! The driver: moves bytes and time for the pure rooms. Feature `net`.
 
 pub(crate) mod clock;
+mod courier;
 pub(crate) mod fork;
 pub(crate) mod runtime;
 

@@ -138,8 +138,8 @@ pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
         let kind = if PLANNED.contains(&uri.scheme()) { Kind::Unsupported } else { Kind::InvalidConfig };
         return Err(Error::new(kind, "connect", message));
     };
-    let store = open(uri)?;
-    uri.check_all_read()?;
+    let store =
+        open(uri).and_then(|store| uri.check_all_read().map(|()| store)).map_err(|error| uri.discreet(error))?;
     store.layout(uri.lock.wanted())?;
     Ok(store)
 }

@@ -78,6 +78,9 @@ impl Config {
     pub(super) fn read(uri: &mut Uri) -> Result<Self> {
         let option = uri.take_rest("db");
         let url = uri.url();
+        if url.cannot_be_a_base() {
+            return Err(invalid("the address has no // behind its scheme; write redis://user:password@host:6379/0"));
+        }
         let is_local = matches!(url.host_str().unwrap_or_default(), "" | "localhost");
         let (endpoint, place) = match url.scheme() {
             "redis+unix" if !is_local => {

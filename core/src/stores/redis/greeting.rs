@@ -7,6 +7,9 @@ use crate::error::{Error, Kind, Result};
 use crate::options::Credentials;
 use crate::time::StoreTime;
 
+/// So many characters of a password are enough to tell it.
+const TELLTALE: usize = 8;
+
 /// What is said, in one write, and who must not be quoted.
 pub(super) struct Greeting {
     pub(super) bytes: Vec<u8>,
@@ -107,11 +110,14 @@ impl Greeting {
 
     /// `text` as it may be shown: whoever is on the other side may have sent our password back.
     pub(super) fn quotable(&self, text: &str) -> String {
-        let Credentials { password, .. } = &self.credentials;
-        if !password.is_empty() && text.contains(password.as_str()) {
+        let shown = text.split(char::is_control).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
+        let text: String = text.chars().filter(|c| !c.is_control()).collect();
+        // What comes back may be cut off anywhere.
+        let password: String = self.credentials.password.chars().filter(|c| !c.is_control()).take(TELLTALE).collect();
+        if !password.is_empty() && text.contains(&password) {
             return "it repeats the password".into();
         }
-        text.chars().filter(|c| !c.is_control()).take(80).collect::<String>().trim_end().to_owned()
+        shown.chars().take(80).collect::<String>().trim_end().to_owned()
     }
 }
 

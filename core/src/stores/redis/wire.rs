@@ -115,6 +115,8 @@ pub(super) struct Frames {
     open: SmallVec<[usize; DEPTH]>,
     /// Bytes of the present reply.
     size: usize,
+    /// Whether the last byte was a carriage return: only with it does a line feed end a line.
+    returned: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -137,6 +139,8 @@ enum At {
 pub(super) enum Broken {
     /// No reply begins or goes on like this.
     Alien,
+    /// It begins as TLS tells that something is wrong.
+    Tls,
     /// A reply is larger or deeper than any that was asked for.
     Excessive,
 }
@@ -151,22 +155,29 @@ impl Frames {
             match &mut self.at {
                 At::Start => self.at = At::start(byte)?,
                 At::Line => {
-                    let end = bytes[next..].iter().position(|byte| *byte == b'\n');
-                    (taken, done) = (end.map_or(bytes.len() - next, |end| end + 1), end.is_some());
+                    let rest = &bytes[next..];
+                    let end = match self.returned && byte == b'\n' {
+                        true => Some(1),
+                        false => rest.windows(2).position(|two| two == b"\r\n").map(|at| at + 2),
+                    };
+                    (taken, done) = (end.unwrap_or(rest.len()), end.is_some());
                 }
-                At::Number => match byte {
-                    b'0'..=b'9' | b'-' | b'\r' => {}
-                    b'\n' => done = true,
+                At::Number => match (byte, self.returned) {
+                    (b'0'..=b'9' | b'-' | b'\r', false) => {}
+                    (b'\n', true) => done = true,
                     _ => return Err(Broken::Alien),
                 },
-                At::Length { list, length, nil } => match byte {
-                    b'0'..=b'9' => {
+                At::Length { list, length, nil } => match (byte, self.returned) {
+                    (b'0'..=b'9', false) => {
                         *length = length.saturating_mul(10).saturating_add(usize::from(byte - b'0'));
                     }
-                    b'-' => *nil = true,
-                    b'\r' => {}
-                    b'\n' => {
+                    (b'-', false) => *nil = true,
+                    (b'\r', false) => {}
+                    (b'\n', true) => {
                         let (list, length, nil) = (*list, *length, *nil);
+                        if nil && length != 1 {
+                            return Err(Broken::Alien);
+                        }
                         if !nil && length > MOST_BYTES {
                             return Err(Broken::Excessive);
                         }
@@ -192,6 +203,7 @@ impl Frames {
                 }
             }
             next += taken;
+            self.returned = bytes[next - 1] == b'\r';
             self.size += taken;
             if self.size > MOST_BYTES {
                 return Err(Broken::Excessive);
@@ -258,7 +270,7 @@ impl Broken {
     pub(super) fn explain(self, seen: &str) -> Error {
         let message = match self {
             Broken::Excessive => "the server sent a reply larger than any that was asked for".into(),
-            Broken::Alien if seen.starts_with('\u{15}') => "the server speaks TLS; write rediss:// for redis://".into(),
+            Broken::Tls => "the server speaks TLS; write rediss:// for redis://".into(),
             Broken::Alien if seen.is_empty() => "the server sent what is no reply".into(),
             Broken::Alien => format!("what listens there is no Redis server; it says {seen:?}"),
         };
@@ -272,6 +284,8 @@ impl At {
             b'+' | b'-' => Ok(At::Line),
             b':' => Ok(At::Number),
             b'$' | b'*' => Ok(At::Length { list: byte == b'*', length: 0, nil: false }),
+            // The record type `alert`: RFC 8446, 5.1.
+            0x15 => Err(Broken::Tls),
             _ => Err(Broken::Alien),
         }
     }
@@ -297,7 +311,7 @@ mod tests {
     #[test]
     fn replies_end_where_they_end_however_they_arrive() {
         let replies =
-            b"+OK\r\n:17\r\n-ERR a b\r\n$-1\r\n$5\r\na\r\nbc\r\n$0\r\n\r\n*-1\r\n*0\r\n*2\r\n*1\r\n:1\r\n$1\r\nx\r\n";
+            b"+OK\n\r\r\n:17\r\n-ERR a b\r\n$-1\r\n$5\r\na\r\nbc\r\n$0\r\n\r\n*-1\r\n*0\r\n*2\r\n*1\r\n:1\r\n$1\r\nx\r\n";
         for step in 1..=replies.len() {
             assert_eq!(ends(replies, step), Ok(9), "in steps of {step}");
         }
@@ -307,9 +321,12 @@ mod tests {
     fn what_is_no_reply_is_found_before_it_is_kept() {
         for (bytes, why) in [
             (b"HTTP/1.1 400 Bad Request\r\n".as_slice(), Broken::Alien),
-            (b"\x15\x03\x03\x00\x02", Broken::Alien),
+            (b"\x15\x03\x03\x00\x02", Broken::Tls),
+            (b"$-7\r\n", Broken::Alien),
             (b"$abc\r\n", Broken::Alien),
             (b":12x\r\n", Broken::Alien),
+            (b":12\n", Broken::Alien),
+            (b"$3\r\rabc\r\n", Broken::Alien),
             (b"$1073741824\r\n", Broken::Excessive),
             (b"*99999999999999999999999\r\n", Broken::Excessive),
             (b"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n", Broken::Excessive),

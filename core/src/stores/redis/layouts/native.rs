@@ -78,7 +78,9 @@ fn key(prefix: &str, name: &str) -> String {
 
 fn name_of(prefix: &str, key: &str) -> Option<String> {
     let escaped = key.strip_prefix("lw:{")?.strip_suffix('}')?;
-    name::unescape(escaped)?.strip_prefix(prefix).map(str::to_owned)
+    let name = name::unescape(escaped)?.strip_prefix(prefix)?.to_owned();
+    // Somebody else may have written a name in another way: that key is no lock of ours.
+    (self::key(prefix, &name) == key).then_some(name)
 }
 
 /// The channel that an inbox is.

@@ -44,7 +44,7 @@ use crate::protocol::{
     Arg, AttemptId, Call, Grant, Input, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, Term,
     Traits, Verdict,
 };
-use crate::replies::{int, nonsense, operation, refusal};
+use crate::replies::{int, listed, nonsense, operation, refusal};
 use crate::time::StoreTime;
 
 macro_rules! script {
@@ -299,7 +299,7 @@ impl Layout for StringLayout {
     }
 
     fn listed(&self, reply: &Reply) -> Result<(Vec<String>, Option<String>)> {
-        let Reply::List(list) = reply else { return Err(nonsense("list", std::slice::from_ref(reply))) };
+        let list = listed(reply)?;
         let mut texts = list.iter().filter_map(|item| match item {
             Reply::Text(text) => Some(text.as_str()),
             _ => None,
@@ -450,7 +450,7 @@ impl StringLock {
     fn acquired(&self, reply: &Reply) -> Option<Verdict> {
         let list = match reply {
             Reply::Int(first) => {
-                let first = u64::try_from(*first).ok()?;
+                let first = u64::try_from(*first).ok().filter(|first| *first > 0)?;
                 let last = first.checked_add(BLOCK - 1)?;
                 return Some(Verdict::Granted(Grant { first, last, term: Term::FromRequest, prev: None }));
             }
@@ -507,7 +507,7 @@ impl fmt::Debug for StringLock {
 
 /// Whole milliseconds that last at least as long.
 fn millis(span: Duration) -> Arg {
-    let millis = span.as_millis() + u128::from(span.subsec_nanos() % 1_000_000 > 0);
+    let millis = span.as_millis() + u128::from(!span.subsec_nanos().is_multiple_of(1_000_000));
     Arg::Int(i64::try_from(millis).unwrap_or(i64::MAX))
 }
 
