@@ -124,22 +124,18 @@ fn leases_differ() {
 
 #[test]
 fn joined_locks_are_polled_for() {
-    let two = |name| Setup { polls: true, ..Setup::two_clients(name) };
-    two("string: nothing goes wrong").check_as::<StringRecord>();
-    two("string: one thing goes wrong").with_faults(1).check_as::<StringRecord>();
-    Setup { renew: false, ..two("string: leases are not renewed") }.check_as::<StringRecord>();
+    let two = |name| Setup { prompt: true, ..Setup::polled(name) };
+    two("string: one thing goes wrong, promptly").with_faults(1).check_as::<StringRecord>();
+    Setup { renew: false, ..two("string: leases are not renewed, promptly") }.check_as::<StringRecord>();
 }
 
 #[test]
-fn joined_locks_are_given_up_handed_on_and_lost() {
+fn joined_locks_are_given_up_and_handed_on() {
     let fickle = Wish { may_cancel: true, ..ONE };
     let clients = vec![vec![fickle], vec![fickle]];
-    let two = Setup { polls: true, prompt: true, ..Setup::two_clients("string: two fickle clients, one fault") };
-    Setup { clients, ..two }.with_faults(1).check_as::<StringRecord>();
-    Setup { polls: true, ..Setup::yields("string: two tasks take turns") }.check_as::<StringRecord>();
-    Setup { polls: true, ..Setup::three_clients("string: three prompt clients, one fault") }
-        .with_faults(1)
-        .check_as::<StringRecord>();
+    let two = Setup { clients, prompt: true, ..Setup::polled("string: two fickle clients, one fault") };
+    two.with_faults(1).check_as::<StringRecord>();
+    Setup { polls: true, prompt: true, ..Setup::yields("string: two tasks take turns") }.check_as::<StringRecord>();
 }
 
 #[test]

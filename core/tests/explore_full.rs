@@ -16,6 +16,7 @@ mod view;
 #[path = "explore/world.rs"]
 mod world;
 
+use layout::string::StringRecord;
 use setup::{Class, Setup, Wish};
 use spaces::{EARLY, ONE};
 
@@ -113,4 +114,16 @@ fn both_may_give_up_over_a_network_without_bounds_and_a_fault() {
     let fickle = Wish { may_cancel: true, ..ONE };
     let clients = vec![vec![fickle], vec![fickle]];
     Setup { clients, ..Setup::two_clients("both may give up, one fault of any kind") }.with_faults(1).check();
+}
+
+#[test]
+fn joined_locks_over_a_network_without_bounds_and_a_fault() {
+    Setup::polled("string: one fault").with_faults(1).check_as::<StringRecord>();
+}
+
+#[test]
+fn joined_locks_of_three_clients_and_a_fault() {
+    Setup { polls: true, ..Setup::three_clients("string: three prompt clients, one fault") }
+        .with_faults(1)
+        .check_as::<StringRecord>();
 }

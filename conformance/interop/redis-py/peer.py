@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import sys
 import threading
 import time
@@ -16,13 +17,11 @@ from urllib.parse import urlsplit
 import redis
 from redis.exceptions import LockNotOwnedError
 
-Command = Dict[str, Any]
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "shims"))
+from python_common import Command, Log, now, say  # noqa: E402
+
 POLL = 0.01
 TTL = 30.0
-
-
-def now() -> int:
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 class Failed(Exception):
@@ -34,26 +33,26 @@ class Failed(Exception):
 class Held:
     """One hold, and until when it lasts."""
 
+    token, depth, why_lost = 0, 1, None
+
     def __init__(self, lock: Any, asked: int, ttl: float) -> None:
         self.lock, self.until = lock, asked + int(ttl * 1e9)
 
     def remaining(self) -> float:
         return max(0.0, (self.until - now()) / 1e9)
 
+    @property
+    def is_held(self) -> bool:
+        return now() < self.until
+
 
 class Peer:
     def __init__(self) -> None:
         self.clients: Dict[str, redis.Redis] = {}
         self.held: Dict[str, Held] = {}
-        self.mutex = threading.Lock()
-
-    def say(self, line: Dict[str, Any]) -> None:
-        with self.mutex:
-            sys.stdout.write(json.dumps(line) + "\n")
-            sys.stdout.flush()
 
     def main(self) -> None:
-        self.say({"pid": os.getpid(), "language": "redis-py"})
+        say({"pid": os.getpid(), "language": "redis-py"})
         for line in sys.stdin:
             command = json.loads(line)
             if command["do"] == "exit":
@@ -63,11 +62,11 @@ class Peer:
     def answer(self, command: Command) -> None:
         try:
             ok = getattr(self, "do_" + command["do"])(command)
-            self.say({"id": command["id"], "at": now(), "ok": ok})
+            say({"id": command["id"], "at": now(), "ok": ok})
         except Exception as error:
             code, retryable = getattr(error, "code", type(error).__name__), getattr(error, "retryable", False)
             failure = {"code": code, "retryable": retryable, "message": str(error)}
-            self.say({"id": command["id"], "at": now(), "error": failure})
+            say({"id": command["id"], "at": now(), "error": failure})
 
     def do_open(self, command: Command) -> Dict[str, Any]:
         address = urlsplit(command["uri"])
@@ -125,8 +124,7 @@ class Peer:
         return {"held": held.lock.owned(), "remaining": held.remaining(), "why": None, "token": 0, "depth": 1}
 
     def do_work(self, command: Command) -> Dict[str, Any]:
-        log = os.open(command["log"], os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
-        tasks = [Task(self, f"{command['name']}-{i}", command, log) for i in range(command["tasks"])]
+        tasks = [Task(self, f"{command['name']}-{i}", command) for i in range(command["tasks"])]
         for task in tasks:
             task.start()
         for task in tasks:
@@ -140,44 +138,22 @@ class Peer:
 class Task(threading.Thread):
     """Counts up under the lock, and logs it as a shim's `work` does."""
 
-    def __init__(self, peer: Peer, name: str, command: Command, log: int) -> None:
+    def __init__(self, peer: Peer, name: str, command: Command) -> None:
         super().__init__(daemon=True)
-        self.peer, self.task, self.command, self.log = peer, name, command, log
+        self.peer, self.command, self.log = peer, command, Log(name, command)
         self.error: Optional[Exception] = None
 
     def run(self) -> None:
         try:
             for _ in range(self.command["increments"]):
-                self.increment()
+                asked = now()
+                held = self.peer.acquire(self.command, None)
+                assert held is not None
+                self.log.increment(held, asked)
+                outcome = self.peer.release(held)
+                self.log.note(held, now(), event="released", outcome=outcome)
         except Exception as error:
             self.error = error
-
-    def increment(self) -> None:
-        asked = now()
-        held = self.peer.acquire(self.command, None)
-        assert held is not None
-        self.note(now(), event="grant", asked=asked, until=held.until)
-        begin, value = now(), self.count_up()
-        at = now()
-        self.note(at, event="increment", begin=begin, value=value, held=at < held.until, until=held.until)
-        outcome = self.peer.release(held)
-        self.note(now(), event="released", outcome=outcome)
-
-    def note(self, at: int, **event: Any) -> None:
-        record = {"at": at, "pid": os.getpid(), "task": self.task, "token": 0, **event}
-        os.write(self.log, (json.dumps(record) + "\n").encode())
-
-    def count_up(self) -> int:
-        counter = self.command["counter"]
-        try:
-            with open(counter) as file:
-                value = int(file.read()) + 1
-        except FileNotFoundError:
-            value = 1
-        with open(f"{counter}.{self.task}", "w") as file:
-            file.write(str(value))
-        os.replace(f"{counter}.{self.task}", counter)
-        return value
 
 
 if __name__ == "__main__":

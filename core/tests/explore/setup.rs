@@ -156,6 +156,11 @@ impl Setup {
         }
     }
 
+    /// Whether a store may be silent for longer than is waited for it.
+    pub fn loses_patience(&self) -> bool {
+        self.store_timeout < EPOCH
+    }
+
     pub fn time(&self, tick: u32) -> Time {
         Time::ZERO.after(self.tick * (EPOCH + tick))
     }

@@ -39,6 +39,11 @@ impl Setup {
         }
     }
 
+    /// Two clients that poll for a lock.
+    pub fn polled(name: &'static str) -> Self {
+        Setup { polls: true, ..Setup::two_clients(name) }
+    }
+
     /// Three clients with one task each, which are prompt, as the network is.
     pub fn three_clients(name: &'static str) -> Self {
         Setup { prompt: true, clients: vec![vec![ONE]; 3], ..Setup::two_clients(name) }
@@ -95,13 +100,13 @@ impl Setup {
     /// How many ticks a run without further faults may take from the worst state there is: until everybody is served, and
     /// until nothing is left. What several faults cost adds up.
     pub fn bound(&self, spent: &Spent) -> Recovery {
-        let pause = spent.pauses * self.look() + self.polled();
+        let pause = spent.pauses * self.look() + self.idle_between_polls();
         let of = |class: &Class| self.bound_of(*class);
         spent.faults.iter().map(of).fold((pause, pause), |sum, of| (sum.0 + of.0, sum.1 + of.1))
     }
 
     /// For how many ticks in all a lock may be free though somebody polls for it: one before each but the first.
-    fn polled(&self) -> u8 {
+    fn idle_between_polls(&self) -> u8 {
         let tasks: usize = self.clients.iter().map(|tasks| tasks.len()).sum();
         if self.polls { tasks as u8 - 1 } else { 0 }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockwright::error::{Error, Kind};
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Reply, Requests, StoreEvent};
-use lockwright::queue::{Ask, TaskId};
+use lockwright::queue::{Ask, Refusal, TaskId};
 use lockwright::session::{Answer, Inbox, RequestId, margin};
 use lockwright::time::{Relative, StoreTime, Time};
 
@@ -675,6 +675,11 @@ impl<R: Record> World<R> {
             }
             Out::Granted { task, token, .. } => self.granted(setup, client, task.0 as usize, token)?,
             Out::Refused { task, why } => {
+                if let Refusal::Failed(error) = &why
+                    && !setup.loses_patience()
+                {
+                    return Err(format!("{who} gives up: {error}"));
+                }
                 let node = self.client(client);
                 let task = task.0 as usize;
                 if node.tasks[task] != Task::Waiting {

@@ -173,7 +173,8 @@ fn rule_14_waiting_for_a_holder_is_not_silence() {
     let mut rig = waiting();
     for round in 1..20 {
         rig.tick(round * 1_000);
-        rig.replied(round * 1_000 + 1, round * 1_000, queued(round as i64 * 1_000_000, 0));
+        rig.tick(round * 1_000 + 1);
+        rig.replied(round * 1_000 + 2, round * 1_000, queued(round as i64 * 1_000_000, 0));
     }
     assert!(rig.hears().is_empty());
 }
