@@ -15,6 +15,7 @@ use pyo3::types::{PyDict, PyString};
 use crate::error::Raised;
 use crate::guard::Guard;
 use crate::lock::{Lock, RLock};
+use crate::report::{follow_logging, metrics_record};
 use crate::{Seconds, herald, locked, outside, text};
 
 /// What locks and guards remember of where they come from.
@@ -34,11 +35,16 @@ pub(crate) struct Shared {
 pub(crate) struct Orphan {
     pub(crate) name: Arc<str>,
     pub(crate) reentrant: bool,
-    pub(crate) thread: u64,
+    pub(crate) who: u64,
     pub(crate) guard: Py<Guard>,
 }
 
 impl Shared {
+    /// A client that is closed has nothing left to release.
+    pub(crate) fn take_orphans(&self) -> Vec<Orphan> {
+        std::mem::take(&mut *locked(&self.orphans))
+    }
+
     /// A process whose driver may ask for credentials needs somebody to answer it.
     pub(crate) fn prepare(&self, py: Python<'_>) -> PyResult<()> {
         if self.origin.credentials.is_some() {
@@ -98,11 +104,12 @@ pub(crate) fn connect(
     let client = opened.unwrap_or_else(|| Err(crate::error::lost_track("connect")))?;
     let shared = Shared { client, origin, orphans: Mutex::default() };
     shared.prepare(py)?;
+    follow_logging(py)?;
     Ok(Client(Arc::new(shared)))
 }
 
 #[pyclass(frozen, weakref, module = "lockwright")]
-pub(crate) struct Client(Arc<Shared>);
+pub(crate) struct Client(pub(crate) Arc<Shared>);
 
 #[pymethods]
 impl Client {
@@ -181,8 +188,12 @@ impl Client {
         Ok(outside(py, || self.0.client.break_lock(&name, token)).map_err(Raised)?)
     }
 
+    fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        metrics_record(py, self.0.client.metrics())
+    }
+
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let over = std::mem::take(&mut *locked(&self.0.orphans));
+        let over = self.0.take_orphans();
         let closed = outside(py, || {
             self.0.client.close();
             Ok(())
@@ -233,6 +244,7 @@ struct Given<'a, 'py> {
 impl Client {
     /// What is not given stays as the address says.
     fn build(&self, given: Given<'_, '_>, reentrant: bool) -> PyResult<Lock> {
+        follow_logging(given.name.py())?;
         let name = text("lock", "name", given.name)?;
         let builder = self.0.client.lock(&name);
         let mut options = builder.current_options().clone();
@@ -266,7 +278,7 @@ impl Client {
     }
 }
 
-fn record<'py>(py: Python<'py>, class: &str, fields: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn record<'py>(py: Python<'py>, class: &str, fields: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
     py.import("lockwright._records")?.getattr(class)?.call((), Some(fields))
 }
 

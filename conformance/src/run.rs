@@ -55,8 +55,10 @@ impl Suite {
     /// Reads the rows and scenarios, and fails when they leave something of the tree out.
     pub fn read() -> Result<Self, String> {
         let scenarios = scenario::read_all(&rows::here().join("scenarios"))?;
-        let mut suite = Suite { faces: rows::faces(&scenarios)?, stores: rows::stores(&scenarios)?, scenarios };
-        suite.faces.retain(|face| face.no_scenarios.is_none());
+        let mut faces = rows::faces(&scenarios)?;
+        faces.retain(|face| face.no_scenarios.is_none());
+        faces.extend(rows::peers()?);
+        let suite = Suite { faces, stores: rows::stores(&scenarios)?, scenarios };
         let root = rows::here().join("..");
         let wrong = matrix::not_in_rows(&root, &suite.faces, &suite.stores, &suite.scenarios);
         if wrong.is_empty() { Ok(suite) } else { Err(wrong.join("\n")) }
@@ -153,8 +155,10 @@ fn plan<'a>(
             if !expected.contains(&triple) {
                 continue;
             }
-            let key = (store.name.clone(), team[0].name.clone());
-            let promises = promises.entry(key).or_insert_with(|| ask(&team[0], place, scratch));
+            // Another library promises nothing of ours.
+            let Some(asked) = team.iter().find(|face| face.joins.is_none()) else { continue };
+            let key = (store.name.clone(), asked.name.clone());
+            let promises = promises.entry(key).or_insert_with(|| ask(asked, place, scratch));
             match promises {
                 Err(error) => account.enter(&triple, Outcome::Failed, &format!("\n  {error}")),
                 Ok(promises) => match matrix::reason(scenario, team, store, promises, wanted.full) {

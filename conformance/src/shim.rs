@@ -133,7 +133,9 @@ impl Shim {
                 match serde_json::from_str::<Line>(&line) {
                     Ok(Line { id, answer }) => {
                         let sender = locked(&answered).remove(&id);
-                        drop(sender.map(|sender| sender.send(answer)));
+                        if let Some(sender) = sender {
+                            drop(sender.send(answer));
+                        }
                     }
                     Err(error) => eprintln!("{face_name}: no answer of a shim ({error}): {line}"),
                 }

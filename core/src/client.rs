@@ -120,6 +120,11 @@ impl<F: Face> Client<F> {
         self.guarantees()?.require(wanted)
     }
 
+    /// The same client for callers that wait in another way.
+    pub fn into_face<G: Face>(self) -> Client<G> {
+        Client { place: self.place, face: PhantomData }
+    }
+
     /// The address without credentials and options.
     pub fn address(&self) -> &str {
         self.place.layouts.address()
@@ -452,6 +457,12 @@ impl<F: Face> Lock<F> {
         lock
     }
 
+    /// The same lock for callers that wait in another way.
+    pub fn into_face<G: Face>(self) -> Lock<G> {
+        let Lock { client, spot, wish, at_work } = self;
+        Lock { client: client.into_face(), spot, wish, at_work }
+    }
+
     pub(crate) fn start(&self, timeout: Option<Duration>) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
         let options = &self.wish.options;
@@ -624,7 +635,11 @@ impl Lock {
         aside(move || lock.break_here(expected)).await
     }
 
-    async fn acquire_within(&self, timeout: Option<Duration>) -> Result<Guard> {
+    /// As [`acquire`](Self::acquire) with a waiting time of its own: `None` waits for ever, zero only tries.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn acquire_within(&self, timeout: Option<Duration>) -> Result<Guard> {
         let (mut acquisition, effects) = self.start(timeout)?;
         let span = acquisition.span.clone();
         let settled = async {
@@ -737,25 +752,50 @@ impl<F: Face> Guard<F> {
         Ok(Call { engine: holding.engine, entry: holding.entry, waiter, effects: Some(effects), span })
     }
 
-    pub(crate) fn start_extend(&self, ttl: Duration) -> Result<Call> {
+    pub(crate) fn start_extend(&self, ttl: Duration) -> Result<Extension> {
         AcquireOptions { ttl, ..AcquireOptions::default() }.check()?;
         let Holding { engine, entry, hold } = self.holding()?;
         let waiter = Arc::default();
         let effects = entry.extend(engine, hold.token.n, ttl, &waiter);
         let span = Span::none();
-        Ok(Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects), span })
+        let call = Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects), span };
+        Ok(Extension { call, hold: hold.clone() })
     }
 
-    pub(crate) fn extended(&self, settled: Settled) -> Result<()> {
-        match settled {
-            Settled::Extended(true) => Ok(()),
-            _ => {
-                let why = self.why_lost().map_or("it was released meanwhile", |reason| reason.sentence());
-                Err(Error::new(Kind::Lost, "extend", format!("the lock is not held any more: {why}"))
-                    .on_lock(self.name()))
-            }
-        }
+    /// [`extend`](Guard::extend) for whoever cannot keep the guard meanwhile: begun at once, ended by awaiting what this
+    /// returns.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_extend(&self, ttl: Duration) -> Result<impl Future<Output = Result<()>> + Send + use<F>> {
+        let Extension { call, hold } = self.start_extend(ttl)?;
+        Ok(async move {
+            let entry = call.entry.clone();
+            extended(&entry, &hold, &call.finish().await)
+        })
     }
+
+    /// The same guard for callers that wait in another way.
+    pub fn into_face<G: Face>(mut self) -> Guard<G> {
+        let (holding, depth, generation) = (self.holding.take(), self.depth, self.generation);
+        Guard { holding, depth, generation, face: PhantomData }
+    }
+}
+
+/// An extension under way, of the hold that it is about.
+pub(crate) struct Extension {
+    pub(crate) call: Call,
+    pub(crate) hold: Arc<Hold>,
+}
+
+/// What became of an extension.
+pub(crate) fn extended(entry: &Entry, hold: &Hold, settled: &Settled) -> Result<()> {
+    if matches!(settled, Settled::Extended(true)) {
+        return Ok(());
+    }
+    let why = hold.why_lost().map_or("it was released meanwhile", |reason| reason.sentence());
+    let message = format!("the lock is not held any more: {why}");
+    Err(Error::new(Kind::Lost, "extend", message).on_lock(entry.name.clone()))
 }
 
 /// A release or an extension under way.
@@ -806,8 +846,7 @@ impl Guard {
     /// # Errors
     /// `lost` when the lock is not held any more, `forked`, `invalid_config`.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
-        let call = self.start_extend(ttl)?;
-        self.extended(call.finish().await)
+        self.begin_extend(ttl)?.await
     }
 
     /// Waits until the lock is lost. Never ends for a lock that is released.

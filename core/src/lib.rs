@@ -29,6 +29,8 @@ mod client;
 mod driver;
 pub mod error;
 #[cfg(feature = "net")]
+pub mod event_loop;
+#[cfg(feature = "net")]
 pub mod events;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -44,6 +46,7 @@ pub mod protocol;
 pub mod queue;
 mod replies;
 pub mod session;
+pub mod store_clock;
 pub mod stores;
 pub mod time;
 pub mod token;

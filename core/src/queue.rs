@@ -18,8 +18,9 @@
 //!   Granted   nobody waits any more             GiveBack
 //!   Release   deeper level                      Released(kept)
 //!   Release   not the holder's token            Released(expired): it cannot free the next holder
-//!   Release   somebody waits, turn not over     Grant to the next, Released
+//!   Release   somebody waits, turn not over     Released, Serve, Grant to the next
 //!   Release   somebody waits, turn over         Yield
+//!   Release   somebody waits, lease in doubt    GiveBack, Contend
 //!   Release   nobody waits                      GiveBack
 //!   Lost      somebody waits                    Lost, Contend again at once
 //!   Ended     refused, others wait              Refuse the one that tried, Contend for the others
@@ -322,16 +323,16 @@ impl Queue {
         let waiting = if ask.fair { 0 } else { self.waiting.iter().filter(|ask| !ask.fair).count() };
         let hand_offs_left = waiting.min(usize::try_from(self.block).unwrap_or(usize::MAX)).saturating_sub(1);
         self.turn = Some(Turn { last, ends: now.after(SLICE), hand_offs_left });
-        self.grant(&contender, ask, first);
+        if contender.service != ask.service {
+            self.serve(id, ask.service);
+        }
+        self.grant(id, ask, first);
     }
 
-    fn grant(&mut self, contender: &Contender, ask: Ask, token: u64) {
+    fn grant(&mut self, contender: ContenderId, ask: Ask, token: u64) {
         self.remove_waiting(ask.task);
-        self.hold = Some(Hold { contender: contender.id, token, owner: ask.owner, depth: 1 });
-        if contender.service != ask.service {
-            self.serve(contender.id, ask.service);
-        }
-        self.actions.push_back(Action::Grant { task: ask.task, token, depth: 1, contender: contender.id });
+        self.hold = Some(Hold { contender, token, owner: ask.owner, depth: 1 });
+        self.actions.push_back(Action::Grant { task: ask.task, token, depth: 1, contender });
     }
 
     fn serve(&mut self, id: ContenderId, service: Service) {
@@ -359,13 +360,16 @@ impl Queue {
         }
         let id = hold.contender;
         self.hold = None;
-        let shared = self.contenders.iter().find(|c| c.id == id && c.fair_for.is_none()).cloned();
-        match (shared, self.first_shared_waiter()) {
-            (Some(contender), Some(ask)) if self.may_hand_on(now, token, left, &ask) => {
+        let is_shared = self.contenders.iter().any(|c| c.id == id && c.fair_for.is_none());
+        match self.first_shared_waiter().filter(|_| is_shared) {
+            Some(ask) if self.may_hand_on(now, token, left, &ask) => {
                 self.actions.push_back(Action::Released { token, outcome: ReleaseOutcome::Released });
-                self.grant(&contender, ask, token + 1);
+                // Also when it wants the same: the one before may have extended its hold.
+                self.serve(id, ask.service);
+                self.grant(id, ask, token + 1);
             }
-            (Some(_), Some(ask)) => self.yield_to(id, token, ask),
+            // What is in doubt is not yielded, and is not over before nothing of it can be executed any more.
+            Some(ask) if left.is_some() => self.yield_to(id, token, ask),
             _ => self.give_back(id, token),
         }
     }

@@ -51,7 +51,7 @@ use crate::protocol::{
 use crate::time::{Relative, StoreTime, Time};
 
 /// Drift allowed between two clocks, as a fraction of the time measured: 1 %.
-const DRIFT_DIVISOR: u32 = 100;
+pub(crate) const DRIFT_DIVISOR: u32 = 100;
 /// And a fixed allowance for their granularity.
 const GRANULARITY: Duration = Duration::from_millis(2);
 /// First and longest pause before asking again a store that did not answer.
@@ -147,7 +147,7 @@ pub enum Action {
     Failed(Error),
     /// It is not held any more.
     Lost(LossReason),
-    /// The answer to `Extend`: whether the lease is extended.
+    /// The answer to every `Extend` that has none yet: whether the lease is extended.
     Extended(bool),
     /// What became of the hold that was given back by `Release` or `Yield`.
     Released(ReleaseOutcome),
@@ -577,11 +577,11 @@ impl Session {
         self.phase = Phase::Waiting;
         let pause = if self.protocol.traits().push == Push::Inbox && self.inbox == Inbox::Closed {
             self.actions.push_back(Action::OpenInbox);
-            self.terms.claim
+            self.jittered(self.terms.claim)
         } else {
             self.pause((self.service.retry.min, self.service.retry.max))
         };
-        self.wake = Some(now.after(self.jittered(remaining.min(pause))));
+        self.wake = Some(now.after(self.jittered(remaining).min(pause)));
     }
 
     fn queued(&mut self, now: Time, sent: Time, wait: Wait) {
@@ -741,6 +741,9 @@ impl Session {
 
     fn serve(&mut self, now: Time, service: Service) {
         self.stop_extending();
+        if self.service == service && service.max_hold.is_none() {
+            return;
+        }
         self.service = service;
         self.granted_at = now;
         if self.phase == Phase::Held {
@@ -755,8 +758,8 @@ impl Session {
         if self.phase != Phase::Held {
             return self.actions.push_back(Action::Extended(false));
         }
-        self.stop_extending();
-        self.extending = Some(ttl);
+        // Whoever asked before and has no answer yet has what it wants with the longer of the two.
+        self.extending = self.extending.max(Some(ttl));
         self.renew(now);
     }
 

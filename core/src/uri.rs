@@ -156,13 +156,6 @@ pub fn span(what: &str, text: &str) -> Result<Duration> {
     }
 }
 
-/// What stands behind user, password and host as they were written: parsing drops parts of it, such as what `..` takes back.
-fn behind_the_host(text: &str) -> &str {
-    let rest = text.split_once(':').map_or(text, |(_, rest)| rest);
-    let Some(rest) = rest.strip_prefix("//") else { return rest };
-    rest.find(['/', '?', '#']).map_or("", |end| &rest[end..])
-}
-
 /// The pauses between two tries as text: `50ms..250ms`, or one span for pauses that are all the same.
 ///
 /// # Errors
@@ -170,6 +163,13 @@ fn behind_the_host(text: &str) -> &str {
 pub fn retry(what: &str, text: &str) -> Result<Retry> {
     let (min, max) = text.split_once("..").unwrap_or((text, text));
     Ok(Retry { min: span(what, min)?, max: span(what, max)? })
+}
+
+/// What stands behind user, password and host as they were written: parsing drops parts of it, such as what `..` takes back.
+fn behind_the_host(text: &str) -> &str {
+    let rest = text.split_once(':').map_or(text, |(_, rest)| rest);
+    let Some(rest) = rest.strip_prefix("//") else { return rest };
+    rest.find(['/', '?', '#']).map_or("", |end| &rest[end..])
 }
 
 fn flag(what: &str, text: &str) -> Result<bool> {

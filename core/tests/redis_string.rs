@@ -4,6 +4,7 @@
 #![cfg(feature = "redis")]
 
 mod redis_server;
+#[path = "explore/layout/string_store.rs"]
 mod string_store;
 
 use std::time::Duration;
@@ -209,7 +210,7 @@ impl<'a> Run<'a> {
 
     /// Both answer the same, but for the time that passes on the server while this runs.
     fn compare(&mut self, request: &Request) -> Result<Reply, TestCaseError> {
-        let mut expected = self.reference.run(request, self.now.0);
+        let mut expected = self.reference.run(request, self.now.0, self.now.0);
         if request.call.batch {
             let Reply::List(mut list) = expected else { panic!("a batch is answered by a list") };
             expected = list.remove(0);

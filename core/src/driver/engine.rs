@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 
 use super::clock;
+use super::courier::{self, Courier, Freight};
 use super::entry::{Effects, Entry, Outbound};
 use super::notice::{self, Counters, Silence};
 use super::random::Random;
@@ -52,6 +53,8 @@ pub(crate) struct Engine {
     next_task: AtomicU64,
     entries: Mutex<Entries>,
     pub(crate) wheel: Wheel,
+    renewals: Courier,
+    returns: Courier,
     closed: AtomicBool,
     pub(crate) counters: Counters,
     silence: Silence,
@@ -82,6 +85,8 @@ impl Engine {
             next_task: AtomicU64::new(1),
             entries: Mutex::default(),
             wheel: Wheel::new(me.clone()),
+            renewals: Courier::of(Freight::Renewals),
+            returns: Courier::of(Freight::Returns),
             closed: AtomicBool::new(false),
             counters: Counters::default(),
             silence: Silence::default(),
@@ -162,7 +167,7 @@ impl Engine {
     }
 
     /// Until when a write begun at `now` may take, dialling included, for a caller that gives up at `deadline`.
-    fn limit(&self, now: Time, deadline: Option<Time>) -> Time {
+    pub(super) fn limit(&self, now: Time, deadline: Option<Time>) -> Time {
         let answered = now.after(self.options.connect_timeout).after(self.options.response_timeout);
         deadline.map_or(answered, |deadline| deadline.min(answered))
     }
@@ -203,35 +208,41 @@ impl Engine {
 
     pub(crate) fn send_in_background(&self, sends: impl IntoIterator<Item = Outbound>) {
         let Some(engine) = self.me.upgrade() else { return };
-        for (batch, alone) in group(sends) {
-            let engine = engine.clone();
-            let answered = |entry: &Arc<Entry>, slot, id, answered, engine: &Engine| {
-                let follow = entry.answered(engine, slot, id, answered);
-                engine.perform_in_background(entry, follow);
-            };
-            let work = async move {
-                if alone {
-                    for send in batch {
-                        let result = engine.store.call_async(&send.requests, engine.limit(clock::now(), None)).await;
-                        answered(&send.entry, send.slot, send.id, engine.heard(1, result), &engine);
-                    }
-                    return;
-                }
-                let requests = batch.iter().filter_map(|send| send.requests.first().cloned()).collect();
-                let result = engine.heard(batch.len() as u64, engine.store.clone().call_batch(requests).await);
-                for (send, result) in batch.iter().zip(share(result, batch.len())) {
-                    answered(&send.entry, send.slot, send.id, result, &engine);
-                }
-            };
-            match runtime::handle() {
-                Ok(handle) => drop(handle.spawn(work)),
-                Err(error) => no_background(&error),
+        let mut freight: SmallVec<[(Freight, Vec<Outbound>); 2]> = SmallVec::new();
+        for send in sends {
+            match (Freight::of(&send), freight.iter_mut()) {
+                (None, _) => self.send_alone(engine.clone(), send),
+                (Some(kind), mut known) => match known.find(|(other, _)| *other == kind) {
+                    Some((_, parcels)) => parcels.push(send),
+                    None => freight.push((kind, vec![send])),
+                },
             }
+        }
+        for (kind, parcels) in freight {
+            self.courier(kind).take(&engine, parcels);
+        }
+    }
+
+    fn send_alone(&self, engine: Arc<Engine>, send: Outbound) {
+        let work = async move {
+            let answered = engine.store.call_async(&send.requests, engine.limit(clock::now(), None)).await;
+            courier::deliver(&engine, vec![send], answered);
+        };
+        match runtime::handle() {
+            Ok(handle) => drop(handle.spawn(work)),
+            Err(error) => no_background(&error),
+        }
+    }
+
+    pub(super) fn courier(&self, freight: Freight) -> &Courier {
+        match freight {
+            Freight::Renewals => &self.renewals,
+            Freight::Returns => &self.returns,
         }
     }
 
     /// One round trip to the store ended, of so many requests.
-    fn heard(&self, requests: u64, answered: Answered) -> Answered {
+    pub(super) fn heard(&self, requests: u64, answered: Answered) -> Answered {
         let answers_again = self.silence.hear(&answered, &self.store);
         self.counters.change(|metrics| {
             metrics.requests += requests;
@@ -333,9 +344,16 @@ impl Engine {
             return;
         }
         let entries = self.live_entries();
-        for entry in &entries {
-            let effects = entry.close(self);
-            self.perform(entry, effects, None);
+        let load = Freight::Returns.load();
+        for some in entries.chunks(load) {
+            let mut sends: Vec<_> =
+                some.iter().flat_map(|entry| self.perform_local(entry, entry.close(self))).collect();
+            while !sends.is_empty() {
+                let load: Vec<_> = sends.drain(..load.min(sends.len())).collect();
+                let requests = Requests::from_vec(courier::requests(&load));
+                let answered = self.store.call(&requests, self.limit(clock::now(), None));
+                courier::deliver(self, load, answered);
+            }
         }
         let give_up = clock::now().after(self.options.store_timeout);
         while clock::now() < give_up && !entries.iter().all(|entry| entry.is_idle()) {
@@ -409,38 +427,6 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// Writes that may travel together, in groups; all others alone.
-fn group(sends: impl IntoIterator<Item = Outbound>) -> Vec<(Vec<Outbound>, bool)> {
-    let mut groups: Vec<(Vec<Outbound>, bool)> = Vec::new();
-    for send in sends {
-        let call = match send.requests.as_slice() {
-            [only] if only.call.batch => Some(only.call),
-            _ => None,
-        };
-        let same = |(batch, alone): &&mut (Vec<Outbound>, bool)| {
-            !alone && call.is_some_and(|call| batch.iter().all(|s| std::ptr::eq(s.requests[0].call, call)))
-        };
-        match groups.iter_mut().find(same) {
-            Some((batch, _)) => batch.push(send),
-            None => groups.push((vec![send], call.is_none())),
-        }
-    }
-    groups
-}
-
-/// One result of a batch as a result for each of its writes.
-fn share(answered: Answered, count: usize) -> Vec<Answered> {
-    let Answered { sent, outcome } = answered;
-    let each = |outcome| Answered { sent, outcome };
-    match outcome {
-        Outcome::Replies(replies) => replies.into_iter().map(|reply| each(Outcome::Replies(vec![reply]))).collect(),
-        Outcome::NotSent(error) => (0..count).map(|_| each(Outcome::NotSent(error.clone()))).collect(),
-        Outcome::Unknown { error, void_after } => {
-            (0..count).map(|_| each(Outcome::Unknown { error: error.clone(), void_after })).collect()
-        }
-    }
-}
-
 pub(super) fn no_background(error: &Error) {
     tracing::error!(target: "lockwright::runtime", %error, "no background thread: leases will not be renewed");
 }
@@ -486,5 +472,23 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(lock.try_acquire().unwrap().is_some());
+    }
+
+    #[test]
+    fn two_extensions_of_one_hold_are_both_answered() {
+        let client = blocking::Client::open(Some("memory://two-extensions"), ConnectOptions::default()).unwrap();
+        let lock = client.lock("x").build().unwrap();
+        let (held, effects) = lock.start(None).unwrap();
+        held.engine.perform(&held.entry, effects, None);
+        let Some(Settled::Granted { hold, .. }) = held.waiter.take() else { panic!("it is free") };
+        let waiters = [Arc::<Waiter>::default(), Arc::default()];
+        let extend =
+            |i: usize| held.entry.extend(&held.engine, hold.token.n, Duration::from_secs(60 + i as u64), &waiters[i]);
+        // Neither request has left when the other is made.
+        for effects in [extend(0), extend(1)] {
+            held.engine.perform(&held.entry, effects, None);
+        }
+        let answers = waiters.map(|waiter| waiter.take());
+        assert!(matches!(answers, [Some(Settled::Extended(true)), Some(Settled::Extended(true))]), "{answers:?}");
     }
 }

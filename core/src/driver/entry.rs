@@ -285,10 +285,18 @@ impl Entry {
             for hold in state.holds.drain(..) {
                 effects.lose(now, hold, LossReason::Closed);
             }
+            let held = state.queue.held_token().and_then(|token| Some((token, state.queue.holder(token)?)));
             state.queue = Queue::new(1);
             for slot in &mut state.slots {
+                let given_back = held.filter(|(_, holder)| slot.contender == Some(*holder));
                 slot.contender = None;
-                slot.session.handle(now, session::Event::Cancel);
+                slot.session.handle(
+                    now,
+                    match given_back {
+                        Some((used, _)) => session::Event::Release { used },
+                        None => session::Event::Cancel,
+                    },
+                );
             }
         })
     }
@@ -463,6 +471,7 @@ impl State {
                 }
             }
             session::Action::Extended(done) => {
+                // One answer for all that are waiting for one.
                 while let Some(at) = self.extensions.iter().position(|(id, _)| *id == slot) {
                     let (_, waiter) = self.extensions.remove(at);
                     effects.settled.push((waiter, Settled::Extended(done)));
@@ -679,5 +688,40 @@ fn closed() -> Error {
 impl std::fmt::Debug for Entry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Entry({:?})", self.name)
+    }
+}
+#[cfg(test)]
+mod sizes {
+    use super::*;
+    #[test]
+    fn sizes() {
+        macro_rules! p { ($($t:ty),*) => { $(println!("{:40} {}", stringify!($t), std::mem::size_of::<$t>());)* } }
+        p!(
+            Entry,
+            State,
+            Slot,
+            Session,
+            Queue,
+            Task,
+            Hold,
+            Release,
+            Outbound,
+            Effects,
+            Notice,
+            Terms,
+            crate::protocol::Previous,
+            crate::native::Native,
+            crate::protocol::Request,
+            Requests,
+            session::Action,
+            queue::Action,
+            queue::Ask,
+            Service,
+            crate::client::Guard,
+            crate::protocol::Reply,
+            Answered,
+            Error,
+            RequestId
+        );
     }
 }

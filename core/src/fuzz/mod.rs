@@ -37,9 +37,12 @@ pub(crate) fn is_readable(error: &Error) {
     assert!(!shown.contains(SECRET), "{shown}");
 }
 
+#[cfg(all(test, feature = "memory", feature = "sqlite", feature = "redis"))]
+type Target = fn(&[u8]);
+
 /// Every target by its name.
 #[cfg(all(test, feature = "memory", feature = "sqlite", feature = "redis"))]
-const TARGETS: [(&str, fn(&[u8])); 11] = [
+const TARGETS: [(&str, Target); 11] = [
     ("kept_text", kept_text),
     ("layout_reply", layout_reply),
     ("redis_frames", redis_frames),

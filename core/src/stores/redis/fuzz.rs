@@ -84,9 +84,9 @@ pub fn redis_reply(data: &[u8]) {
 pub fn redis_greeting(data: &[u8]) {
     static GREETING: LazyLock<Greeting> = LazyLock::new(|| {
         let uri = Uri::parse(&format!("redis://user:{SECRET}@host/7"), ConnectOptions::default());
-        let config = uri.and_then(|mut uri| Config::read(&mut uri)).unwrap_or_else(|error| panic!("{error}"));
-        let credentials = config.credentials().unwrap_or_else(|error| panic!("{error}"));
-        Greeting::new(&config, credentials)
+        let config = uri.and_then(|mut uri| Config::read(&mut uri));
+        let greeting = config.and_then(|config| Ok(Greeting::new(&config, config.credentials()?)));
+        greeting.unwrap_or_else(|error| panic!("{error}"))
     });
     let mut answers = values(data);
     answers.truncate(GREETING.answers());

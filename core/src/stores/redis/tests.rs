@@ -21,7 +21,7 @@ use crate::protocol::{
 };
 use crate::session::Inbox;
 use crate::stores::{Answered, Outcome, Sink, Store, Wanted};
-use crate::time::StoreTime;
+use crate::time::{StoreTime, Time};
 use crate::uri::Uri;
 
 const ONE: InboxId = InboxId(0x11);
@@ -324,8 +324,7 @@ fn an_old_idea_of_the_clock_is_refreshed_on_the_way() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert!(is_granted(&ask(&store, acquire(1, false))));
     for by_task in [false, true] {
-        store.learn(clock::now(), StoreTime(0));
-        store.clock.learnt.store(0, Ordering::Relaxed);
+        store.clock.learn(Time::ZERO, StoreTime(0));
         // The request itself still goes by the old idea; renewals have no time to be late for.
         let renew = Intent::Renew { terms: terms(1, ONE), ttl: Duration::from_secs(9) };
         let step = if by_task { runtime.block_on(ask_async(&store, renew)) } else { ask(&store, renew) };

@@ -507,7 +507,7 @@ impl fmt::Debug for StringLock {
 
 /// Whole milliseconds that last at least as long.
 fn millis(span: Duration) -> Arg {
-    let millis = span.as_millis() + u128::from(span.subsec_nanos() % 1_000_000 > 0);
+    let millis = span.as_millis() + u128::from(!span.subsec_nanos().is_multiple_of(1_000_000));
     Arg::Int(i64::try_from(millis).unwrap_or(i64::MAX))
 }
 

@@ -1,5 +1,5 @@
 //! The reference semantics of the layout `string`: what its two keys do with each request. Compared with the scripts on a real
-//! server, and the store of the simulation.
+//! server, and the explorer's model of the store.
 
 #![allow(unreachable_pub, dead_code, reason = "the module is shared, and each test uses its part")]
 
@@ -43,13 +43,14 @@ impl StringStore {
         self.record.as_ref().filter(|record| record.owner == value.owner)
     }
 
-    /// Executes a request at `now`.
-    pub fn run(&mut self, request: &Request, now: i64) -> Reply {
+    /// Executes a request at `now`, when tokens are at least `floor`.
+    pub fn run(&mut self, request: &Request, now: i64, floor: i64) -> Reply {
         self.pass(now);
         let texts: Vec<&str> = request.args.iter().filter_map(text).collect();
         let numbers: Vec<i64> = request.args.iter().filter_map(number).collect();
         match request.call.name {
-            "acquire" => self.acquire(texts[0], numbers[0] * 1000, numbers[1], texts.get(1).unwrap_or(&""), now),
+            "acquire" if now > numbers[1] => Reply::List(vec![Reply::Int(2), Reply::Int(now)]),
+            "acquire" => self.acquire(texts[0], numbers[0] * 1000, texts.get(1).unwrap_or(&""), now, floor),
             "renew" => Reply::List(vec![Reply::Int(self.renew(texts[0], numbers[0] * 1000, now).into())]),
             "release" => self.release(texts[0]),
             "undo" => {
@@ -66,10 +67,7 @@ impl StringStore {
         }
     }
 
-    fn acquire(&mut self, me: &str, ttl: i64, not_after: i64, card: &str, now: i64) -> Reply {
-        if now > not_after {
-            return Reply::List(vec![Reply::Int(2), Reply::Int(now)]);
-        }
+    fn acquire(&mut self, me: &str, ttl: i64, card: &str, now: i64, floor: i64) -> Reply {
         if let Some(value) = self.value.as_ref().filter(|value| value.owner != me) {
             let left = value.ends.map_or(-1, |ends| (ends - now) / 1000);
             return Reply::List(vec![
@@ -84,7 +82,8 @@ impl StringStore {
             return Reply::Int(record.first);
         }
         self.value.get_or_insert(Value { owner: me.into(), ends: Some(now + ttl) });
-        let first = self.record.as_ref().map_or(now, |record| now.max(record.first + BLOCK as i64));
+        let next = self.record.as_ref().map_or(1, |record| record.first + BLOCK as i64);
+        let first = floor.max(next);
         self.record = Some(Record { first, owner: me.into(), card: card.into(), ends: now + ttl + KEPT });
         Reply::Int(first)
     }
