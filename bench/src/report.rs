@@ -85,7 +85,7 @@ impl Measured {
 impl Report {
     /// The file in `folder` that this row is kept in.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
-        fs::create_dir_all(folder)?;
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let path = folder.join(self.row.to_lowercase()).with_extension("json");
         fs::write(path, serde_json::to_string_pretty(self)? + "\n")?;
         Ok(())

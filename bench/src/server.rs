@@ -1,6 +1,6 @@
 //! The server that all contenders of a run use, looked at from outside.
 
-use redis::{Connection, RedisResult, cmd};
+use redis::{Connection, RedisResult, Script, cmd};
 
 /// A connection that asks for statistics only.
 pub(crate) struct Server {
@@ -39,6 +39,13 @@ impl Server {
             .filter(|(command, _)| commands.iter().any(|c| c == command))
             .map(|(_, n)| n)
             .sum())
+    }
+
+    /// How many of Lockwright's locks under these keys are held.
+    pub(crate) fn held(&mut self, pattern: &str) -> RedisResult<usize> {
+        let script = "local n = 0 for _, k in ipairs(redis.call('KEYS', ARGV[1])) do \
+                      if (redis.call('HGET', k, 'o') or '') ~= '' then n = n + 1 end end return n";
+        Script::new(script).arg(pattern).invoke(&mut self.connection)
     }
 
     /// Forgets what contenders of an earlier row left.

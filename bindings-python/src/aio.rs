@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -151,7 +151,7 @@ impl Reactor {
     }
 
     fn fileno(&self) -> RawFd {
-        self.core.descriptor()
+        self.core.descriptor().as_raw_fd()
     }
 
     fn turn(&self, py: Python<'_>) -> PyResult<()> {

@@ -15,6 +15,7 @@ use pyo3::types::{PyDict, PyString};
 use crate::error::Raised;
 use crate::guard::Guard;
 use crate::lock::{Lock, RLock};
+use crate::report::{follow_logging, metrics_record};
 use crate::{Seconds, herald, locked, outside, text};
 
 /// What locks and guards remember of where they come from.
@@ -103,6 +104,7 @@ pub(crate) fn connect(
     let client = opened.unwrap_or_else(|| Err(crate::error::lost_track("connect")))?;
     let shared = Shared { client, origin, orphans: Mutex::default() };
     shared.prepare(py)?;
+    follow_logging(py)?;
     Ok(Client(Arc::new(shared)))
 }
 
@@ -186,6 +188,10 @@ impl Client {
         Ok(outside(py, || self.0.client.break_lock(&name, token)).map_err(Raised)?)
     }
 
+    fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        metrics_record(py, self.0.client.metrics())
+    }
+
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let over = self.0.take_orphans();
         let closed = outside(py, || {
@@ -238,6 +244,7 @@ struct Given<'a, 'py> {
 impl Client {
     /// What is not given stays as the address says.
     fn build(&self, given: Given<'_, '_>, reentrant: bool) -> PyResult<Lock> {
+        follow_logging(given.name.py())?;
         let name = text("lock", "name", given.name)?;
         let builder = self.0.client.lock(&name);
         let mut options = builder.current_options().clone();
@@ -271,7 +278,7 @@ impl Client {
     }
 }
 
-fn record<'py>(py: Python<'py>, class: &str, fields: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn record<'py>(py: Python<'py>, class: &str, fields: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
     py.import("lockwright._records")?.getattr(class)?.call((), Some(fields))
 }
 

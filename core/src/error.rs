@@ -221,7 +221,9 @@ impl fmt::Display for Error {
         let mut line = OneLine(f);
         write!(line, "{kind}: {operation}")?;
         if let Some(lock) = lock {
-            write!(line, " lock {lock:?}")?;
+            // A connection is for many locks.
+            let joint = if *operation == "connect" { " for" } else { "" };
+            write!(line, "{joint} lock {lock:?}")?;
         }
         if let Some(store) = store {
             write!(line, " on {}", shortened(Cow::Borrowed(store)))?;

@@ -19,7 +19,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::Future;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -104,7 +104,7 @@ impl EventLoop {
     }
 
     /// Readable whenever [`turn`](Self::turn) has something to do. It is closed with the event loop.
-    pub fn descriptor(&self) -> RawFd {
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.home.poller.descriptor()
     }
 

@@ -161,7 +161,7 @@ pub fn seconds(operation: &'static str, what: &str, value: f64) -> Result<Durati
         Ok(duration) if duration <= MAX_TIMEOUT => Ok(duration),
         _ => Err(Error::invalid(
             operation,
-            format!("{what} is {value} seconds; it must be a number from 0 to {} (ten years)", MAX_TIMEOUT.as_secs()),
+            format!("{what} is {value:?} seconds; it must be a number from 0 to {} (ten years)", MAX_TIMEOUT.as_secs()),
         )),
     }
 }

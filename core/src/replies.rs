@@ -51,12 +51,17 @@ pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Err
         _ => Kind::Protocol,
     };
     let advice = match kind {
+        _ if code == "READONLY" => "give the address of the primary, which can be written",
+        _ if code == "OOM" => "raise its maxmemory, or free some",
+        _ if code == "LOADING" => "it will serve once its data is loaded",
         Kind::ForeignLayout => "something else lies under this name; choose another name, prefix or layout",
         Kind::Auth => "check the user, the password and the user's rights",
         Kind::Unsupported => "clusters are not built yet; give the address of a single server",
         Kind::Unavailable => "it may pass; look at the store's log",
         _ => "see whether this is the right store, and its version",
     };
+    // Redis adds the digest of the script and a line in it.
+    let message = message.split(" script: ").next().unwrap_or_default().trim_end_matches('.');
     Error::new(kind, operation, format!("the store refused: {code} {message}; {advice}"))
 }
 
@@ -64,5 +69,7 @@ pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Err
 pub(crate) fn nonsense(operation: &'static str, replies: &[Reply]) -> Error {
     let mut shown = format!("{replies:?}");
     shown.truncate(shown.floor_char_boundary(200));
-    Error::new(Kind::Protocol, operation, format!("the store's reply makes no sense for this layout: {shown}"))
+    let message =
+        format!("the store's reply makes no sense for this layout: {shown}; see what answers at that address");
+    Error::new(Kind::Protocol, operation, message)
 }

@@ -1,4 +1,4 @@
-//! The async face inside an event loop that is not Rust's: here a poller of the test's own.
+//! The async face inside an event loop that is not Rust's: here `poll`, called by the test.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use lockwright::event_loop::EventLoop;
 use lockwright::options::ConnectOptions;
 use lockwright::{Async, Client, Kind};
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -26,10 +25,9 @@ fn result_of<T>(jobs: &EventLoop, results: &mpsc::Receiver<T>) -> T {
 }
 
 fn wait_for(jobs: &EventLoop) {
-    let mut poll = Poll::new().unwrap();
     let descriptor = jobs.descriptor();
-    poll.registry().register(&mut SourceFd(&descriptor), Token(0), Interest::READABLE).unwrap();
-    poll.poll(&mut Events::with_capacity(1), Some(Duration::from_secs(1))).unwrap();
+    let patience = Timespec { tv_sec: 1, tv_nsec: 0 };
+    poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&patience)).unwrap();
 }
 
 fn stores() -> Vec<Client> {

@@ -4,6 +4,8 @@ mod awaited;
 mod blocking;
 mod raw;
 
+pub(crate) use raw::Raw;
+
 use std::io::BufRead;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +29,7 @@ pub(crate) enum Options {
 }
 
 /// What all contenders can do. Nanoseconds are those of one acquisition and release.
-trait Contend {
+pub(crate) trait Contend {
     /// Acquires and releases once.
     fn pair(&mut self) -> Result<()>;
 
@@ -46,11 +48,11 @@ trait Contend {
 }
 
 /// Waits for all tasks of a crowd.
-type Crowd = Box<dyn FnOnce() -> Result<Vec<Tally>>>;
+pub(crate) type Crowd = Box<dyn FnOnce() -> Result<Vec<Tally>>>;
 
 /// What one task did.
 #[derive(Debug, Default, Serialize)]
-struct Tally {
+pub(crate) struct Tally {
     acquired: u64,
     ns: Vec<u64>,
 }
@@ -179,6 +181,6 @@ fn names(tasks: usize, own: bool) -> Vec<String> {
     (0..tasks).map(name).collect()
 }
 
-fn nanos(start: Instant) -> u64 {
+pub(crate) fn nanos(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }

@@ -39,13 +39,13 @@ impl Scripts {
 }
 
 /// A blocking connection that takes and frees a key by two scripts, and does nothing else.
-pub(super) struct Raw {
+pub(crate) struct Raw {
     connection: Connection,
     scripts: Scripts,
 }
 
 impl Raw {
-    pub(super) fn connect(url: &str) -> Result<Self> {
+    pub(crate) fn connect(url: &str) -> Result<Self> {
         Ok(Raw { connection: redis::Client::open(url)?.get_connection()?, scripts: Scripts::new() })
     }
 }

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 # The helpers that native code imports are loaded here, lest a fork catches another thread in the middle of that.
 from lockwright import _guarded as _guarded
 from lockwright import _herald as _herald
+from lockwright import _log as _log
 
 from lockwright._errors import (
     AuthFailed,
@@ -37,8 +38,8 @@ from lockwright._errors import (
     Unavailable,
     Unsupported,
 )
-from lockwright._lockwright import Client, Guard, Lock, Lost, RLock, __version__, connect
-from lockwright._records import Guarantees, Holder, Inspection
+from lockwright._lockwright import Client, Guard, Histogram, Lock, Lost, RLock, __version__, connect
+from lockwright._records import Guarantees, Holder, Inspection, Metrics
 
 if TYPE_CHECKING:
     from lockwright import aio as aio
@@ -53,6 +54,7 @@ __all__ = [
     "Forked",
     "Guarantees",
     "Guard",
+    "Histogram",
     "Holder",
     "Inspection",
     "InternalError",
@@ -62,6 +64,7 @@ __all__ = [
     "LockLost",
     "LockTimeout",
     "Lost",
+    "Metrics",
     "NotOwned",
     "ProtocolError",
     "QuorumFailed",

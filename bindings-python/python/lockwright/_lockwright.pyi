@@ -6,14 +6,16 @@ from typing import Any, Final, Literal, Optional, TypeVar, Union, final
 
 from typing_extensions import disjoint_base
 
-from lockwright._records import Guarantees, Inspection
+from lockwright._records import Guarantees, Inspection, Metrics
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 __all__ = [
     "Answer",
     "Client",
+    "Events",
     "Guard",
+    "Histogram",
     "Lock",
     "Lost",
     "Mailbox",
@@ -119,6 +121,9 @@ class Client:
 
     def break_lock(self, name: str, expected_token: int) -> bool:
         """Takes the lock from whoever holds it under that token, which `inspect` shows. Whether somebody did."""
+
+    def metrics(self) -> Metrics:
+        """What this client did in this process so far."""
 
     def close(self) -> None:
         """Gives back what is held and ends every wait with `Closed`."""
@@ -251,6 +256,32 @@ class Lost:
     def is_set(self) -> bool: ...
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits for the loss. False when the time is over, or the lock was released."""
+
+@final
+class Histogram:
+    """A distribution of times from 1 us to 19 hours, in seconds, each kept to two digits."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def sum(self) -> float: ...
+    @property
+    def max(self) -> float: ...
+    def quantile(self, q: float) -> float:
+        """The time within which the fraction `q` (0 to 1) of all lies; 0 while there is none."""
+
+    def at_most(self, bound: float) -> int:
+        """How many are not longer than `bound`: what a cumulative bucket of Prometheus counts."""
+
+    def buckets(self) -> list[tuple[float, int]]:
+        """The buckets that are not empty: the longest time of each, and how many are in it."""
+
+@final
+class Events:
+    def __new__(cls) -> Events: ...
+    def set_level(self, level: Optional[int]) -> None: ...
+    def wait(self) -> Optional[list[tuple[float, int, str, str, dict[str, Any], int]]]: ...
+    def close(self) -> None: ...
 
 @final
 class Reactor:

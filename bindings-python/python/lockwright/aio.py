@@ -21,18 +21,20 @@ import sys
 import weakref
 from os import PathLike
 from types import TracebackType
-from typing import Any, Awaitable, Callable, Dict, List, Literal, Optional, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, List, Literal, Optional, Type, TypeVar, Union
 
 from lockwright import _lockwright as _native
 from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned
 from lockwright._reactors import here
-from lockwright._records import Guarantees, Inspection
+from lockwright._records import Guarantees, Inspection, Metrics
 
 __all__ = ["Client", "Guard", "Lock", "Lost", "RLock", "connect"]
 
 _F = TypeVar("_F", bound=Callable[..., Awaitable[Any]])
 _Path = Union[str, "PathLike[str]"]
-_Outcome = Literal["released", "kept", "expired", "stolen", "unknown"]
+
+if TYPE_CHECKING:
+    _Outcome = Literal["released", "kept", "expired", "stolen", "unknown"]
 
 
 def connect(
@@ -205,6 +207,10 @@ class Client:
         """Takes the lock from whoever holds it under that token, which `inspect` shows. Whether somebody did."""
         broken: bool = await _ask(_native.Reactor.break_lock, self._core, name, expected_token)
         return broken
+
+    def metrics(self) -> Metrics:
+        """What this client did in this process so far."""
+        return self._core.metrics()
 
     async def close(self) -> None:
         """Gives back what is held and ends every wait with `Closed`."""

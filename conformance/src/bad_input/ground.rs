@@ -9,8 +9,8 @@ use super::redis::Server;
 use super::table::Row;
 use crate::rows::{Face, Place};
 
-/// Limits short enough for a table of many rows that wait for them.
-const LIMITS: &str = "store_timeout=600ms&connect_timeout=300ms&response_timeout=250ms";
+/// Limits short enough for a table of many rows that wait for them, and after which what may have been done is forgotten.
+const LIMITS: &str = "store_timeout=600ms&connect_timeout=300ms&response_timeout=250ms&ttl=1s";
 
 /// What stands for a port at which nobody listens, and nobody will while the runner does.
 const PORT_OF_NOBODY: u16 = 1;
@@ -84,14 +84,15 @@ impl World {
         let mut grounds = Vec::new();
         for place in self.stores.iter().filter(wanted) {
             let uri = with_options(place.uri(word, folder)?, &row.options);
-            grounds.push(Ground { uri, address: None, stand_ins: Vec::new(), kind: Kind::Store(place) });
+            let stand_ins = vec![(word.to_owned(), "app")];
+            grounds.push(Ground { uri, address: None, stand_ins, kind: Kind::Store(place) });
         }
         if grounds.is_empty() { Err(Unmade::Wrong(format!("there is no store {names:?}"))) } else { Ok(grounds) }
     }
 
     fn ground(&self, row: &Row) -> Result<Ground<'_>, Unmade> {
         let (base, address, port, kind) = if let Some(script) = &row.server {
-            let hostile = Hostile::start(script).map_err(|error| error.to_string())?;
+            let hostile = Hostile::start(script, &self.secret).map_err(|error| error.to_string())?;
             let (port, login) = (hostile.port, format!("user:{}@", self.secret));
             let address = format!("redis://127.0.0.1:{port}/0");
             (format!("redis://{login}127.0.0.1:{port}"), Some(address), port, Kind::Server { _hostile: hostile })

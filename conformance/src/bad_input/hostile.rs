@@ -21,14 +21,16 @@ pub(super) struct Script {
     pub(super) echoes: bool,
     /// Answers to single commands.
     pub(super) answers: BTreeMap<String, String>,
-    /// Ends the connection then, instead of keeping silent.
+    /// Ends the connection then.
     pub(super) closes: bool,
+    /// Keeps silent then, instead of saying it again.
+    pub(super) stalls: bool,
 }
 
 impl Default for Script {
     fn default() -> Self {
         let (says, floods, answers) = Default::default();
-        Script { greets: true, says, floods, echoes: false, answers, closes: false }
+        Script { greets: true, says, floods, echoes: false, answers, closes: false, stalls: false }
     }
 }
 
@@ -41,11 +43,12 @@ pub(super) struct Hostile {
 }
 
 impl Hostile {
-    pub(super) fn start(script: &Script) -> io::Result<Self> {
+    /// A server that does so, and knows the password that its clients send.
+    pub(super) fn start(script: &Script, secret: &str) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
         let hostile = Hostile { port, ended: Arc::default(), connections: Arc::default() };
-        let (ended, connections, script) = (hostile.ended.clone(), hostile.connections.clone(), script.clone());
+        let (ended, connections, script) = (hostile.ended.clone(), hostile.connections.clone(), script.knowing(secret));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 if ended.load(Ordering::SeqCst) {
@@ -75,6 +78,14 @@ impl Drop for Hostile {
 }
 
 impl Script {
+    fn knowing(&self, secret: &str) -> Self {
+        let mut script = self.clone();
+        for text in script.answers.values_mut().chain([&mut script.says]) {
+            *text = text.replace("{secret}", secret);
+        }
+        script
+    }
+
     fn play(&self, mut stream: TcpStream) -> io::Result<()> {
         if self.echoes {
             let mut bytes = [0; 4096];
@@ -105,7 +116,7 @@ impl Script {
                     let channel = words.get(1).map(String::as_str).unwrap_or_default();
                     format!("*3\r\n$9\r\nsubscribe\r\n${}\r\n{channel}\r\n:1\r\n", channel.len()).into_bytes()
                 }
-                _ if self.closes || !self.floods.is_empty() => return self.end(&mut stream),
+                _ if self.closes || self.stalls || !self.floods.is_empty() => return self.end(&mut stream),
                 _ => latin1(&self.says),
             };
             stream.write_all(&answer)?;

@@ -28,7 +28,7 @@ const ATTEMPTS: u32 = 3;
 /// How much more memory than before a row may take at its worst: some replies of the greatest size that is read.
 const MOST_MEMORY: u64 = 64 << 20;
 /// How long what a client leaves may take to go.
-const LEAVING: Duration = Duration::from_secs(5);
+const LEAVING: Duration = Duration::from_secs(12);
 /// How long somebody is left waiting for another.
 const WAITING: Duration = Duration::from_millis(300);
 /// How long threads without work may stay: those that a face keeps for blocking calls do for ten seconds.
@@ -377,7 +377,10 @@ impl<'a> Lane<'a> {
         if let Some(wrong) = shown.or(wrong) {
             return Err(format!("{command}: {wrong}").into());
         }
-        let mut message = failure.message.replace(lock, "orders:42");
+        let mut message = failure.message.clone();
+        if !lock.is_empty() {
+            message = message.replace(lock, "orders:42");
+        }
         for (differs, stand_in) in &ground.stand_ins {
             message = message.replace(differs, stand_in);
         }

@@ -129,7 +129,7 @@ impl Row {
         if ends.iter().filter(|is| **is).count() != 1 {
             return Err("it either fails, works or waits".into());
         }
-        if self.fails.is_none() && !self.says.is_empty() {
+        if self.fails.is_some() == self.says.is_empty() {
             return Err("what fails says why, and nothing else does".into());
         }
         if self.commands.is_empty() {

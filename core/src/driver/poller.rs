@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker};
@@ -22,9 +22,9 @@ const BELL: Token = Token(0);
 
 /// See the [module](self).
 pub(crate) struct Poller {
-    // Before the descriptor it stands for: fields are dropped in order.
-    _registered: Registered,
-    descriptor: RawFd,
+    // Before the descriptors they stand for: fields are dropped in order.
+    _registered: [Registered; 2],
+    registry: mio::Registry,
     bell: mio::Waker,
     watched: Mutex<Watched>,
 }
@@ -39,10 +39,11 @@ struct Watched {
 impl Poller {
     pub(crate) fn new() -> io::Result<Self> {
         let poll = mio::Poll::new()?;
+        let registry = poll.registry().try_clone()?;
         Ok(Poller {
-            _registered: register(&poll),
-            descriptor: poll.as_raw_fd(),
-            bell: mio::Waker::new(poll.registry(), BELL)?,
+            _registered: [register(&poll), register(&registry)],
+            bell: mio::Waker::new(&registry, BELL)?,
+            registry,
             watched: Mutex::new(Watched {
                 poll,
                 events: Events::with_capacity(EVENTS),
@@ -53,8 +54,8 @@ impl Poller {
     }
 
     /// Readable when there is something to [look](Self::look) at.
-    pub(crate) fn descriptor(&self) -> RawFd {
-        self.descriptor
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.registry.as_fd()
     }
 
     /// Makes the descriptor readable until the next look.
@@ -87,7 +88,7 @@ impl Poller {
         watched.sockets.retain(|_, socket| socket.strong_count() > 0);
         let token = Token(watched.next);
         watched.next += 1;
-        watched.poll.registry().register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
+        self.registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
         let readiness = Arc::default();
         watched.sockets.insert(token, Arc::downgrade(&readiness));
         Ok(Socket { socket, readiness })

@@ -83,11 +83,21 @@ impl Greeting {
                 (Asked::Login | Asked::Database, Value::Okay) | (Asked::Courtesy, _) => {}
                 (Asked::Time, answer) if time(answer).is_some() => welcome.at = time(answer).unwrap_or_default(),
                 (Asked::Run, answer) => welcome.run = run(answer),
-                _ => return Err(Error::new(Kind::Protocol, "connect", "the server greets as no Redis server does")),
+                _ => {
+                    return Err(Error::new(
+                        Kind::Protocol,
+                        "connect",
+                        "the server greets as no Redis server does; see what answers at that address",
+                    ));
+                }
             }
         }
         if answers.len() < self.asked.len() {
-            return Err(Error::new(Kind::Unavailable, "connect", "the server ended the connection while greeting"));
+            return Err(Error::new(
+                Kind::Unavailable,
+                "connect",
+                "the server ended the connection while greeting; see its log",
+            ));
         }
         Ok(welcome)
     }
@@ -95,14 +105,16 @@ impl Greeting {
     fn refused(&self, asked: Asked, code: &str, message: &str) -> Error {
         let (kind, advice) = match (asked, code) {
             (_, "DENIED") => (Kind::Auth, "the server is in protected mode; give it a password"),
-            (_, "LOADING" | "MASTERDOWN" | "BUSY") => (Kind::Unavailable, "the server is not ready yet"),
+            (_, "LOADING" | "MASTERDOWN" | "BUSY") => {
+                (Kind::Unavailable, "the server is not ready yet; it will serve later")
+            }
             (_, "ERR") if message.starts_with("max number of clients") => {
-                (Kind::Unavailable, "the server has too many connections")
+                (Kind::Unavailable, "the server has too many connections; close some, or raise its maxclients")
             }
             (_, "NOAUTH") => (Kind::Auth, "the server wants a password: scheme://user:password@host"),
             (Asked::Login, _) => (Kind::Auth, "the server refuses this user and password"),
             (_, "NOPERM") => (Kind::Auth, "the user lacks a right; the docs of this store name those it needs"),
-            (Asked::Database, _) => (Kind::InvalidConfig, "the server has no such database"),
+            (Asked::Database, _) => (Kind::InvalidConfig, "the server has no such database; choose one that it has"),
             _ => (Kind::Protocol, "the server does not serve what a lock needs"),
         };
         Error::new(kind, "connect", format!("{advice} ({})", self.quotable(&format!("{code} {message}"))))

@@ -13,7 +13,7 @@ use rustls::{ClientConnection, StreamOwned};
 
 use super::config::{Config, Endpoint, Tls};
 use super::greeting::{Greeting, Welcome};
-use super::wire::Watch;
+use super::wire::{NO_REPLY, Watch};
 use crate::driver::clock;
 use crate::driver::fork::{Registered, register};
 use crate::error::{Error, Kind, Result};
@@ -365,7 +365,7 @@ pub(super) fn unreachable(config: &Config, error: io::Error) -> Error {
         io::ErrorKind::TimedOut if config.tls.is_some() => {
             "no answer in time; if the server does not expect TLS, write redis:// for rediss://"
         }
-        io::ErrorKind::TimedOut => "no answer in time",
+        io::ErrorKind::TimedOut => "no answer in time; see whether the server runs and is reachable",
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset if config.tls.is_none() => {
             "the server ended the connection at once; if it expects TLS, write rediss:// for redis://"
         }
@@ -377,9 +377,11 @@ pub(super) fn unreachable(config: &Config, error: io::Error) -> Error {
 /// Why a request has no answer.
 pub(super) fn lost(error: io::Error) -> Error {
     let (kind, message) = match error.kind() {
-        io::ErrorKind::TimedOut => (Kind::Unavailable, "the server did not answer in time"),
-        io::ErrorKind::InvalidData => (Kind::Protocol, "the server sent what is no reply"),
-        _ => (Kind::Unavailable, "the connection ended before the server's answer"),
+        io::ErrorKind::TimedOut => {
+            (Kind::Unavailable, "the server did not answer in time; see whether it is stopped or busy")
+        }
+        io::ErrorKind::InvalidData => (Kind::Protocol, NO_REPLY),
+        _ => (Kind::Unavailable, "the connection ended before the server's answer; see its log"),
     };
     Error::new(kind, "connect", message).caused_by(error)
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Cmd, ErrorKind, Parser, Pipeline, ProtocolVersion, RedisConnectionInfo, Value};
+use redis::{AsyncConnectionConfig, Cmd, Parser, Pipeline, ProtocolVersion, RedisConnectionInfo, Value};
 use smallvec::{SmallVec, smallvec};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
@@ -273,7 +273,6 @@ impl Line {
         };
         values.map_err(|error| match self.broken.get() {
             Some(broken) => broken.explain(""),
-            None if error.kind() == ErrorKind::Parse => lost(io::Error::new(io::ErrorKind::InvalidData, error)),
             None => lost(io::Error::other(error)),
         })
     }

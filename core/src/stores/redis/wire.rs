@@ -13,6 +13,12 @@ use crate::time::StoreTime;
 
 /// The most bytes one reply may have. A page of 500 names of 1 KiB, each byte of it written as three, fits.
 pub(super) const MOST_BYTES: usize = 4 << 20;
+/// The most bytes one line of a reply may have, such as an error: longer texts come with their length.
+const MOST_OF_A_LINE: usize = 64 << 10;
+/// The most digits, and a sign, of a number of 64 bits.
+const MOST_DIGITS: usize = 20;
+/// What is told of a server that lost its way.
+pub(super) const NO_REPLY: &str = "the server sent what is no reply; see what answers at that address";
 /// How many requests of a batch travel in one command: a script blocks the server while it runs.
 const BATCH: usize = 500;
 /// How deep replies may be nested.
@@ -124,10 +130,10 @@ enum At {
     /// The first byte of an element.
     #[default]
     Start,
-    /// A line whose end is the element's end.
-    Line,
+    /// A line whose end is the element's end, and how much of it was seen.
+    Line(usize),
     /// Such a line, of a number.
-    Number,
+    Number(usize),
     /// The line that says how long a text, or how many elements a list has.
     Length { list: bool, length: usize, nil: bool },
     /// A text and its line end, of which so much is still to come.
@@ -154,16 +160,22 @@ impl Frames {
             let mut done = false;
             match &mut self.at {
                 At::Start => self.at = At::start(byte)?,
-                At::Line => {
+                At::Line(size) => {
                     let rest = &bytes[next..];
                     let end = match self.returned && byte == b'\n' {
                         true => Some(1),
                         false => rest.windows(2).position(|two| two == b"\r\n").map(|at| at + 2),
                     };
                     (taken, done) = (end.unwrap_or(rest.len()), end.is_some());
+                    *size += taken;
+                    if *size > MOST_OF_A_LINE {
+                        return Err(Broken::Excessive);
+                    }
                 }
-                At::Number => match (byte, self.returned) {
-                    (b'0'..=b'9' | b'-' | b'\r', false) => {}
+                At::Number(digits) => match (byte, self.returned) {
+                    (b'0'..=b'9', false) if *digits < MOST_DIGITS => *digits += 1,
+                    (b'-', false) if *digits == 0 => *digits += 1,
+                    (b'\r', false) if *digits > 0 => {}
                     (b'\n', true) => done = true,
                     _ => return Err(Broken::Alien),
                 },
@@ -269,9 +281,11 @@ impl Broken {
     /// The error for a server that sent such a thing, beginning with `seen`.
     pub(super) fn explain(self, seen: &str) -> Error {
         let message = match self {
-            Broken::Excessive => "the server sent a reply larger than any that was asked for".into(),
+            Broken::Excessive => {
+                "the server sent a reply larger than any that was asked for; see what answers at that address".into()
+            }
             Broken::Tls => "the server speaks TLS; write rediss:// for redis://".into(),
-            Broken::Alien if seen.is_empty() => "the server sent what is no reply".into(),
+            Broken::Alien if seen.is_empty() => NO_REPLY.into(),
             Broken::Alien => format!("what listens there is no Redis server; it says {seen:?}"),
         };
         Error::new(Kind::Protocol, "connect", message)
@@ -281,8 +295,8 @@ impl Broken {
 impl At {
     fn start(byte: u8) -> Result<Self, Broken> {
         match byte {
-            b'+' | b'-' => Ok(At::Line),
-            b':' => Ok(At::Number),
+            b'+' | b'-' => Ok(At::Line(0)),
+            b':' => Ok(At::Number(0)),
             b'$' | b'*' => Ok(At::Length { list: byte == b'*', length: 0, nil: false }),
             // The record type `alert`: RFC 8446, 5.1.
             0x15 => Err(Broken::Tls),
@@ -326,6 +340,9 @@ mod tests {
             (b"$abc\r\n", Broken::Alien),
             (b":12x\r\n", Broken::Alien),
             (b":12\n", Broken::Alien),
+            (b":1-2\r\n", Broken::Alien),
+            (b":\r\n", Broken::Alien),
+            (b":999999999999999999999\r\n", Broken::Alien),
             (b"$3\r\rabc\r\n", Broken::Alien),
             (b"$1073741824\r\n", Broken::Excessive),
             (b"*99999999999999999999999\r\n", Broken::Excessive),
