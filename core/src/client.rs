@@ -335,6 +335,8 @@ impl<F: Face> LockBuilder<F> {
                 return Err(Error::unsupported("lock", message));
             }
             let key = layout.key(&name)?;
+            // Most often they are the same text, of which one is enough.
+            let key = if key == name { name.clone() } else { key };
             let label = options.label.as_deref().unwrap_or_default();
             let at_work = AtWork::new(client.place.engine()?, &layout, &name, &key, label);
             Ok((name, key, layout, Arc::new(Generational::new(Arc::new(at_work)))))

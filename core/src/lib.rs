@@ -32,6 +32,7 @@ pub mod error;
 pub mod events;
 pub mod guarantee;
 pub mod lease;
+mod lent;
 #[cfg(feature = "net")]
 pub mod metrics;
 pub mod name;

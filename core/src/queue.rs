@@ -26,7 +26,7 @@
 //!   Ended     failed                            Refuse everybody it stood for
 //! ```
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -34,7 +34,8 @@ use smallvec::SmallVec;
 
 use crate::error::Error;
 use crate::lease::ReleaseOutcome;
-use crate::session::{Service, claim};
+use crate::lent::Lent;
+use crate::session::{Kept, Service, claim};
 use crate::time::{Relative, Time};
 
 /// The longest turn of one process while others may wait: beyond it their p99 suffers (48 times the fair share at blocks of
@@ -131,7 +132,7 @@ struct Contender {
     fair_for: Option<TaskId>,
     /// The task that only tried, when that is why it was sent.
     tried_by: Option<TaskId>,
-    service: Service,
+    service: Kept,
 }
 
 /// The task that holds the lock now.
@@ -151,17 +152,25 @@ struct Turn {
     hand_offs_left: usize,
 }
 
+/// The memory in which waiting tasks and actions gather.
+#[derive(Clone, Debug, Default)]
+pub struct Room {
+    waiting: Lent<Ask>,
+    actions: Lent<Action>,
+}
+
 /// See the [module's table](self).
 #[derive(Clone, Debug)]
 pub struct Queue {
     block: u64,
     next_contender: u64,
     contenders: SmallVec<[Contender; 1]>,
-    waiting: VecDeque<Ask>,
-    deadlines: BTreeSet<(Time, TaskId)>,
+    waiting: Lent<Ask>,
+    /// Boxed, since most tasks have none.
+    deadlines: Option<Box<BTreeSet<(Time, TaskId)>>>,
     hold: Option<Hold>,
     turn: Option<Turn>,
-    actions: VecDeque<Action>,
+    actions: Lent<Action>,
 }
 
 impl Queue {
@@ -171,11 +180,11 @@ impl Queue {
             block,
             next_contender: 0,
             contenders: SmallVec::new(),
-            waiting: VecDeque::new(),
-            deadlines: BTreeSet::new(),
+            waiting: Lent::new(),
+            deadlines: None,
             hold: None,
             turn: None,
-            actions: VecDeque::new(),
+            actions: Lent::new(),
         }
     }
 
@@ -198,9 +207,22 @@ impl Queue {
         self.actions.pop_front()
     }
 
+    /// Lends the memory in which tasks and actions gather, before [`handle`](Self::handle). Whoever drives very many queues
+    /// lends the same to each in turn, so that none keeps its own.
+    pub fn lend(&mut self, room: &mut Room) {
+        self.waiting.exchange(&mut room.waiting);
+        self.actions.exchange(&mut room.actions);
+    }
+
+    /// Takes the memory back that is not in use, after the last action.
+    pub fn reclaim(&mut self, room: &mut Room) {
+        room.waiting.take_back(&mut self.waiting);
+        room.actions.take_back(&mut self.actions);
+    }
+
     /// The earliest deadline of a waiting task.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.deadlines.first().map(|(at, _)| *at)
+        self.deadlines.as_ref()?.first().map(|(at, _)| *at)
     }
 
     /// Whether nobody holds, waits or contends.
@@ -233,7 +255,7 @@ impl Queue {
             return self.refuse(ask.task, Refusal::Taken);
         }
         if let Some(deadline) = ask.deadline {
-            self.deadlines.insert((deadline, ask.task));
+            self.deadlines.get_or_insert_default().insert((deadline, ask.task));
         }
         self.waiting.push_back(ask);
         if ask.fair {
@@ -247,7 +269,7 @@ impl Queue {
         let id = ContenderId(self.next_contender);
         self.next_contender += 1;
         let tried_by = ask.tries.then_some(ask.task);
-        self.contenders.push(Contender { id, fair_for, tried_by, service: ask.service });
+        self.contenders.push(Contender { id, fair_for, tried_by, service: ask.service.into() });
         self.actions.push_back(Action::Contend { contender: id, wait: !ask.tries, service: ask.service });
     }
 
@@ -276,8 +298,8 @@ impl Queue {
     fn remove_waiting(&mut self, task: TaskId) -> Option<Ask> {
         let at = self.waiting.iter().position(|ask| ask.task == task)?;
         let ask = self.waiting.remove(at)?;
-        if let Some(deadline) = ask.deadline {
-            self.deadlines.remove(&(deadline, task));
+        if let (Some(deadline), Some(deadlines)) = (ask.deadline, &mut self.deadlines) {
+            deadlines.remove(&(deadline, task));
         }
         Some(ask)
     }
@@ -323,7 +345,7 @@ impl Queue {
     fn grant(&mut self, contender: &Contender, ask: Ask, token: u64) {
         self.remove_waiting(ask.task);
         self.hold = Some(Hold { contender: contender.id, token, owner: ask.owner, depth: 1 });
-        if contender.service != ask.service {
+        if contender.service.get() != ask.service {
             self.serve(contender.id, ask.service);
         }
         self.actions.push_back(Action::Grant { task: ask.task, token, depth: 1, contender: contender.id });
@@ -331,7 +353,7 @@ impl Queue {
 
     fn serve(&mut self, id: ContenderId, service: Service) {
         if let Some(contender) = self.contenders.iter_mut().find(|c| c.id == id) {
-            contender.service = service;
+            contender.service = service.into();
         }
         self.actions.push_back(Action::Serve { contender: id, service });
     }
@@ -378,7 +400,7 @@ impl Queue {
     fn yield_to(&mut self, id: ContenderId, used: u64, ask: Ask) {
         self.turn = None;
         if let Some(contender) = self.contenders.iter_mut().find(|c| c.id == id) {
-            contender.service = ask.service;
+            contender.service = ask.service.into();
             contender.tried_by = None;
         }
         self.actions.push_back(Action::Yield { contender: id, used, service: ask.service });
@@ -411,7 +433,7 @@ impl Queue {
     }
 
     fn expire(&mut self, now: Time) {
-        while let Some((at, task)) = self.deadlines.first().copied()
+        while let Some((at, task)) = self.deadlines.as_ref().and_then(|deadlines| deadlines.first().copied())
             && at <= now
         {
             self.cancel(task);
@@ -422,7 +444,7 @@ impl Queue {
     /// Feeds everything that later answers depend on to `state`, in the names of `view`.
     pub fn fingerprint(&self, view: &impl Relative, state: &mut impl Hasher) {
         (self.block, &self.contenders, self.waiting.len(), self.hold.is_some()).hash(state);
-        for ask in &self.waiting {
+        for ask in self.waiting.iter() {
             (ask.task, ask.owner, ask.fair, ask.tries, ask.service).hash(state);
             ask.deadline.map(|at| view.ahead(at)).hash(state);
         }
