@@ -6,7 +6,10 @@ use lockwright::blocking::{Client, Guard};
 use lockwright::options::ConnectOptions;
 use serde::Serialize;
 
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+use crate::Result;
+use crate::contender::{Contend, Raw, nanos};
+use crate::server::Server;
+use crate::stats::quantile;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -69,13 +72,15 @@ struct Outage {
 }
 
 pub(crate) fn run(url: &str, options: &Options) -> Result<()> {
-    let mut server = if url.starts_with("redis") { Some(Server::connect(url)?) } else { None };
+    let is_redis = url.starts_with("redis");
+    let mut server = is_redis.then(|| Server::connect(url)).transpose()?;
+    let mut raw = is_redis.then(|| Raw::connect(url)).transpose()?;
     let connecting =
         ConnectOptions { prefix: format!("bench:s11:{}:", std::process::id()), ..ConnectOptions::default() };
     let client = Client::open(Some(url), connecting)?;
     let mut seen = Seen { store: client.address().to_owned(), locks: options.locks, ..Seen::default() };
     let first = client.lock("first").ttl(Duration::from_secs(options.ttl)).acquire()?;
-    (seen.pair_us_before, seen.raw_pair_us_before) = pairs(&client, &mut server, options.pairs)?;
+    (seen.pair_us_before, seen.raw_pair_us_before) = pairs(&client, &mut raw, options.pairs)?;
     seen.idle_kib = memory("VmRSS:")?;
 
     let started = Instant::now();
@@ -83,14 +88,14 @@ pub(crate) fn run(url: &str, options: &Options) -> Result<()> {
     for i in 0..options.locks {
         guards.push(client.lock(&format!("{i:06}")).ttl(Duration::from_secs(options.ttl)).acquire()?);
     }
-    seen.acquire_us_a_lock = micros(started.elapsed()) / options.locks as f64;
+    seen.acquire_us_a_lock = started.elapsed().as_secs_f64() * 1e6 / options.locks as f64;
 
     // By then every lock was renewed at least once, and renewals have found their ticks.
     std::thread::sleep(Duration::from_secs(options.ttl * 2 / 3));
     seen.held_kib = memory("VmRSS:")?;
     seen.bytes_a_lock = (seen.held_kib.saturating_sub(seen.idle_kib) * 1024) as f64 / options.locks as f64;
     steady(&client, &mut server, options, &mut seen)?;
-    (seen.pair_us_held, seen.raw_pair_us_held) = pairs(&client, &mut server, options.pairs)?;
+    (seen.pair_us_held, seen.raw_pair_us_held) = pairs(&client, &mut raw, options.pairs)?;
     if let (Some(server), true) = (&mut server, options.outage > 0) {
         seen.outage = Some(outage(&client, server, &guards, options)?);
     }
@@ -112,7 +117,8 @@ pub(crate) fn run(url: &str, options: &Options) -> Result<()> {
 }
 
 fn steady(client: &Client, server: &mut Option<Server>, options: &Options, seen: &mut Seen) -> Result<()> {
-    let commands = |server: &mut Option<Server>| server.as_mut().map(Server::scripts_run).transpose();
+    let scripts = ["eval", "evalsha"].map(str::to_owned);
+    let commands = |server: &mut Option<Server>| server.as_mut().map(|server| server.calls(&scripts)).transpose();
     let (before, commands_before, cpu_before) = (client.metrics(), commands(server)?, cpu()?);
     let started = Instant::now();
     std::thread::sleep(Duration::from_secs(options.seconds));
@@ -127,7 +133,7 @@ fn steady(client: &Client, server: &mut Option<Server>, options: &Options, seen:
 }
 
 fn outage(client: &Client, server: &mut Server, guards: &[Guard], options: &Options) -> Result<Outage> {
-    let process = server.process()?.to_string();
+    let process = server.pid()?;
     let signal = |name: &str| std::process::Command::new("kill").args([name, &process]).status();
     let (before, cpu_before) = (client.metrics(), cpu()?);
     signal("-STOP")?;
@@ -152,72 +158,23 @@ fn outage(client: &Client, server: &mut Server, guards: &[Guard], options: &Opti
     })
 }
 
-/// The server as a plain client sees it.
-struct Server {
-    connection: redis::Connection,
-    acquire: redis::Script,
-    release: redis::Script,
-}
-
-impl Server {
-    fn connect(url: &str) -> Result<Self> {
-        let connection = redis::Client::open(url)?.get_connection()?;
-        let acquire = redis::Script::new("return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', 30000)");
-        let release = redis::Script::new("return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('DEL', KEYS[1])");
-        Ok(Server { connection, acquire, release })
-    }
-
-    fn pair(&mut self) -> Result<Duration> {
-        let start = Instant::now();
-        let _: redis::Value = self.acquire.key("bench:s11:raw").arg("owner").invoke(&mut self.connection)?;
-        let _: redis::Value = self.release.key("bench:s11:raw").arg("owner").invoke(&mut self.connection)?;
-        Ok(start.elapsed())
-    }
-
-    /// How many scripts it has run so far.
-    fn scripts_run(&mut self) -> Result<u64> {
-        let text: String = redis::cmd("INFO").arg("commandstats").query(&mut self.connection)?;
-        let calls = |line: &str| line.split("calls=").nth(1)?.split(',').next()?.parse::<u64>().ok();
-        Ok(text.lines().filter(|line| line.starts_with("cmdstat_eval")).filter_map(calls).sum())
-    }
-
-    fn process(&mut self) -> Result<u32> {
-        let text: String = redis::cmd("INFO").arg("server").query(&mut self.connection)?;
-        let process = text.lines().find_map(|line| line.strip_prefix("process_id:")?.parse().ok());
-        Ok(process.ok_or("the server does not tell its process")?)
-    }
-
-    /// How many of the locks under these keys are held.
-    fn held(&mut self, pattern: &str) -> Result<usize> {
-        let script = "local n = 0 for _, k in ipairs(redis.call('KEYS', ARGV[1])) do \
-                      if (redis.call('HGET', k, 'o') or '') ~= '' then n = n + 1 end end return n";
-        Ok(redis::Script::new(script).arg(pattern).invoke(&mut self.connection)?)
-    }
-}
-
-fn micros(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
-}
-
-fn median(mut samples: Vec<Duration>) -> f64 {
-    samples.sort_unstable();
-    samples.get(samples.len() / 2).copied().map_or(0.0, micros)
-}
-
-/// The median time of a pair of one more lock, and of a raw pair.
-fn pairs(client: &Client, server: &mut Option<Server>, count: usize) -> Result<(f64, Option<f64>)> {
+/// The median time of a pair of one more lock, and of a raw pair, in microseconds.
+fn pairs(client: &Client, raw: &mut Option<Raw>, count: usize) -> Result<(f64, Option<f64>)> {
     let lock = client.lock("pair").build()?;
     let (mut ours, mut raws) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let start = Instant::now();
         lock.acquire()?.release()?;
-        ours.push(start.elapsed());
-        if let Some(server) = server {
-            raws.push(server.pair()?);
+        ours.push(nanos(start));
+        if let Some(raw) = raw {
+            raws.extend(raw.pairs(1)?);
         }
     }
-    let raw = server.is_some().then(|| median(raws));
-    Ok((median(ours), raw))
+    let median = |mut ns: Vec<u64>| {
+        ns.sort_unstable();
+        quantile(&ns, 0.5) as f64 / 1e3
+    };
+    Ok((median(ours), raw.is_some().then(|| median(raws))))
 }
 
 /// KiB of one line of this process's status.

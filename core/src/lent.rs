@@ -6,6 +6,7 @@ use std::ops::{Deref, DerefMut};
 /// A list that takes one word while it has no memory. A client may hold very many locks, each with several lists of which
 /// nothing is in any most of the time: whoever works on a lock lends it the memory, by [`exchange`](Self::exchange).
 #[derive(Clone, Debug)]
+#[allow(clippy::box_collection, reason = "one word instead of four is what it is for")]
 pub(crate) struct Lent<T>(Option<Box<VecDeque<T>>>);
 
 impl<T: 'static> Lent<T> {

@@ -255,6 +255,8 @@ pub enum Arg {
     Int(i64),
     /// Text, sent byte for byte.
     Text(Arc<str>),
+    /// Another key it works on, in the same slot as the request's own.
+    Key(Arc<str>),
     /// Nothing, sent as an empty text.
     Nothing,
     /// The store's time after which the request must do nothing; the driver fills it in at the moment of sending.
@@ -284,7 +286,7 @@ impl From<i64> for Arg {
 pub struct Request {
     /// What to execute.
     pub call: &'static Call,
-    /// The one key it works on (stores that shard route by it).
+    /// The key it works on (stores that shard route by it).
     pub key: Arc<str>,
     /// Its arguments.
     pub args: SmallVec<[Arg; 6]>,
@@ -321,7 +323,7 @@ impl fmt::Display for Request {
                 Arg::Int(n) => write!(f, " {n}")?,
                 Arg::Nothing => write!(f, " -")?,
                 Arg::Text(t) if t.is_empty() => write!(f, " -")?,
-                Arg::Text(t) => write!(f, " {t}")?,
+                Arg::Text(t) | Arg::Key(t) => write!(f, " {t}")?,
                 Arg::NotAfter => write!(f, " <not-after>")?,
             }
         }
@@ -385,6 +387,11 @@ pub enum Push {
 pub trait Layout: Send + Sync + fmt::Debug {
     /// Its name, as in the option `layout=`.
     fn name(&self) -> &'static str;
+
+    /// Its name among the formats of a layout that has several, as in the option `format=`.
+    fn format(&self) -> Option<&'static str> {
+        None
+    }
 
     /// What it promises.
     fn guarantees(&self) -> Guarantees;

@@ -18,8 +18,9 @@
 //!   Granted   nobody waits any more             GiveBack
 //!   Release   deeper level                      Released(kept)
 //!   Release   not the holder's token            Released(expired): it cannot free the next holder
-//!   Release   somebody waits, turn not over     Grant to the next, Released
+//!   Release   somebody waits, turn not over     Released, Serve, Grant to the next
 //!   Release   somebody waits, turn over         Yield
+//!   Release   somebody waits, lease in doubt    GiveBack, Contend
 //!   Release   nobody waits                      GiveBack
 //!   Lost      somebody waits                    Lost, Contend again at once
 //!   Ended     refused, others wait              Refuse the one that tried, Contend for the others
@@ -166,8 +167,7 @@ pub struct Queue {
     next_contender: u64,
     contenders: SmallVec<[Contender; 1]>,
     waiting: Lent<Ask>,
-    /// Boxed, since most tasks have none.
-    deadlines: Option<Box<BTreeSet<(Time, TaskId)>>>,
+    deadlines: BTreeSet<(Time, TaskId)>,
     hold: Option<Hold>,
     turn: Option<Turn>,
     actions: Lent<Action>,
@@ -181,7 +181,7 @@ impl Queue {
             next_contender: 0,
             contenders: SmallVec::new(),
             waiting: Lent::new(),
-            deadlines: None,
+            deadlines: BTreeSet::new(),
             hold: None,
             turn: None,
             actions: Lent::new(),
@@ -222,7 +222,7 @@ impl Queue {
 
     /// The earliest deadline of a waiting task.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.deadlines.as_ref()?.first().map(|(at, _)| *at)
+        self.deadlines.first().map(|(at, _)| *at)
     }
 
     /// Whether nobody holds, waits or contends.
@@ -240,6 +240,11 @@ impl Queue {
         self.hold.as_ref().map(|hold| hold.token)
     }
 
+    /// The waiting tasks that queue at the store by themselves.
+    pub fn waiting_fairly(&self) -> impl Iterator<Item = TaskId> {
+        self.waiting.iter().filter(|ask| ask.fair).map(|ask| ask.task)
+    }
+
     /// How many tasks wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
@@ -255,7 +260,7 @@ impl Queue {
             return self.refuse(ask.task, Refusal::Taken);
         }
         if let Some(deadline) = ask.deadline {
-            self.deadlines.get_or_insert_default().insert((deadline, ask.task));
+            self.deadlines.insert((deadline, ask.task));
         }
         self.waiting.push_back(ask);
         if ask.fair {
@@ -298,8 +303,8 @@ impl Queue {
     fn remove_waiting(&mut self, task: TaskId) -> Option<Ask> {
         let at = self.waiting.iter().position(|ask| ask.task == task)?;
         let ask = self.waiting.remove(at)?;
-        if let (Some(deadline), Some(deadlines)) = (ask.deadline, &mut self.deadlines) {
-            deadlines.remove(&(deadline, task));
+        if let Some(deadline) = ask.deadline {
+            self.deadlines.remove(&(deadline, task));
         }
         Some(ask)
     }
@@ -339,16 +344,16 @@ impl Queue {
         let waiting = if ask.fair { 0 } else { self.waiting.iter().filter(|ask| !ask.fair).count() };
         let hand_offs_left = waiting.min(usize::try_from(self.block).unwrap_or(usize::MAX)).saturating_sub(1);
         self.turn = Some(Turn { last, ends: now.after(SLICE), hand_offs_left });
-        self.grant(&contender, ask, first);
+        if contender.service.get() != ask.service {
+            self.serve(id, ask.service);
+        }
+        self.grant(id, ask, first);
     }
 
-    fn grant(&mut self, contender: &Contender, ask: Ask, token: u64) {
+    fn grant(&mut self, contender: ContenderId, ask: Ask, token: u64) {
         self.remove_waiting(ask.task);
-        self.hold = Some(Hold { contender: contender.id, token, owner: ask.owner, depth: 1 });
-        if contender.service.get() != ask.service {
-            self.serve(contender.id, ask.service);
-        }
-        self.actions.push_back(Action::Grant { task: ask.task, token, depth: 1, contender: contender.id });
+        self.hold = Some(Hold { contender, token, owner: ask.owner, depth: 1 });
+        self.actions.push_back(Action::Grant { task: ask.task, token, depth: 1, contender });
     }
 
     fn serve(&mut self, id: ContenderId, service: Service) {
@@ -376,13 +381,16 @@ impl Queue {
         }
         let id = hold.contender;
         self.hold = None;
-        let shared = self.contenders.iter().find(|c| c.id == id && c.fair_for.is_none()).cloned();
-        match (shared, self.first_shared_waiter()) {
-            (Some(contender), Some(ask)) if self.may_hand_on(now, token, left, &ask) => {
+        let is_shared = self.contenders.iter().any(|c| c.id == id && c.fair_for.is_none());
+        match self.first_shared_waiter().filter(|_| is_shared) {
+            Some(ask) if self.may_hand_on(now, token, left, &ask) => {
                 self.actions.push_back(Action::Released { token, outcome: ReleaseOutcome::Released });
-                self.grant(&contender, ask, token + 1);
+                // Also when it wants the same: the one before may have extended its hold.
+                self.serve(id, ask.service);
+                self.grant(id, ask, token + 1);
             }
-            (Some(_), Some(ask)) => self.yield_to(id, token, ask),
+            // What is in doubt is not yielded, and is not over before nothing of it can be executed any more.
+            Some(ask) if left.is_some() => self.yield_to(id, token, ask),
             _ => self.give_back(id, token),
         }
     }
@@ -433,7 +441,7 @@ impl Queue {
     }
 
     fn expire(&mut self, now: Time) {
-        while let Some((at, task)) = self.deadlines.as_ref().and_then(|deadlines| deadlines.first().copied())
+        while let Some((at, task)) = self.deadlines.first().copied()
             && at <= now
         {
             self.cancel(task);

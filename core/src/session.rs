@@ -44,6 +44,7 @@ use std::time::Duration;
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::lent::Lent;
+use crate::options::Retry;
 use crate::protocol::{
     AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Push, Reply, Requests, Step, StoreEvent, Term, Terms,
     Verdict, Wait,
@@ -51,13 +52,11 @@ use crate::protocol::{
 use crate::time::{Relative, StoreTime, Time};
 
 /// Drift allowed between two clocks, as a fraction of the time measured: 1 %.
-const DRIFT_DIVISOR: u32 = 100;
+pub(crate) const DRIFT_DIVISOR: u32 = 100;
 /// And a fixed allowance for their granularity.
 const GRANULARITY: Duration = Duration::from_millis(2);
 /// First and longest pause before asking again a store that did not answer.
 const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(320));
-/// First and longest pause between two tries where nothing can be pushed.
-const POLL: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(64));
 
 /// What every reply is matched by. Never reused: `seq` goes on from one attempt to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,7 +69,7 @@ pub struct RequestId {
     pub seq: u64,
 }
 
-/// How the present holder wants to hold; changes with a hand-off inside the process.
+/// How the present holder wants to hold, and a contender to wait; changes with a hand-off inside the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Service {
     /// How long each renewal makes the lease last.
@@ -79,6 +78,8 @@ pub struct Service {
     pub renew: bool,
     /// End renewal this long after the grant.
     pub max_hold: Option<Duration>,
+    /// How often to ask where nothing can be pushed.
+    pub retry: Retry,
 }
 
 /// A [`Service`] as it is kept: a client may hold very many locks.
@@ -87,20 +88,25 @@ pub(crate) struct Kept {
     ttl: u64,
     /// The longest there is for none.
     max_hold: u64,
+    retry: (u64, u64),
     renew: bool,
 }
 
 impl From<Service> for Kept {
-    fn from(Service { ttl, renew, max_hold }: Service) -> Self {
+    fn from(Service { ttl, renew, max_hold, retry: Retry { min, max } }: Service) -> Self {
         let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX - 1);
-        Kept { ttl: nanos(ttl), max_hold: max_hold.map_or(u64::MAX, nanos), renew }
+        let retry = (nanos(min), nanos(max));
+        Kept { ttl: nanos(ttl), max_hold: max_hold.map_or(u64::MAX, nanos), retry, renew }
     }
 }
 
 impl Kept {
+    const NOTHING: Kept = Kept { ttl: 0, max_hold: u64::MAX, retry: (0, 0), renew: false };
+
     pub(crate) fn get(self) -> Service {
-        let max_hold = (self.max_hold < u64::MAX).then_some(Duration::from_nanos(self.max_hold));
-        Service { ttl: Duration::from_nanos(self.ttl), renew: self.renew, max_hold }
+        let [ttl, max_hold, min, max] = [self.ttl, self.max_hold, self.retry.0, self.retry.1].map(Duration::from_nanos);
+        let max_hold = (self.max_hold < u64::MAX).then_some(max_hold);
+        Service { ttl, renew: self.renew, max_hold, retry: Retry { min, max } }
     }
 }
 
@@ -170,7 +176,7 @@ pub enum Action {
     Failed(Error),
     /// It is not held any more.
     Lost(LossReason),
-    /// The answer to `Extend`: whether the lease is extended.
+    /// The answer to every `Extend` that has none yet: whether the lease is extended.
     Extended(bool),
     /// What became of the hold that was given back by `Release` or `Yield`.
     Released(ReleaseOutcome),
@@ -225,6 +231,8 @@ pub struct Session {
     placed: bool,
     /// Since when the store has been owing an answer to the phase's conversation.
     silent_since: Option<Time>,
+    /// Why the acquire that is asked again was not answered.
+    trouble: Option<Error>,
     /// How often the present thing was retried in a row.
     retries: u32,
     /// When the phase wants to be woken.
@@ -263,7 +271,7 @@ impl Session {
             store_timeout,
             phase: Phase::Idle,
             terms: nobody,
-            service: Kept { ttl: 0, max_hold: u64::MAX, renew: false },
+            service: Kept::NOTHING,
             waits: false,
             inbox: Inbox::Closed,
             prev: None,
@@ -278,6 +286,7 @@ impl Session {
             touched: false,
             placed: false,
             silent_since: None,
+            trouble: None,
             retries: 0,
             wake: None,
             tokens: (0, 0),
@@ -533,7 +542,11 @@ impl Session {
             (Op::Acquire, Phase::Asking) if self.is_silent_too_long(now) => self.fail(now, error),
             (Op::Acquire, Phase::Undoing) => self.undo_again(now),
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_at = Some(now.after(pause)),
-            (Op::Acquire, Phase::Asking) | (Op::Release, Phase::Releasing) | (Op::Undo, Phase::Undoing) => {
+            (Op::Acquire, Phase::Asking) => {
+                self.trouble = Some(error);
+                self.wake = Some(now.after(pause));
+            }
+            (Op::Release, Phase::Releasing) | (Op::Undo, Phase::Undoing) => {
                 self.wake = Some(now.after(pause));
             }
             _ => {}
@@ -619,11 +632,12 @@ impl Session {
         self.phase = Phase::Waiting;
         let pause = if self.protocol.traits().push == Push::Inbox && self.inbox == Inbox::Closed {
             self.actions.push_back(Action::OpenInbox);
-            self.terms.claim
+            self.jittered(self.terms.claim)
         } else {
-            self.pause(POLL)
+            let Retry { min, max } = self.service.get().retry;
+            self.pause((min, max))
         };
-        self.wake = Some(now.after(self.jittered(remaining.min(pause))));
+        self.wake = Some(now.after(self.jittered(remaining).min(pause)));
     }
 
     fn queued(&mut self, now: Time, sent: Time, wait: Wait) {
@@ -780,6 +794,9 @@ impl Session {
 
     fn serve(&mut self, now: Time, service: Service) {
         self.stop_extending();
+        if self.service.get() == service && service.max_hold.is_none() {
+            return;
+        }
         self.service = service.into();
         self.granted_at = now;
         if self.phase == Phase::Held {
@@ -794,8 +811,8 @@ impl Session {
         if self.phase != Phase::Held {
             return self.actions.push_back(Action::Extended(false));
         }
-        self.stop_extending();
-        self.extending = Some(ttl);
+        // Whoever asked before and has no answer yet has what it wants with the longer of the two.
+        self.extending = self.extending.max(Some(ttl));
         self.renew(now);
     }
 
@@ -1004,8 +1021,10 @@ impl Session {
             Phase::Held | Phase::Confirming => self.renew_if_due(now),
             Phase::Asking if self.is_silent_too_long(now) => {
                 let silence = "the store did not answer within store_timeout; see whether it runs and is reachable";
+                let silent = || Error::new(Kind::Unavailable, "acquire", silence);
                 self.touched |= self.flight(Op::Acquire).is_some();
-                self.fail(now, Error::new(Kind::Unavailable, "acquire", silence));
+                let error = self.trouble.take().unwrap_or_else(silent);
+                self.fail(now, error);
             }
             Phase::Releasing if now >= self.store_until => {
                 self.tell_released(ReleaseOutcome::Unknown);
@@ -1058,6 +1077,7 @@ impl Session {
             protocol: self.protocol.duplicate(),
             terms: self.terms.clone(),
             prev: self.prev.clone(),
+            trouble: self.trouble.clone(),
             actions: Lent::new(),
             ..*self
         }
@@ -1160,7 +1180,7 @@ mod tests {
         let (attempt, inbox) = (AttemptId(1), InboxId(1));
         let (name, card) = ("x".into(), "".into());
         let terms = Terms { name, attempt, inbox, ttl: TTL, claim: claim(TTL), card };
-        let service = Service { ttl: TTL, renew: true, max_hold: None };
+        let service = Service { ttl: TTL, renew: true, max_hold: None, retry: Retry::DEFAULT };
         let now = Time::from_nanos(1_000_000_000);
         session.handle(now, Event::Acquire { terms, wait: true, service, inbox: Inbox::Live });
         let Some(Action::Send { id, .. }) = session.poll_action() else { panic!("nothing is asked") };

@@ -110,6 +110,8 @@ async fn drive(engine: Arc<Engine>, freight: Freight) {
         deliver(&engine, receipts, answered);
         if reached {
             pause = PAUSE.0;
+            // Where a store answers at once and work never ends, nobody else on this thread would have a turn.
+            tokio::task::yield_now().await;
         } else {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE.1);

@@ -146,7 +146,8 @@ impl Engine {
     /// The entry of a lock, made at first use.
     pub(crate) fn entry(&self, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>) -> Arc<Entry> {
         let mut entries = locked(&self.entries);
-        if let Some(entry) = entries.of_key(key).find(|entry| entry.layout.name() == layout.name()) {
+        let way = (layout.name(), layout.format());
+        if let Some(entry) = entries.of_key(key).find(|entry| (entry.layout.name(), entry.layout.format()) == way) {
             return entry;
         }
         let entry = Arc::new(Entry::new(name.clone(), key.clone(), layout.clone()));
@@ -178,7 +179,12 @@ impl Engine {
             fair: options.fair,
             tries: options.tries(),
             deadline: options.timeout.filter(|limit| !limit.is_zero()).map(|limit| clock::now().after(limit)),
-            service: Service { ttl: options.ttl, renew: options.renew, max_hold: options.max_hold },
+            service: Service {
+                ttl: options.ttl,
+                renew: options.renew,
+                max_hold: options.max_hold,
+                retry: options.retry,
+            },
         }
     }
 
@@ -342,15 +348,21 @@ impl Engine {
     pub(crate) fn administer(&self, request: Request) -> Result<Reply> {
         let give_up = clock::now().after(self.options.store_timeout);
         let requests = Requests::from_iter([request]);
+        let mut told = None;
         loop {
             let answered = self.store.call(&requests, self.limit(clock::now(), Some(give_up)));
             let error = match self.heard(1, answered).outcome {
                 Outcome::Replies(replies) => return Ok(replies.into_iter().next().unwrap_or(Reply::Nil)),
                 Outcome::NotSent(error) | Outcome::Unknown { error, .. } => error,
             };
-            if error.kind() != Kind::Unavailable || clock::now() >= give_up {
+            if error.kind() != Kind::Unavailable {
                 return Err(error);
             }
+            if clock::now() >= give_up {
+                // The last try had less time than it needs, so what was found before says more.
+                return Err(told.unwrap_or(error));
+            }
+            told = Some(error);
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -490,5 +502,23 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(lock.try_acquire().unwrap().is_some());
+    }
+
+    #[test]
+    fn two_extensions_of_one_hold_are_both_answered() {
+        let client = blocking::Client::open(Some("memory://two-extensions"), ConnectOptions::default()).unwrap();
+        let lock = client.lock("x").build().unwrap();
+        let (held, effects) = lock.start(None).unwrap();
+        held.engine.perform(&held.entry, effects, None);
+        let Some(Settled::Granted { hold, .. }) = held.waiter.take() else { panic!("it is free") };
+        let waiters = [Arc::<Waiter>::default(), Arc::default()];
+        let extend =
+            |i: usize| held.entry.extend(&held.engine, hold.token.n, Duration::from_secs(60 + i as u64), &waiters[i]);
+        // Neither request has left when the other is made.
+        for effects in [extend(0), extend(1)] {
+            held.engine.perform(&held.entry, effects, None);
+        }
+        let answers = waiters.map(|waiter| waiter.take());
+        assert!(matches!(answers, [Some(Settled::Extended(true)), Some(Settled::Extended(true))]), "{answers:?}");
     }
 }

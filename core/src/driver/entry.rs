@@ -17,6 +17,7 @@ use super::wait::{Settled, Waiter, locked};
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::lent::Lent;
+use crate::options::Retry;
 use crate::protocol::{Layout, Op, Requests, StoreEvent, Terms};
 use crate::queue::{self, Ask, ContenderId, Queue, Refusal, TaskId};
 use crate::session::{self, Answer, Inbox, RequestId, Service, Session, claim};
@@ -240,7 +241,8 @@ impl Entry {
             let contender = state.queue.holder(token);
             if let Some(slot) = state.slots.iter_mut().find(|s| contender.is_some() && s.contender == contender) {
                 let left = slot.session.valid_until().map_or(Duration::ZERO, |until| until.since(now));
-                let service = Service { ttl: left, renew: true, max_hold: Some(Duration::ZERO) };
+                let max_hold = Some(Duration::ZERO);
+                let service = Service { ttl: left, renew: true, max_hold, retry: Retry::DEFAULT };
                 slot.session.handle(now, session::Event::Serve(service));
             }
         })
@@ -282,7 +284,10 @@ impl Entry {
 
     /// The client's inbox changed.
     pub(crate) fn inbox(self: &Arc<Self>, engine: &Engine, inbox: Inbox) -> Effects {
-        self.with(engine, |state, now, _| {
+        self.with(engine, |state, now, effects| {
+            if inbox == Inbox::Unavailable {
+                state.refuse_the_fair(now, effects);
+            }
             state.every_session(|session| session.handle(now, session::Event::Inbox(inbox)));
         })
     }
@@ -529,6 +534,7 @@ impl State {
                 }
             }
             session::Action::Extended(done) => {
+                // One answer for all that are waiting for one.
                 let position = |all: &Lent<(u64, _)>| all.iter().position(|(id, _)| *id == slot);
                 while let Some((_, waiter)) = position(&self.extensions).and_then(|at| self.extensions.remove(at)) {
                     effects.settled.push((waiter, Settled::Extended(done)));
@@ -679,6 +685,15 @@ impl State {
         }
     }
 
+    /// Whoever polls is served in no order.
+    fn refuse_the_fair(&mut self, now: Time, effects: &mut Effects) {
+        let tasks: SmallVec<[TaskId; 4]> = self.queue.waiting_fairly().collect();
+        for task in tasks {
+            self.queue.handle(now, queue::Event::Cancel(task));
+            self.refuse(now, task, Refusal::Failed(unfair()), effects);
+        }
+    }
+
     fn take_hold(&mut self, token: u64) -> Option<Arc<Hold>> {
         let at = self.holds.iter().position(|hold| hold.token.n == token)?;
         Some(self.holds.remove(at))
@@ -727,6 +742,13 @@ impl State {
     }
 }
 
+/// The error for a task that asked for `fair` where the store lets no client of ours subscribe.
+pub(crate) fn unfair() -> Error {
+    let message = "it cannot be fair here: the store does not let this user subscribe, so waiters poll in no order; grant \
+                   the right, or leave fair out";
+    Error::unsupported("acquire", message)
+}
+
 fn closed() -> Error {
     Error::new(Kind::Closed, "acquire", "the client was closed; connect again")
 }
@@ -746,6 +768,6 @@ mod tests {
     #[test]
     fn a_lock_that_is_held_takes_little_memory() {
         let (entry, hold) = (size_of::<Entry>(), size_of::<Hold>());
-        assert!(entry <= 784 && hold <= 72, "an entry has {entry} bytes, a hold {hold}");
+        assert!(entry <= 848 && hold <= 72, "an entry has {entry} bytes, a hold {hold}");
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod engine;
 pub(crate) mod entry;
 pub(crate) mod hold;
 pub(crate) mod notice;
+pub(crate) mod poller;
 mod random;
 mod timer;
 pub(crate) mod wait;

@@ -178,7 +178,7 @@ fn tell(sink: &Weak<dyn Sink>, what: impl FnOnce(&dyn Sink)) {
     }
 }
 
-fn encode(key: &str, event: &StoreEvent) -> Option<String> {
+pub(super) fn encode(key: &str, event: &StoreEvent) -> Option<String> {
     Some(match event {
         StoreEvent::Granted { attempt, first, last, at } => format!("granted {attempt} {first} {last} {} {key}", at.0),
         StoreEvent::Broken { attempt } => format!("broken {attempt} 0 0 0 {key}"),
@@ -186,7 +186,7 @@ fn encode(key: &str, event: &StoreEvent) -> Option<String> {
     })
 }
 
-fn decode(text: &str) -> Option<(&str, StoreEvent)> {
+pub(super) fn decode(text: &str) -> Option<(&str, StoreEvent)> {
     let mut parts = text.splitn(6, ' ');
     let kind = parts.next()?;
     let attempt = AttemptId(u128::from_str_radix(parts.next()?, 16).ok()?);
