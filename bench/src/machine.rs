@@ -185,8 +185,8 @@ impl Clocks {
     }
 }
 
-/// Ticks that a process used, with its children that were waited for.
-fn used_by(pid: u32) -> Result<u64> {
+/// Ticks that a process used, with its children that were waited for. There are 100 a second, on every Linux.
+pub(crate) fn used_by(pid: u32) -> Result<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     Ok(ticks_of(&text))
 }

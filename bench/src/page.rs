@@ -149,6 +149,8 @@ scheduler. All contenders take turns within a round, so that whatever the machin
 on loopback and persists nothing. Libraries have their default options, a lease of 30 s, and wait without limit.
 
 - **raw pairs a pair**: at full contention, from one holder to the next.
+- **CPU of a pair**: of server and contender together. Where all wait only for one another it is the time of a pair on an idle
+  machine, and a busy one hardly changes it; a contender that sleeps between two tries uses less than it takes.
 - **p99 wait, x fair share**: were all served in turn, each would wait as long as all the others take once; 1 is that.
 - **max/min a task**: how many times as often the luckiest task was served as the unluckiest. Read hand-offs only together with
   this: a task that takes the lock again and again while the others sleep is fast, and starves them.

@@ -155,6 +155,10 @@ impl Peer {
         }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn tell(&mut self, command: &str) -> Result<()> {
         Ok(self.stdin.as_mut().ok_or("no stdin")?.write_all(format!("{command}\n").as_bytes())?)
     }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::{Place, Size, column, main_column, progress, yardstick};
 use crate::Result;
 use crate::entrant::{Entrant, order};
+use crate::machine::used_by;
 use crate::report::{Better, Column};
 use crate::stats::{fairness, quantile, ratio};
 use crate::talk::{Contender, Peer, Tally};
@@ -23,6 +24,8 @@ pub(super) struct Crowd {
 struct Turn {
     tallies: Vec<Tally>,
     elapsed: Duration,
+    /// What server and contender used of the CPU.
+    cpu: Duration,
     requests: Option<u64>,
 }
 
@@ -67,6 +70,7 @@ impl Crowd {
         let mut columns = vec![
             main_column("pairs_s", "pairs/s", 0, rate),
             main_column("raw", "raw pairs a pair", 3, hand_off),
+            column("cpu_us", "CPU of a pair, us", 1),
             column("wait_p50_ms", "p50 wait, ms", 3),
             column("wait_p99_ms", "p99 wait, ms", 3),
         ];
@@ -86,6 +90,8 @@ impl Crowd {
         }
         let names = &contender.offer.requests;
         let before = place.server.calls(names)?;
+        let pids: Vec<u32> = peers.iter().map(Peer::pid).chain([place.server.pid()?.parse()?]).collect();
+        let cpu_before = cpu(&pids)?;
         let began = Instant::now();
         for peer in &mut peers {
             peer.tell("go")?;
@@ -99,13 +105,20 @@ impl Crowd {
         for peer in &mut peers {
             tallies.extend(peer.tallies(self.tasks)?);
         }
+        let cpu = cpu(&pids)? - cpu_before;
         let calls = place.server.calls(names)? - before;
-        Ok(Turn { tallies, elapsed, requests: (!names.is_empty()).then_some(calls) })
+        Ok(Turn { tallies, elapsed, cpu, requests: (!names.is_empty()).then_some(calls) })
     }
 }
 
+/// What these processes used of the CPU so far.
+fn cpu(pids: &[u32]) -> Result<Duration> {
+    let ticks: Vec<u64> = pids.iter().map(|pid| used_by(*pid)).collect::<Result<_>>()?;
+    Ok(Duration::from_millis(10 * ticks.iter().sum::<u64>()))
+}
+
 impl Turn {
-    fn figures(&self, raw_us: f64) -> [(&'static str, Option<f64>); 7] {
+    fn figures(&self, raw_us: f64) -> [(&'static str, Option<f64>); 8] {
         let served: Vec<u64> = self.tallies.iter().map(|tally| tally.acquired).collect();
         let total = served.iter().sum::<u64>() as f64;
         let mut waits: Vec<u64> = self.tallies.iter().flat_map(|tally| tally.ns.iter().copied()).collect();
@@ -117,6 +130,7 @@ impl Turn {
         [
             ("pairs_s", ratio(total, self.elapsed.as_secs_f64())),
             ("raw", pair_us.and_then(|us| ratio(us, raw_us))),
+            ("cpu_us", ratio(self.cpu.as_secs_f64() * 1e6, total)),
             ("wait_p50_ms", Some(ms(0.5))),
             ("wait_p99_ms", Some(ms(0.99))),
             ("p99_share", fair_share_ms.and_then(|share| ratio(ms(0.99), share))),
@@ -138,6 +152,7 @@ mod tests {
         let turn = Turn {
             tallies: vec![tally(6, &[1_000_000; 7]), tally(2, &[4_000_000; 3])],
             elapsed: Duration::from_millis(4),
+            cpu: Duration::from_millis(2),
             requests: Some(20),
         };
         let figures: Vec<_> =
@@ -145,6 +160,7 @@ mod tests {
         let expected = [
             ("pairs_s", 2000.0),
             ("raw", 2.0),
+            ("cpu_us", 250.0),
             ("wait_p50_ms", 1.0),
             ("wait_p99_ms", 4.0),
             ("p99_share", 4.0),
@@ -156,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_turn_without_an_acquisition_has_no_ratios() {
-        let turn = Turn { tallies: Vec::new(), elapsed: Duration::from_secs(1), requests: None };
+        let turn = Turn { tallies: Vec::new(), elapsed: Duration::from_secs(1), cpu: Duration::ZERO, requests: None };
         let figures = turn.figures(30.0);
         assert!(figures.iter().all(|(_, value)| value.is_none_or(|value| value.is_finite())));
         assert!(figures.iter().any(|(key, value)| *key == "raw" && value.is_none()));
