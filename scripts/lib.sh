@@ -37,23 +37,24 @@ need_command() { command -v "$1" >/dev/null || need_apt "$2"; }
 
 # Two dependencies compile C.
 need_rust() {
-  command -v cargo >/dev/null || lack 'the installer at https://rustup.rs (Rust 1.88 or newer)'
+  command -v cargo >/dev/null || lack 'the installer at https://rustup.rs (Rust 1.91 or newer)'
   need_command cc gcc
 }
 
 # need_rust_component NAME: a minimal installation by rustup leaves clippy and rustfmt out.
 need_rust_component() { cargo "$1" --version >/dev/null 2>&1 || rustup component add "$1" || lack "rustup component add $1"; }
 
-# Python tools of the tree's own, so that nothing is installed into the system's Python.
+# need_venv [FOLDER REQUIREMENTS]: Python tools of the tree's own, so that nothing is installed into the system's Python.
 need_venv() {
   need_command python3 python3
   python3 -c 'import ensurepip' 2>/dev/null || need_apt python3-venv
-  local wanted=$ROOT/scripts/requirements.txt installed=$VENV/requirements.txt
+  local venv=${1:-$VENV} wanted=${2:-$ROOT/scripts/requirements.txt}
+  local installed=$venv/requirements.txt
   if ! cmp -s "$wanted" "$installed"; then
-    say 'Installing the Python tools'
-    python3 -m venv "$VENV"
-    "$VENV/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted" >&2
+    say "Installing what ${wanted#"$ROOT/"} names"
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$wanted" >&2
     cp "$wanted" "$installed"
   fi
-  export VIRTUAL_ENV=$VENV PATH=$VENV/bin:$PATH
+  export VIRTUAL_ENV=$venv PATH=$venv/bin:$PATH
 }

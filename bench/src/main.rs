@@ -1,21 +1,33 @@
-//! Speed of the Rust face, as ratios to the *raw pair*: one acquire script and one compare-and-delete script by EVALSHA on
-//! one blocking connection to the same server, measured in the same run.
-//!
-//! Pin everything to one CPU (`taskset -c 0`, the server too): a pair takes about 28 us when client and server share a warm
-//! core and about 110 us when the scheduler parts them, and only ratios of the same regime mean anything.
+//! Figures: how fast Lockwright is next to its peers and to the *raw pair* — one acquire script and one compare-and-delete
+//! script by EVALSHA on one blocking connection to the same server, in the same run. `scripts/bench` runs it,
+//! `bench/README.md` says how it works, `docs/bench` has what it measured.
 
-mod contended;
-mod raw;
+mod chart;
+mod contender;
+mod entrant;
+mod machine;
+mod page;
+mod report;
+mod rows;
+mod run;
+mod s11;
+mod server;
 mod stats;
-mod uncontended;
+mod talk;
+mod targets;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
 #[derive(Parser)]
-#[command(about = "Speed of the Rust face next to raw round trips")]
+#[command(about = "Figures next to peers and raw round trips")]
 struct Arguments {
     /// The server, such as redis://127.0.0.1:7379.
-    #[arg(long, env = "LOCKWRIGHT_TEST_REDIS")]
+    #[arg(long, env = "LOCKWRIGHT_TEST_REDIS", default_value = "redis://127.0.0.1:7379")]
     url: String,
     #[command(subcommand)]
     what: What,
@@ -23,20 +35,30 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// S1: acquire and release a free lock, one thread.
-    Uncontended(uncontended::Options),
-    /// S4, S5: many tasks, one lock.
-    Contended(contended::Options),
-    /// One process of `contended`; started by it.
-    #[command(hide = true)]
-    Worker(contended::Worker),
+    /// Measures rows, and writes figures, pages and pictures.
+    Run(run::Options),
+    /// Writes pages and pictures again, from the figures in a folder.
+    Render { folder: PathBuf },
+    /// The contenders in Rust; started by `run`.
+    #[command(hide = true, subcommand)]
+    Contender(contender::Options),
+    /// S11: very many locks, held and renewed by one process.
+    S11(s11::Options),
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
     let Arguments { url, what } = Arguments::parse();
-    match what {
-        What::Uncontended(options) => uncontended::run(&url, &options),
-        What::Contended(options) => contended::run(&url, &options),
-        What::Worker(worker) => contended::work(&url, &worker),
+    let done = match what {
+        What::Run(options) => run::run(&url, &options),
+        What::Render { folder } => page::render(&folder),
+        What::Contender(options) => contender::run(&options),
+        What::S11(options) => s11::run(&url, &options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
     }
 }

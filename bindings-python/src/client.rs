@@ -1,11 +1,12 @@
 //! `lockwright.connect` and the client.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lockwright::blocking;
-use lockwright::guarantee::Requirements;
-use lockwright::lease::Holder;
-use lockwright::options::ConnectOptions;
+use lockwright::guarantee::{Guarantees, Requirements};
+use lockwright::lease::{Holder, Inspection};
+use lockwright::options::{ConnectOptions, Retry};
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Token};
 use pyo3::prelude::*;
@@ -14,6 +15,7 @@ use pyo3::types::{PyDict, PyString};
 use crate::error::Raised;
 use crate::guard::Guard;
 use crate::lock::{Lock, RLock};
+use crate::report::{follow_logging, metrics_record};
 use crate::{Seconds, herald, locked, outside, text};
 
 /// What locks and guards remember of where they come from.
@@ -33,11 +35,16 @@ pub(crate) struct Shared {
 pub(crate) struct Orphan {
     pub(crate) name: Arc<str>,
     pub(crate) reentrant: bool,
-    pub(crate) thread: u64,
+    pub(crate) who: u64,
     pub(crate) guard: Py<Guard>,
 }
 
 impl Shared {
+    /// A client that is closed has nothing left to release.
+    pub(crate) fn take_orphans(&self) -> Vec<Orphan> {
+        std::mem::take(&mut *locked(&self.orphans))
+    }
+
     /// A process whose driver may ask for credentials needs somebody to answer it.
     pub(crate) fn prepare(&self, py: Python<'_>) -> PyResult<()> {
         if self.origin.credentials.is_some() {
@@ -97,16 +104,17 @@ pub(crate) fn connect(
     let client = opened.unwrap_or_else(|| Err(crate::error::lost_track("connect")))?;
     let shared = Shared { client, origin, orphans: Mutex::default() };
     shared.prepare(py)?;
+    follow_logging(py)?;
     Ok(Client(Arc::new(shared)))
 }
 
 #[pyclass(frozen, weakref, module = "lockwright")]
-pub(crate) struct Client(Arc<Shared>);
+pub(crate) struct Client(pub(crate) Arc<Shared>);
 
 #[pymethods]
 impl Client {
     #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
-        label=None))]
+        format=None, retry=None, label=None))]
     #[allow(clippy::too_many_arguments)]
     fn lock(
         &self,
@@ -117,13 +125,15 @@ impl Client {
         max_hold: Option<Seconds>,
         fair: Option<bool>,
         layout: Option<&Bound<'_, PyString>>,
+        format: Option<&Bound<'_, PyString>>,
+        retry: Option<(Seconds, Seconds)>,
         label: Option<&Bound<'_, PyString>>,
     ) -> PyResult<Lock> {
-        self.build(Given { name, ttl, timeout, renew, max_hold, fair, layout, label }, false)
+        self.build(Given { name, ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, false)
     }
 
     #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
-        label=None))]
+        format=None, retry=None, label=None))]
     #[allow(clippy::too_many_arguments)]
     fn rlock(
         &self,
@@ -135,27 +145,17 @@ impl Client {
         max_hold: Option<Seconds>,
         fair: Option<bool>,
         layout: Option<&Bound<'_, PyString>>,
+        format: Option<&Bound<'_, PyString>>,
+        retry: Option<(Seconds, Seconds)>,
         label: Option<&Bound<'_, PyString>>,
     ) -> PyResult<Py<RLock>> {
-        let lock = self.build(Given { name, ttl, timeout, renew, max_hold, fair, layout, label }, true)?;
+        let lock =
+            self.build(Given { name, ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, true)?;
         Py::new(py, PyClassInitializer::from(lock).add_subclass(RLock))
     }
 
     fn guarantees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let promised = self.0.client.guarantees().map_err(Raised)?;
-        let fields = PyDict::new(py);
-        fields.set_item("store", promised.store)?;
-        fields.set_item("layout", promised.layout)?;
-        fields.set_item("exclusive_until", promised.exclusive_until.to_string())?;
-        fields.set_item("token", promised.token.to_string())?;
-        fields.set_item("fair", promised.fair)?;
-        fields.set_item("reentrant", promised.reentrant)?;
-        fields.set_item("shared", promised.shared)?;
-        fields.set_item("push", promised.push)?;
-        fields.set_item("survives_disconnect", promised.survives_disconnect)?;
-        fields.set_item("incarnation", promised.incarnation)?;
-        fields.set_item("notes", pyo3::types::PyTuple::new(py, promised.notes)?)?;
-        record(py, "Guarantees", &fields)
+        guarantees_record(py, &self.0.client.guarantees().map_err(Raised)?)
     }
 
     #[pyo3(signature = (*, fenced=false, fair=false, shared=false, push=false, failover_safe=false))]
@@ -168,12 +168,7 @@ impl Client {
         let name = text("inspect", "name", name)?;
         self.0.prepare(py)?;
         let seen = outside(py, || self.0.client.inspect(&name)).map_err(Raised)?;
-        let fields = PyDict::new(py);
-        fields.set_item("name", seen.name)?;
-        fields.set_item("layout", seen.layout)?;
-        fields.set_item("holder", seen.holder.map(|holder| holder_record(py, holder)).transpose()?)?;
-        fields.set_item("waiters", seen.waiters)?;
-        record(py, "Inspection", &fields)
+        inspection_record(py, seen)
     }
 
     fn list(&self, py: Python<'_>) -> PyResult<Vec<String>> {
@@ -188,19 +183,17 @@ impl Client {
         expected_token: &Bound<'_, PyAny>,
     ) -> PyResult<bool> {
         let name = text("break", "name", name)?;
-        let token: u64 = expected_token.extract().map_err(|error: PyErr| {
-            if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(py) {
-                return Raised(Error::invalid("break", "the token is out of range; give one that inspect showed"))
-                    .into();
-            }
-            error
-        })?;
+        let token = token(py, expected_token)?;
         self.0.prepare(py)?;
-        Ok(outside(py, || self.0.client.break_lock(&name, Token::new(token))).map_err(Raised)?)
+        Ok(outside(py, || self.0.client.break_lock(&name, token)).map_err(Raised)?)
+    }
+
+    fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        metrics_record(py, self.0.client.metrics())
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let over = std::mem::take(&mut *locked(&self.0.orphans));
+        let over = self.0.take_orphans();
         let closed = outside(py, || {
             self.0.client.close();
             Ok(())
@@ -243,12 +236,15 @@ struct Given<'a, 'py> {
     max_hold: Option<Seconds>,
     fair: Option<bool>,
     layout: Option<&'a Bound<'py, PyString>>,
+    format: Option<&'a Bound<'py, PyString>>,
+    retry: Option<(Seconds, Seconds)>,
     label: Option<&'a Bound<'py, PyString>>,
 }
 
 impl Client {
     /// What is not given stays as the address says.
     fn build(&self, given: Given<'_, '_>, reentrant: bool) -> PyResult<Lock> {
+        follow_logging(given.name.py())?;
         let name = text("lock", "name", given.name)?;
         let builder = self.0.client.lock(&name);
         let mut options = builder.current_options().clone();
@@ -262,7 +258,13 @@ impl Client {
             options.max_hold = Some(max_hold.check("lock", "max_hold")?);
         }
         if let Some(layout) = given.layout {
-            options.layout = Some(text("lock", "layout", layout)?.into());
+            options.set_layout(&text("lock", "layout", layout)?);
+        }
+        if let Some(format) = given.format {
+            options.format = Some(text("lock", "format", format)?.into());
+        }
+        if let Some((min, max)) = given.retry {
+            options.retry = Retry { min: min.check("lock", "retry")?, max: max.check("lock", "retry")? };
         }
         if let Some(label) = given.label {
             options.label = Some(text("lock", "label", label)?.into());
@@ -276,8 +278,43 @@ impl Client {
     }
 }
 
-fn record<'py>(py: Python<'py>, class: &str, fields: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn record<'py>(py: Python<'py>, class: &str, fields: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
     py.import("lockwright._records")?.getattr(class)?.call((), Some(fields))
+}
+
+pub(crate) fn guarantees_record<'py>(py: Python<'py>, promised: &Guarantees) -> PyResult<Bound<'py, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("store", promised.store)?;
+    fields.set_item("layout", promised.layout)?;
+    fields.set_item("exclusive_until", promised.exclusive_until.to_string())?;
+    fields.set_item("token", promised.token.to_string())?;
+    fields.set_item("fair", promised.fair)?;
+    fields.set_item("reentrant", promised.reentrant)?;
+    fields.set_item("shared", promised.shared)?;
+    fields.set_item("push", promised.push)?;
+    fields.set_item("survives_disconnect", promised.survives_disconnect)?;
+    fields.set_item("incarnation", promised.incarnation)?;
+    fields.set_item("notes", pyo3::types::PyTuple::new(py, promised.notes)?)?;
+    record(py, "Guarantees", &fields)
+}
+
+pub(crate) fn inspection_record(py: Python<'_>, seen: Inspection) -> PyResult<Bound<'_, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("name", seen.name)?;
+    fields.set_item("layout", seen.layout)?;
+    fields.set_item("holder", seen.holder.map(|holder| holder_record(py, holder)).transpose()?)?;
+    fields.set_item("waiters", seen.waiters)?;
+    record(py, "Inspection", &fields)
+}
+
+/// The token of the hold to be broken.
+pub(crate) fn token(py: Python<'_>, expected: &Bound<'_, PyAny>) -> PyResult<Token> {
+    expected.extract().map(Token::new).map_err(|error: PyErr| {
+        if error.is_instance_of::<pyo3::exceptions::PyOverflowError>(py) {
+            return Raised(Error::invalid("break", "the token is out of range; give one that inspect showed")).into();
+        }
+        error
+    })
 }
 
 fn holder_record<'py>(py: Python<'py>, holder: Holder) -> PyResult<Bound<'py, PyAny>> {
@@ -288,7 +325,8 @@ fn holder_record<'py>(py: Python<'py>, holder: Holder) -> PyResult<Bound<'py, Py
     fields.set_item("language", holder.card.language)?;
     fields.set_item("label", holder.card.label)?;
     fields.set_item("held_for", holder.held_for.map(|held| held.as_secs_f64()))?;
-    fields.set_item("remaining", holder.remaining.as_secs_f64())?;
+    let endless = holder.remaining == Duration::MAX;
+    fields.set_item("remaining", if endless { f64::INFINITY } else { holder.remaining.as_secs_f64() })?;
     fields.set_item("first_token", holder.first_token)?;
     fields.set_item("last_token", holder.last_token)?;
     record(py, "Holder", &fields)

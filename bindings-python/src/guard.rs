@@ -1,6 +1,9 @@
 //! The guard: what is held, how it ends, and how its loss is told.
 
+use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use lockwright::blocking;
@@ -54,6 +57,35 @@ pub(crate) struct Ending {
     why: Option<LossReason>,
 }
 
+impl Ending {
+    pub(crate) fn new(outcome: ReleaseOutcome, known: Option<LossReason>) -> Self {
+        let why = known.or(match outcome {
+            ReleaseOutcome::Expired => Some(LossReason::Expired),
+            ReleaseOutcome::StolenBy(_) => Some(LossReason::Gone),
+            _ => None,
+        });
+        Ending { outcome, why }
+    }
+
+    pub(crate) fn code(&self) -> &'static str {
+        self.outcome.code()
+    }
+}
+
+/// A hold being given back. Dropping it tells whoever waits for its loss that there will be none.
+pub(crate) struct Released {
+    pub(crate) core: Option<Arc<blocking::Guard>>,
+    watch: Option<Arc<Watch>>,
+}
+
+impl Drop for Released {
+    fn drop(&mut self) {
+        if let Some(watch) = self.watch.take() {
+            watch.ring(Fate::Over);
+        }
+    }
+}
+
 impl Guard {
     pub(crate) fn new(core: blocking::Guard, name: Arc<str>, origin: Arc<Origin>) -> Self {
         let token = core.token();
@@ -86,14 +118,14 @@ impl Guard {
     }
 
     /// Asks the core's guard something that it knows by itself.
-    fn ask<T>(&self, question: impl FnOnce(&blocking::Guard) -> T) -> Option<T> {
+    pub(crate) fn ask<T>(&self, question: impl FnOnce(&blocking::Guard) -> T) -> Option<T> {
         if self.is_inherited() {
             return None;
         }
         locked(&self.state).core.as_deref().map(question)
     }
 
-    fn why(&self) -> Option<LossReason> {
+    pub(crate) fn why(&self) -> Option<LossReason> {
         self.ask(blocking::Guard::why_lost)
             .unwrap_or_else(|| if self.is_inherited() { None } else { locked(&self.state).why.clone() })
     }
@@ -108,39 +140,41 @@ impl Guard {
         self.error(Kind::Forked, operation, message)
     }
 
-    fn not_owned(&self, operation: &'static str) -> Raised {
+    pub(crate) fn not_owned(&self, operation: &'static str) -> Raised {
         self.error(Kind::NotOwned, operation, "this guard was released already")
     }
 
-    fn own(&self, operation: &'static str) -> Result<(), Raised> {
+    pub(crate) fn own(&self, operation: &'static str) -> Result<(), Raised> {
         if self.is_inherited() { Err(self.forked(operation)) } else { Ok(()) }
+    }
+
+    /// Takes away what is held, for a guard of this process: whoever has it gives it back.
+    pub(crate) fn take(&self, operation: &'static str) -> Result<Released, Raised> {
+        let mut state = locked(&self.state);
+        let core = state.core.take().ok_or_else(|| self.not_owned(operation))?;
+        Ok(Released { core: Some(core), watch: state.watch.take() })
+    }
+
+    /// Keeps why the hold was lost, when it has ended.
+    pub(crate) fn ended(&self, ending: &Ending) {
+        locked(&self.state).why.clone_from(&ending.why);
     }
 
     /// For a guard of this process.
     pub(crate) fn end(&self, py: Python<'_>) -> Result<Ending, Raised> {
-        let (core, watch) = {
-            let mut state = locked(&self.state);
-            (state.core.take().ok_or_else(|| self.not_owned("release"))?, state.watch.take())
-        };
+        let mut released = self.take("release")?;
+        let core = released.core.take();
         let ended = outside(py, || {
             let sole = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
-            let guard = Arc::into_inner(core).ok_or_else(|| lost_track("release").0)?;
+            let guard = core.and_then(Arc::into_inner).ok_or_else(|| lost_track("release").0)?;
             drop(sole);
             let why = guard.why_lost();
-            let outcome = guard.release()?;
-            let why = why.or(match outcome {
-                ReleaseOutcome::Expired => Some(LossReason::Expired),
-                ReleaseOutcome::StolenBy(_) => Some(LossReason::Gone),
-                _ => None,
-            });
-            Ok(Ending { outcome, why })
+            Ok(Ending::new(guard.release()?, why))
         });
-        if let Ok(Ending { why, .. }) = &ended {
-            locked(&self.state).why.clone_from(why);
+        if let Ok(ending) = &ended {
+            self.ended(ending);
         }
-        if let Some(watch) = watch {
-            watch.ring(Fate::Over);
-        }
+        drop(released);
         drop(self.callbacks.take());
         ended.map_err(Raised)
     }
@@ -157,13 +191,11 @@ impl Guard {
     }
 
     pub(crate) fn unless_lost(&self, ending: &Ending) -> Result<(), Raised> {
-        match &ending.why {
-            None => Ok(()),
-            Some(why) => {
-                let message = format!("the lock was lost while it was held: {}", why.sentence());
-                Err(self.error(Kind::Lost, "release", message))
-            }
-        }
+        ending.why.as_ref().map_or(Ok(()), |why| Err(self.loss(why)))
+    }
+
+    pub(crate) fn loss(&self, why: &LossReason) -> Raised {
+        self.error(Kind::Lost, "release", format!("the lock was lost while it was held: {}", why.sentence()))
     }
 }
 
@@ -288,7 +320,9 @@ impl Drop for Guard {
         if state.core.is_none() || self.pid != std::process::id() {
             return;
         }
+        let released = Released { core: None, watch: state.watch.take() };
         let Some(core) = state.core.take().and_then(Arc::into_inner) else { return };
+        drop(released);
         let left = core.remaining();
         let abandoned = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| core.abandon()));
         if abandoned.is_ok() && !left.is_zero() {
@@ -367,26 +401,33 @@ impl Lost {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Fate {
+pub(crate) enum Fate {
     Held,
-    Lost,
+    Lost(&'static str),
     Over,
 }
 
-/// Where threads wait for a loss, and the driver's thread rings.
-struct Watch {
-    fate: Mutex<Fate>,
+/// Where threads and tasks wait for a loss, and the driver's thread rings.
+pub(crate) struct Watch {
+    news: Mutex<News>,
     bell: Condvar,
 }
 
+struct News {
+    fate: Fate,
+    tasks: HashMap<u64, Waker>,
+    next: u64,
+}
+
 impl Guard {
-    fn watch(&self) -> Option<Arc<Watch>> {
+    pub(crate) fn watch(&self) -> Option<Arc<Watch>> {
         let mut state = locked(&self.state);
         let core = state.core.clone()?;
         let watch = state.watch.get_or_insert_with(|| {
-            let watch = Arc::new(Watch { fate: Mutex::new(Fate::Held), bell: Condvar::new() });
+            let news = News { fate: Fate::Held, tasks: HashMap::new(), next: 0 };
+            let watch = Arc::new(Watch { news: Mutex::new(news), bell: Condvar::new() });
             let ringing = watch.clone();
-            core.on_lost(move |_| ringing.ring(Fate::Lost));
+            core.on_lost(move |why| ringing.ring(Fate::Lost(why.code())));
             watch
         });
         Some(watch.clone())
@@ -395,29 +436,65 @@ impl Guard {
 
 impl Watch {
     fn ring(&self, fate: Fate) {
-        let mut now = locked(&self.fate);
-        if *now == Fate::Held {
-            *now = fate;
+        let mut news = locked(&self.news);
+        if news.fate == Fate::Held {
+            news.fate = fate;
         }
-        drop(now);
+        let tasks = std::mem::take(&mut news.tasks);
+        drop(news);
         self.bell.notify_all();
+        tasks.into_values().for_each(Waker::wake);
     }
 
     /// Whether the lock was lost; `None` when nothing happened yet.
     fn wait(&self, slice: Duration, deadline: Option<Instant>) -> Option<bool> {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let fate = locked(&self.fate);
+        let news = locked(&self.news);
         let slice = left.map_or(slice, |left| left.min(slice));
+        let is_held = |news: &mut News| news.fate == Fate::Held;
         let fate = if slice == Duration::MAX {
-            *self.bell.wait_while(fate, |fate| *fate == Fate::Held).unwrap_or_else(PoisonError::into_inner)
+            self.bell.wait_while(news, is_held).unwrap_or_else(PoisonError::into_inner).fate
         } else {
-            let waited = self.bell.wait_timeout_while(fate, slice, |fate| *fate == Fate::Held);
-            *waited.unwrap_or_else(PoisonError::into_inner).0
+            let waited = self.bell.wait_timeout_while(news, slice, is_held);
+            waited.unwrap_or_else(PoisonError::into_inner).0.fate
         };
         match fate {
             Fate::Held if left.is_some_and(|left| left <= slice) => Some(false),
             Fate::Held => None,
-            fate => Some(fate == Fate::Lost),
+            fate => Some(fate != Fate::Over),
         }
+    }
+
+    /// Why the lock was lost; `None` once it was released.
+    pub(crate) async fn told(self: Arc<Self>) -> Option<&'static str> {
+        let place = {
+            let mut news = locked(&self.news);
+            news.next += 1;
+            Place { watch: &self, number: news.next }
+        };
+        let fate = poll_fn(|context| {
+            let mut news = locked(&self.news);
+            if news.fate != Fate::Held {
+                return Poll::Ready(news.fate);
+            }
+            news.tasks.insert(place.number, context.waker().clone());
+            Poll::Pending
+        });
+        match fate.await {
+            Fate::Lost(why) => Some(why),
+            Fate::Held | Fate::Over => None,
+        }
+    }
+}
+
+/// A task's place at a watch, which it leaves when it is dropped.
+struct Place<'a> {
+    watch: &'a Watch,
+    number: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        locked(&self.watch.news).tasks.remove(&self.number);
     }
 }

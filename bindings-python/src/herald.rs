@@ -132,7 +132,7 @@ impl Mailbox {
             drop(state);
             for message in unread {
                 if let Message::Credentials(_, reply) = message {
-                    reply.give(None);
+                    reply.give(Found::Why("Python is exiting".into()));
                 }
             }
             self.post.bell.notify_all();
@@ -155,7 +155,7 @@ fn calls(py: Python<'_>, message: Message) -> PyResult<Vec<Call>> {
                     Ok(vec![(ask, (callable,).into_pyobject(py)?.unbind(), Some(Py::new(py, Answer(reply))?))])
                 }
                 None => {
-                    reply.give(None);
+                    reply.give(Found::Why("the client is gone".into()));
                     Ok(Vec::new())
                 }
             }
@@ -169,47 +169,61 @@ pub(crate) struct Answer(Arc<Reply>);
 
 #[pymethods]
 impl Answer {
-    fn __call__(&self, found: Option<(String, String)>) {
+    fn __call__(&self, found: Found) {
         self.0.give(found);
     }
+}
+
+/// User and password, or why there are none.
+#[derive(FromPyObject)]
+pub(crate) enum Found {
+    Pair((String, String)),
+    Why(String),
 }
 
 /// One answer of the herald's, for the driver's thread to wait for.
 #[derive(Default)]
 pub(crate) struct Reply {
-    found: Mutex<Option<Option<(String, String)>>>,
+    found: Mutex<Option<Found>>,
     bell: Condvar,
 }
 
 impl Reply {
-    fn give(&self, found: Option<(String, String)>) {
+    fn give(&self, found: Found) {
         *locked(&self.found) = Some(found);
         self.bell.notify_one();
     }
 
-    fn wait(&self, limit: Duration) -> Option<(String, String)> {
+    fn wait(&self, limit: Duration) -> Option<Found> {
         let found = locked(&self.found);
         let waited = self.bell.wait_timeout_while(found, limit, |found| found.is_none());
-        waited.unwrap_or_else(PoisonError::into_inner).0.take().flatten()
+        waited.unwrap_or_else(PoisonError::into_inner).0.take()
     }
 }
 
-/// The user and password that Python gives, asked for on whatever thread makes a connection; empty ones when it gives
-/// none within `limit`.
-pub(crate) fn credentials(origin: &Weak<Origin>, limit: Duration) -> Credentials {
+/// The user and password that Python gives, asked for on whatever thread makes a connection.
+///
+/// # Errors
+/// Why it gives none within `limit`.
+pub(crate) fn credentials(
+    origin: &Weak<Origin>,
+    limit: Duration,
+) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
     let found = if is_outside() {
         Python::attach(|py| {
-            let origin = origin.upgrade()?;
+            let origin = origin.upgrade().ok_or("the client is gone")?;
             let ask = py.import("lockwright._herald").and_then(|herald| herald.getattr("ask"));
-            ask.and_then(|ask| ask.call1((origin.credentials.as_ref(),))?.extract()).ok().flatten()
-        })
+            let asked = ask.and_then(|ask| ask.call1((origin.credentials.as_ref(),))?.extract::<Found>());
+            asked.map_err(|error| error.to_string())
+        })?
     } else {
-        current().and_then(|post| {
-            let reply = Arc::<Reply>::default();
-            post.leave(Message::Credentials(origin.clone(), reply.clone()));
-            reply.wait(limit)
-        })
+        let post = current().ok_or("Python is exiting")?;
+        let reply = Arc::<Reply>::default();
+        post.leave(Message::Credentials(origin.clone(), reply.clone()));
+        reply.wait(limit).ok_or_else(|| format!("the credentials callable did not return within {limit:?}"))?
     };
-    let (user, password) = found.unwrap_or_default();
-    Credentials { user, password }
+    match found {
+        Found::Pair((user, password)) => Ok(Credentials { user, password }),
+        Found::Why(why) => Err(why.into()),
+    }
 }

@@ -1,5 +1,6 @@
 //! The Python face: [`client`], [`lock`] and [`guard`] as Python sees them, [`error`] as Python raises it, and the
-//! [`herald`], the one Python thread that the driver can ask for something.
+//! [`herald`], the one Python thread that the driver can ask for something; [`aio`] is the same inside an event loop;
+//! [`report`] has figures and events.
 //!
 //! What holds everywhere here:
 //! - Whatever may wait or do I/O goes through [`outside`]: the GIL is released and a panic becomes an error.
@@ -10,11 +11,13 @@
 
 #![deny(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod aio;
 mod client;
 mod error;
 mod guard;
 mod herald;
 mod lock;
+mod report;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,8 +40,15 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<lock::RLock>()?;
     module.add_class::<guard::Guard>()?;
     module.add_class::<guard::Lost>()?;
+    module.add_class::<aio::Reactor>()?;
+    module.add_class::<report::Events>()?;
+    module.add_class::<report::Histogram>()?;
     module.add_class::<herald::Mailbox>()?;
     module.add_class::<herald::Answer>()?;
+    module.add_function(wrap_pyfunction!(aio::pin, module)?)?;
+    module.add_function(wrap_pyfunction!(aio::unpin, module)?)?;
+    module.add_function(wrap_pyfunction!(aio::unpin_block, module)?)?;
+    module.add_function(wrap_pyfunction!(aio::loss, module)?)?;
     module.add_function(wrap_pyfunction!(client::connect, module)?)?;
     module.add_function(wrap_pyfunction!(error::codes, module)?)?;
     Ok(())

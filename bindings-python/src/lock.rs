@@ -12,7 +12,7 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::client::{Orphan, Shared};
+use crate::client::{Orphan, Shared, guarantees_record, inspection_record, token};
 use crate::error::Raised;
 use crate::guard::{Guard, Standing};
 use crate::{Seconds, in_slices, locked, outside};
@@ -28,16 +28,17 @@ fn this_thread() -> u64 {
 
 #[pyclass(frozen, subclass, weakref, module = "lockwright")]
 pub(crate) struct Lock {
-    core: blocking::Lock,
+    pub(crate) core: blocking::Lock,
     name: Arc<str>,
     reentrant: bool,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// What `acquire` and `with` took and nobody gave back yet.
     pins: Mutex<Vec<Pin>>,
 }
 
 struct Pin {
-    thread: u64,
+    /// The thread, or in asyncio the task.
+    who: u64,
     block: bool,
     guard: Py<Guard>,
 }
@@ -56,7 +57,7 @@ impl Lock {
         self.shared.prepare(py)?;
         let begun = outside(py, || {
             let mut acquiring = match self.reentrant {
-                true => self.core.for_owner(OwnerId(this_thread())).begin(timeout)?,
+                true => self.wanted_by(this_thread()).begin(timeout)?,
                 false => self.core.begin(timeout)?,
             };
             let at_once = acquiring.wait(Duration::ZERO);
@@ -79,9 +80,18 @@ impl Lock {
             }
         };
         match granted {
-            Ok(core) => Ok(Ok(Py::new(py, Guard::new(core, self.name.clone(), self.shared.origin.clone()))?)),
+            Ok(core) => Ok(Ok(self.guard(py, core)?)),
             Err(error) => Ok(Err(error)),
         }
+    }
+
+    pub(crate) fn guard(&self, py: Python<'_>, core: blocking::Guard) -> PyResult<Py<Guard>> {
+        Py::new(py, Guard::new(core, self.name.clone(), self.shared.origin.clone()))
+    }
+
+    /// What `who` is to acquire.
+    pub(crate) fn wanted_by(&self, who: u64) -> blocking::Lock {
+        if self.reentrant { self.core.for_owner(OwnerId(who)) } else { self.core.clone() }
     }
 
     /// As [`attempt`](Self::attempt), where somebody else's lock is no error.
@@ -98,27 +108,38 @@ impl Lock {
     }
 
     /// A time limit as `threading` takes it: -1 is none but the lock's own.
-    fn limit(&self, timeout: Option<Seconds>) -> Result<Option<Duration>, Raised> {
+    pub(crate) fn limit(&self, timeout: Option<Seconds>) -> Result<Option<Duration>, Raised> {
         match timeout {
             None | Some(Seconds(-1.0)) => Ok(self.own_timeout()),
             Some(seconds) => seconds.check("acquire", "timeout").map(Some),
         }
     }
 
-    fn pin(&self, guard: Py<Guard>, block: bool) {
-        locked(&self.pins).push(Pin { thread: this_thread(), block, guard });
+    pub(crate) fn is_held_here(&self) -> bool {
+        locked(&self.pins).iter().any(|pin| pin.guard.get().is_held())
     }
 
-    /// The hold that `release` means: this thread's latest, else anybody's where `threading` allows that, else one of a
-    /// lock of this name that was collected.
-    fn unpin(&self, py: Python<'_>) -> PyResult<Py<Guard>> {
-        let (me, pid) = (this_thread(), std::process::id());
+    pub(crate) fn pin(&self, guard: Py<Guard>, block: bool, who: u64) {
+        locked(&self.pins).push(Pin { who, block, guard });
+    }
+
+    /// What the innermost block of `who` took; none when the block gave it back itself.
+    pub(crate) fn unpin_block(&self, who: u64) -> Option<Py<Guard>> {
+        let mut pins = locked(&self.pins);
+        let at = pins.iter().rposition(|pin| pin.block && pin.who == who)?;
+        Some(pins.remove(at).guard)
+    }
+
+    /// The hold that `release` means: the latest of `me`, else anybody's where `threading` allows that, else one of a lock
+    /// of this name that was collected.
+    pub(crate) fn unpin(&self, py: Python<'_>, me: u64) -> PyResult<Py<Guard>> {
+        let pid = std::process::id();
         let mut over = Vec::new();
         let found = {
             let mut pins = locked(&self.pins);
             over.extend(pins.extract_if(.., |pin| !pin.block && pin.guard.get().standing(pid) == Standing::Released));
             let usable = |pin: &Pin| pin.guard.get().standing(pid) == Standing::Open;
-            let mine = pins.iter().rposition(|pin| usable(pin) && pin.thread == me);
+            let mine = pins.iter().rposition(|pin| usable(pin) && pin.who == me);
             let found = mine.or_else(|| pins.iter().rposition(usable).filter(|_| !self.reentrant));
             // A block finds what it took when it ends, released or not, and not what the block around it took.
             found.map(|at| if pins[at].block { pins[at].guard.clone_ref(py) } else { pins.remove(at).guard })
@@ -137,7 +158,7 @@ impl Lock {
     }
 
     fn not_held(&self) -> Raised {
-        let message = if self.reentrant { "this thread does not hold it" } else { "it is not held here" };
+        let message = if self.reentrant { "whoever releases it does not hold it" } else { "it is not held here" };
         let error = Error::new(Kind::NotOwned, "release", message).on_lock(self.name.clone());
         Raised(error.on_store(&*self.shared.origin.address))
     }
@@ -146,7 +167,7 @@ impl Lock {
         let mut orphans = locked(&self.shared.orphans);
         let mine = |orphan: &Orphan| {
             let same = orphan.name == self.name && orphan.reentrant == self.reentrant;
-            let whose = !self.reentrant || orphan.thread == me;
+            let whose = !self.reentrant || orphan.who == me;
             same && whose && orphan.guard.get().standing(pid) == Standing::Open
         };
         let at = orphans.iter().rposition(mine)?;
@@ -160,7 +181,7 @@ impl Lock {
             let orphan = |pin: Pin| Orphan {
                 name: self.name.clone(),
                 reentrant: self.reentrant,
-                thread: pin.thread,
+                who: pin.who,
                 guard: pin.guard,
             };
             locked(&self.shared.orphans).extend(pins.into_iter().map(orphan));
@@ -182,7 +203,7 @@ impl Lock {
         };
         match self.try_attempt(py, limit)? {
             Some(guard) => {
-                self.pin(guard, false);
+                self.pin(guard, false, this_thread());
                 Ok(true)
             }
             None => Ok(false),
@@ -190,24 +211,38 @@ impl Lock {
     }
 
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        let guard = self.unpin(py)?;
+        let guard = self.unpin(py, this_thread())?;
         let ending = guard.get().end(py)?;
         Ok(guard.get().unless_lost(&ending)?)
     }
 
     fn locked(&self, py: Python<'_>) -> PyResult<bool> {
-        let held_here = |pin: &Pin| pin.guard.get().is_held();
-        if locked(&self.pins).iter().any(held_here) {
+        if self.is_held_here() {
             return Ok(true);
         }
         self.shared.prepare(py)?;
-        let seen = outside(py, || self.shared.client.inspect(&self.name)).map_err(Raised)?;
+        let seen = outside(py, || self.core.inspect()).map_err(Raised)?;
         Ok(seen.holder.is_some())
+    }
+
+    fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.shared.prepare(py)?;
+        inspection_record(py, outside(py, || self.core.inspect()).map_err(Raised)?)
+    }
+
+    fn break_lock(&self, py: Python<'_>, expected_token: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let token = token(py, expected_token)?;
+        self.shared.prepare(py)?;
+        Ok(outside(py, || self.core.break_lock(token)).map_err(Raised)?)
+    }
+
+    fn guarantees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        guarantees_record(py, &self.core.guarantees())
     }
 
     fn __enter__(&self, py: Python<'_>) -> PyResult<Py<Guard>> {
         let guard = self.attempt(py, self.own_timeout())?.map_err(Raised)?;
-        self.pin(guard.clone_ref(py), true);
+        self.pin(guard.clone_ref(py), true, this_thread());
         Ok(guard)
     }
 
@@ -220,14 +255,8 @@ impl Lock {
         traceback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let _ = (exc, traceback);
-        let me = this_thread();
-        let found = {
-            let mut pins = locked(&self.pins);
-            pins.iter().rposition(|pin| pin.block && pin.thread == me).map(|at| pins.remove(at).guard)
-        };
-        match found {
+        match self.unpin_block(this_thread()) {
             Some(guard) => guard.get().end_block(py, exc_type.is_some()),
-            // The block gave it back itself.
             None => Ok(()),
         }
     }

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import signal
 import sys
 import traceback
 from pathlib import Path
-from typing import Callable, Iterator
+from typing import Any, Callable, Coroutine, Iterator
 
 import lockwright
 import pytest
+import uvloop
+
+Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 _serial = itertools.count()
 
@@ -51,6 +55,18 @@ def other(store_uri: str) -> Iterator[lockwright.Client]:
     """A second client of the same place: as another process, but in this one."""
     with lockwright.connect(store_uri) as client:
         yield client
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """`asyncio.run` with a kind of event loop."""
+
+    def run(main: Coroutine[Any, Any, Any]) -> Any:
+        if request.param == "asyncio":
+            return asyncio.run(main)
+        return uvloop.run(main)
+
+    return run
 
 
 def fork(work: Callable[[], None]) -> int:

@@ -75,9 +75,22 @@ def test_a_callable_that_raises(connect: Connect, caplog: pytest.LogCaptureFixtu
     def credentials() -> tuple[str, str]:
         raise KeyError("the vault is closed")
 
-    with caplog.at_level(logging.ERROR), pytest.raises(lockwright.AuthFailed):
+    with caplog.at_level(logging.ERROR), pytest.raises(lockwright.AuthFailed) as raised:
         connect(credentials).lock("x").acquire()
     assert "the vault is closed" in caplog.text
+    assert "KeyError: 'the vault is closed'" in str(raised.value)
+
+
+def test_a_callable_that_raises_what_cannot_be_shown(connect: Connect) -> None:
+    class Odd(Exception):
+        def __str__(self) -> str:
+            return "\ud800"
+
+    def credentials() -> tuple[str, str]:
+        raise Odd
+
+    with pytest.raises(lockwright.AuthFailed, match="raised Odd: \\?"):
+        connect(credentials).lock("x").acquire()
 
 
 @pytest.mark.parametrize(
@@ -86,5 +99,5 @@ def test_a_callable_that_raises(connect: Connect, caplog: pytest.LogCaptureFixtu
 def test_what_is_no_pair_of_strings(connect: Connect, answer: Any, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR), pytest.raises(lockwright.AuthFailed) as raised:
         connect(lambda: answer).lock("x").acquire()
-    assert "two strings" in caplog.text
+    assert "two strings" in caplog.text and "two strings" in str(raised.value)
     assert not PASSWORD or PASSWORD not in caplog.text + str(raised.value)

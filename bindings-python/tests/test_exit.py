@@ -42,7 +42,7 @@ lock.acquire(timeout=0.018)
 """,
     "by an exception": """
 with lock, client.lock("y" + sys.argv[2]) as guard:
-    guard.on_lost(print)
+    guard.on_lost(lambda why: guard.is_held)
     sys.exit(0)
 """,
     "while threads lock": """
@@ -56,10 +56,93 @@ with lock: pass
 }
 
 
+ASYNC_PREAMBLE = """
+import asyncio, sys, threading
+import lockwright.aio
+import uvloop
+new_event_loop = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}[sys.argv[3]]
+client = lockwright.aio.connect(sys.argv[1])
+lock = client.lock(sys.argv[2])
+
+def new_loop():
+    loop = new_event_loop()
+    # It tells of tasks that never ended, as these do.
+    loop.set_exception_handler(lambda loop, context: None)
+    return loop
+
+async def hold(body=None):
+    async with lock:
+        if body is not None:
+            await body()
+
+loop = new_loop()
+"""
+
+ASYNC_ENDINGS = {
+    "after a release": """
+loop.run_until_complete(hold())
+""",
+    "after everything was closed": """
+loop.run_until_complete(hold())
+loop.run_until_complete(client.close())
+loop.close()
+""",
+    "while it is held": """
+loop.run_until_complete(lock.acquire())
+""",
+    "while tasks wait": """
+async def main():
+    await lock.acquire()
+    global tasks
+    tasks = [asyncio.ensure_future(hold()) for _ in range(3)]
+    tasks.append(asyncio.ensure_future(lock.acquire(timeout=0.01)))
+    await asyncio.sleep(0.005)
+loop.run_until_complete(main())
+""",
+    "while it is being lost": """
+async def main():
+    global guard
+    guard = await client.lock("y" + sys.argv[2], ttl=0.02, renew=False).acquire_guard()
+    guard.on_lost(lambda why: guard.is_held)
+    asyncio.ensure_future(guard.lost.wait())
+    await asyncio.sleep(0.018)
+loop.run_until_complete(main())
+""",
+    "by an exception": """
+async def leave():
+    sys.exit(0)
+loop.run_until_complete(hold(leave))
+""",
+    "while threads with loops lock": """
+async def hammer():
+    while True:
+        await hold()
+for _ in range(3):
+    threading.Thread(target=new_loop().run_until_complete, args=(hammer(),), daemon=True).start()
+loop.run_until_complete(hold())
+""",
+    "while a thread with a loop waits": """
+loop.run_until_complete(lock.acquire())
+threading.Thread(target=new_loop().run_until_complete, args=(hold(),), daemon=True).start()
+loop.run_until_complete(lock.acquire(timeout=0.005))
+""",
+}
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_exit(store_uri: str, ending: str) -> None:
     for run in range(max(1, RUNS // len(ENDINGS))):
         # A name of its own: the run before may have ended with its lock held.
-        command = [sys.executable, "-c", PREAMBLE + ENDINGS[ending], store_uri, f"{ending} {run}"]
-        script = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        assert (script.returncode, script.stdout, script.stderr) == (0, "", ""), f"run {run}"
+        ends(PREAMBLE + ENDINGS[ending], store_uri, f"{ending} {run}")
+
+
+@pytest.mark.parametrize("ending", ASYNC_ENDINGS)
+def test_exit_with_an_event_loop(store_uri: str, ending: str) -> None:
+    for run in range(max(2, RUNS // len(ASYNC_ENDINGS))):
+        ends(ASYNC_PREAMBLE + ASYNC_ENDINGS[ending], store_uri, f"{ending} {run}", ("asyncio", "uvloop")[run % 2])
+
+
+def ends(text: str, *arguments: str) -> None:
+    command = [sys.executable, "-c", text, *arguments]
+    script = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (script.returncode, script.stdout, script.stderr) == (0, "", ""), arguments

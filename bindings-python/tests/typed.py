@@ -39,6 +39,38 @@ def program() -> None:
             assert_type(error.lock, Optional[str])
 
 
+async def async_program() -> None:
+    async with lockwright.aio.connect("redis://localhost", prefix="app:", credentials=credentials) as client:
+        lock = client.lock("orders:42", ttl=10, cancel_on_loss=True)
+        assert_type(lock, lockwright.aio.Lock)
+        async with lock as guard:
+            assert_type(guard, lockwright.aio.Guard)
+            assert_type(guard.token, int)
+            guard.on_lost(logging.getLogger().error)
+            await guard.extend(20)
+            assert_type(await guard.lost.wait(), bool)
+        if await lock.acquire(timeout=2):
+            await lock.release()
+        assert_type(await lock.try_acquire(), Optional[lockwright.aio.Guard])
+        outcome = await (await lock.acquire_guard(timeout=1.5)).release()
+        assert_type(outcome, Literal["released", "kept", "expired", "stolen", "unknown"])
+        assert_type(client.rlock("x"), lockwright.aio.RLock)
+        assert_type(await client.list(), list[str])
+        holder = (await client.inspect("x")).holder
+        if holder is not None:
+            assert_type(await client.break_lock("x", holder.last_token), bool)
+        assert_type(await async_report(2026), str)
+
+
+@lockwright.aio.connect("memory://").lock("nightly-report").guarded
+async def async_report(year: int) -> str:
+    return f"{year}"
+
+
+@lockwright.aio.connect("memory://").lock("nightly-report").guarded  # type: ignore[type-var]
+def not_async() -> None: ...
+
+
 client = lockwright.connect("memory://")
 
 

@@ -51,6 +51,20 @@ pub(crate) struct Place {
     /// How the lock is laid out in the store, to share it with other lock libraries [default: the store's own]
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) layout: Option<String>,
+    /// Which library's locks a layout that has several formats joins, such as redis-py
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) format: Option<String>,
+    /// Tell on standard error what happens to locks: a level (error, warn, info, debug, trace), or several of target=level by
+    /// commas, such as warn,lockwright::renew=trace [default: nothing]
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILTER",
+        env = "LOCKWRIGHT_LOG",
+        hide_env_values = true,
+        help_heading = "Logs"
+    )]
+    pub(crate) log: Option<String>,
 }
 
 impl Place {
@@ -71,17 +85,28 @@ impl Place {
 
     /// A layout is an option of the address, so that looking at locks and taking them agree on it.
     fn address(&self) -> Option<String> {
-        let Some(layout) = &self.layout else { return self.url.clone() };
+        if self.layout.is_none() && self.format.is_none() {
+            return self.url.clone();
+        }
         let environment = || std::env::var(ENVIRONMENT).ok().filter(|text| !text.trim().is_empty());
         let address = self.url.clone().or_else(environment).unwrap_or_else(|| "sqlite://".into());
         let joint = if address.contains('?') { '&' } else { '?' };
-        let layout: String = url::form_urlencoded::byte_serialize(layout.as_bytes()).collect();
-        Some(format!("{address}{joint}layout={layout}"))
+        let mut options = url::form_urlencoded::Serializer::new(String::new());
+        options.extend_pairs(self.layout.iter().map(|layout| ("layout", layout)));
+        // The address may name a format that goes with its own layout.
+        options.append_pair("format", self.format.as_deref().unwrap_or_default());
+        Some(format!("{address}{joint}{}", options.finish()))
     }
 
     /// The arguments that lead another process of this program to the same place.
     pub(crate) fn arguments(&self) -> Vec<String> {
-        let options = [("--url", &self.url), ("--prefix", &self.prefix), ("--layout", &self.layout)];
+        let options = [
+            ("--url", &self.url),
+            ("--prefix", &self.prefix),
+            ("--layout", &self.layout),
+            ("--format", &self.format),
+            ("--log", &self.log),
+        ];
         options.iter().filter_map(|(name, value)| value.as_ref().map(|value| format!("{name}={value}"))).collect()
     }
 }

@@ -31,6 +31,9 @@ impl Break {
         output::line(&output::card(&seen));
         let Some(token) = self.token else {
             let hint = match &seen.holder {
+                Some(holder) if holder.first_token == 0 => {
+                    "its holder uses another library and has no token; break it by that library's means".to_owned()
+                }
                 Some(holder) => format!("to break this hold give --token {}", holder.first_token),
                 None => "it is free, there is nothing to break".to_owned(),
             };

@@ -54,7 +54,7 @@ fn row(seen: &Inspection) -> [String; 6] {
         None => [name, "-".into(), "-".into(), "-".into(), waiters, "-".into()],
         Some(holder) => [
             name,
-            holder.first_token.to_string(),
+            if holder.first_token == 0 { "-".into() } else { holder.first_token.to_string() },
             holder.held_for.map_or("?".to_owned(), output::span),
             output::span(holder.remaining),
             waiters,

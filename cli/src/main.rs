@@ -6,6 +6,7 @@ mod clock;
 mod demo;
 mod exit;
 mod inspect;
+mod log;
 mod ls;
 mod output;
 mod run;
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
         }
     };
     let Cli { place, command } = cli;
-    let result = match command {
+    let result = log::start(place.log.as_deref()).and_then(|()| match command {
         Command::Run(run) => run.go(&place),
         Command::Try(try_) => try_.go(&place),
         Command::Inspect(inspect) => inspect.go(&place),
@@ -50,7 +51,7 @@ fn main() -> ExitCode {
         Command::DemoWorker(worker) => worker.go(&place),
         Command::Start(start) => start.go(),
         Command::Warden(warden) => warden.go(),
-    };
+    });
     let code = result.unwrap_or_else(|error| {
         output::complain(&error.to_string());
         exit::code_of(error.kind())

@@ -49,6 +49,9 @@ pub(crate) fn plain(text: &str) -> String {
 
 /// A span for people: two digits that matter, in the unit that fits.
 pub(crate) fn span(span: Duration) -> String {
+    if span == Duration::MAX {
+        return "without an end".into();
+    }
     let seconds = span.as_secs_f64();
     match span.as_secs() {
         0 => format!("{} ms", span.as_millis()),
@@ -61,6 +64,9 @@ pub(crate) fn span(span: Duration) -> String {
 /// Who holds a lock, in a few words.
 pub(crate) fn who(holder: &Holder) -> String {
     let card = &holder.card;
+    if card.host.is_empty() && card.pid == 0 {
+        return format!("somebody who uses another library ({})", plain(&card.language));
+    }
     let host = if card.host.is_empty() { "unknown host" } else { &card.host };
     let mut text = format!("{} pid {} ({})", plain(host), card.pid, plain(&card.language));
     if !card.label.is_empty() {
@@ -71,7 +77,9 @@ pub(crate) fn who(holder: &Holder) -> String {
 
 /// The tokens of a hold: one, or a block that its process hands out to its own tasks.
 pub(crate) fn tokens(holder: &Holder) -> String {
-    if holder.first_token == holder.last_token {
+    if holder.first_token == 0 {
+        "none".into()
+    } else if holder.first_token == holder.last_token {
         holder.first_token.to_string()
     } else {
         format!("{}-{}", holder.first_token, holder.last_token)
@@ -115,7 +123,7 @@ struct HolderJson<'a> {
     language: &'a str,
     label: &'a str,
     held_for_ms: Option<u64>,
-    remaining_ms: u64,
+    remaining_ms: Option<u64>,
     first_token: u64,
     last_token: u64,
 }
@@ -129,7 +137,7 @@ impl<'a> From<&'a Inspection> for LockJson<'a> {
             language: &holder.card.language,
             label: &holder.card.label,
             held_for_ms: holder.held_for.map(millis),
-            remaining_ms: millis(holder.remaining),
+            remaining_ms: (holder.remaining < Duration::MAX).then(|| millis(holder.remaining)),
             first_token: holder.first_token,
             last_token: holder.last_token,
         });

@@ -38,6 +38,7 @@ fn bad_input_is_refused_in_one_line() {
         (&["demo", "--workers", "0"], "--workers"),
         (&["demo", "--stock", "0"], "--stock"),
         (&["demo", "--store", "memory://"], "one process"),
+        (&["--log", "debug=loud", "ls"], "debug=loud"),
         (&["frobnicate"], "frobnicate"),
         (&["try", "x", "--frobnicate"], "--frobnicate"),
     ];

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, Talking};
+use common::{Place, Talking, said};
 use serde_json::Value;
 
 fn holder(place: &Place, name: &str) -> (Talking, u64) {
@@ -113,4 +113,16 @@ fn prefixes_are_worlds_of_their_own() {
         assert_eq!(json(&place, &["ls", "--held", "--prefix", "other:"]), Value::Array(vec![]));
     }
     assert_eq!(place.says(["try", "x"]).code, Some(75));
+}
+
+#[test]
+fn what_happens_is_told_to_whoever_asks_for_it() {
+    let place = Place::new();
+    let quiet = place.says(["run", "told", "--", "true"]);
+    assert_eq!((quiet.code, quiet.err.as_str()), (Some(0), ""));
+    let told = place.says(["--log", "lockwright::grant=debug", "run", "told", "--", "true"]);
+    assert_eq!((told.code, told.err.lines().count()), (Some(0), 1), "{}", told.err);
+    assert!(told.err.contains("lockwright::grant") && told.err.contains("lock=\"told\""), "{}", told.err);
+    let by_environment = said(place.lockwright(["run", "told", "--", "true"]).env("LOCKWRIGHT_LOG", "debug"));
+    assert!(by_environment.err.contains("lockwright::release"), "{}", by_environment.err);
 }

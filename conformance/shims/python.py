@@ -9,16 +9,26 @@ import queue
 import signal
 import sys
 import threading
-import time
 from typing import Any, Callable, Dict, List, Optional
 
 import lockwright
 
-Command = Dict[str, Any]
-
-
-def now() -> int:
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+from python_common import (
+    Child,
+    Command,
+    Log,
+    greet,
+    name_of,
+    now,
+    options_of,
+    say_cancelled,
+    say_error,
+    say_ok,
+    state_of,
+    told,
+    what_was_acquired,
+    what_was_released,
+)
 
 
 class Shim:
@@ -30,12 +40,6 @@ class Shim:
         self.interruptible: "queue.SimpleQueue[Optional[Command]]" = queue.SimpleQueue()
         self.interrupting: Optional[int] = None
         self.given_up: set[int] = set()
-        self.mutex = threading.Lock()
-
-    def say(self, line: Dict[str, Any]) -> None:
-        with self.mutex:
-            sys.stdout.write(json.dumps(line) + "\n")
-            sys.stdout.flush()
 
     def read(self) -> None:
         for line in sys.stdin:
@@ -64,9 +68,7 @@ class Shim:
 
     def main(self) -> None:
         """Python interrupts its main thread only, so what may be cancelled is done there."""
-        # A shell that starts the runner in the background has it ignore interrupts, and all its children with it.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        self.say({"pid": os.getpid(), "language": "python"})
+        greet()
         threading.Thread(target=self.read, daemon=True).start()
         while True:
             try:
@@ -82,8 +84,7 @@ class Shim:
                 if self.interrupting is None:
                     continue
             self.interrupting = None
-            error = {"code": "cancelled", "retryable": False, "message": "the runner gave up"}
-            self.say({"id": command["id"], "at": now(), "error": error})
+            say_cancelled(command)
 
     def do_cancel(self, command: Command) -> Dict[str, Any]:
         self.given_up.add(command["command"])
@@ -94,15 +95,10 @@ class Shim:
     def answer(self, command: Command) -> None:
         try:
             ok = getattr(self, "do_" + command["do"])(command)
-        except lockwright.LockError as error:
-            failure = {"code": error.code, "retryable": error.retryable, "message": str(error)}
-            self.say({"id": command["id"], "at": now(), "error": failure})
         except Exception as error:
-            failure = {"code": type(error).__name__, "retryable": False, "message": str(error)}
-            self.say({"id": command["id"], "at": now(), "error": failure})
+            say_error(command, error)
         else:
-            if ok is not None:
-                self.say({"id": command["id"], "at": ok.pop("at", None) or now(), "ok": ok})
+            say_ok(command, ok)
 
     def client(self, command: Command) -> lockwright.Client:
         return self.clients[command["client"]]
@@ -116,7 +112,7 @@ class Shim:
     def do_open(self, command: Command) -> Dict[str, Any]:
         self.clients[command["client"]] = lockwright.connect(command["uri"])
         self.uris[command["client"]] = command["uri"]
-        return {}
+        return {"shown": repr(self.clients[command["client"]])}
 
     def do_guarantees(self, command: Command) -> Dict[str, Any]:
         return dataclasses.asdict(self.client(command).guarantees())
@@ -129,24 +125,19 @@ class Shim:
         return {"taken": True} if guard is None else self.keep(command, guard)
 
     def keep(self, command: Command, guard: lockwright.Guard) -> Dict[str, Any]:
-        at = now()
         self.guards[command["guard"]] = guard
-        return {"at": at, "token": guard.token, "depth": guard.depth, "remaining": guard.remaining()}
+        return what_was_acquired(guard)
 
     def do_release(self, command: Command) -> Dict[str, Any]:
         guard = self.guards[command["guard"]]
-        depth = guard.depth
-        outcome = guard.release()
-        return {"outcome": outcome, "kept": depth - 1} if outcome == "kept" else {"outcome": outcome}
+        return what_was_released(guard, guard.release())
 
     def do_extend(self, command: Command) -> Dict[str, Any]:
         self.guards[command["guard"]].extend(command["ttl"])
         return {}
 
     def do_state(self, command: Command) -> Dict[str, Any]:
-        guard = self.guards[command["guard"]]
-        state = {"held": guard.is_held, "remaining": guard.remaining(), "why": guard.why_lost}
-        return {**state, "token": guard.token, "depth": guard.depth}
+        return state_of(self.guards[command["guard"]])
 
     def do_lost(self, command: Command) -> Optional[Dict[str, Any]]:
         guard = self.guards[command["guard"]]
@@ -157,13 +148,13 @@ class Shim:
         return {}
 
     def do_inspect(self, command: Command) -> Dict[str, Any]:
-        return dataclasses.asdict(self.client(command).inspect(command["lock"]))
+        return dataclasses.asdict(self.client(command).inspect(name_of(command)))
 
     def do_list(self, command: Command) -> Dict[str, Any]:
         return {"names": self.client(command).list()}
 
     def do_break(self, command: Command) -> Dict[str, Any]:
-        return {"broken": self.client(command).break_lock(command["lock"], command["token"])}
+        return {"broken": self.client(command).break_lock(name_of(command), command["token"])}
 
     def do_close(self, command: Command) -> Dict[str, Any]:
         self.client(command).close()
@@ -184,17 +175,16 @@ class Shim:
         return {"children": children}
 
     def do_prefork(self, command: Command) -> Dict[str, Any]:
-        log, lock = open_log(command), lock_of(self.client(command), command)
-        tasks = [Task(f"{command['name']}-child-{i}", lock, command, log) for i in range(command["children"])]
+        lock = lock_of(self.client(command), command)
+        tasks = [Task(f"{command['name']}-child-{i}", lock, command) for i in range(command["children"])]
         children = [Child(task.tell) for task in tasks]
         return {"children": [child.wait(60) for child in children]}
 
     def do_work(self, command: Command) -> Dict[str, Any]:
-        log = open_log(command)
         tasks = []
         for i in range(command["tasks"]):
             client = self.own_client(command, i) if command.get("own_clients") else self.client(command)
-            tasks.append(Task(f"{command['name']}-{i}", lock_of(client, command), command, log))
+            tasks.append(Task(f"{command['name']}-{i}", lock_of(client, command), command))
         for task in tasks:
             task.start()
         for task in tasks:
@@ -206,25 +196,19 @@ class Shim:
 
 
 def lock_of(client: lockwright.Client, command: Command) -> lockwright.Lock:
-    names = ("timeout", "ttl", "renew", "max_hold", "fair", "label", "layout")
-    options = {name: command[name] for name in names if command.get(name) is not None}
     make = client.lock if command.get("owner") is None else client.rlock
-    return make(command["lock"], **options)
-
-
-def open_log(command: Command) -> int:
-    return os.open(command["log"], os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+    return make(name_of(command), **options_of(command))
 
 
 class Task(threading.Thread):
-    def __init__(self, name: str, lock: lockwright.Lock, command: Command, log: int) -> None:
+    def __init__(self, name: str, lock: lockwright.Lock, command: Command) -> None:
         super().__init__(daemon=True)
-        self.task, self.lock, self.command, self.log = name, lock, command, log
+        self.lock, self.increments, self.log = lock, command["increments"], Log(name, command)
         self.retries: List[str] = []
         self.error: Optional[Exception] = None
 
     def run(self) -> None:
-        for _ in range(self.command["increments"]):
+        for _ in range(self.increments):
             while True:
                 try:
                     self.increment()
@@ -240,76 +224,20 @@ class Task(threading.Thread):
 
     def tell(self) -> Dict[str, Any]:
         self.run()
-        return {} if self.error is None else {"code": getattr(self.error, "code", ""), "message": str(self.error)}
+        return told(self.error)
 
     def increment(self) -> None:
         asked = now()
         guard = self.lock.acquire_guard()
-        at = now()
-        self.note(guard, at, event="grant", asked=asked, until=at + int(guard.remaining() * 1e9))
-        begin = now()
-        value = self.count_up()
-        # The guard is asked after the clock: what it still says then was true at that time.
-        at = now()
-        held, until = guard.is_held, at + int(guard.remaining() * 1e9)
-        self.note(guard, at, event="increment", begin=begin, value=value, held=held, until=until)
-        if guard.why_lost is not None:
-            self.note(guard, now(), event="lost", why=guard.why_lost)
+        self.log.increment(guard, asked)
         outcome = guard.release()
-        self.note(guard, now(), event="released", outcome=outcome)
-
-    def note(self, guard: lockwright.Guard, at: int, **event: Any) -> None:
-        record = {"at": at, "pid": os.getpid(), "task": self.task, "token": guard.token, **event}
-        os.write(self.log, (json.dumps(record) + "\n").encode())
-
-    def count_up(self) -> int:
-        """Not atomic in the least, but for the last step: whoever is killed leaves the old value or the new one."""
-        counter = self.command["counter"]
-        try:
-            with open(counter) as file:
-                value = int(file.read()) + 1
-        except FileNotFoundError:
-            value = 1
-        with open(f"{counter}.{self.task}", "w") as file:
-            file.write(str(value))
-        os.replace(f"{counter}.{self.task}", counter)
-        return value
+        self.log.note(guard, now(), event="released", outcome=outcome)
 
 
 def keep_busy(lock: lockwright.Lock, stop: threading.Event) -> None:
     while not stop.is_set():
         with lock:
             pass
-
-
-class Child:
-    """Does `work` in a forked process, and tells what that gives."""
-
-    def __init__(self, work: Callable[[], Dict[str, Any]]) -> None:
-        self.reader, writer = os.pipe()
-        self.pid = os.fork()
-        if self.pid == 0:
-            try:
-                os.write(writer, json.dumps(work()).encode())
-            except BaseException as error:
-                os.write(writer, json.dumps({"code": repr(error)}).encode())
-            finally:
-                os._exit(0)
-        os.close(writer)
-
-    def wait(self, patience: float) -> Dict[str, Any]:
-        give_up = time.monotonic() + patience
-        while True:
-            done, status = os.waitpid(self.pid, os.WNOHANG)
-            if done:
-                break
-            if time.monotonic() > give_up:
-                os.kill(self.pid, signal.SIGKILL)
-                os.waitpid(self.pid, 0)
-                return {"hangs": True}
-            time.sleep(0.001)
-        with open(self.reader) as file:
-            return {**json.loads(file.read() or "{}"), "status": status}
 
 
 def tell(lock: lockwright.Lock, other: lockwright.Lock, guard: lockwright.Guard) -> Dict[str, Any]:

@@ -4,6 +4,7 @@
 //! on its standard input (`README.md`). [`play`] has shims act a scenario out, [`referee`] judges what they logged, and
 //! [`matrix`] accounts for every face, store and scenario: passed, failed, or skipped with a reason.
 
+pub mod bad_input;
 pub mod clock;
 pub mod expect;
 pub mod matrix;

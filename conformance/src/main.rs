@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use lockwright_conformance::bad_input::{self, Asked};
 use lockwright_conformance::matrix;
 use lockwright_conformance::run::{self, Suite, Wanted};
 
@@ -35,6 +36,18 @@ enum Command {
         /// How many scenarios are played at a time.
         #[arg(long, default_value_t = 4)]
         jobs: usize,
+    },
+    /// Give every face what it cannot honour, and servers, files and disks that fail it; ends with the same line.
+    BadInput {
+        /// Only this face; may be repeated.
+        #[arg(long = "face")]
+        faces: Vec<String>,
+        /// Only this row; may be repeated.
+        #[arg(long = "row")]
+        rows: Vec<String>,
+        /// Write docs/errors.md from what the errors say.
+        #[arg(long)]
+        write: bool,
     },
     /// Show scenarios, faces and stores.
     List,
@@ -69,6 +82,12 @@ fn obey(command: Command) -> Result<bool, String> {
             }
             println!("{} passed, {} failed, {} skipped", sum.0, sum.1, sum.2);
             Ok(sum.1 == 0)
+        }
+        Command::BadInput { faces, rows, write } => {
+            bad_input::have_own_mounts();
+            let (passed, failed, skipped) = bad_input::run(&Asked { faces, rows, write }, &|line| println!("{line}"))?;
+            println!("{passed} passed, {failed} failed, {skipped} skipped");
+            Ok(failed == 0)
         }
     }
 }

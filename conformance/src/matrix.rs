@@ -20,6 +20,11 @@ pub struct Triple {
 /// Every team that plays the scenario: each face alone, and, where languages may mix, each with the next one. All pairs
 /// would be many soon, and prove little more: they meet at the store only.
 pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
+    let (faces, peers): (Vec<_>, Vec<_>) = faces.iter().cloned().partition(|face| face.joins.is_none());
+    if scenario.peer {
+        let both = |peer: &Face, face: &Face| [vec![face.clone(), peer.clone()], vec![peer.clone(), face.clone()]];
+        return peers.iter().flat_map(|peer| faces.iter().flat_map(move |face| both(peer, face))).collect();
+    }
     let mut teams: Vec<_> = faces.iter().map(|face| vec![face.clone()]).collect();
     if scenario.mixed == Mixed::Yes {
         let pairs = if faces.len() > 2 { faces.len() } else { faces.len().saturating_sub(1) };
@@ -33,12 +38,17 @@ pub fn team_name(team: &[Face]) -> String {
     team.iter().map(|face| face.name.as_str()).collect::<Vec<_>>().join("+")
 }
 
+/// Whether the team keeps its locks there: a library that is not ours does so in one way only.
+fn may_meet(team: &[Face], store: &Store) -> bool {
+    team.iter().all(|face| face.joins.as_ref().is_none_or(|joins| *joins == store.name))
+}
+
 /// Every triple there is.
 pub fn all(scenarios: &[Scenario], faces: &[Face], stores: &[Store]) -> BTreeSet<Triple> {
     let mut triples = BTreeSet::new();
     for scenario in scenarios {
         for team in teams(scenario, faces) {
-            triples.extend(stores.iter().map(|store| Triple {
+            triples.extend(stores.iter().filter(|store| may_meet(&team, store)).map(|store| Triple {
                 scenario: scenario.name.clone(),
                 store: store.name.clone(),
                 team: team_name(&team),
@@ -68,7 +78,9 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
         }
     }
     let part = store.only.as_ref().filter(|_| !full);
-    if let Some(part) = part.filter(|part| team.len() > 1 || !part.scenarios.contains(&scenario.name)) {
+    if let Some(part) =
+        part.filter(|_| !scenario.peer).filter(|part| team.len() > 1 || !part.scenarios.contains(&scenario.name))
+    {
         return Some(format!("{}: {}", store.name, part.reason));
     }
     let only = scenario.only.as_ref().filter(|only| !full && !only.teams.contains(&team_name(team)));
@@ -115,6 +127,10 @@ pub fn not_in_rows(root: &Path, faces: &[Face], stores: &[Store], scenarios: &[S
     for face in faces.iter().filter(|face| !root.join(&face.folder).is_dir()) {
         wrong.push(format!("faces.toml: {} is to live in {}, which is not there", face.name, face.folder));
     }
+    let joins = |face: &Face| face.joins.as_ref().is_some_and(|joins| !stores.iter().any(|store| store.name == *joins));
+    for face in faces.iter().filter(|face| joins(face)) {
+        wrong.push(format!("{} joins a store that has no row in stores.toml", face.folder));
+    }
     for store in stores.iter().filter(|store| !of_stores.join(&store.folder).is_dir()) {
         wrong.push(format!("stores.toml: {} is to live in {}, which is not there", store.name, store.folder));
     }
@@ -136,12 +152,21 @@ mod tests {
     use serde_json::json;
 
     fn face(name: &str) -> Face {
-        Face { name: name.into(), folder: "core".into(), command: Vec::new(), cannot: BTreeMap::new() }
+        Face {
+            name: name.into(),
+            folder: "core".into(),
+            command: Vec::new(),
+            joins: None,
+            no_scenarios: None,
+            process_each: false,
+            cannot: BTreeMap::new(),
+        }
     }
 
     fn store(name: &str) -> Store {
         let uri = Some("x://".into());
-        Store { name: name.into(), folder: name.into(), uri, service: None, only: None, cannot: BTreeMap::new() }
+        let (name, folder) = (name.into(), name.into());
+        Store { name, folder, uri, service: None, promises: BTreeMap::new(), only: None, cannot: BTreeMap::new() }
     }
 
     fn scenario(name: &str, head: &str) -> Scenario {
@@ -173,6 +198,21 @@ mod tests {
         assert_eq!(names(&[face("a")]), ["a"]);
         assert_eq!(names(&[face("a"), face("b")]), ["a", "b", "a+b"]);
         assert_eq!(names(&[face("a"), face("b"), face("c")]), ["a", "b", "c", "a+b", "b+c", "c+a"]);
+    }
+
+    #[test]
+    fn a_library_meets_each_face_in_both_orders_where_its_locks_are() {
+        let peer = Face { joins: Some("s".into()), ..face("theirs") };
+        let faces = [face("a"), peer, face("b")];
+        let (met, alone) = (scenario("m", "peer = true"), scenario("x", ""));
+        let names: Vec<_> = teams(&met, &faces).iter().map(|team| team_name(team)).collect();
+        assert_eq!(names, ["a+theirs", "theirs+a", "b+theirs", "theirs+b"]);
+        assert_eq!(teams(&alone, &faces).len(), 2, "it plays nothing else");
+        let triples = all(&[met], &faces, &[store("s"), store("t")]);
+        assert_eq!(triples.iter().filter(|triple| triple.store == "s").count(), 4);
+        assert_eq!(triples.len(), 4);
+        let found = not_in_rows(Path::new("/nowhere"), &faces, &[store("t")], &[]);
+        assert!(found.iter().any(|wrong| wrong.contains("joins a store")), "{found:?}");
     }
 
     #[test]

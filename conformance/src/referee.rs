@@ -6,6 +6,8 @@
 //! - **holder belief**: two tasks believe to hold the lock at once only after `lost` fired for one of them or its deadline
 //!   passed.
 //!
+//! A holder that uses another library has no token (0); by tokens only ours are judged, by everything else all of them.
+//!
 //! What a task does after its guard told it that the lock is lost counts for neither: no lock can prevent that, only
 //! the token can.
 
@@ -108,9 +110,13 @@ pub fn judge(history: &History) -> Judgement {
     let increments = || tenures.iter().flat_map(|tenure| &tenure.increments);
     found.increments = increments().filter(|i| i.held).count();
     found.late = increments().filter(|i| !i.held).count();
-    tokens_are_unique(&tenures, &mut found);
-    tokens_order_the_increments(&tenures, &mut found);
-    tokens_rise_in_time(&tenures, &mut found);
+    let ours: Vec<_> = tenures.iter().filter(|tenure| tenure.token > 0).collect();
+    tokens_are_unique(&ours, &mut found);
+    tokens_order_the_increments(&ours, &mut found);
+    tokens_rise_in_time(&ours, &mut found);
+    if ours.len() < tenures.len() {
+        increments_exclude_each_other(&tenures, &mut found);
+    }
     // A late write may well have destroyed another one.
     if found.late == 0 {
         no_increment_is_lost(history, &tenures, &mut found);
@@ -172,7 +178,7 @@ fn tenures<'a>(history: &'a History, found: &mut Judgement) -> Vec<Tenure<'a>> {
     tenures
 }
 
-fn tokens_are_unique(tenures: &[Tenure<'_>], found: &mut Judgement) {
+fn tokens_are_unique(tenures: &[&Tenure<'_>], found: &mut Judgement) {
     let mut seen: HashMap<u64, &str> = HashMap::new();
     for Tenure { task, token, .. } in tenures {
         if let Some(other) = seen.insert(*token, task) {
@@ -181,9 +187,9 @@ fn tokens_are_unique(tenures: &[Tenure<'_>], found: &mut Judgement) {
     }
 }
 
-fn tokens_order_the_increments(tenures: &[Tenure<'_>], found: &mut Judgement) {
+fn tokens_order_the_increments(tenures: &[&Tenure<'_>], found: &mut Judgement) {
     let mut by_token: Vec<_> =
-        tenures.iter().flat_map(|tenure| tenure.increments.iter().map(move |i| (tenure, i))).collect();
+        tenures.iter().flat_map(|tenure| tenure.increments.iter().map(move |i| (*tenure, i))).collect();
     by_token.retain(|(_, increment)| increment.held);
     by_token.sort_by_key(|(tenure, increment)| (tenure.token, increment.begin));
     for pair in by_token.windows(2) {
@@ -207,8 +213,8 @@ fn tokens_order_the_increments(tenures: &[Tenure<'_>], found: &mut Judgement) {
     }
 }
 
-fn tokens_rise_in_time(tenures: &[Tenure<'_>], found: &mut Judgement) {
-    let mut by_grant: Vec<_> = tenures.iter().collect();
+fn tokens_rise_in_time(tenures: &[&Tenure<'_>], found: &mut Judgement) {
+    let mut by_grant = tenures.to_vec();
     by_grant.sort_by_key(|tenure| tenure.granted);
     let mut by_ask = by_grant.clone();
     by_ask.sort_by_key(|tenure| tenure.asked);
@@ -225,6 +231,22 @@ fn tokens_rise_in_time(tenures: &[Tenure<'_>], found: &mut Judgement) {
                 "{} asked after {} had token {}, and got {}",
                 tenure.task, highest.task, highest.token, tenure.token
             );
+            found.blame(Verdict::StoreTruth, text);
+        }
+    }
+}
+
+/// The same as by tokens, for holders some of which have none.
+fn increments_exclude_each_other(tenures: &[Tenure<'_>], found: &mut Judgement) {
+    let mut all: Vec<_> =
+        tenures.iter().flat_map(|tenure| tenure.increments.iter().map(move |i| (tenure.task, i))).collect();
+    all.retain(|(_, increment)| increment.held);
+    all.sort_by_key(|(_, increment)| increment.begin);
+    for pair in all.windows(2) {
+        let [(a, before), (b, after)] = pair else { continue };
+        if after.begin < before.end {
+            let overlap = between(after.begin, before.end) * 1e6;
+            let text = format!("{b} began an increment {overlap:.0} us before {a} had finished one");
             found.blame(Verdict::StoreTruth, text);
         }
     }
@@ -327,6 +349,26 @@ mod tests {
     }
 
     #[test]
+    fn holders_without_a_token_are_judged_by_time_and_value() {
+        let records = |begin| {
+            vec![
+                grant(10, "theirs", 0),
+                increment(11, 20, "theirs", 0, 1),
+                released(21, "theirs", 0),
+                grant(22, "ours", 5),
+                increment(23, 30, "ours", 5, 2),
+                released(31, "ours", 5),
+                grant(begin - 1, "theirs", 0),
+                increment(begin, 40, "theirs", 0, 3),
+                released(41, "theirs", 0),
+            ]
+        };
+        assert_eq!(verdicts(&of(records(35), 3)), []);
+        assert!(verdicts(&of(records(28), 3)).contains(&Verdict::StoreTruth));
+        assert!(verdicts(&of(records(35), 2)).contains(&Verdict::StoreTruth));
+    }
+
+    #[test]
     fn a_token_granted_twice_is_found() {
         let twice = of(
             vec![
@@ -363,8 +405,8 @@ mod tests {
     #[test]
     fn a_token_that_falls_is_found() {
         let mut history = fine();
-        for record in &mut history.records[6..] {
-            record.token = 0;
+        for (i, record) in history.records.iter_mut().enumerate() {
+            record.token = if i < 6 { record.token + 1 } else { 1 };
         }
         let violations = judge(&history).violations;
         assert!(violations.iter().any(|v| v.text.contains("asked after")), "{violations:?}");

@@ -20,8 +20,16 @@ pub type Reasons = BTreeMap<String, String>;
 pub struct Face {
     #[serde(skip)]
     pub name: String,
+    #[serde(default)]
     pub folder: String,
     pub command: Vec<String>,
+    /// For a library that is not ours: the store where we keep locks as it does.
+    pub joins: Option<String>,
+    /// Why it plays no scenarios, and takes part in the table of bad input alone.
+    pub no_scenarios: Option<String>,
+    /// Whether each of its commands is a process, so that only stores are of use that processes share.
+    #[serde(default)]
+    pub process_each: bool,
     #[serde(default)]
     pub cannot: Reasons,
 }
@@ -35,6 +43,9 @@ pub struct Store {
     pub folder: String,
     pub uri: Option<String>,
     pub service: Option<String>,
+    /// Promises that only the server could deny, and denies here.
+    #[serde(default)]
+    pub promises: BTreeMap<String, bool>,
     /// All that is played there by one face at a time, unless everything is asked for, and why not more.
     pub only: Option<Part>,
     #[serde(default)]
@@ -76,6 +87,20 @@ pub fn faces(scenarios: &[Scenario]) -> Result<Vec<Face>, String> {
         }
     }
     Ok(faces)
+}
+
+/// Every library whose locks are joined: a folder in `interop` each, with its row.
+pub fn peers() -> Result<Vec<Face>, String> {
+    let entries = fs::read_dir(here().join("interop")).map_err(|error| format!("interop: {error}"))?;
+    let mut folders: Vec<_> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    folders.sort();
+    let peer = |name: String| {
+        let file = here().join("interop").join(&name).join("peer.toml");
+        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        let row: Face = toml::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(Face { folder: format!("conformance/interop/{name}"), name, ..row })
+    };
+    folders.into_iter().map(peer).collect()
 }
 
 /// Every store. A part of the suite names scenarios of those given.

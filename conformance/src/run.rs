@@ -55,7 +55,10 @@ impl Suite {
     /// Reads the rows and scenarios, and fails when they leave something of the tree out.
     pub fn read() -> Result<Self, String> {
         let scenarios = scenario::read_all(&rows::here().join("scenarios"))?;
-        let suite = Suite { faces: rows::faces(&scenarios)?, stores: rows::stores(&scenarios)?, scenarios };
+        let mut faces = rows::faces(&scenarios)?;
+        faces.retain(|face| face.no_scenarios.is_none());
+        faces.extend(rows::peers()?);
+        let suite = Suite { faces, stores: rows::stores(&scenarios)?, scenarios };
         let root = rows::here().join("..");
         let wrong = matrix::not_in_rows(&root, &suite.faces, &suite.stores, &suite.scenarios);
         if wrong.is_empty() { Ok(suite) } else { Err(wrong.join("\n")) }
@@ -69,6 +72,7 @@ struct Job<'a> {
     team: Vec<Face>,
     place: &'a Place,
     shared: bool,
+    queue: bool,
 }
 
 /// How a run ended.
@@ -151,15 +155,18 @@ fn plan<'a>(
             if !expected.contains(&triple) {
                 continue;
             }
-            let key = (store.name.clone(), team[0].name.clone());
-            let promises = promises.entry(key).or_insert_with(|| ask(&team[0], place, scratch));
+            // Another library promises nothing of ours.
+            let Some(asked) = team.iter().find(|face| face.joins.is_none()) else { continue };
+            let key = (store.name.clone(), asked.name.clone());
+            let promises = promises.entry(key).or_insert_with(|| ask(asked, place, scratch));
             match promises {
                 Err(error) => account.enter(&triple, Outcome::Failed, &format!("\n  {error}")),
                 Ok(promises) => match matrix::reason(scenario, team, store, promises, wanted.full) {
                     Some(reason) => account.enter(&triple, Outcome::Skipped(reason.clone()), &reason),
                     None => {
-                        let shared = promises.get("shared") != Some(&Value::Bool(false));
-                        let job = Job { triple, scenario, team: team.clone(), place, shared };
+                        let promised = |what: &str| promises.get(what) != Some(&Value::Bool(false));
+                        let (shared, queue) = (promised("shared"), promised("push"));
+                        let job = Job { triple, scenario, team: team.clone(), place, shared, queue };
                         if scenario.alone { alone.push_back(job) } else { together.push_back(job) }
                     }
                 },
@@ -180,7 +187,9 @@ fn ask(face: &Face, place: &Place, scratch: &Scratch) -> Result<Value, String> {
         let answer = answer.ok_or_else(|| format!("{name} has no answer"))?;
         let value = answer.result().map_err(|failure| format!("{name} fails: {}\n{}", failure.message, shim.said()))?;
         if name == "guarantees" {
-            return Ok(value);
+            let mut promises = value.as_object().cloned().unwrap_or_default();
+            promises.extend(place.store.promises.iter().map(|(name, promised)| (name.clone(), json!(promised))));
+            return Ok(Value::Object(promises));
         }
     }
     Err("there is no answer".into())
@@ -202,7 +211,7 @@ fn work(jobs: VecDeque<Job<'_>>, hands: usize, scratch: &Scratch, wanted: &Wante
 
 fn play(job: &Job<'_>, scratch: &Scratch, wanted: &Wanted, account: &Account<'_>) {
     let begin = Instant::now();
-    let Job { triple, scenario, team, place, shared } = job;
+    let Job { triple, scenario, team, place, shared, queue } = job;
     let mut attempt = 0;
     loop {
         attempt += 1;
@@ -210,7 +219,8 @@ fn play(job: &Job<'_>, scratch: &Scratch, wanted: &Wanted, account: &Account<'_>
         let word = scratch.word(&name);
         let result = scratch.folder(&word).map_err(Fault::Wrong).and_then(|folder| {
             let Wanted { full, patience, .. } = *wanted;
-            let stage = Stage { team, place, shared: *shared, full, patience, folder, word: word.clone() };
+            let stage =
+                Stage { team, place, shared: *shared, queue: *queue, full, patience, folder, word: word.clone() };
             play::play(scenario, &stage)
         });
         let took = format!("{:>6.2} s", begin.elapsed().as_secs_f64());

@@ -25,6 +25,9 @@ pub struct Scenario {
     /// Also runs with actors of two faces.
     #[serde(default)]
     pub mixed: Mixed,
+    /// Is played by a face of ours and a library whose locks are joined, whichever comes first.
+    #[serde(default)]
+    pub peer: bool,
     /// Needs the machine and the servers for itself.
     #[serde(default)]
     pub alone: bool,

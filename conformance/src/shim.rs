@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,6 +41,8 @@ pub struct Answer {
     pub at: Nanos,
     ok: Option<Value>,
     error: Option<Failure>,
+    /// The most memory that the work took, in bytes, where it is done by a process of its own.
+    pub peak: Option<u64>,
 }
 
 /// An error of the library, as the face shows it.
@@ -49,12 +51,15 @@ pub struct Failure {
     pub code: String,
     pub retryable: bool,
     pub message: String,
+    /// The error as the language shows it to a programmer.
+    #[serde(default)]
+    pub debug: String,
 }
 
 impl Answer {
     /// An answer that no shim gave.
     pub fn of(value: Value) -> Self {
-        Answer { at: clock::now(), ok: Some(value), error: None }
+        Answer { at: clock::now(), ok: Some(value), error: None, peak: None }
     }
 
     /// What it gives, or why not.
@@ -101,9 +106,13 @@ struct Line {
 impl Shim {
     /// Starts the face's shim; what it says on its standard error goes to the file `errors`.
     pub fn start(face: &Face, errors: &Path) -> Result<Arc<Self>, String> {
+        Shim::start_as(face, face.start(), errors)
+    }
+
+    /// The same, started by a command that was prepared from the face's own.
+    pub fn start_as(face: &Face, mut command: Command, errors: &Path) -> Result<Arc<Self>, String> {
         let explain = |error: &dyn std::fmt::Display| format!("the shim of {} does not start: {error}", face.name);
         let file = File::create(errors).map_err(|error| explain(&error))?;
-        let mut command = face.start();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file);
         // The environment may name a place of its own.
         command.env_remove("LOCKWRIGHT_URL");
@@ -124,7 +133,9 @@ impl Shim {
                 match serde_json::from_str::<Line>(&line) {
                     Ok(Line { id, answer }) => {
                         let sender = locked(&answered).remove(&id);
-                        drop(sender.map(|sender| sender.send(answer)));
+                        if let Some(sender) = sender {
+                            drop(sender.send(answer));
+                        }
                     }
                     Err(error) => eprintln!("{face_name}: no answer of a shim ({error}): {line}"),
                 }

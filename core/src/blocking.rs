@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use crate::client::{Acquisition, Face, left, outcome_of};
+use crate::client::{Acquisition, Extension, Face, extended, left, outcome_of};
 use crate::driver::wait::Settled;
 use crate::error::{Error, Kind, Result};
 use crate::lease::{Inspection, ReleaseOutcome};
@@ -118,6 +118,22 @@ impl Lock {
         }
     }
 
+    /// See the async [`inspect`](crate::Lock::inspect).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn inspect(&self) -> Result<Inspection> {
+        self.inspect_here()
+    }
+
+    /// See the async [`break_lock`](crate::Lock::break_lock).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn break_lock(&self, expected: Token) -> Result<bool> {
+        self.break_here(expected)
+    }
+
     /// Begins to acquire the lock, with a waiting time of its own, for callers that wait in slices to look at signals in
     /// between. The first request is made before this returns.
     ///
@@ -125,7 +141,7 @@ impl Lock {
     /// As [`acquire`](Self::acquire).
     pub fn begin(&self, timeout: Option<Duration>) -> Result<Acquiring> {
         let (acquisition, effects) = self.start(timeout)?;
-        acquisition.engine.perform(&acquisition.entry, effects, acquisition.deadline);
+        acquisition.span.in_scope(|| acquisition.engine.perform(&acquisition.entry, effects, acquisition.deadline));
         Ok(Acquiring(acquisition))
     }
 }
@@ -150,6 +166,7 @@ impl Acquiring {
             return Some(acquisition.conclude(settled));
         }
         if acquisition.deadline.is_some_and(|deadline| left(deadline).is_zero()) {
+            let _inside = acquisition.span.enter();
             let effects = acquisition.entry.expire(&acquisition.engine);
             acquisition.engine.perform_in_background(&acquisition.entry, effects);
         }
@@ -166,7 +183,7 @@ impl std::fmt::Debug for Acquiring {
 impl crate::client::Call {
     fn finish_here(mut self) -> Settled {
         if let Some(effects) = self.effects.take() {
-            self.engine.perform(&self.entry, effects, None);
+            self.span.in_scope(|| self.engine.perform(&self.entry, effects, None));
         }
         loop {
             if let Some(settled) = self.waiter.park(None) {
@@ -191,7 +208,8 @@ impl Guard {
     /// # Errors
     /// `lost` when the lock is not held any more, `forked`, `invalid_config`.
     pub fn extend(&self, ttl: Duration) -> Result<()> {
-        let call = self.start_extend(ttl)?;
-        self.extended(call.finish_here())
+        let Extension { call, hold } = self.start_extend(ttl)?;
+        let entry = call.entry.clone();
+        extended(&entry, &hold, &call.finish_here())
     }
 }

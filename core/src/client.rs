@@ -9,19 +9,25 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use tracing::field::Empty;
+use tracing::{Instrument, Span, debug_span};
+
 use crate::driver::engine::{self, Engine, Wish};
-use crate::driver::entry::{Effects, Entry};
+use crate::driver::entry::{Effects, Entry, unfair};
 use crate::driver::fork::{self, Generational};
 use crate::driver::hold::Hold;
 use crate::driver::wait::{Settled, Waiter};
-use crate::driver::{clock, runtime};
+use crate::driver::{clock, notice, runtime};
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::{Guarantees, Requirements};
 use crate::lease::{Inspection, LossReason, ReleaseOutcome};
+use crate::metrics::Metrics;
 use crate::name;
-use crate::options::{AcquireOptions, ConnectOptions};
-use crate::protocol::Layout;
+use crate::options::{AcquireOptions, ConnectOptions, Retry};
+use crate::protocol::{Layout, Reply};
 use crate::queue::{OwnerId, Refusal, TaskId};
+use crate::replies::nonsense;
+use crate::session::Inbox;
 use crate::stores::{self, Store};
 use crate::time::Time;
 use crate::token::Token;
@@ -97,9 +103,13 @@ impl<F: Face> Client<F> {
         LockBuilder { client: self.clone(), name: name.to_owned(), options: self.place.uri.lock.clone(), owner: None }
     }
 
-    /// What locks of this client promise, in the store's default layout or the one that the address chose.
+    /// What locks of this client promise, in the store's default layout or the one that the address chose. Once the store
+    /// refused to push to this client, they promise neither that nor `fair`.
+    ///
+    /// # Errors
+    /// `unsupported` or `invalid_config` for a layout or format that the store does not have.
     pub fn guarantees(&self) -> Result<Guarantees> {
-        Ok(self.layout(self.place.uri.lock.layout.as_deref())?.guarantees())
+        Ok(self.promises(&*self.default_layout()?))
     }
 
     /// Fails when something insisted on is not promised.
@@ -110,29 +120,55 @@ impl<F: Face> Client<F> {
         self.guarantees()?.require(wanted)
     }
 
+    /// The same client for callers that wait in another way.
+    pub fn into_face<G: Face>(self) -> Client<G> {
+        Client { place: self.place, face: PhantomData }
+    }
+
     /// The address without credentials and options.
     pub fn address(&self) -> &str {
         self.place.layouts.address()
     }
 
-    fn layout(&self, name: Option<&str>) -> Result<Arc<dyn Layout>> {
-        self.place.layouts.layout(name)
+    /// What this client and its clones did in this process so far; all zero in a forked child that has not used it yet.
+    pub fn metrics(&self) -> Metrics {
+        match self.place.engines.current().map(|made| &**made) {
+            Some(Ok(engine)) => engine.counters.snapshot(),
+            _ => Metrics::default(),
+        }
+    }
+
+    fn default_layout(&self) -> Result<Arc<dyn Layout>> {
+        self.place.layouts.layout(self.place.uri.lock.wanted())
+    }
+
+    fn promises(&self, layout: &dyn Layout) -> Guarantees {
+        let promised = layout.guarantees();
+        let engine = self.place.engines.current().and_then(|made| (**made).as_ref().ok());
+        let refused = engine.is_some_and(|engine| engine.inbox() == Inbox::Unavailable);
+        Guarantees { push: promised.push && !refused, fair: promised.fair && !refused, ..promised }
+    }
+
+    /// Where the lock `name` lies in the client's layout.
+    fn spot(&self, name: &str) -> Result<Spot> {
+        Spot::new(self.default_layout()?, name::check(name)?)
     }
 
     pub(crate) fn inspect_now(&self, name: &str) -> Result<Inspection> {
-        let layout = self.layout(self.place.uri.lock.layout.as_deref())?;
-        let key = layout.key(&name::check(name)?)?;
-        let reply = self.on_store(|engine| engine.administer(layout.inspect(key)))?;
-        layout.inspected(name, &reply).map_err(|error| error.on_lock(name).on_store(self.address()))
+        self.inspect_at(&self.spot(name)?)
+    }
+
+    fn inspect_at(&self, Spot { layout, name, key }: &Spot) -> Result<Inspection> {
+        let seen = self.on_store(|engine| layout.inspected(name, &engine.administer(layout.inspect(key.clone()))?));
+        seen.map_err(|error| error.on_lock(name.clone()))
     }
 
     pub(crate) fn list_now(&self) -> Result<Vec<String>> {
-        let layout = self.layout(self.place.uri.lock.layout.as_deref())?;
+        let layout = self.default_layout()?;
         let mut names = Vec::new();
         let mut cursor = String::new();
         loop {
-            let reply = self.on_store(|engine| engine.administer(layout.list(&cursor)))?;
-            let (page, next) = layout.listed(&reply)?;
+            let (page, next) = self.on_store(|engine| layout.listed(&engine.administer(layout.list(&cursor))?))?;
             names.extend(page);
             match next {
                 Some(next) => cursor = next,
@@ -145,18 +181,22 @@ impl<F: Face> Client<F> {
     }
 
     pub(crate) fn break_now(&self, name: &str, expected: Token) -> Result<bool> {
-        let layout = self.layout(self.place.uri.lock.layout.as_deref())?;
-        let key = layout.key(&name::check(name)?)?;
-        let reply = self.on_store(|engine| {
+        self.break_at(&self.spot(name)?, expected)
+    }
+
+    fn break_at(&self, Spot { layout, name, key }: &Spot, expected: Token) -> Result<bool> {
+        let broken = self.on_store(|engine| {
             let reply = engine.administer(layout.break_hold(key.clone(), expected.n))?;
-            engine.verify(&key);
-            Ok(reply)
-        })?;
-        if let crate::protocol::Reply::Error { .. } = reply {
-            layout.inspected(name, &reply)?;
-        }
-        let broken = reply == crate::protocol::Reply::Int(1);
-        tracing::warn!(lock = name, token = %expected, broken, "asked to break a lock");
+            engine.verify(key);
+            match &reply {
+                Reply::Int(0) => Ok(false),
+                Reply::Int(1) => Ok(true),
+                error @ Reply::Error { .. } => layout.inspected(name, error).map(|_| false),
+                other => Err(nonsense("break", std::slice::from_ref(other))),
+            }
+        });
+        let broken = broken.map_err(|error| error.on_lock(name.clone()))?;
+        notice::asked_to_break(name, self.address(), expected, broken);
         Ok(broken)
     }
 
@@ -283,9 +323,21 @@ impl<F: Face> LockBuilder<F> {
         self
     }
 
-    /// The layout at the store.
+    /// The layout at the store. A format that was set before goes with another layout and is dropped.
     pub fn layout(mut self, layout: &str) -> Self {
-        self.options.layout = Some(layout.into());
+        self.options.set_layout(layout);
+        self
+    }
+
+    /// The format of a layout that has several, such as the library whose locks are joined.
+    pub fn format(mut self, format: &str) -> Self {
+        self.options.format = Some(format.into());
+        self
+    }
+
+    /// How often a waiter asks where it cannot be told that it is its turn; default 2 ms to 64 ms.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.options.retry = retry;
         self
     }
 
@@ -315,29 +367,44 @@ impl<F: Face> LockBuilder<F> {
         let build = || {
             let name = name::check(&name)?;
             options.check()?;
-            let layout = client.layout(options.layout.as_deref())?;
-            let can = layout.guarantees();
+            let layout = client.place.layouts.layout(options.wanted())?;
+            let can = client.promises(&*layout);
             let wants = [(options.fair && !can.fair, "fair"), (options.reentrant && !can.reentrant, "reentrant")];
             if let Some((_, what)) = wants.iter().find(|(missing, _)| *missing) {
-                let message = format!("layout {} cannot be {what}; leave it out or choose another layout", can.layout);
+                let message =
+                    format!("layout {} cannot be {what} here; leave it out, or choose another layout", can.layout);
                 return Err(Error::unsupported("lock", message));
             }
-            let key = layout.key(&name)?;
+            let spot = Spot::new(layout, name)?;
             let label = options.label.as_deref().unwrap_or_default();
-            let at_work = AtWork::new(client.place.engine()?, &layout, &name, &key, label);
-            Ok((name, key, layout, Arc::new(Generational::new(Arc::new(at_work)))))
+            let at_work = AtWork::new(client.place.engine()?, &spot, label);
+            Ok((spot, Arc::new(Generational::new(Arc::new(at_work)))))
         };
-        let (name, key, layout, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
-        Ok(Lock { client, name, key, layout, wish: Wish { options, owner }, at_work })
+        let (spot, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
+        Ok(Lock { client, spot: Arc::new(spot), wish: Wish { options, owner }, at_work })
+    }
+}
+
+/// Where a lock lies.
+struct Spot {
+    layout: Arc<dyn Layout>,
+    name: Arc<str>,
+    key: Arc<str>,
+}
+
+impl Spot {
+    fn new(layout: Arc<dyn Layout>, name: Arc<str>) -> Result<Self> {
+        let key = layout.key(&name)?;
+        // In some stores they are the same text, of which one is enough.
+        let key = if key == name { name.clone() } else { key };
+        Ok(Spot { layout, name, key })
     }
 }
 
 /// A named lock, to be acquired as often as wanted. Cheap to clone.
 pub struct Lock<F: Face = Async> {
     client: Client<F>,
-    name: Arc<str>,
-    key: Arc<str>,
-    layout: Arc<dyn Layout>,
+    spot: Arc<Spot>,
     wish: Wish,
     at_work: Arc<Generational<AtWork>>,
 }
@@ -349,7 +416,7 @@ struct AtWork {
 }
 
 impl AtWork {
-    fn new(engine: &Engine, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>, label: &str) -> Self {
+    fn new(engine: &Engine, Spot { layout, name, key }: &Spot, label: &str) -> Self {
         AtWork { entry: engine.entry(layout, name, key), card: engine.card(label) }
     }
 }
@@ -357,7 +424,20 @@ impl AtWork {
 impl<F: Face> Lock<F> {
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.spot.name
+    }
+
+    /// What it promises, in its layout; see [`Client::guarantees`].
+    pub fn guarantees(&self) -> Guarantees {
+        self.client.promises(&*self.spot.layout)
+    }
+
+    pub(crate) fn inspect_here(&self) -> Result<Inspection> {
+        self.client.inspect_at(&self.spot)
+    }
+
+    pub(crate) fn break_here(&self, expected: Token) -> Result<bool> {
+        self.client.break_at(&self.spot, expected)
     }
 
     /// Its options.
@@ -379,11 +459,20 @@ impl<F: Face> Lock<F> {
         lock
     }
 
+    /// The same lock for callers that wait in another way.
+    pub fn into_face<G: Face>(self) -> Lock<G> {
+        let Lock { client, spot, wish, at_work } = self;
+        Lock { client: client.into_face(), spot, wish, at_work }
+    }
+
     pub(crate) fn start(&self, timeout: Option<Duration>) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
         let options = &self.wish.options;
+        if options.fair && !self.guarantees().fair {
+            return Err(self.explain(unfair()));
+        }
         let label = options.label.as_deref().unwrap_or_default();
-        let make = || Arc::new(AtWork::new(&engine, &self.layout, &self.name, &self.key, label));
+        let make = || Arc::new(AtWork::new(&engine, &self.spot, label));
         let AtWork { entry, card } = &**self.at_work.get_or_make(make);
         let entry = entry.clone();
         let wish = Wish { options: AcquireOptions { timeout, ..options.clone() }, owner: self.wish.owner };
@@ -397,27 +486,34 @@ impl<F: Face> Lock<F> {
             timeout,
             generation: fork::generation(),
             over: false,
+            span: self.span(timeout),
             face: PhantomData,
         };
         Ok((acquisition, effects))
     }
 
+    /// What an acquisition is traced as; costs an atomic load when nobody listens.
+    fn span(&self, timeout: Option<Duration>) -> Span {
+        let (lock, store, ttl) = (self.name(), self.client.address(), self.wish.options.ttl.as_secs_f64());
+        let timeout = timeout.map(|timeout| timeout.as_secs_f64());
+        debug_span!(target: "lockwright::acquire", "acquire", lock, store, ttl, timeout, token = Empty, outcome = Empty)
+    }
+
     fn explain(&self, error: Error) -> Error {
-        error.on_lock(self.name.clone()).on_store(self.client.address())
+        error.on_lock(self.spot.name.clone()).on_store(self.client.address())
     }
 }
 
 impl<F: Face> Clone for Lock<F> {
     fn clone(&self) -> Self {
-        let Lock { client, name, key, layout, wish, at_work } = self;
-        let (client, name, key, layout) = (client.clone(), name.clone(), key.clone(), layout.clone());
-        Lock { client, name, key, layout, wish: wish.clone(), at_work: at_work.clone() }
+        let Lock { client, spot, wish, at_work } = self;
+        Lock { client: client.clone(), spot: spot.clone(), wish: wish.clone(), at_work: at_work.clone() }
     }
 }
 
 impl<F: Face> std::fmt::Debug for Lock<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Lock({:?} on {})", self.name, self.client.address())
+        write!(f, "Lock({:?} on {})", self.name(), self.client.address())
     }
 }
 
@@ -431,6 +527,7 @@ pub(crate) struct Acquisition<F: Face> {
     timeout: Option<Duration>,
     generation: u64,
     over: bool,
+    pub(crate) span: Span,
     face: PhantomData<F>,
 }
 
@@ -438,6 +535,15 @@ impl<F: Face> Acquisition<F> {
     /// What the waiter got, as what the caller gets.
     pub(crate) fn conclude(&mut self, settled: Settled) -> Result<Guard<F>> {
         self.over = true;
+        let result = self.result(settled);
+        if !self.span.is_disabled() {
+            self.span.record("outcome", result.as_ref().map_or_else(Error::code, |_| "granted"));
+            self.span.record("token", result.as_ref().ok().map(|guard| tracing::field::display(guard.token())));
+        }
+        result
+    }
+
+    fn result(&self, settled: Settled) -> Result<Guard<F>> {
         let error = match settled {
             Settled::Granted { hold, depth } => return Ok(self.guard(hold, depth)),
             Settled::Refused(Refusal::Taken) => Error::timeout(Duration::ZERO),
@@ -463,6 +569,8 @@ impl<F: Face> Acquisition<F> {
 impl<F: Face> Drop for Acquisition<F> {
     fn drop(&mut self) {
         if !self.over && !self.is_forked() {
+            let _inside = self.span.enter();
+            self.span.record("outcome", Kind::Cancelled.code());
             let effects = self.entry.cancel(&self.engine, self.task, &self.waiter);
             self.engine.perform_in_background(&self.entry, effects);
         }
@@ -511,10 +619,36 @@ impl Lock {
         }
     }
 
-    async fn acquire_within(&self, timeout: Option<Duration>) -> Result<Guard> {
+    /// Who holds it, since when, and how many wait; as [`Client::inspect`], in this lock's layout.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn inspect(&self) -> Result<Inspection> {
+        let lock = self.clone();
+        aside(move || lock.inspect_here()).await
+    }
+
+    /// Takes it from whoever holds it under `expected`; as [`Client::break_lock`], in this lock's layout.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn break_lock(&self, expected: Token) -> Result<bool> {
+        let lock = self.clone();
+        aside(move || lock.break_here(expected)).await
+    }
+
+    /// As [`acquire`](Self::acquire) with a waiting time of its own: `None` waits for ever, zero only tries.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn acquire_within(&self, timeout: Option<Duration>) -> Result<Guard> {
         let (mut acquisition, effects) = self.start(timeout)?;
-        acquisition.engine.perform_async(&acquisition.entry, effects, acquisition.deadline).await;
-        let settled = poll_fn(|context| acquisition.waiter.poll(context)).await;
+        let span = acquisition.span.clone();
+        let settled = async {
+            acquisition.engine.perform_async(&acquisition.entry, effects, acquisition.deadline).await;
+            poll_fn(|context| acquisition.waiter.poll(context)).await
+        };
+        let settled = settled.instrument(span).await;
         acquisition.conclude(settled)
     }
 }
@@ -615,27 +749,55 @@ impl<F: Face> Guard<F> {
             holding.ok_or_else(|| Error::new(Kind::NotOwned, "release", "this guard was released already"))?;
         let waiter = Arc::default();
         let effects = holding.entry.release(&holding.engine, holding.hold.token.n, &waiter);
-        Ok(Call { engine: holding.engine, entry: holding.entry, waiter, effects: Some(effects) })
+        let (lock, store) = (&*holding.entry.name, &**holding.engine.store.address());
+        let span = debug_span!(target: "lockwright::release", "release", lock, store, token = %holding.hold.token);
+        Ok(Call { engine: holding.engine, entry: holding.entry, waiter, effects: Some(effects), span })
     }
 
-    pub(crate) fn start_extend(&self, ttl: Duration) -> Result<Call> {
+    pub(crate) fn start_extend(&self, ttl: Duration) -> Result<Extension> {
         AcquireOptions { ttl, ..AcquireOptions::default() }.check()?;
         let Holding { engine, entry, hold } = self.holding()?;
         let waiter = Arc::default();
         let effects = entry.extend(engine, hold.token.n, ttl, &waiter);
-        Ok(Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects) })
+        let span = Span::none();
+        let call = Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects), span };
+        Ok(Extension { call, hold: hold.clone() })
     }
 
-    pub(crate) fn extended(&self, settled: Settled) -> Result<()> {
-        match settled {
-            Settled::Extended(true) => Ok(()),
-            _ => {
-                let why = self.why_lost().map_or("it was released meanwhile", |reason| reason.sentence());
-                Err(Error::new(Kind::Lost, "extend", format!("the lock is not held any more: {why}"))
-                    .on_lock(self.name()))
-            }
-        }
+    /// [`extend`](Guard::extend) for whoever cannot keep the guard meanwhile: begun at once, ended by awaiting what this
+    /// returns.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_extend(&self, ttl: Duration) -> Result<impl Future<Output = Result<()>> + Send + use<F>> {
+        let Extension { call, hold } = self.start_extend(ttl)?;
+        Ok(async move {
+            let entry = call.entry.clone();
+            extended(&entry, &hold, &call.finish().await)
+        })
     }
+
+    /// The same guard for callers that wait in another way.
+    pub fn into_face<G: Face>(mut self) -> Guard<G> {
+        let (holding, depth, generation) = (self.holding.take(), self.depth, self.generation);
+        Guard { holding, depth, generation, face: PhantomData }
+    }
+}
+
+/// An extension under way, of the hold that it is about.
+pub(crate) struct Extension {
+    pub(crate) call: Call,
+    pub(crate) hold: Arc<Hold>,
+}
+
+/// What became of an extension.
+pub(crate) fn extended(entry: &Entry, hold: &Hold, settled: &Settled) -> Result<()> {
+    if matches!(settled, Settled::Extended(true)) {
+        return Ok(());
+    }
+    let why = hold.why_lost().map_or("it was released meanwhile", |reason| reason.sentence());
+    let message = format!("the lock is not held any more: {why}");
+    Err(Error::new(Kind::Lost, "extend", message).on_lock(entry.name.clone()))
 }
 
 /// A release or an extension under way.
@@ -644,12 +806,13 @@ pub(crate) struct Call {
     pub(crate) entry: Arc<Entry>,
     pub(crate) waiter: Arc<Waiter>,
     pub(crate) effects: Option<Effects>,
+    pub(crate) span: Span,
 }
 
 impl Call {
     async fn finish(mut self) -> Settled {
         if let Some(effects) = self.effects.take() {
-            self.engine.perform_async(&self.entry, effects, None).await;
+            self.engine.perform_async(&self.entry, effects, None).instrument(self.span.clone()).await;
         }
         poll_fn(|context| self.waiter.poll(context)).await
     }
@@ -685,8 +848,7 @@ impl Guard {
     /// # Errors
     /// `lost` when the lock is not held any more, `forked`, `invalid_config`.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
-        let call = self.start_extend(ttl)?;
-        self.extended(call.finish().await)
+        self.begin_extend(ttl)?.await
     }
 
     /// Waits until the lock is lost. Never ends for a lock that is released.

@@ -1,7 +1,7 @@
 //! What can go wrong, as one type with a stable code that is the same in every language.
 
 use std::borrow::Cow;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,6 +82,27 @@ impl Kind {
         }
     }
 
+    /// What it means, as a sentence.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Kind::Timeout => "Somebody else held the lock for the whole time limit.",
+            Kind::NotOwned => "The guard or token named does not hold the lock (any more).",
+            Kind::Lost => "The lease ended while the lock was held.",
+            Kind::Cancelled => "The caller gave up waiting.",
+            Kind::Unavailable => "The store did not answer, or could not serve, within `store_timeout`.",
+            Kind::Quorum => "Too few nodes of a quorum granted.",
+            Kind::InvalidConfig => "The address, an option or an argument is wrong.",
+            Kind::Unsupported => "The store or layout cannot do what was asked.",
+            Kind::ForeignLayout => "The store holds something else under this lock's name.",
+            Kind::Deadlock => "Waiting would never end.",
+            Kind::Forked => "A guard made before a fork was used in the child.",
+            Kind::Closed => "The client was closed.",
+            Kind::Auth => "The store refused the credentials, or they lack a right.",
+            Kind::Protocol => "The other side does not speak the store's protocol.",
+            Kind::Internal => "A defect of this library, or a refusal of the operating system.",
+        }
+    }
+
     /// Whether the same call may succeed later without anybody changing the program or its settings.
     pub const fn retryable(self) -> bool {
         matches!(self, Kind::Timeout | Kind::Lost | Kind::Unavailable | Kind::Quorum)
@@ -113,7 +134,8 @@ struct Inner {
 impl Error {
     /// An error of `kind` met while doing `operation`. `message` says what happened and what to do about it.
     pub fn new(kind: Kind, operation: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
-        Error(Box::new(Inner { kind, operation, store: None, lock: None, message: message.into(), source: None }))
+        let message = shortened(message.into());
+        Error(Box::new(Inner { kind, operation, store: None, lock: None, message, source: None }))
     }
 
     /// An [`Kind::InvalidConfig`] error; nothing was sent.
@@ -152,8 +174,8 @@ impl Error {
     }
 
     /// The same error with its cause.
-    pub fn caused_by(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
-        self.0.source = Some(Arc::new(source));
+    pub fn caused_by(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.0.source = Some(Arc::from(source.into()));
         self
     }
 
@@ -196,16 +218,46 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { kind, operation, store, lock, message, source } = &*self.0;
-        write!(f, "{kind}: {operation}")?;
+        let mut line = OneLine(f);
+        write!(line, "{kind}: {operation}")?;
         if let Some(lock) = lock {
-            write!(f, " lock {lock:?}")?;
+            // A connection is for many locks.
+            let joint = if *operation == "connect" { " for" } else { "" };
+            write!(line, "{joint} lock {lock:?}")?;
         }
         if let Some(store) = store {
-            write!(f, " on {store}")?;
+            write!(line, " on {}", shortened(Cow::Borrowed(store)))?;
         }
-        write!(f, ": {message}")?;
+        write!(line, ": {message}")?;
         if let Some(source) = source {
-            write!(f, " ({source})")?;
+            write!(line, " ({})", shortened(source.to_string().into()))?;
+        }
+        Ok(())
+    }
+}
+
+/// The longest part of an error, in bytes: what a server or an address put into it may have any length.
+const LONGEST: usize = 400;
+
+/// A text without its middle: what it quotes stands there, and what to do at its end.
+fn shortened(text: Cow<'_, str>) -> Cow<'_, str> {
+    if text.len() <= LONGEST {
+        return text;
+    }
+    let (start, end) = (text.floor_char_boundary(LONGEST / 2), text.ceil_char_boundary(text.len() - LONGEST / 2));
+    format!("{}...{}", &text[..start], &text[end..]).into()
+}
+
+/// Writes spaces for control characters: errors quote what others wrote, and end on terminals and in logs.
+struct OneLine<'a, 'b>(&'a mut fmt::Formatter<'b>);
+
+impl fmt::Write for OneLine<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for (number, part) in text.split(char::is_control).enumerate() {
+            if number > 0 {
+                self.0.write_char(' ')?;
+            }
+            self.0.write_str(part)?;
         }
         Ok(())
     }
@@ -219,3 +271,20 @@ impl fmt::Debug for Error {
 
 /// The result of every operation that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_short_line_whatever_it_quotes() {
+        let quoted = format!("it says {}", "x\r\n\u{1b}[2J\0".repeat(1_000));
+        let error =
+            Error::new(Kind::Protocol, "acquire", quoted).on_store("redis://h".repeat(1_000)).on_lock("a\u{7f}b");
+        let shown = error.to_string();
+        assert!(shown.len() < 1_000 && !shown.contains(char::is_control), "{shown:?}");
+        assert!(shown.starts_with(r#"protocol: acquire lock "a\u{7f}b" on redis://h"#), "{shown}");
+        assert!(shown.contains("...") && shown.contains(": it says x   [2J x"), "{shown}");
+        assert_eq!(error.store().map(str::len), Some(9_000));
+    }
+}

@@ -70,6 +70,29 @@ pub enum LossReason {
 }
 
 impl LossReason {
+    /// Every reason, in the order of the documentation.
+    pub const ALL: [LossReason; 6] = [
+        LossReason::Expired,
+        LossReason::MaxHold,
+        LossReason::NotRenewed,
+        LossReason::Gone,
+        LossReason::Broken,
+        LossReason::Closed,
+    ];
+
+    /// Its place in [`ALL`](Self::ALL).
+    #[cfg(feature = "net")]
+    pub(crate) fn position(&self) -> u8 {
+        match self {
+            LossReason::Expired => 0,
+            LossReason::MaxHold => 1,
+            LossReason::NotRenewed => 2,
+            LossReason::Gone => 3,
+            LossReason::Broken => 4,
+            LossReason::Closed => 5,
+        }
+    }
+
     /// The stable word for it.
     pub const fn code(&self) -> &'static str {
         match self {

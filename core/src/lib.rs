@@ -28,14 +28,26 @@ mod client;
 #[cfg(feature = "net")]
 mod driver;
 pub mod error;
+#[cfg(feature = "net")]
+pub mod event_loop;
+#[cfg(feature = "net")]
+pub mod events;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzz;
 pub mod guarantee;
 pub mod lease;
+mod lent;
+#[cfg(feature = "net")]
+pub mod metrics;
 pub mod name;
 pub mod native;
 pub mod options;
 pub mod protocol;
 pub mod queue;
+mod replies;
 pub mod session;
+pub mod store_clock;
 pub mod stores;
 pub mod time;
 pub mod token;

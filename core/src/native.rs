@@ -23,13 +23,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cell::{self, Acquired, BLOCK, Claimant, Given};
-use crate::error::{Error, Kind};
 use crate::guarantee::Guarantees;
 use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
 use crate::protocol::{
-    Arg, AttemptId, Call, Grant, Input, Intent, Layout, Op, Previous, Protocol, Push, Reply, Request, Requests, Step,
-    StoreEvent, Term, Terms, Traits, Verdict, Wait,
+    Arg, Call, Grant, Input, Intent, Layout, Op, Previous, Protocol, Push, Reply, Request, Requests, Step, StoreEvent,
+    Term, Traits, Verdict, Wait,
 };
+use crate::replies::{duration, int, listed, nonsense, operation, refusal};
 use crate::time::StoreTime;
 
 /// The procedures of one store.
@@ -52,6 +52,13 @@ pub struct Calls {
 }
 
 impl Calls {
+    /// Those that a store may be asked for by a digest. Clean-up is not among them: it is sent whole, so that after a lost
+    /// script cache it needs no second round trip.
+    pub fn by_digest(&self) -> [&Call; 6] {
+        let Calls { acquire, renew, release, undo: _, inspect, break_hold, list } = self;
+        [acquire, release, renew, inspect, break_hold, list]
+    }
+
     /// The procedures of a store that runs [`crate::cell`]: their names say it all.
     pub const fn of_cell() -> Self {
         const fn call(name: &'static str, batch: bool) -> Call {
@@ -126,7 +133,7 @@ impl Layout for NativeLayout {
     }
 
     fn listed(&self, reply: &Reply) -> crate::Result<(Vec<String>, Option<String>)> {
-        let Reply::List(list) = reply else { return Err(nonsense("list", std::slice::from_ref(reply))) };
+        let list = listed(reply)?;
         let mut texts = list.iter().filter_map(|item| match item {
             Reply::Text(text) => Some(text.as_str()),
             _ => None,
@@ -167,19 +174,17 @@ pub struct Native {
     calls: &'static Calls,
     key: Arc<str>,
     push: Push,
-    /// The attempt served at present, as written.
-    claimant: Option<(AttemptId, Arc<str>)>,
 }
 
 impl Native {
     /// The machine for the lock kept under `key`, by the procedures `calls` of a store that can `push`.
     pub fn new(calls: &'static Calls, key: Arc<str>, push: bool) -> Self {
         let push = if push { Push::Inbox } else { Push::None };
-        Native { calls, key, push, claimant: None }
+        Native { calls, key, push }
     }
 
-    fn begin(&mut self, intent: &Intent) -> Request {
-        let me = self.claimant(intent.terms());
+    fn begin(&self, intent: &Intent) -> Request {
+        let me = Arg::Text(Claimant::of(intent.terms()).text());
         match intent {
             Intent::Acquire { terms, wait, prev } => {
                 let (gives_back, used) = prev_args(prev.as_ref());
@@ -190,18 +195,6 @@ impl Native {
             Intent::Renew { ttl, .. } => self.request(&self.calls.renew, [me, micros(*ttl)]),
             Intent::Release { used, .. } => self.request(&self.calls.release, [me, token_arg(*used)]),
             Intent::Undo { prev, .. } => self.request(&self.calls.undo, [me, prev_args(prev.as_ref()).0]),
-        }
-    }
-
-    /// The claimant of `terms` as text, written once per attempt.
-    fn claimant(&mut self, terms: &Terms) -> Arg {
-        match &self.claimant {
-            Some((attempt, text)) if *attempt == terms.attempt => Arg::Text(text.clone()),
-            _ => {
-                let text: Arc<str> = Claimant::of(terms).to_string().into();
-                self.claimant = Some((terms.attempt, text.clone()));
-                Arg::Text(text)
-            }
         }
     }
 
@@ -262,7 +255,7 @@ impl Protocol for Native {
 
 fn acquired(reply: &Reply) -> Option<Step> {
     let granted = |first: i64, prev| {
-        let first = u64::try_from(first).ok()?;
+        let first = u64::try_from(first).ok().filter(|first| *first > 0)?;
         let last = first.checked_add(BLOCK - 1)?;
         Some(Step::Done(Verdict::Granted(Grant { first, last, term: Term::FromRequest, prev })))
     };
@@ -302,7 +295,7 @@ fn given(code: i64) -> Option<ReleaseOutcome> {
 
 fn prev_args(prev: Option<&Previous>) -> (Arg, Arg) {
     match prev {
-        Some(prev) => (Arg::Text(Claimant::of(&prev.terms).to_string().into()), token_arg(prev.used)),
+        Some(prev) => (Arg::Text(Claimant::of(&prev.terms).text()), token_arg(prev.used)),
         None => (Arg::Nothing, Arg::Int(0)),
     }
 }
@@ -313,52 +306,6 @@ fn micros(duration: Duration) -> Arg {
 
 fn token_arg(token: u64) -> Arg {
     Arg::Int(i64::try_from(token).unwrap_or(i64::MAX))
-}
-
-fn duration(micros: i64) -> Duration {
-    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
-}
-
-fn int(reply: &Reply) -> Option<i64> {
-    match reply {
-        Reply::Int(value) => Some(*value),
-        _ => None,
-    }
-}
-
-fn operation(op: Op) -> &'static str {
-    match op {
-        Op::Acquire => "acquire",
-        Op::Renew => "renew",
-        Op::Release => "release",
-        Op::Undo => "cancel",
-    }
-}
-
-fn refusal(operation: &'static str, code: &str, message: &str) -> Error {
-    let kind = match code {
-        "FOREIGN" | "WRONGTYPE" => Kind::ForeignLayout,
-        "NOPERM" | "NOAUTH" | "WRONGPASS" => Kind::Auth,
-        "MOVED" | "ASK" | "CROSSSLOT" => Kind::Unsupported,
-        "OOM" | "READONLY" | "LOADING" | "BUSY" | "MISCONF" | "MASTERDOWN" | "CLUSTERDOWN" | "FULL" => {
-            Kind::Unavailable
-        }
-        _ => Kind::Protocol,
-    };
-    let advice = match kind {
-        Kind::ForeignLayout => "something else lies under this name; choose another name, prefix or layout",
-        Kind::Auth => "check the user, the password and the user's rights",
-        Kind::Unsupported => "clusters are not built yet; give the address of a single server",
-        Kind::Unavailable => "it may pass; look at the store's log",
-        _ => "see whether this is the right store, and its version",
-    };
-    Error::new(kind, operation, format!("the store refused: {code} {message}; {advice}"))
-}
-
-fn nonsense(operation: &'static str, replies: &[Reply]) -> Error {
-    let mut shown = format!("{replies:?}");
-    shown.truncate(shown.floor_char_boundary(200));
-    Error::new(Kind::Protocol, operation, format!("the store's reply makes no sense for this layout: {shown}"))
 }
 
 /// A request of this layout as the stores that run [`crate::cell`] read it.

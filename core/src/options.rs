@@ -43,10 +43,35 @@ pub struct AcquireOptions {
     pub reentrant: bool,
     /// The layout at the store; `None` takes the store's default.
     pub layout: Option<Arc<str>>,
+    /// The format of a layout that has several, such as the library whose locks are joined; `None` elsewhere.
+    pub format: Option<Arc<str>>,
     /// A text of at most 128 bytes that others read with `inspect`.
     pub label: Option<Arc<str>>,
+    /// How often a waiter asks where it cannot be told that it is its turn.
+    pub retry: Retry,
     /// The sticky lease; not built yet, so asking for it is `unsupported`.
     pub keep: bool,
+}
+
+/// The pauses between two tries of a waiter: the first is `min`, each is twice the one before, none is longer than `max`. Each
+/// is up to an eighth shorter by chance, and ends early when the holder's lease does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Retry {
+    /// The first pause, from 1 ms; default 2 ms.
+    pub min: Duration,
+    /// The longest pause, from `min` to ten years; default 64 ms.
+    pub max: Duration,
+}
+
+impl Retry {
+    /// What holds where nothing else is said.
+    pub const DEFAULT: Retry = Retry { min: Duration::from_millis(2), max: Duration::from_millis(64) };
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Retry::DEFAULT
+    }
 }
 
 impl Default for AcquireOptions {
@@ -59,7 +84,9 @@ impl Default for AcquireOptions {
             fair: false,
             reentrant: false,
             layout: None,
+            format: None,
             label: None,
+            retry: Retry::DEFAULT,
             keep: false,
         }
     }
@@ -89,6 +116,12 @@ impl AcquireOptions {
         if let Some(label) = &self.label {
             name::check_label(label)?;
         }
+        let Retry { min, max } = self.retry;
+        if min < MIN_LIMIT || max < min || max > MAX_TIMEOUT {
+            let message =
+                format!("retry is {min:?} to {max:?}; both must be {MIN_LIMIT:?} to ten years, in this order");
+            return Err(Error::invalid("lock", message));
+        }
         if self.keep {
             return Err(Error::unsupported("lock", "keep (the sticky lease) is not built yet; leave it out"));
         }
@@ -98,6 +131,19 @@ impl AcquireOptions {
     /// How long a pushed grant of this lock lasts until its first renewal.
     pub fn claim(&self) -> Duration {
         self.ttl.min(CLAIM)
+    }
+
+    /// Sets the layout. The format that goes with another one is dropped.
+    pub fn set_layout(&mut self, layout: &str) {
+        if self.layout.as_deref() != Some(layout) {
+            self.layout = Some(layout.into());
+            self.format = None;
+        }
+    }
+
+    #[cfg(feature = "net")]
+    pub(crate) fn wanted(&self) -> crate::stores::Wanted<'_> {
+        crate::stores::Wanted { layout: self.layout.as_deref(), format: self.format.as_deref() }
     }
 
     /// Whether the caller only tries.
@@ -115,7 +161,7 @@ pub fn seconds(operation: &'static str, what: &str, value: f64) -> Result<Durati
         Ok(duration) if duration <= MAX_TIMEOUT => Ok(duration),
         _ => Err(Error::invalid(
             operation,
-            format!("{what} is {value} seconds; it must be a number from 0 to {} (ten years)", MAX_TIMEOUT.as_secs()),
+            format!("{what} is {value:?} seconds; it must be a number from 0 to {} (ten years)", MAX_TIMEOUT.as_secs()),
         )),
     }
 }
@@ -138,7 +184,7 @@ pub struct ConnectOptions {
     /// The client's private key (PEM file), with `cert`.
     pub key: Option<String>,
     /// Asked for user and password at every new connection, so that rotated credentials are taken up.
-    pub credentials: Option<Arc<dyn Fn() -> Credentials + Send + Sync>>,
+    pub credentials: Option<CredentialsSource>,
     /// The language shown on holder cards; set by each face.
     pub language: &'static str,
 }
@@ -160,6 +206,12 @@ impl ConnectOptions {
         name::check_prefix(&self.prefix)
     }
 }
+
+/// Gives user and password for a connection that is about to be made, or says why it cannot: then the connection fails with
+/// `auth`, and the error names the cause. It may block, up to `connect_timeout`: it is called in the caller's thread, or in one
+/// of its own where the caller is a task or the background.
+pub type CredentialsSource =
+    Arc<dyn Fn() -> std::result::Result<Credentials, Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
 
 /// A user and a password.
 #[derive(Clone, Default, PartialEq, Eq)]

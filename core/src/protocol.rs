@@ -36,10 +36,24 @@ impl fmt::Display for AttemptId {
     }
 }
 
+impl AttemptId {
+    /// Its first 8 of 32 hex digits, for logs: an attempt id is the credential that releases the lock, and a part of it is
+    /// enough to tell two apart.
+    pub fn short(self) -> impl fmt::Display + Copy {
+        #[derive(Clone, Copy)]
+        struct Short(AttemptId);
+        impl fmt::Display for Short {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:08x}", self.0.0 >> 96)
+            }
+        }
+        Short(self)
+    }
+}
+
 impl fmt::Debug for AttemptId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An attempt id is the credential that releases the lock: half of it is enough to tell two apart in a log.
-        write!(f, "attempt:{:08x}..", self.0 >> 96)
+        write!(f, "attempt:{}..", self.short())
     }
 }
 
@@ -241,6 +255,8 @@ pub enum Arg {
     Int(i64),
     /// Text, sent byte for byte.
     Text(Arc<str>),
+    /// Another key it works on, in the same slot as the request's own.
+    Key(Arc<str>),
     /// Nothing, sent as an empty text.
     Nothing,
     /// The store's time after which the request must do nothing; the driver fills it in at the moment of sending.
@@ -270,7 +286,7 @@ impl From<i64> for Arg {
 pub struct Request {
     /// What to execute.
     pub call: &'static Call,
-    /// The one key it works on (stores that shard route by it).
+    /// The key it works on (stores that shard route by it).
     pub key: Arc<str>,
     /// Its arguments.
     pub args: SmallVec<[Arg; 6]>,
@@ -307,7 +323,7 @@ impl fmt::Display for Request {
                 Arg::Int(n) => write!(f, " {n}")?,
                 Arg::Nothing => write!(f, " -")?,
                 Arg::Text(t) if t.is_empty() => write!(f, " -")?,
-                Arg::Text(t) => write!(f, " {t}")?,
+                Arg::Text(t) | Arg::Key(t) => write!(f, " {t}")?,
                 Arg::NotAfter => write!(f, " <not-after>")?,
             }
         }
@@ -371,6 +387,11 @@ pub enum Push {
 pub trait Layout: Send + Sync + fmt::Debug {
     /// Its name, as in the option `layout=`.
     fn name(&self) -> &'static str;
+
+    /// Its name among the formats of a layout that has several, as in the option `format=`.
+    fn format(&self) -> Option<&'static str> {
+        None
+    }
 
     /// What it promises.
     fn guarantees(&self) -> Guarantees;

@@ -18,15 +18,16 @@
 //!   Granted   nobody waits any more             GiveBack
 //!   Release   deeper level                      Released(kept)
 //!   Release   not the holder's token            Released(expired): it cannot free the next holder
-//!   Release   somebody waits, turn not over     Grant to the next, Released
+//!   Release   somebody waits, turn not over     Released, Serve, Grant to the next
 //!   Release   somebody waits, turn over         Yield
+//!   Release   somebody waits, lease in doubt    GiveBack, Contend
 //!   Release   nobody waits                      GiveBack
 //!   Lost      somebody waits                    Lost, Contend again at once
 //!   Ended     refused, others wait              Refuse the one that tried, Contend for the others
 //!   Ended     failed                            Refuse everybody it stood for
 //! ```
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -34,7 +35,8 @@ use smallvec::SmallVec;
 
 use crate::error::Error;
 use crate::lease::ReleaseOutcome;
-use crate::session::{Service, claim};
+use crate::lent::Lent;
+use crate::session::{Kept, Service, claim};
 use crate::time::{Relative, Time};
 
 /// The longest turn of one process while others may wait: beyond it their p99 suffers (48 times the fair share at blocks of
@@ -131,7 +133,7 @@ struct Contender {
     fair_for: Option<TaskId>,
     /// The task that only tried, when that is why it was sent.
     tried_by: Option<TaskId>,
-    service: Service,
+    service: Kept,
 }
 
 /// The task that holds the lock now.
@@ -151,17 +153,24 @@ struct Turn {
     hand_offs_left: usize,
 }
 
+/// The memory in which waiting tasks and actions gather.
+#[derive(Clone, Debug, Default)]
+pub struct Room {
+    waiting: Lent<Ask>,
+    actions: Lent<Action>,
+}
+
 /// See the [module's table](self).
 #[derive(Clone, Debug)]
 pub struct Queue {
     block: u64,
     next_contender: u64,
     contenders: SmallVec<[Contender; 1]>,
-    waiting: VecDeque<Ask>,
+    waiting: Lent<Ask>,
     deadlines: BTreeSet<(Time, TaskId)>,
     hold: Option<Hold>,
     turn: Option<Turn>,
-    actions: VecDeque<Action>,
+    actions: Lent<Action>,
 }
 
 impl Queue {
@@ -171,11 +180,11 @@ impl Queue {
             block,
             next_contender: 0,
             contenders: SmallVec::new(),
-            waiting: VecDeque::new(),
+            waiting: Lent::new(),
             deadlines: BTreeSet::new(),
             hold: None,
             turn: None,
-            actions: VecDeque::new(),
+            actions: Lent::new(),
         }
     }
 
@@ -198,6 +207,19 @@ impl Queue {
         self.actions.pop_front()
     }
 
+    /// Lends the memory in which tasks and actions gather, before [`handle`](Self::handle). Whoever drives very many queues
+    /// lends the same to each in turn, so that none keeps its own.
+    pub fn lend(&mut self, room: &mut Room) {
+        self.waiting.exchange(&mut room.waiting);
+        self.actions.exchange(&mut room.actions);
+    }
+
+    /// Takes the memory back that is not in use, after the last action.
+    pub fn reclaim(&mut self, room: &mut Room) {
+        room.waiting.take_back(&mut self.waiting);
+        room.actions.take_back(&mut self.actions);
+    }
+
     /// The earliest deadline of a waiting task.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.deadlines.first().map(|(at, _)| *at)
@@ -216,6 +238,11 @@ impl Queue {
     /// The token of the hold in force.
     pub fn held_token(&self) -> Option<u64> {
         self.hold.as_ref().map(|hold| hold.token)
+    }
+
+    /// The waiting tasks that queue at the store by themselves.
+    pub fn waiting_fairly(&self) -> impl Iterator<Item = TaskId> {
+        self.waiting.iter().filter(|ask| ask.fair).map(|ask| ask.task)
     }
 
     /// How many tasks wait.
@@ -247,7 +274,7 @@ impl Queue {
         let id = ContenderId(self.next_contender);
         self.next_contender += 1;
         let tried_by = ask.tries.then_some(ask.task);
-        self.contenders.push(Contender { id, fair_for, tried_by, service: ask.service });
+        self.contenders.push(Contender { id, fair_for, tried_by, service: ask.service.into() });
         self.actions.push_back(Action::Contend { contender: id, wait: !ask.tries, service: ask.service });
     }
 
@@ -317,21 +344,21 @@ impl Queue {
         let waiting = if ask.fair { 0 } else { self.waiting.iter().filter(|ask| !ask.fair).count() };
         let hand_offs_left = waiting.min(usize::try_from(self.block).unwrap_or(usize::MAX)).saturating_sub(1);
         self.turn = Some(Turn { last, ends: now.after(SLICE), hand_offs_left });
-        self.grant(&contender, ask, first);
+        if contender.service.get() != ask.service {
+            self.serve(id, ask.service);
+        }
+        self.grant(id, ask, first);
     }
 
-    fn grant(&mut self, contender: &Contender, ask: Ask, token: u64) {
+    fn grant(&mut self, contender: ContenderId, ask: Ask, token: u64) {
         self.remove_waiting(ask.task);
-        self.hold = Some(Hold { contender: contender.id, token, owner: ask.owner, depth: 1 });
-        if contender.service != ask.service {
-            self.serve(contender.id, ask.service);
-        }
-        self.actions.push_back(Action::Grant { task: ask.task, token, depth: 1, contender: contender.id });
+        self.hold = Some(Hold { contender, token, owner: ask.owner, depth: 1 });
+        self.actions.push_back(Action::Grant { task: ask.task, token, depth: 1, contender });
     }
 
     fn serve(&mut self, id: ContenderId, service: Service) {
         if let Some(contender) = self.contenders.iter_mut().find(|c| c.id == id) {
-            contender.service = service;
+            contender.service = service.into();
         }
         self.actions.push_back(Action::Serve { contender: id, service });
     }
@@ -354,13 +381,16 @@ impl Queue {
         }
         let id = hold.contender;
         self.hold = None;
-        let shared = self.contenders.iter().find(|c| c.id == id && c.fair_for.is_none()).cloned();
-        match (shared, self.first_shared_waiter()) {
-            (Some(contender), Some(ask)) if self.may_hand_on(now, token, left, &ask) => {
+        let is_shared = self.contenders.iter().any(|c| c.id == id && c.fair_for.is_none());
+        match self.first_shared_waiter().filter(|_| is_shared) {
+            Some(ask) if self.may_hand_on(now, token, left, &ask) => {
                 self.actions.push_back(Action::Released { token, outcome: ReleaseOutcome::Released });
-                self.grant(&contender, ask, token + 1);
+                // Also when it wants the same: the one before may have extended its hold.
+                self.serve(id, ask.service);
+                self.grant(id, ask, token + 1);
             }
-            (Some(_), Some(ask)) => self.yield_to(id, token, ask),
+            // What is in doubt is not yielded, and is not over before nothing of it can be executed any more.
+            Some(ask) if left.is_some() => self.yield_to(id, token, ask),
             _ => self.give_back(id, token),
         }
     }
@@ -378,7 +408,7 @@ impl Queue {
     fn yield_to(&mut self, id: ContenderId, used: u64, ask: Ask) {
         self.turn = None;
         if let Some(contender) = self.contenders.iter_mut().find(|c| c.id == id) {
-            contender.service = ask.service;
+            contender.service = ask.service.into();
             contender.tried_by = None;
         }
         self.actions.push_back(Action::Yield { contender: id, used, service: ask.service });
@@ -422,7 +452,7 @@ impl Queue {
     /// Feeds everything that later answers depend on to `state`, in the names of `view`.
     pub fn fingerprint(&self, view: &impl Relative, state: &mut impl Hasher) {
         (self.block, &self.contenders, self.waiting.len(), self.hold.is_some()).hash(state);
-        for ask in &self.waiting {
+        for ask in self.waiting.iter() {
             (ask.task, ask.owner, ask.fair, ask.tries, ask.service).hash(state);
             ask.deadline.map(|at| view.ahead(at)).hash(state);
         }

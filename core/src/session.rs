@@ -37,12 +37,14 @@
 //! A reply counts only if it answers the request last sent in its conversation: request ids carry the attempt and a number
 //! that never restarts.
 
-use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
+use crate::lent::Lent;
+use crate::options::Retry;
 use crate::protocol::{
     AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Push, Reply, Requests, Step, StoreEvent, Term, Terms,
     Verdict, Wait,
@@ -50,13 +52,11 @@ use crate::protocol::{
 use crate::time::{Relative, StoreTime, Time};
 
 /// Drift allowed between two clocks, as a fraction of the time measured: 1 %.
-const DRIFT_DIVISOR: u32 = 100;
+pub(crate) const DRIFT_DIVISOR: u32 = 100;
 /// And a fixed allowance for their granularity.
 const GRANULARITY: Duration = Duration::from_millis(2);
 /// First and longest pause before asking again a store that did not answer.
 const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(320));
-/// First and longest pause between two tries where nothing can be pushed.
-const POLL: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(64));
 
 /// What every reply is matched by. Never reused: `seq` goes on from one attempt to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,7 +69,7 @@ pub struct RequestId {
     pub seq: u64,
 }
 
-/// How the present holder wants to hold; changes with a hand-off inside the process.
+/// How the present holder wants to hold, and a contender to wait; changes with a hand-off inside the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Service {
     /// How long each renewal makes the lease last.
@@ -78,6 +78,36 @@ pub struct Service {
     pub renew: bool,
     /// End renewal this long after the grant.
     pub max_hold: Option<Duration>,
+    /// How often to ask where nothing can be pushed.
+    pub retry: Retry,
+}
+
+/// A [`Service`] as it is kept: a client may hold very many locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Kept {
+    ttl: u64,
+    /// The longest there is for none.
+    max_hold: u64,
+    retry: (u64, u64),
+    renew: bool,
+}
+
+impl From<Service> for Kept {
+    fn from(Service { ttl, renew, max_hold, retry: Retry { min, max } }: Service) -> Self {
+        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX - 1);
+        let retry = (nanos(min), nanos(max));
+        Kept { ttl: nanos(ttl), max_hold: max_hold.map_or(u64::MAX, nanos), retry, renew }
+    }
+}
+
+impl Kept {
+    const NOTHING: Kept = Kept { ttl: 0, max_hold: u64::MAX, retry: (0, 0), renew: false };
+
+    pub(crate) fn get(self) -> Service {
+        let [ttl, max_hold, min, max] = [self.ttl, self.max_hold, self.retry.0, self.retry.1].map(Duration::from_nanos);
+        let max_hold = (self.max_hold < u64::MAX).then_some(max_hold);
+        Service { ttl, renew: self.renew, max_hold, retry: Retry { min, max } }
+    }
 }
 
 /// Whether pushes can reach this client.
@@ -146,7 +176,7 @@ pub enum Action {
     Failed(Error),
     /// It is not held any more.
     Lost(LossReason),
-    /// The answer to `Extend`: whether the lease is extended.
+    /// The answer to every `Extend` that has none yet: whether the lease is extended.
     Extended(bool),
     /// What became of the hold that was given back by `Release` or `Yield`.
     Released(ReleaseOutcome),
@@ -165,20 +195,26 @@ enum Phase {
     Undoing,
 }
 
+/// The memory in which actions gather.
+#[derive(Debug, Default)]
+pub struct Room(Lent<Action>);
+
 /// See the [module's table](self).
 pub struct Session {
     protocol: Box<dyn Protocol>,
     store_timeout: Duration,
     phase: Phase,
     terms: Terms,
-    service: Service,
+    service: Kept,
     waits: bool,
     inbox: Inbox,
     /// The earlier attempt that the acquire conversation gives back, until an answer says that it did.
-    prev: Option<Previous>,
+    prev: Option<Box<Previous>>,
+    /// Until when that one's lease was ours.
+    given_until: Time,
     seq: u64,
     /// The unanswered write of each conversation.
-    flights: [Option<u64>; 4],
+    flights: [Option<NonZeroU64>; 4],
     /// Whether the acquire in flight asked for a place in the queue.
     asked_to_queue: bool,
     /// Until when an acquire whose outcome is unknown may still be executed.
@@ -197,6 +233,8 @@ pub struct Session {
     placed: bool,
     /// Since when the store has been owing an answer to the phase's conversation.
     silent_since: Option<Time>,
+    /// Why the acquire that is asked again was not answered.
+    trouble: Option<Error>,
     /// How often the present thing was retried in a row.
     retries: u32,
     /// When the phase wants to be woken.
@@ -216,7 +254,7 @@ pub struct Session {
     repeated: bool,
     /// The outcome of the release was told already.
     told: bool,
-    actions: VecDeque<Action>,
+    actions: Lent<Action>,
 }
 
 impl Session {
@@ -235,10 +273,11 @@ impl Session {
             store_timeout,
             phase: Phase::Idle,
             terms: nobody,
-            service: Service { ttl: Duration::ZERO, renew: false, max_hold: None },
+            service: Kept::NOTHING,
             waits: false,
             inbox: Inbox::Closed,
             prev: None,
+            given_until: Time::ZERO,
             seq: 0,
             flights: [None; 4],
             asked_to_queue: false,
@@ -250,6 +289,7 @@ impl Session {
             touched: false,
             placed: false,
             silent_since: None,
+            trouble: None,
             retries: 0,
             wake: None,
             tokens: (0, 0),
@@ -262,7 +302,7 @@ impl Session {
             extending: None,
             repeated: false,
             told: false,
-            actions: VecDeque::new(),
+            actions: Lent::new(),
         }
     }
 
@@ -289,6 +329,17 @@ impl Session {
         self.actions.pop_front()
     }
 
+    /// Lends the memory in which actions gather, before [`handle`](Self::handle). Whoever drives very many sessions lends the
+    /// same to each in turn, so that none keeps its own.
+    pub fn lend(&mut self, room: &mut Room) {
+        self.actions.exchange(&mut room.0);
+    }
+
+    /// Takes the memory back, after the last action.
+    pub fn reclaim(&mut self, room: &mut Room) {
+        room.0.take_back(&mut self.actions);
+    }
+
     /// When to call [`handle`](Self::handle) with [`Event::Tick`] at the latest; `None` while only an event can change
     /// anything. Changes with every handled event.
     pub fn poll_timeout(&self) -> Option<Time> {
@@ -305,6 +356,13 @@ impl Session {
         [self.wake, silent, held, renewal].into_iter().flatten().min()
     }
 
+    /// When the next renewal will be due if the one under way is answered soon; it is no time limit. A driver that looks at
+    /// the session then need not be told of it once more.
+    pub fn next_renewal(&self, now: Time) -> Option<Time> {
+        let renews = self.flight(Op::Renew).is_some() && self.service.renew;
+        renews.then(|| due_after(now, self.renewing / 3))
+    }
+
     /// The end of the belief to hold the lock; only while it is held.
     pub fn valid_until(&self) -> Option<Time> {
         (self.phase == Phase::Held).then_some(self.valid_until)
@@ -313,6 +371,37 @@ impl Session {
     /// The attempt it stands for at present.
     pub fn attempt(&self) -> AttemptId {
         self.terms.attempt
+    }
+
+    /// Whether somebody else has the lock, as far as the store said, and this contender waits for it.
+    pub fn is_waiting(&self) -> bool {
+        self.phase == Phase::Waiting
+    }
+
+    /// Whether the last renewal was not confirmed, and will be tried again.
+    pub fn is_failing(&self) -> bool {
+        self.phase == Phase::Held && self.retries > 0
+    }
+
+    /// The first token of the present grant.
+    pub fn first_token(&self) -> u64 {
+        self.tokens.0
+    }
+
+    /// How long each renewal makes the lease last.
+    pub fn ttl(&self) -> Duration {
+        self.service.get().ttl
+    }
+
+    /// How the hold ends if it is not renewed any more.
+    pub fn expires_as(&self) -> LossReason {
+        match self.service.get() {
+            Service { renew: false, .. } => LossReason::NotRenewed,
+            Service { max_hold: Some(max), .. } if self.valid_until >= self.granted_at.after(max) => {
+                LossReason::MaxHold
+            }
+            _ => LossReason::Expired,
+        }
     }
 
     /// How long a push that arrives now makes the lock ours.
@@ -343,7 +432,7 @@ impl Session {
 
     fn start_attempt(&mut self, terms: Terms, service: Service) {
         self.terms = terms;
-        self.service = service;
+        self.service = service.into();
         self.flights = [None; 4];
         self.doubt = None;
         self.first_sent = None;
@@ -373,7 +462,11 @@ impl Session {
         }
         self.asked_to_queue = self.waits && self.can_queue();
         self.first_sent.get_or_insert(now);
-        let intent = Intent::Acquire { terms: self.terms.clone(), wait: self.asked_to_queue, prev: self.prev.clone() };
+        let intent = Intent::Acquire {
+            terms: self.terms.clone(),
+            wait: self.asked_to_queue,
+            prev: self.prev.as_deref().cloned(),
+        };
         self.converse(now, now, Op::Acquire, Input::Begin(intent));
     }
 
@@ -402,7 +495,7 @@ impl Session {
 
     fn send(&mut self, op: Op, requests: Requests) {
         self.seq += 1;
-        self.flights[op as usize] = Some(self.seq);
+        self.flights[op as usize] = NonZeroU64::new(self.seq);
         let id = RequestId { attempt: self.terms.attempt, op, seq: self.seq };
         self.actions.push_back(Action::Send { id, requests });
     }
@@ -413,7 +506,7 @@ impl Session {
     }
 
     fn flight(&self, op: Op) -> Option<u64> {
-        self.flights[op as usize]
+        self.flights[op as usize].map(NonZeroU64::get)
     }
 
     fn answered(&mut self, now: Time, id: RequestId, sent: Time, answer: Answer<'_>) {
@@ -452,7 +545,11 @@ impl Session {
             (Op::Acquire, Phase::Asking) if self.is_silent_too_long(now) => self.fail(now, error),
             (Op::Acquire, Phase::Undoing) => self.undo_again(now),
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_at = Some(now.after(pause)),
-            (Op::Acquire, Phase::Asking) | (Op::Release, Phase::Releasing) | (Op::Undo, Phase::Undoing) => {
+            (Op::Acquire, Phase::Asking) => {
+                self.trouble = Some(error);
+                self.wake = Some(now.after(pause));
+            }
+            (Op::Release, Phase::Releasing) | (Op::Undo, Phase::Undoing) => {
                 self.wake = Some(now.after(pause));
             }
             _ => {}
@@ -538,11 +635,12 @@ impl Session {
         self.phase = Phase::Waiting;
         let pause = if self.protocol.traits().push == Push::Inbox && self.inbox == Inbox::Closed {
             self.actions.push_back(Action::OpenInbox);
-            self.terms.claim
+            self.jittered(self.terms.claim)
         } else {
-            self.pause(POLL)
+            let Retry { min, max } = self.service.get().retry;
+            self.pause((min, max))
         };
-        self.wake = Some(now.after(self.jittered(remaining.min(pause))));
+        self.wake = Some(now.after(self.jittered(remaining).min(pause)));
     }
 
     fn queued(&mut self, now: Time, sent: Time, wait: Wait) {
@@ -579,7 +677,9 @@ impl Session {
 
     fn granted(&mut self, now: Time, sent: Time, grant: Grant) {
         self.touched = true;
-        self.gave_back(grant.prev);
+        // A push may overtake the reply to the yield. The lease given back was still ours when that was executed, if it is now.
+        let overtaken = matches!(grant.term, Term::Pushed(_)) && now < self.given_until;
+        self.gave_back(grant.prev.or(overtaken.then_some(ReleaseOutcome::Released)));
         let (from, lease) = match grant.term {
             Term::FromRequest => (sent, self.terms.ttl),
             Term::Pushed(at) => (self.local_time_of(now, at), self.terms.claim),
@@ -631,17 +731,14 @@ impl Session {
 
     /// The next renewal of a lease that began at `from` and lasts for `lease`.
     fn schedule_renewal(&mut self, from: Time, lease: Duration) {
-        let interval = lease / 3;
-        let next = from.after(interval);
-        let stops = self.service.max_hold.map(|max| self.granted_at.after(max));
+        let Service { ttl, max_hold, .. } = self.service.get();
+        let stops = max_hold.map(|max| self.granted_at.after(max));
         self.renew_at = if self.service.renew {
-            // Locks taken one after another renew together: due times fall on common ticks, never later than wanted.
-            let tick = u64::try_from((interval / 16).as_nanos()).unwrap_or(u64::MAX).max(1);
-            let aligned = Time::from_nanos(next.as_nanos() / tick * tick);
+            let aligned = due_after(from, lease / 3);
             stops.is_none_or(|stop| aligned < stop).then_some(aligned)
         } else {
             // A hand-on inside the process takes a moment off; only a real difference is worth a request.
-            (lease < self.service.ttl - self.service.ttl / 16).then_some(from)
+            (lease < ttl - ttl / 16).then_some(from)
         };
     }
 
@@ -653,7 +750,7 @@ impl Session {
 
     fn renew(&mut self, now: Time) {
         self.renew_at = None;
-        let ttl = self.extending.unwrap_or(self.service.ttl);
+        let ttl = self.extending.unwrap_or_else(|| self.ttl());
         self.renewing = ttl;
         self.lasts(now, now.after(self.store_timeout), ttl);
         let intent = Intent::Renew { terms: self.terms.clone(), ttl };
@@ -678,7 +775,7 @@ impl Session {
         match verdict {
             Verdict::Renewed => {
                 if self.extending.take_if(|wanted| *wanted == ttl).is_some() {
-                    self.service.ttl = ttl;
+                    self.service = Service { ttl, ..self.service.get() }.into();
                     self.actions.push_back(Action::Extended(true));
                 }
                 self.retries = 0;
@@ -702,7 +799,10 @@ impl Session {
 
     fn serve(&mut self, now: Time, service: Service) {
         self.stop_extending();
-        self.service = service;
+        if self.service.get() == service && service.max_hold.is_none() {
+            return;
+        }
+        self.service = service.into();
         self.granted_at = now;
         if self.phase == Phase::Held {
             let left = self.valid_until.since(now);
@@ -716,8 +816,8 @@ impl Session {
         if self.phase != Phase::Held {
             return self.actions.push_back(Action::Extended(false));
         }
-        self.stop_extending();
-        self.extending = Some(ttl);
+        // Whoever asked before and has no answer yet has what it wants with the longer of the two.
+        self.extending = self.extending.max(Some(ttl));
         self.renew(now);
     }
 
@@ -790,10 +890,12 @@ impl Session {
             return self.release(now, used);
         }
         self.stop_extending();
+        let given_until = self.valid_until;
         let terms = Terms { attempt, ttl: service.ttl, claim: claim(service.ttl), ..self.terms.clone() };
         let given = std::mem::replace(&mut self.terms, terms.clone());
         self.start_attempt(terms, service);
-        self.prev = Some(Previous { terms: given, used });
+        self.prev = Some(Box::new(Previous { terms: given, used }));
+        self.given_until = given_until;
         self.waits = true;
         self.touched = true;
         self.ask(now);
@@ -845,7 +947,7 @@ impl Session {
         self.ask_again = false;
         // Whatever can no longer run when this leaves is covered by it.
         self.doubt.take_if(|until| *until <= now);
-        let intent = Intent::Undo { terms: self.terms.clone(), prev: self.prev.clone() };
+        let intent = Intent::Undo { terms: self.terms.clone(), prev: self.prev.as_deref().cloned() };
         self.converse(now, now, Op::Undo, Input::Begin(intent));
     }
 
@@ -891,6 +993,9 @@ impl Session {
                 Phase::Confirming => self.ask(now),
                 _ => {}
             },
+            StoreEvent::Broken { attempt } if self.prev.as_ref().is_some_and(|prev| prev.terms.attempt == *attempt) => {
+                self.given_until = Time::ZERO;
+            }
             StoreEvent::Changed { .. } | StoreEvent::Gone { .. }
                 if matches!(self.phase, Phase::Asking | Phase::Waiting) =>
             {
@@ -919,15 +1024,17 @@ impl Session {
     fn tick(&mut self, now: Time) {
         match self.phase {
             Phase::Held if now >= self.valid_until => {
-                let reason = self.why_expired(now);
+                let reason = self.expires_as();
                 self.lose(now, reason);
             }
             Phase::Confirming if now >= self.valid_until => self.ask(now),
             Phase::Held | Phase::Confirming => self.renew_if_due(now),
             Phase::Asking if self.is_silent_too_long(now) => {
                 let silence = "the store did not answer within store_timeout; see whether it runs and is reachable";
+                let silent = || Error::new(Kind::Unavailable, "acquire", silence);
                 self.touched |= self.flight(Op::Acquire).is_some();
-                self.fail(now, Error::new(Kind::Unavailable, "acquire", silence));
+                let error = self.trouble.take().unwrap_or_else(silent);
+                self.fail(now, error);
             }
             Phase::Releasing if now >= self.store_until => {
                 self.tell_released(ReleaseOutcome::Unknown);
@@ -961,14 +1068,6 @@ impl Session {
         self.store_until.max(asked.after(self.store_timeout).after(self.terms.ttl))
     }
 
-    fn why_expired(&self, now: Time) -> LossReason {
-        match self.service {
-            Service { renew: false, .. } => LossReason::NotRenewed,
-            Service { max_hold: Some(max), .. } if now >= self.granted_at.after(max) => LossReason::MaxHold,
-            _ => LossReason::Expired,
-        }
-    }
-
     /// The next of a row of growing pauses.
     fn pause(&mut self, (first, longest): (Duration, Duration)) -> Duration {
         let pause = first.saturating_mul(1 << self.retries.min(16)).min(longest);
@@ -988,7 +1087,8 @@ impl Session {
             protocol: self.protocol.duplicate(),
             terms: self.terms.clone(),
             prev: self.prev.clone(),
-            actions: VecDeque::new(),
+            trouble: self.trouble.clone(),
+            actions: Lent::new(),
             ..*self
         }
     }
@@ -1011,7 +1111,9 @@ impl Session {
         (attempt, self.terms.ttl, self.terms.claim, self.service, self.waits, self.inbox).hash(state);
         (self.ask_again, self.touched, self.placed, self.told, self.repeated, self.extending, self.retries.min(16))
             .hash(state);
-        self.prev.as_ref().map(|prev| (view.attempt(prev.terms.attempt), view.token(prev.used))).hash(state);
+        let prev = self.prev.as_ref();
+        let prev = prev.map(|p| (view.attempt(p.terms.attempt), view.token(p.used), view.ahead(self.given_until)));
+        prev.hash(state);
         self.flight(Op::Acquire).is_some().hash(state);
         (ahead(self.wake), ahead(self.doubt)).hash(state);
         (view.ahead(self.store_until), view.ahead(self.forgotten_at())).hash(state);
@@ -1031,7 +1133,7 @@ impl Session {
             (view.token(self.tokens.0), view.token(self.tokens.1)).hash(state);
             (self.flight(Op::Renew).map(|_| self.renewing), ahead(self.renew_at)).hash(state);
             view.ahead(self.valid_until).hash(state);
-            self.service.max_hold.map(|max| view.ahead(self.granted_at.after(max))).hash(state);
+            self.service.get().max_hold.map(|max| view.ahead(self.granted_at.after(max))).hash(state);
         }
         if self.phase == Phase::Releasing {
             (view.token(self.used), self.flight(Op::Release).is_some()).hash(state);
@@ -1056,6 +1158,13 @@ impl std::fmt::Debug for Session {
 /// Whether asking again later may help.
 fn may_pass(error: &Error) -> bool {
     matches!(error.kind(), Kind::Unavailable | Kind::Internal)
+}
+
+/// When a renewal is due `interval` after `from`. Locks taken one after another renew together: due times fall on common
+/// ticks, never later than wanted.
+fn due_after(from: Time, interval: Duration) -> Time {
+    let tick = u64::try_from((interval / 16).as_nanos()).unwrap_or(u64::MAX).max(1);
+    Time::from_nanos(from.after(interval).as_nanos() / tick * tick)
 }
 
 /// What is taken off a lease for the drift between two clocks.
@@ -1083,7 +1192,7 @@ mod tests {
         let (attempt, inbox) = (AttemptId(1), InboxId(1));
         let (name, card) = ("x".into(), "".into());
         let terms = Terms { name, attempt, inbox, ttl: TTL, claim: claim(TTL), card };
-        let service = Service { ttl: TTL, renew: true, max_hold: None };
+        let service = Service { ttl: TTL, renew: true, max_hold: None, retry: Retry::DEFAULT };
         let now = Time::from_nanos(1_000_000_000);
         session.handle(now, Event::Acquire { terms, wait: true, service, inbox: Inbox::Live });
         let Some(Action::Send { id, .. }) = session.poll_action() else { panic!("nothing is asked") };

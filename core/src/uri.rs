@@ -8,7 +8,7 @@ use std::time::Duration;
 use url::Url;
 
 use crate::error::{Error, Result};
-use crate::options::{AcquireOptions, ConnectOptions, MAX_TIMEOUT};
+use crate::options::{AcquireOptions, ConnectOptions, MAX_TIMEOUT, Retry};
 
 /// The environment variable that says where locks are kept when the program does not.
 pub const ENVIRONMENT: &str = "LOCKWRIGHT_URL";
@@ -24,6 +24,8 @@ pub struct Uri {
     pub connect: ConnectOptions,
     /// Options that concern only this store, unread yet.
     pub rest: Vec<(String, String)>,
+    /// Whether a password may have been taken for something else.
+    hides_a_password: bool,
 }
 
 impl Uri {
@@ -39,14 +41,33 @@ impl Uri {
             let message = format!("the address is no URI ({error}); write it as scheme://host:port/place?option=value");
             Error::invalid("connect", message)
         })?;
-        let mut uri = Uri { lock: AcquireOptions::default(), connect, rest: Vec::new(), url };
-        let options: Vec<_> = uri.url.query_pairs().map(|(k, v)| (k.into_owned(), v.into_owned())).collect();
-        for (key, value) in options {
-            uri.take(key, value)?;
+        if url.fragment().is_some() {
+            return Err(Error::invalid("connect", "a # in the address is written %23"));
         }
-        uri.lock.check()?;
-        uri.connect.check()?;
+        let hides_a_password = behind_the_host(text).contains('@');
+        let mut uri = Uri { lock: AcquireOptions::default(), connect, rest: Vec::new(), hides_a_password, url };
+        uri.take_options().map_err(|error| uri.discreet(error))?;
         Ok(uri)
+    }
+
+    fn take_options(&mut self) -> Result<()> {
+        let options: Vec<_> = self.url.query_pairs().map(|(k, v)| (k.into_owned(), v.into_owned())).collect();
+        for (key, value) in options {
+            self.take(key, value)?;
+        }
+        self.lock.check()?;
+        self.connect.check()
+    }
+
+    /// What is wrong with this address, without quoting it where a password may have been taken for something else: an `@`
+    /// behind the host means that a `/`, `?` or `#` stood before it.
+    pub(crate) fn discreet(&self, error: Error) -> Error {
+        if !self.hides_a_password {
+            return error;
+        }
+        let message = "the address cannot be used as it is, and is not quoted since part of it may be a password; write \
+                       scheme://user:password@host, and / ? # @ % inside a password as %2F %3F %23 %40 %25";
+        Error::new(error.kind(), "connect", message)
     }
 
     /// The scheme, in lower case.
@@ -95,6 +116,8 @@ impl Uri {
             "fair" => self.lock.fair = flag(&key, text)?,
             "keep" => self.lock.keep = flag(&key, text)?,
             "layout" => self.lock.layout = Some(text.into()),
+            "format" => self.lock.format = (!text.is_empty()).then(|| text.into()),
+            "retry" => self.lock.retry = retry(&key, text)?,
             "label" => self.lock.label = Some(text.into()),
             "prefix" => self.connect.prefix = value,
             "connect_timeout" => self.connect.connect_timeout = span(&key, text)?,
@@ -133,6 +156,22 @@ pub fn span(what: &str, text: &str) -> Result<Duration> {
     }
 }
 
+/// The pauses between two tries as text: `50ms..250ms`, or one span for pauses that are all the same.
+///
+/// # Errors
+/// `invalid_config` when a part is no span of time.
+pub fn retry(what: &str, text: &str) -> Result<Retry> {
+    let (min, max) = text.split_once("..").unwrap_or((text, text));
+    Ok(Retry { min: span(what, min)?, max: span(what, max)? })
+}
+
+/// What stands behind user, password and host as they were written: parsing drops parts of it, such as what `..` takes back.
+fn behind_the_host(text: &str) -> &str {
+    let rest = text.split_once(':').map_or(text, |(_, rest)| rest);
+    let Some(rest) = rest.strip_prefix("//") else { return rest };
+    rest.find(['/', '?', '#']).map_or("", |end| &rest[end..])
+}
+
 fn flag(what: &str, text: &str) -> Result<bool> {
     match text {
         "true" | "yes" | "on" | "1" => Ok(true),
@@ -155,6 +194,12 @@ mod tests {
         let uri = parse("redis://u:p@h:1/2?ttl=10s&fair=true&prefix=app:&response_timeout=250ms&db=3").unwrap();
         assert_eq!(uri.lock.ttl, Duration::from_secs(10));
         assert!(uri.lock.fair);
+        assert_eq!(uri.lock.retry, Retry::DEFAULT);
+        let polls = parse("redis://h?layout=string&format=redsync&retry=50ms..250ms").unwrap().lock;
+        assert_eq!((polls.layout.as_deref(), polls.format.as_deref()), (Some("string"), Some("redsync")));
+        let [min, max] = [50, 250].map(Duration::from_millis);
+        assert_eq!(polls.retry, Retry { min, max });
+        assert_eq!(parse("redis://h?retry=50ms").unwrap().lock.retry, Retry { min, max: min });
         assert_eq!((uri.connect.prefix.as_str(), uri.connect.response_timeout), ("app:", Duration::from_millis(250)));
         assert_eq!(uri.rest, [("db".to_owned(), "3".to_owned())]);
         assert!(uri.check_all_read().unwrap_err().to_string().contains("\"db\""));
@@ -169,6 +214,9 @@ mod tests {
             "redis://h?ttl=-1s",
             "redis://h?ttl=NaN",
             "redis://h?fair=maybe",
+            "redis://h?retry=often",
+            "redis://h?retry=0..1s",
+            "redis://h?retry=2s..1s",
             "redis://h?response_timeout=0",
             "redis://h?prefix=%00",
         ] {
@@ -185,6 +233,27 @@ mod tests {
         assert_eq!(uri.redacted(), "rediss://h:1/0");
         let broken = parse("redis://user:hunter2@h:notaport/").unwrap_err();
         assert!(!format!("{broken} {broken:?}").contains("hunter2"));
+    }
+
+    #[test]
+    #[cfg(feature = "redis")]
+    fn a_password_that_is_taken_for_something_else_is_not_shown_either() {
+        for text in [
+            "redis://user:1/hunter2@h",
+            "redis://user:1/hunter2?x@h",
+            "redis://user:1?hunter2@h",
+            "redis://user:1?ttl=hunter2@h",
+            "redis://user:1#hunter2@h",
+            "redis:user:hunter2@h",
+            "redis:///user:hunter2/x@h/..",
+            "redis:///user:hunter2@h",
+        ] {
+            let opened = parse(text).and_then(|mut uri| crate::stores::open(&mut uri));
+            let error = opened.unwrap_err();
+            assert!(error.kind() == Kind::InvalidConfig && !error.to_string().contains("hunter2"), "{text}: {error}");
+        }
+        let error = parse("redis://h?ttl=soon").unwrap_err();
+        assert!(error.to_string().contains("soon"), "{error}");
     }
 
     #[test]

@@ -12,17 +12,24 @@
 #![allow(unreachable_pub, dead_code, reason = "the modules are shared, and each test uses its part")]
 
 mod glue;
-#[path = "explore/line.rs"]
-mod line;
+#[path = "explore/layout/mod.rs"]
+mod layout;
 #[path = "explore/search.rs"]
 mod search;
+#[path = "explore/setup.rs"]
+mod setup;
 #[path = "explore/spaces.rs"]
 mod spaces;
+#[path = "explore/view.rs"]
+mod view;
 #[path = "explore/world.rs"]
 mod world;
 
-use spaces::ONE;
-use world::{Setup, Wish};
+use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
+use layout::string::{self, StringRecord};
+use search::Explored;
+use setup::{Class, Reduced, Setup, Wish};
+use spaces::{EARLY, ONE};
 
 #[test]
 fn nothing_goes_wrong() {
@@ -31,7 +38,7 @@ fn nothing_goes_wrong() {
 
 #[test]
 fn one_thing_goes_wrong() {
-    Setup::two_clients("one thing goes wrong").with_a_fault().check();
+    Setup::two_clients("one thing goes wrong").with_faults(1).check();
 }
 
 #[test]
@@ -63,4 +70,114 @@ fn turns_are_lost_and_given_up() {
 #[test]
 fn patience_with_the_store_ends() {
     Setup { store_timeout: 2, ..Setup::two_clients("patience with the store ends") }.check();
+}
+
+#[test]
+fn three_clients_are_prompt() {
+    Setup::three_clients("three prompt clients").check();
+}
+
+#[test]
+fn three_clients_and_a_pause() {
+    Setup::three_clients("three prompt clients, a pause").with_a_pause().check();
+}
+
+#[test]
+fn three_clients_and_a_fault() {
+    Setup::three_clients("three prompt clients, one fault").with_faults(1).check();
+}
+
+#[test]
+fn holds_are_extended() {
+    Setup::extensions("holds are extended").with_faults(1).check();
+}
+
+#[test]
+fn a_process_hands_on_loses_and_gives_up() {
+    let fickle = Wish { may_cancel: true, ..EARLY };
+    let clients = vec![vec![EARLY, fickle], vec![ONE]];
+    Setup { clients, ..Setup::local_queue("a process hands on, loses and gives up") }.with_faults(1).check();
+}
+
+#[test]
+fn fair_tasks_queue_by_themselves() {
+    Setup::fair("fair tasks queue by themselves").check();
+    let alone = Setup::fair("fair tasks of one client, one fault");
+    Setup { clients: vec![alone.clients[0].clone(), vec![]], ..alone }.with_faults(1).check();
+}
+
+#[test]
+fn everybody_may_give_up_and_anything_go_wrong() {
+    let fickle = Wish { may_cancel: true, ..ONE };
+    let clients = vec![vec![fickle], vec![fickle]];
+    Setup { prompt: true, clients, ..Setup::two_clients("two fickle clients, one fault") }.with_faults(1).check();
+}
+
+#[test]
+fn leases_differ() {
+    let of = |ttl| vec![Wish { ttl: Some(ttl), ..ONE }];
+    let clients = vec![of(2), of(4)];
+    Setup { clients, ..Setup::three_clients("leases of different lengths, one fault") }.with_faults(1).check();
+    let clients = vec![of(2), of(3), of(4)];
+    Setup { clients, ..Setup::three_clients("three leases of different lengths") }.check();
+}
+
+#[test]
+fn joined_locks_are_polled_for() {
+    let two = |name| Setup { prompt: true, ..Setup::polled(name) };
+    two("string: one thing goes wrong, promptly").with_faults(1).check_as::<StringRecord>();
+    Setup { renew: false, ..two("string: leases are not renewed, promptly") }.check_as::<StringRecord>();
+}
+
+#[test]
+fn joined_locks_are_given_up_and_handed_on() {
+    let fickle = Wish { may_cancel: true, ..ONE };
+    let clients = vec![vec![fickle], vec![fickle]];
+    let two = Setup { clients, prompt: true, ..Setup::polled("string: two fickle clients, one fault") };
+    two.with_faults(1).check_as::<StringRecord>();
+    Setup { polls: true, prompt: true, ..Setup::yields("string: two tasks take turns") }.check_as::<StringRecord>();
+}
+
+#[test]
+fn a_joined_store_that_runs_requests_late_or_frees_anybodys_lock_is_found() {
+    let ghost = Setup { prompt: true, ttl: 4, ..Setup::two_clients("string: a store that runs requests late") };
+    let ghost = Setup { faults: vec![Class::Ghost], most_faults: 1, ..ghost };
+    let found = ghost.explore::<string::Seeded<{ string::RUNS_LATE }>>().expect_err("it runs late");
+    assert!(found.what.contains("only after"), "{}", found.what);
+    let blind = Setup { renew: false, ..Setup::two_clients("string: a store that deletes without comparing") };
+    let found = blind.explore::<string::Seeded<{ string::DELETES_BLINDLY }>>().expect_err("it deletes blindly");
+    assert!(found.what.contains("ends the live lease"), "{}", found.what);
+}
+
+/// The same space with and without what is left out as saying nothing new.
+fn compared(setup: &Setup) -> Vec<Explored> {
+    let of = |names, orders| Setup { reduced: Reduced { names, orders }, compared: true, ..setup.clone() }.explored();
+    vec![of(false, false), of(true, false), of(false, true), of(true, true)]
+}
+
+#[test]
+fn what_is_left_out_says_nothing_new() {
+    let two = Setup { prompt: true, ..Setup::two_clients("compared: two prompt clients, one fault") }.with_faults(1);
+    for setup in [two, Setup::three_clients("compared: three prompt clients")] {
+        let all = compared(&setup);
+        for reduced in &all[1..] {
+            assert!(reduced.states < all[0].states);
+            assert_eq!(reduced.outlooks, all[0].outlooks);
+            assert_eq!(reduced.recovery, all[0].recovery);
+        }
+    }
+}
+
+#[test]
+fn a_bug_is_found_whatever_is_left_out() {
+    let ghost = Setup { prompt: true, ttl: 4, ..Setup::two_clients("a store that runs requests late") };
+    let ghost = Setup { faults: vec![Class::Ghost], most_faults: 1, ..ghost };
+    let early = Setup::three_clients("a store whose leases end early");
+    for (names, orders) in [(false, false), (true, false), (false, true), (true, true)] {
+        let reduced = Reduced { names, orders };
+        let found = Setup { reduced, ..ghost.clone() }.explore::<Seeded<RUNS_LATE>>().expect_err("it runs late");
+        assert!(found.what.contains("only after"), "{}", found.what);
+        let found = Setup { reduced, ..early.clone() }.explore::<Seeded<ENDS_EARLY>>().expect_err("it ends early");
+        assert!(found.what.contains("ends the live lease"), "{}", found.what);
+    }
 }

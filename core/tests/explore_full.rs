@@ -3,26 +3,31 @@
 #![allow(unreachable_pub, dead_code, reason = "the modules are shared, and each test uses its part")]
 
 mod glue;
-#[path = "explore/line.rs"]
-mod line;
+#[path = "explore/layout/mod.rs"]
+mod layout;
 #[path = "explore/search.rs"]
 mod search;
+#[path = "explore/setup.rs"]
+mod setup;
 #[path = "explore/spaces.rs"]
 mod spaces;
+#[path = "explore/view.rs"]
+mod view;
 #[path = "explore/world.rs"]
 mod world;
 
+use layout::string::StringRecord;
+use setup::{Class, Setup, Wish};
 use spaces::{EARLY, ONE};
-use world::{Class, Setup, Wish};
 
 #[test]
 fn claims_and_one_fault() {
-    Setup::claims("claims, one fault").with_a_fault().check();
+    Setup::claims("claims, one fault").with_faults(1).check();
 }
 
 #[test]
 fn no_renewal_and_one_fault() {
-    Setup { renew: false, ..Setup::two_clients("no renewal, one fault") }.with_a_fault().check();
+    Setup { renew: false, ..Setup::two_clients("no renewal, one fault") }.with_faults(1).check();
 }
 
 #[test]
@@ -30,12 +35,13 @@ fn one_may_give_up_and_lose_a_connection_or_a_push() {
     let fickle = Wish { may_cancel: true, ..ONE };
     let clients = vec![vec![fickle], vec![ONE]];
     let faults = vec![Class::Ghost, Class::PushLost];
-    Setup { clients, faults, ..Setup::two_clients("one may give up, and lose a connection or a push") }.check();
+    Setup { clients, faults, most_faults: 1, ..Setup::two_clients("one may give up, and lose a connection or a push") }
+        .check();
 }
 
 #[test]
 fn turns_and_one_fault() {
-    Setup::yields("two tasks take turns, one fault").with_a_fault().check();
+    Setup::yields("two tasks take turns, one fault").with_faults(1).check();
 }
 
 #[test]
@@ -47,4 +53,77 @@ fn turns_against_another_client() {
 #[test]
 fn inboxes_open_late_and_clocks_are_learnt() {
     Setup { cold: true, behind: 2, ..Setup::two_clients("inboxes open late, clocks are learnt") }.check();
+}
+
+#[test]
+fn three_clients_a_fault_and_a_pause() {
+    Setup::three_clients("three prompt clients, one fault and a pause").with_faults(1).with_a_pause().check();
+}
+
+#[test]
+fn three_clients_and_two_faults() {
+    Setup::three_clients("three prompt clients, two faults").with_faults(2).check();
+}
+
+/// With all faults the two together would be some 2,000 million states; these are the pairs of what breaks most.
+#[test]
+fn three_clients_two_faults_and_a_pause() {
+    let faults = vec![Class::Ghost, Class::Crash];
+    Setup { faults, most_faults: 2, ..Setup::three_clients("three prompt clients, two faults and a pause") }
+        .with_a_pause()
+        .check();
+}
+
+#[test]
+fn three_leases_of_different_lengths_and_a_fault() {
+    let of = |ttl| vec![Wish { ttl: Some(ttl), ..ONE }];
+    let clients = vec![of(2), of(3), of(4)];
+    Setup { clients, ..Setup::three_clients("three leases of different lengths, one fault") }.with_faults(1).check();
+}
+
+#[test]
+fn a_process_of_three_tasks_and_a_fault() {
+    Setup::local_queue("a process of three tasks, one fault").with_faults(1).check();
+}
+
+#[test]
+fn fair_tasks_and_a_fault() {
+    Setup::fair("fair tasks of two clients, one fault").with_faults(1).check();
+}
+
+#[test]
+fn fair_tasks_over_a_network_without_bounds() {
+    Setup { prompt: false, ..Setup::fair("fair tasks over a network without bounds") }.check();
+}
+
+#[test]
+fn holds_are_extended_with_a_fault_and_a_pause() {
+    Setup::extensions("holds are extended, one fault and a pause").with_faults(1).with_a_pause().check();
+}
+
+#[test]
+fn three_may_give_up_and_a_fault() {
+    let fickle = Wish { may_cancel: true, ..ONE };
+    Setup { clients: vec![vec![fickle]; 3], ..Setup::three_clients("three fickle clients, one fault") }
+        .with_faults(1)
+        .check();
+}
+
+#[test]
+fn both_may_give_up_over_a_network_without_bounds_and_a_fault() {
+    let fickle = Wish { may_cancel: true, ..ONE };
+    let clients = vec![vec![fickle], vec![fickle]];
+    Setup { clients, ..Setup::two_clients("both may give up, one fault of any kind") }.with_faults(1).check();
+}
+
+#[test]
+fn joined_locks_over_a_network_without_bounds_and_a_fault() {
+    Setup::polled("string: one fault").with_faults(1).check_as::<StringRecord>();
+}
+
+#[test]
+fn joined_locks_of_three_clients_and_a_fault() {
+    Setup { polls: true, ..Setup::three_clients("string: three prompt clients, one fault") }
+        .with_faults(1)
+        .check_as::<StringRecord>();
 }

@@ -8,10 +8,12 @@ use std::time::Duration;
 use lockwright::Kind;
 use lockwright::blocking;
 use lockwright::lease::ReleaseOutcome;
+use lockwright::metrics::Metrics;
 
 /// What the child found wrong, as its exit code.
 fn child(client: &blocking::Client, inherited: blocking::Guard) -> i32 {
-    let checks: [(&str, bool); 5] = [
+    let checks = [
+        ("its figures begin at zero", client.metrics() == Metrics::default()),
         ("an inherited guard is not held here", !inherited.is_held()),
         ("extending it is `forked`", inherited.extend(Duration::from_secs(9)).is_err_and(|e| e.kind() == Kind::Forked)),
         ("releasing it is `forked`", inherited.release().is_err_and(|e| e.kind() == Kind::Forked)),
@@ -20,6 +22,7 @@ fn child(client: &blocking::Client, inherited: blocking::Guard) -> i32 {
             "the inherited client works",
             client.lock("childs").acquire().and_then(|g| g.release()).is_ok_and(|o| o == ReleaseOutcome::Released),
         ),
+        ("its figures are its own", (client.metrics().acquired, client.metrics().refused) == (1, 1)),
     ];
     checks.iter().position(|(_, holds)| !holds).map_or(0, |at| at as i32 + 1)
 }

@@ -1,12 +1,15 @@
 //! The whole way down and back, over the reference store.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockwright::blocking;
+use lockwright::cell::{Claimant, Line, Waiter};
 use lockwright::lease::ReleaseOutcome;
 use lockwright::options::ConnectOptions;
+use lockwright::protocol::{AttemptId, InboxId};
 use lockwright::{Kind, queue::OwnerId};
 
 fn client(space: &str) -> blocking::Client {
@@ -81,6 +84,27 @@ fn a_held_lock_is_renewed_and_an_unrenewed_one_is_lost() {
     assert!(renewed.remaining() > Duration::from_secs(50));
 }
 
+#[test]
+fn very_many_locks_are_renewed_together_and_given_back_together() {
+    const MANY: u64 = 3000;
+    let (client, other) = (client("many"), client("many"));
+    let ttl = Duration::from_secs(3);
+    let guards: Vec<_> = (0..MANY).map(|i| client.lock(&i.to_string()).ttl(ttl).acquire().unwrap()).collect();
+    let acquired = client.metrics();
+    while client.metrics().renewals < 2 * MANY {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let renewed = client.metrics();
+    assert_eq!((renewed.held, renewed.lost.total(), renewed.renewal_failures), (MANY, 0, 0));
+    assert!((renewed.round_trips - acquired.round_trips) * 20 < renewed.renewals, "{renewed:?}");
+    assert!(guards.iter().all(blocking::Guard::is_held));
+    let before = client.metrics().round_trips;
+    client.close();
+    let closed = client.metrics();
+    assert!(closed.held == 0 && closed.round_trips - before < MANY / 20, "{closed:?}");
+    assert_eq!(other.list().unwrap(), Vec::<String>::new());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_wait_cancel_and_are_told_of_a_broken_lock() {
     let client = lockwright::connect("memory://tasks").await.unwrap();
@@ -96,4 +120,13 @@ async fn tasks_wait_cancel_and_are_told_of_a_broken_lock() {
     assert!(!guard.is_held() || guard.lost().await.code() == "broken");
     client.close().await;
     assert_eq!(client.lock("x").acquire().await.unwrap_err().kind(), Kind::Closed);
+}
+
+#[test]
+fn rule_3_a_waiter_that_asks_again_keeps_its_place() {
+    let mut line = VecDeque::new();
+    let owner = |attempt| Claimant { attempt: AttemptId(attempt), inbox: InboxId(1), claim: Duration::from_secs(1) };
+    let waiter = |attempt| Waiter { owner: owner(attempt), card: String::new() };
+    let places = [1, 2, 1].map(|attempt| line.join(&waiter(attempt)));
+    assert_eq!((places, line.len()), ([Ok(0), Ok(1), Ok(0)], 2));
 }

@@ -29,9 +29,13 @@ fn table() -> String {
         )
         .unwrap();
     }
-    for g in &all {
-        writeln!(text, "\n{}:", g.store).unwrap();
-        for note in g.notes {
+    for (at, g) in all.iter().enumerate() {
+        let told: Vec<_> = all[..at].iter().filter(|other| other.store == g.store).flat_map(|g| g.notes).collect();
+        match told.is_empty() {
+            true => writeln!(text, "\n{}:", g.store).unwrap(),
+            false => writeln!(text, "\n{} `{}`, besides:", g.store, g.layout).unwrap(),
+        }
+        for note in g.notes.iter().filter(|note| !told.contains(note)) {
             writeln!(text, "- {note}").unwrap();
         }
     }

@@ -76,6 +76,100 @@ async fn tasks_and_threads_exclude_each_other() {
     assert!(granted - released < Duration::from_millis(200), "pushed, not polled: {:?}", granted - released);
 }
 
+/// A client as a user of few rights, who is made for it.
+fn client_with(rights: &str, options: &str) -> blocking::Client {
+    let (user, address) = (fresh("user").replace(' ', "-"), address());
+    let admin = redis::Client::open(address.clone()).unwrap();
+    let mut words = redis::cmd("ACL");
+    words.arg("SETUSER").arg(&user).arg("on").arg(">secret").arg(rights.split(' ').collect::<Vec<_>>());
+    words.exec(&mut admin.get_connection().unwrap()).unwrap();
+    let user: String = url::form_urlencoded::byte_serialize(user.as_bytes()).collect();
+    let address = address.replace("redis://", &format!("redis://{user}:secret@"));
+    blocking::Client::open(Some(&format!("{address}?{options}")), ConnectOptions::default()).unwrap()
+}
+
+#[test]
+fn without_the_right_to_subscribe_waiters_poll() {
+    for rights in ["~lw:* +@all resetchannels", "~lw:* &* +@all -subscribe"] {
+        let name = fresh("polled");
+        let poor = client_with(rights, "");
+        let early = poor.lock(&name).fair().build().unwrap();
+        let held = client().lock(&name).acquire().unwrap();
+        let patient = {
+            let (poor, name) = (poor.clone(), name.clone());
+            std::thread::spawn(move || {
+                let guard = poor.lock(&name).acquire().unwrap();
+                (Instant::now(), guard.release().unwrap())
+            })
+        };
+        let give_up = Instant::now() + Duration::from_secs(5);
+        while poor.guarantees().unwrap().push {
+            assert!(Instant::now() < give_up, "the refusal is not noticed");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // Who asked for order is told that there is none, whether it asks now or waits already.
+        assert!(!poor.guarantees().unwrap().fair);
+        assert_eq!(poor.lock(&name).fair().build().unwrap_err().kind(), Kind::Unsupported);
+        assert_eq!(early.acquire().unwrap_err().kind(), Kind::Unsupported);
+        let released = Instant::now();
+        held.release().unwrap();
+        let (granted, outcome) = patient.join().unwrap();
+        assert_eq!(outcome, ReleaseOutcome::Released);
+        assert!(
+            granted - released < Duration::from_millis(500),
+            "polled as often as retry says: {:?}",
+            granted - released
+        );
+    }
+}
+
+#[test]
+fn a_fair_waiter_is_told_when_subscribing_turns_out_to_be_refused() {
+    let name = fresh("unfair");
+    let _held = client().lock(&name).acquire().unwrap();
+    let refused = client_with("~lw:* +@all resetchannels", "timeout=10s").lock(&name).fair().acquire().unwrap_err();
+    assert_eq!(refused.kind(), Kind::Unsupported, "{refused}");
+}
+
+#[test]
+fn a_lock_is_looked_at_and_broken_in_its_own_layout() {
+    let name = fresh("string");
+    let client = client();
+    let lock = |format| client.lock(&name).layout("string").format(format).label("mine").build().unwrap();
+    let (ours, theirs) = (lock("redis-py"), lock("redsync"));
+    assert!(!ours.guarantees().push && client.guarantees().unwrap().push);
+    let guard = ours.acquire().unwrap();
+    let seen = ours.inspect().unwrap();
+    let holder = seen.holder.unwrap();
+    assert_eq!((&*seen.layout, &*holder.card.label, holder.first_token), ("string", "mine", guard.token().n));
+    assert!(client.inspect(&name).unwrap().holder.is_none(), "the client's own layout is another");
+    assert_eq!(theirs.try_acquire().unwrap_err().kind(), Kind::ForeignLayout);
+    assert_eq!(theirs.inspect().unwrap_err().kind(), Kind::ForeignLayout);
+    assert!(!client.break_lock(&name, guard.token()).unwrap());
+    assert!(ours.break_lock(guard.token()).unwrap());
+    assert!(!guard.is_held() && ours.inspect().unwrap().holder.is_none());
+}
+
+/// As in the docs of this store, for locks whose names begin with `string`.
+const STRING_RIGHTS: &str = "~string* ~lwt:* resetchannels +eval +evalsha +get +set +del +pttl +pexpire +type +time +ping +select \
+                             +scan +client|setname";
+
+#[test]
+fn the_documented_rights_are_enough_for_a_joined_lock() {
+    let name = fresh("string rights");
+    let poor = client_with(STRING_RIGHTS, "layout=string&format=spring-template");
+    let guard = poor.lock(&name).acquire().unwrap();
+    assert!(poor.lock(&name).try_acquire().unwrap().is_none());
+    guard.extend(Duration::from_secs(60)).unwrap();
+    let waits = client_with(STRING_RIGHTS, "layout=string&format=spring-template&retry=5ms");
+    assert_eq!(waits.lock(&name).timeout(Duration::from_millis(30)).acquire().unwrap_err().kind(), Kind::Timeout);
+    assert!(poor.list().unwrap().contains(&name));
+    assert_eq!(poor.inspect(&name).unwrap().holder.unwrap().first_token, guard.token().n);
+    assert!(poor.break_lock(&name, guard.token()).unwrap());
+    assert!(!guard.is_held());
+    assert_eq!(poor.lock(&name).acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+}
+
 #[test]
 fn a_held_lock_is_renewed_and_a_broken_one_is_lost() {
     let name = fresh("renewed");

@@ -3,6 +3,8 @@
 
 #![cfg(feature = "redis")]
 
+mod redis_server;
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,28 +14,20 @@ use lockwright::Kind;
 use lockwright::cell::{Cell, Claimant, Line, Surroundings, Waiter};
 use lockwright::native::{Native, Procedure};
 use lockwright::protocol::{
-    Arg, AttemptId, Call, InboxId, Input, Intent, Layout, Op, Previous, Protocol, Reply, Request, Step, StoreEvent,
-    Terms, Verdict,
+    Arg, AttemptId, InboxId, Input, Intent, Layout, Op, Previous, Protocol, Reply, Request, Step, StoreEvent, Terms,
+    Verdict,
 };
 use lockwright::stores::redis::layouts::native::{CALLS, channel, layout, parse_push};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use redis_server::{Server, connection, reply};
 
 const SEQUENCES: u32 = 2_500;
 const MINUTE: i64 = 60_000_000;
 const CLAIMANTS: usize = 5;
 const TTL: Duration = Duration::from_secs(30);
 const CLAIM: Duration = Duration::from_secs(1);
-
-/// Replaces the server's clock for the script behind it by the last two arguments.
-const CLOCK: &str = "
-local real, at = redis, {ARGV[#ARGV - 1], ARGV[#ARGV]}
-ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil
-local redis = setmetatable({
-  call = function(command, ...) return command == 'TIME' and at or real.call(command, ...) end
-}, {__index = real})
-";
 
 #[derive(Clone, Debug)]
 enum Command {
@@ -91,7 +85,7 @@ fn command() -> impl Strategy<Value = Command> {
 
 #[test]
 fn scripts_do_what_the_reference_does() {
-    let mut server = Server::connect();
+    let server = Server::connect();
     let mut runner = TestRunner::new(Config {
         cases: SEQUENCES,
         failure_persistence: None,
@@ -99,8 +93,11 @@ fn scripts_do_what_the_reference_does() {
         ..Config::default()
     });
     let sequences = prop::collection::vec(command(), 1..40);
-    let server = std::cell::RefCell::new(&mut server);
-    let outcome = runner.run(&sequences, |commands| Run::new(&mut server.borrow_mut()).play(&commands));
+    let both = std::cell::RefCell::new((server, Inbox::open()));
+    let outcome = runner.run(&sequences, |commands| {
+        let (server, inbox) = &mut *both.borrow_mut();
+        Run::new(server, inbox).play(&commands)
+    });
     if let Err(failure) = outcome {
         panic!("{failure}");
     }
@@ -173,15 +170,7 @@ fn pages_list_every_lock_under_the_prefix_and_nothing_else() {
     }
     server.plain(&["HSET", "lw:{lista*:decoy}", "v", "1"]);
     server.plain(&["SET", "lw:{list[a]*:no hash}", "1"]);
-    let (mut found, mut cursor) = (Vec::new(), Some(String::new()));
-    while let Some(at) = cursor {
-        let reply = server.ask(&layout.list(&at), StoreTime(1));
-        let (page, next) = layout.listed(&reply).expect("a page");
-        found.extend(page);
-        cursor = next;
-    }
-    found.sort();
-    found.dedup();
+    let found = server.list(&layout);
     assert_eq!(found, names);
     for key in keys.iter().map(|key| &**key).chain(["lw:{lista*:decoy}", "lw:{list[a]*:no hash}"]) {
         server.plain(&["DEL", key]);
@@ -210,6 +199,7 @@ fn begin(native: &mut Native, intent: Intent) -> Request {
 /// One sequence: a lock on the server, the same lock in the reference, and the clock of both.
 struct Run<'a> {
     server: &'a mut Server,
+    inbox: &'a mut Inbox,
     key: Arc<str>,
     native: Native,
     cell: Cell,
@@ -218,12 +208,12 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(server: &'a mut Server) -> Self {
+    fn new(server: &'a mut Server, inbox: &'a mut Inbox) -> Self {
         let key: Arc<str> = "lw:{model}".into();
         server.plain(&["DEL", &key]);
         let native = Native::new(&CALLS, key.clone(), true);
         let now = server.later();
-        Run { server, key, native, cell: Cell::default(), line: Queue::default(), now }
+        Run { server, inbox, key, native, cell: Cell::default(), line: Queue::default(), now }
     }
 
     fn play(mut self, commands: &[Command]) -> Result<(), TestCaseError> {
@@ -234,7 +224,7 @@ impl<'a> Run<'a> {
             }
         }
         self.one(&Command::Inspect)?;
-        prop_assert_eq!(self.server.pushed(), vec![], "pushed too much");
+        prop_assert_eq!(self.inbox.pushed(self.server), vec![], "pushed too much");
         Ok(())
     }
 
@@ -245,7 +235,7 @@ impl<'a> Run<'a> {
         let comparable = self.comparable(command, &expected, reply.clone());
         prop_assert_eq!(&comparable, &expected, "{:?} at {:?}", command, self.now);
         if !pushes.is_empty() {
-            prop_assert_eq!(self.server.pushed(), pushes, "{:?}", command);
+            prop_assert_eq!(self.inbox.pushed(self.server), pushes, "{:?}", command);
         }
         if let Some(op) = command.op() {
             let step = self.native.step(Input::Reply(op, &[reply]));
@@ -330,7 +320,7 @@ impl<'a> Run<'a> {
     fn check_lifetime(&mut self) -> Result<(), TestCaseError> {
         let Some(hold) = &self.cell.hold else { return Ok(()) };
         let expires = hold.expires.0;
-        let (field, real) = self.server.lifetime(&self.key);
+        let (field, real) = lifetime(self.server, &self.key);
         prop_assert!(field >= expires + 5 * MINUTE, "{} {}", field, expires);
         prop_assert!(real * 1000 >= field && (real - 1) * 1000 < field, "{} {}", real, field);
         Ok(())
@@ -387,94 +377,23 @@ impl Line for Queue {
     }
 }
 
-struct Server {
-    connection: redis::Connection,
-    inbox: redis::Connection,
-    scripts: Vec<(&'static Call, String)>,
-}
+/// What is pushed to the inbox that listens.
+struct Inbox(redis::Connection);
 
-impl Server {
-    fn connect() -> Self {
-        let Ok(url) = std::env::var("LOCKWRIGHT_TEST_REDIS") else {
-            panic!(
-                "these tests need a Redis server: run `conformance/services/redis.sh start` and set \
-                 LOCKWRIGHT_TEST_REDIS to the address it prints"
-            );
-        };
-        let client = redis::Client::open(url).expect("LOCKWRIGHT_TEST_REDIS is a redis:// address");
-        let connection = client.get_connection().expect("the server of LOCKWRIGHT_TEST_REDIS answers");
-        let mut inbox = client.get_connection().expect("the server of LOCKWRIGHT_TEST_REDIS answers");
+impl Inbox {
+    fn open() -> Self {
+        let mut inbox = connection();
         inbox.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
         redis::cmd("SUBSCRIBE").arg(channel(InboxId(1))).exec(&mut inbox).expect("subscribed");
-        Server { connection, inbox, scripts: Vec::new() }
+        Inbox(inbox)
     }
 
-    /// A time that lies ahead of the server's, so that no key's own end ever comes.
-    fn later(&mut self) -> StoreTime {
-        StoreTime((self.number(&["TIME"]).expect("the time") + 90 * 24 * 3600) * 1_000_000)
-    }
-
-    fn ask(&mut self, request: &Request, now: StoreTime) -> Reply {
-        let known = self.scripts.iter().find(|(call, _)| std::ptr::eq(*call, request.call));
-        let sha = known.map(|(_, sha)| sha.clone()).unwrap_or_else(|| {
-            let body = format!("{CLOCK}{}", request.call.body);
-            let sha: String =
-                redis::cmd("SCRIPT").arg("LOAD").arg(body).query(&mut self.connection).expect("a good script");
-            self.scripts.push((request.call, sha.clone()));
-            sha
-        });
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(sha).arg(1).arg(&*request.key);
-        for arg in &request.args {
-            match arg {
-                Arg::Int(number) => command.arg(*number),
-                Arg::Text(text) => command.arg(&**text),
-                Arg::Nothing => command.arg(""),
-                Arg::NotAfter => command.arg(i64::MAX),
-            };
-        }
-        command.arg(now.0 / 1_000_000).arg(now.0 % 1_000_000);
-        match self.run(&command) {
-            Reply::List(mut list) if request.call.batch => list.remove(0),
-            reply => reply,
-        }
-    }
-
-    fn run(&mut self, command: &redis::Cmd) -> Reply {
-        use redis::ConnectionLike;
-        reply(self.connection.req_command(command).expect("an answer"))
-    }
-
-    fn plain(&mut self, words: &[&str]) -> Reply {
-        let mut command = redis::cmd(words[0]);
-        command.arg(&words[1..]);
-        self.run(&command)
-    }
-
-    fn number(&mut self, words: &[&str]) -> Option<i64> {
-        match self.plain(words) {
-            Reply::Int(number) => Some(number),
-            Reply::Text(text) => text.parse().ok(),
-            Reply::List(list) => match list.first()? {
-                Reply::Text(text) => text.parse().ok(),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    /// When the key goes: what its own field says in microseconds, and what the server says in milliseconds.
-    fn lifetime(&mut self, key: &str) -> (i64, i64) {
-        let both = "return {tonumber(redis.call('HGET', KEYS[1], 'g')), redis.call('PEXPIRETIME', KEYS[1])}";
-        redis::cmd("EVAL").arg(both).arg(1).arg(key).query(&mut self.connection).expect("a hash that goes")
-    }
-
-    /// Everything pushed to the live inbox up to now.
-    fn pushed(&mut self) -> Vec<(Arc<str>, StoreEvent)> {
-        self.plain(&["PUBLISH", &channel(InboxId(1)), "mark"]);
+    /// Everything pushed up to now.
+    fn pushed(&mut self, server: &mut Server) -> Vec<(Arc<str>, StoreEvent)> {
+        server.plain(&["PUBLISH", &channel(InboxId(1)), "mark"]);
         let mut events = Vec::new();
         loop {
-            let Reply::List(parts) = reply(self.inbox.recv_response().expect("a message")) else {
+            let Reply::List(parts) = reply(self.0.recv_response().expect("a message")) else {
                 panic!("a message is a list")
             };
             let Some(Reply::Text(text)) = parts.get(2) else { panic!("a message is a text: {parts:?}") };
@@ -486,16 +405,8 @@ impl Server {
     }
 }
 
-fn reply(value: redis::Value) -> Reply {
-    match value {
-        redis::Value::Int(number) => Reply::Int(number),
-        redis::Value::BulkString(bytes) => Reply::Text(String::from_utf8_lossy(&bytes).into_owned()),
-        redis::Value::SimpleString(text) => Reply::Text(text),
-        redis::Value::Okay => Reply::Text("OK".into()),
-        redis::Value::Array(values) => Reply::List(values.into_iter().map(reply).collect()),
-        redis::Value::ServerError(error) => {
-            Reply::Error { code: error.code().into(), message: error.details().unwrap_or_default().into() }
-        }
-        _ => Reply::Nil,
-    }
+/// When the key goes: what its own field says in microseconds, and what the server says in milliseconds.
+fn lifetime(server: &mut Server, key: &str) -> (i64, i64) {
+    let both = "return {tonumber(redis.call('HGET', KEYS[1], 'g')), redis.call('PEXPIRETIME', KEYS[1])}";
+    redis::cmd("EVAL").arg(both).arg(1).arg(key).query(&mut server.connection).expect("a hash that goes")
 }

@@ -18,7 +18,7 @@
 //!
 //! | command | tells the machine |
 //! |---|---|
-//! | `new [name=lk] [ttl=30s] [claim=1s] [card=-]` | nothing: it starts a fresh one, on these terms |
+//! | `new [name=lk] [ttl=30s] [claim=1s] [card=-] [format=..]` | nothing: it starts a fresh one, on these terms |
 //! | `begin acquire ATTEMPT wait\|try [prev=ATTEMPT used=N]` | `Begin(Acquire)` |
 //! | `begin renew ATTEMPT [ttl=30s]` | `Begin(Renew)` |
 //! | `begin release ATTEMPT used=N` | `Begin(Release)` |
@@ -48,14 +48,21 @@ use lockwright::protocol::{
 use lockwright::stores::{redis, zookeeper};
 use lockwright::time::StoreTime;
 
-/// A file, and what makes the machine of the lock that it is about.
-type Layout = (&'static str, fn() -> Box<dyn Protocol>);
+/// A file, and what makes the machine of the lock that it is about, in a format where there are several.
+type Layout = (&'static str, fn(&str) -> Box<dyn Protocol>);
 
 /// A new layout is one line here and one file of the same name.
 const LAYOUTS: &[Layout] = &[
-    ("redis_native", || redis::layouts::native::layout("").protocol("lw:{orders}".into())),
-    ("zookeeper_curator", || Box::new(zookeeper::layouts::curator::Curator::new("/locks/orders".into()))),
+    ("redis_native", |_| redis::layouts::native::layout("").protocol("lw:{orders}".into())),
+    ("redis_string", redis_string),
+    ("zookeeper_curator", |_| Box::new(zookeeper::layouts::curator::Curator::new("/locks/orders".into()))),
 ];
+
+fn redis_string(format: &str) -> Box<dyn Protocol> {
+    use redis::layouts::string::{Format, layout};
+    let format = Format::ALL.into_iter().find(|known| known.name() == format).unwrap_or(Format::RedisPy);
+    layout(format, "").protocol("orders".into())
+}
 
 #[test]
 fn machines_say_what_their_traces_say() {
@@ -89,9 +96,9 @@ fn every_trace_is_replayed() {
 }
 
 /// The file with every expectation replaced by what the machine says.
-fn replay(file: &str, golden: &str, fresh: fn() -> Box<dyn Protocol>) -> String {
+fn replay(file: &str, golden: &str, fresh: fn(&str) -> Box<dyn Protocol>) -> String {
     let mut out = String::new();
-    let mut player = Player::new(fresh);
+    let mut player = Player::new(fresh, HashMap::new());
     let mut lines = golden.lines().enumerate().peekable();
     while let Some((at, line)) = lines.next() {
         writeln!(out, "{line}").unwrap();
@@ -115,7 +122,7 @@ fn replay(file: &str, golden: &str, fresh: fn() -> Box<dyn Protocol>) -> String 
 }
 
 struct Player {
-    fresh: fn() -> Box<dyn Protocol>,
+    fresh: fn(&str) -> Box<dyn Protocol>,
     machine: Box<dyn Protocol>,
     /// What `new` said, by key.
     settings: HashMap<String, String>,
@@ -124,8 +131,9 @@ struct Player {
 }
 
 impl Player {
-    fn new(fresh: fn() -> Box<dyn Protocol>) -> Self {
-        Player { fresh, machine: fresh(), settings: HashMap::new(), asked: HashMap::new() }
+    fn new(fresh: fn(&str) -> Box<dyn Protocol>, settings: HashMap<String, String>) -> Self {
+        let machine = fresh(settings.get("format").map_or("", |format| format));
+        Player { fresh, machine, settings, asked: HashMap::new() }
     }
 
     fn play(&mut self, command: &str, input: &[&str]) -> Result<String, String> {
@@ -135,7 +143,7 @@ impl Player {
         let options: HashMap<String, String> = settings.map(|(key, value)| (key.into(), value.into())).collect();
         match words[..] {
             ["new"] => {
-                *self = Player { settings: options, ..Player::new(self.fresh) };
+                *self = Player::new(self.fresh, options);
                 let traits = self.machine.traits();
                 let yes = |yes| if yes { "yes" } else { "no" };
                 Ok(format!("block {}, yields {}, push {:?}", traits.block, yes(traits.yields), traits.push))
@@ -266,7 +274,11 @@ fn show(step: &Step) -> String {
                 format!("granted {tokens}, {term}{}", ended(&grant.prev))
             }
             Verdict::Held { remaining, at: time, prev } => {
-                format!("held by another, {remaining:?} left{}{}", at(*time), ended(prev))
+                let left = match *remaining {
+                    Duration::MAX => "without an end".into(),
+                    left => format!("{left:?} left"),
+                };
+                format!("held by another, {left}{}{}", at(*time), ended(prev))
             }
             Verdict::Late { at } => format!("late, store time {}", at.0),
             Verdict::Renewed => "renewed".into(),

@@ -7,12 +7,18 @@
         charge(fence=guard.token)
 
 A `Lock` behaves as `threading.Lock`, an `RLock` as `threading.RLock`, over all processes that use the same store. What
-is held is renewed until it is released; a process that dies holds it for `ttl` seconds at most.
+is held is renewed until it is released; a process that dies holds it for `ttl` seconds at most. `lockwright.aio` has the
+same for asyncio.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 # The helpers that native code imports are loaded here, lest a fork catches another thread in the middle of that.
 from lockwright import _guarded as _guarded
 from lockwright import _herald as _herald
+from lockwright import _log as _log
 
 from lockwright._errors import (
     AuthFailed,
@@ -32,8 +38,11 @@ from lockwright._errors import (
     Unavailable,
     Unsupported,
 )
-from lockwright._lockwright import Client, Guard, Lock, Lost, RLock, __version__, connect
-from lockwright._records import Guarantees, Holder, Inspection
+from lockwright._lockwright import Client, Guard, Histogram, Lock, Lost, RLock, __version__, connect
+from lockwright._records import Guarantees, Holder, Inspection, Metrics
+
+if TYPE_CHECKING:
+    from lockwright import aio as aio
 
 __all__ = [
     "AuthFailed",
@@ -45,6 +54,7 @@ __all__ = [
     "Forked",
     "Guarantees",
     "Guard",
+    "Histogram",
     "Holder",
     "Inspection",
     "InternalError",
@@ -54,6 +64,7 @@ __all__ = [
     "LockLost",
     "LockTimeout",
     "Lost",
+    "Metrics",
     "NotOwned",
     "ProtocolError",
     "QuorumFailed",
@@ -63,3 +74,12 @@ __all__ = [
     "__version__",
     "connect",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # At its first use: most programs that have no event loop would only wait for asyncio to load.
+    if name == "aio":
+        import lockwright.aio
+
+        return lockwright.aio
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

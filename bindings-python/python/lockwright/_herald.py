@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Union
 
 from lockwright._lockwright import Mailbox
 
@@ -49,20 +49,22 @@ def _call(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
     except BaseException:
         # Here is nobody to raise it to, and the thread must go on.
         _log.exception("a callback raised")
-        return None
+        return "it raised"
 
 
-def ask(credentials: Callable[[], tuple[str, str]]) -> Optional[tuple[str, str]]:
+def ask(credentials: Callable[[], tuple[str, str]]) -> Union[tuple[str, str], str]:
+    """The user and the password, or why there are none."""
     try:
         found: Any = credentials()
-    except BaseException:
+    except BaseException as error:
         _log.exception("the credentials callable raised")
-        return None
+        return f"the credentials callable raised {type(error).__name__}: {error}".encode(errors="replace").decode()
     if isinstance(found, tuple) and len(found) == 2 and all(map(_is_text, found)):
         return found
     # What it is instead may be half a secret.
-    _log.error("the credentials callable must return (user, password), two strings without lone surrogates")
-    return None
+    why = "the credentials callable must return (user, password), two strings without lone surrogates"
+    _log.error(why)
+    return why
 
 
 def _is_text(part: object) -> bool:

@@ -1,3 +1,4 @@
+from asyncio import Future
 from collections.abc import Callable
 from os import PathLike
 from types import TracebackType
@@ -5,20 +6,27 @@ from typing import Any, Final, Literal, Optional, TypeVar, Union, final
 
 from typing_extensions import disjoint_base
 
-from lockwright._records import Guarantees, Inspection
+from lockwright._records import Guarantees, Inspection, Metrics
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 __all__ = [
     "Answer",
     "Client",
+    "Events",
     "Guard",
+    "Histogram",
     "Lock",
     "Lost",
     "Mailbox",
     "RLock",
+    "Reactor",
     "__version__",
     "_codes",
+    "_loss",
+    "_pin",
+    "_unpin",
+    "_unpin_block",
     "connect",
 ]
 
@@ -40,7 +48,7 @@ def connect(
 
     Nothing is sent before the first use. Times are seconds. What the address says goes before what is given here.
     `credentials` returns a user and a password and is asked at every new connection, by the thread that makes it or by
-    one of the library's.
+    one of the library's. When it raises, what needed the connection raises `AuthFailed`, which names the cause.
     """
 
 @final
@@ -61,13 +69,18 @@ class Client:
         max_hold: Optional[float] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional[tuple[float, float]] = None,
         label: Optional[str] = None,
     ) -> Lock:
         """The lock called `name`. What is not given is as the address says, else as it says here.
 
         `ttl`: seconds that it stays ours without a renewal (30). `timeout`: seconds to wait for others (-1, for ever).
         `renew`: whether it is renewed while it is held (True). `max_hold`: seconds after the grant at which renewal ends
-        (never). `fair`: first come, first served over all processes (False). `label`: a text that `inspect` shows.
+        (never). `fair`: first come, first served over all processes (False). `layout`: how it lies in the store, such as
+        `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`: the first and the longest
+        pause, in seconds, between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a text that
+        `inspect` shows.
         """
 
     def rlock(
@@ -80,6 +93,8 @@ class Client:
         max_hold: Optional[float] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional[tuple[float, float]] = None,
         label: Optional[str] = None,
     ) -> RLock:
         """As `lock`, but its thread may acquire it again, through any RLock of that name of this client."""
@@ -106,6 +121,9 @@ class Client:
 
     def break_lock(self, name: str, expected_token: int) -> bool:
         """Takes the lock from whoever holds it under that token, which `inspect` shows. Whether somebody did."""
+
+    def metrics(self) -> Metrics:
+        """What this client did in this process so far."""
 
     def close(self) -> None:
         """Gives back what is held and ends every wait with `Closed`."""
@@ -136,6 +154,15 @@ class Lock:
 
     def locked(self) -> bool:
         """Whether anybody holds the lock at this moment, in any process."""
+
+    def inspect(self) -> Inspection:
+        """Who holds it, and how many wait for it."""
+
+    def break_lock(self, expected_token: int) -> bool:
+        """Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did."""
+
+    def guarantees(self) -> Guarantees:
+        """What it promises in its layout."""
 
     def acquire_guard(self, timeout: Optional[float] = None) -> Guard:
         """Waits for the lock. Raises `LockTimeout` when others held it all the time."""
@@ -229,6 +256,63 @@ class Lost:
     def is_set(self) -> bool: ...
     def wait(self, timeout: Optional[float] = None) -> bool:
         """Waits for the loss. False when the time is over, or the lock was released."""
+
+@final
+class Histogram:
+    """A distribution of times from 1 us to 19 hours, in seconds, each kept to two digits."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def sum(self) -> float: ...
+    @property
+    def max(self) -> float: ...
+    def quantile(self, q: float) -> float:
+        """The time within which the fraction `q` (0 to 1) of all lies; 0 while there is none."""
+
+    def at_most(self, bound: float) -> int:
+        """How many are not longer than `bound`: what a cumulative bucket of Prometheus counts."""
+
+    def buckets(self) -> list[tuple[float, int]]:
+        """The buckets that are not empty: the longest time of each, and how many are in it."""
+
+@final
+class Events:
+    def __new__(cls) -> Events: ...
+    def set_level(self, level: Optional[int]) -> None: ...
+    def wait(self) -> Optional[list[tuple[float, int, str, str, dict[str, Any], int]]]: ...
+    def close(self) -> None: ...
+
+@final
+class Reactor:
+    """What an event loop asks of the core. Methods with a `future` return a number: when the future is done, `take` it."""
+
+    def __new__(cls) -> Reactor: ...
+    def fileno(self) -> int:
+        """Readable when `turn` has something to do."""
+
+    def turn(self) -> None: ...
+    def take(self, number: int) -> Any: ...
+    def forget(self, number: int) -> None:
+        """Gives up what the number stands for; a guard is given back."""
+
+    def acquire(self, future: Future[None], lock: Lock, timeout: Optional[float], who: int) -> int: ...
+    def release(self, future: Future[None], guard: Guard, strictly: bool) -> int: ...
+    def extend(self, future: Future[None], guard: Guard, ttl: float) -> int: ...
+    def lost(self, future: Future[None], guard: Guard) -> int: ...
+    def give_back(self, guard: Guard) -> None: ...
+    def locked(self, future: Future[None], lock: Lock) -> int: ...
+    def inspect_lock(self, future: Future[None], lock: Lock) -> int: ...
+    def break_hold(self, future: Future[None], lock: Lock, expected_token: int) -> int: ...
+    def inspect(self, future: Future[None], client: Client, name: str) -> int: ...
+    def list(self, future: Future[None], client: Client) -> int: ...
+    def break_lock(self, future: Future[None], client: Client, name: str, expected_token: int) -> int: ...
+    def close(self, future: Future[None], client: Client) -> int: ...
+
+def _pin(lock: Lock, guard: Guard, block: bool, who: int) -> None: ...
+def _unpin(lock: Lock, who: int) -> Guard: ...
+def _unpin_block(lock: Lock, who: int) -> Optional[Guard]: ...
+def _loss(guard: Guard) -> Optional[BaseException]: ...
 
 @final
 class Mailbox:

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import TYPE_CHECKING, Dict, Optional
+
+if TYPE_CHECKING:
+    from lockwright._lockwright import Histogram
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,9 @@ class Holder:
     held_for: Optional[float]
     """Seconds, where the store can tell."""
     remaining: float
-    """Seconds that the lease still lasts at the store."""
+    """Seconds that the lease still lasts at the store; `inf` for a lease of another library that has no end."""
     first_token: int
+    """0 for a holder that uses another library."""
     last_token: int
     """A process that hands the lock on among its threads has several; `Client.break_lock` takes any of them."""
 
@@ -59,3 +63,45 @@ class Inspection:
     """`None` when the lock is free."""
     waiters: int
     """How many wait at the store."""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What a client did in this process since it was connected, all of the same moment. A forked child begins at zero."""
+
+    held: int
+    """Locks held now. A lock entered again by its owner is held once."""
+    waiting: int
+    """Acquisitions under way now."""
+    acquired: int
+    """Acquisitions granted."""
+    reentered: int
+    """Of these: by the lock's holder, which entered it again."""
+    hand_offs: int
+    """Of these: passed on within this process without a word to the store."""
+    contended: int
+    """Acquisitions that found the lock taken and waited for it, whatever became of them."""
+    refused: int
+    """Acquisitions that only tried and found the lock taken."""
+    timeouts: int
+    """Acquisitions that reached their time limit."""
+    cancelled: int
+    """Acquisitions whose caller went away."""
+    failed: int
+    """Acquisitions that failed for another reason."""
+    renewals: int
+    """Renewals that the store confirmed."""
+    renewal_failures: int
+    """Renewals without an answer, or refused; each is tried again until the lease is over."""
+    lost: Dict[str, int]
+    """Holds that were lost, by `Guard.why_lost`; also the reasons that never were."""
+    requests: int
+    """Requests made of the store, each renewal of a batch counted."""
+    round_trips: int
+    """Round trips to the store: a batch of renewals is one."""
+    reconnects: int
+    """Times that the store answered again after it had not."""
+    wait: Histogram
+    """How long the granted acquisitions took, from asking to having."""
+    hold: Histogram
+    """How long locks were held, from the grant to the release or the loss."""

@@ -63,7 +63,7 @@ impl Drop for Place {
 /// `lockwright` without any setting from outside.
 pub(crate) fn bare() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockwright"));
-    command.env_remove("LOCKWRIGHT_URL").stdin(Stdio::null());
+    command.env_remove("LOCKWRIGHT_URL").env_remove("LOCKWRIGHT_LOG").stdin(Stdio::null());
     command
 }
 

@@ -20,6 +20,12 @@ use serde_json::{Value, json};
 use way::{Cancel, Way};
 
 fn main() {
+    if std::env::var_os("LOCKWRIGHT_SHIM_LOGS").is_some() {
+        tracing_subscriber::fmt()
+            .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+            .with_writer(std::io::stderr)
+            .init();
+    }
     match std::env::args().nth(1).as_deref() {
         Some("async") => serve::<Async>(),
         Some("blocking") => serve::<Blocking>(),
@@ -86,7 +92,8 @@ fn serve<W: Way>() {
 }
 
 fn failure(error: &Error) -> Value {
-    json!({ "code": error.code(), "retryable": error.retryable(), "message": error.to_string() })
+    let debug = format!("{error:?}");
+    json!({ "code": error.code(), "retryable": error.retryable(), "message": error.to_string(), "debug": debug })
 }
 
 fn say(line: &Value) {
@@ -103,9 +110,10 @@ impl<W: Way> Shim<W> {
         match text("do") {
             "open" => {
                 let client = Client::open(Some(text("uri")), ConnectOptions::default())?;
+                let shown = format!("{client:?}");
                 locked(&self.clients).insert(text("client").into(), client);
                 locked(&self.uris).insert(text("client").into(), text("uri").into());
-                done(json!({}))
+                done(json!({ "shown": shown }))
             }
             "guarantees" => {
                 let promised = self.client(command)?.guarantees()?;
@@ -271,7 +279,8 @@ impl<W: Way> Shim<W> {
 fn lock_of<W: Way>(client: &Client<W>, command: &Value, name: &str) -> Result<Lock<W>> {
     let in_seconds = |key: &'static str| {
         let value = command.get(key).filter(|value| !value.is_null());
-        value.map(|value| seconds("lock", key, value.as_f64().unwrap_or(f64::NAN))).transpose()
+        let number = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
+        value.map(|value| seconds("lock", key, number(value).unwrap_or(f64::NAN))).transpose()
     };
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut lock = match UNLOCKED.load(Ordering::Relaxed) {

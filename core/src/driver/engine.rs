@@ -2,6 +2,7 @@
 //! caller's thread or task, or in the background.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -10,7 +11,9 @@ use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 
 use super::clock;
+use super::courier::{self, Courier, Freight};
 use super::entry::{Effects, Entry, Outbound};
+use super::notice::{self, Counters, Silence};
 use super::random::Random;
 use super::runtime;
 use super::wait::{Settled, Waiter, locked};
@@ -24,14 +27,43 @@ use crate::session::{Inbox, Service};
 use crate::stores::{Answered, Outcome, Sink, Store};
 use crate::time::Time;
 
-/// The entries of one key: one for each layout in use under it.
-type OfKey = SmallVec<[(&'static str, Weak<Entry>); 1]>;
-
 /// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock again.
 #[derive(Default)]
 struct Entries {
-    by_key: HashMap<Arc<str>, OfKey>,
+    /// By the hash of their key, which they know themselves: a client may have very many.
+    by_hash: HashMap<u64, SmallVec<[Weak<Entry>; 1]>>,
+    hasher: RandomState,
     recent: VecDeque<Arc<Entry>>,
+}
+
+impl Entries {
+    /// The entries of one key: one for each layout in use under it.
+    fn of_key(&self, key: &str) -> impl Iterator<Item = Arc<Entry>> {
+        let known = self.by_hash.get(&self.hasher.hash_one(key)).into_iter().flatten();
+        known.filter_map(Weak::upgrade).filter(move |entry| *entry.key == *key)
+    }
+
+    fn all(&self) -> impl Iterator<Item = Arc<Entry>> {
+        self.by_hash.values().flatten().filter_map(Weak::upgrade)
+    }
+
+    fn add(&mut self, entry: &Arc<Entry>) {
+        let capacity = self.by_hash.capacity();
+        if self.by_hash.len() == capacity {
+            self.by_hash.retain(|_, known| known.iter().any(|entry| entry.strong_count() > 0));
+            if self.by_hash.len() > capacity / 2 {
+                // Else the next few would have to look through all of them again.
+                self.by_hash.reserve(capacity);
+            }
+        }
+        let known = self.by_hash.entry(self.hasher.hash_one(&*entry.key)).or_default();
+        known.retain(|entry| entry.strong_count() > 0);
+        known.push(Arc::downgrade(entry));
+        self.recent.push_back(entry.clone());
+        if self.recent.len() > RECENT {
+            self.recent.pop_front();
+        }
+    }
 }
 
 const RECENT: usize = 64;
@@ -46,10 +78,16 @@ pub(crate) struct Engine {
     inbox_task: Mutex<Option<AbortHandle>>,
     random: Mutex<Random>,
     host: String,
+    /// The last label and its card: most locks of a client have the same.
+    card: Mutex<Option<(String, Arc<str>)>>,
     next_task: AtomicU64,
     entries: Mutex<Entries>,
     pub(crate) wheel: Wheel,
+    renewals: Courier,
+    returns: Courier,
     closed: AtomicBool,
+    pub(crate) counters: Counters,
+    silence: Silence,
     /// For those who need to outlive a borrow: the background's work, and the store's way to us.
     me: Weak<Engine>,
 }
@@ -74,10 +112,15 @@ impl Engine {
             inbox_task: Mutex::default(),
             random: Mutex::new(random),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            card: Mutex::default(),
             next_task: AtomicU64::new(1),
             entries: Mutex::default(),
             wheel: Wheel::new(me.clone()),
+            renewals: Courier::of(Freight::Renewals),
+            returns: Courier::of(Freight::Returns),
             closed: AtomicBool::new(false),
+            counters: Counters::default(),
+            silence: Silence::default(),
             me: me.clone(),
         }))
     }
@@ -102,30 +145,29 @@ impl Engine {
 
     /// The entry of a lock, made at first use.
     pub(crate) fn entry(&self, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>) -> Arc<Entry> {
-        let mut guard = locked(&self.entries);
-        let Entries { by_key: entries, recent } = &mut *guard;
-        let known = |of_key: &OfKey| of_key.iter().find(|(l, _)| *l == layout.name()).and_then(|(_, e)| e.upgrade());
-        if let Some(entry) = entries.get(key).and_then(known) {
+        let mut entries = locked(&self.entries);
+        let way = (layout.name(), layout.format());
+        if let Some(entry) = entries.of_key(key).find(|entry| (entry.layout.name(), entry.layout.format()) == way) {
             return entry;
         }
-        if entries.len() == entries.capacity() {
-            entries.retain(|_, of_key| of_key.iter().any(|(_, entry)| entry.strong_count() > 0));
-        }
         let entry = Arc::new(Entry::new(name.clone(), key.clone(), layout.clone()));
-        let of_key = entries.entry(key.clone()).or_default();
-        of_key.retain(|(l, _)| *l != layout.name());
-        of_key.push((layout.name(), Arc::downgrade(&entry)));
-        recent.push_back(entry.clone());
-        if recent.len() > RECENT {
-            recent.pop_front();
-        }
+        entries.add(&entry);
         entry
     }
 
     /// What this process says of itself while it holds a lock labelled `label`.
     pub(crate) fn card(&self, label: &str) -> Arc<str> {
-        let (host, language, label) = (self.host.clone(), self.options.language.to_owned(), label.to_owned());
-        Card { host, pid: std::process::id(), language, label }.encode().into()
+        let mut last = locked(&self.card);
+        match &*last {
+            Some((known, card)) if known == label => card.clone(),
+            _ => {
+                let (host, language, label) = (self.host.clone(), self.options.language.to_owned(), label.to_owned());
+                let card: Arc<str> =
+                    Card { host, pid: std::process::id(), language, label: label.clone() }.encode().into();
+                *last = Some((label, card.clone()));
+                card
+            }
+        }
     }
 
     /// What the queue is asked for `wish`, made now.
@@ -137,7 +179,12 @@ impl Engine {
             fair: options.fair,
             tries: options.tries(),
             deadline: options.timeout.filter(|limit| !limit.is_zero()).map(|limit| clock::now().after(limit)),
-            service: Service { ttl: options.ttl, renew: options.renew, max_hold: options.max_hold },
+            service: Service {
+                ttl: options.ttl,
+                renew: options.renew,
+                max_hold: options.max_hold,
+                retry: options.retry,
+            },
         }
     }
 
@@ -149,7 +196,7 @@ impl Engine {
     }
 
     /// Until when a write begun at `now` may take, dialling included, for a caller that gives up at `deadline`.
-    fn limit(&self, now: Time, deadline: Option<Time>) -> Time {
+    pub(super) fn limit(&self, now: Time, deadline: Option<Time>) -> Time {
         let answered = now.after(self.options.connect_timeout).after(self.options.response_timeout);
         deadline.map_or(answered, |deadline| deadline.min(answered))
     }
@@ -160,7 +207,7 @@ impl Engine {
         let mut todo = self.perform_local(entry, effects);
         while !todo.is_empty() {
             let send = todo.remove(0);
-            let answered = self.store.call(&send.requests, limit);
+            let answered = self.heard(1, self.store.call(&send.requests, limit));
             let follow = send.entry.answered(self, send.slot, send.id, answered);
             limit = self.limit(follow.at, deadline);
             todo.extend(self.perform_local(&send.entry, follow));
@@ -173,7 +220,7 @@ impl Engine {
         while !todo.is_empty() {
             let mut flight = Flight { engine: self, sends: todo };
             let limit = self.limit(clock::now(), deadline);
-            let answered = self.store.call_async(&flight.sends[0].requests, limit).await;
+            let answered = self.heard(1, self.store.call_async(&flight.sends[0].requests, limit).await);
             let send = flight.sends.remove(0);
             let follow = send.entry.answered(self, send.slot, send.id, answered);
             let more = self.perform_local(&send.entry, follow);
@@ -190,41 +237,62 @@ impl Engine {
 
     pub(crate) fn send_in_background(&self, sends: impl IntoIterator<Item = Outbound>) {
         let Some(engine) = self.me.upgrade() else { return };
-        for (batch, alone) in group(sends) {
-            let engine = engine.clone();
-            let answered = |entry: &Arc<Entry>, slot, id, answered, engine: &Engine| {
-                let follow = entry.answered(engine, slot, id, answered);
-                engine.perform_in_background(entry, follow);
-            };
-            let work = async move {
-                if alone {
-                    for send in batch {
-                        let result = engine.store.call_async(&send.requests, engine.limit(clock::now(), None)).await;
-                        answered(&send.entry, send.slot, send.id, result, &engine);
-                    }
-                    return;
-                }
-                let requests = batch.iter().filter_map(|send| send.requests.first().cloned()).collect();
-                let result = engine.store.clone().call_batch(requests).await;
-                for (send, result) in batch.iter().zip(share(result, batch.len())) {
-                    answered(&send.entry, send.slot, send.id, result, &engine);
-                }
-            };
-            match runtime::handle() {
-                Ok(handle) => drop(handle.spawn(work)),
-                Err(error) => tracing::error!(%error, "no background thread: leases will not be renewed"),
+        let mut freight: SmallVec<[(Freight, Vec<Outbound>); 2]> = SmallVec::new();
+        for send in sends {
+            match (Freight::of(&send), freight.iter_mut()) {
+                (None, _) => self.send_alone(engine.clone(), send),
+                (Some(kind), mut known) => match known.find(|(other, _)| *other == kind) {
+                    Some((_, parcels)) => parcels.push(send),
+                    None => freight.push((kind, vec![send])),
+                },
             }
         }
+        for (kind, parcels) in freight {
+            self.courier(kind).take(&engine, parcels);
+        }
+    }
+
+    fn send_alone(&self, engine: Arc<Engine>, send: Outbound) {
+        let work = async move {
+            let (requests, receipts) = courier::send_off(vec![send]);
+            let limit = engine.limit(clock::now(), None);
+            let answered = engine.store.call_async(&Requests::from_vec(requests), limit).await;
+            courier::deliver(&engine, receipts, answered);
+        };
+        match runtime::handle() {
+            Ok(handle) => drop(handle.spawn(work)),
+            Err(error) => no_background(&error),
+        }
+    }
+
+    pub(super) fn courier(&self, freight: Freight) -> &Courier {
+        match freight {
+            Freight::Renewals => &self.renewals,
+            Freight::Returns => &self.returns,
+        }
+    }
+
+    /// One round trip to the store ended, of so many requests.
+    pub(super) fn heard(&self, requests: u64, answered: Answered) -> Answered {
+        let answers_again = self.silence.hear(&answered, &self.store);
+        self.counters.change(|metrics| {
+            metrics.requests += requests;
+            metrics.round_trips += 1;
+            metrics.reconnects += u64::from(answers_again);
+        });
+        answered
     }
 
     /// Everything but the writes, which it returns.
     pub(crate) fn perform_local(&self, entry: &Arc<Entry>, effects: Effects) -> SmallVec<[Outbound; 1]> {
-        let Effects { mut sends, settled, lost, learnt, open_inbox, due, at: _ } = effects;
+        let Effects { mut sends, settled, lost, learnt, open_inbox, notices, due, .. } = effects;
         for (sent, at) in learnt {
             self.store.learn(sent, at);
         }
+        for notice in notices {
+            notice.tell(entry, self.store.address());
+        }
         for (hold, reason) in lost {
-            tracing::warn!(lock = %entry.name, token = %hold.token, reason = reason.code(), "lock lost");
             hold.lose(reason);
         }
         if let Some(due) = due {
@@ -258,8 +326,7 @@ impl Engine {
     }
 
     fn entries_of(&self, key: &str) -> SmallVec<[Arc<Entry>; 1]> {
-        let entries = locked(&self.entries);
-        entries.by_key.get(key).into_iter().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
+        locked(&self.entries).of_key(key).collect()
     }
 
     /// What this client holds under `key` may be gone: asks the store, in this thread.
@@ -271,7 +338,7 @@ impl Engine {
     }
 
     fn live_entries(&self) -> Vec<Arc<Entry>> {
-        locked(&self.entries).by_key.values().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
+        locked(&self.entries).all().collect()
     }
 
     /// Asks the store something that no session is concerned with, in this thread, as often as `store_timeout` allows.
@@ -281,14 +348,21 @@ impl Engine {
     pub(crate) fn administer(&self, request: Request) -> Result<Reply> {
         let give_up = clock::now().after(self.options.store_timeout);
         let requests = Requests::from_iter([request]);
+        let mut told = None;
         loop {
-            let error = match self.store.call(&requests, self.limit(clock::now(), Some(give_up))).outcome {
+            let answered = self.store.call(&requests, self.limit(clock::now(), Some(give_up)));
+            let error = match self.heard(1, answered).outcome {
                 Outcome::Replies(replies) => return Ok(replies.into_iter().next().unwrap_or(Reply::Nil)),
                 Outcome::NotSent(error) | Outcome::Unknown { error, .. } => error,
             };
-            if error.kind() != Kind::Unavailable || clock::now() >= give_up {
+            if error.kind() != Kind::Unavailable {
                 return Err(error);
             }
+            if clock::now() >= give_up {
+                // The last try had less time than it needs, so what was found before says more.
+                return Err(told.unwrap_or(error));
+            }
+            told = Some(error);
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -300,9 +374,16 @@ impl Engine {
             return;
         }
         let entries = self.live_entries();
-        for entry in &entries {
-            let effects = entry.close(self);
-            self.perform(entry, effects, None);
+        let load = Freight::Returns.load();
+        for some in entries.chunks(load) {
+            let mut sends: Vec<_> =
+                some.iter().flat_map(|entry| self.perform_local(entry, entry.close(self))).collect();
+            while !sends.is_empty() {
+                let load: Vec<_> = sends.drain(..load.min(sends.len())).collect();
+                let (requests, receipts) = courier::send_off(load);
+                let answered = self.store.call(&Requests::from_vec(requests), self.limit(clock::now(), None));
+                courier::deliver(self, receipts, answered);
+            }
         }
         let give_up = clock::now().after(self.options.store_timeout);
         while clock::now() < give_up && !entries.iter().all(|entry| entry.is_idle()) {
@@ -346,7 +427,8 @@ impl Drop for Engine {
 
 impl Sink for Engine {
     fn inbox(&self, state: Inbox) {
-        self.inbox.store(code(state), Ordering::Release);
+        let before = decode(self.inbox.swap(code(state), Ordering::AcqRel));
+        notice::inbox_changed(before, state, self.store.address());
         for entry in self.live_entries() {
             let effects = entry.inbox(self, state);
             self.perform_in_background(&entry, effects);
@@ -361,7 +443,7 @@ impl Sink for Engine {
     }
 
     fn restarted(&self) {
-        tracing::warn!(store = %self.store.address(), "the store is another one than before: verifying what is held");
+        notice::store_restarted(self.store.address());
         for entry in self.live_entries() {
             let effects = entry.verify(self);
             self.perform_in_background(&entry, effects);
@@ -375,36 +457,8 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// Writes that may travel together, in groups; all others alone.
-fn group(sends: impl IntoIterator<Item = Outbound>) -> Vec<(Vec<Outbound>, bool)> {
-    let mut groups: Vec<(Vec<Outbound>, bool)> = Vec::new();
-    for send in sends {
-        let call = match send.requests.as_slice() {
-            [only] if only.call.batch => Some(only.call),
-            _ => None,
-        };
-        let same = |(batch, alone): &&mut (Vec<Outbound>, bool)| {
-            !alone && call.is_some_and(|call| batch.iter().all(|s| std::ptr::eq(s.requests[0].call, call)))
-        };
-        match groups.iter_mut().find(same) {
-            Some((batch, _)) => batch.push(send),
-            None => groups.push((vec![send], call.is_none())),
-        }
-    }
-    groups
-}
-
-/// One result of a batch as a result for each of its writes.
-fn share(answered: Answered, count: usize) -> Vec<Answered> {
-    let Answered { sent, outcome } = answered;
-    let each = |outcome| Answered { sent, outcome };
-    match outcome {
-        Outcome::Replies(replies) => replies.into_iter().map(|reply| each(Outcome::Replies(vec![reply]))).collect(),
-        Outcome::NotSent(error) => (0..count).map(|_| each(Outcome::NotSent(error.clone()))).collect(),
-        Outcome::Unknown { error, void_after } => {
-            (0..count).map(|_| each(Outcome::Unknown { error: error.clone(), void_after })).collect()
-        }
-    }
+pub(super) fn no_background(error: &Error) {
+    tracing::error!(target: "lockwright::runtime", %error, "no background thread: leases will not be renewed");
 }
 
 fn code(inbox: Inbox) -> u8 {
@@ -448,5 +502,23 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(lock.try_acquire().unwrap().is_some());
+    }
+
+    #[test]
+    fn two_extensions_of_one_hold_are_both_answered() {
+        let client = blocking::Client::open(Some("memory://two-extensions"), ConnectOptions::default()).unwrap();
+        let lock = client.lock("x").build().unwrap();
+        let (held, effects) = lock.start(None).unwrap();
+        held.engine.perform(&held.entry, effects, None);
+        let Some(Settled::Granted { hold, .. }) = held.waiter.take() else { panic!("it is free") };
+        let waiters = [Arc::<Waiter>::default(), Arc::default()];
+        let extend =
+            |i: usize| held.entry.extend(&held.engine, hold.token.n, Duration::from_secs(60 + i as u64), &waiters[i]);
+        // Neither request has left when the other is made.
+        for effects in [extend(0), extend(1)] {
+            held.engine.perform(&held.entry, effects, None);
+        }
+        let answers = waiters.map(|waiter| waiter.take());
+        assert!(matches!(answers, [Some(Settled::Extended(true)), Some(Settled::Extended(true))]), "{answers:?}");
     }
 }

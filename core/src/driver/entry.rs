@@ -3,6 +3,7 @@
 //! This is the glue between the pure rooms: queue actions become session events and the other way round, until neither has
 //! more to say. What is left goes out as [`Effects`]. Everything here happens under the entry's mutex, without I/O.
 
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,10 +12,13 @@ use smallvec::SmallVec;
 use super::clock;
 use super::engine::Engine;
 use super::hold::Hold;
+use super::notice::{Notice, Way, Why};
 use super::wait::{Settled, Waiter, locked};
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
-use crate::protocol::{Layout, Requests, StoreEvent, Terms};
+use crate::lent::Lent;
+use crate::options::Retry;
+use crate::protocol::{Layout, Op, Requests, StoreEvent, Terms};
 use crate::queue::{self, Ask, ContenderId, Queue, Refusal, TaskId};
 use crate::session::{self, Answer, Inbox, RequestId, Service, Session, claim};
 use crate::stores::{Answered, Outcome};
@@ -26,18 +30,20 @@ pub(crate) struct Entry {
     pub(crate) name: Arc<str>,
     pub(crate) key: Arc<str>,
     pub(crate) layout: Arc<dyn Layout>,
-    state: Mutex<Box<State>>,
+    state: Mutex<State>,
 }
 
 struct State {
     queue: Queue,
     slots: SmallVec<[Slot; 1]>,
     next_slot: u64,
-    tasks: Vec<(TaskId, Arc<Waiter>)>,
+    tasks: Lent<Task>,
+    /// How many of them were not yet said to wait.
+    unsaid: usize,
     holds: SmallVec<[Arc<Hold>; 1]>,
-    releases: SmallVec<[Release; 1]>,
+    releases: Lent<Release>,
     /// Extensions, by slot.
-    extensions: SmallVec<[(u64, Arc<Waiter>); 1]>,
+    extensions: Lent<(u64, Arc<Waiter>)>,
     failure: Option<(ContenderId, Error)>,
     /// The holder card of whoever asked last.
     card: Arc<str>,
@@ -46,6 +52,51 @@ struct State {
     /// Keeps the entry alive while the store may know of it.
     alive: Option<Arc<Entry>>,
     closed: bool,
+}
+
+/// The memory in which a step of an entry gathers what it does. Each thread lends it to the entry it works on, so that a
+/// lock that is merely held keeps none: a client may hold very many.
+#[derive(Default)]
+pub(crate) struct Room {
+    session: session::Room,
+    queue: queue::Room,
+    tasks: Lent<Task>,
+    releases: Lent<Release>,
+}
+
+thread_local! {
+    static ROOM: Cell<Option<Box<Room>>> = const { Cell::new(None) };
+}
+
+impl std::fmt::Debug for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Room")
+    }
+}
+
+impl Room {
+    /// A thread that ends has none any more.
+    fn borrow() -> Box<Self> {
+        ROOM.try_with(Cell::take).ok().flatten().unwrap_or_default()
+    }
+
+    fn give_back(mut self: Box<Self>) {
+        // Something many were waiting for is not kept for ever.
+        self.tasks.shrink_to(64);
+        self.releases.shrink_to(64);
+        let _ = ROOM.try_with(|room| room.set(Some(self)));
+    }
+}
+
+/// A task that wants the lock.
+struct Task {
+    id: TaskId,
+    waiter: Arc<Waiter>,
+    since: Time,
+    /// Somebody of this process had the lock, or asked for it, before.
+    behind: bool,
+    /// It was said to wait.
+    said: bool,
 }
 
 /// A release whose outcome is not known yet.
@@ -83,6 +134,11 @@ pub(crate) struct Effects {
     pub(crate) lost: SmallVec<[(Arc<Hold>, LossReason); 0]>,
     pub(crate) learnt: SmallVec<[(Time, StoreTime); 0]>,
     pub(crate) open_inbox: bool,
+    pub(crate) notices: SmallVec<[Notice; 2]>,
+    /// Lent while the entry's mutex is held.
+    room: Option<Box<Room>>,
+    /// The store pushed something that led to all this.
+    pushed: bool,
     /// The wheel must look at the entry by then.
     pub(crate) due: Option<Time>,
     /// When all this was decided.
@@ -96,17 +152,18 @@ impl Entry {
             queue: Queue::new(block),
             slots: SmallVec::new(),
             next_slot: 0,
-            tasks: Vec::new(),
+            tasks: Lent::new(),
+            unsaid: 0,
             holds: SmallVec::new(),
-            releases: SmallVec::new(),
-            extensions: SmallVec::new(),
+            releases: Lent::new(),
+            extensions: Lent::new(),
             failure: None,
             card: "".into(),
             due: None,
             alive: None,
             closed: false,
         };
-        Entry { name, key, layout, state: Mutex::new(Box::new(state)) }
+        Entry { name, key, layout, state: Mutex::new(state) }
     }
 
     /// A task wants the lock, and shows `card` while it has it; `waiter` gets the result.
@@ -121,24 +178,28 @@ impl Entry {
             if !Arc::ptr_eq(&state.card, card) {
                 state.card = card.clone();
             }
-            if state.closed {
-                let refused = Settled::Refused(Refusal::Failed(closed()));
-                return effects.settled.push((waiter.clone(), refused));
-            }
             // The wheel may be late: a hold that is over refuses nobody who only tries.
             if state.due.is_some_and(|due| due <= now) {
                 state.tick(now);
                 state.pump(self, engine, now, effects);
             }
-            state.tasks.push((ask.task, waiter.clone()));
+            effects.notices.push(Notice::Asked);
+            let behind = !ask.tries && !state.queue.is_idle();
+            state.tasks.push_back(Task { id: ask.task, waiter: waiter.clone(), since: now, behind, said: false });
+            state.unsaid += 1;
+            if state.closed {
+                return state.refuse(now, ask.task, Refusal::Failed(closed()), effects);
+            }
             state.queue.handle(now, queue::Event::Acquire(ask));
         })
     }
 
     /// The task is gone. If it was granted the lock meanwhile, that is given back.
     pub(crate) fn cancel(self: &Arc<Self>, engine: &Engine, task: TaskId, waiter: &Arc<Waiter>) -> Effects {
-        self.with(engine, |state, now, _| {
-            state.tasks.retain(|(id, _)| *id != task);
+        self.with(engine, |state, now, effects| {
+            if let Some(task) = state.take_task(task) {
+                effects.notices.push(Notice::Refused { why: Why::Cancelled, waited: now.since(task.since) });
+            }
             match waiter.refuse() {
                 Some(Settled::Granted { hold, .. }) => {
                     hold.end();
@@ -166,7 +227,7 @@ impl Entry {
             let contender = state.queue.holder(token);
             match contender.and_then(|contender| state.slots.iter_mut().find(|s| s.contender == Some(contender))) {
                 Some(slot) => {
-                    state.extensions.push((slot.id, waiter.clone()));
+                    state.extensions.push_back((slot.id, waiter.clone()));
                     slot.session.handle(now, session::Event::Extend(ttl));
                 }
                 None => effects.settled.push((waiter.clone(), Settled::Extended(false))),
@@ -180,7 +241,8 @@ impl Entry {
             let contender = state.queue.holder(token);
             if let Some(slot) = state.slots.iter_mut().find(|s| contender.is_some() && s.contender == contender) {
                 let left = slot.session.valid_until().map_or(Duration::ZERO, |until| until.since(now));
-                let service = Service { ttl: left, renew: true, max_hold: Some(Duration::ZERO) };
+                let max_hold = Some(Duration::ZERO);
+                let service = Service { ttl: left, renew: true, max_hold, retry: Retry::DEFAULT };
                 slot.session.handle(now, session::Event::Serve(service));
             }
         })
@@ -188,33 +250,53 @@ impl Entry {
 
     /// A write of this entry ended.
     pub(crate) fn answered(self: &Arc<Self>, engine: &Engine, slot: u64, id: RequestId, answered: Answered) -> Effects {
-        self.with(engine, |state, now, _| {
+        self.with(engine, |state, now, effects| {
             let Some(slot) = state.slots.iter_mut().find(|s| s.id == slot) else { return };
+            let renews = id.op == Op::Renew && slot.session.awaits(id);
             let Answered { sent, outcome } = answered;
             let reply = |answer| session::Event::Reply { id, sent, answer };
+            let mut unanswered = None;
             match outcome {
                 Outcome::Replies(replies) => slot.session.handle(now, reply(Answer::Replies(&replies))),
-                Outcome::NotSent(error) => slot.session.handle(now, reply(Answer::NotSent(error))),
+                Outcome::NotSent(error) => {
+                    unanswered = renews.then(|| error.clone());
+                    slot.session.handle(now, reply(Answer::NotSent(error)));
+                }
                 Outcome::Unknown { error, void_after } => {
+                    unanswered = renews.then(|| error.clone());
                     slot.session.handle(now, reply(Answer::Unknown { error, void_after }));
                 }
+            }
+            if renews {
+                let token = state.queue.held_token().unwrap_or_else(|| slot.session.first_token());
+                effects.notices.extend(renewal(&slot.session, Token::new(token), unanswered));
             }
         })
     }
 
     /// The store pushed something for this lock.
     pub(crate) fn pushed(self: &Arc<Self>, engine: &Engine, event: &StoreEvent) -> Effects {
-        self.every_session(engine, |now, session| session.handle(now, session::Event::Push(event)))
+        self.with(engine, |state, now, effects| {
+            effects.pushed = true;
+            state.every_session(|session| session.handle(now, session::Event::Push(event)));
+        })
     }
 
     /// The client's inbox changed.
     pub(crate) fn inbox(self: &Arc<Self>, engine: &Engine, inbox: Inbox) -> Effects {
-        self.every_session(engine, |now, session| session.handle(now, session::Event::Inbox(inbox)))
+        self.with(engine, |state, now, effects| {
+            if inbox == Inbox::Unavailable {
+                state.refuse_the_fair(now, effects);
+            }
+            state.every_session(|session| session.handle(now, session::Event::Inbox(inbox)));
+        })
     }
 
     /// The store may have forgotten what it promised.
     pub(crate) fn verify(self: &Arc<Self>, engine: &Engine) -> Effects {
-        self.every_session(engine, |now, session| session.handle(now, session::Event::Verify))
+        self.with(engine, |state, now, _| {
+            state.every_session(|session| session.handle(now, session::Event::Verify));
+        })
     }
 
     /// The wheel looks at the entry.
@@ -235,16 +317,24 @@ impl Entry {
     pub(crate) fn close(self: &Arc<Self>, engine: &Engine) -> Effects {
         self.with(engine, |state, now, effects| {
             state.closed = true;
-            for (_, waiter) in state.tasks.drain(..) {
-                effects.settled.push((waiter, Settled::Refused(Refusal::Failed(closed()))));
+            while let Some(task) = state.tasks.front().map(|task| task.id) {
+                state.refuse(now, task, Refusal::Failed(closed()), effects);
             }
             for hold in state.holds.drain(..) {
-                effects.lost.push((hold, LossReason::Closed));
+                effects.lose(now, hold, LossReason::Closed);
             }
+            let held = state.queue.held_token().and_then(|token| Some((token, state.queue.holder(token)?)));
             state.queue = Queue::new(1);
             for slot in &mut state.slots {
+                let given_back = held.filter(|(_, holder)| slot.contender == Some(*holder));
                 slot.contender = None;
-                slot.session.handle(now, session::Event::Cancel);
+                slot.session.handle(
+                    now,
+                    match given_back {
+                        Some((used, _)) => session::Event::Release { used },
+                        None => session::Event::Cancel,
+                    },
+                );
             }
         })
     }
@@ -255,21 +345,22 @@ impl Entry {
         state.queue.is_idle() && state.slots.iter().all(|slot| slot.idle)
     }
 
-    fn every_session(self: &Arc<Self>, engine: &Engine, mut each: impl FnMut(Time, &mut Session)) -> Effects {
-        self.with(engine, |state, now, _| {
-            for slot in state.slots.iter_mut().filter(|slot| !slot.idle) {
-                each(now, &mut slot.session);
-            }
-        })
-    }
-
     fn with(self: &Arc<Self>, engine: &Engine, change: impl FnOnce(&mut State, Time, &mut Effects)) -> Effects {
         let mut effects = Effects::default();
         let mut state = locked(&self.state);
         let now = clock::now();
         effects.at = now;
+        let mut room = Room::borrow();
+        state.move_in(&mut room);
+        effects.room = Some(room);
         change(&mut state, now, &mut effects);
         state.pump(self, engine, now, &mut effects);
+        if let Some(mut room) = effects.room.take() {
+            state.move_out(&mut room);
+            room.give_back();
+        }
+        engine.counters.count(&effects.notices);
+        effects.notices.retain(|notice| notice.is_wanted());
         effects
     }
 
@@ -285,7 +376,47 @@ impl Entry {
     }
 }
 
+impl Effects {
+    fn lose(&mut self, now: Time, hold: Arc<Hold>, reason: LossReason) {
+        let (token, held) = (hold.token, now.since(hold.since));
+        self.notices.push(Notice::Lost { token, reason: reason.clone(), held });
+        self.lost.push((hold, reason));
+    }
+}
+
+/// What became of a renewal that was just answered, or was not; nothing to say of it when the hold ended with it.
+fn renewal(session: &Session, token: Token, error: Option<Error>) -> Option<Notice> {
+    let (attempt, ttl) = (session.attempt(), session.ttl());
+    match session.valid_until() {
+        _ if error.is_some() || session.is_failing() => Some(Notice::NotRenewed { token, attempt, error }),
+        Some(_) => Some(Notice::Renewed { token, attempt, ttl }),
+        None => None,
+    }
+}
+
 impl State {
+    fn move_in(&mut self, room: &mut Room) {
+        self.queue.lend(&mut room.queue);
+        self.tasks.exchange(&mut room.tasks);
+        self.releases.exchange(&mut room.releases);
+        if let Some(slot) = self.slots.first_mut() {
+            slot.session.lend(&mut room.session);
+        }
+    }
+
+    fn move_out(&mut self, room: &mut Room) {
+        self.queue.reclaim(&mut room.queue);
+        room.tasks.take_back(&mut self.tasks);
+        room.releases.take_back(&mut self.releases);
+        for slot in &mut self.slots {
+            slot.session.reclaim(&mut room.session);
+        }
+    }
+
+    fn every_session(&mut self, mut each: impl FnMut(&mut Session)) {
+        self.slots.iter_mut().filter(|slot| !slot.idle).for_each(|slot| each(&mut slot.session));
+    }
+
     /// Lets queue and sessions talk until both are silent.
     fn pump(&mut self, entry: &Arc<Entry>, engine: &Engine, now: Time, effects: &mut Effects) {
         loop {
@@ -297,8 +428,9 @@ impl State {
                 break;
             }
         }
+        self.say_who_waits(effects);
         self.refresh_deadlines();
-        self.appoint(effects);
+        self.appoint(now, effects);
         let needed = self.slots.iter().any(|slot| !slot.idle);
         if needed != self.alive.is_some() {
             self.alive = needed.then(|| entry.clone());
@@ -320,7 +452,7 @@ impl State {
         match action {
             queue::Action::Contend { contender, wait, service } => {
                 let terms = entry.terms(engine, &self.card, service);
-                let slot = self.idle_slot(entry, engine);
+                let slot = self.idle_slot(entry, engine, effects);
                 slot.contender = Some(contender);
                 slot.idle = false;
                 let inbox = engine.inbox();
@@ -330,12 +462,13 @@ impl State {
                 self.tell(contender, now, session::Event::Serve(service));
             }
             queue::Action::Yield { contender, used, service } => {
-                self.release_goes_to(contender, used);
+                effects.notices.push(Notice::Yielded { token: Token::new(used) });
+                self.release_goes_to(now, contender, used, effects);
                 let attempt = engine.mint();
                 self.tell(contender, now, session::Event::Yield { attempt, used, service });
             }
             queue::Action::GiveBack { contender, used } => {
-                self.release_goes_to(contender, used);
+                self.release_goes_to(now, contender, used, effects);
                 self.tell(contender, now, session::Event::Release { used });
                 self.detach(contender);
             }
@@ -344,18 +477,18 @@ impl State {
                 self.detach(contender);
             }
             queue::Action::Grant { task, token, depth, contender } => {
-                self.grant(task, token, depth, contender, effects);
+                self.grant(now, task, token, depth, contender, effects);
             }
-            queue::Action::Refuse { task, why } => self.settle_task(task, Settled::Refused(why), effects),
+            queue::Action::Refuse { task, why } => self.refuse(now, task, why, effects),
             queue::Action::Released { token, outcome } => {
                 if !matches!(outcome, ReleaseOutcome::Kept(_)) {
-                    self.end_hold(token);
+                    self.end_hold(now, token, effects);
                 }
                 self.settle_release(|release| release.token == token, outcome, effects);
             }
             queue::Action::Lost { token } => {
                 if let Some(hold) = self.take_hold(token) {
-                    effects.lost.push((hold, LossReason::Expired));
+                    effects.lose(now, hold, LossReason::Expired);
                 }
             }
         }
@@ -372,6 +505,9 @@ impl State {
         let (slot, contender) = (self.slots[index].id, self.slots[index].contender);
         match action {
             session::Action::Send { id, requests } => {
+                if id.op == Op::Undo {
+                    effects.notices.push(Notice::Undone { attempt: id.attempt });
+                }
                 effects.sends.push(Outbound { entry: entry.clone(), slot, id, requests });
             }
             session::Action::OpenInbox => effects.open_inbox = true,
@@ -391,15 +527,16 @@ impl State {
                     if let Some(token) = self.queue.held_token().filter(|t| self.queue.holder(*t) == Some(contender))
                         && let Some(hold) = self.take_hold(token)
                     {
-                        effects.lost.push((hold, reason));
+                        effects.lose(now, hold, reason);
                     }
                     self.slots[index].contender = None;
                     self.queue.handle(now, queue::Event::Lost(contender));
                 }
             }
             session::Action::Extended(done) => {
-                while let Some(at) = self.extensions.iter().position(|(id, _)| *id == slot) {
-                    let (_, waiter) = self.extensions.remove(at);
+                // One answer for all that are waiting for one.
+                let position = |all: &Lent<(u64, _)>| all.iter().position(|(id, _)| *id == slot);
+                while let Some((_, waiter)) = position(&self.extensions).and_then(|at| self.extensions.remove(at)) {
                     effects.settled.push((waiter, Settled::Extended(done)));
                 }
             }
@@ -421,9 +558,12 @@ impl State {
     }
 
     /// A slot whose session can contend: the entry keeps one that is through for its next contender.
-    fn idle_slot(&mut self, entry: &Entry, engine: &Engine) -> &mut Slot {
+    fn idle_slot(&mut self, entry: &Entry, engine: &Engine, effects: &mut Effects) -> &mut Slot {
         let at = self.slots.iter().position(|slot| slot.idle).unwrap_or_else(|| {
-            let session = Session::new(entry.layout.protocol(entry.key.clone()), engine.store_timeout());
+            let mut session = Session::new(entry.layout.protocol(entry.key.clone()), engine.store_timeout());
+            if let Some(room) = &mut effects.room {
+                session.lend(&mut room.session);
+            }
             self.slots.push(Slot { id: 0, contender: None, session, idle: true });
             self.slots.len() - 1
         });
@@ -459,42 +599,98 @@ impl State {
         });
         // The deadline is the truth, however late the wheel is.
         self.tick(now);
-        self.releases.push(Release { token, asked: None, waiter });
+        self.releases.push_back(Release { token, asked: None, waiter });
         self.queue.handle(now, queue::Event::Release { token, left });
     }
 
     /// The release that used `token` will be answered by the session of `contender`.
-    fn release_goes_to(&mut self, contender: ContenderId, token: u64) {
+    fn release_goes_to(&mut self, now: Time, contender: ContenderId, token: u64, effects: &mut Effects) {
         let slot = self.slots.iter().find(|slot| slot.contender == Some(contender)).map(|slot| slot.id);
         for release in self.releases.iter_mut().filter(|r| r.token == token && r.asked.is_none()) {
             release.asked = slot;
         }
-        self.end_hold(token);
+        self.end_hold(now, token, effects);
     }
 
     fn settle_release(&mut self, which: impl Fn(&Release) -> bool, outcome: ReleaseOutcome, effects: &mut Effects) {
-        if let Some(at) = self.releases.iter().position(which) {
-            let release = self.releases.remove(at);
+        let at = self.releases.iter().position(which);
+        if let Some(release) = at.and_then(|at| self.releases.remove(at)) {
+            let token = Token::new(release.token);
+            effects.notices.push(Notice::Released { token, outcome: outcome.clone() });
             effects.settled.push((release.waiter, Settled::Released(outcome)));
         }
     }
 
-    fn grant(&mut self, task: TaskId, token: u64, depth: u32, contender: ContenderId, effects: &mut Effects) {
+    fn grant(
+        &mut self,
+        now: Time,
+        task: TaskId,
+        token: u64,
+        depth: u32,
+        contender: ContenderId,
+        effects: &mut Effects,
+    ) {
+        let slot = self.slots.iter().find(|slot| slot.contender == Some(contender));
+        let Some(Slot { session, .. }) = slot else {
+            let nobody =
+                Error::new(Kind::Internal, "acquire", "granted to a contender that is gone; please report this");
+            return self.refuse(now, task, Refusal::Failed(nobody), effects);
+        };
+        let way = match depth {
+            1 if session.first_token() != token => Way::HandOff,
+            1 if effects.pushed => Way::Push,
+            1 => Way::Answer,
+            _ => Way::Reentry,
+        };
         let known = self.holds.iter().find(|hold| hold.token.n == token).cloned();
+        let (attempt, ttl) = (session.attempt(), session.ttl());
         let hold = known.unwrap_or_else(|| {
-            let slot = self.slots.iter().find(|slot| slot.contender == Some(contender));
-            let until = slot.and_then(|slot| slot.session.valid_until()).unwrap_or(Time::ZERO);
-            let hold = Arc::new(Hold::new(Token::new(token), until));
+            let until = session.valid_until().unwrap_or(Time::ZERO);
+            let hold = Arc::new(Hold::new(Token::new(token), now, until));
             self.holds.push(hold.clone());
             hold
         });
-        self.settle_task(task, Settled::Granted { hold, depth }, effects);
+        if let Some(task) = self.take_task(task) {
+            let (token, waited) = (hold.token, now.since(task.since));
+            effects.notices.push(Notice::Granted { token, attempt, ttl, waited, way });
+            effects.settled.push((task.waiter, Settled::Granted { hold, depth }));
+        }
     }
 
-    fn settle_task(&mut self, task: TaskId, result: Settled, effects: &mut Effects) {
-        if let Some(at) = self.tasks.iter().position(|(id, _)| *id == task) {
-            let (_, waiter) = self.tasks.swap_remove(at);
-            effects.settled.push((waiter, result));
+    fn refuse(&mut self, now: Time, task: TaskId, refused: Refusal, effects: &mut Effects) {
+        if let Some(task) = self.take_task(task) {
+            let (why, waited) = (Why::from(&refused), now.since(task.since));
+            effects.notices.push(Notice::Refused { why, waited });
+            effects.settled.push((task.waiter, Settled::Refused(refused)));
+        }
+    }
+
+    fn take_task(&mut self, task: TaskId) -> Option<Task> {
+        let at = self.tasks.iter().position(|other| other.id == task)?;
+        let task = self.tasks.swap_remove_back(at)?;
+        self.unsaid -= usize::from(!task.said);
+        Some(task)
+    }
+
+    /// A task waits once somebody else of this process, or at the store, is known to have the lock or to come before it.
+    fn say_who_waits(&mut self, effects: &mut Effects) {
+        if self.unsaid == 0 {
+            return;
+        }
+        let wait = self.slots.iter().any(|slot| !slot.idle && slot.session.is_waiting());
+        for task in self.tasks.iter_mut().filter(|task| !task.said && (wait || task.behind)) {
+            task.said = true;
+            self.unsaid -= 1;
+            effects.notices.push(Notice::Waits);
+        }
+    }
+
+    /// Whoever polls is served in no order.
+    fn refuse_the_fair(&mut self, now: Time, effects: &mut Effects) {
+        let tasks: SmallVec<[TaskId; 4]> = self.queue.waiting_fairly().collect();
+        for task in tasks {
+            self.queue.handle(now, queue::Event::Cancel(task));
+            self.refuse(now, task, Refusal::Failed(unfair()), effects);
         }
     }
 
@@ -503,8 +699,9 @@ impl State {
         Some(self.holds.remove(at))
     }
 
-    fn end_hold(&mut self, token: u64) {
+    fn end_hold(&mut self, now: Time, token: u64, effects: &mut Effects) {
         if let Some(hold) = self.take_hold(token) {
+            effects.notices.push(Notice::Over { held: now.since(hold.since) });
             hold.end();
         }
     }
@@ -523,16 +720,19 @@ impl State {
         for hold in &self.holds {
             let contender = self.queue.holder(hold.token.n);
             let slot = self.slots.iter().find(|slot| contender.is_some() && slot.contender == contender);
-            if let Some(until) = slot.and_then(|slot| slot.session.valid_until()) {
-                hold.prolong(until);
+            let Some(session) = slot.map(|slot| &slot.session) else { continue };
+            if let Some(until) = session.valid_until() {
+                hold.prolong(until, &session.expires_as());
             }
         }
     }
 
     /// Asks the wheel to come, unless it will come early enough anyway.
-    fn appoint(&mut self, effects: &mut Effects) {
-        let sessions = self.slots.iter().filter(|slot| !slot.idle).filter_map(|slot| slot.session.poll_timeout());
-        let next = sessions.chain(self.queue.poll_timeout()).min();
+    fn appoint(&mut self, now: Time, effects: &mut Effects) {
+        let sessions = self.slots.iter().filter(|slot| !slot.idle).map(|slot| &slot.session);
+        // While a renewal is unanswered its lease's end is what matters; but the answer will ask for an earlier look.
+        let looks = sessions.flat_map(|session| [session.poll_timeout(), session.next_renewal(now)]);
+        let next = looks.flatten().chain(self.queue.poll_timeout()).min();
         if let Some(next) = next
             && self.due.is_none_or(|due| next < due)
         {
@@ -542,6 +742,13 @@ impl State {
     }
 }
 
+/// The error for a task that asked for `fair` where the store lets no client of ours subscribe.
+pub(crate) fn unfair() -> Error {
+    let message = "it cannot be fair here: the store does not let this user subscribe, so waiters poll in no order; grant \
+                   the right, or leave fair out";
+    Error::unsupported("acquire", message)
+}
+
 fn closed() -> Error {
     Error::new(Kind::Closed, "acquire", "the client was closed; connect again")
 }
@@ -549,5 +756,18 @@ fn closed() -> Error {
 impl std::fmt::Debug for Entry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Entry({:?})", self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What it takes beside this: the hold (96 bytes), key and name, the protocol, its place in the wheel and among the
+    /// client's entries, and the guard.
+    #[test]
+    fn a_lock_that_is_held_takes_little_memory() {
+        let (entry, hold) = (size_of::<Entry>(), size_of::<Hold>());
+        assert!(entry <= 848 && hold <= 72, "an entry has {entry} bytes, a hold {hold}");
     }
 }

@@ -1,12 +1,15 @@
 //! The driver: moves bytes and time for the pure rooms. Feature `net`.
 
 pub(crate) mod clock;
+mod courier;
 pub(crate) mod fork;
 pub(crate) mod runtime;
 
 pub(crate) mod engine;
 pub(crate) mod entry;
 pub(crate) mod hold;
+pub(crate) mod notice;
+pub(crate) mod poller;
 mod random;
 mod timer;
 pub(crate) mod wait;

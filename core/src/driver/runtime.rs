@@ -1,6 +1,7 @@
 //! The one background runtime of a process: a single thread, started at first need, stamped with the fork generation.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
 
@@ -21,8 +22,11 @@ pub(crate) fn handle() -> Result<Handle> {
     })
 }
 
+/// How long a thread for what blocks waits for more: many come at once, and then none for long.
+const KEPT: Duration = Duration::from_secs(1);
+
 fn start() -> std::io::Result<Handle> {
-    let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+    let runtime = Builder::new_current_thread().enable_io().enable_time().thread_keep_alive(KEPT).build()?;
     let handle = runtime.handle().clone();
     std::thread::Builder::new()
         .name("lockwright".into())

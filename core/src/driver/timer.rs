@@ -37,7 +37,7 @@ mod linux {
             #[allow(deprecated)]
             let descriptor = timer.and_then(|timer| Some((fork::register(&timer), AsyncFd::new(timer).ok()?)));
             if descriptor.is_none() {
-                tracing::error!("no timer to be had; raise the limit of open files");
+                tracing::error!(target: "lockwright::runtime", "no timer to be had; raise the limit of open files");
             }
             Timer { descriptor, set_for: None }
         }

@@ -11,7 +11,7 @@ use std::task::Poll;
 use tokio::sync::Notify;
 
 use super::clock;
-use super::engine::Engine;
+use super::engine::{Engine, no_background};
 use super::entry::{Entry, Outbound};
 use super::runtime;
 use super::timer::Timer;
@@ -79,15 +79,18 @@ impl Wheel {
         let (engine, wake) = (self.engine.clone(), self.wake.clone());
         match runtime::handle() {
             Ok(handle) => drop(handle.spawn(turn(engine, wake))),
-            Err(error) => tracing::error!(%error, "no background thread: leases will not be renewed"),
+            Err(error) => no_background(&error),
         }
     }
 
     fn collect(&self, heap: &mut BinaryHeap<Reverse<(Time, Due)>>) {
         // From here on, whoever comes sooner than what is already known must wake us.
-        for Appointment { due, entry } in locked(&self.appointments).drain(..) {
+        let mut appointments = locked(&self.appointments);
+        for Appointment { due, entry } in appointments.drain(..) {
             heap.push(Reverse((due, Due(entry))));
         }
+        // What a burst needed is not kept for ever.
+        appointments.shrink_to(1024);
     }
 }
 

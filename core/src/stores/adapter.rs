@@ -44,11 +44,17 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Its address without credentials, for errors.
     fn address(&self) -> &Arc<str>;
 
-    /// The layout called `name`, or the default one.
+    /// Its layouts, the default one first.
+    fn layouts(&self) -> &[Arc<dyn Layout>];
+
+    /// The layout that is wanted.
     ///
     /// # Errors
-    /// `unsupported` for a layout that this store does not have.
-    fn layout(&self, name: Option<&str>) -> crate::Result<Arc<dyn Layout>>;
+    /// `unsupported` for a layout or format that this store does not have, `invalid_config` for a format that is missing
+    /// or does not go with the layout.
+    fn layout(&self, wanted: Wanted<'_>) -> crate::Result<Arc<dyn Layout>> {
+        choose(self.layouts(), wanted)
+    }
 
     /// Performs a write in the caller's thread, and gives up waiting for its replies at `limit`.
     fn call(&self, requests: &Requests, limit: Time) -> Answered;
@@ -132,22 +138,49 @@ pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
         let kind = if PLANNED.contains(&uri.scheme()) { Kind::Unsupported } else { Kind::InvalidConfig };
         return Err(Error::new(kind, "connect", message));
     };
-    let store = open(uri)?;
-    uri.check_all_read()?;
-    store.layout(uri.lock.layout.as_deref())?;
+    let store =
+        open(uri).and_then(|store| uri.check_all_read().map(|()| store)).map_err(|error| uri.discreet(error))?;
+    store.layout(uri.lock.wanted())?;
     Ok(store)
 }
 
-/// What the default layout of every store promises. Opening an address sends nothing.
+/// What every layout of every store promises. Opening an address sends nothing.
 pub(crate) fn guarantees_of_all() -> Vec<Guarantees> {
-    let promises = |address: &str| {
-        let mut uri = Uri::parse(address, ConnectOptions::default()).ok()?;
-        Some(open(&mut uri).ok()?.layout(None).ok()?.guarantees())
-    };
-    STORES.iter().filter_map(|(_, address, _)| promises(address)).collect()
+    let opened = |address: &str| open(&mut Uri::parse(address, ConnectOptions::default()).ok()?).ok();
+    let stores = STORES.iter().filter_map(|(_, address, _)| opened(address));
+    let mut all: Vec<_> =
+        stores.flat_map(|store| store.layouts().iter().map(|l| l.guarantees()).collect::<Vec<_>>()).collect();
+    // The formats of one layout promise the same.
+    all.dedup();
+    all
 }
 
-/// The error for a layout that `store` does not have.
-pub(crate) fn no_such_layout(store: &str, wanted: &str, known: &[&str]) -> Error {
-    Error::unsupported("lock", format!("{store} has no layout {wanted:?}; it has: {}", known.join(", ")))
+/// A layout as it is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) layout: Option<&'a str>,
+    pub(crate) format: Option<&'a str>,
+}
+
+fn choose(known: &[Arc<dyn Layout>], wanted: Wanted<'_>) -> crate::Result<Arc<dyn Layout>> {
+    let name = wanted.layout.or(known.first().map(|layout| layout.name())).unwrap_or_default();
+    let of_name = || known.iter().filter(|layout| layout.name() == name);
+    if let Some(layout) = of_name().find(|layout| layout.format() == wanted.format) {
+        return Ok(layout.clone());
+    }
+    let Some(first) = of_name().next() else {
+        let mut names: Vec<_> = known.iter().map(|layout| layout.name()).collect();
+        names.dedup();
+        let message = format!("there is no layout {name:?} here; there are: {}", names.join(", "));
+        return Err(Error::unsupported("lock", message));
+    };
+    let formats: Vec<_> = of_name().filter_map(|layout| layout.format()).collect();
+    let formats = formats.join(", ");
+    Err(match wanted.format {
+        Some(format) if first.format().is_some() => {
+            Error::unsupported("lock", format!("layout {name} has no format {format:?}; it has: {formats}"))
+        }
+        Some(_) => Error::invalid("lock", format!("layout {name} has no formats; leave the format out")),
+        None => Error::invalid("lock", format!("layout {name} needs a format, one of: {formats}")),
+    })
 }

@@ -11,7 +11,7 @@ pub mod zookeeper;
 mod adapter;
 
 #[cfg(feature = "net")]
-pub(crate) use adapter::{Answered, BoxFuture, Closing, Outcome, Sink, Store, guarantees_of_all, no_such_layout, open};
+pub(crate) use adapter::{Answered, BoxFuture, Closing, Outcome, Sink, Store, Wanted, guarantees_of_all, open};
 
 /// What every layout of every store that is built in promises.
 #[cfg(feature = "net")]

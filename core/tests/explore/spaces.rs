@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-use crate::search::explore;
-use crate::world::{CLASSES, Class, Setup, Wish};
+use crate::layout::Record;
+use crate::layout::native::NativeRecord;
+use crate::search::{Explored, Recovery, Violation, explore};
+use crate::setup::{Class, FAULTS, Reduced, Setup, Spent, Wish};
 
 /// A task that may come at any time and takes what it gets.
-pub const ONE: Wish = Wish { fair: false, may_cancel: false, early: false, ttl: None };
+pub const ONE: Wish = Wish { fair: false, may_cancel: false, early: false, ttl: None, extends: None };
 /// A task that wants the lock from the start.
 pub const EARLY: Wish = Wish { early: true, ..ONE };
+
+/// More states than any space that is to be explored whole.
+const MOST: usize = 400_000_000;
 
 impl Setup {
     /// Two clients with one task each; a lease of two ticks, a claim of one; nothing goes wrong.
@@ -24,13 +29,35 @@ impl Setup {
             clients: vec![vec![ONE], vec![ONE]],
             cold: false,
             behind: 0,
+            prompt: false,
             faults: Vec::new(),
+            most_faults: 0,
+            pauses: 0,
+            reduced: Reduced { names: true, orders: true },
+            polls: false,
+            compared: false,
         }
     }
 
-    /// The same with one fault of any kind.
-    pub fn with_a_fault(self) -> Self {
-        Setup { faults: CLASSES.into_iter().filter(|class| *class != Class::None).collect(), ..self }
+    /// Two clients that poll for a lock.
+    pub fn polled(name: &'static str) -> Self {
+        Setup { polls: true, ..Setup::two_clients(name) }
+    }
+
+    /// Three clients with one task each, which are prompt, as the network is.
+    pub fn three_clients(name: &'static str) -> Self {
+        Setup { prompt: true, clients: vec![vec![ONE]; 3], ..Setup::two_clients(name) }
+    }
+
+    /// The same with at most `most` faults of any kind.
+    pub fn with_faults(self, most: usize) -> Self {
+        let delayed = self.prompt.then_some(Class::Delayed);
+        Setup { faults: delayed.into_iter().chain(FAULTS).collect(), most_faults: most, ..self }
+    }
+
+    /// The same with a pause.
+    pub fn with_a_pause(self) -> Self {
+        Setup { pauses: 1, ..self }
     }
 
     /// One client whose two tasks, of different ttl, hand the lock on and yield it; answers of earlier attempts come late.
@@ -44,7 +71,25 @@ impl Setup {
     pub fn yields_in_doubt(name: &'static str) -> Self {
         let fickle = Wish { may_cancel: true, ..EARLY };
         let faults = vec![Class::Lost, Class::Ghost];
-        Setup { ttl: 4, faults, clients: vec![vec![EARLY, fickle], vec![]], ..Setup::two_clients(name) }
+        Setup { ttl: 4, faults, most_faults: 1, clients: vec![vec![EARLY, fickle], vec![]], ..Setup::two_clients(name) }
+    }
+
+    /// One client whose first task extends its hold and hands it on, another client that waits.
+    pub fn extensions(name: &'static str) -> Self {
+        let extending = Wish { extends: Some(4), ..EARLY };
+        Setup { clients: vec![vec![extending, EARLY], vec![ONE]], prompt: true, ..Setup::two_clients(name) }
+    }
+
+    /// Three tasks of one client, and another client that waits: one of the tasks may give up.
+    pub fn local_queue(name: &'static str) -> Self {
+        let fickle = Wish { may_cancel: true, ..EARLY };
+        Setup { clients: vec![vec![EARLY, fickle, ONE], vec![ONE]], prompt: true, ..Setup::two_clients(name) }
+    }
+
+    /// Tasks that each queue at the store by themselves, two of one client and one of another.
+    pub fn fair(name: &'static str) -> Self {
+        let fair = Wish { fair: true, ..ONE };
+        Setup { clients: vec![vec![fair, fair], vec![fair]], prompt: true, ..Setup::two_clients(name) }
     }
 
     /// Shorter ticks: a claim lives long enough to be renewed.
@@ -53,24 +98,98 @@ impl Setup {
     }
 
     /// How many ticks a run without further faults may take from the worst state there is: until everybody is served, and
-    /// until nothing is left.
-    pub fn bound(&self, class: Class) -> (u16, u16) {
-        let claim = (1000 / self.tick.as_millis()) as u16;
-        let longest = self.clients.iter().flatten().filter_map(|wish| wish.ttl).max().unwrap_or(0).max(self.ttl) as u16;
+    /// until nothing is left. What several faults cost adds up.
+    pub fn bound(&self, spent: &Spent) -> Recovery {
+        let pause = spent.pauses * self.look() + self.idle_between_polls();
+        let of = |class: &Class| self.bound_of(*class);
+        spent.faults.iter().map(of).fold((pause, pause), |sum, of| (sum.0 + of.0, sum.1 + of.1))
+    }
+
+    /// For how many ticks in all a lock may be free though somebody polls for it: one before each but the first.
+    fn idle_between_polls(&self) -> u8 {
+        let tasks: usize = self.clients.iter().map(|tasks| tasks.len()).sum();
+        if self.polls { tasks as u8 - 1 } else { 0 }
+    }
+
+    /// In how many ticks whoever waits looks whether a claim ran out: the claim, and an eighth more for each ahead.
+    fn look(&self) -> u8 {
+        let eighths = 8 + self.clients.len().saturating_sub(2) as u128;
+        (1000 * eighths).div_ceil(8 * self.tick.as_millis()) as u8
+    }
+
+    fn bound_of(&self, class: Class) -> Recovery {
+        let (look, longest) = (self.look(), self.longest() as u8);
         match class {
             Class::None | Class::Blip => (0, 0),
-            Class::PushLost => (claim, claim),
+            Class::PushLost | Class::Delayed => (look, look),
             // A pause before the next try counts as a tick here.
-            Class::Refused | Class::Lost | Class::Ghost | Class::ReplyLost | Class::Reset => (claim + 1, claim + 1),
+            Class::Refused | Class::Lost | Class::Ghost | Class::ReplyLost | Class::Reset => (look + 1, look + 1),
             Class::Duplicate | Class::Crash | Class::HalfOpen => (longest, longest),
         }
     }
 
     /// Explores it whole, and says so.
     pub fn check(&self) {
-        match explore(self, 25_000_000) {
-            Ok(explored) => assert!(explored.whole, "{}: more states than expected: {}", self.name, explored.states),
+        self.check_as::<NativeRecord>();
+    }
+
+    pub fn explored(&self) -> Explored {
+        self.explored_as::<NativeRecord>()
+    }
+
+    /// Explores it whole in another layout, and says so.
+    pub fn check_as<R: Record>(&self) {
+        let explored = self.explored_as::<R>();
+        assert!(explored.whole, "{}: more states than expected: {}", self.name, explored.states);
+    }
+
+    fn explored_as<R: Record>(&self) -> Explored {
+        match self.explore::<R>() {
+            Ok(explored) => explored,
             Err(violation) => panic!("{}: {}\n{}", self.name, violation.what, violation.trace),
         }
+    }
+
+    pub fn explore<R: Record>(&self) -> Result<Explored, Violation> {
+        let explored = explore::<R>(self, MOST)?;
+        let Explored { states, transitions, whole, seconds, memory, .. } = &explored;
+        let scope = if *whole { "the whole space" } else { "NOT the whole space" };
+        let megabytes = memory / 1_000_000;
+        println!(
+            "{} [{}]: explored {states} states, {transitions} transitions, {seconds:.1} s, {megabytes} MB ({scope})",
+            self.name,
+            self.bounds()
+        );
+        for (spent, (served, clean)) in &explored.recovery {
+            println!("    after {spent}: everybody served within {served} ticks, nothing left within {clean}");
+        }
+        Ok(explored)
+    }
+
+    /// What bounds the space, in words; see `docs/exploration.md`, which is made of these.
+    fn bounds(&self) -> String {
+        let tasks = |wishes: &Vec<Wish>| wishes.iter().map(|wish| self.in_words(wish)).collect::<Vec<_>>().join(" ");
+        let clients: Vec<String> = self.clients.iter().filter(|wishes| !wishes.is_empty()).map(tasks).collect();
+        let network = if self.prompt { "prompt" } else { "any delay" };
+        let faults = match self.most_faults {
+            0 => "no fault".to_owned(),
+            most if self.faults.len() >= FAULTS.len() => format!("at most {most} of any fault"),
+            most => format!("at most {most} of {:?}", self.faults),
+        };
+        let pauses = if self.pauses > 0 { ", 1 pause" } else { "" };
+        format!(
+            "tasks {}; lease {}, claim {}; {network}, {faults}{pauses}",
+            clients.join(" + "),
+            self.ttl,
+            1000 / self.tick.as_millis()
+        )
+    }
+
+    /// One task: `t`, and what it wants beside the lock.
+    fn in_words(&self, wish: &Wish) -> String {
+        let marks = [(wish.fair, "f"), (wish.may_cancel, "c"), (wish.extends.is_some(), "x")];
+        let marks: String = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
+        let ttl = wish.ttl.map_or(String::new(), |ttl| ttl.to_string());
+        format!("t{marks}{ttl}")
     }
 }

@@ -5,120 +5,16 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::time::Duration;
 
-use lockwright::cell::{Cell, Claimant, Surroundings};
 use lockwright::error::{Error, Kind};
-use lockwright::native::Procedure;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Reply, Requests, StoreEvent};
-use lockwright::queue::{Ask, TaskId};
-use lockwright::session::{Answer, Inbox, RequestId, Service};
+use lockwright::queue::{Ask, Refusal, TaskId};
+use lockwright::session::{Answer, Inbox, RequestId, margin};
 use lockwright::time::{Relative, StoreTime, Time};
 
 use crate::glue::{Input, Out, Process, process_of};
-use crate::line::Queued;
-
-/// What may go wrong once on the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
-    /// Nothing, or nothing yet.
-    None,
-    /// A request never leaves: the client knows.
-    Refused,
-    /// A connection breaks and its request is lost.
-    Lost,
-    /// A connection breaks and its request runs later.
-    Ghost,
-    /// A connection breaks after its request ran.
-    ReplyLost,
-    /// All connections of a client break at once; what was sent on them may run later.
-    Reset,
-    /// A request arrives twice.
-    Duplicate,
-    /// A client dies, and the store notices.
-    Crash,
-    /// A client dies, and its inbox still counts as alive.
-    HalfOpen,
-    /// An inbox' connection breaks, with the pushes on it, and is made anew.
-    Blip,
-    /// One push is lost.
-    PushLost,
-}
-
-pub const CLASSES: [Class; 11] = [
-    Class::None,
-    Class::Refused,
-    Class::Lost,
-    Class::Ghost,
-    Class::ReplyLost,
-    Class::Reset,
-    Class::Duplicate,
-    Class::Crash,
-    Class::HalfOpen,
-    Class::Blip,
-    Class::PushLost,
-];
-
-/// What one task wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
-    pub fair: bool,
-    /// Whether it may give up while it waits.
-    pub may_cancel: bool,
-    /// Whether it wants the lock from the start; else it may come at any time.
-    pub early: bool,
-    /// Its ttl, when it is not everybody's.
-    pub ttl: Option<u32>,
-}
-
-/// A space to explore. Durations are in ticks.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    pub name: &'static str,
-    pub tick: Duration,
-    pub ttl: u32,
-    pub renew: bool,
-    /// After how long a request that has not arrived is refused.
-    pub response_timeout: u32,
-    pub store_timeout: u32,
-    /// How many answers that nobody awaits any more may be under way; others disappear.
-    pub stale: usize,
-    /// The tasks of each client.
-    pub clients: Vec<Vec<Wish>>,
-    /// Whether the inboxes are still closed.
-    pub cold: bool,
-    /// How far behind the store's clock the clients believe it to be.
-    pub behind: u32,
-    pub faults: Vec<Class>,
-}
-
-impl Setup {
-    /// Ages above this behave alike: what is as old as the longest lease is over.
-    fn horizon(&self) -> u64 {
-        let longest = self.clients.iter().flatten().filter_map(|wish| wish.ttl).max().unwrap_or(0).max(self.ttl);
-        longest.into()
-    }
-
-    fn is_symmetric(&self) -> bool {
-        self.clients.windows(2).all(|pair| pair[0] == pair[1])
-    }
-
-    fn service(&self, wish: &Wish) -> Service {
-        Service { ttl: self.tick * wish.ttl.unwrap_or(self.ttl), renew: self.renew, max_hold: None }
-    }
-
-    fn time(&self, tick: u32) -> Time {
-        Time::ZERO.after(self.tick * (EPOCH + tick))
-    }
-
-    fn store_time(&self, tick: u32) -> StoreTime {
-        StoreTime::default().after(self.tick * (EPOCH + tick))
-    }
-}
-
-/// What is more ticks ahead than this is not met any more.
-const NEVER: u64 = 8;
-
-/// The tick that every run starts at: nothing reaches back before the start of the clock.
-const EPOCH: u32 = 1000;
+use crate::layout::{Around, Checked, Record, name_of, name_of_client};
+use crate::setup::{Class, EPOCH, Setup, Spent, Wish};
+use crate::view::{Mix, View};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
@@ -146,42 +42,53 @@ enum Wire {
     Push(StoreEvent),
 }
 
+/// A task's call to extend its hold, until it is answered.
+#[derive(Clone, Copy, Debug)]
+struct Extension {
+    task: usize,
+    asked: Time,
+}
+
 #[derive(Clone, Debug)]
 pub struct Client {
     process: Process,
     pub tasks: Vec<Task>,
+    /// Which tasks wait, in the order they came.
+    waiting: Vec<u8>,
+    /// The tasks that extended their hold, or tried to.
+    extended: u8,
+    extension: Option<Extension>,
     stream: VecDeque<Wire>,
     opening: bool,
     behind: u32,
     dead: bool,
-    /// Its fingerprint under either name, and what that was taken relative to: most steps leave a client as it is.
-    known: [Known; 2],
+    /// Its fingerprint, and what that was taken relative to: most steps leave a client as it is.
+    known: std::cell::Cell<Option<(u64, u64, u64)>>,
 }
 
-type Known = std::cell::Cell<Option<(u64, u64, u64)>>;
-
 #[derive(Clone, Debug)]
-struct Store {
-    cell: Cell,
-    line: Queued,
+struct Store<R> {
+    record: R,
     alive: Vec<bool>,
     /// The highest token that any task was given.
     top: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Message {
+struct Message<C> {
     client: usize,
     slot: usize,
     id: RequestId,
     sent: u32,
-    body: Body,
+    /// It takes its time.
+    slow: bool,
+    body: Body<C>,
 }
 
 #[derive(Clone, Debug)]
-enum Body {
+enum Body<C> {
     Request {
-        procedure: Procedure,
+        call: C,
         ghost: bool,
         wanted: bool,
     },
@@ -195,16 +102,32 @@ enum Body {
     Subscribe,
 }
 
+impl<C> Body<C> {
+    /// Whether it goes to the store.
+    fn is_upward(&self) -> bool {
+        matches!(self, Body::Request { .. } | Body::Subscribe)
+    }
+
+    /// Whether it is on a connection that may break.
+    fn breaks(&self) -> bool {
+        matches!(self, Body::Request { ghost: false, .. } | Body::Reply(_))
+    }
+}
+
 /// One thing that can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Start { client: usize, task: usize },
     Release { client: usize, task: usize },
+    Extend { client: usize, task: usize },
     Cancel { client: usize, task: usize },
     Timer { client: usize },
     Deliver { message: usize },
     Hear { client: usize },
+    Resume,
     Pass,
+    Pause { client: usize },
+    Delay { message: usize },
     Lose { message: usize },
     Refuse { message: usize },
     Haunt { message: usize },
@@ -219,6 +142,7 @@ pub enum Step {
 impl Step {
     fn class(self) -> Class {
         match self {
+            Step::Delay { .. } => Class::Delayed,
             Step::Refuse { .. } => Class::Refused,
             Step::Lose { .. } => Class::Lost,
             Step::Haunt { .. } => Class::Ghost,
@@ -235,45 +159,44 @@ impl Step {
 
     /// Whether a run in which nothing goes wrong and nobody gives up may take it while something else than time moves.
     pub fn is_progress(self) -> bool {
-        self.class() == Class::None && !matches!(self, Step::Pass | Step::Cancel { .. })
+        self.class() == Class::None
+            && !matches!(self, Step::Pass | Step::Cancel { .. } | Step::Pause { .. } | Step::Extend { .. })
     }
 }
 
 #[derive(Clone, Debug)]
-pub struct World {
+pub struct World<R: Record> {
     pub now: u32,
-    store: Rc<Store>,
+    store: Rc<Store<R>>,
     pub clients: Vec<Rc<Client>>,
-    net: Vec<Rc<Message>>,
-    pub fault: Class,
+    net: Vec<Rc<Message<R::Call>>>,
+    paused: Option<usize>,
+    pub spent: Spent,
 }
 
-type Checked<T> = Result<T, String>;
-
-impl World {
+impl<R: Record> World<R> {
     pub fn new(setup: &Setup) -> Self {
         let inbox = if setup.cold { Inbox::Closed } else { Inbox::Live };
         let client = |(id, tasks): (usize, &Vec<Wish>)| Client {
-            process: Process::new(id as u8, 0, setup.tick * setup.store_timeout, lockwright::cell::BLOCK, inbox),
+            process: Process::new(id as u8, 0, R::machine, setup.tick * setup.store_timeout, R::BLOCK, inbox),
             tasks: vec![Task::Fresh; tasks.len()],
+            waiting: Vec::new(),
+            extended: 0,
+            extension: None,
             stream: VecDeque::new(),
             opening: false,
             behind: setup.behind,
             dead: false,
             known: Default::default(),
         };
-        let store = Store {
-            cell: Cell::default(),
-            line: Queued::default(),
-            alive: vec![!setup.cold; setup.clients.len()],
-            top: 0,
-        };
+        let store = Store { record: R::default(), alive: vec![!setup.cold; setup.clients.len()], top: 0 };
         let mut world = World {
             now: 0,
             store: Rc::new(store),
             clients: setup.clients.iter().enumerate().map(client).map(Rc::new).collect(),
             net: Vec::new(),
-            fault: Class::None,
+            paused: None,
+            spent: Spent::NOTHING,
         };
         for (client, tasks) in setup.clients.iter().enumerate() {
             for (task, _) in tasks.iter().enumerate().filter(|(_, wish)| wish.early) {
@@ -286,7 +209,9 @@ impl World {
     /// Everything that can happen next; what happens anyway comes first.
     pub fn steps(&self, setup: &Setup, steps: &mut Vec<Step>) {
         let now = setup.time(self.now);
-        for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.dead) {
+        let runs = |c: &usize| !self.clients[*c].dead && self.paused != Some(*c);
+        for c in (0..self.clients.len()).filter(runs) {
+            let client = &self.clients[c];
             for (t, task) in client.tasks.iter().enumerate() {
                 match task {
                     Task::Fresh => steps.push(Step::Start { client: c, task: t }),
@@ -301,35 +226,67 @@ impl World {
                 steps.push(Step::Hear { client: c });
             }
         }
-        steps.extend((0..self.net.len()).map(|message| Step::Deliver { message }));
-        // What takes longer on the way to the store than anybody waits for an answer is a broken connection.
-        let overdue = |m: &Rc<Message>| matches!(m.body, Body::Request { ghost: false, .. } if self.now > m.sent + setup.response_timeout);
-        if !self.net.iter().any(overdue) {
+        let arrives = |m: &Message<R::Call>| m.body.is_upward() || runs(&m.client);
+        steps.extend((0..self.net.len()).filter(|m| arrives(&self.net[*m])).map(|message| Step::Deliver { message }));
+        if self.paused.is_some() {
+            steps.push(Step::Resume);
+        }
+        if self.may_pass(setup, steps) {
             steps.push(Step::Pass);
         }
-        for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.dead) {
-            for (t, task) in client.tasks.iter().enumerate() {
-                if matches!(task, Task::Waiting) && setup.clients[c][t].may_cancel {
-                    steps.push(Step::Cancel { client: c, task: t });
+        for c in (0..self.clients.len()).filter(runs) {
+            let client = &self.clients[c];
+            for (t, (task, wish)) in client.tasks.iter().zip(&setup.clients[c]).enumerate() {
+                match task {
+                    Task::Waiting if wish.may_cancel => steps.push(Step::Cancel { client: c, task: t }),
+                    Task::Holding { .. } if wish.extends.is_some() && client.extended >> t & 1 == 0 => {
+                        steps.push(Step::Extend { client: c, task: t });
+                    }
+                    _ => {}
                 }
+            }
+            if self.spent.pauses < setup.pauses && self.paused.is_none() && !client.is_through() {
+                steps.push(Step::Pause { client: c });
             }
         }
-        if self.fault == Class::None {
+        if self.spent.faults() < setup.most_faults {
             let first = steps.len();
             self.faults(steps);
-            let mut kept = first;
-            for i in first..steps.len() {
-                if setup.faults.contains(&steps[i].class()) {
-                    steps.swap(kept, i);
-                    kept += 1;
-                }
+            let mut at = 0;
+            steps.retain(|step| {
+                at += 1;
+                at <= first || setup.faults.contains(&step.class())
+            });
+        }
+    }
+
+    /// Whether a tick may pass while `steps` can be taken. What takes longer on the way to the store than anybody waits for an
+    /// answer is a broken connection.
+    fn may_pass(&self, setup: &Setup, steps: &[Step]) -> bool {
+        let overdue = |m: &Message<R::Call>| {
+            matches!(m.body, Body::Request { ghost: false, .. }) && self.now > m.sent + setup.response_timeout
+        };
+        let urgent = |step: &Step| setup.prompt && self.is_urgent(*step);
+        !self.net.iter().any(|message| overdue(message)) && !steps.iter().any(urgent)
+    }
+
+    /// Whether `step` happens before a tick passes, where everybody is prompt.
+    fn is_urgent(&self, step: Step) -> bool {
+        match step {
+            Step::Timer { .. } | Step::Hear { .. } => true,
+            Step::Deliver { message } => {
+                let message = &self.net[message];
+                !message.slow && !matches!(message.body, Body::Request { ghost: true, .. })
             }
-            steps.truncate(kept);
+            _ => false,
         }
     }
 
     fn faults(&self, steps: &mut Vec<Step>) {
         for (i, message) in self.net.iter().enumerate() {
+            if !message.slow && message.body.breaks() {
+                steps.push(Step::Delay { message: i });
+            }
             match message.body {
                 Body::Request { ghost: false, .. } => steps.extend([
                     Step::Lose { message: i },
@@ -341,16 +298,13 @@ impl World {
                 _ => {}
             }
         }
-        for (c, client) in self.clients.iter().enumerate() {
-            if client.tasks.iter().all(|task| matches!(task, Task::Done | Task::Fresh)) && client.process.is_idle() {
-                continue;
-            }
+        for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.dead && !client.is_through()) {
             steps.push(Step::Crash { client: c, half_open: false });
             steps.push(Step::Crash { client: c, half_open: true });
             if self.store.alive[c] {
                 steps.push(Step::Blip { client: c });
             }
-            if self.net.iter().filter(|message| message.client == c && breaks(&message.body)).count() > 1 {
+            if self.net.iter().filter(|message| message.client == c && message.body.breaks()).count() > 1 {
                 steps.push(Step::Reset { client: c });
             }
             let pushes = client.stream.iter().enumerate().filter(|(_, wire)| matches!(wire, Wire::Push(_)));
@@ -358,8 +312,86 @@ impl World {
         }
     }
 
+    /// A client whose steps may all be taken before anybody else's, once nothing can go wrong any more: no step of another can
+    /// reach it before it has acted. `explore` still has to see whether its steps change what anybody believes.
+    pub fn ample(&self, setup: &Setup, steps: &[Step]) -> Option<usize> {
+        if !setup.reduced.orders || !setup.prompt {
+            return None;
+        }
+        if self.spent.faults() < setup.most_faults || self.spent.pauses < setup.pauses {
+            return None;
+        }
+        (0..self.clients.len()).find(|c| {
+            let moves = |step: &Step| self.mover(*step) == Some(*c) && self.is_urgent(*step);
+            steps.iter().any(moves)
+                && !self.net.iter().any(|message| message.client == *c && message.body.is_upward())
+                && !self.store.record.line().any(|attempt| process_of(attempt) == *c)
+        })
+    }
+
+    /// The client that `step` happens in, if it happens in a client.
+    pub fn mover(&self, step: Step) -> Option<usize> {
+        match step {
+            Step::Start { client, .. }
+            | Step::Release { client, .. }
+            | Step::Extend { client, .. }
+            | Step::Cancel { client, .. }
+            | Step::Timer { client }
+            | Step::Hear { client } => Some(client),
+            Step::Deliver { message } => {
+                let message = &self.net[message];
+                (!message.body.is_upward()).then_some(message.client)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether `client` believes the same in `other`.
+    pub fn believes_the_same(&self, other: &Self, client: usize) -> bool {
+        let (here, there) = (&self.clients[client], &other.clients[client]);
+        let holds = |client: &Client| {
+            client.tasks.iter().filter(|task| matches!(task, Task::Holding { .. })).copied().collect::<Vec<_>>()
+        };
+        here.process.beliefs().eq(there.process.beliefs()) && holds(here) == holds(there)
+    }
+
+    /// What the clients believe and what the store has, whoever they are: all that the checks of every state look at.
+    pub fn outlook(&self, setup: &Setup) -> u64 {
+        let view = self.view(setup);
+        let hold = self.store.record.hold();
+        let mut all = 0_u64;
+        for (c, client) in self.clients.iter().enumerate() {
+            let mut one = Mix::new();
+            let holds = hold.filter(|(owner, _)| process_of(*owner) == c);
+            holds.map(|(_, expires)| view.ahead_at_store(expires)).hash(&mut one);
+            for (_, until) in client.process.beliefs() {
+                view.ahead(until).hash(&mut one);
+            }
+            for task in &client.tasks {
+                if let Task::Holding { token, until } = task {
+                    (view.token(*token), view.ahead(*until)).hash(&mut one);
+                }
+            }
+            all = all.wrapping_add(one.finish());
+        }
+        let mut state = Mix::new();
+        (all, self.spent, view.token(self.store.top)).hash(&mut state);
+        state.finish()
+    }
+
+    fn view(&self, setup: &Setup) -> View {
+        View {
+            now: setup.time(self.now).as_nanos(),
+            tick: setup.tick.as_nanos() as u64,
+            horizon: setup.longest().into(),
+            last: self.store.record.last(),
+            block: R::BLOCK,
+            newest: 0,
+        }
+    }
+
     /// What the world looks like after `step`, or what must never happen and did.
-    pub fn after(&self, setup: &Setup, step: Step) -> Checked<World> {
+    pub fn after(&self, setup: &Setup, step: Step) -> Checked<Self> {
         let mut world = self.clone();
         world.take(setup, step)?;
         world.forget_stale(setup.stale);
@@ -368,32 +400,37 @@ impl World {
     }
 
     /// Drops the answers that nobody will ever take, but for a few.
-    fn forget_stale(&mut self, mut kept: usize) {
+    fn forget_stale(&mut self, kept: usize) {
         let clients = &self.clients;
+        let mut kept = vec![kept; clients.len()];
         self.net.retain_mut(|message| {
             let awaited = clients[message.client].process.awaits(message.slot, message.id);
             if awaited || matches!(message.body, Body::Subscribe | Body::Request { wanted: false, .. }) {
                 return true;
             }
-            let keep = kept > 0;
-            kept = kept.saturating_sub(1);
+            let left = &mut kept[message.client];
+            let keep = *left > 0;
+            *left = left.saturating_sub(1);
+            if keep {
+                return true;
+            }
             match &mut Rc::make_mut(message).body {
                 Body::Request { wanted, .. } => {
-                    *wanted = keep;
+                    *wanted = false;
                     true
                 }
-                _ => keep,
+                _ => false,
             }
         });
     }
 
     fn take(&mut self, setup: &Setup, step: Step) -> Checked<()> {
-        if step.class() != Class::None {
-            self.fault = step.class();
-        }
+        self.spent.add(step.class());
         match step {
             Step::Start { client, task } => {
-                self.client(client).tasks[task] = Task::Waiting;
+                let node = self.client(client);
+                node.tasks[task] = Task::Waiting;
+                node.waiting.push(task as u8);
                 let ask = Ask {
                     task: TaskId(task as u64),
                     owner: None,
@@ -411,11 +448,33 @@ impl World {
                 self.client(client).tasks[task] = Task::Releasing { token };
                 self.feed(setup, client, Input::Release { token })
             }
+            Step::Extend { client, task } => {
+                let Task::Holding { token, .. } = self.clients[client].tasks[task] else {
+                    return Err("extended what was not held".into());
+                };
+                let asked = setup.time(self.now);
+                let node = self.client(client);
+                node.extended |= 1 << task;
+                node.extension = Some(Extension { task, asked });
+                let ttl = setup.tick * setup.clients[client][task].extends.unwrap_or(0);
+                self.feed(setup, client, Input::Extend { token, ttl })
+            }
             Step::Cancel { client, task } => {
-                self.client(client).tasks[task] = Task::Done;
+                let node = self.client(client);
+                node.tasks[task] = Task::Done;
+                node.waiting.retain(|waits| usize::from(*waits) != task);
                 self.feed(setup, client, Input::Cancel(TaskId(task as u64)))
             }
             Step::Timer { client } => self.feed(setup, client, Input::Tick),
+            Step::Resume => {
+                self.paused = None;
+                Ok(())
+            }
+            Step::Pause { client } => {
+                self.spent.pauses += 1;
+                self.paused = Some(client);
+                Ok(())
+            }
             Step::Pass => {
                 self.now += 1;
                 Ok(())
@@ -425,14 +484,17 @@ impl World {
                 self.deliver(setup, &message)
             }
             Step::Hear { client } => self.hear(setup, client),
+            Step::Delay { message } => {
+                Rc::make_mut(&mut self.net[message]).slow = true;
+                Ok(())
+            }
             Step::Lose { message } | Step::Unanswer { message } => {
                 let message = self.net.swap_remove(message);
                 self.breaks(setup, &message);
                 Ok(())
             }
             Step::Refuse { message } => {
-                let message = self.net.swap_remove(message);
-                self.net.push(Rc::new(Message { body: Body::Refused, ..(*message).clone() }));
+                Rc::make_mut(&mut self.net[message]).body = Body::Refused;
                 Ok(())
             }
             Step::Haunt { message } => {
@@ -448,7 +510,7 @@ impl World {
             }
             Step::Reset { client } => {
                 let (broken, kept) =
-                    std::mem::take(&mut self.net).into_iter().partition(|m| m.client == client && breaks(&m.body));
+                    std::mem::take(&mut self.net).into_iter().partition(|m| m.client == client && m.body.breaks());
                 self.net = kept;
                 for message in broken {
                     self.haunt(&message);
@@ -478,17 +540,17 @@ impl World {
         client
     }
 
-    fn haunt(&mut self, message: &Message) {
-        if let Body::Request { procedure, .. } = &message.body {
-            let body = Body::Request { procedure: procedure.clone(), ghost: true, wanted: false };
-            self.net.push(Rc::new(Message { body, ..*message }));
+    fn haunt(&mut self, message: &Message<R::Call>) {
+        if let Body::Request { call, .. } = &message.body {
+            let body = Body::Request { call: call.clone(), ghost: true, wanted: false };
+            self.net.push(Rc::new(Message { body, slow: false, ..*message }));
         }
     }
 
-    fn breaks(&mut self, setup: &Setup, message: &Message) {
+    fn breaks(&mut self, setup: &Setup, message: &Message<R::Call>) {
         // Clocks that may drift apart need a moment more: in ticks, one.
         let void_after = message.sent + setup.response_timeout + 1;
-        self.net.push(Rc::new(Message { body: Body::Broken { void_after }, ..*message }));
+        self.net.push(Rc::new(Message { body: Body::Broken { void_after }, slow: false, ..*message }));
     }
 
     fn crash(&mut self, setup: &Setup, client: usize, half_open: bool) {
@@ -502,10 +564,16 @@ impl World {
         if !half_open {
             Rc::make_mut(&mut self.store).alive[client] = false;
         }
-        let grave = Process::new(client as u8, 0, setup.tick, 1, Inbox::Closed);
+        if self.paused == Some(client) {
+            self.paused = None;
+        }
+        let grave = Process::new(client as u8, 0, R::machine, setup.tick, 1, Inbox::Closed);
         *self.client(client) = Client {
             process: grave,
             tasks: Vec::new(),
+            waiting: Vec::new(),
+            extended: 0,
+            extension: None,
             stream: VecDeque::new(),
             opening: false,
             behind: 0,
@@ -514,14 +582,14 @@ impl World {
         };
     }
 
-    fn deliver(&mut self, setup: &Setup, message: &Message) -> Checked<()> {
+    fn deliver(&mut self, setup: &Setup, message: &Message<R::Call>) -> Checked<()> {
         let Message { client, slot, id, sent, .. } = *message;
         let sent_at = setup.time(sent);
         match &message.body {
-            Body::Request { procedure, wanted, .. } => {
-                let reply = self.execute(setup, procedure.clone())?;
+            Body::Request { call, wanted, .. } => {
+                let reply = self.execute(setup, call)?;
                 if *wanted {
-                    self.net.push(Rc::new(Message { body: Body::Reply(reply), ..*message }));
+                    self.net.push(Rc::new(Message { body: Body::Reply(reply), slow: false, ..*message }));
                 }
                 Ok(())
             }
@@ -565,7 +633,8 @@ impl World {
     fn subscribe(&mut self, client: usize) {
         if !std::mem::replace(&mut self.client(client).opening, true) {
             let id = RequestId { attempt: AttemptId(0), op: Op::Acquire, seq: 0 };
-            self.net.push(Rc::new(Message { client, slot: 0, id, sent: self.now, body: Body::Subscribe }));
+            let (slot, sent, slow) = (0, self.now, false);
+            self.net.push(Rc::new(Message { client, slot, id, sent, slow, body: Body::Subscribe }));
         }
     }
 
@@ -584,6 +653,11 @@ impl World {
                 *until = valid;
             }
         }
+        if let Some(extension) = node.extension
+            && !matches!(node.tasks[extension.task], Task::Holding { .. })
+        {
+            return Err(format!("{} ends a hold without answering its extension", name_of_client(client)));
+        }
         Ok(())
     }
 
@@ -595,28 +669,24 @@ impl World {
             Out::Learn { at, .. } => {
                 // The store's clock stood at `at` or later: never believe it to be further than it is.
                 let age = setup.store_time(self.now).micros_since(at);
-                let behind = (age / setup.tick.as_micros() as i64) as u32;
+                let behind = (age / setup.tick_micros()) as u32;
                 let node = self.client(client);
                 node.behind = node.behind.min(behind);
             }
-            Out::Granted { task, token, .. } => {
-                if token <= self.store.top {
-                    return Err(format!("{who} was given token {token} after token {} was used", self.store.top));
-                }
-                Rc::make_mut(&mut self.store).top = token;
-                let node = self.client(client);
-                let task = &mut node.tasks[task.0 as usize];
-                if *task != Task::Waiting {
-                    return Err(format!("{who} was granted the lock for a task that is {task:?}"));
-                }
-                *task = Task::Holding { token, until: Time::ZERO };
-            }
+            Out::Granted { task, token, .. } => self.granted(setup, client, task.0 as usize, token)?,
             Out::Refused { task, why } => {
-                let task = &mut self.client(client).tasks[task.0 as usize];
-                if *task != Task::Waiting {
-                    return Err(format!("{who} refuses ({why:?}) a task that is {task:?}"));
+                if let Refusal::Failed(error) = &why
+                    && !setup.loses_patience()
+                {
+                    return Err(format!("{who} gives up: {error}"));
                 }
-                *task = Task::Done;
+                let node = self.client(client);
+                let task = task.0 as usize;
+                if node.tasks[task] != Task::Waiting {
+                    return Err(format!("{who} refuses ({why:?}) a task that is {:?}", node.tasks[task]));
+                }
+                node.tasks[task] = Task::Done;
+                node.waiting.retain(|waits| usize::from(*waits) != task);
             }
             Out::Released { token, outcome } => {
                 let releasing = Task::Releasing { token };
@@ -631,7 +701,43 @@ impl World {
                     *task = Task::Mourning { token };
                 }
             }
-            Out::Extended { .. } => {}
+            Out::Extended { done } => self.extended(setup, client, done)?,
+        }
+        Ok(())
+    }
+
+    fn granted(&mut self, setup: &Setup, client: usize, task: usize, token: u64) -> Checked<()> {
+        let who = name_of_client(client);
+        if token <= self.store.top {
+            return Err(format!("{who} was given token {token} after token {} was used", self.store.top));
+        }
+        Rc::make_mut(&mut self.store).top = token;
+        let node = self.client(client);
+        if node.tasks[task] != Task::Waiting {
+            return Err(format!("{who} was granted the lock for a task that is {:?}", node.tasks[task]));
+        }
+        node.tasks[task] = Task::Holding { token, until: Time::ZERO };
+        let is_fair = |task: u8| setup.clients[client][usize::from(task)].fair;
+        let first = node.waiting.iter().position(|waits| !is_fair(*waits));
+        let place = node.waiting.iter().position(|waits| usize::from(*waits) == task);
+        if !is_fair(task as u8) && place > first {
+            return Err(format!("{who} gives the lock to task {task} before one that came first"));
+        }
+        node.waiting.retain(|waits| usize::from(*waits) != task);
+        Ok(())
+    }
+
+    fn extended(&mut self, setup: &Setup, client: usize, done: bool) -> Checked<()> {
+        let who = name_of_client(client);
+        let node = self.client(client);
+        let Some(Extension { task, asked }) = node.extension.take() else {
+            return Err(format!("{who} answers an extension that nobody waits for"));
+        };
+        let Task::Holding { token, .. } = node.tasks[task] else { return Ok(()) };
+        let ttl = setup.tick * setup.clients[client][task].extends.unwrap_or(0);
+        let promised = asked.after(ttl).before(margin(ttl));
+        if done && node.process.valid_until(token).is_none_or(|until| until < promised) {
+            return Err(format!("{who} says that it extended its hold, and did not"));
         }
         Ok(())
     }
@@ -646,23 +752,41 @@ impl World {
                     *arg = Arg::Int(not_after.0);
                 }
             }
-            let procedure = Procedure::read(&request).ok_or_else(|| format!("unreadable request {request}"))?;
-            let body = Body::Request { procedure, ghost: false, wanted: true };
-            self.net.push(Rc::new(Message { client, slot, id, sent: self.now, body }));
+            let call = R::read(&request).ok_or_else(|| format!("unreadable request {request}"))?;
+            if let Some(ttl) = R::renews(&call) {
+                self.check_renewal(setup, client, ttl)?;
+            }
+            let body = Body::Request { call, ghost: false, wanted: true };
+            self.net.push(Rc::new(Message { client, slot, id, sent: self.now, slow: false, body }));
         }
         Ok(())
     }
 
-    /// Runs a procedure at the store, and checks that what it did may be done.
-    fn execute(&mut self, setup: &Setup, procedure: Procedure) -> Checked<Reply> {
+    /// A hold is renewed for as long as its own task wants, not for as long as an earlier one did.
+    fn check_renewal(&self, setup: &Setup, client: usize, ttl: Duration) -> Checked<()> {
+        let node = &self.clients[client];
+        let wishes = setup.clients[client].iter().enumerate();
+        let holding = |(t, _): &(usize, &Wish)| matches!(node.tasks[*t], Task::Holding { .. });
+        let mut holders = wishes.filter(holding);
+        // Several believe to hold only where each contends by itself.
+        let (Some((task, wish)), None) = (holders.next(), holders.next()) else { return Ok(()) };
+        let extended = wish.extends.filter(|_| node.extended >> task & 1 == 1).map(|ttl| setup.tick * ttl);
+        if ttl != setup.service(wish).ttl && Some(ttl) != extended {
+            let who = name_of_client(client);
+            return Err(format!("{who} renews the hold of task {task} for {ttl:?}, which it never wanted"));
+        }
+        Ok(())
+    }
+
+    /// Runs a call at the store, and checks that what it did may be done.
+    fn execute(&mut self, setup: &Setup, call: &R::Call) -> Checked<Reply> {
         let now = setup.store_time(self.now);
         let before = self.store.clone();
         let store = Rc::make_mut(&mut self.store);
         let alive = |inbox: InboxId| before.alive.get(inbox.0 as usize).copied().unwrap_or(false);
-        let mut env = Surroundings { now, token_floor: 0, alive: &alive, pushes: Vec::new() };
-        let Ok(reply) = procedure.clone().run(&mut store.cell, &mut store.line, &mut env);
-        let pushes = env.pushes;
-        check_store(now, &before, store, &procedure)?;
+        let around = Around { now, top: before.top, token_floor: 0, alive: &alive };
+        let (reply, pushes) = store.record.run(call, &around);
+        store.record.check(&before.record, call, &around)?;
         for (inbox, event) in pushes {
             let to = inbox.0 as usize;
             if before.alive[to] && !self.clients[to].dead {
@@ -675,17 +799,16 @@ impl World {
     /// Nobody believes what the store denies.
     fn check_beliefs(&self, setup: &Setup) -> Checked<()> {
         let now = setup.time(self.now);
-        let hold = self.store.cell.hold.as_ref();
+        let hold = self.store.record.hold();
         let mut believers = 0;
         for (c, client) in self.clients.iter().enumerate() {
             let who = name_of_client(c);
             for (attempt, until) in client.process.beliefs().filter(|(_, until)| *until > now) {
-                let Some(hold) = hold.filter(|hold| hold.owner.attempt == attempt) else {
+                let Some((_, expires)) = hold.filter(|(owner, _)| *owner == attempt) else {
                     let attempt = name_of(attempt);
                     return Err(format!("{who} believes that {attempt} holds the lock; the store says it does not"));
                 };
-                let store_until = Time::ZERO.after(Duration::from_micros(hold.expires.0 as u64));
-                if store_until < until {
+                if Time::ZERO.after(Duration::from_micros(expires.0 as u64)) < until {
                     return Err(format!("{who} believes to hold the lock for longer than the store does"));
                 }
             }
@@ -695,7 +818,7 @@ impl World {
                 {
                     believers += 1;
                     let until = StoreTime((until.as_nanos() / 1000) as i64);
-                    if hold.is_none_or(|hold| process_of(hold.owner.attempt) != c || hold.expires < until) {
+                    if hold.is_none_or(|(owner, expires)| process_of(owner) != c || expires < until) {
                         return Err(format!("a task of {who} believes to hold the lock; the store says it does not"));
                     }
                 }
@@ -719,76 +842,75 @@ impl World {
         self.is_served()
             && self.net.is_empty()
             && self.clients.iter().all(|client| client.process.is_idle() && client.stream.is_empty())
-            && self.store.cell.hold.as_ref().is_none_or(|hold| hold.expires <= now)
-            && self.store.line.0.iter().all(|waiter| self.clients[waiter.owner.inbox.0 as usize].dead)
+            && self.store.record.hold().is_none_or(|(_, expires)| expires <= now)
+            && self.store.record.line().all(|attempt| self.clients[process_of(attempt)].dead)
     }
 
     /// A number that states which will behave alike have in common, and no others have.
+    ///
+    /// Each client is told by what it is, what it wants, and what of the store and the net concerns it: who is called A does not
+    /// matter. The order of messages does not matter either: each travels on its own.
     pub fn fingerprint(&self, setup: &Setup) -> u64 {
-        let as_named = self.fingerprint_named(setup, [0, 1]);
-        // Where both clients want the same, who is called A does not matter.
-        if setup.is_symmetric() { as_named.min(self.fingerprint_named(setup, [1, 0])) } else { as_named }
-    }
-
-    fn fingerprint_named(&self, setup: &Setup, names: [u8; 2]) -> u64 {
-        let view = View {
-            now: setup.time(self.now).as_nanos(),
-            tick: setup.tick.as_nanos() as u64,
-            horizon: setup.horizon(),
-            last: self.store.cell.last,
-            names,
-        };
+        let mut view = self.view(setup);
         let mut state = Mix::new();
-        self.fault.hash(&mut state);
-        self.store.fingerprint(&view, &mut state);
-        for at in names {
-            self.clients[usize::from(at)].fingerprint(&view).hash(&mut state);
-        }
-        // The order of messages does not matter: each travels on its own.
-        let messages = self.net.iter().fold(0_u64, |sum, message| {
+        self.spent.hash(&mut state);
+        view.token(self.store.top).hash(&mut state);
+        self.store.record.fingerprint(&view, &mut state);
+        let mut all = 0_u64;
+        for (c, client) in self.clients.iter().enumerate() {
+            view.newest = client.process.minted();
             let mut one = Mix::new();
-            message.fingerprint(&self.clients[message.client], &view, setup, &mut one);
-            sum.wrapping_add(one.finish())
-        });
-        messages.hash(&mut state);
+            let name = if setup.reduced.names { usize::MAX } else { c };
+            (name, &setup.clients[c], self.paused == Some(c), self.store.alive[c]).hash(&mut one);
+            client.fingerprint(&view).hash(&mut one);
+            self.store.record.fingerprint_of(c, &view, &mut one);
+            let messages = self.net.iter().filter(|message| message.client == c).fold(0_u64, |sum, message| {
+                let mut one = Mix::new();
+                message.fingerprint::<R>(client, &view, setup, &mut one);
+                sum.wrapping_add(one.finish())
+            });
+            messages.hash(&mut one);
+            all = all.wrapping_add(one.finish());
+        }
+        all.hash(&mut state);
         state.finish()
     }
 
     /// One line for a person.
     pub fn describe(&self, setup: &Setup) -> String {
-        let now = setup.store_time(self.now);
-        let holder = self.store.cell.hold.as_ref().map_or("nobody".into(), |hold| {
-            let left = hold.expires.micros_since(now) as f64 / setup.tick.as_micros() as f64;
-            format!("{} for {left} ticks{}", name_of(hold.owner.attempt), if hold.claimed { ", claim" } else { "" })
-        });
-        let line: Vec<String> = self.store.line.0.iter().map(|w| name_of(w.owner.attempt)).collect();
-        let mut text = format!("    store: {holder}; queue [{}]", line.join(" "));
+        let record = self.store.record.describe(setup.store_time(self.now), setup.tick_micros());
+        let mut text = format!("    store: {record}");
         for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.dead) {
             let tasks: Vec<String> = client.tasks.iter().map(|task| format!("{task:?}")).collect();
             let sessions = client.process.describe();
-            text += &format!("\n    {}: {} | {sessions}", name_of_client(c), tasks.join(", "));
+            let paused = if self.paused == Some(c) { " (paused)" } else { "" };
+            text += &format!("\n    {}{paused}: {} | {sessions}", name_of_client(c), tasks.join(", "));
         }
         text
     }
 
     /// What `step` is, in words.
     pub fn explain(&self, setup: &Setup, step: Step) -> String {
-        let message = |i: usize| self.net[i].describe(setup);
+        let message = |i: usize| self.net[i].describe::<R>(setup);
         let client = name_of_client;
         match step {
             Step::Start { client: c, task } => format!("{}'s task {task} wants the lock", client(c)),
             Step::Release { client: c, task } => format!("{}'s task {task} releases", client(c)),
+            Step::Extend { client: c, task } => format!("{}'s task {task} extends its hold", client(c)),
             Step::Cancel { client: c, task } => format!("{}'s task {task} gives up", client(c)),
             Step::Timer { client: c } => format!("{}'s timer", client(c)),
             Step::Deliver { message: m } => message(m),
             Step::Hear { client: c } => match self.clients[c].stream.front() {
                 Some(Wire::Push(StoreEvent::Granted { attempt, at, .. })) => {
-                    let age = setup.store_time(self.now).micros_since(*at) / setup.tick.as_micros() as i64;
+                    let age = setup.store_time(self.now).micros_since(*at) / setup.tick_micros();
                     format!("{} hears the push for {} of {age} ticks ago", client(c), name_of(*attempt))
                 }
                 other => format!("{} hears {other:?}", client(c)),
             },
+            Step::Resume => format!("{} runs again", client(self.paused.unwrap_or_default())),
             Step::Pass => "a tick passes".into(),
+            Step::Pause { client: c } => format!("PAUSE of {}", client(c)),
+            Step::Delay { message: m } => format!("FAULT takes its time: {}", message(m)),
             Step::Lose { message: m } => format!("FAULT connection breaks, lost: {}", message(m)),
             Step::Refuse { message: m } => format!("FAULT cannot be sent: {}", message(m)),
             Step::Haunt { message: m } => format!("FAULT connection breaks, but may still arrive: {}", message(m)),
@@ -804,150 +926,19 @@ impl World {
     }
 }
 
-fn breaks(body: &Body) -> bool {
-    matches!(body, Body::Request { ghost: false, .. } | Body::Reply(_))
-}
-
-fn check_store(now: StoreTime, before: &Store, after: &Store, procedure: &Procedure) -> Checked<()> {
-    let gives_back = |owner: &Claimant| match procedure {
-        Procedure::Release(by, _) => by == owner,
-        Procedure::Undo(by, prev) => by == owner || prev.as_ref() == Some(owner),
-        Procedure::Acquire(ask) => ask.prev.as_ref().is_some_and(|(prev, _)| prev == owner),
-        _ => false,
-    };
-    let old = before.cell.hold.as_ref();
-    let new = after.cell.hold.as_ref();
-    if let Some(old) = old.filter(|old| old.expires > now) {
-        match new {
-            Some(new) if new.owner == old.owner && new.expires < old.expires => {
-                return Err(format!("{} shortens the lease of {}", verb(procedure), name_of(old.owner.attempt)));
-            }
-            Some(new) if new.owner == old.owner => {}
-            _ if gives_back(&old.owner) => {}
-            _ => {
-                return Err(format!("{} ends the live lease of {}", verb(procedure), name_of(old.owner.attempt)));
-            }
-        }
-    }
-    let fresh = new.filter(|new| old.is_none_or(|old| old.owner != new.owner || old.first != new.first));
-    let Some(new) = fresh else { return Ok(()) };
-    let to = name_of(new.owner.attempt);
-    if new.first <= before.top {
-        return Err(format!("{to} is granted token {} but {} was used already", new.first, before.top));
-    }
-    let longest = match procedure {
-        Procedure::Acquire(ask) if ask.asker.owner == new.owner => ask.ttl,
-        _ => new.owner.claim,
-    };
-    if new.expires > now.after(longest) {
-        return Err(format!("{to} is granted the lock for too long"));
-    }
-    let place = |attempt| before.line.0.iter().position(|w| w.owner.attempt == attempt);
-    let mine = place(new.owner.attempt);
-    // Whoever lets a claim run out without a word loses the places of its whole process.
-    let forfeit = old.filter(|old| old.claimed && old.expires <= now).map(|old| old.owner.inbox);
-    for waiter in after.line.0.iter().filter(|waiter| Some(waiter.owner.inbox) != forfeit) {
-        if place(waiter.owner.attempt).is_some_and(|place| mine.is_none_or(|mine| place < mine)) {
-            return Err(format!("{to} is granted the lock before {}, who came first", name_of(waiter.owner.attempt)));
-        }
-    }
-    let stayed = after.line.0.iter().filter(|waiter| Some(waiter.owner.inbox) != forfeit);
-    let kept: Vec<_> = stayed.filter_map(|w| place(w.owner.attempt)).collect();
-    if !kept.is_sorted() {
-        return Err("the order of the queue changed".into());
-    }
-    Ok(())
-}
-
-fn verb(procedure: &Procedure) -> String {
-    let attempt = |claimant: &Claimant| name_of(claimant.attempt);
-    match procedure {
-        Procedure::Acquire(ask) => {
-            let prev = ask.prev.as_ref().map_or(String::new(), |(prev, _)| format!(" giving back {}", attempt(prev)));
-            let how = if ask.wait { "" } else { ", without queueing" };
-            format!("acquire {}{prev}{how}", attempt(&ask.asker.owner))
-        }
-        Procedure::Renew(owner, _) => format!("renew {}", attempt(owner)),
-        Procedure::Release(owner, _) => format!("release {}", attempt(owner)),
-        Procedure::Undo(owner, None) => format!("undo {}", attempt(owner)),
-        Procedure::Undo(owner, Some(prev)) => format!("undo {} and {}", attempt(owner), attempt(prev)),
-        other => format!("{other:?}"),
-    }
-}
-
-fn name_of_client(client: usize) -> char {
-    char::from(b'A' + client as u8)
-}
-
-fn name_of(attempt: AttemptId) -> String {
-    format!("{}{}", name_of_client(process_of(attempt)), attempt.0 as u32)
-}
-
-struct View {
-    now: u64,
-    tick: u64,
-    horizon: u64,
-    last: u64,
-    /// What the two clients are called; its own inverse.
-    names: [u8; 2],
-}
-
-impl View {
-    fn ahead_at_store(&self, at: StoreTime) -> u64 {
-        self.ahead(Time::from_nanos(at.0 as u64 * 1000))
-    }
-
-    fn ago_at_store(&self, at: StoreTime) -> u64 {
-        self.ago(Time::from_nanos(at.0 as u64 * 1000))
-    }
-}
-
-impl Relative for View {
-    fn ahead(&self, at: Time) -> u64 {
-        at.as_nanos().saturating_sub(self.now).div_ceil(self.tick).min(NEVER)
-    }
-
-    fn ago(&self, at: Time) -> u64 {
-        (self.now.saturating_sub(at.as_nanos()) / self.tick).min(self.horizon)
-    }
-
-    fn lag(&self, sent: Time, at: StoreTime) -> u64 {
-        ((at.0 as u64 * 1000).saturating_sub(sent.as_nanos()) / self.tick).min(self.horizon)
-    }
-
-    fn attempt(&self, attempt: AttemptId) -> u64 {
-        u64::from(self.names[process_of(attempt)]) << 32 | u64::from(attempt.0 as u32)
-    }
-
-    fn token(&self, token: u64) -> u64 {
-        let block = lockwright::cell::BLOCK;
-        (self.last + block).saturating_sub(token).min(2 * block + 1)
-    }
-}
-
-impl Store {
-    fn fingerprint(&self, view: &View, state: &mut Mix) {
-        if let Some(hold) = &self.cell.hold {
-            let expires = view.ahead_at_store(hold.expires);
-            (view.attempt(hold.owner.attempt), expires, hold.claimed, view.token(hold.first)).hash(state);
-        }
-        (view.token(self.top), self.line.0.len()).hash(state);
-        for waiter in &self.line.0 {
-            view.attempt(waiter.owner.attempt).hash(state);
-        }
-        view.names.map(|at| self.alive[usize::from(at)]).hash(state);
-    }
-}
-
 impl Client {
+    /// Whether nothing can happen to it any more, or yet.
+    fn is_through(&self) -> bool {
+        self.tasks.iter().all(|task| matches!(task, Task::Done | Task::Fresh)) && self.process.is_idle()
+    }
+
     fn fingerprint(&self, view: &View) -> u64 {
-        let known = &self.known[usize::from(view.names[0])];
-        match known.get() {
+        match self.known.get() {
             Some((now, last, fingerprint)) if (now, last) == (view.now, view.last) => fingerprint,
             _ => {
                 let mut state = Mix::new();
                 self.feed(view, &mut state);
-                known.set(Some((view.now, view.last, state.finish())));
+                self.known.set(Some((view.now, view.last, state.finish())));
                 state.finish()
             }
         }
@@ -975,63 +966,31 @@ impl Client {
                 Task::Done => 6_u8.hash(state),
             }
         }
+        (&self.waiting, self.extended).hash(state);
+        self.extension.map(|extension| (extension.task, view.ago(extension.asked))).hash(state);
         self.process.fingerprint(view, state);
     }
 }
 
-impl Message {
-    fn fingerprint(&self, client: &Client, view: &View, setup: &Setup, state: &mut Mix) {
-        (view.names[self.client], self.slot, view.attempt(self.id.attempt), self.id.op).hash(state);
+impl<C: Clone> Message<C> {
+    fn fingerprint<R: Record<Call = C>>(&self, client: &Client, view: &View, setup: &Setup, state: &mut Mix) {
+        if let Body::Subscribe = self.body {
+            return 1_u8.hash(state);
+        }
+        (self.slot, self.slow, view.attempt(self.id.attempt), self.id.op).hash(state);
         let sent = setup.time(self.sent);
         match &self.body {
-            Body::Subscribe => return 1_u8.hash(state),
             Body::Request { wanted: false, ghost, .. } => (2_u8, ghost).hash(state),
             _ => client.process.awaits(self.slot, self.id).hash(state),
         }
         match &self.body {
-            Body::Request { procedure, .. } => {
+            Body::Request { call, .. } => {
                 3_u8.hash(state);
-                match procedure {
-                    Procedure::Acquire(ask) => {
-                        let late = ask.not_after < StoreTime((view.now / 1000) as i64);
-                        (1_u8, ask.wait, late, view.ahead_at_store(ask.not_after), view.ago(sent)).hash(state);
-                        ask.prev
-                            .as_ref()
-                            .map(|(prev, used)| (view.attempt(prev.attempt), view.token(*used)))
-                            .hash(state);
-                    }
-                    Procedure::Renew(_, ttl) => (2_u8, ttl, view.ago(sent)).hash(state),
-                    Procedure::Release(_, used) => (3_u8, view.token(*used)).hash(state),
-                    Procedure::Undo(_, prev) => {
-                        (4_u8, prev.as_ref().map(|prev| view.attempt(prev.attempt))).hash(state)
-                    }
-                    other => unreachable!("{other:?} is not explored"),
-                }
+                R::fingerprint_call(call, sent, view, state);
             }
             Body::Reply(reply) => {
                 4_u8.hash(state);
-                match (self.id.op, reply) {
-                    (Op::Acquire, Reply::Int(first)) => (view.token(*first as u64), view.ago(sent)).hash(state),
-                    (Op::Acquire, Reply::List(list)) => {
-                        let at = |i: usize| match list.get(i) {
-                            Some(Reply::Int(value)) => *value,
-                            _ => 0,
-                        };
-                        let ticks = |micros: i64| (micros as u64 * 1000).div_ceil(view.tick).min(view.horizon);
-                        at(0).hash(state);
-                        match at(0) {
-                            0 => (view.ago_at_store(StoreTime(at(1))), ticks(at(2)), at(3)).hash(state),
-                            1 => (view.lag(sent, StoreTime(at(1))), ticks(at(2)), at(3), at(4)).hash(state),
-                            2 => view.ago_at_store(StoreTime(at(1))).hash(state),
-                            _ => (view.token(at(1) as u64), at(2), view.ago(sent)).hash(state),
-                        }
-                        if client.behind > 0 {
-                            view.ago_at_store(StoreTime(at(1))).hash(state);
-                        }
-                    }
-                    (Op::Renew, _) => (reply, view.ago(sent)).hash(state),
-                    _ => reply.hash(state),
-                }
+                R::fingerprint_reply(self.id.op, reply, sent, client.behind > 0, view, state);
             }
             Body::Broken { void_after } => (5_u8, view.ahead(setup.time(*void_after))).hash(state),
             Body::Refused => 6_u8.hash(state),
@@ -1039,83 +998,21 @@ impl Message {
         }
     }
 
-    fn describe(&self, setup: &Setup) -> String {
+    fn describe<R: Record<Call = C>>(&self, setup: &Setup) -> String {
         let client = name_of_client(self.client);
         let asked = format!("{:?} of {}", self.id.op, name_of(self.id.attempt)).to_lowercase();
         match &self.body {
-            Body::Request { procedure, wanted, .. } => {
+            Body::Request { call, wanted, .. } => {
                 let ghost = if !*wanted { " (nobody waits for its reply)" } else { "" };
-                format!("store executes [{}] sent at tick {}{ghost}", verb(procedure), self.sent)
+                format!("store executes [{}] sent at tick {}{ghost}", R::explain(call), self.sent)
             }
-            Body::Reply(reply) => format!("{client} reads the reply to [{asked}]: {}", shown(setup, reply)),
+            Body::Reply(reply) => {
+                let told = R::explain_reply(reply, setup.tick_micros(), EPOCH.into());
+                format!("{client} reads the reply to [{asked}]: {told}")
+            }
             Body::Broken { .. } => format!("{client} learns that the connection of [{asked}] broke"),
             Body::Refused => format!("{client} learns that [{asked}] was not sent"),
             Body::Subscribe => format!("store subscribes {client}"),
         }
-    }
-}
-
-fn shown(setup: &Setup, reply: &Reply) -> String {
-    let tick = |micros: &Reply| match micros {
-        Reply::Int(us) => *us / setup.tick.as_micros() as i64,
-        _ => 0,
-    };
-    match reply {
-        Reply::List(list) => match (&list[0], &list[1..]) {
-            (Reply::Int(0), [_, left, ..]) => format!("held for {} ticks", tick(left)),
-            (Reply::Int(1), [at, left, Reply::Int(position), ..]) => {
-                let at = tick(at) - i64::from(EPOCH);
-                format!("queued at tick {at}, {position} ahead, held for {} ticks", tick(left))
-            }
-            (Reply::Int(2), _) => "late".into(),
-            _ => format!("{reply:?}"),
-        },
-        other => format!("{other:?}"),
-    }
-}
-
-/// A quick hash of good quality: the whole space is recognised by it.
-struct Mix(u64);
-
-impl Mix {
-    fn new() -> Self {
-        Mix(0x243F_6A88_85A3_08D3)
-    }
-}
-
-impl Hasher for Mix {
-    fn finish(&self) -> u64 {
-        let x = u128::from(self.0 ^ 0x9E37_79B9_7F4A_7C15) * 0xD6E8_FEB8_6659_FD93;
-        x as u64 ^ (x >> 64) as u64
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u8(&mut self, value: u8) {
-        self.write_u64(value.into());
-    }
-
-    fn write_u32(&mut self, value: u32) {
-        self.write_u64(value.into());
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        let x = u128::from(self.0 ^ value) * 0xA076_1D64_78BD_642F;
-        self.0 = (x as u64 ^ (x >> 64) as u64).wrapping_add(0x1357_9BDF_0246_8ACE);
-    }
-
-    fn write_u128(&mut self, value: u128) {
-        self.write_u64(value as u64);
-        self.write_u64((value >> 64) as u64);
-    }
-
-    fn write_usize(&mut self, value: usize) {
-        self.write_u64(value as u64);
     }
 }

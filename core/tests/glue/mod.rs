@@ -6,13 +6,10 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use lockwright::lease::{LossReason, ReleaseOutcome};
-use lockwright::native::{Calls, Native};
-use lockwright::protocol::{AttemptId, InboxId, Requests, StoreEvent, Terms};
+use lockwright::protocol::{AttemptId, InboxId, Protocol, Requests, StoreEvent, Terms};
 use lockwright::queue::{self, Ask, ContenderId, Queue, Refusal, TaskId};
 use lockwright::session::{self, Answer, Inbox, RequestId, Session, claim};
 use lockwright::time::{Relative, StoreTime, Time};
-
-static CALLS: Calls = Calls::of_cell();
 
 /// What comes to a process.
 pub enum Input<'a> {
@@ -54,6 +51,7 @@ struct Slot {
 pub struct Process {
     id: u8,
     salt: u64,
+    machine: fn() -> Box<dyn Protocol>,
     minted: u32,
     store_timeout: Duration,
     inbox: Inbox,
@@ -79,9 +77,22 @@ pub fn inbox_of(process: usize) -> InboxId {
 }
 
 impl Process {
-    /// Process `id`, with nothing going on. `salt` makes its jitter differ; `block` as in [`Queue::new`].
-    pub fn new(id: u8, salt: u64, store_timeout: Duration, block: u64, inbox: Inbox) -> Self {
-        Process { id, salt, minted: 0, store_timeout, inbox, queue: Queue::new(block), slots: Vec::new() }
+    /// Process `id`, with nothing going on. `salt` makes its jitter differ, `machine` speaks its layout; `block` as in
+    /// [`Queue::new`].
+    pub fn new(
+        id: u8,
+        salt: u64,
+        machine: fn() -> Box<dyn Protocol>,
+        store_timeout: Duration,
+        block: u64,
+        inbox: Inbox,
+    ) -> Self {
+        Process { id, salt, machine, minted: 0, store_timeout, inbox, queue: Queue::new(block), slots: Vec::new() }
+    }
+
+    /// How many attempts it minted; the last one is called so.
+    pub fn minted(&self) -> u32 {
+        self.minted
     }
 
     /// Takes one input and lets queue and sessions talk until both are silent.
@@ -252,7 +263,7 @@ impl Process {
 
     fn idle_slot(&mut self) -> &mut Slot {
         let at = self.slots.iter().position(|slot| slot.idle).unwrap_or_else(|| {
-            let session = Session::new(Box::new(Native::new(&CALLS, "L".into(), true)), self.store_timeout);
+            let session = Session::new((self.machine)(), self.store_timeout);
             self.slots.push(Slot { contender: None, session, idle: true, releasing: None });
             self.slots.len() - 1
         });

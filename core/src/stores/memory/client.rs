@@ -15,7 +15,7 @@ use crate::error::{Error, Kind, Result};
 use crate::native::Procedure;
 use crate::protocol::{Arg, AttemptId, InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
-use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store, no_such_layout};
+use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store};
 use crate::time::{StoreTime, Time};
 
 const PAGE: usize = 500;
@@ -164,11 +164,8 @@ impl Store for Memory {
         &self.address
     }
 
-    fn layout(&self, name: Option<&str>) -> Result<Arc<dyn Layout>> {
-        match name {
-            None | Some("native") => Ok(self.layout.clone()),
-            Some(other) => Err(no_such_layout("memory", other, &["native"])),
-        }
+    fn layouts(&self) -> &[Arc<dyn Layout>] {
+        std::slice::from_ref(&self.layout)
     }
 
     fn call(&self, requests: &Requests, _: Time) -> Answered {

@@ -3,28 +3,29 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
-use tokio::runtime::{Handle, Id};
+use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::config::Config;
 use super::greeting::{self, Welcome};
 use super::inbox;
-use super::layouts::native;
+use super::layouts;
 use super::socket::{Connection, unreachable};
-use super::tasks::Line;
+use super::tasks::{Home, HomeId, Line};
 use super::wire::{Scripts, groups, is_unknown_script, replies};
 use crate::driver::wait::locked;
 use crate::driver::{clock, runtime};
 use crate::error::{Error, Result};
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests};
 use crate::session::margin;
-use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, no_such_layout};
+use crate::store_clock::StoreClock;
+use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store};
 use crate::time::{StoreTime, Time};
 
 /// A connection idle for longer is looked at before it is used: servers and middle boxes end idle ones.
@@ -33,25 +34,25 @@ const TRUSTED: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(60);
 /// How many idle connections are kept.
 const KEPT: usize = 64;
-/// How long the estimate of the server's clock is used before it is asked for again: two clocks drift apart.
-const CLOCK_HOLDS: Duration = Duration::from_secs(60);
 
 type Values = SmallVec<[Value; 1]>;
 
 /// See the [module](self).
 pub(crate) struct Redis {
-    pub(super) config: Config,
-    layout: Arc<dyn Layout>,
+    pub(super) config: Arc<Config>,
+    layouts: Vec<Arc<dyn Layout>>,
     scripts: Scripts,
     clock: StoreClock,
     /// Idle blocking connections, the last used at the back.
     pool: Mutex<VecDeque<Box<Connection>>>,
-    lines: Mutex<HashMap<Id, Arc<Shared>>>,
+    lines: Mutex<HashMap<HomeId, Arc<Shared>>>,
     met: Mutex<Met>,
     closing: Closing,
+    /// What cleans up yet dials for itself, and leaves nothing open.
+    closed: AtomicBool,
 }
 
-/// The connection of one runtime, and who dials it.
+/// The connection of one runtime or foreign event loop, and who dials it.
 #[derive(Default)]
 struct Shared {
     line: Mutex<Option<Line>>,
@@ -76,20 +77,21 @@ enum Failed {
 impl Redis {
     pub(super) fn new(config: Config) -> Self {
         Redis {
-            layout: Arc::new(native::layout(config.prefix.as_str())),
-            scripts: Scripts::new(&native::CALLS),
+            layouts: layouts::all(&config.prefix),
+            scripts: Scripts::new(&layouts::CALLS),
             clock: StoreClock::default(),
             pool: Mutex::default(),
             lines: Mutex::default(),
             met: Mutex::default(),
             closing: Closing::default(),
-            config,
+            closed: AtomicBool::new(false),
+            config: Arc::new(config),
         }
     }
 
     /// A connection greeted: its clock is the store's, and its run may be another than before.
     pub(super) fn meet(&self, welcome: Welcome) {
-        self.clock.learn(welcome.at);
+        self.clock.learn(clock::now(), welcome.at);
         let mut met = locked(&self.met);
         let is_other = welcome.run.is_some() && met.run.is_some() && welcome.run != met.run;
         met.run = welcome.run.or(met.run.take());
@@ -123,7 +125,7 @@ impl Redis {
     }
 
     fn keep(&self, mut connection: Box<Connection>, used: Time) {
-        if !connection.is_clean() {
+        if !connection.is_clean() || self.closed.load(Ordering::Acquire) {
             return;
         }
         connection.used = used;
@@ -160,7 +162,7 @@ impl Redis {
         let unanswered = |connection: &Connection, error| Failed::Unanswered(connection.lost(error));
         if asks_time {
             let answer = connection.receive().map_err(|error| unanswered(connection, error))?;
-            self.clock.learn_from(&answer);
+            self.learn_from(&answer);
         }
         let mut values = Values::with_capacity(groups.len());
         for _ in &groups {
@@ -174,6 +176,12 @@ impl Redis {
             *value = connection.receive().map_err(|error| unanswered(connection, error))?;
         }
         replies(groups, values).map_err(Failed::Unanswered)
+    }
+
+    fn learn_from(&self, answer: &Value) {
+        if let Some(at) = greeting::time(answer) {
+            self.clock.learn(clock::now(), at);
+        }
     }
 
     fn not_after(&self, sent: Time) -> StoreTime {
@@ -198,9 +206,10 @@ impl Redis {
         Answered { sent, outcome }
     }
 
-    /// The connection of the present runtime.
+    /// The connection of the present runtime or foreign event loop.
     async fn line(&self) -> Result<Line> {
-        let shared = self.shared(Handle::current().id());
+        let home = Home::current();
+        let shared = self.shared(home.id());
         let usable = || locked(&shared.line).clone().filter(Line::is_usable);
         if let Some(line) = usable() {
             return Ok(line);
@@ -209,20 +218,22 @@ impl Redis {
         if let Some(line) = usable() {
             return Ok(line);
         }
-        let (line, welcome) = Line::dial(&self.config).await?;
-        *locked(&shared.line) = Some(line.clone());
+        let (line, welcome) = Line::dial(&self.config, home).await?;
+        if !self.closed.load(Ordering::Acquire) {
+            *locked(&shared.line) = Some(line.clone());
+        }
         self.meet(welcome);
         Ok(line)
     }
 
-    fn shared(&self, runtime: Id) -> Arc<Shared> {
+    fn shared(&self, home: HomeId) -> Arc<Shared> {
         let mut lines = locked(&self.lines);
-        if let Some(shared) = lines.get(&runtime) {
+        if let Some(shared) = lines.get(&home) {
             return shared.clone();
         }
         // Runtimes come and go; those that went left nothing that is of use.
         lines.retain(|_, shared| locked(&shared.line).as_ref().is_none_or(Line::is_usable));
-        lines.entry(runtime).or_default().clone()
+        lines.entry(home).or_default().clone()
     }
 
     /// What `requests` are answered, asked in the present runtime.
@@ -262,7 +273,7 @@ impl Redis {
         let commands = time.into_iter().chain(groups.iter().map(|group| command(group, false))).collect();
         let mut values = line.ask(commands).await?;
         if asks_time && !values.is_empty() {
-            self.clock.learn_from(&values.remove(0));
+            self.learn_from(&values.remove(0));
         }
         for (group, value) in groups.iter().zip(&mut values).filter(|(_, value)| is_unknown_script(value)) {
             if let Some(answer) = line.ask([command(group, true)].into_iter().collect()).await?.pop() {
@@ -293,11 +304,8 @@ impl Store for Redis {
         &self.config.address
     }
 
-    fn layout(&self, name: Option<&str>) -> Result<Arc<dyn Layout>> {
-        match name {
-            None | Some("native") => Ok(self.layout.clone()),
-            Some(other) => Err(no_such_layout("redis", other, &["native"])),
-        }
+    fn layouts(&self) -> &[Arc<dyn Layout>] {
+        &self.layouts
     }
 
     fn call(&self, requests: &Requests, limit: Time) -> Answered {
@@ -345,6 +353,7 @@ impl Store for Redis {
     }
 
     fn close(&self) {
+        self.closed.store(true, Ordering::Release);
         locked(&self.met).sinks.clear();
         self.closing.close();
         let idle = std::mem::take(&mut *locked(&self.pool));
@@ -353,7 +362,7 @@ impl Store for Redis {
     }
 
     fn learn(&self, _sent: Time, at: StoreTime) {
-        self.clock.learn(at);
+        self.clock.learn(clock::now(), at);
     }
 }
 
@@ -361,42 +370,6 @@ impl std::fmt::Debug for Redis {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Redis({})", self.config.address)
     }
-}
-
-/// An estimate of the server's clock that is never ahead of it: an answer was a while on its way when it came.
-#[derive(Debug, Default)]
-struct StoreClock {
-    /// Microseconds from our clock to the server's.
-    offset: AtomicI64,
-    /// When that was learnt, in nanoseconds of our clock; 0 for never.
-    learnt: AtomicU64,
-}
-
-impl StoreClock {
-    /// An answer that comes in now says that the server's clock stood at `at`.
-    fn learn(&self, at: StoreTime) {
-        let now = clock::now();
-        self.offset.store(at.0.saturating_sub(micros(now)), Ordering::Relaxed);
-        self.learnt.store(now.as_nanos(), Ordering::Relaxed);
-    }
-
-    fn learn_from(&self, answer: &Value) {
-        if let Some(at) = greeting::time(answer) {
-            self.learn(at);
-        }
-    }
-
-    fn at(&self, time: Time) -> StoreTime {
-        StoreTime(micros(time).saturating_add(self.offset.load(Ordering::Relaxed)))
-    }
-
-    fn is_old(&self, now: Time) -> bool {
-        now.since(Time::from_nanos(self.learnt.load(Ordering::Relaxed))) > CLOCK_HOLDS
-    }
-}
-
-fn micros(time: Time) -> i64 {
-    i64::try_from(time.as_nanos() / 1000).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

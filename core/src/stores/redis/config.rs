@@ -11,8 +11,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
 use super::client::Redis;
-use crate::error::{Error, Result};
-use crate::options::{ConnectOptions, Credentials};
+use crate::error::{Error, Kind, Result};
+use crate::options::{ConnectOptions, Credentials, CredentialsSource};
 use crate::stores::Store;
 use crate::uri::Uri;
 
@@ -33,7 +33,27 @@ pub(super) struct Config {
     pub(super) response_timeout: Duration,
     /// As it may be shown.
     pub(super) address: Arc<str>,
-    credentials: Arc<dyn Fn() -> Credentials + Send + Sync>,
+    credentials: Secret,
+}
+
+/// Where user and password come from.
+#[derive(Clone)]
+enum Secret {
+    Written(Credentials),
+    Asked(CredentialsSource),
+}
+
+impl Secret {
+    fn get(&self) -> Result<Credentials> {
+        match self {
+            Secret::Written(credentials) => Ok(credentials.clone()),
+            Secret::Asked(source) => source().map_err(|cause| no_credentials().caused_by(cause)),
+        }
+    }
+}
+
+fn no_credentials() -> Error {
+    Error::new(Kind::Auth, "connect", "the program gave no user and password for the connection; see the cause")
 }
 
 /// Where the server listens.
@@ -58,6 +78,9 @@ impl Config {
     pub(super) fn read(uri: &mut Uri) -> Result<Self> {
         let option = uri.take_rest("db");
         let url = uri.url();
+        if url.cannot_be_a_base() {
+            return Err(invalid("the address has no // behind its scheme; write redis://user:password@host:6379/0"));
+        }
         let is_local = matches!(url.host_str().unwrap_or_default(), "" | "localhost");
         let (endpoint, place) = match url.scheme() {
             "redis+unix" if !is_local => {
@@ -87,13 +110,30 @@ impl Config {
             prefix: options.prefix.clone(),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
-            credentials: options.credentials.clone().unwrap_or_else(|| Arc::new(move || written.clone())),
+            credentials: options.credentials.clone().map_or(Secret::Written(written), Secret::Asked),
         })
     }
 
-    /// The user and password to use from now on.
-    pub(super) fn credentials(&self) -> Credentials {
-        (self.credentials)()
+    /// The user and password for a new connection.
+    ///
+    /// # Errors
+    /// `auth` with the program's own cause.
+    pub(super) fn credentials(&self) -> Result<Credentials> {
+        self.credentials.get()
+    }
+
+    /// The same for a task, whose thread has others to serve: what the program does to find them may take its time.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) async fn credentials_aside(&self) -> Result<Credentials> {
+        match self.credentials.clone() {
+            written @ Secret::Written(_) => written.get(),
+            asked @ Secret::Asked(_) => match tokio::task::spawn_blocking(move || asked.get()).await {
+                Ok(found) => found,
+                Err(panicked) => Err(no_credentials().caused_by(panicked)),
+            },
+        }
     }
 }
 
@@ -144,7 +184,7 @@ fn tls(wanted: bool, endpoint: &Endpoint, options: &ConnectOptions) -> Result<Op
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| Error::new(crate::Kind::Internal, "connect", "TLS cannot be set up").caused_by(error))?
+        .map_err(|error| Error::new(Kind::Internal, "connect", "TLS cannot be set up").caused_by(error))?
         .with_root_certificates(roots(ca.as_deref())?);
     let config = match (cert, key) {
         (None, None) => builder.with_no_client_auth(),
@@ -208,7 +248,6 @@ fn unreadable(option: &str, file: &str, error: impl std::error::Error + Send + S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
 
     fn read(text: &str) -> Result<Config> {
         Config::read(&mut Uri::parse(text, ConnectOptions::default())?)
@@ -252,14 +291,21 @@ mod tests {
     #[test]
     fn credentials_are_decoded_and_never_shown() {
         let config = read("redis://us%3Aer:hun%40ter2@h/1").unwrap();
-        let Credentials { user, password } = config.credentials();
+        let Credentials { user, password } = config.credentials().unwrap();
         assert_eq!((&*user, &*password), ("us:er", "hun@ter2"));
         assert!(!format!("{config:?} {}", config.address).contains("hun"));
         let options = ConnectOptions {
-            credentials: Some(Arc::new(|| Credentials { user: "x".into(), password: "rotated".into() })),
+            credentials: Some(Arc::new(|| Ok(Credentials { user: "x".into(), password: "rotated".into() }))),
             ..ConnectOptions::default()
         };
         let config = Config::read(&mut Uri::parse("redis://a:b@h", options).unwrap()).unwrap();
-        assert_eq!(config.credentials().password, "rotated");
+        assert_eq!(config.credentials().unwrap().password, "rotated");
+        let options = ConnectOptions {
+            credentials: Some(Arc::new(|| Err("the vault is closed".into()))),
+            ..ConnectOptions::default()
+        };
+        let config = Config::read(&mut Uri::parse("redis://a:b@h", options).unwrap()).unwrap();
+        let error = config.credentials().unwrap_err();
+        assert!(error.kind() == Kind::Auth && error.to_string().contains("the vault is closed"), "{error}");
     }
 }

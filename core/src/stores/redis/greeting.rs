@@ -7,6 +7,9 @@ use crate::error::{Error, Kind, Result};
 use crate::options::Credentials;
 use crate::time::StoreTime;
 
+/// So many characters of a password are enough to tell it.
+const TELLTALE: usize = 8;
+
 /// What is said, in one write, and who must not be quoted.
 pub(super) struct Greeting {
     pub(super) bytes: Vec<u8>,
@@ -33,8 +36,7 @@ enum Asked {
 }
 
 impl Greeting {
-    pub(super) fn new(config: &Config) -> Self {
-        let credentials = config.credentials();
+    pub(super) fn new(config: &Config, credentials: Credentials) -> Self {
         let mut greeting = Greeting { bytes: Vec::new(), asked: Vec::new(), credentials: credentials.clone() };
         let Credentials { user, password } = &credentials;
         match (user.as_str(), password.as_str()) {
@@ -81,11 +83,21 @@ impl Greeting {
                 (Asked::Login | Asked::Database, Value::Okay) | (Asked::Courtesy, _) => {}
                 (Asked::Time, answer) if time(answer).is_some() => welcome.at = time(answer).unwrap_or_default(),
                 (Asked::Run, answer) => welcome.run = run(answer),
-                _ => return Err(Error::new(Kind::Protocol, "connect", "the server greets as no Redis server does")),
+                _ => {
+                    return Err(Error::new(
+                        Kind::Protocol,
+                        "connect",
+                        "the server greets as no Redis server does; see what answers at that address",
+                    ));
+                }
             }
         }
         if answers.len() < self.asked.len() {
-            return Err(Error::new(Kind::Unavailable, "connect", "the server ended the connection while greeting"));
+            return Err(Error::new(
+                Kind::Unavailable,
+                "connect",
+                "the server ended the connection while greeting; see its log",
+            ));
         }
         Ok(welcome)
     }
@@ -93,14 +105,16 @@ impl Greeting {
     fn refused(&self, asked: Asked, code: &str, message: &str) -> Error {
         let (kind, advice) = match (asked, code) {
             (_, "DENIED") => (Kind::Auth, "the server is in protected mode; give it a password"),
-            (_, "LOADING" | "MASTERDOWN" | "BUSY") => (Kind::Unavailable, "the server is not ready yet"),
+            (_, "LOADING" | "MASTERDOWN" | "BUSY") => {
+                (Kind::Unavailable, "the server is not ready yet; it will serve later")
+            }
             (_, "ERR") if message.starts_with("max number of clients") => {
-                (Kind::Unavailable, "the server has too many connections")
+                (Kind::Unavailable, "the server has too many connections; close some, or raise its maxclients")
             }
             (_, "NOAUTH") => (Kind::Auth, "the server wants a password: scheme://user:password@host"),
             (Asked::Login, _) => (Kind::Auth, "the server refuses this user and password"),
             (_, "NOPERM") => (Kind::Auth, "the user lacks a right; the docs of this store name those it needs"),
-            (Asked::Database, _) => (Kind::InvalidConfig, "the server has no such database"),
+            (Asked::Database, _) => (Kind::InvalidConfig, "the server has no such database; choose one that it has"),
             _ => (Kind::Protocol, "the server does not serve what a lock needs"),
         };
         Error::new(kind, "connect", format!("{advice} ({})", self.quotable(&format!("{code} {message}"))))
@@ -108,11 +122,14 @@ impl Greeting {
 
     /// `text` as it may be shown: whoever is on the other side may have sent our password back.
     pub(super) fn quotable(&self, text: &str) -> String {
-        let Credentials { password, .. } = &self.credentials;
-        if !password.is_empty() && text.contains(password.as_str()) {
+        let shown = text.split(char::is_control).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
+        let text: String = text.chars().filter(|c| !c.is_control()).collect();
+        // What comes back may be cut off anywhere.
+        let password: String = self.credentials.password.chars().filter(|c| !c.is_control()).take(TELLTALE).collect();
+        if !password.is_empty() && text.contains(&password) {
             return "it repeats the password".into();
         }
-        text.chars().filter(|c| !c.is_control()).take(80).collect::<String>().trim_end().to_owned()
+        shown.chars().take(80).collect::<String>().trim_end().to_owned()
     }
 }
 
@@ -137,7 +154,8 @@ mod tests {
     use crate::uri::Uri;
 
     fn greeting(address: &str) -> Greeting {
-        Greeting::new(&Config::read(&mut Uri::parse(address, ConnectOptions::default()).unwrap()).unwrap())
+        let config = Config::read(&mut Uri::parse(address, ConnectOptions::default()).unwrap()).unwrap();
+        Greeting::new(&config, config.credentials().unwrap())
     }
 
     fn error(line: &str) -> Value {

@@ -22,8 +22,16 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// First and longest pause before dialling again.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
+/// How long a server may end or ignore every subscription, and how often, before that counts as a refusal.
+const IGNORED: (Duration, u32) = (Duration::from_secs(2), 3);
+/// How long after a refusal it is tried again: rights may be given meanwhile.
+const REFUSED: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 60_000 });
+
 /// How a subscription ended.
+#[derive(Clone, Copy, PartialEq)]
 enum End {
+    /// The server cannot be reached.
+    Away,
     /// The connection is gone or half gone.
     Lost,
     /// The server or the user's rights do not allow it.
@@ -36,24 +44,31 @@ enum End {
 pub(super) async fn keep(store: Arc<Redis>, inbox: InboxId, sink: Weak<dyn Sink>) {
     let channel = channel(inbox);
     let (mut pause, mut subscribed_before) = (PAUSE.0, false);
+    let (mut ignored, mut refused): (Option<(Instant, u32)>, bool) = (None, false);
     loop {
         let mut listener =
             Listener { store: &store, channel: &channel, sink: &sink, again: subscribed_before, live: false };
         let end = listener.listen().await;
-        if listener.live {
-            (pause, subscribed_before) = (PAUSE.0, true);
+        let was_live = listener.live;
+        let Some(sink) = sink.upgrade().filter(|_| end != End::Unwanted) else { return };
+        if was_live {
+            (pause, subscribed_before, ignored, refused) = (PAUSE.0, true, None, false);
+            sink.inbox(Inbox::Closed);
+        } else if end == End::Lost {
+            let (since, times) = ignored.unwrap_or((Instant::now(), 0));
+            ignored = Some((since, times + 1));
         }
-        match (end, sink.upgrade()) {
-            (End::Unwanted, _) | (_, None) => return,
-            (End::Refused, Some(sink)) => {
-                tracing::warn!(store = %store.config.address, "no right to subscribe: waiters poll");
-                return sink.inbox(Inbox::Unavailable);
-            }
-            (End::Lost, Some(sink)) if listener.live => sink.inbox(Inbox::Closed),
-            (End::Lost, Some(_)) => {}
+        let is_ignored = ignored.is_some_and(|(since, times)| since.elapsed() >= IGNORED.0 && times >= IGNORED.1);
+        if (end == End::Refused || is_ignored) && !std::mem::replace(&mut refused, true) {
+            sink.inbox(Inbox::Unavailable);
         }
-        sleep(jittered(pause)).await;
-        pause = (pause * 2).min(PAUSE.1);
+        drop(sink);
+        if refused {
+            sleep(REFUSED).await;
+        } else {
+            sleep(jittered(pause)).await;
+            pause = (pause * 2).min(PAUSE.1);
+        }
     }
 }
 
@@ -70,8 +85,8 @@ impl Listener<'_> {
         let (mut stream, welcome) = match Stream::dial(&self.store.config).await {
             Ok(dialled) => dialled,
             Err(error) => {
-                tracing::debug!(%error, "the inbox cannot be subscribed yet");
-                return End::Lost;
+                tracing::debug!(target: "lockwright::inbox", %error, "the inbox cannot be subscribed yet");
+                return End::Away;
             }
         };
         self.store.meet(welcome);
@@ -127,11 +142,8 @@ impl Listener<'_> {
         let Some(sink) = self.sink.upgrade() else { return Some(End::Unwanted) };
         let parts = match &message {
             Value::Array(parts) => parts.as_slice(),
-            Value::ServerError(error) => {
-                let refused =
-                    error.code() == "NOPERM" || error.details().is_some_and(|d| d.contains("unknown command"));
-                return Some(if refused { End::Refused } else { End::Lost });
-            }
+            // Missing rights, or a proxy that has no such command.
+            Value::ServerError(error) => return Some(if may_pass(error.code()) { End::Away } else { End::Refused }),
             _ => return None,
         };
         let text = |part: Option<&Value>| match part {
@@ -159,6 +171,11 @@ impl Listener<'_> {
         }
         None
     }
+}
+
+/// Whether a server that answers with this code may subscribe us a moment later.
+fn may_pass(code: &str) -> bool {
+    matches!(code, "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "BUSY" | "OOM" | "NOAUTH" | "TRYAGAIN")
 }
 
 async fn say(stream: &mut Stream, words: &[&str]) -> std::io::Result<()> {

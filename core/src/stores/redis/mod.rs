@@ -4,6 +4,8 @@
 mod client;
 #[cfg(feature = "redis")]
 mod config;
+#[cfg(all(any(test, fuzzing), feature = "redis"))]
+pub(crate) mod fuzz;
 #[cfg(feature = "redis")]
 mod greeting;
 #[cfg(feature = "redis")]

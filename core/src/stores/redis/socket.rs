@@ -13,7 +13,7 @@ use rustls::{ClientConnection, StreamOwned};
 
 use super::config::{Config, Endpoint, Tls};
 use super::greeting::{Greeting, Welcome};
-use super::wire::Watch;
+use super::wire::{NO_REPLY, Watch};
 use crate::driver::clock;
 use crate::driver::fork::{Registered, register};
 use crate::error::{Error, Kind, Result};
@@ -45,11 +45,12 @@ impl Connection {
     /// Why it cannot be had; nothing that was asked of the server can run later.
     pub(super) fn dial(config: &Config, limit: Time) -> Result<(Self, Welcome)> {
         let limit = limit.min(clock::now().after(config.connect_timeout));
+        let credentials = config.credentials()?;
         let stream = connect(config, limit).map_err(|error| unreachable(config, error))?;
         let socket = Socket { stream, watch: Watch::default(), failed: None };
         let (command, out, used) = (Cmd::new(), Vec::new(), clock::now());
         let mut connection = Connection { socket, parser: Parser::new(), command, out, used };
-        let greeting = Greeting::new(config);
+        let greeting = Greeting::new(config, credentials);
         connection.out.extend(&greeting.bytes);
         connection.expect(limit, limit.since(clock::now()));
         connection.send().map_err(|unsent| unreachable(config, unsent.error))?;
@@ -364,7 +365,7 @@ pub(super) fn unreachable(config: &Config, error: io::Error) -> Error {
         io::ErrorKind::TimedOut if config.tls.is_some() => {
             "no answer in time; if the server does not expect TLS, write redis:// for rediss://"
         }
-        io::ErrorKind::TimedOut => "no answer in time",
+        io::ErrorKind::TimedOut => "no answer in time; see whether the server runs and is reachable",
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset if config.tls.is_none() => {
             "the server ended the connection at once; if it expects TLS, write rediss:// for redis://"
         }
@@ -376,9 +377,11 @@ pub(super) fn unreachable(config: &Config, error: io::Error) -> Error {
 /// Why a request has no answer.
 pub(super) fn lost(error: io::Error) -> Error {
     let (kind, message) = match error.kind() {
-        io::ErrorKind::TimedOut => (Kind::Unavailable, "the server did not answer in time"),
-        io::ErrorKind::InvalidData => (Kind::Protocol, "the server sent what is no reply"),
-        _ => (Kind::Unavailable, "the connection ended before the server's answer"),
+        io::ErrorKind::TimedOut => {
+            (Kind::Unavailable, "the server did not answer in time; see whether it is stopped or busy")
+        }
+        io::ErrorKind::InvalidData => (Kind::Protocol, NO_REPLY),
+        _ => (Kind::Unavailable, "the connection ended before the server's answer; see its log"),
     };
     Error::new(kind, "connect", message).caused_by(error)
 }

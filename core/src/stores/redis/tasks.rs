@@ -1,4 +1,4 @@
-//! Connections of async callers: the same sockets, driven by the caller's own runtime.
+//! Connections of async callers: the same sockets, driven by the caller's own runtime or foreign event loop.
 
 use std::io;
 use std::pin::Pin;
@@ -11,6 +11,7 @@ use redis::{AsyncConnectionConfig, Cmd, Parser, Pipeline, ProtocolVersion, Redis
 use smallvec::{SmallVec, smallvec};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::{self, Handle};
 use tokio_rustls::TlsConnector;
 
 use super::config::{Config, Endpoint, Tls};
@@ -18,7 +19,9 @@ use super::greeting::{Greeting, Welcome};
 use super::socket::{lost, unreachable};
 use super::wire::{Broken, Frames, Watch};
 use crate::driver::fork::{Registered, register};
+use crate::driver::poller::Socket;
 use crate::error::Result;
+use crate::event_loop;
 
 /// How many requests may wait to be written before their tasks do.
 const QUEUE: usize = 1024;
@@ -37,6 +40,69 @@ enum Pipe {
     Tcp(TcpStream),
     Unix(UnixStream),
     Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
+    ForeignTcp(Socket<mio::net::TcpStream>),
+    ForeignUnix(Socket<mio::net::UnixStream>),
+}
+
+impl Pipe {
+    /// The same socket, watched by `home` itself. Encrypted ones stay with the driver's thread, which wakes `home`.
+    fn moved_to(self, home: &event_loop::Home) -> io::Result<Self> {
+        Ok(match self {
+            Pipe::Tcp(stream) => {
+                Pipe::ForeignTcp(home.poller.watch(mio::net::TcpStream::from_std(stream.into_std()?))?)
+            }
+            Pipe::Unix(stream) => {
+                Pipe::ForeignUnix(home.poller.watch(mio::net::UnixStream::from_std(stream.into_std()?))?)
+            }
+            stays => stays,
+        })
+    }
+}
+
+/// What polls the tasks that share a connection.
+pub(super) enum Home {
+    Runtime(Handle),
+    Foreign(Arc<event_loop::Home>),
+}
+
+/// Tells one home from another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum HomeId {
+    Runtime(runtime::Id),
+    Foreign(u64),
+}
+
+impl Home {
+    /// Of the present task, which runs in a tokio context.
+    pub(super) fn current() -> Self {
+        event_loop::current().map_or_else(|| Home::Runtime(Handle::current()), Home::Foreign)
+    }
+
+    pub(super) fn id(&self) -> HomeId {
+        match self {
+            Home::Runtime(handle) => HomeId::Runtime(handle.id()),
+            Home::Foreign(home) => HomeId::Foreign(home.id()),
+        }
+    }
+
+    /// A connection, greeted. In a foreign event loop the driver's thread dials: only the exchange of requests is worth the
+    /// loop's time, and whoever is asked for credentials there must not stop it.
+    async fn dial(&self, config: &Arc<Config>) -> Result<(Stream, Welcome)> {
+        let Home::Foreign(home) = self else { return Stream::dial(config).await };
+        let config = config.clone();
+        let dialled = home.background().spawn(async move { Stream::dial(&config).await });
+        let (stream, welcome) = dialled.await.map_err(|error| lost(io::Error::other(error)))??;
+        let Stream { _registered, pipe, watch, broken } = stream;
+        let pipe = pipe.moved_to(home).map_err(lost)?;
+        Ok((Stream { _registered, pipe, watch, broken }, welcome))
+    }
+
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        match self {
+            Home::Runtime(handle) => drop(handle.spawn(work)),
+            Home::Foreign(home) => drop(home.spawn(Box::pin(work))),
+        }
+    }
 }
 
 impl Stream {
@@ -52,8 +118,9 @@ impl Stream {
     }
 
     async fn dial_at_leisure(config: &Config) -> Result<(Self, Welcome)> {
+        let credentials = config.credentials_aside().await?;
         let mut stream = connect(config).await.map_err(|error| unreachable(config, error))?;
-        let greeting = Greeting::new(config);
+        let greeting = Greeting::new(config, credentials);
         let (mut bytes, mut frames, mut answers, mut at) = (Vec::with_capacity(8192), Frames::default(), 0, 0);
         let mut ended = stream.write_all(&greeting.bytes).await.err();
         while answers < greeting.answers() && ended.is_none() {
@@ -108,6 +175,8 @@ impl AsyncRead for Stream {
             Pipe::Tcp(stream) => Pin::new(stream).poll_read(cx, into),
             Pipe::Unix(stream) => Pin::new(stream).poll_read(cx, into),
             Pipe::Tls(stream) => Pin::new(stream).poll_read(cx, into),
+            Pipe::ForeignTcp(stream) => Pin::new(stream).poll_read(cx, into),
+            Pipe::ForeignUnix(stream) => Pin::new(stream).poll_read(cx, into),
         };
         if let Poll::Ready(Ok(())) = polled
             && let Err(error) = self.watch.look(&into.filled()[before..])
@@ -127,6 +196,8 @@ impl AsyncWrite for Stream {
             Pipe::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Pipe::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
             Pipe::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Pipe::ForeignTcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Pipe::ForeignUnix(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
@@ -135,6 +206,8 @@ impl AsyncWrite for Stream {
             Pipe::Tcp(stream) => Pin::new(stream).poll_flush(cx),
             Pipe::Unix(stream) => Pin::new(stream).poll_flush(cx),
             Pipe::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            Pipe::ForeignTcp(stream) => Pin::new(stream).poll_flush(cx),
+            Pipe::ForeignUnix(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
@@ -143,11 +216,13 @@ impl AsyncWrite for Stream {
             Pipe::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Pipe::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             Pipe::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            Pipe::ForeignTcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Pipe::ForeignUnix(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }
 
-/// One connection that every task of a runtime shares.
+/// One connection that every task of a runtime or foreign event loop shares.
 #[derive(Clone)]
 pub(super) struct Line {
     connection: MultiplexedConnection,
@@ -156,12 +231,12 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Dials, greets, and leaves the reading to the present runtime.
+    /// Dials, greets, and leaves the reading to `home`.
     ///
     /// # Errors
     /// Why it cannot be had.
-    pub(super) async fn dial(config: &Config) -> Result<(Self, Welcome)> {
-        let (stream, welcome) = Stream::dial(config).await?;
+    pub(super) async fn dial(config: &Arc<Config>, home: Home) -> Result<(Self, Welcome)> {
+        let (stream, welcome) = home.dial(config).await?;
         let broken = stream.broken.clone();
         // The greeting is ours, so that there is one for both kinds of caller; so are time limits.
         let greeted = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
@@ -174,7 +249,7 @@ impl Line {
             .map_err(|error| lost(io::Error::other(error)))?;
         let ended = Arc::new(AtomicBool::new(false));
         let end = OnDrop(ended.clone());
-        tokio::spawn(async move {
+        home.spawn(async move {
             let _end = end;
             driver.await;
         });

@@ -15,13 +15,13 @@ use crate::driver::wait::locked;
 use crate::driver::{clock, runtime};
 use crate::error::{Error, Kind};
 use crate::lease::ReleaseOutcome;
-use crate::options::ConnectOptions;
+use crate::options::{ConnectOptions, Credentials};
 use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Op, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
 };
 use crate::session::Inbox;
-use crate::stores::{Answered, Outcome, Sink, Store};
-use crate::time::StoreTime;
+use crate::stores::{Answered, Outcome, Sink, Store, Wanted};
+use crate::time::{StoreTime, Time};
 use crate::uri::Uri;
 
 const ONE: InboxId = InboxId(0x11);
@@ -117,7 +117,7 @@ fn release(who: u128) -> Intent {
 }
 
 fn requests(store: &Redis, intent: Intent) -> Requests {
-    let layout = store.layout(None).unwrap();
+    let layout = store.layout(Wanted::default()).unwrap();
     match layout.protocol(layout.key("x").unwrap()).step(Input::Begin(intent)) {
         Step::Ask(requests) => requests,
         other => panic!("{other:?}"),
@@ -125,7 +125,7 @@ fn requests(store: &Redis, intent: Intent) -> Requests {
 }
 
 fn step(store: &Redis, op: Op, replies: &[Reply]) -> Step {
-    let layout = store.layout(None).unwrap();
+    let layout = store.layout(Wanted::default()).unwrap();
     layout.protocol(layout.key("x").unwrap()).step(Input::Reply(op, replies))
 }
 
@@ -324,8 +324,7 @@ fn an_old_idea_of_the_clock_is_refreshed_on_the_way() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert!(is_granted(&ask(&store, acquire(1, false))));
     for by_task in [false, true] {
-        store.learn(clock::now(), StoreTime(0));
-        store.clock.learnt.store(0, Ordering::Relaxed);
+        store.clock.learn(Time::ZERO, StoreTime(0));
         // The request itself still goes by the old idea; renewals have no time to be late for.
         let renew = Intent::Renew { terms: terms(1, ONE), ttl: Duration::from_secs(9) };
         let step = if by_task { runtime.block_on(ask_async(&store, renew)) } else { ask(&store, renew) };
@@ -348,7 +347,7 @@ fn a_hand_off_reaches_the_inbox_and_garbage_does_not() {
         server.run(&["PUBLISH", "lwi:0000000000000022", garbage]);
     }
     assert!(is_released(&ask(&store, release(1))));
-    let layout = store.layout(None).unwrap();
+    let layout = store.layout(Wanted::default()).unwrap();
     let key = layout.key("x").unwrap();
     let heard = two.take(1);
     let [Heard::Pushed(at, StoreEvent::Granted { attempt: AttemptId(2), first, last, .. })] = heard.as_slice() else {
@@ -407,7 +406,7 @@ fn a_user_with_the_documented_rights_has_enough() {
         ask(&store, Intent::Renew { terms: terms(1, ONE), ttl: Duration::from_secs(40) }),
         Step::Done(Verdict::Renewed)
     ));
-    let layout = store.layout(None).unwrap();
+    let layout = store.layout(Wanted::default()).unwrap();
     let limit = clock::now().after(Duration::from_secs(5));
     for request in [layout.inspect(layout.key("x").unwrap()), layout.list("")] {
         let replies = replies(store.call(&Requests::from_iter([request]), limit));
@@ -436,6 +435,68 @@ fn a_user_who_may_not_subscribe_polls_and_still_releases() {
     // The grant is made though it cannot be published.
     assert!(is_released(&ask(&store, release(1))));
     assert!(is_granted(&ask(&entitled, acquire(2, true))));
+}
+
+#[test]
+fn a_right_that_is_taken_or_given_later_is_noticed() {
+    let server = Server::start("user app on >secret ~lw:* &lwi:* +@all -subscribe");
+    let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port));
+    let ears = Ears::open(&store, ONE);
+    ears.hear(&[Heard::Inbox(Inbox::Unavailable)]);
+    server.run(&["ACL", "SETUSER", "app", "+subscribe"]);
+    ears.hear(&[LIVE]);
+    server.run(&["ACL", "SETUSER", "app", "resetchannels"]);
+    ears.hear(&[CLOSED, Heard::Inbox(Inbox::Unavailable)]);
+}
+
+#[test]
+fn a_proxy_that_will_not_subscribe_is_polled_through() {
+    // Says so; or ends every such connection.
+    for (answer, closes) in [(b"-ERR command not supported\r\n".as_slice(), false), (b"", true)] {
+        let ears = Ears::open(&greets_then(answer, closes), ONE);
+        ears.hear(&[Heard::Inbox(Inbox::Unavailable)]);
+    }
+    let starting = greets_then(b"-LOADING Redis is loading the dataset in memory\r\n", true);
+    let ears = Ears::open(&starting, ONE);
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(locked(&ears.heard).is_empty(), "a server that starts will subscribe us yet");
+}
+
+#[test]
+fn a_program_that_hangs_over_its_password_holds_nobody_else_up() {
+    let server = Server::start("user app on >secret ~lw:* &lwi:* +@all");
+    let vault = Arc::new(Mutex::new(()));
+    let closed = locked(&vault);
+    let key = vault.clone();
+    let options = ConnectOptions {
+        credentials: Some(Arc::new(move || {
+            drop(locked(&key));
+            Ok(Credentials { user: "app".into(), password: "secret".into() })
+        })),
+        ..ConnectOptions::default()
+    };
+    let mut uri = Uri::parse(&format!("redis://127.0.0.1:{}", server.port), options).unwrap();
+    let hanging = Arc::new(Redis::new(Config::read(&mut uri).unwrap()));
+    let ears = Ears::open(&hanging, ONE);
+    // The background has one thread; this needs it.
+    let free = Ears::open(&server.store(), TWO);
+    free.hear(&[LIVE]);
+    drop(closed);
+    ears.hear(&[LIVE]);
+}
+
+#[test]
+fn a_program_without_a_password_gets_its_own_cause() {
+    let server = Server::start("");
+    let options = ConnectOptions {
+        credentials: Some(Arc::new(|| Err("the vault is closed".into()))),
+        ..ConnectOptions::default()
+    };
+    let store = Arc::new(Redis::new(Config::read(&mut Uri::parse(&server.url(), options).unwrap()).unwrap()));
+    both(&store, |answered| {
+        let error = unsent(answered);
+        assert!(error.kind() == Kind::Auth && error.to_string().contains("the vault is closed"), "{error}");
+    });
 }
 
 #[test]
@@ -479,7 +540,7 @@ fn databases_are_apart_and_a_socket_file_is_as_good_as_a_port() {
 fn many_renewals_travel_together_and_each_has_its_answer() {
     let server = Server::start("");
     let store = server.store();
-    let layout = store.layout(None).unwrap();
+    let layout = store.layout(Wanted::default()).unwrap();
     let renew = |i: u32| {
         let key = layout.key(&i.to_string()).unwrap();
         let mut machine = layout.protocol(key.clone());
@@ -782,10 +843,25 @@ fn a_half_open_inbox_is_noticed() {
 }
 
 #[test]
-fn the_layout_is_native_and_no_other_is_known() {
+fn layouts_and_formats_are_chosen_by_name() {
     let store = store("redis://127.0.0.1:1");
-    assert_eq!(store.layout(None).unwrap().name(), "native");
-    assert_eq!(store.layout(Some("redisson")).unwrap_err().kind(), Kind::Unsupported);
+    let chosen = |layout, format| {
+        let layout = store.layout(Wanted { layout, format })?;
+        Ok::<_, Error>((layout.name(), layout.format()))
+    };
+    assert_eq!(chosen(None, None).unwrap(), ("native", None));
+    assert_eq!(chosen(Some("native"), None).unwrap(), ("native", None));
+    assert_eq!(chosen(Some("string"), Some("redsync")).unwrap(), ("string", Some("redsync")));
+    for (layout, format, kind, says) in [
+        (Some("redisson"), None, Kind::Unsupported, "there are: native, string"),
+        (Some("string"), Some("jedis"), Kind::Unsupported, "redis-py, redsync, node-redlock, predis, spring-template"),
+        (Some("string"), None, Kind::InvalidConfig, "redis-py, redsync, node-redlock, predis, spring-template"),
+        (Some("native"), Some("redsync"), Kind::InvalidConfig, "has no formats"),
+        (None, Some("redsync"), Kind::InvalidConfig, "has no formats"),
+    ] {
+        let error = chosen(layout, format).unwrap_err();
+        assert!(error.kind() == kind && error.to_string().contains(says), "{error}");
+    }
     assert!(std::ptr::eq(
         &raw const CALLS.undo,
         requests(&store, Intent::Undo { terms: terms(1, ONE), prev: None })[0].call

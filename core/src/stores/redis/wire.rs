@@ -13,6 +13,12 @@ use crate::time::StoreTime;
 
 /// The most bytes one reply may have. A page of 500 names of 1 KiB, each byte of it written as three, fits.
 pub(super) const MOST_BYTES: usize = 4 << 20;
+/// The most bytes one line of a reply may have, such as an error: longer texts come with their length.
+const MOST_OF_A_LINE: usize = 64 << 10;
+/// The most digits, and a sign, of a number of 64 bits.
+const MOST_DIGITS: usize = 20;
+/// What is told of a server that lost its way.
+pub(super) const NO_REPLY: &str = "the server sent what is no reply; see what answers at that address";
 /// How many requests of a batch travel in one command: a script blocks the server while it runs.
 const BATCH: usize = 500;
 /// How deep replies may be nested.
@@ -22,11 +28,9 @@ const DEPTH: usize = 8;
 pub(super) struct Scripts(Vec<(&'static Call, String)>);
 
 impl Scripts {
-    /// Clean-up is not among them: it is sent whole, so that after a lost script cache it needs no second round trip.
-    pub(super) fn new(calls: &'static Calls) -> Self {
-        let Calls { acquire, renew, release, undo: _, inspect, break_hold, list } = calls;
+    pub(super) fn new(layouts: &[&'static Calls]) -> Self {
         let digest = |call: &'static Call| (call, sha1_smol::Sha1::from(call.body).digest().to_string());
-        Scripts([acquire, release, renew, inspect, break_hold, list].map(digest).into())
+        Scripts(layouts.iter().flat_map(|calls| calls.by_digest()).map(digest).collect())
     }
 
     /// Makes `command` the one that asks for all of `group`; `whole` sends the script itself instead of its digest.
@@ -37,12 +41,19 @@ impl Scripts {
             Some((_, digest)) if !whole => command.arg("EVALSHA").arg(digest),
             _ => command.arg("EVAL").arg(call.body),
         };
-        command.arg(group.len());
+        let beside = |request: &Request| request.args.iter().filter(|arg| matches!(arg, Arg::Key(_))).count();
+        command.arg(group.iter().map(|request| 1 + beside(request)).sum::<usize>());
         for request in group {
             command.arg(&*request.key);
+            for arg in &request.args {
+                if let Arg::Key(key) = arg {
+                    command.arg(&**key);
+                }
+            }
         }
         for arg in group.iter().flat_map(|request| &request.args) {
             match arg {
+                Arg::Key(_) => continue,
                 Arg::Int(number) => command.arg(*number),
                 Arg::Text(text) => command.arg(&**text),
                 Arg::Nothing => command.arg(""),
@@ -110,6 +121,8 @@ pub(super) struct Frames {
     open: SmallVec<[usize; DEPTH]>,
     /// Bytes of the present reply.
     size: usize,
+    /// Whether the last byte was a carriage return: only with it does a line feed end a line.
+    returned: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -117,10 +130,10 @@ enum At {
     /// The first byte of an element.
     #[default]
     Start,
-    /// A line whose end is the element's end.
-    Line,
+    /// A line whose end is the element's end, and how much of it was seen.
+    Line(usize),
     /// Such a line, of a number.
-    Number,
+    Number(usize),
     /// The line that says how long a text, or how many elements a list has.
     Length { list: bool, length: usize, nil: bool },
     /// A text and its line end, of which so much is still to come.
@@ -132,6 +145,8 @@ enum At {
 pub(super) enum Broken {
     /// No reply begins or goes on like this.
     Alien,
+    /// It begins as TLS tells that something is wrong.
+    Tls,
     /// A reply is larger or deeper than any that was asked for.
     Excessive,
 }
@@ -145,23 +160,36 @@ impl Frames {
             let mut done = false;
             match &mut self.at {
                 At::Start => self.at = At::start(byte)?,
-                At::Line => {
-                    let end = bytes[next..].iter().position(|byte| *byte == b'\n');
-                    (taken, done) = (end.map_or(bytes.len() - next, |end| end + 1), end.is_some());
+                At::Line(size) => {
+                    let rest = &bytes[next..];
+                    let end = match self.returned && byte == b'\n' {
+                        true => Some(1),
+                        false => rest.windows(2).position(|two| two == b"\r\n").map(|at| at + 2),
+                    };
+                    (taken, done) = (end.unwrap_or(rest.len()), end.is_some());
+                    *size += taken;
+                    if *size > MOST_OF_A_LINE {
+                        return Err(Broken::Excessive);
+                    }
                 }
-                At::Number => match byte {
-                    b'0'..=b'9' | b'-' | b'\r' => {}
-                    b'\n' => done = true,
+                At::Number(digits) => match (byte, self.returned) {
+                    (b'0'..=b'9', false) if *digits < MOST_DIGITS => *digits += 1,
+                    (b'-', false) if *digits == 0 => *digits += 1,
+                    (b'\r', false) if *digits > 0 => {}
+                    (b'\n', true) => done = true,
                     _ => return Err(Broken::Alien),
                 },
-                At::Length { list, length, nil } => match byte {
-                    b'0'..=b'9' => {
+                At::Length { list, length, nil } => match (byte, self.returned) {
+                    (b'0'..=b'9', false) => {
                         *length = length.saturating_mul(10).saturating_add(usize::from(byte - b'0'));
                     }
-                    b'-' => *nil = true,
-                    b'\r' => {}
-                    b'\n' => {
+                    (b'-', false) => *nil = true,
+                    (b'\r', false) => {}
+                    (b'\n', true) => {
                         let (list, length, nil) = (*list, *length, *nil);
+                        if nil && length != 1 {
+                            return Err(Broken::Alien);
+                        }
                         if !nil && length > MOST_BYTES {
                             return Err(Broken::Excessive);
                         }
@@ -187,6 +215,7 @@ impl Frames {
                 }
             }
             next += taken;
+            self.returned = bytes[next - 1] == b'\r';
             self.size += taken;
             if self.size > MOST_BYTES {
                 return Err(Broken::Excessive);
@@ -252,9 +281,11 @@ impl Broken {
     /// The error for a server that sent such a thing, beginning with `seen`.
     pub(super) fn explain(self, seen: &str) -> Error {
         let message = match self {
-            Broken::Excessive => "the server sent a reply larger than any that was asked for".into(),
-            Broken::Alien if seen.starts_with('\u{15}') => "the server speaks TLS; write rediss:// for redis://".into(),
-            Broken::Alien if seen.is_empty() => "the server sent what is no reply".into(),
+            Broken::Excessive => {
+                "the server sent a reply larger than any that was asked for; see what answers at that address".into()
+            }
+            Broken::Tls => "the server speaks TLS; write rediss:// for redis://".into(),
+            Broken::Alien if seen.is_empty() => NO_REPLY.into(),
             Broken::Alien => format!("what listens there is no Redis server; it says {seen:?}"),
         };
         Error::new(Kind::Protocol, "connect", message)
@@ -264,9 +295,11 @@ impl Broken {
 impl At {
     fn start(byte: u8) -> Result<Self, Broken> {
         match byte {
-            b'+' | b'-' => Ok(At::Line),
-            b':' => Ok(At::Number),
+            b'+' | b'-' => Ok(At::Line(0)),
+            b':' => Ok(At::Number(0)),
             b'$' | b'*' => Ok(At::Length { list: byte == b'*', length: 0, nil: false }),
+            // The record type `alert`: RFC 8446, 5.1.
+            0x15 => Err(Broken::Tls),
             _ => Err(Broken::Alien),
         }
     }
@@ -292,7 +325,7 @@ mod tests {
     #[test]
     fn replies_end_where_they_end_however_they_arrive() {
         let replies =
-            b"+OK\r\n:17\r\n-ERR a b\r\n$-1\r\n$5\r\na\r\nbc\r\n$0\r\n\r\n*-1\r\n*0\r\n*2\r\n*1\r\n:1\r\n$1\r\nx\r\n";
+            b"+OK\n\r\r\n:17\r\n-ERR a b\r\n$-1\r\n$5\r\na\r\nbc\r\n$0\r\n\r\n*-1\r\n*0\r\n*2\r\n*1\r\n:1\r\n$1\r\nx\r\n";
         for step in 1..=replies.len() {
             assert_eq!(ends(replies, step), Ok(9), "in steps of {step}");
         }
@@ -302,9 +335,15 @@ mod tests {
     fn what_is_no_reply_is_found_before_it_is_kept() {
         for (bytes, why) in [
             (b"HTTP/1.1 400 Bad Request\r\n".as_slice(), Broken::Alien),
-            (b"\x15\x03\x03\x00\x02", Broken::Alien),
+            (b"\x15\x03\x03\x00\x02", Broken::Tls),
+            (b"$-7\r\n", Broken::Alien),
             (b"$abc\r\n", Broken::Alien),
             (b":12x\r\n", Broken::Alien),
+            (b":12\n", Broken::Alien),
+            (b":1-2\r\n", Broken::Alien),
+            (b":\r\n", Broken::Alien),
+            (b":999999999999999999999\r\n", Broken::Alien),
+            (b"$3\r\rabc\r\n", Broken::Alien),
             (b"$1073741824\r\n", Broken::Excessive),
             (b"*99999999999999999999999\r\n", Broken::Excessive),
             (b"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n", Broken::Excessive),
@@ -339,7 +378,7 @@ mod tests {
 
     #[test]
     fn not_after_is_filled_in_and_clean_up_is_sent_whole() {
-        let scripts = Scripts::new(&CALLS);
+        let scripts = Scripts::new(&[&CALLS]);
         let packed = |call, whole| {
             let mut command = Cmd::new();
             scripts.write(&mut command, &[Request::new(call, "k".into(), [Arg::NotAfter])], StoreTime(77), whole);

@@ -8,16 +8,15 @@ use super::inbox;
 use super::layouts::native;
 use crate::driver::{clock, runtime};
 use crate::error::{Error, Kind};
-use crate::native::NativeLayout;
 use crate::protocol::{InboxId, Layout, Request, Requests};
-use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, no_such_layout};
+use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store};
 use crate::time::Time;
 
 /// The locks in one file.
 #[derive(Debug)]
 pub(crate) struct SqliteStore {
     pub(super) file: Arc<LockFile>,
-    native: Arc<NativeLayout>,
+    native: Arc<dyn Layout>,
     closing: Closing,
 }
 
@@ -52,11 +51,8 @@ impl Store for SqliteStore {
         self.file.address()
     }
 
-    fn layout(&self, name: Option<&str>) -> crate::Result<Arc<dyn Layout>> {
-        match name {
-            None | Some("native") => Ok(self.native.clone()),
-            Some(other) => Err(no_such_layout("sqlite", other, &["native"])),
-        }
+    fn layouts(&self) -> &[Arc<dyn Layout>] {
+        std::slice::from_ref(&self.native)
     }
 
     fn call(&self, requests: &Requests, limit: Time) -> Answered {

@@ -117,9 +117,6 @@ fn embedded_in(state: Option<OsString>, home: Option<PathBuf>) -> Result<PathBuf
 
 /// The path in an address; none for the embedded default.
 fn path_of(url: &Url) -> Result<Option<PathBuf>> {
-    if url.fragment().is_some() {
-        return invalid("a # in the path of a lock file is written %23");
-    }
     if !url.host_str().unwrap_or_default().is_empty() || !url.username().is_empty() || url.port().is_some() {
         return invalid("write sqlite:///absolute/path.db with three slashes, or sqlite:relative/path.db with none");
     }

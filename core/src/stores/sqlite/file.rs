@@ -303,7 +303,10 @@ impl LockFile {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
                 return Failed::Busy;
             }
-            Some(ErrorCode::DiskFull) => {
+            // Its shared memory has no room: that is told as an error of the disk.
+            Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen)
+                if code == Some(ErrorCode::DiskFull) || is_full(self.config.folder()) =>
+            {
                 (Kind::Unavailable, format!("the disk of {path} is full; make room, and it goes on by itself"))
             }
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => {
@@ -458,6 +461,11 @@ fn check_place(path: &Path, folder: &Path) -> Result<(), Error> {
         }
     }
     host::check_is_local(folder)
+}
+
+/// Whether the file's disk has no room for what SQLite keeps beside a file in use: 32 KiB of shared memory, and the log.
+fn is_full(folder: &Path) -> bool {
+    rustix::fs::statvfs(folder).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < 64 << 10)
 }
 
 /// Never opened to see whether it can be: closing it again would let go of the locks that SQLite has on it.

@@ -37,7 +37,7 @@ impl Host {
     }
 }
 
-fn parse(process: &str) -> Option<(&str, i32, u64)> {
+pub(super) fn parse(process: &str) -> Option<(&str, i32, u64)> {
     let mut parts = process.splitn(3, '/');
     Some((parts.next()?, parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
@@ -71,7 +71,10 @@ fn has_ended(pid: i32, started: u64) -> bool {
 
 /// When the process started, in clock ticks since boot, and whether it has ended and only waits to be collected.
 fn stat(pid: i32) -> Option<(u64, bool)> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    read_stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+pub(super) fn read_stat(stat: &str) -> Option<(u64, bool)> {
     // The second field is the program's name, which may hold anything.
     let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().collect();
     // Fields 3, 20 and 22 of proc(5). The main thread of a living process may be a zombie, but then it is not alone.
@@ -155,9 +158,13 @@ fn network_file_system(_folder: &Path) -> Option<String> {
 fn mounted(folder: &Path) -> Option<String> {
     let device = rustix::fs::stat(folder).ok()?.st_dev;
     let device = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-    let mounts = read("/proc/self/mountinfo");
+    read_mounts(&read("/proc/self/mountinfo"), &device)
+}
+
+/// The type of the file system with that device, in the text of `/proc/PID/mountinfo`.
+pub(super) fn read_mounts(mounts: &str, device: &str) -> Option<String> {
     // proc_pid_mountinfo(5): the third field is the device, the type follows a lone dash.
-    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(&device))?;
+    let line = mounts.lines().find(|line| line.split(' ').nth(2) == Some(device))?;
     line.split(" - ").nth(1)?.split(' ').next().map(str::to_owned)
 }
 

@@ -123,7 +123,7 @@ pub(super) fn push(to: &UnixDatagram, key: &str, event: &StoreEvent) {
     let Some(text) = encode(key, event) else { return };
     let sent = to.set_write_timeout(Some(PATIENCE)).and_then(|()| to.send(text.as_bytes()));
     if let Err(error) = sent {
-        tracing::debug!(%error, "a push was lost; its receiver will ask by itself");
+        tracing::debug!(target: "lockwright::inbox", %error, "a push was lost; its receiver will ask by itself");
     }
 }
 
@@ -141,7 +141,7 @@ pub(super) async fn listen(file: Arc<LockFile>, inbox: InboxId, sink: Weak<dyn S
             }
             Err(error) => {
                 if !std::mem::replace(&mut polls, true) {
-                    tracing::debug!(%error, "no inbox can be opened beside the lock file: waiters poll");
+                    tracing::debug!(target: "lockwright::inbox", %error, "no inbox can be opened beside the lock file: waiters poll");
                     tell(&sink, |sink| sink.inbox(Inbox::Unavailable));
                 }
                 tokio::time::sleep(HEARTBEAT).await;
@@ -178,7 +178,7 @@ fn tell(sink: &Weak<dyn Sink>, what: impl FnOnce(&dyn Sink)) {
     }
 }
 
-fn encode(key: &str, event: &StoreEvent) -> Option<String> {
+pub(super) fn encode(key: &str, event: &StoreEvent) -> Option<String> {
     Some(match event {
         StoreEvent::Granted { attempt, first, last, at } => format!("granted {attempt} {first} {last} {} {key}", at.0),
         StoreEvent::Broken { attempt } => format!("broken {attempt} 0 0 0 {key}"),
@@ -186,7 +186,7 @@ fn encode(key: &str, event: &StoreEvent) -> Option<String> {
     })
 }
 
-fn decode(text: &str) -> Option<(&str, StoreEvent)> {
+pub(super) fn decode(text: &str) -> Option<(&str, StoreEvent)> {
     let mut parts = text.splitn(6, ' ');
     let kind = parts.next()?;
     let attempt = AttemptId(u128::from_str_radix(parts.next()?, 16).ok()?);

@@ -6,6 +6,8 @@ mod client;
 mod config;
 #[cfg(feature = "sqlite")]
 mod file;
+#[cfg(all(any(test, fuzzing), feature = "sqlite"))]
+pub(crate) mod fuzz;
 #[cfg(feature = "sqlite")]
 mod host;
 #[cfg(feature = "sqlite")]

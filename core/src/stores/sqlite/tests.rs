@@ -21,7 +21,7 @@ use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Op, Protocol, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
 };
 use crate::session::Inbox;
-use crate::stores::{Outcome, Sink, Store};
+use crate::stores::{Outcome, Sink, Store, Wanted};
 
 const TTL: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_secs(20);
@@ -115,7 +115,7 @@ struct Contender {
 
 impl Contender {
     fn new(store: &Arc<SqliteStore>, name: &str) -> Self {
-        let layout = store.layout(None).unwrap();
+        let layout = store.layout(Wanted::default()).unwrap();
         let terms = Terms {
             name: name.into(),
             attempt: attempt(),
@@ -219,7 +219,7 @@ fn ask(store: &SqliteStore, request: Request) -> Reply {
 }
 
 fn inspect(store: &SqliteStore, name: &str) -> Inspection {
-    let layout = store.layout(None).unwrap();
+    let layout = store.layout(Wanted::default()).unwrap();
     layout.inspected(name, &ask(store, layout.inspect(layout.key(name).unwrap()))).unwrap()
 }
 
@@ -506,13 +506,13 @@ fn a_lock_that_is_broken_tells_its_holder() {
     let token = holder.try_lock().unwrap();
     let seen = inspect(&store, "a").holder.unwrap();
     assert_eq!((seen.first_token, seen.card.pid), (token, std::process::id()));
-    let layout = store.layout(Some("native")).unwrap();
+    let layout = store.layout(Wanted { layout: Some("native"), format: None }).unwrap();
     assert_eq!(ask(&store, layout.break_hold("a".into(), token - 1)), Reply::Int(0));
     assert_eq!(ask(&store, layout.break_hold("a".into(), token)), Reply::Int(1));
     let told = Heard::Pushed("a".into(), StoreEvent::Broken { attempt: holder.terms.attempt });
     assert_eq!(holder.ears.next(), told);
     assert!(!holder.renew());
-    assert_eq!(store.layout(Some("shedlock")).unwrap_err().kind(), Kind::Unsupported);
+    assert_eq!(store.layout(Wanted { layout: Some("shedlock"), format: None }).unwrap_err().kind(), Kind::Unsupported);
 }
 
 #[test]
@@ -662,7 +662,7 @@ fn a_file_that_stays_busy_is_unavailable() {
     contender.try_lock().unwrap();
     let mut helper = Helper::start("write", &folder.file());
     assert_eq!(helper.says(), "writing");
-    let layout = store.layout(None).unwrap();
+    let layout = store.layout(Wanted::default()).unwrap();
     let Step::Ask(renewal) =
         contender.machine.step(Input::Begin(Intent::Renew { terms: contender.terms.clone(), ttl: TTL }))
     else {
@@ -728,7 +728,7 @@ fn a_write_that_fails_in_its_commit_may_have_been_done() {
 
 fn refusal(path: &Path) -> Error {
     let store = store(path);
-    let layout = store.layout(None).unwrap();
+    let layout = store.layout(Wanted::default()).unwrap();
     let requests = Requests::from_iter([layout.inspect("a".into())]);
     match store.call(&requests, clock::now().after(LIMIT)).outcome {
         Outcome::NotSent(error) => error,

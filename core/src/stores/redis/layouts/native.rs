@@ -48,7 +48,7 @@ pub static CALLS: Calls = Calls {
     undo: Call { name: "undo", body: script!("read" "check" "time" "queue" "undo"), batch: false },
     inspect: Call { name: "inspect", body: script!("read" "check" "time" "inspect"), batch: false },
     break_hold: Call { name: "break", body: script!("read" "check" "time" "queue" "break"), batch: false },
-    list: Call { name: "list", body: script!("list"), batch: false },
+    list: Call { name: "list", body: script!("list" "page"), batch: false },
 };
 
 /// The layout for locks whose names get `prefix` put before them.
@@ -68,12 +68,7 @@ fn guarantees() -> Guarantees {
         push: true,
         survives_disconnect: true,
         incarnation: true,
-        notes: &[
-            "A forward step of the server's clock ends leases early: two holders are possible until the first notices.",
-            "Replication is asynchronous: after a fail-over the new server may not know of the latest grants.",
-            "A server that persists nothing forgets all holds when it restarts; appendfsync always keeps them.",
-            "Under memory pressure every eviction policy but noeviction may drop a held lock.",
-        ],
+        notes: &super::NOTES,
     }
 }
 
@@ -83,7 +78,9 @@ fn key(prefix: &str, name: &str) -> String {
 
 fn name_of(prefix: &str, key: &str) -> Option<String> {
     let escaped = key.strip_prefix("lw:{")?.strip_suffix('}')?;
-    name::unescape(escaped)?.strip_prefix(prefix).map(str::to_owned)
+    let name = name::unescape(escaped)?.strip_prefix(prefix)?.to_owned();
+    // Somebody else may have written a name in another way: that key is no lock of ours.
+    (self::key(prefix, &name) == key).then_some(name)
 }
 
 /// The channel that an inbox is.

@@ -1,0 +1,83 @@
+//! The face for tasks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use lockwright::{Client, Lock};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+
+use super::{Contend, Crowd, Tally, lock, nanos};
+use crate::Result;
+
+/// One thread: there is one CPU.
+pub(super) fn runtime() -> Result<Runtime> {
+    Ok(Builder::new_current_thread().enable_all().build()?)
+}
+
+pub(super) struct Awaited {
+    runtime: Arc<Runtime>,
+    client: Client,
+    lock: Lock,
+    fair: bool,
+}
+
+impl Awaited {
+    pub(super) fn connect(url: &str, fair: bool) -> Result<Self> {
+        let runtime = Arc::new(runtime()?);
+        let client = runtime.block_on(lockwright::connect(url))?;
+        Ok(Awaited { lock: lock(&client, "bench:free", fair)?, runtime, client, fair })
+    }
+}
+
+impl Contend for Awaited {
+    fn pair(&mut self) -> Result<()> {
+        self.pairs(1).map(drop)
+    }
+
+    fn pairs(&mut self, count: usize) -> Result<Vec<u64>> {
+        let lock = &self.lock;
+        self.runtime.block_on(async {
+            let mut ns = Vec::with_capacity(count);
+            for _ in 0..count {
+                let start = Instant::now();
+                lock.acquire().await?.release().await?;
+                ns.push(nanos(start));
+            }
+            Ok(ns)
+        })
+    }
+
+    fn crowd(&mut self, keys: Vec<String>, stop: Arc<AtomicBool>) -> Result<Crowd> {
+        let start = |key: String| {
+            let (lock, stop) = (lock(&self.client, &key, self.fair)?, stop.clone());
+            Ok(self.runtime.spawn(contend(lock, stop)))
+        };
+        let tasks = keys.into_iter().map(start).collect::<Result<Vec<_>>>()?;
+        let runtime = self.runtime.clone();
+        // The runtime runs where it is waited for.
+        let driver = std::thread::spawn(move || runtime.block_on(all(tasks)));
+        Ok(Box::new(|| driver.join().map_err(|_| "a thread panicked")?.map_err(Into::into)))
+    }
+}
+
+async fn all(tasks: Vec<JoinHandle<lockwright::Result<Tally>>>) -> std::result::Result<Vec<Tally>, String> {
+    let mut tallies = Vec::new();
+    for task in tasks {
+        let ended = task.await.map_err(|error| error.to_string())?;
+        tallies.push(ended.map_err(|error| error.to_string())?);
+    }
+    Ok(tallies)
+}
+
+async fn contend(lock: Lock, stop: Arc<AtomicBool>) -> lockwright::Result<Tally> {
+    let mut tally = Tally::default();
+    while !stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        let guard = lock.acquire().await?;
+        tally.add(start, &stop);
+        guard.release().await?;
+    }
+    Ok(tally)
+}

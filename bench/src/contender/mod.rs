@@ -1,0 +1,186 @@
+//! The contenders written in Rust, as one program that speaks the protocol of `bench/README.md`.
+
+mod awaited;
+mod blocking;
+mod raw;
+
+pub(crate) use raw::Raw;
+
+use std::io::BufRead;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use lockwright::{Client, Face, Lock};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::rows::can_hold;
+use crate::{Result, machine};
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Options {
+    /// Prints which contenders there are, one JSON object a line.
+    List,
+    /// Connects, and does what it is told on stdin.
+    Work { name: String, url: String },
+    /// Acquires a lock as fast as it can, and says so.
+    Cold { name: String, url: String },
+}
+
+/// What all contenders can do. Nanoseconds are those of one acquisition and release.
+pub(crate) trait Contend {
+    /// Acquires and releases once.
+    fn pair(&mut self) -> Result<()>;
+
+    /// Acquires and releases `count` times, and how long each took.
+    fn pairs(&mut self, count: usize) -> Result<Vec<u64>> {
+        let timed = |_| {
+            let start = Instant::now();
+            self.pair()?;
+            Ok(nanos(start))
+        };
+        (0..count).map(timed).collect()
+    }
+
+    /// Starts a task for each key; they begin at once.
+    fn crowd(&mut self, keys: Vec<String>, stop: Arc<AtomicBool>) -> Result<Crowd>;
+}
+
+/// Waits for all tasks of a crowd.
+pub(crate) type Crowd = Box<dyn FnOnce() -> Result<Vec<Tally>>>;
+
+/// What one task did.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Tally {
+    acquired: u64,
+    ns: Vec<u64>,
+}
+
+impl Tally {
+    /// One more acquisition, begun at `start`; only those before the end count as served.
+    fn add(&mut self, start: Instant, stop: &AtomicBool) {
+        self.ns.push(nanos(start));
+        self.acquired += u64::from(!stop.load(Ordering::Relaxed));
+    }
+}
+
+const RAW: &str = "Raw pair";
+const RAW_AWAITED: &str = "redis-rs, awaited raw pair";
+const KEPT: &str = "Lockwright Rust";
+const ANEW: &str = "Lockwright Rust, lock named anew";
+const FAIR: &str = "Lockwright Rust, fair";
+const AWAITED: &str = "Lockwright Rust, awaited";
+const AWAITED_FAIR: &str = "Lockwright Rust, awaited, fair";
+const BARE: &str = "Bare process";
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    match options {
+        Options::List => list(),
+        Options::Work { name, url } => work(open(name, url)?),
+        Options::Cold { name, .. } if name == BARE => {
+            println!("held");
+            Ok(())
+        }
+        Options::Cold { name: _, url } => {
+            let guard = lockwright::blocking::connect(url)?.lock("bench:cold").acquire()?;
+            println!("held");
+            guard.release()?;
+            Ok(())
+        }
+    }
+}
+
+fn list() -> Result<()> {
+    let crates = crates(&["redis", "tokio"])?;
+    let rustc = machine::rustc();
+    let offer = |name: &str, role: &str, rows: &[&str], requests: &[&str]| {
+        println!(
+            "{}",
+            json!({"name": name, "language": "Rust", "role": role, "rows": rows, "requests": requests,
+                "versions": {"rustc": rustc, "redis (crate)": crates[0], "tokio (crate)": crates[1]}})
+        );
+    };
+    let ours = ["eval", "evalsha"];
+    let held: &[&str] = if can_hold() { &["S11"] } else { &[] };
+    offer(RAW, "yardstick", &["S1", "S2", "S3", "S4", "S5"], &["evalsha"]);
+    offer(KEPT, "ours", &[&["S1", "S3", "S4", "S5", "S12"], held].concat(), &ours);
+    offer(ANEW, "ours", &["S1"], &ours);
+    offer(FAIR, "ours", &["S4", "S5"], &ours);
+    offer(AWAITED, "ours", &["S2", "S3", "S4", "S5"], &ours);
+    offer(AWAITED_FAIR, "ours", &["S4", "S5"], &ours);
+    offer(RAW_AWAITED, "peer", &["S2"], &["evalsha"]);
+    offer(BARE, "bare", &["S12"], &[]);
+    Ok(())
+}
+
+/// The versions of crates that this program was built with.
+fn crates(names: &[&str]) -> Result<Vec<String>> {
+    let lock: toml::Table = include_str!("../../../Cargo.lock").parse()?;
+    let packages = lock.get("package").and_then(|packages| packages.as_array()).ok_or("no packages")?;
+    let version = |name: &&str| {
+        let named = |package: &&toml::Value| package.get("name").and_then(|n| n.as_str()) == Some(*name);
+        let found = packages.iter().find(named).and_then(|package| package.get("version")?.as_str());
+        Ok(found.ok_or("not in Cargo.lock")?.to_owned())
+    };
+    names.iter().map(version).collect()
+}
+
+fn open(name: &str, url: &str) -> Result<Box<dyn Contend>> {
+    Ok(match name {
+        RAW => Box::new(raw::Raw::connect(url)?),
+        RAW_AWAITED => Box::new(raw::Awaited::connect(url)?),
+        KEPT => Box::new(blocking::Blocking::connect(url, false)?),
+        ANEW => Box::new(blocking::Anew(lockwright::blocking::connect(url)?)),
+        FAIR => Box::new(blocking::Blocking::connect(url, true)?),
+        AWAITED => Box::new(awaited::Awaited::connect(url, false)?),
+        AWAITED_FAIR => Box::new(awaited::Awaited::connect(url, true)?),
+        other => return Err(format!("there is no contender {other:?} here").into()),
+    })
+}
+
+/// Obeys stdin until it ends.
+fn work(mut contender: Box<dyn Contend>) -> Result<()> {
+    println!("ready");
+    let mut lines = std::io::stdin().lock().lines();
+    while let Some(line) = lines.next().transpose()? {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["pairs", count] => println!("{}", serde_json::to_string(&contender.pairs(count.parse()?)?)?),
+            ["crowd", tasks, keys] => {
+                // Connections are dialled and scripts loaded.
+                contender.pair()?;
+                println!("ready");
+                expect(lines.next().transpose()?, "go")?;
+                let stop = Arc::new(AtomicBool::new(false));
+                let crowd = contender.crowd(names(tasks.parse()?, *keys == "own"), stop.clone())?;
+                expect(lines.next().transpose()?, "stop")?;
+                stop.store(true, Ordering::Relaxed);
+                println!("{}", serde_json::to_string(&crowd()?)?);
+            }
+            _ => return Err(format!("was told {line:?}").into()),
+        }
+    }
+    Ok(())
+}
+
+fn expect(line: Option<String>, wanted: &str) -> Result<()> {
+    match line {
+        Some(line) if line == wanted => Ok(()),
+        other => Err(format!("was told {other:?} in place of {wanted}").into()),
+    }
+}
+
+fn lock<F: Face>(client: &Client<F>, name: &str, fair: bool) -> lockwright::Result<Lock<F>> {
+    let lock = client.lock(name);
+    if fair { lock.fair() } else { lock }.build()
+}
+
+fn names(tasks: usize, own: bool) -> Vec<String> {
+    let name = |task| if own { format!("bench:{}:{task}", std::process::id()) } else { "bench:one".to_owned() };
+    (0..tasks).map(name).collect()
+}
+
+pub(crate) fn nanos(start: Instant) -> u64 {
+    u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,79 @@
+//! Many locks held at once: the rig is a subcommand of this program, which ends with its figures as one JSON object.
+
+use std::process::{Command, Stdio};
+
+use clap::CommandFactory;
+use serde_json::Value;
+
+use super::{Place, Size, column, main_column, progress};
+use crate::entrant::Entrant;
+use crate::report::{Better, Column, Figures};
+use crate::{Arguments, Result};
+
+const RIG: &str = "s11";
+
+/// Whether this program has the rig.
+pub(crate) fn is_there() -> bool {
+    Arguments::command().find_subcommand(RIG).is_some()
+}
+
+/// A round takes minutes, and does not vary as pairs do.
+const ROUNDS: usize = 3;
+
+pub(super) fn measure(place: &mut Place, entrants: &mut [Entrant], size: Size) -> Result<Vec<Column>> {
+    let rounds = size.rounds.min(ROUNDS);
+    let less: &[&str] = if size.quick { &["--locks", "1000", "--ttl", "3", "--seconds", "3"] } else { &[] };
+    for round in 0..rounds {
+        for entrant in entrants.iter_mut() {
+            let Some(figures) = entrant.attempt(|_| rig(&place.url, less)) else { continue };
+            progress("S11", round, rounds, &format!("{}: {figures:?}", entrant.name()));
+            entrant.record_all(figures);
+        }
+    }
+    Ok(vec![
+        column("locks", "locks", 0),
+        main_column("above_idle_mib", "MiB above idle", 1, Some(Better::Less)),
+        main_column("cpu_a_minute", "CPU seconds a minute", 3, None),
+        main_column("locks_a_request", "locks a request", 0, None),
+        column("threads", "threads", 0),
+        column("lost", "lost", 0),
+        column("acquire_us_a_lock", "to acquire one, us", 1),
+        column("pair_us_before", "a pair without them, us", 1),
+        column("pair_us_held", "a pair beside them, us", 1),
+    ])
+}
+
+fn rig(url: &str, less: &[&str]) -> Result<Figures> {
+    let mut command = Command::new(std::env::current_exe()?);
+    let output = command.args(["--url", url, RIG]).args(less).stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        return Err(format!("ended with {}", output.status).into());
+    }
+    figures(std::str::from_utf8(&output.stdout)?)
+}
+
+/// The numbers of the object that `output` ends with, and what follows from them.
+fn figures(output: &str) -> Result<Figures> {
+    let begin = output.find('{').ok_or("said nothing")?;
+    let object: serde_json::Map<String, Value> = serde_json::from_str(&output[begin..])?;
+    let mut figures: Figures = object.into_iter().filter_map(|(key, value)| Some((key, value.as_f64()?))).collect();
+    if let (Some(held), Some(idle)) = (figures.get("held_kib"), figures.get("idle_kib")) {
+        figures.insert("above_idle_mib".to_owned(), (held - idle) / 1024.0);
+    }
+    Ok(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::figures;
+
+    #[test]
+    fn the_numbers_of_the_last_object_are_figures() {
+        let said =
+            "holding...\n{\n \"locks\": 1000,\n \"store\": \"x\",\n \"idle_kib\": 1024,\n \"held_kib\": 4096\n}\n";
+        let found = figures(said).unwrap();
+        let found: Vec<_> = found.iter().map(|(key, value)| (key.as_str(), *value)).collect();
+        assert_eq!(found, [("above_idle_mib", 3.0), ("held_kib", 4096.0), ("idle_kib", 1024.0), ("locks", 1000.0)]);
+        assert!(figures("\n").is_err());
+    }
+}

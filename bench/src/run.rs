@@ -1,0 +1,111 @@
+//! Measures rows, one after another, and writes each as soon as it is done.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::entrant::Entrant;
+use crate::machine::{self, QUIET, Watch};
+use crate::report::Report;
+use crate::rows::{Place, ROWS, Row, Size};
+use crate::server::Server;
+use crate::talk::contenders;
+use crate::{Result, page};
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Such as S1; all when none is given.
+    rows: Vec<String>,
+    /// Rounds a row, three at the least.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(3..))]
+    rounds: u16,
+    /// A few seconds in place of minutes: to see that it works, not to know how fast it is.
+    #[arg(long)]
+    quick: bool,
+    /// Measures although others use the CPU; the pages say so.
+    #[arg(long)]
+    loaded: bool,
+    /// The folder of contenders.
+    #[arg(long, default_value = "bench/contenders")]
+    contenders: PathBuf,
+    /// Where the figures and pages go.
+    #[arg(long, default_value = "docs/bench")]
+    out: PathBuf,
+}
+
+pub(crate) fn run(url: &str, options: &Options) -> Result<()> {
+    let rows = chosen(&options.rows)?;
+    let mut place = Place { url: url.to_owned(), server: Server::connect(url)? };
+    same_cpu(&mut place.server)?;
+    refuse_load(options.loaded)?;
+    let contenders = contenders(&options.contenders)?;
+    let size = Size { rounds: options.rounds.into(), quick: options.quick };
+    for row in rows {
+        let entrants: Vec<Entrant> = contenders.iter().filter(|c| c.plays(row.id)).cloned().map(Entrant::new).collect();
+        if entrants.is_empty() {
+            eprintln!("{}: no contender", row.id);
+            continue;
+        }
+        let report = measure(row, &mut place, entrants, size)?;
+        report.write(&options.out)?;
+        if !report.machine.is_quiet() {
+            eprintln!("{}: LOADED: {}", row.id, page::load(&report.machine));
+        }
+    }
+    page::render(&options.out)
+}
+
+fn chosen(ids: &[String]) -> Result<Vec<&'static Row>> {
+    if ids.is_empty() {
+        return Ok(ROWS.iter().collect());
+    }
+    let known = || ROWS.iter().map(|row| row.id).collect::<Vec<_>>().join(", ");
+    let find = |id: &String| {
+        let found = ROWS.iter().find(|row| row.id.eq_ignore_ascii_case(id));
+        found.ok_or_else(|| format!("there is no row {id}; there are {}", known()).into())
+    };
+    ids.iter().map(find).collect()
+}
+
+/// A pair takes four times as long when client and server are on two CPUs, and then measures the scheduler.
+fn same_cpu(server: &mut Server) -> Result<()> {
+    let (ours, theirs) = (machine::affinity("self")?, machine::affinity(&server.pid()?)?);
+    if ours != theirs || ours.contains([',', '-']) {
+        let message = format!("pin this program (now on {ours}) and the server (on {theirs}) to the same single CPU");
+        return Err(message.into());
+    }
+    Ok(())
+}
+
+fn refuse_load(anyway: bool) -> Result<()> {
+    let busy = machine::busy_now(Duration::from_secs(2))?;
+    if busy <= QUIET {
+        return Ok(());
+    }
+    let busy = format!("others use {:.0} % of the CPU", busy * 100.0);
+    if !anyway {
+        return Err(format!("{busy}; choose another CPU, wait, or measure all the same with --loaded").into());
+    }
+    eprintln!("LOADED: {busy}; these figures are not to be relied on");
+    Ok(())
+}
+
+fn measure(row: &Row, place: &mut Place, mut entrants: Vec<Entrant>, size: Size) -> Result<Report> {
+    eprintln!("{}: {}", row.id, row.title);
+    place.server.clear()?;
+    let watch = Watch::begin(place.server.pid()?.parse()?)?;
+    let columns = row.measure(place, &mut entrants, size)?;
+    let machine = watch.end()?;
+    let server = BTreeMap::from([("redis-server".to_owned(), place.server.version()?)]);
+    Ok(Report {
+        row: row.id.to_owned(),
+        title: row.title.to_owned(),
+        work: row.work.to_owned(),
+        taken: machine::said("date", &["-u", "+%Y-%m-%d %H:%M UTC"]),
+        quick: size.quick,
+        machine,
+        versions: machine::versions().into_iter().chain(server).collect(),
+        columns,
+        results: entrants.into_iter().map(Entrant::measured).collect(),
+    })
+}

@@ -1,0 +1,73 @@
+//! The server that all contenders of a run use, looked at from outside.
+
+use redis::{Connection, RedisResult, Script, cmd};
+
+/// A connection that asks for statistics only.
+pub(crate) struct Server {
+    connection: Connection,
+}
+
+impl Server {
+    pub(crate) fn connect(url: &str) -> RedisResult<Self> {
+        Ok(Server { connection: redis::Client::open(url)?.get_connection()? })
+    }
+
+    fn info(&mut self, section: &str) -> RedisResult<String> {
+        cmd("INFO").arg(section).query(&mut self.connection)
+    }
+
+    fn about_itself(&mut self, key: &str) -> RedisResult<String> {
+        let text = self.info("server")?;
+        let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        Ok(value.unwrap_or("unknown").to_owned())
+    }
+
+    pub(crate) fn version(&mut self) -> RedisResult<String> {
+        self.about_itself("redis_version")
+    }
+
+    pub(crate) fn pid(&mut self) -> RedisResult<String> {
+        self.about_itself("process_id")
+    }
+
+    /// How often the server ran one of `commands` so far.
+    pub(crate) fn calls(&mut self, commands: &[String]) -> RedisResult<u64> {
+        let text = self.info("commandstats")?;
+        Ok(text
+            .lines()
+            .filter_map(calls)
+            .filter(|(command, _)| commands.iter().any(|c| c == command))
+            .map(|(_, n)| n)
+            .sum())
+    }
+
+    /// How many of Lockwright's locks under these keys are held.
+    pub(crate) fn held(&mut self, pattern: &str) -> RedisResult<usize> {
+        let script = "local n = 0 for _, k in ipairs(redis.call('KEYS', ARGV[1])) do \
+                      if (redis.call('HGET', k, 'o') or '') ~= '' then n = n + 1 end end return n";
+        Script::new(script).arg(pattern).invoke(&mut self.connection)
+    }
+
+    /// Forgets what contenders of an earlier row left.
+    pub(crate) fn clear(&mut self) -> RedisResult<()> {
+        cmd("FLUSHALL").query(&mut self.connection)
+    }
+}
+
+/// Command and count of a line such as `cmdstat_set:calls=3,usec=...`.
+fn calls(line: &str) -> Option<(&str, u64)> {
+    let (command, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+    Some((command, figures.split(',').next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_statistics_are_read() {
+        assert_eq!(calls("cmdstat_evalsha:calls=12,usec=7,usec_per_call=0.58"), Some(("evalsha", 12)));
+        assert_eq!(calls("cmdstat_client|setname:calls=1,usec=7"), Some(("client|setname", 1)));
+        assert_eq!(calls("# Commandstats"), None);
+    }
+}

@@ -1,0 +1,562 @@
+"""The same locks for asyncio.
+
+    import lockwright.aio
+
+    async with lockwright.aio.connect("redis://localhost") as client:
+        async with client.lock("orders:42", ttl=10) as guard:
+            await charge(fence=guard.token)
+
+A `Lock` behaves as `asyncio.Lock`, but that its release is awaited. Nothing here blocks the event loop, and whatever is
+awaited may be cancelled: a place in the queue is left, and a lock that was granted meanwhile is given back, in the
+background. A client and its locks may be used from every event loop of the process; a guard too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import itertools
+import sys
+import weakref
+from os import PathLike
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, List, Literal, Optional, Type, TypeVar, Union
+
+from lockwright import _lockwright as _native
+from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned
+from lockwright._reactors import here
+from lockwright._records import Guarantees, Inspection, Metrics
+
+__all__ = ["Client", "Guard", "Lock", "Lost", "RLock", "connect"]
+
+_F = TypeVar("_F", bound=Callable[..., Awaitable[Any]])
+_Path = Union[str, "PathLike[str]"]
+
+if TYPE_CHECKING:
+    _Outcome = Literal["released", "kept", "expired", "stolen", "unknown"]
+
+
+def connect(
+    url: Optional[str] = None,
+    *,
+    prefix: Optional[str] = None,
+    connect_timeout: Optional[float] = None,
+    response_timeout: Optional[float] = None,
+    store_timeout: Optional[float] = None,
+    ca: Optional[_Path] = None,
+    cert: Optional[_Path] = None,
+    key: Optional[_Path] = None,
+    credentials: Optional[Callable[[], "tuple[str, str]"]] = None,
+) -> Client:
+    """Connects to the place that `url` names, else `LOCKWRIGHT_URL`, else a file of this user's.
+
+    As `lockwright.connect`: nothing is sent before the first use, and nothing is awaited here. `credentials` is a plain
+    function, called on a thread of the library's, so it may block. When it raises, what needed the connection raises
+    `AuthFailed`, which names the cause.
+    """
+    if inspect.iscoroutinefunction(credentials):
+        raise InvalidConfig(
+            "credentials must be a plain function, which may block: it is called on a thread of the library's",
+            operation="connect",
+        )
+    client = _native.connect(
+        url,
+        prefix=prefix,
+        connect_timeout=connect_timeout,
+        response_timeout=response_timeout,
+        store_timeout=store_timeout,
+        ca=ca,
+        cert=cert,
+        key=key,
+        credentials=credentials,
+    )
+    return Client(client)
+
+
+async def _ask(question: Callable[..., int], *arguments: Any) -> Any:
+    """What `question`, a method of a reactor, is answered."""
+    loop, reactor = here()
+    future: "asyncio.Future[None]" = loop.create_future()
+    number = question(reactor, future, *arguments)
+    try:
+        await future
+    except BaseException:
+        # Cancelled, maybe when the answer was there already.
+        reactor.forget(number)
+        raise
+    return reactor.take(number)
+
+
+class Client:
+    """One place where locks are kept. Made by `connect`.
+
+    After a fork the child's copy connects by itself at its next use, in an event loop of the child's own.
+    """
+
+    __slots__ = ("_core", "__weakref__")
+
+    def __init__(self, core: _native.Client) -> None:
+        self._core = core
+
+    @property
+    def address(self) -> str:
+        """The address without credentials."""
+        return self._core.address
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: Optional[float] = None,
+        timeout: Optional[float] = None,
+        renew: Optional[bool] = None,
+        max_hold: Optional[float] = None,
+        fair: Optional[bool] = None,
+        layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional["tuple[float, float]"] = None,
+        label: Optional[str] = None,
+        cancel_on_loss: bool = False,
+    ) -> Lock:
+        """The lock called `name`. What is not given is as the address says, else as it says here.
+
+        `ttl`: seconds that it stays ours without a renewal (30). `timeout`: seconds to wait for others (-1, for ever).
+        `renew`: whether it is renewed while it is held (True). `max_hold`: seconds after the grant at which renewal ends
+        (never). `fair`: first come, first served over all processes (False). `layout`: how it lies in the store, such as
+        `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`: the first and the longest
+        pause, in seconds, between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a text that
+        `inspect` shows.
+        `cancel_on_loss`: whether the task in an `async with` block of the lock is cancelled when the lock is lost, so that
+        the block raises `LockLost` at once (False: when it ends).
+        """
+        core = self._core.lock(
+            name,
+            ttl=ttl,
+            timeout=timeout,
+            renew=renew,
+            max_hold=max_hold,
+            fair=fair,
+            layout=layout,
+            format=format,
+            retry=retry,
+            label=label,
+        )
+        return Lock(core, cancel_on_loss)
+
+    def rlock(
+        self,
+        name: str,
+        *,
+        ttl: Optional[float] = None,
+        timeout: Optional[float] = None,
+        renew: Optional[bool] = None,
+        max_hold: Optional[float] = None,
+        fair: Optional[bool] = None,
+        layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional["tuple[float, float]"] = None,
+        label: Optional[str] = None,
+        cancel_on_loss: bool = False,
+    ) -> RLock:
+        """As `lock`, but its task may acquire it again, through any RLock of that name of this client.
+
+        A task that this one starts is another: it waits, although it begins with a copy of this one's context.
+        """
+        core = self._core.rlock(
+            name,
+            ttl=ttl,
+            timeout=timeout,
+            renew=renew,
+            max_hold=max_hold,
+            fair=fair,
+            layout=layout,
+            format=format,
+            retry=retry,
+            label=label,
+        )
+        return RLock(core, cancel_on_loss)
+
+    def guarantees(self) -> Guarantees:
+        """What locks of this client promise."""
+        return self._core.guarantees()
+
+    def require(
+        self,
+        *,
+        fenced: bool = False,
+        fair: bool = False,
+        shared: bool = False,
+        push: bool = False,
+        failover_safe: bool = False,
+    ) -> None:
+        """Raises `Unsupported` unless all of it is promised."""
+        self._core.require(fenced=fenced, fair=fair, shared=shared, push=push, failover_safe=failover_safe)
+
+    async def inspect(self, name: str) -> Inspection:
+        """Who holds the lock `name`, and how many wait for it."""
+        seen: Inspection = await _ask(_native.Reactor.inspect, self._core, name)
+        return seen
+
+    async def list(self) -> List[str]:
+        """The names of the locks there are."""
+        names: List[str] = await _ask(_native.Reactor.list, self._core)
+        return names
+
+    async def break_lock(self, name: str, expected_token: int) -> bool:
+        """Takes the lock from whoever holds it under that token, which `inspect` shows. Whether somebody did."""
+        broken: bool = await _ask(_native.Reactor.break_lock, self._core, name, expected_token)
+        return broken
+
+    def metrics(self) -> Metrics:
+        """What this client did in this process so far."""
+        return self._core.metrics()
+
+    async def close(self) -> None:
+        """Gives back what is held and ends every wait with `Closed`."""
+        await _ask(_native.Reactor.close, self._core)
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: Optional[Type[BaseException]] = None,
+        exc: Optional[BaseException] = None,
+        traceback: Optional[TracebackType] = None,
+        /,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<lockwright.aio.Client {self.address}>"
+
+
+def _task() -> "asyncio.Task[Any]":
+    task = asyncio.current_task()
+    if task is None:
+        raise RuntimeError("a lock belongs to a task, and none is running here")
+    return task
+
+
+# A task's own number; the address of its object may be another task's later. Not in a context variable: tasks can share a
+# context, and those that are started inherit it.
+_owners: "weakref.WeakKeyDictionary[asyncio.Task[Any], int]" = weakref.WeakKeyDictionary()
+_numbers = itertools.count(1)
+
+
+def _owner() -> int:
+    task = _task()
+    number = _owners.get(task)
+    if number is None:
+        number = _owners[task] = next(_numbers)
+    return number
+
+
+class Lock:
+    """A named lock that behaves as `asyncio.Lock`. What `acquire` took outlives this object."""
+
+    __slots__ = ("_core", "_cancel_on_loss", "_interruptions", "__weakref__")
+
+    def __init__(self, core: _native.Lock, cancel_on_loss: bool) -> None:
+        self._core = core
+        self._cancel_on_loss = cancel_on_loss
+        self._interruptions: Dict[_native.Guard, _Interruption] = {}
+
+    @property
+    def name(self) -> str:
+        return self._core.name
+
+    def _who(self) -> int:
+        # Its task is alive while it is in the block, and asyncio lets any task release.
+        return id(_task())
+
+    async def _acquire(self, timeout: Optional[float]) -> _native.Guard:
+        guard: _native.Guard = await _ask(_native.Reactor.acquire, self._core, timeout, self._who())
+        return guard
+
+    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Whether the lock was acquired in time. A `timeout` of -1 is the lock's own."""
+        if not blocking:
+            if timeout != -1:
+                raise InvalidConfig(
+                    "a timeout was given for a call that shall not block; give one of the two",
+                    operation="acquire",
+                    lock=self.name,
+                )
+            timeout = 0
+        try:
+            guard = await self._acquire(timeout)
+        except LockTimeout:
+            return False
+        _native._pin(self._core, guard, False, self._who())
+        return True
+
+    async def release(self) -> None:
+        """Gives back what this task acquired, else what another task did.
+
+        Raises `NotOwned` when nothing is held through this lock, `LockLost` when it was lost before. Cancelling it does
+        not take the release back.
+        """
+        here()
+        await _ask(_native.Reactor.release, _native._unpin(self._core, self._who()), True)
+
+    async def locked(self) -> bool:
+        """Whether anybody holds the lock at this moment, in any process."""
+        held: bool = await _ask(_native.Reactor.locked, self._core)
+        return held
+
+    async def inspect(self) -> Inspection:
+        """Who holds it, and how many wait for it."""
+        seen: Inspection = await _ask(_native.Reactor.inspect_lock, self._core)
+        return seen
+
+    async def break_lock(self, expected_token: int) -> bool:
+        """Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did."""
+        broken: bool = await _ask(_native.Reactor.break_hold, self._core, expected_token)
+        return broken
+
+    def guarantees(self) -> Guarantees:
+        """What it promises in its layout."""
+        return self._core.guarantees()
+
+    async def acquire_guard(self, timeout: Optional[float] = None) -> Guard:
+        """Waits for the lock. Raises `LockTimeout` when others held it all the time."""
+        return Guard(await self._acquire(timeout))
+
+    async def try_acquire(self) -> Optional[Guard]:
+        """The lock, if it is free."""
+        try:
+            return Guard(await self._acquire(0))
+        except LockTimeout:
+            return None
+
+    def guarded(self, function: _F) -> _F:
+        """Decorates a coroutine function, so that every call of it holds the lock."""
+        if not inspect.iscoroutinefunction(function):
+            kind = "an async generator" if inspect.isasyncgenfunction(function) else "no coroutine function"
+            raise TypeError(f"{function!r} is {kind}, so this lock cannot guard it: {_instead(function)}")
+
+        @functools.wraps(function)
+        async def holding(*args: Any, **kwargs: Any) -> Any:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return holding  # type: ignore[return-value]
+
+    async def __aenter__(self) -> Guard:
+        guard = await self._acquire(None)
+        _native._pin(self._core, guard, True, self._who())
+        if self._cancel_on_loss:
+            self._interruptions[guard] = _Interruption(guard)
+        return Guard(guard)
+
+    async def __aexit__(
+        self,
+        exc_type: Optional[Type[BaseException]] = None,
+        exc: Optional[BaseException] = None,
+        traceback: Optional[TracebackType] = None,
+        /,
+    ) -> None:
+        guard = _native._unpin_block(self._core, self._who())
+        # None: the block gave it back itself.
+        if guard is None:
+            return
+        interruption = self._interruptions.pop(guard, None) if self._cancel_on_loss else None
+        if interruption is not None and interruption.end(guard, exc):
+            return
+        await _end(guard, exc)
+
+    def __repr__(self) -> str:
+        return f"<lockwright.aio.{type(self).__name__} {self.name!r}{repr(self._core).partition(repr(self.name))[2]}"
+
+
+def _instead(function: Callable[..., Any]) -> str:
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        return "hold it inside, with `async with`"
+    return "take a lock of lockwright.connect"
+
+
+class RLock(Lock):
+    """A lock that the task which holds it may acquire again, and no other task release."""
+
+    __slots__ = ()
+
+    def _who(self) -> int:
+        return _owner()
+
+
+async def _end(guard: _native.Guard, exc: Optional[BaseException]) -> None:
+    """Ends what was held for a block: a loss is an error of the block, unless it has one already."""
+    try:
+        await _ask(_native.Reactor.release, guard, True)
+    except (NotOwned, Forked):
+        # The block gave it back itself, or left it to the parent process.
+        pass
+    except LockError:
+        if exc is None:
+            raise
+
+
+class _Interruption:
+    """Cancels the task of a block when the lock is lost."""
+
+    __slots__ = ("_task", "_before", "_watch", "_asked")
+
+    def __init__(self, guard: _native.Guard) -> None:
+        self._task = _task()
+        self._before = self._task.cancelling() if sys.version_info >= (3, 11) else 0
+        self._asked = False
+        self._watch = _watch(guard, self._cancel)
+
+    def _cancel(self, why: str) -> None:
+        self._asked = True
+        self._task.cancel(self)
+
+    def end(self, guard: _native.Guard, exc: Optional[BaseException]) -> bool:
+        """Ends the watch. Whether the loss was dealt with, else the block ends as any other does."""
+        self._watch()
+        if not self._asked:
+            return False
+        loss = _native._loss(guard)
+        here()[1].give_back(guard)
+        if sys.version_info >= (3, 11):
+            self._task.uncancel()
+        # The task did not run between its cancellation and being told, so the block knows of it.
+        is_ours = isinstance(exc, asyncio.CancelledError) and not self._is_of_somebody_else(exc)
+        if loss is not None and (exc is None or is_ours):
+            raise loss from exc
+        return True
+
+    def _is_of_somebody_else(self, cancelled: asyncio.CancelledError) -> bool:
+        if sys.version_info >= (3, 11):
+            return self._task.cancelling() > self._before
+        return cancelled.args != (self,)
+
+    def __repr__(self) -> str:
+        return "the lock was lost"
+
+
+def _watch(guard: _native.Guard, tell: Callable[[str], object]) -> Callable[[], None]:
+    """Has `tell(why)` called in this loop when the guard is lost. Returns what ends that."""
+    loop, reactor = here()
+    future: "asyncio.Future[None]" = loop.create_future()
+    number = reactor.lost(future, guard)
+
+    def told(_: "asyncio.Future[None]") -> None:
+        why = reactor.take(number)
+        if why is not None:
+            tell(why)
+
+    future.add_done_callback(told)
+
+    def end() -> None:
+        future.remove_done_callback(told)
+        reactor.forget(number)
+
+    return end
+
+
+class Guard:
+    """A lock that is held.
+
+    One that is collected unreleased gives a `ResourceWarning` and is not renewed any more, but not released: the
+    collector may come in the middle of what the lock protects. To use one that was made before a fork raises `Forked`
+    in the child, except that leaving its `async with` block does nothing.
+    """
+
+    __slots__ = ("_core", "__weakref__")
+
+    def __init__(self, core: _native.Guard) -> None:
+        self._core = core
+
+    @property
+    def token(self) -> int:
+        """The fencing token: whatever the lock protects refuses one that is lower than it has seen."""
+        return self._core.token
+
+    @property
+    def epoch(self) -> int:
+        """Changes only where tokens start again; goes before the token when two are compared."""
+        return self._core.epoch
+
+    @property
+    def name(self) -> str:
+        return self._core.name
+
+    @property
+    def depth(self) -> int:
+        """How many times its task holds it."""
+        return self._core.depth
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the lock is certainly held at this moment."""
+        return self._core.is_held
+
+    def remaining(self) -> float:
+        """Seconds that the lock is certainly held without a further renewal."""
+        return self._core.remaining()
+
+    @property
+    def why_lost(self) -> Optional[str]:
+        """`expired`, `max_hold`, `not_renewed`, `gone`, `broken` or `closed`; None unless it was lost."""
+        return self._core.why_lost
+
+    @property
+    def lost(self) -> Lost:
+        """The loss as an event."""
+        return Lost(self._core)
+
+    def on_lost(self, callback: Callable[[str], object]) -> None:
+        """Has `callback(why)` called in this event loop, if the lock is lost before it is released."""
+        _watch(self._core, callback)
+
+    async def extend(self, ttl: float) -> None:
+        """Makes the lease last `ttl` seconds from now, and at every renewal."""
+        await _ask(_native.Reactor.extend, self._core, ttl)
+
+    async def release(self) -> _Outcome:
+        """Gives the lock back, and says what the store found. Cancelling it does not take the release back.
+
+        `released`; `kept`: its task still holds it. `expired`, `stolen`: it was lost before. `unknown`: the store did not
+        say; the lock is free when its lease ends. Raises `NotOwned` the second time.
+        """
+        outcome: _Outcome = await _ask(_native.Reactor.release, self._core, False)
+        return outcome
+
+    async def __aenter__(self) -> Guard:
+        self._core.__enter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: Optional[Type[BaseException]] = None,
+        exc: Optional[BaseException] = None,
+        traceback: Optional[TracebackType] = None,
+        /,
+    ) -> None:
+        await _end(self._core, exc)
+
+    def __repr__(self) -> str:
+        return repr(self._core).replace("<lockwright.Guard", "<lockwright.aio.Guard", 1)
+
+
+class Lost:
+    """A guard's loss, as an `asyncio.Event` that nobody can set."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: _native.Guard) -> None:
+        self._core = core
+
+    def is_set(self) -> bool:
+        return self._core.lost.is_set()
+
+    async def wait(self) -> bool:
+        """Waits for the loss. False when the lock was released."""
+        why: Optional[str] = await _ask(_native.Reactor.lost, self._core)
+        return why is not None
+
+    def __repr__(self) -> str:
+        return repr(self._core.lost).replace("<lockwright.Lost", "<lockwright.aio.Lost", 1)

@@ -1,0 +1,151 @@
+//! What locks did: figures, and events on their way to Python's `logging`.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use lockwright::events::{self, Level, Value};
+use lockwright::metrics::{self, Metrics};
+use lockwright::{Error, Result};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyDict;
+
+use crate::client::record;
+use crate::error::Raised;
+use crate::{Seconds, outside};
+
+/// How many events wait for Python's thread; it takes them within milliseconds, but for a handler that is slow.
+const CAPACITY: usize = 10_000;
+
+/// A distribution of times.
+#[pyclass(frozen, module = "lockwright")]
+pub(crate) struct Histogram(metrics::Histogram);
+
+#[pymethods]
+impl Histogram {
+    #[getter]
+    fn count(&self) -> u64 {
+        self.0.count()
+    }
+
+    #[getter]
+    fn sum(&self) -> f64 {
+        self.0.sum().as_secs_f64()
+    }
+
+    #[getter]
+    fn max(&self) -> f64 {
+        self.0.max().as_secs_f64()
+    }
+
+    fn quantile(&self, q: f64) -> PyResult<f64> {
+        if (0.0..=1.0).contains(&q) {
+            return Ok(self.0.quantile(q).as_secs_f64());
+        }
+        Err(Raised(Error::invalid("metrics", "a quantile is a number from 0 to 1")).into())
+    }
+
+    fn at_most(&self, bound: Seconds) -> PyResult<u64> {
+        Ok(self.0.at_most(bound.check("metrics", "bound")?))
+    }
+
+    fn buckets(&self) -> Vec<(f64, u64)> {
+        self.0.buckets().map(|(bound, count)| (bound.as_secs_f64(), count)).collect()
+    }
+
+    fn __repr__(&self) -> String {
+        let [half, most, longest] =
+            [self.0.quantile(0.5), self.0.quantile(0.99), self.0.max()].map(|time| time.as_secs_f64());
+        format!("<lockwright.Histogram of {}: p50 {half:.6} s, p99 {most:.6} s, max {longest:.6} s>", self.0.count())
+    }
+}
+
+pub(crate) fn metrics_record(py: Python<'_>, metrics: Metrics) -> PyResult<Bound<'_, PyAny>> {
+    let fields = PyDict::new(py);
+    for (name, figure) in [
+        ("held", metrics.held),
+        ("waiting", metrics.waiting),
+        ("acquired", metrics.acquired),
+        ("reentered", metrics.reentered),
+        ("hand_offs", metrics.hand_offs),
+        ("contended", metrics.contended),
+        ("refused", metrics.refused),
+        ("timeouts", metrics.timeouts),
+        ("cancelled", metrics.cancelled),
+        ("failed", metrics.failed),
+        ("renewals", metrics.renewals),
+        ("renewal_failures", metrics.renewal_failures),
+        ("requests", metrics.requests),
+        ("round_trips", metrics.round_trips),
+        ("reconnects", metrics.reconnects),
+    ] {
+        fields.set_item(name, figure)?;
+    }
+    let lost = PyDict::new(py);
+    for (reason, count) in metrics.lost.each() {
+        lost.set_item(reason.code(), count)?;
+    }
+    fields.set_item("lost", lost)?;
+    fields.set_item("wait", Py::new(py, Histogram(metrics.wait))?)?;
+    fields.set_item("hold", Py::new(py, Histogram(metrics.hold))?)?;
+    record(py, "Metrics", &fields)
+}
+
+/// Has the levels of `logging` looked at again: it may have been set up since the last time.
+pub(crate) fn follow_logging(py: Python<'_>) -> PyResult<()> {
+    static FOLLOW: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let find = || Ok::<_, PyErr>(py.import("lockwright._log")?.getattr("follow")?.unbind());
+    FOLLOW.get_or_try_init(py, find)?.call0(py).map(drop)
+}
+
+/// The mailbox of the core's events. One for the process; a forked child has an empty one of its own.
+#[pyclass(frozen, module = "lockwright._lockwright")]
+pub(crate) struct Events(Arc<events::Events>);
+
+type Told<'py> = (f64, u8, &'static str, String, Bound<'py, PyDict>, u64);
+
+#[pymethods]
+impl Events {
+    #[new]
+    fn new() -> PyResult<Self> {
+        static EVENTS: OnceLock<Result<Arc<events::Events>>> = OnceLock::new();
+        let events = EVENTS.get_or_init(|| events::collect(None, CAPACITY)).clone();
+        Ok(Events(events.map_err(Raised)?))
+    }
+
+    /// Levels are numbered from 0, errors, to 4, traces.
+    fn set_level(&self, level: Option<u8>) {
+        let level = level.map(|number| match number {
+            0 => Level::Error,
+            1 => Level::Warn,
+            2 => Level::Info,
+            3 => Level::Debug,
+            _ => Level::Trace,
+        });
+        self.0.set_level(level);
+    }
+
+    /// When, level, target, message, fields and how many were missed, of each; `None` when there will be no more.
+    fn wait<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<Told<'py>>>> {
+        let taken = outside(py, || Ok(self.0.wait(Duration::MAX))).map_err(Raised)?;
+        taken.map(|events| events.into_iter().map(|event| told(py, event)).collect()).transpose()
+    }
+
+    fn close(&self) {
+        self.0.close();
+    }
+}
+
+fn told(py: Python<'_>, event: events::Event) -> PyResult<Told<'_>> {
+    let fields = PyDict::new(py);
+    for (name, value) in event.fields {
+        match value {
+            Value::Text(text) => fields.set_item(name, text)?,
+            Value::Seconds(seconds) => fields.set_item(name, seconds)?,
+            Value::Number(number) => fields.set_item(name, number)?,
+            Value::Flag(flag) => fields.set_item(name, flag)?,
+        }
+    }
+    let at = event.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    Ok((at, event.level as u8, event.target, event.message, fields, event.missed))
+}

@@ -1,0 +1,243 @@
+"""The shim of `lockwright.aio`. The README of this folder's parent says what a shim does."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import sys
+import threading
+from typing import Any, Awaitable, Callable, Dict, List, Optional
+
+import lockwright
+from lockwright import aio
+
+from python_common import (
+    Child,
+    Command,
+    Log,
+    greet,
+    name_of,
+    now,
+    options_of,
+    say_cancelled,
+    say_error,
+    say_ok,
+    state_of,
+    told,
+    what_was_acquired,
+    what_was_released,
+)
+
+
+class Shim:
+    def __init__(self) -> None:
+        self.clients: Dict[str, aio.Client] = {}
+        self.uris: Dict[str, str] = {}
+        self.guards: Dict[str, aio.Guard] = {}
+        self.owners: Dict[int, "asyncio.Queue[Command]"] = {}
+        self.tasks: Dict[int, "asyncio.Task[None]"] = {}
+
+    async def main(self) -> None:
+        commands: "asyncio.Queue[Optional[Command]]" = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def read() -> None:
+            for line in sys.stdin:
+                command = json.loads(line)
+                if command["do"] == "exit":
+                    break
+                loop.call_soon_threadsafe(commands.put_nowait, command)
+            loop.call_soon_threadsafe(commands.put_nowait, None)
+
+        threading.Thread(target=read, daemon=True).start()
+        while True:
+            command = await commands.get()
+            if command is None:
+                return
+            self.dispatch(command)
+
+    def dispatch(self, command: Command) -> None:
+        owner = command.get("owner")
+        if owner is None:
+            number = command["id"]
+            self.tasks[number] = asyncio.create_task(self.answer(command))
+            self.tasks[number].add_done_callback(lambda task: self.tasks.pop(number))
+            return
+        # An owner is a task here.
+        if owner not in self.owners:
+            self.owners[owner] = asyncio.Queue()
+            self.tasks[-owner - 1] = asyncio.create_task(self.serve(self.owners[owner]))
+        self.owners[owner].put_nowait(command)
+
+    async def serve(self, commands: "asyncio.Queue[Command]") -> None:
+        while True:
+            await self.answer(await commands.get())
+
+    async def answer(self, command: Command) -> None:
+        try:
+            ok = await getattr(self, "do_" + command["do"])(command)
+        except asyncio.CancelledError:
+            say_cancelled(command)
+            raise
+        except Exception as error:
+            say_error(command, error)
+        else:
+            say_ok(command, ok)
+
+    async def do_cancel(self, command: Command) -> Dict[str, Any]:
+        task = self.tasks.get(command["command"])
+        if task is not None:
+            task.cancel()
+        return {}
+
+    def client(self, command: Command) -> aio.Client:
+        return self.clients[command["client"]]
+
+    def own_client(self, command: Command, i: int) -> aio.Client:
+        name = f"{command['client']}/{i}"
+        if name not in self.clients:
+            self.clients[name] = aio.connect(self.uris[command["client"]])
+        return self.clients[name]
+
+    async def do_open(self, command: Command) -> Dict[str, Any]:
+        self.clients[command["client"]] = aio.connect(command["uri"])
+        self.uris[command["client"]] = command["uri"]
+        return {"shown": repr(self.clients[command["client"]])}
+
+    async def do_guarantees(self, command: Command) -> Dict[str, Any]:
+        return dataclasses.asdict(self.client(command).guarantees())
+
+    async def do_acquire(self, command: Command) -> Dict[str, Any]:
+        guard = await lock_of(self.client(command), command).acquire_guard()
+        self.guards[command["guard"]] = guard
+        return what_was_acquired(guard)
+
+    async def do_try(self, command: Command) -> Dict[str, Any]:
+        guard = await lock_of(self.client(command), command).try_acquire()
+        if guard is None:
+            return {"taken": True}
+        self.guards[command["guard"]] = guard
+        return what_was_acquired(guard)
+
+    async def do_release(self, command: Command) -> Dict[str, Any]:
+        guard = self.guards[command["guard"]]
+        return what_was_released(guard, await guard.release())
+
+    async def do_extend(self, command: Command) -> Dict[str, Any]:
+        await self.guards[command["guard"]].extend(command["ttl"])
+        return {}
+
+    async def do_state(self, command: Command) -> Dict[str, Any]:
+        return state_of(self.guards[command["guard"]])
+
+    async def do_lost(self, command: Command) -> Optional[Dict[str, Any]]:
+        guard = self.guards[command["guard"]]
+        return {"why": guard.why_lost} if await guard.lost.wait() else None
+
+    async def do_abandon(self, command: Command) -> Dict[str, Any]:
+        del self.guards[command["guard"]]
+        return {}
+
+    async def do_inspect(self, command: Command) -> Dict[str, Any]:
+        return dataclasses.asdict(await self.client(command).inspect(name_of(command)))
+
+    async def do_list(self, command: Command) -> Dict[str, Any]:
+        return {"names": await self.client(command).list()}
+
+    async def do_break(self, command: Command) -> Dict[str, Any]:
+        return {"broken": await self.client(command).break_lock(name_of(command), command["token"])}
+
+    async def do_close(self, command: Command) -> Dict[str, Any]:
+        await self.client(command).close()
+        return {}
+
+    async def do_fork(self, command: Command) -> Dict[str, Any]:
+        client, stop = self.client(command), threading.Event()
+        if command.get("busy"):
+            for i in range(2):
+                lock = client.lock(f"{command['lock']}.busy-{i}")
+                threading.Thread(target=asyncio.run, args=(keep_busy(lock, stop),), daemon=True).start()
+        lock, guard = lock_of(client, command), self.guards[command["guard"]]
+        children = []
+        for i in range(command.get("times", 1)):
+            other = client.lock(f"{command['other']}-{i}")
+            child = Child(lambda: asyncio.run(tell(lock, other, guard)))
+            children.append(await asyncio.to_thread(child.wait, 20))
+        stop.set()
+        return {"children": children}
+
+    async def do_prefork(self, command: Command) -> Dict[str, Any]:
+        lock = lock_of(self.client(command), command)
+        names = [f"{command['name']}-child-{i}" for i in range(command["children"])]
+        children = [Child(lambda: told(asyncio.run(outcome_of(work(name, lock, command))))) for name in names]
+        return {"children": [await asyncio.to_thread(child.wait, 60) for child in children]}
+
+    async def do_work(self, command: Command) -> Dict[str, Any]:
+        tasks = []
+        for i in range(command["tasks"]):
+            client = self.own_client(command, i) if command.get("own_clients") else self.client(command)
+            tasks.append(work(f"{command['name']}-{i}", lock_of(client, command), command))
+        return {"retries": sum(await asyncio.gather(*tasks), [])}
+
+
+def lock_of(client: aio.Client, command: Command) -> aio.Lock:
+    make = client.lock if command.get("owner") is None else client.rlock
+    return make(name_of(command), **options_of(command))
+
+
+async def work(name: str, lock: aio.Lock, command: Command) -> List[str]:
+    log, retries = Log(name, command), []
+    for _ in range(command["increments"]):
+        while True:
+            try:
+                asked = now()
+                guard = await lock.acquire_guard()
+                log.increment(guard, asked)
+                outcome = await guard.release()
+                log.note(guard, now(), event="released", outcome=outcome)
+                break
+            except lockwright.LockError as error:
+                if not error.retryable:
+                    raise
+                retries.append(error.code)
+    return retries
+
+
+async def outcome_of(working: Awaitable[Any]) -> Optional[BaseException]:
+    try:
+        await working
+    except Exception as error:
+        return error
+    return None
+
+
+async def keep_busy(lock: aio.Lock, stop: threading.Event) -> None:
+    while not stop.is_set():
+        async with lock:
+            pass
+
+
+async def tell(lock: aio.Lock, other: aio.Lock, guard: aio.Guard) -> Dict[str, Any]:
+    """What a child finds."""
+
+    async def of_parents() -> str:
+        return "taken" if await lock.try_acquire() is None else "granted"
+
+    async def own() -> str:
+        return await (await other.acquire_guard()).release()
+
+    found = {"parents": await code_of(of_parents), "own": await code_of(own)}
+    return {**found, "held": guard.is_held, "guard": await code_of(guard.release)}
+
+
+async def code_of(call: Callable[[], Awaitable[str]]) -> str:
+    try:
+        return await call()
+    except lockwright.LockError as error:
+        return error.code
+
+
+if __name__ == "__main__":
+    greet()
+    asyncio.run(Shim().main())

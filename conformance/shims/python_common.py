@@ -1,0 +1,155 @@
+"""What the shims of Python's faces share."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any, Callable, Dict, Optional, Union
+
+import lockwright
+import lockwright.aio
+
+Command = Dict[str, Any]
+Guard = Union[lockwright.Guard, lockwright.aio.Guard]
+
+SPANS = ("timeout", "ttl", "max_hold")
+OPTIONS = ("renew", "fair", "label", "layout")
+
+_mutex = threading.Lock()
+
+
+def now() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def say(line: Dict[str, Any]) -> None:
+    with _mutex:
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+
+def greet() -> None:
+    if os.environ.get("LOCKWRIGHT_SHIM_LOGS"):
+        logging.basicConfig(level=logging.DEBUG)
+    # A shell that starts the runner in the background has it ignore interrupts, and all its children with it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    say({"pid": os.getpid(), "language": "python"})
+
+
+def say_ok(command: Command, ok: Optional[Dict[str, Any]]) -> None:
+    if ok is not None:
+        say({"id": command["id"], "at": ok.pop("at", None) or now(), "ok": ok})
+
+
+def say_error(command: Command, error: BaseException) -> None:
+    code = error.code if isinstance(error, lockwright.LockError) else type(error).__name__
+    retryable = isinstance(error, lockwright.LockError) and error.retryable
+    failure = {"code": code, "retryable": retryable, "message": str(error), "debug": repr(error)}
+    say({"id": command["id"], "at": now(), "error": failure})
+
+
+def say_cancelled(command: Command) -> None:
+    error = {"code": "cancelled", "retryable": False, "message": "the runner gave up"}
+    say({"id": command["id"], "at": now(), "error": error})
+
+
+def options_of(command: Command) -> Dict[str, Any]:
+    options = {name: command[name] for name in OPTIONS if command.get(name) is not None}
+    # What is no number stands there as text, such as nan.
+    options.update({name: float(command[name]) for name in SPANS if command.get(name) is not None})
+    return options
+
+
+def name_of(command: Command) -> str:
+    units = command.get("lock_utf16")
+    return command["lock"] if units is None else "".join(map(chr, units))
+
+
+def what_was_acquired(guard: Guard) -> Dict[str, Any]:
+    at = now()
+    return {"at": at, "token": guard.token, "depth": guard.depth, "remaining": guard.remaining()}
+
+
+def what_was_released(guard: Guard, outcome: str) -> Dict[str, Any]:
+    return {"outcome": outcome, "kept": guard.depth - 1} if outcome == "kept" else {"outcome": outcome}
+
+
+def state_of(guard: Guard) -> Dict[str, Any]:
+    state = {"held": guard.is_held, "remaining": guard.remaining(), "why": guard.why_lost}
+    return {**state, "token": guard.token, "depth": guard.depth}
+
+
+class Log:
+    """What a working task says of itself, and the counter that it raises."""
+
+    def __init__(self, task: str, command: Command) -> None:
+        self.task, self.counter = task, command["counter"]
+        self.file = os.open(command["log"], os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+
+    def increment(self, guard: Guard, asked: int) -> None:
+        at = now()
+        self.note(guard, at, event="grant", asked=asked, until=at + int(guard.remaining() * 1e9))
+        begin = now()
+        value = self.count_up()
+        # The guard is asked after the clock: what it still says then was true at that time.
+        at = now()
+        held, until = guard.is_held, at + int(guard.remaining() * 1e9)
+        self.note(guard, at, event="increment", begin=begin, value=value, held=held, until=until)
+        if guard.why_lost is not None:
+            self.note(guard, now(), event="lost", why=guard.why_lost)
+
+    def note(self, guard: Guard, at: int, **event: Any) -> None:
+        record = {"at": at, "pid": os.getpid(), "task": self.task, "token": guard.token, **event}
+        os.write(self.file, (json.dumps(record) + "\n").encode())
+
+    def count_up(self) -> int:
+        """Not atomic in the least, but for the last step: whoever is killed leaves the old value or the new one."""
+        try:
+            with open(self.counter) as file:
+                value = int(file.read()) + 1
+        except FileNotFoundError:
+            value = 1
+        with open(f"{self.counter}.{self.task}", "w") as file:
+            file.write(str(value))
+        os.replace(f"{self.counter}.{self.task}", self.counter)
+        return value
+
+
+def told(error: Optional[BaseException]) -> Dict[str, Any]:
+    """How a child's work ended."""
+    return {} if error is None else {"code": getattr(error, "code", ""), "message": str(error)}
+
+
+class Child:
+    """Does `work` in a forked process, and tells what that gives."""
+
+    def __init__(self, work: Callable[[], Dict[str, Any]]) -> None:
+        self.reader, writer = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                os.write(writer, json.dumps(work()).encode())
+            except BaseException as error:
+                os.write(writer, json.dumps({"code": repr(error)}).encode())
+            finally:
+                os._exit(0)
+        os.close(writer)
+
+    def wait(self, patience: float) -> Dict[str, Any]:
+        give_up = time.monotonic() + patience
+        while True:
+            done, status = os.waitpid(self.pid, os.WNOHANG)
+            if done:
+                break
+            if time.monotonic() > give_up:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+                return {"hangs": True}
+            time.sleep(0.001)
+        with open(self.reader) as file:
+            return {**json.loads(file.read() or "{}"), "status": status}

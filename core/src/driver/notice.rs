@@ -1,0 +1,279 @@
+//! What happens to locks, told twice: counted at once in the client's [`Metrics`], and, if somebody listens, left for
+//! `tracing` once no mutex is held. `docs/observability.md` lists targets and fields, which are stable.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tracing::level_filters::LevelFilter;
+use tracing::{Level, debug, info, trace, warn};
+
+use super::clock;
+use super::entry::Entry;
+use super::wait::locked;
+use crate::error::{Error, Kind};
+use crate::lease::{LossReason, ReleaseOutcome};
+use crate::metrics::Metrics;
+use crate::protocol::AttemptId;
+use crate::queue::Refusal;
+use crate::session::Inbox;
+use crate::stores::{Answered, Outcome, Store};
+use crate::time::Time;
+use crate::token::Token;
+
+/// Something that happened to a lock.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// A task asks for it.
+    Asked,
+    /// Somebody has it, and a task waits.
+    Waits,
+    /// A task has it.
+    Granted { token: Token, attempt: AttemptId, ttl: Duration, waited: Duration, way: Way },
+    /// A task does not get it.
+    Refused { why: Why, waited: Duration },
+    /// Its lease was prolonged.
+    Renewed { token: Token, attempt: AttemptId, ttl: Duration },
+    /// Its lease was not prolonged; it will be tried again.
+    NotRenewed { token: Token, attempt: AttemptId, error: Option<Error> },
+    /// A hold is over, though the store may not know yet.
+    Over { held: Duration },
+    /// What became of a release.
+    Released { token: Token, outcome: ReleaseOutcome },
+    /// It goes to whoever waits at the store, and is asked for again in the same request.
+    Yielded { token: Token },
+    /// A hold was lost.
+    Lost { token: Token, reason: LossReason, held: Duration },
+    /// The store is asked to forget an attempt.
+    Undone { attempt: AttemptId },
+}
+
+/// How a task came to have a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The store's answer to a request.
+    Answer,
+    /// Pushed by the store, when somebody else released.
+    Push,
+    /// From the task before it in this process.
+    HandOff,
+    /// The task's owner has it already.
+    Reentry,
+}
+
+/// Why a task did not get a lock.
+#[derive(Debug)]
+pub(crate) enum Why {
+    Taken,
+    TimedOut,
+    Cancelled,
+    Failed(Error),
+}
+
+impl From<&Refusal> for Why {
+    fn from(refusal: &Refusal) -> Self {
+        match refusal {
+            Refusal::Taken => Why::Taken,
+            Refusal::TimedOut => Why::TimedOut,
+            Refusal::Failed(error) => Why::Failed(error.clone()),
+        }
+    }
+}
+
+impl Why {
+    fn code(&self) -> &'static str {
+        match self {
+            Why::Taken => "taken",
+            Why::TimedOut => Kind::Timeout.code(),
+            Why::Cancelled => Kind::Cancelled.code(),
+            Why::Failed(error) => error.code(),
+        }
+    }
+}
+
+impl Way {
+    fn code(self) -> &'static str {
+        match self {
+            Way::Answer => "answer",
+            Way::Push => "push",
+            Way::HandOff => "hand_off",
+            Way::Reentry => "reentry",
+        }
+    }
+}
+
+/// The figures of one client.
+#[derive(Debug, Default)]
+pub(crate) struct Counters(Mutex<Metrics>);
+
+impl Counters {
+    pub(crate) fn snapshot(&self) -> Metrics {
+        locked(&self.0).clone()
+    }
+
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Metrics)) {
+        change(&mut locked(&self.0));
+    }
+
+    pub(crate) fn count(&self, notices: &[Notice]) {
+        if !notices.is_empty() {
+            let mut metrics = locked(&self.0);
+            notices.iter().for_each(|notice| notice.count(&mut metrics));
+        }
+    }
+}
+
+impl Notice {
+    fn count(&self, metrics: &mut Metrics) {
+        match self {
+            Notice::Asked => metrics.waiting += 1,
+            Notice::Waits => metrics.contended += 1,
+            Notice::Granted { waited, way, .. } => {
+                metrics.waiting -= 1;
+                metrics.acquired += 1;
+                metrics.held += u64::from(*way != Way::Reentry);
+                metrics.reentered += u64::from(*way == Way::Reentry);
+                metrics.hand_offs += u64::from(*way == Way::HandOff);
+                metrics.wait.record(*waited);
+            }
+            Notice::Refused { why, .. } => {
+                metrics.waiting -= 1;
+                *match why {
+                    Why::Taken => &mut metrics.refused,
+                    Why::TimedOut => &mut metrics.timeouts,
+                    Why::Cancelled => &mut metrics.cancelled,
+                    Why::Failed(_) => &mut metrics.failed,
+                } += 1;
+            }
+            Notice::Renewed { .. } => metrics.renewals += 1,
+            Notice::NotRenewed { .. } => metrics.renewal_failures += 1,
+            Notice::Over { held } => {
+                metrics.held -= 1;
+                metrics.hold.record(*held);
+            }
+            Notice::Lost { reason, held, .. } => {
+                metrics.held -= 1;
+                metrics.hold.record(*held);
+                metrics.lost.count(reason);
+            }
+            Notice::Released { .. } | Notice::Yielded { .. } | Notice::Undone { .. } => {}
+        }
+    }
+
+    /// Whether anybody may want to read it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        let level = match self {
+            Notice::Asked | Notice::Over { .. } => return false,
+            Notice::Renewed { .. } => Level::TRACE,
+            Notice::Lost { .. } => Level::WARN,
+            _ => Level::DEBUG,
+        };
+        level <= LevelFilter::current()
+    }
+
+    /// Tells `tracing` of it.
+    pub(crate) fn tell(&self, entry: &Entry, store: &str) {
+        let lock = &*entry.name;
+        match self {
+            Notice::Asked | Notice::Over { .. } => {}
+            Notice::Waits => debug!(target: "lockwright::wait", lock, store, "waiting: somebody else has the lock"),
+            Notice::Granted { token, attempt, ttl, waited, way } => {
+                let (ttl, waited, via) = (ttl.as_secs_f64(), waited.as_secs_f64(), way.code());
+                let attempt = attempt.short();
+                debug!(target: "lockwright::grant", lock, store, %token, %attempt, ttl, waited, via, "lock granted");
+            }
+            Notice::Refused { why, waited } => {
+                let (reason, waited) = (why.code(), waited.as_secs_f64());
+                match why {
+                    Why::Failed(error) => {
+                        debug!(target: "lockwright::refuse", lock, store, reason, waited, %error, "lock not acquired");
+                    }
+                    _ => debug!(target: "lockwright::refuse", lock, store, reason, waited, "lock not acquired"),
+                }
+            }
+            Notice::Renewed { token, attempt, ttl } => {
+                let (attempt, ttl, outcome) = (attempt.short(), ttl.as_secs_f64(), "renewed");
+                trace!(target: "lockwright::renew", lock, store, %token, %attempt, ttl, outcome, "lease renewed");
+            }
+            Notice::NotRenewed { token, attempt, error } => {
+                let (attempt, outcome) = (attempt.short(), "failed");
+                let error = error.as_ref().map(tracing::field::display);
+                debug!(
+                    target: "lockwright::renew", lock, store, %token, %attempt, outcome, error,
+                    "lease not renewed; trying again"
+                );
+            }
+            Notice::Released { token, outcome } => {
+                let outcome = outcome.code();
+                debug!(target: "lockwright::release", lock, store, %token, outcome, "lock released");
+            }
+            Notice::Yielded { token } => {
+                debug!(target: "lockwright::yield", lock, store, %token, "other processes have their turn");
+            }
+            Notice::Lost { token, reason, held } => {
+                let (reason, held) = (reason.code(), held.as_secs_f64());
+                warn!(target: "lockwright::lost", lock, store, %token, reason, held, "lock lost");
+            }
+            Notice::Undone { attempt } => {
+                let attempt = attempt.short();
+                debug!(target: "lockwright::undo", lock, store, %attempt, "taking back what may be left at the store");
+            }
+        }
+    }
+}
+
+/// Since when the store has not answered, so that an outage is told once and not by every lock.
+#[derive(Debug, Default)]
+pub(crate) struct Silence(AtomicU64);
+
+impl Silence {
+    /// Takes up how a round trip ended; whether the store answered again after it had not.
+    pub(crate) fn hear(&self, answered: &Answered, store: &Arc<dyn Store>) -> bool {
+        let store = &**store.address();
+        match &answered.outcome {
+            Outcome::Replies(_) => {
+                // Read before it is written: every request of a store that is well comes along here.
+                if self.0.load(Ordering::Relaxed) == 0 {
+                    return false;
+                }
+                let since = self.0.swap(0, Ordering::Relaxed);
+                if since == 0 {
+                    return false;
+                }
+                let after = clock::now().since(Time::from_nanos(since)).as_secs_f64();
+                info!(target: "lockwright::store", store, after, state = "answers", "the store answers again");
+                true
+            }
+            Outcome::NotSent(error) | Outcome::Unknown { error, .. } => {
+                let since = answered.sent.as_nanos().max(1);
+                if self.0.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                    warn!(target: "lockwright::store", store, state = "silent", %error, "the store does not answer");
+                }
+                false
+            }
+        }
+    }
+}
+
+/// The subscription that pushes come through was made, lost, or refused.
+pub(crate) fn inbox_changed(before: Inbox, state: Inbox, store: &str) {
+    match state {
+        Inbox::Unavailable if before != state => {
+            warn!(target: "lockwright::poll", store, "the store pushes nothing to this client: those who wait poll");
+        }
+        Inbox::Live => debug!(target: "lockwright::inbox", store, state = "live", "subscribed"),
+        Inbox::Closed => debug!(target: "lockwright::inbox", store, state = "closed", "the subscription ended"),
+        Inbox::Unavailable => {}
+    }
+}
+
+/// The store is not the one it was.
+pub(crate) fn store_restarted(store: &str) {
+    warn!(target: "lockwright::restart", store, "the store is another one than before: verifying what is held");
+}
+
+/// Somebody used this client to take a lock from its holder.
+pub(crate) fn asked_to_break(lock: &str, store: &str, token: Token, broken: bool) {
+    let outcome = if broken { "broken" } else { "not_held" };
+    warn!(target: "lockwright::break", lock, store, %token, outcome, "asked to break a lock");
+}

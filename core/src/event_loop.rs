@@ -1,0 +1,234 @@
+//! The async face inside an event loop that is not Rust's, such as asyncio's: no other thread takes part in an uncontended
+//! acquisition.
+//!
+//! Whoever owns the foreign loop makes one [`EventLoop`] for it, has the loop watch its [descriptor](EventLoop::descriptor)
+//! for reading, and calls [`turn`](EventLoop::turn) when that is readable and after each [`spawn`](EventLoop::spawn). Jobs are
+//! polled in `turn` and nowhere else, so always on the foreign loop's thread; sockets that jobs open are watched through the
+//! same descriptor. Timers, names and whatever blocks stay with the driver's own thread.
+//!
+//! ```no_run
+//! # fn main() -> lockwright::Result<()> {
+//! let client: lockwright::Client = lockwright::Client::open(Some("memory://"), Default::default())?;
+//! let jobs = lockwright::event_loop::EventLoop::new()?;
+//! jobs.spawn(async move { drop(client.lock("orders:42").acquire().await) });
+//! jobs.turn();
+//! # Ok(())
+//! # }
+//! ```
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::future::Future;
+use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+
+use tokio::runtime::Handle;
+
+use crate::driver::poller::Poller;
+use crate::driver::wait::locked;
+use crate::driver::{fork, runtime};
+use crate::error::{Error, Kind, Result};
+
+/// What is polled inside one foreign event loop. Dropping it drops its jobs, which gives up what they were about.
+pub struct EventLoop {
+    home: Arc<Home>,
+    generation: u64,
+}
+
+/// One job of an [`EventLoop`]; never used again for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct JobId(u64);
+
+/// What an event loop shares with the wakers of its jobs and with the connections that live in it.
+pub(crate) struct Home {
+    id: u64,
+    background: Handle,
+    pub(crate) poller: Poller,
+    /// `None` while it is polled.
+    jobs: Mutex<HashMap<JobId, Option<Work>>>,
+    next: AtomicU64,
+    ready: Mutex<Ready>,
+}
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+#[derive(Default)]
+struct Ready {
+    jobs: Vec<Arc<Alarm>>,
+    /// Somebody is in `turn` and will look at `jobs` again.
+    attended: bool,
+    /// The descriptor is readable already.
+    rung: bool,
+}
+
+/// Wakes one job.
+struct Alarm {
+    home: Arc<Home>,
+    job: JobId,
+    set: AtomicBool,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Home>>> = const { RefCell::new(None) };
+}
+
+/// The event loop whose job is being polled by this thread.
+pub(crate) fn current() -> Option<Arc<Home>> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
+impl EventLoop {
+    /// An event loop without jobs. Starts the driver's thread, if this process has none yet.
+    ///
+    /// # Errors
+    /// `internal` when the operating system refuses a thread or a descriptor.
+    pub fn new() -> Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let refused = |error: std::io::Error| {
+            let message = "the event loop's descriptors could not be opened; raise the limit of open files";
+            Error::new(Kind::Internal, "connect", message).caused_by(error)
+        };
+        let home = Home {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            background: runtime::handle()?,
+            poller: Poller::new().map_err(refused)?,
+            jobs: Mutex::default(),
+            next: AtomicU64::new(1),
+            ready: Mutex::default(),
+        };
+        Ok(EventLoop { home: Arc::new(home), generation: fork::generation() })
+    }
+
+    /// Readable whenever [`turn`](Self::turn) has something to do. It is closed with the event loop.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.home.poller.descriptor()
+    }
+
+    /// Adds a job, which the next [`turn`](Self::turn) begins; to be followed by one.
+    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> JobId {
+        self.home.spawn(Box::pin(work))
+    }
+
+    /// Drops a job, which gives up what it was about; does nothing for one that ended.
+    pub fn abandon(&self, job: JobId) {
+        let dropped = locked(&self.home.jobs).remove(&job);
+        drop(dropped);
+    }
+
+    /// Polls whatever can go on, without blocking. A job that panics is dropped.
+    pub fn turn(&self) {
+        if self.is_forked() {
+            return;
+        }
+        let _driver = self.home.background.enter();
+        let before = CURRENT.replace(Some(self.home.clone()));
+        locked(&self.home.ready).attended = true;
+        self.home.poller.look();
+        while let Some(alarms) = self.home.next_ready() {
+            for alarm in alarms {
+                self.home.poll(&alarm);
+            }
+        }
+        CURRENT.set(before);
+    }
+
+    /// Whether it was made before a fork, by the parent: then it does nothing in this process.
+    pub fn is_forked(&self) -> bool {
+        self.generation != fork::generation()
+    }
+}
+
+impl Drop for EventLoop {
+    fn drop(&mut self) {
+        if self.is_forked() {
+            // Its descriptors and jobs are the parent's.
+            std::mem::forget(self.home.clone());
+            return;
+        }
+        // Jobs and their wakers hold each other.
+        let jobs = std::mem::take(&mut *locked(&self.home.jobs));
+        drop(jobs);
+        locked(&self.home.ready).jobs.clear();
+    }
+}
+
+impl Home {
+    /// Tells event loops apart.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The driver's own runtime.
+    pub(crate) fn background(&self) -> &Handle {
+        &self.background
+    }
+
+    /// The job is begun by this turn, or by the next one.
+    pub(crate) fn spawn(self: &Arc<Self>, work: Work) -> JobId {
+        let job = JobId(self.next.fetch_add(1, Ordering::Relaxed));
+        locked(&self.jobs).insert(job, Some(work));
+        let alarm = Arc::new(Alarm { home: self.clone(), job, set: AtomicBool::new(true) });
+        locked(&self.ready).jobs.push(alarm);
+        job
+    }
+
+    fn next_ready(&self) -> Option<Vec<Arc<Alarm>>> {
+        let mut ready = locked(&self.ready);
+        ready.rung = false;
+        ready.attended = !ready.jobs.is_empty();
+        ready.attended.then(|| std::mem::take(&mut ready.jobs))
+    }
+
+    fn poll(&self, alarm: &Arc<Alarm>) {
+        alarm.set.store(false, Ordering::Release);
+        let taken = locked(&self.jobs).get_mut(&alarm.job).and_then(Option::take);
+        let Some(mut work) = taken else { return };
+        let waker = Waker::from(alarm.clone());
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut Context::from_waker(&waker))));
+        let mut jobs = locked(&self.jobs);
+        match (polled, jobs.get_mut(&alarm.job)) {
+            (Ok(Poll::Pending), Some(kept)) => *kept = Some(work),
+            // It ended, or was abandoned meanwhile.
+            _ => {
+                let ended = jobs.remove(&alarm.job);
+                drop(jobs);
+                drop((ended, work));
+            }
+        }
+    }
+}
+
+impl Alarm {
+    fn ring(self: &Arc<Self>) {
+        if self.set.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let mut ready = locked(&self.home.ready);
+        ready.jobs.push(self.clone());
+        let must_ring = !ready.attended && !std::mem::replace(&mut ready.rung, true);
+        drop(ready);
+        if must_ring {
+            self.home.poller.ring();
+        }
+    }
+}
+
+impl Wake for Alarm {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ring();
+    }
+}
+
+impl std::fmt::Debug for EventLoop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "EventLoop({})", self.home.id)
+    }
+}

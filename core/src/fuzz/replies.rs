@@ -1,0 +1,152 @@
+//! Replies and events of every shape, given to the machines of the layouts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Feed, is_readable};
+use crate::protocol::{
+    AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
+};
+use crate::stores::redis::layouts;
+use crate::stores::zookeeper::layouts::curator::Curator;
+use crate::time::StoreTime;
+
+const OPS: [Op; 4] = [Op::Acquire, Op::Renew, Op::Release, Op::Undo];
+
+fn terms(attempt: u8) -> Terms {
+    let second = Duration::from_secs(1);
+    let card: Arc<str> = "host\t1\trust\t".into();
+    Terms {
+        name: "x".into(),
+        attempt: AttemptId(attempt.into()),
+        inbox: InboxId(1),
+        ttl: second * 30,
+        claim: second,
+        card,
+    }
+}
+
+/// A verdict that can be acted on: tokens that exist and do not run over, errors that can be read.
+pub(crate) fn is_sound(step: &Step, block: u64) {
+    match step {
+        Step::Done(Verdict::Granted(grant)) => {
+            assert!(grant.first > 0 && grant.last.checked_sub(grant.first) == Some(block - 1), "{grant:?}");
+        }
+        Step::Done(Verdict::Failed(error)) => is_readable(error),
+        _ => {}
+    }
+}
+
+/// Everything that a layout can be told in answer to something.
+pub(crate) fn is_understood_or_refused(layout: &dyn Layout, replies: &[Reply]) {
+    let mut machine = layout.protocol("k".into());
+    let terms = terms(1);
+    machine.step(Input::Begin(Intent::Acquire { terms, wait: false, prev: None }));
+    let block = machine.traits().block;
+    for op in OPS {
+        is_sound(&machine.step(Input::Reply(op, replies)), block);
+    }
+    let Some(reply) = replies.first() else { return };
+    match layout.inspected("x", reply) {
+        Ok(seen) => assert!(seen.holder.is_none_or(|holder| !holder.remaining.is_zero())),
+        Err(error) => is_readable(&error),
+    }
+    if let Err(error) = layout.listed(reply) {
+        is_readable(&error);
+    }
+}
+
+/// Whatever a store may answer in a layout of one request a conversation, it is understood or refused.
+pub fn layout_reply(data: &[u8]) {
+    let mut feed = Feed(data);
+    let one = [feed.reply(3)];
+    let several: Vec<_> = (0..feed.byte() % 4).map(|_| feed.reply(1)).collect();
+    for layout in layouts::all("p") {
+        is_understood_or_refused(&*layout, &one);
+        is_understood_or_refused(&*layout, &several);
+    }
+}
+
+/// More than any conversation needs once the same is answered again and again.
+const ROUNDS: usize = 100;
+
+/// Whatever a ZooKeeper server may answer and announce, each conversation comes to an end.
+pub fn zookeeper_reply(data: &[u8]) {
+    let mut feed = Feed(data);
+    let mut machine = Curator::new("/locks/x".into());
+    while !feed.is_over() {
+        let (terms, wait) = (terms(feed.byte() % 2), feed.byte() % 2 == 0);
+        let (op, intent) = match feed.byte() % 5 {
+            0 => (Op::Renew, Intent::Renew { ttl: terms.ttl, terms }),
+            1 => (Op::Release, Intent::Release { terms, used: 0 }),
+            2 => (Op::Undo, Intent::Undo { terms, prev: None }),
+            _ => (Op::Acquire, Intent::Acquire { terms, wait, prev: None }),
+        };
+        converse(&mut machine, op, intent, &mut feed);
+    }
+}
+
+fn converse(machine: &mut Curator, op: Op, intent: Intent, feed: &mut Feed<'_>) {
+    let mut step = machine.step(Input::Begin(intent));
+    let mut repeated = 0;
+    loop {
+        repeated += usize::from(feed.is_over());
+        assert!(repeated < ROUNDS, "it never ends");
+        is_sound(&step, 1);
+        step = match step {
+            Step::Ask(requests) => {
+                let count = if feed.byte() == 0 { 0 } else { requests.len() };
+                let replies: Vec<_> = requests[..count].iter().map(|request| feed.answer(request)).collect();
+                machine.step(Input::Reply(op, &replies))
+            }
+            Step::Wait(_) if !feed.is_over() => machine.step(Input::Event(&feed.event())),
+            Step::Ignore if !feed.is_over() => machine.step(Input::Event(&feed.event())),
+            _ => return,
+        };
+    }
+}
+
+/// How the nodes of attempt 1 begin, so that the fuzzer need not guess it.
+const OURS: &str = "_c_00000000-0000-0000-0000-000000000001-lock-";
+
+impl Feed<'_> {
+    fn node(&mut self) -> String {
+        match self.byte() % 4 {
+            0 => self.text(),
+            1 => format!("{OURS}{}", self.text()),
+            n => format!("{}{:010}", if n == 2 { OURS } else { "_c_x-lock-" }, self.int()),
+        }
+    }
+
+    /// Mostly of the shape that belongs to the request.
+    fn answer(&mut self, request: &Request) -> Reply {
+        match self.byte() % 8 {
+            0 => return self.reply(2),
+            1 => return Reply::Error { code: "NoNode".into(), message: self.text() },
+            _ => {}
+        }
+        let session = Reply::Int(self.int());
+        match request.call.name {
+            "create" => {
+                let parent = request.key.rsplit_once('/').map_or("", |(parent, _)| parent);
+                let path = format!("{parent}/{}", self.node());
+                Reply::List(vec![session, Reply::Text(path), Reply::Int(self.int()), Reply::Int(self.int())])
+            }
+            "children" => {
+                let names: Vec<_> = (0..self.byte() % 5).map(|_| Reply::Text(self.node())).collect();
+                Reply::List([vec![session], names].concat())
+            }
+            "exists" | "watch" => Reply::List(vec![session, Reply::Int(self.int()), Reply::Int(self.int())]),
+            _ => Reply::Nil,
+        }
+    }
+
+    fn event(&mut self) -> StoreEvent {
+        let path: Arc<str> = format!("/locks/x/{}", self.node()).into();
+        match self.byte() % 4 {
+            0 => StoreEvent::Changed { path },
+            1 => StoreEvent::Granted { attempt: AttemptId(1), first: 1, last: 1, at: StoreTime(self.int()) },
+            _ => StoreEvent::Gone { path },
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What the answers of a store have in common, whatever the layout: numbers, refusals, and what makes no sense.
+
+use std::time::Duration;
+
+use crate::error::{Error, Kind, Result};
+use crate::protocol::{Op, Reply};
+
+/// A span in microseconds; none when it is below zero.
+pub(crate) fn duration(micros: i64) -> Duration {
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+/// The number that a reply is.
+pub(crate) fn int(reply: &Reply) -> Option<i64> {
+    match reply {
+        Reply::Int(value) => Some(*value),
+        _ => None,
+    }
+}
+
+/// The page of a list that a reply is: where the next one begins, and names.
+pub(crate) fn listed(reply: &Reply) -> Result<&[Reply]> {
+    match reply {
+        Reply::List(list) if !list.is_empty() => Ok(list),
+        Reply::Error { code, message } => Err(refusal("list", code, message)),
+        other => Err(nonsense("list", std::slice::from_ref(other))),
+    }
+}
+
+/// What an error says was being done.
+pub(crate) fn operation(op: Op) -> &'static str {
+    match op {
+        Op::Acquire => "acquire",
+        Op::Renew => "renew",
+        Op::Release => "release",
+        Op::Undo => "cancel",
+    }
+}
+
+/// The error for a store that answered `code` and `message`.
+pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Error {
+    let kind = match code {
+        // How Redis 7.0 tells that the user of a script lacks a right; later versions say NOPERM.
+        "ERR" if message.starts_with("The user executing the script can't") => Kind::Auth,
+        "FOREIGN" | "WRONGTYPE" => Kind::ForeignLayout,
+        "NOPERM" | "NOAUTH" | "WRONGPASS" => Kind::Auth,
+        "MOVED" | "ASK" | "CROSSSLOT" => Kind::Unsupported,
+        "OOM" | "READONLY" | "LOADING" | "BUSY" | "MISCONF" | "MASTERDOWN" | "CLUSTERDOWN" | "FULL" => {
+            Kind::Unavailable
+        }
+        _ => Kind::Protocol,
+    };
+    let advice = match kind {
+        _ if code == "READONLY" => "give the address of the primary, which can be written",
+        _ if code == "OOM" => "raise its maxmemory, or free some",
+        _ if code == "LOADING" => "it will serve once its data is loaded",
+        Kind::ForeignLayout => "something else lies under this name; choose another name, prefix or layout",
+        Kind::Auth => "check the user, the password and the user's rights",
+        Kind::Unsupported => "clusters are not built yet; give the address of a single server",
+        Kind::Unavailable => "it may pass; look at the store's log",
+        _ => "see whether this is the right store, and its version",
+    };
+    // Redis adds the digest of the script and a line in it.
+    let message = message.split(" script: ").next().unwrap_or_default().trim_end_matches('.');
+    Error::new(kind, operation, format!("the store refused: {code} {message}; {advice}"))
+}
+
+/// The error for replies that no such layout gives.
+pub(crate) fn nonsense(operation: &'static str, replies: &[Reply]) -> Error {
+    let mut shown = format!("{replies:?}");
+    shown.truncate(shown.floor_char_boundary(200));
+    let message =
+        format!("the store's reply makes no sense for this layout: {shown}; see what answers at that address");
+    Error::new(Kind::Protocol, operation, message)
+}

@@ -1,0 +1,115 @@
+//! What a server may send, whatever it is.
+
+use std::sync::LazyLock;
+
+use redis::{Parser, Value};
+
+use super::config::Config;
+use super::greeting::Greeting;
+use super::layouts;
+use super::layouts::native::{CALLS, parse_push};
+use super::wire::{Broken, Frames, replies};
+use crate::fuzz::{SECRET, is_readable, is_understood_or_refused};
+use crate::options::ConnectOptions;
+use crate::protocol::{Arg, Request, StoreEvent};
+use crate::uri::Uri;
+
+/// Where the replies in `bytes` end when they arrive in pieces of `step`, and what is wrong with what comes then.
+fn ends(bytes: &[u8], step: usize) -> (Vec<usize>, Option<Broken>) {
+    let (mut frames, mut ends) = (Frames::default(), Vec::new());
+    for (number, piece) in bytes.chunks(step).enumerate() {
+        let mut at = 0;
+        loop {
+            match frames.end(&piece[at..]) {
+                Ok(Some(end)) => {
+                    at += end;
+                    ends.push(number * step + at);
+                }
+                Ok(None) => break,
+                Err(broken) => return (ends, Some(broken)),
+            }
+        }
+    }
+    (ends, None)
+}
+
+/// Every whole reply in `bytes` that can be parsed. What is measured is what is parsed, or a connection would be out of step.
+fn values(bytes: &[u8]) -> Vec<Value> {
+    let (ends, broken) = ends(bytes, bytes.len().max(1));
+    let mut start = 0;
+    let mut values = Vec::new();
+    for end in ends {
+        let mut rest = &bytes[start..end];
+        if let Ok(value) = Parser::new().parse_value(&mut rest) {
+            assert!(rest.is_empty(), "{:?} is left of {:?}", rest.escape_ascii(), bytes[start..end].escape_ascii());
+            values.push(value);
+        }
+        start = end;
+    }
+    let mut half = &bytes[start..];
+    if broken.is_none() && Parser::new().parse_value(&mut half).is_ok() {
+        panic!("{:?} is a reply without an end", bytes[start..].escape_ascii());
+    }
+    values
+}
+
+/// Replies end at the same places however they arrive, and are parsed up to there.
+pub fn redis_frames(data: &[u8]) {
+    let Some((step, bytes)) = data.split_first() else { return };
+    assert_eq!(ends(bytes, bytes.len().max(1)), ends(bytes, usize::from(*step % 16) + 1));
+    values(bytes);
+}
+
+/// What answers a request of the layout is understood or refused, alone and in a batch.
+pub fn redis_reply(data: &[u8]) {
+    let layouts = layouts::all("p");
+    let one = [Request::new(&CALLS.acquire, "k".into(), [])];
+    let three = ["a", "b", "c"].map(|key| Request::new(&CALLS.renew, key.into(), [Arg::Int(1)]));
+    for value in values(data) {
+        match replies([one.as_slice()], [value.clone()]) {
+            Ok(replies) => {
+                assert_eq!(replies.len(), 1);
+                layouts.iter().for_each(|layout| is_understood_or_refused(&**layout, &replies));
+            }
+            Err(error) => is_readable(&error),
+        }
+        match replies([three.as_slice()], [value]) {
+            Ok(replies) => assert_eq!(replies.len(), 3),
+            Err(error) => is_readable(&error),
+        }
+    }
+}
+
+/// A server greets or is refused, and a password that it sends back is not passed on.
+pub fn redis_greeting(data: &[u8]) {
+    static GREETING: LazyLock<Greeting> = LazyLock::new(|| {
+        let uri = Uri::parse(&format!("redis://user:{SECRET}@host/7"), ConnectOptions::default());
+        let config = uri.and_then(|mut uri| Config::read(&mut uri));
+        let greeting = config.and_then(|config| Ok(Greeting::new(&config, config.credentials()?)));
+        greeting.unwrap_or_else(|error| panic!("{error}"))
+    });
+    let mut answers = values(data);
+    answers.truncate(GREETING.answers());
+    if let Err(error) = GREETING.read(&answers) {
+        is_readable(&error);
+    }
+    let (_, broken) = ends(data, data.len().max(1));
+    if let Some(broken) = broken {
+        is_readable(&broken.explain(&GREETING.quotable(&String::from_utf8_lossy(data))));
+    }
+}
+
+/// What is pushed is a grant or a break that can be told again, or nothing.
+pub fn redis_push(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let Some((key, event)) = parse_push(&text) else { return };
+    let told = match &event {
+        StoreEvent::Granted { attempt, first, last, at } => {
+            assert!(*first > 0 && last > first);
+            format!("granted {attempt} {first} {} {key}", at.0)
+        }
+        StoreEvent::Broken { attempt } => format!("broken {attempt} {key}"),
+        other => panic!("nobody pushes {other:?}"),
+    };
+    assert_eq!(parse_push(&told), Some((key, event)));
+}

@@ -1,0 +1,1 @@
+local kind, pattern = 'string', KEYS[1]

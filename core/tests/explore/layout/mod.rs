@@ -1,0 +1,88 @@
+//! What a layout is to the explorer: its machine, and a model of what the store does with each request. One file a layout.
+
+pub mod line;
+pub mod native;
+pub mod string;
+pub mod string_store;
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
+use lockwright::time::{StoreTime, Time};
+
+use crate::view::{Mix, View};
+
+pub type Checked<T> = Result<T, String>;
+
+/// What surrounds a call.
+pub struct Around<'a> {
+    pub now: StoreTime,
+    /// The highest token that was used.
+    pub top: u64,
+    /// Tokens must be at least this.
+    pub token_floor: u64,
+    /// Whether somebody listens at an inbox.
+    pub alive: &'a dyn Fn(InboxId) -> bool,
+}
+
+/// One lock as a store keeps it under a layout.
+pub trait Record: Clone + Debug + Default + 'static {
+    /// A request, as the store reads it.
+    type Call: Clone + Debug;
+
+    /// Fencing tokens that go with one grant.
+    const BLOCK: u64;
+
+    /// The shipped protocol of the layout.
+    fn machine() -> Box<dyn Protocol>;
+
+    /// Reads what a machine wrote.
+    fn read(request: &Request) -> Option<Self::Call>;
+
+    /// Runs it; the reply, and what is pushed.
+    fn run(&mut self, call: &Self::Call, around: &Around<'_>) -> (Reply, Vec<(InboxId, StoreEvent)>);
+
+    /// For how long a renewal makes the lease last, if it is one.
+    fn renews(call: &Self::Call) -> Option<Duration>;
+
+    /// Who holds the lock, or held it last and nobody noticed yet, and until when.
+    fn hold(&self) -> Option<(AttemptId, StoreTime)>;
+
+    /// Who waits, in order.
+    fn line(&self) -> impl Iterator<Item = AttemptId>;
+
+    /// The highest token ever set aside.
+    fn last(&self) -> u64;
+
+    /// Whether `call` may change `before` into this.
+    fn check(&self, before: &Self, call: &Self::Call, around: &Around<'_>) -> Checked<()>;
+
+    /// What all clients see alike.
+    fn fingerprint(&self, view: &View, state: &mut Mix);
+
+    /// What concerns `client` alone: whether it holds, and where it waits.
+    fn fingerprint_of(&self, client: usize, view: &View, state: &mut Mix);
+
+    fn fingerprint_call(call: &Self::Call, sent: Time, view: &View, state: &mut Mix);
+
+    /// `dated` when the client learns the store's clock from replies.
+    fn fingerprint_reply(op: Op, reply: &Reply, sent: Time, dated: bool, view: &View, state: &mut Mix);
+
+    /// In words.
+    fn explain(call: &Self::Call) -> String;
+
+    /// In words; `tick` in microseconds, counted from `epoch`.
+    fn explain_reply(reply: &Reply, tick: i64, epoch: i64) -> String;
+
+    /// The record in words.
+    fn describe(&self, now: StoreTime, tick: i64) -> String;
+}
+
+pub fn name_of_client(client: usize) -> char {
+    char::from(b'A' + client as u8)
+}
+
+pub fn name_of(attempt: AttemptId) -> String {
+    format!("{}{}", name_of_client(crate::glue::process_of(attempt)), attempt.0 as u32)
+}

@@ -1,0 +1,126 @@
+//! A real Redis server that runs the shipped scripts under a clock that the test sets.
+
+#![allow(unreachable_pub, dead_code, reason = "the module is shared, and each test uses its part")]
+
+use lockwright::protocol::{Arg, Call, Layout, Reply, Request};
+use lockwright::time::StoreTime;
+
+/// Replaces the server's clock for the script behind it by the last two arguments.
+const CLOCK: &str = "
+local real, at = redis, {ARGV[#ARGV - 1], ARGV[#ARGV]}
+ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil
+local redis = setmetatable({
+  call = function(command, ...) return command == 'TIME' and at or real.call(command, ...) end
+}, {__index = real})
+";
+
+/// A connection to the server that tests use.
+pub fn connection() -> redis::Connection {
+    let Ok(url) = std::env::var("LOCKWRIGHT_TEST_REDIS") else {
+        panic!(
+            "these tests need a Redis server: run `conformance/services/redis.sh start` and set \
+             LOCKWRIGHT_TEST_REDIS to the address it prints"
+        );
+    };
+    let client = redis::Client::open(url).expect("LOCKWRIGHT_TEST_REDIS is a redis:// address");
+    client.get_connection().expect("the server of LOCKWRIGHT_TEST_REDIS answers")
+}
+
+pub struct Server {
+    pub connection: redis::Connection,
+    scripts: Vec<(&'static Call, String)>,
+}
+
+impl Server {
+    pub fn connect() -> Self {
+        Server { connection: connection(), scripts: Vec::new() }
+    }
+
+    /// A time that lies ahead of the server's, so that no key's own end ever comes.
+    pub fn later(&mut self) -> StoreTime {
+        StoreTime((self.number(&["TIME"]).expect("the time") + 90 * 24 * 3600) * 1_000_000)
+    }
+
+    pub fn ask(&mut self, request: &Request, now: StoreTime) -> Reply {
+        let known = self.scripts.iter().find(|(call, _)| std::ptr::eq(*call, request.call));
+        let sha = known.map(|(_, sha)| sha.clone()).unwrap_or_else(|| {
+            let body = format!("{CLOCK}{}", request.call.body);
+            let sha: String =
+                redis::cmd("SCRIPT").arg("LOAD").arg(body).query(&mut self.connection).expect("a good script");
+            self.scripts.push((request.call, sha.clone()));
+            sha
+        });
+        let beside = request.args.iter().filter_map(|arg| match arg {
+            Arg::Key(key) => Some(&**key),
+            _ => None,
+        });
+        let keys: Vec<&str> = std::iter::once(&*request.key).chain(beside).collect();
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(sha).arg(keys.len()).arg(&keys);
+        for arg in &request.args {
+            match arg {
+                Arg::Key(_) => continue,
+                Arg::Int(number) => command.arg(*number),
+                Arg::Text(text) => command.arg(&**text),
+                Arg::Nothing => command.arg(""),
+                Arg::NotAfter => command.arg(i64::MAX),
+            };
+        }
+        command.arg(now.0 / 1_000_000).arg(now.0 % 1_000_000);
+        match self.run(&command) {
+            Reply::List(mut list) if request.call.batch => list.remove(0),
+            reply => reply,
+        }
+    }
+
+    pub fn run(&mut self, command: &redis::Cmd) -> Reply {
+        use redis::ConnectionLike;
+        reply(self.connection.req_command(command).expect("an answer"))
+    }
+
+    /// Every name that the layout lists, page by page.
+    pub fn list(&mut self, layout: &dyn Layout) -> Vec<String> {
+        let (mut found, mut cursor) = (Vec::new(), Some(String::new()));
+        while let Some(at) = cursor {
+            let reply = self.ask(&layout.list(&at), StoreTime(1));
+            let (page, next) = layout.listed(&reply).expect("a page");
+            found.extend(page);
+            cursor = next;
+        }
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    pub fn plain(&mut self, words: &[&str]) -> Reply {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        self.run(&command)
+    }
+
+    pub fn number(&mut self, words: &[&str]) -> Option<i64> {
+        match self.plain(words) {
+            Reply::Int(number) => Some(number),
+            Reply::Text(text) => text.parse().ok(),
+            Reply::List(list) => match list.first()? {
+                Reply::Text(text) => text.parse().ok(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+pub fn reply(value: redis::Value) -> Reply {
+    match value {
+        redis::Value::Int(number) => Reply::Int(number),
+        redis::Value::BulkString(bytes) => Reply::Text(String::from_utf8_lossy(&bytes).into_owned()),
+        redis::Value::SimpleString(text) => Reply::Text(text),
+        redis::Value::Okay => Reply::Text("OK".into()),
+        redis::Value::Array(values) => Reply::List(values.into_iter().map(reply).collect()),
+        redis::Value::ServerError(error) => {
+            Reply::Error { code: error.code().into(), message: error.details().unwrap_or_default().into() }
+        }
+        _ => Reply::Nil,
+    }
+}
