@@ -210,6 +210,8 @@ pub struct Session {
     inbox: Inbox,
     /// The earlier attempt that the acquire conversation gives back, until an answer says that it did.
     prev: Option<Box<Previous>>,
+    /// Until when that one's lease was ours.
+    given_until: Time,
     seq: u64,
     /// The unanswered write of each conversation.
     flights: [Option<NonZeroU64>; 4],
@@ -275,6 +277,7 @@ impl Session {
             waits: false,
             inbox: Inbox::Closed,
             prev: None,
+            given_until: Time::ZERO,
             seq: 0,
             flights: [None; 4],
             asked_to_queue: false,
@@ -674,7 +677,9 @@ impl Session {
 
     fn granted(&mut self, now: Time, sent: Time, grant: Grant) {
         self.touched = true;
-        self.gave_back(grant.prev);
+        // A push may overtake the reply to the yield. The lease given back was still ours when that was executed, if it is now.
+        let overtaken = matches!(grant.term, Term::Pushed(_)) && now < self.given_until;
+        self.gave_back(grant.prev.or(overtaken.then_some(ReleaseOutcome::Released)));
         let (from, lease) = match grant.term {
             Term::FromRequest => (sent, self.terms.ttl),
             Term::Pushed(at) => (self.local_time_of(now, at), self.terms.claim),
@@ -885,10 +890,12 @@ impl Session {
             return self.release(now, used);
         }
         self.stop_extending();
+        let given_until = self.valid_until;
         let terms = Terms { attempt, ttl: service.ttl, claim: claim(service.ttl), ..self.terms.clone() };
         let given = std::mem::replace(&mut self.terms, terms.clone());
         self.start_attempt(terms, service);
         self.prev = Some(Box::new(Previous { terms: given, used }));
+        self.given_until = given_until;
         self.waits = true;
         self.touched = true;
         self.ask(now);
@@ -986,6 +993,9 @@ impl Session {
                 Phase::Confirming => self.ask(now),
                 _ => {}
             },
+            StoreEvent::Broken { attempt } if self.prev.as_ref().is_some_and(|prev| prev.terms.attempt == *attempt) => {
+                self.given_until = Time::ZERO;
+            }
             StoreEvent::Changed { .. } | StoreEvent::Gone { .. }
                 if matches!(self.phase, Phase::Asking | Phase::Waiting) =>
             {
@@ -1101,7 +1111,9 @@ impl Session {
         (attempt, self.terms.ttl, self.terms.claim, self.service, self.waits, self.inbox).hash(state);
         (self.ask_again, self.touched, self.placed, self.told, self.repeated, self.extending, self.retries.min(16))
             .hash(state);
-        self.prev.as_ref().map(|prev| (view.attempt(prev.terms.attempt), view.token(prev.used))).hash(state);
+        let prev = self.prev.as_ref();
+        let prev = prev.map(|p| (view.attempt(p.terms.attempt), view.token(p.used), view.ahead(self.given_until)));
+        prev.hash(state);
         self.flight(Op::Acquire).is_some().hash(state);
         (ahead(self.wake), ahead(self.doubt)).hash(state);
         (view.ahead(self.store_until), view.ahead(self.forgotten_at())).hash(state);
