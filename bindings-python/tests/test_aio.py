@@ -276,13 +276,15 @@ def test_cancel_on_loss(store_uri: str, run: Run) -> None:
             lock = client.lock("x", ttl=0.05, renew=False, cancel_on_loss=True)
             cancelled = False
             with pytest.raises(lockwright.LockLost) as raised:
-                async with lock:
+                async with lock as guard:
                     try:
                         await asyncio.sleep(SOON)
                     except asyncio.CancelledError:
                         cancelled = True
                         raise
             assert cancelled and isinstance(raised.value.__cause__, asyncio.CancelledError)
+            with pytest.raises(lockwright.NotOwned):
+                await guard.release()
             # Nothing of it is left.
             await asyncio.sleep(0)
             assert not hasattr(asyncio.Task, "cancelling") or asyncio.current_task().cancelling() == 0  # type: ignore

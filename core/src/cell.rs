@@ -15,6 +15,7 @@
 //! A lease that has run out counts as free, but its holder may still renew it while nobody else was granted the lock.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::protocol::{AttemptId, InboxId, StoreEvent, Terms};
@@ -54,21 +55,32 @@ impl Claimant {
     }
 }
 
+impl Claimant {
+    /// As it is written to a store.
+    pub fn text(&self) -> Arc<str> {
+        std::str::from_utf8(&self.digits()).unwrap_or_default().into()
+    }
+
+    fn digits(&self) -> [u8; 56] {
+        // Written with every request: formatting number by number would cost more than the rest of the machine.
+        let mut text = [b'0'; 56];
+        let bytes = self.attempt.0.to_be_bytes().into_iter().chain(self.inbox.0.to_be_bytes());
+        for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
+            const DIGITS: &[u8; 16] = b"0123456789abcdef";
+            pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+        let mut claim = self.claim.as_millis() as u64;
+        for digit in text[48..].iter_mut().rev() {
+            *digit = b'0' + (claim % 10) as u8;
+            claim /= 10;
+        }
+        text
+    }
+}
+
 impl fmt::Display for Claimant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Written on every acquisition: formatting number by number would cost more than the rest of the machine.
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = [b'0'; 56];
-        let mut put = |from: usize, to: usize, base: u128, mut value: u128| {
-            for slot in text[from..to].iter_mut().rev() {
-                *slot = DIGITS[(value % base) as usize];
-                value /= base;
-            }
-        };
-        put(0, 32, 16, self.attempt.0);
-        put(32, 48, 16, self.inbox.0.into());
-        put(48, 56, 10, self.claim.as_millis());
-        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+        f.write_str(std::str::from_utf8(&self.digits()).unwrap_or_default())
     }
 }
 

@@ -395,6 +395,8 @@ struct Spot {
 impl Spot {
     fn new(layout: Arc<dyn Layout>, name: Arc<str>) -> Result<Self> {
         let key = layout.key(&name)?;
+        // In some stores they are the same text, of which one is enough.
+        let key = if key == name { name.clone() } else { key };
         Ok(Spot { layout, name, key })
     }
 }

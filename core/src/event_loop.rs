@@ -8,7 +8,7 @@
 //!
 //! ```no_run
 //! # fn main() -> lockwright::Result<()> {
-//! let client = lockwright::Client::open(Some("memory://"), Default::default())?;
+//! let client: lockwright::Client = lockwright::Client::open(Some("memory://"), Default::default())?;
 //! let jobs = lockwright::event_loop::EventLoop::new()?;
 //! jobs.spawn(async move { drop(client.lock("orders:42").acquire().await) });
 //! jobs.turn();

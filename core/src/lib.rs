@@ -37,6 +37,7 @@ pub mod events;
 pub mod fuzz;
 pub mod guarantee;
 pub mod lease;
+mod lent;
 #[cfg(feature = "net")]
 pub mod metrics;
 pub mod name;

@@ -26,8 +26,8 @@ use crate::cell::{self, Acquired, BLOCK, Claimant, Given};
 use crate::guarantee::Guarantees;
 use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
 use crate::protocol::{
-    Arg, AttemptId, Call, Grant, Input, Intent, Layout, Op, Previous, Protocol, Push, Reply, Request, Requests, Step,
-    StoreEvent, Term, Terms, Traits, Verdict, Wait,
+    Arg, Call, Grant, Input, Intent, Layout, Op, Previous, Protocol, Push, Reply, Request, Requests, Step, StoreEvent,
+    Term, Traits, Verdict, Wait,
 };
 use crate::replies::{duration, int, listed, nonsense, operation, refusal};
 use crate::time::StoreTime;
@@ -174,19 +174,17 @@ pub struct Native {
     calls: &'static Calls,
     key: Arc<str>,
     push: Push,
-    /// The attempt served at present, as written.
-    claimant: Option<(AttemptId, Arc<str>)>,
 }
 
 impl Native {
     /// The machine for the lock kept under `key`, by the procedures `calls` of a store that can `push`.
     pub fn new(calls: &'static Calls, key: Arc<str>, push: bool) -> Self {
         let push = if push { Push::Inbox } else { Push::None };
-        Native { calls, key, push, claimant: None }
+        Native { calls, key, push }
     }
 
-    fn begin(&mut self, intent: &Intent) -> Request {
-        let me = self.claimant(intent.terms());
+    fn begin(&self, intent: &Intent) -> Request {
+        let me = Arg::Text(Claimant::of(intent.terms()).text());
         match intent {
             Intent::Acquire { terms, wait, prev } => {
                 let (gives_back, used) = prev_args(prev.as_ref());
@@ -197,18 +195,6 @@ impl Native {
             Intent::Renew { ttl, .. } => self.request(&self.calls.renew, [me, micros(*ttl)]),
             Intent::Release { used, .. } => self.request(&self.calls.release, [me, token_arg(*used)]),
             Intent::Undo { prev, .. } => self.request(&self.calls.undo, [me, prev_args(prev.as_ref()).0]),
-        }
-    }
-
-    /// The claimant of `terms` as text, written once per attempt.
-    fn claimant(&mut self, terms: &Terms) -> Arg {
-        match &self.claimant {
-            Some((attempt, text)) if *attempt == terms.attempt => Arg::Text(text.clone()),
-            _ => {
-                let text: Arc<str> = Claimant::of(terms).to_string().into();
-                self.claimant = Some((terms.attempt, text.clone()));
-                Arg::Text(text)
-            }
         }
     }
 
@@ -309,7 +295,7 @@ fn given(code: i64) -> Option<ReleaseOutcome> {
 
 fn prev_args(prev: Option<&Previous>) -> (Arg, Arg) {
     match prev {
-        Some(prev) => (Arg::Text(Claimant::of(&prev.terms).to_string().into()), token_arg(prev.used)),
+        Some(prev) => (Arg::Text(Claimant::of(&prev.terms).text()), token_arg(prev.used)),
         None => (Arg::Nothing, Arg::Int(0)),
     }
 }

@@ -27,7 +27,7 @@
 //!   Ended     failed                            Refuse everybody it stood for
 //! ```
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ use smallvec::SmallVec;
 
 use crate::error::Error;
 use crate::lease::ReleaseOutcome;
-use crate::session::{Service, claim};
+use crate::lent::Lent;
+use crate::session::{Kept, Service, claim};
 use crate::time::{Relative, Time};
 
 /// The longest turn of one process while others may wait: beyond it their p99 suffers (48 times the fair share at blocks of
@@ -132,7 +133,7 @@ struct Contender {
     fair_for: Option<TaskId>,
     /// The task that only tried, when that is why it was sent.
     tried_by: Option<TaskId>,
-    service: Service,
+    service: Kept,
 }
 
 /// The task that holds the lock now.
@@ -152,17 +153,24 @@ struct Turn {
     hand_offs_left: usize,
 }
 
+/// The memory in which waiting tasks and actions gather.
+#[derive(Clone, Debug, Default)]
+pub struct Room {
+    waiting: Lent<Ask>,
+    actions: Lent<Action>,
+}
+
 /// See the [module's table](self).
 #[derive(Clone, Debug)]
 pub struct Queue {
     block: u64,
     next_contender: u64,
     contenders: SmallVec<[Contender; 1]>,
-    waiting: VecDeque<Ask>,
+    waiting: Lent<Ask>,
     deadlines: BTreeSet<(Time, TaskId)>,
     hold: Option<Hold>,
     turn: Option<Turn>,
-    actions: VecDeque<Action>,
+    actions: Lent<Action>,
 }
 
 impl Queue {
@@ -172,11 +180,11 @@ impl Queue {
             block,
             next_contender: 0,
             contenders: SmallVec::new(),
-            waiting: VecDeque::new(),
+            waiting: Lent::new(),
             deadlines: BTreeSet::new(),
             hold: None,
             turn: None,
-            actions: VecDeque::new(),
+            actions: Lent::new(),
         }
     }
 
@@ -197,6 +205,19 @@ impl Queue {
     /// The next thing to do; drain it after every [`handle`](Self::handle).
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
+    }
+
+    /// Lends the memory in which tasks and actions gather, before [`handle`](Self::handle). Whoever drives very many queues
+    /// lends the same to each in turn, so that none keeps its own.
+    pub fn lend(&mut self, room: &mut Room) {
+        self.waiting.exchange(&mut room.waiting);
+        self.actions.exchange(&mut room.actions);
+    }
+
+    /// Takes the memory back that is not in use, after the last action.
+    pub fn reclaim(&mut self, room: &mut Room) {
+        room.waiting.take_back(&mut self.waiting);
+        room.actions.take_back(&mut self.actions);
     }
 
     /// The earliest deadline of a waiting task.
@@ -253,7 +274,7 @@ impl Queue {
         let id = ContenderId(self.next_contender);
         self.next_contender += 1;
         let tried_by = ask.tries.then_some(ask.task);
-        self.contenders.push(Contender { id, fair_for, tried_by, service: ask.service });
+        self.contenders.push(Contender { id, fair_for, tried_by, service: ask.service.into() });
         self.actions.push_back(Action::Contend { contender: id, wait: !ask.tries, service: ask.service });
     }
 
@@ -323,7 +344,7 @@ impl Queue {
         let waiting = if ask.fair { 0 } else { self.waiting.iter().filter(|ask| !ask.fair).count() };
         let hand_offs_left = waiting.min(usize::try_from(self.block).unwrap_or(usize::MAX)).saturating_sub(1);
         self.turn = Some(Turn { last, ends: now.after(SLICE), hand_offs_left });
-        if contender.service != ask.service {
+        if contender.service.get() != ask.service {
             self.serve(id, ask.service);
         }
         self.grant(id, ask, first);
@@ -337,7 +358,7 @@ impl Queue {
 
     fn serve(&mut self, id: ContenderId, service: Service) {
         if let Some(contender) = self.contenders.iter_mut().find(|c| c.id == id) {
-            contender.service = service;
+            contender.service = service.into();
         }
         self.actions.push_back(Action::Serve { contender: id, service });
     }
@@ -387,7 +408,7 @@ impl Queue {
     fn yield_to(&mut self, id: ContenderId, used: u64, ask: Ask) {
         self.turn = None;
         if let Some(contender) = self.contenders.iter_mut().find(|c| c.id == id) {
-            contender.service = ask.service;
+            contender.service = ask.service.into();
             contender.tried_by = None;
         }
         self.actions.push_back(Action::Yield { contender: id, used, service: ask.service });
@@ -431,7 +452,7 @@ impl Queue {
     /// Feeds everything that later answers depend on to `state`, in the names of `view`.
     pub fn fingerprint(&self, view: &impl Relative, state: &mut impl Hasher) {
         (self.block, &self.contenders, self.waiting.len(), self.hold.is_some()).hash(state);
-        for ask in &self.waiting {
+        for ask in self.waiting.iter() {
             (ask.task, ask.owner, ask.fair, ask.tries, ask.service).hash(state);
             ask.deadline.map(|at| view.ahead(at)).hash(state);
         }

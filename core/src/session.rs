@@ -37,12 +37,13 @@
 //! A reply counts only if it answers the request last sent in its conversation: request ids carry the attempt and a number
 //! that never restarts.
 
-use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
+use crate::lent::Lent;
 use crate::options::Retry;
 use crate::protocol::{
     AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Push, Reply, Requests, Step, StoreEvent, Term, Terms,
@@ -79,6 +80,34 @@ pub struct Service {
     pub max_hold: Option<Duration>,
     /// How often to ask where nothing can be pushed.
     pub retry: Retry,
+}
+
+/// A [`Service`] as it is kept: a client may hold very many locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Kept {
+    ttl: u64,
+    /// The longest there is for none.
+    max_hold: u64,
+    retry: (u64, u64),
+    renew: bool,
+}
+
+impl From<Service> for Kept {
+    fn from(Service { ttl, renew, max_hold, retry: Retry { min, max } }: Service) -> Self {
+        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX - 1);
+        let retry = (nanos(min), nanos(max));
+        Kept { ttl: nanos(ttl), max_hold: max_hold.map_or(u64::MAX, nanos), retry, renew }
+    }
+}
+
+impl Kept {
+    const NOTHING: Kept = Kept { ttl: 0, max_hold: u64::MAX, retry: (0, 0), renew: false };
+
+    pub(crate) fn get(self) -> Service {
+        let [ttl, max_hold, min, max] = [self.ttl, self.max_hold, self.retry.0, self.retry.1].map(Duration::from_nanos);
+        let max_hold = (self.max_hold < u64::MAX).then_some(max_hold);
+        Service { ttl, renew: self.renew, max_hold, retry: Retry { min, max } }
+    }
 }
 
 /// Whether pushes can reach this client.
@@ -166,20 +195,26 @@ enum Phase {
     Undoing,
 }
 
+/// The memory in which actions gather.
+#[derive(Debug, Default)]
+pub struct Room(Lent<Action>);
+
 /// See the [module's table](self).
 pub struct Session {
     protocol: Box<dyn Protocol>,
     store_timeout: Duration,
     phase: Phase,
     terms: Terms,
-    service: Service,
+    service: Kept,
     waits: bool,
     inbox: Inbox,
     /// The earlier attempt that the acquire conversation gives back, until an answer says that it did.
-    prev: Option<Previous>,
+    prev: Option<Box<Previous>>,
+    /// Until when that one's lease was ours.
+    given_until: Time,
     seq: u64,
     /// The unanswered write of each conversation.
-    flights: [Option<u64>; 4],
+    flights: [Option<NonZeroU64>; 4],
     /// Whether the acquire in flight asked for a place in the queue.
     asked_to_queue: bool,
     /// Until when an acquire whose outcome is unknown may still be executed.
@@ -219,7 +254,7 @@ pub struct Session {
     repeated: bool,
     /// The outcome of the release was told already.
     told: bool,
-    actions: VecDeque<Action>,
+    actions: Lent<Action>,
 }
 
 impl Session {
@@ -238,10 +273,11 @@ impl Session {
             store_timeout,
             phase: Phase::Idle,
             terms: nobody,
-            service: Service { ttl: Duration::ZERO, renew: false, max_hold: None, retry: Retry::DEFAULT },
+            service: Kept::NOTHING,
             waits: false,
             inbox: Inbox::Closed,
             prev: None,
+            given_until: Time::ZERO,
             seq: 0,
             flights: [None; 4],
             asked_to_queue: false,
@@ -266,7 +302,7 @@ impl Session {
             extending: None,
             repeated: false,
             told: false,
-            actions: VecDeque::new(),
+            actions: Lent::new(),
         }
     }
 
@@ -293,6 +329,17 @@ impl Session {
         self.actions.pop_front()
     }
 
+    /// Lends the memory in which actions gather, before [`handle`](Self::handle). Whoever drives very many sessions lends the
+    /// same to each in turn, so that none keeps its own.
+    pub fn lend(&mut self, room: &mut Room) {
+        self.actions.exchange(&mut room.0);
+    }
+
+    /// Takes the memory back, after the last action.
+    pub fn reclaim(&mut self, room: &mut Room) {
+        room.0.take_back(&mut self.actions);
+    }
+
     /// When to call [`handle`](Self::handle) with [`Event::Tick`] at the latest; `None` while only an event can change
     /// anything. Changes with every handled event.
     pub fn poll_timeout(&self) -> Option<Time> {
@@ -307,6 +354,13 @@ impl Session {
         // While a renewal is unanswered, its answer decides when the next one is due.
         let renewal = self.renew_at.filter(|_| self.flight(Op::Renew).is_none());
         [self.wake, silent, held, renewal].into_iter().flatten().min()
+    }
+
+    /// When the next renewal will be due if the one under way is answered soon; it is no time limit. A driver that looks at
+    /// the session then need not be told of it once more.
+    pub fn next_renewal(&self, now: Time) -> Option<Time> {
+        let renews = self.flight(Op::Renew).is_some() && self.service.renew;
+        renews.then(|| due_after(now, self.renewing / 3))
     }
 
     /// The end of the belief to hold the lock; only while it is held.
@@ -336,12 +390,12 @@ impl Session {
 
     /// How long each renewal makes the lease last.
     pub fn ttl(&self) -> Duration {
-        self.service.ttl
+        self.service.get().ttl
     }
 
     /// How the hold ends if it is not renewed any more.
     pub fn expires_as(&self) -> LossReason {
-        match self.service {
+        match self.service.get() {
             Service { renew: false, .. } => LossReason::NotRenewed,
             Service { max_hold: Some(max), .. } if self.valid_until >= self.granted_at.after(max) => {
                 LossReason::MaxHold
@@ -378,7 +432,7 @@ impl Session {
 
     fn start_attempt(&mut self, terms: Terms, service: Service) {
         self.terms = terms;
-        self.service = service;
+        self.service = service.into();
         self.flights = [None; 4];
         self.doubt = None;
         self.first_sent = None;
@@ -408,7 +462,11 @@ impl Session {
         }
         self.asked_to_queue = self.waits && self.can_queue();
         self.first_sent.get_or_insert(now);
-        let intent = Intent::Acquire { terms: self.terms.clone(), wait: self.asked_to_queue, prev: self.prev.clone() };
+        let intent = Intent::Acquire {
+            terms: self.terms.clone(),
+            wait: self.asked_to_queue,
+            prev: self.prev.as_deref().cloned(),
+        };
         self.converse(now, now, Op::Acquire, Input::Begin(intent));
     }
 
@@ -437,7 +495,7 @@ impl Session {
 
     fn send(&mut self, op: Op, requests: Requests) {
         self.seq += 1;
-        self.flights[op as usize] = Some(self.seq);
+        self.flights[op as usize] = NonZeroU64::new(self.seq);
         let id = RequestId { attempt: self.terms.attempt, op, seq: self.seq };
         self.actions.push_back(Action::Send { id, requests });
     }
@@ -448,7 +506,7 @@ impl Session {
     }
 
     fn flight(&self, op: Op) -> Option<u64> {
-        self.flights[op as usize]
+        self.flights[op as usize].map(NonZeroU64::get)
     }
 
     fn answered(&mut self, now: Time, id: RequestId, sent: Time, answer: Answer<'_>) {
@@ -579,7 +637,8 @@ impl Session {
             self.actions.push_back(Action::OpenInbox);
             self.jittered(self.terms.claim)
         } else {
-            self.pause((self.service.retry.min, self.service.retry.max))
+            let Retry { min, max } = self.service.get().retry;
+            self.pause((min, max))
         };
         self.wake = Some(now.after(self.jittered(remaining).min(pause)));
     }
@@ -618,7 +677,9 @@ impl Session {
 
     fn granted(&mut self, now: Time, sent: Time, grant: Grant) {
         self.touched = true;
-        self.gave_back(grant.prev);
+        // A push may overtake the reply to the yield. The lease given back was still ours when that was executed, if it is now.
+        let overtaken = matches!(grant.term, Term::Pushed(_)) && now < self.given_until;
+        self.gave_back(grant.prev.or(overtaken.then_some(ReleaseOutcome::Released)));
         let (from, lease) = match grant.term {
             Term::FromRequest => (sent, self.terms.ttl),
             Term::Pushed(at) => (self.local_time_of(now, at), self.terms.claim),
@@ -670,17 +731,14 @@ impl Session {
 
     /// The next renewal of a lease that began at `from` and lasts for `lease`.
     fn schedule_renewal(&mut self, from: Time, lease: Duration) {
-        let interval = lease / 3;
-        let next = from.after(interval);
-        let stops = self.service.max_hold.map(|max| self.granted_at.after(max));
+        let Service { ttl, max_hold, .. } = self.service.get();
+        let stops = max_hold.map(|max| self.granted_at.after(max));
         self.renew_at = if self.service.renew {
-            // Locks taken one after another renew together: due times fall on common ticks, never later than wanted.
-            let tick = u64::try_from((interval / 16).as_nanos()).unwrap_or(u64::MAX).max(1);
-            let aligned = Time::from_nanos(next.as_nanos() / tick * tick);
+            let aligned = due_after(from, lease / 3);
             stops.is_none_or(|stop| aligned < stop).then_some(aligned)
         } else {
             // A hand-on inside the process takes a moment off; only a real difference is worth a request.
-            (lease < self.service.ttl - self.service.ttl / 16).then_some(from)
+            (lease < ttl - ttl / 16).then_some(from)
         };
     }
 
@@ -692,7 +750,7 @@ impl Session {
 
     fn renew(&mut self, now: Time) {
         self.renew_at = None;
-        let ttl = self.extending.unwrap_or(self.service.ttl);
+        let ttl = self.extending.unwrap_or_else(|| self.ttl());
         self.renewing = ttl;
         self.lasts(now, now.after(self.store_timeout), ttl);
         let intent = Intent::Renew { terms: self.terms.clone(), ttl };
@@ -717,7 +775,7 @@ impl Session {
         match verdict {
             Verdict::Renewed => {
                 if self.extending.take_if(|wanted| *wanted == ttl).is_some() {
-                    self.service.ttl = ttl;
+                    self.service = Service { ttl, ..self.service.get() }.into();
                     self.actions.push_back(Action::Extended(true));
                 }
                 self.retries = 0;
@@ -741,10 +799,10 @@ impl Session {
 
     fn serve(&mut self, now: Time, service: Service) {
         self.stop_extending();
-        if self.service == service && service.max_hold.is_none() {
+        if self.service.get() == service && service.max_hold.is_none() {
             return;
         }
-        self.service = service;
+        self.service = service.into();
         self.granted_at = now;
         if self.phase == Phase::Held {
             let left = self.valid_until.since(now);
@@ -832,10 +890,12 @@ impl Session {
             return self.release(now, used);
         }
         self.stop_extending();
+        let given_until = self.valid_until;
         let terms = Terms { attempt, ttl: service.ttl, claim: claim(service.ttl), ..self.terms.clone() };
         let given = std::mem::replace(&mut self.terms, terms.clone());
         self.start_attempt(terms, service);
-        self.prev = Some(Previous { terms: given, used });
+        self.prev = Some(Box::new(Previous { terms: given, used }));
+        self.given_until = given_until;
         self.waits = true;
         self.touched = true;
         self.ask(now);
@@ -887,7 +947,7 @@ impl Session {
         self.ask_again = false;
         // Whatever can no longer run when this leaves is covered by it.
         self.doubt.take_if(|until| *until <= now);
-        let intent = Intent::Undo { terms: self.terms.clone(), prev: self.prev.clone() };
+        let intent = Intent::Undo { terms: self.terms.clone(), prev: self.prev.as_deref().cloned() };
         self.converse(now, now, Op::Undo, Input::Begin(intent));
     }
 
@@ -933,6 +993,9 @@ impl Session {
                 Phase::Confirming => self.ask(now),
                 _ => {}
             },
+            StoreEvent::Broken { attempt } if self.prev.as_ref().is_some_and(|prev| prev.terms.attempt == *attempt) => {
+                self.given_until = Time::ZERO;
+            }
             StoreEvent::Changed { .. } | StoreEvent::Gone { .. }
                 if matches!(self.phase, Phase::Asking | Phase::Waiting) =>
             {
@@ -1025,7 +1088,7 @@ impl Session {
             terms: self.terms.clone(),
             prev: self.prev.clone(),
             trouble: self.trouble.clone(),
-            actions: VecDeque::new(),
+            actions: Lent::new(),
             ..*self
         }
     }
@@ -1048,7 +1111,9 @@ impl Session {
         (attempt, self.terms.ttl, self.terms.claim, self.service, self.waits, self.inbox).hash(state);
         (self.ask_again, self.touched, self.placed, self.told, self.repeated, self.extending, self.retries.min(16))
             .hash(state);
-        self.prev.as_ref().map(|prev| (view.attempt(prev.terms.attempt), view.token(prev.used))).hash(state);
+        let prev = self.prev.as_ref();
+        let prev = prev.map(|p| (view.attempt(p.terms.attempt), view.token(p.used), view.ahead(self.given_until)));
+        prev.hash(state);
         self.flight(Op::Acquire).is_some().hash(state);
         (ahead(self.wake), ahead(self.doubt)).hash(state);
         (view.ahead(self.store_until), view.ahead(self.forgotten_at())).hash(state);
@@ -1068,7 +1133,7 @@ impl Session {
             (view.token(self.tokens.0), view.token(self.tokens.1)).hash(state);
             (self.flight(Op::Renew).map(|_| self.renewing), ahead(self.renew_at)).hash(state);
             view.ahead(self.valid_until).hash(state);
-            self.service.max_hold.map(|max| view.ahead(self.granted_at.after(max))).hash(state);
+            self.service.get().max_hold.map(|max| view.ahead(self.granted_at.after(max))).hash(state);
         }
         if self.phase == Phase::Releasing {
             (view.token(self.used), self.flight(Op::Release).is_some()).hash(state);
@@ -1093,6 +1158,13 @@ impl std::fmt::Debug for Session {
 /// Whether asking again later may help.
 fn may_pass(error: &Error) -> bool {
     matches!(error.kind(), Kind::Unavailable | Kind::Internal)
+}
+
+/// When a renewal is due `interval` after `from`. Locks taken one after another renew together: due times fall on common
+/// ticks, never later than wanted.
+fn due_after(from: Time, interval: Duration) -> Time {
+    let tick = u64::try_from((interval / 16).as_nanos()).unwrap_or(u64::MAX).max(1);
+    Time::from_nanos(from.after(interval).as_nanos() / tick * tick)
 }
 
 /// What is taken off a lease for the drift between two clocks.

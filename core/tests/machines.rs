@@ -781,6 +781,26 @@ mod found {
         assert!(rig.hears().contains(&"released: released".to_owned()));
     }
 
+    /// What is heard of a hold yielded at 10, when the push of the next turn overtakes the answer and is read at `read`.
+    fn heard_first(broken: bool, read: u64) -> Vec<String> {
+        let mut rig = Rig::holding();
+        let attempt = AttemptId(2);
+        rig.tell(10, Event::Yield { attempt, used: 100, service: SERVICE });
+        if broken {
+            rig.tell(12, Event::Push(&StoreEvent::Broken { attempt: AttemptId(1) }));
+        }
+        let push = StoreEvent::Granted { attempt, first: 200, last: 263, at: StoreTime(1_010_000) };
+        rig.tell(read, Event::Push(&push));
+        rig.hears()
+    }
+
+    #[test]
+    fn a_push_that_overtakes_the_answer_to_a_yield_proves_what_became_of_the_hold() {
+        assert_eq!(heard_first(false, 15), ["released: released", "granted 200..=263"]);
+        assert_eq!(heard_first(true, 15)[0], "released: unknown");
+        assert_eq!(heard_first(false, 29_950)[0], "released: unknown");
+    }
+
     #[test]
     fn a_renewal_counts_for_what_it_asked_though_the_lease_passed_to_another() {
         let mut rig = Rig::holding();

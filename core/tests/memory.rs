@@ -84,6 +84,27 @@ fn a_held_lock_is_renewed_and_an_unrenewed_one_is_lost() {
     assert!(renewed.remaining() > Duration::from_secs(50));
 }
 
+#[test]
+fn very_many_locks_are_renewed_together_and_given_back_together() {
+    const MANY: u64 = 3000;
+    let (client, other) = (client("many"), client("many"));
+    let ttl = Duration::from_secs(3);
+    let guards: Vec<_> = (0..MANY).map(|i| client.lock(&i.to_string()).ttl(ttl).acquire().unwrap()).collect();
+    let acquired = client.metrics();
+    while client.metrics().renewals < 2 * MANY {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let renewed = client.metrics();
+    assert_eq!((renewed.held, renewed.lost.total(), renewed.renewal_failures), (MANY, 0, 0));
+    assert!((renewed.round_trips - acquired.round_trips) * 20 < renewed.renewals, "{renewed:?}");
+    assert!(guards.iter().all(blocking::Guard::is_held));
+    let before = client.metrics().round_trips;
+    client.close();
+    let closed = client.metrics();
+    assert!(closed.held == 0 && closed.round_trips - before < MANY / 20, "{closed:?}");
+    assert_eq!(other.list().unwrap(), Vec::<String>::new());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tasks_wait_cancel_and_are_told_of_a_broken_lock() {
     let client = lockwright::connect("memory://tasks").await.unwrap();

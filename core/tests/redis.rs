@@ -127,7 +127,7 @@ fn without_the_right_to_subscribe_waiters_poll() {
 fn a_fair_waiter_is_told_when_subscribing_turns_out_to_be_refused() {
     let name = fresh("unfair");
     let _held = client().lock(&name).acquire().unwrap();
-    let refused = client_with("~lw:* +@all resetchannels", "").lock(&name).fair().acquire().unwrap_err();
+    let refused = client_with("~lw:* +@all resetchannels", "timeout=10s").lock(&name).fair().acquire().unwrap_err();
     assert_eq!(refused.kind(), Kind::Unsupported, "{refused}");
 }
 

@@ -11,7 +11,12 @@ use super::table::Row;
 use crate::rows;
 
 /// The messages are the core's own: those of other languages differ where a language has words of its own.
-pub(super) const LANGUAGE: &str = "rust";
+const LANGUAGE: &str = "rust";
+
+/// Whether it quotes what a face of this language was told; several may be quotable.
+pub(super) fn quotes(row: &Row, language: &str) -> bool {
+    language == LANGUAGE || row.skips(LANGUAGE).is_some()
+}
 
 const HEAD: &str = "\
 # Errors

@@ -251,7 +251,7 @@ impl<'a> Lane<'a> {
                 account.most_memory.fetch_max(found.memory, Ordering::Relaxed);
                 let again = if attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
                 account.enter(&row.name, &self.face.name, Outcome::Passed, &format!("{took}{again}"));
-                if let Some(message) = found.message.filter(|_| self.shim.language == docs::LANGUAGE) {
+                if let Some(message) = found.message.filter(|_| docs::quotes(row, &self.shim.language)) {
                     locked(&account.told).entry(row.name.clone()).or_insert(message);
                 }
             }

@@ -9,10 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::engine::{Engine, no_background};
-use super::entry::Outbound;
+use super::entry::{Entry, Outbound};
 use super::wait::locked;
 use super::{clock, runtime};
 use crate::protocol::{Op, Request, Requests};
+use crate::session::RequestId;
 use crate::stores::{Answered, Outcome};
 
 /// Cartloads under way at once, so that the store need not wait for us while we read its answers.
@@ -97,17 +98,20 @@ impl Courier {
 async fn drive(engine: Arc<Engine>, freight: Freight) {
     let mut pause = PAUSE.0;
     while let Some(load) = engine.courier(freight).load() {
+        let (requests, receipts) = send_off(load);
         let answered = match freight {
-            Freight::Renewals => engine.store.clone().call_batch(requests(&load)).await,
+            Freight::Renewals => engine.store.clone().call_batch(requests).await,
             Freight::Returns => {
                 let limit = engine.limit(clock::now(), None);
-                engine.store.call_async(&Requests::from_vec(requests(&load)), limit).await
+                engine.store.call_async(&Requests::from_vec(requests), limit).await
             }
         };
         let reached = matches!(answered.outcome, Outcome::Replies(_));
-        deliver(&engine, load, answered);
+        deliver(&engine, receipts, answered);
         if reached {
             pause = PAUSE.0;
+            // Where a store answers at once and work never ends, nobody else on this thread would have a turn.
+            tokio::task::yield_now().await;
         } else {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE.1);
@@ -115,14 +119,29 @@ async fn drive(engine: Arc<Engine>, freight: Freight) {
     }
 }
 
-/// All requests of a cartload.
-pub(crate) fn requests(load: &[Outbound]) -> Vec<Request> {
-    load.iter().flat_map(|send| &send.requests).cloned().collect()
+/// Who waits for the answer to how many requests of a cartload.
+pub(crate) struct Receipt {
+    entry: Arc<Entry>,
+    slot: u64,
+    id: RequestId,
+    requests: usize,
+}
+
+/// All requests of a cartload, and who waits for their answers.
+pub(crate) fn send_off(load: Vec<Outbound>) -> (Vec<Request>, Vec<Receipt>) {
+    let mut all = Vec::with_capacity(load.len());
+    let receipt = |Outbound { entry, slot, id, requests }| {
+        let count = requests.len();
+        all.extend(requests);
+        Receipt { entry, slot, id, requests: count }
+    };
+    let receipts = load.into_iter().map(receipt).collect();
+    (all, receipts)
 }
 
 /// Gives each write of a cartload its part of the answer.
-pub(crate) fn deliver(engine: &Engine, load: Vec<Outbound>, answered: Answered) {
-    let Answered { sent, outcome } = engine.heard(load.len() as u64, answered);
+pub(crate) fn deliver(engine: &Engine, receipts: Vec<Receipt>, answered: Answered) {
+    let Answered { sent, outcome } = engine.heard(receipts.len() as u64, answered);
     let mut answer: Box<dyn FnMut(usize) -> Outcome> = match outcome {
         Outcome::Replies(replies) => {
             let mut replies = replies.into_iter();
@@ -133,9 +152,9 @@ pub(crate) fn deliver(engine: &Engine, load: Vec<Outbound>, answered: Answered) 
             Box::new(move |_| Outcome::Unknown { error: error.clone(), void_after })
         }
     };
-    for send in load {
-        let outcome = answer(send.requests.len());
-        let follow = send.entry.answered(engine, send.slot, send.id, Answered { sent, outcome });
-        engine.perform_in_background(&send.entry, follow);
+    for Receipt { entry, slot, id, requests } in receipts {
+        let outcome = answer(requests);
+        let follow = entry.answered(engine, slot, id, Answered { sent, outcome });
+        engine.perform_in_background(&entry, follow);
     }
 }

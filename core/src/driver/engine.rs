@@ -2,6 +2,7 @@
 //! caller's thread or task, or in the background.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -26,16 +27,43 @@ use crate::session::{Inbox, Service};
 use crate::stores::{Answered, Outcome, Sink, Store};
 use crate::time::Time;
 
-/// A layout and its format.
-type Variant = (&'static str, Option<&'static str>);
-/// The entries of one key: one for each layout in use under it.
-type OfKey = SmallVec<[(Variant, Weak<Entry>); 1]>;
-
 /// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock again.
 #[derive(Default)]
 struct Entries {
-    by_key: HashMap<Arc<str>, OfKey>,
+    /// By the hash of their key, which they know themselves: a client may have very many.
+    by_hash: HashMap<u64, SmallVec<[Weak<Entry>; 1]>>,
+    hasher: RandomState,
     recent: VecDeque<Arc<Entry>>,
+}
+
+impl Entries {
+    /// The entries of one key: one for each layout in use under it.
+    fn of_key(&self, key: &str) -> impl Iterator<Item = Arc<Entry>> {
+        let known = self.by_hash.get(&self.hasher.hash_one(key)).into_iter().flatten();
+        known.filter_map(Weak::upgrade).filter(move |entry| *entry.key == *key)
+    }
+
+    fn all(&self) -> impl Iterator<Item = Arc<Entry>> {
+        self.by_hash.values().flatten().filter_map(Weak::upgrade)
+    }
+
+    fn add(&mut self, entry: &Arc<Entry>) {
+        let capacity = self.by_hash.capacity();
+        if self.by_hash.len() == capacity {
+            self.by_hash.retain(|_, known| known.iter().any(|entry| entry.strong_count() > 0));
+            if self.by_hash.len() > capacity / 2 {
+                // Else the next few would have to look through all of them again.
+                self.by_hash.reserve(capacity);
+            }
+        }
+        let known = self.by_hash.entry(self.hasher.hash_one(&*entry.key)).or_default();
+        known.retain(|entry| entry.strong_count() > 0);
+        known.push(Arc::downgrade(entry));
+        self.recent.push_back(entry.clone());
+        if self.recent.len() > RECENT {
+            self.recent.pop_front();
+        }
+    }
 }
 
 const RECENT: usize = 64;
@@ -50,6 +78,8 @@ pub(crate) struct Engine {
     inbox_task: Mutex<Option<AbortHandle>>,
     random: Mutex<Random>,
     host: String,
+    /// The last label and its card: most locks of a client have the same.
+    card: Mutex<Option<(String, Arc<str>)>>,
     next_task: AtomicU64,
     entries: Mutex<Entries>,
     pub(crate) wheel: Wheel,
@@ -82,6 +112,7 @@ impl Engine {
             inbox_task: Mutex::default(),
             random: Mutex::new(random),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            card: Mutex::default(),
             next_task: AtomicU64::new(1),
             entries: Mutex::default(),
             wheel: Wheel::new(me.clone()),
@@ -114,31 +145,29 @@ impl Engine {
 
     /// The entry of a lock, made at first use.
     pub(crate) fn entry(&self, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>) -> Arc<Entry> {
-        let mut guard = locked(&self.entries);
-        let Entries { by_key: entries, recent } = &mut *guard;
+        let mut entries = locked(&self.entries);
         let way = (layout.name(), layout.format());
-        let known = |of_key: &OfKey| of_key.iter().find(|(w, _)| *w == way).and_then(|(_, e)| e.upgrade());
-        if let Some(entry) = entries.get(key).and_then(known) {
+        if let Some(entry) = entries.of_key(key).find(|entry| (entry.layout.name(), entry.layout.format()) == way) {
             return entry;
         }
-        if entries.len() == entries.capacity() {
-            entries.retain(|_, of_key| of_key.iter().any(|(_, entry)| entry.strong_count() > 0));
-        }
         let entry = Arc::new(Entry::new(name.clone(), key.clone(), layout.clone()));
-        let of_key = entries.entry(key.clone()).or_default();
-        of_key.retain(|(w, _)| *w != way);
-        of_key.push((way, Arc::downgrade(&entry)));
-        recent.push_back(entry.clone());
-        if recent.len() > RECENT {
-            recent.pop_front();
-        }
+        entries.add(&entry);
         entry
     }
 
     /// What this process says of itself while it holds a lock labelled `label`.
     pub(crate) fn card(&self, label: &str) -> Arc<str> {
-        let (host, language, label) = (self.host.clone(), self.options.language.to_owned(), label.to_owned());
-        Card { host, pid: std::process::id(), language, label }.encode().into()
+        let mut last = locked(&self.card);
+        match &*last {
+            Some((known, card)) if known == label => card.clone(),
+            _ => {
+                let (host, language, label) = (self.host.clone(), self.options.language.to_owned(), label.to_owned());
+                let card: Arc<str> =
+                    Card { host, pid: std::process::id(), language, label: label.clone() }.encode().into();
+                *last = Some((label, card.clone()));
+                card
+            }
+        }
     }
 
     /// What the queue is asked for `wish`, made now.
@@ -225,8 +254,10 @@ impl Engine {
 
     fn send_alone(&self, engine: Arc<Engine>, send: Outbound) {
         let work = async move {
-            let answered = engine.store.call_async(&send.requests, engine.limit(clock::now(), None)).await;
-            courier::deliver(&engine, vec![send], answered);
+            let (requests, receipts) = courier::send_off(vec![send]);
+            let limit = engine.limit(clock::now(), None);
+            let answered = engine.store.call_async(&Requests::from_vec(requests), limit).await;
+            courier::deliver(&engine, receipts, answered);
         };
         match runtime::handle() {
             Ok(handle) => drop(handle.spawn(work)),
@@ -295,8 +326,7 @@ impl Engine {
     }
 
     fn entries_of(&self, key: &str) -> SmallVec<[Arc<Entry>; 1]> {
-        let entries = locked(&self.entries);
-        entries.by_key.get(key).into_iter().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
+        locked(&self.entries).of_key(key).collect()
     }
 
     /// What this client holds under `key` may be gone: asks the store, in this thread.
@@ -308,7 +338,7 @@ impl Engine {
     }
 
     fn live_entries(&self) -> Vec<Arc<Entry>> {
-        locked(&self.entries).by_key.values().flatten().filter_map(|(_, entry)| entry.upgrade()).collect()
+        locked(&self.entries).all().collect()
     }
 
     /// Asks the store something that no session is concerned with, in this thread, as often as `store_timeout` allows.
@@ -350,9 +380,9 @@ impl Engine {
                 some.iter().flat_map(|entry| self.perform_local(entry, entry.close(self))).collect();
             while !sends.is_empty() {
                 let load: Vec<_> = sends.drain(..load.min(sends.len())).collect();
-                let requests = Requests::from_vec(courier::requests(&load));
-                let answered = self.store.call(&requests, self.limit(clock::now(), None));
-                courier::deliver(self, load, answered);
+                let (requests, receipts) = courier::send_off(load);
+                let answered = self.store.call(&Requests::from_vec(requests), self.limit(clock::now(), None));
+                courier::deliver(self, receipts, answered);
             }
         }
         let give_up = clock::now().after(self.options.store_timeout);

@@ -13,22 +13,44 @@ use crate::token::Token;
 
 type Callback = Box<dyn FnOnce(&LossReason) + Send>;
 
-/// One hold of a lock, from its grant to its release or loss.
+/// One hold of a lock, from its grant to its release or loss. Small: a client may have very many.
 pub(crate) struct Hold {
     pub(crate) token: Token,
     pub(crate) since: Time,
     valid_until: AtomicU64,
+    lost: OnceLock<LossReason>,
     /// Why it is lost when it is not prolonged any more: a position in [`LossReason::ALL`].
     expires_as: AtomicU8,
-    lost: OnceLock<LossReason>,
-    interested: Mutex<Interested>,
+    interest: Mutex<Interest>,
+}
+
+/// Who wants to be told of a loss.
+#[derive(Default)]
+enum Interest {
+    #[default]
+    None,
+    Some(Box<Interested>),
+    /// It was released: there is nothing to tell any more.
+    Over,
 }
 
 #[derive(Default)]
 struct Interested {
     wakers: Vec<Waker>,
     callbacks: Vec<Callback>,
-    over: bool,
+}
+
+impl Interest {
+    /// Those interested, if there may be any yet.
+    fn open(&mut self) -> Option<&mut Interested> {
+        if let Interest::None = self {
+            *self = Interest::Some(Box::default());
+        }
+        match self {
+            Interest::Some(interested) => Some(interested),
+            _ => None,
+        }
+    }
 }
 
 impl Hold {
@@ -37,9 +59,9 @@ impl Hold {
             token,
             since,
             valid_until: AtomicU64::new(valid_until.as_nanos()),
-            expires_as: AtomicU8::new(0),
             lost: OnceLock::new(),
-            interested: Mutex::default(),
+            expires_as: AtomicU8::new(0),
+            interest: Mutex::default(),
         }
     }
 
@@ -74,7 +96,8 @@ impl Hold {
             return;
         }
         self.valid_until.store(0, Ordering::Release);
-        let Interested { wakers, callbacks, .. } = std::mem::take(&mut *locked(&self.interested));
+        let Interest::Some(interested) = std::mem::take(&mut *locked(&self.interest)) else { return };
+        let Interested { wakers, callbacks } = *interested;
         wakers.into_iter().for_each(Waker::wake);
         if let Some(reason) = self.lost.get() {
             callbacks.into_iter().for_each(|callback| callback(reason));
@@ -83,33 +106,35 @@ impl Hold {
 
     /// It was released: nobody will ever be told of a loss.
     pub(crate) fn end(&self) {
-        let mut interested = locked(&self.interested);
-        interested.over = true;
-        interested.callbacks.clear();
+        let before = std::mem::replace(&mut *locked(&self.interest), Interest::Over);
+        drop(before);
     }
 
     pub(crate) fn poll_lost(&self, context: &Context<'_>) -> Poll<LossReason> {
         if let Some(reason) = self.lost.get() {
             return Poll::Ready(reason.clone());
         }
-        let mut interested = locked(&self.interested);
-        if !interested.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-            interested.wakers.push(context.waker().clone());
+        if let Some(Interested { wakers, .. }) = locked(&self.interest).open()
+            && !wakers.iter().any(|waker| waker.will_wake(context.waker()))
+        {
+            wakers.push(context.waker().clone());
         }
-        drop(interested);
         self.lost.get().map_or(Poll::Pending, |reason| Poll::Ready(reason.clone()))
     }
 
     /// Has `callback` run when the hold is lost; at once if it is already.
     pub(crate) fn on_lost(&self, callback: Callback) {
-        let mut interested = locked(&self.interested);
+        let mut interest = locked(&self.interest);
         match self.lost.get() {
             Some(reason) => {
-                drop(interested);
+                drop(interest);
                 callback(reason);
             }
-            None if interested.over => {}
-            None => interested.callbacks.push(callback),
+            None => {
+                if let Some(interested) = interest.open() {
+                    interested.callbacks.push(callback);
+                }
+            }
         }
     }
 }

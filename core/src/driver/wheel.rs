@@ -85,9 +85,12 @@ impl Wheel {
 
     fn collect(&self, heap: &mut BinaryHeap<Reverse<(Time, Due)>>) {
         // From here on, whoever comes sooner than what is already known must wake us.
-        for Appointment { due, entry } in locked(&self.appointments).drain(..) {
+        let mut appointments = locked(&self.appointments);
+        for Appointment { due, entry } in appointments.drain(..) {
             heap.push(Reverse((due, Due(entry))));
         }
+        // What a burst needed is not kept for ever.
+        appointments.shrink_to(1024);
     }
 }
 

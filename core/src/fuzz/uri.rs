@@ -27,7 +27,9 @@ pub fn uri(data: &[u8]) {
     let (before, after) = FRAMES[usize::from(feed.byte()) % FRAMES.len()];
     let (start, middle) = (feed.text(), feed.text());
     let rest = String::from_utf8_lossy(feed.0);
-    if [&*start, &*middle, &*rest].iter().any(|part| part.contains(SECRET)) {
+    // One that is there twice proves nothing; parsing drops what is no letter.
+    let letters = |part: &str| part.chars().filter(char::is_ascii_alphanumeric).collect::<String>();
+    if [&*start, &*middle, &*rest].iter().any(|part| letters(part).contains(SECRET)) {
         return;
     }
     // Who writes it where no password belongs is told so by its place.
