@@ -522,7 +522,7 @@ pub(crate) struct Acquisition<F: Face> {
     pub(crate) engine: Arc<Engine>,
     pub(crate) entry: Arc<Entry>,
     pub(crate) waiter: Arc<Waiter>,
-    task: TaskId,
+    pub(crate) task: TaskId,
     pub(crate) deadline: Option<Time>,
     timeout: Option<Duration>,
     generation: u64,
