@@ -169,7 +169,8 @@ impl<F: Face> Client<F> {
         let mut cursor = String::new();
         loop {
             let (page, next) = self.on_store(|engine| layout.listed(&engine.administer(layout.list(&cursor))?))?;
-            names.extend(page);
+            // With a longer prefix than ours a lock may have a name that is too long for us.
+            names.extend(page.into_iter().filter(|name| name::check(name).is_ok()));
             match next {
                 Some(next) => cursor = next,
                 None => break,
