@@ -169,7 +169,8 @@ impl<F: Face> Client<F> {
         let mut cursor = String::new();
         loop {
             let (page, next) = self.on_store(|engine| layout.listed(&engine.administer(layout.list(&cursor))?))?;
-            names.extend(page);
+            // With a longer prefix than ours a lock may have a name that is too long for us.
+            names.extend(page.into_iter().filter(|name| name::check(name).is_ok()));
             match next {
                 Some(next) => cursor = next,
                 None => break,
@@ -522,7 +523,7 @@ pub(crate) struct Acquisition<F: Face> {
     pub(crate) engine: Arc<Engine>,
     pub(crate) entry: Arc<Entry>,
     pub(crate) waiter: Arc<Waiter>,
-    task: TaskId,
+    pub(crate) task: TaskId,
     pub(crate) deadline: Option<Time>,
     timeout: Option<Duration>,
     generation: u64,

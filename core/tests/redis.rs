@@ -184,3 +184,15 @@ fn a_held_lock_is_renewed_and_a_broken_one_is_lost() {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+#[test]
+fn a_name_that_only_a_longer_prefix_leaves_short_enough_is_not_listed() {
+    let place = format!("{}?prefix=list-{}:", address(), std::process::id());
+    let open = |uri: &str| blocking::Client::open(Some(uri), ConnectOptions::default()).unwrap();
+    let (short, long) = (open(&place), open(&format!("{place}longer:")));
+    let longest = "n".repeat(1024);
+    let guards = [long.lock(&longest).acquire().unwrap(), short.lock("x").acquire().unwrap()];
+    assert_eq!(long.list().unwrap(), [longest]);
+    assert_eq!(short.list().unwrap(), ["x"]);
+    guards.into_iter().for_each(|guard| assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released));
+}

@@ -521,4 +521,15 @@ mod tests {
         let answers = waiters.map(|waiter| waiter.take());
         assert!(matches!(answers, [Some(Settled::Extended(true)), Some(Settled::Extended(true))]), "{answers:?}");
     }
+
+    #[test]
+    fn a_grant_to_a_task_that_has_just_gone_is_given_back() {
+        let client = blocking::Client::open(Some("memory://just-gone"), ConnectOptions::default()).unwrap();
+        let lock = client.lock("x").build().unwrap();
+        let (held, effects) = lock.start(None).unwrap();
+        held.engine.perform(&held.entry, effects, None);
+        let gone = held.entry.cancel(&held.engine, held.task, &held.waiter);
+        held.engine.perform(&held.entry, gone, None);
+        assert!(client.inspect("x").unwrap().holder.is_none());
+    }
 }

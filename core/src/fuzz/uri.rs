@@ -21,22 +21,26 @@ const FRAMES: [(&str, &str); 12] = [
     ("etcd:user:", "@host"),
 ];
 
+/// How often the password is in `text` once parsing dropped what is no letter: one that is there again proves nothing.
+fn times_written(text: &str) -> usize {
+    let letters: String = text.chars().filter(char::is_ascii_alphanumeric).collect();
+    (0..letters.len()).filter(|at| letters[*at..].starts_with(SECRET)).count()
+}
+
 /// An address is accepted or refused, and neither shows its password, wherever that was written.
 pub fn uri(data: &[u8]) {
     let mut feed = Feed(data);
     let (before, after) = FRAMES[usize::from(feed.byte()) % FRAMES.len()];
     let (start, middle) = (feed.text(), feed.text());
     let rest = String::from_utf8_lossy(feed.0);
-    // One that is there twice proves nothing; parsing drops what is no letter.
-    let letters = |part: &str| part.chars().filter(char::is_ascii_alphanumeric).collect::<String>();
-    if [&*start, &*middle, &*rest].iter().any(|part| letters(part).contains(SECRET)) {
+    // Who writes it where no password belongs is told so by its place.
+    let (text, meant) = match before {
+        "" => (rest.into_owned(), 0),
+        _ => (format!("{before}{start}{SECRET}{middle}{after}{rest}"), 1),
+    };
+    if times_written(&text) > meant {
         return;
     }
-    // Who writes it where no password belongs is told so by its place.
-    let text = match before {
-        "" => rest.into_owned(),
-        _ => format!("{before}{start}{SECRET}{middle}{after}{rest}"),
-    };
     if let Ok(span) = span("it", &text) {
         assert!(span <= MAX_TIMEOUT, "{span:?}");
     }
