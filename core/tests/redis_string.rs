@@ -253,7 +253,10 @@ fn terms(who: u128, ttl: Duration) -> Terms {
 fn a_key_of_another_kind_is_refused_and_left_alone() {
     let mut server = Server::connect();
     let key = "string of another kind";
-    for setup in [["HSET", key, "uuid:1", "1"].as_slice(), &["ZADD", key, "1", "x"], &["RPUSH", key, "x"]] {
+    let hash: &[&str] = &["HSET", key, "uuid:1", "1"];
+    for (setup, found) in
+        [(hash, "a hash"), (&["ZADD", key, "1", "x"], "a sorted set"), (&["RPUSH", key, "x"], "a list")]
+    {
         server.plain(&["DEL", key]);
         server.plain(setup);
         let kind = server.plain(&["TYPE", key]);
@@ -270,7 +273,10 @@ fn a_key_of_another_kind_is_refused_and_left_alone() {
             };
             let me = || terms(1, TTL);
             match say(Intent::Acquire { terms: me(), wait: true, prev: None }) {
-                Verdict::Failed(error) => assert_eq!(error.kind(), Kind::ForeignLayout, "{error}"),
+                Verdict::Failed(error) => {
+                    assert_eq!(error.kind(), Kind::ForeignLayout, "{error}");
+                    assert!(error.to_string().contains(found), "{error}");
+                }
                 other => panic!("{other:?}"),
             }
             // Whatever we may have held there is gone.
