@@ -61,12 +61,14 @@ fn three_clients_a_fault_and_a_pause() {
 }
 
 #[test]
+#[ignore = "beyond 20 million states and not yet explored to its end: ask for it by name"]
 fn three_clients_and_two_faults() {
     Setup::three_clients("three prompt clients, two faults").with_faults(2).check();
 }
 
 /// With all faults the two together would be some 2,000 million states; these are the pairs of what breaks most.
 #[test]
+#[ignore = "beyond 20 million states and not yet explored to its end: ask for it by name"]
 fn three_clients_two_faults_and_a_pause() {
     let faults = vec![Class::Ghost, Class::Crash];
     Setup { faults, most_faults: 2, ..Setup::three_clients("three prompt clients, two faults and a pause") }
@@ -82,26 +84,31 @@ fn three_leases_of_different_lengths_and_a_fault() {
 }
 
 #[test]
+#[ignore = "beyond 20 million states and not yet explored to its end: ask for it by name"]
 fn a_process_of_three_tasks_and_a_fault() {
     Setup::local_queue("a process of three tasks, one fault").with_faults(1).check();
 }
 
 #[test]
+#[ignore = "beyond 20 million states and not yet explored to its end: ask for it by name"]
 fn fair_tasks_and_a_fault() {
     Setup::fair("fair tasks of two clients, one fault").with_faults(1).check();
 }
 
 #[test]
+#[ignore = "beyond 20 million states and not yet explored to its end: ask for it by name"]
 fn fair_tasks_over_a_network_without_bounds() {
     Setup { prompt: false, ..Setup::fair("fair tasks over a network without bounds") }.check();
 }
 
 #[test]
+#[ignore = "beyond 20 million states and not yet explored to its end: ask for it by name"]
 fn holds_are_extended_with_a_fault_and_a_pause() {
     Setup::extensions("holds are extended, one fault and a pause").with_faults(1).with_a_pause().check();
 }
 
 #[test]
+#[ignore = "beyond 20 million states and not yet explored to its end: ask for it by name"]
 fn three_may_give_up_and_a_fault() {
     let fickle = Wish { may_cancel: true, ..ONE };
     Setup { clients: vec![vec![fickle]; 3], ..Setup::three_clients("three fickle clients, one fault") }
@@ -110,6 +117,7 @@ fn three_may_give_up_and_a_fault() {
 }
 
 #[test]
+#[ignore = "beyond 20 million states and not yet explored to its end: ask for it by name"]
 fn both_may_give_up_over_a_network_without_bounds_and_a_fault() {
     let fickle = Wish { may_cancel: true, ..ONE };
     let clients = vec![vec![fickle], vec![fickle]];
@@ -117,13 +125,7 @@ fn both_may_give_up_over_a_network_without_bounds_and_a_fault() {
 }
 
 #[test]
+#[ignore = "beyond 20 million states and not yet explored to its end: ask for it by name"]
 fn joined_locks_over_a_network_without_bounds_and_a_fault() {
     Setup::polled("string: one fault").with_faults(1).check_as::<StringRecord>();
-}
-
-#[test]
-fn joined_locks_of_three_clients_and_a_fault() {
-    Setup { polls: true, ..Setup::three_clients("string: three prompt clients, one fault") }
-        .with_faults(1)
-        .check_as::<StringRecord>();
 }
