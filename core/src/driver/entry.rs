@@ -225,10 +225,11 @@ impl Entry {
     ) -> Effects {
         self.with(engine, |state, now, effects| {
             let contender = state.queue.holder(token);
-            match contender.and_then(|contender| state.slots.iter_mut().find(|s| s.contender == Some(contender))) {
+            match contender.and_then(|contender| state.slot_of_mut(contender)) {
                 Some(slot) => {
-                    state.extensions.push_back((slot.id, waiter.clone()));
                     slot.session.handle(now, session::Event::Extend(ttl));
+                    let asked = (slot.id, waiter.clone());
+                    state.extensions.push_back(asked);
                 }
                 None => effects.settled.push((waiter.clone(), Settled::Extended(false))),
             }
@@ -239,7 +240,7 @@ impl Entry {
     pub(crate) fn abandon(self: &Arc<Self>, engine: &Engine, token: u64) -> Effects {
         self.with(engine, |state, now, _| {
             let contender = state.queue.holder(token);
-            if let Some(slot) = state.slots.iter_mut().find(|s| contender.is_some() && s.contender == contender) {
+            if let Some(slot) = contender.and_then(|contender| state.slot_of_mut(contender)) {
                 let left = slot.session.valid_until().map_or(Duration::ZERO, |until| until.since(now));
                 let max_hold = Some(Duration::ZERO);
                 let service = Service { ttl: left, renew: true, max_hold, retry: Retry::DEFAULT };
@@ -413,6 +414,15 @@ impl State {
         }
     }
 
+    /// The slot whose session stands for `contender`.
+    fn slot_of(&self, contender: ContenderId) -> Option<&Slot> {
+        self.slots.iter().find(|slot| slot.contender == Some(contender))
+    }
+
+    fn slot_of_mut(&mut self, contender: ContenderId) -> Option<&mut Slot> {
+        self.slots.iter_mut().find(|slot| slot.contender == Some(contender))
+    }
+
     fn every_session(&mut self, mut each: impl FnMut(&mut Session)) {
         self.slots.iter_mut().filter(|slot| !slot.idle).for_each(|slot| each(&mut slot.session));
     }
@@ -580,20 +590,20 @@ impl State {
     }
 
     fn tell(&mut self, contender: ContenderId, now: Time, event: session::Event<'_>) {
-        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.contender == Some(contender)) {
+        if let Some(slot) = self.slot_of_mut(contender) {
             slot.session.handle(now, event);
         }
     }
 
     fn detach(&mut self, contender: ContenderId) {
-        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.contender == Some(contender)) {
+        if let Some(slot) = self.slot_of_mut(contender) {
             slot.contender = None;
         }
     }
 
     fn release(&mut self, now: Time, token: u64, waiter: Arc<Waiter>) {
         let left = self.queue.holder(token).and_then(|contender| {
-            let slot = self.slots.iter_mut().find(|slot| slot.contender == Some(contender))?;
+            let slot = self.slot_of_mut(contender)?;
             let left = slot.session.valid_until()?.since(now);
             slot.session.is_certain(now).then_some(left)
         });
@@ -605,7 +615,7 @@ impl State {
 
     /// The release that used `token` will be answered by the session of `contender`.
     fn release_goes_to(&mut self, now: Time, contender: ContenderId, token: u64, effects: &mut Effects) {
-        let slot = self.slots.iter().find(|slot| slot.contender == Some(contender)).map(|slot| slot.id);
+        let slot = self.slot_of(contender).map(|slot| slot.id);
         for release in self.releases.iter_mut().filter(|r| r.token == token && r.asked.is_none()) {
             release.asked = slot;
         }
@@ -630,8 +640,7 @@ impl State {
         contender: ContenderId,
         effects: &mut Effects,
     ) {
-        let slot = self.slots.iter().find(|slot| slot.contender == Some(contender));
-        let Some(Slot { session, .. }) = slot else {
+        let Some(Slot { session, .. }) = self.slot_of(contender) else {
             let nobody =
                 Error::new(Kind::Internal, "acquire", "granted to a contender that is gone; please report this");
             return self.refuse(now, task, Refusal::Failed(nobody), effects);
@@ -644,8 +653,8 @@ impl State {
         };
         let known = self.holds.iter().find(|hold| hold.token.n == token).cloned();
         let (attempt, ttl) = (session.attempt(), session.ttl());
+        let until = session.valid_until().unwrap_or(Time::ZERO);
         let hold = known.unwrap_or_else(|| {
-            let until = session.valid_until().unwrap_or(Time::ZERO);
             let hold = Arc::new(Hold::new(Token::new(token), now, until));
             self.holds.push(hold.clone());
             hold
@@ -718,8 +727,7 @@ impl State {
     /// Tells the hold in force until when it lasts.
     fn refresh_deadlines(&self) {
         for hold in &self.holds {
-            let contender = self.queue.holder(hold.token.n);
-            let slot = self.slots.iter().find(|slot| contender.is_some() && slot.contender == contender);
+            let slot = self.queue.holder(hold.token.n).and_then(|contender| self.slot_of(contender));
             let Some(session) = slot.map(|slot| &slot.session) else { continue };
             if let Some(until) = session.valid_until() {
                 hold.prolong(until, &session.expires_as());
@@ -763,7 +771,7 @@ impl std::fmt::Debug for Entry {
 mod tests {
     use super::*;
 
-    /// What it takes beside this: the hold (96 bytes), key and name, the protocol, its place in the wheel and among the
+    /// What it takes beside this: the hold, key and name, the protocol, its place in the wheel and among the
     /// client's entries, and the guard.
     #[test]
     fn a_lock_that_is_held_takes_little_memory() {
