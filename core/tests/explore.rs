@@ -1,8 +1,8 @@
-//! Everything that can happen to two clients, one store and one lock, happens here.
+//! Everything that can happen to two or three clients, one store and one lock, happens here.
 //!
-//! The shipped Session, local queue and `native` protocol run against the shipped reference semantics of the store. Every
-//! message is its own event: it may be overtaken by any other, and answers may take for ever. A client that is not scheduled
-//! while time passes is a paused one. One thing may go wrong. Time has no end: states are the same when they will behave
+//! The shipped Session, local queue and a layout's protocol run against the reference semantics of the store. Every message
+//! is its own event: it may be overtaken by any other, and answers may take for ever, but where a space is prompt. A client
+//! that is not scheduled while time passes is a paused one. What may go wrong, and how often, is the space's. Time has no end: states are the same when they will behave
 //! alike, however late they are.
 //!
 //! In every state: no grant over a live lease, no shortened lease, tokens rise, nobody believes what the store denies, the

@@ -488,7 +488,8 @@ pub(crate) fn begin(engine: &Engine, entry: &Arc<Entry>, wish: &Wish, card: &Arc
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::blocking;
+    use crate::blocking::{self, Blocking};
+    use crate::client::Acquisition;
 
     #[test]
     fn a_hold_that_is_over_refuses_nobody_though_the_wheel_is_late() {
@@ -504,12 +505,17 @@ mod tests {
         assert!(lock.try_acquire().unwrap().is_some());
     }
 
+    /// The lock `x` is granted, and nobody has taken up the grant.
+    fn taken(client: &blocking::Client) -> Acquisition<Blocking> {
+        let (held, effects) = client.lock("x").build().unwrap().start(None).unwrap();
+        held.engine.perform(&held.entry, effects, None);
+        held
+    }
+
     #[test]
     fn two_extensions_of_one_hold_are_both_answered() {
         let client = blocking::Client::open(Some("memory://two-extensions"), ConnectOptions::default()).unwrap();
-        let lock = client.lock("x").build().unwrap();
-        let (held, effects) = lock.start(None).unwrap();
-        held.engine.perform(&held.entry, effects, None);
+        let held = taken(&client);
         let Some(Settled::Granted { hold, .. }) = held.waiter.take() else { panic!("it is free") };
         let waiters = [Arc::<Waiter>::default(), Arc::default()];
         let extend =
@@ -525,9 +531,7 @@ mod tests {
     #[test]
     fn a_grant_to_a_task_that_has_just_gone_is_given_back() {
         let client = blocking::Client::open(Some("memory://just-gone"), ConnectOptions::default()).unwrap();
-        let lock = client.lock("x").build().unwrap();
-        let (held, effects) = lock.start(None).unwrap();
-        held.engine.perform(&held.entry, effects, None);
+        let held = taken(&client);
         let gone = held.entry.cancel(&held.engine, held.task, &held.waiter);
         held.engine.perform(&held.entry, gone, None);
         assert!(client.inspect("x").unwrap().holder.is_none());
