@@ -27,7 +27,6 @@ use crate::options::{AcquireOptions, ConnectOptions, Retry};
 use crate::protocol::{Layout, Reply};
 use crate::queue::{OwnerId, Refusal, TaskId};
 use crate::replies::nonsense;
-use crate::session::Inbox;
 use crate::stores::{self, Store};
 use crate::time::Time;
 use crate::token::Token;
@@ -143,10 +142,8 @@ impl<F: Face> Client<F> {
     }
 
     fn promises(&self, layout: &dyn Layout) -> Guarantees {
-        let promised = layout.guarantees();
         let engine = self.place.engines.current().and_then(|made| (**made).as_ref().ok());
-        let refused = engine.is_some_and(|engine| engine.inbox() == Inbox::Unavailable);
-        Guarantees { push: promised.push && !refused, fair: promised.fair && !refused, ..promised }
+        engine.map_or_else(|| layout.guarantees(), |engine| engine.still_promised(layout))
     }
 
     /// Where the lock `name` lies in the client's layout.

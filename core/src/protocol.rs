@@ -82,6 +82,8 @@ pub struct Terms {
     pub claim: Duration,
     /// The holder card others read with `inspect`; empty where the layout has no place for it.
     pub card: Arc<str>,
+    /// Whether it is to be served in the order of the store's queue, where a layout serves others without one.
+    pub fair: bool,
 }
 
 /// The four conversations of an attempt.
@@ -379,6 +381,8 @@ pub enum Push {
     Inbox,
     /// By a watch that the protocol sets itself.
     Watch,
+    /// By a message on a [channel](Protocol::channel), which says only that asking may help.
+    Hint,
 }
 
 /// One lock layout of one store: makes the machines, and reads what lies under a name.
@@ -435,6 +439,13 @@ pub trait Protocol: Send + fmt::Debug {
 
     /// What this layout can do; never changes.
     fn traits(&self) -> Traits;
+
+    /// The channel on which whoever asks on these terms hears that asking may help: whoever waits subscribes it, and asks again
+    /// after each message. `None` unless the layout's waiters are told by [`Push::Hint`].
+    fn channel(&self, terms: &Terms) -> Option<Arc<str>> {
+        let _ = terms;
+        None
+    }
 
     /// A copy in the same state, for those who explore what could happen next.
     fn duplicate(&self) -> Box<dyn Protocol>;

@@ -107,7 +107,7 @@ pub enum Event {
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Start a contender.
-    Contend { contender: ContenderId, wait: bool, service: Service },
+    Contend { contender: ContenderId, wait: bool, fair: bool, service: Service },
     /// The contender's lease is now held on these terms.
     Serve { contender: ContenderId, service: Service },
     /// Give the lock back and contend again, in one request if possible; `used` is the highest token used.
@@ -275,7 +275,8 @@ impl Queue {
         self.next_contender += 1;
         let tried_by = ask.tries.then_some(ask.task);
         self.contenders.push(Contender { id, fair_for, tried_by, service: ask.service.into() });
-        self.actions.push_back(Action::Contend { contender: id, wait: !ask.tries, service: ask.service });
+        let (wait, fair) = (!ask.tries, fair_for.is_some());
+        self.actions.push_back(Action::Contend { contender: id, wait, fair, service: ask.service });
     }
 
     /// The contender of all tasks that are not fair.

@@ -20,6 +20,7 @@
 //!   Waiting     push, in time                  Held        Granted
 //!   Waiting     push, over                     Asking      Send(acquire)            same attempt
 //!   Waiting     timer, inbox (re)subscribed    Asking      Send(acquire)            same attempt
+//!   Waiting     hint                           Asking      Send(acquire)            same attempt
 //!   Confirming  renewed                        Held        Granted
 //!   Confirming  gone                           Asking      Send(acquire)
 //!   Held        timer                          Held        Send(renew)
@@ -39,6 +40,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Kind};
@@ -267,6 +269,7 @@ impl Session {
             ttl: Duration::ZERO,
             claim: Duration::ZERO,
             card: "".into(),
+            fair: false,
         };
         Session {
             protocol,
@@ -415,6 +418,26 @@ impl Session {
         self.phase == Phase::Held && self.is_settled()
     }
 
+    /// The channel on which it hears that asking may help, where the layout has one.
+    pub fn channel(&self) -> Option<Arc<str>> {
+        self.channel_of(&self.terms)
+    }
+
+    /// The channel on which it would hear that if it asked on these terms.
+    pub fn channel_of(&self, terms: &Terms) -> Option<Arc<str>> {
+        self.protocol.channel(terms)
+    }
+
+    /// Whether it asks to be served in the order of the store's queue.
+    pub fn is_fair(&self) -> bool {
+        self.terms.fair
+    }
+
+    /// Whether it has use for hints: it does not hold the lock and may have to wait for it.
+    pub fn listens(&self) -> bool {
+        self.waits && matches!(self.phase, Phase::Asking | Phase::Waiting | Phase::Confirming)
+    }
+
     /// What the layout can do.
     pub fn traits(&self) -> crate::protocol::Traits {
         self.protocol.traits()
@@ -473,7 +496,8 @@ impl Session {
     fn can_queue(&self) -> bool {
         match self.protocol.traits().push {
             Push::Inbox => self.inbox == Inbox::Live,
-            Push::Watch => true,
+            // Where there is a queue at all, a place in it is kept by asking again.
+            Push::Watch | Push::Hint => true,
             Push::None => false,
         }
     }
@@ -632,15 +656,29 @@ impl Session {
         if self.can_queue() && !self.asked_to_queue {
             return self.ask(now);
         }
+        if self.is_hinted() && self.ask_again {
+            return self.ask(now);
+        }
         self.phase = Phase::Waiting;
-        let pause = if self.protocol.traits().push == Push::Inbox && self.inbox == Inbox::Closed {
-            self.actions.push_back(Action::OpenInbox);
-            self.jittered(self.terms.claim)
-        } else {
-            let Retry { min, max } = self.service.get().retry;
-            self.pause((min, max))
+        let pause = match (self.protocol.traits().push, self.inbox) {
+            (Push::Inbox | Push::Hint, Inbox::Closed) => {
+                self.actions.push_back(Action::OpenInbox);
+                self.jittered(self.terms.claim)
+            }
+            (Push::Hint, Inbox::Live) => self.jittered(self.terms.claim),
+            _ => self.poll_pause(),
         };
         self.wake = Some(now.after(self.jittered(remaining).min(pause)));
+    }
+
+    fn is_hinted(&self) -> bool {
+        self.protocol.traits().push == Push::Hint
+    }
+
+    /// The next pause of a waiter whom nobody tells of anything.
+    fn poll_pause(&mut self) -> Duration {
+        let Retry { min, max } = self.service.get().retry;
+        self.pause((min, max))
     }
 
     fn queued(&mut self, now: Time, sent: Time, wait: Wait) {
@@ -663,8 +701,17 @@ impl Session {
             return self.ask(now);
         }
         self.phase = Phase::Waiting;
-        self.retries = 0;
         let claim = self.terms.claim;
+        match self.inbox {
+            Inbox::Closed if self.is_hinted() => self.actions.push_back(Action::OpenInbox),
+            Inbox::Unavailable if self.is_hinted() => {
+                let pause = self.poll_pause();
+                self.wake = Some(now.after(self.jittered(wait.remaining).min(pause)));
+                return;
+            }
+            _ => {}
+        }
+        self.retries = 0;
         let patience = match wait.at {
             // One is enough to find out that a claim ran out: if all of a long queue looked, each hand-off would cost as many
             // requests as there are waiters.
@@ -996,11 +1043,23 @@ impl Session {
             StoreEvent::Broken { attempt } if self.prev.as_ref().is_some_and(|prev| prev.terms.attempt == *attempt) => {
                 self.given_until = Time::ZERO;
             }
+            StoreEvent::Changed { path } if self.is_hinted() => self.hinted(now, path),
             StoreEvent::Changed { .. } | StoreEvent::Gone { .. }
                 if matches!(self.phase, Phase::Asking | Phase::Waiting) =>
             {
                 self.heard(now, event);
             }
+            _ => {}
+        }
+    }
+
+    /// Somebody gave the lock back, or may have. It proves nothing.
+    fn hinted(&mut self, now: Time, channel: &str) {
+        match self.phase {
+            _ if self.channel().as_deref() != Some(channel) => {}
+            Phase::Waiting => self.ask(now),
+            // The answer on its way may be older.
+            Phase::Asking => self.ask_again = true,
             _ => {}
         }
     }
@@ -1078,7 +1137,8 @@ impl Session {
     /// Up to an eighth less than `duration`, differing from attempt to attempt so that waiters do not ask in step.
     fn jittered(&self, duration: Duration) -> Duration {
         let mixed = (self.terms.attempt.0 as u64 ^ self.seq).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        duration - duration / 8 * u32::from((mixed >> 56) as u8) / 256
+        // A lock may be held without an end.
+        duration - duration / (8 * 256) * u32::from((mixed >> 56) as u8)
     }
 
     /// A copy in the same state, for those who explore what could happen next.
@@ -1108,7 +1168,7 @@ impl Session {
         let ahead = |at: Option<Time>| at.map(|at| view.ahead(at));
         self.protocol.fingerprint(state);
         let attempt = view.attempt(self.terms.attempt);
-        (attempt, self.terms.ttl, self.terms.claim, self.service, self.waits, self.inbox).hash(state);
+        (attempt, self.terms.ttl, self.terms.claim, self.terms.fair, self.service, self.waits, self.inbox).hash(state);
         (self.ask_again, self.touched, self.placed, self.told, self.repeated, self.extending, self.retries.min(16))
             .hash(state);
         let prev = self.prev.as_ref();
@@ -1191,7 +1251,7 @@ mod tests {
         let mut session = Session::new(Box::new(Native::new(&CALLS, "x".into(), true)), TTL);
         let (attempt, inbox) = (AttemptId(1), InboxId(1));
         let (name, card) = ("x".into(), "".into());
-        let terms = Terms { name, attempt, inbox, ttl: TTL, claim: claim(TTL), card };
+        let terms = Terms { name, attempt, inbox, ttl: TTL, claim: claim(TTL), card, fair: false };
         let service = Service { ttl: TTL, renew: true, max_hold: None, retry: Retry::DEFAULT };
         let now = Time::from_nanos(1_000_000_000);
         session.handle(now, Event::Acquire { terms, wait: true, service, inbox: Inbox::Live });

@@ -1,6 +1,8 @@
 //! One test for each rule that the machines keep, told by the failing run that made it a rule. `scripts/mutate` takes the
 //! guards out one by one and requires these to fail.
 
+#[path = "machines/hinted.rs"]
+mod hinted;
 #[path = "machines/joined.rs"]
 mod joined;
 #[path = "explore/layout/line.rs"]
@@ -37,7 +39,7 @@ fn millis(millis: u64) -> Duration {
 
 fn terms(attempt: u128) -> Terms {
     let (name, card) = ("x".into(), "".into());
-    Terms { name, attempt: AttemptId(attempt), inbox: InboxId(7), ttl: TTL, claim: claim(TTL), card }
+    Terms { name, attempt: AttemptId(attempt), inbox: InboxId(7), ttl: TTL, claim: claim(TTL), card, fair: false }
 }
 
 /// A session under test; whatever it says gathers here.

@@ -24,6 +24,7 @@
 //! | `begin release ATTEMPT used=N` | `Begin(Release)` |
 //! | `begin undo ATTEMPT [prev=ATTEMPT used=N]` | `Begin(Undo)` |
 //! | `reply acquire\|renew\|release\|undo` | the answers below, each as `call: value` |
+//! | `listen ATTEMPT` | nothing: the answer is the channel that its waiter listens on |
 //! | `event gone\|changed PATH`, `event broken ATTEMPT`, `event granted ATTEMPT FIRST LAST AT` | a push |
 //!
 //! A value is `nil`, a number, `"text"`, `[value value ...]` or an error `!CODE` or `!CODE "message"`. The call before it must
@@ -54,9 +55,17 @@ type Layout = (&'static str, fn(&str) -> Box<dyn Protocol>);
 /// A new layout is one line here and one file of the same name.
 const LAYOUTS: &[Layout] = &[
     ("redis_native", |_| redis::layouts::native::layout("").protocol("lw:{orders}".into())),
+    ("redis_redisson", |_| redis::layouts::redisson::layout("").protocol("orders".into())),
+    ("redis_spring", redis_spring),
     ("redis_string", redis_string),
     ("zookeeper_curator", |_| Box::new(zookeeper::layouts::curator::Curator::new("/locks/orders".into()))),
 ];
+
+fn redis_spring(format: &str) -> Box<dyn Protocol> {
+    use redis::layouts::spring::{Format, layout};
+    let format = Format::ALL.into_iter().find(|known| known.name() == format).unwrap_or(Format::PubSub);
+    layout(format, "shop:").protocol("shop:orders".into())
+}
 
 fn redis_string(format: &str) -> Box<dyn Protocol> {
     use redis::layouts::string::{Format, layout};
@@ -167,6 +176,10 @@ impl Player {
                 let intent = || Intent::Undo { terms: terms.clone(), prev: prev.clone() };
                 Ok(self.step(Op::Undo, || Input::Begin(intent())))
             }
+            ["listen", attempt] => {
+                let channel = self.machine.channel(&self.terms(attempt)?).ok_or("there is no channel")?;
+                Ok(abbreviate(&format!("listens on {channel}")))
+            }
             ["reply", op] => {
                 let op = conversation(op)?;
                 let replies = self.replies(op, input)?;
@@ -212,6 +225,7 @@ impl Player {
             ttl: duration(&text("ttl", "30s"))?,
             claim: duration(&text("claim", "1s"))?,
             card: text("card", "").into(),
+            fair: self.settings.contains_key("fair"),
         })
     }
 

@@ -18,7 +18,7 @@ use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::lent::Lent;
 use crate::options::Retry;
-use crate::protocol::{Layout, Op, Requests, StoreEvent, Terms};
+use crate::protocol::{Layout, Op, Push, Requests, StoreEvent, Terms, Traits};
 use crate::queue::{self, Ask, ContenderId, Queue, Refusal, TaskId};
 use crate::session::{self, Answer, Inbox, RequestId, Service, Session, claim};
 use crate::stores::{Answered, Outcome};
@@ -52,6 +52,8 @@ struct State {
     /// Keeps the entry alive while the store may know of it.
     alive: Option<Arc<Entry>>,
     closed: bool,
+    /// Its waiters are told on channels, not by the client's inbox.
+    hints: bool,
 }
 
 /// The memory in which a step of an entry gathers what it does. Each thread lends it to the entry it works on, so that a
@@ -114,6 +116,39 @@ struct Slot {
     session: Session,
     /// Its contract ended; only what is left at the store keeps it.
     idle: bool,
+    /// It listens on its session's channel.
+    listens: bool,
+}
+
+impl Slot {
+    /// Its session is about to contend on `terms`: listens from the start where that costs nothing.
+    fn overhear(&mut self, engine: &Engine, terms: &Terms) -> Inbox {
+        self.forget(engine);
+        self.listens = self.session.channel_of(terms).is_some_and(|channel| engine.store.overhear(&channel));
+        if self.listens { Inbox::Live } else { Inbox::Closed }
+    }
+
+    /// Its session has to wait: listens from now on.
+    fn hear(&mut self, engine: &Engine, entry: &Entry, now: Time) {
+        if self.listens {
+            return;
+        }
+        let Some(channel) = self.session.channel() else { return };
+        self.listens = true;
+        let state = engine.store.hear(&channel, &entry.key);
+        if state != Inbox::Closed {
+            self.session.handle(now, session::Event::Inbox(state));
+        }
+    }
+
+    fn forget(&mut self, engine: &Engine) {
+        if std::mem::take(&mut self.listens)
+            && let Some(channel) = self.session.channel()
+        {
+            // The channel of one attempt is of no use to the next.
+            engine.store.forget(&channel, !self.session.is_fair());
+        }
+    }
 }
 
 /// A write to perform.
@@ -134,6 +169,8 @@ pub(crate) struct Effects {
     pub(crate) lost: SmallVec<[(Arc<Hold>, LossReason); 0]>,
     pub(crate) learnt: SmallVec<[(Time, StoreTime); 0]>,
     pub(crate) open_inbox: bool,
+    /// Somebody listens on a channel of the store.
+    pub(crate) hear_hints: bool,
     pub(crate) notices: SmallVec<[Notice; 2]>,
     /// Lent while the entry's mutex is held.
     room: Option<Box<Room>>,
@@ -147,7 +184,7 @@ pub(crate) struct Effects {
 
 impl Entry {
     pub(crate) fn new(name: Arc<str>, key: Arc<str>, layout: Arc<dyn Layout>) -> Self {
-        let block = layout.protocol(key.clone()).traits().block;
+        let Traits { block, push, .. } = layout.protocol(key.clone()).traits();
         let state = State {
             queue: Queue::new(block),
             slots: SmallVec::new(),
@@ -162,6 +199,7 @@ impl Entry {
             due: None,
             alive: None,
             closed: false,
+            hints: push == Push::Hint,
         };
         Entry { name, key, layout, state: Mutex::new(state) }
     }
@@ -286,10 +324,23 @@ impl Entry {
     /// The client's inbox changed.
     pub(crate) fn inbox(self: &Arc<Self>, engine: &Engine, inbox: Inbox) -> Effects {
         self.with(engine, |state, now, effects| {
+            if state.hints {
+                return;
+            }
             if inbox == Inbox::Unavailable {
                 state.refuse_the_fair(now, effects);
             }
             state.every_session(|session| session.handle(now, session::Event::Inbox(inbox)));
+        })
+    }
+
+    /// What is heard on a channel of this lock changed.
+    pub(crate) fn channel(self: &Arc<Self>, engine: &Engine, channel: &str, state: Inbox) -> Effects {
+        self.with(engine, |entry, now, _| {
+            let listening = entry.slots.iter_mut().filter(|slot| slot.listens);
+            for slot in listening.filter(|slot| slot.session.channel().as_deref() == Some(channel)) {
+                slot.session.handle(now, session::Event::Inbox(state));
+            }
         })
     }
 
@@ -365,7 +416,7 @@ impl Entry {
         effects
     }
 
-    fn terms(&self, engine: &Engine, card: &Arc<str>, service: Service) -> Terms {
+    fn terms(&self, engine: &Engine, card: &Arc<str>, fair: bool, service: Service) -> Terms {
         Terms {
             name: self.name.clone(),
             attempt: engine.mint(),
@@ -373,6 +424,7 @@ impl Entry {
             ttl: service.ttl,
             claim: claim(service.ttl),
             card: card.clone(),
+            fair,
         }
     }
 }
@@ -433,10 +485,13 @@ impl State {
             if let Some(action) = self.queue.poll_action() {
                 self.queue_wants(entry, engine, now, action, effects);
             } else if let Some((index, action)) = self.session_action() {
-                self.session_wants(entry, index, now, action, effects);
+                self.session_wants(entry, engine, index, now, action, effects);
             } else {
                 break;
             }
+        }
+        if self.hints {
+            self.slots.iter_mut().filter(|slot| !slot.session.listens()).for_each(|slot| slot.forget(engine));
         }
         self.say_who_waits(effects);
         self.refresh_deadlines();
@@ -460,12 +515,13 @@ impl State {
         effects: &mut Effects,
     ) {
         match action {
-            queue::Action::Contend { contender, wait, service } => {
-                let terms = entry.terms(engine, &self.card, service);
+            queue::Action::Contend { contender, wait, fair, service } => {
+                let terms = entry.terms(engine, &self.card, fair, service);
+                let hints = self.hints;
                 let slot = self.idle_slot(entry, engine, effects);
                 slot.contender = Some(contender);
                 slot.idle = false;
-                let inbox = engine.inbox();
+                let inbox = if hints { slot.overhear(engine, &terms) } else { engine.inbox() };
                 slot.session.handle(now, session::Event::Acquire { terms, wait, service, inbox });
             }
             queue::Action::Serve { contender, service } => {
@@ -507,6 +563,7 @@ impl State {
     fn session_wants(
         &mut self,
         entry: &Arc<Entry>,
+        engine: &Engine,
         index: usize,
         now: Time,
         action: session::Action,
@@ -519,6 +576,10 @@ impl State {
                     effects.notices.push(Notice::Undone { attempt: id.attempt });
                 }
                 effects.sends.push(Outbound { entry: entry.clone(), slot, id, requests });
+            }
+            session::Action::OpenInbox if self.hints => {
+                effects.hear_hints = true;
+                self.slots[index].hear(engine, entry, now);
             }
             session::Action::OpenInbox => effects.open_inbox = true,
             session::Action::Learn { sent, at } => effects.learnt.push((sent, at)),
@@ -574,7 +635,7 @@ impl State {
             if let Some(room) = &mut effects.room {
                 session.lend(&mut room.session);
             }
-            self.slots.push(Slot { id: 0, contender: None, session, idle: true });
+            self.slots.push(Slot { id: 0, contender: None, session, idle: true, listens: false });
             self.slots.len() - 1
         });
         self.slots[at].id = self.next_slot;

@@ -12,6 +12,7 @@ use lockwright::session::{Answer, Inbox, RequestId, margin};
 use lockwright::time::{Relative, StoreTime, Time};
 
 use crate::glue::{Input, Out, Process, process_of};
+use crate::layout::joined::attempt_of;
 use crate::layout::{Around, Checked, Record, name_of, name_of_client};
 use crate::setup::{Class, EPOCH, Setup, Spent, Wish};
 use crate::view::{Mix, View};
@@ -953,6 +954,10 @@ impl Client {
                 Wire::Push(StoreEvent::Granted { attempt, first, at, .. }) => {
                     (view.attempt(*attempt), view.token(*first), view.ago_at_store(*at)).hash(state);
                 }
+                Wire::Push(StoreEvent::Changed { path }) => match attempt_of(path) {
+                    Some(attempt) => (3_u8, view.attempt(attempt)).hash(state),
+                    None => path.hash(state),
+                },
                 Wire::Push(other) => other.hash(state),
             }
         }

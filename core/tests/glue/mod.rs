@@ -186,7 +186,7 @@ impl Process {
 
     fn queue_wants(&mut self, now: Time, action: queue::Action, out: &mut Vec<Out>) {
         match action {
-            queue::Action::Contend { contender, wait, service } => {
+            queue::Action::Contend { contender, wait, fair, service } => {
                 let terms = Terms {
                     name: "L".into(),
                     attempt: self.mint(),
@@ -194,6 +194,7 @@ impl Process {
                     ttl: service.ttl,
                     claim: claim(service.ttl),
                     card: "".into(),
+                    fair,
                 };
                 let inbox = self.inbox;
                 let slot = self.idle_slot();

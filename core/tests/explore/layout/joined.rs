@@ -1,24 +1,83 @@
-//! The layout `string`: its model of a store is the reference that its scripts are compared with.
+//! The joined layouts: their model of a store is the reference that their scripts are compared with.
 
+use std::fmt::Debug;
 use std::hash::Hash;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use lockwright::cell::BLOCK;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
+use lockwright::stores::redis::layouts::redisson::{self, Redisson, RedissonLock};
 use lockwright::stores::redis::layouts::string::{Format, StringLock};
 use lockwright::time::{Relative, StoreTime, Time};
 
-use super::string_store::{StringStore, Value};
+use super::joined_store::{JoinedStore, Place, Value};
 use super::{Around, Checked, Record, name_of};
-use crate::glue::process_of;
+use crate::glue::{inbox_of, process_of};
 use crate::view::{Mix, View};
 
-/// The record as it is to be.
-pub type StringRecord = Seeded<NO_BUG>;
+/// The layout `string`.
+pub type StringRecord = Seeded<Owned, NO_BUG>;
+/// The layout `redisson`.
+pub type RedissonRecord = Seeded<Counted, NO_BUG>;
+
+/// What tells one joined layout from another here.
+pub trait Kind: Clone + Debug + Default + 'static {
+    fn machine() -> Box<dyn Protocol>;
+
+    /// The attempt that an owner is, if it is one.
+    fn attempt(owner: &str) -> Option<AttemptId>;
+
+    /// The channel on which it is told that asking may help; none is everybody.
+    fn channel(of: Option<&str>) -> Option<String>;
+}
+
+/// An owner is all there is, and nobody is told of anything.
+#[derive(Clone, Debug, Default)]
+pub struct Owned;
+
+impl Kind for Owned {
+    fn machine() -> Box<dyn Protocol> {
+        Box::new(StringLock::new(Format::RedisPy, "L".into()))
+    }
+
+    fn attempt(owner: &str) -> Option<AttemptId> {
+        (owner.len() == 32).then(|| AttemptId(u128::from_str_radix(owner, 16).expect("an owner of redis-py")))
+    }
+
+    fn channel(_: Option<&str>) -> Option<String> {
+        None
+    }
+}
+
+/// Redisson's locks.
+#[derive(Clone, Debug, Default)]
+pub struct Counted;
+
+impl Kind for Counted {
+    fn machine() -> Box<dyn Protocol> {
+        Box::new(RedissonLock::new(Redisson, "L".into()))
+    }
+
+    fn attempt(owner: &str) -> Option<AttemptId> {
+        let uuid = owner.strip_suffix(":1").filter(|uuid| uuid.len() == 36)?;
+        u128::from_str_radix(&uuid.replace('-', ""), 16).ok().map(AttemptId)
+    }
+
+    fn channel(of: Option<&str>) -> Option<String> {
+        let all = redisson::channel("L");
+        Some(of.map_or(all.clone(), |owner| format!("{all}:{owner}")))
+    }
+}
+
+/// The attempt whose channel this is, if it is that of one.
+pub fn attempt_of(channel: &str) -> Option<AttemptId> {
+    Counted::attempt(channel.strip_prefix(&redisson::channel("L"))?.strip_prefix(':')?)
+}
 
 /// The record, with a bug that the explorer has to find.
 #[derive(Clone, Debug, Default)]
-pub struct Seeded<const BUG: u8>(StringStore);
+pub struct Seeded<K, const BUG: u8>(JoinedStore, PhantomData<K>);
 
 pub const NO_BUG: u8 = 0;
 /// A request is executed however late it comes.
@@ -35,14 +94,30 @@ pub struct Call {
     not_after: StoreTime,
 }
 
-fn attempt(owner: &str) -> AttemptId {
-    AttemptId(u128::from_str_radix(owner, 16).expect("an owner in the format of redis-py"))
+/// More clients than are explored.
+const MOST_CLIENTS: u64 = 8;
+
+fn attempt<K: Kind>(owner: &str) -> AttemptId {
+    K::attempt(owner).expect("an owner of ours")
 }
 
-impl<const BUG: u8> Seeded<BUG> {
+impl<K: Kind, const BUG: u8> Seeded<K, BUG> {
     fn value(&self) -> Option<(AttemptId, StoreTime)> {
         let Value { owner, ends } = self.0.value.as_ref()?;
-        Some((attempt(owner), StoreTime(ends.expect("ours all end"))))
+        Some((attempt::<K>(owner), StoreTime(ends.expect("ours all end"))))
+    }
+
+    /// What those who were told hear, and where.
+    fn hints(&self) -> Vec<(InboxId, StoreEvent)> {
+        let hint = |owner: &Option<String>| {
+            let path: std::sync::Arc<str> = K::channel(owner.as_deref())?.into();
+            let of = |client| (client, StoreEvent::Changed { path: path.clone() });
+            Some(match owner {
+                Some(owner) => vec![of(inbox_of(process_of(attempt::<K>(owner))))],
+                None => (0..MOST_CLIENTS).map(|client| of(InboxId(client))).collect(),
+            })
+        };
+        self.0.told.iter().filter_map(hint).flatten().collect()
     }
 
     /// Whether who holds it would be told its tokens again.
@@ -51,18 +126,18 @@ impl<const BUG: u8> Seeded<BUG> {
     }
 }
 
-impl<const BUG: u8> Record for Seeded<BUG> {
+impl<K: Kind, const BUG: u8> Record for Seeded<K, BUG> {
     type Call = Call;
 
     const BLOCK: u64 = BLOCK;
 
     fn machine() -> Box<dyn Protocol> {
-        Box::new(StringLock::new(Format::RedisPy, "L".into()))
+        K::machine()
     }
 
     fn read(request: &Request) -> Option<Call> {
         let owners = request.args.iter().filter_map(|arg| match arg {
-            Arg::Text(text) if text.len() == 32 => Some(attempt(text)),
+            Arg::Text(text) => K::attempt(text),
             _ => None,
         });
         let mut numbers = request.args.iter().filter_map(|arg| match arg {
@@ -91,7 +166,9 @@ impl<const BUG: u8> Record for Seeded<BUG> {
             Reply::List(mut list) if request.call.batch => list.remove(0),
             reply => reply,
         };
-        (reply, Vec::new())
+        let hints = self.hints().into_iter().filter(|(inbox, _)| (around.alive)(*inbox)).collect();
+        self.0.told.clear();
+        (reply, hints)
     }
 
     fn renews(call: &Call) -> Option<Duration> {
@@ -103,7 +180,7 @@ impl<const BUG: u8> Record for Seeded<BUG> {
     }
 
     fn line(&self) -> impl Iterator<Item = AttemptId> {
-        std::iter::empty()
+        self.0.queue.iter().map(|place| attempt::<K>(&place.owner))
     }
 
     fn last(&self) -> u64 {
@@ -144,18 +221,25 @@ impl<const BUG: u8> Record for Seeded<BUG> {
             (view.ahead_at_store(ends), self.is_recorded()).hash(state);
         }
         self.0.record.as_ref().map(|record| view.token(record.first as u64)).hash(state);
+        self.0.queue.len().hash(state);
     }
 
     fn fingerprint_of(&self, client: usize, view: &View, state: &mut Mix) {
         if let Some((owner, _)) = self.value().filter(|(owner, _)| process_of(*owner) == client) {
             view.attempt(owner).hash(state);
         }
+        for (place, Place { owner, deadline }) in self.0.queue.iter().enumerate() {
+            let owner = attempt::<K>(owner);
+            if process_of(owner) == client {
+                (place, view.attempt(owner), view.ahead_at_store(StoreTime(deadline * 1000))).hash(state);
+            }
+        }
     }
 
     fn fingerprint_call(call: &Call, sent: Time, view: &View, state: &mut Mix) {
         call.request.call.name.hash(state);
         match call.request.call.name {
-            "acquire" => {
+            "acquire" | "acquire-fair" => {
                 let late = call.not_after < StoreTime((view.now / 1000) as i64);
                 (call.ttl, late, view.ahead_at_store(call.not_after), view.ago(sent)).hash(state);
             }
@@ -173,7 +257,7 @@ impl<const BUG: u8> Record for Seeded<BUG> {
                     Some(Reply::Int(value)) => *value,
                     _ => 0,
                 };
-                (at(0), view.span(at(2) * 1000)).hash(state);
+                (at(0), view.span(at(2) * 1000), list.get(4)).hash(state);
                 if dated || at(0) == 2 {
                     view.ago_at_store(StoreTime(at(1))).hash(state);
                 }
@@ -192,6 +276,9 @@ impl<const BUG: u8> Record for Seeded<BUG> {
         match reply {
             Reply::List(list) => match list.as_slice() {
                 [Reply::Int(0), _, Reply::Int(left), _] => format!("held for {} ticks", left * 1000 / tick),
+                [Reply::Int(1), _, Reply::Int(left), _, Reply::Int(ahead)] => {
+                    format!("queued behind {ahead}, held for {} ticks", left * 1000 / tick)
+                }
                 [Reply::Int(2), ..] => "late".into(),
                 _ => format!("{reply:?}"),
             },

@@ -1,6 +1,6 @@
 if not value then return 0 end
 if value == ARGV[1] then
-  redis.call('DEL', key)
+  free()
   return 1
 end
 local _, owner, card = record()
