@@ -58,3 +58,9 @@ need_venv() {
   fi
   export VIRTUAL_ENV=$venv PATH=$venv/bin:$PATH
 }
+
+# A JDK of version 17 or later, and Maven, for what is fetched and compiled for the JVM.
+need_jvm() {
+  command -v javac >/dev/null || need_apt openjdk-17-jdk-headless
+  need_command mvn maven
+}
