@@ -17,8 +17,8 @@ use super::wait::{Settled, Waiter, locked};
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::lent::Lent;
-use crate::options::Retry;
-use crate::protocol::{Layout, Op, Push, Requests, StoreEvent, Terms, Traits};
+use crate::options::{MIN_TTL, Retry};
+use crate::protocol::{AttemptId, Layout, Op, Push, Requests, StoreEvent, Terms, Traits};
 use crate::queue::{self, Ask, ContenderId, Queue, Refusal, TaskId};
 use crate::session::{self, Answer, Inbox, RequestId, Service, Session, claim};
 use crate::stores::{Answered, Outcome};
@@ -106,6 +106,8 @@ struct Release {
     token: u64,
     /// The slot whose session will tell; `None` while it is the queue's to say.
     asked: Option<u64>,
+    /// The secret that is to have the lock.
+    heir: Option<AttemptId>,
     waiter: Arc<Waiter>,
 }
 
@@ -123,7 +125,6 @@ struct Slot {
 impl Slot {
     /// Its session is about to contend on `terms`: listens from the start where that costs nothing.
     fn overhear(&mut self, engine: &Engine, terms: &Terms) -> Inbox {
-        self.forget(engine);
         self.listens = self.session.channel_of(terms).is_some_and(|channel| engine.store.overhear(&channel));
         if self.listens { Inbox::Live } else { Inbox::Closed }
     }
@@ -212,6 +213,29 @@ impl Entry {
         card: &Arc<str>,
         waiter: &Arc<Waiter>,
     ) -> Effects {
+        self.ask(engine, queue::Event::Acquire(ask), ask, card, waiter)
+    }
+
+    /// A task wants to take over what `secret` holds; else as [`acquire`](Self::acquire).
+    pub(crate) fn resume(
+        self: &Arc<Self>,
+        engine: &Engine,
+        ask: Ask,
+        secret: AttemptId,
+        card: &Arc<str>,
+        waiter: &Arc<Waiter>,
+    ) -> Effects {
+        self.ask(engine, queue::Event::Resume { ask, secret }, ask, card, waiter)
+    }
+
+    fn ask(
+        self: &Arc<Self>,
+        engine: &Engine,
+        event: queue::Event,
+        ask: Ask,
+        card: &Arc<str>,
+        waiter: &Arc<Waiter>,
+    ) -> Effects {
         self.with(engine, |state, now, effects| {
             if !Arc::ptr_eq(&state.card, card) {
                 state.card = card.clone();
@@ -228,7 +252,7 @@ impl Entry {
             if state.closed {
                 return state.refuse(now, ask.task, Refusal::Failed(closed()), effects);
             }
-            state.queue.handle(now, queue::Event::Acquire(ask));
+            state.queue.handle(now, event);
         })
     }
 
@@ -251,6 +275,30 @@ impl Entry {
     /// The hold under `token` is given back; `waiter` gets the outcome.
     pub(crate) fn release(self: &Arc<Self>, engine: &Engine, token: u64, waiter: &Arc<Waiter>) -> Effects {
         self.with(engine, |state, now, _| state.release(now, token, waiter.clone()))
+    }
+
+    /// The hold under `token` is left to `secret` for `ttl`; `waiter` gets the outcome, or nothing changes and it is refused.
+    pub(crate) fn export(
+        self: &Arc<Self>,
+        engine: &Engine,
+        token: u64,
+        secret: AttemptId,
+        ttl: Duration,
+        waiter: &Arc<Waiter>,
+    ) -> Effects {
+        self.with(engine, |state, now, effects| {
+            // The deadline is the truth, however late the wheel is.
+            state.tick(now);
+            state.pump(self, engine, now, effects);
+            let slot = state.queue.holder(token).and_then(|contender| state.slot_of(contender));
+            if slot.is_some_and(|slot| !slot.session.can_pass()) {
+                let message = "this layout cannot pass a held lock on; take one that can, such as native";
+                let error = Error::unsupported("export", message);
+                return effects.settled.push((waiter.clone(), Settled::Refused(Refusal::Failed(error))));
+            }
+            state.releases.push_back(Release { token, asked: None, heir: Some(secret), waiter: waiter.clone() });
+            state.queue.handle(now, queue::Event::Export { token, secret, ttl });
+        })
     }
 
     /// The hold under `token` shall last `ttl` from now; `waiter` hears whether it does.
@@ -284,6 +332,19 @@ impl Entry {
                 let service = Service { ttl: left, renew: true, max_hold, retry: Retry::DEFAULT };
                 slot.session.handle(now, session::Event::Serve(service));
             }
+        })
+    }
+
+    /// Nobody was told `secret`, or wants it any more: what it holds is given back.
+    pub(crate) fn retract(self: &Arc<Self>, engine: &Engine, secret: AttemptId) -> Effects {
+        self.with(engine, |state, now, effects| {
+            let service = Service { ttl: MIN_TTL, renew: false, max_hold: None, retry: Retry::DEFAULT };
+            let terms = self.terms(engine, &state.card, service);
+            let secret = Terms::of_secret(self.name.clone(), secret, MIN_TTL, "".into());
+            let slot = state.idle_slot(self, engine, effects);
+            slot.contender = None;
+            slot.idle = false;
+            slot.session.handle(now, session::Event::Resume { terms, secret, service });
         })
     }
 
@@ -416,7 +477,7 @@ impl Entry {
         effects
     }
 
-    fn terms(&self, engine: &Engine, card: &Arc<str>, fair: bool, service: Service) -> Terms {
+    fn terms(&self, engine: &Engine, card: &Arc<str>, service: Service) -> Terms {
         Terms {
             name: self.name.clone(),
             attempt: engine.mint(),
@@ -424,7 +485,7 @@ impl Entry {
             ttl: service.ttl,
             claim: claim(service.ttl),
             card: card.clone(),
-            fair,
+            fair: false,
         }
     }
 }
@@ -516,13 +577,21 @@ impl State {
     ) {
         match action {
             queue::Action::Contend { contender, wait, fair, service } => {
-                let terms = entry.terms(engine, &self.card, fair, service);
+                let terms = Terms { fair, ..entry.terms(engine, &self.card, service) };
                 let hints = self.hints;
                 let slot = self.idle_slot(entry, engine, effects);
                 slot.contender = Some(contender);
                 slot.idle = false;
                 let inbox = if hints { slot.overhear(engine, &terms) } else { engine.inbox() };
                 slot.session.handle(now, session::Event::Acquire { terms, wait, service, inbox });
+            }
+            queue::Action::Resume { contender, secret, service } => {
+                let terms = entry.terms(engine, &self.card, service);
+                let secret = Terms::of_secret(entry.name.clone(), secret, service.ttl, "".into());
+                let slot = self.idle_slot(entry, engine, effects);
+                slot.contender = Some(contender);
+                slot.idle = false;
+                slot.session.handle(now, session::Event::Resume { terms, secret, service });
             }
             queue::Action::Serve { contender, service } => {
                 self.tell(contender, now, session::Event::Serve(service));
@@ -538,6 +607,12 @@ impl State {
                 self.tell(contender, now, session::Event::Release { used });
                 self.detach(contender);
             }
+            queue::Action::Export { contender, used, secret, ttl } => {
+                self.release_goes_to(now, contender, used, effects);
+                let secret = Terms::of_secret(entry.name.clone(), secret, ttl, self.card.clone());
+                self.tell(contender, now, session::Event::Export { secret, used });
+                self.detach(contender);
+            }
             queue::Action::Withdraw(contender) => {
                 self.tell(contender, now, session::Event::Cancel);
                 self.detach(contender);
@@ -550,7 +625,7 @@ impl State {
                 if !matches!(outcome, ReleaseOutcome::Kept(_)) {
                     self.end_hold(now, token, effects);
                 }
-                self.settle_release(|release| release.token == token, outcome, effects);
+                self.settle_release(|release| release.token == token && release.asked.is_none(), outcome, effects);
             }
             queue::Action::Lost { token } => {
                 if let Some(hold) = self.take_hold(token) {
@@ -616,7 +691,7 @@ impl State {
             }
             session::Action::Ended => {
                 self.contender_ended(index, now);
-                self.retire(index);
+                self.retire(index, engine);
             }
         }
     }
@@ -638,13 +713,15 @@ impl State {
             self.slots.push(Slot { id: 0, contender: None, session, idle: true, listens: false });
             self.slots.len() - 1
         });
+        self.slots[at].forget(engine);
         self.slots[at].id = self.next_slot;
         self.next_slot += 1;
         &mut self.slots[at]
     }
 
-    fn retire(&mut self, index: usize) {
+    fn retire(&mut self, index: usize, engine: &Engine) {
         self.slots[index].idle = true;
+        self.slots[index].forget(engine);
         if self.slots.iter().filter(|slot| slot.idle).count() > 1 {
             self.slots.remove(index);
         }
@@ -670,7 +747,7 @@ impl State {
         });
         // The deadline is the truth, however late the wheel is.
         self.tick(now);
-        self.releases.push_back(Release { token, asked: None, waiter });
+        self.releases.push_back(Release { token, asked: None, heir: None, waiter });
         self.queue.handle(now, queue::Event::Release { token, left });
     }
 
@@ -687,8 +764,17 @@ impl State {
         let at = self.releases.iter().position(which);
         if let Some(release) = at.and_then(|at| self.releases.remove(at)) {
             let token = Token::new(release.token);
-            effects.notices.push(Notice::Released { token, outcome: outcome.clone() });
-            effects.settled.push((release.waiter, Settled::Released(outcome)));
+            let settled = match release.heir {
+                Some(secret) if outcome == ReleaseOutcome::Released => {
+                    effects.notices.push(Notice::Exported { token });
+                    Settled::Exported(secret)
+                }
+                _ => {
+                    effects.notices.push(Notice::Released { token, outcome: outcome.clone() });
+                    Settled::Released(outcome)
+                }
+            };
+            effects.settled.push((release.waiter, settled));
         }
     }
 
