@@ -24,7 +24,7 @@ use crate::lease::{Inspection, LossReason, ReleaseOutcome};
 use crate::metrics::Metrics;
 use crate::name;
 use crate::options::{AcquireOptions, ConnectOptions, Retry};
-use crate::protocol::{Layout, Reply};
+use crate::protocol::{AttemptId, Layout, Reply};
 use crate::queue::{OwnerId, Refusal, TaskId};
 use crate::replies::nonsense;
 use crate::session::Inbox;
@@ -101,6 +101,11 @@ impl<F: Face> Client<F> {
     /// is built or acquired.
     pub fn lock(&self, name: &str) -> LockBuilder<F> {
         LockBuilder { client: self.clone(), name: name.to_owned(), options: self.place.uri.lock.clone(), owner: None }
+    }
+
+    /// The options that a lock of this client has before others are set: what the address says, else the defaults.
+    pub fn options(&self) -> AcquireOptions {
+        self.place.uri.lock.clone()
     }
 
     /// What locks of this client promise, in the store's default layout or the one that the address chose. Once the store
@@ -441,6 +446,15 @@ impl<F: Face> Lock<F> {
         self.client.break_at(&self.spot, expected)
     }
 
+    pub(crate) fn layout(&self) -> &Arc<dyn Layout> {
+        &self.spot.layout
+    }
+
+    /// What orders locks in the same way in every process.
+    pub(crate) fn key(&self) -> &Arc<str> {
+        &self.spot.key
+    }
+
     /// Its options.
     pub fn options(&self) -> &AcquireOptions {
         &self.wish.options
@@ -467,6 +481,15 @@ impl<F: Face> Lock<F> {
     }
 
     pub(crate) fn start(&self, timeout: Option<Duration>) -> Result<(Acquisition<F>, Effects)> {
+        self.start_as(timeout, None)
+    }
+
+    /// Begins to acquire the lock, or to take it over from a secret.
+    pub(crate) fn start_as(
+        &self,
+        timeout: Option<Duration>,
+        secret: Option<AttemptId>,
+    ) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
         let options = &self.wish.options;
         if options.fair && !self.guarantees().fair {
@@ -477,7 +500,7 @@ impl<F: Face> Lock<F> {
         let AtWork { entry, card } = &**self.at_work.get_or_make(make);
         let entry = entry.clone();
         let wish = Wish { options: AcquireOptions { timeout, ..options.clone() }, owner: self.wish.owner };
-        let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, card);
+        let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, card, secret);
         let acquisition = Acquisition {
             engine,
             entry,
@@ -550,7 +573,7 @@ impl<F: Face> Acquisition<F> {
             Settled::Refused(Refusal::Taken) => Error::timeout(Duration::ZERO),
             Settled::Refused(Refusal::TimedOut) => Error::timeout(self.timeout.unwrap_or_default()),
             Settled::Refused(Refusal::Failed(error)) => error,
-            Settled::Released(_) | Settled::Extended(_) => {
+            Settled::Released(_) | Settled::Extended(_) | Settled::Exported(_) => {
                 Error::new(Kind::Internal, "acquire", "an acquisition got another call's result; please report this")
             }
         };
@@ -643,21 +666,29 @@ impl Lock {
     /// # Errors
     /// As there.
     pub async fn acquire_within(&self, timeout: Option<Duration>) -> Result<Guard> {
-        let (mut acquisition, effects) = self.start(timeout)?;
-        let span = acquisition.span.clone();
-        let settled = async {
-            acquisition.engine.perform_async(&acquisition.entry, effects, acquisition.deadline).await;
-            poll_fn(|context| acquisition.waiter.poll(context)).await
-        };
-        let settled = settled.instrument(span).await;
-        acquisition.conclude(settled)
+        let (acquisition, effects) = self.start(timeout)?;
+        acquisition.finish(effects).await
     }
 }
 
-struct Holding {
-    engine: Arc<Engine>,
-    entry: Arc<Entry>,
-    hold: Arc<Hold>,
+impl Acquisition<Async> {
+    /// Performs what it began with, and waits for the result.
+    pub(crate) async fn finish(mut self, effects: Effects) -> Result<Guard> {
+        let span = self.span.clone();
+        let settled = async {
+            self.engine.perform_async(&self.entry, effects, self.deadline).await;
+            poll_fn(|context| self.waiter.poll(context)).await
+        };
+        let settled = settled.instrument(span).await;
+        self.conclude(settled)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Holding {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) hold: Arc<Hold>,
 }
 
 /// A lock that is held, until it is released, dropped or lost.
@@ -715,6 +746,11 @@ impl<F: Face> Guard<F> {
         }
     }
 
+    /// Whether it was released or exported: then it holds nothing any more.
+    pub fn is_over(&self) -> bool {
+        self.holding.is_none()
+    }
+
     /// Lets the lease run out: nothing renews it any more, and dropping the guard does nothing. For languages whose guards
     /// are collected at unknown moments, maybe inside the critical section.
     pub fn abandon(mut self) {
@@ -729,11 +765,16 @@ impl<F: Face> Guard<F> {
         self.generation != fork::generation()
     }
 
-    fn holding(&self) -> Result<&Holding> {
+    pub(crate) fn holding(&self) -> Result<&Holding> {
         if self.is_forked() {
             return Err(forked());
         }
         self.holding.as_ref().ok_or_else(|| Error::new(Kind::NotOwned, "release", "this guard was released already"))
+    }
+
+    /// The hold is somebody else's now.
+    pub(crate) fn forget(&mut self) {
+        self.holding = None;
     }
 
     fn take(&mut self) -> Result<Option<Holding>> {

@@ -84,6 +84,14 @@ pub struct Terms {
     pub card: Arc<str>,
 }
 
+impl Terms {
+    /// Those of a secret, which holds the lock `name` for at most `ttl` until somebody resumes it; `card` is its maker's.
+    pub fn of_secret(name: Arc<str>, secret: AttemptId, ttl: Duration, card: Arc<str>) -> Self {
+        let crate::cell::Claimant { attempt, inbox, claim } = crate::cell::Claimant::of_secret(secret);
+        Terms { name, attempt, inbox, ttl, claim, card }
+    }
+}
+
 /// The four conversations of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
@@ -381,6 +389,15 @@ pub enum Push {
     Watch,
 }
 
+/// What several locks are wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// All of them, or none.
+    All,
+    /// One of them, the first that is free.
+    Any,
+}
+
 /// One lock layout of one store: makes the machines, and reads what lies under a name.
 ///
 /// Administration (inspect, break, list) is one request each, the same for every face.
@@ -404,6 +421,18 @@ pub trait Layout: Send + Sync + fmt::Debug {
 
     /// A machine for the lock kept under `key`.
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol>;
+
+    /// Whether it has a procedure that tries several locks at once.
+    fn tries_together(&self) -> bool {
+        false
+    }
+
+    /// The one request that stands for `requests`, each of which tries a lock of this layout without waiting, where that is
+    /// possible. It is answered with a list of the answers to each.
+    fn together(&self, policy: Policy, requests: &[&Request]) -> Option<Request> {
+        let _ = (policy, requests);
+        None
+    }
 
     /// The request that looks at the lock kept under `key`.
     fn inspect(&self, key: Arc<str>) -> Request;
@@ -432,6 +461,14 @@ pub trait Protocol: Send + fmt::Debug {
     /// Takes one input and says what to do. The answer depends only on the inputs so far: it never changes by itself, so
     /// there is nothing to poll.
     fn step(&mut self, input: Input<'_>) -> Step;
+
+    /// The requests that give the lock from one attempt to another and make the lease last `to.ttl`; `None` where the layout
+    /// cannot. They are answered as an acquire is to [`Op::Acquire`] (with [`Verdict::Gone`] where `from` does not hold the
+    /// lock), and as a release is to [`Op::Release`].
+    fn pass(&self, from: &Terms, to: &Terms) -> Option<Requests> {
+        let _ = (from, to);
+        None
+    }
 
     /// What this layout can do; never changes.
     fn traits(&self) -> Traits;

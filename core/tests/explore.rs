@@ -93,6 +93,21 @@ fn holds_are_extended() {
 }
 
 #[test]
+fn a_held_lock_is_exported_and_resumed() {
+    Setup::exports("a held lock is exported and resumed, one fault").with_faults(1).check();
+    let setup = Setup::exports("exported and resumed with any delay, one fault");
+    Setup { clients: setup.clients[..2].to_vec(), prompt: false, ..setup }.with_faults(1).check();
+}
+
+#[test]
+fn several_know_the_secret_and_nobody_renews() {
+    let setup = Setup::exports("several know the secret, nobody renews");
+    let heirs = vec![setup.clients[1].clone(); 2];
+    let clients = [&setup.clients[..1], &heirs].concat();
+    Setup { renew: false, clients, ..setup }.with_a_pause().with_faults(1).check();
+}
+
+#[test]
 fn a_process_hands_on_loses_and_gives_up() {
     let fickle = Wish { may_cancel: true, ..EARLY };
     let clients = vec![vec![EARLY, fickle], vec![ONE]];

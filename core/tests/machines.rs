@@ -6,6 +6,8 @@ mod joined;
 #[path = "explore/layout/line.rs"]
 #[allow(unreachable_pub, reason = "shared with the explorer")]
 mod line;
+#[path = "machines/passing.rs"]
+mod passing;
 #[path = "machines/tasks.rs"]
 mod tasks;
 #[path = "machines/waiting.rs"]
@@ -17,7 +19,7 @@ use lockwright::cell::Claimant;
 use lockwright::lease::LossReason;
 use lockwright::native::{Calls, Native};
 use lockwright::options::Retry;
-use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent, Terms};
+use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent, Terms};
 use lockwright::queue::{self, Ask, ContenderId, Queue, TaskId};
 use lockwright::session::{Action, Answer, Event, Inbox, RequestId, Service, Session, claim};
 use lockwright::time::{StoreTime, Time};

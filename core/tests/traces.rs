@@ -22,6 +22,7 @@
 //! | `begin acquire ATTEMPT wait\|try [prev=ATTEMPT used=N]` | `Begin(Acquire)` |
 //! | `begin renew ATTEMPT [ttl=30s]` | `Begin(Renew)` |
 //! | `begin release ATTEMPT used=N` | `Begin(Release)` |
+//! | `begin export ATTEMPT to=SECRET [ttl=30s]`, `begin resume ATTEMPT from=SECRET` | to pass the lock on |
 //! | `begin undo ATTEMPT [prev=ATTEMPT used=N]` | `Begin(Undo)` |
 //! | `reply acquire\|renew\|release\|undo` | the answers below, each as `call: value` |
 //! | `event gone\|changed PATH`, `event broken ATTEMPT`, `event granted ATTEMPT FIRST LAST AT` | a push |
@@ -162,6 +163,16 @@ impl Player {
                 let used = number(options.get("used").ok_or("used=N is missing")?)?;
                 Ok(self.step(Op::Release, || Input::Begin(Intent::Release { terms: terms.clone(), used })))
             }
+            ["begin", "export", attempt] => {
+                let secret = options.get("to").ok_or("to=N is missing")?;
+                let (from, to) = (self.terms(attempt)?, self.secret(secret, &options)?);
+                self.pass(Op::Release, &from, &to)
+            }
+            ["begin", "resume", attempt] => {
+                let secret = options.get("from").ok_or("from=N is missing")?;
+                let (from, to) = (self.secret(secret, &options)?, self.terms(attempt)?);
+                self.pass(Op::Acquire, &from, &to)
+            }
             ["begin", "undo", attempt] => {
                 let (terms, prev) = (self.terms(attempt)?, self.previous(&options)?);
                 let intent = || Intent::Undo { terms: terms.clone(), prev: prev.clone() };
@@ -201,6 +212,18 @@ impl Player {
             self.asked.insert(op, requests.iter().map(|request| request.call.name).collect());
         }
         said
+    }
+
+    fn pass(&mut self, op: Op, from: &Terms, to: &Terms) -> Result<String, String> {
+        let requests = self.machine.pass(from, to).ok_or("this layout passes nothing on")?;
+        self.asked.insert(op, requests.iter().map(|request| request.call.name).collect());
+        Ok(abbreviate(&show(&Step::Ask(requests))))
+    }
+
+    fn secret(&self, attempt: &str, options: &HashMap<String, String>) -> Result<Terms, String> {
+        let Terms { name, ttl, card, .. } = self.terms(attempt)?;
+        let ttl = options.get("ttl").map_or(Ok(ttl), |text| duration(text))?;
+        Ok(Terms::of_secret(name, id(attempt)?, ttl, card))
     }
 
     fn terms(&self, attempt: &str) -> Result<Terms, String> {

@@ -229,6 +229,14 @@ impl Engine {
         }
     }
 
+    /// What became of a write whose task was dropped before the answer.
+    pub(super) fn abandoned(&self) -> Answered {
+        let error = Error::new(Kind::Unavailable, "acquire", "the task was cancelled before the store answered");
+        let now = clock::now();
+        let void_after = now.after(self.options.response_timeout * 2);
+        Answered { sent: now, outcome: Outcome::Unknown { error, void_after } }
+    }
+
     /// Performs everything from the background runtime.
     pub(crate) fn perform_in_background(&self, entry: &Arc<Entry>, effects: Effects) {
         let sends = self.perform_local(entry, effects);
@@ -302,11 +310,13 @@ impl Engine {
             self.open_inbox();
         }
         for (waiter, result) in settled {
-            if let Some(Settled::Granted { hold, .. }) = waiter.settle(result) {
-                // Granted to a task that had just gone.
-                let follow = entry.release(self, hold.token.n, &Arc::default());
-                sends.extend(self.perform_local(entry, follow));
-            }
+            // Whoever wanted it may have gone in this very moment.
+            let follow = match waiter.settle(result) {
+                Some(Settled::Granted { hold, .. }) => entry.release(self, hold.token.n, &Arc::default()),
+                Some(Settled::Exported(secret)) => entry.retract(self, secret),
+                _ => continue,
+            };
+            sends.extend(self.perform_local(entry, follow));
         }
         sends
     }
@@ -406,11 +416,7 @@ impl Drop for Flight<'_> {
             return;
         }
         let send = self.sends.remove(0);
-        let error = Error::new(Kind::Unavailable, "acquire", "the task was cancelled before the store answered");
-        let now = clock::now();
-        let void_after = now.after(self.engine.options.response_timeout * 2);
-        let answered = Answered { sent: now, outcome: Outcome::Unknown { error, void_after } };
-        let follow = send.entry.answered(self.engine, send.slot, send.id, answered);
+        let follow = send.entry.answered(self.engine, send.slot, send.id, self.engine.abandoned());
         self.engine.perform_in_background(&send.entry, follow);
         self.engine.send_in_background(std::mem::take(&mut self.sends));
     }
@@ -477,11 +483,20 @@ fn decode(code: u8) -> Inbox {
     }
 }
 
-/// Starts an acquisition: the caller performs the effects and waits on the waiter.
-pub(crate) fn begin(engine: &Engine, entry: &Arc<Entry>, wish: &Wish, card: &Arc<str>) -> (Ask, Arc<Waiter>, Effects) {
+/// Starts an acquisition, or takes over what `secret` holds: the caller performs the effects and waits on the waiter.
+pub(crate) fn begin(
+    engine: &Engine,
+    entry: &Arc<Entry>,
+    wish: &Wish,
+    card: &Arc<str>,
+    secret: Option<AttemptId>,
+) -> (Ask, Arc<Waiter>, Effects) {
     let ask = engine.ask(wish);
     let waiter = Arc::new(Waiter::default());
-    let effects = entry.acquire(engine, ask, card, &waiter);
+    let effects = match secret {
+        Some(secret) => entry.resume(engine, ask, secret, card, &waiter),
+        None => entry.acquire(engine, ask, card, &waiter),
+    };
     (ask, waiter, effects)
 }
 

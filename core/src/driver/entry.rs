@@ -17,8 +17,8 @@ use super::wait::{Settled, Waiter, locked};
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::lent::Lent;
-use crate::options::Retry;
-use crate::protocol::{Layout, Op, Requests, StoreEvent, Terms};
+use crate::options::{MIN_TTL, Retry};
+use crate::protocol::{AttemptId, Layout, Op, Requests, StoreEvent, Terms};
 use crate::queue::{self, Ask, ContenderId, Queue, Refusal, TaskId};
 use crate::session::{self, Answer, Inbox, RequestId, Service, Session, claim};
 use crate::stores::{Answered, Outcome};
@@ -104,6 +104,8 @@ struct Release {
     token: u64,
     /// The slot whose session will tell; `None` while it is the queue's to say.
     asked: Option<u64>,
+    /// The secret that is to have the lock.
+    heir: Option<AttemptId>,
     waiter: Arc<Waiter>,
 }
 
@@ -174,6 +176,29 @@ impl Entry {
         card: &Arc<str>,
         waiter: &Arc<Waiter>,
     ) -> Effects {
+        self.ask(engine, queue::Event::Acquire(ask), ask, card, waiter)
+    }
+
+    /// A task wants to take over what `secret` holds; else as [`acquire`](Self::acquire).
+    pub(crate) fn resume(
+        self: &Arc<Self>,
+        engine: &Engine,
+        ask: Ask,
+        secret: AttemptId,
+        card: &Arc<str>,
+        waiter: &Arc<Waiter>,
+    ) -> Effects {
+        self.ask(engine, queue::Event::Resume { ask, secret }, ask, card, waiter)
+    }
+
+    fn ask(
+        self: &Arc<Self>,
+        engine: &Engine,
+        event: queue::Event,
+        ask: Ask,
+        card: &Arc<str>,
+        waiter: &Arc<Waiter>,
+    ) -> Effects {
         self.with(engine, |state, now, effects| {
             if !Arc::ptr_eq(&state.card, card) {
                 state.card = card.clone();
@@ -190,7 +215,7 @@ impl Entry {
             if state.closed {
                 return state.refuse(now, ask.task, Refusal::Failed(closed()), effects);
             }
-            state.queue.handle(now, queue::Event::Acquire(ask));
+            state.queue.handle(now, event);
         })
     }
 
@@ -213,6 +238,30 @@ impl Entry {
     /// The hold under `token` is given back; `waiter` gets the outcome.
     pub(crate) fn release(self: &Arc<Self>, engine: &Engine, token: u64, waiter: &Arc<Waiter>) -> Effects {
         self.with(engine, |state, now, _| state.release(now, token, waiter.clone()))
+    }
+
+    /// The hold under `token` is left to `secret` for `ttl`; `waiter` gets the outcome, or nothing changes and it is refused.
+    pub(crate) fn export(
+        self: &Arc<Self>,
+        engine: &Engine,
+        token: u64,
+        secret: AttemptId,
+        ttl: Duration,
+        waiter: &Arc<Waiter>,
+    ) -> Effects {
+        self.with(engine, |state, now, effects| {
+            // The deadline is the truth, however late the wheel is.
+            state.tick(now);
+            state.pump(self, engine, now, effects);
+            let slot = state.queue.holder(token).and_then(|contender| state.slot_of(contender));
+            if slot.is_some_and(|slot| !slot.session.can_pass()) {
+                let message = "this layout cannot pass a held lock on; take one that can, such as native";
+                let error = Error::unsupported("export", message);
+                return effects.settled.push((waiter.clone(), Settled::Refused(Refusal::Failed(error))));
+            }
+            state.releases.push_back(Release { token, asked: None, heir: Some(secret), waiter: waiter.clone() });
+            state.queue.handle(now, queue::Event::Export { token, secret, ttl });
+        })
     }
 
     /// The hold under `token` shall last `ttl` from now; `waiter` hears whether it does.
@@ -246,6 +295,19 @@ impl Entry {
                 let service = Service { ttl: left, renew: true, max_hold, retry: Retry::DEFAULT };
                 slot.session.handle(now, session::Event::Serve(service));
             }
+        })
+    }
+
+    /// Nobody was told `secret`, or wants it any more: what it holds is given back.
+    pub(crate) fn retract(self: &Arc<Self>, engine: &Engine, secret: AttemptId) -> Effects {
+        self.with(engine, |state, now, effects| {
+            let service = Service { ttl: MIN_TTL, renew: false, max_hold: None, retry: Retry::DEFAULT };
+            let terms = self.terms(engine, &state.card, service);
+            let secret = Terms::of_secret(self.name.clone(), secret, MIN_TTL, "".into());
+            let slot = state.idle_slot(self, engine, effects);
+            slot.contender = None;
+            slot.idle = false;
+            slot.session.handle(now, session::Event::Resume { terms, secret, service });
         })
     }
 
@@ -468,6 +530,14 @@ impl State {
                 let inbox = engine.inbox();
                 slot.session.handle(now, session::Event::Acquire { terms, wait, service, inbox });
             }
+            queue::Action::Resume { contender, secret, service } => {
+                let terms = entry.terms(engine, &self.card, service);
+                let secret = Terms::of_secret(entry.name.clone(), secret, service.ttl, "".into());
+                let slot = self.idle_slot(entry, engine, effects);
+                slot.contender = Some(contender);
+                slot.idle = false;
+                slot.session.handle(now, session::Event::Resume { terms, secret, service });
+            }
             queue::Action::Serve { contender, service } => {
                 self.tell(contender, now, session::Event::Serve(service));
             }
@@ -482,6 +552,12 @@ impl State {
                 self.tell(contender, now, session::Event::Release { used });
                 self.detach(contender);
             }
+            queue::Action::Export { contender, used, secret, ttl } => {
+                self.release_goes_to(now, contender, used, effects);
+                let secret = Terms::of_secret(entry.name.clone(), secret, ttl, self.card.clone());
+                self.tell(contender, now, session::Event::Export { secret, used });
+                self.detach(contender);
+            }
             queue::Action::Withdraw(contender) => {
                 self.tell(contender, now, session::Event::Cancel);
                 self.detach(contender);
@@ -494,7 +570,7 @@ impl State {
                 if !matches!(outcome, ReleaseOutcome::Kept(_)) {
                     self.end_hold(now, token, effects);
                 }
-                self.settle_release(|release| release.token == token, outcome, effects);
+                self.settle_release(|release| release.token == token && release.asked.is_none(), outcome, effects);
             }
             queue::Action::Lost { token } => {
                 if let Some(hold) = self.take_hold(token) {
@@ -609,7 +685,7 @@ impl State {
         });
         // The deadline is the truth, however late the wheel is.
         self.tick(now);
-        self.releases.push_back(Release { token, asked: None, waiter });
+        self.releases.push_back(Release { token, asked: None, heir: None, waiter });
         self.queue.handle(now, queue::Event::Release { token, left });
     }
 
@@ -626,8 +702,17 @@ impl State {
         let at = self.releases.iter().position(which);
         if let Some(release) = at.and_then(|at| self.releases.remove(at)) {
             let token = Token::new(release.token);
-            effects.notices.push(Notice::Released { token, outcome: outcome.clone() });
-            effects.settled.push((release.waiter, Settled::Released(outcome)));
+            let settled = match release.heir {
+                Some(secret) if outcome == ReleaseOutcome::Released => {
+                    effects.notices.push(Notice::Exported { token });
+                    Settled::Exported(secret)
+                }
+                _ => {
+                    effects.notices.push(Notice::Released { token, outcome: outcome.clone() });
+                    Settled::Released(outcome)
+                }
+            };
+            effects.settled.push((release.waiter, settled));
         }
     }
 

@@ -29,8 +29,13 @@ pub(super) struct Scripts(Vec<(&'static Call, String)>);
 
 impl Scripts {
     pub(super) fn new(layouts: &[&'static Calls]) -> Self {
+        Scripts(Vec::new()).and(layouts.iter().flat_map(|calls| calls.by_digest()))
+    }
+
+    pub(super) fn and(mut self, more: impl IntoIterator<Item = &'static Call>) -> Self {
         let digest = |call: &'static Call| (call, sha1_smol::Sha1::from(call.body).digest().to_string());
-        Scripts(layouts.iter().flat_map(|calls| calls.by_digest()).map(digest).collect())
+        self.0.extend(more.into_iter().map(digest));
+        self
     }
 
     /// Makes `command` the one that asks for all of `group`; `whole` sends the script itself instead of its digest.
