@@ -1,8 +1,8 @@
 //! Accounts for every face, store and scenario: each triple is run or skipped with a reason, and none is forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
+use std::{fmt, fs};
 
 use serde_json::Value;
 
@@ -17,8 +17,14 @@ pub struct Triple {
     pub team: String,
 }
 
-/// Every team that plays the scenario: each face alone, and, where languages may mix, each with the next one. All pairs
-/// would be many soon, and prove little more: they meet at the store only.
+impl fmt::Display for Triple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {} with {}", self.scenario, self.store, self.team)
+    }
+}
+
+/// Every team that plays the scenario: each face alone, and, where languages may mix, each with the next one, and one face of
+/// each language together. All pairs would be many soon, and prove little more: they meet at the store only.
 pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
     let (faces, peers): (Vec<_>, Vec<_>) = faces.iter().cloned().partition(|face| face.joins.is_none());
     if scenario.peer {
@@ -29,8 +35,22 @@ pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
     if scenario.mixed == Mixed::Yes {
         let pairs = if faces.len() > 2 { faces.len() } else { faces.len().saturating_sub(1) };
         teams.extend((0..pairs).map(|i| vec![faces[i].clone(), faces[(i + 1) % faces.len()].clone()]));
+        let languages = one_of_each_language(&faces);
+        if languages.len() > 2 && scenario.actors() >= languages.len() {
+            teams.push(languages);
+        }
     }
     teams
+}
+
+fn one_of_each_language(faces: &[Face]) -> Vec<Face> {
+    let mut chosen: Vec<Face> = Vec::new();
+    for face in faces {
+        if chosen.iter().all(|other| other.folder != face.folder) {
+            chosen.push(face.clone());
+        }
+    }
+    chosen
 }
 
 /// How a team is called.
@@ -98,12 +118,11 @@ pub enum Outcome {
 
 /// What is wrong with the account as such: triples without an outcome, and skips without a reason.
 pub fn unaccounted(expected: &BTreeSet<Triple>, outcomes: &BTreeMap<Triple, Outcome>) -> Vec<String> {
-    let name = |Triple { scenario, store, team }: &Triple| format!("{scenario} on {store} with {team}");
     let missing = expected.iter().filter(|triple| !outcomes.contains_key(triple));
-    let missing = missing.map(|triple| format!("{} was neither run nor skipped", name(triple)));
+    let missing = missing.map(|triple| format!("{triple} was neither run nor skipped"));
     let silent =
         outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Skipped(why) if why.trim().is_empty()));
-    missing.chain(silent.map(|(triple, _)| format!("{} was skipped without a reason", name(triple)))).collect()
+    missing.chain(silent.map(|(triple, _)| format!("{triple} was skipped without a reason"))).collect()
 }
 
 /// What the rows leave out of the tree under `root`, and what they name that is not there.
@@ -198,6 +217,16 @@ mod tests {
         assert_eq!(names(&[face("a")]), ["a"]);
         assert_eq!(names(&[face("a"), face("b")]), ["a", "b", "a+b"]);
         assert_eq!(names(&[face("a"), face("b"), face("c")]), ["a", "b", "c", "a+b", "b+c", "c+a"]);
+    }
+
+    #[test]
+    fn one_face_of_each_language_meet_where_there_are_actors_enough() {
+        let of = |name: &str, folder: &str| Face { folder: folder.into(), ..face(name) };
+        let faces = [of("a", "x"), of("b", "y"), of("c", "y"), of("d", "z")];
+        let steps = |on: &str| format!("title = 'x'\nmixed = true\nsteps = [{{ on = {on}, do = 'list' }}]");
+        let last = |on: &str| teams(&scenario::parse(&steps(on)).unwrap(), &faces).last().map(|team| team_name(team));
+        assert_eq!(last("['a', 'b', 'c']").as_deref(), Some("a+b+d"));
+        assert_eq!(last("['a', 'b']").as_deref(), Some("d+a"));
     }
 
     #[test]
