@@ -125,10 +125,10 @@ fn one_leads_and_the_next_follows_when_it_resigns() {
         }
         first.release().unwrap();
         let second = candidate.join().unwrap();
-        let known = Some(seen.token);
-        let seen = c.election(&place.name).changed(known, Duration::from_millis(5)).unwrap().unwrap();
+        let known = seen.token;
+        let seen = c.election(&place.name).changed(Some(known), Duration::from_millis(5)).unwrap().unwrap();
         assert_eq!((seen.card.label.as_str(), seen.token), ("there", second.token().n));
-        assert!(second.token().n > known.unwrap());
+        assert!(second.token().n > known);
         second.release().unwrap();
         assert_eq!(c.election(&place.name).changed(Some(seen.token), Duration::from_millis(5)).unwrap(), None);
         let impatient = AcquireOptions { timeout: Some(Duration::ZERO), ..c.options() };
