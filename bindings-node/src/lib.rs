@@ -1,5 +1,5 @@
 //! The native layer of the npm package: [`lock`] and [`guard`] as the wrapper in `ts` uses them, [`error`] as it raises
-//! them; the [`reactor`] is where an environment (the main thread's, or a worker's) polls the core; [`report`] has figures
+//! them; [`several`] locks are taken together; the [`reactor`] is where an environment (the main thread's, or a worker's) polls the core; [`report`] has figures
 //! and events.
 //!
 //! What holds everywhere here:
@@ -20,6 +20,7 @@ mod guard;
 mod lock;
 mod reactor;
 mod report;
+mod several;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

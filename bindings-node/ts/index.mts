@@ -30,6 +30,8 @@ export {
   type LogLevel,
   type LossReason,
   type Metrics,
+  MultiGuard,
+  MultiLock,
   NotOwned,
   onEvent,
   Owner,
@@ -37,6 +39,8 @@ export {
   QuorumFailed,
   type ReleaseOutcome,
   type Requirements,
+  Segment,
+  Striped,
   Unavailable,
   Unsupported,
 } from './index.js'

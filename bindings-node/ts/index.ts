@@ -38,6 +38,7 @@ export { type AcquireOptions, Lock, type LockOptions } from './lock'
 export { type LogEvent, type LogLevel, onEvent } from './log'
 export { Owner } from './owner'
 export type { Credentials, CredentialsSource } from './reactor'
+export { MultiGuard, MultiLock, Segment, Striped } from './several'
 export {
   type Guarantees,
   Histogram,

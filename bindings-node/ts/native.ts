@@ -15,12 +15,29 @@ export const enum Kind {
   /** Under the number a client asks by: a question for credentials. */
   Asked,
   News,
+  /** Under a socket's number: the descriptor to be read. */
+  Read,
+  /** Under a socket's number: nothing more is wanted of it. */
+  Unread,
 }
 
 /** A guard's number, its token, the token's epoch and its depth. */
 export type Grant = [guard: number, token: bigint, epoch: bigint, depth: number]
 
+export interface NativeBundle {
+  readonly names: string[]
+}
+
+export interface NativeSegments {
+  readonly count: number
+  indexFor(key: string): number
+  lock(index: number): Answer<NativeLock>
+  markSoldOut(index: number): Answer<boolean>
+  restock(): void
+}
+
 export interface NativeLock {
+  readonly name: string
   readonly reentrant: boolean
   guarantees(): Guarantees
 }
@@ -44,6 +61,9 @@ export interface NativeFigures {
 export interface NativeClient {
   readonly address: string
   lock(name: string, options: object): Answer<NativeLock>
+  multiLock(names: string[], options: object): Answer<NativeBundle>
+  striped(name: string, segments: number, options: object): Answer<NativeSegments>
+  exported(secret: string): Answer<NativeLock>
   guarantees(): Answer<Guarantees>
   require(wanted: Requirements): Answer<boolean>
   metrics(): NativeFigures
@@ -51,8 +71,13 @@ export interface NativeClient {
 
 export interface NativeReactor {
   turn(): unknown[]
+  feed(socket: number, bytes: Uint8Array, length: number): unknown[]
   forget(job: number): void
   acquire(lock: NativeLock, timeout: number | undefined, owner: number | undefined): Answer<number>
+  acquireAll(bundle: NativeBundle, timeout: number | undefined): Answer<number>
+  any(segments: NativeSegments, timeout: number | undefined): Answer<number>
+  resume(lock: NativeLock, secret: string, owner: number | undefined): Answer<number>
+  export(guard: number, ttl: number): Answer<number>
   release(guard: number): Answer<number>
   extend(guard: number, ttl: number): Answer<number>
   remaining(guard: number): number

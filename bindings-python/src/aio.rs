@@ -124,7 +124,11 @@ impl Reactor {
         }
         if let Ok(exported) = answer.cast::<Exported>() {
             self.core.spawn(exported.get().take_back());
-            return outside(py, || Ok(self.core.turn())).map_err(|error| Raised(error).into());
+            let turn = || {
+                self.core.turn();
+                Ok(())
+            };
+            return outside(py, turn).map_err(|error| Raised(error).into());
         }
         if let Ok(guard) = answer.cast::<Guard>()
             && let Ok(released) = guard.get().take("release")

@@ -42,7 +42,7 @@ use crate::lease::{LossReason, ReleaseOutcome};
 use crate::options::AcquireOptions;
 use crate::protocol::Policy;
 use crate::time::Time;
-use crate::together::{try_together, try_together_here};
+use crate::together::{Taken, try_together, try_together_here};
 use crate::token::Token;
 
 /// Several named locks that are acquired together. Cheap to clone.
@@ -117,7 +117,7 @@ impl<F: Face> MultiLock<F> {
     }
 
     /// The guard of all where all were tried at once, and each of them was granted.
-    fn all_of(&self, granted: Vec<(usize, Guard<F>)>) -> Option<Result<MultiGuard<F>>> {
+    fn all_of(&self, granted: Taken<F>) -> Option<Result<MultiGuard<F>>> {
         let all = granted.len() == self.locks.len();
         all.then(|| Self::complete(granted.into_iter().map(|(_, guard)| guard).collect()))
     }

@@ -48,7 +48,7 @@ use crate::lease::ReleaseOutcome;
 use crate::options::AcquireOptions;
 use crate::protocol::Policy;
 use crate::time::Time;
-use crate::together::{MOST, try_together, try_together_here};
+use crate::together::{MOST, Taken, try_together, try_together_here};
 
 /// How long to wait in the queue of one segment.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -159,7 +159,7 @@ impl<F: Face> Striped<F> {
 }
 
 /// The first of what was granted; the rest is given back.
-fn first<F: Face>(granted: Vec<(usize, Guard<F>)>) -> Option<(usize, Guard<F>)> {
+fn first<F: Face>(granted: Taken<F>) -> Option<(usize, Guard<F>)> {
     granted.into_iter().next()
 }
 

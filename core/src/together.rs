@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::time::Duration;
 
 use crate::blocking::Blocking;
-use crate::client::{Acquisition, Face, Guard, Lock};
+use crate::client::{Acquisition, Async, Face, Guard, Lock};
 use crate::driver::convoy::Convoy;
 use crate::driver::entry::{Effects, Outbound};
 use crate::driver::wait::Settled;
@@ -13,6 +13,9 @@ use crate::protocol::Policy;
 
 /// Most locks that are tried by one request: a script blocks the server while it runs.
 pub(crate) const MOST: usize = 256;
+
+/// Which of the locks were had, by their places in what was asked.
+pub(crate) type Taken<F> = Vec<(usize, Guard<F>)>;
 
 /// Several acquisitions that were begun, and what is to be sent for them.
 struct Begun<F: Face> {
@@ -61,7 +64,7 @@ fn local<F: Face>(acquisition: &Acquisition<F>, effects: Effects) -> impl Iterat
 
 /// The guards of what was granted, with the places of their locks. Whatever else went wrong than that somebody has a lock is
 /// the error, and the guards are dropped.
-fn granted<F: Face>(results: Vec<Result<Guard<F>>>) -> Result<Vec<(usize, Guard<F>)>> {
+fn granted<F: Face>(results: Vec<Result<Guard<F>>>) -> Result<Taken<F>> {
     let mut guards = Vec::new();
     for (place, result) in results.into_iter().enumerate() {
         match result {
@@ -74,7 +77,7 @@ fn granted<F: Face>(results: Vec<Result<Guard<F>>>) -> Result<Vec<(usize, Guard<
 }
 
 /// Tries `locks` by one request. `None` where that cannot be.
-pub(crate) async fn try_together(locks: &[Lock], policy: Policy) -> Result<Option<Vec<(usize, Guard)>>> {
+pub(crate) async fn try_together(locks: &[Lock], policy: Policy) -> Result<Option<Taken<Async>>> {
     let Some(Begun { mut acquisitions, convoy, hopeless }) = Begun::begin(locks, policy)? else { return Ok(None) };
     let Some(engine) = acquisitions.first().map(|first| first.engine.clone()) else { return Ok(None) };
     if hopeless {
@@ -91,10 +94,7 @@ pub(crate) async fn try_together(locks: &[Lock], policy: Policy) -> Result<Optio
 }
 
 /// The same in this thread.
-pub(crate) fn try_together_here(
-    locks: &[Lock<Blocking>],
-    policy: Policy,
-) -> Result<Option<Vec<(usize, Guard<Blocking>)>>> {
+pub(crate) fn try_together_here(locks: &[Lock<Blocking>], policy: Policy) -> Result<Option<Taken<Blocking>>> {
     let Some(Begun { mut acquisitions, convoy, hopeless }) = Begun::begin(locks, policy)? else { return Ok(None) };
     let Some(engine) = acquisitions.first().map(|first| first.engine.clone()) else { return Ok(None) };
     if hopeless {
