@@ -221,6 +221,28 @@ impl Client {
         slf.py().import("lockwright._several")?.getattr("Striped")?.call1((segments,))
     }
 
+    #[pyo3(signature = (name, look, make, *, waits=false, **options))]
+    fn once<'py>(
+        slf: Bound<'py, Self>,
+        name: Bound<'py, PyAny>,
+        look: Bound<'py, PyAny>,
+        make: Bound<'py, PyAny>,
+        waits: bool,
+        options: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let lock = slf.call_method("lock", (name,), options.as_ref())?;
+        slf.py().import("lockwright._once")?.getattr("Once")?.call1((lock, look, make, waits))
+    }
+
+    #[pyo3(signature = (name, **options))]
+    fn election<'py>(
+        slf: Bound<'py, Self>,
+        name: Bound<'py, PyAny>,
+        options: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("lockwright._election")?.getattr("Election")?.call((slf.clone(), name), options.as_ref())
+    }
+
     /// The lock that a secret is of, as the address says.
     fn _exported(&self, secret: &Bound<'_, PyString>) -> PyResult<Lock> {
         follow_logging(secret.py())?;

@@ -38,7 +38,9 @@ from lockwright._errors import (
     Unavailable,
     Unsupported,
 )
+from lockwright._election import Election, Leader
 from lockwright._lockwright import Client, Guard, Histogram, Lock, Lost, RLock, __version__, connect
+from lockwright._once import Once
 from lockwright._records import Guarantees, Holder, Inspection, Metrics
 from lockwright._several import MultiGuard, MultiLock, Segment, Striped
 
@@ -51,6 +53,7 @@ __all__ = [
     "Client",
     "Closed",
     "Deadlock",
+    "Election",
     "ForeignLayout",
     "Forked",
     "Guarantees",
@@ -60,6 +63,7 @@ __all__ = [
     "Inspection",
     "InternalError",
     "InvalidConfig",
+    "Leader",
     "Lock",
     "LockError",
     "LockLost",
@@ -69,6 +73,7 @@ __all__ = [
     "MultiGuard",
     "MultiLock",
     "NotOwned",
+    "Once",
     "ProtocolError",
     "QuorumFailed",
     "RLock",

@@ -6,10 +6,13 @@ from typing import Any, Final, Literal, Optional, TypeVar, Union, final
 
 from typing_extensions import disjoint_base
 
+from lockwright._election import Election
+from lockwright._once import Once
 from lockwright._records import Guarantees, Inspection, Metrics
 from lockwright._several import MultiLock, Striped
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_T = TypeVar("_T")
 
 __all__ = [
     "Answer",
@@ -25,10 +28,15 @@ __all__ = [
     "RLock",
     "Reactor",
     "Segments",
+    "_HEADER",
+    "_SET_SCRIPT",
     "__version__",
     "_codes",
+    "_header_value",
     "_loss",
     "_pin",
+    "_read_header",
+    "_sql_condition",
     "_unpin",
     "_unpin_block",
     "connect",
@@ -108,6 +116,23 @@ class Client:
 
     def striped(self, name: str, segments: int, **options: Any) -> Striped:
         """The lock `name` cut into 1 to 256 `segments`. Options are those of `lock`."""
+
+    def once(
+        self,
+        name: str,
+        look: Callable[[], Optional[tuple[_T, bool]]],
+        make: Callable[[int], _T],
+        *,
+        waits: bool = False,
+        **options: Any,
+    ) -> Once[_T]:
+        """A job that one caller at a time does, such as to rebuild a cache entry: see `Once`. Options are those of `lock`.
+
+        `waits`: callers wait for a fresh value though there is a stale one (False).
+        """
+
+    def election(self, name: str, **options: Any) -> Election:
+        """One of many leads: see `Election`. Options are those of `lock`, but for `fair` and `label`."""
 
     def _bundle(
         self,
@@ -408,4 +433,10 @@ class Mailbox:
 class Answer:
     def __call__(self, found: Optional[tuple[str, str]]) -> None: ...
 
+_SET_SCRIPT: Final[str]
+_HEADER: Final[str]
+
+def _sql_condition(column: str, placeholder: str) -> str: ...
+def _header_value(n: int, epoch: int) -> str: ...
+def _read_header(value: str) -> Optional[tuple[int, int]]: ...
 def _codes() -> list[tuple[str, bool]]: ...

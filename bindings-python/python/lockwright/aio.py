@@ -21,17 +21,32 @@ import sys
 import weakref
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Iterable, List, Literal, Optional, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Literal, Optional, Type, TypeVar, Union
 
 from lockwright import _lockwright as _native
 from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned
+from lockwright._election import Leader, is_news, leader_of
 from lockwright._reactors import here
 from lockwright._records import Guarantees, Inspection, Metrics
 from lockwright._several import Held
 
-__all__ = ["Client", "Guard", "Lock", "Lost", "MultiGuard", "MultiLock", "RLock", "Segment", "Striped", "connect"]
+__all__ = [
+    "Client",
+    "Election",
+    "Guard",
+    "Lock",
+    "Lost",
+    "MultiGuard",
+    "MultiLock",
+    "Once",
+    "RLock",
+    "Segment",
+    "Striped",
+    "connect",
+]
 
 _F = TypeVar("_F", bound=Callable[..., Awaitable[Any]])
+_T = TypeVar("_T")
 _Path = Union[str, "PathLike[str]"]
 
 if TYPE_CHECKING:
@@ -185,6 +200,25 @@ class Client:
     def striped(self, name: str, segments: int, **options: Any) -> Striped:
         """The lock `name` cut into 1 to 256 `segments`. Options are those of `lock`."""
         return Striped(self._core._segments(name, segments, **options))
+
+    def once(
+        self,
+        name: str,
+        look: Callable[[], Awaitable[Optional["tuple[_T, bool]"]]],
+        make: Callable[[int], Awaitable[_T]],
+        *,
+        waits: bool = False,
+        **options: Any,
+    ) -> Once[_T]:
+        """A job that one caller at a time does, such as to rebuild a cache entry: see `Once`. Options are those of `lock`.
+
+        `waits`: callers wait for a fresh value though there is a stale one (False).
+        """
+        return Once(self.lock(name, **options), look, make, waits)
+
+    def election(self, name: str, **options: Any) -> Election:
+        """One of many leads: see `Election`. Options are those of `lock`, but for `fair` and `label`."""
+        return Election(self, name, **options)
 
     async def resume(self, secret: str) -> Guard:
         """Takes over a lock that somebody exported, with this client's options; its token is higher than the exporter's.
@@ -571,6 +605,74 @@ class Striped:
 
     def __repr__(self) -> str:
         return f"<lockwright.aio.Striped of {self.count} segments on {self._core.address}>"
+
+
+class Once(Generic[_T]):
+    """A job that one caller at a time does: `lockwright.Once`, with coroutine functions to `look` and to `make`."""
+
+    __slots__ = ("_lock", "_look", "_make", "_waits")
+
+    def __init__(
+        self,
+        lock: Lock,
+        look: Callable[[], Awaitable[Optional["tuple[_T, bool]"]]],
+        make: Callable[[int], Awaitable[_T]],
+        waits: bool,
+    ) -> None:
+        self._lock, self._look, self._make, self._waits = lock, look, make, waits
+
+    async def get(self) -> _T:
+        """The value, fresh or as `make` made it; where somebody else makes it, the stale one, or what comes of waiting."""
+        found = await self._look()
+        if found is not None and found[1]:
+            return found[0]
+        if found is not None and not self._waits:
+            guard = await self._lock.try_acquire()
+            if guard is None:
+                return found[0]
+        else:
+            guard = await self._lock.acquire_guard()
+        async with guard:
+            found = await self._look()
+            if found is not None and found[1]:
+                return found[0]
+            return await self._make(guard.token)
+
+    def __repr__(self) -> str:
+        return f"<lockwright.aio.Once {self._lock!r}>"
+
+
+class Election:
+    """The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair`."""
+
+    __slots__ = ("_client", "_options", "name")
+
+    name: str
+
+    def __init__(self, client: Client, name: str, **options: Any) -> None:
+        self._client, self.name, self._options = client, name, options
+
+    async def campaign(self, proclaims: str, timeout: Optional[float] = None) -> Guard:
+        """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
+        fair = self._client.guarantees().fair
+        lock = self._client.lock(self.name, fair=fair, label=proclaims, **self._options)
+        return await lock.acquire_guard(timeout)
+
+    async def leader(self) -> Optional[Leader]:
+        """Who leads now."""
+        return leader_of(await self._client.lock(self.name, **self._options).inspect())
+
+    async def changed(self, known: Optional[int] = None, every: float = 0.5) -> Optional[Leader]:
+        """Waits until somebody else leads than the one with the token `known`, looking each `every` seconds; None when nobody
+        leads any more."""
+        while True:
+            leader = await self.leader()
+            if is_news(leader, known):
+                return leader
+            await asyncio.sleep(every)
+
+    def __repr__(self) -> str:
+        return f"<lockwright.aio.Election {self.name!r} on {self._client.address}>"
 
 
 class RLock(Lock):
