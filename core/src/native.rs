@@ -30,6 +30,7 @@ use crate::protocol::{
     Term, Traits, Verdict, Wait,
 };
 use crate::replies::{duration, int, listed, nonsense, operation, refusal};
+use crate::shared::{Share, SharedCalls, SharedLayout};
 use crate::time::StoreTime;
 
 /// The procedures of one store.
@@ -77,9 +78,12 @@ impl Calls {
 }
 
 /// The `native` layout of one store.
+#[derive(Clone)]
 pub struct NativeLayout {
     /// The store's procedures.
     pub calls: &'static Calls,
+    /// Those for shared records.
+    pub shared: &'static SharedCalls,
     /// What it promises there.
     pub guarantees: fn() -> Guarantees,
     /// The key that a lock's name is kept under there.
@@ -111,6 +115,10 @@ impl Layout for NativeLayout {
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
         Box::new(Native::new(self.calls, key, self.guarantees().push))
+    }
+
+    fn shared(&self, share: Share) -> Option<Arc<dyn Layout>> {
+        Some(Arc::new(SharedLayout { native: self.clone(), share }))
     }
 
     fn inspect(&self, key: Arc<str>) -> Request {
@@ -145,7 +153,7 @@ impl Layout for NativeLayout {
 
 /// Reads `[claimant or "", held-us, remaining-us, first, last, card, waiters]`; nil is a lock that was never taken.
 fn read_inspection(name: &str, reply: &Reply) -> Option<Inspection> {
-    let free = |waiters| Inspection { name: name.into(), layout: "native".into(), holder: None, waiters };
+    let free = |waiters| Inspection { name: name.into(), layout: "native".into(), holder: None, waiters, shared: None };
     let list = match reply {
         Reply::Nil => return Some(free(0)),
         Reply::List(list) => list.as_slice(),
@@ -158,7 +166,7 @@ fn read_inspection(name: &str, reply: &Reply) -> Option<Inspection> {
         return Some(free(waiters));
     }
     let holder = Holder {
-        owner: sha1_smol::Sha1::from(owner).digest().to_string()[..12].to_owned(),
+        owner: shown(owner),
         card: Card::decode(card),
         held_for: Some(duration(int(held)?)),
         remaining,
@@ -166,6 +174,11 @@ fn read_inspection(name: &str, reply: &Reply) -> Option<Inspection> {
         last_token: u64::try_from(int(last)?).ok()?,
     };
     Some(Inspection { holder: Some(holder), ..free(waiters) })
+}
+
+/// An owner as others see it: enough to tell two apart, and no credential.
+pub(crate) fn shown(owner: &str) -> String {
+    sha1_smol::Sha1::from(owner).digest().to_string()[..12].to_owned()
 }
 
 /// The machine.
@@ -300,11 +313,11 @@ fn prev_args(prev: Option<&Previous>) -> (Arg, Arg) {
     }
 }
 
-fn micros(duration: Duration) -> Arg {
+pub(crate) fn micros(duration: Duration) -> Arg {
     Arg::Int(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX))
 }
 
-fn token_arg(token: u64) -> Arg {
+pub(crate) fn token_arg(token: u64) -> Arg {
     Arg::Int(i64::try_from(token).unwrap_or(i64::MAX))
 }
 

@@ -6,6 +6,8 @@ mod joined;
 #[path = "explore/layout/line.rs"]
 #[allow(unreachable_pub, reason = "shared with the explorer")]
 mod line;
+#[path = "machines/shared.rs"]
+mod shared;
 #[path = "machines/tasks.rs"]
 mod tasks;
 #[path = "machines/waiting.rs"]

@@ -12,10 +12,15 @@ use crate::queue::Refusal;
 /// What a waiter gets.
 #[derive(Debug)]
 pub(crate) enum Settled {
-    Granted { hold: Arc<Hold>, depth: u32 },
+    Granted {
+        hold: Arc<Hold>,
+        depth: u32,
+    },
     Refused(Refusal),
     Released(ReleaseOutcome),
     Extended(bool),
+    /// Whether it holds now what it wanted to.
+    Changed(bool),
 }
 
 /// A place for one result, while somebody wants it, and whom to wake when it comes. A thread parks, a task leaves its waker.

@@ -7,6 +7,7 @@ use super::{Feed, is_readable};
 use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
 };
+use crate::shared::Share;
 use crate::stores::redis::layouts;
 use crate::stores::zookeeper::layouts::curator::Curator;
 use crate::time::StoreTime;
@@ -61,7 +62,8 @@ pub fn layout_reply(data: &[u8]) {
     let mut feed = Feed(data);
     let one = [feed.reply(3)];
     let several: Vec<_> = (0..feed.byte() % 4).map(|_| feed.reply(1)).collect();
-    for layout in layouts::all("p") {
+    let native = layouts::native::layout("p");
+    for layout in layouts::all("p").into_iter().chain(native.shared(Share::READ)) {
         is_understood_or_refused(&*layout, &one);
         is_understood_or_refused(&*layout, &several);
     }

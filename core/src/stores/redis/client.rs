@@ -78,7 +78,7 @@ impl Redis {
     pub(super) fn new(config: Config) -> Self {
         Redis {
             layouts: layouts::all(&config.prefix),
-            scripts: Scripts::new(&layouts::CALLS),
+            scripts: Scripts::new(layouts::calls()),
             clock: StoreClock::default(),
             pool: Mutex::default(),
             lines: Mutex::default(),

@@ -3,13 +3,19 @@
 use std::sync::Arc;
 
 use crate::native::Calls;
-use crate::protocol::Layout;
+use crate::protocol::{Call, Layout};
 
 pub mod native;
+pub mod shared;
 pub mod string;
 
 /// The procedures of every layout.
 pub const CALLS: [&Calls; 2] = [&native::CALLS, &string::CALLS];
+
+/// All that a server may be asked for by a digest.
+pub fn calls() -> impl Iterator<Item = &'static Call> {
+    CALLS.into_iter().flat_map(Calls::by_digest).chain(shared::CALLS.by_digest())
+}
 
 /// What holds for every lock on such a server.
 const NOTES: [&str; 4] = [

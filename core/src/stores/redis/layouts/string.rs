@@ -273,7 +273,7 @@ impl Layout for StringLayout {
     }
 
     fn inspected(&self, name: &str, reply: &Reply) -> Result<Inspection> {
-        let free = Inspection { name: name.into(), layout: "string".into(), holder: None, waiters: 0 };
+        let free = Inspection { name: name.into(), layout: "string".into(), holder: None, waiters: 0, shared: None };
         match reply {
             Reply::Nil => Ok(free),
             Reply::Error { code, message } => Err(refused("inspect", self.format, code, message)),
