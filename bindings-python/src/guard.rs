@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -26,7 +27,7 @@ pub(crate) struct Guard {
     pid: u32,
     origin: Arc<Origin>,
     name: Arc<str>,
-    token: u64,
+    token: AtomicU64,
     epoch: u64,
     depth: u32,
     state: Mutex<State>,
@@ -93,7 +94,7 @@ impl Guard {
             pid: std::process::id(),
             origin,
             name,
-            token: token.n,
+            token: AtomicU64::new(token.n),
             epoch: token.epoch,
             depth: core.depth(),
             state: Mutex::new(State { core: Some(Arc::new(core)), why: None, watch: None }),
@@ -146,6 +147,39 @@ impl Guard {
 
     pub(crate) fn own(&self, operation: &'static str) -> Result<(), Raised> {
         if self.is_inherited() { Err(self.forked(operation)) } else { Ok(()) }
+    }
+
+    /// Has the core's guard do something that takes a while.
+    fn using<T: Send>(
+        &self,
+        py: Python<'_>,
+        operation: &'static str,
+        work: impl FnOnce(&blocking::Guard) -> lockwright::Result<T> + Send,
+    ) -> PyResult<T> {
+        self.own(operation)?;
+        let done = outside(py, || {
+            let _in_use = self.in_use.read().unwrap_or_else(PoisonError::into_inner);
+            let core = locked(&self.state).core.clone();
+            work(&*core.ok_or_else(|| self.not_owned(operation).0)?)
+        });
+        Ok(done.map_err(Raised)?)
+    }
+
+    fn change<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&blocking::Guard) -> lockwright::Result<T> + Send,
+    ) -> PyResult<T> {
+        let changed = self.using(py, "change", work)?;
+        self.refresh_token();
+        Ok(changed)
+    }
+
+    /// After a change: a reader that became the writer has a new one.
+    pub(crate) fn refresh_token(&self) {
+        if let Some(token) = self.ask(blocking::Guard::token) {
+            self.token.store(token.n, Ordering::Relaxed);
+        }
     }
 
     /// Takes away what is held, for a guard of this process: whoever has it gives it back.
@@ -203,7 +237,7 @@ impl Guard {
 impl Guard {
     #[getter]
     fn token(&self) -> u64 {
-        self.token
+        self.token.load(Ordering::Relaxed)
     }
 
     #[getter]
@@ -254,14 +288,16 @@ impl Guard {
     }
 
     fn extend(&self, py: Python<'_>, ttl: Seconds) -> PyResult<()> {
-        self.own("extend")?;
         let ttl = ttl.check("extend", "ttl")?;
-        let extended = outside(py, || {
-            let _in_use = self.in_use.read().unwrap_or_else(PoisonError::into_inner);
-            let core = locked(&self.state).core.clone();
-            core.ok_or_else(|| self.not_owned("extend").0)?.extend(ttl)
-        });
-        Ok(extended.map_err(Raised)?)
+        self.using(py, "extend", |core| core.extend(ttl))
+    }
+
+    fn downgrade(&self, py: Python<'_>) -> PyResult<()> {
+        self.change(py, blocking::Guard::downgrade)
+    }
+
+    fn try_upgrade(&self, py: Python<'_>) -> PyResult<bool> {
+        self.change(py, blocking::Guard::try_upgrade)
     }
 
     fn release(&self, py: Python<'_>) -> PyResult<&'static str> {
@@ -298,7 +334,7 @@ impl Guard {
         } else {
             self.ask(|core| format!("held, {:.3} s left", core.remaining().as_secs_f64())).unwrap_or("released".into())
         };
-        Ok(format!("<lockwright.Guard {name} token {}, {state}>", self.token))
+        Ok(format!("<lockwright.Guard {name} token {}, {state}>", self.token()))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
