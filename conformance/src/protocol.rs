@@ -9,8 +9,21 @@ pub struct Command {
 }
 
 /// How a lock is to be acquired.
-const LOCK: &[&str] =
-    &["lock", "timeout", "ttl", "renew", "max_hold", "fair", "owner", "label", "layout", "cancellable"];
+const LOCK: &[&str] = &[
+    "lock",
+    "timeout",
+    "ttl",
+    "renew",
+    "max_hold",
+    "fair",
+    "owner",
+    "label",
+    "layout",
+    "share",
+    "permits",
+    "take",
+    "cancellable",
+];
 
 /// Every command that a scenario may give.
 pub const COMMANDS: &[Command] = &[
@@ -21,6 +34,9 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "cancel", args: &["command"] },
     Command { name: "release", args: &["guard"] },
     Command { name: "extend", args: &["guard", "ttl"] },
+    Command { name: "downgrade", args: &["guard"] },
+    Command { name: "upgrade", args: &["guard"] },
+    Command { name: "resize", args: &["lock", "permits"] },
     Command { name: "state", args: &["guard"] },
     Command { name: "lost", args: &["guard"] },
     Command { name: "drop", args: &["guard"] },
@@ -31,7 +47,10 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "close", args: &[] },
     Command { name: "fork", args: &["guard", "lock", "other", "times", "busy"] },
     Command { name: "prefork", args: &["children", "increments", "lock", "ttl", "fair"] },
-    Command { name: "work", args: &["tasks", "increments", "own_clients", "lock", "ttl", "fair"] },
+    Command {
+        name: "work",
+        args: &["tasks", "increments", "own_clients", "lock", "ttl", "fair", "share", "permits", "take"],
+    },
 ];
 
 /// The command called `name`.

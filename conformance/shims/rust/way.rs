@@ -41,6 +41,9 @@ pub(crate) trait Way: Face + Sized {
     fn try_acquire(lock: &Lock<Self>) -> Doing<'_, Result<Option<Guard<Self>>>>;
     fn release(guard: Guard<Self>) -> Doing<'static, Result<ReleaseOutcome>>;
     fn extend(guard: &Guard<Self>, ttl: Duration) -> Doing<'_, Result<()>>;
+    fn downgrade(guard: &Guard<Self>) -> Doing<'_, Result<()>>;
+    fn try_upgrade(guard: &Guard<Self>) -> Doing<'_, Result<bool>>;
+    fn resize(lock: &Lock<Self>, permits: u32) -> Doing<'_, Result<()>>;
     /// `None` when it was released.
     fn lost(guard: Find<Self>) -> Doing<'static, Option<LossReason>>;
     fn inspect<'a>(client: &'a Client<Self>, name: &'a str) -> Doing<'a, Result<Inspection>>;
@@ -79,6 +82,18 @@ impl Way for Async {
 
     fn extend(guard: &Guard, ttl: Duration) -> Doing<'_, Result<()>> {
         Box::pin(guard.extend(ttl))
+    }
+
+    fn downgrade(guard: &Guard) -> Doing<'_, Result<()>> {
+        Box::pin(guard.downgrade())
+    }
+
+    fn try_upgrade(guard: &Guard) -> Doing<'_, Result<bool>> {
+        Box::pin(guard.try_upgrade())
+    }
+
+    fn resize(lock: &Lock, permits: u32) -> Doing<'_, Result<()>> {
+        Box::pin(lock.resize(permits))
     }
 
     // The guard is looked up at each poll: to keep it here would keep it from being released.
@@ -151,6 +166,18 @@ impl Way for Blocking {
 
     fn extend(guard: &Guard<Self>, ttl: Duration) -> Doing<'_, Result<()>> {
         at_once(move || guard.extend(ttl))
+    }
+
+    fn downgrade(guard: &Guard<Self>) -> Doing<'_, Result<()>> {
+        at_once(|| guard.downgrade())
+    }
+
+    fn try_upgrade(guard: &Guard<Self>) -> Doing<'_, Result<bool>> {
+        at_once(|| guard.try_upgrade())
+    }
+
+    fn resize(lock: &Lock<Self>, permits: u32) -> Doing<'_, Result<()>> {
+        at_once(move || lock.resize(permits))
     }
 
     fn lost(guard: Find<Self>) -> Doing<'static, Option<LossReason>> {
