@@ -6,11 +6,11 @@ use std::time::Duration;
 use lockwright::blocking;
 use lockwright::guarantee::{Guarantees, Requirements};
 use lockwright::lease::{Holder, Inspection, Sharing};
-use lockwright::options::{ConnectOptions, Retry};
+use lockwright::options::{AcquireOptions, ConnectOptions, Retry};
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Token};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::error::Raised;
 use crate::guard::Guard;
@@ -18,6 +18,7 @@ use crate::lock::{Lock, RLock};
 use crate::report::{follow_logging, metrics_record};
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
+use crate::several::{Bundle, Segments};
 use crate::{Seconds, herald, locked, outside, text};
 
 /// What locks and guards remember of where they come from.
@@ -131,7 +132,7 @@ impl Client {
         retry: Option<(Seconds, Seconds)>,
         label: Option<&Bound<'_, PyString>>,
     ) -> PyResult<Lock> {
-        self.build(Given { name, ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, Of::Lock)
+        self.build(name, &Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, Of::Lock)
     }
 
     #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
@@ -152,7 +153,7 @@ impl Client {
         label: Option<&Bound<'_, PyString>>,
     ) -> PyResult<Py<RLock>> {
         let lock =
-            self.build(Given { name, ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, Of::RLock)?;
+            self.build(name, &Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, Of::RLock)?;
         Py::new(py, PyClassInitializer::from(lock).add_subclass(RLock))
     }
 
@@ -173,8 +174,8 @@ impl Client {
         retry: Option<(Seconds, Seconds)>,
         label: Option<&Bound<'_, PyString>>,
     ) -> PyResult<RwLock> {
-        let given = Given { name, ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
-        RwLock::new(py, self.build(given, Of::Read)?, self.build(given, Of::Write)?)
+        let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
+        RwLock::new(py, self.build(name, &given, Of::Read)?, self.build(name, &given, Of::Write)?)
     }
 
     #[pyo3(signature = (name, permits=1, *, take=1, ttl=None, timeout=None, renew=None, max_hold=None, fair=None,
@@ -196,10 +197,110 @@ impl Client {
         retry: Option<(Seconds, Seconds)>,
         label: Option<&Bound<'_, PyString>>,
     ) -> PyResult<Py<Semaphore>> {
-        let given = Given { name, ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
+        let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
         let (permits, take) = (count(permits), count(take));
-        let lock = self.build(given, Of::Permits { permits, take })?;
+        let lock = self.build(name, &given, Of::Permits { permits, take })?;
         Py::new(py, PyClassInitializer::from(lock).add_subclass(Semaphore { take }))
+    }
+
+    #[pyo3(signature = (names, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
+        format=None, retry=None, label=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn _bundle(
+        &self,
+        names: Vec<Bound<'_, PyString>>,
+        ttl: Option<Seconds>,
+        timeout: Option<Seconds>,
+        renew: Option<bool>,
+        max_hold: Option<Seconds>,
+        fair: Option<bool>,
+        layout: Option<&Bound<'_, PyString>>,
+        format: Option<&Bound<'_, PyString>>,
+        retry: Option<(Seconds, Seconds)>,
+        label: Option<&Bound<'_, PyString>>,
+    ) -> PyResult<Bundle> {
+        let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
+        let names: Vec<String> = names.iter().map(|name| text("lock", "name", name)).collect::<Result<_, _>>()?;
+        let core = self.0.client.multi_lock_with(names, &given.options(&self.0.client)?).map_err(Raised)?;
+        Ok(Bundle::new(core, self.0.clone()))
+    }
+
+    #[pyo3(signature = (name, segments, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
+        format=None, retry=None, label=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn _segments(
+        &self,
+        name: &Bound<'_, PyString>,
+        segments: usize,
+        ttl: Option<Seconds>,
+        timeout: Option<Seconds>,
+        renew: Option<bool>,
+        max_hold: Option<Seconds>,
+        fair: Option<bool>,
+        layout: Option<&Bound<'_, PyString>>,
+        format: Option<&Bound<'_, PyString>>,
+        retry: Option<(Seconds, Seconds)>,
+        label: Option<&Bound<'_, PyString>>,
+    ) -> PyResult<Segments> {
+        let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
+        let name = text("lock", "name", name)?;
+        let core = self.0.client.striped_with(&name, segments, &given.options(&self.0.client)?).map_err(Raised)?;
+        Ok(Segments::new(core, self.0.clone()))
+    }
+
+    #[pyo3(signature = (names, **options))]
+    fn multi_lock<'py>(
+        slf: Bound<'py, Self>,
+        names: Bound<'py, PyAny>,
+        options: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let bundle = slf.call_method("_bundle", (listed(&names)?,), options.as_ref())?;
+        slf.py().import("lockwright._several")?.getattr("MultiLock")?.call1((bundle,))
+    }
+
+    #[pyo3(signature = (name, segments, **options))]
+    fn striped<'py>(
+        slf: Bound<'py, Self>,
+        name: Bound<'py, PyAny>,
+        segments: Bound<'py, PyAny>,
+        options: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let segments = slf.call_method("_segments", (name, segments), options.as_ref())?;
+        slf.py().import("lockwright._several")?.getattr("Striped")?.call1((segments,))
+    }
+
+    #[pyo3(signature = (name, look, make, *, waits=false, **options))]
+    fn once<'py>(
+        slf: Bound<'py, Self>,
+        name: Bound<'py, PyAny>,
+        look: Bound<'py, PyAny>,
+        make: Bound<'py, PyAny>,
+        waits: bool,
+        options: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let lock = slf.call_method("lock", (name,), options.as_ref())?;
+        slf.py().import("lockwright._once")?.getattr("Once")?.call1((lock, look, make, waits))
+    }
+
+    #[pyo3(signature = (name, **options))]
+    fn election<'py>(
+        slf: Bound<'py, Self>,
+        name: Bound<'py, PyAny>,
+        options: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("lockwright._election")?.getattr("Election")?.call((slf.clone(), name), options.as_ref())
+    }
+
+    /// The lock that a secret is of, as the address says.
+    fn _exported(&self, secret: &Bound<'_, PyString>) -> PyResult<Lock> {
+        follow_logging(secret.py())?;
+        let core = self.0.client.exported(&text("resume", "secret", secret)?).map_err(Raised)?;
+        let name = core.name().into();
+        Ok(Lock::new(core, name, false, self.0.clone()))
+    }
+
+    fn resume(&self, py: Python<'_>, secret: &Bound<'_, PyString>) -> PyResult<Py<Guard>> {
+        self._exported(secret)?.resume(py, secret)
     }
 
     fn guarantees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -291,9 +392,7 @@ pub(crate) fn count(number: i128) -> u32 {
     u32::try_from(number).unwrap_or(if number < 0 { 0 } else { u32::MAX })
 }
 
-#[derive(Clone, Copy)]
 struct Given<'a, 'py> {
-    name: &'a Bound<'py, PyString>,
     ttl: Option<Seconds>,
     timeout: Option<Seconds>,
     renew: Option<bool>,
@@ -305,19 +404,11 @@ struct Given<'a, 'py> {
     label: Option<&'a Bound<'py, PyString>>,
 }
 
-impl Client {
+impl Given<'_, '_> {
     /// What is not given stays as the address says.
-    fn build(&self, given: Given<'_, '_>, of: Of) -> PyResult<Lock> {
-        follow_logging(given.name.py())?;
-        let name = text("lock", "name", given.name)?;
-        let (client, reentrant) = (&self.0.client, of == Of::RLock);
-        let builder = match of {
-            Of::Lock | Of::RLock => client.lock(&name),
-            Of::Read => client.rwlock(&name).read(),
-            Of::Write => client.rwlock(&name).write(),
-            Of::Permits { permits, take } => client.semaphore(&name, permits).take(take),
-        };
-        let mut options = builder.current_options().clone();
+    fn options(&self, client: &blocking::Client) -> PyResult<AcquireOptions> {
+        let given = self;
+        let mut options = client.options();
         if let Some(ttl) = given.ttl {
             options.ttl = ttl.check("lock", "ttl")?;
         }
@@ -341,11 +432,35 @@ impl Client {
         }
         options.renew = given.renew.unwrap_or(options.renew);
         options.fair = given.fair.unwrap_or(options.fair);
-        options.reentrant = reentrant;
+        Ok(options)
+    }
+}
+
+impl Client {
+    fn build(&self, name: &Bound<'_, PyString>, given: &Given<'_, '_>, of: Of) -> PyResult<Lock> {
+        follow_logging(name.py())?;
+        let (client, reentrant) = (&self.0.client, of == Of::RLock);
+        let options = AcquireOptions { reentrant, ..given.options(client)? };
+        let name = text("lock", "name", name)?;
+        let builder = match of {
+            Of::Lock | Of::RLock => client.lock(&name),
+            Of::Read => client.rwlock(&name).read(),
+            Of::Write => client.rwlock(&name).write(),
+            Of::Permits { permits, take } => client.semaphore(&name, permits).take(take),
+        };
         let builder = builder.options(options);
         let builder = if reentrant { builder.reentrant(OwnerId(0)) } else { builder };
         Ok(Lock::new(builder.build().map_err(Raised)?, name.into(), reentrant, self.0.clone()))
     }
+}
+
+/// Names from whatever can be iterated.
+fn listed<'py>(names: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    let listed = PyList::empty(names.py());
+    for name in names.try_iter()? {
+        listed.append(name?)?;
+    }
+    Ok(listed)
 }
 
 pub(crate) fn record<'py>(py: Python<'py>, class: &str, fields: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {

@@ -20,14 +20,14 @@ mod lock;
 mod report;
 mod rwlock;
 mod semaphore;
+mod several;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockwright::options;
-use lockwright::{Error, Kind};
+use lockwright::{Error, Kind, Token, kit, options};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -43,6 +43,9 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<rwlock::RwLock>()?;
     module.add_class::<semaphore::Semaphore>()?;
     module.add_class::<guard::Guard>()?;
+    module.add_class::<several::Bundle>()?;
+    module.add_class::<several::Segments>()?;
+    module.add_class::<guard::Exported>()?;
     module.add_class::<guard::Lost>()?;
     module.add_class::<aio::Reactor>()?;
     module.add_class::<report::Events>()?;
@@ -55,7 +58,28 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(aio::loss, module)?)?;
     module.add_function(wrap_pyfunction!(client::connect, module)?)?;
     module.add_function(wrap_pyfunction!(error::codes, module)?)?;
+    module.add("_SET_SCRIPT", kit::SET_SCRIPT)?;
+    module.add("_HEADER", kit::HEADER)?;
+    module.add_function(wrap_pyfunction!(sql_condition, module)?)?;
+    module.add_function(wrap_pyfunction!(header_value, module)?)?;
+    module.add_function(wrap_pyfunction!(read_header, module)?)?;
     Ok(())
+}
+
+#[pyfunction(name = "_sql_condition")]
+fn sql_condition(column: &str, placeholder: &str) -> String {
+    kit::sql_condition(column, placeholder)
+}
+
+#[pyfunction(name = "_header_value")]
+fn header_value(n: u64, epoch: u64) -> String {
+    kit::header_value(Token { epoch, n })
+}
+
+/// Epoch and number.
+#[pyfunction(name = "_read_header")]
+fn read_header(value: &str) -> Option<(u64, u64)> {
+    kit::read_header(value).map(|token| (token.epoch, token.n))
 }
 
 thread_local! {

@@ -1,13 +1,13 @@
 //! Accounts for every face, store and scenario: each triple is run or skipped with a reason, and none is forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
+use std::{fmt, fs};
 
 use serde_json::Value;
 
-use crate::rows::{Face, Store};
-use crate::scenario::{Mixed, Scenario};
+use crate::rows::{Face, Meets, Store};
+use crate::scenario::{Mixed, Peer, Scenario};
 
 /// One scenario on one store, played by one face or by two in turn.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,20 +17,43 @@ pub struct Triple {
     pub team: String,
 }
 
-/// Every team that plays the scenario: each face alone, and, where languages may mix, each with the next one. All pairs
-/// would be many soon, and prove little more: they meet at the store only.
+impl fmt::Display for Triple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {} with {}", self.scenario, self.store, self.team)
+    }
+}
+
+/// Every team that plays the scenario: each face alone, and, where languages may mix, each with the next one, and one face of
+/// each language together. All pairs would be many soon, and prove little more: they meet at the store only.
 pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
     let (faces, peers): (Vec<_>, Vec<_>) = faces.iter().cloned().partition(|face| face.joins.is_none());
-    if scenario.peer {
-        let both = |peer: &Face, face: &Face| [vec![face.clone(), peer.clone()], vec![peer.clone(), face.clone()]];
+    if scenario.peer != Peer::No {
+        let both = |peer: &Face, face: &Face| {
+            let teams = [vec![face.clone(), peer.clone()], vec![peer.clone(), face.clone()]];
+            teams.into_iter().take(if scenario.peer == Peer::Second { 1 } else { 2 })
+        };
         return peers.iter().flat_map(|peer| faces.iter().flat_map(move |face| both(peer, face))).collect();
     }
     let mut teams: Vec<_> = faces.iter().map(|face| vec![face.clone()]).collect();
     if scenario.mixed == Mixed::Yes {
         let pairs = if faces.len() > 2 { faces.len() } else { faces.len().saturating_sub(1) };
         teams.extend((0..pairs).map(|i| vec![faces[i].clone(), faces[(i + 1) % faces.len()].clone()]));
+        let languages = one_of_each_language(&faces);
+        if languages.len() > 2 && scenario.actors() >= languages.len() {
+            teams.push(languages);
+        }
     }
     teams
+}
+
+fn one_of_each_language(faces: &[Face]) -> Vec<Face> {
+    let mut chosen: Vec<Face> = Vec::new();
+    for face in faces {
+        if chosen.iter().all(|other| other.folder != face.folder) {
+            chosen.push(face.clone());
+        }
+    }
+    chosen
 }
 
 /// How a team is called.
@@ -78,9 +101,15 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
             return Some(format!("{}: {reason}", face.name));
         }
     }
+    let slow = team.iter().filter_map(|face| face.only.as_ref()).filter(|_| !full);
+    let left_out = |only: &&Meets| !team.iter().any(|face| only.faces.contains(&face.name));
+    if let Some(only) = slow.into_iter().find(left_out) {
+        return Some(only.reason.clone());
+    }
     let part = store.only.as_ref().filter(|_| !full);
-    if let Some(part) =
-        part.filter(|_| !scenario.peer).filter(|part| team.len() > 1 || !part.scenarios.contains(&scenario.name))
+    if let Some(part) = part
+        .filter(|_| scenario.peer == Peer::No)
+        .filter(|part| team.len() > 1 || !part.scenarios.contains(&scenario.name))
     {
         return Some(format!("{}: {}", store.name, part.reason));
     }
@@ -99,12 +128,11 @@ pub enum Outcome {
 
 /// What is wrong with the account as such: triples without an outcome, and skips without a reason.
 pub fn unaccounted(expected: &BTreeSet<Triple>, outcomes: &BTreeMap<Triple, Outcome>) -> Vec<String> {
-    let name = |Triple { scenario, store, team }: &Triple| format!("{scenario} on {store} with {team}");
     let missing = expected.iter().filter(|triple| !outcomes.contains_key(triple));
-    let missing = missing.map(|triple| format!("{} was neither run nor skipped", name(triple)));
+    let missing = missing.map(|triple| format!("{triple} was neither run nor skipped"));
     let silent =
         outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Skipped(why) if why.trim().is_empty()));
-    missing.chain(silent.map(|(triple, _)| format!("{} was skipped without a reason", name(triple)))).collect()
+    missing.chain(silent.map(|(triple, _)| format!("{triple} was skipped without a reason"))).collect()
 }
 
 /// What the rows leave out of the tree under `root`, and what they name that is not there.
@@ -160,6 +188,7 @@ mod tests {
             joins: None,
             no_scenarios: None,
             process_each: false,
+            only: None,
             cannot: BTreeMap::new(),
         }
     }
@@ -202,6 +231,18 @@ mod tests {
     }
 
     #[test]
+    fn one_face_of_each_language_meet_where_there_are_actors_enough() {
+        let of = |name: &str, folder: &str| Face { folder: folder.into(), ..face(name) };
+        let faces = [of("a", "x"), of("b", "y"), of("c", "y"), of("d", "z")];
+        let steps = |on: &str| {
+            format!("title = 'x'\nmixed = true\nsteps = [{{ on = {on}, do = 'list', background = true, as = 'l' }}]")
+        };
+        let last = |on: &str| teams(&scenario::parse(&steps(on)).unwrap(), &faces).last().map(|team| team_name(team));
+        assert_eq!(last("['a', 'b', 'c']").as_deref(), Some("a+b+d"));
+        assert_eq!(last("['a', 'b']").as_deref(), Some("d+a"));
+    }
+
+    #[test]
     fn a_library_meets_each_face_in_both_orders_where_its_locks_are() {
         let peer = Face { joins: Some("s".into()), ..face("theirs") };
         let faces = [face("a"), peer, face("b")];
@@ -209,6 +250,9 @@ mod tests {
         let names: Vec<_> = teams(&met, &faces).iter().map(|team| team_name(team)).collect();
         assert_eq!(names, ["a+theirs", "theirs+a", "b+theirs", "theirs+b"]);
         assert_eq!(teams(&alone, &faces).len(), 2, "it plays nothing else");
+        let names: Vec<_> =
+            teams(&scenario("m", "peer = 'second'"), &faces).iter().map(|team| team_name(team)).collect();
+        assert_eq!(names, ["a+theirs", "b+theirs"]);
         let triples = all(&[met], &faces, &[store("s"), store("t")]);
         assert_eq!(triples.iter().filter(|triple| triple.store == "s").count(), 4);
         assert_eq!(triples.len(), 4);
@@ -239,6 +283,12 @@ mod tests {
         let why_partly = |name, full| reason(&scenario(name, ""), &[face("b")], &partly, &json!({}), full);
         assert_eq!(why_partly("x", false).unwrap(), "p: it is the same");
         assert_eq!((why_partly("y", false), why_partly("x", true)), (None, None));
+        let slow = Meets { faces: vec!["b".into()], reason: "it is slow".into() };
+        let peer = Face { joins: Some("s".into()), only: Some(slow), ..face("theirs") };
+        let met = scenario("x", "peer = true");
+        let why_met = |with| reason(&met, &[face(with), peer.clone()], &store("s"), &json!({}), false);
+        assert_eq!((why_met("c").as_deref(), why_met("b")), (Some("it is slow"), None));
+        assert_eq!(reason(&met, &[face("c"), peer], &store("s"), &json!({}), true), None);
         limited.cannot.remove("list");
         assert_eq!(why(&scenario("odd", ""), &[limited]).unwrap(), "a: it is odd");
     }

@@ -30,8 +30,18 @@ pub struct Face {
     /// Whether each of its commands is a process, so that only stores are of use that processes share.
     #[serde(default)]
     pub process_each: bool,
+    /// For a library that is not ours: whom it meets unless everything is asked for, and why not the others.
+    pub only: Option<Meets>,
     #[serde(default)]
     pub cannot: Reasons,
+}
+
+/// See [`Face::only`].
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Meets {
+    pub faces: Vec<String>,
+    pub reason: String,
 }
 
 /// A store.
@@ -61,7 +71,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 3] = ["restart", "count", "foreign"];
+pub const ABILITIES: [&str; 4] = ["restart", "count", "foreign", "line"];
 
 /// This folder.
 pub fn here() -> &'static Path {

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use lockwright_conformance::matrix::Outcome;
 use lockwright_conformance::rows::Face;
 use lockwright_conformance::run::{self, Suite, Wanted};
+use lockwright_conformance::scenario::Peer;
 
 #[test]
 fn a_face_that_locks_nothing_is_convicted() {
@@ -17,13 +18,14 @@ fn a_face_that_locks_nothing_is_convicted() {
         joins: None,
         no_scenarios: None,
         process_each: false,
+        only: None,
         cannot: BTreeMap::new(),
     }];
     let wanted = Wanted { stores: vec!["memory".into()], jobs: 8, patience: 2.0, ..Wanted::default() };
     let said = Mutex::new(String::new());
     let report = run::run(&suite, &wanted, &|line| said.lock().unwrap().push_str(line)).unwrap();
     assert!(report.unaccounted.is_empty());
-    assert_eq!(report.outcomes.len(), suite.scenarios.iter().filter(|scenario| !scenario.peer).count());
+    assert_eq!(report.outcomes.len(), suite.scenarios.iter().filter(|scenario| scenario.peer == Peer::No).count());
     let passed: Vec<_> = report.outcomes.iter().filter(|(_, outcome)| **outcome == Outcome::Passed).collect();
     assert!(passed.is_empty(), "{passed:?}");
     let said = said.into_inner().unwrap();

@@ -13,6 +13,7 @@
 use std::time::Duration;
 
 use crate::client::{Acquisition, Extension, Face, extended, left, outcome_of};
+use crate::driver::entry::Effects;
 use crate::driver::wait::Settled;
 use crate::error::{Error, Kind, Result};
 use crate::lease::{Inspection, ReleaseOutcome};
@@ -101,12 +102,7 @@ impl Lock {
     /// `timeout` when others held it all the time; `unavailable` when the store did not answer for `store_timeout`; `auth`,
     /// `foreign_layout` and `protocol` from the store; `closed`.
     pub fn acquire(&self) -> Result<Guard> {
-        let mut acquiring = self.begin(self.options().timeout)?;
-        loop {
-            if let Some(result) = acquiring.wait(Duration::MAX) {
-                return result;
-            }
-        }
+        self.begin(self.options().timeout)?.finish()
     }
 
     /// Acquires the lock if it is free; `None` when somebody else holds it.
@@ -142,9 +138,7 @@ impl Lock {
     /// # Errors
     /// As [`acquire`](Self::acquire).
     pub fn begin(&self, timeout: Option<Duration>) -> Result<Acquiring> {
-        let (acquisition, effects) = self.start(timeout)?;
-        acquisition.span.in_scope(|| acquisition.engine.perform(&acquisition.entry, effects, acquisition.deadline));
-        Ok(Acquiring(acquisition))
+        Ok(Acquiring::begin(self.start(timeout)?))
     }
 }
 
@@ -152,6 +146,19 @@ impl Lock {
 pub struct Acquiring(Acquisition<Blocking>);
 
 impl Acquiring {
+    pub(crate) fn begin((acquisition, effects): (Acquisition<Blocking>, Effects)) -> Self {
+        acquisition.span.in_scope(|| acquisition.engine.perform(&acquisition.entry, effects, acquisition.deadline));
+        Acquiring(acquisition)
+    }
+
+    pub(crate) fn finish(mut self) -> Result<Guard> {
+        loop {
+            if let Some(result) = self.wait(Duration::MAX) {
+                return result;
+            }
+        }
+    }
+
     /// Waits for at most `slice`; `None` when there is no result yet. Call it no more after a result.
     pub fn wait(&mut self, slice: Duration) -> Option<Result<Guard>> {
         let acquisition = &mut self.0;
@@ -187,11 +194,7 @@ impl crate::client::Call {
         if let Some(effects) = self.effects.take() {
             self.span.in_scope(|| self.engine.perform(&self.entry, effects, None));
         }
-        loop {
-            if let Some(settled) = self.waiter.park(None) {
-                return settled;
-            }
-        }
+        self.waiter.park_until_settled()
     }
 }
 

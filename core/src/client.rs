@@ -24,10 +24,9 @@ use crate::lease::{Inspection, LossReason, ReleaseOutcome};
 use crate::metrics::Metrics;
 use crate::name;
 use crate::options::{AcquireOptions, ConnectOptions, Retry};
-use crate::protocol::{Layout, Reply};
+use crate::protocol::{AttemptId, Layout, Reply};
 use crate::queue::{OwnerId, Refusal, TaskId};
 use crate::replies::{nonsense, refusal};
-use crate::session::Inbox;
 use crate::shared::Share;
 use crate::stores::{self, Store};
 use crate::time::Time;
@@ -109,6 +108,11 @@ impl<F: Face> Client<F> {
         LockBuilder { client: self.clone(), name: name.to_owned(), of, options, owner: None }
     }
 
+    /// The options that a lock of this client has before others are set: what the address says, else the defaults.
+    pub fn options(&self) -> AcquireOptions {
+        self.place.uri.lock.clone()
+    }
+
     /// What locks of this client promise, in the store's default layout or the one that the address chose. Once the store
     /// refused to push to this client, they promise neither that nor `fair`.
     ///
@@ -149,10 +153,8 @@ impl<F: Face> Client<F> {
     }
 
     fn promises(&self, layout: &dyn Layout) -> Guarantees {
-        let promised = layout.guarantees();
         let engine = self.place.engines.current().and_then(|made| (**made).as_ref().ok());
-        let refused = engine.is_some_and(|engine| engine.inbox() == Inbox::Unavailable);
-        Guarantees { push: promised.push && !refused, fair: promised.fair && !refused, ..promised }
+        engine.map_or_else(|| layout.guarantees(), |engine| engine.still_promised(layout))
     }
 
     /// Where the lock `name` lies in the client's layout.
@@ -518,6 +520,15 @@ impl<F: Face> Lock<F> {
         self.client.break_at(&self.spot, expected)
     }
 
+    pub(crate) fn layout(&self) -> &Arc<dyn Layout> {
+        &self.spot.layout
+    }
+
+    /// What orders locks in the same way in every process.
+    pub(crate) fn key(&self) -> &Arc<str> {
+        &self.spot.key
+    }
+
     /// Its options.
     pub fn options(&self) -> &AcquireOptions {
         &self.wish.options
@@ -544,6 +555,15 @@ impl<F: Face> Lock<F> {
     }
 
     pub(crate) fn start(&self, timeout: Option<Duration>) -> Result<(Acquisition<F>, Effects)> {
+        self.start_as(timeout, None)
+    }
+
+    /// Begins to acquire the lock, or to take it over from a secret.
+    pub(crate) fn start_as(
+        &self,
+        timeout: Option<Duration>,
+        secret: Option<AttemptId>,
+    ) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
         let options = &self.wish.options;
         if options.fair && !self.guarantees().fair {
@@ -554,7 +574,7 @@ impl<F: Face> Lock<F> {
         let at_work = &**self.at_work.get_or_make(make);
         let entry = at_work.entry(&engine, &self.spot);
         let wish = Wish { options: AcquireOptions { timeout, ..options.clone() }, owner: self.wish.owner };
-        let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, &at_work.card);
+        let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, &at_work.card, secret);
         let acquisition = Acquisition {
             engine,
             entry,
@@ -627,7 +647,7 @@ impl<F: Face> Acquisition<F> {
             Settled::Refused(Refusal::Taken) => Error::timeout(Duration::ZERO),
             Settled::Refused(Refusal::TimedOut) => Error::timeout(self.timeout.unwrap_or_default()),
             Settled::Refused(Refusal::Failed(error)) => error,
-            Settled::Released(_) | Settled::Extended(_) | Settled::Changed(_) => {
+            Settled::Released(_) | Settled::Extended(_) | Settled::Changed(_) | Settled::Exported(_) => {
                 Error::new(Kind::Internal, "acquire", "an acquisition got another call's result; please report this")
             }
         };
@@ -720,21 +740,29 @@ impl Lock {
     /// # Errors
     /// As there.
     pub async fn acquire_within(&self, timeout: Option<Duration>) -> Result<Guard> {
-        let (mut acquisition, effects) = self.start(timeout)?;
-        let span = acquisition.span.clone();
-        let settled = async {
-            acquisition.engine.perform_async(&acquisition.entry, effects, acquisition.deadline).await;
-            poll_fn(|context| acquisition.waiter.poll(context)).await
-        };
-        let settled = settled.instrument(span).await;
-        acquisition.conclude(settled)
+        let (acquisition, effects) = self.start(timeout)?;
+        acquisition.finish(effects).await
     }
 }
 
-struct Holding {
-    engine: Arc<Engine>,
-    entry: Arc<Entry>,
-    hold: Arc<Hold>,
+impl Acquisition<Async> {
+    /// Performs what it began with, and waits for the result.
+    pub(crate) async fn finish(mut self, effects: Effects) -> Result<Guard> {
+        let span = self.span.clone();
+        let settled = async {
+            self.engine.perform_async(&self.entry, effects, self.deadline).await;
+            poll_fn(|context| self.waiter.poll(context)).await
+        };
+        let settled = settled.instrument(span).await;
+        self.conclude(settled)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Holding {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) hold: Arc<Hold>,
 }
 
 /// A lock that is held, until it is released, dropped or lost.
@@ -792,6 +820,11 @@ impl<F: Face> Guard<F> {
         }
     }
 
+    /// Whether it was released or exported: then it holds nothing any more.
+    pub fn is_over(&self) -> bool {
+        self.holding.is_none()
+    }
+
     /// Lets the lease run out: nothing renews it any more, and dropping the guard does nothing. For languages whose guards
     /// are collected at unknown moments, maybe inside the critical section.
     pub fn abandon(mut self) {
@@ -806,11 +839,16 @@ impl<F: Face> Guard<F> {
         self.generation != fork::generation()
     }
 
-    fn holding(&self) -> Result<&Holding> {
+    pub(crate) fn holding(&self) -> Result<&Holding> {
         if self.is_forked() {
             return Err(forked());
         }
         self.holding.as_ref().ok_or_else(|| Error::new(Kind::NotOwned, "release", "this guard was released already"))
+    }
+
+    /// The hold is somebody else's now.
+    pub(crate) fn forget(&mut self) {
+        self.holding = None;
     }
 
     fn take(&mut self) -> Result<Option<Holding>> {

@@ -12,7 +12,9 @@
 //!
 //! # A tour
 //! * [`connect`] gives a [`Client`] of one place; [`Client::lock`] a [`LockBuilder`], that a [`Lock`], that a [`Guard`] of what is
-//!   held. [`blocking`] has the same for threads. [`Error`] has a stable code; [`guarantee`] says what each store promises.
+//!   held. [`blocking`] has the same for threads. [`export`] hands a held lock to another process, [`multi`] takes several,
+//!   [`striped`] one of several. [`once`] lets one caller do what many want done, [`election`] has one of many lead, and [`kit`]
+//!   has what the protected resource asks of a token. [`Error`] has a stable code; [`guarantee`] says what each store promises.
 //! * Inside, four rooms: a [`protocol`] per lock layout, the [`session`] that alone reasons about time, the [`queue`] of one
 //!   process, and the driver with its [`stores`]. The first three are pure: no clock, no socket, no task. They build
 //!   for WebAssembly (`--no-default-features`), and they are what the explorer explores.
@@ -28,21 +30,30 @@ pub mod cell;
 mod client;
 #[cfg(feature = "net")]
 mod driver;
+#[cfg(feature = "net")]
+pub mod election;
 pub mod error;
 #[cfg(feature = "net")]
 pub mod event_loop;
 #[cfg(feature = "net")]
 pub mod events;
+#[cfg(feature = "net")]
+pub mod export;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
 pub mod guarantee;
+pub mod kit;
 pub mod lease;
 mod lent;
 #[cfg(feature = "net")]
 pub mod metrics;
+#[cfg(feature = "net")]
+pub mod multi;
 pub mod name;
 pub mod native;
+#[cfg(feature = "net")]
+pub mod once;
 pub mod options;
 pub mod protocol;
 pub mod queue;
@@ -56,7 +67,11 @@ pub mod shared;
 pub mod shared_cell;
 pub mod store_clock;
 pub mod stores;
+#[cfg(feature = "net")]
+pub mod striped;
 pub mod time;
+#[cfg(feature = "net")]
+mod together;
 pub mod token;
 pub mod uri;
 

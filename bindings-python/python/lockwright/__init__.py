@@ -39,6 +39,7 @@ from lockwright._errors import (
     Unavailable,
     Unsupported,
 )
+from lockwright._election import Election, Leader
 from lockwright._lockwright import (
     Client,
     Guard,
@@ -51,7 +52,9 @@ from lockwright._lockwright import (
     __version__,
     connect,
 )
+from lockwright._once import Once
 from lockwright._records import Guarantees, Holder, Inspection, Metrics, Part, Sharing
+from lockwright._several import MultiGuard, MultiLock, Segment, Striped
 
 if TYPE_CHECKING:
     from lockwright import aio as aio
@@ -62,6 +65,7 @@ __all__ = [
     "Client",
     "Closed",
     "Deadlock",
+    "Election",
     "ForeignLayout",
     "Forked",
     "Guarantees",
@@ -71,21 +75,27 @@ __all__ = [
     "Inspection",
     "InternalError",
     "InvalidConfig",
+    "Leader",
     "Lock",
     "LockError",
     "LockLost",
     "LockTimeout",
     "Lost",
     "Metrics",
+    "MultiGuard",
+    "MultiLock",
     "NotOwned",
+    "Once",
     "OverReleased",
     "Part",
     "ProtocolError",
     "QuorumFailed",
     "RLock",
     "RwLock",
+    "Segment",
     "Semaphore",
     "Sharing",
+    "Striped",
     "Unavailable",
     "Unsupported",
     "__version__",

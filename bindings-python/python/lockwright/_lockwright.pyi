@@ -1,19 +1,25 @@
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from os import PathLike
 from types import TracebackType
 from typing import Any, Final, Literal, Optional, TypeVar, Union, final
 
 from typing_extensions import disjoint_base
 
+from lockwright._election import Election
+from lockwright._once import Once
 from lockwright._records import Guarantees, Inspection, Metrics
+from lockwright._several import MultiLock, Striped
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_T = TypeVar("_T")
 
 __all__ = [
     "Answer",
+    "Bundle",
     "Client",
     "Events",
+    "Exported",
     "Guard",
     "Histogram",
     "Lock",
@@ -23,10 +29,16 @@ __all__ = [
     "Reactor",
     "RwLock",
     "Semaphore",
+    "Segments",
+    "_HEADER",
+    "_SET_SCRIPT",
     "__version__",
     "_codes",
+    "_header_value",
     "_loss",
     "_pin",
+    "_read_header",
+    "_sql_condition",
     "_unpin",
     "_unpin_block",
     "connect",
@@ -101,6 +113,65 @@ class Client:
     ) -> RLock:
         """As `lock`, but its thread may acquire it again, through any RLock of that name of this client."""
 
+    def multi_lock(self, names: Iterable[str], **options: Any) -> MultiLock:
+        """The locks called `names`, to be held all at once. Options are those of `lock`; the timeout is for all of them."""
+
+    def striped(self, name: str, segments: int, **options: Any) -> Striped:
+        """The lock `name` cut into 1 to 256 `segments`. Options are those of `lock`."""
+
+    def once(
+        self,
+        name: str,
+        look: Callable[[], Optional[tuple[_T, bool]]],
+        make: Callable[[int], _T],
+        *,
+        waits: bool = False,
+        **options: Any,
+    ) -> Once[_T]:
+        """A job that one caller at a time does, such as to rebuild a cache entry: see `Once`. Options are those of `lock`.
+
+        `waits`: callers wait for a fresh value though there is a stale one (False).
+        """
+
+    def election(self, name: str, **options: Any) -> Election:
+        """One of many leads: see `Election`. Options are those of `lock`, but for `fair` and `label`."""
+
+    def _bundle(
+        self,
+        names: list[str],
+        *,
+        ttl: Optional[float] = None,
+        timeout: Optional[float] = None,
+        renew: Optional[bool] = None,
+        max_hold: Optional[float] = None,
+        fair: Optional[bool] = None,
+        layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional[tuple[float, float]] = None,
+        label: Optional[str] = None,
+    ) -> Bundle: ...
+    def _segments(
+        self,
+        name: str,
+        segments: int,
+        *,
+        ttl: Optional[float] = None,
+        timeout: Optional[float] = None,
+        renew: Optional[bool] = None,
+        max_hold: Optional[float] = None,
+        fair: Optional[bool] = None,
+        layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional[tuple[float, float]] = None,
+        label: Optional[str] = None,
+    ) -> Segments: ...
+    def resume(self, secret: str) -> Guard:
+        """Takes over a lock that somebody exported, with this client's options; its token is higher than the exporter's.
+
+        Raises `NotOwned` when somebody resumed it before, or its time ran out and somebody else has the lock.
+        """
+
+    def _exported(self, secret: str) -> Lock: ...
     def rwlock(
         self,
         name: str,
@@ -214,6 +285,9 @@ class Lock:
     def try_acquire(self) -> Optional[Guard]:
         """The lock, if it is free."""
 
+    def resume(self, secret: str) -> Guard:
+        """Takes the lock over from `secret`, as `Client.resume` does, with this lock's options."""
+
     def guarded(self, function: _F) -> _F:
         """Decorates a function, so that every call of it holds the lock."""
 
@@ -264,7 +338,7 @@ class Semaphore(Lock):
         """Whether an acquisition would have to wait at this moment."""
 
     def resize(self, permits: int) -> None:
-        """Gives it so many permits, for everybody, until the next time or 15 idle days. Nobody loses what it holds."""
+        """Gives it so many permits, for everybody and for good. Nobody loses what it holds."""
 
 @final
 class Guard:
@@ -313,6 +387,13 @@ class Guard:
     def extend(self, ttl: float) -> None:
         """Makes the lease last `ttl` seconds from now, and at every renewal."""
 
+    def export(self, ttl: float) -> str:
+        """Leaves the lock to a secret, which `Client.resume` takes over within `ttl` seconds, in this process or another.
+
+        Nobody renews it meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a password.
+        Raises `Unsupported` where the layout cannot, or its thread holds it more than once: then it is still held.
+        """
+
     def downgrade(self) -> None:
         """Of a read/write lock: the writer becomes a reader, and nobody else writes in between. The token stays."""
 
@@ -337,6 +418,31 @@ class Guard:
         traceback: Optional[TracebackType] = None,
         /,
     ) -> None: ...
+
+@final
+class Bundle:
+    @property
+    def names(self) -> list[str]: ...
+    @property
+    def address(self) -> str: ...
+    def acquire(self, timeout: Optional[float] = None) -> list[Guard]: ...
+
+@final
+class Segments:
+    @property
+    def count(self) -> int: ...
+    @property
+    def address(self) -> str: ...
+    def index_for(self, key: str) -> int: ...
+    def lock(self, index: int) -> Lock: ...
+    def mark_sold_out(self, index: int) -> None: ...
+    def restock(self) -> None: ...
+    def any(self, timeout: Optional[float] = None) -> Optional[tuple[int, Guard]]: ...
+
+@final
+class Exported:
+    @property
+    def secret(self) -> str: ...
 
 @final
 class Lost:
@@ -386,6 +492,10 @@ class Reactor:
         """Gives up what the number stands for; a guard is given back."""
 
     def acquire(self, future: Future[None], lock: Lock, timeout: Optional[float], who: int) -> int: ...
+    def resume(self, future: Future[None], lock: Lock, secret: str, who: int) -> int: ...
+    def acquire_all(self, future: Future[None], bundle: Bundle, timeout: Optional[float]) -> int: ...
+    def any(self, future: Future[None], segments: Segments, timeout: Optional[float]) -> int: ...
+    def export(self, future: Future[None], guard: Guard, ttl: float) -> int: ...
     def release(self, future: Future[None], guard: Guard, strictly: bool) -> int: ...
     def extend(self, future: Future[None], guard: Guard, ttl: float) -> int: ...
     def change(self, future: Future[None], guard: Guard, writes: bool) -> int: ...
@@ -414,4 +524,10 @@ class Mailbox:
 class Answer:
     def __call__(self, found: Optional[tuple[str, str]]) -> None: ...
 
+_SET_SCRIPT: Final[str]
+_HEADER: Final[str]
+
+def _sql_condition(column: str, placeholder: str) -> str: ...
+def _header_value(n: int, epoch: int) -> str: ...
+def _read_header(value: str) -> Optional[tuple[int, int]]: ...
 def _codes() -> list[tuple[str, bool]]: ...

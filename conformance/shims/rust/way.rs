@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use lockwright::blocking::Blocking;
+use lockwright::export::Secret;
 use lockwright::lease::{Inspection, LossReason, ReleaseOutcome};
 use lockwright::{Async, Client, Face, Guard, Lock, Result, Token};
 use tokio::runtime::{Builder, Runtime};
@@ -44,6 +45,8 @@ pub(crate) trait Way: Face + Sized {
     fn downgrade(guard: &Guard<Self>) -> Doing<'_, Result<()>>;
     fn try_upgrade(guard: &Guard<Self>) -> Doing<'_, Result<bool>>;
     fn resize(lock: &Lock<Self>, permits: u32) -> Doing<'_, Result<()>>;
+    fn export(guard: Guard<Self>, ttl: Duration) -> Doing<'static, (Guard<Self>, Result<Secret>)>;
+    fn resume<'a>(lock: &'a Lock<Self>, secret: &'a str) -> Doing<'a, Result<Guard<Self>>>;
     /// `None` when it was released.
     fn lost(guard: Find<Self>) -> Doing<'static, Option<LossReason>>;
     fn inspect<'a>(client: &'a Client<Self>, name: &'a str) -> Doing<'a, Result<Inspection>>;
@@ -94,6 +97,17 @@ impl Way for Async {
 
     fn resize(lock: &Lock, permits: u32) -> Doing<'_, Result<()>> {
         Box::pin(lock.resize(permits))
+    }
+
+    fn export(mut guard: Guard, ttl: Duration) -> Doing<'static, (Guard, Result<Secret>)> {
+        Box::pin(async move {
+            let secret = guard.export(ttl).await;
+            (guard, secret)
+        })
+    }
+
+    fn resume<'a>(lock: &'a Lock, secret: &'a str) -> Doing<'a, Result<Guard>> {
+        Box::pin(lock.resume(secret))
     }
 
     // The guard is looked up at each poll: to keep it here would keep it from being released.
@@ -178,6 +192,17 @@ impl Way for Blocking {
 
     fn resize(lock: &Lock<Self>, permits: u32) -> Doing<'_, Result<()>> {
         at_once(move || lock.resize(permits))
+    }
+
+    fn export(mut guard: Guard<Self>, ttl: Duration) -> Doing<'static, (Guard<Self>, Result<Secret>)> {
+        at_once(move || {
+            let secret = guard.export(ttl);
+            (guard, secret)
+        })
+    }
+
+    fn resume<'a>(lock: &'a Lock<Self>, secret: &'a str) -> Doing<'a, Result<Guard<Self>>> {
+        at_once(move || lock.resume(secret))
     }
 
     fn lost(guard: Find<Self>) -> Doing<'static, Option<LossReason>> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::hold::Hold;
 use crate::lease::ReleaseOutcome;
+use crate::protocol::AttemptId;
 use crate::queue::Refusal;
 
 /// What a waiter gets.
@@ -21,6 +22,8 @@ pub(crate) enum Settled {
     Extended(bool),
     /// Whether it holds now what it wanted to.
     Changed(bool),
+    /// The secret has the lock.
+    Exported(AttemptId),
 }
 
 /// A place for one result, while somebody wants it, and whom to wake when it comes. A thread parks, a task leaves its waker.
@@ -87,6 +90,15 @@ impl Waiter {
             None => std::thread::park(),
         }
         self.take()
+    }
+
+    /// Blocks this thread until the result is there.
+    pub(crate) fn park_until_settled(&self) -> Settled {
+        loop {
+            if let Some(settled) = self.park(None) {
+                return settled;
+            }
+        }
     }
 
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Settled> {

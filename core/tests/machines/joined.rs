@@ -131,6 +131,21 @@ fn rule_14_waiters_ask_again_as_often_as_they_were_told_to() {
 }
 
 #[test]
+fn rule_14_a_lock_that_is_held_without_an_end_is_waited_for() {
+    // The pause differs from attempt to attempt, and the longest span there is leaves no room for a slip.
+    for attempt in 1..64 {
+        let protocol = Box::new(StringLock::new(Format::RedisPy, "x".into()));
+        let session = Session::new(protocol, Duration::from_secs(5));
+        let mut rig = Rig { session, sent: Vec::new(), said: Vec::new(), learnt: Vec::new() };
+        let terms = terms(attempt);
+        rig.tell(0, Event::Acquire { terms, wait: true, service: SERVICE, inbox: Inbox::Closed });
+        let theirs = Reply::Text("0123456789abcdef0123456789abcdef".into());
+        rig.replied(0, 0, Reply::List(vec![Reply::Int(0), Reply::Int(5), Reply::Int(-1), theirs]));
+        assert!(rig.session.poll_timeout().expect("it asks again") <= at(2));
+    }
+}
+
+#[test]
 fn rule_13_what_the_other_library_cannot_have_written_is_not_waited_for() {
     let mut rig = asking(SERVICE);
     let numbers = [Reply::Int(0), Reply::Int(5_000_000), Reply::Int(800)];

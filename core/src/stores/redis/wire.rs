@@ -27,9 +27,9 @@ const DEPTH: usize = 8;
 pub(super) struct Scripts(Vec<(&'static Call, String)>);
 
 impl Scripts {
-    pub(super) fn new(calls: impl IntoIterator<Item = &'static Call>) -> Self {
+    pub(super) fn new(calls: impl Iterator<Item = &'static Call>) -> Self {
         let digest = |call: &'static Call| (call, sha1_smol::Sha1::from(call.body).digest().to_string());
-        Scripts(calls.into_iter().map(digest).collect())
+        Scripts(calls.map(digest).collect())
     }
 
     /// Makes `command` the one that asks for all of `group`; `whole` sends the script itself instead of its digest.
@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn not_after_is_filled_in_and_clean_up_is_sent_whole() {
-        let scripts = Scripts::new(CALLS.by_digest());
+        let scripts = Scripts::new(CALLS.by_digest().into_iter());
         let packed = |call, whole| {
             let mut command = Cmd::new();
             scripts.write(&mut command, &[Request::new(call, "k".into(), [Arg::NotAfter])], StoreTime(77), whole);

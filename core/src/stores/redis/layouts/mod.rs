@@ -5,16 +5,18 @@ use std::sync::Arc;
 use crate::native::Calls;
 use crate::protocol::{Call, Layout};
 
+pub mod joined;
 pub mod native;
+pub mod redisson;
 pub mod shared;
+pub mod spring;
 pub mod string;
 
-/// The procedures of every layout.
-pub const CALLS: [&Calls; 2] = [&native::CALLS, &string::CALLS];
-
-/// All that a server may be asked for by a digest.
-pub fn calls() -> impl Iterator<Item = &'static Call> {
-    CALLS.into_iter().flat_map(Calls::by_digest).chain(shared::CALLS.by_digest())
+/// The procedures of every layout that the server may be asked for by a digest.
+pub fn by_digest() -> impl Iterator<Item = &'static Call> {
+    let all: [&'static Calls; 4] = [&native::CALLS, &string::CALLS, &redisson::CALLS, &spring::CALLS];
+    let own = native::OWN.by_digest().into_iter().chain(shared::CALLS.by_digest()).chain([&redisson::ACQUIRE_FAIR]);
+    all.into_iter().flat_map(Calls::by_digest).chain(own)
 }
 
 /// What holds for every lock on such a server.
@@ -25,9 +27,15 @@ const NOTES: [&str; 4] = [
     "Under memory pressure every eviction policy but noeviction may drop a held lock.",
 ];
 
+/// What holds wherever another library takes the lock too.
+const NO_TOKEN: &str =
+    "Holders that use the other library have no token, and a token says nothing of the order among them and ours.";
+
 /// Every layout, in each of its formats, for locks whose names get `prefix` put before them; the default one first.
 pub fn all(prefix: &str) -> Vec<Arc<dyn Layout>> {
     let mut layouts: Vec<Arc<dyn Layout>> = vec![Arc::new(native::layout(prefix))];
     layouts.extend(string::layouts(prefix));
+    layouts.extend(redisson::layouts(prefix));
+    layouts.extend(spring::layouts(prefix));
     layouts
 }

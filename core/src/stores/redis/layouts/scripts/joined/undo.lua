@@ -1,0 +1,2 @@
+if value == ARGV[1] then free() end
+return 1

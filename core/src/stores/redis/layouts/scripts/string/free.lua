@@ -1,0 +1,3 @@
+local function free()
+  redis.call('DEL', key)
+end

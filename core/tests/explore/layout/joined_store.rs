@@ -1,0 +1,218 @@
+//! The reference semantics of the joined layouts: what their keys do with each request. Compared with the scripts on a real
+//! server, and the explorer's model of the store.
+
+#![allow(unreachable_pub, dead_code, reason = "the module is shared, and each test uses its part")]
+
+use lockwright::cell::BLOCK;
+use lockwright::protocol::{Arg, Reply, Request};
+
+/// How long a record outlives its lease, in microseconds.
+const KEPT: i64 = 600_000_000;
+
+/// A lock's key and its record, each with its end, and the queue of a fair lock; times in microseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JoinedStore {
+    pub value: Option<Value>,
+    pub record: Option<Record>,
+    pub queue: Vec<Place>,
+    /// Who was told that asking may help, by the last request; none stands for those without a place.
+    pub told: Vec<Option<String>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub owner: String,
+    /// Until when it is waited for once it is first, in milliseconds.
+    pub deadline: i64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    pub owner: String,
+    pub ends: Option<i64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    pub first: i64,
+    pub owner: String,
+    pub card: String,
+    pub ends: i64,
+}
+
+impl JoinedStore {
+    /// What goes by itself is gone.
+    pub fn pass(&mut self, now: i64) {
+        self.value.take_if(|value| value.ends.is_some_and(|ends| ends <= now));
+        self.record.take_if(|record| record.ends <= now);
+    }
+
+    /// The record of the one who holds it, if that is one of us.
+    pub fn holder(&self) -> Option<&Record> {
+        let value = self.value.as_ref()?;
+        self.record.as_ref().filter(|record| record.owner == value.owner)
+    }
+
+    /// Executes a request at `now`, when tokens are at least `floor`.
+    pub fn run(&mut self, request: &Request, now: i64, floor: i64) -> Reply {
+        self.pass(now);
+        let texts: Vec<&str> = request.args.iter().filter_map(text).collect();
+        let numbers: Vec<i64> = request.args.iter().filter_map(number).collect();
+        self.told.clear();
+        match request.call.name {
+            "acquire-fair" if now > numbers[1] => Reply::List(vec![Reply::Int(2), Reply::Int(now)]),
+            "acquire-fair" => self.acquire_fair(texts[0], &numbers, texts.get(1).unwrap_or(&""), now, floor),
+            "acquire" if now > numbers[1] => Reply::List(vec![Reply::Int(2), Reply::Int(now)]),
+            "acquire" => self.acquire(texts[0], numbers[0] * 1000, texts.get(1).unwrap_or(&""), now, floor),
+            "renew" => Reply::List(vec![Reply::Int(self.renew(texts[0], numbers[0] * 1000, now).into())]),
+            "release" => self.release(texts[0], now),
+            "undo" => {
+                self.undo(texts[0], numbers.first().copied(), now);
+                Reply::Int(1)
+            }
+            "inspect" => self.inspect(now),
+            "break" => {
+                let is_hit = self.holder().is_some_and(|r| (r.first..r.first + BLOCK as i64).contains(&numbers[0]));
+                if is_hit {
+                    self.free(now);
+                }
+                Reply::Int(is_hit.into())
+            }
+            other => panic!("{other} is no call of the layout"),
+        }
+    }
+
+    fn acquire(&mut self, me: &str, ttl: i64, card: &str, now: i64, floor: i64) -> Reply {
+        if let Some(value) = self.value.as_ref().filter(|value| value.owner != me) {
+            let left = value.ends.map_or(-1, |ends| (ends - now) / 1000);
+            return Reply::List(vec![
+                Reply::Int(0),
+                Reply::Int(now),
+                Reply::Int(left),
+                Reply::Text(value.owner.clone()),
+            ]);
+        }
+        let again = self.renew(me, ttl, now).then(|| self.holder()).flatten();
+        if let Some(record) = again {
+            return Reply::Int(record.first);
+        }
+        self.value.get_or_insert(Value { owner: me.into(), ends: Some(now + ttl) });
+        let next = self.record.as_ref().map_or(1, |record| record.first + BLOCK as i64);
+        let first = floor.max(next);
+        self.record = Some(Record { first, owner: me.into(), card: card.into(), ends: now + ttl + KEPT });
+        Reply::Int(first)
+    }
+
+    fn renew(&mut self, me: &str, ttl: i64, now: i64) -> bool {
+        let Some(value) = self.value.as_mut().filter(|value| value.owner == me) else { return false };
+        value.ends = Some(value.ends.unwrap_or(0).max(now + ttl));
+        true
+    }
+
+    fn held_by(&self, me: &str) -> bool {
+        self.value.as_ref().is_some_and(|value| value.owner == me)
+    }
+
+    /// The first in line; who let its deadline pass is thrown out.
+    fn first_in_line(&mut self, now: i64) -> Option<String> {
+        while self.queue.first().is_some_and(|place| place.deadline <= now / 1000) {
+            self.queue.remove(0);
+        }
+        self.queue.first().map(|place| place.owner.clone())
+    }
+
+    fn acquire_fair(&mut self, me: &str, numbers: &[i64], card: &str, now: i64, floor: i64) -> Reply {
+        let [ttl, _, patience, wait] = numbers else { panic!("{numbers:?}") };
+        let left = |value: &Option<Value>| value.as_ref().map_or(-2, |v| v.ends.map_or(-1, |ends| (ends - now) / 1000));
+        if !self.held_by(me) {
+            let first = self.first_in_line(now);
+            let is_mine = self.value.is_none() && first.as_ref().is_none_or(|first| first == me);
+            let mut answer = vec![Reply::Int(*wait), Reply::Int(now), Reply::Int(left(&self.value))];
+            answer.push(Reply::Text(self.value.as_ref().map_or(String::new(), |value| value.owner.clone())));
+            if !is_mine && *wait == 1 {
+                answer.push(Reply::Int(self.place(me, *patience, now)));
+            }
+            if !is_mine {
+                return Reply::List(answer);
+            }
+            if first.is_some() {
+                self.queue.remove(0);
+                self.queue.iter_mut().for_each(|place| place.deadline -= patience);
+            }
+        }
+        self.acquire(me, ttl * 1000, card, now, floor)
+    }
+
+    /// How many are ahead of the place that is taken, or kept.
+    fn place(&mut self, me: &str, patience: i64, now: i64) -> i64 {
+        let known = self.queue.iter().position(|place| place.owner == me);
+        let at = known.unwrap_or(self.queue.len());
+        let ahead = at.checked_sub(1).map_or(0, |ahead| self.queue[ahead].deadline);
+        let deadline = ahead.max(now / 1000) + patience;
+        match known {
+            Some(at) => self.queue[at].deadline = self.queue[at].deadline.max(deadline),
+            None => self.queue.push(Place { owner: me.into(), deadline }),
+        }
+        at as i64
+    }
+
+    fn undo(&mut self, me: &str, patience: Option<i64>, now: i64) {
+        let at = self.queue.iter().position(|place| place.owner == me);
+        if let Some(at) = at {
+            self.queue.remove(at);
+            let patience = patience.expect("who has a queue says how patient it is");
+            self.queue[at..].iter_mut().for_each(|place| place.deadline -= patience);
+        }
+        if self.held_by(me) {
+            self.free(now);
+        } else if at == Some(0) && self.value.is_none() {
+            let first = self.first_in_line(now);
+            self.told.extend(first.map(Some));
+        }
+    }
+
+    fn free(&mut self, now: i64) {
+        self.value = None;
+        let first = self.first_in_line(now);
+        self.told = [None].into_iter().chain(first.map(Some)).collect();
+    }
+
+    fn release(&mut self, me: &str, now: i64) -> Reply {
+        match &self.value {
+            None => Reply::Int(0),
+            Some(value) if value.owner == me => {
+                self.free(now);
+                Reply::Int(1)
+            }
+            Some(_) => Reply::Text(self.holder().map_or(String::new(), |record| record.card.clone())),
+        }
+    }
+
+    fn inspect(&self, now: i64) -> Reply {
+        if self.value.is_none() && self.queue.is_empty() {
+            return Reply::Nil;
+        }
+        let (first, card) = self.holder().map_or((0, ""), |record| (record.first, &record.card));
+        let owner = self.value.as_ref().map_or("", |value| &value.owner);
+        let left = self.value.as_ref().map_or(-2, |value| value.ends.map_or(-1, |ends| (ends - now) / 1000));
+        let numbers = [left, now, first, self.queue.len() as i64].map(Reply::Int);
+        let texts = [owner, card].map(|text| Reply::Text(text.into()));
+        let ([owner, card], [left, now, first, waiters]) = (texts, numbers);
+        Reply::List(vec![owner, left, now, first, card, waiters])
+    }
+}
+
+fn text(arg: &Arg) -> Option<&str> {
+    match arg {
+        Arg::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn number(arg: &Arg) -> Option<i64> {
+    match arg {
+        Arg::Int(number) => Some(*number),
+        Arg::NotAfter => Some(i64::MAX),
+        _ => None,
+    }
+}
