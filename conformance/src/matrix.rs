@@ -95,7 +95,8 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
         return Some(format!("{} does not promise shared: two faces are two processes", store.name));
     }
     for face in team {
-        let names = scenario.commands().into_iter().chain([scenario.name.as_str()]);
+        let needs = scenario.needs.iter().map(String::as_str);
+        let names = scenario.commands().into_iter().chain([scenario.name.as_str()]).chain(needs);
         if let Some(reason) = names.filter_map(|name| face.cannot.get(name)).next() {
             return Some(format!("{}: {reason}", face.name));
         }
