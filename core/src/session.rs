@@ -650,7 +650,10 @@ impl Session {
         match (op, self.phase) {
             (Op::Acquire, Phase::Asking) if hopeless => self.fail(now, error),
             (Op::Acquire, Phase::Asking) if self.is_silent_too_long(now) => self.fail(now, error),
-            (Op::Acquire, Phase::Undoing) => self.undo_again(now),
+            (Op::Acquire, Phase::Undoing) => {
+                self.gave_back_late(None);
+                self.undo_again(now);
+            }
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_at = Some(now.after(pause)),
             (Op::Acquire, Phase::Asking) => {
                 self.trouble = Some(error);
@@ -681,7 +684,10 @@ impl Session {
                 }
             }
             // Whatever it did was done before or after the undo; only asking once more makes sure.
-            (Op::Acquire, Phase::Undoing) => self.undo_again(now),
+            (Op::Acquire, Phase::Undoing) => {
+                self.gave_back_late(verdict.prev());
+                self.undo_again(now);
+            }
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_concluded(now, sent, verdict),
             (Op::Release, Phase::Releasing) => self.release_concluded(now, verdict),
             (Op::Undo, Phase::Undoing) => self.undo_concluded(now, verdict),
@@ -735,6 +741,14 @@ impl Session {
         }
     }
 
+    /// What became of the earlier attempt, once the acquire that was to give it back is being undone. The undo gives back the
+    /// same and may have come first; so only that it was the holder until then says anything.
+    fn gave_back_late(&mut self, outcome: Option<ReleaseOutcome>) {
+        if self.prev.is_some() {
+            self.tell_released(outcome.filter(|o| *o == ReleaseOutcome::Released).unwrap_or(ReleaseOutcome::Unknown));
+        }
+    }
+
     fn held_by_another(&mut self, now: Time, remaining: Duration) {
         if !self.waits {
             self.actions.push_back(Action::Refused);
@@ -773,6 +787,7 @@ impl Session {
             // Overtaken by the push for this very place; or the hold is lost already, and this place is a new one.
             self.placed = true;
             if self.phase == Phase::Undoing {
+                self.gave_back_late(wait.prev);
                 self.undo_again(now);
             }
             return;
@@ -1131,9 +1146,9 @@ impl Session {
 
     /// Ends the attempt: at once when nothing can be left at the store, else by undoing it.
     fn finish(&mut self, now: Time) {
-        if self.prev.is_some() {
+        if self.flight(Op::Acquire).is_none() {
             // Whoever gave it back need not wait until the undo is answered.
-            self.tell_released(ReleaseOutcome::Unknown);
+            self.gave_back_late(None);
         }
         self.wake = None;
         self.stop_renewing();
@@ -1149,6 +1164,7 @@ impl Session {
     fn end(&mut self) {
         self.phase = Phase::Idle;
         self.wake = None;
+        self.gave_back_late(None);
         self.prev = None;
         self.actions.push_back(Action::Ended);
     }
@@ -1179,11 +1195,14 @@ impl Session {
             }
             return;
         }
-        self.prev = None;
+        let is_answered = self.flight(Op::Acquire).is_none();
+        if is_answered {
+            self.prev = None;
+        }
         if self.ask_again {
             return self.undo(now);
         }
-        if self.flight(Op::Acquire).is_some() {
+        if !is_answered {
             return;
         }
         match self.doubt {
