@@ -4,8 +4,8 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { inspect } from 'node:util'
 
-import { MultiGuard, MultiLock, Segment, Striped } from '../dist/index.mjs'
-import { client, program, shared, stores } from './lib.mjs'
+import { kit, MultiGuard, MultiLock, Segment, Striped } from '../dist/index.mjs'
+import { client, program, shared, sleep, stores } from './lib.mjs'
 
 for (const [store, uri] of Object.entries(stores())) {
   test(`several locks of ${store} are held together or not at all`, async t => {
@@ -101,4 +101,66 @@ test('another process takes a lock over', async t => {
     const { stdout, stderr, status } = await program(text, uri, secret)
     assert.deepEqual([stdout, stderr, status], ['released\n', '', 0])
   }
+})
+
+test('of many callers one rebuilds, and the others wait or go on with what is stale', async t => {
+  for (const uri of Object.values(stores())) {
+    const here = await client(t, uri)
+    let [cache, made] = [undefined, 0]
+    const job = {
+      look: async () => cache,
+      make: async token => {
+        made++
+        assert.equal(typeof token, 'bigint')
+        await sleep(20)
+        cache = { value: made, fresh: true }
+        return made
+      },
+    }
+    const once = here.once('cache:page', job, { ttl: 5_000 })
+    assert.deepEqual(new Set(await Promise.all(Array.from({ length: 20 }, () => once.get()))), new Set([1]))
+    cache.fresh = false
+    const [first, ...rest] = [once.get(), ...Array.from({ length: 20 }, () => once.get())]
+    assert.deepEqual(new Set(await Promise.all(rest)), new Set([1]))
+    assert.deepEqual([await first, made], [2, 2])
+    cache = undefined
+    const fails = here.once('cache:page', { ...job, make: () => { throw new RangeError('mine') } })
+    await assert.rejects(fails.get(), RangeError)
+    assert.equal(await here.once('cache:page', { ...job, waits: true }).get({ timeout: 5_000 }), 3)
+  }
+  const here = await client(t, stores().memory)
+  for (const job of [{ look() {}, make() {}, wait: true }, { look() {} }, {}, undefined]) assert.throws(() => here.once('x', job), { code: 'invalid_config' })
+})
+
+test('one of many leads, and others see who', async t => {
+  for (const uri of Object.values(stores())) {
+    const here = await client(t, uri)
+    const election = here.election('scheduler', { ttl: 5_000 })
+    assert.equal(await election.leader(), undefined)
+    const watching = election.changed(undefined, { every: 5 })
+    const first = await election.campaign('node-1')
+    const seen = await watching
+    assert.deepEqual([seen.proclaims, seen.pid, seen.language], ['node-1', process.pid, 'node'])
+    const second = election.campaign('node-2')
+    await assert.rejects(election.changed(seen.token, { every: 5, signal: AbortSignal.timeout(30) }), { name: 'TimeoutError' })
+    await first.release()
+    await (await second).release()
+    assert.equal(await election.changed(seen.token, { every: 5 }), undefined)
+  }
+})
+
+test('the kit refuses tokens that come too late', () => {
+  const fence = new kit.Fence()
+  fence.admit({ token: 7n })
+  fence.admit({ token: 7n })
+  assert.throws(() => fence.admit({ token: 6n }), kit.Stale)
+  fence.admit({ token: 1n, epoch: 1n })
+  assert.throws(() => fence.admit({ token: 8n }), { name: 'Stale', message: /token 8 is stale/ })
+  assert.deepEqual(fence.highest, { token: 1n, epoch: 1n })
+  assert.equal(kit.sqlCondition('fence'), '(fence IS NULL OR fence <= ?)')
+  assert.equal(kit.HEADER, 'If-Fence')
+  assert.match(kit.SET_SCRIPT, /KEYS\[2\]/)
+  assert.equal(kit.headerValue({ token: 42n, epoch: 1n }), '1.42')
+  assert.deepEqual(kit.readHeader(kit.headerValue({ token: 1n << 60n })), { epoch: 0n, token: 1n << 60n })
+  assert.equal(kit.readHeader('none'), undefined)
 })

@@ -1,10 +1,12 @@
 import { checked } from './errors'
+import { Election } from './election'
 import type { Guard } from './guard'
 import { Lock, type LockOptions } from './lock'
 import { native, type NativeClient } from './native'
 import { CONNECT, LOCK, options as checkedOptions, count, PAUSES, REQUIRE, text, token } from './options'
 import { type CredentialsSource, dismiss, employ, outcome, reactor } from './reactor'
 import { type Guarantees, type Inspection, type Metrics, metricsOf, type Requirements } from './records'
+import { type Job, Once } from './once'
 import { MultiLock, Striped } from './several'
 
 /** How a client reaches its store. What the address says goes before what is given here. Times are milliseconds. */
@@ -95,6 +97,27 @@ export class Client implements AsyncDisposable {
   striped(name: string, segments: number, options?: LockOptions): Striped {
     const lock = text('lock', 'name', name)
     return new Striped(checked(this.#native.striped(lock, count(segments), wanted(options))), { lock, store: this.address })
+  }
+
+  /**
+   * The job called `name`, which one caller at a time does, holding the lock of that name.
+   *
+   * @throws As {@link lock}.
+   */
+  once<T>(name: string, job: Job<T>, options?: LockOptions): Once<T> {
+    return new Once(this.lock(name, options), job)
+  }
+
+  /**
+   * The election called `name`. The options' `ttl` says within what time a leader that died is replaced, `timeout` how long to
+   * campaign; `fair` and the label are the election's.
+   *
+   * @throws As {@link lock}.
+   */
+  election(name: string, options?: LockOptions): Election {
+    // What is wrong with them shows now.
+    this.lock(name, options)
+    return new Election(this, name, options ?? {})
   }
 
   /**

@@ -101,6 +101,11 @@ interface Native {
   newOwner(): number
   codes(): { code: string; retryable: boolean }[]
   sentence(why: LossReason): string
+  kitHeader(): string
+  kitSetScript(): string
+  kitSqlCondition(column: string, placeholder: string): string
+  kitHeaderValue(epoch: bigint, token: bigint): string
+  kitReadHeader(value: string): bigint[]
 }
 
 /** The packages that may have the native library for this machine; npm installs the one that fits. */

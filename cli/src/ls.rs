@@ -1,6 +1,6 @@
 use clap::Args;
 use lockwright::Result;
-use lockwright::lease::Inspection;
+use lockwright::lease::{Holder, Inspection};
 
 use crate::args::Place;
 use crate::exit;
@@ -39,7 +39,7 @@ impl Ls {
 
 fn table(locks: &[Inspection]) {
     let head = ["LOCK", "TOKEN", "HELD FOR", "REMAINING", "WAITERS", "HOLDER"].map(str::to_owned);
-    let rows: Vec<_> = std::iter::once(head).chain(locks.iter().map(row)).collect();
+    let rows: Vec<_> = std::iter::once(head).chain(locks.iter().flat_map(rows)).collect();
     let widths: Vec<_> =
         (0..5).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()).collect();
     for row in &rows {
@@ -48,9 +48,19 @@ fn table(locks: &[Inspection]) {
     }
 }
 
-fn row(seen: &Inspection) -> [String; 6] {
+/// One for each holder, or one for a lock that is free.
+fn rows(seen: &Inspection) -> Vec<[String; 6]> {
+    match &seen.shared {
+        Some(shared) if !shared.holders.is_empty() => {
+            shared.holders.iter().map(|part| row(seen, Some(&part.holder))).collect()
+        }
+        _ => vec![row(seen, seen.holder.as_ref())],
+    }
+}
+
+fn row(seen: &Inspection, holder: Option<&Holder>) -> [String; 6] {
     let (name, waiters) = (output::plain(&seen.name), seen.waiters.to_string());
-    match &seen.holder {
+    match holder {
         None => [name, "-".into(), "-".into(), "-".into(), waiters, "-".into()],
         Some(holder) => [
             name,

@@ -27,6 +27,7 @@ mod world;
 
 use layout::joined::{self, Counted, Owned, RedissonRecord, StringRecord};
 use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
+use layout::shared::{self, SharedRecord};
 use search::Explored;
 use setup::{Class, Reduced, Setup, Wish};
 use spaces::{EARLY, ONE};
@@ -204,6 +205,23 @@ fn a_joined_store_that_tells_nobody_or_ignores_the_line_is_found() {
     let unfair = Setup { clients, ..Setup::three_clients("redisson: a store that ignores the line") };
     let found = unfair.explore::<joined::Seeded<Counted, { joined::IGNORES_THE_LINE }>>().expect_err("it is unfair");
     assert!(found.what.contains("came first"), "{}", found.what);
+}
+
+#[test]
+fn writers_of_a_read_write_lock_exclude_each_other() {
+    let two = |name| Setup { prompt: true, ..Setup::two_clients(name) };
+    two("rwlock: one thing goes wrong, promptly").with_faults(1).check_as::<SharedRecord>();
+    let fickle = Wish { may_cancel: true, ..ONE };
+    let clients = vec![vec![fickle], vec![fickle]];
+    Setup { clients, ..two("rwlock: two fickle writers, one fault") }.with_faults(1).check_as::<SharedRecord>();
+    Setup::three_clients("rwlock: three prompt writers, a pause").with_a_pause().check_as::<SharedRecord>();
+}
+
+#[test]
+fn a_store_that_lets_writers_in_late_is_found() {
+    let ghost = Setup { prompt: true, ttl: 4, ..Setup::two_clients("rwlock: a store that runs requests late") };
+    let ghost = Setup { faults: vec![Class::Ghost], most_faults: 1, ..ghost };
+    ghost.explore::<shared::Seeded<true>>().expect_err("it runs late");
 }
 
 /// The same space with and without what is left out as saying nothing new.
