@@ -84,6 +84,10 @@ pub const NO_BUG: u8 = 0;
 pub const RUNS_LATE: u8 = 1;
 /// A release deletes the key, whoever holds it.
 pub const DELETES_BLINDLY: u8 = 2;
+/// Nobody is told of a release.
+pub const TELLS_NOBODY: u8 = 3;
+/// Whoever asks for a fair lock that is free has it.
+pub const IGNORES_THE_LINE: u8 = 4;
 
 /// A request, and what is read in it.
 #[derive(Clone, Debug)]
@@ -159,6 +163,9 @@ impl<K: Kind, const BUG: u8> Record for Seeded<K, BUG> {
         if BUG == DELETES_BLINDLY && request.call.name == "release" {
             self.0.value = None;
         }
+        if BUG == IGNORES_THE_LINE && request.call.name == "acquire-fair" && self.0.value.is_none() {
+            self.0.queue.clear();
+        }
         let reply = self.0.run(&request, around.now.0, around.token_floor as i64);
         // No run lasts until it goes, and states are told apart by when something does.
         self.0.record.iter_mut().for_each(|record| record.ends = i64::MAX);
@@ -166,6 +173,9 @@ impl<K: Kind, const BUG: u8> Record for Seeded<K, BUG> {
             Reply::List(mut list) if request.call.batch => list.remove(0),
             reply => reply,
         };
+        if BUG == TELLS_NOBODY {
+            self.0.told.clear();
+        }
         let hints = self.hints().into_iter().filter(|(inbox, _)| (around.alive)(*inbox)).collect();
         self.0.told.clear();
         (reply, hints)
@@ -206,6 +216,13 @@ impl<K: Kind, const BUG: u8> Record for Seeded<K, BUG> {
             return Ok(());
         };
         let to = name_of(owner);
+        let in_line = before.0.queue.iter().find(|place| place.deadline * 1000 > now.0);
+        if let Some(place) = in_line.filter(|_| call.request.call.name == "acquire-fair")
+            && attempt::<K>(&place.owner) != owner
+        {
+            let first = name_of(attempt::<K>(&place.owner));
+            return Err(format!("{to} is granted the lock before {first}, who came first"));
+        }
         let first = self.0.holder().map_or(0, |record| record.first as u64);
         if first <= top {
             return Err(format!("{to} is granted token {first} but {top} was used already"));
@@ -257,7 +274,7 @@ impl<K: Kind, const BUG: u8> Record for Seeded<K, BUG> {
                     Some(Reply::Int(value)) => *value,
                     _ => 0,
                 };
-                (at(0), view.span(at(2) * 1000), list.get(4)).hash(state);
+                (at(0), at(2) < 0, view.span(at(2).max(0) * 1000), list.get(4)).hash(state);
                 if dated || at(0) == 2 {
                     view.ago_at_store(StoreTime(at(1))).hash(state);
                 }
