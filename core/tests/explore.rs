@@ -25,8 +25,8 @@ mod view;
 #[path = "explore/world.rs"]
 mod world;
 
+use layout::joined::{self, GetsetRecord, StringRecord};
 use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
-use layout::string::{self, StringRecord};
 use search::Explored;
 use setup::{Class, Reduced, Setup, Wish};
 use spaces::{EARLY, ONE};
@@ -127,6 +127,7 @@ fn joined_locks_are_polled_for() {
     let two = |name| Setup { prompt: true, ..Setup::polled(name) };
     two("string: one thing goes wrong, promptly").with_faults(1).check_as::<StringRecord>();
     Setup { renew: false, ..two("string: leases are not renewed, promptly") }.check_as::<StringRecord>();
+    two("getset: one thing goes wrong, promptly").with_faults(1).check_as::<GetsetRecord>();
 }
 
 #[test]
@@ -142,10 +143,10 @@ fn joined_locks_are_given_up_and_handed_on() {
 fn a_joined_store_that_runs_requests_late_or_frees_anybodys_lock_is_found() {
     let ghost = Setup { prompt: true, ttl: 4, ..Setup::two_clients("string: a store that runs requests late") };
     let ghost = Setup { faults: vec![Class::Ghost], most_faults: 1, ..ghost };
-    let found = ghost.explore::<string::Seeded<{ string::RUNS_LATE }>>().expect_err("it runs late");
+    let found = ghost.explore::<joined::Seeded<0, { joined::RUNS_LATE }>>().expect_err("it runs late");
     assert!(found.what.contains("only after"), "{}", found.what);
     let blind = Setup { renew: false, ..Setup::two_clients("string: a store that deletes without comparing") };
-    let found = blind.explore::<string::Seeded<{ string::DELETES_BLINDLY }>>().expect_err("it deletes blindly");
+    let found = blind.explore::<joined::Seeded<0, { joined::DELETES_BLINDLY }>>().expect_err("it deletes blindly");
     assert!(found.what.contains("ends the live lease"), "{}", found.what);
 }
 

@@ -16,7 +16,7 @@ mod view;
 #[path = "explore/world.rs"]
 mod world;
 
-use layout::string::StringRecord;
+use layout::joined::StringRecord;
 use setup::{Class, Setup, Wish};
 use spaces::{EARLY, ONE};
 

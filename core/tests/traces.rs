@@ -54,14 +54,18 @@ type Layout = (&'static str, fn(&str) -> Box<dyn Protocol>);
 /// A new layout is one line here and one file of the same name.
 const LAYOUTS: &[Layout] = &[
     ("redis_native", |_| redis::layouts::native::layout("").protocol("lw:{orders}".into())),
-    ("redis_string", redis_string),
+    ("redis_getset", |format| joined(&redis::layouts::getset::FAMILY, format)),
+    ("redis_python_redis_lock", |format| joined(&redis::layouts::python_redis_lock::FAMILY, format)),
+    ("redis_string", |format| joined(&redis::layouts::string::FAMILY, format)),
+    ("redis_symfony", |format| joined(&redis::layouts::symfony::FAMILY, format)),
     ("zookeeper_curator", |_| Box::new(zookeeper::layouts::curator::Curator::new("/locks/orders".into()))),
 ];
 
-fn redis_string(format: &str) -> Box<dyn Protocol> {
-    use redis::layouts::string::{Format, layout};
-    let format = Format::ALL.into_iter().find(|known| known.name() == format).unwrap_or(Format::RedisPy);
-    layout(format, "").protocol("orders".into())
+/// The machine of the lock `orders` in a joined layout; in its first format where none is said.
+fn joined(family: &'static redis::layouts::joined::Family, format: &str) -> Box<dyn Protocol> {
+    let format = family.formats.iter().find(|known| known.name == format).unwrap_or(&family.formats[0]);
+    let layout = family.layout(format, "");
+    layout.protocol(layout.key("orders").expect("a name"))
 }
 
 #[test]

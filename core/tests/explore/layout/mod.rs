@@ -1,9 +1,9 @@
 //! What a layout is to the explorer: its machine, and a model of what the store does with each request. One file a layout.
 
+pub mod joined;
+pub mod joined_store;
 pub mod line;
 pub mod native;
-pub mod string;
-pub mod string_store;
 
 use std::fmt::Debug;
 use std::time::Duration;

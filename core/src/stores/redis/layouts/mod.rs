@@ -5,11 +5,22 @@ use std::sync::Arc;
 use crate::native::Calls;
 use crate::protocol::Layout;
 
+pub mod getset;
+pub mod joined;
 pub mod native;
+pub mod python_redis_lock;
+pub mod shapes;
 pub mod string;
+pub mod symfony;
+
+use joined::Family;
 
 /// The procedures of every layout.
-pub const CALLS: [&Calls; 2] = [&native::CALLS, &string::CALLS];
+pub const CALLS: [&Calls; 5] =
+    [&native::CALLS, &string::CALLS, &python_redis_lock::CALLS, &getset::CALLS, &symfony::CALLS];
+
+/// Every layout that joins the locks of others.
+const JOINED: [&Family; 4] = [&string::FAMILY, &python_redis_lock::FAMILY, &getset::FAMILY, &symfony::FAMILY];
 
 /// What holds for every lock on such a server.
 const NOTES: [&str; 4] = [
@@ -22,6 +33,6 @@ const NOTES: [&str; 4] = [
 /// Every layout, in each of its formats, for locks whose names get `prefix` put before them; the default one first.
 pub fn all(prefix: &str) -> Vec<Arc<dyn Layout>> {
     let mut layouts: Vec<Arc<dyn Layout>> = vec![Arc::new(native::layout(prefix))];
-    layouts.extend(string::layouts(prefix));
+    layouts.extend(JOINED.iter().flat_map(|family| family.layouts(prefix)));
     layouts
 }

@@ -1,13 +1,1 @@
--- What lies where is told in ../../string.rs. A value that is no text is an error, as a table.
-local key, beside = KEYS[1], KEYS[2]
-local value = redis.pcall('GET', key)
-
-local function foreign()
-  return redis.error_reply('FOREIGN ' .. redis.call('TYPE', key).ok)
-end
-
--- The first token of the last block, who got it, and its card.
-local function record()
-  local first, owner, card = (redis.call('GET', beside) or ''):match('^(%d+) (%S+) (.*)$')
-  return tonumber(first or 0), owner, card
-end
+local holder = redis.pcall('GET', key)

@@ -1,24 +1,35 @@
-//! The layout `string`: its model of a store is the reference that its scripts are compared with.
+//! Joined locks: their model of a store is the reference that the scripts are compared with. All layouts of the family but
+//! `getset` keep an owner and an end, in whatever form; so `string` stands for them.
 
 use std::hash::Hash;
 use std::time::Duration;
 
 use lockwright::cell::BLOCK;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
-use lockwright::stores::redis::layouts::string::{Format, StringLock};
+use lockwright::stores::redis::layouts::joined::Joined;
+use lockwright::stores::redis::layouts::{getset, string};
 use lockwright::time::{Relative, StoreTime, Time};
 
-use super::string_store::{StringStore, Value};
+use super::joined_store::{JoinedStore, Way};
 use super::{Around, Checked, Record, name_of};
 use crate::glue::process_of;
 use crate::view::{Mix, View};
 
-/// The record as it is to be.
-pub type StringRecord = Seeded<NO_BUG>;
+/// The record of the layout `string` as it is to be.
+pub type StringRecord = Seeded<0, NO_BUG>;
+/// The same of `getset`, in milliseconds.
+pub type GetsetRecord = Seeded<1000, NO_BUG>;
 
-/// The record, with a bug that the explorer has to find.
-#[derive(Clone, Debug, Default)]
-pub struct Seeded<const BUG: u8>(StringStore);
+/// The record of a layout whose numbers count so many microseconds, or which has owners where that is 0, with a bug that the
+/// explorer has to find.
+#[derive(Clone, Debug)]
+pub struct Seeded<const UNIT: i64, const BUG: u8>(JoinedStore);
+
+impl<const UNIT: i64, const BUG: u8> Default for Seeded<UNIT, BUG> {
+    fn default() -> Self {
+        Seeded(JoinedStore::new(if UNIT == 0 { Way::Owner } else { Way::End(UNIT) }))
+    }
+}
 
 pub const NO_BUG: u8 = 0;
 /// A request is executed however late it comes.
@@ -39,25 +50,23 @@ fn attempt(owner: &str) -> AttemptId {
     AttemptId(u128::from_str_radix(owner, 16).expect("an owner in the format of redis-py"))
 }
 
-impl<const BUG: u8> Seeded<BUG> {
+impl<const UNIT: i64, const BUG: u8> Seeded<UNIT, BUG> {
     fn value(&self) -> Option<(AttemptId, StoreTime)> {
-        let Value { owner, ends } = self.0.value.as_ref()?;
-        Some((attempt(owner), StoreTime(ends.expect("ours all end"))))
-    }
-
-    /// Whether who holds it would be told its tokens again.
-    fn is_recorded(&self) -> bool {
-        self.0.holder().is_some()
+        let ends = self.0.value.as_ref()?.ends.expect("ours all end");
+        Some((attempt(&self.0.holder().expect("ours are recorded").owner), StoreTime(ends)))
     }
 }
 
-impl<const BUG: u8> Record for Seeded<BUG> {
+impl<const UNIT: i64, const BUG: u8> Record for Seeded<UNIT, BUG> {
     type Call = Call;
 
     const BLOCK: u64 = BLOCK;
 
     fn machine() -> Box<dyn Protocol> {
-        Box::new(StringLock::new(Format::RedisPy, "L".into()))
+        Box::new(match UNIT {
+            0 => Joined::new(&string::FAMILY, &string::REDIS_PY, "L".into()),
+            _ => Joined::new(&getset::FAMILY, &getset::MILLISECONDS, "L".into()),
+        })
     }
 
     fn read(request: &Request) -> Option<Call> {
@@ -133,7 +142,7 @@ impl<const BUG: u8> Record for Seeded<BUG> {
         if first <= top {
             return Err(format!("{to} is granted token {first} but {top} was used already"));
         }
-        if ends > now.after(call.ttl) {
+        if ends > now.after(call.ttl + 2 * Duration::from_micros(UNIT as u64)) {
             return Err(format!("{to} is granted the lock for too long"));
         }
         Ok(())
@@ -141,7 +150,7 @@ impl<const BUG: u8> Record for Seeded<BUG> {
 
     fn fingerprint(&self, view: &View, state: &mut Mix) {
         if let Some((_, ends)) = self.value() {
-            (view.ahead_at_store(ends), self.is_recorded()).hash(state);
+            view.ahead_at_store(ends).hash(state);
         }
         self.0.record.as_ref().map(|record| view.token(record.first as u64)).hash(state);
     }

@@ -1,0 +1,4 @@
+for _, owner in ipairs(ARGV) do
+  if holder == owner then free() end
+end
+return 1

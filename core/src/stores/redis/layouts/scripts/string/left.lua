@@ -1,0 +1,1 @@
+local function left() return redis.call('PTTL', key) end

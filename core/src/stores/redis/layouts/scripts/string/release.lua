@@ -1,7 +1,0 @@
-if not value then return 0 end
-if value == ARGV[1] then
-  redis.call('DEL', key)
-  return 1
-end
-local _, owner, card = record()
-return owner == value and card or ''

@@ -1,0 +1,1 @@
+local function free() redis.call('DEL', key) end

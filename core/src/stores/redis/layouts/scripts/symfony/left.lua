@@ -1,0 +1,1 @@
+local function left() return ends - now_ms end
