@@ -76,6 +76,8 @@ fn obey(command: Command) -> Result<bool, String> {
             let mut sum = (0, 0, 0);
             for _ in 0..times {
                 let report = run::run(&suite, &wanted, &|line| println!("{line}"))?;
+                report.reasons().iter().for_each(|(reason, count)| println!("{count:>5} skipped: {reason}"));
+                report.failed().for_each(|triple| println!("FAILED  {triple}"));
                 report.unaccounted.iter().for_each(|text| println!("FAILED  {text}"));
                 let (passed, failed, skipped) = report.counts();
                 sum = (sum.0 + passed, sum.1 + failed, sum.2 + skipped);

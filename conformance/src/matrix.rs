@@ -1,8 +1,8 @@
 //! Accounts for every face, store and scenario: each triple is run or skipped with a reason, and none is forgotten.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
+use std::{fmt, fs};
 
 use serde_json::Value;
 
@@ -15,6 +15,12 @@ pub struct Triple {
     pub scenario: String,
     pub store: String,
     pub team: String,
+}
+
+impl fmt::Display for Triple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on {} with {}", self.scenario, self.store, self.team)
+    }
 }
 
 /// Every team that plays the scenario: each face alone, and, where languages may mix, each with the next one. All pairs
@@ -98,12 +104,11 @@ pub enum Outcome {
 
 /// What is wrong with the account as such: triples without an outcome, and skips without a reason.
 pub fn unaccounted(expected: &BTreeSet<Triple>, outcomes: &BTreeMap<Triple, Outcome>) -> Vec<String> {
-    let name = |Triple { scenario, store, team }: &Triple| format!("{scenario} on {store} with {team}");
     let missing = expected.iter().filter(|triple| !outcomes.contains_key(triple));
-    let missing = missing.map(|triple| format!("{} was neither run nor skipped", name(triple)));
+    let missing = missing.map(|triple| format!("{triple} was neither run nor skipped"));
     let silent =
         outcomes.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Skipped(why) if why.trim().is_empty()));
-    missing.chain(silent.map(|(triple, _)| format!("{} was skipped without a reason", name(triple)))).collect()
+    missing.chain(silent.map(|(triple, _)| format!("{triple} was skipped without a reason"))).collect()
 }
 
 /// What the rows leave out of the tree under `root`, and what they name that is not there.

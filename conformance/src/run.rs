@@ -90,6 +90,22 @@ impl Report {
         let failed = count(|outcome| *outcome == Outcome::Failed) + self.unaccounted.len();
         (count(|o| *o == Outcome::Passed), failed, count(|o| matches!(o, Outcome::Skipped(_))))
     }
+
+    /// Why some were skipped, and how many for each reason.
+    pub fn reasons(&self) -> BTreeMap<&str, usize> {
+        let mut reasons = BTreeMap::new();
+        for outcome in self.outcomes.values() {
+            if let Outcome::Skipped(reason) = outcome {
+                *reasons.entry(reason.as_str()).or_default() += 1;
+            }
+        }
+        reasons
+    }
+
+    /// The triples that failed.
+    pub fn failed(&self) -> impl Iterator<Item = &Triple> {
+        self.outcomes.iter().filter(|(_, outcome)| **outcome == Outcome::Failed).map(|(triple, _)| triple)
+    }
 }
 
 /// Runs. `tell` hears a line for each triple.
@@ -124,11 +140,14 @@ impl Account<'_> {
     fn enter(&self, triple: &Triple, outcome: Outcome, more: &str) {
         let Triple { scenario, store, team } = triple;
         let word = match &outcome {
-            Outcome::Passed => "ok",
-            Outcome::Failed => "FAILED",
-            Outcome::Skipped(_) => "skipped",
+            Outcome::Passed => Some("ok"),
+            Outcome::Failed => Some("FAILED"),
+            // There are many, for few reasons: these are told at the end.
+            Outcome::Skipped(_) => None,
         };
-        (self.tell)(&format!("{word:<7} {scenario:<24} {store:<7} {team:<21} {more}"));
+        if let Some(word) = word {
+            (self.tell)(&format!("{word:<7} {scenario:<24} {store:<7} {team:<21} {more}"));
+        }
         self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).insert(triple.clone(), outcome);
     }
 }
@@ -162,7 +181,7 @@ fn plan<'a>(
             match promises {
                 Err(error) => account.enter(&triple, Outcome::Failed, &format!("\n  {error}")),
                 Ok(promises) => match matrix::reason(scenario, team, store, promises, wanted.full) {
-                    Some(reason) => account.enter(&triple, Outcome::Skipped(reason.clone()), &reason),
+                    Some(reason) => account.enter(&triple, Outcome::Skipped(reason), ""),
                     None => {
                         let promised = |what: &str| promises.get(what) != Some(&Value::Bool(false));
                         let (shared, queue) = (promised("shared"), promised("push"));

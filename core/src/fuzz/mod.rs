@@ -10,6 +10,8 @@ mod uri;
 
 use crate::error::Error;
 pub(crate) use feed::Feed;
+#[cfg(feature = "redis")]
+pub(crate) use replies::chosen;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(crate) use replies::is_understood_or_refused;
 

@@ -314,9 +314,9 @@ impl JoinedLayout {
     }
 }
 
-/// Milliseconds as Redis tells them: below zero where there is no end.
+/// Milliseconds as Redis tells them: below zero where there is no end, and zero for less than one.
 fn remaining(millis: i64) -> Duration {
-    u64::try_from(millis).map_or(Duration::MAX, Duration::from_millis)
+    u64::try_from(millis).map_or(Duration::MAX, |millis| Duration::from_millis(millis.max(1)))
 }
 
 /// The machine.
