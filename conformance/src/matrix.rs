@@ -28,8 +28,10 @@ impl fmt::Display for Triple {
 pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
     let (faces, peers): (Vec<_>, Vec<_>) = faces.iter().cloned().partition(|face| face.joins.is_none());
     if scenario.peer {
-        let both = |peer: &Face, face: &Face| [vec![face.clone(), peer.clone()], vec![peer.clone(), face.clone()]];
-        return peers.iter().flat_map(|peer| faces.iter().flat_map(move |face| both(peer, face))).collect();
+        let theirs_first = |peer: &Face, face: &Face| vec![peer.clone(), face.clone()];
+        let ours_first = |peer: &Face, face: &Face| (!scenario.peer_leads).then(|| vec![face.clone(), peer.clone()]);
+        let both = |(peer, face)| ours_first(peer, face).into_iter().chain([theirs_first(peer, face)]);
+        return peers.iter().flat_map(|peer| faces.iter().map(move |face| (peer, face))).flat_map(both).collect();
     }
     let mut teams: Vec<_> = faces.iter().map(|face| vec![face.clone()]).collect();
     if scenario.mixed == Mixed::Yes {
@@ -82,6 +84,15 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
         if let Some(reason) = names.filter_map(|name| face.cannot.get(name)).next() {
             return Some(format!("{}: {reason}", face.name));
         }
+    }
+    if let Some(reason) = store.peers_only.as_ref().filter(|_| !scenario.peer) {
+        return Some(format!("{}: {reason}", store.name));
+    }
+    let meets = team.iter().find_map(|face| Some((&face.name, face.quick.as_ref()?))).filter(|_| !full);
+    if let Some((peer, meets)) = meets
+        && team.iter().any(|face| face.joins.is_none() && !meets.faces.contains(&face.name))
+    {
+        return Some(format!("{peer}: {}", meets.reason));
     }
     let part = store.only.as_ref().filter(|_| !full);
     if let Some(part) =
@@ -157,21 +168,12 @@ mod tests {
     use serde_json::json;
 
     fn face(name: &str) -> Face {
-        Face {
-            name: name.into(),
-            folder: "core".into(),
-            command: Vec::new(),
-            joins: None,
-            no_scenarios: None,
-            process_each: false,
-            cannot: BTreeMap::new(),
-        }
+        Face { name: name.into(), folder: "core".into(), ..Face::default() }
     }
 
     fn store(name: &str) -> Store {
         let uri = Some("x://".into());
-        let (name, folder) = (name.into(), name.into());
-        Store { name, folder, uri, service: None, promises: BTreeMap::new(), only: None, cannot: BTreeMap::new() }
+        Store { name: name.into(), folder: name.into(), uri, ..Store::default() }
     }
 
     fn scenario(name: &str, head: &str) -> Scenario {

@@ -28,6 +28,9 @@ pub struct Scenario {
     /// Is played by a face of ours and a library whose locks are joined, whichever comes first.
     #[serde(default)]
     pub peer: bool,
+    /// With `peer`: only where that library is actor a.
+    #[serde(default)]
+    pub peer_leads: bool,
     /// Needs the machine and the servers for itself.
     #[serde(default)]
     pub alone: bool,
