@@ -58,3 +58,31 @@ need_venv() {
   fi
   export VIRTUAL_ENV=$venv PATH=$venv/bin:$PATH
 }
+
+# need_node [FOLDER]: Node 20 or newer, and in FOLDER what its lock file names.
+need_node() {
+  need_command node nodejs
+  need_command npm npm
+  local major
+  major=$(node --print 'process.versions.node.split(".")[0]')
+  ((major >= 20)) || lack "Node 20 or newer; this is $(node --version)"
+  [[ ! ${1:-} ]] || npm_packages "$1"
+}
+
+npm_packages() {
+  local installed=$1/node_modules/.installed
+  if ! cmp -s "$1/package-lock.json" "$installed"; then
+    say "Installing what ${1#"$ROOT/"}/package-lock.json names"
+    npm ci --prefix "$1" --no-audit --no-fund --loglevel=error >&2
+    cp "$1/package-lock.json" "$installed"
+  fi
+}
+
+# node_build PROFILE [PLACE]: the npm package as the tests use it, from the native library that cargo built.
+node_build() {
+  npm run --silent --prefix "$ROOT/bindings-node" build
+  # Not over the old one: whoever has that loaded would crash.
+  local place=${2:-$ROOT/bindings-node/lockwright.node}
+  cp "$TARGET/$1/liblockwright_node.so" "$place.new"
+  mv "$place.new" "$place"
+}

@@ -59,11 +59,7 @@ pub(crate) struct Ending {
 
 impl Ending {
     pub(crate) fn new(outcome: ReleaseOutcome, known: Option<LossReason>) -> Self {
-        let why = known.or(match outcome {
-            ReleaseOutcome::Expired => Some(LossReason::Expired),
-            ReleaseOutcome::StolenBy(_) => Some(LossReason::Gone),
-            _ => None,
-        });
+        let why = known.or(outcome.loss());
         Ending { outcome, why }
     }
 

@@ -23,8 +23,8 @@ impl fmt::Display for Triple {
     }
 }
 
-/// Every team that plays the scenario: each face alone, and, where languages may mix, each with the next one. All pairs
-/// would be many soon, and prove little more: they meet at the store only.
+/// Every team that plays the scenario: each face alone, and, where languages may mix, each with the next one, and one face of
+/// each language together. All pairs would be many soon, and prove little more: they meet at the store only.
 pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
     let (faces, peers): (Vec<_>, Vec<_>) = faces.iter().cloned().partition(|face| face.joins.is_none());
     if scenario.peer {
@@ -37,8 +37,22 @@ pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
     if scenario.mixed == Mixed::Yes {
         let pairs = if faces.len() > 2 { faces.len() } else { faces.len().saturating_sub(1) };
         teams.extend((0..pairs).map(|i| vec![faces[i].clone(), faces[(i + 1) % faces.len()].clone()]));
+        let languages = one_of_each_language(&faces);
+        if languages.len() > 2 && scenario.actors() >= languages.len() {
+            teams.push(languages);
+        }
     }
     teams
+}
+
+fn one_of_each_language(faces: &[Face]) -> Vec<Face> {
+    let mut chosen: Vec<Face> = Vec::new();
+    for face in faces {
+        if chosen.iter().all(|other| other.folder != face.folder) {
+            chosen.push(face.clone());
+        }
+    }
+    chosen
 }
 
 /// How a team is called.
@@ -205,6 +219,16 @@ mod tests {
         assert_eq!(names(&[face("a")]), ["a"]);
         assert_eq!(names(&[face("a"), face("b")]), ["a", "b", "a+b"]);
         assert_eq!(names(&[face("a"), face("b"), face("c")]), ["a", "b", "c", "a+b", "b+c", "c+a"]);
+    }
+
+    #[test]
+    fn one_face_of_each_language_meet_where_there_are_actors_enough() {
+        let of = |name: &str, folder: &str| Face { folder: folder.into(), ..face(name) };
+        let faces = [of("a", "x"), of("b", "y"), of("c", "y"), of("d", "z")];
+        let steps = |on: &str| format!("title = 'x'\nmixed = true\nsteps = [{{ on = {on}, do = 'list' }}]");
+        let last = |on: &str| teams(&scenario::parse(&steps(on)).unwrap(), &faces).last().map(|team| team_name(team));
+        assert_eq!(last("['a', 'b', 'c']").as_deref(), Some("a+b+d"));
+        assert_eq!(last("['a', 'b']").as_deref(), Some("d+a"));
     }
 
     #[test]

@@ -230,6 +230,15 @@ pub fn parse(text: &str) -> Result<Scenario, String> {
 }
 
 impl Scenario {
+    /// How many actors are given commands.
+    pub fn actors(&self) -> usize {
+        let given = self.steps.iter().filter_map(|step| match &step.action {
+            Action::Command(command) => Some(&command.on),
+            _ => None,
+        });
+        given.flatten().collect::<BTreeSet<_>>().len()
+    }
+
     /// The commands that it needs.
     pub fn commands(&self) -> BTreeSet<&'static str> {
         let command = |step: &Step| match &step.action {

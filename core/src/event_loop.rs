@@ -4,7 +4,8 @@
 //! Whoever owns the foreign loop makes one [`EventLoop`] for it, has the loop watch its [descriptor](EventLoop::descriptor)
 //! for reading, and calls [`turn`](EventLoop::turn) when that is readable and after each [`spawn`](EventLoop::spawn). Jobs are
 //! polled in `turn` and nowhere else, so always on the foreign loop's thread; sockets that jobs open are watched through the
-//! same descriptor. Timers, names and whatever blocks stay with the driver's own thread.
+//! same descriptor. Timers, names and whatever blocks stay with the driver's own thread. A loop that can watch no descriptor
+//! has that thread [watch](EventLoop::watch) instead, and is called.
 //!
 //! ```no_run
 //! # fn main() -> lockwright::Result<()> {
@@ -19,14 +20,17 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::future::Future;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 
 use crate::driver::poller::Poller;
 use crate::driver::wait::locked;
@@ -88,10 +92,6 @@ impl EventLoop {
     /// `internal` when the operating system refuses a thread or a descriptor.
     pub fn new() -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let refused = |error: std::io::Error| {
-            let message = "the event loop's descriptors could not be opened; raise the limit of open files";
-            Error::new(Kind::Internal, "connect", message).caused_by(error)
-        };
         let home = Home {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             background: runtime::handle()?,
@@ -106,6 +106,21 @@ impl EventLoop {
     /// Readable whenever [`turn`](Self::turn) has something to do. It is closed with the event loop.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.home.poller.descriptor()
+    }
+
+    /// For a foreign loop that cannot watch a descriptor: has the driver's thread call `ready` whenever [`turn`](Self::turn)
+    /// may have something to do, until what this returns is dropped. `ready` must return quickly; a call that is under way
+    /// then may still end later.
+    ///
+    /// # Errors
+    /// `internal` when the operating system refuses another descriptor.
+    pub fn watch(&self, ready: impl Fn() + Send + 'static) -> Result<Watch> {
+        let _driver = self.home.background.enter();
+        let own = self.descriptor().try_clone_to_owned();
+        #[expect(deprecated, reason = "unsound for what may be closed meanwhile; it owns this descriptor")]
+        let watched = own.and_then(|own| AsyncFd::with_interest(own, Interest::READABLE)).map_err(refused)?;
+        let watching = self.home.background.spawn(call_when_readable(watched, ready));
+        Ok(Watch(watching.abort_handle()))
     }
 
     /// Adds a job, which the next [`turn`](Self::turn) begins; to be followed by one.
@@ -139,6 +154,33 @@ impl EventLoop {
     /// Whether it was made before a fork, by the parent: then it does nothing in this process.
     pub fn is_forked(&self) -> bool {
         self.generation != fork::generation()
+    }
+}
+
+fn refused(error: std::io::Error) -> Error {
+    let message = "the event loop's descriptors could not be opened; raise the limit of open files";
+    Error::new(Kind::Internal, "connect", message).caused_by(error)
+}
+
+async fn call_when_readable(descriptor: AsyncFd<OwnedFd>, ready: impl Fn()) {
+    // Before the descriptor it stands for: variables are dropped in reverse order.
+    let _registered = fork::register(descriptor.get_ref());
+    // An error says that the driver's thread is ending.
+    while let Ok(mut readable) = descriptor.readable().await {
+        // What comes from here on is told again.
+        readable.clear_ready();
+        ready();
+    }
+}
+
+/// The driver's thread at an [`EventLoop`]; see [`EventLoop::watch`].
+#[derive(Debug)]
+#[must_use = "dropping it ends the watch"]
+pub struct Watch(AbortHandle);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

@@ -46,6 +46,15 @@ impl ReleaseOutcome {
         }
     }
 
+    /// Why the lock was lost, as far as the release can tell.
+    pub const fn loss(&self) -> Option<LossReason> {
+        match self {
+            ReleaseOutcome::Expired => Some(LossReason::Expired),
+            ReleaseOutcome::StolenBy(_) => Some(LossReason::Gone),
+            ReleaseOutcome::Released | ReleaseOutcome::Kept(_) | ReleaseOutcome::Unknown => None,
+        }
+    }
+
     /// Whether the lock was certainly held right up to the release.
     pub const fn was_held(&self) -> bool {
         matches!(self, ReleaseOutcome::Released | ReleaseOutcome::Kept(_))

@@ -157,12 +157,25 @@ impl AcquireOptions {
 /// # Errors
 /// `invalid_config` when it is not a number, negative, or longer than ten years.
 pub fn seconds(operation: &'static str, what: &str, value: f64) -> Result<Duration> {
-    match Duration::try_from_secs_f64(value) {
+    span(operation, what, value, "seconds", 1)
+}
+
+/// A number of milliseconds from another language, as a duration.
+///
+/// # Errors
+/// As [`seconds`].
+pub fn milliseconds(operation: &'static str, what: &str, value: f64) -> Result<Duration> {
+    span(operation, what, value, "ms", 1_000)
+}
+
+fn span(operation: &'static str, what: &str, value: f64, unit: &str, a_second: u32) -> Result<Duration> {
+    match Duration::try_from_secs_f64(value / f64::from(a_second)) {
         Ok(duration) if duration <= MAX_TIMEOUT => Ok(duration),
-        _ => Err(Error::invalid(
-            operation,
-            format!("{what} is {value:?} seconds; it must be a number from 0 to {} (ten years)", MAX_TIMEOUT.as_secs()),
-        )),
+        _ => {
+            let most = MAX_TIMEOUT.as_secs() * u64::from(a_second);
+            let message = format!("{what} is {value:?} {unit}; it must be a number from 0 to {most} (ten years)");
+            Err(Error::invalid(operation, message))
+        }
     }
 }
 
@@ -254,5 +267,26 @@ impl std::fmt::Debug for ConnectOptions {
             .field("ca", &self.ca)
             .field("cert", &self.cert)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_what_the_language_counts() {
+        assert_eq!(seconds("lock", "ttl", 0.02).unwrap(), MIN_TTL);
+        assert_eq!(milliseconds("lock", "ttl", 20.0).unwrap(), MIN_TTL);
+        assert_eq!(milliseconds("lock", "ttl", 315_360_000_000.0).unwrap(), MAX_TIMEOUT);
+        for (unit, error) in [
+            ("-1.0 seconds; it must be a number from 0 to 315360000 ", seconds("lock", "ttl", -1.0)),
+            ("-1.0 ms; it must be a number from 0 to 315360000000 ", milliseconds("lock", "ttl", -1.0)),
+            ("NaN ms", milliseconds("lock", "ttl", f64::NAN)),
+            ("315360000001.0 ms", milliseconds("lock", "ttl", 315_360_000_001.0)),
+        ] {
+            let said = error.unwrap_err().to_string();
+            assert!(said.contains(unit) && said.contains("invalid_config: lock: ttl is "), "{said}");
+        }
     }
 }

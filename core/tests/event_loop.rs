@@ -83,6 +83,33 @@ fn an_abandoned_job_gives_up_and_a_dropped_loop_all_of_them() {
 }
 
 #[test]
+fn a_loop_that_watches_no_descriptor_is_called() {
+    for client in stores() {
+        let jobs = EventLoop::new().unwrap();
+        let (ring, rung) = mpsc::channel();
+        let watch = jobs.watch(move || ring.send(()).unwrap_or_default()).unwrap();
+        let (leave, results) = mpsc::channel();
+        for _ in 0..20 {
+            let (lock, leave) = (client.lock("x").build().unwrap(), leave.clone());
+            jobs.spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                leave.send(guard.release().await.unwrap().code()).unwrap();
+            });
+        }
+        jobs.turn();
+        let mut ended = results.try_iter().count();
+        while ended < 20 {
+            rung.recv_timeout(SOON).unwrap();
+            jobs.turn();
+            ended += results.try_iter().count();
+        }
+        drop(watch);
+        // It ends with the last call.
+        assert!(rung.iter().count() < 1_000);
+    }
+}
+
+#[test]
 fn several_loops_share_a_client_and_wake_each_other() {
     for client in stores() {
         let (leave, results) = mpsc::channel();

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use mio::event::{Event, Source};
 use mio::{Events, Interest, Token};
+use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::fork::{Registered, register};
 use super::wait::locked;
 
-/// How many events are taken at a time; more stay for the next look.
+/// How many events are taken at a time.
 const EVENTS: usize = 64;
 const BELL: Token = Token(0);
 
@@ -65,8 +66,13 @@ impl Poller {
         }
     }
 
-    /// Wakes whoever waits for a socket that has become ready. Does not block.
+    /// Wakes whoever waits for a socket that has become ready. Does not block. Leaves nothing for another look: who watches
+    /// the descriptor may be told of changes only.
     pub(crate) fn look(&self) {
+        while self.look_at_some() == EVENTS {}
+    }
+
+    fn look_at_some(&self) -> usize {
         let mut watched = locked(&self.watched);
         let Watched { poll, events, sockets, .. } = &mut *watched;
         if let Err(error) = poll.poll(events, Some(Duration::ZERO))
@@ -75,11 +81,12 @@ impl Poller {
             tracing::error!(%error, "an event loop cannot see its sockets");
         }
         let ready = |event: &Event| Some((sockets.get(&event.token())?.upgrade()?, Change::of(event)));
-        let ready: smallvec::SmallVec<[_; 4]> = events.iter().filter_map(ready).collect();
+        let (seen, ready) = (events.iter().count(), events.iter().filter_map(ready).collect::<SmallVec<[_; 4]>>());
         drop(watched);
         for (socket, change) in ready {
             socket.becomes(&change);
         }
+        seen
     }
 
     /// Watches a socket that does not block.
@@ -238,5 +245,27 @@ impl Close for mio::net::TcpStream {
 impl Close for mio::net::UnixStream {
     fn close_writing(&self) -> io::Result<()> {
         self.shutdown(Shutdown::Write)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_look_leaves_no_socket_for_the_next_one() {
+        let poller = Poller::new().unwrap();
+        let pairs: Vec<_> = (0..2 * EVENTS + 1).map(|_| UnixStream::pair().unwrap()).collect();
+        let watched = |(ours, theirs): (UnixStream, UnixStream)| {
+            ours.set_nonblocking(true).unwrap();
+            (poller.watch(mio::net::UnixStream::from_std(ours)).unwrap(), theirs)
+        };
+        let sockets: Vec<_> = pairs.into_iter().map(watched).collect();
+        poller.look();
+        let ready =
+            |(socket, _): &&(Socket<mio::net::UnixStream>, UnixStream)| locked(&socket.readiness.0).writing.ready;
+        assert_eq!(sockets.iter().filter(ready).count(), sockets.len());
     }
 }

@@ -37,15 +37,20 @@ pub(crate) fn is_sound(step: &Step, block: u64) {
     }
 }
 
-/// Everything that a layout can be told in answer to something.
-pub(crate) fn is_understood_or_refused(layout: &dyn Layout, replies: &[Reply]) {
+/// The layout that `choice` means: one a run, since all would make each run as many times slower.
+pub(crate) fn chosen(choice: u8) -> &'static dyn Layout {
+    static LAYOUTS: LazyLock<Vec<Arc<dyn Layout>>> = LazyLock::new(|| layouts::all("p"));
+    &*LAYOUTS[usize::from(choice) / OPS.len() % LAYOUTS.len()]
+}
+
+/// What a layout is told in answer to something is understood or refused, in the conversation that `choice` means.
+pub(crate) fn is_understood_or_refused(layout: &dyn Layout, choice: u8, replies: &[Reply]) {
     let mut machine = layout.protocol("k".into());
     let terms = terms(1);
     machine.step(Input::Begin(Intent::Acquire { terms, wait: false, prev: None }));
     let block = machine.traits().block;
-    for op in OPS {
-        is_sound(&machine.step(Input::Reply(op, replies)), block);
-    }
+    let op = OPS[usize::from(choice) % OPS.len()];
+    is_sound(&machine.step(Input::Reply(op, replies)), block);
     let Some(reply) = replies.first() else { return };
     match layout.inspected("x", reply) {
         Ok(seen) => assert!(seen.holder.is_none_or(|holder| !holder.remaining.is_zero())),
@@ -56,19 +61,13 @@ pub(crate) fn is_understood_or_refused(layout: &dyn Layout, replies: &[Reply]) {
     }
 }
 
-/// The layout that `choice` means: one a run, since all would make each run as many times slower.
-pub(crate) fn chosen(choice: u8) -> &'static dyn Layout {
-    static LAYOUTS: LazyLock<Vec<Arc<dyn Layout>>> = LazyLock::new(|| layouts::all("p"));
-    &*LAYOUTS[usize::from(choice) % LAYOUTS.len()]
-}
-
 /// Whatever a store may answer in a layout of one request a conversation, it is understood or refused.
 pub fn layout_reply(data: &[u8]) {
     let mut feed = Feed(data);
-    let layout = chosen(feed.byte());
-    is_understood_or_refused(layout, &[feed.reply(3)]);
+    let choice = feed.byte();
+    is_understood_or_refused(chosen(choice), choice, &[feed.reply(3)]);
     let several: Vec<_> = (0..feed.byte() % 4).map(|_| feed.reply(1)).collect();
-    is_understood_or_refused(layout, &several);
+    is_understood_or_refused(chosen(choice), choice, &several);
 }
 
 /// More than any conversation needs once the same is answered again and again.

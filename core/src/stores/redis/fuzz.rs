@@ -61,14 +61,14 @@ pub fn redis_frames(data: &[u8]) {
 
 /// What answers a request of the layout is understood or refused, alone and in a batch.
 pub fn redis_reply(data: &[u8]) {
-    let layout = chosen(data.last().copied().unwrap_or(0));
+    let choice = data.last().copied().unwrap_or(0);
     let one = [Request::new(&CALLS.acquire, "k".into(), [])];
     let three = ["a", "b", "c"].map(|key| Request::new(&CALLS.renew, key.into(), [Arg::Int(1)]));
     for value in values(data) {
         match replies([one.as_slice()], [value.clone()]) {
             Ok(replies) => {
                 assert_eq!(replies.len(), 1);
-                is_understood_or_refused(layout, &replies);
+                is_understood_or_refused(chosen(choice), choice, &replies);
             }
             Err(error) => is_readable(&error),
         }

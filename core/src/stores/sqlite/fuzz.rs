@@ -128,7 +128,8 @@ fn rows(db: &Connection, feed: &mut Feed<'_>) -> rusqlite::Result<()> {
         let end = if answered.is_ok() { "COMMIT" } else { "ROLLBACK" };
         execute(end, vec![])?;
         if let Ok((reply, _)) = &answered {
-            crate::fuzz::is_understood_or_refused(&layout(""), std::slice::from_ref(reply));
+            let [choice, ..] = now.0.to_le_bytes();
+            crate::fuzz::is_understood_or_refused(&layout(""), choice, std::slice::from_ref(reply));
         }
     }
     Ok(())

@@ -1,0 +1,67 @@
+//! What an environment holds. JavaScript has numbers of it: a number costs nothing to make, and nothing to collect.
+
+use std::collections::HashMap;
+
+use lockwright::lease::{LossReason, ReleaseOutcome};
+use lockwright::{Error, Guard, Kind, Result};
+use napi_derive::napi;
+
+/// What is held, by number.
+#[derive(Default)]
+pub(crate) struct Held {
+    guards: HashMap<u32, Guard>,
+    last: u32,
+}
+
+/// How a hold ended.
+pub(crate) struct Ending {
+    pub(crate) outcome: &'static str,
+    /// Why it was lost, if it was.
+    pub(crate) why: Option<&'static str>,
+}
+
+impl Held {
+    pub(crate) fn keep(&mut self, guard: Guard) -> u32 {
+        // A number is free again when its guard has ended, at the latest after four billion others.
+        loop {
+            self.last = self.last.wrapping_add(1);
+            if !self.guards.contains_key(&self.last) {
+                break;
+            }
+        }
+        self.guards.insert(self.last, guard);
+        self.last
+    }
+
+    pub(crate) fn get(&self, operation: &'static str, number: u32) -> Result<&Guard> {
+        self.guards.get(&number).ok_or_else(|| released(operation))
+    }
+
+    pub(crate) fn take(&mut self, operation: &'static str, number: u32) -> Result<Guard> {
+        self.guards.remove(&number).ok_or_else(|| released(operation))
+    }
+
+    /// Whoever used them is gone, maybe in the middle of what they protect: the leases run out.
+    pub(crate) fn abandon(&mut self) {
+        self.guards.drain().for_each(|(_, guard)| guard.abandon());
+    }
+}
+
+/// What a loss means, for a person.
+#[napi(catch_unwind)]
+pub fn sentence(why: String) -> &'static str {
+    let known = LossReason::ALL.iter().find(|reason| reason.code() == why);
+    known.map_or("nobody knows why", LossReason::sentence)
+}
+
+fn released(operation: &'static str) -> Error {
+    Error::new(Kind::NotOwned, operation, "this guard was released already")
+}
+
+/// Gives a lock back.
+pub(crate) async fn end(guard: Guard) -> Result<Ending> {
+    let known = guard.why_lost();
+    let outcome: ReleaseOutcome = guard.release().await?;
+    let why = known.or_else(|| outcome.loss());
+    Ok(Ending { outcome: outcome.code(), why: why.map(|why| why.code()) })
+}

@@ -1,0 +1,45 @@
+//! The native layer of the npm package: [`lock`] and [`guard`] as the wrapper in `ts` uses them, [`error`] as it raises
+//! them; the [`reactor`] is where an environment (the main thread's, or a worker's) polls the core; [`report`] has figures
+//! and events.
+//!
+//! What holds everywhere here:
+//! - The core is polled on the environment's own thread. What happens elsewhere rings one unreferenced threadsafe function,
+//!   which calls for a turn; it carries nothing.
+//! - Jobs own all they use, and own nothing of JavaScript's: a worker may be terminated at any time.
+//! - What an environment leaves behind is ended by its cleanup hook: acquisitions are undone, holds are not renewed.
+//! - A panic becomes an error at every entry (`catch_unwind`).
+
+#![deny(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+// `napi` makes symbols of what is public here, and nobody else sees it.
+#![allow(missing_debug_implementations, unreachable_pub)]
+// Where it builds for tests `napi` registers nothing, so that all seems unused; the tests are in JavaScript.
+#![cfg_attr(test, allow(dead_code))]
+
+mod error;
+mod guard;
+mod lock;
+mod reactor;
+mod report;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use napi_derive::napi;
+
+/// The version of the native layer, which the wrapper's must be.
+#[napi(catch_unwind)]
+pub fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+/// Somebody who may acquire a reentrant lock again; never the same number twice in a process.
+#[napi(catch_unwind)]
+pub fn new_owner() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Locks a mutex whose holders never leave it half changed.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

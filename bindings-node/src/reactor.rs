@@ -1,0 +1,467 @@
+//! Where one environment of Node polls the core: the main thread's, or a worker's.
+//!
+//! What JavaScript asks becomes a job, known by its number. [`turn`](Reactor::turn) polls the jobs on the environment's own
+//! thread and tells what ended; the wrapper keeps the promises. Sockets are watched by the driver's thread, which rings.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use lockwright::event_loop::{EventLoop, JobId, Watch};
+use lockwright::lease::Inspection;
+use lockwright::options::{Credentials, milliseconds};
+use lockwright::{Error, Guard, Kind, Result};
+use napi::bindgen_prelude::{Array, BigInt, ToNapiValue};
+use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
+use napi::{Env, Status};
+use napi_derive::napi;
+
+use crate::error::{Answer, Failure, answer, lost_track, panicked};
+use crate::guard::{Ending, Held, end};
+use crate::lock::{Client, Lock, token};
+use crate::report::{in_ms, listen, news, seen};
+use crate::{locked, report};
+
+/// One environment's jobs and what it holds. All but its bell and its mailbox is used by the environment's thread alone.
+#[napi]
+pub struct Reactor {
+    room: Arc<Mutex<Option<Room>>>,
+    bell: Arc<Bell>,
+    desk: Arc<Desk>,
+}
+
+struct Room {
+    jobs: EventLoop,
+    /// Those that JavaScript waits for.
+    open: HashMap<u32, JobId>,
+    last: u32,
+    held: Held,
+    _watch: Watch,
+}
+
+/// What waits for the next turn.
+enum Mail {
+    Ended(u32, Result<Told>),
+    Lost(u32, &'static str),
+    Asked { whom: u32, question: u32 },
+}
+
+/// What a job found.
+enum Told {
+    Granted(Box<Guard>),
+    Released(Ending),
+    Seen(Box<Inspection>),
+    Names(Vec<String>),
+    Flag(bool),
+    Done,
+}
+
+/// How `ts/reactor.ts` reads what `turn` returns: triples of one of these, a number, and a value.
+mod kind {
+    pub(super) const FAILED: u32 = 0;
+    pub(super) const DONE: u32 = 1;
+    pub(super) const LOST: u32 = 2;
+    pub(super) const ASKED: u32 = 3;
+    pub(super) const NEWS: u32 = 4;
+}
+
+type Function = ThreadsafeFunction<(), (), (), Status, false, true>;
+
+/// Calls for a turn from any thread, as long as the environment exists, and keeps what that turn is to tell.
+pub(crate) struct Bell {
+    function: Mutex<Option<Function>>,
+    rung: AtomicBool,
+    mail: Mutex<Vec<Mail>>,
+}
+
+impl Bell {
+    fn leave(&self, mail: Mail) {
+        locked(&self.mail).push(mail);
+        self.ring();
+    }
+
+    pub(crate) fn ring(&self) {
+        if !self.rung.swap(true, Ordering::AcqRel)
+            && let Some(function) = &*locked(&self.function)
+        {
+            // It refuses only where the environment ends.
+            function.call((), ThreadsafeFunctionCallMode::NonBlocking);
+        }
+    }
+
+    /// Whether the environment must go on existing for what is rung.
+    fn keep_alive(&self, env: &Env, wanted: bool) -> napi::Result<()> {
+        let mut function = locked(&self.function);
+        #[expect(deprecated, reason = "its advice is for another purpose: that of dropping the function")]
+        match &mut *function {
+            Some(function) if wanted => function.refer(env),
+            Some(function) => function.unref(env),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where a job leaves its result. Dropping it, as a job that panics does, reports the job as ended without one.
+struct Delivery {
+    number: u32,
+    bell: Arc<Bell>,
+    result: Option<Result<Told>>,
+}
+
+impl Delivery {
+    fn leave(&mut self, result: Result<Told>) {
+        self.result = Some(result);
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        let result = self.result.take().unwrap_or_else(|| Err(panicked()));
+        // No ring: jobs end in turns.
+        locked(&self.bell.mail).push(Mail::Ended(self.number, result));
+    }
+}
+
+impl Room {
+    fn begin(&mut self, bell: &Arc<Bell>, work: impl Future<Output = Result<Told>> + Send + 'static) -> u32 {
+        loop {
+            self.last = self.last.wrapping_add(1);
+            if !self.open.contains_key(&self.last) {
+                break;
+            }
+        }
+        let mut delivery = Delivery { number: self.last, bell: bell.clone(), result: None };
+        let job = self.jobs.spawn(async move {
+            let result = work.await;
+            delivery.leave(result);
+        });
+        self.open.insert(self.last, job);
+        self.last
+    }
+}
+
+impl Reactor {
+    pub(crate) fn desk(&self) -> Arc<Desk> {
+        self.desk.clone()
+    }
+
+    fn in_room<T>(&self, operation: &'static str, work: impl FnOnce(&mut Room) -> Result<T>) -> Result<T> {
+        let mut room = locked(&self.room);
+        let ended = || Error::new(Kind::Closed, operation, "this environment of Node has ended");
+        room.as_mut().ok_or_else(ended).and_then(work)
+    }
+
+    /// Begins a job, to be followed by a turn.
+    fn ask<W>(&self, env: &Env, work: Result<W>) -> Answer<u32>
+    where
+        W: Future<Output = Result<Told>> + Send + 'static,
+    {
+        let begun = work.and_then(|work| {
+            self.in_room("call", |room| {
+                let number = room.begin(&self.bell, work);
+                if room.open.len() == 1 {
+                    self.bell.keep_alive(env, true).map_err(|_| lost_track("call"))?;
+                }
+                Ok(number)
+            })
+        });
+        answer(begun)
+    }
+
+    fn on_guard<T>(&self, operation: &'static str, guard: u32, work: impl FnOnce(&Guard) -> Result<T>) -> Result<T> {
+        self.in_room(operation, |room| work(room.held.get(operation, guard)?))
+    }
+}
+
+#[napi]
+impl Reactor {
+    /// `ready` is called when a turn has something to do; it has to call `turn`.
+    #[napi(constructor, catch_unwind)]
+    pub fn new(env: Env, ready: Function) -> napi::Result<Self> {
+        let bell =
+            Arc::new(Bell { function: Mutex::new(Some(ready)), rung: AtomicBool::new(false), mail: Mutex::default() });
+        let refused = |error: Error| napi::Error::from_reason(error.to_string());
+        let jobs = EventLoop::new().map_err(refused)?;
+        let ringing = bell.clone();
+        let watch = jobs.watch(move || ringing.ring()).map_err(refused)?;
+        let room = Room { jobs, open: HashMap::new(), last: 0, held: Held::default(), _watch: watch };
+        let room = Arc::new(Mutex::new(Some(room)));
+        let reactor = Reactor { room, bell, desk: Arc::default() };
+        reactor.desk.serve(&reactor.bell);
+        let left = (reactor.room.clone(), reactor.bell.clone(), reactor.desk.clone());
+        env.add_env_cleanup_hook(left, |(room, bell, desk)| clean_up(&room, &bell, &desk))?;
+        Ok(reactor)
+    }
+
+    /// Polls what can go on, and tells what ended: triples of a kind, a number and a value, one after another.
+    #[napi(catch_unwind)]
+    pub fn turn<'env>(&self, env: &'env Env) -> napi::Result<Array<'env>> {
+        self.bell.rung.store(false, Ordering::Release);
+        let mut room = locked(&self.room);
+        let Some(room) = &mut *room else { return env.create_array(0) };
+        let was_busy = !room.open.is_empty();
+        room.jobs.turn();
+        let mail = std::mem::take(&mut *locked(&self.bell.mail));
+        let mut told = Triples { array: env.create_array(0)?, length: 0 };
+        for letter in mail {
+            match letter {
+                // Nobody waits for it any more: a guard in it is given back in the background.
+                Mail::Ended(number, result) if room.open.remove(&number).is_none() => drop(result),
+                Mail::Ended(number, Ok(found)) => found.tell(env, number, &mut room.held, &mut told)?,
+                Mail::Ended(number, Err(error)) => told.add(kind::FAILED, number, Failure::from(error))?,
+                Mail::Lost(guard, why) => told.add(kind::LOST, guard, why)?,
+                Mail::Asked { whom, question } => told.add(kind::ASKED, whom, question)?,
+            }
+        }
+        for event in news(&self.bell) {
+            told.add(kind::NEWS, 0, event)?;
+        }
+        if was_busy && room.open.is_empty() {
+            self.bell.keep_alive(env, false)?;
+        }
+        Ok(told.array)
+    }
+
+    /// Nobody wants what the job is about any more.
+    #[napi(catch_unwind)]
+    pub fn forget(&self, env: &Env, job: u32) -> napi::Result<()> {
+        let mut room = locked(&self.room);
+        let Some(room) = &mut *room else { return Ok(()) };
+        let Some(known) = room.open.remove(&job) else { return Ok(()) };
+        room.jobs.abandon(known);
+        if room.open.is_empty() {
+            self.bell.keep_alive(env, false)?;
+        }
+        Ok(())
+    }
+
+    #[napi(catch_unwind)]
+    pub fn acquire(&self, env: &Env, lock: &Lock, timeout: Option<f64>, owner: Option<f64>) -> Answer<u32> {
+        let wanted = lock.wanted_by(owner, timeout);
+        let work = wanted.map(|(lock, limit)| async move {
+            let granted = lock.acquire_within(limit).await;
+            granted.map(|guard| Told::Granted(Box::new(guard)))
+        });
+        self.ask(env, work)
+    }
+
+    #[napi(catch_unwind)]
+    pub fn release(&self, env: &Env, guard: u32) -> Answer<u32> {
+        let taken = self.in_room("release", |room| room.held.take("release", guard));
+        self.ask(env, taken.map(|guard| async move { end(guard).await.map(Told::Released) }))
+    }
+
+    #[napi(catch_unwind)]
+    pub fn extend(&self, env: &Env, guard: u32, ttl: f64) -> Answer<u32> {
+        let ttl = milliseconds("extend", "ttl", ttl);
+        let begun = ttl.and_then(|ttl| self.on_guard("extend", guard, |core| core.begin_extend(ttl)));
+        self.ask(env, begun.map(|extended| async move { extended.await.map(|()| Told::Done) }))
+    }
+
+    /// For how many milliseconds the lock is certainly held.
+    #[napi(catch_unwind)]
+    pub fn remaining(&self, guard: u32) -> f64 {
+        self.on_guard("remaining", guard, |core| Ok(in_ms(core.remaining()))).unwrap_or_default()
+    }
+
+    /// Why it was lost, if it was.
+    #[napi(catch_unwind)]
+    pub fn why_lost(&self, guard: u32) -> Option<&'static str> {
+        self.on_guard("lost", guard, |core| Ok(core.why_lost())).ok()?.map(|why| why.code())
+    }
+
+    /// Has its loss told, once.
+    #[napi(catch_unwind)]
+    pub fn watch(&self, guard: u32) -> Answer<bool> {
+        let watched = self.on_guard("lost", guard, |core| {
+            let bell = self.bell.clone();
+            core.on_lost(move |why| bell.leave(Mail::Lost(guard, why.code())));
+            Ok(true)
+        });
+        answer(watched)
+    }
+
+    /// Lets the lease of a guard that was collected run out. For how many milliseconds it was still held.
+    #[napi(catch_unwind)]
+    pub fn abandon(&self, guard: u32) -> f64 {
+        let abandoned = self.in_room("abandon", |room| {
+            let core = room.held.take("abandon", guard)?;
+            let left = core.remaining();
+            core.abandon();
+            Ok(in_ms(left))
+        });
+        abandoned.unwrap_or_default()
+    }
+
+    #[napi(catch_unwind)]
+    pub fn inspect(&self, env: &Env, client: &Client, name: String) -> Answer<u32> {
+        let core = client.core.clone();
+        self.ask(env, Ok(async move { core.inspect(&name).await.map(|seen| Told::Seen(Box::new(seen))) }))
+    }
+
+    #[napi(catch_unwind)]
+    pub fn inspect_lock(&self, env: &Env, lock: &Lock) -> Answer<u32> {
+        let core = lock.core.clone();
+        self.ask(env, Ok(async move { core.inspect().await.map(|seen| Told::Seen(Box::new(seen))) }))
+    }
+
+    #[napi(catch_unwind)]
+    pub fn list(&self, env: &Env, client: &Client) -> Answer<u32> {
+        let core = client.core.clone();
+        self.ask(env, Ok(async move { core.list().await.map(Told::Names) }))
+    }
+
+    #[napi(catch_unwind)]
+    pub fn break_lock(&self, env: &Env, client: &Client, name: String, expected: BigInt) -> Answer<u32> {
+        let core = client.core.clone();
+        let work = |token| async move { core.break_lock(&name, token).await.map(Told::Flag) };
+        self.ask(env, token(&expected).map(work))
+    }
+
+    #[napi(catch_unwind)]
+    pub fn break_hold(&self, env: &Env, lock: &Lock, expected: BigInt) -> Answer<u32> {
+        let core = lock.core.clone();
+        let work = |token| async move { core.break_lock(token).await.map(Told::Flag) };
+        self.ask(env, token(&expected).map(work))
+    }
+
+    #[napi(catch_unwind)]
+    pub fn close(&self, env: &Env, client: &Client) -> Answer<u32> {
+        let core = client.core.clone();
+        let work = async move {
+            core.close().await;
+            Ok(Told::Done)
+        };
+        self.ask(env, Ok(work))
+    }
+
+    /// The user and the password that were asked for, or why there are none.
+    #[napi(catch_unwind)]
+    pub fn give(&self, question: u32, user: Option<String>, password: Option<String>, why: Option<String>) {
+        let found = match (user, password) {
+            (Some(user), Some(password)) => Ok(Credentials { user, password }),
+            _ => Err(why.unwrap_or_else(|| "the credentials function gave none".into())),
+        };
+        self.desk.give(question, found);
+    }
+
+    /// Has events told, of `level` (0, errors, to 4, traces; above, none) from now on; without one, of what level was set
+    /// before, at first warnings.
+    #[napi(catch_unwind)]
+    pub fn listen(&self, level: Option<u8>) -> Answer<bool> {
+        answer(listen(&self.bell, level).map(|()| true))
+    }
+}
+
+/// The environment ends: its thread does this, and runs no JavaScript after it.
+fn clean_up(room: &Mutex<Option<Room>>, bell: &Arc<Bell>, desk: &Desk) {
+    report::leave(bell);
+    let function = locked(&bell.function).take();
+    desk.close();
+    let left = locked(room).take();
+    if let Some(mut left) = left {
+        left.held.abandon();
+        // With its jobs: acquisitions are undone in the background.
+        drop(left);
+    }
+    drop(function);
+}
+
+/// Triples for JavaScript.
+struct Triples<'env> {
+    array: Array<'env>,
+    length: u32,
+}
+
+impl Triples<'_> {
+    fn add(&mut self, kind: u32, number: u32, value: impl ToNapiValue) -> napi::Result<()> {
+        self.array.set(self.length, kind)?;
+        self.array.set(self.length + 1, number)?;
+        self.array.set(self.length + 2, value)?;
+        self.length += 3;
+        Ok(())
+    }
+}
+
+impl Told {
+    fn tell(self, env: &Env, number: u32, held: &mut Held, told: &mut Triples<'_>) -> napi::Result<()> {
+        match self {
+            Told::Granted(guard) => {
+                let (token, depth) = (guard.token(), guard.depth());
+                let mut grant = env.create_array(4)?;
+                grant.set(0, held.keep(*guard))?;
+                grant.set(1, token.n)?;
+                grant.set(2, token.epoch)?;
+                grant.set(3, depth)?;
+                told.add(kind::DONE, number, grant)
+            }
+            Told::Released(Ending { outcome, why: None }) => told.add(kind::DONE, number, outcome),
+            Told::Released(Ending { outcome, why: Some(why) }) => told.add(kind::DONE, number, vec![outcome, why]),
+            Told::Seen(found) => told.add(kind::DONE, number, seen(*found)),
+            Told::Names(names) => told.add(kind::DONE, number, names),
+            Told::Flag(flag) => told.add(kind::DONE, number, flag),
+            Told::Done => told.add(kind::DONE, number, ()),
+        }
+    }
+}
+
+/// Where the driver's threads ask for credentials, and wait for JavaScript's answer.
+#[derive(Default)]
+pub(crate) struct Desk {
+    state: Mutex<Questions>,
+    answered: Condvar,
+}
+
+#[derive(Default)]
+struct Questions {
+    /// `None` once the environment has ended.
+    bell: Option<Arc<Bell>>,
+    open: HashMap<u32, Option<Found>>,
+    last: u32,
+}
+
+type Found = std::result::Result<Credentials, String>;
+
+impl Desk {
+    fn serve(&self, bell: &Arc<Bell>) {
+        locked(&self.state).bell = Some(bell.clone());
+    }
+
+    /// Blocks a thread of the driver's, which has no other work meanwhile, for `limit` at most.
+    ///
+    /// # Errors
+    /// Why there are no credentials.
+    pub(crate) fn ask(
+        &self,
+        whom: u32,
+        limit: Duration,
+    ) -> std::result::Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
+        let mut state = locked(&self.state);
+        let bell = state.bell.clone().ok_or("this environment of Node has ended")?;
+        state.last = state.last.wrapping_add(1);
+        let question = state.last;
+        state.open.insert(question, None);
+        bell.leave(Mail::Asked { whom, question });
+        let unanswered =
+            |state: &mut Questions| state.bell.is_some() && matches!(state.open.get(&question), Some(None));
+        let waited = self.answered.wait_timeout_while(state, limit, unanswered);
+        let found = waited.unwrap_or_else(PoisonError::into_inner).0.open.remove(&question).flatten();
+        let late = || Err(format!("the credentials function did not answer within {limit:?}"));
+        Ok(found.unwrap_or_else(late)?)
+    }
+
+    fn give(&self, question: u32, found: Found) {
+        // Nobody waits for an answer that comes late.
+        if let Some(open) = locked(&self.state).open.get_mut(&question) {
+            *open = Some(found);
+        }
+        self.answered.notify_all();
+    }
+
+    fn close(&self) {
+        locked(&self.state).bell = None;
+        self.answered.notify_all();
+    }
+}

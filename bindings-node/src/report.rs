@@ -1,0 +1,315 @@
+//! What the core tells: promises, who holds a lock, figures, and events on their way to the process's warnings.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+use lockwright::events::{self, Event, Level, Value};
+use lockwright::guarantee::Guarantees;
+use lockwright::lease::Inspection;
+use lockwright::metrics::{self, Metrics};
+use lockwright::options::milliseconds;
+use lockwright::{Error, Result};
+use napi::Either;
+use napi_derive::napi;
+
+use crate::error::{Answer, answer};
+use crate::locked;
+use crate::reactor::Bell;
+
+/// As `Guarantees` of `ts/records.ts`.
+#[napi(object, object_from_js = false)]
+pub struct Promises {
+    pub store: String,
+    pub layout: String,
+    pub exclusive_until: String,
+    pub token: String,
+    pub fair: bool,
+    pub reentrant: bool,
+    pub shared: bool,
+    pub push: bool,
+    pub survives_disconnect: bool,
+    pub incarnation: bool,
+    pub notes: Vec<String>,
+}
+
+pub(crate) fn promises(promised: &Guarantees) -> Promises {
+    Promises {
+        store: promised.store.to_owned(),
+        layout: promised.layout.to_owned(),
+        exclusive_until: promised.exclusive_until.to_string(),
+        token: promised.token.to_string(),
+        fair: promised.fair,
+        reentrant: promised.reentrant,
+        shared: promised.shared,
+        push: promised.push,
+        survives_disconnect: promised.survives_disconnect,
+        incarnation: promised.incarnation,
+        notes: promised.notes.iter().map(|note| (*note).to_owned()).collect(),
+    }
+}
+
+/// As `Inspection` of `ts/records.ts`.
+#[napi(object, object_from_js = false)]
+pub struct Seen {
+    pub name: String,
+    pub layout: String,
+    pub holder: Option<SeenHolder>,
+    pub waiters: f64,
+}
+
+/// As `Holder` of `ts/records.ts`.
+#[napi(object, object_from_js = false)]
+pub struct SeenHolder {
+    pub owner: String,
+    pub host: String,
+    pub pid: u32,
+    pub language: String,
+    pub label: String,
+    pub held_for: Option<f64>,
+    pub remaining: f64,
+    pub first_token: u64,
+    pub last_token: u64,
+}
+
+pub(crate) fn seen(seen: Inspection) -> Seen {
+    let holder = seen.holder.map(|holder| SeenHolder {
+        owner: holder.owner,
+        host: holder.card.host,
+        pid: holder.card.pid,
+        language: holder.card.language,
+        label: holder.card.label,
+        held_for: holder.held_for.map(in_ms),
+        remaining: if holder.remaining == Duration::MAX { f64::INFINITY } else { in_ms(holder.remaining) },
+        first_token: holder.first_token,
+        last_token: holder.last_token,
+    });
+    Seen { name: seen.name, layout: seen.layout, holder, waiters: number(seen.waiters) }
+}
+
+pub(crate) fn in_ms(span: Duration) -> f64 {
+    span.as_secs_f64() * 1_000.0
+}
+
+/// A count as JavaScript has numbers; exact up to 2^53.
+#[allow(clippy::cast_precision_loss)]
+fn number(count: u64) -> f64 {
+    count as f64
+}
+
+/// As `Metrics` of `ts/records.ts`, which takes it apart.
+#[napi]
+pub struct Figures(Metrics);
+
+impl Figures {
+    pub(crate) fn new(metrics: Metrics) -> Self {
+        Figures(metrics)
+    }
+}
+
+#[napi]
+impl Figures {
+    #[napi(catch_unwind)]
+    pub fn counts(&self) -> HashMap<&'static str, f64> {
+        let metrics = &self.0;
+        let counts = [
+            ("held", metrics.held),
+            ("waiting", metrics.waiting),
+            ("acquired", metrics.acquired),
+            ("reentered", metrics.reentered),
+            ("handOffs", metrics.hand_offs),
+            ("contended", metrics.contended),
+            ("refused", metrics.refused),
+            ("timeouts", metrics.timeouts),
+            ("cancelled", metrics.cancelled),
+            ("failed", metrics.failed),
+            ("renewals", metrics.renewals),
+            ("renewalFailures", metrics.renewal_failures),
+            ("requests", metrics.requests),
+            ("roundTrips", metrics.round_trips),
+            ("reconnects", metrics.reconnects),
+        ];
+        counts.into_iter().map(|(name, count)| (name, number(count))).collect()
+    }
+
+    #[napi(catch_unwind)]
+    pub fn lost(&self) -> HashMap<&'static str, f64> {
+        self.0.lost.each().map(|(reason, count)| (reason.code(), number(count))).collect()
+    }
+
+    #[napi(catch_unwind)]
+    pub fn wait(&self) -> Histogram {
+        Histogram(self.0.wait.clone())
+    }
+
+    #[napi(catch_unwind)]
+    pub fn hold(&self) -> Histogram {
+        Histogram(self.0.hold.clone())
+    }
+}
+
+/// A distribution of times, in milliseconds.
+#[napi]
+pub struct Histogram(metrics::Histogram);
+
+#[napi]
+impl Histogram {
+    #[napi(getter, catch_unwind)]
+    pub fn count(&self) -> f64 {
+        number(self.0.count())
+    }
+
+    #[napi(getter, catch_unwind)]
+    pub fn sum(&self) -> f64 {
+        in_ms(self.0.sum())
+    }
+
+    #[napi(getter, catch_unwind)]
+    pub fn max(&self) -> f64 {
+        in_ms(self.0.max())
+    }
+
+    #[napi(catch_unwind)]
+    pub fn quantile(&self, q: f64) -> Answer<f64> {
+        let inside = (0.0..=1.0).contains(&q);
+        let refused = || Error::invalid("metrics", "a quantile is a number from 0 to 1");
+        answer(if inside { Ok(in_ms(self.0.quantile(q))) } else { Err(refused()) })
+    }
+
+    #[napi(catch_unwind)]
+    pub fn at_most(&self, bound: f64) -> Answer<f64> {
+        answer(milliseconds("metrics", "bound", bound).map(|bound| number(self.0.at_most(bound))))
+    }
+
+    #[napi(catch_unwind)]
+    pub fn buckets(&self) -> Vec<Vec<f64>> {
+        self.0.buckets().map(|(bound, count)| vec![in_ms(bound), number(count)]).collect()
+    }
+}
+
+/// As `LogEvent` of `ts/log.ts`.
+#[napi(object, object_from_js = false)]
+pub struct Heard {
+    pub at: f64,
+    pub level: u8,
+    pub target: &'static str,
+    pub message: String,
+    pub fields: Vec<Said>,
+    pub missed: f64,
+}
+
+/// A field of an event.
+#[napi(object, object_from_js = false)]
+pub struct Said {
+    pub name: &'static str,
+    pub value: Either<Either<String, f64>, bool>,
+}
+
+fn heard(event: Event) -> Heard {
+    let field = |value| match value {
+        Value::Text(text) => Either::A(Either::A(text)),
+        Value::Seconds(seconds) => Either::A(Either::B(seconds)),
+        #[allow(clippy::cast_precision_loss)]
+        Value::Number(number) => Either::A(Either::B(number as f64)),
+        Value::Flag(flag) => Either::B(flag),
+    };
+    Heard {
+        at: in_ms(event.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()),
+        level: event.level as u8,
+        target: event.target,
+        message: event.message,
+        fields: event.fields.into_iter().map(|(name, value)| Said { name, value: field(value) }).collect(),
+        missed: number(event.missed),
+    }
+}
+
+/// How many events wait for the process to take them.
+const CAPACITY: usize = 10_000;
+
+/// The events of this process, and the environments that may tell them: the first one that still exists does.
+#[derive(Default)]
+struct Hall {
+    state: Mutex<Waiting>,
+    taken: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    events: VecDeque<Event>,
+    listeners: Vec<Weak<Bell>>,
+}
+
+static HALL: OnceLock<Hall> = OnceLock::new();
+
+/// Has events told to this environment, of `level` (0, errors, to 4, traces; above, none) from now on. Without one, of what
+/// level was set before, at first warnings.
+pub(crate) fn listen(bell: &Arc<Bell>, level: Option<u8>) -> Result<()> {
+    static EVENTS: OnceLock<Result<Arc<events::Events>>> = OnceLock::new();
+    let hall = HALL.get_or_init(Hall::default);
+    {
+        let mut waiting = locked(&hall.state);
+        waiting.listeners.retain(|known| known.strong_count() > 0);
+        if !waiting.listeners.iter().any(|known| known.ptr_eq(&Arc::downgrade(bell))) {
+            waiting.listeners.push(Arc::downgrade(bell));
+        }
+    }
+    let events = EVENTS.get_or_init(|| begin(hall)).clone()?;
+    if let Some(number) = level {
+        events.set_level(match number {
+            0 => Some(Level::Error),
+            1 => Some(Level::Warn),
+            2 => Some(Level::Info),
+            3 => Some(Level::Debug),
+            4 => Some(Level::Trace),
+            _ => None,
+        });
+    }
+    Ok(())
+}
+
+fn begin(hall: &'static Hall) -> Result<Arc<events::Events>> {
+    let events = events::collect(Some(Level::Warn), CAPACITY)?;
+    let serving = events.clone();
+    let refused = |error: std::io::Error| {
+        let message = "the thread for events could not be started; raise the limit of threads";
+        Error::new(lockwright::Kind::Internal, "connect", message).caused_by(error)
+    };
+    let named = std::thread::Builder::new().name("lockwright-log".into());
+    named.spawn(move || serve(hall, &serving)).map_err(refused)?;
+    Ok(events)
+}
+
+/// Takes events from the core's mailbox, which is limited, only as fast as an environment tells them.
+fn serve(hall: &Hall, events: &events::Events) {
+    while let Some(come) = events.wait(Duration::MAX) {
+        let mut waiting = locked(&hall.state);
+        waiting.events.extend(come);
+        while !waiting.events.is_empty() {
+            if let Some(bell) = waiting.listeners.iter().find_map(Weak::upgrade) {
+                bell.ring();
+            }
+            waiting = hall.taken.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// What happened, for the environment whose turn it is to tell.
+pub(crate) fn news(bell: &Arc<Bell>) -> Vec<Heard> {
+    let Some(hall) = HALL.get() else { return Vec::new() };
+    let mut waiting = locked(&hall.state);
+    let first = waiting.listeners.iter().find(|known| known.strong_count() > 0);
+    if waiting.events.is_empty() || !first.is_some_and(|first| first.ptr_eq(&Arc::downgrade(bell))) {
+        return Vec::new();
+    }
+    let taken = waiting.events.drain(..).map(heard).collect();
+    hall.taken.notify_one();
+    taken
+}
+
+/// This environment ends: the next one is told.
+pub(crate) fn leave(bell: &Arc<Bell>) {
+    if let Some(hall) = HALL.get() {
+        locked(&hall.state).listeners.retain(|known| !known.ptr_eq(&Arc::downgrade(bell)));
+        hall.taken.notify_one();
+    }
+}

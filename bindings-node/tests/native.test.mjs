@@ -1,0 +1,104 @@
+// The native library, and what it is told and asked: loading, collecting, credentials, events.
+
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { createConnection } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+import { onEvent } from '../dist/index.mjs'
+import { client, collected, inMemory, shared, sleep, until } from './lib.mjs'
+
+test('without a native library the error names the package to install', () => {
+  const place = mkdtempSync(join(tmpdir(), 'lockwright-bare-'))
+  try {
+    const package_ = fileURLToPath(new URL('..', import.meta.url))
+    cpSync(join(package_, 'dist'), join(place, 'dist'), { recursive: true })
+    cpSync(join(package_, 'package.json'), join(place, 'package.json'))
+    const load = `try { require(${JSON.stringify(place)}) } catch (error) { console.log(error.code, error.message) }`
+    const { LOCKWRIGHT_NATIVE: _, ...env } = process.env
+    const tell = () => execFileSync(process.execPath, ['--eval', load], { encoding: 'utf8', env })
+    assert.match(tell(), new RegExp(`^unsupported .*npm install @lockwright/${process.platform}-${process.arch}`))
+    writeFileSync(join(place, 'lockwright.node'), 'no library')
+    assert.match(tell(), /^unsupported .*Found: .*lockwright\.node/)
+  } finally {
+    rmSync(place, { recursive: true })
+  }
+})
+
+const warnings = []
+process.on('warning', warning => warnings.push(warning))
+
+test('a guard that is collected warns and is not renewed any more', async t => {
+  const here = await client(t, inMemory())
+  await (async () => { (await here.lock('x', { ttl: 300 }).acquire()).signal })()
+  await collected(() => warnings.some(({ message }) => /guard of lock "x" was collected/.test(message)))
+  assert.equal((await here.inspect('x')).holder.language, 'node')
+  const asked = Date.now()
+  await (await here.lock('x').acquire()).release()
+  assert.ok(Date.now() - asked < 5_000)
+})
+
+test('losses are warnings of the process, and events for whoever wants them', async t => {
+  const here = await client(t, inMemory())
+  const lose = async name => {
+    const guard = await here.lock(name, { ttl: 30, renew: false }).acquire()
+    await until(() => guard.whyLost !== undefined)
+  }
+  await lose('first')
+  await until(() => warnings.some(({ name, message }) => name === 'LockwrightWarning' && /lock="first"/.test(message)))
+  const events = []
+  onEvent('debug', event => events.push(event))
+  await lose('second')
+  await until(() => events.some(({ target }) => target === 'lockwright::lost'))
+  const grant = events.find(({ target, fields }) => target === 'lockwright::grant' && fields.lock === 'second')
+  assert.ok(grant.at instanceof Date && grant.level === 'debug' && grant.fields.ttl === 0.03, grant)
+  onEvent('off')
+  const told = events.length
+  await lose('third')
+  await sleep(20)
+  assert.equal(events.length, told)
+  onEvent('warn')
+})
+
+/** Tells a Redis server something, as nobody in particular. */
+function tell(uri, ...words) {
+  const { hostname, port } = new URL(uri)
+  return new Promise((resolve, reject) => {
+    const socket = createConnection(Number(port), hostname, () => socket.write(`${words.join(' ')}\r\n`))
+    socket.once('data', answer => resolve(String(answer), socket.destroy()))
+    socket.once('error', reject)
+  })
+}
+
+test('credentials are asked for at each connection, and may be waited for', { skip: !('redis' in shared()) }, async t => {
+  const uri = shared().redis
+  const user = `node-${process.pid}`
+  assert.match(await tell(uri, 'ACL', 'SETUSER', user, 'on', '>lovelace', '~*', '&*', '+@all'), /OK/)
+  t.after(() => tell(uri, 'ACL', 'DELUSER', user))
+  let calls = 0
+  const asked = async credentials => {
+    const here = await client(t, uri, { connectTimeout: 1_000, storeTimeout: 1_000, credentials })
+    return here.lock('x').using(() => 'held').catch(error => error)
+  }
+  assert.equal(await asked(async () => (calls++, await sleep(5), { user, password: 'lovelace' })), 'held')
+  assert.ok(calls > 0)
+  const refused = await asked(() => ({ user, password: 'hunter2' }))
+  assert.equal(refused.code, 'auth')
+  assert.doesNotMatch(refused.message, /hunter2/)
+  for (const wrong of [() => { throw new RangeError('no vault') }, async () => { throw new RangeError('no vault') }]) {
+    const error = await asked(wrong)
+    assert.equal(error.code, 'auth')
+    assert.match(error.message, /no vault/)
+  }
+  for (const wrong of [() => undefined, () => 'hunter2', () => ({ user, password: 5 }), () => ({ password: '\uD800' })]) {
+    const error = await asked(wrong)
+    assert.match(error.message, /two strings/)
+    assert.doesNotMatch(error.message, /hunter2/)
+  }
+  const late = await asked(() => new Promise(() => {}))
+  assert.match(late.message, /did not answer within 1s/)
+})

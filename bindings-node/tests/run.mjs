@@ -1,0 +1,24 @@
+// Runs the tests, all or those whose files have one of the words given in their names, and counts them as scripts/test expects it.
+
+import { readdirSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { run } from 'node:test'
+import { spec } from 'node:test/reporters'
+import { fileURLToPath } from 'node:url'
+
+const here = dirname(fileURLToPath(import.meta.url))
+const words = process.argv.slice(2)
+const wanted = name => name.endsWith('.test.mjs') && (words.length === 0 || words.some(word => name.includes(word)))
+const files = readdirSync(here).filter(wanted).map(name => join(here, name))
+
+const count = { passed: 0, failed: 0 }
+// A suite's own result says nothing that those of its tests do not.
+const counts = ({ details }) => details.type !== 'suite'
+const running = run({ files, concurrency: 2, timeout: 300_000 })
+running.on('test:pass', told => (count.passed += counts(told)))
+running.on('test:fail', told => (count.failed += counts(told)))
+running.compose(new spec()).pipe(process.stdout)
+process.on('exit', () => {
+  console.log(`${count.passed} passed, ${count.failed} failed`)
+  if (count.failed > 0 || count.passed === 0) process.exitCode = 1
+})

@@ -1,0 +1,36 @@
+// What a user's program may say, and what the compiler must refuse; compiled, never run.
+
+import { connect, type Guard, LockError, LockTimeout, type LossReason, onEvent, Owner } from '../dist/index.mjs'
+
+export async function uses(signal: AbortSignal): Promise<bigint> {
+  await using client = await connect('redis://localhost', { prefix: 'shop:', credentials: async () => ({ password: 'x' }) })
+  const lock = client.lock('orders:42', { ttl: 10_000, fair: true, retry: { min: 5 } })
+  await using guard = await lock.acquire({ timeout: 2_000, signal })
+  await fetch('http://localhost', { signal: guard.signal, headers: { 'If-Fence': String(guard.token) } })
+  const maybe: Guard | null = await lock.tryAcquire()
+  const why: LossReason | undefined = maybe?.whyLost
+  const counted: number = await lock.using(async guard => guard.depth)
+  const inside: string = await new Owner().run(() => lock.using(() => 'inside'))
+  const broken: boolean = await client.breakLock('orders:42', (await client.inspect('orders:42')).holder?.lastToken ?? 0n)
+  onEvent('debug', event => console.log(event.at.getTime(), event.fields['lock']))
+  const { lost, wait } = client.metrics()
+  console.log(why, counted, inside, broken, lost.expired, wait.quantile(0.99))
+  return guard.token
+}
+
+export function tells(error: unknown): string | undefined {
+  if (error instanceof LockTimeout) return error.code satisfies 'timeout'
+  return error instanceof LockError && error.retryable ? error.lock : undefined
+}
+
+export async function refuses(): Promise<void> {
+  const client = await connect()
+  // @ts-expect-error: there is no such option
+  client.lock('x', { tll: 5 })
+  // @ts-expect-error: times are numbers
+  client.lock('x', { ttl: '5s' })
+  // @ts-expect-error: tokens are bigints
+  await client.breakLock('x', 5)
+  // @ts-expect-error: a guard's token is not to be changed
+  ;(await client.lock('x').acquire()).token = 5n
+}

@@ -1,0 +1,127 @@
+import { checked } from './errors'
+import { Lock, type LockOptions } from './lock'
+import { native, type NativeClient } from './native'
+import { CONNECT, LOCK, options as checkedOptions, PAUSES, REQUIRE, text, token } from './options'
+import { type CredentialsSource, dismiss, employ, outcome, reactor } from './reactor'
+import { type Guarantees, type Inspection, type Metrics, metricsOf, type Requirements } from './records'
+
+/** How a client reaches its store. What the address says goes before what is given here. Times are milliseconds. */
+export interface ConnectOptions {
+  /** Put before every lock name, so that applications can share a store. */
+  readonly prefix?: string | undefined
+  /** Limit for making one connection; 2,000. */
+  readonly connectTimeout?: number | undefined
+  /** Limit for one reply; after it the request's outcome is unknown and it is asked again; 1,000. */
+  readonly responseTimeout?: number | undefined
+  /** How long an operation goes on asking a store that does not answer before it fails with `Unavailable`; 5,000. */
+  readonly storeTimeout?: number | undefined
+  /** A file of certificates (PEM) to trust instead of the system's. */
+  readonly ca?: string | undefined
+  /** The client's certificate chain (PEM file), with `key`. */
+  readonly cert?: string | undefined
+  /** The client's private key (PEM file), with `cert`. */
+  readonly key?: string | undefined
+  /**
+   * Asked for user and password at every new connection, so that rotated ones are taken up; has `connectTimeout` to answer.
+   * When it throws, what needed the connection throws `AuthFailed`, which names the cause.
+   */
+  readonly credentials?: CredentialsSource | undefined
+}
+
+/**
+ * Connects to the place that `url` names, else `LOCKWRIGHT_URL`, else a file of this user's. Nothing is sent before the first
+ * use.
+ *
+ * @throws {@link InvalidConfig} or {@link Unsupported} when the address or an option cannot be honoured.
+ */
+export async function connect(url?: string, options?: ConnectOptions): Promise<Client> {
+  const { credentials, ...rest } = checkedOptions('connect', options, CONNECT)
+  const address = url === undefined ? undefined : text('connect', 'url', url)
+  const clerk = credentials === undefined ? undefined : employ(credentials)
+  try {
+    const opened = checked(native.open(reactor(), address, { ...rest, credentials: clerk }))
+    checked(reactor().listen())
+    return new Client(opened, clerk)
+  } catch (error) {
+    if (clerk !== undefined) dismiss(clerk)
+    throw error
+  }
+}
+
+/** One place where locks are kept. Made by {@link connect}; belongs to its thread. */
+export class Client implements AsyncDisposable {
+  readonly #native: NativeClient
+  readonly #clerk: number | undefined
+
+  /** @internal */
+  constructor(native: NativeClient, clerk: number | undefined) {
+    this.#native = native
+    this.#clerk = clerk
+    if (clerk !== undefined) collected.register(this, clerk)
+  }
+
+  /** The address without credentials. */
+  get address(): string {
+    return this.#native.address
+  }
+
+  /**
+   * The lock called `name`: any text of 1 to 1024 bytes as UTF-8 without control characters.
+   *
+   * @throws {@link InvalidConfig} or {@link Unsupported} when an option cannot be honoured.
+   */
+  lock(name: string, options?: LockOptions): Lock {
+    const wanted = checkedOptions('lock', options, LOCK)
+    checkedOptions('lock', wanted.retry, PAUSES)
+    const lock = checked(this.#native.lock(text('lock', 'name', name), wanted))
+    return new Lock(lock, name, this.address)
+  }
+
+  /** What locks of this client promise. */
+  guarantees(): Guarantees {
+    return checked(this.#native.guarantees())
+  }
+
+  /** @throws {@link Unsupported} unless all of it is promised. */
+  require(wanted: Requirements): void {
+    checked(this.#native.require(checkedOptions('require', wanted, REQUIRE)))
+  }
+
+  /** Who holds the lock `name`, and how many wait for it. */
+  async inspect(name: string): Promise<Inspection> {
+    return checked(await outcome<Inspection>(reactor().inspect(this.#native, text('inspect', 'name', name))))
+  }
+
+  /** The names of the locks there are. */
+  async list(): Promise<string[]> {
+    return checked(await outcome<string[]>(reactor().list(this.#native)))
+  }
+
+  /** Takes the lock from whoever holds it under that token, which `inspect` shows. Whether somebody did. */
+  async breakLock(name: string, expectedToken: bigint): Promise<boolean> {
+    const [lock, expected] = [text('break', 'name', name), token('break', expectedToken)]
+    return checked(await outcome<boolean>(reactor().breakLock(this.#native, lock, expected)))
+  }
+
+  /** What this client did so far. */
+  metrics(): Metrics {
+    return metricsOf(this.#native.metrics())
+  }
+
+  /** Gives back what is held and ends every wait with `Closed`. */
+  async close(): Promise<void> {
+    checked(await outcome<undefined>(reactor().close(this.#native)))
+    if (this.#clerk !== undefined) dismiss(this.#clerk)
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `<Client ${this.address}>`
+  }
+}
+
+const collected = new FinalizationRegistry<number>(dismiss)

@@ -1,0 +1,142 @@
+import { checked, type LockError, LockLost, mistake, type Origin } from './errors'
+import { type Grant, native } from './native'
+import { milliseconds } from './options'
+import { outcome, reactor, unwatch, watch } from './reactor'
+import type { LossReason, ReleaseOutcome } from './records'
+
+/**
+ * A lock that is held, until it is released or lost.
+ *
+ * One that is collected unreleased gives a warning and is not renewed any more, but not released: the collector may come in
+ * the middle of what the lock protects.
+ */
+export class Guard implements AsyncDisposable {
+  /** The fencing token: whatever the lock protects refuses one that is lower than it has seen. */
+  readonly token: bigint
+  /** Changes only where tokens start again; goes before the token when two are compared. */
+  readonly epoch: bigint
+  /** How many times its owner holds it; 1 unless the lock is reentrant. */
+  readonly depth: number
+  readonly #number: number
+  readonly #origin: Origin
+  #ended = false
+  #why: LossReason | undefined
+  #losing: AbortController | undefined
+
+  /** @internal */
+  constructor([number, token, epoch, depth]: Grant, origin: Origin) {
+    this.#number = number
+    this.token = token
+    this.epoch = epoch
+    this.depth = depth
+    this.#origin = origin
+    collected.register(this, { number, name: origin.lock }, this)
+  }
+
+  get name(): string {
+    return this.#origin.lock
+  }
+
+  /** Whether the lock is certainly held at this moment. */
+  get isHeld(): boolean {
+    return this.remaining() > 0
+  }
+
+  /** Milliseconds that the lock is certainly held without a further renewal. */
+  remaining(): number {
+    return this.#ended ? 0 : reactor().remaining(this.#number)
+  }
+
+  /** Why it was lost; `undefined` unless it was. */
+  get whyLost(): LossReason | undefined {
+    if (this.#ended) return this.#why
+    return (reactor().whyLost(this.#number) ?? undefined) as LossReason | undefined
+  }
+
+  /**
+   * Aborts when the lock is lost, with a `LockLost` as its reason; never after a release. Hand it to whatever is done under
+   * the lock.
+   */
+  get signal(): AbortSignal {
+    if (this.#losing === undefined) {
+      const losing = new AbortController()
+      this.#losing = losing
+      const why = this.whyLost
+      if (why !== undefined) {
+        losing.abort(loss(why, this.#origin))
+      } else if (!this.#ended) {
+        // Not `this`: a guard that nobody has any more is to be collected.
+        const origin = this.#origin
+        watch(this.#number, why => losing.abort(loss(why, origin)))
+      }
+    }
+    return this.#losing.signal
+  }
+
+  /**
+   * Makes the lease last `ttl` milliseconds (20 to 86,400,000) from now, and at every renewal.
+   *
+   * @throws {@link LockLost} when it is not held any more, {@link InvalidConfig}, {@link NotOwned}.
+   */
+  async extend(ttl: number): Promise<void> {
+    this.#own('extend')
+    checked(await outcome(reactor().extend(this.#number, milliseconds('extend', 'ttl', ttl))))
+  }
+
+  /**
+   * Gives the lock back, and says what the store found. `kept`: its owner still holds it. `expired`, `stolen`: it was lost
+   * before. `unknown`: the store did not say; the lock is free when its lease ends.
+   *
+   * @throws {@link NotOwned} the second time.
+   */
+  async release(): Promise<ReleaseOutcome> {
+    this.#own('release')
+    this.#ended = true
+    collected.unregister(this)
+    if (this.#losing !== undefined) unwatch(this.#number)
+    const told = checked(await outcome<ReleaseOutcome | [ReleaseOutcome, LossReason]>(reactor().release(this.#number)))
+    if (typeof told === 'string') return told
+    this.#why = told[1]
+    return told[0]
+  }
+
+  /**
+   * Ends a block: gives the lock back, unless the block did.
+   *
+   * @throws {@link LockLost} when it was lost; where the block throws too, JavaScript makes a `SuppressedError` of both.
+   * `Lock.using` throws the block's alone.
+   */
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#ended) return
+    await this.release()
+    if (this.#why !== undefined) {
+      const told: unknown = this.#losing?.signal.reason
+      throw told instanceof LockLost ? told : loss(this.#why, this.#origin)
+    }
+  }
+
+  #own(operation: string): void {
+    if (this.#ended) throw mistake('not_owned', operation, 'this guard was released already', this.#origin)
+  }
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    const why = this.whyLost
+    const held = this.#ended ? 'released' : `held, ${(this.remaining() / 1000).toFixed(3)} s left`
+    return `<Guard ${JSON.stringify(this.name)} token ${this.token}, ${why === undefined ? held : `lost: ${why}`}>`
+  }
+}
+
+function loss(why: LossReason, origin: Origin): LockError {
+  return mistake('lost', 'release', `the lock was lost while it was held: ${native.sentence(why)}`, origin)
+}
+
+const collected = new FinalizationRegistry<{ number: number; name: string }>(({ number, name }) => {
+  unwatch(number)
+  const left = reactor().abandon(number)
+  if (left > 0) {
+    const free = `the lock is not renewed any more and free in ${(left / 1000).toFixed(1)} s`
+    const message = `a guard of lock ${JSON.stringify(name)} was collected without a release; ${free}`
+    process.emitWarning(message, { type: 'LockwrightWarning', code: 'lockwright::collected' })
+  }
+})

@@ -1,0 +1,50 @@
+/**
+ * Distributed locks that programs in every language share.
+ *
+ * ```ts
+ * const client = await connect('redis://localhost')
+ * await using guard = await client.lock('orders:42', { ttl: 10_000 }).acquire({ timeout: 2_000 })
+ * await fetch(url, { signal: guard.signal, headers: { 'If-Fence': String(guard.token) } })
+ * ```
+ *
+ * What is held is renewed until it is released, by a thread of its own: a busy event loop loses no lock. A process that dies
+ * holds it for `ttl` at most.
+ *
+ * @packageDocumentation
+ */
+export { Client, connect, type ConnectOptions } from './client'
+export {
+  AuthFailed,
+  Cancelled,
+  Closed,
+  Deadlock,
+  type ErrorCode,
+  type ErrorDetails,
+  ForeignLayout,
+  Forked,
+  InternalError,
+  InvalidConfig,
+  LockError,
+  LockLost,
+  LockTimeout,
+  NotOwned,
+  ProtocolError,
+  QuorumFailed,
+  Unavailable,
+  Unsupported,
+} from './errors'
+export { Guard } from './guard'
+export { type AcquireOptions, Lock, type LockOptions } from './lock'
+export { type LogEvent, type LogLevel, onEvent } from './log'
+export { Owner } from './owner'
+export type { Credentials, CredentialsSource } from './reactor'
+export {
+  type Guarantees,
+  Histogram,
+  type Holder,
+  type Inspection,
+  type LossReason,
+  type Metrics,
+  type ReleaseOutcome,
+  type Requirements,
+} from './records'

@@ -1,0 +1,149 @@
+import { checked, type Failure, type LockError, mistake, type Origin } from './errors'
+import { Guard } from './guard'
+import type { Grant, NativeLock } from './native'
+import { ACQUIRE, options as checkedOptions, token } from './options'
+import { Owner } from './owner'
+import { outcome, outcomeUnless, reactor } from './reactor'
+import type { Guarantees, Inspection } from './records'
+
+/** What a lock is like. What is not given is as the address says, else as it says here. Times are milliseconds. */
+export interface LockOptions {
+  /** How long it stays ours without a renewal, 20 to 86,400,000; 30,000. A crash frees it after at most this. */
+  readonly ttl?: number | undefined
+  /** How long to wait for others; `Infinity`. 0 only tries. */
+  readonly timeout?: number | undefined
+  /** Whether it is renewed every ttl/3 while it is held; true. */
+  readonly renew?: boolean | undefined
+  /** How long after the grant renewal ends; never. */
+  readonly maxHold?: number | undefined
+  /** First come, first served over all tasks of all processes; false. */
+  readonly fair?: boolean | undefined
+  /** Whether its {@link Owner} may acquire it again; false. */
+  readonly reentrant?: boolean | undefined
+  /** How it lies in the store, such as `string`. */
+  readonly layout?: string | undefined
+  /** Whose locks of that layout it joins, such as `node-redlock`. */
+  readonly format?: string | undefined
+  /** The first and the longest pause between two tries of a waiter that nobody tells of its turn; 2 and 64. */
+  readonly retry?: { readonly min?: number | undefined; readonly max?: number | undefined } | undefined
+  /** A text of at most 128 bytes that `inspect` shows. */
+  readonly label?: string | undefined
+}
+
+export interface AcquireOptions {
+  /** How long to wait for others, in milliseconds; as the lock says. */
+  readonly timeout?: number | undefined
+  /** Gives up waiting. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** A named lock, to be acquired as often as wanted. */
+export class Lock {
+  readonly name: string
+  readonly #native: NativeLock
+  readonly #reentrant: boolean
+  readonly #origin: Origin
+
+  /** @internal */
+  constructor(native: NativeLock, name: string, store: string) {
+    this.name = name
+    this.#native = native
+    this.#reentrant = native.reentrant
+    this.#origin = { lock: name, store }
+  }
+
+  /**
+   * Waits for the lock. When `signal` aborts, a place in the queue is left, a lock granted in the same moment is given back
+   * in the background, and the promise rejects with the signal's reason.
+   *
+   * @throws {@link LockTimeout} when others held it all the time, {@link Unavailable} when the store did not answer for
+   * `storeTimeout`, {@link AuthFailed}, {@link ForeignLayout}, {@link ProtocolError}, {@link Closed}.
+   */
+  async acquire(options?: AcquireOptions): Promise<Guard> {
+    const { timeout, signal } = options === undefined ? NOTHING : this.#check(options)
+    signal?.throwIfAborted()
+    return this.#guard(await this.#attempt(timeout, signal))
+  }
+
+  /** The lock, if it is free; `null` when somebody else holds it. */
+  async tryAcquire(): Promise<Guard | null> {
+    const told = await this.#attempt(0, undefined)
+    return isFailure(told) && told.code === 'timeout' ? null : this.#guard(told)
+  }
+
+  /**
+   * Calls `work` with the lock held, and returns what it returns.
+   *
+   * @throws What `work` throws; otherwise {@link LockLost} when the lock was lost meanwhile; or as {@link acquire}.
+   */
+  async using<T>(work: (guard: Guard) => T | PromiseLike<T>, options?: AcquireOptions): Promise<T> {
+    const hold = async (): Promise<T> => {
+      const guard = await this.acquire(options)
+      let result: T
+      try {
+        result = await work(guard)
+      } catch (error) {
+        await guard[Symbol.asyncDispose]().catch(() => {})
+        throw error
+      }
+      await guard[Symbol.asyncDispose]()
+      return result
+    }
+    return this.#reentrant && Owner.current === undefined ? new Owner().run(hold) : hold()
+  }
+
+  /** Who holds it, and how many wait for it. */
+  async inspect(): Promise<Inspection> {
+    return checked(await outcome<Inspection>(reactor().inspectLock(this.#native)))
+  }
+
+  /** Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did. */
+  async breakLock(expectedToken: bigint): Promise<boolean> {
+    return checked(await outcome<boolean>(reactor().breakHold(this.#native, token('break', expectedToken))))
+  }
+
+  /** What it promises in its layout. */
+  guarantees(): Guarantees {
+    return this.#native.guarantees()
+  }
+
+  #attempt(timeout: number | undefined, signal: AbortSignal | undefined): Promise<Grant | Failure> {
+    const begun = reactor().acquire(this.#native, timeout, this.#reentrant ? this.#owner() : undefined)
+    return signal === undefined ? outcome<Grant>(begun) : outcomeUnless<Grant>(signal, begun)
+  }
+
+  #guard(told: Grant | Failure): Guard {
+    return new Guard(checked(told), this.#origin)
+  }
+
+  #owner(): number {
+    const owner = Owner.current
+    if (owner === undefined) {
+      throw this.#invalid('a reentrant lock needs an owner here: call it within using(..), or within new Owner().run(..)')
+    }
+    return owner.number
+  }
+
+  #check(options: AcquireOptions): AcquireOptions {
+    const checked = checkedOptions('acquire', options, ACQUIRE)
+    if (checked.signal !== undefined && !(checked.signal instanceof AbortSignal)) {
+      throw this.#invalid('signal must be an AbortSignal')
+    }
+    return checked
+  }
+
+  #invalid(what: string): LockError {
+    return mistake('invalid_config', 'acquire', what, this.#origin)
+  }
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `<Lock ${JSON.stringify(this.name)} on ${this.#origin.store}>`
+  }
+}
+
+const NOTHING: AcquireOptions = {}
+
+function isFailure(told: Grant | Failure): told is Failure {
+  return !Array.isArray(told)
+}

@@ -1,0 +1,54 @@
+import { checked } from './errors'
+import { reactor } from './reactor'
+
+/** How much an event matters. */
+export type LogLevel = 'error' | 'warn' | 'info' | 'debug' | 'trace'
+
+const LEVELS: readonly LogLevel[] = ['error', 'warn', 'info', 'debug', 'trace']
+
+/** Something that happened; `docs/observability.md` lists them. */
+export interface LogEvent {
+  /** When, by the host's clock. */
+  readonly at: Date
+  readonly level: LogLevel
+  /** What kind it is, such as `lockwright::lost`. */
+  readonly target: string
+  /** A sentence for a person. */
+  readonly message: string
+  /** What it concerns. Times are seconds. */
+  readonly fields: Readonly<Record<string, string | number | boolean>>
+  /** How many events before this one found no room and are lost. */
+  readonly missed: number
+}
+
+let listener: (event: LogEvent) => void = warn
+
+/**
+ * Has `listen` called for each event of `level` and above of this process, in place of the warnings that
+ * `process.emitWarning` makes of losses and outages. `off` ends that. Of several threads the first one that connected is told;
+ * the level is the process's.
+ */
+export function onEvent(level: LogLevel | 'off', listen: (event: LogEvent) => void = warn): void {
+  listener = listen
+  const number = level === 'off' ? LEVELS.length : LEVELS.indexOf(level)
+  checked(reactor().listen(number))
+}
+
+/** An event as the native layer tells it. */
+export interface Heard extends Omit<LogEvent, 'at' | 'level' | 'fields'> {
+  readonly at: number
+  readonly level: number
+  readonly fields: readonly { readonly name: string; readonly value: string | number | boolean }[]
+}
+
+export function tell(heard: Heard): void {
+  const level = LEVELS[heard.level] ?? 'trace'
+  const fields = Object.fromEntries(heard.fields.map(({ name, value }) => [name, value]))
+  listener({ ...heard, at: new Date(heard.at), level, fields })
+}
+
+function warn({ target, message, fields }: LogEvent): void {
+  const detail = Object.entries(fields).map(([name, value]) => `${name}=${JSON.stringify(value)}`)
+  const text = `${message} ${detail.join(' ')}`.trim()
+  process.emitWarning(text, { type: 'LockwrightWarning', code: target })
+}

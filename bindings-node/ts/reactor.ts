@@ -1,0 +1,135 @@
+import { errorOf, type Failure } from './errors'
+import { type Heard, tell } from './log'
+import { Answer, Kind, native, type NativeReactor } from './native'
+import type { LossReason } from './records'
+
+/** Who awaits what job. */
+const open = new Map<number, (told: unknown) => void>()
+/** Who wants to know of what guard's loss. */
+const watched = new Map<number, (why: LossReason) => void>()
+/** Who is asked for credentials. */
+const clerks = new Map<number, CredentialsSource>()
+let clerksEver = 0
+
+/** User and password of a new connection. */
+export interface Credentials {
+  /** The user; empty for the store's default user. */
+  readonly user?: string | undefined
+  readonly password: string
+}
+
+/** Gives user and password. */
+export type CredentialsSource = () => Credentials | PromiseLike<Credentials>
+
+let scheduled = false
+
+let made: NativeReactor | undefined
+
+/** The one reactor of this thread, made at first need. */
+export function reactor(): NativeReactor {
+  return (made ??= new native.Reactor(turn))
+}
+
+/** All that is asked within a tick goes out in one turn. */
+function schedule(): void {
+  if (scheduled) return
+  scheduled = true
+  queueMicrotask(turn)
+}
+
+function turn(): void {
+  scheduled = false
+  const told = reactor().turn()
+  for (let at = 0; at < told.length; at += 3) {
+    const number = told[at + 1] as number
+    const value = told[at + 2]
+    switch (told[at] as Kind) {
+      case Kind.Done:
+      case Kind.Failed:
+        settle(number, value)
+        break
+      case Kind.Lost:
+        watched.get(number)?.(value as LossReason)
+        break
+      case Kind.Asked:
+        void answer(number, value as number)
+        break
+      case Kind.News:
+        tell(value as Heard)
+    }
+  }
+}
+
+function settle(job: number, told: unknown): void {
+  const resolve = open.get(job)
+  open.delete(job)
+  resolve?.(told)
+}
+
+/** What comes of a job that was begun: its result, or the error that it failed with. */
+export function outcome<T>(begun: Answer<number>): Promise<Answer<T>> {
+  const job = started(begun)
+  return new Promise(resolve => open.set(job, resolve as (told: unknown) => void))
+}
+
+/** The same, until `signal` aborts: then the job is given up, and what it got given back. */
+export function outcomeUnless<T>(signal: AbortSignal, begun: Answer<number>): Promise<Answer<T>> {
+  const job = started(begun)
+  return new Promise((resolve, reject) => {
+    const giveUp = (): void => {
+      open.delete(job)
+      reactor().forget(job)
+      schedule()
+      reject(signal.reason as Error)
+    }
+    signal.addEventListener('abort', giveUp, { once: true })
+    open.set(job, told => {
+      signal.removeEventListener('abort', giveUp)
+      resolve(told as Answer<T>)
+    })
+  })
+}
+
+function started(begun: Answer<number>): number {
+  if (typeof begun !== 'number') throw errorOf(begun as Failure)
+  schedule()
+  return begun
+}
+
+/** Has `lost` called once, if the guard is lost before it ends. */
+export function watch(guard: number, lost: (why: LossReason) => void): void {
+  watched.set(guard, lost)
+  reactor().watch(guard)
+  schedule()
+}
+
+export function unwatch(guard: number): void {
+  watched.delete(guard)
+}
+
+/** The number by which the native layer asks for credentials. */
+export function employ(clerk: CredentialsSource): number {
+  clerks.set(++clerksEver, clerk)
+  return clerksEver
+}
+
+export function dismiss(clerk: number): void {
+  clerks.delete(clerk)
+}
+
+async function answer(clerk: number, question: number): Promise<void> {
+  try {
+    const ask = clerks.get(clerk)
+    if (ask === undefined) throw new Error('the client is gone')
+    const found: unknown = await ask()
+    const { user = '', password } = (found ?? {}) as Partial<Credentials>
+    if (typeof user === 'string' && typeof password === 'string' && user.isWellFormed() && password.isWellFormed()) {
+      reactor().give(question, user, password)
+    } else {
+      // What it is instead may be half a secret.
+      reactor().give(question, undefined, undefined, 'the credentials function must return { user, password }, two strings')
+    }
+  } catch (error) {
+    reactor().give(question, undefined, undefined, `the credentials function threw ${String(error)}`)
+  }
+}

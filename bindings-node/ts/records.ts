@@ -1,0 +1,142 @@
+import { checked } from './errors'
+import type { NativeFigures, NativeHistogram } from './native'
+
+/** What locks of a client promise. */
+export interface Guarantees {
+  readonly store: string
+  readonly layout: string
+  /** Until when a holder is the only one: `deadline`, `store failover` or `clock skew`. */
+  readonly exclusiveUntil: string
+  /** Until when fencing tokens rise: `always`, `with the store's clock`, `while the process lives` or `none`. */
+  readonly token: string
+  /** Whether `fair` can be had. */
+  readonly fair: boolean
+  /** Whether `reentrant` can be had. */
+  readonly reentrant: boolean
+  /** Whether other processes see the locks. */
+  readonly shared: boolean
+  /** Whether waiters are told when it is their turn; otherwise they ask again by a timer. */
+  readonly push: boolean
+  /** Whether what is held survives the loss of a connection. */
+  readonly survivesDisconnect: boolean
+  /** Whether a late release or renewal can never touch a later hold of the same owner. */
+  readonly incarnation: boolean
+  /** What else there is to know. */
+  readonly notes: readonly string[]
+}
+
+/** What a caller insists on. */
+export interface Requirements {
+  /** A fencing token that rises. */
+  readonly fenced?: boolean | undefined
+  /** First come, first served. */
+  readonly fair?: boolean | undefined
+  /** Other processes see the locks. */
+  readonly shared?: boolean | undefined
+  /** Waiters are pushed to. */
+  readonly push?: boolean | undefined
+  /** Two holders are impossible even when the store fails over. */
+  readonly failoverSafe?: boolean | undefined
+}
+
+/** Who holds a lock. */
+export interface Holder {
+  /** A hash that tells two holders apart. */
+  readonly owner: string
+  readonly host: string
+  readonly pid: number
+  readonly language: string
+  readonly label: string
+  /** Milliseconds, where the store can tell. */
+  readonly heldFor?: number | undefined
+  /** Milliseconds that the lease still lasts at the store; `Infinity` for a lease of another library that has no end. */
+  readonly remaining: number
+  /** 0 for a holder that uses another library. */
+  readonly firstToken: bigint
+  /** A process that hands the lock on among its tasks has several; `breakLock` takes any of them. */
+  readonly lastToken: bigint
+}
+
+/** What `inspect` tells about a lock. */
+export interface Inspection {
+  readonly name: string
+  readonly layout: string
+  /** `undefined` when it is free. */
+  readonly holder?: Holder | undefined
+  /** How many wait, over all clients. */
+  readonly waiters: number
+}
+
+/** Why a lock was lost while it was held. */
+export type LossReason = 'expired' | 'max_hold' | 'not_renewed' | 'gone' | 'broken' | 'closed'
+
+/** What the store found when a lock was given back. */
+export type ReleaseOutcome = 'released' | 'kept' | 'expired' | 'stolen' | 'unknown'
+
+/** A distribution of times from 1 us to 19 hours, in milliseconds, each kept to two digits. */
+export class Histogram {
+  readonly #native: NativeHistogram
+
+  /** @internal */
+  constructor(native: NativeHistogram) {
+    this.#native = native
+  }
+
+  get count(): number {
+    return this.#native.count
+  }
+
+  get sum(): number {
+    return this.#native.sum
+  }
+
+  get max(): number {
+    return this.#native.max
+  }
+
+  /** The time within which the fraction `q` (0 to 1) of all lies; 0 while there is none. */
+  quantile(q: number): number {
+    return checked(this.#native.quantile(q))
+  }
+
+  /** How many are not longer than `bound`: what a cumulative bucket of Prometheus counts. */
+  atMost(bound: number): number {
+    return checked(this.#native.atMost(bound))
+  }
+
+  /** The buckets that are not empty: the longest time of each, and how many are in it. */
+  buckets(): [bound: number, count: number][] {
+    return this.#native.buckets()
+  }
+}
+
+/** What a client did in this process so far. `docs/observability.md` says what each figure counts. */
+export interface Metrics {
+  readonly held: number
+  readonly waiting: number
+  readonly acquired: number
+  readonly reentered: number
+  readonly handOffs: number
+  readonly contended: number
+  readonly refused: number
+  readonly timeouts: number
+  readonly cancelled: number
+  readonly failed: number
+  readonly renewals: number
+  readonly renewalFailures: number
+  readonly requests: number
+  readonly roundTrips: number
+  readonly reconnects: number
+  /** Holds lost, by reason. */
+  readonly lost: Readonly<Record<LossReason, number>>
+  /** From asking to having. */
+  readonly wait: Histogram
+  /** From having to the release or the loss. */
+  readonly hold: Histogram
+}
+
+/** @internal */
+export function metricsOf(figures: NativeFigures): Metrics {
+  const [wait, hold] = [new Histogram(figures.wait()), new Histogram(figures.hold())]
+  return { ...figures.counts(), lost: figures.lost(), wait, hold } as unknown as Metrics
+}

@@ -1,0 +1,227 @@
+// The shim of the Node face. The README of this folder's parent says what a shim does.
+
+import { closeSync, openSync, readFileSync, renameSync, writeFileSync, writeSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+import { inspect } from 'node:util'
+
+import * as lockwright from '../../bindings-node/dist/index.mjs'
+
+const { connect, LockError, onEvent, Owner } = lockwright
+
+/** Node has the time since boot to a hundredth of a second only, and a clock that stops while the machine sleeps. */
+const slept = (() => {
+  const uptime = () => Math.round(Number(readFileSync('/proc/uptime', 'utf8').split(' ')[0]) * 1e9)
+  const before = uptime()
+  let after = uptime()
+  while (after === before) after = uptime()
+  const behind = BigInt(after) - process.hrtime.bigint()
+  return behind < 20_000_000n ? 0n : behind
+})()
+
+const now = () => Number(process.hrtime.bigint() + slept)
+const say = line => writeSync(1, `${JSON.stringify(line, (_, value) => (typeof value === 'bigint' ? Number(value) : value))}\n`)
+const milliseconds = seconds => Number(seconds === 'nan' ? NaN : seconds === 'inf' ? Infinity : seconds) * 1000
+const seconds = milliseconds => milliseconds / 1000
+
+const clients = new Map()
+const uris = new Map()
+const guards = new Map()
+const owners = new Map()
+const waiting = new Map()
+
+const SPANS = { timeout: 'timeout', ttl: 'ttl', max_hold: 'maxHold' }
+const OPTIONS = ['renew', 'fair', 'label', 'layout']
+
+function optionsOf(command) {
+  const options = {}
+  for (const name of OPTIONS) if (command[name] != null) options[name] = command[name]
+  for (const [name, ours] of Object.entries(SPANS)) if (command[name] != null) options[ours] = milliseconds(command[name])
+  if (command.owner != null) options.reentrant = true
+  return options
+}
+
+const nameOf = ({ lock, lock_utf16 }) => (lock_utf16 == null ? lock : String.fromCharCode(...lock_utf16))
+const lockOf = command => clients.get(command.client).lock(nameOf(command), optionsOf(command))
+
+function acquired(guard) {
+  const at = now()
+  return { at, token: guard.token, depth: guard.depth, remaining: seconds(guard.remaining()) }
+}
+
+async function ownClient(command, i) {
+  const name = `${command.client}/${i}`
+  if (!clients.has(name)) clients.set(name, await connect(uris.get(command.client)))
+  return clients.get(name)
+}
+
+const does = {
+  async open({ client, uri }) {
+    clients.set(client, await connect(uri))
+    uris.set(client, uri)
+    return { shown: inspect(clients.get(client)) }
+  },
+  async guarantees({ client }) {
+    const snake = name => name.replace(/[A-Z]/g, letter => `_${letter.toLowerCase()}`)
+    const promised = Object.entries(clients.get(client).guarantees())
+    return Object.fromEntries(promised.map(([name, value]) => [snake(name), value]))
+  },
+  async acquire(command) {
+    const giveUp = new AbortController()
+    waiting.set(command.id, giveUp)
+    const guard = await lockOf(command)
+      .acquire({ signal: giveUp.signal })
+      .finally(() => waiting.delete(command.id))
+    guards.set(command.guard, guard)
+    return acquired(guard)
+  },
+  async try(command) {
+    const guard = await lockOf(command).tryAcquire()
+    if (guard === null) return { taken: true }
+    guards.set(command.guard, guard)
+    return acquired(guard)
+  },
+  async cancel({ command }) {
+    waiting.get(command)?.abort()
+    return {}
+  },
+  async release(command) {
+    const guard = guards.get(command.guard)
+    const outcome = await guard.release()
+    return outcome === 'kept' ? { outcome, kept: guard.depth - 1 } : { outcome }
+  },
+  async extend({ guard, ttl }) {
+    await guards.get(guard).extend(milliseconds(ttl))
+    return {}
+  },
+  async state(command) {
+    const guard = guards.get(command.guard)
+    const { isHeld: held, whyLost: why = null, token, depth } = guard
+    return { held, why, token, depth, remaining: seconds(guard.remaining()) }
+  },
+  async lost(command) {
+    const guard = guards.get(command.guard)
+    const { signal } = guard
+    if (!signal.aborted) await new Promise(lost => signal.addEventListener('abort', lost, { once: true }))
+    return { why: guard.whyLost }
+  },
+  async abandon({ guard }) {
+    guards.delete(guard)
+    // A finalizer runs in a task of its own, some time after the collector.
+    collect()
+    return {}
+  },
+  async inspect(command) {
+    const { layout, waiters, holder } = await clients.get(command.client).inspect(nameOf(command))
+    if (holder === undefined) return { layout, waiters, holder: null }
+    const { firstToken: first_token, lastToken: last_token, heldFor, remaining, host, pid, language, label } = holder
+    const held_for = heldFor === undefined ? null : seconds(heldFor)
+    return { layout, waiters, holder: { first_token, last_token, remaining: seconds(remaining), held_for, host, pid, language, label } }
+  },
+  async list({ client }) {
+    return { names: await clients.get(client).list() }
+  },
+  async break(command) {
+    return { broken: await clients.get(command.client).breakLock(nameOf(command), BigInt(command.token)) }
+  },
+  async close({ client }) {
+    await clients.get(client).close()
+    return {}
+  },
+  async work(command) {
+    const tasks = Array.from({ length: command.tasks }, async (_, i) => {
+      const client = command.own_clients ? await ownClient(command, i) : clients.get(command.client)
+      return work(`${command.name}-${i}`, client.lock(nameOf(command), optionsOf(command)), command)
+    })
+    return { retries: (await Promise.all(tasks)).flat() }
+  },
+}
+
+function collect() {
+  let rounds = 20
+  const again = () => {
+    globalThis.gc?.()
+    if (--rounds > 0) setTimeout(again, 5)
+  }
+  setImmediate(again)
+}
+
+async function work(task, lock, command) {
+  const log = openSync(command.log, 'a', 0o600)
+  const note = (guard, at, event) => writeSync(log, `${JSON.stringify({ at, pid: process.pid, task, token: Number(guard.token), ...event })}\n`)
+  const retries = []
+  for (let done = 0; done < command.increments; ) {
+    try {
+      const asked = now()
+      const guard = await lock.acquire()
+      increment(guard, asked, note, task, command.counter)
+      const outcome = await guard.release()
+      note(guard, now(), { event: 'released', outcome })
+      done++
+    } catch (error) {
+      if (!(error instanceof LockError && error.retryable)) throw error
+      retries.push(error.code)
+    }
+  }
+  closeSync(log)
+  return retries
+}
+
+function increment(guard, asked, note, task, counter) {
+  const until = at => at + Math.floor(guard.remaining() * 1e6)
+  let at = now()
+  note(guard, at, { event: 'grant', asked, until: until(at) })
+  const begin = now()
+  const value = countUp(task, counter)
+  // The guard is asked after the clock: what it still says then was true at that time.
+  at = now()
+  note(guard, at, { event: 'increment', begin, value, held: guard.isHeld, until: until(at) })
+  if (guard.whyLost !== undefined) note(guard, now(), { event: 'lost', why: guard.whyLost })
+}
+
+/** Not atomic in the least, but for the last step: whoever is killed leaves the old value or the new one. */
+function countUp(task, counter) {
+  let value = 1
+  try {
+    value += Number(readFileSync(counter, 'utf8'))
+  } catch (error) {
+    if (error.code !== 'ENOENT') throw error
+  }
+  writeFileSync(`${counter}.${task}`, String(value))
+  renameSync(`${counter}.${task}`, counter)
+  return value
+}
+
+/** The commands of one owner begin one after another, as those of a task do. */
+function ownerOf(number) {
+  if (!owners.has(number)) owners.set(number, { owner: new Owner(), last: Promise.resolve() })
+  return owners.get(number)
+}
+
+async function answer(command) {
+  const { id } = command
+  try {
+    const { at = now(), ...ok } = await does[command.do](command)
+    say({ id, at, ok })
+  } catch (error) {
+    const code = error instanceof LockError ? error.code : error.name === 'AbortError' ? 'cancelled' : error.name
+    say({ id, at: now(), error: { code, retryable: error.retryable === true, message: error.message, debug: inspect(error) } })
+  }
+}
+
+function dispatch(command) {
+  if (command.owner == null) return void answer(command)
+  const place = ownerOf(command.owner)
+  place.last = place.last.then(() => place.owner.run(() => answer(command)))
+}
+
+if (process.env.LOCKWRIGHT_SHIM_LOGS) onEvent('trace', event => console.error(inspect(event, { breakLength: Infinity })))
+say({ pid: process.pid, language: 'node' })
+for await (const line of createInterface({ input: process.stdin })) {
+  const command = JSON.parse(line)
+  if (command.do === 'exit') break
+  dispatch(command)
+}
+process.stdin.destroy()
+// Nothing else may keep the process alive; what still works does, for a while.
+for (const giveUp of waiting.values()) giveUp.abort()
+setTimeout(() => process.exit(), 1_000).unref()
