@@ -78,6 +78,12 @@ npm_packages() {
   fi
 }
 
+# need_peers: what the libraries need whose locks we join, and that are not Python's.
+need_peers() {
+  local prepare
+  for prepare in "$ROOT"/conformance/interop/*/prepare; do "$prepare"; done
+}
+
 # node_build PROFILE [PLACE]: the npm package as the tests use it, from the native library that cargo built.
 node_build() {
   npm run --silent --prefix "$ROOT/bindings-node" build
