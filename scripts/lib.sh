@@ -78,12 +78,6 @@ npm_packages() {
   fi
 }
 
-# need_peers: what the libraries need whose locks we join, and that are not Python's.
-need_peers() {
-  local prepare
-  for prepare in "$ROOT"/conformance/interop/*/prepare; do "$prepare"; done
-}
-
 # node_build PROFILE [PLACE]: the npm package as the tests use it, from the native library that cargo built.
 node_build() {
   npm run --silent --prefix "$ROOT/bindings-node" build
@@ -91,4 +85,10 @@ node_build() {
   local place=${2:-$ROOT/bindings-node/lockwright.node}
   cp "$TARGET/$1/liblockwright_node.so" "$place.new"
   mv "$place.new" "$place"
+}
+
+# A JDK of version 17 or later, and Maven, for what is fetched and compiled for the JVM.
+need_jvm() {
+  command -v javac >/dev/null || need_apt openjdk-17-jdk-headless
+  need_command mvn maven
 }

@@ -1,15 +1,17 @@
 //! Where one environment of Node polls the core: the main thread's, or a worker's.
 //!
 //! What JavaScript asks becomes a job, known by its number. [`turn`](Reactor::turn) polls the jobs on the environment's own
-//! thread and tells what ended; the wrapper keeps the promises. Sockets are watched by the driver's thread, which rings.
+//! thread and tells what ended; the wrapper keeps the promises. Sockets are read by Node, and written here; the driver's thread
+//! watches for all else, and rings.
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockwright::event_loop::{EventLoop, JobId, Watch};
+use lockwright::event_loop::{EventLoop, JobId, Reader, Watch};
 use lockwright::lease::Inspection;
 use lockwright::options::{Credentials, milliseconds};
 use lockwright::{Error, Guard, Kind, Result};
@@ -46,6 +48,8 @@ enum Mail {
     Ended(u32, Result<Told>),
     Lost(u32, &'static str),
     Asked { whom: u32, question: u32 },
+    Read { socket: u32, descriptor: OwnedFd },
+    Unread { socket: u32 },
 }
 
 /// What a job found.
@@ -65,6 +69,8 @@ mod kind {
     pub(super) const LOST: u32 = 2;
     pub(super) const ASKED: u32 = 3;
     pub(super) const NEWS: u32 = 4;
+    pub(super) const READ: u32 = 5;
+    pub(super) const UNREAD: u32 = 6;
 }
 
 type Function = ThreadsafeFunction<(), (), (), Status, false, true>;
@@ -99,6 +105,23 @@ impl Bell {
             Some(function) if wanted => function.refer(env),
             Some(function) => function.unref(env),
             None => Ok(()),
+        }
+    }
+}
+
+/// Has Node read the sockets of this environment. They are made and dropped by jobs, so in turns.
+struct Sockets(Arc<Bell>);
+
+impl Reader for Sockets {
+    fn read(&self, number: usize, descriptor: OwnedFd) {
+        if let Ok(socket) = u32::try_from(number) {
+            self.0.leave(Mail::Read { socket, descriptor });
+        }
+    }
+
+    fn stop(&self, number: usize) {
+        if let Ok(socket) = u32::try_from(number) {
+            self.0.leave(Mail::Unread { socket });
         }
     }
 }
@@ -183,7 +206,7 @@ impl Reactor {
         let bell =
             Arc::new(Bell { function: Mutex::new(Some(ready)), rung: AtomicBool::new(false), mail: Mutex::default() });
         let refused = |error: Error| napi::Error::from_reason(error.to_string());
-        let jobs = EventLoop::new().map_err(refused)?;
+        let jobs = EventLoop::with_reader(Arc::new(Sockets(bell.clone()))).map_err(refused)?;
         let ringing = bell.clone();
         let watch = jobs.watch(move || ringing.ring()).map_err(refused)?;
         let room = Room { jobs, open: HashMap::new(), last: 0, held: Held::default(), _watch: watch };
@@ -213,6 +236,8 @@ impl Reactor {
                 Mail::Ended(number, Err(error)) => told.add(kind::FAILED, number, Failure::from(error))?,
                 Mail::Lost(guard, why) => told.add(kind::LOST, guard, why)?,
                 Mail::Asked { whom, question } => told.add(kind::ASKED, whom, question)?,
+                Mail::Read { socket, descriptor } => told.add(kind::READ, socket, descriptor.into_raw_fd())?,
+                Mail::Unread { socket } => told.add(kind::UNREAD, socket, ())?,
             }
         }
         for event in news(&self.bell) {
@@ -222,6 +247,16 @@ impl Reactor {
             self.bell.keep_alive(env, false)?;
         }
         Ok(told.array)
+    }
+
+    /// Takes the first `length` bytes that came from a socket, none when it has ended; and a turn.
+    #[napi(catch_unwind)]
+    pub fn feed<'env>(&self, env: &'env Env, socket: u32, bytes: &[u8], length: u32) -> napi::Result<Array<'env>> {
+        if let Some(room) = &*locked(&self.room) {
+            let length = bytes.len().min(length as usize);
+            room.jobs.feed(socket as usize, &bytes[..length]);
+        }
+        self.turn(env)
     }
 
     /// Nobody wants what the job is about any more.

@@ -2,14 +2,14 @@
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { createConnection } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
-import { onEvent } from '../dist/index.mjs'
+import { connect, onEvent } from '../dist/index.mjs'
 import { client, collected, inMemory, shared, sleep, until } from './lib.mjs'
 
 test('without a native library the error names the package to install', () => {
@@ -74,14 +74,20 @@ function tell(uri, ...words) {
   })
 }
 
-test('credentials are asked for at each connection, and may be waited for', { skip: !('redis' in shared()) }, async t => {
-  const uri = shared().redis
-  const user = `node-${process.pid}`
+/** A user of that server for one test; the password is lovelace. */
+async function newUser(t, uri, name) {
+  const user = `node-${name}-${process.pid}`
   assert.match(await tell(uri, 'ACL', 'SETUSER', user, 'on', '>lovelace', '~*', '&*', '+@all'), /OK/)
   t.after(() => tell(uri, 'ACL', 'DELUSER', user))
+  return user
+}
+
+test('credentials are asked for at each connection, and may be waited for', { skip: !('redis' in shared()) }, async t => {
+  const uri = shared().redis
+  const user = await newUser(t, uri, 'credentials')
   let calls = 0
   const asked = async credentials => {
-    const here = await client(t, uri, { connectTimeout: 1_000, storeTimeout: 1_000, credentials })
+    const here = await client(t, uri, { connectTimeout: 500, storeTimeout: 3_000, credentials })
     return here.lock('x').using(() => 'held').catch(error => error)
   }
   assert.equal(await asked(async () => (calls++, await sleep(5), { user, password: 'lovelace' })), 'held')
@@ -100,5 +106,25 @@ test('credentials are asked for at each connection, and may be waited for', { sk
     assert.doesNotMatch(error.message, /hunter2/)
   }
   const late = await asked(() => new Promise(() => {}))
-  assert.match(late.message, /did not answer within 1s/)
+  assert.match(late.message, /did not answer within 500ms/)
+})
+
+test('sockets are read by Node, end with their client, and are dialled again', { skip: !('redis' in shared()) }, async t => {
+  const uri = shared().redis
+  const descriptors = () => readdirSync('/proc/self/fd').length
+  await (await client(t, uri)).lock('warm').using(() => {})
+  await sleep(50)
+  const before = descriptors()
+  for (let i = 0; i < 20; i++) {
+    const here = await connect(uri)
+    await Promise.all([here.lock('x').using(() => {}), here.lock('y').using(() => {})])
+    await here.close()
+  }
+  await collected(() => descriptors() <= before + 2)
+  const user = await newUser(t, uri, 'sockets')
+  const here = await client(t, uri.replace('://', `://${user}:lovelace@`))
+  const guard = await here.lock('x').acquire()
+  assert.match(await tell(uri, 'CLIENT', 'KILL', 'USER', user), /:[1-9]/)
+  assert.equal(await here.lock('y').using(() => 'held'), 'held')
+  assert.equal(await guard.release(), 'released')
 })

@@ -15,6 +15,10 @@ export const enum Kind {
   /** Under the number a client asks by: a question for credentials. */
   Asked,
   News,
+  /** Under a socket's number: the descriptor to be read. */
+  Read,
+  /** Under a socket's number: nothing more is wanted of it. */
+  Unread,
 }
 
 /** A guard's number, its token, the token's epoch and its depth. */
@@ -51,6 +55,7 @@ export interface NativeClient {
 
 export interface NativeReactor {
   turn(): unknown[]
+  feed(socket: number, bytes: Uint8Array, length: number): unknown[]
   forget(job: number): void
   acquire(lock: NativeLock, timeout: number | undefined, owner: number | undefined): Answer<number>
   release(guard: number): Answer<number>

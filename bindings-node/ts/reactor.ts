@@ -1,3 +1,5 @@
+import { Socket } from 'node:net'
+
 import { errorOf, type Failure } from './errors'
 import { type Heard, tell } from './log'
 import { Answer, Kind, native, type NativeReactor } from './native'
@@ -39,7 +41,10 @@ function schedule(): void {
 
 function turn(): void {
   scheduled = false
-  const told = reactor().turn()
+  hear(reactor().turn())
+}
+
+function hear(told: unknown[]): void {
   for (let at = 0; at < told.length; at += 3) {
     const number = told[at + 1] as number
     const value = told[at + 2]
@@ -56,9 +61,36 @@ function turn(): void {
         break
       case Kind.News:
         tell(value as Heard)
+        break
+      case Kind.Read:
+        read(number, value as number)
+        break
+      case Kind.Unread:
+        sockets.get(number)?.destroy()
     }
   }
 }
+
+const sockets = new Map<number, Socket>()
+
+/** All that comes from a socket goes to the native layer, which writes to it by a descriptor of its own. */
+function read(number: number, fd: number): void {
+  const feed = (length: number, bytes: Uint8Array): void => hear(reactor().feed(number, bytes, length))
+  const callback = (length: number, bytes: Uint8Array): boolean => (feed(length, bytes), true)
+  const options = { fd, readable: true, writable: false, onread: { buffer: Buffer.allocUnsafeSlow(16_384), callback } }
+  const socket = new Socket(options)
+  sockets.set(number, socket)
+  // What failed has ended, and is dialled again where it is wanted.
+  socket.on('error', () => {})
+  socket.once('close', () => {
+    sockets.delete(number)
+    feed(0, NOTHING)
+  })
+  // Whoever waits for an answer keeps the process alive.
+  socket.unref()
+}
+
+const NOTHING = new Uint8Array(0)
 
 function settle(job: number, told: unknown): void {
   const resolve = open.get(job)

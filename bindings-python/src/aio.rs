@@ -17,13 +17,14 @@ use lockwright::{Async, Error, Kind, Result};
 use pyo3::gc::PyVisit;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, PyTraverseError};
 
 use crate::client::{Client, Shared, inspection_record, token};
 use crate::error::{Raised, lost_track};
-use crate::guard::{Ending, Guard};
+use crate::guard::{Ending, Exported, Guard};
 use crate::lock::Lock;
+use crate::several::{Bundle, Segments};
 use crate::{Seconds, locked, outside, text};
 
 /// The jobs of one event loop.
@@ -103,12 +104,40 @@ impl Reactor {
                 let future = future.bind(py);
                 if future.call_method0(intern!(py, "done"))?.is_truthy()? {
                     // Its task was cancelled meanwhile.
-                    give_back(py, answer)?;
+                    self.return_it(py, answer)?;
                 } else {
                     locked(&self.asked).insert(number, Question::Answered(answer));
                     future.call_method1(intern!(py, "set_result"), (py.None(),))?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Has a guard that nobody wants any more, or a lock whose secret nobody was told, given back, in the background.
+    fn return_it(&self, py: Python<'_>, answer: PyResult<Py<PyAny>>) -> PyResult<()> {
+        let Ok(answer) = answer else { return Ok(()) };
+        let answer = answer.bind(py);
+        if answer.is_instance_of::<PyList>() || answer.is_instance_of::<PyTuple>() {
+            // Guards of several locks, or a segment and its guard.
+            return answer.try_iter()?.try_for_each(|part| self.return_it(py, part.map(Bound::unbind)));
+        }
+        if let Ok(exported) = answer.cast::<Exported>() {
+            self.core.spawn(exported.get().take_back());
+            let turn = || {
+                self.core.turn();
+                Ok(())
+            };
+            return outside(py, turn).map_err(|error| Raised(error).into());
+        }
+        if let Ok(guard) = answer.cast::<Guard>()
+            && let Ok(released) = guard.get().take("release")
+        {
+            outside(py, move || {
+                drop(released);
+                Ok(())
+            })
+            .map_err(Raised)?;
         }
         Ok(())
     }
@@ -125,21 +154,6 @@ impl Reactor {
 
 fn panicked() -> Error {
     Error::new(Kind::Internal, "call", "the library panicked; please report this")
-}
-
-/// Has a guard that nobody wants any more given back, in the background.
-fn give_back(py: Python<'_>, answer: PyResult<Py<PyAny>>) -> PyResult<()> {
-    if let Ok(answer) = answer
-        && let Ok(guard) = answer.bind(py).cast::<Guard>()
-        && let Ok(released) = guard.get().take("release")
-    {
-        outside(py, move || {
-            drop(released);
-            Ok(())
-        })
-        .map_err(Raised)?;
-    }
-    Ok(())
 }
 
 #[pymethods]
@@ -186,7 +200,7 @@ impl Reactor {
                 Ok(())
             })
             .map_err(|error| Raised(error).into()),
-            Some(Question::Answered(answer)) => give_back(py, answer),
+            Some(Question::Answered(answer)) => self.return_it(py, answer),
             None => Ok(()),
         }
     }
@@ -207,6 +221,80 @@ impl Reactor {
         self.ask(py, future, work, move |py, granted| {
             let guard = lock.get().guard(py, granted.map_err(Raised)?.into_face())?;
             Ok(guard.into_any())
+        })
+    }
+
+    fn resume(
+        &self,
+        py: Python<'_>,
+        future: Py<PyAny>,
+        lock: Py<Lock>,
+        secret: &Bound<'_, PyString>,
+        who: u64,
+    ) -> PyResult<u64> {
+        self.own("resume")?;
+        let secret = text("resume", "secret", secret)?;
+        lock.get().shared.prepare(py)?;
+        let wanted = lock.get().wanted_by(who).into_face::<Async>();
+        let work = async move { wanted.resume(&secret).await };
+        self.ask(py, future, work, move |py, resumed| {
+            let guard = lock.get().guard(py, resumed.map_err(Raised)?.into_face())?;
+            Ok(guard.into_any())
+        })
+    }
+
+    fn acquire_all(
+        &self,
+        py: Python<'_>,
+        future: Py<PyAny>,
+        bundle: Py<Bundle>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<u64> {
+        self.own("acquire")?;
+        let limit = bundle.get().limit(timeout)?;
+        bundle.get().shared.prepare(py)?;
+        let wanted = bundle.get().core().into_face::<Async>();
+        let work = async move { wanted.acquire_within(limit).await };
+        self.ask(py, future, work, move |py, granted| {
+            bundle.get().guards(py, granted.map_err(Raised)?)?.into_py_any(py)
+        })
+    }
+
+    fn any(
+        &self,
+        py: Python<'_>,
+        future: Py<PyAny>,
+        segments: Py<Segments>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<u64> {
+        self.own("acquire")?;
+        let limit = segments.get().limit(timeout)?;
+        segments.get().shared.prepare(py)?;
+        let wanted = segments.get().core().into_face::<Async>();
+        let work = async move { wanted.any_within(limit).await };
+        self.ask(py, future, work, move |py, found| match found.map_err(Raised)? {
+            Some(segment) => {
+                let index = segment.index();
+                (index, segments.get().guard(py, segment.into_guard())?).into_py_any(py)
+            }
+            None => Ok(py.None()),
+        })
+    }
+
+    fn export(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, ttl: Seconds) -> PyResult<u64> {
+        guard.get().own("export")?;
+        self.own("export")?;
+        let ttl = ttl.check("export", "ttl")?;
+        let mut released = guard.get().take("export")?;
+        let core = released.core.take();
+        let work = async move {
+            let mut core = core.and_then(Arc::into_inner).ok_or_else(|| lost_track("export").0)?.into_face::<Async>();
+            let secret = core.export(ttl).await;
+            Ok((core.into_face(), secret))
+        };
+        self.ask(py, future, work, move |py, exported| {
+            let (core, secret) = exported.map_err(Raised)?;
+            Ok(Py::new(py, guard.get().exported(released, core, secret)?)?.into_any())
         })
     }
 
@@ -262,7 +350,7 @@ impl Reactor {
     /// Has a guard that is of no use any more given back, in the background.
     fn give_back(&self, py: Python<'_>, guard: &Bound<'_, Guard>) -> PyResult<()> {
         guard.get().own("release")?;
-        give_back(py, Ok(guard.clone().unbind().into_any()))
+        self.return_it(py, Ok(guard.clone().unbind().into_any()))
     }
 
     fn locked(&self, py: Python<'_>, future: Py<PyAny>, lock: &Bound<'_, Lock>) -> PyResult<u64> {

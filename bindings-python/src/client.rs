@@ -6,16 +6,17 @@ use std::time::Duration;
 use lockwright::blocking;
 use lockwright::guarantee::{Guarantees, Requirements};
 use lockwright::lease::{Holder, Inspection};
-use lockwright::options::{ConnectOptions, Retry};
+use lockwright::options::{AcquireOptions, ConnectOptions, Retry};
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Token};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::error::Raised;
 use crate::guard::Guard;
 use crate::lock::{Lock, RLock};
 use crate::report::{follow_logging, metrics_record};
+use crate::several::{Bundle, Segments};
 use crate::{Seconds, herald, locked, outside, text};
 
 /// What locks and guards remember of where they come from.
@@ -129,7 +130,7 @@ impl Client {
         retry: Option<(Seconds, Seconds)>,
         label: Option<&Bound<'_, PyString>>,
     ) -> PyResult<Lock> {
-        self.build(Given { name, ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, false)
+        self.build(name, &Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, false)
     }
 
     #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
@@ -150,8 +151,86 @@ impl Client {
         label: Option<&Bound<'_, PyString>>,
     ) -> PyResult<Py<RLock>> {
         let lock =
-            self.build(Given { name, ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, true)?;
+            self.build(name, &Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, true)?;
         Py::new(py, PyClassInitializer::from(lock).add_subclass(RLock))
+    }
+
+    #[pyo3(signature = (names, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
+        format=None, retry=None, label=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn _bundle(
+        &self,
+        names: Vec<Bound<'_, PyString>>,
+        ttl: Option<Seconds>,
+        timeout: Option<Seconds>,
+        renew: Option<bool>,
+        max_hold: Option<Seconds>,
+        fair: Option<bool>,
+        layout: Option<&Bound<'_, PyString>>,
+        format: Option<&Bound<'_, PyString>>,
+        retry: Option<(Seconds, Seconds)>,
+        label: Option<&Bound<'_, PyString>>,
+    ) -> PyResult<Bundle> {
+        let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
+        let names: Vec<String> = names.iter().map(|name| text("lock", "name", name)).collect::<Result<_, _>>()?;
+        let core = self.0.client.multi_lock_with(names, &given.options(&self.0.client)?).map_err(Raised)?;
+        Ok(Bundle::new(core, self.0.clone()))
+    }
+
+    #[pyo3(signature = (name, segments, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
+        format=None, retry=None, label=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn _segments(
+        &self,
+        name: &Bound<'_, PyString>,
+        segments: usize,
+        ttl: Option<Seconds>,
+        timeout: Option<Seconds>,
+        renew: Option<bool>,
+        max_hold: Option<Seconds>,
+        fair: Option<bool>,
+        layout: Option<&Bound<'_, PyString>>,
+        format: Option<&Bound<'_, PyString>>,
+        retry: Option<(Seconds, Seconds)>,
+        label: Option<&Bound<'_, PyString>>,
+    ) -> PyResult<Segments> {
+        let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
+        let name = text("lock", "name", name)?;
+        let core = self.0.client.striped_with(&name, segments, &given.options(&self.0.client)?).map_err(Raised)?;
+        Ok(Segments::new(core, self.0.clone()))
+    }
+
+    #[pyo3(signature = (names, **options))]
+    fn multi_lock<'py>(
+        slf: Bound<'py, Self>,
+        names: Bound<'py, PyAny>,
+        options: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let bundle = slf.call_method("_bundle", (listed(&names)?,), options.as_ref())?;
+        slf.py().import("lockwright._several")?.getattr("MultiLock")?.call1((bundle,))
+    }
+
+    #[pyo3(signature = (name, segments, **options))]
+    fn striped<'py>(
+        slf: Bound<'py, Self>,
+        name: Bound<'py, PyAny>,
+        segments: Bound<'py, PyAny>,
+        options: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let segments = slf.call_method("_segments", (name, segments), options.as_ref())?;
+        slf.py().import("lockwright._several")?.getattr("Striped")?.call1((segments,))
+    }
+
+    /// The lock that a secret is of, as the address says.
+    fn _exported(&self, secret: &Bound<'_, PyString>) -> PyResult<Lock> {
+        follow_logging(secret.py())?;
+        let core = self.0.client.exported(&text("resume", "secret", secret)?).map_err(Raised)?;
+        let name = core.name().into();
+        Ok(Lock::new(core, name, false, self.0.clone()))
+    }
+
+    fn resume(&self, py: Python<'_>, secret: &Bound<'_, PyString>) -> PyResult<Py<Guard>> {
+        self._exported(secret)?.resume(py, secret)
     }
 
     fn guarantees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -229,7 +308,6 @@ impl Client {
 }
 
 struct Given<'a, 'py> {
-    name: &'a Bound<'py, PyString>,
     ttl: Option<Seconds>,
     timeout: Option<Seconds>,
     renew: Option<bool>,
@@ -241,13 +319,11 @@ struct Given<'a, 'py> {
     label: Option<&'a Bound<'py, PyString>>,
 }
 
-impl Client {
+impl Given<'_, '_> {
     /// What is not given stays as the address says.
-    fn build(&self, given: Given<'_, '_>, reentrant: bool) -> PyResult<Lock> {
-        follow_logging(given.name.py())?;
-        let name = text("lock", "name", given.name)?;
-        let builder = self.0.client.lock(&name);
-        let mut options = builder.current_options().clone();
+    fn options(&self, client: &blocking::Client) -> PyResult<AcquireOptions> {
+        let given = self;
+        let mut options = client.options();
         if let Some(ttl) = given.ttl {
             options.ttl = ttl.check("lock", "ttl")?;
         }
@@ -271,11 +347,28 @@ impl Client {
         }
         options.renew = given.renew.unwrap_or(options.renew);
         options.fair = given.fair.unwrap_or(options.fair);
-        options.reentrant = reentrant;
-        let builder = builder.options(options);
+        Ok(options)
+    }
+}
+
+impl Client {
+    fn build(&self, name: &Bound<'_, PyString>, given: &Given<'_, '_>, reentrant: bool) -> PyResult<Lock> {
+        follow_logging(name.py())?;
+        let options = AcquireOptions { reentrant, ..given.options(&self.0.client)? };
+        let name = text("lock", "name", name)?;
+        let builder = self.0.client.lock(&name).options(options);
         let builder = if reentrant { builder.reentrant(OwnerId(0)) } else { builder };
         Ok(Lock::new(builder.build().map_err(Raised)?, name.into(), reentrant, self.0.clone()))
     }
+}
+
+/// Names from whatever can be iterated.
+fn listed<'py>(names: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
+    let listed = PyList::empty(names.py());
+    for name in names.try_iter()? {
+        listed.append(name?)?;
+    }
+    Ok(listed)
 }
 
 pub(crate) fn record<'py>(py: Python<'py>, class: &str, fields: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {

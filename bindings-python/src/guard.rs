@@ -1,21 +1,22 @@
 //! The guard: what is held, how it ends, and how its loss is told.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use lockwright::blocking;
+use lockwright::export::Secret;
 use lockwright::lease::{LossReason, ReleaseOutcome};
-use lockwright::{Error, Kind};
+use lockwright::{Async, Error, Kind};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyResourceWarning;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::client::Origin;
+use crate::client::{Origin, Shared};
 use crate::error::{Raised, lost_track};
 use crate::herald::{self, Message};
 use crate::{Seconds, in_slices, locked, outside};
@@ -25,6 +26,7 @@ pub(crate) struct Guard {
     /// The process that acquired it: in a forked child nothing behind this is touched, for it may be locked for ever.
     pid: u32,
     origin: Arc<Origin>,
+    client: blocking::Client,
     name: Arc<str>,
     token: u64,
     epoch: u64,
@@ -49,6 +51,22 @@ pub(crate) enum Standing {
     Released,
     /// The parent's: nobody here knows whether it is held.
     Inherited,
+}
+
+/// A lock that was exported, for a task that may be gone before it is told the secret.
+#[pyclass(frozen, module = "lockwright._lockwright")]
+pub(crate) struct Exported {
+    #[pyo3(get)]
+    secret: String,
+    client: blocking::Client,
+}
+
+impl Exported {
+    /// Has the lock given back, since nobody knows the secret.
+    pub(crate) fn take_back(&self) -> impl Future<Output = ()> + Send + use<> {
+        let (client, secret) = (self.client.clone().into_face::<Async>(), self.secret.clone());
+        async move { drop(client.resume(&secret).await) }
+    }
 }
 
 /// How a hold ended.
@@ -83,11 +101,12 @@ impl Drop for Released {
 }
 
 impl Guard {
-    pub(crate) fn new(core: blocking::Guard, name: Arc<str>, origin: Arc<Origin>) -> Self {
+    pub(crate) fn new(core: blocking::Guard, name: Arc<str>, shared: &Shared) -> Self {
         let token = core.token();
         Guard {
             pid: std::process::id(),
-            origin,
+            origin: shared.origin.clone(),
+            client: shared.client.clone(),
             name,
             token: token.n,
             epoch: token.epoch,
@@ -151,6 +170,39 @@ impl Guard {
         Ok(Released { core: Some(core), watch: state.watch.take() })
     }
 
+    /// The core's guard of what was taken away, once nobody uses it any more.
+    pub(crate) fn sole(&self, released: &mut Released, operation: &'static str) -> lockwright::Result<blocking::Guard> {
+        let core = released.core.take();
+        let sole = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
+        let guard = core.and_then(Arc::into_inner).ok_or_else(|| lost_track(operation).0);
+        drop(sole);
+        guard
+    }
+
+    /// Takes up how an export ended: one that changed nothing leaves the guard as it was.
+    pub(crate) fn exported(
+        &self,
+        mut released: Released,
+        core: blocking::Guard,
+        secret: lockwright::Result<Secret>,
+    ) -> Result<Exported, Raised> {
+        match secret {
+            Ok(secret) => {
+                drop(released);
+                drop(self.callbacks.take());
+                Ok(Exported { secret: secret.into_string(), client: self.client.clone() })
+            }
+            Err(error) => {
+                if !core.is_over() {
+                    let mut state = locked(&self.state);
+                    state.watch = released.watch.take();
+                    state.core = Some(Arc::new(core));
+                }
+                Err(Raised(error))
+            }
+        }
+    }
+
     /// Keeps why the hold was lost, when it has ended.
     pub(crate) fn ended(&self, ending: &Ending) {
         locked(&self.state).why.clone_from(&ending.why);
@@ -159,11 +211,8 @@ impl Guard {
     /// For a guard of this process.
     pub(crate) fn end(&self, py: Python<'_>) -> Result<Ending, Raised> {
         let mut released = self.take("release")?;
-        let core = released.core.take();
         let ended = outside(py, || {
-            let sole = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
-            let guard = core.and_then(Arc::into_inner).ok_or_else(|| lost_track("release").0)?;
-            drop(sole);
+            let guard = self.sole(&mut released, "release")?;
             let why = guard.why_lost();
             Ok(Ending::new(guard.release()?, why))
         });
@@ -258,6 +307,19 @@ impl Guard {
             core.ok_or_else(|| self.not_owned("extend").0)?.extend(ttl)
         });
         Ok(extended.map_err(Raised)?)
+    }
+
+    fn export(&self, py: Python<'_>, ttl: Seconds) -> PyResult<String> {
+        self.own("export")?;
+        let ttl = ttl.check("export", "ttl")?;
+        let mut released = self.take("export")?;
+        let exported = outside(py, || {
+            let mut core = self.sole(&mut released, "export")?;
+            let secret = core.export(ttl);
+            Ok((core, secret))
+        });
+        let (core, secret) = exported.map_err(Raised)?;
+        Ok(self.exported(released, core, secret)?.secret)
     }
 
     fn release(&self, py: Python<'_>) -> PyResult<&'static str> {

@@ -18,6 +18,7 @@ mod guard;
 mod herald;
 mod lock;
 mod report;
+mod several;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,6 +40,9 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<lock::Lock>()?;
     module.add_class::<lock::RLock>()?;
     module.add_class::<guard::Guard>()?;
+    module.add_class::<several::Bundle>()?;
+    module.add_class::<several::Segments>()?;
+    module.add_class::<guard::Exported>()?;
     module.add_class::<guard::Lost>()?;
     module.add_class::<aio::Reactor>()?;
     module.add_class::<report::Events>()?;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwright::blocking;
+use lockwright::blocking::{self, Acquiring};
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Kind};
 use pyo3::PyTraverseError;
@@ -15,7 +15,7 @@ use pyo3::types::PyString;
 use crate::client::{Orphan, Shared, guarantees_record, inspection_record, token};
 use crate::error::Raised;
 use crate::guard::{Guard, Standing};
-use crate::{Seconds, in_slices, locked, outside};
+use crate::{Seconds, in_slices, locked, outside, text};
 
 /// This thread's id, never used again for another thread; the operating system's ids are.
 fn this_thread() -> u64 {
@@ -47,6 +47,14 @@ struct Pin {
 #[pyclass(frozen, extends = Lock, weakref, module = "lockwright")]
 pub(crate) struct RLock;
 
+/// A time limit as `threading` takes it: -1 is none but `own`.
+pub(crate) fn limit(timeout: Option<Seconds>, own: Option<Duration>) -> Result<Option<Duration>, Raised> {
+    match timeout {
+        None | Some(Seconds(-1.0)) => Ok(own),
+        Some(seconds) => seconds.check("acquire", "timeout").map(Some),
+    }
+}
+
 impl Lock {
     pub(crate) fn new(core: blocking::Lock, name: Arc<str>, reentrant: bool, shared: Arc<Shared>) -> Self {
         Lock { core, name, reentrant, shared, pins: Mutex::default() }
@@ -54,12 +62,20 @@ impl Lock {
 
     /// The guard, or why there is none. The inner error is the core's, the outer one a signal handler's.
     fn attempt(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<lockwright::Result<Py<Guard>>> {
+        self.finish(py, || match self.reentrant {
+            true => self.wanted_by(this_thread()).begin(timeout),
+            false => self.core.begin(timeout),
+        })
+    }
+
+    fn finish(
+        &self,
+        py: Python<'_>,
+        begin: impl FnOnce() -> lockwright::Result<Acquiring> + Send,
+    ) -> PyResult<lockwright::Result<Py<Guard>>> {
         self.shared.prepare(py)?;
         let begun = outside(py, || {
-            let mut acquiring = match self.reentrant {
-                true => self.wanted_by(this_thread()).begin(timeout)?,
-                false => self.core.begin(timeout)?,
-            };
+            let mut acquiring = begin()?;
             let at_once = acquiring.wait(Duration::ZERO);
             Ok((at_once, acquiring))
         });
@@ -86,7 +102,7 @@ impl Lock {
     }
 
     pub(crate) fn guard(&self, py: Python<'_>, core: blocking::Guard) -> PyResult<Py<Guard>> {
-        Py::new(py, Guard::new(core, self.name.clone(), self.shared.origin.clone()))
+        Py::new(py, Guard::new(core, self.name.clone(), &self.shared))
     }
 
     /// What `who` is to acquire.
@@ -107,12 +123,13 @@ impl Lock {
         self.core.options().timeout
     }
 
-    /// A time limit as `threading` takes it: -1 is none but the lock's own.
     pub(crate) fn limit(&self, timeout: Option<Seconds>) -> Result<Option<Duration>, Raised> {
-        match timeout {
-            None | Some(Seconds(-1.0)) => Ok(self.own_timeout()),
-            Some(seconds) => seconds.check("acquire", "timeout").map(Some),
-        }
+        limit(timeout, self.own_timeout())
+    }
+
+    /// The guard, waited for as long as `limit` says.
+    pub(crate) fn wait_for(&self, py: Python<'_>, limit: Option<Duration>) -> PyResult<Py<Guard>> {
+        Ok(self.attempt(py, limit)?.map_err(Raised)?)
     }
 
     pub(crate) fn is_held_here(&self) -> bool {
@@ -241,7 +258,7 @@ impl Lock {
     }
 
     fn __enter__(&self, py: Python<'_>) -> PyResult<Py<Guard>> {
-        let guard = self.attempt(py, self.own_timeout())?.map_err(Raised)?;
+        let guard = self.wait_for(py, self.own_timeout())?;
         self.pin(guard.clone_ref(py), true, this_thread());
         Ok(guard)
     }
@@ -263,12 +280,16 @@ impl Lock {
 
     #[pyo3(signature = (timeout=None))]
     fn acquire_guard(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Py<Guard>> {
-        let limit = self.limit(timeout)?;
-        Ok(self.attempt(py, limit)?.map_err(Raised)?)
+        self.wait_for(py, self.limit(timeout)?)
     }
 
     fn try_acquire(&self, py: Python<'_>) -> PyResult<Option<Py<Guard>>> {
         self.try_attempt(py, Some(Duration::ZERO))
+    }
+
+    pub(crate) fn resume(&self, py: Python<'_>, secret: &Bound<'_, PyString>) -> PyResult<Py<Guard>> {
+        let secret = text("resume", "secret", secret)?;
+        Ok(self.finish(py, || self.wanted_by(this_thread()).begin_resume(&secret))?.map_err(Raised)?)
     }
 
     fn guarded<'py>(slf: Bound<'py, Self>, function: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {

@@ -136,6 +136,12 @@ class Shim:
         self.guards[command["guard"]].extend(command["ttl"])
         return {}
 
+    def do_export(self, command: Command) -> Dict[str, Any]:
+        return {"secret": self.guards[command["guard"]].export(command["ttl"])}
+
+    def do_resume(self, command: Command) -> Dict[str, Any]:
+        return self.keep(command, lock_of(self.client(command), command).resume(command["secret"]))
+
     def do_state(self, command: Command) -> Dict[str, Any]:
         return state_of(self.guards[command["guard"]])
 

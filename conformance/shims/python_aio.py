@@ -128,6 +128,14 @@ class Shim:
         await self.guards[command["guard"]].extend(command["ttl"])
         return {}
 
+    async def do_export(self, command: Command) -> Dict[str, Any]:
+        return {"secret": await self.guards[command["guard"]].export(command["ttl"])}
+
+    async def do_resume(self, command: Command) -> Dict[str, Any]:
+        guard = await lock_of(self.client(command), command).resume(command["secret"])
+        self.guards[command["guard"]] = guard
+        return what_was_acquired(guard)
+
     async def do_state(self, command: Command) -> Dict[str, Any]:
         return state_of(self.guards[command["guard"]])
 

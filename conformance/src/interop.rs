@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use crate::matrix::{Outcome, Triple};
 use crate::run::Suite;
+use crate::scenario::Peer;
 
 const HEAD: &str = "# Interop
 
@@ -21,7 +22,8 @@ owners byte for byte, which is compared in a table (`core/src/stores/redis/layou
 
 /// The scenarios that libraries play, as columns, and the libraries with their versions, as rows.
 pub fn heading(suite: &Suite) -> (Vec<&str>, Vec<(&str, &str)>) {
-    let columns = suite.scenarios.iter().filter(|scenario| scenario.peer).map(|scenario| scenario.name.as_str());
+    let columns =
+        suite.scenarios.iter().filter(|scenario| scenario.peer != Peer::No).map(|scenario| scenario.name.as_str());
     let peers = suite.faces.iter().filter(|face| face.joins.is_some());
     let rows = peers.map(|face| (face.name.as_str(), face.version.as_deref().unwrap_or_default()));
     (columns.collect(), rows.collect())
@@ -39,7 +41,7 @@ pub fn page(suite: &Suite, outcomes: &BTreeMap<Triple, Outcome>, full: bool) -> 
         let _ = writeln!(text, "| {library} | {version} | {} |", cells.join(" | "));
     }
     text.push('\n');
-    for scenario in suite.scenarios.iter().filter(|scenario| scenario.peer) {
+    for scenario in suite.scenarios.iter().filter(|scenario| scenario.peer != Peer::No) {
         let _ = writeln!(text, "- `{}`: {}.", scenario.name, scenario.title);
     }
     text + TAIL

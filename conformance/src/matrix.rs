@@ -6,8 +6,8 @@ use std::{fmt, fs};
 
 use serde_json::Value;
 
-use crate::rows::{Face, Store};
-use crate::scenario::{Mixed, Scenario};
+use crate::rows::{Face, Meets, Store};
+use crate::scenario::{Mixed, Peer, Scenario};
 
 /// One scenario on one store, played by one face or by two in turn.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,11 +27,12 @@ impl fmt::Display for Triple {
 /// each language together. All pairs would be many soon, and prove little more: they meet at the store only.
 pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
     let (faces, peers): (Vec<_>, Vec<_>) = faces.iter().cloned().partition(|face| face.joins.is_none());
-    if scenario.peer {
-        let theirs_first = |peer: &Face, face: &Face| vec![peer.clone(), face.clone()];
-        let ours_first = |peer: &Face, face: &Face| (!scenario.peer_leads).then(|| vec![face.clone(), peer.clone()]);
-        let both = |(peer, face)| ours_first(peer, face).into_iter().chain([theirs_first(peer, face)]);
-        return peers.iter().flat_map(|peer| faces.iter().map(move |face| (peer, face))).flat_map(both).collect();
+    if scenario.peer != Peer::No {
+        let both = |peer: &Face, face: &Face| {
+            let teams = [vec![face.clone(), peer.clone()], vec![peer.clone(), face.clone()]];
+            teams.into_iter().take(if scenario.peer == Peer::Second { 1 } else { 2 })
+        };
+        return peers.iter().flat_map(|peer| faces.iter().flat_map(move |face| both(peer, face))).collect();
     }
     let mut teams: Vec<_> = faces.iter().map(|face| vec![face.clone()]).collect();
     if scenario.mixed == Mixed::Yes {
@@ -99,18 +100,18 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
             return Some(format!("{}: {reason}", face.name));
         }
     }
-    if let Some(reason) = store.peers_only.as_ref().filter(|_| !scenario.peer) {
+    if let Some(reason) = store.peers_only.as_ref().filter(|_| scenario.peer == Peer::No) {
         return Some(format!("{}: {reason}", store.name));
     }
-    let meets = team.iter().find_map(|face| Some((&face.name, face.quick.as_ref()?))).filter(|_| !full);
-    if let Some((peer, meets)) = meets
-        && team.iter().any(|face| face.joins.is_none() && !meets.faces.contains(&face.name))
-    {
-        return Some(format!("{peer}: {}", meets.reason));
+    let slow = team.iter().filter_map(|face| face.only.as_ref()).filter(|_| !full);
+    let left_out = |only: &&Meets| !team.iter().any(|face| only.faces.contains(&face.name));
+    if let Some(only) = slow.into_iter().find(left_out) {
+        return Some(only.reason.clone());
     }
     let part = store.only.as_ref().filter(|_| !full);
-    if let Some(part) =
-        part.filter(|_| !scenario.peer).filter(|part| team.len() > 1 || !part.scenarios.contains(&scenario.name))
+    if let Some(part) = part
+        .filter(|_| scenario.peer == Peer::No)
+        .filter(|part| team.len() > 1 || !part.scenarios.contains(&scenario.name))
     {
         return Some(format!("{}: {}", store.name, part.reason));
     }
@@ -239,6 +240,9 @@ mod tests {
         let names: Vec<_> = teams(&met, &faces).iter().map(|team| team_name(team)).collect();
         assert_eq!(names, ["a+theirs", "theirs+a", "b+theirs", "theirs+b"]);
         assert_eq!(teams(&alone, &faces).len(), 2, "it plays nothing else");
+        let names: Vec<_> =
+            teams(&scenario("m", "peer = 'second'"), &faces).iter().map(|team| team_name(team)).collect();
+        assert_eq!(names, ["a+theirs", "b+theirs"]);
         let triples = all(&[met], &faces, &[store("s"), store("t")]);
         assert_eq!(triples.iter().filter(|triple| triple.store == "s").count(), 4);
         assert_eq!(triples.len(), 4);
@@ -269,6 +273,12 @@ mod tests {
         let why_partly = |name, full| reason(&scenario(name, ""), &[face("b")], &partly, &json!({}), full);
         assert_eq!(why_partly("x", false).unwrap(), "p: it is the same");
         assert_eq!((why_partly("y", false), why_partly("x", true)), (None, None));
+        let slow = Meets { faces: vec!["b".into()], reason: "it is slow".into() };
+        let peer = Face { joins: Some("s".into()), only: Some(slow), ..face("theirs") };
+        let met = scenario("x", "peer = true");
+        assert_eq!(why(&met, &[face("c"), peer.clone()]).unwrap(), "it is slow");
+        assert_eq!(why(&met, &[face("b"), peer.clone()]), None);
+        assert_eq!(reason(&met, &[face("c"), peer], &store("s"), &json!({}), true), None);
         limited.cannot.remove("list");
         assert_eq!(why(&scenario("odd", ""), &[limited]).unwrap(), "a: it is odd");
     }

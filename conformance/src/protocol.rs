@@ -21,6 +21,8 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "cancel", args: &["command"] },
     Command { name: "release", args: &["guard"] },
     Command { name: "extend", args: &["guard", "ttl"] },
+    Command { name: "export", args: &["guard", "ttl"] },
+    Command { name: "resume", args: &["secret", "lock", "ttl", "renew", "max_hold", "label", "layout"] },
     Command { name: "state", args: &["guard"] },
     Command { name: "lost", args: &["guard"] },
     Command { name: "drop", args: &["guard"] },
@@ -42,7 +44,7 @@ pub fn command(name: &str) -> Option<&'static Command> {
 impl Command {
     /// Whether it makes a guard, which is then called as the step that made it.
     pub fn makes_a_guard(&self) -> bool {
-        matches!(self.name, "acquire" | "try")
+        matches!(self.name, "acquire" | "try" | "resume")
     }
 }
 

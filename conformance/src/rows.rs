@@ -25,20 +25,20 @@ pub struct Face {
     pub command: Vec<String>,
     /// For a library that is not ours: the store where we keep locks as it does.
     pub joins: Option<String>,
-    /// For such a library: the version that its greeting has to say, or how that begins.
+    /// For such a library: its version, with which that in the peer's greeting has to begin, where there is one.
     pub version: Option<String>,
-    /// For such a library: the faces of ours that it meets unless everything is asked for, and why not the others.
-    pub quick: Option<Meets>,
     /// Why it plays no scenarios, and takes part in the table of bad input alone.
     pub no_scenarios: Option<String>,
     /// Whether each of its commands is a process, so that only stores are of use that processes share.
     #[serde(default)]
     pub process_each: bool,
+    /// For a library that is not ours: whom it meets unless everything is asked for, and why not the others.
+    pub only: Option<Meets>,
     #[serde(default)]
     pub cannot: Reasons,
 }
 
-/// See [`Face::quick`].
+/// See [`Face::only`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Meets {
@@ -79,7 +79,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 3] = ["restart", "count", "foreign"];
+pub const ABILITIES: [&str; 4] = ["restart", "count", "foreign", "line"];
 
 /// This folder.
 pub fn here() -> &'static Path {

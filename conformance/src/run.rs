@@ -184,7 +184,8 @@ fn plan<'a>(
                     Some(reason) => account.enter(&triple, Outcome::Skipped(reason), ""),
                     None => {
                         let promised = |what: &str| promises.get(what) != Some(&Value::Bool(false));
-                        let (shared, queue) = (promised("shared"), promised("push"));
+                        let (shared, queue) =
+                            (promised("shared"), promised("push") && !store.cannot.contains_key("line"));
                         let job = Job { triple, scenario, team: team.clone(), place, shared, queue };
                         if scenario.alone { alone.push_back(job) } else { together.push_back(job) }
                     }

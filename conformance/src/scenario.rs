@@ -25,12 +25,9 @@ pub struct Scenario {
     /// Also runs with actors of two faces.
     #[serde(default)]
     pub mixed: Mixed,
-    /// Is played by a face of ours and a library whose locks are joined, whichever comes first.
+    /// Is played by a face of ours and a library whose locks are joined.
     #[serde(default)]
-    pub peer: bool,
-    /// With `peer`: only where that library is actor a.
-    #[serde(default)]
-    pub peer_leads: bool,
+    pub peer: Peer,
     /// Needs the machine and the servers for itself.
     #[serde(default)]
     pub alone: bool,
@@ -66,6 +63,31 @@ pub enum Mixed {
 impl From<bool> for Mixed {
     fn from(mixed: bool) -> Self {
         if mixed { Mixed::Yes } else { Mixed::No }
+    }
+}
+
+/// Whether a scenario is played with another library, and as whom that takes part.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[serde(try_from = "Value")]
+pub enum Peer {
+    #[default]
+    No,
+    /// As either actor in turn.
+    Either,
+    /// As b and d.
+    Second,
+}
+
+impl TryFrom<Value> for Peer {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        match (value.as_bool(), value.as_str()) {
+            (Some(true), _) => Ok(Peer::Either),
+            (Some(false), _) => Ok(Peer::No),
+            (_, Some("second")) => Ok(Peer::Second),
+            _ => Err(format!("peer is {value}; it is true, or \"second\"")),
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use lockwright_conformance::matrix::Outcome;
 use lockwright_conformance::rows::Face;
 use lockwright_conformance::run::{self, Suite, Wanted};
+use lockwright_conformance::scenario::Peer;
 
 #[test]
 fn a_face_that_locks_nothing_is_convicted() {
@@ -19,7 +20,7 @@ fn a_face_that_locks_nothing_is_convicted() {
     let said = Mutex::new(String::new());
     let report = run::run(&suite, &wanted, &|line| said.lock().unwrap().push_str(line)).unwrap();
     assert!(report.unaccounted.is_empty());
-    assert_eq!(report.outcomes.len(), suite.scenarios.iter().filter(|scenario| !scenario.peer).count());
+    assert_eq!(report.outcomes.len(), suite.scenarios.iter().filter(|scenario| scenario.peer == Peer::No).count());
     let passed: Vec<_> = report.outcomes.iter().filter(|(_, outcome)| **outcome == Outcome::Passed).collect();
     assert!(passed.is_empty(), "{passed:?}");
     let said = said.into_inner().unwrap();

@@ -13,9 +13,10 @@
 use std::time::Duration;
 
 use crate::client::{Acquisition, Extension, Face, extended, left, outcome_of};
+use crate::driver::entry::Effects;
 use crate::driver::wait::Settled;
 use crate::error::{Error, Kind, Result};
-use crate::lease::{Inspection, ReleaseOutcome};
+use crate::lease::{Inspection, ReleaseOutcome, Sighting};
 use crate::options::ConnectOptions;
 use crate::token::Token;
 
@@ -59,6 +60,14 @@ impl Client {
         self.list_now()
     }
 
+    /// See the async [`others`](crate::Client::others).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn others(&self, name: Option<&str>) -> Result<Vec<Sighting>> {
+        self.others_now(name)
+    }
+
     /// See the async [`break_lock`](crate::Client::break_lock).
     ///
     /// # Errors
@@ -99,12 +108,7 @@ impl Lock {
     /// `timeout` when others held it all the time; `unavailable` when the store did not answer for `store_timeout`; `auth`,
     /// `foreign_layout` and `protocol` from the store; `closed`.
     pub fn acquire(&self) -> Result<Guard> {
-        let mut acquiring = self.begin(self.options().timeout)?;
-        loop {
-            if let Some(result) = acquiring.wait(Duration::MAX) {
-                return result;
-            }
-        }
+        self.begin(self.options().timeout)?.finish()
     }
 
     /// Acquires the lock if it is free; `None` when somebody else holds it.
@@ -140,9 +144,7 @@ impl Lock {
     /// # Errors
     /// As [`acquire`](Self::acquire).
     pub fn begin(&self, timeout: Option<Duration>) -> Result<Acquiring> {
-        let (acquisition, effects) = self.start(timeout)?;
-        acquisition.span.in_scope(|| acquisition.engine.perform(&acquisition.entry, effects, acquisition.deadline));
-        Ok(Acquiring(acquisition))
+        Ok(Acquiring::begin(self.start(timeout)?))
     }
 }
 
@@ -150,6 +152,19 @@ impl Lock {
 pub struct Acquiring(Acquisition<Blocking>);
 
 impl Acquiring {
+    pub(crate) fn begin((acquisition, effects): (Acquisition<Blocking>, Effects)) -> Self {
+        acquisition.span.in_scope(|| acquisition.engine.perform(&acquisition.entry, effects, acquisition.deadline));
+        Acquiring(acquisition)
+    }
+
+    pub(crate) fn finish(mut self) -> Result<Guard> {
+        loop {
+            if let Some(result) = self.wait(Duration::MAX) {
+                return result;
+            }
+        }
+    }
+
     /// Waits for at most `slice`; `None` when there is no result yet. Call it no more after a result.
     pub fn wait(&mut self, slice: Duration) -> Option<Result<Guard>> {
         let acquisition = &mut self.0;
@@ -185,11 +200,7 @@ impl crate::client::Call {
         if let Some(effects) = self.effects.take() {
             self.span.in_scope(|| self.engine.perform(&self.entry, effects, None));
         }
-        loop {
-            if let Some(settled) = self.waiter.park(None) {
-                return settled;
-            }
-        }
+        self.waiter.park_until_settled()
     }
 }
 

@@ -11,6 +11,7 @@
 //! | renew | gone | lease extended, never shortened | gone |
 //! | release | expired | head of the queue granted for its claim, or free | stolen |
 //! | undo | entry removed | as release | entry removed |
+//! | pass | gone | given to whom the holder names, fresh tokens | gone |
 //!
 //! A lease that has run out counts as free, but its holder may still renew it while nobody else was granted the lock.
 
@@ -40,6 +41,16 @@ impl Claimant {
     /// The claimant of an attempt's terms.
     pub fn of(terms: &Terms) -> Self {
         Claimant { attempt: terms.attempt, inbox: terms.inbox, claim: terms.claim }
+    }
+
+    /// Who holds a lock that was exported, until somebody resumes it: it listens nowhere and never waits.
+    pub fn of_secret(secret: AttemptId) -> Self {
+        Claimant { attempt: secret, inbox: InboxId(0), claim: Duration::ZERO }
+    }
+
+    /// Whether it holds for nobody yet.
+    pub fn is_secret(&self) -> bool {
+        *self == Claimant::of_secret(self.attempt)
     }
 
     /// Reads the text kept at a store; `None` for anything that is not one.
@@ -196,6 +207,30 @@ pub enum Given {
     Unknown,
 }
 
+/// A request that passes the lock on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pass {
+    /// Who shall have it, and the card it will hold the lock under.
+    pub to: Waiter,
+    /// Who must have it now.
+    pub from: Claimant,
+    /// How long the lease then lasts.
+    pub ttl: Duration,
+    /// Do nothing when the store's clock has passed this.
+    pub not_after: StoreTime,
+}
+
+/// The answer to a request that passes the lock on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Passed {
+    /// It has it; the block is `first..first + BLOCK`.
+    Granted { first: u64 },
+    /// Whoever was to give it does not hold the lock.
+    Gone,
+    /// Came too late.
+    Late,
+}
+
 /// The answer to a release.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Release {
@@ -278,6 +313,24 @@ impl Cell {
             }
             Some(hold) => Ok(Release::Stolen(hold.card.clone())),
             None => Ok(Release::Expired),
+        }
+    }
+
+    /// Gives the lock to another attempt, under fresh tokens, past everybody who waits. Asked again, it is the same answer.
+    pub fn pass(&mut self, env: &Surroundings<'_>, pass: &Pass) -> Passed {
+        if env.now > pass.not_after {
+            return Passed::Late;
+        }
+        match &self.hold {
+            Some(hold) if hold.owner == pass.to.owner => {
+                let first = hold.first;
+                self.renew(env, &pass.to.owner, pass.ttl);
+                Passed::Granted { first }
+            }
+            Some(hold) if hold.owner == pass.from => {
+                Passed::Granted { first: self.grant(env, &pass.to, pass.ttl, false) }
+            }
+            _ => Passed::Gone,
         }
     }
 

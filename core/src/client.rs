@@ -20,14 +20,13 @@ use crate::driver::wait::{Settled, Waiter};
 use crate::driver::{clock, notice, runtime};
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::{Guarantees, Requirements};
-use crate::lease::{Inspection, LossReason, ReleaseOutcome};
+use crate::lease::{Inspection, LossReason, ReleaseOutcome, Sighting};
 use crate::metrics::Metrics;
 use crate::name;
 use crate::options::{AcquireOptions, ConnectOptions, Retry};
-use crate::protocol::{Layout, Reply};
+use crate::protocol::{AttemptId, Layout, Reply};
 use crate::queue::{OwnerId, Refusal, TaskId};
 use crate::replies::nonsense;
-use crate::session::Inbox;
 use crate::stores::{self, Store};
 use crate::time::Time;
 use crate::token::Token;
@@ -103,6 +102,11 @@ impl<F: Face> Client<F> {
         LockBuilder { client: self.clone(), name: name.to_owned(), options: self.place.uri.lock.clone(), owner: None }
     }
 
+    /// The options that a lock of this client has before others are set: what the address says, else the defaults.
+    pub fn options(&self) -> AcquireOptions {
+        self.place.uri.lock.clone()
+    }
+
     /// What locks of this client promise, in the store's default layout or the one that the address chose. Once the store
     /// refused to push to this client, they promise neither that nor `fair`.
     ///
@@ -143,10 +147,8 @@ impl<F: Face> Client<F> {
     }
 
     fn promises(&self, layout: &dyn Layout) -> Guarantees {
-        let promised = layout.guarantees();
         let engine = self.place.engines.current().and_then(|made| (**made).as_ref().ok());
-        let refused = engine.is_some_and(|engine| engine.inbox() == Inbox::Unavailable);
-        Guarantees { push: promised.push && !refused, fair: promised.fair && !refused, ..promised }
+        engine.map_or_else(|| layout.guarantees(), |engine| engine.still_promised(layout))
     }
 
     /// Where the lock `name` lies in the client's layout.
@@ -179,6 +181,23 @@ impl<F: Face> Client<F> {
         names.sort();
         names.dedup();
         Ok(names)
+    }
+
+    pub(crate) fn others_now(&self, name: Option<&str>) -> Result<Vec<Sighting>> {
+        let name = name.map(name::check).transpose()?;
+        let (mut found, mut cursor) = (Vec::new(), Some(String::new()));
+        while let Some(at) = cursor {
+            let page = self.on_store(|engine| match engine.store.others(name.as_deref(), &at) {
+                Some(request) => engine.store.others_seen(&engine.administer(request)?),
+                None => Ok((Vec::new(), None)),
+            });
+            let (page, next) = page?;
+            found.extend(page);
+            cursor = next;
+        }
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        found.dedup();
+        Ok(found)
     }
 
     pub(crate) fn break_now(&self, name: &str, expected: Token) -> Result<bool> {
@@ -231,6 +250,17 @@ impl Client {
     pub async fn list(&self) -> Result<Vec<String>> {
         let client = self.clone();
         aside(move || client.list_now()).await
+    }
+
+    /// What looks like a lock of another library: under the bare `name`, which only joined layouts use, or anywhere under this
+    /// client's prefix, in order. Looking through a whole store takes as long as it has keys. Empty where nobody else keeps
+    /// locks in such a store.
+    ///
+    /// # Errors
+    /// `unavailable`, `auth` (looking takes more rights than locking) or `protocol` from the store.
+    pub async fn others(&self, name: Option<&str>) -> Result<Vec<Sighting>> {
+        let (client, name) = (self.clone(), name.map(str::to_owned));
+        aside(move || client.others_now(name.as_deref())).await
     }
 
     /// Takes the lock `name` from whoever holds it under `expected`, which [`inspect`](Self::inspect) shows: the next in the
@@ -441,6 +471,15 @@ impl<F: Face> Lock<F> {
         self.client.break_at(&self.spot, expected)
     }
 
+    pub(crate) fn layout(&self) -> &Arc<dyn Layout> {
+        &self.spot.layout
+    }
+
+    /// What orders locks in the same way in every process.
+    pub(crate) fn key(&self) -> &Arc<str> {
+        &self.spot.key
+    }
+
     /// Its options.
     pub fn options(&self) -> &AcquireOptions {
         &self.wish.options
@@ -467,6 +506,15 @@ impl<F: Face> Lock<F> {
     }
 
     pub(crate) fn start(&self, timeout: Option<Duration>) -> Result<(Acquisition<F>, Effects)> {
+        self.start_as(timeout, None)
+    }
+
+    /// Begins to acquire the lock, or to take it over from a secret.
+    pub(crate) fn start_as(
+        &self,
+        timeout: Option<Duration>,
+        secret: Option<AttemptId>,
+    ) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
         let options = &self.wish.options;
         if options.fair && !self.guarantees().fair {
@@ -477,7 +525,7 @@ impl<F: Face> Lock<F> {
         let AtWork { entry, card } = &**self.at_work.get_or_make(make);
         let entry = entry.clone();
         let wish = Wish { options: AcquireOptions { timeout, ..options.clone() }, owner: self.wish.owner };
-        let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, card);
+        let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, card, secret);
         let acquisition = Acquisition {
             engine,
             entry,
@@ -550,7 +598,7 @@ impl<F: Face> Acquisition<F> {
             Settled::Refused(Refusal::Taken) => Error::timeout(Duration::ZERO),
             Settled::Refused(Refusal::TimedOut) => Error::timeout(self.timeout.unwrap_or_default()),
             Settled::Refused(Refusal::Failed(error)) => error,
-            Settled::Released(_) | Settled::Extended(_) => {
+            Settled::Released(_) | Settled::Extended(_) | Settled::Exported(_) => {
                 Error::new(Kind::Internal, "acquire", "an acquisition got another call's result; please report this")
             }
         };
@@ -643,21 +691,29 @@ impl Lock {
     /// # Errors
     /// As there.
     pub async fn acquire_within(&self, timeout: Option<Duration>) -> Result<Guard> {
-        let (mut acquisition, effects) = self.start(timeout)?;
-        let span = acquisition.span.clone();
-        let settled = async {
-            acquisition.engine.perform_async(&acquisition.entry, effects, acquisition.deadline).await;
-            poll_fn(|context| acquisition.waiter.poll(context)).await
-        };
-        let settled = settled.instrument(span).await;
-        acquisition.conclude(settled)
+        let (acquisition, effects) = self.start(timeout)?;
+        acquisition.finish(effects).await
     }
 }
 
-struct Holding {
-    engine: Arc<Engine>,
-    entry: Arc<Entry>,
-    hold: Arc<Hold>,
+impl Acquisition<Async> {
+    /// Performs what it began with, and waits for the result.
+    pub(crate) async fn finish(mut self, effects: Effects) -> Result<Guard> {
+        let span = self.span.clone();
+        let settled = async {
+            self.engine.perform_async(&self.entry, effects, self.deadline).await;
+            poll_fn(|context| self.waiter.poll(context)).await
+        };
+        let settled = settled.instrument(span).await;
+        self.conclude(settled)
+    }
+}
+
+#[derive(Clone)]
+pub(crate) struct Holding {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) hold: Arc<Hold>,
 }
 
 /// A lock that is held, until it is released, dropped or lost.
@@ -715,6 +771,11 @@ impl<F: Face> Guard<F> {
         }
     }
 
+    /// Whether it was released or exported: then it holds nothing any more.
+    pub fn is_over(&self) -> bool {
+        self.holding.is_none()
+    }
+
     /// Lets the lease run out: nothing renews it any more, and dropping the guard does nothing. For languages whose guards
     /// are collected at unknown moments, maybe inside the critical section.
     pub fn abandon(mut self) {
@@ -729,11 +790,16 @@ impl<F: Face> Guard<F> {
         self.generation != fork::generation()
     }
 
-    fn holding(&self) -> Result<&Holding> {
+    pub(crate) fn holding(&self) -> Result<&Holding> {
         if self.is_forked() {
             return Err(forked());
         }
         self.holding.as_ref().ok_or_else(|| Error::new(Kind::NotOwned, "release", "this guard was released already"))
+    }
+
+    /// The hold is somebody else's now.
+    pub(crate) fn forget(&mut self) {
+        self.holding = None;
     }
 
     fn take(&mut self) -> Result<Option<Holding>> {

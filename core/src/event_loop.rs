@@ -5,7 +5,7 @@
 //! for reading, and calls [`turn`](EventLoop::turn) when that is readable and after each [`spawn`](EventLoop::spawn). Jobs are
 //! polled in `turn` and nowhere else, so always on the foreign loop's thread; sockets that jobs open are watched through the
 //! same descriptor. Timers, names and whatever blocks stay with the driver's own thread. A loop that can watch no descriptor
-//! has that thread [watch](EventLoop::watch) instead, and is called.
+//! has that thread [watch](EventLoop::watch) instead, and is called; it may also [read](EventLoop::with_reader) the sockets itself.
 //!
 //! ```no_run
 //! # fn main() -> lockwright::Result<()> {
@@ -33,6 +33,7 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use crate::driver::poller::Poller;
+pub use crate::driver::poller::Reader;
 use crate::driver::wait::locked;
 use crate::driver::{fork, runtime};
 use crate::error::{Error, Kind, Result};
@@ -91,11 +92,24 @@ impl EventLoop {
     /// # Errors
     /// `internal` when the operating system refuses a thread or a descriptor.
     pub fn new() -> Result<Self> {
+        Self::make(None)
+    }
+
+    /// An event loop whose sockets `reader` reads; it has to [`feed`](Self::feed) what comes. The descriptor is readable for all
+    /// else.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_reader(reader: Arc<dyn Reader>) -> Result<Self> {
+        Self::make(Some(reader))
+    }
+
+    fn make(reader: Option<Arc<dyn Reader>>) -> Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let home = Home {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             background: runtime::handle()?,
-            poller: Poller::new().map_err(refused)?,
+            poller: Poller::new(reader).map_err(refused)?,
             jobs: Mutex::default(),
             next: AtomicU64::new(1),
             ready: Mutex::default(),
@@ -121,6 +135,13 @@ impl EventLoop {
         let watched = own.and_then(|own| AsyncFd::with_interest(own, Interest::READABLE)).map_err(refused)?;
         let watching = self.home.background.spawn(call_when_readable(watched, ready));
         Ok(Watch(watching.abort_handle()))
+    }
+
+    /// What was read from the socket of that number, for the next [`turn`](Self::turn); nothing, when that has ended or failed.
+    pub fn feed(&self, socket: usize, bytes: &[u8]) {
+        if !self.is_forked() {
+            self.home.poller.feed(socket, bytes);
+        }
     }
 
     /// Adds a job, which the next [`turn`](Self::turn) begins; to be followed by one.

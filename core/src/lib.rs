@@ -12,7 +12,8 @@
 //!
 //! # A tour
 //! * [`connect`] gives a [`Client`] of one place; [`Client::lock`] a [`LockBuilder`], that a [`Lock`], that a [`Guard`] of what is
-//!   held. [`blocking`] has the same for threads. [`Error`] has a stable code; [`guarantee`] says what each store promises.
+//!   held. [`blocking`] has the same for threads. [`export`] hands a held lock to another process, [`multi`] takes several,
+//!   [`striped`] one of several. [`Error`] has a stable code; [`guarantee`] says what each store promises.
 //! * Inside, four rooms: a [`protocol`] per lock layout, the [`session`] that alone reasons about time, the [`queue`] of one
 //!   process, and the driver with its [`stores`]. The first three are pure: no clock, no socket, no task. They build
 //!   for WebAssembly (`--no-default-features`), and they are what the explorer explores.
@@ -32,6 +33,8 @@ pub mod error;
 pub mod event_loop;
 #[cfg(feature = "net")]
 pub mod events;
+#[cfg(feature = "net")]
+pub mod export;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
@@ -40,6 +43,8 @@ pub mod lease;
 mod lent;
 #[cfg(feature = "net")]
 pub mod metrics;
+#[cfg(feature = "net")]
+pub mod multi;
 pub mod name;
 pub mod native;
 pub mod options;
@@ -49,7 +54,11 @@ mod replies;
 pub mod session;
 pub mod store_clock;
 pub mod stores;
+#[cfg(feature = "net")]
+pub mod striped;
 pub mod time;
+#[cfg(feature = "net")]
+mod together;
 pub mod token;
 pub mod uri;
 

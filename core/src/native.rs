@@ -11,6 +11,10 @@
 //!   renew    claimant ttl-us                                ->  1 | 0
 //!   release  claimant used                                  ->  1 | 0 (nobody holds it) | card of the thief
 //!   undo     claimant prev                                  ->  1
+//!   together policy keys.. (acquire's arguments).. ->  [answer to each]
+//!   pass     claimant from ttl-us not-after card            ->  first token
+//!                                                           |   0                                     from does not hold it
+//!                                                           |   [2, now]                              late
 //! ```
 //!
 //! `prev` is 0 given back (or none), 1 expired, 2 stolen, 3 unknown. Resending an acquire is safe: the holder is told its
@@ -26,8 +30,8 @@ use crate::cell::{self, Acquired, BLOCK, Claimant, Given};
 use crate::guarantee::Guarantees;
 use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
 use crate::protocol::{
-    Arg, Call, Grant, Input, Intent, Layout, Op, Previous, Protocol, Push, Reply, Request, Requests, Step, StoreEvent,
-    Term, Traits, Verdict, Wait,
+    Arg, Call, Grant, Input, Intent, Layout, Op, Policy, Previous, Protocol, Push, Reply, Request, Requests, Step,
+    StoreEvent, Term, Terms, Traits, Verdict, Wait,
 };
 use crate::replies::{duration, int, listed, nonsense, operation, refusal};
 use crate::time::StoreTime;
@@ -61,9 +65,6 @@ impl Calls {
 
     /// The procedures of a store that runs [`crate::cell`]: their names say it all.
     pub const fn of_cell() -> Self {
-        const fn call(name: &'static str, batch: bool) -> Call {
-            Call { name, body: "", batch }
-        }
         Calls {
             acquire: call("acquire", false),
             renew: call("renew", true),
@@ -76,10 +77,37 @@ impl Calls {
     }
 }
 
+const fn call(name: &'static str, batch: bool) -> Call {
+    Call { name, body: "", batch }
+}
+
+/// The procedures that only this layout has.
+#[derive(Debug)]
+pub struct OwnCalls {
+    /// Give the lock from one attempt to another.
+    pub pass: Call,
+    /// Try several locks at once. Where a request costs no round trip there is no need for it.
+    pub together: Option<Call>,
+}
+
+impl OwnCalls {
+    /// All of them: a store may be asked for each by a digest.
+    pub fn by_digest(&self) -> impl Iterator<Item = &Call> {
+        std::iter::once(&self.pass).chain(&self.together)
+    }
+
+    /// Those of a store that runs [`crate::cell`].
+    pub const fn of_cell() -> Self {
+        OwnCalls { pass: call("pass", false), together: None }
+    }
+}
+
 /// The `native` layout of one store.
 pub struct NativeLayout {
     /// The store's procedures.
     pub calls: &'static Calls,
+    /// And those of this layout alone.
+    pub own: &'static OwnCalls,
     /// What it promises there.
     pub guarantees: fn() -> Guarantees,
     /// The key that a lock's name is kept under there.
@@ -110,7 +138,22 @@ impl Layout for NativeLayout {
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        Box::new(Native::new(self.calls, key, self.guarantees().push))
+        Box::new(Native::new(self.calls, key, self.guarantees().push).with(self.own))
+    }
+
+    fn tries_together(&self) -> bool {
+        self.own.together.is_some()
+    }
+
+    fn together(&self, policy: Policy, requests: &[&Request]) -> Option<Request> {
+        let ([first, rest @ ..], Some(call)) = (requests, &self.own.together) else { return None };
+        if !requests.iter().all(|request| std::ptr::eq(request.call, &raw const self.calls.acquire)) {
+            return None;
+        }
+        let mut merged = Request::new(call, first.key.clone(), [Arg::Int((policy == Policy::All).into())]);
+        merged.args.extend(rest.iter().map(|request| Arg::Key(request.key.clone())));
+        merged.args.extend(requests.iter().flat_map(|request| request.args.iter().cloned()));
+        Some(merged)
     }
 
     fn inspect(&self, key: Arc<str>) -> Request {
@@ -172,6 +215,7 @@ fn read_inspection(name: &str, reply: &Reply) -> Option<Inspection> {
 #[derive(Clone, Debug)]
 pub struct Native {
     calls: &'static Calls,
+    own: Option<&'static OwnCalls>,
     key: Arc<str>,
     push: Push,
 }
@@ -180,7 +224,12 @@ impl Native {
     /// The machine for the lock kept under `key`, by the procedures `calls` of a store that can `push`.
     pub fn new(calls: &'static Calls, key: Arc<str>, push: bool) -> Self {
         let push = if push { Push::Inbox } else { Push::None };
-        Native { calls, key, push }
+        Native { calls, own: None, key, push }
+    }
+
+    /// The same, able to do what only this layout can.
+    pub fn with(self, own: &'static OwnCalls) -> Self {
+        Native { own: Some(own), ..self }
     }
 
     fn begin(&self, intent: &Intent) -> Request {
@@ -240,6 +289,14 @@ impl Protocol for Native {
         }
     }
 
+    fn pass(&self, from: &Terms, to: &Terms) -> Option<Requests> {
+        let (from, heir) = (Claimant::of(from), Claimant::of(to));
+        // A secret that nobody knows yet is undone with its maker's attempt, so it cannot come too late.
+        let not_after = if heir.is_secret() { Arg::Int(i64::MAX) } else { Arg::NotAfter };
+        let args = [heir.text().into(), from.text().into(), micros(to.ttl), not_after, to.card.clone().into()];
+        Some(Requests::from_iter([self.request(&self.own?.pass, args)]))
+    }
+
     fn traits(&self) -> Traits {
         Traits { block: BLOCK, yields: true, push: self.push }
     }
@@ -260,6 +317,7 @@ fn acquired(reply: &Reply) -> Option<Step> {
         Some(Step::Done(Verdict::Granted(Grant { first, last, term: Term::FromRequest, prev })))
     };
     let list = match reply {
+        Reply::Int(0) => return Some(Step::Done(Verdict::Gone(ReleaseOutcome::Expired))),
         Reply::Int(first) => return granted(*first, Some(ReleaseOutcome::Released)),
         Reply::List(list) => list.as_slice(),
         _ => return None,
@@ -319,6 +377,8 @@ pub enum Procedure {
     Release(Claimant, u64),
     /// See [`cell::Cell::undo`], for one attempt or two.
     Undo(Claimant, Option<Claimant>),
+    /// See [`cell::Cell::pass`].
+    Pass(cell::Pass),
     /// Look at it.
     Inspect,
     /// See [`cell::Cell::break_hold`].
@@ -351,6 +411,12 @@ impl Procedure {
             "renew" => Procedure::Renew(claimant(0)?, duration(number(1)?)),
             "release" => Procedure::Release(claimant(0)?, token(1)?),
             "undo" => Procedure::Undo(claimant(0)?, claimant(1)),
+            "pass" => Procedure::Pass(cell::Pass {
+                to: cell::Waiter { owner: claimant(0)?, card: text(4)?.to_owned() },
+                from: claimant(1)?,
+                ttl: duration(number(2)?),
+                not_after: StoreTime(number(3)?),
+            }),
             "inspect" => Procedure::Inspect,
             "break" => Procedure::Break(token(0)?),
             _ => return None,
@@ -381,6 +447,11 @@ impl Procedure {
                 }
                 Reply::Int(1)
             }
+            Procedure::Pass(pass) => match cell.pass(env, &pass) {
+                cell::Passed::Granted { first } => Reply::Int(i64::try_from(first).unwrap_or(i64::MAX)),
+                cell::Passed::Gone => Reply::Int(0),
+                cell::Passed::Late => Reply::List(vec![Reply::Int(2), Reply::Int(env.now.0)]),
+            },
             Procedure::Inspect => inspect_reply(cell, env.now, line.count()?),
             Procedure::Break(token) => Reply::Int(cell.break_hold(line, env, token)?.into()),
         })

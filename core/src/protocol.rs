@@ -82,6 +82,16 @@ pub struct Terms {
     pub claim: Duration,
     /// The holder card others read with `inspect`; empty where the layout has no place for it.
     pub card: Arc<str>,
+    /// Whether it is to be served in the order of the store's queue, where a layout serves others without one.
+    pub fair: bool,
+}
+
+impl Terms {
+    /// Those of a secret, which holds the lock `name` for at most `ttl` until somebody resumes it; `card` is its maker's.
+    pub fn of_secret(name: Arc<str>, secret: AttemptId, ttl: Duration, card: Arc<str>) -> Self {
+        let crate::cell::Claimant { attempt, inbox, claim } = crate::cell::Claimant::of_secret(secret);
+        Terms { name, attempt, inbox, ttl, claim, card, fair: false }
+    }
 }
 
 /// The four conversations of an attempt.
@@ -379,6 +389,17 @@ pub enum Push {
     Inbox,
     /// By a watch that the protocol sets itself.
     Watch,
+    /// By a message on a [channel](Protocol::channel), which says only that asking may help.
+    Hint,
+}
+
+/// What several locks are wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// All of them, or none.
+    All,
+    /// One of them, the first that is free.
+    Any,
 }
 
 /// One lock layout of one store: makes the machines, and reads what lies under a name.
@@ -404,6 +425,18 @@ pub trait Layout: Send + Sync + fmt::Debug {
 
     /// A machine for the lock kept under `key`.
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol>;
+
+    /// Whether it has a procedure that tries several locks at once.
+    fn tries_together(&self) -> bool {
+        false
+    }
+
+    /// The one request that stands for `requests`, each of which tries a lock of this layout without waiting, where that is
+    /// possible. It is answered with a list of the answers to each.
+    fn together(&self, policy: Policy, requests: &[&Request]) -> Option<Request> {
+        let _ = (policy, requests);
+        None
+    }
 
     /// The request that looks at the lock kept under `key`.
     fn inspect(&self, key: Arc<str>) -> Request;
@@ -433,8 +466,23 @@ pub trait Protocol: Send + fmt::Debug {
     /// there is nothing to poll.
     fn step(&mut self, input: Input<'_>) -> Step;
 
+    /// The requests that give the lock from one attempt to another and make the lease last `to.ttl`; `None` where the layout
+    /// cannot. They are answered as an acquire is to [`Op::Acquire`] (with [`Verdict::Gone`] where `from` does not hold the
+    /// lock), and as a release is to [`Op::Release`].
+    fn pass(&self, from: &Terms, to: &Terms) -> Option<Requests> {
+        let _ = (from, to);
+        None
+    }
+
     /// What this layout can do; never changes.
     fn traits(&self) -> Traits;
+
+    /// The channel on which whoever asks on these terms hears that asking may help: whoever waits subscribes it, and asks again
+    /// after each message. `None` unless the layout's waiters are told by [`Push::Hint`].
+    fn channel(&self, terms: &Terms) -> Option<Arc<str>> {
+        let _ = terms;
+        None
+    }
 
     /// A copy in the same state, for those who explore what could happen next.
     fn duplicate(&self) -> Box<dyn Protocol>;

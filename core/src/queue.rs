@@ -13,6 +13,7 @@
 //!   Acquire   tries, anybody here has or asks   Refuse
 //!   Acquire   nobody contends                   Contend
 //!   Acquire   fair                              Contend, for this task alone
+//!   Resume                                      Resume, for this task alone
 //!   Cancel    waiting, the last one             Withdraw
 //!   Granted   somebody still waits              Grant to the first (Serve when it wants other terms)
 //!   Granted   nobody waits any more             GiveBack
@@ -22,6 +23,8 @@
 //!   Release   somebody waits, turn over         Yield
 //!   Release   somebody waits, lease in doubt    GiveBack, Contend
 //!   Release   nobody waits                      GiveBack
+//!   Export    the holder's token, one level     Export
+//!   Export    deeper level, not the holder's    Released(kept), Released(expired)
 //!   Lost      somebody waits                    Lost, Contend again at once
 //!   Ended     refused, others wait              Refuse the one that tried, Contend for the others
 //!   Ended     failed                            Refuse everybody it stood for
@@ -36,6 +39,7 @@ use smallvec::SmallVec;
 use crate::error::Error;
 use crate::lease::ReleaseOutcome;
 use crate::lent::Lent;
+use crate::protocol::AttemptId;
 use crate::session::{Kept, Service, claim};
 use crate::time::{Relative, Time};
 
@@ -88,6 +92,8 @@ pub enum Refusal {
 pub enum Event {
     /// A task wants the lock.
     Acquire(Ask),
+    /// A task takes over the lock that `secret` holds.
+    Resume { ask: Ask, secret: AttemptId },
     /// A waiting task is gone.
     Cancel(TaskId),
     /// A contender got the lock, under these tokens.
@@ -95,6 +101,8 @@ pub enum Event {
     /// A holder gives back the hold it got `token` with. `left` is how much longer the lease is believed to last, if nothing
     /// about it is in doubt.
     Release { token: u64, left: Option<Duration> },
+    /// The holder under `token` leaves the lock to `secret` for `ttl`.
+    Export { token: u64, secret: AttemptId, ttl: Duration },
     /// A contender's lease is lost.
     Lost(ContenderId),
     /// A contender is through: refused, failed, or withdrawn.
@@ -107,13 +115,17 @@ pub enum Event {
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Start a contender.
-    Contend { contender: ContenderId, wait: bool, service: Service },
+    Contend { contender: ContenderId, wait: bool, fair: bool, service: Service },
+    /// Start a contender that takes the lock over from `secret`.
+    Resume { contender: ContenderId, secret: AttemptId, service: Service },
     /// The contender's lease is now held on these terms.
     Serve { contender: ContenderId, service: Service },
     /// Give the lock back and contend again, in one request if possible; `used` is the highest token used.
     Yield { contender: ContenderId, used: u64, service: Service },
     /// Give the lock back.
     GiveBack { contender: ContenderId, used: u64 },
+    /// Leave the lock to `secret` for `ttl`.
+    Export { contender: ContenderId, used: u64, secret: AttemptId, ttl: Duration },
     /// Nobody wants the contender's lock any more.
     Withdraw(ContenderId),
     /// The task holds the lock; `depth` counts its owner's levels from 1.
@@ -193,9 +205,11 @@ impl Queue {
     pub fn handle(&mut self, now: Time, event: Event) {
         match event {
             Event::Acquire(ask) => self.acquire(ask),
+            Event::Resume { ask, secret } => self.resume(ask, secret),
             Event::Cancel(task) => self.cancel(task),
             Event::Granted { contender, first, last } => self.granted(now, contender, first, last),
             Event::Release { token, left } => self.release(now, token, left),
+            Event::Export { token, secret, ttl } => self.export(token, secret, ttl),
             Event::Lost(contender) => self.lost(contender),
             Event::Ended { contender, failure } => self.ended(contender, failure),
             Event::Tick => self.expire(now),
@@ -240,9 +254,9 @@ impl Queue {
         self.hold.as_ref().map(|hold| hold.token)
     }
 
-    /// The waiting tasks that queue at the store by themselves.
+    /// The waiting tasks that queue at the store by themselves, and are in no hurry.
     pub fn waiting_fairly(&self) -> impl Iterator<Item = TaskId> {
-        self.waiting.iter().filter(|ask| ask.fair).map(|ask| ask.task)
+        self.waiting.iter().filter(|ask| ask.fair && !ask.tries).map(|ask| ask.task)
     }
 
     /// How many tasks wait.
@@ -271,11 +285,38 @@ impl Queue {
     }
 
     fn contend(&mut self, fair_for: Option<TaskId>, ask: Ask) {
+        let contender = self.add_contender(fair_for, &ask);
+        let (wait, fair) = (!ask.tries, fair_for.is_some());
+        self.actions.push_back(Action::Contend { contender, wait, fair, service: ask.service });
+    }
+
+    fn add_contender(&mut self, fair_for: Option<TaskId>, ask: &Ask) -> ContenderId {
         let id = ContenderId(self.next_contender);
         self.next_contender += 1;
         let tried_by = ask.tries.then_some(ask.task);
         self.contenders.push(Contender { id, fair_for, tried_by, service: ask.service.into() });
-        self.actions.push_back(Action::Contend { contender: id, wait: !ask.tries, service: ask.service });
+        id
+    }
+
+    /// Whatever is held or wanted here, the store decides; what it gives is this task's alone, as if it were fair.
+    fn resume(&mut self, ask: Ask, secret: AttemptId) {
+        let ask = Ask { fair: true, tries: true, deadline: None, ..ask };
+        self.waiting.push_back(ask);
+        let contender = self.add_contender(Some(ask.task), &ask);
+        self.actions.push_back(Action::Resume { contender, secret, service: ask.service });
+    }
+
+    fn export(&mut self, token: u64, secret: AttemptId, ttl: Duration) {
+        match self.hold.take_if(|hold| hold.token == token && hold.depth == 1) {
+            Some(Hold { contender, .. }) => {
+                self.part_with(contender, Action::Export { contender, used: token, secret, ttl });
+            }
+            None => {
+                let deeper = self.hold.as_ref().filter(|hold| hold.token == token);
+                let outcome = deeper.map_or(ReleaseOutcome::Expired, |hold| ReleaseOutcome::Kept(hold.depth));
+                self.actions.push_back(Action::Released { token, outcome });
+            }
+        }
     }
 
     /// The contender of all tasks that are not fair.
@@ -364,9 +405,14 @@ impl Queue {
     }
 
     fn give_back(&mut self, contender: ContenderId, used: u64) {
+        self.part_with(contender, Action::GiveBack { contender, used });
+    }
+
+    /// The contender is nobody's here any more, once `how` is done.
+    fn part_with(&mut self, contender: ContenderId, how: Action) {
         self.remove_contender(contender);
         self.turn = None;
-        self.actions.push_back(Action::GiveBack { contender, used });
+        self.actions.push_back(how);
         self.contend_for_the_rest();
     }
 

@@ -7,6 +7,8 @@
 //!   phase       event                          next        action
 //!   ----------  -----------------------------  ----------  --------------------------------------------------
 //!   Idle        Acquire                        Asking      Send(acquire)
+//!   Idle        Resume                         Asking      Send(pass from the secret)
+//!   Asking      reply: the secret is no holder Ended       Failed
 //!   Asking      reply granted, in time         Held        Granted
 //!   Asking      reply granted, half over       Confirming  Send(renew)
 //!   Asking      reply granted, over            Asking      Send(acquire)            same attempt
@@ -20,15 +22,18 @@
 //!   Waiting     push, in time                  Held        Granted
 //!   Waiting     push, over                     Asking      Send(acquire)            same attempt
 //!   Waiting     timer, inbox (re)subscribed    Asking      Send(acquire)            same attempt
+//!   Waiting     hint                           Asking      Send(acquire)            same attempt
 //!   Confirming  renewed                        Held        Granted
 //!   Confirming  gone                           Asking      Send(acquire)
 //!   Held        timer                          Held        Send(renew)
 //!   Held        deadline, gone, broken         Undoing     Lost
 //!   Held        Release                        Releasing   Send(release)
+//!   Held        Export                         Releasing   Send(pass to the secret)
 //!   Held        Yield, nothing in doubt        Asking      Send(acquire with prev)  new attempt
 //!   Held        Yield, something in doubt      Releasing   Send(release)
 //!   Releasing   reply                          Ended       Released; Undoing first when an acquire is in doubt
 //!   Releasing   outcome unknown                Releasing   Send(release) by timer
+//!   Releasing   export unknown for too long    Undoing     Released, Send(undo) of both
 //!   any         Cancel                         Undoing     Send(undo)
 //!   Undoing     undone, nothing in doubt       Ended       Ended
 //!   Undoing     undone, acquire unanswered     Undoing     Send(undo) once it is answered or can no longer run
@@ -39,6 +44,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Kind};
@@ -94,7 +100,7 @@ pub(crate) struct Kept {
 
 impl From<Service> for Kept {
     fn from(Service { ttl, renew, max_hold, retry: Retry { min, max } }: Service) -> Self {
-        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX - 1);
+        let nanos = |span| Span::of(span).0;
         let retry = (nanos(min), nanos(max));
         Kept { ttl: nanos(ttl), max_hold: max_hold.map_or(u64::MAX, nanos), retry, renew }
     }
@@ -107,6 +113,20 @@ impl Kept {
         let [ttl, max_hold, min, max] = [self.ttl, self.max_hold, self.retry.0, self.retry.1].map(Duration::from_nanos);
         let max_hold = (self.max_hold < u64::MAX).then_some(max_hold);
         Service { ttl, renew: self.renew, max_hold, retry: Retry { min, max } }
+    }
+}
+
+/// A duration in half the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Span(u64);
+
+impl Span {
+    fn of(span: Duration) -> Self {
+        Span(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX - 1))
+    }
+
+    fn get(self) -> Duration {
+        Duration::from_nanos(self.0)
     }
 }
 
@@ -137,6 +157,8 @@ pub enum Answer<'a> {
 pub enum Event<'a> {
     /// Contend under `terms`; only try unless `wait`.
     Acquire { terms: Terms, wait: bool, service: Service, inbox: Inbox },
+    /// Take the lock over, under `terms`, from the secret that holds it.
+    Resume { terms: Terms, secret: Terms, service: Service },
     /// The answer to a [`Action::Send`]; each gets exactly one. `sent` is when the write left.
     Reply { id: RequestId, sent: Time, answer: Answer<'a> },
     /// The store pushed something.
@@ -151,6 +173,8 @@ pub enum Event<'a> {
     Yield { attempt: AttemptId, used: u64, service: Service },
     /// Give back; `used` is the highest token that was used.
     Release { used: u64 },
+    /// Pass the lock to `secret`, which nobody is told before [`Action::Released`] says that it has it; `used` as above.
+    Export { secret: Terms, used: u64 },
     /// Whoever wanted the lock is gone.
     Cancel,
     /// The store may have forgotten what it promised (restart, failover): check at once.
@@ -212,6 +236,8 @@ pub struct Session {
     prev: Option<Box<Previous>>,
     /// Until when that one's lease was ours.
     given_until: Time,
+    /// While asking, the secret that the lock is taken over from; while releasing, the one that it is passed to.
+    secret: Option<Box<Terms>>,
     seq: u64,
     /// The unanswered write of each conversation.
     flights: [Option<NonZeroU64>; 4],
@@ -247,7 +273,7 @@ pub struct Session {
     store_until: Time,
     renew_at: Option<Time>,
     /// What the renewal in flight asked for; the present task may want something else.
-    renewing: Duration,
+    renewing: Span,
     /// The ttl that `Extend` asks for, until the store says yes or no.
     extending: Option<Duration>,
     /// The release was sent before and its outcome is not known.
@@ -267,6 +293,7 @@ impl Session {
             ttl: Duration::ZERO,
             claim: Duration::ZERO,
             card: "".into(),
+            fair: false,
         };
         Session {
             protocol,
@@ -278,6 +305,7 @@ impl Session {
             inbox: Inbox::Closed,
             prev: None,
             given_until: Time::ZERO,
+            secret: None,
             seq: 0,
             flights: [None; 4],
             asked_to_queue: false,
@@ -298,7 +326,7 @@ impl Session {
             valid_until: Time::ZERO,
             store_until: Time::ZERO,
             renew_at: None,
-            renewing: Duration::ZERO,
+            renewing: Span::of(Duration::ZERO),
             extending: None,
             repeated: false,
             told: false,
@@ -311,6 +339,7 @@ impl Session {
     pub fn handle(&mut self, now: Time, event: Event<'_>) {
         match event {
             Event::Acquire { terms, wait, service, inbox } => self.contend(now, terms, wait, service, inbox),
+            Event::Resume { terms, secret, service } => self.resume(now, terms, secret, service),
             Event::Reply { id, sent, answer } => self.answered(now, id, sent, answer),
             Event::Push(event) => self.pushed(now, event),
             Event::Inbox(inbox) => self.inbox_changed(now, inbox),
@@ -318,6 +347,7 @@ impl Session {
             Event::Extend(ttl) => self.extend(now, ttl),
             Event::Yield { attempt, used, service } => self.hand_back_and_contend(now, attempt, used, service),
             Event::Release { used } => self.release(now, used),
+            Event::Export { secret, used } => self.export(now, secret, used),
             Event::Cancel => self.cancel(now),
             Event::Verify => self.verify(now),
             Event::Tick => self.tick(now),
@@ -360,7 +390,7 @@ impl Session {
     /// the session then need not be told of it once more.
     pub fn next_renewal(&self, now: Time) -> Option<Time> {
         let renews = self.flight(Op::Renew).is_some() && self.service.renew;
-        renews.then(|| due_after(now, self.renewing / 3))
+        renews.then(|| due_after(now, self.renewing.get() / 3))
     }
 
     /// The end of the belief to hold the lock; only while it is held.
@@ -415,6 +445,26 @@ impl Session {
         self.phase == Phase::Held && self.is_settled()
     }
 
+    /// The channel on which it hears that asking may help, where the layout has one.
+    pub fn channel(&self) -> Option<Arc<str>> {
+        self.channel_of(&self.terms)
+    }
+
+    /// The channel on which it would hear that if it asked on these terms.
+    pub fn channel_of(&self, terms: &Terms) -> Option<Arc<str>> {
+        self.protocol.channel(terms)
+    }
+
+    /// Whether it asks to be served in the order of the store's queue.
+    pub fn is_fair(&self) -> bool {
+        self.terms.fair
+    }
+
+    /// Whether it has use for hints: it does not hold the lock and may have to wait for it.
+    pub fn listens(&self) -> bool {
+        self.waits && matches!(self.phase, Phase::Asking | Phase::Waiting | Phase::Confirming)
+    }
+
     /// What the layout can do.
     pub fn traits(&self) -> crate::protocol::Traits {
         self.protocol.traits()
@@ -430,9 +480,25 @@ impl Session {
         self.ask(now);
     }
 
+    fn resume(&mut self, now: Time, terms: Terms, secret: Terms, service: Service) {
+        debug_assert_eq!(self.phase, Phase::Idle);
+        self.start_attempt(terms, service);
+        self.store_until = Time::ZERO;
+        self.prev = None;
+        self.waits = false;
+        self.secret = Some(Box::new(secret));
+        self.ask(now);
+    }
+
+    /// Whether the layout can give a held lock from one attempt to another.
+    pub fn can_pass(&self) -> bool {
+        self.protocol.pass(&self.terms, &self.terms).is_some()
+    }
+
     fn start_attempt(&mut self, terms: Terms, service: Service) {
         self.terms = terms;
         self.service = service.into();
+        self.secret = None;
         self.flights = [None; 4];
         self.doubt = None;
         self.first_sent = None;
@@ -462,6 +528,12 @@ impl Session {
         }
         self.asked_to_queue = self.waits && self.can_queue();
         self.first_sent.get_or_insert(now);
+        if let Some(secret) = &self.secret {
+            return match self.protocol.pass(secret, &self.terms) {
+                Some(requests) => self.send(Op::Acquire, requests),
+                None => self.fail(now, Error::unsupported("resume", "this layout cannot pass a held lock on")),
+            };
+        }
         let intent = Intent::Acquire {
             terms: self.terms.clone(),
             wait: self.asked_to_queue,
@@ -473,7 +545,8 @@ impl Session {
     fn can_queue(&self) -> bool {
         match self.protocol.traits().push {
             Push::Inbox => self.inbox == Inbox::Live,
-            Push::Watch => true,
+            // Where there is a queue at all, a place in it is kept by asking again.
+            Push::Watch | Push::Hint => true,
             Push::None => false,
         }
     }
@@ -605,6 +678,10 @@ impl Session {
                 self.touched = true;
                 self.unanswered(now, Op::Acquire, error);
             }
+            Verdict::Gone(_) if self.secret.is_some() => {
+                let message = "the secret holds the lock no more: it was resumed already, or its time ran out";
+                self.fail(now, Error::new(Kind::NotOwned, "resume", message));
+            }
             _ => {
                 self.fail(now, Error::new(Kind::Internal, "acquire", "an acquire ended with another verdict's answer"))
             }
@@ -632,15 +709,29 @@ impl Session {
         if self.can_queue() && !self.asked_to_queue {
             return self.ask(now);
         }
+        if self.is_hinted() && self.ask_again {
+            return self.ask(now);
+        }
         self.phase = Phase::Waiting;
-        let pause = if self.protocol.traits().push == Push::Inbox && self.inbox == Inbox::Closed {
-            self.actions.push_back(Action::OpenInbox);
-            self.jittered(self.terms.claim)
-        } else {
-            let Retry { min, max } = self.service.get().retry;
-            self.pause((min, max))
+        let pause = match (self.protocol.traits().push, self.inbox) {
+            (Push::Inbox | Push::Hint, Inbox::Closed) => {
+                self.actions.push_back(Action::OpenInbox);
+                self.jittered(self.terms.claim)
+            }
+            (Push::Hint, Inbox::Live) => self.jittered(self.terms.claim),
+            _ => self.poll_pause(),
         };
         self.wake = Some(now.after(self.jittered(remaining).min(pause)));
+    }
+
+    fn is_hinted(&self) -> bool {
+        self.protocol.traits().push == Push::Hint
+    }
+
+    /// The next pause of a waiter whom nobody tells of anything.
+    fn poll_pause(&mut self) -> Duration {
+        let Retry { min, max } = self.service.get().retry;
+        self.pause((min, max))
     }
 
     fn queued(&mut self, now: Time, sent: Time, wait: Wait) {
@@ -663,8 +754,17 @@ impl Session {
             return self.ask(now);
         }
         self.phase = Phase::Waiting;
-        self.retries = 0;
         let claim = self.terms.claim;
+        match self.inbox {
+            Inbox::Closed if self.is_hinted() => self.actions.push_back(Action::OpenInbox),
+            Inbox::Unavailable if self.is_hinted() => {
+                let pause = self.poll_pause();
+                self.wake = Some(now.after(self.jittered(wait.remaining).min(pause)));
+                return;
+            }
+            _ => {}
+        }
+        self.retries = 0;
         let patience = match wait.at {
             // One is enough to find out that a claim ran out: if all of a long queue looked, each hand-off would cost as many
             // requests as there are waiters.
@@ -721,6 +821,7 @@ impl Session {
 
     fn hold(&mut self, now: Time, from: Time, lease: Duration) {
         self.phase = Phase::Held;
+        self.secret = None;
         self.wake = None;
         self.silent_since = None;
         self.retries = 0;
@@ -751,7 +852,7 @@ impl Session {
     fn renew(&mut self, now: Time) {
         self.renew_at = None;
         let ttl = self.extending.unwrap_or_else(|| self.ttl());
-        self.renewing = ttl;
+        self.renewing = Span::of(ttl);
         self.lasts(now, now.after(self.store_timeout), ttl);
         let intent = Intent::Renew { terms: self.terms.clone(), ttl };
         self.converse(now, now, Op::Renew, Input::Begin(intent));
@@ -771,7 +872,7 @@ impl Session {
     }
 
     fn renew_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
-        let ttl = self.renewing;
+        let ttl = self.renewing.get();
         match verdict {
             Verdict::Renewed => {
                 if self.extending.take_if(|wanted| *wanted == ttl).is_some() {
@@ -852,8 +953,23 @@ impl Session {
         self.send_release(now);
     }
 
+    fn export(&mut self, now: Time, secret: Terms, used: u64) {
+        if self.phase == Phase::Held {
+            self.lasts(now, now.after(self.store_timeout), secret.ttl);
+            self.secret = Some(Box::new(secret));
+        }
+        self.release(now, used);
+    }
+
     fn send_release(&mut self, now: Time) {
         self.wake = None;
+        let passed = self.secret.as_ref().map(|secret| self.protocol.pass(&self.terms, secret));
+        if let Some(passed) = passed {
+            return match passed {
+                Some(requests) => self.send(Op::Release, requests),
+                None => self.retract(now),
+            };
+        }
         let intent = Intent::Release { terms: self.terms.clone(), used: self.used };
         self.converse(now, now, Op::Release, Input::Begin(intent));
     }
@@ -863,9 +979,8 @@ impl Session {
             if may_pass(&error) {
                 return self.unanswered(now, Op::Release, error);
             }
-            self.tell_released(ReleaseOutcome::Unknown);
             self.touched = true;
-            return self.finish(now);
+            return self.retract(now);
         }
         let outcome = match verdict {
             Verdict::Released(ReleaseOutcome::Released) => ReleaseOutcome::Released,
@@ -876,6 +991,17 @@ impl Session {
         };
         self.touched |= self.placed && outcome != ReleaseOutcome::Released;
         self.tell_released(outcome);
+        self.finish(now);
+    }
+
+    /// Whether the store did as it was told is not known, and will not be: whoever gave back need not wait any more. A secret
+    /// that nobody was told would keep the lock from everybody.
+    fn retract(&mut self, now: Time) {
+        self.tell_released(ReleaseOutcome::Unknown);
+        if let Some(secret) = self.secret.take() {
+            self.touched = true;
+            self.prev = Some(Box::new(Previous { terms: *secret, used: self.used }));
+        }
         self.finish(now);
     }
 
@@ -996,11 +1122,23 @@ impl Session {
             StoreEvent::Broken { attempt } if self.prev.as_ref().is_some_and(|prev| prev.terms.attempt == *attempt) => {
                 self.given_until = Time::ZERO;
             }
+            StoreEvent::Changed { path } if self.is_hinted() => self.hinted(now, path),
             StoreEvent::Changed { .. } | StoreEvent::Gone { .. }
                 if matches!(self.phase, Phase::Asking | Phase::Waiting) =>
             {
                 self.heard(now, event);
             }
+            _ => {}
+        }
+    }
+
+    /// Somebody gave the lock back, or may have. It proves nothing.
+    fn hinted(&mut self, now: Time, channel: &str) {
+        match self.phase {
+            _ if self.channel().as_deref() != Some(channel) => {}
+            Phase::Waiting => self.ask(now),
+            // The answer on its way may be older.
+            Phase::Asking => self.ask_again = true,
             _ => {}
         }
     }
@@ -1036,10 +1174,8 @@ impl Session {
                 let error = self.trouble.take().unwrap_or_else(silent);
                 self.fail(now, error);
             }
-            Phase::Releasing if now >= self.store_until => {
-                self.tell_released(ReleaseOutcome::Unknown);
-                self.finish(now);
-            }
+            Phase::Releasing if now >= self.store_until => self.retract(now),
+            Phase::Releasing if self.secret.is_some() && self.is_silent_too_long(now) => self.retract(now),
             Phase::Releasing if self.is_silent_too_long(now) => {
                 self.tell_released(ReleaseOutcome::Unknown);
                 self.silent_since = None;
@@ -1078,7 +1214,8 @@ impl Session {
     /// Up to an eighth less than `duration`, differing from attempt to attempt so that waiters do not ask in step.
     fn jittered(&self, duration: Duration) -> Duration {
         let mixed = (self.terms.attempt.0 as u64 ^ self.seq).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        duration - duration / 8 * u32::from((mixed >> 56) as u8) / 256
+        // A lock may be held without an end.
+        duration - duration / (8 * 256) * u32::from((mixed >> 56) as u8)
     }
 
     /// A copy in the same state, for those who explore what could happen next.
@@ -1087,6 +1224,7 @@ impl Session {
             protocol: self.protocol.duplicate(),
             terms: self.terms.clone(),
             prev: self.prev.clone(),
+            secret: self.secret.clone(),
             trouble: self.trouble.clone(),
             actions: Lent::new(),
             ..*self
@@ -1108,12 +1246,13 @@ impl Session {
         let ahead = |at: Option<Time>| at.map(|at| view.ahead(at));
         self.protocol.fingerprint(state);
         let attempt = view.attempt(self.terms.attempt);
-        (attempt, self.terms.ttl, self.terms.claim, self.service, self.waits, self.inbox).hash(state);
+        (attempt, self.terms.ttl, self.terms.claim, self.terms.fair, self.service, self.waits, self.inbox).hash(state);
         (self.ask_again, self.touched, self.placed, self.told, self.repeated, self.extending, self.retries.min(16))
             .hash(state);
         let prev = self.prev.as_ref();
         let prev = prev.map(|p| (view.attempt(p.terms.attempt), view.token(p.used), view.ahead(self.given_until)));
         prev.hash(state);
+        self.secret.as_ref().map(|secret| (view.attempt(secret.attempt), secret.ttl)).hash(state);
         self.flight(Op::Acquire).is_some().hash(state);
         (ahead(self.wake), ahead(self.doubt)).hash(state);
         (view.ahead(self.store_until), view.ahead(self.forgotten_at())).hash(state);
@@ -1191,7 +1330,7 @@ mod tests {
         let mut session = Session::new(Box::new(Native::new(&CALLS, "x".into(), true)), TTL);
         let (attempt, inbox) = (AttemptId(1), InboxId(1));
         let (name, card) = ("x".into(), "".into());
-        let terms = Terms { name, attempt, inbox, ttl: TTL, claim: claim(TTL), card };
+        let terms = Terms { name, attempt, inbox, ttl: TTL, claim: claim(TTL), card, fair: false };
         let service = Service { ttl: TTL, renew: true, max_hold: None, retry: Retry::DEFAULT };
         let now = Time::from_nanos(1_000_000_000);
         session.handle(now, Event::Acquire { terms, wait: true, service, inbox: Inbox::Live });

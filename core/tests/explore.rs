@@ -25,7 +25,7 @@ mod view;
 #[path = "explore/world.rs"]
 mod world;
 
-use layout::joined::{self, GetsetRecord, StringRecord};
+use layout::joined::{self, GetsetRecord, Owned, RedissonRecord, StringRecord};
 use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
 use search::Explored;
 use setup::{Class, Reduced, Setup, Wish};
@@ -93,6 +93,21 @@ fn holds_are_extended() {
 }
 
 #[test]
+fn a_held_lock_is_exported_and_resumed() {
+    Setup::exports("a held lock is exported and resumed, one fault").with_faults(1).check();
+    let setup = Setup::exports("exported and resumed with any delay, one fault");
+    Setup { clients: setup.clients[..2].to_vec(), prompt: false, ..setup }.with_faults(1).check();
+}
+
+#[test]
+fn several_know_the_secret_and_nobody_renews() {
+    let setup = Setup::exports("several know the secret, nobody renews");
+    let heirs = vec![setup.clients[1].clone(); 2];
+    let clients = [&setup.clients[..1], &heirs].concat();
+    Setup { renew: false, clients, ..setup }.with_a_pause().with_faults(1).check();
+}
+
+#[test]
 fn a_process_hands_on_loses_and_gives_up() {
     let fickle = Wish { may_cancel: true, ..EARLY };
     let clients = vec![vec![EARLY, fickle], vec![ONE]];
@@ -143,11 +158,23 @@ fn joined_locks_are_given_up_and_handed_on() {
 fn a_joined_store_that_runs_requests_late_or_frees_anybodys_lock_is_found() {
     let ghost = Setup { prompt: true, ttl: 4, ..Setup::two_clients("string: a store that runs requests late") };
     let ghost = Setup { faults: vec![Class::Ghost], most_faults: 1, ..ghost };
-    let found = ghost.explore::<joined::Seeded<0, { joined::RUNS_LATE }>>().expect_err("it runs late");
+    let found = ghost.explore::<joined::Seeded<Owned, { joined::RUNS_LATE }>>().expect_err("it runs late");
     assert!(found.what.contains("only after"), "{}", found.what);
     let blind = Setup { renew: false, ..Setup::two_clients("string: a store that deletes without comparing") };
-    let found = blind.explore::<joined::Seeded<0, { joined::DELETES_BLINDLY }>>().expect_err("it deletes blindly");
+    let found = blind.explore::<joined::Seeded<Owned, { joined::DELETES_BLINDLY }>>().expect_err("it deletes blindly");
     assert!(found.what.contains("ends the live lease"), "{}", found.what);
+}
+
+#[test]
+fn joined_locks_are_hinted_at() {
+    let two = |name| Setup { prompt: true, ..Setup::two_clients(name) };
+    two("redisson: one thing goes wrong, promptly").with_faults(1).check_as::<RedissonRecord>();
+    Setup { renew: false, ..two("redisson: leases are not renewed, promptly") }.check_as::<RedissonRecord>();
+    let fickle = Wish { may_cancel: true, ..ONE };
+    let clients = vec![vec![fickle], vec![fickle]];
+    Setup { clients, cold: true, ..two("redisson: two fickle clients that have to subscribe") }
+        .check_as::<RedissonRecord>();
+    Setup { prompt: true, ..Setup::yields("redisson: two tasks take turns") }.check_as::<RedissonRecord>();
 }
 
 /// The same space with and without what is left out as saying nothing new.

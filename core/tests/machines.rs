@@ -1,11 +1,15 @@
 //! One test for each rule that the machines keep, told by the failing run that made it a rule. `scripts/mutate` takes the
 //! guards out one by one and requires these to fail.
 
+#[path = "machines/hinted.rs"]
+mod hinted;
 #[path = "machines/joined.rs"]
 mod joined;
 #[path = "explore/layout/line.rs"]
 #[allow(unreachable_pub, reason = "shared with the explorer")]
 mod line;
+#[path = "machines/passing.rs"]
+mod passing;
 #[path = "machines/tasks.rs"]
 mod tasks;
 #[path = "machines/waiting.rs"]
@@ -17,7 +21,7 @@ use lockwright::cell::Claimant;
 use lockwright::lease::LossReason;
 use lockwright::native::{Calls, Native};
 use lockwright::options::Retry;
-use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent, Terms};
+use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent, Terms};
 use lockwright::queue::{self, Ask, ContenderId, Queue, TaskId};
 use lockwright::session::{Action, Answer, Event, Inbox, RequestId, Service, Session, claim};
 use lockwright::time::{StoreTime, Time};
@@ -37,7 +41,7 @@ fn millis(millis: u64) -> Duration {
 
 fn terms(attempt: u128) -> Terms {
     let (name, card) = ("x".into(), "".into());
-    Terms { name, attempt: AttemptId(attempt), inbox: InboxId(7), ttl: TTL, claim: claim(TTL), card }
+    Terms { name, attempt: AttemptId(attempt), inbox: InboxId(7), ttl: TTL, claim: claim(TTL), card, fair: false }
 }
 
 /// A session under test; whatever it says gathers here.

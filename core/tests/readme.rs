@@ -33,6 +33,8 @@ fn table() -> String {
         let told: Vec<_> = all[..at].iter().filter(|other| other.store == g.store).flat_map(|g| g.notes).collect();
         match told.is_empty() {
             true => writeln!(text, "\n{}:", g.store).unwrap(),
+            // Another format of the same layout.
+            false if g.notes.iter().all(|note| told.contains(&note)) => {}
             false => writeln!(text, "\n{} `{}`, besides:", g.store, g.layout).unwrap(),
         }
         for note in g.notes.iter().filter(|note| !told.contains(note)) {

@@ -179,6 +179,103 @@ fn the_documented_rights_are_enough_for_a_joined_lock() {
     }
 }
 
+/// As in the docs of this store, for locks whose names begin with `redisson`.
+const REDISSON_RIGHTS: &str = "~redisson* ~lwt:* resetchannels &redisson_lock__channel:* +eval +evalsha +get +set +del +hlen +hkeys \
+                               +hget +hset +hexists +pttl +pexpire +type +lindex +lpos +lpop +rpush +lrem +lrange +llen \
+                               +zscore +zadd +zrem +zincrby +time +publish +subscribe +unsubscribe +ping +select +scan +client|setname";
+
+/// How many listen on the channel of Redisson's lock `name`.
+fn listeners(name: &str) -> u64 {
+    let channel = lockwright::stores::redis::layouts::redisson::channel(name);
+    let mut connection = redis::Client::open(address()).unwrap().get_connection().unwrap();
+    let (_, count): (String, u64) = redis::cmd("PUBSUB").arg("NUMSUB").arg(channel).query(&mut connection).unwrap();
+    count
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let give_up = Instant::now() + Duration::from_secs(15);
+    while !is_so() {
+        assert!(Instant::now() < give_up, "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_documented_rights_are_enough_for_a_lock_of_redisson_fair_or_not() {
+    for fair in [false, true] {
+        let name = fresh("redisson rights");
+        let poor = client_with(REDISSON_RIGHTS, "layout=redisson");
+        let lock = |ms| {
+            let lock = poor.lock(&name).timeout(Duration::from_millis(ms));
+            if fair { lock.fair().build().unwrap() } else { lock.build().unwrap() }
+        };
+        let guard = lock(5_000).acquire().unwrap();
+        assert!(lock(5_000).try_acquire().unwrap().is_none());
+        guard.extend(Duration::from_secs(60)).unwrap();
+        let other = client_with(REDISSON_RIGHTS, "layout=redisson&timeout=10s");
+        let other = if fair { other.lock(&name).fair() } else { other.lock(&name) }.build().unwrap();
+        let waiting = std::thread::spawn(move || other.acquire().unwrap().release().unwrap());
+        if fair {
+            until("it queues", || poor.inspect(&name).unwrap().waiters == 1);
+        } else {
+            until("it listens", || listeners(&name) == 1);
+        }
+        assert_eq!(lock(100).acquire().unwrap_err().kind(), Kind::Timeout);
+        assert!(poor.list().unwrap().contains(&name));
+        assert_eq!(poor.inspect(&name).unwrap().holder.unwrap().first_token, guard.token().n);
+        assert!(poor.break_lock(&name, guard.token()).unwrap());
+        assert_eq!(waiting.join().unwrap(), ReleaseOutcome::Released);
+        assert!(poor.guarantees().unwrap().push);
+        until("the queue is empty", || poor.inspect(&name).unwrap().waiters == 0);
+    }
+}
+
+#[test]
+fn a_channel_is_heard_while_somebody_waits_and_not_much_longer() {
+    let name = fresh("redisson channel");
+    let place = format!("{}?layout=redisson", address());
+    let open = || blocking::Client::open(Some(&place), ConnectOptions::default()).unwrap();
+    let (here, there) = (open(), open());
+    let held = here.lock(&name).acquire().unwrap();
+    assert_eq!(listeners(&name), 0);
+    let (granted, times) = std::sync::mpsc::channel();
+    let waiting = {
+        let lock = there.lock(&name).build().unwrap();
+        std::thread::spawn(move || {
+            let guard = lock.acquire().unwrap();
+            granted.send(Instant::now()).unwrap();
+            guard
+        })
+    };
+    until("it listens", || listeners(&name) == 1);
+    held.release().unwrap();
+    times.recv_timeout(Duration::from_secs(5)).unwrap();
+    waiting.join().unwrap().release().unwrap();
+    until("it listens no more", || listeners(&name) == 0);
+}
+
+#[test]
+fn without_the_right_to_subscribe_a_fair_lock_of_redisson_keeps_its_order() {
+    let name = fresh("redisson unheard");
+    let deaf = client_with("~* +@all resetchannels", "layout=redisson&timeout=10s");
+    let place = format!("{}?layout=redisson", address());
+    let held =
+        blocking::Client::open(Some(&place), ConnectOptions::default()).unwrap().lock(&name).fair().acquire().unwrap();
+    let lock = deaf.lock(&name).fair().build().unwrap();
+    let first = {
+        let lock = lock.clone();
+        std::thread::spawn(move || lock.acquire().unwrap().token())
+    };
+    until("the first queues", || deaf.inspect(&name).unwrap().waiters == 1);
+    let second = std::thread::spawn(move || lock.acquire().unwrap().token());
+    until("the second queues", || deaf.inspect(&name).unwrap().waiters == 2);
+    until("the refusal is known", || !deaf.guarantees().unwrap().push);
+    assert!(deaf.guarantees().unwrap().fair);
+    held.release().unwrap();
+    let (first, second) = (first.join().unwrap(), second.join().unwrap());
+    assert!(first.n < second.n, "{first:?} {second:?}");
+}
+
 #[test]
 fn a_held_lock_is_renewed_and_a_broken_one_is_lost() {
     let name = fresh("renewed");

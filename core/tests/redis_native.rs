@@ -17,7 +17,7 @@ use lockwright::protocol::{
     Arg, AttemptId, InboxId, Input, Intent, Layout, Op, Previous, Protocol, Reply, Request, Step, StoreEvent, Terms,
     Verdict,
 };
-use lockwright::stores::redis::layouts::native::{CALLS, channel, layout, parse_push};
+use lockwright::stores::redis::layouts::native::{CALLS, OWN, channel, layout, parse_push};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -35,6 +35,8 @@ enum Command {
     Renew { who: usize, ttl: Duration },
     Release { who: usize, beyond: i64 },
     Undo { who: usize, prev: Option<usize> },
+    Export { who: usize },
+    Resume { from: usize, who: usize, late: bool },
     Break { off: i64 },
     Inspect,
     Pass(i64),
@@ -43,9 +45,9 @@ enum Command {
 impl Command {
     fn op(&self) -> Option<Op> {
         match self {
-            Command::Acquire { .. } => Some(Op::Acquire),
+            Command::Acquire { .. } | Command::Resume { .. } => Some(Op::Acquire),
             Command::Renew { .. } => Some(Op::Renew),
-            Command::Release { .. } => Some(Op::Release),
+            Command::Release { .. } | Command::Export { .. } => Some(Op::Release),
             Command::Undo { .. } => Some(Op::Undo),
             Command::Break { .. } | Command::Inspect | Command::Pass(_) => None,
         }
@@ -76,6 +78,9 @@ fn command() -> impl Strategy<Value = Command> {
         6 => acquire,
         2 => (who.clone(), ttl).prop_map(|(who, ttl)| Command::Renew { who, ttl }),
         4 => (who.clone(), -2..100_i64).prop_map(|(who, beyond)| Command::Release { who, beyond }),
+        2 => who.clone().prop_map(|who| Command::Export { who }),
+        2 => (who.clone(), who.clone(), prop::bool::weighted(0.05))
+            .prop_map(|(from, who, late)| Command::Resume { from, who, late }),
         1 => (who, prop::option::of(0..CLAIMANTS)).prop_map(|(who, prev)| Command::Undo { who, prev }),
         1 => (-2..66_i64).prop_map(|off| Command::Break { off }),
         1 => Just(Command::Inspect),
@@ -186,7 +191,13 @@ fn terms(who: usize) -> Terms {
         ttl: if who < 2 { TTL } else { CLAIM },
         claim: CLAIM,
         card: if who == 3 { "".into() } else { format!("host\t{who}\trust\tlabel {who}").into() },
+        fair: false,
     }
+}
+
+/// What claimant `who` exports the lock to.
+fn secret(who: usize) -> Terms {
+    Terms::of_secret("model".into(), AttemptId(0xB000 + who as u128), CLAIM, "host\t0\trust\t".into())
 }
 
 fn begin(native: &mut Native, intent: Intent) -> Request {
@@ -211,7 +222,7 @@ impl<'a> Run<'a> {
     fn new(server: &'a mut Server, inbox: &'a mut Inbox) -> Self {
         let key: Arc<str> = "lw:{model}".into();
         server.plain(&["DEL", &key]);
-        let native = Native::new(&CALLS, key.clone(), true);
+        let native = Native::new(&CALLS, key.clone(), true).with(&OWN);
         let now = server.later();
         Run { server, inbox, key, native, cell: Cell::default(), line: Queue::default(), now }
     }
@@ -255,6 +266,15 @@ impl<'a> Run<'a> {
             Command::Renew { who, ttl } => Intent::Renew { terms: terms(*who), ttl: *ttl },
             Command::Release { who, beyond } => Intent::Release { terms: terms(*who), used: near(*beyond) },
             Command::Undo { who, prev } => Intent::Undo { terms: terms(*who), prev: prev.map(previous) },
+            Command::Export { .. } | Command::Resume { .. } => {
+                let (from, to) = match command {
+                    Command::Resume { from, who, .. } => (secret(*from), terms(*who)),
+                    Command::Export { who } => (terms(*who), secret(*who)),
+                    _ => unreachable!(),
+                };
+                let request = self.native.pass(&from, &to).expect("it can")[0].clone();
+                return Some(self.timed(request, matches!(command, Command::Resume { late: true, .. })));
+            }
             Command::Break { off } => return Some(layout("").break_hold(self.key.clone(), near(*off))),
             Command::Inspect => return Some(layout("").inspect(self.key.clone())),
             Command::Pass(micros) => {
@@ -262,14 +282,18 @@ impl<'a> Run<'a> {
                 return None;
             }
         };
-        let mut request = begin(&mut self.native, intent);
-        let late = matches!(command, Command::Acquire { late: true, .. });
+        let request = begin(&mut self.native, intent);
+        Some(self.timed(request, matches!(command, Command::Acquire { late: true, .. })))
+    }
+
+    /// The request as it is sent, or comes too late.
+    fn timed(&self, mut request: Request, late: bool) -> Request {
         for arg in &mut request.args {
             if *arg == Arg::NotAfter {
                 *arg = Arg::Int(self.now.0 - i64::from(late));
             }
         }
-        Some(request)
+        request
     }
 
     fn pass(&mut self, micros: i64) {

@@ -22,8 +22,10 @@
 //! | `begin acquire ATTEMPT wait\|try [prev=ATTEMPT used=N]` | `Begin(Acquire)` |
 //! | `begin renew ATTEMPT [ttl=30s]` | `Begin(Renew)` |
 //! | `begin release ATTEMPT used=N` | `Begin(Release)` |
+//! | `begin export ATTEMPT to=SECRET [ttl=30s]`, `begin resume ATTEMPT from=SECRET` | to pass the lock on |
 //! | `begin undo ATTEMPT [prev=ATTEMPT used=N]` | `Begin(Undo)` |
 //! | `reply acquire\|renew\|release\|undo` | the answers below, each as `call: value` |
+//! | `listen ATTEMPT` | nothing: the answer is the channel that its waiter listens on |
 //! | `event gone\|changed PATH`, `event broken ATTEMPT`, `event granted ATTEMPT FIRST LAST AT` | a push |
 //!
 //! A value is `nil`, a number, `"text"`, `[value value ...]` or an error `!CODE` or `!CODE "message"`. The call before it must
@@ -53,16 +55,24 @@ type Layout = (&'static str, fn(&str) -> Box<dyn Protocol>);
 
 /// A new layout is one line here and one file of the same name.
 const LAYOUTS: &[Layout] = &[
+    ("redis_getset", |format| by_recipe(&redis::layouts::getset::FAMILY, format)),
     ("redis_native", |_| redis::layouts::native::layout("").protocol("lw:{orders}".into())),
-    ("redis_getset", |format| joined(&redis::layouts::getset::FAMILY, format)),
-    ("redis_python_redis_lock", |format| joined(&redis::layouts::python_redis_lock::FAMILY, format)),
-    ("redis_string", |format| joined(&redis::layouts::string::FAMILY, format)),
-    ("redis_symfony", |format| joined(&redis::layouts::symfony::FAMILY, format)),
+    ("redis_python_redis_lock", |format| by_recipe(&redis::layouts::python_redis_lock::FAMILY, format)),
+    ("redis_redisson", |_| redis::layouts::redisson::layout("").protocol("orders".into())),
+    ("redis_spring", redis_spring),
+    ("redis_string", |format| by_recipe(&redis::layouts::string::FAMILY, format)),
+    ("redis_symfony", |format| by_recipe(&redis::layouts::symfony::FAMILY, format)),
     ("zookeeper_curator", |_| Box::new(zookeeper::layouts::curator::Curator::new("/locks/orders".into()))),
 ];
 
-/// The machine of the lock `orders` in a joined layout; in its first format where none is said.
-fn joined(family: &'static redis::layouts::joined::Family, format: &str) -> Box<dyn Protocol> {
+fn redis_spring(format: &str) -> Box<dyn Protocol> {
+    use redis::layouts::spring::{Format, layout};
+    let format = Format::ALL.into_iter().find(|known| known.name() == format).unwrap_or(Format::PubSub);
+    layout(format, "shop:").protocol("shop:orders".into())
+}
+
+/// The machine of the lock `orders` in a layout told by a table; in its first format where none is said.
+fn by_recipe(family: &'static redis::layouts::recipe::Family, format: &str) -> Box<dyn Protocol> {
     let format = family.formats.iter().find(|known| known.name == format).unwrap_or(&family.formats[0]);
     let layout = family.layout(format, "");
     layout.protocol(layout.key("orders").expect("a name"))
@@ -166,10 +176,24 @@ impl Player {
                 let used = number(options.get("used").ok_or("used=N is missing")?)?;
                 Ok(self.step(Op::Release, || Input::Begin(Intent::Release { terms: terms.clone(), used })))
             }
+            ["begin", "export", attempt] => {
+                let secret = options.get("to").ok_or("to=N is missing")?;
+                let (from, to) = (self.terms(attempt)?, self.secret(secret, &options)?);
+                self.pass(Op::Release, &from, &to)
+            }
+            ["begin", "resume", attempt] => {
+                let secret = options.get("from").ok_or("from=N is missing")?;
+                let (from, to) = (self.secret(secret, &options)?, self.terms(attempt)?);
+                self.pass(Op::Acquire, &from, &to)
+            }
             ["begin", "undo", attempt] => {
                 let (terms, prev) = (self.terms(attempt)?, self.previous(&options)?);
                 let intent = || Intent::Undo { terms: terms.clone(), prev: prev.clone() };
                 Ok(self.step(Op::Undo, || Input::Begin(intent())))
+            }
+            ["listen", attempt] => {
+                let channel = self.machine.channel(&self.terms(attempt)?).ok_or("there is no channel")?;
+                Ok(abbreviate(&format!("listens on {channel}")))
             }
             ["reply", op] => {
                 let op = conversation(op)?;
@@ -207,6 +231,18 @@ impl Player {
         said
     }
 
+    fn pass(&mut self, op: Op, from: &Terms, to: &Terms) -> Result<String, String> {
+        let requests = self.machine.pass(from, to).ok_or("this layout passes nothing on")?;
+        self.asked.insert(op, requests.iter().map(|request| request.call.name).collect());
+        Ok(abbreviate(&show(&Step::Ask(requests))))
+    }
+
+    fn secret(&self, attempt: &str, options: &HashMap<String, String>) -> Result<Terms, String> {
+        let Terms { name, ttl, card, .. } = self.terms(attempt)?;
+        let ttl = options.get("ttl").map_or(Ok(ttl), |text| duration(text))?;
+        Ok(Terms::of_secret(name, id(attempt)?, ttl, card))
+    }
+
     fn terms(&self, attempt: &str) -> Result<Terms, String> {
         let text = |key: &str, default: &str| self.settings.get(key).map_or(default, |value| value).to_owned();
         Ok(Terms {
@@ -216,6 +252,7 @@ impl Player {
             ttl: duration(&text("ttl", "30s"))?,
             claim: duration(&text("claim", "1s"))?,
             card: text("card", "").into(),
+            fair: self.settings.contains_key("fair"),
         })
     }
 

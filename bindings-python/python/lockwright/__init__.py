@@ -40,6 +40,7 @@ from lockwright._errors import (
 )
 from lockwright._lockwright import Client, Guard, Histogram, Lock, Lost, RLock, __version__, connect
 from lockwright._records import Guarantees, Holder, Inspection, Metrics
+from lockwright._several import MultiGuard, MultiLock, Segment, Striped
 
 if TYPE_CHECKING:
     from lockwright import aio as aio
@@ -65,10 +66,14 @@ __all__ = [
     "LockTimeout",
     "Lost",
     "Metrics",
+    "MultiGuard",
+    "MultiLock",
     "NotOwned",
     "ProtocolError",
     "QuorumFailed",
     "RLock",
+    "Segment",
+    "Striped",
     "Unavailable",
     "Unsupported",
     "__version__",

@@ -1,5 +1,5 @@
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from os import PathLike
 from types import TracebackType
 from typing import Any, Final, Literal, Optional, TypeVar, Union, final
@@ -7,13 +7,16 @@ from typing import Any, Final, Literal, Optional, TypeVar, Union, final
 from typing_extensions import disjoint_base
 
 from lockwright._records import Guarantees, Inspection, Metrics
+from lockwright._several import MultiLock, Striped
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 __all__ = [
     "Answer",
+    "Bundle",
     "Client",
     "Events",
+    "Exported",
     "Guard",
     "Histogram",
     "Lock",
@@ -21,6 +24,7 @@ __all__ = [
     "Mailbox",
     "RLock",
     "Reactor",
+    "Segments",
     "__version__",
     "_codes",
     "_loss",
@@ -99,6 +103,48 @@ class Client:
     ) -> RLock:
         """As `lock`, but its thread may acquire it again, through any RLock of that name of this client."""
 
+    def multi_lock(self, names: Iterable[str], **options: Any) -> MultiLock:
+        """The locks called `names`, to be held all at once. Options are those of `lock`; the timeout is for all of them."""
+
+    def striped(self, name: str, segments: int, **options: Any) -> Striped:
+        """The lock `name` cut into 1 to 256 `segments`. Options are those of `lock`."""
+
+    def _bundle(
+        self,
+        names: list[str],
+        *,
+        ttl: Optional[float] = None,
+        timeout: Optional[float] = None,
+        renew: Optional[bool] = None,
+        max_hold: Optional[float] = None,
+        fair: Optional[bool] = None,
+        layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional[tuple[float, float]] = None,
+        label: Optional[str] = None,
+    ) -> Bundle: ...
+    def _segments(
+        self,
+        name: str,
+        segments: int,
+        *,
+        ttl: Optional[float] = None,
+        timeout: Optional[float] = None,
+        renew: Optional[bool] = None,
+        max_hold: Optional[float] = None,
+        fair: Optional[bool] = None,
+        layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional[tuple[float, float]] = None,
+        label: Optional[str] = None,
+    ) -> Segments: ...
+    def resume(self, secret: str) -> Guard:
+        """Takes over a lock that somebody exported, with this client's options; its token is higher than the exporter's.
+
+        Raises `NotOwned` when somebody resumed it before, or its time ran out and somebody else has the lock.
+        """
+
+    def _exported(self, secret: str) -> Lock: ...
     def guarantees(self) -> Guarantees:
         """What locks of this client promise."""
 
@@ -170,6 +216,9 @@ class Lock:
     def try_acquire(self) -> Optional[Guard]:
         """The lock, if it is free."""
 
+    def resume(self, secret: str) -> Guard:
+        """Takes the lock over from `secret`, as `Client.resume` does, with this lock's options."""
+
     def guarded(self, function: _F) -> _F:
         """Decorates a function, so that every call of it holds the lock."""
 
@@ -233,6 +282,13 @@ class Guard:
     def extend(self, ttl: float) -> None:
         """Makes the lease last `ttl` seconds from now, and at every renewal."""
 
+    def export(self, ttl: float) -> str:
+        """Leaves the lock to a secret, which `Client.resume` takes over within `ttl` seconds, in this process or another.
+
+        Nobody renews it meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a password.
+        Raises `Unsupported` where the layout cannot, or its thread holds it more than once: then it is still held.
+        """
+
     def release(self) -> Literal["released", "kept", "expired", "stolen", "unknown"]:
         """Gives the lock back, and says what the store found.
 
@@ -248,6 +304,31 @@ class Guard:
         traceback: Optional[TracebackType] = None,
         /,
     ) -> None: ...
+
+@final
+class Bundle:
+    @property
+    def names(self) -> list[str]: ...
+    @property
+    def address(self) -> str: ...
+    def acquire(self, timeout: Optional[float] = None) -> list[Guard]: ...
+
+@final
+class Segments:
+    @property
+    def count(self) -> int: ...
+    @property
+    def address(self) -> str: ...
+    def index_for(self, key: str) -> int: ...
+    def lock(self, index: int) -> Lock: ...
+    def mark_sold_out(self, index: int) -> None: ...
+    def restock(self) -> None: ...
+    def any(self, timeout: Optional[float] = None) -> Optional[tuple[int, Guard]]: ...
+
+@final
+class Exported:
+    @property
+    def secret(self) -> str: ...
 
 @final
 class Lost:
@@ -297,6 +378,10 @@ class Reactor:
         """Gives up what the number stands for; a guard is given back."""
 
     def acquire(self, future: Future[None], lock: Lock, timeout: Optional[float], who: int) -> int: ...
+    def resume(self, future: Future[None], lock: Lock, secret: str, who: int) -> int: ...
+    def acquire_all(self, future: Future[None], bundle: Bundle, timeout: Optional[float]) -> int: ...
+    def any(self, future: Future[None], segments: Segments, timeout: Optional[float]) -> int: ...
+    def export(self, future: Future[None], guard: Guard, ttl: float) -> int: ...
     def release(self, future: Future[None], guard: Guard, strictly: bool) -> int: ...
     def extend(self, future: Future[None], guard: Guard, ttl: float) -> int: ...
     def lost(self, future: Future[None], guard: Guard) -> int: ...

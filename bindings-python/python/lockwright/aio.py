@@ -21,14 +21,15 @@ import sys
 import weakref
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, List, Literal, Optional, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Iterable, List, Literal, Optional, Type, TypeVar, Union
 
 from lockwright import _lockwright as _native
 from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned
 from lockwright._reactors import here
 from lockwright._records import Guarantees, Inspection, Metrics
+from lockwright._several import Held
 
-__all__ = ["Client", "Guard", "Lock", "Lost", "RLock", "connect"]
+__all__ = ["Client", "Guard", "Lock", "Lost", "MultiGuard", "MultiLock", "RLock", "Segment", "Striped", "connect"]
 
 _F = TypeVar("_F", bound=Callable[..., Awaitable[Any]])
 _Path = Union[str, "PathLike[str]"]
@@ -176,6 +177,21 @@ class Client:
             label=label,
         )
         return RLock(core, cancel_on_loss)
+
+    def multi_lock(self, names: Iterable[str], **options: Any) -> MultiLock:
+        """The locks called `names`, to be held all at once. Options are those of `lock`; the timeout is for all of them."""
+        return MultiLock(self._core._bundle(list(names), **options))
+
+    def striped(self, name: str, segments: int, **options: Any) -> Striped:
+        """The lock `name` cut into 1 to 256 `segments`. Options are those of `lock`."""
+        return Striped(self._core._segments(name, segments, **options))
+
+    async def resume(self, secret: str) -> Guard:
+        """Takes over a lock that somebody exported, with this client's options; its token is higher than the exporter's.
+
+        Raises `NotOwned` when somebody resumed it before, or its time ran out and somebody else has the lock.
+        """
+        return await Lock(self._core._exported(secret), False).resume(secret)
 
     def guarantees(self) -> Guarantees:
         """What locks of this client promise."""
@@ -331,6 +347,10 @@ class Lock:
         except LockTimeout:
             return None
 
+    async def resume(self, secret: str) -> Guard:
+        """Takes the lock over from `secret`, as `Client.resume` does, with this lock's options."""
+        return Guard(await _ask(_native.Reactor.resume, self._core, secret, self._who()))
+
     def guarded(self, function: _F) -> _F:
         """Decorates a coroutine function, so that every call of it holds the lock."""
         if not inspect.iscoroutinefunction(function):
@@ -375,6 +395,182 @@ def _instead(function: Callable[..., Any]) -> str:
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         return "hold it inside, with `async with`"
     return "take a lock of lockwright.connect"
+
+
+class MultiGuard(Held):
+    """Several locks that are held together: the loss of one is the loss of all."""
+
+    __slots__ = ()
+
+    @property
+    def guards(self) -> List[Guard]:
+        """The guard of each lock, to be released each at its own time."""
+        return [Guard(guard) for guard in self._guards]
+
+    def on_lost(self, callback: Callable[[str], object]) -> None:
+        """Has `callback(why)` called once in this event loop, when the first of them is lost."""
+        ends: List[Callable[[], None]] = []
+
+        def once(why: str) -> None:
+            for end in ends:
+                end()
+            callback(why)
+
+        ends.extend(_watch(guard, once) for guard in self._guards)
+
+    async def extend(self, ttl: float) -> None:
+        """Makes every lease last `ttl` seconds from now, and at every renewal."""
+        for guard in self._guards:
+            await _ask(_native.Reactor.extend, guard, ttl)
+
+    async def release(self) -> str:
+        """Gives all back. What the store found: of the first that was not simply `released`, if any."""
+        releases = (_ask(_native.Reactor.release, guard, False) for guard in reversed(self._guards))
+        outcomes: List[str] = await asyncio.gather(*releases)
+        return next((outcome for outcome in outcomes if outcome != "released"), "released")
+
+    async def __aenter__(self) -> MultiGuard:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: Optional[Type[BaseException]] = None,
+        exc: Optional[BaseException] = None,
+        traceback: Optional[TracebackType] = None,
+        /,
+    ) -> None:
+        ends = await asyncio.gather(*(_end(guard, exc) for guard in reversed(self._guards)), return_exceptions=True)
+        for failed in ends:
+            if failed is not None:
+                raise failed
+
+
+class MultiLock:
+    """Several named locks that are acquired together: all or none, in an order in which nobody deadlocks."""
+
+    __slots__ = ("_core", "_blocks")
+
+    def __init__(self, core: _native.Bundle) -> None:
+        self._core = core
+        self._blocks: List[MultiGuard] = []
+
+    @property
+    def names(self) -> List[str]:
+        """Each name once, in the order in which they are taken."""
+        return self._core.names
+
+    async def acquire_guard(self, timeout: Optional[float] = None) -> MultiGuard:
+        """Waits until all are held. Raises `LockTimeout` when others held one of them all the time: then none is."""
+        return MultiGuard(await _ask(_native.Reactor.acquire_all, self._core, timeout))
+
+    async def try_acquire(self) -> Optional[MultiGuard]:
+        """All of them, if all are free."""
+        try:
+            return await self.acquire_guard(0)
+        except LockTimeout:
+            return None
+
+    async def __aenter__(self) -> MultiGuard:
+        self._blocks.append(await self.acquire_guard())
+        return self._blocks[-1]
+
+    async def __aexit__(
+        self,
+        exc_type: Optional[Type[BaseException]] = None,
+        exc: Optional[BaseException] = None,
+        traceback: Optional[TracebackType] = None,
+        /,
+    ) -> None:
+        # Nobody else can be in a block of locks that this one holds.
+        await self._blocks.pop().__aexit__(exc_type, exc, traceback)
+
+    def __repr__(self) -> str:
+        return f"<lockwright.aio.MultiLock {self.names!r} on {self._core.address}>"
+
+
+class Segment:
+    """A segment that is held. Its `guard` is like any other; leaving the `async with` block releases it."""
+
+    __slots__ = ("_core", "index", "guard")
+
+    index: int
+    """Which segment it is, from 0."""
+
+    guard: Guard
+
+    def __init__(self, core: _native.Segments, index: int, guard: _native.Guard) -> None:
+        self._core, self.index, self.guard = core, index, Guard(guard)
+
+    @property
+    def token(self) -> int:
+        """The fencing token."""
+        return self.guard.token
+
+    def mark_sold_out(self) -> None:
+        """Nothing is left in it: it will not be offered again. It is still to be released."""
+        self._core.mark_sold_out(self.index)
+
+    async def sold_out(self) -> str:
+        """Nothing is left in it: it is given back, and not offered again."""
+        self.mark_sold_out()
+        return await self.guard.release()
+
+    async def release(self) -> str:
+        """Gives it back, as `Guard.release` does."""
+        return await self.guard.release()
+
+    async def __aenter__(self) -> Segment:
+        await self.guard.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: Optional[Type[BaseException]] = None,
+        exc: Optional[BaseException] = None,
+        traceback: Optional[TracebackType] = None,
+        /,
+    ) -> None:
+        await self.guard.__aexit__(exc_type, exc, traceback)
+
+    def __repr__(self) -> str:
+        return f"<lockwright.aio.Segment {self.index}: {self.guard!r}>"
+
+
+class Striped:
+    """A hot lock cut into segments. What is sold out is known to this object, and to no other process."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: _native.Segments) -> None:
+        self._core = core
+
+    @property
+    def count(self) -> int:
+        """How many segments there are."""
+        return self._core.count
+
+    async def any(self, timeout: Optional[float] = None) -> Optional[Segment]:
+        """A free segment, or the first to be had where none is free; None once all are sold out.
+
+        Raises `LockTimeout` when others held them all the time.
+        """
+        found = await _ask(_native.Reactor.any, self._core, timeout)
+        return None if found is None else Segment(self._core, *found)
+
+    def index_for(self, key: str) -> int:
+        """The segment that `key` belongs to: the same in every language."""
+        return self._core.index_for(key)
+
+    def for_key(self, key: str) -> Lock:
+        """The lock of the segment that `key` belongs to."""
+        return Lock(self._core.lock(self.index_for(key)), False)
+
+    def restock(self) -> None:
+        """Forgets what is sold out: there is something again."""
+        self._core.restock()
+
+    def __repr__(self) -> str:
+        return f"<lockwright.aio.Striped of {self.count} segments on {self._core.address}>"
 
 
 class RLock(Lock):
@@ -515,6 +711,16 @@ class Guard:
     async def extend(self, ttl: float) -> None:
         """Makes the lease last `ttl` seconds from now, and at every renewal."""
         await _ask(_native.Reactor.extend, self._core, ttl)
+
+    async def export(self, ttl: float) -> str:
+        """Leaves the lock to a secret, which `Client.resume` takes over within `ttl` seconds, in this process or another.
+
+        Nobody renews it meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a password.
+        Cancelling it gives the lock back. Raises `Unsupported` where the layout cannot, or its task holds it more than once:
+        then it is still held.
+        """
+        exported: _native.Exported = await _ask(_native.Reactor.export, self._core, ttl)
+        return exported.secret
 
     async def release(self) -> _Outcome:
         """Gives the lock back, and says what the store found. Cancelling it does not take the release back.

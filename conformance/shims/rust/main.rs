@@ -165,6 +165,16 @@ impl<W: Way> Shim<W> {
                 W::extend(&guard, ttl).await?;
                 done(json!({}))
             }
+            "export" => {
+                let ttl = seconds("export", "ttl", command["ttl"].as_f64().unwrap_or(f64::NAN))?;
+                let (guard, secret) = W::export(self.take(text("guard"))?, ttl).await;
+                locked(&self.guards).insert(text("guard").into(), Arc::new(guard));
+                done(json!({ "secret": secret?.as_str() }))
+            }
+            "resume" => {
+                let guard = W::resume(&self.lock(command)?, text("secret")).await?;
+                Ok(Some(self.keep(text("guard"), guard)))
+            }
             "state" => {
                 let guard = self.guard(text("guard"))?;
                 done(json!({

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use lockwright::blocking::Blocking;
+use lockwright::export::Secret;
 use lockwright::lease::{Inspection, LossReason, ReleaseOutcome};
 use lockwright::{Async, Client, Face, Guard, Lock, Result, Token};
 use tokio::runtime::{Builder, Runtime};
@@ -41,6 +42,8 @@ pub(crate) trait Way: Face + Sized {
     fn try_acquire(lock: &Lock<Self>) -> Doing<'_, Result<Option<Guard<Self>>>>;
     fn release(guard: Guard<Self>) -> Doing<'static, Result<ReleaseOutcome>>;
     fn extend(guard: &Guard<Self>, ttl: Duration) -> Doing<'_, Result<()>>;
+    fn export(guard: Guard<Self>, ttl: Duration) -> Doing<'static, (Guard<Self>, Result<Secret>)>;
+    fn resume<'a>(lock: &'a Lock<Self>, secret: &'a str) -> Doing<'a, Result<Guard<Self>>>;
     /// `None` when it was released.
     fn lost(guard: Find<Self>) -> Doing<'static, Option<LossReason>>;
     fn inspect<'a>(client: &'a Client<Self>, name: &'a str) -> Doing<'a, Result<Inspection>>;
@@ -79,6 +82,17 @@ impl Way for Async {
 
     fn extend(guard: &Guard, ttl: Duration) -> Doing<'_, Result<()>> {
         Box::pin(guard.extend(ttl))
+    }
+
+    fn export(mut guard: Guard, ttl: Duration) -> Doing<'static, (Guard, Result<Secret>)> {
+        Box::pin(async move {
+            let secret = guard.export(ttl).await;
+            (guard, secret)
+        })
+    }
+
+    fn resume<'a>(lock: &'a Lock, secret: &'a str) -> Doing<'a, Result<Guard>> {
+        Box::pin(lock.resume(secret))
     }
 
     // The guard is looked up at each poll: to keep it here would keep it from being released.
@@ -151,6 +165,17 @@ impl Way for Blocking {
 
     fn extend(guard: &Guard<Self>, ttl: Duration) -> Doing<'_, Result<()>> {
         at_once(move || guard.extend(ttl))
+    }
+
+    fn export(mut guard: Guard<Self>, ttl: Duration) -> Doing<'static, (Guard<Self>, Result<Secret>)> {
+        at_once(move || {
+            let secret = guard.export(ttl);
+            (guard, secret)
+        })
+    }
+
+    fn resume<'a>(lock: &'a Lock<Self>, secret: &'a str) -> Doing<'a, Result<Guard<Self>>> {
+        at_once(move || lock.resume(secret))
     }
 
     fn lost(guard: Find<Self>) -> Doing<'static, Option<LossReason>> {

@@ -19,12 +19,13 @@ use super::runtime;
 use super::wait::{Settled, Waiter, locked};
 use super::wheel::Wheel;
 use crate::error::{Error, Kind, Result};
+use crate::guarantee::Guarantees;
 use crate::lease::Card;
 use crate::options::{AcquireOptions, ConnectOptions};
-use crate::protocol::{AttemptId, InboxId, Layout, Reply, Request, Requests, StoreEvent};
+use crate::protocol::{AttemptId, InboxId, Layout, Push, Reply, Request, Requests, StoreEvent};
 use crate::queue::{Ask, OwnerId, TaskId};
 use crate::session::{Inbox, Service};
-use crate::stores::{Answered, Outcome, Sink, Store};
+use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store};
 use crate::time::Time;
 
 /// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock again.
@@ -75,7 +76,9 @@ pub(crate) struct Engine {
     inbox_id: InboxId,
     inbox: AtomicU8,
     inbox_wanted: AtomicBool,
-    inbox_task: Mutex<Option<AbortHandle>>,
+    hints_wanted: AtomicBool,
+    hints_refused: AtomicBool,
+    listeners: Mutex<SmallVec<[AbortHandle; 1]>>,
     random: Mutex<Random>,
     host: String,
     /// The last label and its card: most locks of a client have the same.
@@ -109,7 +112,9 @@ impl Engine {
             inbox_id,
             inbox: AtomicU8::new(code(Inbox::Closed)),
             inbox_wanted: AtomicBool::new(false),
-            inbox_task: Mutex::default(),
+            hints_wanted: AtomicBool::new(false),
+            hints_refused: AtomicBool::new(false),
+            listeners: Mutex::default(),
             random: Mutex::new(random),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             card: Mutex::default(),
@@ -131,6 +136,17 @@ impl Engine {
 
     pub(crate) fn inbox(&self) -> Inbox {
         decode(self.inbox.load(Ordering::Acquire))
+    }
+
+    /// What is left of a layout's promises where the store refused to push to this client.
+    pub(crate) fn still_promised(&self, layout: &dyn Layout) -> Guarantees {
+        let promised = layout.guarantees();
+        match layout.protocol("".into()).traits().push {
+            Push::Inbox if self.inbox() == Inbox::Unavailable => Guarantees { push: false, fair: false, ..promised },
+            // The order is the store's, and polling keeps it.
+            Push::Hint if self.hints_refused.load(Ordering::Relaxed) => Guarantees { push: false, ..promised },
+            _ => promised,
+        }
     }
 
     pub(crate) fn store_timeout(&self) -> Duration {
@@ -229,6 +245,14 @@ impl Engine {
         }
     }
 
+    /// What became of a write whose task was dropped before the answer.
+    pub(super) fn abandoned(&self) -> Answered {
+        let error = Error::new(Kind::Unavailable, "acquire", "the task was cancelled before the store answered");
+        let now = clock::now();
+        let void_after = now.after(self.options.response_timeout * 2);
+        Answered { sent: now, outcome: Outcome::Unknown { error, void_after } }
+    }
+
     /// Performs everything from the background runtime.
     pub(crate) fn perform_in_background(&self, entry: &Arc<Entry>, effects: Effects) {
         let sends = self.perform_local(entry, effects);
@@ -285,7 +309,7 @@ impl Engine {
 
     /// Everything but the writes, which it returns.
     pub(crate) fn perform_local(&self, entry: &Arc<Entry>, effects: Effects) -> SmallVec<[Outbound; 1]> {
-        let Effects { mut sends, settled, lost, learnt, open_inbox, notices, due, .. } = effects;
+        let Effects { mut sends, settled, lost, learnt, open_inbox, hear_hints, notices, due, .. } = effects;
         for (sent, at) in learnt {
             self.store.learn(sent, at);
         }
@@ -301,12 +325,17 @@ impl Engine {
         if open_inbox {
             self.open_inbox();
         }
+        if hear_hints {
+            self.hear_hints();
+        }
         for (waiter, result) in settled {
-            if let Some(Settled::Granted { hold, .. }) = waiter.settle(result) {
-                // Granted to a task that had just gone.
-                let follow = entry.release(self, hold.token.n, &Arc::default());
-                sends.extend(self.perform_local(entry, follow));
-            }
+            // Whoever wanted it may have gone in this very moment.
+            let follow = match waiter.settle(result) {
+                Some(Settled::Granted { hold, .. }) => entry.release(self, hold.token.n, &Arc::default()),
+                Some(Settled::Exported(secret)) => entry.retract(self, secret),
+                _ => continue,
+            };
+            sends.extend(self.perform_local(entry, follow));
         }
         sends
     }
@@ -315,14 +344,29 @@ impl Engine {
         if self.inbox_wanted.swap(true, Ordering::AcqRel) {
             return;
         }
-        let sink: Weak<dyn Sink> = self.me.clone();
-        match runtime::handle() {
-            Ok(handle) => {
-                let kept_open = handle.spawn(self.store.clone().open_inbox(self.inbox_id, sink));
-                *locked(&self.inbox_task) = Some(kept_open.abort_handle());
-            }
-            Err(_) => Sink::inbox(self, Inbox::Unavailable),
+        if self.keep_listening(|store, sink| store.open_inbox(self.inbox_id, sink)).is_err() {
+            Sink::inbox(self, Inbox::Unavailable);
         }
+    }
+
+    fn hear_hints(&self) {
+        if self.hints_wanted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // Without a listener waiters ask by a timer.
+        if let Err(error) = self.keep_listening(|store, sink| store.listen(sink)) {
+            no_background(&error);
+        }
+    }
+
+    fn keep_listening(
+        &self,
+        listening: impl FnOnce(Arc<dyn Store>, Weak<dyn Sink>) -> BoxFuture<'static, ()>,
+    ) -> Result<()> {
+        let sink: Weak<dyn Sink> = self.me.clone();
+        let task = runtime::handle()?.spawn(listening(self.store.clone(), sink));
+        locked(&self.listeners).push(task.abort_handle());
+        Ok(())
     }
 
     fn entries_of(&self, key: &str) -> SmallVec<[Arc<Entry>; 1]> {
@@ -406,11 +450,7 @@ impl Drop for Flight<'_> {
             return;
         }
         let send = self.sends.remove(0);
-        let error = Error::new(Kind::Unavailable, "acquire", "the task was cancelled before the store answered");
-        let now = clock::now();
-        let void_after = now.after(self.engine.options.response_timeout * 2);
-        let answered = Answered { sent: now, outcome: Outcome::Unknown { error, void_after } };
-        let follow = send.entry.answered(self.engine, send.slot, send.id, answered);
+        let follow = send.entry.answered(self.engine, send.slot, send.id, self.engine.abandoned());
         self.engine.perform_in_background(&send.entry, follow);
         self.engine.send_in_background(std::mem::take(&mut self.sends));
     }
@@ -418,9 +458,7 @@ impl Drop for Flight<'_> {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        if let Some(task) = locked(&self.inbox_task).take() {
-            task.abort();
-        }
+        locked(&self.listeners).drain(..).for_each(|task| task.abort());
         self.wheel.stop();
     }
 }
@@ -438,6 +476,16 @@ impl Sink for Engine {
     fn pushed(&self, key: &str, event: &StoreEvent) {
         for entry in self.entries_of(key) {
             let effects = entry.pushed(self, event);
+            self.perform_in_background(&entry, effects);
+        }
+    }
+
+    fn channel(&self, key: &str, channel: &str, state: Inbox) {
+        if state != Inbox::Closed {
+            self.hints_refused.store(state == Inbox::Unavailable, Ordering::Relaxed);
+        }
+        for entry in self.entries_of(key) {
+            let effects = entry.channel(self, channel, state);
             self.perform_in_background(&entry, effects);
         }
     }
@@ -477,11 +525,20 @@ fn decode(code: u8) -> Inbox {
     }
 }
 
-/// Starts an acquisition: the caller performs the effects and waits on the waiter.
-pub(crate) fn begin(engine: &Engine, entry: &Arc<Entry>, wish: &Wish, card: &Arc<str>) -> (Ask, Arc<Waiter>, Effects) {
+/// Starts an acquisition, or takes over what `secret` holds: the caller performs the effects and waits on the waiter.
+pub(crate) fn begin(
+    engine: &Engine,
+    entry: &Arc<Entry>,
+    wish: &Wish,
+    card: &Arc<str>,
+    secret: Option<AttemptId>,
+) -> (Ask, Arc<Waiter>, Effects) {
     let ask = engine.ask(wish);
     let waiter = Arc::new(Waiter::default());
-    let effects = entry.acquire(engine, ask, card, &waiter);
+    let effects = match secret {
+        Some(secret) => entry.resume(engine, ask, secret, card, &waiter),
+        None => entry.acquire(engine, ask, card, &waiter),
+    };
     (ask, waiter, effects)
 }
 

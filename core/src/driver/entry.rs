@@ -17,8 +17,8 @@ use super::wait::{Settled, Waiter, locked};
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::lent::Lent;
-use crate::options::Retry;
-use crate::protocol::{Layout, Op, Requests, StoreEvent, Terms};
+use crate::options::{MIN_TTL, Retry};
+use crate::protocol::{AttemptId, Layout, Op, Push, Requests, StoreEvent, Terms, Traits};
 use crate::queue::{self, Ask, ContenderId, Queue, Refusal, TaskId};
 use crate::session::{self, Answer, Inbox, RequestId, Service, Session, claim};
 use crate::stores::{Answered, Outcome};
@@ -52,6 +52,8 @@ struct State {
     /// Keeps the entry alive while the store may know of it.
     alive: Option<Arc<Entry>>,
     closed: bool,
+    /// Its waiters are told on channels, not by the client's inbox.
+    hints: bool,
 }
 
 /// The memory in which a step of an entry gathers what it does. Each thread lends it to the entry it works on, so that a
@@ -104,6 +106,8 @@ struct Release {
     token: u64,
     /// The slot whose session will tell; `None` while it is the queue's to say.
     asked: Option<u64>,
+    /// The secret that is to have the lock.
+    heir: Option<AttemptId>,
     waiter: Arc<Waiter>,
 }
 
@@ -114,6 +118,38 @@ struct Slot {
     session: Session,
     /// Its contract ended; only what is left at the store keeps it.
     idle: bool,
+    /// It listens on its session's channel.
+    listens: bool,
+}
+
+impl Slot {
+    /// Its session is about to contend on `terms`: listens from the start where that costs nothing.
+    fn overhear(&mut self, engine: &Engine, terms: &Terms) -> Inbox {
+        self.listens = self.session.channel_of(terms).is_some_and(|channel| engine.store.overhear(&channel));
+        if self.listens { Inbox::Live } else { Inbox::Closed }
+    }
+
+    /// Its session has to wait: listens from now on.
+    fn hear(&mut self, engine: &Engine, entry: &Entry, now: Time) {
+        if self.listens {
+            return;
+        }
+        let Some(channel) = self.session.channel() else { return };
+        self.listens = true;
+        let state = engine.store.hear(&channel, &entry.key);
+        if state != Inbox::Closed {
+            self.session.handle(now, session::Event::Inbox(state));
+        }
+    }
+
+    fn forget(&mut self, engine: &Engine) {
+        if std::mem::take(&mut self.listens)
+            && let Some(channel) = self.session.channel()
+        {
+            // The channel of one attempt is of no use to the next.
+            engine.store.forget(&channel, !self.session.is_fair());
+        }
+    }
 }
 
 /// A write to perform.
@@ -134,6 +170,8 @@ pub(crate) struct Effects {
     pub(crate) lost: SmallVec<[(Arc<Hold>, LossReason); 0]>,
     pub(crate) learnt: SmallVec<[(Time, StoreTime); 0]>,
     pub(crate) open_inbox: bool,
+    /// Somebody listens on a channel of the store.
+    pub(crate) hear_hints: bool,
     pub(crate) notices: SmallVec<[Notice; 2]>,
     /// Lent while the entry's mutex is held.
     room: Option<Box<Room>>,
@@ -147,7 +185,7 @@ pub(crate) struct Effects {
 
 impl Entry {
     pub(crate) fn new(name: Arc<str>, key: Arc<str>, layout: Arc<dyn Layout>) -> Self {
-        let block = layout.protocol(key.clone()).traits().block;
+        let Traits { block, push, .. } = layout.protocol(key.clone()).traits();
         let state = State {
             queue: Queue::new(block),
             slots: SmallVec::new(),
@@ -162,6 +200,7 @@ impl Entry {
             due: None,
             alive: None,
             closed: false,
+            hints: push == Push::Hint,
         };
         Entry { name, key, layout, state: Mutex::new(state) }
     }
@@ -170,6 +209,29 @@ impl Entry {
     pub(crate) fn acquire(
         self: &Arc<Self>,
         engine: &Engine,
+        ask: Ask,
+        card: &Arc<str>,
+        waiter: &Arc<Waiter>,
+    ) -> Effects {
+        self.ask(engine, queue::Event::Acquire(ask), ask, card, waiter)
+    }
+
+    /// A task wants to take over what `secret` holds; else as [`acquire`](Self::acquire).
+    pub(crate) fn resume(
+        self: &Arc<Self>,
+        engine: &Engine,
+        ask: Ask,
+        secret: AttemptId,
+        card: &Arc<str>,
+        waiter: &Arc<Waiter>,
+    ) -> Effects {
+        self.ask(engine, queue::Event::Resume { ask, secret }, ask, card, waiter)
+    }
+
+    fn ask(
+        self: &Arc<Self>,
+        engine: &Engine,
+        event: queue::Event,
         ask: Ask,
         card: &Arc<str>,
         waiter: &Arc<Waiter>,
@@ -190,7 +252,7 @@ impl Entry {
             if state.closed {
                 return state.refuse(now, ask.task, Refusal::Failed(closed()), effects);
             }
-            state.queue.handle(now, queue::Event::Acquire(ask));
+            state.queue.handle(now, event);
         })
     }
 
@@ -213,6 +275,30 @@ impl Entry {
     /// The hold under `token` is given back; `waiter` gets the outcome.
     pub(crate) fn release(self: &Arc<Self>, engine: &Engine, token: u64, waiter: &Arc<Waiter>) -> Effects {
         self.with(engine, |state, now, _| state.release(now, token, waiter.clone()))
+    }
+
+    /// The hold under `token` is left to `secret` for `ttl`; `waiter` gets the outcome, or nothing changes and it is refused.
+    pub(crate) fn export(
+        self: &Arc<Self>,
+        engine: &Engine,
+        token: u64,
+        secret: AttemptId,
+        ttl: Duration,
+        waiter: &Arc<Waiter>,
+    ) -> Effects {
+        self.with(engine, |state, now, effects| {
+            // The deadline is the truth, however late the wheel is.
+            state.tick(now);
+            state.pump(self, engine, now, effects);
+            let slot = state.queue.holder(token).and_then(|contender| state.slot_of(contender));
+            if slot.is_some_and(|slot| !slot.session.can_pass()) {
+                let message = "this layout cannot pass a held lock on; take one that can, such as native";
+                let error = Error::unsupported("export", message);
+                return effects.settled.push((waiter.clone(), Settled::Refused(Refusal::Failed(error))));
+            }
+            state.releases.push_back(Release { token, asked: None, heir: Some(secret), waiter: waiter.clone() });
+            state.queue.handle(now, queue::Event::Export { token, secret, ttl });
+        })
     }
 
     /// The hold under `token` shall last `ttl` from now; `waiter` hears whether it does.
@@ -246,6 +332,19 @@ impl Entry {
                 let service = Service { ttl: left, renew: true, max_hold, retry: Retry::DEFAULT };
                 slot.session.handle(now, session::Event::Serve(service));
             }
+        })
+    }
+
+    /// Nobody was told `secret`, or wants it any more: what it holds is given back.
+    pub(crate) fn retract(self: &Arc<Self>, engine: &Engine, secret: AttemptId) -> Effects {
+        self.with(engine, |state, now, effects| {
+            let service = Service { ttl: MIN_TTL, renew: false, max_hold: None, retry: Retry::DEFAULT };
+            let terms = self.terms(engine, &state.card, service);
+            let secret = Terms::of_secret(self.name.clone(), secret, MIN_TTL, "".into());
+            let slot = state.idle_slot(self, engine, effects);
+            slot.contender = None;
+            slot.idle = false;
+            slot.session.handle(now, session::Event::Resume { terms, secret, service });
         })
     }
 
@@ -286,10 +385,23 @@ impl Entry {
     /// The client's inbox changed.
     pub(crate) fn inbox(self: &Arc<Self>, engine: &Engine, inbox: Inbox) -> Effects {
         self.with(engine, |state, now, effects| {
+            if state.hints {
+                return;
+            }
             if inbox == Inbox::Unavailable {
                 state.refuse_the_fair(now, effects);
             }
             state.every_session(|session| session.handle(now, session::Event::Inbox(inbox)));
+        })
+    }
+
+    /// What is heard on a channel of this lock changed.
+    pub(crate) fn channel(self: &Arc<Self>, engine: &Engine, channel: &str, state: Inbox) -> Effects {
+        self.with(engine, |entry, now, _| {
+            let listening = entry.slots.iter_mut().filter(|slot| slot.listens);
+            for slot in listening.filter(|slot| slot.session.channel().as_deref() == Some(channel)) {
+                slot.session.handle(now, session::Event::Inbox(state));
+            }
         })
     }
 
@@ -373,6 +485,7 @@ impl Entry {
             ttl: service.ttl,
             claim: claim(service.ttl),
             card: card.clone(),
+            fair: false,
         }
     }
 }
@@ -433,10 +546,13 @@ impl State {
             if let Some(action) = self.queue.poll_action() {
                 self.queue_wants(entry, engine, now, action, effects);
             } else if let Some((index, action)) = self.session_action() {
-                self.session_wants(entry, index, now, action, effects);
+                self.session_wants(entry, engine, index, now, action, effects);
             } else {
                 break;
             }
+        }
+        if self.hints {
+            self.slots.iter_mut().filter(|slot| !slot.session.listens()).for_each(|slot| slot.forget(engine));
         }
         self.say_who_waits(effects);
         self.refresh_deadlines();
@@ -460,13 +576,22 @@ impl State {
         effects: &mut Effects,
     ) {
         match action {
-            queue::Action::Contend { contender, wait, service } => {
-                let terms = entry.terms(engine, &self.card, service);
+            queue::Action::Contend { contender, wait, fair, service } => {
+                let terms = Terms { fair, ..entry.terms(engine, &self.card, service) };
+                let hints = self.hints;
                 let slot = self.idle_slot(entry, engine, effects);
                 slot.contender = Some(contender);
                 slot.idle = false;
-                let inbox = engine.inbox();
+                let inbox = if hints { slot.overhear(engine, &terms) } else { engine.inbox() };
                 slot.session.handle(now, session::Event::Acquire { terms, wait, service, inbox });
+            }
+            queue::Action::Resume { contender, secret, service } => {
+                let terms = entry.terms(engine, &self.card, service);
+                let secret = Terms::of_secret(entry.name.clone(), secret, service.ttl, "".into());
+                let slot = self.idle_slot(entry, engine, effects);
+                slot.contender = Some(contender);
+                slot.idle = false;
+                slot.session.handle(now, session::Event::Resume { terms, secret, service });
             }
             queue::Action::Serve { contender, service } => {
                 self.tell(contender, now, session::Event::Serve(service));
@@ -482,6 +607,12 @@ impl State {
                 self.tell(contender, now, session::Event::Release { used });
                 self.detach(contender);
             }
+            queue::Action::Export { contender, used, secret, ttl } => {
+                self.release_goes_to(now, contender, used, effects);
+                let secret = Terms::of_secret(entry.name.clone(), secret, ttl, self.card.clone());
+                self.tell(contender, now, session::Event::Export { secret, used });
+                self.detach(contender);
+            }
             queue::Action::Withdraw(contender) => {
                 self.tell(contender, now, session::Event::Cancel);
                 self.detach(contender);
@@ -494,7 +625,7 @@ impl State {
                 if !matches!(outcome, ReleaseOutcome::Kept(_)) {
                     self.end_hold(now, token, effects);
                 }
-                self.settle_release(|release| release.token == token, outcome, effects);
+                self.settle_release(|release| release.token == token && release.asked.is_none(), outcome, effects);
             }
             queue::Action::Lost { token } => {
                 if let Some(hold) = self.take_hold(token) {
@@ -507,6 +638,7 @@ impl State {
     fn session_wants(
         &mut self,
         entry: &Arc<Entry>,
+        engine: &Engine,
         index: usize,
         now: Time,
         action: session::Action,
@@ -519,6 +651,10 @@ impl State {
                     effects.notices.push(Notice::Undone { attempt: id.attempt });
                 }
                 effects.sends.push(Outbound { entry: entry.clone(), slot, id, requests });
+            }
+            session::Action::OpenInbox if self.hints => {
+                effects.hear_hints = true;
+                self.slots[index].hear(engine, entry, now);
             }
             session::Action::OpenInbox => effects.open_inbox = true,
             session::Action::Learn { sent, at } => effects.learnt.push((sent, at)),
@@ -555,7 +691,7 @@ impl State {
             }
             session::Action::Ended => {
                 self.contender_ended(index, now);
-                self.retire(index);
+                self.retire(index, engine);
             }
         }
     }
@@ -574,16 +710,18 @@ impl State {
             if let Some(room) = &mut effects.room {
                 session.lend(&mut room.session);
             }
-            self.slots.push(Slot { id: 0, contender: None, session, idle: true });
+            self.slots.push(Slot { id: 0, contender: None, session, idle: true, listens: false });
             self.slots.len() - 1
         });
+        self.slots[at].forget(engine);
         self.slots[at].id = self.next_slot;
         self.next_slot += 1;
         &mut self.slots[at]
     }
 
-    fn retire(&mut self, index: usize) {
+    fn retire(&mut self, index: usize, engine: &Engine) {
         self.slots[index].idle = true;
+        self.slots[index].forget(engine);
         if self.slots.iter().filter(|slot| slot.idle).count() > 1 {
             self.slots.remove(index);
         }
@@ -609,7 +747,7 @@ impl State {
         });
         // The deadline is the truth, however late the wheel is.
         self.tick(now);
-        self.releases.push_back(Release { token, asked: None, waiter });
+        self.releases.push_back(Release { token, asked: None, heir: None, waiter });
         self.queue.handle(now, queue::Event::Release { token, left });
     }
 
@@ -626,8 +764,17 @@ impl State {
         let at = self.releases.iter().position(which);
         if let Some(release) = at.and_then(|at| self.releases.remove(at)) {
             let token = Token::new(release.token);
-            effects.notices.push(Notice::Released { token, outcome: outcome.clone() });
-            effects.settled.push((release.waiter, Settled::Released(outcome)));
+            let settled = match release.heir {
+                Some(secret) if outcome == ReleaseOutcome::Released => {
+                    effects.notices.push(Notice::Exported { token });
+                    Settled::Exported(secret)
+                }
+                _ => {
+                    effects.notices.push(Notice::Released { token, outcome: outcome.clone() });
+                    Settled::Released(outcome)
+                }
+            };
+            effects.settled.push((release.waiter, settled));
         }
     }
 

@@ -1,6 +1,7 @@
 //! The driver: moves bytes and time for the pure rooms. Feature `net`.
 
 pub(crate) mod clock;
+pub(crate) mod convoy;
 mod courier;
 pub(crate) mod fork;
 pub(crate) mod runtime;
@@ -10,7 +11,7 @@ pub(crate) mod entry;
 pub(crate) mod hold;
 pub(crate) mod notice;
 pub(crate) mod poller;
-mod random;
+pub(crate) mod random;
 mod timer;
 pub(crate) mod wait;
 mod wheel;

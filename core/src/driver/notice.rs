@@ -40,6 +40,8 @@ pub(crate) enum Notice {
     Over { held: Duration },
     /// What became of a release.
     Released { token: Token, outcome: ReleaseOutcome },
+    /// It is a secret's now.
+    Exported { token: Token },
     /// It goes to whoever waits at the store, and is asked for again in the same request.
     Yielded { token: Token },
     /// A hold was lost.
@@ -156,7 +158,7 @@ impl Notice {
                 metrics.hold.record(*held);
                 metrics.lost.count(reason);
             }
-            Notice::Released { .. } | Notice::Yielded { .. } | Notice::Undone { .. } => {}
+            Notice::Released { .. } | Notice::Exported { .. } | Notice::Yielded { .. } | Notice::Undone { .. } => {}
         }
     }
 
@@ -206,6 +208,9 @@ impl Notice {
             Notice::Released { token, outcome } => {
                 let outcome = outcome.code();
                 debug!(target: "lockwright::release", lock, store, %token, outcome, "lock released");
+            }
+            Notice::Exported { token } => {
+                debug!(target: "lockwright::export", lock, store, %token, "lock exported: whoever knows the secret has it");
             }
             Notice::Yielded { token } => {
                 debug!(target: "lockwright::yield", lock, store, %token, "other processes have their turn");

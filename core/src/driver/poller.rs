@@ -1,9 +1,10 @@
-//! Sockets and a bell behind one descriptor, which a foreign event loop watches.
+//! Sockets and a bell behind one descriptor, which a foreign event loop watches. One that would rather read sockets itself is
+//! given them, and feeds what it read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker};
@@ -21,12 +22,23 @@ use super::wait::locked;
 const EVENTS: usize = 64;
 const BELL: Token = Token(0);
 
+/// A foreign event loop that reads sockets itself, since being told that there is something to read costs it more.
+pub trait Reader: Send + Sync + 'static {
+    /// Asks for everything that comes from `socket`, another descriptor of which is the reader's from now on: it is to be
+    /// handed to [`EventLoop::feed`](crate::event_loop::EventLoop::feed) under that number.
+    fn read(&self, number: usize, socket: OwnedFd);
+
+    /// Nothing more is wanted of that socket; its descriptor is to be closed.
+    fn stop(&self, number: usize);
+}
+
 /// See the [module](self).
 pub(crate) struct Poller {
     // Before the descriptors they stand for: fields are dropped in order.
     _registered: [Registered; 2],
     registry: mio::Registry,
     bell: mio::Waker,
+    reader: Option<Arc<dyn Reader>>,
     watched: Mutex<Watched>,
 }
 
@@ -38,13 +50,15 @@ struct Watched {
 }
 
 impl Poller {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// Without a `reader` it reads sockets itself.
+    pub(crate) fn new(reader: Option<Arc<dyn Reader>>) -> io::Result<Self> {
         let poll = mio::Poll::new()?;
         let registry = poll.registry().try_clone()?;
         Ok(Poller {
             _registered: [register(&poll), register(&registry)],
             bell: mio::Waker::new(&registry, BELL)?,
             registry,
+            reader,
             watched: Mutex::new(Watched {
                 poll,
                 events: Events::with_capacity(EVENTS),
@@ -90,15 +104,29 @@ impl Poller {
     }
 
     /// Watches a socket that does not block.
-    pub(crate) fn watch<S: Source>(&self, mut socket: S) -> io::Result<Socket<S>> {
+    pub(crate) fn watch<S: Source + AsFd>(&self, mut socket: S) -> io::Result<Socket<S>> {
         let mut watched = locked(&self.watched);
         watched.sockets.retain(|_, socket| socket.strong_count() > 0);
         let token = Token(watched.next);
         watched.next += 1;
-        self.registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
         let readiness = Arc::default();
         watched.sockets.insert(token, Arc::downgrade(&readiness));
-        Ok(Socket { socket, readiness })
+        drop(watched);
+        let Some(reader) = &self.reader else {
+            self.registry.register(&mut socket, token, Interest::READABLE | Interest::WRITABLE)?;
+            return Ok(Socket { socket, readiness, fed: None });
+        };
+        self.registry.register(&mut socket, token, Interest::WRITABLE)?;
+        reader.read(token.0, socket.as_fd().try_clone_to_owned()?);
+        Ok(Socket { socket, readiness, fed: Some(Feeding { number: token.0, reader: reader.clone() }) })
+    }
+
+    /// Takes what the reader read from a socket: nothing, when that has ended.
+    pub(crate) fn feed(&self, number: usize, bytes: &[u8]) {
+        let socket = locked(&self.watched).sockets.get(&Token(number)).and_then(Weak::upgrade);
+        if let Some(socket) = socket {
+            socket.takes(bytes);
+        }
     }
 }
 
@@ -126,6 +154,10 @@ struct Known {
     writing: Side,
     /// Nothing will change any more.
     ended: bool,
+    /// What a reader read of it and nobody took yet.
+    fed: VecDeque<u8>,
+    /// The reader came to its end.
+    eaten: bool,
 }
 
 #[derive(Default)]
@@ -149,12 +181,48 @@ impl Readiness {
         drop(known);
         woken.into_iter().flatten().for_each(Waker::wake);
     }
+
+    fn takes(&self, bytes: &[u8]) {
+        let mut known = locked(&self.0);
+        known.fed.extend(bytes);
+        known.eaten |= bytes.is_empty();
+        let woken = known.reading.waiting.take();
+        drop(known);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// What was fed, as far as there is room.
+    fn poll_fed(&self, context: &Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let mut known = locked(&self.0);
+        if known.fed.is_empty() && !known.eaten {
+            known.reading.waiting = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        let (front, _) = known.fed.as_slices();
+        let some = front.len().min(into.remaining());
+        into.put_slice(&front[..some]);
+        known.fed.drain(..some);
+        Poll::Ready(Ok(()))
+    }
 }
 
 /// A socket in a foreign event loop.
 pub(crate) struct Socket<S> {
     socket: S,
     readiness: Arc<Readiness>,
+    /// Where a reader reads it.
+    fed: Option<Feeding>,
+}
+
+struct Feeding {
+    number: usize,
+    reader: Arc<dyn Reader>,
+}
+
+impl Drop for Feeding {
+    fn drop(&mut self) {
+        self.reader.stop(self.number);
+    }
 }
 
 impl<S> Socket<S> {
@@ -206,6 +274,9 @@ where
     for<'a> &'a S: Read,
 {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.fed.is_some() {
+            return self.readiness.poll_fed(context, into);
+        }
         let free = into.initialize_unfilled();
         let whole = free.len();
         let read = self.attempt(context, reading, |mut socket| socket.read(free), whole);
@@ -250,22 +321,69 @@ impl Close for mio::net::UnixStream {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
     use std::os::unix::net::UnixStream;
+
+    use mio::net::UnixStream as Watched;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
+    fn pair(poller: &Poller) -> (Socket<Watched>, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        (poller.watch(Watched::from_std(ours)).unwrap(), theirs)
+    }
+
     #[test]
     fn a_look_leaves_no_socket_for_the_next_one() {
-        let poller = Poller::new().unwrap();
-        let pairs: Vec<_> = (0..2 * EVENTS + 1).map(|_| UnixStream::pair().unwrap()).collect();
-        let watched = |(ours, theirs): (UnixStream, UnixStream)| {
-            ours.set_nonblocking(true).unwrap();
-            (poller.watch(mio::net::UnixStream::from_std(ours)).unwrap(), theirs)
-        };
-        let sockets: Vec<_> = pairs.into_iter().map(watched).collect();
+        let poller = Poller::new(None).unwrap();
+        let sockets: Vec<_> = (0..2 * EVENTS + 1).map(|_| pair(&poller)).collect();
         poller.look();
-        let ready =
-            |(socket, _): &&(Socket<mio::net::UnixStream>, UnixStream)| locked(&socket.readiness.0).writing.ready;
+        let ready = |(socket, _): &&(Socket<Watched>, UnixStream)| locked(&socket.readiness.0).writing.ready;
         assert_eq!(sockets.iter().filter(ready).count(), sockets.len());
+    }
+
+    #[derive(Default)]
+    struct Reads(Mutex<Vec<(usize, Option<UnixStream>)>>);
+
+    impl Reader for Reads {
+        fn read(&self, number: usize, socket: OwnedFd) {
+            locked(&self.0).push((number, Some(socket.into())));
+        }
+
+        fn stop(&self, number: usize) {
+            locked(&self.0).push((number, None));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_reader_gets_the_socket_and_feeds_what_it_read() {
+        let reads = Arc::new(Reads::default());
+        let poller = Poller::new(Some(reads.clone())).unwrap();
+        let (mut socket, mut theirs) = pair(&poller);
+        let (number, read) = locked(&reads.0).pop().unwrap();
+        theirs.write_all(b"hello").unwrap();
+        poller.look();
+        let mut first = [0; 3];
+        let waits = poll_fn(|context| {
+            let mut buffer = ReadBuf::new(&mut first);
+            Poll::Ready(Pin::new(&mut socket).poll_read(context, &mut buffer).is_pending())
+        });
+        assert!(waits.await, "the poller reads nothing itself");
+        let mut bytes = [0; 16];
+        let some = read.unwrap().read(&mut bytes).unwrap();
+        poller.feed(number, &bytes[..some]);
+        poller.feed(number + 1, b"of no socket");
+        assert_eq!((socket.read(&mut first).await.unwrap(), &first), (3, b"hel"));
+        poller.feed(number, b" and bye");
+        poller.feed(number, b"");
+        let mut rest = String::new();
+        socket.read_to_string(&mut rest).await.unwrap();
+        assert_eq!(rest, "lo and bye");
+        socket.write_all(b"written directly").await.unwrap();
+        assert_eq!(theirs.read(&mut bytes).unwrap(), 16);
+        drop(socket);
+        assert!(matches!(locked(&reads.0)[..], [(last, None)] if last == number));
     }
 }

@@ -7,15 +7,21 @@ use std::time::Duration;
 
 use super::hold::Hold;
 use crate::lease::ReleaseOutcome;
+use crate::protocol::AttemptId;
 use crate::queue::Refusal;
 
 /// What a waiter gets.
 #[derive(Debug)]
 pub(crate) enum Settled {
-    Granted { hold: Arc<Hold>, depth: u32 },
+    Granted {
+        hold: Arc<Hold>,
+        depth: u32,
+    },
     Refused(Refusal),
     Released(ReleaseOutcome),
     Extended(bool),
+    /// The secret has the lock.
+    Exported(AttemptId),
 }
 
 /// A place for one result, while somebody wants it, and whom to wake when it comes. A thread parks, a task leaves its waker.
@@ -82,6 +88,15 @@ impl Waiter {
             None => std::thread::park(),
         }
         self.take()
+    }
+
+    /// Blocks this thread until the result is there.
+    pub(crate) fn park_until_settled(&self) -> Settled {
+        loop {
+            if let Some(settled) = self.park(None) {
+                return settled;
+            }
+        }
     }
 
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Settled> {

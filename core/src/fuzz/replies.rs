@@ -23,6 +23,7 @@ fn terms(attempt: u8) -> Terms {
         ttl: second * 30,
         claim: second,
         card,
+        fair: attempt == 1,
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use crate::error::{Error, Kind};
 use crate::guarantee::Guarantees;
+use crate::lease::Sighting;
 use crate::options::ConnectOptions;
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
@@ -70,6 +71,47 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// `sink`, at once where nothing can be pushed.
     fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()>;
 
+    /// Begins to listen, for one contender, on a `channel` that tells of the lock kept under `key`, until it is
+    /// [forgotten](Self::forget) as often. Returns at once how far that is; every change is reported through the sink of
+    /// [`listen`](Self::listen), which somebody has to run.
+    fn hear(&self, channel: &Arc<str>, key: &Arc<str>) -> Inbox {
+        let _ = (channel, key);
+        Inbox::Unavailable
+    }
+
+    /// The same, but only if the channel is subscribed already.
+    fn overhear(&self, channel: &Arc<str>) -> bool {
+        let _ = channel;
+        false
+    }
+
+    /// One contender listens on `channel` no more. `lingers` says that the channel will soon be wanted again.
+    fn forget(&self, channel: &Arc<str>, lingers: bool) {
+        let _ = (channel, lingers);
+    }
+
+    /// Keeps subscribed what is to be [heard](Self::hear), from the background runtime, until `sink` is gone.
+    fn listen(self: Arc<Self>, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+        drop(sink);
+        Box::pin(std::future::ready(()))
+    }
+
+    /// The request that looks for a lock of another library under the bare `name`, or for a page of them from `cursor`, where
+    /// others may keep locks there too.
+    fn others(&self, name: Option<&str>, cursor: &str) -> Option<Request> {
+        let _ = (name, cursor);
+        None
+    }
+
+    /// Reads its reply, and where the next page begins.
+    ///
+    /// # Errors
+    /// `auth` where the user may not look, `protocol` where the reply makes no sense.
+    fn others_seen(&self, reply: &Reply) -> crate::Result<(Vec<Sighting>, Option<String>)> {
+        let _ = reply;
+        Ok((Vec::new(), None))
+    }
+
     /// The client was closed: connections and subscriptions go, also those of an inbox. A later call opens what it needs.
     fn close(&self) {}
 
@@ -106,6 +148,9 @@ pub(crate) trait Sink: Send + Sync {
 
     /// Something was pushed that concerns the lock kept under `key`.
     fn pushed(&self, key: &str, event: &StoreEvent);
+
+    /// The subscription of a channel that tells of the lock kept under `key` changed; as with [`inbox`](Self::inbox).
+    fn channel(&self, key: &str, channel: &str, state: Inbox);
 
     /// The server is not the one it was (restarted, failed over): what it promised must be verified.
     fn restarted(&self);

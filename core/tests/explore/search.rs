@@ -312,7 +312,7 @@ impl<'a> Search<'a> {
         }
         let index = self.visits.len() as u32;
         self.table[slot] = index;
-        let served = if world.is_served() { SERVED } else { 0 };
+        let served = if world.is_served(self.setup) { SERVED } else { 0 };
         let clean = if world.is_clean(self.setup) { CLEAN } else { 0 };
         let set = self.sets.iter().position(|set| *set == world.spent).unwrap_or_else(|| {
             self.sets.push(world.spent);

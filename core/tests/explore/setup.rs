@@ -94,6 +94,10 @@ pub struct Wish {
     pub ttl: Option<u32>,
     /// To how many ticks it may extend the lease, once.
     pub extends: Option<u32>,
+    /// For how many ticks it may export the lock, instead of releasing it.
+    pub exports: Option<u32>,
+    /// Whether it does not acquire the lock, but resumes what somebody exported.
+    pub resumes: bool,
 }
 
 /// What is left out of a space because it says nothing new; see `docs/adr/0013-reductions-of-the-explorer.md`.
@@ -143,7 +147,9 @@ pub const EPOCH: u32 = 1000;
 impl Setup {
     /// Ages above this behave alike: what is as old as the longest lease is over.
     pub fn longest(&self) -> u32 {
-        let of = |wish: &Wish| wish.ttl.unwrap_or(self.ttl).max(wish.extends.unwrap_or(0));
+        let of = |wish: &Wish| {
+            wish.ttl.into_iter().chain([self.ttl]).chain(wish.extends).chain(wish.exports).max().unwrap_or(self.ttl)
+        };
         self.clients.iter().flatten().map(of).max().unwrap_or(self.ttl).max(self.ttl)
     }
 

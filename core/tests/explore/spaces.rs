@@ -8,7 +8,8 @@ use crate::search::{Explored, Recovery, Violation, explore};
 use crate::setup::{Class, FAULTS, Reduced, Setup, Spent, Wish};
 
 /// A task that may come at any time and takes what it gets.
-pub const ONE: Wish = Wish { fair: false, may_cancel: false, early: false, ttl: None, extends: None };
+pub const ONE: Wish =
+    Wish { fair: false, may_cancel: false, early: false, ttl: None, extends: None, exports: None, resumes: false };
 /// A task that wants the lock from the start.
 pub const EARLY: Wish = Wish { early: true, ..ONE };
 
@@ -78,6 +79,12 @@ impl Setup {
     pub fn extensions(name: &'static str) -> Self {
         let extending = Wish { extends: Some(4), ..EARLY };
         Setup { clients: vec![vec![extending, EARLY], vec![ONE]], prompt: true, ..Setup::two_clients(name) }
+    }
+
+    /// One client that may export the lock, another that resumes it, and a third that waits for it.
+    pub fn exports(name: &'static str) -> Self {
+        let (exporter, heir) = (Wish { exports: Some(3), ..EARLY }, Wish { resumes: true, ..ONE });
+        Setup { clients: vec![vec![exporter], vec![heir], vec![ONE]], ..Setup::three_clients(name) }
     }
 
     /// Three tasks of one client, and another client that waits: one of the tasks may give up.
@@ -188,7 +195,8 @@ impl Setup {
     /// One task: `t`, and what it wants beside the lock.
     fn in_words(&self, wish: &Wish) -> String {
         let marks = [(wish.fair, "f"), (wish.may_cancel, "c"), (wish.extends.is_some(), "x")];
-        let marks: String = marks.iter().filter(|(is, _)| *is).map(|(_, mark)| *mark).collect();
+        let marks = marks.into_iter().chain([(wish.exports.is_some(), "e"), (wish.resumes, "r")]);
+        let marks: String = marks.filter(|(is, _)| *is).map(|(_, mark)| mark).collect();
         let ttl = wish.ttl.map_or(String::new(), |ttl| ttl.to_string());
         format!("t{marks}{ttl}")
     }

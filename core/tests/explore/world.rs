@@ -6,12 +6,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lockwright::error::{Error, Kind};
+use lockwright::lease::ReleaseOutcome;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Reply, Requests, StoreEvent};
 use lockwright::queue::{Ask, Refusal, TaskId};
 use lockwright::session::{Answer, Inbox, RequestId, margin};
 use lockwright::time::{Relative, StoreTime, Time};
 
 use crate::glue::{Input, Out, Process, process_of};
+use crate::layout::joined::attempt_of;
 use crate::layout::{Around, Checked, Record, name_of, name_of_client};
 use crate::setup::{Class, EPOCH, Setup, Spent, Wish};
 use crate::view::{Mix, View};
@@ -58,6 +60,8 @@ pub struct Client {
     /// The tasks that extended their hold, or tried to.
     extended: u8,
     extension: Option<Extension>,
+    /// A task's call to export the lock, until it is answered, and the secret that is to have it.
+    export: Option<(usize, AttemptId)>,
     stream: VecDeque<Wire>,
     opening: bool,
     behind: u32,
@@ -120,6 +124,8 @@ pub enum Step {
     Start { client: usize, task: usize },
     Release { client: usize, task: usize },
     Extend { client: usize, task: usize },
+    Export { client: usize, task: usize },
+    Take { client: usize, task: usize },
     Cancel { client: usize, task: usize },
     Timer { client: usize },
     Deliver { message: usize },
@@ -160,7 +166,10 @@ impl Step {
     /// Whether a run in which nothing goes wrong and nobody gives up may take it while something else than time moves.
     pub fn is_progress(self) -> bool {
         self.class() == Class::None
-            && !matches!(self, Step::Pass | Step::Cancel { .. } | Step::Pause { .. } | Step::Extend { .. })
+            && !matches!(
+                self,
+                Step::Pass | Step::Cancel { .. } | Step::Pause { .. } | Step::Extend { .. } | Step::Export { .. }
+            )
     }
 }
 
@@ -171,7 +180,16 @@ pub struct World<R: Record> {
     pub clients: Vec<Rc<Client>>,
     net: Vec<Rc<Message<R::Call>>>,
     paused: Option<usize>,
+    /// The secret that was told, for whoever wants to resume it; it may be known to several.
+    secret: Option<AttemptId>,
     pub spent: Spent,
+}
+
+/// What a task asks its queue for.
+fn ask(setup: &Setup, client: usize, task: usize) -> Ask {
+    let wish = &setup.clients[client][task];
+    let (task, service) = (TaskId(task as u64), setup.service(wish));
+    Ask { task, owner: None, fair: wish.fair, tries: false, deadline: None, service }
 }
 
 impl<R: Record> World<R> {
@@ -183,6 +201,7 @@ impl<R: Record> World<R> {
             waiting: Vec::new(),
             extended: 0,
             extension: None,
+            export: None,
             stream: VecDeque::new(),
             opening: false,
             behind: setup.behind,
@@ -196,6 +215,7 @@ impl<R: Record> World<R> {
             clients: setup.clients.iter().enumerate().map(client).map(Rc::new).collect(),
             net: Vec::new(),
             paused: None,
+            secret: None,
             spent: Spent::NOTHING,
         };
         for (client, tasks) in setup.clients.iter().enumerate() {
@@ -214,6 +234,9 @@ impl<R: Record> World<R> {
             let client = &self.clients[c];
             for (t, task) in client.tasks.iter().enumerate() {
                 match task {
+                    Task::Fresh if setup.clients[c][t].resumes => {
+                        steps.extend(self.secret.map(|_| Step::Take { client: c, task: t }));
+                    }
                     Task::Fresh => steps.push(Step::Start { client: c, task: t }),
                     Task::Holding { .. } | Task::Mourning { .. } => steps.push(Step::Release { client: c, task: t }),
                     _ => {}
@@ -241,6 +264,9 @@ impl<R: Record> World<R> {
                     Task::Waiting if wish.may_cancel => steps.push(Step::Cancel { client: c, task: t }),
                     Task::Holding { .. } if wish.extends.is_some() && client.extended >> t & 1 == 0 => {
                         steps.push(Step::Extend { client: c, task: t });
+                    }
+                    Task::Holding { .. } if wish.exports.is_some() => {
+                        steps.push(Step::Export { client: c, task: t });
                     }
                     _ => {}
                 }
@@ -335,6 +361,8 @@ impl<R: Record> World<R> {
             Step::Start { client, .. }
             | Step::Release { client, .. }
             | Step::Extend { client, .. }
+            | Step::Export { client, .. }
+            | Step::Take { client, .. }
             | Step::Cancel { client, .. }
             | Step::Timer { client }
             | Step::Hear { client } => Some(client),
@@ -431,15 +459,27 @@ impl<R: Record> World<R> {
                 let node = self.client(client);
                 node.tasks[task] = Task::Waiting;
                 node.waiting.push(task as u8);
-                let ask = Ask {
-                    task: TaskId(task as u64),
-                    owner: None,
-                    fair: setup.clients[client][task].fair,
-                    tries: false,
-                    deadline: None,
-                    service: setup.service(&setup.clients[client][task]),
-                };
+                let ask = ask(setup, client, task);
                 self.feed(setup, client, Input::Acquire(ask))
+            }
+            Step::Take { client, task } => {
+                let Some(secret) = self.secret else { return Err("resumed what nobody exported".into()) };
+                let node = self.client(client);
+                node.tasks[task] = Task::Waiting;
+                node.waiting.push(task as u8);
+                let ask = ask(setup, client, task);
+                self.feed(setup, client, Input::Resume { ask, secret })
+            }
+            Step::Export { client, task } => {
+                let Task::Holding { token, .. } = self.clients[client].tasks[task] else {
+                    return Err("exported what was not held".into());
+                };
+                let node = self.client(client);
+                let secret = node.process.mint();
+                node.export = Some((task, secret));
+                node.tasks[task] = Task::Releasing { token };
+                let ttl = setup.tick * setup.clients[client][task].exports.unwrap_or(0);
+                self.feed(setup, client, Input::Export { token, secret, ttl })
             }
             Step::Release { client, task } => {
                 let (Task::Holding { token, .. } | Task::Mourning { token }) = self.clients[client].tasks[task] else {
@@ -574,6 +614,7 @@ impl<R: Record> World<R> {
             waiting: Vec::new(),
             extended: 0,
             extension: None,
+            export: None,
             stream: VecDeque::new(),
             opening: false,
             behind: 0,
@@ -675,8 +716,10 @@ impl<R: Record> World<R> {
             }
             Out::Granted { task, token, .. } => self.granted(setup, client, task.0 as usize, token)?,
             Out::Refused { task, why } => {
+                let resumes = setup.clients[client][task.0 as usize].resumes;
                 if let Refusal::Failed(error) = &why
                     && !setup.loses_patience()
+                    && !(resumes && error.kind() == Kind::NotOwned)
                 {
                     return Err(format!("{who} gives up: {error}"));
                 }
@@ -690,10 +733,15 @@ impl<R: Record> World<R> {
             }
             Out::Released { token, outcome } => {
                 let releasing = Task::Releasing { token };
-                let Some(task) = self.client(client).tasks.iter_mut().find(|task| **task == releasing) else {
+                let node = self.client(client);
+                let Some(at) = node.tasks.iter().position(|task| *task == releasing) else {
                     return Err(format!("{who} answers the release of {token} ({outcome:?}) that nobody waits for"));
                 };
-                *task = Task::Done;
+                node.tasks[at] = Task::Done;
+                let exported = node.export.take_if(|(task, _)| *task == at);
+                if let Some((_, secret)) = exported.filter(|_| outcome == ReleaseOutcome::Released) {
+                    self.secret = Some(secret);
+                }
             }
             Out::Lost { token, .. } => {
                 let held = |task: &&mut Task| matches!(task, Task::Holding { token: t, .. } if *t == token);
@@ -717,7 +765,10 @@ impl<R: Record> World<R> {
             return Err(format!("{who} was granted the lock for a task that is {:?}", node.tasks[task]));
         }
         node.tasks[task] = Task::Holding { token, until: Time::ZERO };
-        let is_fair = |task: u8| setup.clients[client][usize::from(task)].fair;
+        let is_fair = |task: u8| {
+            let wish = setup.clients[client][usize::from(task)];
+            wish.fair || wish.resumes
+        };
         let first = node.waiting.iter().position(|waits| !is_fair(*waits));
         let place = node.waiting.iter().position(|waits| usize::from(*waits) == task);
         if !is_fair(task as u8) && place > first {
@@ -831,15 +882,21 @@ impl<R: Record> World<R> {
     }
 
     /// Whether every living task got what it is going to get.
-    pub fn is_served(&self) -> bool {
-        self.clients.iter().all(|client| client.tasks.iter().all(|task| *task == Task::Done))
+    pub fn is_served(&self, setup: &Setup) -> bool {
+        // Whoever resumes comes if there is something to resume.
+        let may_stay = |client: usize, task: usize| self.secret.is_none() && setup.clients[client][task].resumes;
+        let is_served = |(c, client): (usize, &Rc<Client>)| {
+            let mut tasks = client.tasks.iter().enumerate();
+            tasks.all(|(t, task)| *task == Task::Done || (*task == Task::Fresh && may_stay(c, t)))
+        };
+        self.clients.iter().enumerate().all(is_served)
     }
 
     /// Whether nothing is left of anybody: no session, no message, no live hold, no place in the queue (but of the dead: they
     /// are skipped when their turn comes).
     pub fn is_clean(&self, setup: &Setup) -> bool {
         let now = setup.store_time(self.now);
-        self.is_served()
+        self.is_served(setup)
             && self.net.is_empty()
             && self.clients.iter().all(|client| client.process.is_idle() && client.stream.is_empty())
             && self.store.record.hold().is_none_or(|(_, expires)| expires <= now)
@@ -856,6 +913,8 @@ impl<R: Record> World<R> {
         self.spent.hash(&mut state);
         view.token(self.store.top).hash(&mut state);
         self.store.record.fingerprint(&view, &mut state);
+        let exporter = self.secret.map(process_of);
+        exporter.is_some().hash(&mut state);
         let mut all = 0_u64;
         for (c, client) in self.clients.iter().enumerate() {
             view.newest = client.process.minted();
@@ -863,6 +922,7 @@ impl<R: Record> World<R> {
             let name = if setup.reduced.names { usize::MAX } else { c };
             (name, &setup.clients[c], self.paused == Some(c), self.store.alive[c]).hash(&mut one);
             client.fingerprint(&view).hash(&mut one);
+            self.secret.filter(|_| exporter == Some(c)).map(|secret| view.attempt(secret)).hash(&mut one);
             self.store.record.fingerprint_of(c, &view, &mut one);
             let messages = self.net.iter().filter(|message| message.client == c).fold(0_u64, |sum, message| {
                 let mut one = Mix::new();
@@ -897,6 +957,8 @@ impl<R: Record> World<R> {
             Step::Start { client: c, task } => format!("{}'s task {task} wants the lock", client(c)),
             Step::Release { client: c, task } => format!("{}'s task {task} releases", client(c)),
             Step::Extend { client: c, task } => format!("{}'s task {task} extends its hold", client(c)),
+            Step::Export { client: c, task } => format!("{}'s task {task} exports its hold", client(c)),
+            Step::Take { client: c, task } => format!("{}'s task {task} resumes what was exported", client(c)),
             Step::Cancel { client: c, task } => format!("{}'s task {task} gives up", client(c)),
             Step::Timer { client: c } => format!("{}'s timer", client(c)),
             Step::Deliver { message: m } => message(m),
@@ -953,6 +1015,10 @@ impl Client {
                 Wire::Push(StoreEvent::Granted { attempt, first, at, .. }) => {
                     (view.attempt(*attempt), view.token(*first), view.ago_at_store(*at)).hash(state);
                 }
+                Wire::Push(StoreEvent::Changed { path }) => match attempt_of(path) {
+                    Some(attempt) => (3_u8, view.attempt(attempt)).hash(state),
+                    None => path.hash(state),
+                },
                 Wire::Push(other) => other.hash(state),
             }
         }
@@ -968,6 +1034,7 @@ impl Client {
         }
         (&self.waiting, self.extended).hash(state);
         self.extension.map(|extension| (extension.task, view.ago(extension.asked))).hash(state);
+        self.export.map(|(task, secret)| (task, view.attempt(secret))).hash(state);
         self.process.fingerprint(view, state);
     }
 }

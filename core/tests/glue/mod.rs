@@ -8,14 +8,16 @@ use std::time::Duration;
 use lockwright::lease::{LossReason, ReleaseOutcome};
 use lockwright::protocol::{AttemptId, InboxId, Protocol, Requests, StoreEvent, Terms};
 use lockwright::queue::{self, Ask, ContenderId, Queue, Refusal, TaskId};
-use lockwright::session::{self, Answer, Inbox, RequestId, Session, claim};
+use lockwright::session::{self, Answer, Inbox, RequestId, Service, Session, claim};
 use lockwright::time::{Relative, StoreTime, Time};
 
 /// What comes to a process.
 pub enum Input<'a> {
     Acquire(Ask),
+    Resume { ask: Ask, secret: AttemptId },
     Cancel(TaskId),
     Release { token: u64 },
+    Export { token: u64, secret: AttemptId, ttl: Duration },
     Extend { token: u64, ttl: Duration },
     Reply { slot: usize, id: RequestId, sent: Time, answer: Answer<'a> },
     Push(&'a StoreEvent),
@@ -99,8 +101,13 @@ impl Process {
     pub fn handle(&mut self, now: Time, input: Input<'_>, out: &mut Vec<Out>) {
         match input {
             Input::Acquire(ask) => self.queue.handle(now, queue::Event::Acquire(ask)),
+            Input::Resume { ask, secret } => self.queue.handle(now, queue::Event::Resume { ask, secret }),
             Input::Cancel(task) => self.queue.handle(now, queue::Event::Cancel(task)),
             Input::Release { token } => self.release(now, token),
+            Input::Export { token, secret, ttl } => {
+                self.tick(now);
+                self.queue.handle(now, queue::Event::Export { token, secret, ttl });
+            }
             Input::Extend { token, ttl } => match self.slot_of_token(token) {
                 Some(slot) => self.slots[slot].session.handle(now, session::Event::Extend(ttl)),
                 None => out.push(Out::Extended { done: false }),
@@ -163,9 +170,21 @@ impl Process {
         slots.collect::<Vec<_>>().join("; ")
     }
 
-    fn mint(&mut self) -> AttemptId {
+    pub fn mint(&mut self) -> AttemptId {
         self.minted += 1;
         AttemptId(u128::from(self.id) << 64 | u128::from(self.salt.wrapping_add(self.minted.into())))
+    }
+
+    fn terms(&mut self, service: Service) -> Terms {
+        Terms {
+            name: "L".into(),
+            attempt: self.mint(),
+            inbox: inbox_of(self.id.into()),
+            ttl: service.ttl,
+            claim: claim(service.ttl),
+            card: "".into(),
+            fair: false,
+        }
     }
 
     fn pump(&mut self, now: Time, out: &mut Vec<Out>) {
@@ -186,19 +205,18 @@ impl Process {
 
     fn queue_wants(&mut self, now: Time, action: queue::Action, out: &mut Vec<Out>) {
         match action {
-            queue::Action::Contend { contender, wait, service } => {
-                let terms = Terms {
-                    name: "L".into(),
-                    attempt: self.mint(),
-                    inbox: inbox_of(self.id.into()),
-                    ttl: service.ttl,
-                    claim: claim(service.ttl),
-                    card: "".into(),
-                };
-                let inbox = self.inbox;
+            queue::Action::Contend { contender, wait, fair, service } => {
+                let (terms, inbox) = (Terms { fair, ..self.terms(service) }, self.inbox);
                 let slot = self.idle_slot();
                 slot.contender = Some(contender);
                 slot.session.handle(now, session::Event::Acquire { terms, wait, service, inbox });
+            }
+            queue::Action::Resume { contender, secret, service } => {
+                let terms = self.terms(service);
+                let secret = Terms::of_secret("L".into(), secret, service.ttl, "".into());
+                let slot = self.idle_slot();
+                slot.contender = Some(contender);
+                slot.session.handle(now, session::Event::Resume { terms, secret, service });
             }
             queue::Action::Serve { contender, service } => self.tell(now, contender, session::Event::Serve(service)),
             queue::Action::Yield { contender, used, service } => {
@@ -209,6 +227,12 @@ impl Process {
             queue::Action::GiveBack { contender, used } => {
                 self.release_goes_to(contender, used);
                 self.tell(now, contender, session::Event::Release { used });
+                self.detach(contender);
+            }
+            queue::Action::Export { contender, used, secret, ttl } => {
+                self.release_goes_to(contender, used);
+                let secret = Terms::of_secret("L".into(), secret, ttl, "".into());
+                self.tell(now, contender, session::Event::Export { secret, used });
                 self.detach(contender);
             }
             queue::Action::Withdraw(contender) => {

@@ -1,9 +1,9 @@
-//! The rules as joined layouts keep them: a lock that other libraries take too, without a queue and without a push.
+//! The rules as the layout `string` keeps them: a lock that other libraries take too, without a queue and without a push.
 
 use lockwright::options::Retry;
 use lockwright::protocol::Arg;
-use lockwright::stores::redis::layouts::joined::{Format, Joined};
-use lockwright::stores::redis::layouts::string::{FAMILY, REDSYNC};
+use lockwright::stores::redis::layouts::recipe::Format;
+use lockwright::stores::redis::layouts::string::{FAMILY, REDIS_PY, REDSYNC};
 
 use super::*;
 
@@ -11,7 +11,7 @@ const FORMAT: Format = REDSYNC;
 const THEIRS: &str = "3q2+7wABAgMEBQYHCAkKCw==";
 
 fn asking(service: Service) -> Rig {
-    Rig::speaking(Box::new(Joined::new(&FAMILY, &REDSYNC, "x".into())), service, Inbox::Closed)
+    Rig::speaking(Box::new(FAMILY.machine(&REDSYNC, "x".into())), service, Inbox::Closed)
 }
 
 /// Somebody who uses the other library holds it for so many milliseconds yet.
@@ -129,6 +129,21 @@ fn rule_14_waiters_ask_again_as_often_as_they_were_told_to() {
     // Sooner where the lease ends sooner.
     rig.replied(now, now, held(30));
     assert!(rig.session.poll_timeout().expect("it asks again").since(at(now)) <= millis(30));
+}
+
+#[test]
+fn rule_14_a_lock_that_is_held_without_an_end_is_waited_for() {
+    // The pause differs from attempt to attempt, and the longest span there is leaves no room for a slip.
+    for attempt in 1..64 {
+        let protocol = Box::new(FAMILY.machine(&REDIS_PY, "x".into()));
+        let session = Session::new(protocol, Duration::from_secs(5));
+        let mut rig = Rig { session, sent: Vec::new(), said: Vec::new(), learnt: Vec::new() };
+        let terms = terms(attempt);
+        rig.tell(0, Event::Acquire { terms, wait: true, service: SERVICE, inbox: Inbox::Closed });
+        let theirs = Reply::Text("0123456789abcdef0123456789abcdef".into());
+        rig.replied(0, 0, Reply::List(vec![Reply::Int(0), Reply::Int(5), Reply::Int(-1), theirs]));
+        assert!(rig.session.poll_timeout().expect("it asks again") <= at(2));
+    }
 }
 
 #[test]

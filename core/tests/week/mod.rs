@@ -73,7 +73,7 @@ impl Week {
     pub fn new(ttl: Duration, drift: i64) -> Self {
         let session = Session::new(Box::new(Native::new(&CALLS, "week".into(), true)), Duration::from_secs(5));
         let (name, card) = ("week".into(), "".into());
-        let terms = Terms { name, attempt: AttemptId(7), inbox: InboxId(1), ttl, claim: claim(ttl), card };
+        let terms = Terms { name, attempt: AttemptId(7), inbox: InboxId(1), ttl, claim: claim(ttl), card, fair: false };
         let me = Waiter { owner: Claimant::of(&terms), card: String::new() };
         let mut week = Week {
             ttl,

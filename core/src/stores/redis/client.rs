@@ -15,15 +15,17 @@ use tokio::time::timeout;
 use super::config::Config;
 use super::greeting::{self, Welcome};
 use super::inbox;
-use super::layouts;
+use super::layouts::{self, survey};
 use super::socket::{Connection, unreachable};
 use super::tasks::{Home, HomeId, Line};
+use super::topics::Topics;
 use super::wire::{Scripts, groups, is_unknown_script, replies};
 use crate::driver::wait::locked;
 use crate::driver::{clock, runtime};
 use crate::error::{Error, Result};
+use crate::lease::Sighting;
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests};
-use crate::session::margin;
+use crate::session::{Inbox, margin};
 use crate::store_clock::StoreClock;
 use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store};
 use crate::time::{StoreTime, Time};
@@ -50,6 +52,9 @@ pub(crate) struct Redis {
     closing: Closing,
     /// What cleans up yet dials for itself, and leaves nothing open.
     closed: AtomicBool,
+    pub(super) topics: Topics,
+    /// Somebody keeps the topics subscribed.
+    pub(super) listening: AtomicBool,
 }
 
 /// The connection of one runtime or foreign event loop, and who dials it.
@@ -78,13 +83,15 @@ impl Redis {
     pub(super) fn new(config: Config) -> Self {
         Redis {
             layouts: layouts::all(&config.prefix),
-            scripts: Scripts::new(&layouts::CALLS),
+            scripts: Scripts::new(layouts::by_digest()),
             clock: StoreClock::default(),
             pool: Mutex::default(),
             lines: Mutex::default(),
             met: Mutex::default(),
             closing: Closing::default(),
             closed: AtomicBool::new(false),
+            topics: Topics::default(),
+            listening: AtomicBool::new(false),
             config: Arc::new(config),
         }
     }
@@ -308,6 +315,14 @@ impl Store for Redis {
         &self.layouts
     }
 
+    fn others(&self, name: Option<&str>, cursor: &str) -> Option<Request> {
+        Some(survey::request(&self.config.prefix, name, cursor))
+    }
+
+    fn others_seen(&self, reply: &Reply) -> Result<(Vec<Sighting>, Option<String>)> {
+        survey::seen(reply)
+    }
+
     fn call(&self, requests: &Requests, limit: Time) -> Answered {
         loop {
             let now = clock::now();
@@ -345,11 +360,28 @@ impl Store for Redis {
     }
 
     fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+        self.topics.hear(&layouts::native::channel(inbox).into(), None);
+        self.listen(sink)
+    }
+
+    fn hear(&self, channel: &Arc<str>, key: &Arc<str>) -> Inbox {
+        self.topics.hear(channel, Some(key))
+    }
+
+    fn overhear(&self, channel: &Arc<str>) -> bool {
+        self.topics.overhear(channel)
+    }
+
+    fn forget(&self, channel: &Arc<str>, lingers: bool) {
+        self.topics.forget(channel, lingers);
+    }
+
+    fn listen(self: Arc<Self>, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
         let mut met = locked(&self.met);
         met.sinks.retain(|sink| sink.strong_count() > 0);
         met.sinks.push(sink.clone());
         drop(met);
-        Box::pin(async move { self.closing.cuts_short(inbox::keep(self.clone(), inbox, sink)).await })
+        Box::pin(async move { self.closing.cuts_short(inbox::keep(self.clone(), sink)).await })
     }
 
     fn close(&self) {

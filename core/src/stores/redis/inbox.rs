@@ -1,6 +1,11 @@
-//! The inbox: one subscription per client, kept alive, on a connection of its own.
+//! The listener: one connection per client that keeps its [topics](super::topics) subscribed, and tells what is heard on them.
 
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::Poll;
 use std::time::Duration;
 
 use redis::{Cmd, Value};
@@ -8,11 +13,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::client::Redis;
-use super::layouts::native::{channel, parse_push};
+use super::layouts::native::parse_push;
 use super::tasks::Stream;
+use super::topics::{Changed, REFUSED, Word};
 use super::wire::Frames;
-use crate::protocol::InboxId;
-use crate::session::Inbox;
+use crate::protocol::StoreEvent;
 use crate::stores::Sink;
 
 /// How long nothing may be heard before the other side is asked whether it is still there.
@@ -24,60 +29,91 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_s
 
 /// How long a server may end or ignore every subscription, and how often, before that counts as a refusal.
 const IGNORED: (Duration, u32) = (Duration::from_secs(2), 3);
-/// How long after a refusal it is tried again: rights may be given meanwhile.
-const REFUSED: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 60_000 });
 
-/// How a subscription ended.
+/// How a connection ended.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     /// The server cannot be reached.
     Away,
     /// The connection is gone or half gone.
     Lost,
-    /// The server or the user's rights do not allow it.
-    Refused,
+    /// There is nothing to listen to.
+    Idle,
     /// Nobody listens any more.
     Unwanted,
 }
 
-/// Keeps `inbox` subscribed until `sink` is gone.
-pub(super) async fn keep(store: Arc<Redis>, inbox: InboxId, sink: Weak<dyn Sink>) {
-    let channel = channel(inbox);
+/// Says that somebody listens, for as long as it does.
+struct Listening<'a>(&'a AtomicBool);
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Keeps the topics of `store` subscribed until `sink` is gone, unless somebody does so already.
+pub(super) async fn keep(store: Arc<Redis>, sink: Weak<dyn Sink>) {
+    if store.listening.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let _listening = Listening(&store.listening);
     let (mut pause, mut subscribed_before) = (PAUSE.0, false);
-    let (mut ignored, mut refused): (Option<(Instant, u32)>, bool) = (None, false);
+    let (mut ignored, mut barred): (Option<(Instant, u32)>, bool) = (None, false);
     loop {
-        let mut listener =
-            Listener { store: &store, channel: &channel, sink: &sink, again: subscribed_before, live: false };
+        while store.topics.is_empty() {
+            store.topics.changed.notified().await;
+        }
+        let (said, since) = (VecDeque::new(), Instant::now());
+        let mut listener = Listener { store: &store, sink: &sink, again: subscribed_before, live: false, said, since };
         let end = listener.listen().await;
         let was_live = listener.live;
         let Some(sink) = sink.upgrade().filter(|_| end != End::Unwanted) else { return };
         if was_live {
-            (pause, subscribed_before, ignored, refused) = (PAUSE.0, true, None, false);
-            sink.inbox(Inbox::Closed);
-        } else if end == End::Lost {
+            (pause, subscribed_before, ignored, barred) = (PAUSE.0, true, None, false);
+        } else if end == End::Lost && listener.was_asked() {
             let (since, times) = ignored.unwrap_or((Instant::now(), 0));
             ignored = Some((since, times + 1));
         }
-        let is_ignored = ignored.is_some_and(|(since, times)| since.elapsed() >= IGNORED.0 && times >= IGNORED.1);
-        if (end == End::Refused || is_ignored) && !std::mem::replace(&mut refused, true) {
-            sink.inbox(Inbox::Unavailable);
+        tell(&*sink, store.topics.disconnected());
+        if ignored.is_some_and(|(since, times)| since.elapsed() >= IGNORED.0 && times >= IGNORED.1) {
+            barred = true;
+            tell(&*sink, store.topics.bar());
         }
         drop(sink);
-        if refused {
+        if barred {
             sleep(REFUSED).await;
-        } else {
+        } else if end != End::Idle {
             sleep(jittered(pause)).await;
             pause = (pause * 2).min(PAUSE.1);
         }
     }
 }
 
+fn tell(sink: &dyn Sink, changes: impl IntoIterator<Item = Changed>) {
+    for Changed { channel, key, state } in changes {
+        match key {
+            Some(key) => sink.channel(&key, &channel, state),
+            None => sink.inbox(state),
+        }
+    }
+}
+
+/// What was said to the server and has no answer yet: they come in this order.
+#[derive(PartialEq)]
+enum Said {
+    Word(Word),
+    Ping,
+}
+
 struct Listener<'a> {
     store: &'a Redis,
-    channel: &'a str,
     sink: &'a Weak<dyn Sink>,
     again: bool,
     live: bool,
+    said: VecDeque<Said>,
+    /// When something was heard last, or said to which an answer is due.
+    since: Instant,
 }
 
 impl Listener<'_> {
@@ -90,30 +126,35 @@ impl Listener<'_> {
             }
         };
         self.store.meet(welcome);
-        if say(&mut stream, &["SUBSCRIBE", self.channel]).await.is_err() {
-            return End::Lost;
-        }
+        self.store.topics.connected();
         let (mut bytes, mut frames) = (Vec::with_capacity(4096), Frames::default());
         // What was read and belongs to no whole message yet, and how much of it was looked at.
         let mut looked = 0;
-        let mut asked = true;
-        let mut wake = Instant::now() + PATIENCE;
+        self.since = Instant::now();
         loop {
-            match timeout_at(wake, stream.read_buf(&mut bytes)).await {
-                Err(_) if asked || self.sink.strong_count() == 0 => return self.lost(),
-                Err(_) => {
-                    if say(&mut stream, &["PING"]).await.is_err() {
-                        return End::Lost;
+            let now = Instant::now();
+            let (words, next) = self.store.topics.words(now);
+            if self.say(&mut stream, words.into_iter().map(Said::Word)).await.is_err() {
+                return self.lost();
+            }
+            if self.store.topics.is_empty() {
+                return End::Idle;
+            }
+            // Nothing may be heard for long, or an answer is due.
+            let silent_at = if self.said.is_empty() { self.since + QUIET } else { self.since + PATIENCE };
+            let wake = next.map_or(silent_at, |next| next.min(silent_at));
+            match self.read(&mut stream, &mut bytes, wake).await {
+                None if Instant::now() < silent_at => continue,
+                None if !self.said.is_empty() || self.sink.strong_count() == 0 => return self.lost(),
+                None => {
+                    if self.say(&mut stream, [Said::Ping]).await.is_err() {
+                        return self.lost();
                     }
-                    asked = true;
-                    wake = Instant::now() + PATIENCE;
                     continue;
                 }
-                Ok(Ok(0) | Err(_)) => return self.lost(),
-                Ok(Ok(_)) => {}
+                Some(Ok(0) | Err(_)) => return self.lost(),
+                Some(Ok(_)) => self.since = Instant::now(),
             }
-            asked = false;
-            wake = Instant::now() + QUIET;
             loop {
                 match frames.end(&bytes[looked..]) {
                     Ok(Some(end)) => {
@@ -134,8 +175,48 @@ impl Listener<'_> {
         }
     }
 
+    /// What was read; none when it is time to look at the topics again.
+    async fn read(&self, stream: &mut Stream, bytes: &mut Vec<u8>, wake: Instant) -> Option<std::io::Result<usize>> {
+        let changed = self.store.topics.changed.notified();
+        let read = stream.read_buf(bytes);
+        let (mut changed, mut read) = (pin!(changed), pin!(read));
+        let either = poll_fn(|context| match read.as_mut().poll(context) {
+            Poll::Ready(count) => Poll::Ready(Some(count)),
+            Poll::Pending => changed.as_mut().poll(context).map(|()| None),
+        });
+        timeout_at(wake, either).await.unwrap_or(None)
+    }
+
+    async fn say(&mut self, stream: &mut Stream, all: impl IntoIterator<Item = Said>) -> std::io::Result<()> {
+        let mut bytes = Vec::new();
+        for said in all {
+            let mut command = Cmd::new();
+            match &said {
+                Said::Word(word) => command.arg(&word.parts()),
+                Said::Ping => command.arg("PING"),
+            };
+            command.write_packed_command(&mut bytes);
+            if self.said.is_empty() {
+                self.since = Instant::now();
+            }
+            self.said.push_back(said);
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        match timeout_at(Instant::now() + PATIENCE, stream.write_all(&bytes)).await {
+            Ok(written) => written,
+            Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
+        }
+    }
+
     fn lost(&self) -> End {
         if self.sink.strong_count() == 0 { End::Unwanted } else { End::Lost }
+    }
+
+    /// Whether the server owes an answer to a subscription.
+    fn was_asked(&self) -> bool {
+        self.said.iter().any(|said| matches!(said, Said::Word(Word::Subscribe(_))))
     }
 
     fn heard(&mut self, message: Value) -> Option<End> {
@@ -143,32 +224,63 @@ impl Listener<'_> {
         let parts = match &message {
             Value::Array(parts) => parts.as_slice(),
             // Missing rights, or a proxy that has no such command.
-            Value::ServerError(error) => return Some(if may_pass(error.code()) { End::Away } else { End::Refused }),
-            _ => return None,
+            Value::ServerError(error) => return self.refused(&*sink, error.code()),
+            _ => {
+                self.answered(&Said::Ping);
+                return None;
+            }
         };
         let text = |part: Option<&Value>| match part {
             Some(Value::BulkString(bytes)) => String::from_utf8(bytes.clone()).ok(),
             _ => None,
         };
-        if text(parts.get(1)).as_deref() != Some(self.channel) {
-            return None;
-        }
-        match text(parts.first()).as_deref() {
-            Some("subscribe") => {
-                if self.again && !self.store.knows_the_run() {
-                    sink.restarted();
-                }
-                self.live = true;
-                sink.inbox(Inbox::Live);
+        let kind = text(parts.first());
+        let channel: Arc<str> = text(parts.get(1)).unwrap_or_default().into();
+        match kind.as_deref() {
+            Some("subscribe") => self.subscribed(&*sink, &channel),
+            // Also without having been asked to.
+            Some("unsubscribe") if !self.answered(&Said::Word(Word::Unsubscribe(channel.clone()))) => {
+                return Some(End::Lost);
             }
-            Some("unsubscribe") => return Some(End::Lost),
-            Some("message") => {
-                if let Some((key, event)) = text(parts.get(2)).as_deref().and_then(parse_push) {
-                    sink.pushed(&key, &event);
+            Some("pong") => drop(self.answered(&Said::Ping)),
+            Some("message") => match self.store.topics.recipient(&channel) {
+                Some(Some(key)) => sink.pushed(&key, &StoreEvent::Changed { path: channel }),
+                Some(None) => {
+                    if let Some((key, event)) = text(parts.get(2)).as_deref().and_then(parse_push) {
+                        sink.pushed(&key, &event);
+                    }
                 }
-            }
+                None => {}
+            },
             _ => {}
         }
+        None
+    }
+
+    /// Whether this is the answer to what was said first.
+    fn answered(&mut self, said: &Said) -> bool {
+        let is = self.said.front() == Some(said);
+        if is {
+            self.said.pop_front();
+        }
+        is
+    }
+
+    fn subscribed(&mut self, sink: &dyn Sink, channel: &str) {
+        self.answered(&Said::Word(Word::Subscribe(channel.into())));
+        if self.again && !self.live && !self.store.knows_the_run() {
+            sink.restarted();
+        }
+        self.live = true;
+        tell(sink, self.store.topics.subscribed(channel));
+    }
+
+    fn refused(&mut self, sink: &dyn Sink, code: &str) -> Option<End> {
+        if may_pass(code) {
+            return Some(End::Away);
+        }
+        let Some(Said::Word(Word::Subscribe(channel))) = self.said.pop_front() else { return Some(End::Lost) };
+        tell(sink, self.store.topics.refused(&channel, Instant::now()));
         None
     }
 }
@@ -176,15 +288,6 @@ impl Listener<'_> {
 /// Whether a server that answers with this code may subscribe us a moment later.
 fn may_pass(code: &str) -> bool {
     matches!(code, "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "BUSY" | "OOM" | "NOAUTH" | "TRYAGAIN")
-}
-
-async fn say(stream: &mut Stream, words: &[&str]) -> std::io::Result<()> {
-    let mut bytes = Vec::new();
-    Cmd::new().arg(words).write_packed_command(&mut bytes);
-    match timeout_at(Instant::now() + PATIENCE, stream.write_all(&bytes)).await {
-        Ok(written) => written,
-        Err(_) => Err(std::io::ErrorKind::TimedOut.into()),
-    }
 }
 
 /// Half of `pause` to all of it, so that clients of one server do not come back in step.

@@ -16,6 +16,8 @@ mod socket;
 #[cfg(feature = "redis")]
 mod tasks;
 #[cfg(feature = "redis")]
+mod topics;
+#[cfg(feature = "redis")]
 mod wire;
 
 #[cfg(feature = "redis")]

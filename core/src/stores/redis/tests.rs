@@ -105,7 +105,15 @@ fn store(url: &str) -> Arc<Redis> {
 
 fn terms(who: u128, inbox: InboxId) -> Terms {
     let second = Duration::from_secs(1);
-    Terms { name: "x".into(), attempt: AttemptId(who), inbox, ttl: second * 30, claim: second, card: "card".into() }
+    Terms {
+        name: "x".into(),
+        attempt: AttemptId(who),
+        inbox,
+        ttl: second * 30,
+        claim: second,
+        card: "card".into(),
+        fair: false,
+    }
 }
 
 fn acquire(who: u128, wait: bool) -> Intent {
@@ -193,6 +201,7 @@ struct Ears {
 enum Heard {
     Inbox(Inbox),
     Pushed(String, StoreEvent),
+    Channel(String, String, Inbox),
     Restarted,
 }
 
@@ -230,6 +239,10 @@ impl Sink for Ears {
 
     fn pushed(&self, key: &str, event: &StoreEvent) {
         self.tell(Heard::Pushed(key.into(), event.clone()));
+    }
+
+    fn channel(&self, key: &str, channel: &str, state: Inbox) {
+        self.tell(Heard::Channel(key.into(), channel.into(), state));
     }
 
     fn restarted(&self) {
@@ -337,7 +350,7 @@ fn an_old_idea_of_the_clock_is_refreshed_on_the_way() {
 fn a_hand_off_reaches_the_inbox_and_garbage_does_not() {
     let server = Server::start("");
     let store = server.store();
-    let (one, two) = (Ears::open(&store, ONE), Ears::open(&store, TWO));
+    let (one, two) = (Ears::open(&store, ONE), Ears::open(&server.store(), TWO));
     one.hear(&[LIVE]);
     two.hear(&[LIVE]);
     assert!(is_granted(&ask(&store, acquire(1, true))));
@@ -853,7 +866,7 @@ fn layouts_and_formats_are_chosen_by_name() {
     assert_eq!(chosen(Some("native"), None).unwrap(), ("native", None));
     assert_eq!(chosen(Some("string"), Some("redsync")).unwrap(), ("string", Some("redsync")));
     for (layout, format, kind, says) in [
-        (Some("redisson"), None, Kind::Unsupported, "there are: native, string"),
+        (Some("curator"), None, Kind::Unsupported, "there are: native, string, redisson, spring"),
         (Some("string"), Some("jedis"), Kind::Unsupported, "redis-py, redsync, node-redlock, predis, spring-template"),
         (Some("string"), None, Kind::InvalidConfig, "redis-py, redsync, node-redlock, predis, spring-template"),
         (Some("native"), Some("redsync"), Kind::InvalidConfig, "has no formats"),

@@ -7,7 +7,6 @@ use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
 use crate::error::{Error, Kind};
-use crate::native::Calls;
 use crate::protocol::{Arg, Call, Reply, Request};
 use crate::time::StoreTime;
 
@@ -28,9 +27,9 @@ const DEPTH: usize = 8;
 pub(super) struct Scripts(Vec<(&'static Call, String)>);
 
 impl Scripts {
-    pub(super) fn new(layouts: &[&'static Calls]) -> Self {
+    pub(super) fn new(calls: impl Iterator<Item = &'static Call>) -> Self {
         let digest = |call: &'static Call| (call, sha1_smol::Sha1::from(call.body).digest().to_string());
-        Scripts(layouts.iter().flat_map(|calls| calls.by_digest()).map(digest).collect())
+        Scripts(calls.map(digest).collect())
     }
 
     /// Makes `command` the one that asks for all of `group`; `whole` sends the script itself instead of its digest.
@@ -378,7 +377,7 @@ mod tests {
 
     #[test]
     fn not_after_is_filled_in_and_clean_up_is_sent_whole() {
-        let scripts = Scripts::new(&[&CALLS]);
+        let scripts = Scripts::new(CALLS.by_digest().into_iter());
         let packed = |call, whole| {
             let mut command = Cmd::new();
             scripts.write(&mut command, &[Request::new(call, "k".into(), [Arg::NotAfter])], StoreTime(77), whole);

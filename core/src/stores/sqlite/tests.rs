@@ -100,6 +100,10 @@ impl Sink for Ears {
         self.put(Heard::Pushed(key.to_owned(), event.clone()));
     }
 
+    fn channel(&self, key: &str, channel: &str, state: Inbox) {
+        panic!("{channel} of {key} is {state:?}, and there are no channels");
+    }
+
     fn restarted(&self) {
         self.put(Heard::Restarted);
     }
@@ -123,6 +127,7 @@ impl Contender {
             ttl: TTL,
             claim: Duration::from_secs(1),
             card: Card { host: "h".into(), pid: std::process::id(), ..Card::default() }.encode().into(),
+            fair: false,
         };
         let machine = layout.protocol(layout.key(name).unwrap());
         Contender { store: store.clone(), machine, terms, ears: Arc::default() }

@@ -1,33 +1,112 @@
-//! Joined locks: their model of a store is the reference that the scripts are compared with. All layouts of the family but
-//! `getset` keep an owner and an end, in whatever form; so `string` stands for them.
+//! The joined layouts: their model of a store is the reference that their scripts are compared with.
 
+use std::fmt::Debug;
 use std::hash::Hash;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use lockwright::cell::BLOCK;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
-use lockwright::stores::redis::layouts::joined::Joined;
+use lockwright::stores::redis::layouts::redisson::{self, Redisson, RedissonLock};
 use lockwright::stores::redis::layouts::{getset, string};
 use lockwright::time::{Relative, StoreTime, Time};
 
-use super::joined_store::{JoinedStore, Way};
+use super::joined_store::{JoinedStore, Place, Way};
 use super::{Around, Checked, Record, name_of};
-use crate::glue::process_of;
+use crate::glue::{inbox_of, process_of};
 use crate::view::{Mix, View};
 
-/// The record of the layout `string` as it is to be.
-pub type StringRecord = Seeded<0, NO_BUG>;
-/// The same of `getset`, in milliseconds.
-pub type GetsetRecord = Seeded<1000, NO_BUG>;
+/// The layout `string`.
+pub type StringRecord = Seeded<Owned, NO_BUG>;
+/// The layout `getset`, in milliseconds. `python_redis_lock` and `symfony` keep an owner and an end, as `string` does.
+pub type GetsetRecord = Seeded<Ending, NO_BUG>;
+/// The layout `redisson`.
+pub type RedissonRecord = Seeded<Counted, NO_BUG>;
 
-/// The record of a layout whose numbers count so many microseconds, or which has owners where that is 0, with a bug that the
-/// explorer has to find.
+/// What tells one joined layout from another here.
+pub trait Kind: Clone + Debug + Default + 'static {
+    /// How the lock's key says who holds it.
+    const WAY: Way = Way::Owner;
+
+    fn machine() -> Box<dyn Protocol>;
+
+    /// The attempt that an owner is, if it is one.
+    fn attempt(owner: &str) -> Option<AttemptId>;
+
+    /// The channel on which it is told that asking may help; none is everybody.
+    fn channel(of: Option<&str>) -> Option<String>;
+}
+
+/// An owner is all there is, and nobody is told of anything.
+#[derive(Clone, Debug, Default)]
+pub struct Owned;
+
+impl Kind for Owned {
+    fn machine() -> Box<dyn Protocol> {
+        Box::new(string::FAMILY.machine(&string::REDIS_PY, "L".into()))
+    }
+
+    fn attempt(owner: &str) -> Option<AttemptId> {
+        (owner.len() == 32).then(|| AttemptId(u128::from_str_radix(owner, 16).expect("an owner of redis-py")))
+    }
+
+    fn channel(_: Option<&str>) -> Option<String> {
+        None
+    }
+}
+
+/// Only the end of the hold lies there.
+#[derive(Clone, Debug, Default)]
+pub struct Ending;
+
+impl Kind for Ending {
+    const WAY: Way = Way::End(1000);
+
+    fn machine() -> Box<dyn Protocol> {
+        Box::new(getset::FAMILY.machine(&getset::MILLISECONDS, "L".into()))
+    }
+
+    fn attempt(owner: &str) -> Option<AttemptId> {
+        Owned::attempt(owner)
+    }
+
+    fn channel(_: Option<&str>) -> Option<String> {
+        None
+    }
+}
+
+/// Redisson's locks.
+#[derive(Clone, Debug, Default)]
+pub struct Counted;
+
+impl Kind for Counted {
+    fn machine() -> Box<dyn Protocol> {
+        Box::new(RedissonLock::new(Redisson, "L".into()))
+    }
+
+    fn attempt(owner: &str) -> Option<AttemptId> {
+        let uuid = owner.strip_suffix(":1").filter(|uuid| uuid.len() == 36)?;
+        u128::from_str_radix(&uuid.replace('-', ""), 16).ok().map(AttemptId)
+    }
+
+    fn channel(of: Option<&str>) -> Option<String> {
+        let all = redisson::channel("L");
+        Some(of.map_or(all.clone(), |owner| format!("{all}:{owner}")))
+    }
+}
+
+/// The attempt whose channel this is, if it is that of one.
+pub fn attempt_of(channel: &str) -> Option<AttemptId> {
+    Counted::attempt(channel.strip_prefix(&redisson::channel("L"))?.strip_prefix(':')?)
+}
+
+/// The record, with a bug that the explorer has to find.
 #[derive(Clone, Debug)]
-pub struct Seeded<const UNIT: i64, const BUG: u8>(JoinedStore);
+pub struct Seeded<K, const BUG: u8>(JoinedStore, PhantomData<K>);
 
-impl<const UNIT: i64, const BUG: u8> Default for Seeded<UNIT, BUG> {
+impl<K: Kind, const BUG: u8> Default for Seeded<K, BUG> {
     fn default() -> Self {
-        Seeded(JoinedStore::new(if UNIT == 0 { Way::Owner } else { Way::End(UNIT) }))
+        Seeded(JoinedStore::new(K::WAY), PhantomData)
     }
 }
 
@@ -46,32 +125,51 @@ pub struct Call {
     not_after: StoreTime,
 }
 
-fn attempt(owner: &str) -> AttemptId {
-    AttemptId(u128::from_str_radix(owner, 16).expect("an owner in the format of redis-py"))
+/// More clients than are explored.
+const MOST_CLIENTS: u64 = 8;
+
+fn attempt<K: Kind>(owner: &str) -> AttemptId {
+    K::attempt(owner).expect("an owner of ours")
 }
 
-impl<const UNIT: i64, const BUG: u8> Seeded<UNIT, BUG> {
+impl<K: Kind, const BUG: u8> Seeded<K, BUG> {
     fn value(&self) -> Option<(AttemptId, StoreTime)> {
         let ends = self.0.value.as_ref()?.ends.expect("ours all end");
-        Some((attempt(&self.0.holder().expect("ours are recorded").owner), StoreTime(ends)))
+        // Nothing is evicted here, and nobody else takes the lock.
+        Some((attempt::<K>(&self.0.holder().expect("ours are recorded").owner), StoreTime(ends)))
+    }
+
+    /// What those who were told hear, and where.
+    fn hints(&self) -> Vec<(InboxId, StoreEvent)> {
+        let hint = |owner: &Option<String>| {
+            let path: std::sync::Arc<str> = K::channel(owner.as_deref())?.into();
+            let of = |client| (client, StoreEvent::Changed { path: path.clone() });
+            Some(match owner {
+                Some(owner) => vec![of(inbox_of(process_of(attempt::<K>(owner))))],
+                None => (0..MOST_CLIENTS).map(|client| of(InboxId(client))).collect(),
+            })
+        };
+        self.0.told.iter().filter_map(hint).flatten().collect()
+    }
+
+    /// Whether who holds it would be told its tokens again.
+    fn is_recorded(&self) -> bool {
+        self.0.holder().is_some()
     }
 }
 
-impl<const UNIT: i64, const BUG: u8> Record for Seeded<UNIT, BUG> {
+impl<K: Kind, const BUG: u8> Record for Seeded<K, BUG> {
     type Call = Call;
 
     const BLOCK: u64 = BLOCK;
 
     fn machine() -> Box<dyn Protocol> {
-        Box::new(match UNIT {
-            0 => Joined::new(&string::FAMILY, &string::REDIS_PY, "L".into()),
-            _ => Joined::new(&getset::FAMILY, &getset::MILLISECONDS, "L".into()),
-        })
+        K::machine()
     }
 
     fn read(request: &Request) -> Option<Call> {
         let owners = request.args.iter().filter_map(|arg| match arg {
-            Arg::Text(text) if text.len() == 32 => Some(attempt(text)),
+            Arg::Text(text) => K::attempt(text),
             _ => None,
         });
         let mut numbers = request.args.iter().filter_map(|arg| match arg {
@@ -100,7 +198,9 @@ impl<const UNIT: i64, const BUG: u8> Record for Seeded<UNIT, BUG> {
             Reply::List(mut list) if request.call.batch => list.remove(0),
             reply => reply,
         };
-        (reply, Vec::new())
+        let hints = self.hints().into_iter().filter(|(inbox, _)| (around.alive)(*inbox)).collect();
+        self.0.told.clear();
+        (reply, hints)
     }
 
     fn renews(call: &Call) -> Option<Duration> {
@@ -112,7 +212,7 @@ impl<const UNIT: i64, const BUG: u8> Record for Seeded<UNIT, BUG> {
     }
 
     fn line(&self) -> impl Iterator<Item = AttemptId> {
-        std::iter::empty()
+        self.0.queue.iter().map(|place| attempt::<K>(&place.owner))
     }
 
     fn last(&self) -> u64 {
@@ -142,7 +242,11 @@ impl<const UNIT: i64, const BUG: u8> Record for Seeded<UNIT, BUG> {
         if first <= top {
             return Err(format!("{to} is granted token {first} but {top} was used already"));
         }
-        if ends > now.after(call.ttl + 2 * Duration::from_micros(UNIT as u64)) {
+        let rounded = match K::WAY {
+            Way::Owner => 0,
+            Way::End(unit) => 2 * unit as u64,
+        };
+        if ends > now.after(call.ttl + Duration::from_micros(rounded)) {
             return Err(format!("{to} is granted the lock for too long"));
         }
         Ok(())
@@ -150,21 +254,28 @@ impl<const UNIT: i64, const BUG: u8> Record for Seeded<UNIT, BUG> {
 
     fn fingerprint(&self, view: &View, state: &mut Mix) {
         if let Some((_, ends)) = self.value() {
-            view.ahead_at_store(ends).hash(state);
+            (view.ahead_at_store(ends), self.is_recorded()).hash(state);
         }
         self.0.record.as_ref().map(|record| view.token(record.first as u64)).hash(state);
+        self.0.queue.len().hash(state);
     }
 
     fn fingerprint_of(&self, client: usize, view: &View, state: &mut Mix) {
         if let Some((owner, _)) = self.value().filter(|(owner, _)| process_of(*owner) == client) {
             view.attempt(owner).hash(state);
         }
+        for (place, Place { owner, deadline }) in self.0.queue.iter().enumerate() {
+            let owner = attempt::<K>(owner);
+            if process_of(owner) == client {
+                (place, view.attempt(owner), view.ahead_at_store(StoreTime(deadline * 1000))).hash(state);
+            }
+        }
     }
 
     fn fingerprint_call(call: &Call, sent: Time, view: &View, state: &mut Mix) {
         call.request.call.name.hash(state);
         match call.request.call.name {
-            "acquire" => {
+            "acquire" | "acquire-fair" => {
                 let late = call.not_after < StoreTime((view.now / 1000) as i64);
                 (call.ttl, late, view.ahead_at_store(call.not_after), view.ago(sent)).hash(state);
             }
@@ -182,7 +293,7 @@ impl<const UNIT: i64, const BUG: u8> Record for Seeded<UNIT, BUG> {
                     Some(Reply::Int(value)) => *value,
                     _ => 0,
                 };
-                (at(0), view.span(at(2) * 1000)).hash(state);
+                (at(0), view.span(at(2) * 1000), list.get(4)).hash(state);
                 if dated || at(0) == 2 {
                     view.ago_at_store(StoreTime(at(1))).hash(state);
                 }
@@ -201,6 +312,9 @@ impl<const UNIT: i64, const BUG: u8> Record for Seeded<UNIT, BUG> {
         match reply {
             Reply::List(list) => match list.as_slice() {
                 [Reply::Int(0), _, Reply::Int(left), _] => format!("held for {} ticks", left * 1000 / tick),
+                [Reply::Int(1), _, Reply::Int(left), _, Reply::Int(ahead)] => {
+                    format!("queued behind {ahead}, held for {} ticks", left * 1000 / tick)
+                }
                 [Reply::Int(2), ..] => "late".into(),
                 _ => format!("{reply:?}"),
             },

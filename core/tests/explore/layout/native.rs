@@ -4,7 +4,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use lockwright::cell::{Acquire, BLOCK, Cell, Claimant, Surroundings, Waiter};
-use lockwright::native::{Calls, Native, Procedure};
+use lockwright::native::{Calls, Native, OwnCalls, Procedure};
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright::time::{Relative, StoreTime, Time};
 
@@ -14,6 +14,7 @@ use crate::glue::process_of;
 use crate::view::{Mix, View};
 
 static CALLS: Calls = Calls::of_cell();
+static OWN: OwnCalls = OwnCalls::of_cell();
 
 /// The record as it is to be.
 pub type NativeRecord = Seeded<NO_BUG>;
@@ -52,7 +53,7 @@ impl<const BUG: u8> Record for Seeded<BUG> {
     const BLOCK: u64 = BLOCK;
 
     fn machine() -> Box<dyn Protocol> {
-        Box::new(Native::new(&CALLS, "L".into(), true))
+        Box::new(Native::new(&CALLS, "L".into(), true).with(&OWN))
     }
 
     fn read(request: &Request) -> Option<Procedure> {
@@ -92,6 +93,7 @@ impl<const BUG: u8> Record for Seeded<BUG> {
             Procedure::Release(by, _) => by == owner,
             Procedure::Undo(by, prev) => by == owner || prev.as_ref() == Some(owner),
             Procedure::Acquire(ask) => ask.prev.as_ref().is_some_and(|(prev, _)| prev == owner),
+            Procedure::Pass(pass) => pass.from == *owner,
             _ => false,
         };
         let old = before.cell.hold.as_ref();
@@ -121,10 +123,15 @@ impl<const BUG: u8> Record for Seeded<BUG> {
         }
         let longest = match call {
             Procedure::Acquire(ask) if ask.asker.owner == new.owner => ask.ttl,
+            Procedure::Pass(pass) => pass.ttl,
             _ => new.owner.claim,
         };
         if new.expires > now.after(longest) {
             return Err(format!("{to} is granted the lock for too long"));
+        }
+        if let Procedure::Pass(_) = call {
+            // It goes past everybody who waits, as if its holder had not changed.
+            return Ok(());
         }
         let place = |attempt| before.line().position(|waiter| waiter == attempt);
         let mine = place(new.owner.attempt);
@@ -175,6 +182,11 @@ impl<const BUG: u8> Record for Seeded<BUG> {
             Procedure::Renew(_, ttl) => (2_u8, ttl, view.ago(sent)).hash(state),
             Procedure::Release(_, used) => (3_u8, view.token(*used)).hash(state),
             Procedure::Undo(_, prev) => (4_u8, prev.as_ref().map(|prev| view.attempt(prev.attempt))).hash(state),
+            Procedure::Pass(pass) => {
+                let timed = (!pass.to.owner.is_secret()).then(|| view.ahead_at_store(pass.not_after));
+                let (to, from) = (view.attempt(pass.to.owner.attempt), view.attempt(pass.from.attempt));
+                (5_u8, to, from, pass.ttl, timed, view.ago(sent)).hash(state);
+            }
             other => unreachable!("{other:?} is not explored"),
         }
     }
@@ -216,6 +228,7 @@ impl<const BUG: u8> Record for Seeded<BUG> {
             Procedure::Release(owner, _) => format!("release {}", attempt(owner)),
             Procedure::Undo(owner, None) => format!("undo {}", attempt(owner)),
             Procedure::Undo(owner, Some(prev)) => format!("undo {} and {}", attempt(owner), attempt(prev)),
+            Procedure::Pass(pass) => format!("pass {} to {}", attempt(&pass.from), attempt(&pass.to.owner)),
             other => format!("{other:?}"),
         }
     }

@@ -1,14 +1,16 @@
 //! `native` in memory: [`crate::cell`] as it stands.
 
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
-use crate::native::{Calls, NativeLayout};
+use crate::native::{Calls, NativeLayout, OwnCalls};
 
 static CALLS: Calls = Calls::of_cell();
+static OWN: OwnCalls = OwnCalls::of_cell();
 
 /// The layout, for a connection that puts `prefix` before every name.
 pub fn layout(prefix: &str) -> NativeLayout {
     NativeLayout {
         calls: &CALLS,
+        own: &OWN,
         guarantees,
         key: |prefix, name| format!("{prefix}{name}"),
         name_of: |prefix, key| key.strip_prefix(prefix).map(str::to_owned),

@@ -18,7 +18,8 @@
 //! Sources: the `SETNX` page of the Redis documentation with its `GETSET`; two articles on locks by Redis, in seconds and
 //! in milliseconds.
 
-use super::joined::{Family, Format, calls, notes, script};
+use super::joined::{calls, script};
+use super::recipe::{Family, Format, notes};
 use super::shapes::Shape;
 use super::string;
 use crate::guarantee::ExclusiveUntil;
@@ -26,14 +27,7 @@ use crate::native::Calls;
 use crate::protocol::{Arg, Call};
 
 /// The scripts.
-pub static CALLS: Calls = calls!(
-    clock ["time"],
-    read "getset/read",
-    left "getset/left",
-    take "getset/take",
-    free "getset/free",
-    renew Call { name: "renew", body: script!("time" "getset/renew"), batch: true }
-);
+pub static CALLS: Calls = calls!(clock "getset/read", "getset/free", "getset/renew", "joined/no_queue");
 
 /// The layout.
 pub static FAMILY: Family = Family {
@@ -46,7 +40,6 @@ pub static FAMILY: Family = Family {
         "Unsafe while clocks differ: other programs compare the end with their own wall clock, and a fast one takes a held lock.",
         "Nothing tells holders apart: others delete the key whoever holds it, and we tell a number of ours from theirs by its value only.",
         "Of several that find an ended hold all write their end and only one holds; where that is ours, it is told lost at its next renewal.",
-        "Holders that use another program have no token; waiters ask again by a timer, so nobody is served in order.",
     ]),
 };
 
@@ -55,7 +48,7 @@ pub const FORMATS: [Format; 2] = [SECONDS, MILLISECONDS];
 
 /// The end in whole seconds of Unix time, as the Redis documentation has it.
 pub const SECONDS: Format =
-    Format { name: "seconds", library: "getset in seconds", rest: |_| Some(Arg::Int(1_000_000)), ..MILLISECONDS };
+    Format { name: "seconds", library: "getset in seconds", rest: |_, _| Some(Arg::Int(1_000_000)), ..MILLISECONDS };
 
 /// The end in milliseconds of Unix time.
 pub const MILLISECONDS: Format = Format {
@@ -65,5 +58,5 @@ pub const MILLISECONDS: Format = Format {
     owner: string::hex,
     writes: &[Shape::Number],
     writes_endless: &[],
-    rest: |_| Some(Arg::Int(1_000)),
+    rest: |_, _| Some(Arg::Int(1_000)),
 };

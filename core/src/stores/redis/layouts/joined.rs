@@ -1,171 +1,88 @@
-//! Locks that another library keeps too: one machine for all layouts that differ in what lies under the lock's key only.
-//!
-//! A [`Family`] is such a layout: its scripts, and the [`Format`]s in which libraries of that family write owners and keys.
-//! Whatever the family, this is the same:
+//! What the locks of other libraries have in common, whatever lies there: one machine, one wire form, and a record of ours.
 //!
 //! | key | holds |
 //! |---|---|
-//! | [`Format::before`], the connection's prefix and the name, byte for byte | what the other library keeps there |
+//! | the name, with the connection's prefix | the lock, as the other library keeps it |
 //! | [`record_key`] of that | `<first token> <owner> <card>` of our last grant; goes 10 minutes after its lease |
 //!
 //! The record is ours alone. It makes tokens rise over a lock that is deleted after each hold, and shows others the holder's
 //! card; another library neither reads nor writes it, so its holders have no token. Both keys lie in one slot of a cluster.
 //!
-//! Every conversation is one request, and waiters ask again by a timer, since nothing is told when such a lock becomes free:
+//! Every conversation is one request:
 //!
 //! ```text
-//!   acquire  record owner ttl-ms not-after card  ->  first token                         granted, also when asked again
-//!                                                |   [0, now, remaining-ms, owner]       held
-//!                                                |   [2, now]                            late
-//!   renew    owner ttl-ms                        ->  1 | 0
-//!   release  record owner                        ->  1 | 0 (nobody holds it) | card of the thief
-//!   undo     record owner...                     ->  1
-//!   inspect  record                              ->  nil | [owner, remaining-ms, now, first token, card]
-//!   break    record token                        ->  1 | 0
+//!   acquire  record owner ttl-ms not-after card ..  ->  first token                                   granted, also when asked again
+//!                                                   |   [0, now, remaining-ms, owner]                 held
+//!                                                   |   [1, now, remaining-ms, owner or -, position]  queued
+//!                                                   |   [2, now]                                      late
+//!   renew    owner ttl-ms                           ->  1 | 0
+//!   release  record owner ..                        ->  1 | 0 (nobody holds it) | card of the thief
+//!   undo     record owner ..                        ->  1
+//!   inspect  record ..                              ->  nil | [owner, remaining-ms, now, first token, card, waiters]
+//!   break    record token ..                        ->  1 | 0
 //! ```
 //!
-//! Where a family needs more, such as another key, a request ends with [`Format::rest`].
+//! What stands for `..` is the layout's: further keys, and the channel that releases are told on.
 //!
-//! A plain `SET NX PX` would do for an acquire that is answered. One whose connection broke may be executed much later, and
-//! only a script can refuse then; so it is one. Its effect on the lock's key is the same.
+//! A layout is a [`Manner`] and three pieces of script: `read` says who holds (`value`) and how to become the holder (`take`), `free`
+//! ends a hold, `holds` tells whether somebody does. The rest of the scripts is in `scripts/joined`.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::NOTES;
-use super::shapes::{self, Shape};
+use smallvec::SmallVec;
+
+use super::shapes;
 use crate::cell::BLOCK;
 use crate::error::{Error, Kind, Result};
-use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use crate::guarantee::Guarantees;
 use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
 use crate::native::Calls;
 use crate::protocol::{
     Arg, AttemptId, Call, Grant, Input, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, Term,
-    Traits, Verdict,
+    Terms, Traits, Verdict, Wait,
 };
 use crate::replies::{int, listed, nonsense, operation, refusal};
 use crate::time::StoreTime;
 
+/// One script of the pieces named.
 macro_rules! script {
     ($($part:literal)+) => { concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+) };
 }
-pub(super) use script;
 
-/// The scripts of a family from its own parts: how to read the key (by the clock, where `clock` says so), how much is left of
-/// a hold, how to take it, how to free it, and the renewal of many.
+/// The scripts of a layout whose own pieces lie in the folders named.
 macro_rules! calls {
-    (clock [$($clock:literal)*], read $read:literal, left $left:literal, take $take:literal, free $free:literal, renew $renew:expr) => {
+    ($read:literal, $free:literal, $holds:literal, $inspect:literal) => {
         Calls {
-            acquire: Call {
-                name: "acquire",
-                body: script!("joined/keys" "time" $read "joined/foreign" $left $take "joined/acquire"),
-                batch: false,
-            },
-            renew: $renew,
-            release: Call {
-                name: "release",
-                body: script!("joined/keys" $($clock)* $read $free "joined/release"),
-                batch: false,
-            },
-            undo: Call { name: "undo", body: script!("joined/keys" $($clock)* $read $free "joined/undo"), batch: false },
-            inspect: Call {
-                name: "inspect",
-                body: script!("joined/keys" "time" $read "joined/foreign" $left "joined/inspect"),
-                batch: false,
-            },
-            break_hold: Call {
-                name: "break",
-                body: script!("joined/keys" $($clock)* $read "joined/foreign" $free "joined/break"),
-                batch: false,
-            },
+            acquire: Call { name: "acquire", body: script!("joined/beside" $read "time" "joined/grant" "joined/acquire"), batch: false },
+            renew: Call { name: "renew", body: script!($holds "joined/renew"), batch: true },
+            release: Call { name: "release", body: script!("joined/beside" $read $free "joined/release"), batch: false },
+            undo: Call { name: "undo", body: script!("joined/beside" $read $free "joined/undo"), batch: false },
+            inspect: Call { name: "inspect", body: script!("joined/beside" $read "time" $inspect "joined/inspect"), batch: false },
+            break_hold: Call { name: "break", body: script!("joined/beside" $read $free "joined/break"), batch: false },
+            list: Call { name: "list", body: script!("joined/list" "page"), batch: false },
+        }
+    };
+    // Where the clock is needed to say who holds, and renewal is a script of its own.
+    (clock $read:literal, $free:literal, $renew:literal, $inspect:literal) => {
+        Calls {
+            acquire: Call { name: "acquire", body: script!("joined/beside" "time" $read "joined/grant" "joined/acquire"), batch: false },
+            renew: Call { name: "renew", body: script!("time" $renew), batch: true },
+            release: Call { name: "release", body: script!("joined/beside" "time" $read $free "joined/release"), batch: false },
+            undo: Call { name: "undo", body: script!("joined/beside" "time" $read $free "joined/undo"), batch: false },
+            inspect: Call { name: "inspect", body: script!("joined/beside" "time" $read $inspect "joined/inspect"), batch: false },
+            break_hold: Call { name: "break", body: script!("joined/beside" "time" $read $free "joined/break"), batch: false },
             list: Call { name: "list", body: script!("joined/list" "page"), batch: false },
         }
     };
 }
-pub(super) use calls;
 
-/// What holds for every lock on such a server, and what holds for those of one family.
-pub(super) const fn notes(own: [&'static str; 4]) -> [&'static str; 8] {
-    [NOTES[0], NOTES[1], NOTES[2], NOTES[3], own[0], own[1], own[2], own[3]]
-}
+pub(super) use {calls, script};
 
 /// What the keys of our records begin with.
 const RECORD: &str = "lwt:";
-
-/// A layout of such locks.
-#[derive(Debug)]
-pub struct Family {
-    /// Its name, as in the option `layout=`.
-    pub name: &'static str,
-    /// Its scripts.
-    pub calls: &'static Calls,
-    /// Whose locks it joins.
-    pub formats: &'static [Format],
-    /// Until when a holder is the only one.
-    pub exclusive_until: ExclusiveUntil,
-    /// What a person should know, one sentence each.
-    pub notes: &'static [&'static str],
-    /// Whether a renewal needs what all other requests need.
-    pub renews_record: bool,
-}
-
-/// Whose locks are joined: how a library writes keys and owners.
-#[derive(Clone, Copy)]
-pub struct Format {
-    /// Its name, as in the option `format=`; empty for the only one of its layout.
-    pub name: &'static str,
-    /// Whose locks these are, as told of a holder that is not one of us.
-    pub library: &'static str,
-    /// What the library itself puts before a lock's name.
-    pub before: &'static str,
-    /// An attempt as this library would write an owner.
-    pub owner: fn(AttemptId) -> String,
-    /// What this library may have written as owner.
-    pub writes: &'static [Shape],
-    /// The same of a lock that never ends by itself.
-    pub writes_endless: &'static [Shape],
-    /// What its family's scripts are told besides, for the lock kept under this key.
-    pub rest: fn(&str) -> Option<Arg>,
-}
-
-impl fmt::Debug for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.library)
-    }
-}
-
-impl Format {
-    /// Refuses an owner that the library of this format does not write.
-    fn check(&self, operation: &'static str, owner: &str, left: i64) -> Result<()> {
-        let (shape, ends) = (Shape::of(owner), left >= 0);
-        let known = if ends { self.writes } else { self.writes_endless };
-        if known.contains(&shape) {
-            return Ok(());
-        }
-        let endless = if ends { "" } else { ", without an end" };
-        Err(self.foreign(operation, &format!("{}{endless}", shape.described())))
-    }
-
-    fn foreign(&self, operation: &'static str, found: &str) -> Error {
-        let message = format!(
-            "under this name lies {found}, which is no lock in the format {}; see who else uses the name, or choose \
-             another name, prefix or format",
-            self.library
-        );
-        Error::new(Kind::ForeignLayout, operation, message)
-    }
-
-    /// The error for what the server refuses; a key of another type is told by that, and by the names in it.
-    fn refused(&self, operation: &'static str, code: &str, message: &str) -> Error {
-        if code != "FOREIGN" {
-            return refusal(operation, code, message);
-        }
-        let (kind, names) = message.split_once(' ').unwrap_or((message, ""));
-        self.foreign(operation, shapes::described(kind, names))
-    }
-}
 
 /// The key of the record that lies beside the lock `key`, in the same slot of a cluster: the key's own hash tag, or the whole
 /// key as one. A key that has braces but no tag cannot be made one, so its record lies in another slot.
@@ -185,79 +102,143 @@ fn key_of(record: &str) -> Option<&str> {
     [tag, behind, rest].into_iter().find(|key| !key.is_empty() && record_key(key) == record)
 }
 
-impl Family {
-    /// The layout in each of its formats, for locks whose names get `prefix` put before them.
-    pub fn layouts(&'static self, prefix: &str) -> impl Iterator<Item = Arc<dyn Layout>> {
-        self.formats.iter().map(move |format| Arc::new(self.layout(format, prefix)) as Arc<dyn Layout>)
+/// What is asked of a store, as far as layouts differ in what they add to it.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted<'a> {
+    /// To become the holder, or take a place where there are places.
+    Hold { terms: &'a Terms, wait: bool },
+    /// That a hold ends.
+    Free,
+    /// A look.
+    Look,
+}
+
+/// Further arguments of a request.
+pub type More = SmallVec<[Arg; 3]>;
+
+/// In what one joined layout differs from the others.
+pub trait Manner: Clone + fmt::Debug + Hash + Send + Sync + 'static {
+    /// Its name among the formats of its layout, where that has several.
+    fn format(&self) -> Option<&'static str>;
+
+    /// What cards say of a holder that uses the other library.
+    fn library(&self) -> &'static str;
+
+    /// What it promises.
+    fn guarantees(&self) -> Guarantees;
+
+    /// How waiters learn of a release.
+    fn push(&self) -> Push;
+
+    /// Its scripts.
+    fn calls(&self) -> &'static Calls;
+
+    /// The script by which these terms are asked for.
+    fn acquire(&self, terms: &Terms) -> &'static Call {
+        let _ = terms;
+        &self.calls().acquire
     }
 
-    /// The layout in one format.
-    pub fn layout(&'static self, format: &'static Format, prefix: impl Into<String>) -> JoinedLayout {
-        JoinedLayout { family: self, format, prefix: prefix.into() }
+    /// An attempt as the other library would write an owner; never the same for two.
+    fn owner(&self, attempt: AttemptId) -> String;
+
+    /// What an owner found looks like, if the other library cannot have written it; `ends` unless the key stays for ever.
+    fn alien(&self, owner: &str, ends: bool) -> Option<String>;
+
+    /// What the library itself puts before a lock's name.
+    fn before(&self) -> &'static str {
+        ""
+    }
+
+    /// Whether a renewal needs the record, and what a look has besides.
+    fn renews_record(&self) -> bool {
+        false
+    }
+
+    /// Fails for a key under which the other library keeps no locks.
+    ///
+    /// # Errors
+    /// `invalid_config`, and why.
+    fn check_key(&self, key: &str) -> Result<()> {
+        let _ = key;
+        Ok(())
+    }
+
+    /// What a request for the lock `key` has beside what all layouts send.
+    fn more(&self, wanted: Wanted<'_>, key: &str) -> More {
+        let _ = (wanted, key);
+        More::new()
+    }
+
+    /// See [`Protocol::channel`].
+    fn channel(&self, key: &str, terms: &Terms) -> Option<Arc<str>> {
+        let _ = (key, terms);
+        None
     }
 }
 
-/// See the [module](self).
+/// A layout that joins the locks of another library.
 #[derive(Debug)]
-pub struct JoinedLayout {
-    family: &'static Family,
-    format: &'static Format,
-    prefix: String,
+pub struct JoinedLayout<M> {
+    /// In what it differs from the others.
+    pub manner: M,
+    /// The connection's prefix, put before every name.
+    pub prefix: String,
 }
 
-impl Layout for JoinedLayout {
+impl<M: Manner> Layout for JoinedLayout<M> {
     fn name(&self) -> &'static str {
-        self.family.name
+        self.manner.guarantees().layout
     }
 
     fn format(&self) -> Option<&'static str> {
-        Some(self.format.name).filter(|name| !name.is_empty())
+        self.manner.format()
     }
 
     fn guarantees(&self) -> Guarantees {
-        Guarantees {
-            store: "redis",
-            layout: self.family.name,
-            exclusive_until: self.family.exclusive_until,
-            token: TokenRises::WithStoreClock,
-            fair: false,
-            reentrant: true,
-            shared: true,
-            push: false,
-            survives_disconnect: true,
-            incarnation: true,
-            notes: self.family.notes,
-        }
+        self.manner.guarantees()
     }
 
     fn key(&self, name: &str) -> Result<Arc<str>> {
-        let key = format!("{}{}{name}", self.format.before, self.prefix);
+        let key = format!("{}{}{name}", self.manner.before(), self.prefix);
         if key.starts_with(RECORD) {
-            let layout = self.family.name;
-            let message = format!("a name of the layout {layout} cannot begin with {RECORD}, where tokens are kept");
+            let message =
+                format!("a name of the layout {} cannot begin with {RECORD}, where tokens are kept", self.name());
             return Err(Error::invalid("lock", message));
         }
+        self.manner.check_key(&key)?;
         Ok(key.into())
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        Box::new(Joined::new(self.family, self.format, key))
+        Box::new(JoinedLock::new(self.manner.clone(), key))
     }
 
     fn inspect(&self, key: Arc<str>) -> Request {
-        self.request(&self.family.calls.inspect, key, None)
+        let more = self.manner.more(Wanted::Look, &key);
+        let mut request = with_record(&self.manner.calls().inspect, key, []);
+        request.args.extend(more);
+        request
     }
 
     fn inspected(&self, name: &str, reply: &Reply) -> Result<Inspection> {
-        let free = Inspection { name: name.into(), layout: self.family.name.into(), holder: None, waiters: 0 };
+        let free = Inspection { name: name.into(), layout: self.name().into(), holder: None, waiters: 0 };
         match reply {
             Reply::Nil => Ok(free),
-            Reply::Error { code, message } => Err(self.format.refused("inspect", code, message)),
+            Reply::Error { code, message } => Err(refused("inspect", &self.manner, code, message)),
             Reply::List(list) => match list.as_slice() {
-                [Reply::Text(owner), Reply::Int(left), Reply::Int(now), Reply::Int(first), Reply::Text(card)] => {
-                    self.format.check("inspect", owner, *left)?;
-                    let holder = self.holder(owner, *left, now.saturating_sub(*first), *first, card);
-                    Ok(Inspection { holder: Some(holder), ..free })
+                [
+                    Reply::Text(owner),
+                    Reply::Int(left),
+                    Reply::Int(now),
+                    Reply::Int(first),
+                    Reply::Text(card),
+                    Reply::Int(waiters),
+                ] => {
+                    check(&self.manner, "inspect", owner, *left)?;
+                    let holder = (!owner.is_empty())
+                        .then(|| self.holder(owner, *left, now.saturating_sub(*first), *first, card));
+                    Ok(Inspection { holder, waiters: u64::try_from(*waiters).unwrap_or(0), ..free })
                 }
                 _ => Err(nonsense("inspect", std::slice::from_ref(reply))),
             },
@@ -266,12 +247,15 @@ impl Layout for JoinedLayout {
     }
 
     fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
+        let more = self.manner.more(Wanted::Free, &key);
         let token = Arg::Int(i64::try_from(token).unwrap_or(i64::MAX));
-        self.request(&self.family.calls.break_hold, key, Some(token))
+        let mut request = with_record(&self.manner.calls().break_hold, key, [token]);
+        request.args.extend(more);
+        request
     }
 
     fn list(&self, cursor: &str) -> Request {
-        Request::new(&self.family.calls.list, format!("{RECORD}*").into(), [cursor.into()])
+        Request::new(&self.manner.calls().list, format!("{RECORD}*").into(), [cursor.into()])
     }
 
     fn listed(&self, reply: &Reply) -> Result<(Vec<String>, Option<String>)> {
@@ -281,26 +265,18 @@ impl Layout for JoinedLayout {
             _ => None,
         });
         let next = texts.next().filter(|cursor| !cursor.is_empty()).map(str::to_owned);
-        let name_of =
-            |key: &'_ str| key.strip_prefix(self.format.before)?.strip_prefix(&*self.prefix).map(str::to_owned);
-        Ok((texts.filter_map(key_of).filter_map(name_of).collect(), next))
+        let keys = texts.filter_map(key_of).filter_map(|key| key.strip_prefix(self.manner.before()));
+        let names = keys.filter_map(|key| key.strip_prefix(&*self.prefix));
+        Ok((names.map(str::to_owned).collect(), next))
     }
 }
 
-impl JoinedLayout {
-    fn request(&self, call: &'static Call, key: Arc<str>, arg: Option<Arg>) -> Request {
-        let record = Arg::Key(record_key(&key).into());
-        let rest = (self.format.rest)(&key);
-        let mut request = Request::new(call, key, [record]);
-        request.args.extend(arg.into_iter().chain(rest));
-        request
-    }
-
+impl<M: Manner> JoinedLayout<M> {
     /// A holder that has no record is one of the other library's.
     fn holder(&self, owner: &str, left: i64, held: i64, first: i64, card: &str) -> Holder {
         let first_token = u64::try_from(first).unwrap_or(0);
         let (last_token, held_for, card) = match first_token {
-            0 => (0, None, Card { language: self.format.library.into(), ..Card::default() }),
+            0 => (0, None, Card { language: self.manner.library().into(), ..Card::default() }),
             first => (first.saturating_add(BLOCK - 1), Some(held), Card::decode(card)),
         };
         Holder {
@@ -314,50 +290,89 @@ impl JoinedLayout {
     }
 }
 
-/// Milliseconds as Redis tells them: below zero where there is no end, and zero for less than one.
+/// A request that names the lock and its record.
+fn with_record<const N: usize>(call: &'static Call, key: Arc<str>, args: [Arg; N]) -> Request {
+    let record = Arg::Key(record_key(&key).into());
+    let mut request = Request::new(call, key, [record]);
+    request.args.extend(args);
+    request
+}
+
+/// Milliseconds as Redis tells them: below zero where there is no end. In its last one a key has none left and is there yet.
 fn remaining(millis: i64) -> Duration {
     u64::try_from(millis).map_or(Duration::MAX, |millis| Duration::from_millis(millis.max(1)))
 }
 
+/// Refuses an owner that the other library does not write; none is fine.
+fn check(manner: &impl Manner, operation: &'static str, owner: &str, left: i64) -> Result<()> {
+    let ends = left >= 0;
+    match manner.alien(owner, ends) {
+        Some(found) => {
+            let endless = if ends { "" } else { ", without an end" };
+            Err(foreign(operation, manner, &format!("{found}{endless}")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn foreign(operation: &'static str, manner: &impl Manner, found: &str) -> Error {
+    let kind = if manner.format().is_some() { "format" } else { "layout" };
+    let message = format!(
+        "under this name lies {found}, which is no lock of {}; see who else uses the name, or choose another name, prefix \
+         or {kind}",
+        manner.library()
+    );
+    Error::new(Kind::ForeignLayout, operation, message)
+}
+
+/// The error for what the server refuses; a key of another type is told by that, and by the names in it.
+fn refused(operation: &'static str, manner: &impl Manner, code: &str, message: &str) -> Error {
+    if code != "FOREIGN" {
+        return refusal(operation, code, message);
+    }
+    let (kind, names) = message.split_once(' ').unwrap_or((message, ""));
+    foreign(operation, manner, shapes::described(kind, names))
+}
+
 /// The machine.
 #[derive(Clone)]
-pub struct Joined {
-    family: &'static Family,
-    format: &'static Format,
+pub struct JoinedLock<M> {
+    manner: M,
     key: Arc<str>,
     record: Arc<str>,
-    rest: Option<Arg>,
     /// The attempt served at present, as written.
     owner: Option<(AttemptId, Arc<str>)>,
 }
 
-impl Joined {
+impl<M: Manner> JoinedLock<M> {
     /// The machine for the lock kept under `key`.
-    pub fn new(family: &'static Family, format: &'static Format, key: Arc<str>) -> Self {
-        let (record, rest) = (record_key(&key).into(), (format.rest)(&key));
-        Joined { family, format, record, rest, key, owner: None }
+    pub fn new(manner: M, key: Arc<str>) -> Self {
+        JoinedLock { manner, record: record_key(&key).into(), key, owner: None }
     }
 
     fn begin(&mut self, intent: &Intent) -> Result<Request> {
         let me = self.owner(intent.terms().attempt);
-        let calls = self.family.calls;
-        Ok(match intent {
-            Intent::Acquire { prev: Some(_), .. } => {
-                let message = format!("the layout {} cannot yield, yet it was asked to", self.family.name);
-                return Err(Error::new(Kind::Internal, "acquire", message));
+        let record = Arg::Key(self.record.clone());
+        let calls = self.manner.calls();
+        let (mut request, wanted) = match intent {
+            Intent::Acquire { prev: Some(_), .. } | Intent::Undo { prev: Some(_), .. } => {
+                let message = "a joined layout cannot yield, yet it was asked to";
+                return Err(Error::new(Kind::Internal, operation(intent.op()), message));
             }
-            Intent::Acquire { terms, .. } => {
+            Intent::Acquire { terms, wait, .. } => {
                 let card = terms.card.clone().into();
-                self.request(&calls.acquire, [me, millis(terms.ttl), Arg::NotAfter, card])
+                let args = [record, me, millis(terms.ttl), Arg::NotAfter, card];
+                (self.request(self.manner.acquire(terms), args), Wanted::Hold { terms, wait: *wait })
             }
-            Intent::Renew { ttl, .. } if self.family.renews_record => self.request(&calls.renew, [me, millis(*ttl)]),
-            Intent::Renew { ttl, .. } => Request::new(&calls.renew, self.key.clone(), [me, millis(*ttl)]),
-            Intent::Release { .. } => self.request(&calls.release, [me]),
-            Intent::Undo { prev, .. } => {
-                let prev = prev.as_ref().map(|prev| (self.format.owner)(prev.terms.attempt));
-                self.request(&calls.undo, std::iter::once(me).chain(prev.map(|owner| Arg::Text(owner.into()))))
+            Intent::Renew { ttl, .. } if self.manner.renews_record() => {
+                (self.request(&calls.renew, [record, me, millis(*ttl)]), Wanted::Look)
             }
-        })
+            Intent::Renew { ttl, .. } => return Ok(self.request(&calls.renew, [me, millis(*ttl)])),
+            Intent::Release { .. } => (self.request(&calls.release, [record, me]), Wanted::Free),
+            Intent::Undo { .. } => (self.request(&calls.undo, [record, me]), Wanted::Free),
+        };
+        request.args.extend(self.manner.more(wanted, &self.key));
+        Ok(request)
     }
 
     /// The owner that `attempt` is written as, made once per attempt.
@@ -365,25 +380,23 @@ impl Joined {
         match &self.owner {
             Some((of, text)) if *of == attempt => Arg::Text(text.clone()),
             _ => {
-                let text: Arc<str> = (self.format.owner)(attempt).into();
+                let text: Arc<str> = self.manner.owner(attempt).into();
                 self.owner = Some((attempt, text.clone()));
                 Arg::Text(text)
             }
         }
     }
 
-    fn request(&self, call: &'static Call, args: impl IntoIterator<Item = Arg>) -> Request {
-        let mut request = Request::new(call, self.key.clone(), [Arg::Key(self.record.clone())]);
-        request.args.extend(args.into_iter().chain(self.rest.clone()));
-        request
+    fn request<const N: usize>(&self, call: &'static Call, args: [Arg; N]) -> Request {
+        Request::new(call, self.key.clone(), args)
     }
 
-    fn answer(&self, op: Op, reply: &Reply) -> Option<Verdict> {
+    fn answer(&self, op: Op, reply: &Reply) -> Option<Step> {
         if let Reply::Error { code, message } = reply {
-            return Some(Verdict::Failed(self.format.refused(operation(op), code, message)));
+            return Some(Step::Done(Verdict::Failed(refused(operation(op), &self.manner, code, message))));
         }
-        Some(match op {
-            Op::Acquire => self.acquired(reply)?,
+        Some(Step::Done(match op {
+            Op::Acquire => return self.acquired(reply),
             Op::Renew => match int(reply)? {
                 0 => Verdict::Gone(ReleaseOutcome::Expired),
                 _ => Verdict::Renewed,
@@ -397,33 +410,46 @@ impl Joined {
                 int(reply)?;
                 Verdict::Undone
             }
-        })
+        }))
     }
 
-    fn acquired(&self, reply: &Reply) -> Option<Verdict> {
+    fn acquired(&self, reply: &Reply) -> Option<Step> {
         let list = match reply {
             Reply::Int(first) => {
                 let first = u64::try_from(*first).ok().filter(|first| *first > 0)?;
                 let last = first.checked_add(BLOCK - 1)?;
-                return Some(Verdict::Granted(Grant { first, last, term: Term::FromRequest, prev: None }));
+                let grant = Grant { first, last, term: Term::FromRequest, prev: None };
+                return Some(Step::Done(Verdict::Granted(grant)));
             }
             Reply::List(list) => list.as_slice(),
             _ => return None,
         };
-        match list {
+        let check = |owner: &str, left| check(&self.manner, "acquire", owner, left);
+        Some(match list {
             [Reply::Int(0), Reply::Int(now), Reply::Int(left), Reply::Text(owner)] => {
-                Some(match self.format.check("acquire", owner, *left) {
+                Step::Done(match check(owner, *left) {
                     Ok(()) => Verdict::Held { remaining: remaining(*left), at: Some(StoreTime(*now)), prev: None },
                     Err(error) => Verdict::Failed(error),
                 })
             }
-            [Reply::Int(2), Reply::Int(now)] => Some(Verdict::Late { at: StoreTime(*now) }),
-            _ => None,
-        }
+            [Reply::Int(1), Reply::Int(now), Reply::Int(left), Reply::Text(owner), Reply::Int(ahead)] => {
+                match check(owner, *left) {
+                    Ok(()) => Step::Wait(Wait {
+                        at: Some(StoreTime(*now)),
+                        remaining: remaining(*left),
+                        position: u32::try_from(*ahead).unwrap_or(u32::MAX),
+                        prev: None,
+                    }),
+                    Err(error) => Step::Done(Verdict::Failed(error)),
+                }
+            }
+            [Reply::Int(2), Reply::Int(now)] => Step::Done(Verdict::Late { at: StoreTime(*now) }),
+            _ => return None,
+        })
     }
 }
 
-impl Protocol for Joined {
+impl<M: Manner> Protocol for JoinedLock<M> {
     fn step(&mut self, input: Input<'_>) -> Step {
         match input {
             Input::Begin(intent) => match self.begin(&intent) {
@@ -431,15 +457,19 @@ impl Protocol for Joined {
                 Err(error) => Step::Done(Verdict::Failed(error)),
             },
             Input::Reply(op, replies) => {
-                let verdict = replies.first().and_then(|reply| self.answer(op, reply));
-                Step::Done(verdict.unwrap_or_else(|| Verdict::Failed(nonsense(operation(op), replies))))
+                let step = replies.first().and_then(|reply| self.answer(op, reply));
+                step.unwrap_or_else(|| Step::Done(Verdict::Failed(nonsense(operation(op), replies))))
             }
             Input::Event(_) => Step::Ignore,
         }
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: BLOCK, yields: false, push: Push::None }
+        Traits { block: BLOCK, yields: false, push: self.manner.push() }
+    }
+
+    fn channel(&self, terms: &Terms) -> Option<Arc<str>> {
+        self.manner.channel(&self.key, terms)
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {
@@ -447,14 +477,14 @@ impl Protocol for Joined {
     }
 
     fn fingerprint(&self, mut state: &mut dyn Hasher) {
-        (self.family.name, self.format.name, &self.key).hash(&mut state);
+        (&self.manner, &self.key).hash(&mut state);
     }
 }
 
-impl fmt::Debug for Joined {
+impl<M: Manner> fmt::Debug for JoinedLock<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The owner would release the lock.
-        write!(f, "Joined({} {:?} {:?})", self.family.name, self.format, self.key)
+        write!(f, "JoinedLock({:?} {:?})", self.manner, self.key)
     }
 }
 
@@ -464,12 +494,29 @@ fn millis(span: Duration) -> Arg {
     Arg::Int(i64::try_from(millis).unwrap_or(i64::MAX))
 }
 
+/// An attempt as UUIDs are written. Its bits are as they are: nobody looks at the version in an owner.
+pub(super) fn uuid(attempt: AttemptId) -> String {
+    let hex = attempt.to_string();
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// Whether `text` is written as UUIDs are.
+pub(super) fn is_uuid(text: &str) -> bool {
+    let parts: Vec<_> = text.split('-').collect();
+    parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && parts.iter().all(|part| is_hex(part))
+}
+
+/// Whether `text` has no other characters than hexadecimal digits, none of them capital.
+pub(super) fn is_hex(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
 #[cfg(test)]
-mod tests {
-    use super::super::string::{self, FAMILY};
+pub(super) mod tests {
     use super::*;
 
-    const NAMES: [&str; 10] = ["orders", "a{b}c", "{b}", "a{b}{c}", "订单", "b", "a}b", "{}x", "{", "{a}lwt:"];
+    pub(crate) const NAMES: [&str; 10] =
+        ["orders", "a{b}c", "{b}", "a{b}{c}", "订单", "b", "a}b", "{}x", "{", "{a}lwt:"];
 
     /// What Redis takes a key's slot from, as its cluster specification says it.
     fn tag(key: &str) -> &str {
@@ -496,32 +543,5 @@ mod tests {
         for foreign in ["orders", "lwt:", "lwt:orders", "lwt:{a}b"] {
             assert_eq!(key_of(foreign), None, "{foreign}");
         }
-    }
-
-    #[test]
-    fn names_are_keys_byte_for_byte_except_where_records_lie() {
-        let layout = |prefix| FAMILY.layout(&string::REDIS_PY, prefix);
-        for prefix in ["", "lock:"] {
-            for name in NAMES {
-                assert_eq!(&*layout(prefix).key(name).unwrap(), format!("{prefix}{name}"));
-            }
-        }
-        assert_eq!(layout("").key("lwt:{x}").unwrap_err().kind(), Kind::InvalidConfig);
-        assert_eq!(layout("lwt").key(":x").unwrap_err().kind(), Kind::InvalidConfig);
-    }
-
-    #[test]
-    fn a_holder_of_the_other_library_has_no_token() {
-        let layout = FAMILY.layout(&string::PREDIS, "");
-        let seen = |list: [Reply; 5]| layout.inspected("x", &Reply::List(list.into())).unwrap().holder.unwrap();
-        let text = |text: &str| Reply::Text(text.into());
-        let theirs = seen([text("request-17"), Reply::Int(-1), Reply::Int(5_000_000), Reply::Int(0), text("")]);
-        assert_eq!((theirs.first_token, theirs.last_token, theirs.held_for), (0, 0, None));
-        assert_eq!((theirs.remaining, &*theirs.card.language), (Duration::MAX, "predis"));
-        let ours =
-            seen([text("id"), Reply::Int(800), Reply::Int(5_000_000), Reply::Int(4_000_000), text("h\t7\trust\t")]);
-        assert_eq!((ours.first_token, ours.last_token), (4_000_000, 4_000_063));
-        assert_eq!((ours.held_for, ours.remaining), (Some(Duration::from_secs(1)), Duration::from_millis(800)));
-        assert_eq!((ours.card.pid, &*ours.card.language), (7, "rust"));
     }
 }

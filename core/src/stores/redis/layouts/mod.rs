@@ -3,24 +3,34 @@
 use std::sync::Arc;
 
 use crate::native::Calls;
-use crate::protocol::Layout;
+use crate::protocol::{Call, Layout};
 
 pub mod getset;
 pub mod joined;
 pub mod native;
 pub mod python_redis_lock;
+pub mod recipe;
+pub mod redisson;
 pub mod shapes;
+pub mod spring;
 pub mod string;
+pub mod survey;
 pub mod symfony;
 
-use joined::Family;
+use recipe::Family;
 
-/// The procedures of every layout.
-pub const CALLS: [&Calls; 5] =
-    [&native::CALLS, &string::CALLS, &python_redis_lock::CALLS, &getset::CALLS, &symfony::CALLS];
+/// The procedures of every layout that the server may be asked for by a digest.
+pub fn by_digest() -> impl Iterator<Item = &'static Call> {
+    let all: [&'static Calls; 3] = [&native::CALLS, &redisson::CALLS, &spring::CALLS];
+    all.into_iter()
+        .chain(FAMILIES.map(|family| family.calls))
+        .flat_map(Calls::by_digest)
+        .chain(native::OWN.by_digest())
+        .chain([&redisson::ACQUIRE_FAIR])
+}
 
-/// Every layout that joins the locks of others.
-const JOINED: [&Family; 4] = [&string::FAMILY, &python_redis_lock::FAMILY, &getset::FAMILY, &symfony::FAMILY];
+/// The joined layouts that are told by a table.
+const FAMILIES: [&Family; 4] = [&string::FAMILY, &python_redis_lock::FAMILY, &getset::FAMILY, &symfony::FAMILY];
 
 /// What holds for every lock on such a server.
 const NOTES: [&str; 4] = [
@@ -30,9 +40,15 @@ const NOTES: [&str; 4] = [
     "Under memory pressure every eviction policy but noeviction may drop a held lock.",
 ];
 
+/// What holds wherever another library takes the lock too.
+const NO_TOKEN: &str =
+    "Holders that use the other library have no token, and a token says nothing of the order among them and ours.";
+
 /// Every layout, in each of its formats, for locks whose names get `prefix` put before them; the default one first.
 pub fn all(prefix: &str) -> Vec<Arc<dyn Layout>> {
     let mut layouts: Vec<Arc<dyn Layout>> = vec![Arc::new(native::layout(prefix))];
-    layouts.extend(JOINED.iter().flat_map(|family| family.layouts(prefix)));
+    layouts.extend(FAMILIES.iter().flat_map(|family| family.layouts(prefix)));
+    layouts.extend(redisson::layouts(prefix));
+    layouts.extend(spring::layouts(prefix));
     layouts
 }

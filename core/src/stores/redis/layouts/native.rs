@@ -24,7 +24,7 @@ use std::sync::Arc;
 use crate::cell::BLOCK;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::name;
-use crate::native::{Calls, NativeLayout};
+use crate::native::{Calls, NativeLayout, OwnCalls};
 use crate::protocol::{AttemptId, Call, InboxId, StoreEvent};
 use crate::time::StoreTime;
 
@@ -51,9 +51,26 @@ pub static CALLS: Calls = Calls {
     list: Call { name: "list", body: script!("list" "page"), batch: false },
 };
 
+/// The scripts that no other layout has.
+pub static OWN: OwnCalls = OwnCalls {
+    pass: Call { name: "pass", body: script!("read" "check" "time" "queue" "pass"), batch: false },
+    together: Some(Call {
+        name: "together",
+        body: concat!(
+            "local function acquire(KEYS, ARGV)\n",
+            script!("acquire_read" "check" "time" "acquire" "queue" "acquire_queued"),
+            "end\nlocal function undo(KEYS, ARGV)\n",
+            script!("read" "check" "time" "queue" "undo"),
+            "end\n",
+            script!("time" "together")
+        ),
+        batch: false,
+    }),
+};
+
 /// The layout for locks whose names get `prefix` put before them.
 pub fn layout(prefix: impl Into<String>) -> NativeLayout {
-    NativeLayout { calls: &CALLS, guarantees, key, name_of, prefix: prefix.into() }
+    NativeLayout { calls: &CALLS, own: &OWN, guarantees, key, name_of, prefix: prefix.into() }
 }
 
 fn guarantees() -> Guarantees {

@@ -10,8 +10,9 @@
 //!
 //! Source: python-redis-lock 4.0.1 `redis_lock/__init__.py`.
 
-use super::joined::{Family, Format, calls, notes, script};
-use super::string::{self, ANY, base64_of};
+use super::joined::{Wanted, calls, script};
+use super::recipe::{Family, Format, notes};
+use super::string::{ANY, base64_of};
 use crate::guarantee::ExclusiveUntil;
 use crate::native::Calls;
 use crate::protocol::{Arg, Call};
@@ -20,14 +21,7 @@ const LOCK: &str = "lock:";
 const SIGNAL: &str = "lock-signal:";
 
 /// The scripts: those of the layout `string`, but for what frees the lock.
-pub static CALLS: Calls = calls!(
-    clock [],
-    read "string/read",
-    left "string/left",
-    take "string/take",
-    free "python_redis_lock/free",
-    renew string::RENEW
-);
+pub static CALLS: Calls = calls!("string/read", "python_redis_lock/free", "string/holds", "joined/no_queue");
 
 /// The layout.
 pub static FAMILY: Family = Family {
@@ -37,7 +31,6 @@ pub static FAMILY: Family = Family {
     exclusive_until: ExclusiveUntil::StoreFailover,
     renews_record: false,
     notes: &notes([
-        "Holders that use python-redis-lock have no token, and a token says nothing of the order among them and ours.",
         "Our release wakes one waiter of python-redis-lock at once; ours ask again by a timer, so nobody is served in order.",
         "Where a holder vanishes or its lease ends, waiters of python-redis-lock look again after their own expire or timeout only.",
         "A lock that python-redis-lock holds without expire never ends by itself, and its reset() takes the lock from any holder.",
@@ -52,8 +45,13 @@ pub const FORMAT: Format = Format {
     owner: base64_of::<18>,
     writes: &ANY,
     writes_endless: &ANY,
-    rest: |key| Some(Arg::Key(format!("{SIGNAL}{}", key.strip_prefix(LOCK).unwrap_or(key)).into())),
+    rest: |wanted, key| matches!(wanted, Wanted::Free).then(|| signal(key)),
 };
+
+/// What a waiter of theirs is woken by when the lock `key` is free.
+fn signal(key: &str) -> Arg {
+    Arg::Key(format!("{SIGNAL}{}", key.strip_prefix(LOCK).unwrap_or(key)).into())
+}
 
 #[cfg(test)]
 mod tests {
@@ -65,7 +63,7 @@ mod tests {
         let layout = FAMILY.layout(&FORMAT, "app:");
         let key = layout.key("orders").unwrap();
         assert_eq!(&*key, "lock:app:orders");
-        assert_eq!((FORMAT.rest)(&key), Some(Arg::Key("lock-signal:app:orders".into())));
+        assert_eq!(signal(&key), Arg::Key("lock-signal:app:orders".into()));
         assert_eq!((FORMAT.owner)(AttemptId(0xdead_beef_0001_0203_0405_0607_0809_0a0b)), "3q2+7wABAgMEBQYHCAkKCwAA");
     }
 }

@@ -1,5 +1,7 @@
 //! What lies under a key, told by its looks: the one table of what the libraries in use write there.
 
+use super::joined::{is_hex, is_uuid};
+
 /// What a text looks like that is the value of a key, or a member of a sorted set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
@@ -74,15 +76,6 @@ impl Shape {
     }
 }
 
-fn is_hex(text: &str) -> bool {
-    text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-}
-
-fn is_uuid(text: &str) -> bool {
-    let parts: Vec<_> = text.split('-').collect();
-    parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && parts.iter().all(|part| is_hex(part))
-}
-
 fn is_base64(text: &str, digits: usize, padding: &str) -> bool {
     let text = text.strip_suffix(padding).unwrap_or_default();
     text.len() == digits && text.bytes().all(|b| DIGITS.contains(&b))
@@ -98,37 +91,56 @@ fn is_machine_guid(text: &str) -> bool {
     guid && parts.next().is_some_and(|pid| !pid.is_empty() && pid.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// A hash whose fields, or a sorted set whose members, or a key of another type, are these: what it is and whose.
-pub fn described(kind: &str, names: &str) -> &'static str {
+/// A hash whose fields, or a sorted set whose members, are these: whose lock it is, where that is plain.
+fn known(kind: &str, names: &str) -> Option<&'static str> {
     let mut names = names.split(' ').filter(|name| !name.is_empty()).peekable();
     let is_redisson = |name: &str| {
         let mut parts = name.split(':');
         parts.next().is_some_and(is_uuid)
             && parts.next().is_some_and(|thread| !thread.is_empty() && thread.bytes().all(|b| b.is_ascii_digit()))
     };
-    match kind {
+    names.peek()?;
+    Some(match kind {
         "hash" if names.clone().any(|name| name == "mode") && names.clone().any(is_redisson) => {
             "a hash, as Redisson's read and write locks are"
         }
-        "hash" if names.clone().any(is_redisson) => "a hash, as Redisson's locks are",
-        "hash" if ["v", "o", "t"].iter().all(|field| names.clone().any(|name| name == *field)) => {
-            "a hash, as locks of Lockwright's layout native are"
-        }
-        "hash" => "a hash, as Redisson's locks and Lockwright's layout native are, but with other fields than theirs",
+        "hash" if names.all(is_redisson) => "a hash, as Redisson's locks are",
         "zset" if names.clone().any(|name| name == "__write__") => "a sorted set, as Symfony's exclusive locks are",
         "zset" if names.clone().any(|name| Shape::of(name) == Shape::Base64Of32) => {
             "a sorted set, as Symfony's read locks are"
         }
-        "zset" if names.peek().is_some() && names.all(is_uuid) => {
-            "a sorted set, as the semaphores of redis-semaphore are"
-        }
+        "zset" if names.all(is_uuid) => "a sorted set, as the semaphores of redis-semaphore are",
+        _ => return None,
+    })
+}
+
+/// A key of this type, with these fields or members: what it is and whose.
+pub fn described(kind: &str, names: &str) -> &'static str {
+    known(kind, names).unwrap_or(match kind {
+        "hash" if names.is_empty() => "a hash, as Redisson's locks and Lockwright's layout native are",
+        "hash" => "a hash, as Redisson's locks and Lockwright's layout native are, but with other fields than theirs",
+        "zset" if names.is_empty() => "a sorted set, as Symfony's locks are",
         "zset" => "a sorted set, as Symfony's locks are, but with other members than theirs",
+        "string" => "a text, as the locks of redis-py, redsync, Spring and most others are",
         "list" => "a list",
         "set" => "a set, as the readers of DistributedLock of .NET are",
         "stream" => "a stream",
-        "string" => "a text",
         _ => "something of another kind",
+    })
+}
+
+/// What a key looks like that may be a lock of another library; `None` for what is probably something else.
+pub fn recognised(kind: &str, text: &str, ends: bool) -> Option<&'static str> {
+    if kind != "string" {
+        return known(kind, text);
     }
+    let shape = Shape::of(text);
+    let is_lock = match shape {
+        Shape::Hex | Shape::Base64Of18 | Shape::ShedLock | Shape::MachineGuid => true,
+        Shape::Base64 | Shape::Base64Of32 | Shape::Uuid => ends,
+        _ => false,
+    };
+    is_lock.then(|| shape.described())
 }
 
 /// RFC 4648 base64 with padding.
@@ -180,18 +192,36 @@ mod tests {
         for (kind, names, found) in [
             ("hash", redisson, "Redisson's locks are"),
             ("hash", &format!("mode {redisson}"), "read and write locks"),
-            ("hash", "v o s l t c g", "layout native are"),
             ("hash", "name age", "other fields"),
-            ("hash", "", "other fields"),
+            ("hash", "", "layout native are"),
             ("zset", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8= __write__", "Symfony's exclusive"),
             ("zset", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", "Symfony's read"),
             ("zset", "9b2e1c3a-0000-4000-8000-0123456789ab", "redis-semaphore"),
             ("zset", "x y", "other members"),
-            ("zset", "", "other members"),
+            ("zset", "", "Symfony's locks are"),
+            ("hash", "v o s l t c g", "other fields"),
             ("list", "", "a list"),
             ("json", "", "another kind"),
         ] {
             assert!(described(kind, names).contains(found), "{kind} {names}: {}", described(kind, names));
+        }
+    }
+
+    #[test]
+    fn only_what_is_probably_a_lock_is_recognised() {
+        for (kind, text, ends, found) in [
+            ("string", "0123456789abcdef0123456789abcdef", false, Some("redis-py")),
+            ("string", "YW55IGNhcm5hbCBwbGVhcw==", true, Some("redsync")),
+            ("string", "YW55IGNhcm5hbCBwbGVhcw==", false, None),
+            ("string", "1700000000", true, None),
+            ("string", "{\"a\": 1}", true, None),
+            ("zset", "a b c", true, None),
+            ("hash", "9b2e1c3a-0000-4000-8000-0123456789ab:7", true, Some("Redisson")),
+            ("list", "", true, None),
+        ] {
+            let said = recognised(kind, text, ends);
+            assert_eq!(said.is_some(), found.is_some(), "{text}");
+            assert!(said.unwrap_or_default().contains(found.unwrap_or_default()), "{text}");
         }
     }
 

@@ -9,23 +9,15 @@
 //! `mutex`; redlock-rb `client.rb`; bsm/redislock 0.9 `redislock.go`; rueidislock `lock.go`; ShedLock 7
 //! `RedisLockProvider`; DistributedLock 2.8 for .NET `RedisMutexPrimitive`; rslock 0.6 `lock.rs`; sherlock 0.4 `lock.py`.
 
-use super::joined::{Family, Format, calls, notes, script};
+use super::joined::{calls, script, uuid};
+use super::recipe::{Family, Format, notes};
 use super::shapes::{Shape, base64};
 use crate::guarantee::ExclusiveUntil;
 use crate::native::Calls;
 use crate::protocol::{AttemptId, Call};
 
 /// The scripts.
-pub static CALLS: Calls = calls!(
-    clock [],
-    read "string/read",
-    left "string/left",
-    take "string/take",
-    free "string/free",
-    renew RENEW
-);
-
-pub(super) const RENEW: Call = Call { name: "renew", body: script!("string/renew"), batch: true };
+pub static CALLS: Calls = calls!("string/read", "string/free", "string/holds", "joined/no_queue");
 
 /// The layout.
 pub static FAMILY: Family = Family {
@@ -35,7 +27,6 @@ pub static FAMILY: Family = Family {
     exclusive_until: ExclusiveUntil::StoreFailover,
     renews_record: false,
     notes: &notes([
-        "Holders that use the other library have no token, and a token says nothing of the order among them and ours.",
         "Whoever deletes or overwrites the key without comparing takes the lock from its holder, who is told at its next renewal.",
         "Waiters ask again by a timer, so nobody is served in order: among several processes one may wait long.",
         "A lock that another library holds without a time to live never ends by itself.",
@@ -112,7 +103,7 @@ pub const RSLOCK: Format = format("rslock", hex, &[Shape::Bytes, Shape::Hex]);
 pub const SHERLOCK: Format = format("sherlock", uuid, &[Shape::Uuid]);
 
 const fn format(name: &'static str, owner: fn(AttemptId) -> String, writes: &'static [Shape]) -> Format {
-    Format { name, library: name, before: "", owner, writes, writes_endless: &[], rest: |_| None }
+    Format { name, library: name, before: "", owner, writes, writes_endless: &[], rest: |_, _| None }
 }
 
 /// A recipe that leaves the owner to the program.
@@ -149,11 +140,6 @@ fn for_urls(attempt: AttemptId) -> String {
     base64_of::<16>(attempt).trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
 
-fn uuid(attempt: AttemptId) -> String {
-    let hex = hex(attempt);
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
-}
-
 /// Nobody reads the time and the host in it, which are not ours to say here.
 fn added(attempt: AttemptId) -> String {
     format!("ADDED:@lockwright:{}", uuid(attempt))
@@ -165,8 +151,12 @@ fn machine_guid(attempt: AttemptId) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::joined::tests::NAMES;
     use super::*;
-    use crate::protocol::Layout as _;
+    use crate::error::Kind;
+    use crate::protocol::{Layout as _, Reply};
 
     /// Name, key of the lock `orders`, owner.
     const GOLDEN: [(&str, &str, &str); 16] = [
@@ -235,5 +225,39 @@ mod tests {
             some.dedup();
             assert_eq!(some.len(), 65);
         }
+    }
+
+    #[test]
+    fn names_are_keys_byte_for_byte_except_where_records_lie() {
+        let layout = |prefix| FAMILY.layout(&REDIS_PY, prefix);
+        for prefix in ["", "lock:"] {
+            for name in NAMES {
+                assert_eq!(&*layout(prefix).key(name).unwrap(), format!("{prefix}{name}"));
+            }
+        }
+        assert_eq!(layout("").key("lwt:{x}").unwrap_err().kind(), Kind::InvalidConfig);
+        assert_eq!(layout("lwt").key(":x").unwrap_err().kind(), Kind::InvalidConfig);
+    }
+
+    #[test]
+    fn a_holder_of_the_other_library_has_no_token() {
+        let layout = FAMILY.layout(&PREDIS, "");
+        let seen = |list: [Reply; 6]| layout.inspected("x", &Reply::List(list.into())).unwrap().holder.unwrap();
+        let text = |text: &str| Reply::Text(text.into());
+        let theirs =
+            seen([text("request-17"), Reply::Int(-1), Reply::Int(5_000_000), Reply::Int(0), text(""), Reply::Int(0)]);
+        assert_eq!((theirs.first_token, theirs.last_token, theirs.held_for), (0, 0, None));
+        assert_eq!((theirs.remaining, &*theirs.card.language), (Duration::MAX, "predis"));
+        let ours = seen([
+            text("id"),
+            Reply::Int(800),
+            Reply::Int(5_000_000),
+            Reply::Int(4_000_000),
+            text("h\t7\trust\t"),
+            Reply::Int(0),
+        ]);
+        assert_eq!((ours.first_token, ours.last_token), (4_000_000, 4_000_063));
+        assert_eq!((ours.held_for, ours.remaining), (Some(Duration::from_secs(1)), Duration::from_millis(800)));
+        assert_eq!((ours.card.pid, &*ours.card.language), (7, "rust"));
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! Source: symfony/lock 7.1 `Store/RedisStore.php`.
 
-use super::joined::{Family, Format, calls, notes, script};
+use super::joined::{calls, script};
+use super::recipe::{Family, Format, notes};
 use super::shapes::Shape;
 use super::string::base64_of;
 use crate::guarantee::ExclusiveUntil;
@@ -14,14 +15,7 @@ use crate::native::Calls;
 use crate::protocol::Call;
 
 /// The scripts.
-pub static CALLS: Calls = calls!(
-    clock ["time"],
-    read "symfony/read",
-    left "symfony/left",
-    take "symfony/take",
-    free "string/free",
-    renew Call { name: "renew", body: script!("time" "symfony/renew"), batch: true }
-);
+pub static CALLS: Calls = calls!(clock "symfony/read", "string/free", "symfony/renew", "joined/no_queue");
 
 /// The layout.
 pub static FAMILY: Family = Family {
@@ -31,7 +25,6 @@ pub static FAMILY: Family = Family {
     exclusive_until: ExclusiveUntil::StoreFailover,
     renews_record: false,
     notes: &notes([
-        "Holders that use Symfony have no token, and a token says nothing of the order among them and ours.",
         "Read locks of Symfony and our exclusive ones exclude one another, and nobody is preferred: readers that follow one another keep us out.",
         "Waiters ask again by a timer, Symfony's as well, so nobody is served in order: among several processes one may wait long.",
         "Symfony before 5.2 kept another type of key under the same name: it and this layout refuse one another's locks.",
@@ -46,7 +39,7 @@ pub const FORMAT: Format = Format {
     owner: base64_of::<32>,
     writes: &[Shape::Base64Of32],
     writes_endless: &[],
-    rest: |_| None,
+    rest: |_, _| None,
 };
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, type
 
 use crate::cell::{Cell, Claimant, Hold, Line, Surroundings, Waiter};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
-use crate::native::{Calls, NativeLayout, Procedure};
+use crate::native::{Calls, NativeLayout, OwnCalls, Procedure};
 use crate::options::MAX_TTL;
 use crate::protocol::{AttemptId, InboxId, Reply, Request, StoreEvent};
 use crate::time::StoreTime;
@@ -34,10 +34,11 @@ const IDLE: Duration = Duration::from_secs(600);
 const SWEEP: (u64, usize) = (64, 256);
 
 static CALLS: Calls = Calls::of_cell();
+static OWN: OwnCalls = OwnCalls::of_cell();
 
 /// The layout for connections with this prefix.
 pub(crate) fn layout(prefix: &str) -> NativeLayout {
-    NativeLayout { calls: &CALLS, guarantees, key, name_of, prefix: prefix.to_owned() }
+    NativeLayout { calls: &CALLS, own: &OWN, guarantees, key, name_of, prefix: prefix.to_owned() }
 }
 
 fn key(prefix: &str, name: &str) -> String {
@@ -220,6 +221,8 @@ impl Lock {
     fn settle_process(&mut self, env: &Env<'_>, popped: Option<(AttemptId, String)>) {
         let holder = self.cell.hold.as_ref().map(|hold| hold.owner.attempt);
         self.process = match popped {
+            // Whoever exported the lock may end before it is resumed.
+            _ if self.cell.hold.as_ref().is_some_and(|hold| hold.owner.is_secret()) => String::new(),
             Some((attempt, process)) if Some(attempt) == holder => process,
             _ => env.process.to_owned(),
         };
@@ -547,6 +550,14 @@ mod tests {
         request(&CALLS.release, "k", &[text(&claimant(n)), 0.into()])
     }
 
+    fn secret(n: u64) -> Claimant {
+        Claimant::of_secret(AttemptId((100 + n).into()))
+    }
+
+    fn pass(from: Claimant, to: Claimant, ttl: i64) -> Request {
+        request(&OWN.pass, "k", &[text(&to), text(&from), ttl.into(), i64::MAX.into(), "card".into()])
+    }
+
     #[derive(Default)]
     struct Reference {
         cell: Cell,
@@ -597,6 +608,8 @@ mod tests {
                 .prop_map(|(n, ttl, wait, prev)| acquire(n, ttl, wait, prev.filter(|(prev, _)| *prev != n))),
             1 => (who.clone(), 1i64..20).prop_map(|(n, ttl)| renew(n, ttl)),
             2 => who.clone().prop_map(release),
+            1 => (who.clone(), 1i64..20).prop_map(|(n, ttl)| pass(claimant(n), secret(n), ttl)),
+            1 => (who.clone(), 5u64..8, 1i64..20).prop_map(|(n, to, ttl)| pass(secret(n), claimant(to), ttl)),
             1 => (who.clone(), proptest::option::of(who)).prop_map(|(n, prev)| {
                 let prev = prev.map_or("".into(), |prev| text(&claimant(prev)));
                 request(&CALLS.undo, "k", &[text(&claimant(n)), prev])
@@ -699,6 +712,20 @@ mod tests {
         assert_eq!(granted(&db, &env(5, "boot"), &acquire(4, 100, false, None)), None);
         let later = Env { gone: &gone, ..env(6, "boot") };
         assert!(granted(&db, &later, &acquire(4, 100, false, None)).is_some());
+    }
+
+    #[test]
+    fn an_exported_lock_outlives_its_exporters_process_and_not_its_heirs() {
+        let db = file();
+        let theirs = Env { process: "them", ..env(0, "boot") };
+        assert!(granted(&db, &theirs, &acquire(1, 1_000_000, false, None)).is_some());
+        assert!(granted(&db, &theirs, &pass(claimant(1), secret(1), 1_000_000)).is_some());
+        let gone = |process: &str| process == "them";
+        assert_eq!(granted(&db, &Env { gone: &gone, ..env(1, "boot") }, &acquire(2, 100, false, None)), None);
+        let heirs = Env { process: "heirs", ..env(2, "boot") };
+        assert!(granted(&db, &heirs, &pass(secret(1), claimant(3), 1_000_000)).is_some());
+        let gone = |process: &str| process == "heirs";
+        assert!(granted(&db, &Env { gone: &gone, ..env(3, "boot") }, &acquire(2, 100, false, None)).is_some());
     }
 
     #[test]

@@ -456,7 +456,7 @@ mod tests {
     fn terms(attempt: u128) -> Terms {
         let second = Duration::from_secs(1);
         let (name, card) = ("lk".into(), "".into());
-        Terms { name, attempt: AttemptId(attempt), inbox: InboxId(1), ttl: second, claim: second, card }
+        Terms { name, attempt: AttemptId(attempt), inbox: InboxId(1), ttl: second, claim: second, card, fair: false }
     }
 
     fn acquire(wait: bool) -> Input<'static> {

@@ -1,9 +1,5 @@
 if owner == asker then
-  if expires < now + ttl then
-    lasts(ttl)
-  elseif claimed then
-    set('l', -lease)
-  end
+  prolong(ttl)
   finish()
   return prev == '' and last - 63 or {3, last - 63, 3}
 end

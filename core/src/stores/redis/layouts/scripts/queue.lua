@@ -67,6 +67,15 @@ local function lasts(span)
   end
 end
 
+-- A renewal by the holder, which shortens nothing.
+local function prolong(ttl)
+  if expires < now + ttl then
+    lasts(ttl)
+  elseif claimed then
+    set('l', -lease)
+  end
+end
+
 local function grant(to, card, span)
   local first, text = now, now_text
   if last >= now then

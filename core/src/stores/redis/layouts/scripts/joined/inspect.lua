@@ -1,5 +1,5 @@
-if not holder then return false end
-if type(holder) == 'table' then return foreign() end
+if type(value) == 'table' then return foreign() end
+if not value and waiters == 0 then return false end
 local first, owner, card = record()
-if owner ~= holder then first, card = 0, '' end
-return {holder, left(), now, first, card}
+if owner ~= value then first, card = 0, '' end
+return {value or '', left(), now, first, card, waiters}

@@ -1,7 +1,7 @@
-if not holder then return 0 end
-if holder == ARGV[1] then
+if not value then return 0 end
+if value == ARGV[1] then
   free()
   return 1
 end
 local _, owner, card = record()
-return owner == holder and card or ''
+return owner == value and card or ''

@@ -1,4 +1,2 @@
-for _, owner in ipairs(ARGV) do
-  if holder == owner then free() end
-end
+if value == ARGV[1] then free() end
 return 1

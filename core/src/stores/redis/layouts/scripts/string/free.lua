@@ -1,1 +1,3 @@
-local function free() redis.call('DEL', key) end
+local function free()
+  redis.call('DEL', key)
+end

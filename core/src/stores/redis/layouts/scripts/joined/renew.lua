@@ -1,6 +1,6 @@
 -- Many locks in one request, each with its own answer: one that fails does not fail the others.
 local function renew(key, owner, ttl)
-  if redis.pcall('GET', key) ~= owner then return 0 end
+  if not holds(key, owner) then return 0 end
   if redis.call('PTTL', key) >= ttl then return 1 end
   return redis.pcall('PEXPIRE', key, ttl)
 end

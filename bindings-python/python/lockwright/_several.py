@@ -1,0 +1,224 @@
+"""Several locks that are held together, and one of several: the sync classes. `lockwright.aio` has its own."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Callable, Dict, List, Optional, Tuple, Type
+
+from lockwright._errors import LockError, LockTimeout
+from lockwright._lockwright import Bundle, Guard, Lock, Segments
+
+
+class Held:
+    """What guards of several locks have in common."""
+
+    __slots__ = ("_guards",)
+
+    def __init__(self, guards: List[Guard]) -> None:
+        self._guards = guards
+
+    @property
+    def tokens(self) -> Dict[str, int]:
+        """The fencing token of each lock, by its name."""
+        return {guard.name: guard.token for guard in self._guards}
+
+    @property
+    def is_held(self) -> bool:
+        """Whether all are certainly held at this moment."""
+        return all(guard.is_held for guard in self._guards)
+
+    def remaining(self) -> float:
+        """Seconds that all are certainly held without a further renewal."""
+        return min(guard.remaining() for guard in self._guards)
+
+    @property
+    def why_lost(self) -> Optional[Tuple[str, str]]:
+        """Which lock was lost, and why as `Guard.why_lost` has it; None while none is."""
+        return next(((guard.name, guard.why_lost) for guard in self._guards if guard.why_lost is not None), None)
+
+    def __repr__(self) -> str:
+        return f"<lockwright.{type(self).__name__} {self._guards!r}>"
+
+
+class MultiGuard(Held):
+    """Several locks that are held together: the loss of one is the loss of all.
+
+    Its guards are like any other: what is collected unreleased gives a `ResourceWarning` and is not renewed any more.
+    """
+
+    __slots__ = ()
+
+    @property
+    def guards(self) -> List[Guard]:
+        """The guard of each lock, to be released each at its own time."""
+        return list(self._guards)
+
+    def on_lost(self, callback: Callable[[str], object]) -> None:
+        """Has `callback(why)` called once, when the first of them is lost."""
+        told: List[str] = []
+
+        def once(why: str) -> None:
+            if not told:
+                told.append(why)
+                callback(why)
+
+        for guard in self._guards:
+            guard.on_lost(once)
+
+    def extend(self, ttl: float) -> None:
+        """Makes every lease last `ttl` seconds from now, and at every renewal."""
+        for guard in self._guards:
+            guard.extend(ttl)
+
+    def release(self) -> str:
+        """Gives all back. What the store found: of the first that was not simply `released`, if any."""
+        outcomes = [guard.release() for guard in reversed(self._guards)]
+        return next((outcome for outcome in outcomes if outcome != "released"), "released")
+
+    def __enter__(self) -> MultiGuard:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: Optional[Type[BaseException]] = None,
+        exc: Optional[BaseException] = None,
+        traceback: Optional[TracebackType] = None,
+        /,
+    ) -> None:
+        # Each is ended, whatever became of those before it; the first loss is an error of the block.
+        first: Optional[LockError] = None
+        for guard in reversed(self._guards):
+            try:
+                guard.__exit__(exc_type, exc, traceback)
+            except LockError as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+
+class MultiLock:
+    """Several named locks that are acquired together: all or none, in an order in which nobody deadlocks."""
+
+    __slots__ = ("_core", "_blocks")
+
+    def __init__(self, core: Bundle) -> None:
+        self._core = core
+        self._blocks: List[MultiGuard] = []
+
+    @property
+    def names(self) -> List[str]:
+        """Each name once, in the order in which they are taken."""
+        return self._core.names
+
+    def acquire_guard(self, timeout: Optional[float] = None) -> MultiGuard:
+        """Waits until all are held. Raises `LockTimeout` when others held one of them all the time: then none is."""
+        return MultiGuard(self._core.acquire(timeout))
+
+    def try_acquire(self) -> Optional[MultiGuard]:
+        """All of them, if all are free."""
+        try:
+            return MultiGuard(self._core.acquire(0))
+        except LockTimeout:
+            return None
+
+    def __enter__(self) -> MultiGuard:
+        self._blocks.append(self.acquire_guard())
+        return self._blocks[-1]
+
+    def __exit__(
+        self,
+        exc_type: Optional[Type[BaseException]] = None,
+        exc: Optional[BaseException] = None,
+        traceback: Optional[TracebackType] = None,
+        /,
+    ) -> None:
+        # Nobody else can be in a block of locks that this one holds.
+        self._blocks.pop().__exit__(exc_type, exc, traceback)
+
+    def __repr__(self) -> str:
+        return f"<lockwright.MultiLock {self.names!r} on {self._core.address}>"
+
+
+class Segment:
+    """A segment that is held. Its `guard` is like any other; leaving the `with` block releases it."""
+
+    __slots__ = ("_core", "index", "guard")
+
+    index: int
+    """Which segment it is, from 0."""
+
+    guard: Guard
+
+    def __init__(self, core: Segments, index: int, guard: Guard) -> None:
+        self._core, self.index, self.guard = core, index, guard
+
+    @property
+    def token(self) -> int:
+        """The fencing token."""
+        return self.guard.token
+
+    def mark_sold_out(self) -> None:
+        """Nothing is left in it: it will not be offered again. It is still to be released."""
+        self._core.mark_sold_out(self.index)
+
+    def sold_out(self) -> str:
+        """Nothing is left in it: it is given back, and not offered again."""
+        self.mark_sold_out()
+        return self.guard.release()
+
+    def release(self) -> str:
+        """Gives it back, as `Guard.release` does."""
+        return self.guard.release()
+
+    def __enter__(self) -> Segment:
+        self.guard.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: Optional[Type[BaseException]] = None,
+        exc: Optional[BaseException] = None,
+        traceback: Optional[TracebackType] = None,
+        /,
+    ) -> None:
+        self.guard.__exit__(exc_type, exc, traceback)
+
+    def __repr__(self) -> str:
+        return f"<lockwright.Segment {self.index}: {self.guard!r}>"
+
+
+class Striped:
+    """A hot lock cut into segments. What is sold out is known to this object, and to no other process."""
+
+    __slots__ = ("_core",)
+
+    def __init__(self, core: Segments) -> None:
+        self._core = core
+
+    @property
+    def count(self) -> int:
+        """How many segments there are."""
+        return self._core.count
+
+    def any(self, timeout: Optional[float] = None) -> Optional[Segment]:
+        """A free segment, or the first to be had where none is free; None once all are sold out.
+
+        Raises `LockTimeout` when others held them all the time.
+        """
+        found = self._core.any(timeout)
+        return None if found is None else Segment(self._core, *found)
+
+    def index_for(self, key: str) -> int:
+        """The segment that `key` belongs to: the same in every language."""
+        return self._core.index_for(key)
+
+    def for_key(self, key: str) -> Lock:
+        """The lock of the segment that `key` belongs to."""
+        return self._core.lock(self.index_for(key))
+
+    def restock(self) -> None:
+        """Forgets what is sold out: there is something again."""
+        self._core.restock()
+
+    def __repr__(self) -> str:
+        return f"<lockwright.Striped of {self.count} segments on {self._core.address}>"

@@ -1,0 +1,175 @@
+"""Locks that move, that are held together, and that are cut into segments."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import os
+import threading
+
+import pytest
+
+import lockwright
+from lockwright import aio
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis"])
+def url(request, tmp_path):
+    if request.param == "memory":
+        return f"memory://several-{os.getpid()}-{next(_numbers)}"
+    if request.param == "sqlite":
+        return f"sqlite://{tmp_path}/locks.db"
+    return os.environ["LOCKWRIGHT_TEST_REDIS"]
+
+
+@pytest.fixture
+def name():
+    return f"several-{os.getpid()}-{next(_numbers)}"
+
+
+def test_a_lock_is_exported_and_resumed(url, name):
+    with lockwright.connect(url) as a, lockwright.connect(url) as b:
+        with a.lock(name) as guard:
+            secret = guard.export(30)
+            assert not guard.is_held and guard.why_lost is None
+            with pytest.raises(lockwright.NotOwned):
+                guard.export(30)
+        assert secret.isascii() and " " not in secret
+        assert b.lock(name).try_acquire() is None
+        resumed = b.resume(secret)
+        assert resumed.token > guard.token and resumed.name == name
+        with pytest.raises(lockwright.NotOwned) as failed:
+            a.resume(secret)
+        assert failed.value.lock == name and secret not in str(failed.value)
+        again = b.lock(name, ttl=5).resume(resumed.export(30))
+        assert again.release() == "released"
+
+
+def test_what_cannot_be_exported_is_still_held(url, name):
+    with lockwright.connect(url) as client:
+        lock = client.rlock(name)
+        with lock as outer, lock:
+            with pytest.raises(lockwright.Unsupported):
+                outer.export(30)
+            with pytest.raises(lockwright.InvalidConfig):
+                outer.export(-1)
+            assert outer.is_held
+            outer.extend(60)
+        for wrong in ("", "lwx1.", "\udcff"):
+            with pytest.raises(lockwright.InvalidConfig):
+                client.resume(wrong)
+
+
+def test_whoever_waits_for_a_loss_hears_that_there_will_be_none(url, name):
+    with lockwright.connect(url) as client:
+        guard = client.lock(name).acquire_guard()
+        heard = []
+        waiting = threading.Thread(target=lambda: heard.append(guard.lost.wait()))
+        waiting.start()
+        secret = guard.export(30)
+        waiting.join()
+        assert heard == [False]
+        client.resume(secret).release()
+
+
+def test_several_locks_are_held_together(url, name):
+    names = [f"{name}-{letter}" for letter in "cab"]
+    with lockwright.connect(url) as a, lockwright.connect(url) as b:
+        both = a.multi_lock(iter(names), ttl=20)
+        assert both.names == sorted(names)
+        with both as held:
+            assert held.is_held and held.remaining() > 5 and held.why_lost is None
+            assert set(held.tokens) == set(names)
+            assert b.lock(names[0]).try_acquire() is None
+            assert b.multi_lock(names).try_acquire() is None
+            with pytest.raises(lockwright.LockTimeout):
+                b.multi_lock(names, timeout=0.05).acquire_guard()
+            held.extend(30)
+        held = b.multi_lock(names).acquire_guard()
+        told = threading.Event()
+        held.on_lost(lambda why: told.set())
+        assert a.break_lock(names[1], held.tokens[names[1]])
+        assert told.wait(20)
+        assert not held.is_held and held.why_lost[0] == names[1]
+        assert held.release() != "released"
+        with pytest.raises(lockwright.InvalidConfig):
+            a.multi_lock([])
+
+
+def test_segments_are_taken_and_sold_out(url, name):
+    with lockwright.connect(url) as client:
+        sale = client.striped(name, 4)
+        assert sale.count == 4 and sale.for_key("user:42").name == f"{name}#{sale.index_for('user:42')}"
+        segments = [sale.any() for _ in range(4)]
+        assert {segment.index for segment in segments} == {0, 1, 2, 3}
+        with pytest.raises(lockwright.LockTimeout):
+            sale.any(timeout=0)
+        for segment in segments:
+            assert segment.sold_out() == "released"
+        assert sale.any() is None
+        sale.restock()
+        with sale.any() as segment:
+            assert segment.token == segment.guard.token
+
+
+def test_tasks_do_the_same(url, name):
+    async def main():
+        async with aio.connect(url) as client:
+            guard = await client.lock(name).acquire_guard()
+            secret = await guard.export(30)
+            assert not guard.is_held
+            resumed = await client.resume(secret)
+            assert resumed.token > guard.token
+            with pytest.raises(lockwright.NotOwned):
+                await client.resume(secret)
+            await resumed.release()
+            names = [f"{name}-{letter}" for letter in "ab"]
+            async with client.multi_lock(names) as held:
+                assert held.is_held and len(held.tokens) == 2
+                assert await client.multi_lock(names).try_acquire() is None
+                await held.extend(30)
+            held = await client.multi_lock(names).acquire_guard()
+            assert await held.release() == "released"
+            sale = client.striped(name, 2)
+            async with await sale.any() as one, await sale.any() as other:
+                assert {one.index, other.index} == {0, 1}
+                with pytest.raises(lockwright.LockTimeout):
+                    await sale.any(timeout=0)
+            assert await (await sale.any()).sold_out() == "released"
+            assert await (await sale.any()).sold_out() == "released"
+            assert await sale.any() is None
+
+    asyncio.run(main())
+
+
+def test_what_a_cancelled_task_asked_for_is_given_back(url, name):
+    async def main():
+        async with aio.connect(url) as client:
+            for steps in range(4):
+                guard = await client.lock(name).acquire_guard()
+                tasks = [
+                    asyncio.create_task(guard.export(3600)),
+                    asyncio.create_task(client.multi_lock([f"{name}-a", f"{name}-b"]).acquire_guard()),
+                    asyncio.create_task(client.striped(name, 2).any()),
+                ]
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                for task in tasks:
+                    task.cancel()
+                done = await asyncio.gather(*tasks, return_exceptions=True)
+                if isinstance(done[0], str):
+                    await (await client.resume(done[0])).release()
+                for held in done[1:]:
+                    if not isinstance(held, BaseException):
+                        await held.release()
+                if guard.is_held:
+                    await guard.release()
+                for lock in (name, f"{name}-a", f"{name}-b", f"{name}#0", f"{name}#1"):
+                    await (await client.lock(lock, timeout=20).acquire_guard()).release()
+                del guard, tasks, done, held
+                gc.collect()
+
+    asyncio.run(main())

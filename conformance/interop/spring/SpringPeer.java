@@ -1,0 +1,154 @@
+import com.google.gson.JsonObject;
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.TimeUnit;
+import org.springframework.data.redis.connection.RedisStandaloneConfiguration;
+import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
+import org.springframework.data.redis.core.StringRedisTemplate;
+import org.springframework.integration.redis.util.RedisLockRegistry;
+import org.springframework.integration.redis.util.RedisLockRegistry.RedisLockType;
+import org.springframework.integration.support.locks.DistributedLock;
+
+/** Spring Integration's RedisLockRegistry, by pub/sub, or by spinning where that is the argument. */
+final class SpringPeer extends Peer {
+  /** The name's part before the first colon, or else what the address says is put before every name. */
+  private static final String PREFIX = "prefix=";
+
+  private final RedisLockType type;
+  private final Map<String, LettuceConnectionFactory> factories = new ConcurrentHashMap<>();
+  private final Map<String, String> prefixes = new ConcurrentHashMap<>();
+  private final Map<String, RedisLockRegistry> registries = new ConcurrentHashMap<>();
+
+  private SpringPeer(RedisLockType type) {
+    this.type = type;
+  }
+
+  public static void main(String[] args) throws Exception {
+    boolean spins = args.length > 0 && args[0].equals("spin");
+    new SpringPeer(spins ? RedisLockType.SPIN_LOCK : RedisLockType.PUB_SUB_LOCK).main();
+  }
+
+  @Override
+  String language() {
+    return "spring";
+  }
+
+  @Override
+  void open(String client, String uri) {
+    java.net.URI address = java.net.URI.create(uri);
+    RedisStandaloneConfiguration where = new RedisStandaloneConfiguration(address.getHost(), address.getPort());
+    LettuceConnectionFactory factory = new LettuceConnectionFactory(where);
+    factory.afterPropertiesSet();
+    factory.start();
+    factories.put(client, factory);
+    String query = String.valueOf(address.getQuery());
+    int at = query.indexOf(PREFIX);
+    prefixes.put(client, at < 0 ? "" : query.substring(at + PREFIX.length()).split("&")[0]);
+  }
+
+  /** One for each client, as programs have it: its threads exclude one another by themselves. */
+  private RedisLockRegistry registry(String client, String registryKey) {
+    return registries.computeIfAbsent(client + ' ' + registryKey, any -> {
+      RedisLockRegistry registry = new RedisLockRegistry(factories.get(client), registryKey);
+      registry.setRedisLockType(type);
+      registry.setIdleBetweenTries(Duration.ofMillis(20));
+      return registry;
+    });
+  }
+
+  private String key(JsonObject command) {
+    return prefixes.get(command.get("client").getAsString()) + command.get("lock").getAsString();
+  }
+
+  @Override
+  Held acquire(JsonObject command, double timeout) throws Exception {
+    String key = key(command);
+    String registryKey = key.substring(0, key.indexOf(':'));
+    String path = key.substring(registryKey.length() + 1);
+    double ttl = seconds(command, "ttl", TTL);
+    Duration lease = Duration.ofMillis(Math.round(ttl * 1000));
+    String client = command.get("client").getAsString();
+    RedisLockRegistry registry = registry(client, registryKey);
+    DistributedLock lock = registry.obtain(path);
+    Hold hold = new Hold(registry, lock, path, key, new StringRedisTemplate(factories.get(client)));
+    boolean got = in(hold.thread, () -> {
+      if (timeout < 0) {
+        lock.lock(lease);
+        hold.until = now() + (long) (ttl * 1e9);
+        return true;
+      }
+      long asked = now();
+      boolean had = lock.tryLock(Duration.ofMillis(Math.round(timeout * 1000)), lease);
+      // It may have waited meanwhile, so this is early rather than late.
+      hold.until = asked + (long) (ttl * 1e9);
+      return had;
+    });
+    if (!got) {
+      hold.thread.shutdown();
+    }
+    return got ? hold : null;
+  }
+
+  /** It has no such call: an operator deletes the key. */
+  @Override
+  boolean force(JsonObject command) {
+    String client = command.get("client").getAsString();
+    return new StringRedisTemplate(factories.get(client)).delete(key(command));
+  }
+
+  private static final class Hold extends Held {
+    private final RedisLockRegistry registry;
+    private final DistributedLock lock;
+    private final String path;
+    private final String key;
+    private final StringRedisTemplate template;
+
+    Hold(RedisLockRegistry registry, DistributedLock lock, String path, String key, StringRedisTemplate template) {
+      this.registry = registry;
+      this.lock = lock;
+      this.path = path;
+      this.key = key;
+      this.template = template;
+    }
+
+    @Override
+    boolean release() {
+      try {
+        in(thread, () -> {
+          lock.unlock();
+          return null;
+        });
+        return true;
+      } catch (Exception notHeld) {
+        return false;
+      }
+    }
+
+    /** It has no such call: only a renewal tells. This one changes nothing, as it is for what is left anyway. */
+    @Override
+    boolean isHeld() {
+      Long left = template.getExpire(key, TimeUnit.MILLISECONDS);
+      try {
+        return left != null && left > 0 && in(thread, () -> {
+          registry.renewLock(path, Duration.ofMillis(left));
+          return true;
+        });
+      } catch (Exception notHeld) {
+        return false;
+      }
+    }
+
+    @Override
+    void extend(double ttl) throws Failed {
+      try {
+        in(thread, () -> {
+          registry.renewLock(path, Duration.ofMillis(Math.round(ttl * 1000)));
+          return null;
+        });
+      } catch (Exception notHeld) {
+        throw new Failed("lost", notHeld.getMessage());
+      }
+    }
+  }
+}

@@ -1,0 +1,319 @@
+//! Handing a held lock to another process: [`Guard::export`](crate::Guard::export) makes a secret of it,
+//! [`Client::resume`](crate::Client::resume) makes a guard of the secret.
+//!
+//! **When to use.** The holder ends before its work does, and somebody else goes on with it: a request handler that leaves the
+//! rest to a worker, a deployment that replaces the process, a WASM instance that ends with its call. Nobody can come in
+//! between, and the fencing token of whoever resumes is higher than the exporter's.
+//!
+//! **When not.** To let the next one have the lock, release it. To let tasks of one process take turns, let them acquire it.
+//!
+//! The secret alone holds the lock for the time that was said, counted from the export, and nobody renews it: whoever resumes
+//! must do so in time. Resuming is one compare-and-set in the store, which puts the resumer's own attempt in the secret's
+//! place, so of several who know the secret one gets the lock and the others `not_owned`. Past its time a secret still works
+//! until somebody else was granted the lock. An export whose caller went away, or whose outcome never became known, is taken
+//! back: a secret that nobody was told keeps the lock from nobody.
+//!
+//! ```no_run
+//! # async fn example(client: lockwright::Client) -> lockwright::Result<()> {
+//! let mut guard = client.lock("orders:42").acquire().await?;
+//! let secret = guard.export(std::time::Duration::from_secs(60)).await?;
+//! // In another process, within a minute:
+//! let guard = client.resume(secret.as_str()).await?;
+//! # drop(guard);
+//! # Ok(())
+//! # }
+//! ```
+
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::blocking::{Acquiring, Blocking};
+use crate::client::{Client, Face, Guard, Holding, Lock, LockBuilder};
+use crate::driver::entry::Effects;
+use crate::driver::wait::{Settled, Waiter};
+use crate::error::{Error, Kind, Result};
+use crate::lease::ReleaseOutcome;
+use crate::options::AcquireOptions;
+use crate::protocol::AttemptId;
+use crate::queue::Refusal;
+use crate::{Async, name};
+
+const HEAD: &str = "lwx1.";
+const DIGITS: usize = 32;
+
+/// What an exported lock is resumed with: text of ASCII without spaces, about as long as the lock's name and 38 characters more.
+/// Whoever knows it may take the lock, so it is shown nowhere.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    fn new(attempt: AttemptId, name: &str) -> Self {
+        let mut text = format!("{HEAD}{attempt}.");
+        for byte in name.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b':' => text.push(char::from(byte)),
+                _ => text.push_str(&format!("%{byte:02X}")),
+            }
+        }
+        Secret(text)
+    }
+
+    /// The attempt and the lock's name that `text` stands for.
+    fn read(text: &str) -> Result<(AttemptId, Arc<str>)> {
+        let read = || {
+            let (digits, name) = text.strip_prefix(HEAD)?.split_once('.')?;
+            if digits.len() != DIGITS || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+                return None;
+            }
+            let attempt = AttemptId(u128::from_str_radix(digits, 16).ok()?);
+            Some((attempt, name::check(&decoded(name)?).ok()?))
+        };
+        let message = "this is no secret of an exported lock; give what `export` returned, unchanged";
+        read().ok_or_else(|| Error::invalid("resume", message))
+    }
+
+    /// The text to hand over.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The same, owned.
+    pub fn into_string(self) -> String {
+        self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = text.bytes();
+    let mut out = Vec::with_capacity(text.len());
+    while let Some(byte) = bytes.next() {
+        out.push(match byte {
+            b'%' => {
+                let digits = [bytes.next()?, bytes.next()?];
+                let digits = std::str::from_utf8(&digits).ok().filter(|digits| !digits.starts_with('+'))?;
+                u8::from_str_radix(digits, 16).ok()?
+            }
+            other => other,
+        });
+    }
+    String::from_utf8(out).ok()
+}
+
+/// An export under way. Dropping it takes the lock back.
+struct Exporting {
+    holding: Holding,
+    waiter: Arc<Waiter>,
+    effects: Option<Effects>,
+}
+
+impl Exporting {
+    fn secret_or_why(&self, settled: Settled) -> Result<Secret> {
+        let name = &self.holding.entry.name;
+        let error = match settled {
+            Settled::Exported(secret) => return Ok(Secret::new(secret, name)),
+            Settled::Refused(Refusal::Failed(error)) => error,
+            Settled::Released(ReleaseOutcome::Kept(levels)) => Error::unsupported(
+                "export",
+                format!("its owner entered it {levels} times; release the inner levels before exporting the outermost"),
+            ),
+            Settled::Released(ReleaseOutcome::Unknown) => {
+                let message =
+                    "the store did not say whether it was exported, so the lock is given back; acquire it again";
+                Error::new(Kind::Unavailable, "export", message)
+            }
+            _ => Error::new(Kind::Lost, "export", "the lock was not held any more; acquire it again"),
+        };
+        Err(error.on_lock(name.clone()).on_store(self.holding.engine.store.address().clone()))
+    }
+}
+
+impl Drop for Exporting {
+    fn drop(&mut self) {
+        let Holding { engine, entry, .. } = &self.holding;
+        if let Some(effects) = self.effects.take() {
+            engine.perform_in_background(entry, effects);
+        }
+        if let Some(Settled::Exported(secret)) = self.waiter.refuse() {
+            engine.perform_in_background(entry, entry.retract(engine, secret));
+        }
+    }
+}
+
+impl<F: Face> Guard<F> {
+    fn start_export(&self, ttl: Duration) -> Result<Exporting> {
+        AcquireOptions { ttl, ..AcquireOptions::default() }.check()?;
+        let holding = self.holding()?.clone();
+        let (secret, waiter) = (holding.engine.mint(), Arc::default());
+        let effects = holding.entry.export(&holding.engine, holding.hold.token.n, secret, ttl, &waiter);
+        Ok(Exporting { holding, waiter, effects: Some(effects) })
+    }
+
+    /// The guard is dead, unless the lock was not touched.
+    fn exported(&mut self, exporting: &Exporting, settled: Settled) -> Result<Secret> {
+        let untouched = matches!(settled, Settled::Refused(_) | Settled::Released(ReleaseOutcome::Kept(_)));
+        if !untouched {
+            self.forget();
+        }
+        exporting.secret_or_why(settled)
+    }
+}
+
+impl<F: Face> Lock<F> {
+    /// The attempt to take over, where `secret` is one of this lock.
+    fn attempt_of(&self, secret: &str) -> Result<AttemptId> {
+        let (attempt, name) = Secret::read(secret)?;
+        if *name != *self.name() {
+            let message = format!("the secret is of the lock {name:?}; resume that one");
+            return Err(Error::invalid("resume", message).on_lock(self.name()));
+        }
+        Ok(attempt)
+    }
+}
+
+impl<F: Face> Client<F> {
+    fn lock_of(&self, secret: &str) -> Result<Lock<F>> {
+        self.lock(&Secret::read(secret)?.1).build()
+    }
+}
+
+impl Guard {
+    /// Leaves the lock to a secret, under which [`Client::resume`] takes it over, in this process or another, within `ttl`
+    /// (20 ms to 24 h) from now. Nobody renews it meanwhile. The guard is dead then: it holds nothing, and dropping it does
+    /// nothing. One request. Dropping the future takes the lock back.
+    ///
+    /// # Errors
+    /// `unsupported` where the layout cannot, or its owner entered the lock more than once, and `invalid_config`: these leave the guard as it was.
+    /// `lost` when it was not held any more; `unavailable` when the store did not say, and the lock is given back; `forked`.
+    pub async fn export(&mut self, ttl: Duration) -> Result<Secret> {
+        let mut exporting = self.start_export(ttl)?;
+        if let Some(effects) = exporting.effects.take() {
+            exporting.holding.engine.perform_async(&exporting.holding.entry, effects, None).await;
+        }
+        let settled = poll_fn(|context| exporting.waiter.poll(context)).await;
+        self.exported(&exporting, settled)
+    }
+}
+
+impl Lock {
+    /// Takes the lock over from `secret`, as [`Client::resume`] does, with this lock's options.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn resume(&self, secret: &str) -> Result<Guard> {
+        let attempt = self.attempt_of(secret)?;
+        let (acquisition, effects) = self.start_as(Some(Duration::ZERO), Some(attempt))?;
+        acquisition.finish(effects).await
+    }
+}
+
+impl LockBuilder {
+    /// [`build`](Self::build) and [`Lock::resume`].
+    ///
+    /// # Errors
+    /// As both.
+    pub async fn resume(self, secret: &str) -> Result<Guard> {
+        self.build()?.resume(secret).await
+    }
+}
+
+impl Client<Async> {
+    /// Takes over a lock that somebody [exported](crate::Guard::export) from the same store, under the same prefix, with this
+    /// client's options. The token is higher than the exporter's. One request; the secret is used up. When the future is
+    /// dropped, or the store does not answer, the lock stays with the secret or is given back.
+    ///
+    /// # Errors
+    /// `not_owned` when somebody resumed it before, or its time ran out and somebody else has the lock; `invalid_config` for
+    /// what is no secret; `unavailable`, `auth`, `foreign_layout` and `protocol` from the store; `closed`.
+    pub async fn resume(&self, secret: &str) -> Result<Guard> {
+        self.lock_of(secret)?.resume(secret).await
+    }
+}
+
+impl Guard<Blocking> {
+    /// See the async [`export`](crate::Guard::export).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn export(&mut self, ttl: Duration) -> Result<Secret> {
+        let mut exporting = self.start_export(ttl)?;
+        if let Some(effects) = exporting.effects.take() {
+            exporting.holding.engine.perform(&exporting.holding.entry, effects, None);
+        }
+        let settled = exporting.waiter.park_until_settled();
+        self.exported(&exporting, settled)
+    }
+}
+
+impl Lock<Blocking> {
+    /// See the async [`resume`](crate::Lock::resume).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn resume(&self, secret: &str) -> Result<Guard<Blocking>> {
+        self.begin_resume(secret)?.finish()
+    }
+
+    /// Begins to take the lock over, as [`begin`](Self::begin) begins to acquire it.
+    ///
+    /// # Errors
+    /// As [`resume`](Self::resume).
+    pub fn begin_resume(&self, secret: &str) -> Result<Acquiring> {
+        let attempt = self.attempt_of(secret)?;
+        Ok(Acquiring::begin(self.start_as(Some(Duration::ZERO), Some(attempt))?))
+    }
+}
+
+impl Client<Blocking> {
+    /// See the async [`resume`](crate::Client::resume).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn resume(&self, secret: &str) -> Result<Guard<Blocking>> {
+        self.lock_of(secret)?.resume(secret)
+    }
+}
+
+impl<F: Face> Client<F> {
+    /// The lock that `secret` holds, for callers that [begin](Lock::begin_resume) to resume it.
+    ///
+    /// # Errors
+    /// `invalid_config` for what is no secret; else as [`LockBuilder::build`].
+    pub fn exported(&self, secret: &str) -> Result<Lock<F>> {
+        self.lock_of(secret)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_read_back_or_refused() {
+        let attempt = AttemptId(7);
+        for name in ["x", "orders:42", "a b/%2E{c}", "\u{1F512}订单", "..", "+1"] {
+            let secret = Secret::new(attempt, name);
+            assert!(secret.as_str().bytes().all(|byte| byte.is_ascii_graphic()), "{}", secret.as_str());
+            let (read, of) = Secret::read(secret.as_str()).unwrap();
+            assert_eq!((read, &*of), (attempt, name));
+            assert_eq!(format!("{secret:?}"), "Secret(..)");
+        }
+        let digits = "0".repeat(DIGITS);
+        let wrong = ["", "lwx1.", "lwx1.7.x", &format!("lwx1.{digits}."), &format!("lwx1.{digits}.%"), "lwx2.7.x"];
+        for text in wrong.into_iter().map(str::to_owned).chain([
+            format!("lwx1.{digits}.%F0"),
+            format!("lwx1.{digits}.%+1"),
+            format!("lwx1.+{}.x", &digits[1..]),
+            format!("lwx1.{digits}.%00"),
+        ]) {
+            assert_eq!(Secret::read(&text).unwrap_err().kind(), Kind::InvalidConfig, "{text}");
+        }
+    }
+}

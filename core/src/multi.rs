@@ -1,0 +1,416 @@
+//! Several locks as one: [`Client::multi_lock`](crate::Client::multi_lock).
+//!
+//! **When to use.** What is to be done needs several things at once, such as both accounts of a transfer, and each of them has
+//! a lock that others take alone.
+//!
+//! **When not.** For things that are always used together one lock is simpler and cheaper. For one of several things that are
+//! alike take [`striped`](crate::striped).
+//!
+//! All or nothing: first all are tried by one request (where the layout can; by one after the other elsewhere), which takes all
+//! or none. If somebody has one of them, they are acquired one after the other, in the order of their keys in the store; those
+//! already taken are kept and renewed meanwhile. Since everybody goes in that order, no circle of waiters can come about,
+//! whatever order the names were given in (ordered resource allocation, E. W. Dijkstra, *Hierarchical ordering of sequential
+//! processes*, 1971). The timeout covers all of it; when it runs out, everything is given back. Each lock has a fencing token of its own, and
+//! the loss of one is the loss of all: [`MultiGuard::is_held`] is false then. A name given twice counts once.
+//!
+//! ```no_run
+//! # async fn example(client: lockwright::Client) -> lockwright::Result<()> {
+//! let transfer = client.multi_lock(["account:7", "account:3"])?;
+//! let guard = transfer.acquire().await?;
+//! for (name, token) in guard.tokens() {
+//!     println!("{name}: fencing token {token}");
+//! }
+//! guard.release().await?;
+//! # Ok(())
+//! # }
+//! ```
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::Async;
+use crate::blocking::{Acquiring, Blocking};
+use crate::client::{Call, Client, Face, Guard, Lock, left, outcome_of};
+use crate::driver::clock;
+use crate::driver::convoy::Convoy;
+use crate::driver::wait::locked;
+use crate::error::{Error, Kind, Result};
+use crate::lease::{LossReason, ReleaseOutcome};
+use crate::options::AcquireOptions;
+use crate::protocol::Policy;
+use crate::time::Time;
+use crate::together::{Taken, try_together, try_together_here};
+use crate::token::Token;
+
+/// Several named locks that are acquired together. Cheap to clone.
+pub struct MultiLock<F: Face = Async> {
+    /// In the order in which everybody takes them.
+    locks: Arc<[Lock<F>]>,
+}
+
+impl<F: Face> Client<F> {
+    /// The locks called `names`, to be held all at once, with this client's options.
+    ///
+    /// # Errors
+    /// `invalid_config` for no name at all; else as [`LockBuilder::build`](crate::LockBuilder::build) for each.
+    pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Result<MultiLock<F>> {
+        self.multi_lock_with(names, &self.options())
+    }
+
+    /// The same with other options, each of which every one of the locks gets; the timeout is for all of them.
+    ///
+    /// # Errors
+    /// As there; `unsupported` for `reentrant`.
+    pub fn multi_lock_with(
+        &self,
+        names: impl IntoIterator<Item = impl AsRef<str>>,
+        options: &AcquireOptions,
+    ) -> Result<MultiLock<F>> {
+        if options.reentrant {
+            return Err(Error::unsupported("lock", "several locks at once cannot be reentrant; leave it out"));
+        }
+        let lock = |name: &str| self.lock(name).options(options.clone()).build();
+        let mut locks = names.into_iter().map(|name| lock(name.as_ref())).collect::<Result<Vec<_>>>()?;
+        locks.sort_by(|a, b| a.key().cmp(b.key()));
+        locks.dedup_by(|a, b| a.key() == b.key());
+        if locks.is_empty() {
+            return Err(Error::invalid("lock", "no lock is named; name at least one"));
+        }
+        Ok(MultiLock { locks: locks.into() })
+    }
+}
+
+impl<F: Face> MultiLock<F> {
+    /// The names, each once, in the order in which they are taken.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.locks.iter().map(Lock::name)
+    }
+
+    /// The same locks for callers that wait in another way.
+    pub fn into_face<G: Face>(self) -> MultiLock<G> {
+        MultiLock { locks: self.locks.iter().map(|lock| lock.clone().into_face()).collect() }
+    }
+
+    /// The options of each.
+    pub fn options(&self) -> &AcquireOptions {
+        // One is always named.
+        self.locks[0].options()
+    }
+
+    fn deadline(timeout: Option<Duration>) -> Option<Time> {
+        timeout.map(|timeout| clock::now().after(timeout))
+    }
+
+    /// The guard of all, if none was lost while the others were waited for.
+    fn complete(guards: Vec<Guard<F>>) -> Result<MultiGuard<F>> {
+        match guards.iter().find(|guard| !guard.is_held()) {
+            None => Ok(MultiGuard { guards }),
+            Some(lost) => {
+                let message =
+                    "it was lost while the locks after it were waited for; try again, or give it a longer ttl";
+                Err(Error::new(Kind::Lost, "acquire", message).on_lock(lost.name()))
+            }
+        }
+    }
+
+    /// The guard of all where all were tried at once, and each of them was granted.
+    fn all_of(&self, granted: Taken<F>) -> Option<Result<MultiGuard<F>>> {
+        let all = granted.len() == self.locks.len();
+        all.then(|| Self::complete(granted.into_iter().map(|(_, guard)| guard).collect()))
+    }
+}
+
+fn left_of(deadline: Option<Time>) -> Option<Duration> {
+    deadline.map(left)
+}
+
+impl MultiLock {
+    /// Waits until all are held, as long as the options say.
+    ///
+    /// Cancelling, by dropping the future, is safe at every await: what was acquired is given back, in the background.
+    ///
+    /// # Errors
+    /// `timeout` when others held one of them all the time; `lost` when one was lost while others were waited for; else as
+    /// [`Lock::acquire`]. Then none is held.
+    pub async fn acquire(&self) -> Result<MultiGuard> {
+        self.acquire_within(self.options().timeout).await
+    }
+
+    /// Acquires all if all are free; `None` when somebody else holds one.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), but never `timeout`.
+    pub async fn try_acquire(&self) -> Result<Option<MultiGuard>> {
+        match self.acquire_within(Some(Duration::ZERO)).await {
+            Err(error) if error.kind() == Kind::Timeout => Ok(None),
+            result => result.map(Some),
+        }
+    }
+
+    /// As [`acquire`](Self::acquire) with a waiting time of its own: `None` waits for ever, zero only tries.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn acquire_within(&self, timeout: Option<Duration>) -> Result<MultiGuard> {
+        let deadline = Self::deadline(timeout);
+        if let Some(granted) = try_together(&self.locks, Policy::All).await? {
+            match self.all_of(granted) {
+                Some(result) => return result,
+                None if timeout == Some(Duration::ZERO) => return Err(Error::timeout(Duration::ZERO)),
+                None => {}
+            }
+        }
+        let mut guards = Vec::with_capacity(self.locks.len());
+        for lock in self.locks.iter() {
+            guards.push(lock.acquire_within(left_of(deadline)).await?);
+        }
+        Self::complete(guards)
+    }
+}
+
+impl MultiLock<Blocking> {
+    /// See the async [`acquire`](crate::multi::MultiLock::acquire).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn acquire(&self) -> Result<MultiGuard<Blocking>> {
+        let mut acquiring = self.begin(self.options().timeout)?;
+        loop {
+            if let Some(result) = acquiring.wait(Duration::MAX) {
+                return result;
+            }
+        }
+    }
+
+    /// Acquires all if all are free; `None` when somebody else holds one.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), but never `timeout`.
+    pub fn try_acquire(&self) -> Result<Option<MultiGuard<Blocking>>> {
+        let mut acquiring = self.begin(Some(Duration::ZERO))?;
+        loop {
+            match acquiring.wait(Duration::MAX) {
+                Some(Err(error)) if error.kind() == Kind::Timeout => return Ok(None),
+                Some(result) => return result.map(Some),
+                None => {}
+            }
+        }
+    }
+
+    /// Begins to acquire all, with a waiting time of its own, for callers that wait in slices to look at signals in between.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire).
+    pub fn begin(&self, timeout: Option<Duration>) -> Result<AcquiringAll> {
+        let deadline = Self::deadline(timeout);
+        let mut acquiring =
+            AcquiringAll { locks: self.locks.clone(), deadline, guards: Vec::new(), next: None, result: None };
+        if let Some(granted) = try_together_here(&self.locks, Policy::All)? {
+            acquiring.result = match self.all_of(granted) {
+                None if timeout == Some(Duration::ZERO) => Some(Err(Error::timeout(Duration::ZERO))),
+                result => result,
+            };
+        }
+        if acquiring.result.is_none() {
+            acquiring.begin_next()?;
+        }
+        Ok(acquiring)
+    }
+}
+
+/// Several locks being acquired. Dropping it gives up.
+pub struct AcquiringAll {
+    locks: Arc<[Lock<Blocking>]>,
+    deadline: Option<Time>,
+    guards: Vec<Guard<Blocking>>,
+    next: Option<Acquiring>,
+    result: Option<Result<MultiGuard<Blocking>>>,
+}
+
+impl AcquiringAll {
+    /// Waits for at most `slice`; `None` when there is no result yet. Call it no more after a result.
+    pub fn wait(&mut self, slice: Duration) -> Option<Result<MultiGuard<Blocking>>> {
+        if let Some(result) = self.result.take() {
+            return Some(result);
+        }
+        let result = self.next.as_mut()?.wait(slice)?;
+        match result.and_then(|guard| {
+            self.guards.push(guard);
+            self.begin_next()
+        }) {
+            Ok(()) if self.next.is_none() => Some(MultiLock::complete(std::mem::take(&mut self.guards))),
+            Ok(()) => None,
+            Err(error) => {
+                self.guards.clear();
+                Some(Err(error))
+            }
+        }
+    }
+
+    fn begin_next(&mut self) -> Result<()> {
+        let next = self.locks.get(self.guards.len());
+        self.next = next.map(|lock| lock.begin(left_of(self.deadline))).transpose()?;
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for AcquiringAll {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AcquiringAll({} of {})", self.guards.len(), self.locks.len())
+    }
+}
+
+/// Several locks that are held together, until they are released, dropped, or one of them is lost.
+#[must_use = "the locks are released when the guard is dropped"]
+pub struct MultiGuard<F: Face = Async> {
+    /// In the order of the lock.
+    guards: Vec<Guard<F>>,
+}
+
+impl<F: Face> MultiGuard<F> {
+    /// The fencing token of each lock, by its name.
+    pub fn tokens(&self) -> impl Iterator<Item = (&str, Token)> {
+        self.guards.iter().map(|guard| (guard.name(), guard.token()))
+    }
+
+    /// The fencing token of the lock `name`; `None` if it is not among them.
+    pub fn token_of(&self, name: &str) -> Option<Token> {
+        self.tokens().find(|(known, _)| *known == name).map(|(_, token)| token)
+    }
+
+    /// Whether all are certainly held at this moment.
+    pub fn is_held(&self) -> bool {
+        self.guards.iter().all(Guard::is_held)
+    }
+
+    /// How much longer all are certainly held without a further renewal.
+    pub fn remaining(&self) -> Duration {
+        self.guards.iter().map(Guard::remaining).min().unwrap_or_default()
+    }
+
+    /// Which lock was lost, and why; `None` while all are held.
+    pub fn why_lost(&self) -> Option<(&str, LossReason)> {
+        self.guards.iter().find_map(|guard| Some((guard.name(), guard.why_lost()?)))
+    }
+
+    /// Has `callback` run once when the first of them is lost, as [`Guard::on_lost`] does.
+    pub fn on_lost(&self, callback: impl FnOnce(&LossReason) + Send + 'static) {
+        let callback = Arc::new(Mutex::new(Some(callback)));
+        for guard in &self.guards {
+            let callback = callback.clone();
+            guard.on_lost(move |reason| {
+                let callback = locked(&callback).take();
+                if let Some(callback) = callback {
+                    callback(reason);
+                }
+            });
+        }
+    }
+
+    /// The guards of the single locks, to be released each at its own time.
+    pub fn into_guards(self) -> Vec<Guard<F>> {
+        self.guards
+    }
+
+    /// The releases that are still to be answered, and what is sent for them.
+    fn start_release(&mut self) -> Result<(Vec<Call>, Convoy)> {
+        let mut calls = self.guards.iter_mut().rev().map(Guard::start_release).collect::<Result<Vec<_>>>()?;
+        let local =
+            |call: &mut Call| call.effects.take().map(|effects| call.engine.perform_local(&call.entry, effects));
+        let sends = calls.iter_mut().filter_map(local).flatten().collect();
+        Ok((calls, Convoy::new(sends, None)))
+    }
+}
+
+/// What became of all: the first that was not simply released.
+fn worst(outcomes: impl IntoIterator<Item = ReleaseOutcome>) -> ReleaseOutcome {
+    outcomes.into_iter().find(|outcome| *outcome != ReleaseOutcome::Released).unwrap_or(ReleaseOutcome::Released)
+}
+
+impl MultiGuard {
+    /// Gives all back, in one write, and says what the store found: of the first that was not simply released, if any.
+    /// Dropping the future does not take the release back.
+    ///
+    /// # Errors
+    /// `forked` when the guard belongs to the parent of this process.
+    pub async fn release(mut self) -> Result<ReleaseOutcome> {
+        let (calls, convoy) = self.start_release()?;
+        if let Some(call) = calls.first() {
+            convoy.perform_async(&call.engine, None).await;
+        }
+        let mut outcomes = Vec::with_capacity(calls.len());
+        for call in &calls {
+            outcomes.push(outcome_of(poll_fn(|context| call.waiter.poll(context)).await));
+        }
+        Ok(worst(outcomes))
+    }
+
+    /// Makes every lease last at least `ttl` (20 ms to 24 h) from now, and renewals from now on.
+    ///
+    /// # Errors
+    /// As [`Guard::extend`], of the first that fails.
+    pub async fn extend(&self, ttl: Duration) -> Result<()> {
+        for guard in &self.guards {
+            guard.extend(ttl).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until one of them is lost. Never ends for what is released.
+    pub async fn lost(&self) -> LossReason {
+        poll_fn(|context| {
+            for guard in &self.guards {
+                if let Poll::Ready(reason) = pin!(guard.lost()).poll(context) {
+                    return Poll::Ready(reason);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl MultiGuard<Blocking> {
+    /// See the async [`release`](crate::multi::MultiGuard::release).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn release(mut self) -> Result<ReleaseOutcome> {
+        let (calls, convoy) = self.start_release()?;
+        if let Some(call) = calls.first() {
+            convoy.perform(&call.engine, None);
+        }
+        Ok(worst(calls.iter().map(|call| outcome_of(call.waiter.park_until_settled()))))
+    }
+
+    /// See the async [`extend`](crate::multi::MultiGuard::extend).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn extend(&self, ttl: Duration) -> Result<()> {
+        self.guards.iter().try_for_each(|guard| guard.extend(ttl))
+    }
+}
+
+impl<F: Face> Clone for MultiLock<F> {
+    fn clone(&self) -> Self {
+        MultiLock { locks: self.locks.clone() }
+    }
+}
+
+impl<F: Face> std::fmt::Debug for MultiLock<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MultiLock")?;
+        f.debug_list().entries(self.names()).finish()
+    }
+}
+
+impl<F: Face> std::fmt::Debug for MultiGuard<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MultiGuard")?;
+        f.debug_list().entries(&self.guards).finish()
+    }
+}

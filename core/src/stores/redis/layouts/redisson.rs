@@ -1,0 +1,196 @@
+//! The layout `redisson`: Redisson's `RLock`, and its fair lock where `fair` is asked for.
+//!
+//! | key | holds |
+//! |---|---|
+//! | the name, with the connection's prefix | a hash with one field, `<UUID>:<thread id>`, whose value counts the holds of that thread; goes with the lease |
+//! | `redisson_lock_queue:{name}` | a list: who waits for the fair lock, in order |
+//! | `redisson_lock_timeout:{name}` | a sorted set: until when (Unix time in ms) each of them is waited for when it is first |
+//!
+//! Where the name has a brace, the other two names are not put between braces. What else there is, and the wire form:
+//! [`joined`](super::joined).
+//!
+//! **Owner.** The UUID is the attempt, all of its 128 bits; the thread id is always 1. Redisson has one UUID a client and the
+//! thread's number, and compares whole fields only. So each acquisition of ours is an owner of its own, which is its
+//! incarnation too: an acquire that is sent again finds its field and counts nothing, and a release that comes late finds
+//! nothing. The count stays 1; reentrancy is counted in our process.
+//!
+//! **Waking up.** Who gives the lock back publishes `0` on `redisson_lock__channel:{name}`, and on that channel with
+//! `:<owner>` for the first in the queue. Whoever waits subscribes the one or the other, and asks again after each message;
+//! and by a timer, since the end of a lease publishes nothing. A release of ours wakes both kinds, which Redisson's do not.
+//! Messages go by PUBLISH; on a cluster Redisson from 3.22 sends SPUBLISH, and clusters are not built yet.
+//!
+//! **The queue.** Redisson makes everybody's deadline that of whoever is ahead (for the first: the holder's) and 5 minutes, by
+//! the clocks of the clients. Ours add [`PATIENCE`], by the clock of the server, and move it on each time they ask again: who dies
+//! in the queue is thrown out soon. Whoever becomes the holder takes its own patience off the deadlines behind it, as Redisson does.
+//!
+//! Redisson keeps an *unlock latch*, `redisson_unlock_latch:{name}:<id>`, by which it recognises its own repeated unlock. It
+//! concerns nobody else: ours are recognised by their owner.
+//!
+//! Source: Redisson 4.7 `RedissonLock.java`, `RedissonFairLock.java`, `RedissonBaseLock.java`, `LockPubSub.java`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::smallvec;
+
+use super::joined::{JoinedLayout, JoinedLock, Manner, More, Wanted, calls, is_uuid, script, uuid};
+use super::{NO_TOKEN, NOTES};
+use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use crate::native::Calls;
+use crate::protocol::{Arg, AttemptId, Call, Layout, Push, Terms};
+
+/// The scripts.
+pub static CALLS: Calls = Calls {
+    release: Call {
+        name: "release",
+        body: script!("joined/beside" "redisson/read" "redisson/queue" "redisson/free" "joined/release"),
+        batch: false,
+    },
+    undo: Call {
+        name: "undo",
+        body: script!("joined/beside" "redisson/read" "redisson/queue" "redisson/free" "redisson/undo"),
+        batch: false,
+    },
+    break_hold: Call {
+        name: "break",
+        body: script!("joined/beside" "redisson/read" "redisson/queue" "redisson/free" "joined/break"),
+        batch: false,
+    },
+    ..calls!("redisson/read", "redisson/free", "redisson/holds", "redisson/waiters")
+};
+
+/// The script that becomes the holder in the order of the queue, or takes a place in it.
+pub static ACQUIRE_FAIR: Call = Call {
+    name: "acquire-fair",
+    body: script!("joined/beside" "redisson/read" "redisson/queue" "time" "joined/grant" "redisson/acquire_fair"),
+    batch: false,
+};
+
+/// How long whoever is first in the queue is waited for without having asked again.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The layout, for locks whose names get `prefix` put before them.
+pub fn layout(prefix: impl Into<String>) -> RedissonLayout {
+    RedissonLayout { manner: Redisson, prefix: prefix.into() }
+}
+
+/// The layout, as one of all.
+pub(super) fn layouts(prefix: &str) -> impl Iterator<Item = Arc<dyn Layout>> {
+    std::iter::once(Arc::new(layout(prefix)) as Arc<dyn Layout>)
+}
+
+/// See the [module](self).
+pub type RedissonLayout = JoinedLayout<Redisson>;
+
+/// Its machine.
+pub type RedissonLock = JoinedLock<Redisson>;
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Redisson;
+
+/// `prefix:{key}`, or without the braces where the key has some.
+fn beside(prefix: &str, key: &str) -> String {
+    match key.contains('{') {
+        true => format!("{prefix}:{key}"),
+        false => format!("{prefix}:{{{key}}}"),
+    }
+}
+
+/// The key of the queue.
+pub fn queue_key(key: &str) -> String {
+    beside("redisson_lock_queue", key)
+}
+
+/// The key of the deadlines of those in the queue.
+pub fn deadlines_key(key: &str) -> String {
+    beside("redisson_lock_timeout", key)
+}
+
+/// The channel that releases are told on.
+pub fn channel(key: &str) -> String {
+    beside("redisson_lock__channel", key)
+}
+
+impl Manner for Redisson {
+    fn format(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn library(&self) -> &'static str {
+        "redisson"
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        Guarantees {
+            store: "redis",
+            layout: "redisson",
+            exclusive_until: ExclusiveUntil::StoreFailover,
+            token: TokenRises::WithStoreClock,
+            fair: true,
+            reentrant: true,
+            shared: true,
+            push: true,
+            survives_disconnect: true,
+            incarnation: true,
+            notes: &[
+                NOTES[0],
+                NOTES[1],
+                NOTES[2],
+                NOTES[3],
+                NO_TOKEN,
+                "Redisson's forceUnlock, and whoever deletes the key, takes the lock from its holder, who is told at its next renewal.",
+                "Without fair nobody is served in order; a lock is fair among those that ask for its fair lock, and anybody else goes first.",
+                "Redisson judges the fair lock's queue by its clients' clocks: one that is wrong throws waiters out, who queue again behind the others.",
+                "Waiters where Redisson publishes by SPUBLISH, on a cluster, are not told; clusters are not built yet.",
+            ],
+        }
+    }
+
+    fn push(&self) -> Push {
+        Push::Hint
+    }
+
+    fn calls(&self) -> &'static Calls {
+        &CALLS
+    }
+
+    fn acquire(&self, terms: &Terms) -> &'static Call {
+        if terms.fair { &ACQUIRE_FAIR } else { &CALLS.acquire }
+    }
+
+    fn owner(&self, attempt: AttemptId) -> String {
+        format!("{}:1", uuid(attempt))
+    }
+
+    fn alien(&self, owner: &str, _: bool) -> Option<String> {
+        let is_thread = |text: &str| !text.is_empty() && text.len() < 20 && text.bytes().all(|b| b.is_ascii_digit());
+        match (owner.split_once(':'), owner.split_once(" of ")) {
+            // Nobody holds it, but others come first.
+            _ if owner.is_empty() => None,
+            (Some((client, thread)), _) if is_uuid(client) && is_thread(thread) => None,
+            (_, Some(("read" | "write", _))) => Some("a read-write lock of Redisson".into()),
+            (_, Some((_, fields))) => Some(format!("a hash of {fields} fields")),
+            _ => Some("a hash with a field of another kind".into()),
+        }
+    }
+
+    fn more(&self, wanted: Wanted<'_>, key: &str) -> More {
+        let queue = || Arg::Key(queue_key(key).into());
+        let deadlines = || Arg::Key(deadlines_key(key).into());
+        let patience = || Arg::Int(i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX));
+        match wanted {
+            Wanted::Hold { terms, wait } if terms.fair => {
+                smallvec![queue(), deadlines(), patience(), Arg::Int(wait.into())]
+            }
+            Wanted::Hold { .. } => More::new(),
+            Wanted::Free => smallvec![queue(), deadlines(), Arg::Text(channel(key).into()), patience()],
+            Wanted::Look => smallvec![queue()],
+        }
+    }
+
+    fn channel(&self, key: &str, terms: &Terms) -> Option<Arc<str>> {
+        let all = channel(key);
+        Some(if terms.fair { format!("{all}:{}", self.owner(terms.attempt)).into() } else { all.into() })
+    }
+}

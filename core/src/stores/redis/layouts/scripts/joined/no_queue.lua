@@ -1,0 +1,1 @@
+local waiters = 0

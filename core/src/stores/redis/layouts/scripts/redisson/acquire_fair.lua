@@ -1,0 +1,28 @@
+local me, ttl, patience = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
+if now > tonumber(ARGV[3]) then return {2, now} end
+if type(value) == 'table' then return foreign() end
+if value == me then return grant(me, ttl, ARGV[4]) end
+
+local first = first_in_line()
+if not value and (not first or first == me) then
+  if first then
+    redis.call('LPOP', queue)
+    redis.call('ZREM', deadlines, me)
+    bring_forward(0, patience)
+  end
+  return grant(me, ttl, ARGV[4])
+end
+if ARGV[6] ~= '1' then return {0, now, redis.call('PTTL', key), value or ''} end
+
+local place = redis.call('LPOS', queue, me)
+if not place then place = redis.call('RPUSH', queue, me) - 1 end
+-- Who asks again stays; who is gone is thrown out a moment after it would have had its turn.
+local from = math.floor(now / 1000)
+if place > 0 then
+  from = math.max(from, tonumber(redis.call('ZSCORE', deadlines, redis.call('LINDEX', queue, place - 1)) or 0))
+end
+local deadline = redis.call('ZSCORE', deadlines, me)
+if not deadline or tonumber(deadline) < from + patience then
+  redis.call('ZADD', deadlines, from + patience, me)
+end
+return {1, now, redis.call('PTTL', key), value or '', place}

@@ -1,0 +1,1 @@
+local waiters = redis.call('LLEN', KEYS[3])

@@ -1,1 +1,0 @@
-local function left() return redis.call('PTTL', key) end

@@ -1,1 +1,0 @@
-local function free() redis.call('DEL', key) end

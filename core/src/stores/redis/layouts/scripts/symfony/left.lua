@@ -1,1 +1,0 @@
-local function left() return ends - now_ms end

@@ -1,0 +1,207 @@
+//! What a client listens to at its server: its own inbox, and channels that tell of joined locks. The [listener](super::inbox)
+//! keeps them subscribed on one connection.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::driver::wait::locked;
+use crate::session::Inbox;
+
+/// How long a channel that nobody listens on stays subscribed: a lock that is waited for will soon be waited for again.
+const LINGER: Duration = Duration::from_secs(1);
+/// How long after a refusal it is tried again: rights may be given meanwhile.
+pub(super) const REFUSED: Duration = Duration::from_millis(if cfg!(test) { 500 } else { 60_000 });
+
+/// See the [module](self).
+#[derive(Default)]
+pub(super) struct Topics {
+    all: Mutex<All>,
+    /// There is something new to say to the server.
+    pub(super) changed: Notify,
+}
+
+#[derive(Default)]
+struct All {
+    by_channel: HashMap<Arc<str>, Topic>,
+    /// Channels that are to be subscribed.
+    fresh: Vec<Arc<str>>,
+    /// Channels that nobody listened on when they were put here, and until when they may stay.
+    leaving: VecDeque<(Instant, Arc<str>)>,
+    /// The server lets this client subscribe nothing, as far as is known.
+    barred: bool,
+    /// When to try again what was refused.
+    again_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Topic {
+    /// The lock it tells of; none for the client's own inbox.
+    key: Option<Arc<str>>,
+    /// How many listen.
+    ears: usize,
+    /// How long it may stay once nobody does.
+    until: Option<Instant>,
+    state: Inbox,
+    /// The server was asked for it on the present connection.
+    asked: bool,
+}
+
+/// A topic whose state changed.
+pub(super) struct Changed {
+    pub(super) channel: Arc<str>,
+    pub(super) key: Option<Arc<str>>,
+    pub(super) state: Inbox,
+}
+
+/// What is said to the server about a channel.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Word {
+    Subscribe(Arc<str>),
+    Unsubscribe(Arc<str>),
+}
+
+impl Topics {
+    /// One more listens on `channel`, which tells of the lock `key`.
+    pub(super) fn hear(&self, channel: &Arc<str>, key: Option<&Arc<str>>) -> Inbox {
+        let mut all = locked(&self.all);
+        let state = if all.barred { Inbox::Unavailable } else { Inbox::Closed };
+        let topic = Topic { key: key.cloned(), ears: 0, until: None, state, asked: false };
+        let topic = all.by_channel.entry(channel.clone()).or_insert(topic);
+        topic.ears += 1;
+        let (asked, state) = (topic.asked, topic.state);
+        if !asked {
+            all.fresh.push(channel.clone());
+            self.changed.notify_one();
+        }
+        state
+    }
+
+    /// The same, but only if the channel is subscribed.
+    pub(super) fn overhear(&self, channel: &str) -> bool {
+        let mut all = locked(&self.all);
+        let topic = all.by_channel.get_mut(channel).filter(|topic| topic.state == Inbox::Live);
+        topic.map(|topic| topic.ears += 1).is_some()
+    }
+
+    /// One listens on `channel` no more. The listener sees to it when it next looks.
+    pub(super) fn forget(&self, channel: &Arc<str>, lingers: bool) {
+        let mut all = locked(&self.all);
+        let Some(topic) = all.by_channel.get_mut(channel) else { return };
+        topic.ears = topic.ears.saturating_sub(1);
+        if topic.ears == 0 {
+            let until = Instant::now() + if lingers { LINGER } else { Duration::ZERO };
+            topic.until = Some(until);
+            all.leaving.push_back((until, channel.clone()));
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        locked(&self.all).by_channel.is_empty()
+    }
+
+    /// What to say to the server now, and when to look again at the latest.
+    pub(super) fn words(&self, now: Instant) -> (Vec<Word>, Option<Instant>) {
+        let mut all = locked(&self.all);
+        let mut words = Vec::new();
+        while all.leaving.front().is_some_and(|(until, _)| *until <= now) {
+            let Some((_, channel)) = all.leaving.pop_front() else { break };
+            let is_over = |topic: &Topic| topic.ears == 0 && topic.until.is_some_and(|until| until <= now);
+            if all.by_channel.get(&channel).is_some_and(is_over)
+                && all.by_channel.remove(&channel).is_some_and(|topic| topic.asked)
+            {
+                words.push(Word::Unsubscribe(channel));
+            }
+        }
+        if all.again_at.take_if(|at| *at <= now).is_some() {
+            all.ask_for_all();
+        }
+        for channel in std::mem::take(&mut all.fresh) {
+            if let Some(topic) = all.by_channel.get_mut(&channel)
+                && !std::mem::replace(&mut topic.asked, true)
+            {
+                words.push(Word::Subscribe(channel));
+            }
+        }
+        let next = all.leaving.front().map(|(until, _)| *until);
+        (words, next.into_iter().chain(all.again_at).min())
+    }
+
+    /// A new connection knows of no channel.
+    pub(super) fn connected(&self) {
+        let mut all = locked(&self.all);
+        all.by_channel.values_mut().for_each(|topic| topic.asked = false);
+        all.again_at = None;
+        all.ask_for_all();
+    }
+
+    /// The server confirmed the subscription.
+    pub(super) fn subscribed(&self, channel: &str) -> Option<Changed> {
+        let mut all = locked(&self.all);
+        all.barred = false;
+        all.change(channel, Inbox::Live)
+    }
+
+    /// The server refused it; it is asked again later.
+    pub(super) fn refused(&self, channel: &str, now: Instant) -> Option<Changed> {
+        let mut all = locked(&self.all);
+        all.again_at.get_or_insert(now + REFUSED);
+        let topic = all.by_channel.get_mut(channel)?;
+        topic.asked = false;
+        let known = topic.state == Inbox::Unavailable;
+        all.change(channel, Inbox::Unavailable).filter(|_| !known)
+    }
+
+    /// The connection is gone, and what was subscribed with it.
+    pub(super) fn disconnected(&self) -> Vec<Changed> {
+        locked(&self.all).change_all(|topic| topic.state == Inbox::Live, Inbox::Closed)
+    }
+
+    /// The server lets this client subscribe nothing.
+    pub(super) fn bar(&self) -> Vec<Changed> {
+        let mut all = locked(&self.all);
+        all.barred = true;
+        all.change_all(|topic| topic.state != Inbox::Unavailable, Inbox::Unavailable)
+    }
+
+    /// Whom a message on `channel` is for: nobody any more, the client's inbox, or a lock.
+    pub(super) fn recipient(&self, channel: &str) -> Option<Option<Arc<str>>> {
+        let all = locked(&self.all);
+        all.by_channel.get(channel).filter(|topic| topic.ears > 0).map(|topic| topic.key.clone())
+    }
+}
+
+impl All {
+    fn ask_for_all(&mut self) {
+        self.fresh = self.by_channel.iter().filter(|(_, topic)| !topic.asked).map(|(name, _)| name.clone()).collect();
+    }
+
+    fn change(&mut self, channel: &str, state: Inbox) -> Option<Changed> {
+        let (channel, _) = self.by_channel.get_key_value(channel)?;
+        let channel = channel.clone();
+        let topic = self.by_channel.get_mut(&channel)?;
+        topic.state = state;
+        Some(Changed { key: topic.key.clone(), channel, state })
+    }
+
+    fn change_all(&mut self, which: impl Fn(&Topic) -> bool, state: Inbox) -> Vec<Changed> {
+        let concerned = self.by_channel.iter_mut().filter(|(_, topic)| which(topic));
+        let change = |(channel, topic): (&Arc<str>, &mut Topic)| {
+            topic.state = state;
+            Changed { channel: channel.clone(), key: topic.key.clone(), state }
+        };
+        concerned.map(change).collect()
+    }
+}
+
+impl Word {
+    pub(super) fn parts(&self) -> [&str; 2] {
+        match self {
+            Word::Subscribe(channel) => ["SUBSCRIBE", channel],
+            Word::Unsubscribe(channel) => ["UNSUBSCRIBE", channel],
+        }
+    }
+}

@@ -1,0 +1,369 @@
+//! A hot lock cut into segments: [`Client::striped`](crate::Client::striped).
+//!
+//! **When to use.** Many want the same thing, and it can be cut up: a stock of a million in 32 parts, each sold under a lock of its
+//! own, so that 32 sell at once ([`Striped::any`]). Or many keys are to share a bounded number of locks
+//! ([`Striped::for_key`]).
+//!
+//! **When not.** Where the whole must be seen at once, such as to say whether anything is left at this very moment. Where one
+//! segment does, since nobody waits.
+//!
+//! Segment `i` of `n` is the lock `{name}#{i}`. `any` tries all that are not known to be sold out by one request (where the
+//! layout can; one after the other elsewhere), beginning at a segment that moves on with each call, and takes the first that
+//! is free; if none is, it waits in the queue of one of them, and looks for a free one again every 250 ms. Whoever finds its segment empty says so
+//! ([`Segment::sold_out`]), and this object offers that segment no more; once all are, `any` gives `None`. What is sold out is
+//! the caller's to know, and remembered here only: another process finds out by itself.
+//!
+//! The segment of a key is the first 8 bytes of the SHA-1 of its UTF-8, as a big-endian number, modulo `n`: the same in
+//! every language and version.
+//!
+//! ```no_run
+//! # async fn stock(segment: usize) -> u32 { 0 }
+//! # async fn sell(segment: usize) {}
+//! # async fn example(client: lockwright::Client) -> lockwright::Result<()> {
+//! let sale = client.striped("sale:10001", 32)?;
+//! while let Some(segment) = sale.any().await? {
+//!     if stock(segment.index()).await > 0 {
+//!         sell(segment.index()).await;
+//!         segment.into_guard().release().await?;
+//!         break;
+//!     }
+//!     segment.sold_out().await?;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::Async;
+use crate::blocking::{Acquiring, Blocking};
+use crate::client::{Client, Face, Guard, Lock, left};
+use crate::driver::clock;
+use crate::driver::random::Random;
+use crate::error::{Error, Kind, Result};
+use crate::lease::ReleaseOutcome;
+use crate::options::AcquireOptions;
+use crate::protocol::Policy;
+use crate::time::Time;
+use crate::together::{MOST, Taken, try_together, try_together_here};
+
+/// How long to wait in the queue of one segment.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// A lock in segments. Cheap to clone; clones share what is known to be sold out.
+pub struct Striped<F: Face = Async> {
+    segments: Arc<[Lock<F>]>,
+    known: Arc<Known>,
+}
+
+struct Known {
+    sold_out: Vec<AtomicBool>,
+    next: AtomicUsize,
+}
+
+impl<F: Face> Client<F> {
+    /// The lock `name` cut into `segments`, 1 to 256, with this client's options.
+    ///
+    /// # Errors
+    /// `invalid_config` for another number of segments; else as [`LockBuilder::build`](crate::LockBuilder::build).
+    pub fn striped(&self, name: &str, segments: usize) -> Result<Striped<F>> {
+        self.striped_with(name, segments, &self.options())
+    }
+
+    /// The same with other options, which every segment gets.
+    ///
+    /// # Errors
+    /// As there; `unsupported` for `reentrant`.
+    pub fn striped_with(&self, name: &str, segments: usize, options: &AcquireOptions) -> Result<Striped<F>> {
+        if segments == 0 || segments > MOST {
+            let message = format!("{segments} segments are wanted; it must be 1 to {MOST}");
+            return Err(Error::invalid("lock", message));
+        }
+        if options.reentrant {
+            return Err(Error::unsupported("lock", "a segment cannot be reentrant; leave it out"));
+        }
+        let segment = |i: usize| self.lock(&format!("{name}#{i}")).options(options.clone()).build();
+        // Processes that start together are not to begin at the same segment.
+        let start = Random::new()?.next()? as usize % segments;
+        let known =
+            Known { sold_out: (0..segments).map(|_| AtomicBool::new(false)).collect(), next: AtomicUsize::new(start) };
+        Ok(Striped { segments: (0..segments).map(segment).collect::<Result<_>>()?, known: Arc::new(known) })
+    }
+}
+
+impl<F: Face> Striped<F> {
+    /// How many segments there are.
+    pub fn count(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// The segment that `key` belongs to.
+    pub fn index_for(&self, key: &str) -> usize {
+        let digest = sha1_smol::Sha1::from(key).digest().bytes();
+        let first = digest.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        (first % self.count() as u64) as usize
+    }
+
+    /// The lock of the segment that `key` belongs to.
+    pub fn for_key(&self, key: &str) -> &Lock<F> {
+        self.segment(self.index_for(key))
+    }
+
+    /// The lock of segment `index`.
+    ///
+    /// # Panics
+    /// For an index that is not below [`count`](Self::count).
+    pub fn segment(&self, index: usize) -> &Lock<F> {
+        &self.segments[index]
+    }
+
+    /// Nothing is left in segment `index`: it will not be offered again.
+    ///
+    /// # Panics
+    /// For an index that is not below [`count`](Self::count).
+    pub fn mark_sold_out(&self, index: usize) {
+        self.known.sold_out[index].store(true, Ordering::Relaxed);
+    }
+
+    /// The same segments for callers that wait in another way; what is sold out is known to both.
+    pub fn into_face<G: Face>(self) -> Striped<G> {
+        let segments = self.segments.iter().map(|lock| lock.clone().into_face()).collect();
+        Striped { segments, known: self.known }
+    }
+
+    /// Forgets what is sold out: there is something again.
+    pub fn restock(&self) {
+        self.known.sold_out.iter().for_each(|segment| segment.store(false, Ordering::Relaxed));
+    }
+
+    /// The options of each segment.
+    pub fn options(&self) -> &AcquireOptions {
+        self.segments[0].options()
+    }
+
+    /// The segments that are not sold out, from another one on at each call.
+    fn open(&self) -> (Vec<usize>, Vec<Lock<F>>) {
+        let (count, start) = (self.count(), self.known.next.fetch_add(1, Ordering::Relaxed));
+        let in_turn = (0..count).map(|i| start.wrapping_add(i) % count);
+        let open: Vec<usize> = in_turn.filter(|i| !self.known.sold_out[*i].load(Ordering::Relaxed)).collect();
+        let locks = open.iter().map(|i| self.segment(*i).clone()).collect();
+        (open, locks)
+    }
+
+    fn chosen(&self, index: usize, guard: Guard<F>) -> Segment<F> {
+        Segment { striped: self.clone(), index, guard }
+    }
+}
+
+/// The first of what was granted; the rest is given back.
+fn first<F: Face>(granted: Taken<F>) -> Option<(usize, Guard<F>)> {
+    granted.into_iter().next()
+}
+
+impl Striped {
+    /// A free segment, or the first to be had where none is free, as long as the options say; `None` once all are sold out.
+    ///
+    /// # Errors
+    /// As [`Lock::acquire`].
+    pub async fn any(&self) -> Result<Option<Segment>> {
+        self.any_within(self.options().timeout).await
+    }
+
+    /// The same with a waiting time of its own: `None` waits for ever, zero only tries.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn any_within(&self, timeout: Option<Duration>) -> Result<Option<Segment>> {
+        let deadline = timeout.map(|timeout| clock::now().after(timeout));
+        loop {
+            let (open, locks) = self.open();
+            let Some(last) = locks.last() else { return Ok(None) };
+            if let Some((place, guard)) = first_free(&locks).await? {
+                return Ok(Some(self.chosen(open[place], guard)));
+            }
+            match last.acquire_within(Some(patience(deadline))).await {
+                Err(error) if error.kind() == Kind::Timeout && !is_over(deadline) => {}
+                result => return Ok(Some(self.chosen(open[open.len() - 1], result?))),
+            }
+        }
+    }
+}
+
+/// The first of `locks` that is free, and its place among them.
+async fn first_free(locks: &[Lock]) -> Result<Option<(usize, Guard)>> {
+    if let Some(granted) = try_together(locks, Policy::Any).await? {
+        return Ok(first(granted));
+    }
+    for (place, lock) in locks.iter().enumerate() {
+        if let Some(guard) = lock.try_acquire().await? {
+            return Ok(Some((place, guard)));
+        }
+    }
+    Ok(None)
+}
+
+/// How long to wait in the queue of one segment before looking for a free one again: others may have been given back.
+fn patience(deadline: Option<Time>) -> Duration {
+    deadline.map_or(PATIENCE, |deadline| left(deadline).min(PATIENCE))
+}
+
+fn is_over(deadline: Option<Time>) -> bool {
+    deadline.is_some_and(|deadline| left(deadline).is_zero())
+}
+
+impl Striped<Blocking> {
+    /// See the async [`any`](crate::striped::Striped::any).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn any(&self) -> Result<Option<Segment<Blocking>>> {
+        self.any_within(self.options().timeout)
+    }
+
+    /// The same with a waiting time of its own: `None` waits for ever, zero only tries.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn any_within(&self, timeout: Option<Duration>) -> Result<Option<Segment<Blocking>>> {
+        let mut choosing = self.begin_any(timeout);
+        loop {
+            if let Some(result) = choosing.wait(Duration::MAX) {
+                return result;
+            }
+        }
+    }
+
+    /// Begins to look for a segment, for callers that wait in slices to look at signals in between. Nothing is sent yet.
+    pub fn begin_any(&self, timeout: Option<Duration>) -> Choosing {
+        let deadline = timeout.map(|timeout| clock::now().after(timeout));
+        Choosing { striped: self.clone(), deadline, waits: None }
+    }
+}
+
+/// A segment being looked for. Dropping it gives up.
+pub struct Choosing {
+    striped: Striped<Blocking>,
+    deadline: Option<Time>,
+    /// Which segment is waited for, and until when.
+    waits: Option<(usize, Acquiring)>,
+}
+
+impl Choosing {
+    /// Waits for at most `slice`; `None` when there is no result yet. Call it no more after a result.
+    pub fn wait(&mut self, slice: Duration) -> Option<Result<Option<Segment<Blocking>>>> {
+        let Some((index, acquiring)) = &mut self.waits else { return self.look().transpose() };
+        let (index, result) = (*index, acquiring.wait(slice)?);
+        match result {
+            Err(error) if error.kind() == Kind::Timeout && !is_over(self.deadline) => {
+                self.waits = None;
+                None
+            }
+            result => Some(result.map(|guard| Some(self.striped.chosen(index, guard)))),
+        }
+    }
+
+    /// A free segment, or that nothing is left; else one is waited for from now on.
+    fn look(&mut self) -> Result<Option<Option<Segment<Blocking>>>> {
+        let (open, locks) = self.striped.open();
+        let (Some(index), Some(last)) = (open.last(), locks.last()) else { return Ok(Some(None)) };
+        if let Some((place, guard)) = first_free_here(&locks)? {
+            return Ok(Some(Some(self.striped.chosen(open[place], guard))));
+        }
+        self.waits = Some((*index, last.begin(Some(patience(self.deadline)))?));
+        Ok(None)
+    }
+}
+
+fn first_free_here(locks: &[Lock<Blocking>]) -> Result<Option<(usize, Guard<Blocking>)>> {
+    if let Some(granted) = try_together_here(locks, Policy::Any)? {
+        return Ok(first(granted));
+    }
+    for (place, lock) in locks.iter().enumerate() {
+        if let Some(guard) = lock.try_acquire()? {
+            return Ok(Some((place, guard)));
+        }
+    }
+    Ok(None)
+}
+
+impl std::fmt::Debug for Choosing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Choosing(of {:?})", self.striped)
+    }
+}
+
+/// A segment that is held. It is a guard besides.
+#[must_use = "the segment is released when this is dropped"]
+pub struct Segment<F: Face = Async> {
+    striped: Striped<F>,
+    index: usize,
+    guard: Guard<F>,
+}
+
+impl<F: Face> Segment<F> {
+    /// Which segment it is, from 0.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The guard of its lock, to be released, exported or kept.
+    pub fn into_guard(self) -> Guard<F> {
+        self.guard
+    }
+
+    /// Nothing is left in it: it will not be offered again. The guard is still to be released.
+    pub fn mark_sold_out(&self) {
+        self.striped.mark_sold_out(self.index);
+    }
+}
+
+impl Segment {
+    /// Nothing is left in it: it is given back, and not offered again.
+    ///
+    /// # Errors
+    /// As [`Guard::release`].
+    pub async fn sold_out(self) -> Result<ReleaseOutcome> {
+        self.mark_sold_out();
+        self.guard.release().await
+    }
+}
+
+impl Segment<Blocking> {
+    /// See the async [`sold_out`](crate::striped::Segment::sold_out).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn sold_out(self) -> Result<ReleaseOutcome> {
+        self.mark_sold_out();
+        self.guard.release()
+    }
+}
+
+impl<F: Face> Deref for Segment<F> {
+    type Target = Guard<F>;
+
+    fn deref(&self) -> &Guard<F> {
+        &self.guard
+    }
+}
+
+impl<F: Face> Clone for Striped<F> {
+    fn clone(&self) -> Self {
+        Striped { segments: self.segments.clone(), known: self.known.clone() }
+    }
+}
+
+impl<F: Face> std::fmt::Debug for Striped<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Striped({:?}, {} segments)", self.segments[0].name().trim_end_matches("#0"), self.count())
+    }
+}
+
+impl<F: Face> std::fmt::Debug for Segment<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Segment({}, {:?})", self.index, self.guard)
+    }
+}

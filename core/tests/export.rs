@@ -1,0 +1,153 @@
+//! A held lock goes from hand to hand: exported by one client, resumed by another, on every store that can.
+
+mod places;
+
+use std::time::Duration;
+
+use lockwright::lease::ReleaseOutcome;
+use lockwright::options::ConnectOptions;
+use lockwright::queue::OwnerId;
+use lockwright::{Async, Kind};
+use places::Place;
+
+const TTL: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_held_lock_moves_and_its_exporter_is_dead() {
+    for place in Place::all() {
+        let (a, b) = (place.client(), place.client());
+        let mut guard = a.lock(&place.name).label("first").acquire().unwrap();
+        let before = guard.token();
+        let secret = guard.export(TTL).unwrap();
+        assert!(!guard.is_held() && guard.export(TTL).unwrap_err().kind() == Kind::NotOwned);
+        drop(guard);
+        assert_eq!(b.lock(&place.name).timeout(Duration::from_millis(20)).acquire().unwrap_err().kind(), Kind::Timeout);
+        let seen = b.inspect(&place.name).unwrap().holder.unwrap();
+        assert!(seen.remaining > TTL - Duration::from_secs(20) && seen.card.label == "first", "{seen:?}");
+        let resumed = b.resume(secret.as_str()).unwrap();
+        assert!(resumed.is_held() && resumed.token() > before);
+        for client in [&a, &b] {
+            assert_eq!(client.resume(secret.as_str()).unwrap_err().kind(), Kind::NotOwned, "{}", place.uri);
+        }
+        assert!(resumed.is_held() && a.lock(&place.name).try_acquire().unwrap().is_none());
+        assert_eq!(resumed.release().unwrap(), ReleaseOutcome::Released);
+        assert!(a.lock(&place.name).try_acquire().unwrap().is_some());
+    }
+}
+
+#[test]
+fn a_thousand_hops_keep_exclusion_and_tokens_rise() {
+    for place in Place::all() {
+        let clients = [place.client(), place.client(), place.client()];
+        let rival = place.lock().timeout(Duration::ZERO).build().unwrap();
+        let mut guard = place.lock().acquire().unwrap();
+        let mut token = guard.token();
+        for hop in 0..1000 {
+            let secret = guard.export(TTL).unwrap();
+            assert!(rival.try_acquire().unwrap().is_none());
+            guard = clients[hop % 3].resume(secret.as_str()).unwrap();
+            assert!(guard.token() > token && guard.is_held());
+            token = guard.token();
+            assert!(rival.try_acquire().unwrap().is_none());
+        }
+        assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    }
+}
+
+#[test]
+fn the_resumed_lock_goes_on_to_whoever_waits() {
+    for place in Place::all() {
+        let mut guard = place.lock().acquire().unwrap();
+        let (there, here) = (place.client(), place.client());
+        let waiting = there.lock(&place.name).build().unwrap();
+        let waiter = std::thread::spawn(move || waiting.acquire().unwrap().token());
+        while here.inspect(&place.name).unwrap().waiters == 0 {
+            std::thread::yield_now();
+        }
+        let secret = guard.export(TTL).unwrap();
+        let resumed = here.resume(secret.as_str()).unwrap();
+        assert!(!waiter.is_finished());
+        let token = resumed.token();
+        resumed.release().unwrap();
+        assert!(waiter.join().unwrap() > token);
+    }
+}
+
+#[test]
+fn a_secret_lasts_as_long_as_was_said_and_no_longer_than_the_next_holder() {
+    for place in Place::all() {
+        let mut guard = place.lock().acquire().unwrap();
+        let secret = guard.export(Duration::from_millis(200)).unwrap();
+        // Nobody renews it, and nobody else came: late, but not too late.
+        while place.client().inspect(&place.name).unwrap().holder.is_some() {
+            std::thread::yield_now();
+        }
+        let mut guard = place.client().resume(secret.as_str()).unwrap();
+        let secret = guard.export(Duration::from_millis(20)).unwrap();
+        let next = place.lock().acquire().unwrap();
+        assert_eq!(place.client().resume(secret.as_str()).unwrap_err().kind(), Kind::NotOwned);
+        assert!(next.is_held());
+    }
+}
+
+#[test]
+fn what_cannot_be_exported_stays_as_it_is() {
+    for place in Place::all() {
+        let client = place.client();
+        let lock = client.lock(&place.name).reentrant(OwnerId(1)).build().unwrap();
+        let (mut outer, inner) = (lock.acquire().unwrap(), lock.acquire().unwrap());
+        assert_eq!(outer.export(TTL).unwrap_err().kind(), Kind::Unsupported);
+        assert_eq!(outer.export(Duration::ZERO).unwrap_err().kind(), Kind::InvalidConfig);
+        assert_eq!(inner.release().unwrap(), ReleaseOutcome::Kept(1));
+        assert!(outer.is_held());
+        let secret = outer.export(TTL).unwrap();
+        assert_eq!(
+            client.lock("other").build().unwrap().resume(secret.as_str()).unwrap_err().kind(),
+            Kind::InvalidConfig
+        );
+        client.resume(secret.as_str()).unwrap().release().unwrap();
+    }
+    let redis = Place::all().pop().unwrap();
+    let joined = redis.client().lock(&redis.name).layout("string").format("redis-py").build().unwrap();
+    let mut guard = joined.acquire().unwrap();
+    assert_eq!(guard.export(TTL).unwrap_err().kind(), Kind::Unsupported);
+    assert!(guard.is_held());
+    assert_eq!(joined.resume("lwx1.").unwrap_err().kind(), Kind::InvalidConfig);
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+}
+
+#[tokio::test]
+async fn an_export_that_nobody_waits_for_is_taken_back() {
+    use std::future::Future;
+    use std::task::{Context, Poll, Waker};
+    for place in Place::all() {
+        let client = lockwright::Client::<Async>::open(Some(&place.uri), ConnectOptions::default()).unwrap();
+        for polls in 0..2 {
+            let mut guard = client.lock(&place.name).acquire().await.unwrap();
+            let mut export = Box::pin(guard.export(TTL));
+            for _ in 0..polls {
+                if let Poll::Ready(secret) = export.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    // Answered at once, as memory does: told, so it stays.
+                    client.resume(secret.unwrap().as_str()).await.unwrap().release().await.unwrap();
+                }
+            }
+            drop(export);
+            drop(guard);
+            client.lock(&place.name).acquire().await.unwrap().release().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn tasks_export_and_resume_too() {
+    for place in Place::all() {
+        let client = || lockwright::Client::<Async>::open(Some(&place.uri), ConnectOptions::default()).unwrap();
+        let mut guard = client().lock(&place.name).acquire().await.unwrap();
+        let before = guard.token();
+        let secret = guard.export(TTL).await.unwrap();
+        let guard = client().resume(secret.as_str()).await.unwrap();
+        assert!(guard.token() > before);
+        assert_eq!(client().resume(secret.as_str()).await.unwrap_err().kind(), Kind::NotOwned);
+        assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+    }
+}

@@ -1,0 +1,244 @@
+//! Several locks at once, and one of several, on every store.
+
+mod places;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use lockwright::lease::ReleaseOutcome;
+use lockwright::{Async, Kind};
+use places::Place;
+
+#[test]
+fn all_are_held_or_none() {
+    for place in Place::all() {
+        let (a, b) = (place.client(), place.client());
+        let names = place.names(["b", "a", "c", "a"]);
+        let lock = a.multi_lock(&names).unwrap();
+        assert_eq!(lock.names().collect::<Vec<_>>(), place.names(["a", "b", "c"]));
+        let guard = lock.acquire().unwrap();
+        assert!(guard.is_held() && guard.why_lost().is_none() && guard.tokens().count() == 3);
+        assert!(guard.remaining() > Duration::from_secs(5));
+        for name in &names {
+            assert!(b.lock(name).try_acquire().unwrap().is_none());
+            assert!(guard.token_of(name).is_some());
+        }
+        assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+        let one = b.lock(&names[0]).acquire().unwrap();
+        assert!(lock.try_acquire().unwrap().is_none());
+        let short = a.multi_lock_with(
+            &names,
+            &lockwright::options::AcquireOptions { timeout: Some(Duration::from_millis(50)), ..a.options() },
+        );
+        assert_eq!(short.unwrap().acquire().unwrap_err().kind(), Kind::Timeout);
+        for name in &names[1..] {
+            let held = b.lock(name).timeout(Duration::from_secs(20)).acquire();
+            assert!(held.is_ok(), "{name} is still held");
+        }
+        drop(one);
+        let guard = lock.acquire().unwrap();
+        assert_eq!(guard.into_guards().len(), 3);
+        assert_eq!(a.multi_lock(&names[..0]).unwrap_err().kind(), Kind::InvalidConfig);
+    }
+}
+
+#[test]
+fn one_that_is_taken_leaves_the_others_free_at_once() {
+    let place = Place::all().pop().unwrap();
+    let names = place.names(["a", "b", "c"]);
+    let (a, b, c) = (place.client(), place.client(), place.client());
+    let held = a.lock(&names[1]).acquire().unwrap();
+    assert!(b.multi_lock(&names).unwrap().try_acquire().unwrap().is_none());
+    for name in [&names[0], &names[2]] {
+        assert!(c.inspect(name).unwrap().holder.is_none(), "{name}");
+    }
+    assert!(held.is_held());
+}
+
+#[test]
+fn a_lock_held_by_another_task_of_this_process_is_waited_for_too() {
+    for place in Place::all() {
+        let client = place.client();
+        let names = place.names(["a", "b"]);
+        let held = client.lock(&names[1]).acquire().unwrap();
+        let lock = client.multi_lock(&names).unwrap();
+        assert!(lock.try_acquire().unwrap().is_none());
+        let waiting = std::thread::spawn(move || lock.acquire().unwrap());
+        while client.lock(&names[0]).try_acquire().unwrap().is_some() {
+            std::thread::yield_now();
+        }
+        assert!(!waiting.is_finished());
+        held.release().unwrap();
+        assert!(waiting.join().unwrap().is_held());
+    }
+}
+
+#[test]
+fn the_loss_of_one_is_the_loss_of_all() {
+    for place in Place::all() {
+        let client = place.client();
+        let names = place.names(["a", "b"]);
+        let guard = client.multi_lock(&names).unwrap().acquire().unwrap();
+        let (tell, told) = std::sync::mpsc::channel();
+        guard.on_lost(move |reason| tell.send(reason.clone()).unwrap());
+        let token = guard.token_of(&names[1]).unwrap();
+        assert!(place.client().break_lock(&names[1], token).unwrap());
+        told.recv().unwrap();
+        assert!(!guard.is_held() && guard.remaining().is_zero());
+        assert_eq!(guard.why_lost().map(|(name, _)| name), Some(&*names[1]));
+        assert_ne!(guard.release().unwrap(), ReleaseOutcome::Released);
+        assert!(client.lock(&names[0]).try_acquire().unwrap().is_some());
+    }
+}
+
+/// In opposite order, from two processes' worth of clients and two threads each.
+fn crossing(place: &Place, times: u64) {
+    let (one, other) = (place.names(["x", "y", "z"]), place.names(["z", "y", "x"]));
+    let inside = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..4)
+        .map(|i| {
+            let lock = place.client().multi_lock(if i % 2 == 0 { &one } else { &other }).unwrap();
+            let inside = inside.clone();
+            std::thread::spawn(move || {
+                for _ in 0..times / 4 {
+                    let guard = lock.acquire().unwrap();
+                    assert!(!inside.swap(true, Ordering::SeqCst));
+                    inside.store(false, Ordering::SeqCst);
+                    guard.release().unwrap();
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn opposite_orders_never_deadlock() {
+    for place in Place::all() {
+        crossing(&place, 400);
+    }
+}
+
+#[test]
+#[ignore = "takes minutes; scripts/full.d asks for it"]
+fn opposite_orders_never_deadlock_10_000_times() {
+    for place in Place::all() {
+        crossing(&place, 10_000);
+    }
+}
+
+#[test]
+fn any_takes_a_free_segment_by_one_request() {
+    let place = Place::all().pop().unwrap();
+    let client = place.client();
+    let sale = client.striped(&place.name, 32).unwrap();
+    let requests = |client: &lockwright::blocking::Client| client.metrics().round_trips;
+    sale.any().unwrap().unwrap().into_guard().release().unwrap();
+    let mut taken: Vec<_> = (0..31).map(|_| sale.any().unwrap().unwrap()).collect();
+    let other = place.client();
+    let theirs = other.striped(&place.name, 32).unwrap();
+    drop(other.inspect("nothing").unwrap());
+    let before = requests(&other);
+    let last = theirs.any().unwrap().unwrap();
+    assert_eq!(requests(&other) - before, 1);
+    assert!(taken.iter().all(|segment| segment.index() != last.index()));
+    assert_eq!(theirs.any_within(Some(Duration::ZERO)).unwrap_err().kind(), Kind::Timeout);
+    taken.pop();
+    assert!(theirs.any().unwrap().is_some());
+}
+
+#[test]
+fn stock_is_sold_out_segment_by_segment_and_never_oversold() {
+    for place in Place::all() {
+        let stock: Arc<Vec<AtomicU64>> = Arc::new((0..8).map(|_| AtomicU64::new(25)).collect());
+        let sold = Arc::new(AtomicU64::new(0));
+        let buyers: Vec<_> = (0..6)
+            .map(|_| {
+                let sale = place.client().striped(&place.name, 8).unwrap();
+                let (stock, sold) = (stock.clone(), sold.clone());
+                std::thread::spawn(move || {
+                    while let Some(segment) = sale.any().unwrap() {
+                        let left = &stock[segment.index()];
+                        match left.load(Ordering::Relaxed) {
+                            0 => drop(segment.sold_out().unwrap()),
+                            some => {
+                                std::thread::yield_now();
+                                left.store(some - 1, Ordering::Relaxed);
+                                sold.fetch_add(1, Ordering::Relaxed);
+                                segment.into_guard().release().unwrap();
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        buyers.into_iter().for_each(|buyer| buyer.join().unwrap());
+        assert_eq!(sold.load(Ordering::Relaxed), 200);
+    }
+}
+
+#[test]
+fn the_segment_of_a_key_is_the_same_everywhere() {
+    let client = Place::all().remove(0).client();
+    let striped = client.striped("x", 32).unwrap();
+    // By hand: echo -n KEY | sha1sum | cut -c1-16, modulo 32.
+    for (key, index) in [("", 13), ("user:42", 9), ("订单", 9)] {
+        assert_eq!(striped.index_for(key), index, "{key}");
+    }
+    assert_eq!(striped.for_key("user:42").name(), "x#9");
+    for wrong in [0, 257] {
+        assert_eq!(client.striped("x", wrong).unwrap_err().kind(), Kind::InvalidConfig);
+    }
+}
+
+#[tokio::test]
+async fn tasks_take_several_and_any_too() {
+    for place in Place::all() {
+        let client = lockwright::Client::<Async>::open(Some(&place.uri), Default::default()).unwrap();
+        let names = place.names(["a", "b"]);
+        let lock = client.multi_lock(&names).unwrap();
+        let guard = lock.acquire().await.unwrap();
+        assert!(lock.try_acquire().await.unwrap().is_none());
+        let waiting = tokio::spawn({
+            let lock = lock.clone();
+            async move { lock.acquire().await.unwrap().release().await.unwrap() }
+        });
+        tokio::task::yield_now().await;
+        guard.extend(Duration::from_secs(60)).await.unwrap();
+        assert!(guard.is_held());
+        assert_eq!(guard.release().await.unwrap(), ReleaseOutcome::Released);
+        assert_eq!(waiting.await.unwrap(), ReleaseOutcome::Released);
+        let striped = client.striped(&place.name, 4).unwrap();
+        let mut held = Vec::new();
+        for _ in 0..4 {
+            held.push(striped.any().await.unwrap().unwrap());
+        }
+        assert_eq!(striped.any_within(Some(Duration::ZERO)).await.unwrap_err().kind(), Kind::Timeout);
+        for segment in held {
+            segment.sold_out().await.unwrap();
+        }
+        assert!(striped.any().await.unwrap().is_none());
+        striped.restock();
+        assert!(striped.any().await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn whoever_goes_away_in_the_middle_leaves_nothing() {
+    use std::future::Future;
+    use std::task::{Context, Waker};
+    for place in Place::all() {
+        let client = lockwright::Client::<Async>::open(Some(&place.uri), Default::default()).unwrap();
+        let names = place.names(["a", "b", "c"]);
+        let lock = client.multi_lock(&names).unwrap();
+        for _ in 0..20 {
+            let mut acquiring = Box::pin(lock.acquire());
+            let _ = acquiring.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            drop(acquiring);
+        }
+        let begun = Instant::now();
+        lock.acquire().await.unwrap().release().await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+}
