@@ -33,6 +33,11 @@ impl Held {
         self.last
     }
 
+    /// Keeps a guard under the number that it had.
+    pub(crate) fn put_back(&mut self, number: u32, guard: Guard) {
+        self.guards.insert(number, guard);
+    }
+
     pub(crate) fn get(&self, operation: &'static str, number: u32) -> Result<&Guard> {
         self.guards.get(&number).ok_or_else(|| released(operation))
     }

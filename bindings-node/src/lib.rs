@@ -1,6 +1,6 @@
 //! The native layer of the npm package: [`lock`] and [`guard`] as the wrapper in `ts` uses them, [`error`] as it raises
-//! them; the [`reactor`] is where an environment (the main thread's, or a worker's) polls the core; [`report`] has figures
-//! and events.
+//! them; [`several`] locks are taken together; the [`reactor`] is where an environment (the main thread's, or a worker's) polls the core; [`report`] has figures
+//! and events, [`kit`] checks of fencing tokens.
 //!
 //! What holds everywhere here:
 //! - The core is polled on the environment's own thread. What happens elsewhere rings one unreferenced threadsafe function,
@@ -17,9 +17,11 @@
 
 mod error;
 mod guard;
+mod kit;
 mod lock;
 mod reactor;
 mod report;
+mod several;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,9 +1,10 @@
 //! The client and its locks. What waits is begun by the [reactor](crate::reactor).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockwright::guarantee::Requirements;
-use lockwright::options::{ConnectOptions, Retry, milliseconds};
+use lockwright::options::{AcquireOptions, ConnectOptions, Retry, milliseconds};
 use lockwright::queue::OwnerId;
 use lockwright::{Result, Token};
 use napi::bindgen_prelude::BigInt;
@@ -106,6 +107,12 @@ impl Client {
         answer(self.build(&name, wanted))
     }
 
+    /// The lock that `secret` holds.
+    #[napi(catch_unwind)]
+    pub fn exported(&self, secret: String) -> Answer<Lock> {
+        answer(self.core.exported(&secret).map(|core| Lock::new(core, false)))
+    }
+
     #[napi(catch_unwind)]
     pub fn guarantees(&self) -> Answer<Promises> {
         answer(self.core.guarantees().map(|promised| promises(&promised)))
@@ -129,39 +136,46 @@ impl Client {
     }
 }
 
-impl Client {
-    fn build(&self, name: &str, wanted: Wanted) -> Result<Lock> {
-        let builder = self.core.lock(name);
-        let mut options = builder.current_options().clone();
-        if let Some(ttl) = wanted.ttl {
+impl Wanted {
+    /// What is not given stays as the client's address says.
+    pub(crate) fn options(self, client: &lockwright::Client) -> Result<AcquireOptions> {
+        let mut options = client.options();
+        if let Some(ttl) = self.ttl {
             options.ttl = milliseconds("lock", "ttl", ttl)?;
         }
-        if let Some(timeout) = wanted.timeout {
+        if let Some(timeout) = self.timeout {
             options.timeout = limit("lock", timeout)?;
         }
-        if let Some(max_hold) = wanted.max_hold {
+        if let Some(max_hold) = self.max_hold {
             options.max_hold = Some(milliseconds("lock", "maxHold", max_hold)?);
         }
-        if let Some(layout) = wanted.layout {
+        if let Some(layout) = self.layout {
             options.set_layout(&layout);
         }
-        if let Some(format) = wanted.format {
+        if let Some(format) = self.format {
             options.format = Some(format.into());
         }
-        if let Some(Pauses { min, max }) = wanted.retry {
+        if let Some(Pauses { min, max }) = self.retry {
             let pause = |ms: Option<f64>, before| ms.map_or(Ok(before), |ms| milliseconds("lock", "retry", ms));
             options.retry = Retry { min: pause(min, options.retry.min)?, max: pause(max, options.retry.max)? };
         }
-        if let Some(label) = wanted.label {
+        if let Some(label) = self.label {
             options.label = Some(label.into());
         }
-        options.renew = wanted.renew.unwrap_or(options.renew);
-        options.fair = wanted.fair.unwrap_or(options.fair);
-        let reentrant = wanted.reentrant.unwrap_or(options.reentrant);
-        options.reentrant = reentrant;
-        let builder = builder.options(options);
+        options.renew = self.renew.unwrap_or(options.renew);
+        options.fair = self.fair.unwrap_or(options.fair);
+        options.reentrant = self.reentrant.unwrap_or(options.reentrant);
+        Ok(options)
+    }
+}
+
+impl Client {
+    fn build(&self, name: &str, wanted: Wanted) -> Result<Lock> {
+        let options = wanted.options(&self.core)?;
+        let reentrant = options.reentrant;
+        let builder = self.core.lock(name).options(options);
         let builder = if reentrant { builder.reentrant(OwnerId(0)) } else { builder };
-        Ok(Lock { core: builder.build()?, reentrant })
+        Ok(Lock::new(builder.build()?, reentrant))
     }
 }
 
@@ -174,6 +188,11 @@ pub struct Lock {
 #[napi]
 impl Lock {
     #[napi(getter, catch_unwind)]
+    pub fn name(&self) -> String {
+        self.core.name().to_owned()
+    }
+
+    #[napi(getter, catch_unwind)]
     pub fn reentrant(&self) -> bool {
         self.reentrant
     }
@@ -185,23 +204,27 @@ impl Lock {
 }
 
 impl Lock {
-    /// What `owner` is to acquire, and for how long it waits: as the lock says where no `timeout` is given.
-    pub(crate) fn wanted_by(
-        &self,
-        owner: Option<f64>,
-        timeout: Option<f64>,
-    ) -> Result<(lockwright::Lock, Option<std::time::Duration>)> {
-        let timeout = timeout.map_or(Ok(self.core.options().timeout), |ms| limit("acquire", ms));
-        let timeout = timeout.map_err(|error| error.on_lock(self.core.name()))?;
-        // Owners are counted, so they are whole numbers that a float holds.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        let lock = owner.map_or_else(|| self.core.clone(), |owner| self.core.for_owner(OwnerId(owner as u64)));
-        Ok((lock, timeout))
+    pub(crate) fn new(core: lockwright::Lock, reentrant: bool) -> Self {
+        Lock { core, reentrant }
+    }
+
+    /// What `owner` is to acquire.
+    pub(crate) fn wanted_by(&self, owner: Option<u32>) -> lockwright::Lock {
+        owner.map_or_else(|| self.core.clone(), |owner| self.core.for_owner(OwnerId(owner.into())))
+    }
+
+    pub(crate) fn limit(&self, timeout: Option<f64>) -> Result<Option<Duration>> {
+        limit_of(timeout, self.core.options().timeout).map_err(|error| error.on_lock(self.core.name()))
     }
 }
 
+/// How long an acquisition waits: as the lock says where nothing is given.
+pub(crate) fn limit_of(given: Option<f64>, own: Option<Duration>) -> Result<Option<Duration>> {
+    given.map_or(Ok(own), |ms| limit("acquire", ms))
+}
+
 /// A time limit; `Infinity` is none.
-fn limit(operation: &'static str, ms: f64) -> Result<Option<std::time::Duration>> {
+fn limit(operation: &'static str, ms: f64) -> Result<Option<Duration>> {
     if ms == f64::INFINITY { Ok(None) } else { milliseconds(operation, "timeout", ms).map(Some) }
 }
 

@@ -24,6 +24,7 @@ use crate::error::{Answer, Failure, answer, lost_track, panicked};
 use crate::guard::{Ending, Held, end};
 use crate::lock::{Client, Lock, token};
 use crate::report::{in_ms, listen, news, seen};
+use crate::several::{Bundle, Segments};
 use crate::{locked, report};
 
 /// One environment's jobs and what it holds. All but its bell and its mailbox is used by the environment's thread alone.
@@ -55,6 +56,11 @@ enum Mail {
 /// What a job found.
 enum Told {
     Granted(Box<Guard>),
+    AllGranted(Vec<Guard>),
+    Segment(Box<Option<(usize, Guard)>>),
+    Exported(String),
+    /// It may still be held: the guard's number, the guard, and why.
+    NotExported(u32, Box<Guard>, Error),
     Released(Ending),
     Seen(Box<Inspection>),
     Names(Vec<String>),
@@ -193,6 +199,34 @@ impl Reactor {
         answer(begun)
     }
 
+    fn hear<'env>(&self, env: &'env Env, run: impl FnOnce(&EventLoop)) -> napi::Result<Array<'env>> {
+        let mut room = locked(&self.room);
+        let Some(room) = &mut *room else { return env.create_array(0) };
+        let was_busy = !room.open.is_empty();
+        run(&room.jobs);
+        let mail = std::mem::take(&mut *locked(&self.bell.mail));
+        let mut told = Triples { array: env.create_array(0)?, length: 0 };
+        for letter in mail {
+            match letter {
+                // Nobody waits for it any more: a guard in it is given back in the background.
+                Mail::Ended(number, result) if room.open.remove(&number).is_none() => drop(result),
+                Mail::Ended(number, Ok(found)) => found.tell(env, number, &mut room.held, &mut told)?,
+                Mail::Ended(number, Err(error)) => told.add(kind::FAILED, number, Failure::from(error))?,
+                Mail::Lost(guard, why) => told.add(kind::LOST, guard, why)?,
+                Mail::Asked { whom, question } => told.add(kind::ASKED, whom, question)?,
+                Mail::Read { socket, descriptor } => told.add(kind::READ, socket, descriptor.into_raw_fd())?,
+                Mail::Unread { socket } => told.add(kind::UNREAD, socket, ())?,
+            }
+        }
+        for event in news(&self.bell) {
+            told.add(kind::NEWS, 0, event)?;
+        }
+        if was_busy && room.open.is_empty() {
+            self.bell.keep_alive(env, false)?;
+        }
+        Ok(told.array)
+    }
+
     fn on_guard<T>(&self, operation: &'static str, guard: u32, work: impl FnOnce(&Guard) -> Result<T>) -> Result<T> {
         self.in_room(operation, |room| work(room.held.get(operation, guard)?))
     }
@@ -222,41 +256,14 @@ impl Reactor {
     #[napi(catch_unwind)]
     pub fn turn<'env>(&self, env: &'env Env) -> napi::Result<Array<'env>> {
         self.bell.rung.store(false, Ordering::Release);
-        let mut room = locked(&self.room);
-        let Some(room) = &mut *room else { return env.create_array(0) };
-        let was_busy = !room.open.is_empty();
-        room.jobs.turn();
-        let mail = std::mem::take(&mut *locked(&self.bell.mail));
-        let mut told = Triples { array: env.create_array(0)?, length: 0 };
-        for letter in mail {
-            match letter {
-                // Nobody waits for it any more: a guard in it is given back in the background.
-                Mail::Ended(number, result) if room.open.remove(&number).is_none() => drop(result),
-                Mail::Ended(number, Ok(found)) => found.tell(env, number, &mut room.held, &mut told)?,
-                Mail::Ended(number, Err(error)) => told.add(kind::FAILED, number, Failure::from(error))?,
-                Mail::Lost(guard, why) => told.add(kind::LOST, guard, why)?,
-                Mail::Asked { whom, question } => told.add(kind::ASKED, whom, question)?,
-                Mail::Read { socket, descriptor } => told.add(kind::READ, socket, descriptor.into_raw_fd())?,
-                Mail::Unread { socket } => told.add(kind::UNREAD, socket, ())?,
-            }
-        }
-        for event in news(&self.bell) {
-            told.add(kind::NEWS, 0, event)?;
-        }
-        if was_busy && room.open.is_empty() {
-            self.bell.keep_alive(env, false)?;
-        }
-        Ok(told.array)
+        self.hear(env, EventLoop::turn)
     }
 
-    /// Takes the first `length` bytes that came from a socket, none when it has ended; and a turn.
+    /// Takes the first `length` bytes that came from a socket, none when it has ended, and tells what ended as `turn` does.
     #[napi(catch_unwind)]
     pub fn feed<'env>(&self, env: &'env Env, socket: u32, bytes: &[u8], length: u32) -> napi::Result<Array<'env>> {
-        if let Some(room) = &*locked(&self.room) {
-            let length = bytes.len().min(length as usize);
-            room.jobs.feed(socket as usize, &bytes[..length]);
-        }
-        self.turn(env)
+        let length = bytes.len().min(length as usize);
+        self.hear(env, |jobs| jobs.feed(socket as usize, &bytes[..length]))
     }
 
     /// Nobody wants what the job is about any more.
@@ -273,11 +280,51 @@ impl Reactor {
     }
 
     #[napi(catch_unwind)]
-    pub fn acquire(&self, env: &Env, lock: &Lock, timeout: Option<f64>, owner: Option<f64>) -> Answer<u32> {
-        let wanted = lock.wanted_by(owner, timeout);
-        let work = wanted.map(|(lock, limit)| async move {
-            let granted = lock.acquire_within(limit).await;
+    pub fn acquire(&self, env: &Env, lock: &Lock, timeout: Option<f64>, owner: Option<u32>) -> Answer<u32> {
+        let wanted = lock.wanted_by(owner);
+        let work = lock.limit(timeout).map(|limit| async move {
+            let granted = wanted.acquire_within(limit).await;
             granted.map(|guard| Told::Granted(Box::new(guard)))
+        });
+        self.ask(env, work)
+    }
+
+    #[napi(catch_unwind)]
+    pub fn acquire_all(&self, env: &Env, bundle: &Bundle, timeout: Option<f64>) -> Answer<u32> {
+        let wanted = bundle.core.clone();
+        let work = bundle.limit(timeout).map(|limit| async move {
+            let granted = wanted.acquire_within(limit).await;
+            granted.map(|all| Told::AllGranted(all.into_guards()))
+        });
+        self.ask(env, work)
+    }
+
+    #[napi(catch_unwind)]
+    pub fn any(&self, env: &Env, segments: &Segments, timeout: Option<f64>) -> Answer<u32> {
+        let wanted = segments.core.clone();
+        let work = segments.limit(timeout).map(|limit| async move {
+            let found = wanted.any_within(limit).await?;
+            Ok(Told::Segment(Box::new(found.map(|segment| (segment.index(), segment.into_guard())))))
+        });
+        self.ask(env, work)
+    }
+
+    #[napi(catch_unwind)]
+    pub fn resume(&self, env: &Env, lock: &Lock, secret: String, owner: Option<u32>) -> Answer<u32> {
+        let wanted = lock.wanted_by(owner);
+        let work = async move { wanted.resume(&secret).await.map(|guard| Told::Granted(Box::new(guard))) };
+        self.ask(env, Ok(work))
+    }
+
+    #[napi(catch_unwind)]
+    pub fn export(&self, env: &Env, guard: u32, ttl: f64) -> Answer<u32> {
+        let ttl = milliseconds("export", "ttl", ttl);
+        let taken = ttl.and_then(|ttl| self.in_room("export", |room| Ok((ttl, room.held.take("export", guard)?))));
+        let work = taken.map(|(ttl, mut core)| async move {
+            Ok(match core.export(ttl).await {
+                Ok(secret) => Told::Exported(secret.into_string()),
+                Err(error) => Told::NotExported(guard, Box::new(core), error),
+            })
         });
         self.ask(env, work)
     }
@@ -423,14 +470,29 @@ impl Triples<'_> {
 impl Told {
     fn tell(self, env: &Env, number: u32, held: &mut Held, told: &mut Triples<'_>) -> napi::Result<()> {
         match self {
-            Told::Granted(guard) => {
-                let (token, depth) = (guard.token(), guard.depth());
-                let mut grant = env.create_array(4)?;
-                grant.set(0, held.keep(*guard))?;
-                grant.set(1, token.n)?;
-                grant.set(2, token.epoch)?;
-                grant.set(3, depth)?;
-                told.add(kind::DONE, number, grant)
+            Told::Granted(guard) => told.add(kind::DONE, number, grant(env, *guard, held)?),
+            Told::AllGranted(guards) => {
+                let mut all = env.create_array(0)?;
+                for (at, guard) in (0..).zip(guards) {
+                    let name = guard.name().to_owned();
+                    all.set(2 * at, name)?;
+                    all.set(2 * at + 1, grant(env, guard, held)?)?;
+                }
+                told.add(kind::DONE, number, all)
+            }
+            Told::Segment(found) => match *found {
+                None => told.add(kind::DONE, number, ()),
+                Some((index, guard)) => {
+                    let mut segment = env.create_array(2)?;
+                    segment.set(0, u32::try_from(index).unwrap_or(u32::MAX))?;
+                    segment.set(1, grant(env, guard, held)?)?;
+                    told.add(kind::DONE, number, segment)
+                }
+            },
+            Told::Exported(secret) => told.add(kind::DONE, number, secret),
+            Told::NotExported(guard, core, error) => {
+                held.put_back(guard, *core);
+                told.add(kind::FAILED, number, Failure::from(error))
             }
             Told::Released(Ending { outcome, why: None }) => told.add(kind::DONE, number, outcome),
             Told::Released(Ending { outcome, why: Some(why) }) => told.add(kind::DONE, number, vec![outcome, why]),
@@ -440,6 +502,17 @@ impl Told {
             Told::Done => told.add(kind::DONE, number, ()),
         }
     }
+}
+
+/// As `Grant` of `ts/native.ts`.
+fn grant<'env>(env: &'env Env, guard: Guard, held: &mut Held) -> napi::Result<Array<'env>> {
+    let (token, depth) = (guard.token(), guard.depth());
+    let mut grant = env.create_array(4)?;
+    grant.set(0, held.keep(guard))?;
+    grant.set(1, token.n)?;
+    grant.set(2, token.epoch)?;
+    grant.set(3, depth)?;
+    Ok(grant)
 }
 
 /// Where the driver's threads ask for credentials, and wait for JavaScript's answer.

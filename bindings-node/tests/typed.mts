@@ -15,6 +15,11 @@ export async function uses(signal: AbortSignal): Promise<bigint> {
   onEvent('debug', event => console.log(event.at.getTime(), event.fields['lock']))
   const { lost, wait } = client.metrics()
   console.log(why, counted, inside, broken, lost.expired, wait.quantile(0.99))
+  const resumed: Guard = await client.resume(await guard.export(5_000))
+  await using all = await client.multiLock(['a', 'b']).acquire({ signal })
+  const tokens: ReadonlyMap<string, bigint> = all.tokens
+  await using segment = await client.striped('sale', 32).any()
+  console.log(resumed.name, tokens, segment?.token)
   return guard.token
 }
 

@@ -1,9 +1,13 @@
 import { checked } from './errors'
+import { Election } from './election'
+import type { Guard } from './guard'
 import { Lock, type LockOptions } from './lock'
 import { native, type NativeClient } from './native'
-import { CONNECT, LOCK, options as checkedOptions, PAUSES, REQUIRE, text, token } from './options'
+import { CONNECT, LOCK, options as checkedOptions, count, PAUSES, REQUIRE, text, token } from './options'
 import { type CredentialsSource, dismiss, employ, outcome, reactor } from './reactor'
 import { type Guarantees, type Inspection, type Metrics, metricsOf, type Requirements } from './records'
+import { type Job, Once } from './once'
+import { MultiLock, Striped } from './several'
 
 /** How a client reaches its store. What the address says goes before what is given here. Times are milliseconds. */
 export interface ConnectOptions {
@@ -71,10 +75,59 @@ export class Client implements AsyncDisposable {
    * @throws {@link InvalidConfig} or {@link Unsupported} when an option cannot be honoured.
    */
   lock(name: string, options?: LockOptions): Lock {
-    const wanted = checkedOptions('lock', options, LOCK)
-    checkedOptions('lock', wanted.retry, PAUSES)
-    const lock = checked(this.#native.lock(text('lock', 'name', name), wanted))
+    const lock = checked(this.#native.lock(text('lock', 'name', name), wanted(options)))
     return new Lock(lock, name, this.address)
+  }
+
+  /**
+   * The locks called `names`, to be held all at once; each gets the options, and the timeout is for all of them.
+   *
+   * @throws {@link InvalidConfig} for no name at all, {@link Unsupported} for `reentrant`; else as {@link lock}.
+   */
+  multiLock(names: Iterable<string>, options?: LockOptions): MultiLock {
+    const list = Array.from(names, name => text('lock', 'name', name))
+    return new MultiLock(checked(this.#native.multiLock(list, wanted(options))), this.address)
+  }
+
+  /**
+   * The hot lock `name` cut into so many segments, 1 to 256; each gets the options.
+   *
+   * @throws {@link InvalidConfig} for another number of segments, {@link Unsupported} for `reentrant`; else as {@link lock}.
+   */
+  striped(name: string, segments: number, options?: LockOptions): Striped {
+    const lock = text('lock', 'name', name)
+    return new Striped(checked(this.#native.striped(lock, count(segments), wanted(options))), { lock, store: this.address })
+  }
+
+  /**
+   * The job called `name`, which one caller at a time does, holding the lock of that name.
+   *
+   * @throws As {@link lock}.
+   */
+  once<T>(name: string, job: Job<T>, options?: LockOptions): Once<T> {
+    return new Once(this.lock(name, options), job)
+  }
+
+  /**
+   * The election called `name`. The options' `ttl` says within what time a leader that died is replaced, `timeout` how long to
+   * campaign; `fair` and the label are the election's.
+   *
+   * @throws As {@link lock}.
+   */
+  election(name: string, options?: LockOptions): Election {
+    // What is wrong with them shows now.
+    this.lock(name, options)
+    return new Election(this, name, options ?? {})
+  }
+
+  /**
+   * Takes over a lock that somebody exported from the same store, under the same prefix.
+   *
+   * @throws As `Lock.resume`.
+   */
+  async resume(secret: string): Promise<Guard> {
+    const lock = checked(this.#native.exported(text('resume', 'secret', secret)))
+    return new Lock(lock, lock.name, this.address).resume(secret)
   }
 
   /** What locks of this client promise. */
@@ -122,6 +175,12 @@ export class Client implements AsyncDisposable {
   [Symbol.for('nodejs.util.inspect.custom')](): string {
     return `<Client ${this.address}>`
   }
+}
+
+function wanted(options: LockOptions | undefined): LockOptions {
+  const known = checkedOptions('lock', options, LOCK)
+  checkedOptions('lock', known.retry, PAUSES)
+  return known
 }
 
 const collected = new FinalizationRegistry<number>(dismiss)

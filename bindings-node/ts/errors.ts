@@ -154,10 +154,15 @@ export interface Failure {
   readonly store?: string
 }
 
+/** @internal */
+export function isFailure(answer: unknown): answer is Failure {
+  return typeof answer === 'object' && answer !== null && 'code' in answer
+}
+
 /** @internal What the native layer returned, unless that is an error. */
 export function checked<T>(answer: T | Failure): T {
-  if (typeof answer === 'object' && answer !== null && 'code' in answer) throw errorOf(answer)
-  return answer as T
+  if (isFailure(answer)) throw errorOf(answer)
+  return answer
 }
 
 /** @internal Which lock, where. */

@@ -84,6 +84,21 @@ export class Guard implements AsyncDisposable {
   }
 
   /**
+   * Leaves the lock to a secret, with which `Client.resume` takes it over within `ttl` milliseconds (20 to 86,400,000), in this
+   * process or another, under a higher token. Nobody renews it meanwhile. This guard is dead then. Whoever knows the secret may
+   * take the lock.
+   *
+   * @throws {@link Unsupported} where the layout cannot, or its owner holds the lock more than once; {@link LockLost} when it
+   * was not held any more; {@link Unavailable} when the store did not say, and the lock is given back.
+   */
+  async export(ttl: number): Promise<string> {
+    this.#own('export')
+    const secret = checked(await outcome<string>(reactor().export(this.#number, milliseconds('export', 'ttl', ttl))))
+    this.#end()
+    return secret
+  }
+
+  /**
    * Gives the lock back, and says what the store found. `kept`: its owner still holds it. `expired`, `stolen`: it was lost
    * before. `unknown`: the store did not say; the lock is free when its lease ends.
    *
@@ -91,9 +106,7 @@ export class Guard implements AsyncDisposable {
    */
   async release(): Promise<ReleaseOutcome> {
     this.#own('release')
-    this.#ended = true
-    collected.unregister(this)
-    if (this.#losing !== undefined) unwatch(this.#number)
+    this.#end()
     const told = checked(await outcome<ReleaseOutcome | [ReleaseOutcome, LossReason]>(reactor().release(this.#number)))
     if (typeof told === 'string') return told
     this.#why = told[1]
@@ -115,6 +128,12 @@ export class Guard implements AsyncDisposable {
     }
   }
 
+  #end(): void {
+    this.#ended = true
+    collected.unregister(this)
+    if (this.#losing !== undefined) unwatch(this.#number)
+  }
+
   #own(operation: string): void {
     if (this.#ended) throw mistake('not_owned', operation, 'this guard was released already', this.#origin)
   }
@@ -125,6 +144,21 @@ export class Guard implements AsyncDisposable {
     const held = this.#ended ? 'released' : `held, ${(this.remaining() / 1000).toFixed(3)} s left`
     return `<Guard ${JSON.stringify(this.name)} token ${this.token}, ${why === undefined ? held : `lost: ${why}`}>`
   }
+}
+
+/** @internal Calls `work` with what `acquire` gets. */
+export async function block<G extends AsyncDisposable, T>(acquire: () => Promise<G>, work: (guard: G) => T | PromiseLike<T>): Promise<T> {
+  const guard = await acquire()
+  let result: T
+  try {
+    result = await work(guard)
+  } catch (error) {
+    // The block's own error is the one to be known.
+    await Promise.resolve(guard[Symbol.asyncDispose]()).catch(() => {})
+    throw error
+  }
+  await guard[Symbol.asyncDispose]()
+  return result
 }
 
 function loss(why: LossReason, origin: Origin): LockError {

@@ -33,11 +33,15 @@ export {
   Unavailable,
   Unsupported,
 } from './errors'
+export { Election, type Leader, type ObserveOptions } from './election'
 export { Guard } from './guard'
+export * as kit from './kit'
 export { type AcquireOptions, Lock, type LockOptions } from './lock'
 export { type LogEvent, type LogLevel, onEvent } from './log'
+export { type Found, type Job, Once } from './once'
 export { Owner } from './owner'
 export type { Credentials, CredentialsSource } from './reactor'
+export { MultiGuard, MultiLock, Segment, Striped } from './several'
 export {
   type Guarantees,
   Histogram,

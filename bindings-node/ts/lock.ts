@@ -1,9 +1,9 @@
-import { checked, type Failure, type LockError, mistake, type Origin } from './errors'
-import { Guard } from './guard'
+import { checked, type Failure, isFailure, mistake, type Origin } from './errors'
+import { block, Guard } from './guard'
 import type { Grant, NativeLock } from './native'
-import { ACQUIRE, options as checkedOptions, token } from './options'
+import { ACQUIRE, options as checkedOptions, text, token } from './options'
 import { Owner } from './owner'
-import { outcome, outcomeUnless, reactor } from './reactor'
+import { attempt, outcome, reactor } from './reactor'
 import type { Guarantees, Inspection } from './records'
 
 /** What a lock is like. What is not given is as the address says, else as it says here. Times are milliseconds. */
@@ -60,7 +60,7 @@ export class Lock {
    * `storeTimeout`, {@link AuthFailed}, {@link ForeignLayout}, {@link ProtocolError}, {@link Closed}.
    */
   async acquire(options?: AcquireOptions): Promise<Guard> {
-    const { timeout, signal } = options === undefined ? NOTHING : this.#check(options)
+    const { timeout, signal } = within(options)
     signal?.throwIfAborted()
     return this.#guard(await this.#attempt(timeout, signal))
   }
@@ -77,19 +77,19 @@ export class Lock {
    * @throws What `work` throws; otherwise {@link LockLost} when the lock was lost meanwhile; or as {@link acquire}.
    */
   async using<T>(work: (guard: Guard) => T | PromiseLike<T>, options?: AcquireOptions): Promise<T> {
-    const hold = async (): Promise<T> => {
-      const guard = await this.acquire(options)
-      let result: T
-      try {
-        result = await work(guard)
-      } catch (error) {
-        await guard[Symbol.asyncDispose]().catch(() => {})
-        throw error
-      }
-      await guard[Symbol.asyncDispose]()
-      return result
-    }
+    const hold = (): Promise<T> => block(() => this.acquire(options), work)
     return this.#reentrant && Owner.current === undefined ? new Owner().run(hold) : hold()
+  }
+
+  /**
+   * Takes the lock over from a secret that `Guard.export` gave, with this lock's options.
+   *
+   * @throws {@link NotOwned} when somebody resumed it before, or its time ran out; {@link InvalidConfig} for what is no secret of
+   * this lock; else as {@link acquire}.
+   */
+  async resume(secret: string): Promise<Guard> {
+    const owner = this.#reentrant ? this.#owner() : undefined
+    return this.#guard(await outcome<Grant>(reactor().resume(this.#native, text('resume', 'secret', secret), owner)))
   }
 
   /** Who holds it, and how many wait for it. */
@@ -108,8 +108,7 @@ export class Lock {
   }
 
   #attempt(timeout: number | undefined, signal: AbortSignal | undefined): Promise<Grant | Failure> {
-    const begun = reactor().acquire(this.#native, timeout, this.#reentrant ? this.#owner() : undefined)
-    return signal === undefined ? outcome<Grant>(begun) : outcomeUnless<Grant>(signal, begun)
+    return attempt(reactor().acquire(this.#native, timeout, this.#reentrant ? this.#owner() : undefined), signal)
   }
 
   #guard(told: Grant | Failure): Guard {
@@ -119,21 +118,10 @@ export class Lock {
   #owner(): number {
     const owner = Owner.current
     if (owner === undefined) {
-      throw this.#invalid('a reentrant lock needs an owner here: call it within using(..), or within new Owner().run(..)')
+      const what = 'a reentrant lock needs an owner here: call it within using(..), or within new Owner().run(..)'
+      throw mistake('invalid_config', 'acquire', what, this.#origin)
     }
     return owner.number
-  }
-
-  #check(options: AcquireOptions): AcquireOptions {
-    const checked = checkedOptions('acquire', options, ACQUIRE)
-    if (checked.signal !== undefined && !(checked.signal instanceof AbortSignal)) {
-      throw this.#invalid('signal must be an AbortSignal')
-    }
-    return checked
-  }
-
-  #invalid(what: string): LockError {
-    return mistake('invalid_config', 'acquire', what, this.#origin)
   }
 
   /** @internal */
@@ -144,6 +132,12 @@ export class Lock {
 
 const NOTHING: AcquireOptions = {}
 
-function isFailure(told: Grant | Failure): told is Failure {
-  return !Array.isArray(told)
+/** @internal How an acquisition waits. */
+export function within(options: AcquireOptions | undefined): AcquireOptions {
+  if (options === undefined) return NOTHING
+  const known = checkedOptions('acquire', options, ACQUIRE)
+  if (known.signal !== undefined && !(known.signal instanceof AbortSignal)) {
+    throw mistake('invalid_config', 'acquire', 'signal must be an AbortSignal')
+  }
+  return known
 }

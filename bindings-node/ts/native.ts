@@ -24,7 +24,20 @@ export const enum Kind {
 /** A guard's number, its token, the token's epoch and its depth. */
 export type Grant = [guard: number, token: bigint, epoch: bigint, depth: number]
 
+export interface NativeBundle {
+  readonly names: string[]
+}
+
+export interface NativeSegments {
+  readonly count: number
+  indexFor(key: string): number
+  lock(index: number): Answer<NativeLock>
+  markSoldOut(index: number): Answer<boolean>
+  restock(): void
+}
+
 export interface NativeLock {
+  readonly name: string
   readonly reentrant: boolean
   guarantees(): Guarantees
 }
@@ -48,6 +61,9 @@ export interface NativeFigures {
 export interface NativeClient {
   readonly address: string
   lock(name: string, options: object): Answer<NativeLock>
+  multiLock(names: string[], options: object): Answer<NativeBundle>
+  striped(name: string, segments: number, options: object): Answer<NativeSegments>
+  exported(secret: string): Answer<NativeLock>
   guarantees(): Answer<Guarantees>
   require(wanted: Requirements): Answer<boolean>
   metrics(): NativeFigures
@@ -58,6 +74,10 @@ export interface NativeReactor {
   feed(socket: number, bytes: Uint8Array, length: number): unknown[]
   forget(job: number): void
   acquire(lock: NativeLock, timeout: number | undefined, owner: number | undefined): Answer<number>
+  acquireAll(bundle: NativeBundle, timeout: number | undefined): Answer<number>
+  any(segments: NativeSegments, timeout: number | undefined): Answer<number>
+  resume(lock: NativeLock, secret: string, owner: number | undefined): Answer<number>
+  export(guard: number, ttl: number): Answer<number>
   release(guard: number): Answer<number>
   extend(guard: number, ttl: number): Answer<number>
   remaining(guard: number): number
@@ -81,6 +101,11 @@ interface Native {
   newOwner(): number
   codes(): { code: string; retryable: boolean }[]
   sentence(why: LossReason): string
+  kitHeader(): string
+  kitSetScript(): string
+  kitSqlCondition(column: string, placeholder: string): string
+  kitHeaderValue(epoch: bigint, token: bigint): string
+  kitReadHeader(value: string): bigint[]
 }
 
 /** The packages that may have the native library for this machine; npm installs the one that fits. */

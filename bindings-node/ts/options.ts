@@ -75,6 +75,12 @@ export function token(operation: string, value: unknown): bigint {
   return value
 }
 
+/** A number of things; the native layer says how many there may be. */
+export function count(value: unknown): number {
+  if (Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 32) return value as number
+  throw invalid('lock', 'the number of segments must be a whole number')
+}
+
 export function milliseconds(operation: string, what: string, value: unknown): number {
   if (typeof value !== 'number') throw invalid(operation, `${what} must be ${MEANING.number}`)
   return value

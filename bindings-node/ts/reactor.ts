@@ -105,7 +105,7 @@ export function outcome<T>(begun: Answer<number>): Promise<Answer<T>> {
 }
 
 /** The same, until `signal` aborts: then the job is given up, and what it got given back. */
-export function outcomeUnless<T>(signal: AbortSignal, begun: Answer<number>): Promise<Answer<T>> {
+function outcomeUnless<T>(signal: AbortSignal, begun: Answer<number>): Promise<Answer<T>> {
   const job = started(begun)
   return new Promise((resolve, reject) => {
     const giveUp = (): void => {
@@ -120,6 +120,11 @@ export function outcomeUnless<T>(signal: AbortSignal, begun: Answer<number>): Pr
       resolve(told as Answer<T>)
     })
   })
+}
+
+/** The one or the other. */
+export function attempt<T>(begun: Answer<number>, signal: AbortSignal | undefined): Promise<Answer<T>> {
+  return signal === undefined ? outcome<T>(begun) : outcomeUnless<T>(signal, begun)
 }
 
 function started(begun: Answer<number>): number {

@@ -1,5 +1,5 @@
 //! The Python face: [`client`], [`lock`] and [`guard`] as Python sees them, [`error`] as Python raises it, and the
-//! [`herald`], the one Python thread that the driver can ask for something; [`aio`] is the same inside an event loop;
+//! [`herald`], the one Python thread that the driver can ask for something; [`rwlock`] and [`semaphore`] are further locks; [`aio`] is the same inside an event loop;
 //! [`report`] has figures and events.
 //!
 //! What holds everywhere here:
@@ -18,6 +18,8 @@ mod guard;
 mod herald;
 mod lock;
 mod report;
+mod rwlock;
+mod semaphore;
 mod several;
 
 use std::cell::Cell;
@@ -25,8 +27,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockwright::options;
-use lockwright::{Error, Kind};
+use lockwright::{Error, Kind, Token, kit, options};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
@@ -39,6 +40,8 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<client::Client>()?;
     module.add_class::<lock::Lock>()?;
     module.add_class::<lock::RLock>()?;
+    module.add_class::<rwlock::RwLock>()?;
+    module.add_class::<semaphore::Semaphore>()?;
     module.add_class::<guard::Guard>()?;
     module.add_class::<several::Bundle>()?;
     module.add_class::<several::Segments>()?;
@@ -55,7 +58,28 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(aio::loss, module)?)?;
     module.add_function(wrap_pyfunction!(client::connect, module)?)?;
     module.add_function(wrap_pyfunction!(error::codes, module)?)?;
+    module.add("_SET_SCRIPT", kit::SET_SCRIPT)?;
+    module.add("_HEADER", kit::HEADER)?;
+    module.add_function(wrap_pyfunction!(sql_condition, module)?)?;
+    module.add_function(wrap_pyfunction!(header_value, module)?)?;
+    module.add_function(wrap_pyfunction!(read_header, module)?)?;
     Ok(())
+}
+
+#[pyfunction(name = "_sql_condition")]
+fn sql_condition(column: &str, placeholder: &str) -> String {
+    kit::sql_condition(column, placeholder)
+}
+
+#[pyfunction(name = "_header_value")]
+fn header_value(n: u64, epoch: u64) -> String {
+    kit::header_value(Token { epoch, n })
+}
+
+/// Epoch and number.
+#[pyfunction(name = "_read_header")]
+fn read_header(value: &str) -> Option<(u64, u64)> {
+    kit::read_header(value).map(|token| (token.epoch, token.n))
 }
 
 thread_local! {

@@ -6,12 +6,13 @@ import asyncio
 import gc
 import itertools
 import os
+import sqlite3
 import threading
 
 import pytest
 
 import lockwright
-from lockwright import aio
+from lockwright import aio, kit
 
 _numbers = itertools.count()
 
@@ -173,3 +174,80 @@ def test_what_a_cancelled_task_asked_for_is_given_back(url, name):
                 gc.collect()
 
     asyncio.run(main())
+
+
+def test_one_caller_does_the_job(url, name):
+    made = []
+
+    def make(token):
+        made.append(token)
+        return "new"
+
+    with lockwright.connect(url) as a, lockwright.connect(url) as b:
+        job = a.once(name, lambda: ("new", True) if made else None, make, ttl=20)
+        threads = [threading.Thread(target=job.get) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(made) == 1
+        stale = a.once(name, lambda: ("old", False), lambda token: "newer")
+        with b.lock(name):
+            assert stale.get() == "old"
+            with pytest.raises(lockwright.LockTimeout):
+                a.once(name, lambda: ("old", False), make, waits=True, timeout=0.02).get()
+        assert stale.get() == "newer"
+
+
+def test_one_of_many_leads(url, name):
+    with lockwright.connect(url) as a, lockwright.connect(url) as b:
+        election = a.election(name, ttl=20)
+        assert election.leader() is None
+        guard = election.campaign("here")
+        seen = b.election(name).changed(every=0.01)
+        assert (seen.proclaims, seen.token, seen.pid) == ("here", guard.token, os.getpid())
+        with pytest.raises(lockwright.LockTimeout):
+            b.election(name).campaign("there", timeout=0)
+        guard.release()
+        assert b.election(name).changed(seen.token, every=0.01) is None
+
+
+def test_a_task_does_the_job_and_leads(url, name):
+    made = []
+
+    async def look():
+        return ("new", True) if made else None
+
+    async def make(token):
+        await asyncio.sleep(0.01)
+        made.append(token)
+        return "new"
+
+    async def main():
+        async with aio.connect(url) as client:
+            job = client.once(name, look, make, ttl=20)
+            assert set(await asyncio.gather(*(job.get() for _ in range(50)))) == {"new"}
+            assert len(made) == 1
+            election = client.election(f"{name}-e")
+            guard = await election.campaign("here")
+            assert (await election.changed(every=0.01)).token == guard.token
+            await guard.release()
+            assert await election.changed(guard.token, every=0.01) is None
+
+    asyncio.run(main())
+
+
+def test_the_kit_refuses_who_comes_late():
+    fence = kit.Fence()
+    fence.admit(5)
+    fence.admit(5)
+    with pytest.raises(kit.Stale):
+        fence.admit(4)
+    fence.admit(1, epoch=1)
+    assert kit.read_header(kit.header_value(42)) == (0, 42) and kit.read_header("no") is None
+    assert kit.HEADER == "If-Fence" and "KEYS[2]" in kit.SET_SCRIPT
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE TABLE t (value, fence INTEGER)")
+    db.execute("INSERT INTO t VALUES (0, NULL)")
+    update = f"UPDATE t SET value = ?1, fence = ?2 WHERE {kit.sql_condition('fence', '?2')}"
+    assert [db.execute(update, (value, token)).rowcount for value, token in [(1, 7), (2, 7), (3, 6)]] == [1, 1, 0]

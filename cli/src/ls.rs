@@ -1,6 +1,6 @@
 use clap::Args;
 use lockwright::Result;
-use lockwright::lease::Inspection;
+use lockwright::lease::{Holder, Inspection};
 
 use crate::args::Place;
 use crate::exit;
@@ -48,15 +48,25 @@ impl Ls {
             output::json(&locks.iter().map(LockJson::from).collect::<Vec<_>>());
         } else {
             let head = ["LOCK", "TOKEN", "HELD FOR", "REMAINING", "WAITERS", "HOLDER"];
-            output::table(head, locks.iter().map(row));
+            output::table(head, locks.iter().flat_map(rows));
         }
         Ok(exit::OK)
     }
 }
 
-fn row(seen: &Inspection) -> [String; 6] {
+/// One for each holder, or one for a lock that is free.
+fn rows(seen: &Inspection) -> Vec<[String; 6]> {
+    match &seen.shared {
+        Some(shared) if !shared.holders.is_empty() => {
+            shared.holders.iter().map(|part| row(seen, Some(&part.holder))).collect()
+        }
+        _ => vec![row(seen, seen.holder.as_ref())],
+    }
+}
+
+fn row(seen: &Inspection, holder: Option<&Holder>) -> [String; 6] {
     let (name, waiters) = (output::plain(&seen.name), seen.waiters.to_string());
-    match &seen.holder {
+    match holder {
         None => [name, "-".into(), "-".into(), "-".into(), waiters, "-".into()],
         Some(holder) => [
             name,

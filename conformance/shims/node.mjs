@@ -82,6 +82,14 @@ const does = {
     await guards.get(guard).extend(milliseconds(ttl))
     return {}
   },
+  async export({ guard, ttl }) {
+    return { secret: await guards.get(guard).export(milliseconds(ttl)) }
+  },
+  async resume(command) {
+    const guard = await lockOf(command).resume(command.secret)
+    guards.set(command.guard, guard)
+    return acquired(guard)
+  },
   async state(command) {
     const guard = guards.get(command.guard)
     const { isHeld: held, whyLost: why = null, token, depth } = guard

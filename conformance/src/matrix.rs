@@ -95,7 +95,8 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
         return Some(format!("{} does not promise shared: two faces are two processes", store.name));
     }
     for face in team {
-        let names = scenario.commands().into_iter().chain([scenario.name.as_str()]);
+        let needs = scenario.needs.iter().map(String::as_str);
+        let names = scenario.commands().into_iter().chain([scenario.name.as_str()]).chain(needs);
         if let Some(reason) = names.filter_map(|name| face.cannot.get(name)).next() {
             return Some(format!("{}: {reason}", face.name));
         }
@@ -226,7 +227,9 @@ mod tests {
     fn one_face_of_each_language_meet_where_there_are_actors_enough() {
         let of = |name: &str, folder: &str| Face { folder: folder.into(), ..face(name) };
         let faces = [of("a", "x"), of("b", "y"), of("c", "y"), of("d", "z")];
-        let steps = |on: &str| format!("title = 'x'\nmixed = true\nsteps = [{{ on = {on}, do = 'list' }}]");
+        let steps = |on: &str| {
+            format!("title = 'x'\nmixed = true\nsteps = [{{ on = {on}, do = 'list', background = true, as = 'l' }}]")
+        };
         let last = |on: &str| teams(&scenario::parse(&steps(on)).unwrap(), &faces).last().map(|team| team_name(team));
         assert_eq!(last("['a', 'b', 'c']").as_deref(), Some("a+b+d"));
         assert_eq!(last("['a', 'b']").as_deref(), Some("d+a"));
@@ -276,8 +279,8 @@ mod tests {
         let slow = Meets { faces: vec!["b".into()], reason: "it is slow".into() };
         let peer = Face { joins: Some("s".into()), only: Some(slow), ..face("theirs") };
         let met = scenario("x", "peer = true");
-        assert_eq!(why(&met, &[face("c"), peer.clone()]).unwrap(), "it is slow");
-        assert_eq!(why(&met, &[face("b"), peer.clone()]), None);
+        let why_met = |with| reason(&met, &[face(with), peer.clone()], &store("s"), &json!({}), false);
+        assert_eq!((why_met("c").as_deref(), why_met("b")), (Some("it is slow"), None));
         assert_eq!(reason(&met, &[face("c"), peer], &store("s"), &json!({}), true), None);
         limited.cannot.remove("list");
         assert_eq!(why(&scenario("odd", ""), &[limited]).unwrap(), "a: it is odd");

@@ -32,6 +32,8 @@ pub type Client = crate::client::Client<Blocking>;
 pub type LockBuilder = crate::client::LockBuilder<Blocking>;
 /// See [`crate::Lock`].
 pub type Lock = crate::client::Lock<Blocking>;
+/// See [`crate::RwLock`].
+pub type RwLock = crate::rwlock::RwLock<Blocking>;
 /// See [`crate::Guard`].
 pub type Guard = crate::client::Guard<Blocking>;
 
@@ -196,7 +198,7 @@ impl std::fmt::Debug for Acquiring {
 }
 
 impl crate::client::Call {
-    fn finish_here(mut self) -> Settled {
+    pub(crate) fn finish_here(mut self) -> Settled {
         if let Some(effects) = self.effects.take() {
             self.span.in_scope(|| self.engine.perform(&self.entry, effects, None));
         }

@@ -137,11 +137,10 @@ impl EventLoop {
         Ok(Watch(watching.abort_handle()))
     }
 
-    /// What was read from the socket of that number, for the next [`turn`](Self::turn); nothing, when that has ended or failed.
+    /// Takes what was read from the socket of that number (nothing, when that has ended or failed), and polls what can go on
+    /// then, as a [`turn`](Self::turn).
     pub fn feed(&self, socket: usize, bytes: &[u8]) {
-        if !self.is_forked() {
-            self.home.poller.feed(socket, bytes);
-        }
+        self.run(|poller| poller.feed(socket, bytes));
     }
 
     /// Adds a job, which the next [`turn`](Self::turn) begins; to be followed by one.
@@ -157,13 +156,18 @@ impl EventLoop {
 
     /// Polls whatever can go on, without blocking. A job that panics is dropped.
     pub fn turn(&self) {
+        self.run(Poller::look);
+    }
+
+    /// What `wakes` wakes needs no bell.
+    fn run(&self, wakes: impl FnOnce(&Poller)) {
         if self.is_forked() {
             return;
         }
         let _driver = self.home.background.enter();
         let before = CURRENT.replace(Some(self.home.clone()));
         locked(&self.home.ready).attended = true;
-        self.home.poller.look();
+        wakes(&self.home.poller);
         while let Some(alarms) = self.home.next_ready() {
             for alarm in alarms {
                 self.home.poll(&alarm);

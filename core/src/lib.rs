@@ -13,11 +13,13 @@
 //! # A tour
 //! * [`connect`] gives a [`Client`] of one place; [`Client::lock`] a [`LockBuilder`], that a [`Lock`], that a [`Guard`] of what is
 //!   held. [`blocking`] has the same for threads. [`export`] hands a held lock to another process, [`multi`] takes several,
-//!   [`striped`] one of several. [`Error`] has a stable code; [`guarantee`] says what each store promises.
+//!   [`striped`] one of several. [`once`] lets one caller do what many want done, [`election`] has one of many lead, and [`kit`]
+//!   has what the protected resource asks of a token. [`Error`] has a stable code; [`guarantee`] says what each store promises.
 //! * Inside, four rooms: a [`protocol`] per lock layout, the [`session`] that alone reasons about time, the [`queue`] of one
 //!   process, and the driver with its [`stores`]. The first three are pure: no clock, no socket, no task. They build
 //!   for WebAssembly (`--no-default-features`), and they are what the explorer explores.
-//! * [`cell`] is the reference semantics of our own layout, [`native`] its wire form and machine.
+//! * [`cell`] is the reference semantics of our own layout, [`native`] its wire form and machine. [`shared_cell`] and [`shared`]
+//!   are the same for what has several holders: [`Client::rwlock`] and [`Client::semaphore`].
 
 #![deny(unsafe_code)]
 
@@ -28,6 +30,8 @@ pub mod cell;
 mod client;
 #[cfg(feature = "net")]
 mod driver;
+#[cfg(feature = "net")]
+pub mod election;
 pub mod error;
 #[cfg(feature = "net")]
 pub mod event_loop;
@@ -39,6 +43,7 @@ pub mod export;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod guarantee;
+pub mod kit;
 pub mod lease;
 mod lent;
 #[cfg(feature = "net")]
@@ -47,11 +52,19 @@ pub mod metrics;
 pub mod multi;
 pub mod name;
 pub mod native;
+#[cfg(feature = "net")]
+pub mod once;
 pub mod options;
 pub mod protocol;
 pub mod queue;
 mod replies;
+#[cfg(feature = "net")]
+pub mod rwlock;
+#[cfg(feature = "net")]
+pub mod semaphore;
 pub mod session;
+pub mod shared;
+pub mod shared_cell;
 pub mod store_clock;
 pub mod stores;
 #[cfg(feature = "net")]
@@ -65,4 +78,6 @@ pub mod uri;
 #[cfg(feature = "net")]
 pub use client::{Async, Client, Face, Guard, Lock, LockBuilder, connect};
 pub use error::{Error, Kind, Result};
+#[cfg(feature = "net")]
+pub use rwlock::RwLock;
 pub use token::Token;

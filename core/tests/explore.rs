@@ -27,6 +27,7 @@ mod world;
 
 use layout::joined::{self, GetsetRecord, Owned, RedissonRecord, StringRecord};
 use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
+use layout::shared::{self, SharedRecord};
 use search::Explored;
 use setup::{Class, Reduced, Setup, Wish};
 use spaces::{EARLY, ONE};
@@ -175,6 +176,23 @@ fn joined_locks_are_hinted_at() {
     Setup { clients, cold: true, ..two("redisson: two fickle clients that have to subscribe") }
         .check_as::<RedissonRecord>();
     Setup { prompt: true, ..Setup::yields("redisson: two tasks take turns") }.check_as::<RedissonRecord>();
+}
+
+#[test]
+fn writers_of_a_read_write_lock_exclude_each_other() {
+    let two = |name| Setup { prompt: true, ..Setup::two_clients(name) };
+    two("rwlock: one thing goes wrong, promptly").with_faults(1).check_as::<SharedRecord>();
+    let fickle = Wish { may_cancel: true, ..ONE };
+    let clients = vec![vec![fickle], vec![fickle]];
+    Setup { clients, ..two("rwlock: two fickle writers, one fault") }.with_faults(1).check_as::<SharedRecord>();
+    Setup::three_clients("rwlock: three prompt writers, a pause").with_a_pause().check_as::<SharedRecord>();
+}
+
+#[test]
+fn a_store_that_lets_writers_in_late_is_found() {
+    let ghost = Setup { prompt: true, ttl: 4, ..Setup::two_clients("rwlock: a store that runs requests late") };
+    let ghost = Setup { faults: vec![Class::Ghost], most_faults: 1, ..ghost };
+    ghost.explore::<shared::Seeded<true>>().expect_err("it runs late");
 }
 
 /// The same space with and without what is left out as saying nothing new.

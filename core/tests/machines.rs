@@ -10,6 +10,8 @@ mod joined;
 mod line;
 #[path = "machines/passing.rs"]
 mod passing;
+#[path = "machines/shared.rs"]
+mod shared;
 #[path = "machines/tasks.rs"]
 mod tasks;
 #[path = "machines/waiting.rs"]

@@ -70,6 +70,8 @@ const RAW_AWAITED: &str = "redis-rs, awaited raw pair";
 const KEPT: &str = "Lockwright Rust";
 const ANEW: &str = "Lockwright Rust, lock named anew";
 const FAIR: &str = "Lockwright Rust, fair";
+const JOINED: &str = "Lockwright Rust, layout redisson";
+const JOINED_FAIR: &str = "Lockwright Rust, layout redisson, fair";
 const AWAITED: &str = "Lockwright Rust, awaited";
 const AWAITED_FAIR: &str = "Lockwright Rust, awaited, fair";
 const BARE: &str = "Bare process";
@@ -107,6 +109,8 @@ fn list() -> Result<()> {
     offer(KEPT, "ours", &[&["S1", "S3", "S4", "S5", "S12"], held].concat(), &ours);
     offer(ANEW, "ours", &["S1"], &ours);
     offer(FAIR, "ours", &["S4", "S5"], &ours);
+    offer(JOINED, "ours", &["S1", "S5"], &ours);
+    offer(JOINED_FAIR, "ours", &["S5"], &ours);
     offer(AWAITED, "ours", &["S2", "S3", "S4", "S5"], &ours);
     offer(AWAITED_FAIR, "ours", &["S4", "S5"], &ours);
     offer(RAW_AWAITED, "peer", &["S2"], &["evalsha"]);
@@ -133,10 +137,18 @@ fn open(name: &str, url: &str) -> Result<Box<dyn Contend>> {
         KEPT => Box::new(blocking::Blocking::connect(url, false)?),
         ANEW => Box::new(blocking::Anew(lockwright::blocking::connect(url)?)),
         FAIR => Box::new(blocking::Blocking::connect(url, true)?),
+        JOINED => Box::new(blocking::Blocking::connect(&joined(url), false)?),
+        JOINED_FAIR => Box::new(blocking::Blocking::connect(&joined(url), true)?),
         AWAITED => Box::new(awaited::Awaited::connect(url, false)?),
         AWAITED_FAIR => Box::new(awaited::Awaited::connect(url, true)?),
         other => return Err(format!("there is no contender {other:?} here").into()),
     })
+}
+
+/// The same server, for locks as Redisson keeps them.
+fn joined(url: &str) -> String {
+    let separator = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{separator}layout=redisson")
 }
 
 /// Obeys stdin until it ends.

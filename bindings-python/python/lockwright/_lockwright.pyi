@@ -6,10 +6,13 @@ from typing import Any, Final, Literal, Optional, TypeVar, Union, final
 
 from typing_extensions import disjoint_base
 
+from lockwright._election import Election
+from lockwright._once import Once
 from lockwright._records import Guarantees, Inspection, Metrics
 from lockwright._several import MultiLock, Striped
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+_T = TypeVar("_T")
 
 __all__ = [
     "Answer",
@@ -24,11 +27,18 @@ __all__ = [
     "Mailbox",
     "RLock",
     "Reactor",
+    "RwLock",
+    "Semaphore",
     "Segments",
+    "_HEADER",
+    "_SET_SCRIPT",
     "__version__",
     "_codes",
+    "_header_value",
     "_loss",
     "_pin",
+    "_read_header",
+    "_sql_condition",
     "_unpin",
     "_unpin_block",
     "connect",
@@ -109,6 +119,23 @@ class Client:
     def striped(self, name: str, segments: int, **options: Any) -> Striped:
         """The lock `name` cut into 1 to 256 `segments`. Options are those of `lock`."""
 
+    def once(
+        self,
+        name: str,
+        look: Callable[[], Optional[tuple[_T, bool]]],
+        make: Callable[[int], _T],
+        *,
+        waits: bool = False,
+        **options: Any,
+    ) -> Once[_T]:
+        """A job that one caller at a time does, such as to rebuild a cache entry: see `Once`. Options are those of `lock`.
+
+        `waits`: callers wait for a fresh value though there is a stale one (False).
+        """
+
+    def election(self, name: str, **options: Any) -> Election:
+        """One of many leads: see `Election`. Options are those of `lock`, but for `fair` and `label`."""
+
     def _bundle(
         self,
         names: list[str],
@@ -145,6 +172,48 @@ class Client:
         """
 
     def _exported(self, secret: str) -> Lock: ...
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: Optional[float] = None,
+        timeout: Optional[float] = None,
+        renew: Optional[bool] = None,
+        max_hold: Optional[float] = None,
+        fair: Optional[bool] = None,
+        layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional[tuple[float, float]] = None,
+        label: Optional[str] = None,
+    ) -> RwLock:
+        """The read/write lock called `name`: many readers at once, or one writer. The options are those of `lock`, for both.
+
+        First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of the
+        same name is something else: whoever comes second gets `ForeignLayout`.
+        """
+
+    def semaphore(
+        self,
+        name: str,
+        permits: int = 1,
+        *,
+        take: int = 1,
+        ttl: Optional[float] = None,
+        timeout: Optional[float] = None,
+        renew: Optional[bool] = None,
+        max_hold: Optional[float] = None,
+        fair: Optional[bool] = None,
+        layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional[tuple[float, float]] = None,
+        label: Optional[str] = None,
+    ) -> Semaphore:
+        """The semaphore called `name`, with `permits` permits, of which each acquisition takes `take`, all or none.
+
+        Whoever first uses an idle one says how many permits it has, until it is resized. With `fair`, an acquisition that
+        wants more than is free is not passed over by those that want less. The other options are those of `lock`.
+        """
+
     def guarantees(self) -> Guarantees:
         """What locks of this client promise."""
 
@@ -236,6 +305,42 @@ class RLock(Lock):
     """A lock that the thread which holds it may acquire again, and no other thread release; as `threading.RLock`."""
 
 @final
+class RwLock:
+    """A named read/write lock, of which `read()` and `write()` are locks like any other."""
+
+    @property
+    def name(self) -> str: ...
+    def read(self) -> Lock:
+        """The lock of readers: held by any number at once, while nobody writes."""
+
+    def write(self) -> Lock:
+        """The lock of the writer, who is alone."""
+
+@final
+class Semaphore(Lock):
+    """A named semaphore that behaves as `threading.BoundedSemaphore`, and whose permits end with their holder."""
+
+    @property
+    def take(self) -> int:
+        """How many permits each acquisition takes."""
+
+    def acquire(self, blocking: bool = True, timeout: Optional[float] = None) -> bool:
+        """Whether the permits were acquired in time. Without a `timeout`, the semaphore's own."""
+
+    def release(self, n: int = 1) -> None:
+        """Gives back what `n` acquisitions took: this thread's, else those of other threads.
+
+        Raises `OverReleased`, which is a `ValueError`, and gives back nothing, when fewer are held through this object;
+        `LockLost` when one was lost before.
+        """
+
+    def locked(self) -> bool:
+        """Whether an acquisition would have to wait at this moment."""
+
+    def resize(self, permits: int) -> None:
+        """Gives it so many permits, for everybody and for good. Nobody loses what it holds."""
+
+@final
 class Guard:
     """A lock that is held.
 
@@ -287,6 +392,15 @@ class Guard:
 
         Nobody renews it meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a password.
         Raises `Unsupported` where the layout cannot, or its thread holds it more than once: then it is still held.
+        """
+
+    def downgrade(self) -> None:
+        """Of a read/write lock: the writer becomes a reader, and nobody else writes in between. The token stays."""
+
+    def try_upgrade(self) -> bool:
+        """Of a read/write lock: whether this reader is the writer now, with a new token.
+
+        It is if nobody else reads; else it says no at once, so that two readers cannot wait for one another.
         """
 
     def release(self) -> Literal["released", "kept", "expired", "stolen", "unknown"]:
@@ -384,10 +498,12 @@ class Reactor:
     def export(self, future: Future[None], guard: Guard, ttl: float) -> int: ...
     def release(self, future: Future[None], guard: Guard, strictly: bool) -> int: ...
     def extend(self, future: Future[None], guard: Guard, ttl: float) -> int: ...
+    def change(self, future: Future[None], guard: Guard, writes: bool) -> int: ...
     def lost(self, future: Future[None], guard: Guard) -> int: ...
     def give_back(self, guard: Guard) -> None: ...
     def locked(self, future: Future[None], lock: Lock) -> int: ...
     def inspect_lock(self, future: Future[None], lock: Lock) -> int: ...
+    def resize(self, future: Future[None], lock: Lock, permits: int) -> int: ...
     def break_hold(self, future: Future[None], lock: Lock, expected_token: int) -> int: ...
     def inspect(self, future: Future[None], client: Client, name: str) -> int: ...
     def list(self, future: Future[None], client: Client) -> int: ...
@@ -408,4 +524,10 @@ class Mailbox:
 class Answer:
     def __call__(self, found: Optional[tuple[str, str]]) -> None: ...
 
+_SET_SCRIPT: Final[str]
+_HEADER: Final[str]
+
+def _sql_condition(column: str, placeholder: str) -> str: ...
+def _header_value(n: int, epoch: int) -> str: ...
+def _read_header(value: str) -> Optional[tuple[int, int]]: ...
 def _codes() -> list[tuple[str, bool]]: ...

@@ -404,7 +404,7 @@ fn an_inbox_ends_with_its_client() {
 }
 
 /// As in the docs of this store, but for `info`, without which a restart cannot be told from a broken connection.
-const RIGHTS: &str = "~lw:{app:* &lwi:* +eval +evalsha +exists +hmget +hget +hset +hdel +hexists +time +pexpireat +publish \
+const RIGHTS: &str = "~lw:{app:* &lwi:* +eval +evalsha +exists +hmget +hget +hgetall +hset +hdel +hexists +time +pexpireat +publish \
                       +pubsub|numsub +subscribe +ping +select +scan +client|setname";
 
 #[test]

@@ -222,7 +222,7 @@ impl<M: Manner> Layout for JoinedLayout<M> {
     }
 
     fn inspected(&self, name: &str, reply: &Reply) -> Result<Inspection> {
-        let free = Inspection { name: name.into(), layout: self.name().into(), holder: None, waiters: 0 };
+        let free = Inspection { name: name.into(), layout: self.name().into(), holder: None, waiters: 0, shared: None };
         match reply {
             Reply::Nil => Ok(free),
             Reply::Error { code, message } => Err(refused("inspect", &self.manner, code, message)),

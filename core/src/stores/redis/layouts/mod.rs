@@ -12,6 +12,7 @@ pub mod python_redis_lock;
 pub mod recipe;
 pub mod redisson;
 pub mod shapes;
+pub mod shared;
 pub mod spring;
 pub mod string;
 pub mod survey;
@@ -22,11 +23,8 @@ use recipe::Family;
 /// The procedures of every layout that the server may be asked for by a digest.
 pub fn by_digest() -> impl Iterator<Item = &'static Call> {
     let all: [&'static Calls; 3] = [&native::CALLS, &redisson::CALLS, &spring::CALLS];
-    all.into_iter()
-        .chain(FAMILIES.map(|family| family.calls))
-        .flat_map(Calls::by_digest)
-        .chain(native::OWN.by_digest())
-        .chain([&redisson::ACQUIRE_FAIR])
+    let own = native::OWN.by_digest().chain(shared::CALLS.by_digest()).chain([&redisson::ACQUIRE_FAIR]);
+    all.into_iter().chain(FAMILIES.map(|family| family.calls)).flat_map(Calls::by_digest).chain(own)
 }
 
 /// The joined layouts that are told by a table.

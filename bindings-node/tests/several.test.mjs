@@ -1,0 +1,166 @@
+// Several locks together, one of several, and a lock that moves.
+
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { inspect } from 'node:util'
+
+import { kit, MultiGuard, MultiLock, Segment, Striped } from '../dist/index.mjs'
+import { client, program, shared, sleep, stores } from './lib.mjs'
+
+for (const [store, uri] of Object.entries(stores())) {
+  test(`several locks of ${store} are held together or not at all`, async t => {
+    const here = await client(t, uri)
+    const both = here.multiLock(['b', 'a', 'b'], { ttl: 5_000 })
+    assert.ok(both instanceof MultiLock)
+    assert.deepEqual(both.names, ['a', 'b'])
+    const guard = await both.acquire()
+    assert.ok(guard instanceof MultiGuard && guard.isHeld && guard.remaining() > 3_000)
+    assert.deepEqual([...guard.tokens.keys()], ['a', 'b'])
+    assert.equal(guard.tokens.get('b'), guard.guards[1].token)
+    assert.equal(await here.lock('b').tryAcquire(), null)
+    await guard.extend(60_000)
+    assert.ok(guard.remaining() > 50_000)
+    assert.equal(await guard.release(), 'released')
+    const taken = await here.lock('b').acquire()
+    assert.equal(await both.tryAcquire(), null)
+    await assert.rejects(both.acquire({ timeout: 30 }), { code: 'timeout' })
+    await assert.rejects(both.acquire({ signal: AbortSignal.timeout(30) }), { name: 'TimeoutError' })
+    await taken.release()
+    assert.equal(await both.using(held => held.guards.length), 2)
+    await assert.rejects(both.using(async held => {
+      const { signal } = held
+      await here.breakLock('a', held.tokens.get('a'))
+      assert.equal(held.whyLost === undefined || signal.aborted, true)
+    }), { code: 'lost', lock: 'a' })
+    assert.notEqual(await both.tryAcquire(), null)
+  })
+
+  test(`a free segment of a lock of ${store} is found, until all are sold out`, async t => {
+    const here = await client(t, uri)
+    const sale = here.striped('sale', 3, { ttl: 5_000 })
+    assert.ok(sale instanceof Striped && sale.count === 3)
+    const taken = await Promise.all([sale.any(), sale.any(), sale.any()])
+    assert.ok(taken.every(segment => segment instanceof Segment))
+    assert.deepEqual(taken.map(({ index }) => index).sort(), [0, 1, 2])
+    await assert.rejects(sale.any({ timeout: 30 }), { code: 'timeout' })
+    const [first, second, third] = taken
+    assert.equal(await first.soldOut(), 'released')
+    assert.equal(await second.release(), 'released')
+    const again = await sale.any()
+    assert.equal(again.index, second.index)
+    await again.soldOut()
+    await third.soldOut()
+    assert.equal(await sale.any(), null)
+    sale.restock()
+    assert.notEqual(await sale.any(), null)
+    assert.equal(sale.forKey('customer-7').name, `sale#${sale.indexFor('customer-7')}`)
+  })
+
+  test(`a held lock of ${store} moves by a secret, once`, async t => {
+    const here = await client(t, uri)
+    const guard = await here.lock('x').acquire()
+    const secret = await guard.export(30_000)
+    assert.deepEqual([guard.isHeld, guard.whyLost], [false, undefined])
+    await assert.rejects(guard.release(), { code: 'not_owned' })
+    assert.equal(await here.lock('x').tryAcquire(), null)
+    const next = await here.resume(secret)
+    assert.ok(next.token > guard.token && next.name === 'x')
+    await assert.rejects(here.resume(secret), { code: 'not_owned' })
+    const again = await here.lock('x').resume(await next.export(30_000))
+    assert.equal(await again.release(), 'released')
+    assert.doesNotMatch(inspect(guard) + inspect(here), new RegExp(secret))
+  })
+}
+
+test('what several locks cannot be is refused, and what cannot be exported stays held', async t => {
+  const here = await client(t, stores().memory)
+  for (const names of [[], [''], [5], 'a\0']) assert.throws(() => here.multiLock(names), { code: 'invalid_config' }, inspect(names))
+  for (const segments of [0, 257, 1.5, -1, NaN, '3']) assert.throws(() => here.striped('x', segments), { code: 'invalid_config' })
+  assert.throws(() => here.multiLock(['a'], { reentrant: true }), { code: 'unsupported' })
+  assert.throws(() => here.striped('a', 2).segment(2), { code: 'invalid_config' })
+  for (const secret of ['', 'secret', 7]) await assert.rejects(here.resume(secret), { code: 'invalid_config' })
+  const guard = await here.lock('x').acquire()
+  await assert.rejects(guard.export(5), { code: 'invalid_config' })
+  await assert.rejects(guard.export('long'), { code: 'invalid_config' })
+  assert.ok(guard.isHeld)
+  assert.equal(await guard.release(), 'released')
+  const lock = here.lock('y', { reentrant: true })
+  await lock.using(async outer => {
+    const inner = await lock.acquire()
+    await assert.rejects(inner.export(30_000), { code: 'unsupported' })
+    assert.ok(outer.isHeld && inner.isHeld)
+    assert.equal(await inner.release(), 'kept')
+  })
+})
+
+test('another process takes a lock over', async t => {
+  for (const uri of Object.values(shared())) {
+    const here = await client(t, uri)
+    const secret = await (await here.lock('x').acquire()).export(30_000)
+    const text = `const client = await lw.connect(process.argv[1]); console.log(await (await client.resume(process.argv[2])).release())`
+    const { stdout, stderr, status } = await program(text, uri, secret)
+    assert.deepEqual([stdout, stderr, status], ['released\n', '', 0])
+  }
+})
+
+test('of many callers one rebuilds, and the others wait or go on with what is stale', async t => {
+  for (const uri of Object.values(stores())) {
+    const here = await client(t, uri)
+    let [cache, made] = [undefined, 0]
+    const job = {
+      look: async () => cache,
+      make: async token => {
+        made++
+        assert.equal(typeof token, 'bigint')
+        await sleep(20)
+        cache = { value: made, fresh: true }
+        return made
+      },
+    }
+    const once = here.once('cache:page', job, { ttl: 5_000 })
+    assert.deepEqual(new Set(await Promise.all(Array.from({ length: 20 }, () => once.get()))), new Set([1]))
+    cache.fresh = false
+    const [first, ...rest] = [once.get(), ...Array.from({ length: 20 }, () => once.get())]
+    assert.deepEqual(new Set(await Promise.all(rest)), new Set([1]))
+    assert.deepEqual([await first, made], [2, 2])
+    cache = undefined
+    const fails = here.once('cache:page', { ...job, make: () => { throw new RangeError('mine') } })
+    await assert.rejects(fails.get(), RangeError)
+    assert.equal(await here.once('cache:page', { ...job, waits: true }).get({ timeout: 5_000 }), 3)
+  }
+  const here = await client(t, stores().memory)
+  for (const job of [{ look() {}, make() {}, wait: true }, { look() {} }, {}, undefined]) assert.throws(() => here.once('x', job), { code: 'invalid_config' })
+})
+
+test('one of many leads, and others see who', async t => {
+  for (const uri of Object.values(stores())) {
+    const here = await client(t, uri)
+    const election = here.election('scheduler', { ttl: 5_000 })
+    assert.equal(await election.leader(), undefined)
+    const watching = election.changed(undefined, { every: 5 })
+    const first = await election.campaign('node-1')
+    const seen = await watching
+    assert.deepEqual([seen.proclaims, seen.pid, seen.language], ['node-1', process.pid, 'node'])
+    const second = election.campaign('node-2')
+    await assert.rejects(election.changed(seen.token, { every: 5, signal: AbortSignal.timeout(30) }), { name: 'TimeoutError' })
+    await first.release()
+    await (await second).release()
+    assert.equal(await election.changed(seen.token, { every: 5 }), undefined)
+  }
+})
+
+test('the kit refuses tokens that come too late', () => {
+  const fence = new kit.Fence()
+  fence.admit({ token: 7n })
+  fence.admit({ token: 7n })
+  assert.throws(() => fence.admit({ token: 6n }), kit.Stale)
+  fence.admit({ token: 1n, epoch: 1n })
+  assert.throws(() => fence.admit({ token: 8n }), { name: 'Stale', message: /token 8 is stale/ })
+  assert.deepEqual(fence.highest, { token: 1n, epoch: 1n })
+  assert.equal(kit.sqlCondition('fence'), '(fence IS NULL OR fence <= ?)')
+  assert.equal(kit.HEADER, 'If-Fence')
+  assert.match(kit.SET_SCRIPT, /KEYS\[2\]/)
+  assert.equal(kit.headerValue({ token: 42n, epoch: 1n }), '1.42')
+  assert.deepEqual(kit.readHeader(kit.headerValue({ token: 1n << 60n })), { epoch: 0n, token: 1n << 60n })
+  assert.equal(kit.readHeader('none'), undefined)
+})

@@ -1,0 +1,77 @@
+/**
+ * Ready-made checks for what a lock protects, which refuse a holder that was stopped past its lease. All of them admit the token
+ * that was seen last, since a holder may write more than once, and refuse lower ones.
+ *
+ * @module
+ */
+import { native } from './native'
+import { text, token as checkedToken } from './options'
+
+/** The name of a request's header that carries the token. */
+export const HEADER: string = native.kitHeader()
+
+/**
+ * For `EVAL`, with the key of the value, the key of its highest token (in the same slot) and the arguments token and value:
+ * sets both and returns 1, or returns 0 where a higher token was seen.
+ */
+export const SET_SCRIPT: string = native.kitSetScript()
+
+/** A token and its epoch, such as a guard has. */
+export interface Fenced {
+  readonly token: bigint
+  /** Goes before the token when two are compared; 0. */
+  readonly epoch?: bigint | undefined
+}
+
+/** The token is lower than one that was seen before: whoever shows it has lost the lock. */
+export class Stale extends Error {
+  override get name(): string {
+    return 'Stale'
+  }
+}
+
+/** The highest token that something has seen: for whatever keeps its state in memory. */
+export class Fence {
+  #highest: Fenced | undefined
+
+  constructor(highest?: Fenced) {
+    this.#highest = highest
+  }
+
+  get highest(): Fenced | undefined {
+    return this.#highest
+  }
+
+  /**
+   * Takes note of the token.
+   *
+   * @throws {@link Stale} when a higher one was seen.
+   */
+  admit({ token, epoch = 0n }: Fenced): void {
+    checkedToken('admit', token)
+    const { token: highest, epoch: last = 0n } = this.#highest ?? { token }
+    if (this.#highest !== undefined && (epoch < last || (epoch === last && token < highest))) {
+      throw new Stale(`the token ${token} is stale: ${highest} was seen already; whoever shows it has lost the lock`)
+    }
+    this.#highest = { token, epoch }
+  }
+}
+
+/**
+ * A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay as they are.
+ * That it changed no row means that the token is stale, or the row is not there.
+ */
+export function sqlCondition(column: string, placeholder = '?'): string {
+  return native.kitSqlCondition(text('kit', 'column', column), text('kit', 'placeholder', placeholder))
+}
+
+/** The value of the header. */
+export function headerValue({ token, epoch = 0n }: Fenced): string {
+  return native.kitHeaderValue(checkedToken('kit', epoch), checkedToken('kit', token))
+}
+
+/** What a header says; `undefined` for what is none. What comes without one is to be refused as well. */
+export function readHeader(value: string): Required<Fenced> | undefined {
+  const [epoch, token] = native.kitReadHeader(text('kit', 'header', value))
+  return epoch === undefined || token === undefined ? undefined : { epoch, token }
+}

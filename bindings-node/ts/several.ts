@@ -1,0 +1,218 @@
+import { checked, type Failure, isFailure, type LockError, type Origin } from './errors'
+import { block, Guard } from './guard'
+import { Lock, type AcquireOptions, within } from './lock'
+import type { Grant, NativeBundle, NativeSegments } from './native'
+import { text } from './options'
+import { attempt, reactor } from './reactor'
+import type { LossReason, ReleaseOutcome } from './records'
+
+/** Several named locks that are acquired together: all or none, in an order in which nobody deadlocks. */
+export class MultiLock {
+  /** Each name once, in the order in which they are taken. */
+  readonly names: readonly string[]
+  readonly #native: NativeBundle
+  readonly #store: string
+
+  /** @internal */
+  constructor(native: NativeBundle, store: string) {
+    this.names = native.names
+    this.#native = native
+    this.#store = store
+  }
+
+  /**
+   * Waits until all are held; the timeout is for all of them. Aborting gives back what was acquired, in the background.
+   *
+   * @throws {@link LockTimeout} when others held one of them all the time, {@link LockLost} when one was lost while others were
+   * waited for; else as `Lock.acquire`. Then none is held.
+   */
+  async acquire(options?: AcquireOptions): Promise<MultiGuard> {
+    const { timeout, signal } = within(options)
+    signal?.throwIfAborted()
+    return this.#guard(checked(await this.#attempt(timeout, signal)))
+  }
+
+  /** All of them, if all are free; `null` when somebody else holds one. */
+  async tryAcquire(): Promise<MultiGuard | null> {
+    const told = await this.#attempt(0, undefined)
+    return isFailure(told) && told.code === 'timeout' ? null : this.#guard(checked(told))
+  }
+
+  /** Calls `work` with all locks held, as `Lock.using` does with one. */
+  using<T>(work: (guard: MultiGuard) => T | PromiseLike<T>, options?: AcquireOptions): Promise<T> {
+    return block(() => this.acquire(options), work)
+  }
+
+  #attempt(timeout: number | undefined, signal: AbortSignal | undefined): Promise<Named[] | Failure> {
+    return attempt(reactor().acquireAll(this.#native, timeout), signal)
+  }
+
+  #guard(granted: Named[]): MultiGuard {
+    const guards: Guard[] = []
+    for (let at = 0; at < granted.length; at += 2) {
+      guards.push(new Guard(granted[at + 1] as Grant, { lock: granted[at] as string, store: this.#store }))
+    }
+    return new MultiGuard(guards)
+  }
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `<MultiLock ${this.names.map(name => JSON.stringify(name)).join(', ')} on ${this.#store}>`
+  }
+}
+
+/** The names and grants of several locks, in turn. */
+type Named = string | Grant
+
+/** Several locks that are held together, until they are released: the loss of one is the loss of all. */
+export class MultiGuard implements AsyncDisposable {
+  /** The guard of each lock, to be released each at its own time. */
+  readonly guards: readonly Guard[]
+  #signal: AbortSignal | undefined
+
+  /** @internal */
+  constructor(guards: readonly Guard[]) {
+    this.guards = guards
+  }
+
+  /** The fencing token of each lock, by its name. */
+  get tokens(): ReadonlyMap<string, bigint> {
+    return new Map(this.guards.map(({ name, token }) => [name, token]))
+  }
+
+  /** Whether all are certainly held at this moment. */
+  get isHeld(): boolean {
+    return this.guards.every(guard => guard.isHeld)
+  }
+
+  /** Milliseconds that all are certainly held without a further renewal. */
+  remaining(): number {
+    return Math.min(...this.guards.map(guard => guard.remaining()))
+  }
+
+  /** Why the first of them that was lost was; `undefined` while none is. */
+  get whyLost(): LossReason | undefined {
+    return this.guards.find(guard => guard.whyLost !== undefined)?.whyLost
+  }
+
+  /** Aborts when one of them is lost, with its `LockLost` as the reason. */
+  get signal(): AbortSignal {
+    return (this.#signal ??= AbortSignal.any(this.guards.map(guard => guard.signal)))
+  }
+
+  /** Makes every lease last `ttl` milliseconds from now, and at every renewal; as `Guard.extend`. */
+  async extend(ttl: number): Promise<void> {
+    await Promise.all(this.guards.map(guard => guard.extend(ttl)))
+  }
+
+  /** Gives all back. What the store found: of the first that was not simply `released`, if any. */
+  async release(): Promise<ReleaseOutcome> {
+    const outcomes = await Promise.all(this.guards.map(guard => guard.release()))
+    return outcomes.find(outcome => outcome !== 'released') ?? 'released'
+  }
+
+  /** Ends a block, as `Guard` does: each is given back, and the first loss is thrown. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    const ends = await Promise.allSettled(this.guards.map(guard => guard[Symbol.asyncDispose]()))
+    const failed = ends.find(end => end.status === 'rejected')
+    if (failed !== undefined) throw failed.reason as LockError
+  }
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `<MultiGuard ${[...this.tokens].map(([name, token]) => `${JSON.stringify(name)} token ${token}`).join(', ')}>`
+  }
+}
+
+/** A hot lock cut into segments. What is sold out is known to this object, and to no other process. */
+export class Striped {
+  /** How many segments there are. */
+  readonly count: number
+  readonly #native: NativeSegments
+  readonly #origin: Origin
+
+  /** @internal */
+  constructor(native: NativeSegments, origin: Origin) {
+    this.count = native.count
+    this.#native = native
+    this.#origin = origin
+  }
+
+  /**
+   * A free segment, or the first to be had where none is free; `null` once all are sold out.
+   *
+   * @throws {@link LockTimeout} when others held them all the time; else as `Lock.acquire`.
+   */
+  async any(options?: AcquireOptions): Promise<Segment | null> {
+    const { timeout, signal } = within(options)
+    signal?.throwIfAborted()
+    const found = checked(await attempt<[index: number, grant: Grant] | undefined>(reactor().any(this.#native, timeout), signal))
+    if (found === undefined) return null
+    const [index, grant] = found
+    const guard = new Guard(grant, { ...this.#origin, lock: this.segment(index).name })
+    return new Segment(index, guard, () => checked(this.#native.markSoldOut(index)))
+  }
+
+  /** The segment that `key` belongs to: the same in every language. */
+  indexFor(key: string): number {
+    return this.#native.indexFor(text('lock', 'key', key))
+  }
+
+  /** The lock of the segment that `key` belongs to. */
+  forKey(key: string): Lock {
+    return this.segment(this.indexFor(key))
+  }
+
+  /** The lock of the segment of that index, from 0. */
+  segment(index: number): Lock {
+    const lock = checked(this.#native.lock(index))
+    return new Lock(lock, lock.name, this.#origin.store)
+  }
+
+  /** Forgets what is sold out: there is something again. */
+  restock(): void {
+    this.#native.restock()
+  }
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `<Striped ${JSON.stringify(this.#origin.lock)} of ${this.count} segments on ${this.#origin.store}>`
+  }
+}
+
+/** A segment that is held. */
+export class Segment implements AsyncDisposable {
+  /** Which one it is, from 0. */
+  readonly index: number
+  readonly guard: Guard
+  /** Nothing is left in it: it will not be offered again. It is still to be released. */
+  readonly markSoldOut: () => void
+
+  /** @internal */
+  constructor(index: number, guard: Guard, markSoldOut: () => void) {
+    this.index = index
+    this.guard = guard
+    this.markSoldOut = markSoldOut
+  }
+
+  /** The fencing token. */
+  get token(): bigint {
+    return this.guard.token
+  }
+
+  /** Nothing is left in it: it is given back, and not offered again. */
+  soldOut(): Promise<ReleaseOutcome> {
+    this.markSoldOut()
+    return this.guard.release()
+  }
+
+  /** Gives it back, as `Guard.release` does. */
+  release(): Promise<ReleaseOutcome> {
+    return this.guard.release()
+  }
+
+  /** As `Guard`. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.guard[Symbol.asyncDispose]()
+  }
+}

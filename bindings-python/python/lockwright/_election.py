@@ -1,0 +1,67 @@
+"""One of many leads: the sync class. `lockwright.aio` has its own."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Optional
+
+from lockwright._lockwright import Client, Guard
+from lockwright._records import Inspection
+
+
+@dataclass(frozen=True)
+class Leader:
+    """Who leads."""
+
+    proclaims: str
+    host: str
+    pid: int
+    language: str
+    token: int
+    """Its fencing token: higher with every leader."""
+    leads_for: Optional[float]
+    """Seconds, where the store can tell."""
+
+
+def leader_of(seen: Inspection) -> Optional[Leader]:
+    holder = seen.holder
+    if holder is None:
+        return None
+    return Leader(holder.label, holder.host, holder.pid, holder.language, holder.first_token, holder.held_for)
+
+
+def is_news(leader: Optional[Leader], known: Optional[int]) -> bool:
+    return (None if leader is None else leader.token) != known
+
+
+class Election:
+    """The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair`."""
+
+    __slots__ = ("_client", "_options", "name")
+
+    name: str
+
+    def __init__(self, client: Client, name: str, **options: Any) -> None:
+        self._client, self.name, self._options = client, name, options
+
+    def campaign(self, proclaims: str, timeout: Optional[float] = None) -> Guard:
+        """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
+        fair = self._client.guarantees().fair
+        return self._client.lock(self.name, fair=fair, label=proclaims, **self._options).acquire_guard(timeout)
+
+    def leader(self) -> Optional[Leader]:
+        """Who leads now."""
+        return leader_of(self._client.lock(self.name, **self._options).inspect())
+
+    def changed(self, known: Optional[int] = None, every: float = 0.5) -> Optional[Leader]:
+        """Waits until somebody else leads than the one with the token `known`, looking each `every` seconds; None when nobody
+        leads any more."""
+        while True:
+            leader = self.leader()
+            if is_news(leader, known):
+                return leader
+            time.sleep(every)
+
+    def __repr__(self) -> str:
+        return f"<lockwright.Election {self.name!r} on {self._client.address}>"
