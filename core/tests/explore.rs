@@ -25,7 +25,11 @@ mod view;
 #[path = "explore/world.rs"]
 mod world;
 
+<<<<<<< HEAD
 use layout::joined::{self, Counted, Owned, RedissonRecord, StringRecord};
+=======
+use layout::joined::{self, GetsetRecord, Owned, RedissonRecord, StringRecord};
+>>>>>>> layouts
 use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
 use layout::shared::{self, SharedRecord};
 use search::Explored;
@@ -143,6 +147,7 @@ fn joined_locks_are_polled_for() {
     let two = |name| Setup { prompt: true, ..Setup::polled(name) };
     two("string: one thing goes wrong, promptly").with_faults(1).check_as::<StringRecord>();
     Setup { renew: false, ..two("string: leases are not renewed, promptly") }.check_as::<StringRecord>();
+    two("getset: one thing goes wrong, promptly").with_faults(1).check_as::<GetsetRecord>();
 }
 
 #[test]
