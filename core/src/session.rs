@@ -650,10 +650,7 @@ impl Session {
         match (op, self.phase) {
             (Op::Acquire, Phase::Asking) if hopeless => self.fail(now, error),
             (Op::Acquire, Phase::Asking) if self.is_silent_too_long(now) => self.fail(now, error),
-            (Op::Acquire, Phase::Undoing) => {
-                self.gave_back_late(None);
-                self.undo_again(now);
-            }
+            (Op::Acquire, Phase::Undoing) => self.answered_after_the_undo(now, None),
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_at = Some(now.after(pause)),
             (Op::Acquire, Phase::Asking) => {
                 self.trouble = Some(error);
@@ -683,11 +680,7 @@ impl Session {
                     self.lasts(sent, now, self.terms.ttl);
                 }
             }
-            // Whatever it did was done before or after the undo; only asking once more makes sure.
-            (Op::Acquire, Phase::Undoing) => {
-                self.gave_back_late(verdict.prev());
-                self.undo_again(now);
-            }
+            (Op::Acquire, Phase::Undoing) => self.answered_after_the_undo(now, verdict.prev()),
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_concluded(now, sent, verdict),
             (Op::Release, Phase::Releasing) => self.release_concluded(now, verdict),
             (Op::Undo, Phase::Undoing) => self.undo_concluded(now, verdict),
@@ -787,8 +780,7 @@ impl Session {
             // Overtaken by the push for this very place; or the hold is lost already, and this place is a new one.
             self.placed = true;
             if self.phase == Phase::Undoing {
-                self.gave_back_late(wait.prev);
-                self.undo_again(now);
+                self.answered_after_the_undo(now, wait.prev);
             }
             return;
         }
@@ -1176,6 +1168,12 @@ impl Session {
         self.doubt.take_if(|until| *until <= now);
         let intent = Intent::Undo { terms: self.terms.clone(), prev: self.prev.as_deref().cloned() };
         self.converse(now, now, Op::Undo, Input::Begin(intent));
+    }
+
+    /// Whatever the acquire did was done before or after the undo; only asking once more makes sure.
+    fn answered_after_the_undo(&mut self, now: Time, prev: Option<ReleaseOutcome>) {
+        self.gave_back_late(prev);
+        self.undo_again(now);
     }
 
     /// Something may have happened since the undo in flight was sent.

@@ -108,7 +108,7 @@ const fn format(name: &'static str, owner: fn(AttemptId) -> String, writes: &'st
 
 /// A recipe that leaves the owner to the program.
 const fn free(name: &'static str) -> Format {
-    Format { writes_endless: &ANY.split_at(ANY.len() - 1).0, ..format(name, uuid, &ANY) }
+    Format { writes_endless: ANY.split_at(ANY.len() - 1).0, ..format(name, uuid, &ANY) }
 }
 
 /// What a program may have made up; a number without an end is a counter.
