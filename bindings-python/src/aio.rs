@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use lockwright::event_loop::{EventLoop, JobId};
 use lockwright::lease::Inspection;
+use lockwright::shared::Share;
 use lockwright::{Async, Error, Kind, Result};
 use pyo3::gc::PyVisit;
 use pyo3::intern;
@@ -20,7 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, PyTraverseError};
 
-use crate::client::{Client, Shared, inspection_record, token};
+use crate::client::{Client, Shared, count, inspection_record, token};
 use crate::error::{Raised, lost_track};
 use crate::guard::{Ending, Exported, Guard};
 use crate::lock::Lock;
@@ -332,6 +333,19 @@ impl Reactor {
         })
     }
 
+    /// Whether it holds now what it is to hold: all of a read/write lock with `writes`, else a reader's part.
+    fn change(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, writes: bool) -> PyResult<u64> {
+        guard.get().own("change")?;
+        self.own("change")?;
+        let to = if writes { Share::WRITE } else { Share::READ };
+        let begun = guard.get().ask(|core| core.begin_change(to)).ok_or_else(|| guard.get().not_owned("change"))?;
+        self.ask(py, future, begun.map_err(Raised)?, move |py, changed| {
+            let changed = changed.map_err(Raised)?;
+            guard.get().refresh_token();
+            changed.into_py_any(py)
+        })
+    }
+
     /// Why the guard was lost, or `None` when it was released.
     fn lost(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>) -> PyResult<u64> {
         let guard = guard.get();
@@ -363,6 +377,15 @@ impl Reactor {
     fn inspect_lock(&self, py: Python<'_>, future: Py<PyAny>, lock: &Bound<'_, Lock>) -> PyResult<u64> {
         let lock = self.lock(py, "inspect", lock)?;
         self.ask(py, future, async move { lock.inspect().await }, seen_by_python)
+    }
+
+    fn resize(&self, py: Python<'_>, future: Py<PyAny>, lock: &Bound<'_, Lock>, permits: i128) -> PyResult<u64> {
+        let lock = self.lock(py, "resize", lock)?;
+        let work = async move { lock.resize(count(permits)).await };
+        self.ask(py, future, work, |py, resized| {
+            resized.map_err(Raised)?;
+            Ok(py.None())
+        })
     }
 
     fn break_hold(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright::blocking;
 use lockwright::guarantee::{Guarantees, Requirements};
-use lockwright::lease::{Holder, Inspection};
+use lockwright::lease::{Holder, Inspection, Sharing};
 use lockwright::options::{AcquireOptions, ConnectOptions, Retry};
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Token};
@@ -16,6 +16,8 @@ use crate::error::Raised;
 use crate::guard::Guard;
 use crate::lock::{Lock, RLock};
 use crate::report::{follow_logging, metrics_record};
+use crate::rwlock::RwLock;
+use crate::semaphore::Semaphore;
 use crate::several::{Bundle, Segments};
 use crate::{Seconds, herald, locked, outside, text};
 
@@ -130,7 +132,7 @@ impl Client {
         retry: Option<(Seconds, Seconds)>,
         label: Option<&Bound<'_, PyString>>,
     ) -> PyResult<Lock> {
-        self.build(name, &Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, false)
+        self.build(name, &Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, Of::Lock)
     }
 
     #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
@@ -151,8 +153,54 @@ impl Client {
         label: Option<&Bound<'_, PyString>>,
     ) -> PyResult<Py<RLock>> {
         let lock =
-            self.build(name, &Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, true)?;
+            self.build(name, &Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, Of::RLock)?;
         Py::new(py, PyClassInitializer::from(lock).add_subclass(RLock))
+    }
+
+    #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
+        format=None, retry=None, label=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn rwlock(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyString>,
+        ttl: Option<Seconds>,
+        timeout: Option<Seconds>,
+        renew: Option<bool>,
+        max_hold: Option<Seconds>,
+        fair: Option<bool>,
+        layout: Option<&Bound<'_, PyString>>,
+        format: Option<&Bound<'_, PyString>>,
+        retry: Option<(Seconds, Seconds)>,
+        label: Option<&Bound<'_, PyString>>,
+    ) -> PyResult<RwLock> {
+        let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
+        RwLock::new(py, self.build(name, &given, Of::Read)?, self.build(name, &given, Of::Write)?)
+    }
+
+    #[pyo3(signature = (name, permits=1, *, take=1, ttl=None, timeout=None, renew=None, max_hold=None, fair=None,
+        layout=None, format=None, retry=None, label=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn semaphore(
+        &self,
+        py: Python<'_>,
+        name: &Bound<'_, PyString>,
+        permits: i128,
+        take: i128,
+        ttl: Option<Seconds>,
+        timeout: Option<Seconds>,
+        renew: Option<bool>,
+        max_hold: Option<Seconds>,
+        fair: Option<bool>,
+        layout: Option<&Bound<'_, PyString>>,
+        format: Option<&Bound<'_, PyString>>,
+        retry: Option<(Seconds, Seconds)>,
+        label: Option<&Bound<'_, PyString>>,
+    ) -> PyResult<Py<Semaphore>> {
+        let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
+        let (permits, take) = (count(permits), count(take));
+        let lock = self.build(name, &given, Of::Permits { permits, take })?;
+        Py::new(py, PyClassInitializer::from(lock).add_subclass(Semaphore { take }))
     }
 
     #[pyo3(signature = (names, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
@@ -329,6 +377,21 @@ impl Client {
     }
 }
 
+/// What a lock is of.
+#[derive(Clone, Copy, PartialEq)]
+enum Of {
+    Lock,
+    RLock,
+    Read,
+    Write,
+    Permits { permits: u32, take: u32 },
+}
+
+/// A number of permits as the core takes it, which refuses the smallest and the largest.
+pub(crate) fn count(number: i128) -> u32 {
+    u32::try_from(number).unwrap_or(if number < 0 { 0 } else { u32::MAX })
+}
+
 struct Given<'a, 'py> {
     ttl: Option<Seconds>,
     timeout: Option<Seconds>,
@@ -374,11 +437,18 @@ impl Given<'_, '_> {
 }
 
 impl Client {
-    fn build(&self, name: &Bound<'_, PyString>, given: &Given<'_, '_>, reentrant: bool) -> PyResult<Lock> {
+    fn build(&self, name: &Bound<'_, PyString>, given: &Given<'_, '_>, of: Of) -> PyResult<Lock> {
         follow_logging(name.py())?;
-        let options = AcquireOptions { reentrant, ..given.options(&self.0.client)? };
+        let (client, reentrant) = (&self.0.client, of == Of::RLock);
+        let options = AcquireOptions { reentrant, ..given.options(client)? };
         let name = text("lock", "name", name)?;
-        let builder = self.0.client.lock(&name).options(options);
+        let builder = match of {
+            Of::Lock | Of::RLock => client.lock(&name),
+            Of::Read => client.rwlock(&name).read(),
+            Of::Write => client.rwlock(&name).write(),
+            Of::Permits { permits, take } => client.semaphore(&name, permits).take(take),
+        };
+        let builder = builder.options(options);
         let builder = if reentrant { builder.reentrant(OwnerId(0)) } else { builder };
         Ok(Lock::new(builder.build().map_err(Raised)?, name.into(), reentrant, self.0.clone()))
     }
@@ -419,7 +489,23 @@ pub(crate) fn inspection_record(py: Python<'_>, seen: Inspection) -> PyResult<Bo
     fields.set_item("layout", seen.layout)?;
     fields.set_item("holder", seen.holder.map(|holder| holder_record(py, holder)).transpose()?)?;
     fields.set_item("waiters", seen.waiters)?;
+    fields.set_item("shared", seen.shared.map(|shared| sharing_record(py, shared)).transpose()?)?;
     record(py, "Inspection", &fields)
+}
+
+fn sharing_record(py: Python<'_>, shared: Sharing) -> PyResult<Bound<'_, PyAny>> {
+    let holders = shared.holders.into_iter().map(|part| {
+        let fields = PyDict::new(py);
+        fields.set_item("holds", part.describe(shared.primitive))?;
+        fields.set_item("holder", holder_record(py, part.holder)?)?;
+        record(py, "Part", &fields)
+    });
+    let holders = holders.collect::<PyResult<Vec<_>>>()?;
+    let fields = PyDict::new(py);
+    fields.set_item("primitive", shared.primitive.name())?;
+    fields.set_item("permits", shared.permits)?;
+    fields.set_item("holders", pyo3::types::PyTuple::new(py, holders)?)?;
+    record(py, "Sharing", &fields)
 }
 
 /// The token of the hold to be broken.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -28,7 +29,7 @@ pub(crate) struct Guard {
     origin: Arc<Origin>,
     client: blocking::Client,
     name: Arc<str>,
-    token: u64,
+    token: AtomicU64,
     epoch: u64,
     depth: u32,
     state: Mutex<State>,
@@ -108,7 +109,7 @@ impl Guard {
             origin: shared.origin.clone(),
             client: shared.client.clone(),
             name,
-            token: token.n,
+            token: AtomicU64::new(token.n),
             epoch: token.epoch,
             depth: core.depth(),
             state: Mutex::new(State { core: Some(Arc::new(core)), why: None, watch: None }),
@@ -161,6 +162,39 @@ impl Guard {
 
     pub(crate) fn own(&self, operation: &'static str) -> Result<(), Raised> {
         if self.is_inherited() { Err(self.forked(operation)) } else { Ok(()) }
+    }
+
+    /// Has the core's guard do something that takes a while.
+    fn using<T: Send>(
+        &self,
+        py: Python<'_>,
+        operation: &'static str,
+        work: impl FnOnce(&blocking::Guard) -> lockwright::Result<T> + Send,
+    ) -> PyResult<T> {
+        self.own(operation)?;
+        let done = outside(py, || {
+            let _in_use = self.in_use.read().unwrap_or_else(PoisonError::into_inner);
+            let core = locked(&self.state).core.clone();
+            work(&*core.ok_or_else(|| self.not_owned(operation).0)?)
+        });
+        Ok(done.map_err(Raised)?)
+    }
+
+    fn change<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&blocking::Guard) -> lockwright::Result<T> + Send,
+    ) -> PyResult<T> {
+        let changed = self.using(py, "change", work)?;
+        self.refresh_token();
+        Ok(changed)
+    }
+
+    /// After a change: a reader that became the writer has a new one.
+    pub(crate) fn refresh_token(&self) {
+        if let Some(token) = self.ask(blocking::Guard::token) {
+            self.token.store(token.n, Ordering::Relaxed);
+        }
     }
 
     /// Takes away what is held, for a guard of this process: whoever has it gives it back.
@@ -248,7 +282,7 @@ impl Guard {
 impl Guard {
     #[getter]
     fn token(&self) -> u64 {
-        self.token
+        self.token.load(Ordering::Relaxed)
     }
 
     #[getter]
@@ -299,14 +333,8 @@ impl Guard {
     }
 
     fn extend(&self, py: Python<'_>, ttl: Seconds) -> PyResult<()> {
-        self.own("extend")?;
         let ttl = ttl.check("extend", "ttl")?;
-        let extended = outside(py, || {
-            let _in_use = self.in_use.read().unwrap_or_else(PoisonError::into_inner);
-            let core = locked(&self.state).core.clone();
-            core.ok_or_else(|| self.not_owned("extend").0)?.extend(ttl)
-        });
-        Ok(extended.map_err(Raised)?)
+        self.using(py, "extend", |core| core.extend(ttl))
     }
 
     fn export(&self, py: Python<'_>, ttl: Seconds) -> PyResult<String> {
@@ -320,6 +348,14 @@ impl Guard {
         });
         let (core, secret) = exported.map_err(Raised)?;
         Ok(self.exported(released, core, secret)?.secret)
+    }
+
+    fn downgrade(&self, py: Python<'_>) -> PyResult<()> {
+        self.change(py, blocking::Guard::downgrade)
+    }
+
+    fn try_upgrade(&self, py: Python<'_>) -> PyResult<bool> {
+        self.change(py, blocking::Guard::try_upgrade)
     }
 
     fn release(&self, py: Python<'_>) -> PyResult<&'static str> {
@@ -356,7 +392,7 @@ impl Guard {
         } else {
             self.ask(|core| format!("held, {:.3} s left", core.remaining().as_secs_f64())).unwrap_or("released".into())
         };
-        Ok(format!("<lockwright.Guard {name} token {}, {state}>", self.token))
+        Ok(format!("<lockwright.Guard {name} token {}, {state}>", self.token()))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

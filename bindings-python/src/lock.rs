@@ -18,7 +18,7 @@ use crate::guard::{Guard, Standing};
 use crate::{Seconds, in_slices, locked, outside, text};
 
 /// This thread's id, never used again for another thread; the operating system's ids are.
-fn this_thread() -> u64 {
+pub(crate) fn this_thread() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     thread_local! {
         static MINE: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -29,7 +29,7 @@ fn this_thread() -> u64 {
 #[pyclass(frozen, subclass, weakref, module = "lockwright")]
 pub(crate) struct Lock {
     pub(crate) core: blocking::Lock,
-    name: Arc<str>,
+    pub(crate) name: Arc<str>,
     reentrant: bool,
     pub(crate) shared: Arc<Shared>,
     /// What `acquire` and `with` took and nobody gave back yet.
@@ -206,10 +206,16 @@ impl Lock {
     }
 }
 
+/// Gives back what was taken out of a lock's pins.
+pub(crate) fn end(py: Python<'_>, guard: &Py<Guard>) -> PyResult<()> {
+    let ending = guard.get().end(py)?;
+    Ok(guard.get().unless_lost(&ending)?)
+}
+
 #[pymethods]
 impl Lock {
     #[pyo3(signature = (blocking=true, timeout=Seconds(-1.0)), text_signature = "($self, blocking=True, timeout=-1)")]
-    fn acquire(&self, py: Python<'_>, blocking: bool, timeout: Seconds) -> PyResult<bool> {
+    pub(crate) fn acquire(&self, py: Python<'_>, blocking: bool, timeout: Seconds) -> PyResult<bool> {
         let limit = if blocking {
             self.limit(Some(timeout))?
         } else if timeout == Seconds(-1.0) {
@@ -229,8 +235,7 @@ impl Lock {
 
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         let guard = self.unpin(py, this_thread())?;
-        let ending = guard.get().end(py)?;
-        Ok(guard.get().unless_lost(&ending)?)
+        end(py, &guard)
     }
 
     fn locked(&self, py: Python<'_>) -> PyResult<bool> {

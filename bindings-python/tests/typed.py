@@ -55,6 +55,12 @@ async def async_program() -> None:
         outcome = await (await lock.acquire_guard(timeout=1.5)).release()
         assert_type(outcome, Literal["released", "kept", "expired", "stolen", "unknown"])
         assert_type(client.rlock("x"), lockwright.aio.RLock)
+        async with client.rwlock("y").write() as writing:
+            await writing.downgrade()
+            assert_type(await writing.try_upgrade(), bool)
+        pool = client.semaphore("pool", 5, take=2, fair=True)
+        assert_type(pool, lockwright.aio.Semaphore)
+        await pool.release(2)
         assert_type(await client.list(), list[str])
         holder = (await client.inspect("x")).holder
         if holder is not None:
@@ -72,6 +78,10 @@ def not_async() -> None: ...
 
 
 client = lockwright.connect("memory://")
+
+assert_type(client.rwlock("y").read(), lockwright.Lock)
+assert_type(client.semaphore("pool", 5).acquire(timeout=None), bool)
+client.semaphore("pool", "5")  # type: ignore[arg-type]
 
 
 @client.lock("nightly-report").guarded

@@ -2,7 +2,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use lockwright::blocking::Client;
-use lockwright::lease::Inspection;
+use lockwright::lease::{Inspection, Part};
 use lockwright::{Error, Kind, Result, Token};
 
 use crate::args::Place;
@@ -31,6 +31,11 @@ impl Break {
         output::line(&output::card(&seen));
         let Some(token) = self.token else {
             let hint = match &seen.holder {
+                Some(_) if several(&seen).len() > 1 => {
+                    let tokens: Vec<_> =
+                        several(&seen).iter().map(|part| part.holder.first_token.to_string()).collect();
+                    format!("to break one of these holds give --token and one of {}", tokens.join(", "))
+                }
                 Some(holder) if holder.first_token == 0 => {
                     "its holder uses another library and has no token; break it by that library's means".to_owned()
                 }
@@ -50,10 +55,16 @@ impl Break {
     }
 }
 
+/// Who holds what several may hold.
+fn several(seen: &Inspection) -> &[Part] {
+    seen.shared.as_ref().map_or(&[], |shared| &shared.holders)
+}
+
 fn audit(client: &Client, seen: &Inspection, token: u64, broken: bool) {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let result = if broken { "broke" } else { "did not break" };
-    let holder = seen.holder.as_ref().map_or("nobody".to_owned(), output::who);
+    let part = several(seen).iter().map(|part| &part.holder).find(|holder| holder.first_token == token);
+    let holder = part.or(seen.holder.as_ref()).map_or("nobody".to_owned(), output::who);
     output::complain(&format!(
         "audit: {} uid {} on {host} {result} lock {:?} on {}, token {token}, held by {holder}",
         utc(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()),

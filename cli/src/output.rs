@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::time::Duration;
 
-use lockwright::lease::{Holder, Inspection};
+use lockwright::lease::{Holder, Inspection, Part, Sighting};
+use lockwright::shared_cell::Primitive;
 use serde::Serialize;
 
 use crate::exit;
@@ -61,6 +62,17 @@ pub(crate) fn span(span: Duration) -> String {
     }
 }
 
+/// Rows under a head, each column as wide as it has to be.
+pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) {
+    let rows: Vec<_> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: Vec<_> = (0..N - 1).map(width).chain([0]).collect();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
+        line(cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+}
+
 /// Who holds a lock, in a few words.
 pub(crate) fn who(holder: &Holder) -> String {
     let card = &holder.card;
@@ -86,21 +98,28 @@ pub(crate) fn tokens(holder: &Holder) -> String {
     }
 }
 
+/// A holder, a line for each thing that is known of it.
+fn held_by(holder: &Holder) -> String {
+    let held_for = holder.held_for.map_or("unknown".to_owned(), span);
+    let (who, remaining, tokens) = (who(holder), span(holder.remaining), tokens(holder));
+    format!("\n  holder     {who}\n  held for   {held_for}\n  remaining  {remaining}\n  token      {tokens}")
+}
+
 /// What is known of a lock, a line each.
 pub(crate) fn card(seen: &Inspection) -> String {
-    let name = plain(&seen.name);
-    let mut text = match &seen.holder {
-        None => format!("{name}: free"),
-        Some(holder) => {
-            let held_for = holder.held_for.map_or("unknown".to_owned(), span);
-            format!(
-                "{name}: held\n  holder     {}\n  held for   {held_for}\n  remaining  {}\n  token      {}",
-                who(holder),
-                span(holder.remaining),
-                tokens(holder)
-            )
+    let mut text = plain(&seen.name);
+    text.push_str(if seen.holder.is_some() { ": held" } else { ": free" });
+    match &seen.shared {
+        None => text.extend(seen.holder.as_ref().map(held_by)),
+        Some(shared) => {
+            text.push_str(&format!("\n  kind       {}", shared.primitive.name()));
+            text.extend(shared.permits.map(|permits| format!("\n  permits    {permits}")));
+            for part in &shared.holders {
+                text.push_str(&held_by(&part.holder));
+                text.push_str(&format!("\n  holds      {}", part.describe(shared.primitive)));
+            }
         }
-    };
+    }
     text.push_str(&format!("\n  waiters    {}\n  layout     {}", seen.waiters, plain(&seen.layout)));
     text
 }
@@ -113,6 +132,46 @@ pub(crate) struct LockJson<'a> {
     layout: &'a str,
     waiters: u64,
     holder: Option<HolderJson<'a>>,
+    /// What lies under the bare name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    others: Vec<SightingJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shared: Option<SharingJson<'a>>,
+}
+
+impl<'a> LockJson<'a> {
+    /// The same with what lies under the bare name.
+    pub(crate) fn beside(self, others: &'a [Sighting]) -> Self {
+        LockJson { others: others.iter().map(SightingJson::from).collect(), ..self }
+    }
+}
+
+/// What looks like a lock of another library, for programs.
+#[derive(Debug, Serialize)]
+pub(crate) struct SightingJson<'a> {
+    key: &'a str,
+    looks_like: &'a str,
+    remaining_ms: Option<u64>,
+}
+
+impl<'a> From<&'a Sighting> for SightingJson<'a> {
+    fn from(Sighting { key, looks_like, remaining }: &'a Sighting) -> Self {
+        SightingJson { key, looks_like, remaining_ms: remaining.map(millis) }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct SharingJson<'a> {
+    primitive: &'static str,
+    permits: Option<u32>,
+    holders: Vec<PartJson<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct PartJson<'a> {
+    holds: String,
+    #[serde(flatten)]
+    holder: HolderJson<'a>,
 }
 
 #[derive(Debug, Serialize)]
@@ -130,7 +189,24 @@ struct HolderJson<'a> {
 
 impl<'a> From<&'a Inspection> for LockJson<'a> {
     fn from(seen: &'a Inspection) -> Self {
-        let holder = seen.holder.as_ref().map(|holder| HolderJson {
+        let holder = seen.holder.as_ref().map(HolderJson::from);
+        let shared = seen.shared.as_ref().map(|shared| SharingJson {
+            primitive: shared.primitive.name(),
+            permits: shared.permits,
+            holders: shared.holders.iter().map(|part| part_json(part, shared.primitive)).collect(),
+        });
+        let Inspection { name, layout, waiters, .. } = seen;
+        LockJson { name, free: holder.is_none(), layout, waiters: *waiters, holder, others: Vec::new(), shared }
+    }
+}
+
+fn part_json(part: &Part, primitive: Primitive) -> PartJson<'_> {
+    PartJson { holds: part.describe(primitive), holder: HolderJson::from(&part.holder) }
+}
+
+impl<'a> From<&'a Holder> for HolderJson<'a> {
+    fn from(holder: &'a Holder) -> Self {
+        HolderJson {
             owner: &holder.owner,
             host: &holder.card.host,
             pid: holder.card.pid,
@@ -140,9 +216,7 @@ impl<'a> From<&'a Inspection> for LockJson<'a> {
             remaining_ms: (holder.remaining < Duration::MAX).then(|| millis(holder.remaining)),
             first_token: holder.first_token,
             last_token: holder.last_token,
-        });
-        let Inspection { name, layout, waiters, .. } = seen;
-        LockJson { name, free: holder.is_none(), layout, waiters: *waiters, holder }
+        }
     }
 }
 

@@ -44,6 +44,18 @@ pub(crate) struct Run {
     /// First come, first served over all processes [default: processes take turns]
     #[arg(long)]
     fair: bool,
+    /// Hold a read/write lock of that name as a reader, beside other readers
+    #[arg(long, conflicts_with_all = ["write", "permits"])]
+    read: bool,
+    /// Hold a read/write lock of that name as the writer, alone
+    #[arg(long, conflicts_with = "permits")]
+    write: bool,
+    /// Hold a permit of the semaphore of that name, of which there are this many, 1 to 1000000
+    #[arg(long, value_name = "N")]
+    permits: Option<u32>,
+    /// How many permits to hold [default: 1]
+    #[arg(long, value_name = "N", requires = "permits")]
+    take: Option<u32>,
     /// A text that others see when they inspect the lock, at most 128 bytes
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
@@ -65,6 +77,8 @@ by SIGKILL: a small process beside it watches. Only what leaves the process grou
 of an interactive shell. What the command leaves running in its group when it ends is ended too, before the lock is
 given back. While a command is stopped with Ctrl-Z its lock is not renewed, so it is killed when its lease ends.
 
+A name is a lock's, a read/write lock's (--read, --write) or a semaphore's (--permits), not two of them.
+
 --at-least-for is for cron on several hosts: with skewed clocks, a host may start a short job when another is done with
 it. SIGINT, SIGQUIT and SIGTERM end that wait, too.
 
@@ -73,7 +87,8 @@ command not started; the others as in lockwright --help.
 
 Examples:
   lockwright run nightly-report --try --at-least-for 5m -- ./report.sh
-  lockwright run deploy --timeout 10m --label \"$USER\" -- sh -c 'kubectl apply -f app.yaml'";
+  lockwright run deploy --timeout 10m --label \"$USER\" -- sh -c 'kubectl apply -f app.yaml'
+  lockwright run encoder --permits 4 -- ffmpeg -i in.mov out.mp4";
 
 /// What `run` waits for, one after the other.
 enum Event {
@@ -125,7 +140,12 @@ impl Run {
     }
 
     fn lock(&self, client: &Client) -> Result<Lock> {
-        let builder = client.lock(&self.name);
+        let builder = match self.permits {
+            Some(permits) => client.semaphore(&self.name, permits).take(self.take.unwrap_or(1)),
+            None if self.read => client.rwlock(&self.name).read(),
+            None if self.write => client.rwlock(&self.name).write(),
+            None => client.lock(&self.name),
+        };
         let mut options = builder.current_options().clone();
         options.ttl = self.ttl.unwrap_or(options.ttl);
         options.max_hold = self.max_hold.or(options.max_hold);

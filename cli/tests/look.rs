@@ -126,3 +126,70 @@ fn what_happens_is_told_to_whoever_asks_for_it() {
     let by_environment = said(place.lockwright(["run", "told", "--", "true"]).env("LOCKWRIGHT_LOG", "debug"));
     assert!(by_environment.err.contains("lockwright::release"), "{}", by_environment.err);
 }
+
+#[test]
+fn locks_of_other_libraries_are_told_by_their_looks() {
+    let Ok(redis) = std::env::var("LOCKWRIGHT_TEST_REDIS") else { return };
+    let mut place = Place::new();
+    place.url.clone_from(&redis);
+    let key = format!("{}:x", place.prefix);
+    let owner = "9b2e1c3a-0000-4000-8000-0123456789ab:7";
+    let tell = |words: &[&str]| {
+        let port = redis.rsplit(':').next().unwrap_or_default();
+        let told = std::process::Command::new("redis-cli").args(["-p", port]).args(words).output().unwrap();
+        assert!(told.status.success(), "{told:?}");
+    };
+    tell(&["hset", &key, owner, "1"]);
+    tell(&["pexpire", &key, "60000"]);
+    tell(&["set", &format!("{key}-cache"), "{}"]);
+    let seen = place.says(["inspect", "x"]);
+    assert!(seen.out.starts_with("x: free\n"), "{}", seen.out);
+    assert!(seen.out.contains("a hash, as Redisson's locks are, lies under the name"), "{}", seen.out);
+    assert_eq!(json(&place, &["inspect", "x"])["others"][0]["looks_like"], "a hash, as Redisson's locks are");
+    let listed = json(&place, &["ls", "--foreign"]);
+    let keys: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, [&*key]);
+    assert!(place.says(["ls", "--foreign"]).out.contains("LOOKS LIKE"));
+    tell(&["del", &key, &format!("{key}-cache")]);
+}
+
+#[test]
+fn several_hold_what_is_shared_and_each_is_shown_and_broken_by_its_token() {
+    let place = Place::new();
+    let script = "echo $LOCKWRIGHT_TOKEN; read go";
+    let starts = |what: [&str; 3]| {
+        let holder = place.starts(["run", "x", what[0], what[1], what[2], "--", "sh", "-c", script]);
+        let token: u64 = holder.out.next().parse().unwrap();
+        (holder, token)
+    };
+    let (_one, first) = starts(["--permits=3", "--take=2", "--label=two"]);
+    let (_other, second) = starts(["--permits=3", "--try", "--label=one"]);
+    let taken = place.says(["run", "x", "--permits=3", "--try", "--", "true"]);
+    assert_eq!(taken.code, Some(75), "{taken:?}");
+    let seen = json(&place, &["inspect", "x"]);
+    let shared = &seen["shared"];
+    assert_eq!((shared["primitive"].as_str(), shared["permits"].as_u64()), (Some("semaphore"), Some(3)));
+    let holds: Vec<_> = shared["holders"].as_array().unwrap().iter().map(|part| &part["holds"]).collect();
+    assert_eq!(holds, ["2", "1"]);
+    let table = place.says(["ls"]).out;
+    assert!(table.contains("\"two\"") && table.contains("\"one\""), "{table}");
+    let asked = place.says(["break", "x"]);
+    assert!(asked.err.contains(&format!("{first}, {second}")), "{}", asked.err);
+    let broken = place.says(["break", "x", "--token", &second.to_string()]);
+    assert!(broken.code == Some(0) && broken.err.contains("\"one\""), "{broken:?}");
+    let foreign = place.says(["run", "x", "--", "true"]);
+    assert!(foreign.err.contains("foreign_layout"), "{}", foreign.err);
+}
+
+#[test]
+fn readers_run_together_and_a_writer_alone() {
+    let place = Place::new();
+    let script = "echo go; read go";
+    let mut reader = place.starts(["run", "x", "--read", "--", "sh", "-c", script]);
+    reader.out.next();
+    assert_eq!(place.says(["run", "x", "--read", "--try", "--", "true"]).code, Some(0));
+    assert_eq!(place.says(["run", "x", "--write", "--try", "--", "true"]).code, Some(75));
+    reader.write("go");
+    assert_eq!(reader.code(), Some(0));
+    assert_eq!(place.says(["run", "x", "--write", "--try", "--", "true"]).code, Some(0));
+}

@@ -84,13 +84,15 @@ class Shim:
         return self.hold(command, [])
 
     def do_try(self, command: Command) -> Command:
-        if any(key in command for key in ("ttl", "label", "max_hold", "layout")):
+        if any(key in command for key in ("ttl", "label", "max_hold", "layout", "share", "permits", "take")):
             return self.hold(command, ["--try"])
         self.run(command, ["try", "--", name(command)])
         return {}
 
     def hold(self, command: Command, more: List[Word]) -> Command:
-        for key in ("timeout", "ttl", "max_hold", "label", "layout"):
+        if command.get("share") is not None:
+            more.append(f"--{command['share']}")
+        for key in ("timeout", "ttl", "max_hold", "label", "layout", "permits", "take"):
             if command.get(key) is not None:
                 more.append(f"--{key.replace('_', '-')}={command[key]}")
         if command.get("fair"):

@@ -18,9 +18,9 @@ from python_common import (
     Command,
     Log,
     greet,
+    made_by,
     name_of,
     now,
-    options_of,
     say_cancelled,
     say_error,
     say_ok,
@@ -136,6 +136,17 @@ class Shim:
         self.guards[command["guard"]].extend(command["ttl"])
         return {}
 
+    def do_downgrade(self, command: Command) -> Dict[str, Any]:
+        self.guards[command["guard"]].downgrade()
+        return {}
+
+    def do_upgrade(self, command: Command) -> Dict[str, Any]:
+        return {"upgraded": self.guards[command["guard"]].try_upgrade()}
+
+    def do_resize(self, command: Command) -> Dict[str, Any]:
+        self.client(command).semaphore(name_of(command), 1).resize(command["permits"])
+        return {}
+
     def do_export(self, command: Command) -> Dict[str, Any]:
         return {"secret": self.guards[command["guard"]].export(command["ttl"])}
 
@@ -202,8 +213,8 @@ class Shim:
 
 
 def lock_of(client: lockwright.Client, command: Command) -> lockwright.Lock:
-    make = client.lock if command.get("owner") is None else client.rlock
-    return make(name_of(command), **options_of(command))
+    lock: lockwright.Lock = made_by(client, command)
+    return lock
 
 
 class Task(threading.Thread):

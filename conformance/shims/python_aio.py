@@ -17,9 +17,9 @@ from python_common import (
     Command,
     Log,
     greet,
+    made_by,
     name_of,
     now,
-    options_of,
     say_cancelled,
     say_error,
     say_ok,
@@ -128,6 +128,17 @@ class Shim:
         await self.guards[command["guard"]].extend(command["ttl"])
         return {}
 
+    async def do_downgrade(self, command: Command) -> Dict[str, Any]:
+        await self.guards[command["guard"]].downgrade()
+        return {}
+
+    async def do_upgrade(self, command: Command) -> Dict[str, Any]:
+        return {"upgraded": await self.guards[command["guard"]].try_upgrade()}
+
+    async def do_resize(self, command: Command) -> Dict[str, Any]:
+        await self.client(command).semaphore(name_of(command), 1).resize(command["permits"])
+        return {}
+
     async def do_export(self, command: Command) -> Dict[str, Any]:
         return {"secret": await self.guards[command["guard"]].export(command["ttl"])}
 
@@ -190,8 +201,8 @@ class Shim:
 
 
 def lock_of(client: aio.Client, command: Command) -> aio.Lock:
-    make = client.lock if command.get("owner") is None else client.rlock
-    return make(name_of(command), **options_of(command))
+    lock: aio.Lock = made_by(client, command)
+    return lock
 
 
 async def work(name: str, lock: aio.Lock, command: Command) -> List[str]:

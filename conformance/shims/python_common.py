@@ -58,6 +58,17 @@ def say_cancelled(command: Command) -> None:
     say({"id": command["id"], "at": now(), "error": error})
 
 
+def made_by(client: Any, command: Command) -> Any:
+    """The lock, read/write lock's part or semaphore that a command names, of either face."""
+    name, options = name_of(command), options_of(command)
+    if command.get("permits") is not None:
+        return client.semaphore(name, command["permits"], take=command.get("take", 1), **options)
+    if command.get("share") is not None:
+        return getattr(client.rwlock(name, **options), command["share"])()
+    make = client.lock if command.get("owner") is None else client.rlock
+    return make(name, **options)
+
+
 def options_of(command: Command) -> Dict[str, Any]:
     options = {name: command[name] for name in OPTIONS if command.get(name) is not None}
     # What is no number stands there as text, such as nan.
@@ -89,11 +100,12 @@ class Log:
 
     def __init__(self, task: str, command: Command) -> None:
         self.task, self.counter = task, command["counter"]
+        self.units = 1 << 30 if command.get("share") == "write" else command.get("take", 1)
         self.file = os.open(command["log"], os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
 
     def increment(self, guard: Guard, asked: int) -> None:
         at = now()
-        self.note(guard, at, event="grant", asked=asked, until=at + int(guard.remaining() * 1e9))
+        self.note(guard, at, event="grant", asked=asked, until=at + int(guard.remaining() * 1e9), units=self.units)
         begin = now()
         value = self.count_up()
         # The guard is asked after the clock: what it still says then was true at that time.

@@ -95,10 +95,14 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
         return Some(format!("{} does not promise shared: two faces are two processes", store.name));
     }
     for face in team {
-        let names = scenario.commands().into_iter().chain([scenario.name.as_str()]);
+        let needs = scenario.needs.iter().map(String::as_str);
+        let names = scenario.commands().into_iter().chain([scenario.name.as_str()]).chain(needs);
         if let Some(reason) = names.filter_map(|name| face.cannot.get(name)).next() {
             return Some(format!("{}: {reason}", face.name));
         }
+    }
+    if let Some(reason) = store.peers_only.as_ref().filter(|_| scenario.peer == Peer::No) {
+        return Some(format!("{}: {reason}", store.name));
     }
     let slow = team.iter().filter_map(|face| face.only.as_ref()).filter(|_| !full);
     let left_out = |only: &&Meets| !team.iter().any(|face| only.faces.contains(&face.name));
@@ -180,22 +184,12 @@ mod tests {
     use serde_json::json;
 
     fn face(name: &str) -> Face {
-        Face {
-            name: name.into(),
-            folder: "core".into(),
-            command: Vec::new(),
-            joins: None,
-            no_scenarios: None,
-            process_each: false,
-            only: None,
-            cannot: BTreeMap::new(),
-        }
+        Face { name: name.into(), folder: "core".into(), ..Face::default() }
     }
 
     fn store(name: &str) -> Store {
         let uri = Some("x://".into());
-        let (name, folder) = (name.into(), name.into());
-        Store { name, folder, uri, service: None, promises: BTreeMap::new(), only: None, cannot: BTreeMap::new() }
+        Store { name: name.into(), folder: name.into(), uri, ..Store::default() }
     }
 
     fn scenario(name: &str, head: &str) -> Scenario {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use crate::clock::{self, Nanos, after, between};
 use crate::expect::{self, Refs};
 use crate::record::{self, Event, Record};
-use crate::referee::{self, History};
+use crate::referee::{self, History, Judgement};
 use crate::rows::{Face, Place};
 use crate::scenario::{Action, Command, Expect, FirstGrant, Scaled, Scenario, Signal};
 use crate::shim::{Answer, Pending, Shim};
@@ -232,7 +232,14 @@ impl Play<'_> {
             }
             Action::Requests { per_acquisition } => self.check_requests(*per_acquisition),
             Action::Logged { increments, by } => self.wait_for_log(increments.get(self.stage.full), by),
-            Action::Referee { late, first_grant } => self.judge(*late, first_grant.as_ref()),
+            Action::Referee { late, first_grant, capacity, overtaken } => {
+                let history = self.history()?;
+                let judgement = match capacity {
+                    Some(capacity) => referee::judge_shared(&history, *capacity, *overtaken),
+                    None => referee::judge(&history),
+                };
+                self.judge(&history, &judgement, *late, first_grant.as_ref())
+            }
             Action::Process { on, label, until } => self.look_at_process(on, label, until.as_ref()),
         }
     }
@@ -435,9 +442,13 @@ impl Play<'_> {
         Ok(history)
     }
 
-    fn judge(&mut self, late: usize, first: Option<&FirstGrant>) -> Result<(), Fault> {
-        let history = self.history()?;
-        let judgement = referee::judge(&history);
+    fn judge(
+        &mut self,
+        history: &History,
+        judgement: &Judgement,
+        late: usize,
+        first: Option<&FirstGrant>,
+    ) -> Result<(), Fault> {
         if !judgement.violations.is_empty() {
             let shown: Vec<_> = judgement.violations.iter().take(5).map(|v| v.to_string()).collect();
             let count = judgement.violations.len();
@@ -452,7 +463,7 @@ impl Play<'_> {
         self.figures.push(format!("{} increments", judgement.increments));
         if let Some(FirstGrant { after, within }) = first {
             let mark = self.moment(after)?;
-            let (task, at) = referee::first_grant_after(&history, mark).ok_or("nobody had it any more".to_owned())?;
+            let (task, at) = referee::first_grant_after(history, mark).ok_or("nobody had it any more".to_owned())?;
             let came = between(mark, at);
             if came > *within {
                 return Err(Fault::Late(format!("{task} had it {came:.3} s after {after}, should within {within} s")));

@@ -9,8 +9,21 @@ pub struct Command {
 }
 
 /// How a lock is to be acquired.
-const LOCK: &[&str] =
-    &["lock", "timeout", "ttl", "renew", "max_hold", "fair", "owner", "label", "layout", "cancellable"];
+const LOCK: &[&str] = &[
+    "lock",
+    "timeout",
+    "ttl",
+    "renew",
+    "max_hold",
+    "fair",
+    "owner",
+    "label",
+    "layout",
+    "share",
+    "permits",
+    "take",
+    "cancellable",
+];
 
 /// Every command that a scenario may give.
 pub const COMMANDS: &[Command] = &[
@@ -23,6 +36,9 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "extend", args: &["guard", "ttl"] },
     Command { name: "export", args: &["guard", "ttl"] },
     Command { name: "resume", args: &["secret", "lock", "ttl", "renew", "max_hold", "label", "layout"] },
+    Command { name: "downgrade", args: &["guard"] },
+    Command { name: "upgrade", args: &["guard"] },
+    Command { name: "resize", args: &["lock", "permits"] },
     Command { name: "state", args: &["guard"] },
     Command { name: "lost", args: &["guard"] },
     Command { name: "drop", args: &["guard"] },
@@ -33,7 +49,10 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "close", args: &[] },
     Command { name: "fork", args: &["guard", "lock", "other", "times", "busy"] },
     Command { name: "prefork", args: &["children", "increments", "lock", "ttl", "fair"] },
-    Command { name: "work", args: &["tasks", "increments", "own_clients", "lock", "ttl", "fair"] },
+    Command {
+        name: "work",
+        args: &["tasks", "increments", "own_clients", "lock", "ttl", "fair", "share", "permits", "take"],
+    },
 ];
 
 /// The command called `name`.

@@ -28,8 +28,14 @@ pub struct Record {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// `acquire` returned at `at`; it was called at `asked`, and the guard said that it would hold until `until`.
-    Grant { asked: Nanos, until: Nanos },
+    /// `acquire` returned at `at`; it was called at `asked`, and the guard said that it would hold until `until`. Of what
+    /// several may hold it has `units`: as many as it took permits, 1 as a reader, [`ALL`] as the writer.
+    Grant {
+        asked: Nanos,
+        until: Nanos,
+        #[serde(default = "one")]
+        units: u64,
+    },
     /// The counter was read after `begin` and `value` was in place before `at`; then the guard said whether it still
     /// `held`, and until when.
     Increment { begin: Nanos, value: u64, held: bool, until: Nanos },
@@ -37,6 +43,13 @@ pub enum Event {
     Released { outcome: String },
     /// The guard said at `at` that the lock was lost.
     Lost { why: String },
+}
+
+/// The units of a read/write lock.
+pub const ALL: u64 = 1 << 30;
+
+fn one() -> u64 {
+    1
 }
 
 /// Appends lines to a file that others append to as well.

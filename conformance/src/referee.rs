@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use crate::clock::{Nanos, between};
-use crate::record::{Event, Record};
+use crate::record::{ALL, Event, Record};
 
 /// Everything that happened under one lock.
 #[derive(Clone, Debug, Default)]
@@ -72,6 +72,7 @@ pub struct Judgement {
 struct Tenure<'a> {
     task: &'a str,
     token: u64,
+    units: u64,
     asked: Nanos,
     granted: Nanos,
     until: Nanos,
@@ -125,6 +126,61 @@ pub fn judge(history: &History) -> Judgement {
     found
 }
 
+/// Judges what several may hold at once: they never believe to have more than `capacity` units together, tokens are unique
+/// and rise, and of `overtaken`, between asking and being granted all, each other task came in at most so often. The counter says
+/// nothing: those who hold at once overwrite one another's increments.
+pub fn judge_shared(history: &History, capacity: u64, overtaken: Option<usize>) -> Judgement {
+    let mut found = Judgement::default();
+    let tenures = tenures(history, &mut found);
+    found.grants = tenures.len();
+    let increments = || tenures.iter().flat_map(|tenure| &tenure.increments);
+    found.increments = increments().filter(|i| i.held).count();
+    found.late = increments().filter(|i| !i.held).count();
+    let all: Vec<_> = tenures.iter().collect();
+    tokens_are_unique(&all, &mut found);
+    tokens_rise_in_time(&all, &mut found);
+    beliefs_fit(&tenures, capacity, &mut found);
+    if let Some(most) = overtaken {
+        nobody_is_overtaken(&tenures, most, &mut found);
+    }
+    found
+}
+
+fn beliefs_fit(tenures: &[Tenure<'_>], capacity: u64, found: &mut Judgement) {
+    // Of those at the same moment the ends come first.
+    let mut moments: Vec<(Nanos, bool, &Tenure<'_>)> =
+        tenures.iter().flat_map(|t| [(t.granted, true, t), (t.believed_until(), false, t)]).collect();
+    moments.retain(|(_, _, tenure)| tenure.believed_until() > tenure.granted);
+    moments.sort_by_key(|(at, begins, _)| (*at, *begins));
+    let mut held = 0;
+    for (_, begins, tenure) in moments {
+        if !begins {
+            held -= tenure.units;
+            continue;
+        }
+        held += tenure.units;
+        if held > capacity {
+            let Tenure { task, token, units, .. } = tenure;
+            let text = format!("{held} of {capacity} are held once {task} (token {token}) has its {units}");
+            found.blame(Verdict::HolderBelief, text);
+        }
+    }
+}
+
+fn nobody_is_overtaken(tenures: &[Tenure<'_>], most: usize, found: &mut Judgement) {
+    for writer in tenures.iter().filter(|tenure| tenure.units == ALL) {
+        let mut before: HashMap<&str, usize> = HashMap::new();
+        let during = tenures.iter().filter(|t| t.task != writer.task && t.granted > writer.asked);
+        for other in during.filter(|other| other.granted < writer.granted) {
+            *before.entry(other.task).or_default() += 1;
+        }
+        if let Some((task, times)) = before.into_iter().find(|(_, times)| *times > most) {
+            let text = format!("{task} came in {times} times while {} waited", writer.task);
+            found.blame(Verdict::StoreTruth, text);
+        }
+    }
+}
+
 /// The first grant after `at`: who got it, and when.
 pub fn first_grant_after(history: &History, at: Nanos) -> Option<(&str, Nanos)> {
     let granted = history.records.iter().filter(|r| r.at > at && matches!(r.event, Event::Grant { .. }));
@@ -142,11 +198,12 @@ fn tenures<'a>(history: &'a History, found: &mut Judgement) -> Vec<Tenure<'a>> {
     let mut latest: HashMap<&str, usize> = HashMap::new();
     for record in &history.records {
         let Record { at, pid, task, token, event } = record;
-        if let Event::Grant { asked, until } = event {
+        if let Event::Grant { asked, until, units } = event {
             latest.insert(task, tenures.len());
             tenures.push(Tenure {
                 task,
                 token: *token,
+                units: *units,
                 asked: *asked,
                 granted: *at,
                 until: *until,
@@ -298,7 +355,7 @@ mod tests {
     }
 
     fn grant(at: Nanos, task: &str, token: u64) -> Record {
-        record(at, task, token, Event::Grant { asked: at - 5, until: at + 1000 })
+        record(at, task, token, Event::Grant { asked: at - 5, until: at + 1000, units: 1 })
     }
 
     fn increment(begin: Nanos, at: Nanos, task: &str, token: u64, value: u64) -> Record {
@@ -389,7 +446,7 @@ mod tests {
     fn an_increment_that_overlaps_a_higher_token_s_is_found() {
         let mut history = fine();
         history.records[4] = increment(19, 35, "b", 2, 2);
-        history.records[3] = record(18, "b", 2, Event::Grant { asked: 5, until: 1000 });
+        history.records[3] = record(18, "b", 2, Event::Grant { asked: 5, until: 1000, units: 1 });
         let found = verdicts(&history);
         assert!(found.contains(&Verdict::StoreTruth) && found.contains(&Verdict::HolderBelief), "{found:?}");
     }
@@ -415,8 +472,8 @@ mod tests {
     #[test]
     fn who_asked_early_may_be_overtaken() {
         let mut history = fine();
-        history.records[0] = record(10, "a", 1, Event::Grant { asked: 1, until: 1000 });
-        history.records[3] = record(25, "b", 2, Event::Grant { asked: 2, until: 1000 });
+        history.records[0] = record(10, "a", 1, Event::Grant { asked: 1, until: 1000, units: 1 });
+        history.records[3] = record(25, "b", 2, Event::Grant { asked: 2, until: 1000, units: 1 });
         assert_eq!(verdicts(&history), []);
     }
 
@@ -460,7 +517,7 @@ mod tests {
     #[test]
     fn beliefs_that_overlap_are_found_until_lost_or_the_deadline() {
         let stopped = |end: Vec<Record>| {
-            let mut records = vec![record(10, "a", 1, Event::Grant { asked: 5, until: 100 })];
+            let mut records = vec![record(10, "a", 1, Event::Grant { asked: 5, until: 100, units: 1 })];
             records.extend([grant(60, "b", 2), increment(61, 70, "b", 2, 1), released(75, "b", 2)]);
             records.extend(end);
             of(records, 1)
@@ -469,7 +526,7 @@ mod tests {
         assert_eq!(verdicts(&stopped(vec![lost(61, "a", 1)])), [Verdict::HolderBelief]);
         assert_eq!(verdicts(&stopped(vec![lost(59, "a", 1)])), []);
         let mut past = stopped(vec![lost(90, "a", 1)]);
-        past.records[0] = record(10, "a", 1, Event::Grant { asked: 5, until: 55 });
+        past.records[0] = record(10, "a", 1, Event::Grant { asked: 5, until: 55, units: 1 });
         assert_eq!(verdicts(&past), []);
         let mut dead = stopped(vec![]);
         dead.deaths = vec![(b'a'.into(), 50)];
@@ -504,7 +561,7 @@ mod tests {
     fn what_is_done_after_losing_the_lock_is_only_counted() {
         let history = of(
             vec![
-                record(10, "a", 1, Event::Grant { asked: 5, until: 15 }),
+                record(10, "a", 1, Event::Grant { asked: 5, until: 15, units: 1 }),
                 grant(20, "b", 2),
                 increment(21, 25, "b", 2, 1),
                 late(11, 30, "a", 1, 1),

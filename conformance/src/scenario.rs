@@ -138,6 +138,10 @@ pub enum Action {
     Referee {
         late: usize,
         first_grant: Option<FirstGrant>,
+        /// Of what several may hold: how much there is of it.
+        capacity: Option<u64>,
+        /// How often each other task may come in while somebody waits for all of it.
+        overtaken: Option<usize>,
     },
     /// Looks at an actor's process from outside: how many threads and descriptors it has.
     Process {
@@ -371,8 +375,11 @@ fn action(mut raw: toml::Table) -> Result<Action, String> {
             Action::Process { on: process, label: r#as.unwrap_or_default(), until }
         }
         _ => {
-            let RefereeFields { referee: True, late, first_grant } = whole(raw)?;
-            Action::Referee { late, first_grant }
+            let RefereeFields { referee: True, late, first_grant, capacity, overtaken } = whole(raw)?;
+            if overtaken.is_some() && capacity.is_none() {
+                return Err("`overtaken` without `capacity`".into());
+            }
+            Action::Referee { late, first_grant, capacity, overtaken }
         }
     })
 }
@@ -461,6 +468,8 @@ struct RefereeFields {
     #[serde(default)]
     late: usize,
     first_grant: Option<FirstGrant>,
+    capacity: Option<u64>,
+    overtaken: Option<usize>,
 }
 
 #[derive(Deserialize)]

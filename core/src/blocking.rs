@@ -16,7 +16,7 @@ use crate::client::{Acquisition, Extension, Face, extended, left, outcome_of};
 use crate::driver::entry::Effects;
 use crate::driver::wait::Settled;
 use crate::error::{Error, Kind, Result};
-use crate::lease::{Inspection, ReleaseOutcome};
+use crate::lease::{Inspection, ReleaseOutcome, Sighting};
 use crate::options::ConnectOptions;
 use crate::token::Token;
 
@@ -32,6 +32,8 @@ pub type Client = crate::client::Client<Blocking>;
 pub type LockBuilder = crate::client::LockBuilder<Blocking>;
 /// See [`crate::Lock`].
 pub type Lock = crate::client::Lock<Blocking>;
+/// See [`crate::RwLock`].
+pub type RwLock = crate::rwlock::RwLock<Blocking>;
 /// See [`crate::Guard`].
 pub type Guard = crate::client::Guard<Blocking>;
 
@@ -58,6 +60,14 @@ impl Client {
     /// As there.
     pub fn list(&self) -> Result<Vec<String>> {
         self.list_now()
+    }
+
+    /// See the async [`others`](crate::Client::others).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn others(&self, name: Option<&str>) -> Result<Vec<Sighting>> {
+        self.others_now(name)
     }
 
     /// See the async [`break_lock`](crate::Client::break_lock).
@@ -188,7 +198,7 @@ impl std::fmt::Debug for Acquiring {
 }
 
 impl crate::client::Call {
-    fn finish_here(mut self) -> Settled {
+    pub(crate) fn finish_here(mut self) -> Settled {
         if let Some(effects) = self.effects.take() {
             self.span.in_scope(|| self.engine.perform(&self.entry, effects, None));
         }

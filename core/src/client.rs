@@ -20,13 +20,14 @@ use crate::driver::wait::{Settled, Waiter};
 use crate::driver::{clock, notice, runtime};
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::{Guarantees, Requirements};
-use crate::lease::{Inspection, LossReason, ReleaseOutcome};
+use crate::lease::{Inspection, LossReason, ReleaseOutcome, Sighting};
 use crate::metrics::Metrics;
 use crate::name;
 use crate::options::{AcquireOptions, ConnectOptions, Retry};
 use crate::protocol::{AttemptId, Layout, Reply};
 use crate::queue::{OwnerId, Refusal, TaskId};
-use crate::replies::nonsense;
+use crate::replies::{nonsense, refusal};
+use crate::shared::Share;
 use crate::stores::{self, Store};
 use crate::time::Time;
 use crate::token::Token;
@@ -99,7 +100,12 @@ impl<F: Face> Client<F> {
     /// Any UTF-8 of 1 to 1024 bytes without control characters is a name. A wrong name or option is reported when the lock
     /// is built or acquired.
     pub fn lock(&self, name: &str) -> LockBuilder<F> {
-        LockBuilder { client: self.clone(), name: name.to_owned(), options: self.place.uri.lock.clone(), owner: None }
+        self.builder(name, Of::Lock)
+    }
+
+    pub(crate) fn builder(&self, name: &str, of: Of) -> LockBuilder<F> {
+        let options = self.place.uri.lock.clone();
+        LockBuilder { client: self.clone(), name: name.to_owned(), of, options, owner: None }
     }
 
     /// The options that a lock of this client has before others are set: what the address says, else the defaults.
@@ -156,8 +162,22 @@ impl<F: Face> Client<F> {
         Spot::new(self.default_layout()?, name::check(name)?)
     }
 
+    /// What `look` finds at the lock `name`, or at the shared record that lies in its place.
+    fn at_either<T>(&self, name: &str, look: impl Fn(&Spot) -> Result<T>) -> Result<T> {
+        let spot = self.spot(name)?;
+        let found = look(&spot);
+        let foreign = |error: &Error| error.kind() == Kind::ForeignLayout;
+        match spot.layout.shared(Share::READ).filter(|_| found.as_ref().is_err_and(foreign)) {
+            Some(layout) => look(&Spot { layout, ..spot }).or_else(|second| match foreign(&second) {
+                true => found,
+                false => Err(second),
+            }),
+            None => found,
+        }
+    }
+
     pub(crate) fn inspect_now(&self, name: &str) -> Result<Inspection> {
-        self.inspect_at(&self.spot(name)?)
+        self.at_either(name, |spot| self.inspect_at(spot))
     }
 
     fn inspect_at(&self, Spot { layout, name, key }: &Spot) -> Result<Inspection> {
@@ -183,8 +203,40 @@ impl<F: Face> Client<F> {
         Ok(names)
     }
 
+    pub(crate) fn others_now(&self, name: Option<&str>) -> Result<Vec<Sighting>> {
+        let name = name.map(name::check).transpose()?;
+        let (mut found, mut cursor) = (Vec::new(), Some(String::new()));
+        while let Some(at) = cursor {
+            let page = self.on_store(|engine| match engine.store.others(name.as_deref(), &at) {
+                Some(request) => engine.store.others_seen(&engine.administer(request)?),
+                None => Ok((Vec::new(), None)),
+            });
+            let (page, next) = page?;
+            found.extend(page);
+            cursor = next;
+        }
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        found.dedup();
+        Ok(found)
+    }
+
     pub(crate) fn break_now(&self, name: &str, expected: Token) -> Result<bool> {
-        self.break_at(&self.spot(name)?, expected)
+        self.at_either(name, |spot| self.break_at(spot, expected))
+    }
+
+    fn resize_at(&self, Spot { layout, name, key }: &Spot, permits: u32) -> Result<()> {
+        let share = Share::permits(1, permits, false)?;
+        let of_its_kind = layout.share().filter(|is| is.primitive == share.primitive);
+        let request = of_its_kind.and_then(|_| layout.resize(key.clone(), permits));
+        let Some(request) = request else {
+            return Err(Error::unsupported("resize", "only a semaphore can be resized"));
+        };
+        let resized = self.on_store(|engine| match engine.administer(request)? {
+            Reply::Int(1) => Ok(()),
+            Reply::Error { code, message } => Err(refusal("resize", &code, &message)),
+            other => Err(nonsense("resize", std::slice::from_ref(&other))),
+        });
+        resized.map_err(|error| error.on_lock(name.clone()))
     }
 
     fn break_at(&self, Spot { layout, name, key }: &Spot, expected: Token) -> Result<bool> {
@@ -235,6 +287,17 @@ impl Client {
         aside(move || client.list_now()).await
     }
 
+    /// What looks like a lock of another library: under the bare `name`, which only joined layouts use, or anywhere under this
+    /// client's prefix, in order. Looking through a whole store takes as long as it has keys. Empty where nobody else keeps
+    /// locks in such a store.
+    ///
+    /// # Errors
+    /// `unavailable`, `auth` (looking takes more rights than locking) or `protocol` from the store.
+    pub async fn others(&self, name: Option<&str>) -> Result<Vec<Sighting>> {
+        let (client, name) = (self.clone(), name.map(str::to_owned));
+        aside(move || client.others_now(name.as_deref())).await
+    }
+
     /// Takes the lock `name` from whoever holds it under `expected`, which [`inspect`](Self::inspect) shows: the next in the
     /// queue has it at once; the holder gets `lost` at once where a push can reach it, else at its next renewal (ttl/3).
     /// Whether somebody held it under that token.
@@ -258,7 +321,7 @@ impl Client {
 }
 
 /// Runs what blocks for a moment away from the caller's task.
-async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let done = runtime::handle()?.spawn_blocking(work).await;
     done.unwrap_or_else(|error| {
         let message = "a background call ended unexpectedly; please report this";
@@ -284,8 +347,40 @@ impl<F: Face> std::fmt::Debug for Client<F> {
 pub struct LockBuilder<F: Face = Async> {
     client: Client<F>,
     name: String,
+    pub(crate) of: Of,
     options: AcquireOptions,
     owner: Option<OwnerId>,
+}
+
+/// What a lock is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Of {
+    Lock,
+    Read,
+    Write,
+    Permits {
+        take: u32,
+        permits: u32,
+    },
+    /// Permits of what has none.
+    Nothing,
+}
+
+impl Of {
+    /// The layout of what is wanted, beside `layout` for locks.
+    fn layout(self, layout: Arc<dyn Layout>, options: &AcquireOptions) -> Result<Arc<dyn Layout>> {
+        let share = match self {
+            Of::Lock => return Ok(layout),
+            Of::Read => Share::READ,
+            Of::Write => Share::WRITE,
+            Of::Permits { take, permits } => Share::permits(take, permits, options.fair)?,
+            Of::Nothing => return Err(Error::invalid("lock", "only a semaphore has permits to take; leave take out")),
+        };
+        layout.shared(share).ok_or_else(|| {
+            let (name, what) = (layout.name(), share.primitive.name());
+            Error::unsupported("lock", format!("layout {name} has no {what}; choose the store's own layout"))
+        })
+    }
 }
 
 impl<F: Face> LockBuilder<F> {
@@ -366,11 +461,11 @@ impl<F: Face> LockBuilder<F> {
     /// # Errors
     /// `invalid_config` for a bad name or a value out of range, `unsupported` for what this store or layout cannot do.
     pub fn build(self) -> Result<Lock<F>> {
-        let LockBuilder { client, name, options, owner } = self;
+        let LockBuilder { client, name, of, options, owner } = self;
         let build = || {
             let name = name::check(&name)?;
             options.check()?;
-            let layout = client.place.layouts.layout(options.wanted())?;
+            let layout = of.layout(client.place.layouts.layout(options.wanted())?, &options)?;
             let can = client.promises(&*layout);
             let wants = [(options.fair && !can.fair, "fair"), (options.reentrant && !can.reentrant, "reentrant")];
             if let Some((_, what)) = wants.iter().find(|(missing, _)| *missing) {
@@ -414,13 +509,19 @@ pub struct Lock<F: Face = Async> {
 
 /// What a lock needs of its client's engine at every acquisition; each process has its own.
 struct AtWork {
-    entry: Arc<Entry>,
+    /// None where each acquisition has its own.
+    entry: Option<Arc<Entry>>,
     card: Arc<str>,
 }
 
 impl AtWork {
     fn new(engine: &Engine, Spot { layout, name, key }: &Spot, label: &str) -> Self {
-        AtWork { entry: engine.entry(layout, name, key), card: engine.card(label) }
+        let entry = layout.share().is_none().then(|| engine.entry(layout, name, key));
+        AtWork { entry, card: engine.card(label) }
+    }
+
+    fn entry(&self, engine: &Engine, Spot { layout, name, key }: &Spot) -> Arc<Entry> {
+        self.entry.clone().unwrap_or_else(|| engine.own_entry(layout, name, key))
     }
 }
 
@@ -437,6 +538,10 @@ impl<F: Face> Lock<F> {
 
     pub(crate) fn inspect_here(&self) -> Result<Inspection> {
         self.client.inspect_at(&self.spot)
+    }
+
+    pub(crate) fn resize_here(&self, permits: u32) -> Result<()> {
+        self.client.resize_at(&self.spot, permits)
     }
 
     pub(crate) fn break_here(&self, expected: Token) -> Result<bool> {
@@ -494,10 +599,10 @@ impl<F: Face> Lock<F> {
         }
         let label = options.label.as_deref().unwrap_or_default();
         let make = || Arc::new(AtWork::new(&engine, &self.spot, label));
-        let AtWork { entry, card } = &**self.at_work.get_or_make(make);
-        let entry = entry.clone();
+        let at_work = &**self.at_work.get_or_make(make);
+        let entry = at_work.entry(&engine, &self.spot);
         let wish = Wish { options: AcquireOptions { timeout, ..options.clone() }, owner: self.wish.owner };
-        let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, card, secret);
+        let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, &at_work.card, secret);
         let acquisition = Acquisition {
             engine,
             entry,
@@ -570,7 +675,7 @@ impl<F: Face> Acquisition<F> {
             Settled::Refused(Refusal::Taken) => Error::timeout(Duration::ZERO),
             Settled::Refused(Refusal::TimedOut) => Error::timeout(self.timeout.unwrap_or_default()),
             Settled::Refused(Refusal::Failed(error)) => error,
-            Settled::Released(_) | Settled::Extended(_) | Settled::Exported(_) => {
+            Settled::Released(_) | Settled::Extended(_) | Settled::Changed(_) | Settled::Exported(_) => {
                 Error::new(Kind::Internal, "acquire", "an acquisition got another call's result; please report this")
             }
         };
@@ -703,7 +808,7 @@ pub struct Guard<F: Face = Async> {
 impl<F: Face> Guard<F> {
     /// The fencing token: hand it to whatever the lock protects.
     pub fn token(&self) -> Token {
-        self.holding.as_ref().map_or(Token::new(0), |holding| holding.hold.token)
+        self.holding.as_ref().map_or(Token::new(0), |holding| holding.hold.shown())
     }
 
     /// The lock's name.
@@ -789,7 +894,7 @@ impl<F: Face> Guard<F> {
         let waiter = Arc::default();
         let effects = holding.entry.release(&holding.engine, holding.hold.token.n, &waiter);
         let (lock, store) = (&*holding.entry.name, &**holding.engine.store.address());
-        let span = debug_span!(target: "lockwright::release", "release", lock, store, token = %holding.hold.token);
+        let span = debug_span!(target: "lockwright::release", "release", lock, store, token = %holding.hold.shown());
         Ok(Call { engine: holding.engine, entry: holding.entry, waiter, effects: Some(effects), span })
     }
 
@@ -801,6 +906,20 @@ impl<F: Face> Guard<F> {
         let span = Span::none();
         let call = Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects), span };
         Ok(Extension { call, hold: hold.clone() })
+    }
+
+    /// Begins to hold another part of a read/write lock.
+    pub(crate) fn start_change(&self, to: Share) -> Result<Change> {
+        let Holding { engine, entry, hold } = self.holding()?;
+        if entry.layout.share().is_none_or(|share| share.primitive != to.primitive) {
+            let message = "only a guard of a read/write lock can be downgraded or upgraded";
+            return Err(Error::unsupported("change", message).on_lock(entry.name.clone()));
+        }
+        let waiter = Arc::default();
+        let effects = entry.change(engine, hold.token.n, to.units, &waiter);
+        let span = Span::none();
+        let call = Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects), span };
+        Ok(Change { call, hold: hold.clone() })
     }
 
     /// [`extend`](Guard::extend) for whoever cannot keep the guard meanwhile: begun at once, ended by awaiting what this
@@ -820,6 +939,36 @@ impl<F: Face> Guard<F> {
     pub fn into_face<G: Face>(mut self) -> Guard<G> {
         let (holding, depth, generation) = (self.holding.take(), self.depth, self.generation);
         Guard { holding, depth, generation, face: PhantomData }
+    }
+}
+
+/// A change under way, of the hold that it is about.
+pub(crate) struct Change {
+    pub(crate) call: Call,
+    hold: Arc<Hold>,
+}
+
+impl Change {
+    /// Whether it holds now what was wanted.
+    pub(crate) fn outcome(entry: &Entry, hold: &Hold, settled: &Settled) -> Result<bool> {
+        match (settled, hold.why_lost()) {
+            (Settled::Changed(true), _) => Ok(true),
+            (_, None) => Ok(false),
+            (_, Some(reason)) => {
+                let message = format!("the lock is not held any more: {}", reason.sentence());
+                Err(Error::new(Kind::Lost, "change", message).on_lock(entry.name.clone()))
+            }
+        }
+    }
+
+    pub(crate) async fn finish(self) -> Result<bool> {
+        let (entry, hold) = (self.call.entry.clone(), self.hold);
+        Change::outcome(&entry, &hold, &self.call.finish().await)
+    }
+
+    pub(crate) fn finish_here(self) -> Result<bool> {
+        let (entry, hold) = (self.call.entry.clone(), self.hold);
+        Change::outcome(&entry, &hold, &self.call.finish_here())
     }
 }
 
@@ -849,7 +998,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    async fn finish(mut self) -> Settled {
+    pub(crate) async fn finish(mut self) -> Settled {
         if let Some(effects) = self.effects.take() {
             self.engine.perform_async(&self.entry, effects, None).instrument(self.span.clone()).await;
         }

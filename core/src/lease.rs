@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::shared_cell::Primitive;
 use crate::time::Time;
 use crate::token::Token;
 
@@ -134,10 +135,43 @@ pub struct Inspection {
     pub name: String,
     /// The layout found under that name.
     pub layout: String,
-    /// Who holds it; `None` when it is free.
+    /// Who holds it, of several whoever has held it longest; `None` when it is free.
     pub holder: Option<Holder>,
     /// How many attempts wait in the store's queue, over all clients.
     pub waiters: u64,
+    /// For a read/write lock or a semaphore: what it is, and all who hold it. `None` for a lock.
+    pub shared: Option<Sharing>,
+}
+
+/// Who holds a read/write lock or a semaphore.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sharing {
+    /// Which of the two it is.
+    pub primitive: Primitive,
+    /// How many permits there are, of a semaphore that was used.
+    pub permits: Option<u32>,
+    /// Every holder, in the order of their tokens.
+    pub holders: Vec<Part>,
+}
+
+/// What one of several holders has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Who it is.
+    pub holder: Holder,
+    /// How many permits it holds; of a read/write lock 1 for a reader, and all there are for the writer.
+    pub units: u32,
+}
+
+impl Part {
+    /// The word for what it holds of `primitive`: `read`, `write`, or how many permits.
+    pub fn describe(&self, primitive: Primitive) -> String {
+        match primitive {
+            Primitive::RwLock if self.units > 1 => "write".to_owned(),
+            Primitive::RwLock => "read".to_owned(),
+            Primitive::Semaphore => self.units.to_string(),
+        }
+    }
 }
 
 /// Who holds a lock.
@@ -155,6 +189,17 @@ pub struct Holder {
     pub first_token: u64,
     /// Last fencing token of its block.
     pub last_token: u64,
+}
+
+/// Something in the store that looks like a lock of another library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// Where it lies.
+    pub key: String,
+    /// What it is and whose it looks like, such as `a hash, as Redisson's locks are`.
+    pub looks_like: String,
+    /// How long it lasts yet; `None` when it never ends by itself.
+    pub remaining: Option<Duration>,
 }
 
 /// What a holder says of itself: one text of at most 512 bytes, `host`, `pid`, `language` and `label` by tabs.

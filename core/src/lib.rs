@@ -18,7 +18,8 @@
 //! * Inside, four rooms: a [`protocol`] per lock layout, the [`session`] that alone reasons about time, the [`queue`] of one
 //!   process, and the driver with its [`stores`]. The first three are pure: no clock, no socket, no task. They build
 //!   for WebAssembly (`--no-default-features`), and they are what the explorer explores.
-//! * [`cell`] is the reference semantics of our own layout, [`native`] its wire form and machine.
+//! * [`cell`] is the reference semantics of our own layout, [`native`] its wire form and machine. [`shared_cell`] and [`shared`]
+//!   are the same for what has several holders: [`Client::rwlock`] and [`Client::semaphore`].
 
 #![deny(unsafe_code)]
 
@@ -57,7 +58,13 @@ pub mod options;
 pub mod protocol;
 pub mod queue;
 mod replies;
+#[cfg(feature = "net")]
+pub mod rwlock;
+#[cfg(feature = "net")]
+pub mod semaphore;
 pub mod session;
+pub mod shared;
+pub mod shared_cell;
 pub mod store_clock;
 pub mod stores;
 #[cfg(feature = "net")]
@@ -71,4 +78,6 @@ pub mod uri;
 #[cfg(feature = "net")]
 pub use client::{Async, Client, Face, Guard, Lock, LockBuilder, connect};
 pub use error::{Error, Kind, Result};
+#[cfg(feature = "net")]
+pub use rwlock::RwLock;
 pub use token::Token;

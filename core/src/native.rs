@@ -34,6 +34,7 @@ use crate::protocol::{
     StoreEvent, Term, Terms, Traits, Verdict, Wait,
 };
 use crate::replies::{duration, int, listed, nonsense, operation, refusal};
+use crate::shared::{Share, SharedCalls, SharedLayout};
 use crate::time::StoreTime;
 
 /// The procedures of one store.
@@ -103,9 +104,12 @@ impl OwnCalls {
 }
 
 /// The `native` layout of one store.
+#[derive(Clone)]
 pub struct NativeLayout {
     /// The store's procedures.
     pub calls: &'static Calls,
+    /// Those for shared records.
+    pub shared: &'static SharedCalls,
     /// And those of this layout alone.
     pub own: &'static OwnCalls,
     /// What it promises there.
@@ -156,6 +160,10 @@ impl Layout for NativeLayout {
         Some(merged)
     }
 
+    fn shared(&self, share: Share) -> Option<Arc<dyn Layout>> {
+        Some(Arc::new(SharedLayout { native: self.clone(), share }))
+    }
+
     fn inspect(&self, key: Arc<str>) -> Request {
         Request::new(&self.calls.inspect, key, [])
     }
@@ -188,7 +196,7 @@ impl Layout for NativeLayout {
 
 /// Reads `[claimant or "", held-us, remaining-us, first, last, card, waiters]`; nil is a lock that was never taken.
 fn read_inspection(name: &str, reply: &Reply) -> Option<Inspection> {
-    let free = |waiters| Inspection { name: name.into(), layout: "native".into(), holder: None, waiters };
+    let free = |waiters| Inspection { name: name.into(), layout: "native".into(), holder: None, waiters, shared: None };
     let list = match reply {
         Reply::Nil => return Some(free(0)),
         Reply::List(list) => list.as_slice(),
@@ -201,7 +209,7 @@ fn read_inspection(name: &str, reply: &Reply) -> Option<Inspection> {
         return Some(free(waiters));
     }
     let holder = Holder {
-        owner: sha1_smol::Sha1::from(owner).digest().to_string()[..12].to_owned(),
+        owner: shown(owner),
         card: Card::decode(card),
         held_for: Some(duration(int(held)?)),
         remaining,
@@ -209,6 +217,11 @@ fn read_inspection(name: &str, reply: &Reply) -> Option<Inspection> {
         last_token: u64::try_from(int(last)?).ok()?,
     };
     Some(Inspection { holder: Some(holder), ..free(waiters) })
+}
+
+/// An owner as others see it: enough to tell two apart, and no credential.
+pub(crate) fn shown(owner: &str) -> String {
+    sha1_smol::Sha1::from(owner).digest().to_string()[..12].to_owned()
 }
 
 /// The machine.
@@ -358,11 +371,11 @@ fn prev_args(prev: Option<&Previous>) -> (Arg, Arg) {
     }
 }
 
-fn micros(duration: Duration) -> Arg {
+pub(crate) fn micros(duration: Duration) -> Arg {
     Arg::Int(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX))
 }
 
-fn token_arg(token: u64) -> Arg {
+pub(crate) fn token_arg(token: u64) -> Arg {
     Arg::Int(i64::try_from(token).unwrap_or(i64::MAX))
 }
 

@@ -24,6 +24,7 @@ use smallvec::SmallVec;
 use crate::error::Error;
 use crate::guarantee::Guarantees;
 use crate::lease::{Inspection, ReleaseOutcome};
+use crate::shared::Share;
 use crate::time::StoreTime;
 
 /// One acquisition's identity: owner and incarnation at once, 128 bits of randomness minted before anything is sent.
@@ -142,6 +143,19 @@ impl Intent {
     }
 }
 
+/// What the holder of a part of a shared record wants of the store: another part, and the lease renewed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Change {
+    /// The terms under which it was acquired.
+    pub terms: Terms,
+    /// The token of the part it has.
+    pub token: u64,
+    /// Extend the lease to at least this from now.
+    pub ttl: Duration,
+    /// How many units it wants to have; see [`crate::shared_cell`].
+    pub units: u32,
+}
+
 /// The attempt that a yield gives back.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Previous {
@@ -213,6 +227,8 @@ pub enum Verdict {
     },
     /// The lease lasts at least as long as was asked, counted from the request's sending.
     Renewed,
+    /// The same, and the [`Change`] asked for is made, under this token; or it is refused, and all is as it was.
+    Changed(Option<u64>),
     /// The lease is not ours any more.
     Gone(ReleaseOutcome),
     /// The answer to a release.
@@ -222,6 +238,16 @@ pub enum Verdict {
     /// The store refuses. Where the error is [`retryable`](Error::retryable) the outcome is unknown, and the conversation may
     /// be begun again after a pause; otherwise asking again will not help. An acquire that failed still has to be undone.
     Failed(Error),
+}
+
+impl Verdict {
+    /// What became of the attempt that was given back in the same request, where the answer says so.
+    pub fn prev(&self) -> Option<ReleaseOutcome> {
+        match self {
+            Verdict::Granted(Grant { prev, .. }) | Verdict::Held { prev, .. } => prev.clone(),
+            _ => None,
+        }
+    }
 }
 
 /// A lock given to an attempt.
@@ -426,6 +452,23 @@ pub trait Layout: Send + Sync + fmt::Debug {
     /// A machine for the lock kept under `key`.
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol>;
 
+    /// The layout of shared records beside this one, for those who want `share` of one; `None` where there is none.
+    fn shared(&self, share: Share) -> Option<Arc<dyn Layout>> {
+        let _ = share;
+        None
+    }
+
+    /// What of a shared record it is for; `None` for a lock, which has one holder.
+    fn share(&self) -> Option<Share> {
+        None
+    }
+
+    /// The request that gives the semaphore under `key` another size, answered 1; `None` for what has none.
+    fn resize(&self, key: Arc<str>, permits: u32) -> Option<Request> {
+        let _ = (key, permits);
+        None
+    }
+
     /// Whether it has a procedure that tries several locks at once.
     fn tries_together(&self) -> bool {
         false
@@ -465,6 +508,12 @@ pub trait Protocol: Send + fmt::Debug {
     /// Takes one input and says what to do. The answer depends only on the inputs so far: it never changes by itself, so
     /// there is nothing to poll.
     fn step(&mut self, input: Input<'_>) -> Step;
+
+    /// Begins a renewal that changes how much is held, in the place of a plain one; its answer belongs to [`Op::Renew`].
+    fn change(&mut self, change: Change) -> Step {
+        let _ = change;
+        Step::Done(Verdict::Failed(Error::unsupported("change", "this layout has one holder, who holds all of it")))
+    }
 
     /// The requests that give the lock from one attempt to another and make the lease last `to.ttl`; `None` where the layout
     /// cannot. They are answered as an acquire is to [`Op::Acquire`] (with [`Verdict::Gone`] where `from` does not hold the

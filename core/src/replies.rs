@@ -43,6 +43,7 @@ pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Err
         // How Redis 7.0 tells that the user of a script lacks a right; later versions say NOPERM.
         "ERR" if message.starts_with("The user executing the script can't") => Kind::Auth,
         "FOREIGN" | "WRONGTYPE" => Kind::ForeignLayout,
+        "TOOMANY" => Kind::InvalidConfig,
         "NOPERM" | "NOAUTH" | "WRONGPASS" => Kind::Auth,
         "MOVED" | "ASK" | "CROSSSLOT" => Kind::Unsupported,
         "OOM" | "READONLY" | "LOADING" | "BUSY" | "MISCONF" | "MASTERDOWN" | "CLUSTERDOWN" | "FULL" => {
@@ -54,6 +55,7 @@ pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Err
         _ if code == "READONLY" => "give the address of the primary, which can be written",
         _ if code == "OOM" => "raise its maxmemory, or free some",
         _ if code == "LOADING" => "it will serve once its data is loaded",
+        Kind::InvalidConfig => "ask for fewer, or resize it",
         Kind::ForeignLayout => "something else lies under this name; choose another name, prefix or layout",
         Kind::Auth => "check the user, the password and the user's rights",
         Kind::Unsupported => "clusters are not built yet; give the address of a single server",

@@ -27,6 +27,9 @@
 //!   Confirming  gone                           Asking      Send(acquire)
 //!   Held        timer                          Held        Send(renew)
 //!   Held        deadline, gone, broken         Undoing     Lost
+//!   Held        Change                         Held        Send(change)             renews too; sent again until answered
+//!   Held        reply changed                  Held        Changed
+//!   Held        reply refused, may yet run     Held        Send(change) by timer    what is said must be final
 //!   Held        Release                        Releasing   Send(release)
 //!   Held        Export                         Releasing   Send(pass to the secret)
 //!   Held        Yield, nothing in doubt        Asking      Send(acquire with prev)  new attempt
@@ -52,8 +55,8 @@ use crate::lease::{LossReason, ReleaseOutcome};
 use crate::lent::Lent;
 use crate::options::Retry;
 use crate::protocol::{
-    AttemptId, Grant, Input, Intent, Op, Previous, Protocol, Push, Reply, Requests, Step, StoreEvent, Term, Terms,
-    Verdict, Wait,
+    AttemptId, Change, Grant, Input, Intent, Op, Previous, Protocol, Push, Reply, Requests, Step, StoreEvent, Term,
+    Terms, Verdict, Wait,
 };
 use crate::time::{Relative, StoreTime, Time};
 
@@ -100,7 +103,7 @@ pub(crate) struct Kept {
 
 impl From<Service> for Kept {
     fn from(Service { ttl, renew, max_hold, retry: Retry { min, max } }: Service) -> Self {
-        let nanos = |span| Span::of(span).0;
+        let nanos = |span| Span::of(span).nanos();
         let retry = (nanos(min), nanos(max));
         Kept { ttl: nanos(ttl), max_hold: max_hold.map_or(u64::MAX, nanos), retry, renew }
     }
@@ -116,17 +119,21 @@ impl Kept {
     }
 }
 
-/// A duration in half the memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Span(u64);
+/// A duration in half the memory. Kept as one more than its nanoseconds, so that an `Option` of it takes no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Span(NonZeroU64);
 
 impl Span {
     fn of(span: Duration) -> Self {
-        Span(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX - 1))
+        Span(NonZeroU64::MIN.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX - 2).min(u64::MAX - 2)))
+    }
+
+    fn nanos(self) -> u64 {
+        self.0.get() - 1
     }
 
     fn get(self) -> Duration {
-        Duration::from_nanos(self.0)
+        Duration::from_nanos(self.nanos())
     }
 }
 
@@ -169,6 +176,8 @@ pub enum Event<'a> {
     Serve(Service),
     /// Make the lease last at least `ttl` from now, and from now on.
     Extend(Duration),
+    /// Hold so many units of the shared record instead, in one request that renews the lease too.
+    Change(u32),
     /// Give back and contend again, in one request where the layout can.
     Yield { attempt: AttemptId, used: u64, service: Service },
     /// Give back; `used` is the highest token that was used.
@@ -202,6 +211,8 @@ pub enum Action {
     Lost(LossReason),
     /// The answer to every `Extend` that has none yet: whether the lease is extended.
     Extended(bool),
+    /// The answer to `Change`: the token of what is held now; `None` when others hold what was wanted, or the hold is over.
+    Changed(Option<u64>),
     /// What became of the hold that was given back by `Release` or `Yield`.
     Released(ReleaseOutcome),
     /// Nothing of this contender is left anywhere; it may contend again.
@@ -217,6 +228,14 @@ enum Phase {
     Held,
     Releasing,
     Undoing,
+}
+
+/// A change that the store has not answered for good.
+#[derive(Clone, Debug, Hash)]
+struct Changing {
+    units: u32,
+    /// Until when one that was sent may still be executed.
+    doubt: Option<Time>,
 }
 
 /// The memory in which actions gather.
@@ -275,7 +294,9 @@ pub struct Session {
     /// What the renewal in flight asked for; the present task may want something else.
     renewing: Span,
     /// The ttl that `Extend` asks for, until the store says yes or no.
-    extending: Option<Duration>,
+    extending: Option<Span>,
+    /// What `Change` asks for, likewise.
+    changing: Option<Box<Changing>>,
     /// The release was sent before and its outcome is not known.
     repeated: bool,
     /// The outcome of the release was told already.
@@ -328,6 +349,7 @@ impl Session {
             renew_at: None,
             renewing: Span::of(Duration::ZERO),
             extending: None,
+            changing: None,
             repeated: false,
             told: false,
             actions: Lent::new(),
@@ -345,6 +367,7 @@ impl Session {
             Event::Inbox(inbox) => self.inbox_changed(now, inbox),
             Event::Serve(service) => self.serve(now, service),
             Event::Extend(ttl) => self.extend(now, ttl),
+            Event::Change(units) => self.change(now, units),
             Event::Yield { attempt, used, service } => self.hand_back_and_contend(now, attempt, used, service),
             Event::Release { used } => self.release(now, used),
             Event::Export { secret, used } => self.export(now, secret, used),
@@ -512,6 +535,7 @@ impl Session {
         self.wake = None;
         self.renew_at = None;
         self.extending = None;
+        self.changing = None;
         self.repeated = false;
         self.told = false;
     }
@@ -554,7 +578,12 @@ impl Session {
     /// One step of a conversation; `sent` is when the write now answered left.
     fn converse(&mut self, now: Time, sent: Time, op: Op, input: Input<'_>) {
         let goes_on = !matches!(input, Input::Begin(_));
-        match self.protocol.step(input) {
+        let step = self.protocol.step(input);
+        self.follow(now, sent, op, goes_on, step);
+    }
+
+    fn follow(&mut self, now: Time, sent: Time, op: Op, goes_on: bool, step: Step) {
+        match step {
             Step::Ask(requests) => {
                 // What an acquire was answered so far may have left something at the store.
                 self.touched |= goes_on && op == Op::Acquire;
@@ -602,7 +631,12 @@ impl Session {
                         self.doubt = self.doubt.max(Some(void_after));
                     }
                     Op::Release => self.repeated = true,
-                    Op::Renew | Op::Undo => {}
+                    Op::Renew => {
+                        if let Some(changing) = &mut self.changing {
+                            changing.doubt = changing.doubt.max(Some(void_after));
+                        }
+                    }
+                    Op::Undo => {}
                 }
                 self.unanswered(now, id.op, error);
             }
@@ -616,7 +650,7 @@ impl Session {
         match (op, self.phase) {
             (Op::Acquire, Phase::Asking) if hopeless => self.fail(now, error),
             (Op::Acquire, Phase::Asking) if self.is_silent_too_long(now) => self.fail(now, error),
-            (Op::Acquire, Phase::Undoing) => self.undo_again(now),
+            (Op::Acquire, Phase::Undoing) => self.answered_after_the_undo(now, None),
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_at = Some(now.after(pause)),
             (Op::Acquire, Phase::Asking) => {
                 self.trouble = Some(error);
@@ -646,8 +680,7 @@ impl Session {
                     self.lasts(sent, now, self.terms.ttl);
                 }
             }
-            // Whatever it did was done before or after the undo; only asking once more makes sure.
-            (Op::Acquire, Phase::Undoing) => self.undo_again(now),
+            (Op::Acquire, Phase::Undoing) => self.answered_after_the_undo(now, verdict.prev()),
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_concluded(now, sent, verdict),
             (Op::Release, Phase::Releasing) => self.release_concluded(now, verdict),
             (Op::Undo, Phase::Undoing) => self.undo_concluded(now, verdict),
@@ -701,6 +734,14 @@ impl Session {
         }
     }
 
+    /// What became of the earlier attempt, once the acquire that was to give it back is being undone. The undo gives back the
+    /// same and may have come first; so only that it was the holder until then says anything.
+    fn gave_back_late(&mut self, outcome: Option<ReleaseOutcome>) {
+        if self.prev.is_some() {
+            self.tell_released(outcome.filter(|o| *o == ReleaseOutcome::Released).unwrap_or(ReleaseOutcome::Unknown));
+        }
+    }
+
     fn held_by_another(&mut self, now: Time, remaining: Duration) {
         if !self.waits {
             self.actions.push_back(Action::Refused);
@@ -739,7 +780,7 @@ impl Session {
             // Overtaken by the push for this very place; or the hold is lost already, and this place is a new one.
             self.placed = true;
             if self.phase == Phase::Undoing {
-                self.undo_again(now);
+                self.answered_after_the_undo(now, wait.prev);
             }
             return;
         }
@@ -851,11 +892,18 @@ impl Session {
 
     fn renew(&mut self, now: Time) {
         self.renew_at = None;
-        let ttl = self.extending.unwrap_or_else(|| self.ttl());
+        let ttl = self.extending.map_or_else(|| self.ttl(), Span::get);
         self.renewing = Span::of(ttl);
         self.lasts(now, now.after(self.store_timeout), ttl);
-        let intent = Intent::Renew { terms: self.terms.clone(), ttl };
-        self.converse(now, now, Op::Renew, Input::Begin(intent));
+        let terms = self.terms.clone();
+        match &self.changing {
+            Some(changing) => {
+                let change = Change { terms, token: self.tokens.0, ttl, units: changing.units };
+                let step = self.protocol.change(change);
+                self.follow(now, now, Op::Renew, false, step);
+            }
+            None => self.converse(now, now, Op::Renew, Input::Begin(Intent::Renew { terms, ttl })),
+        }
     }
 
     /// The hold ends: a renewal still under way does not count any more.
@@ -869,13 +917,19 @@ impl Session {
         if self.extending.take().is_some() {
             self.actions.push_back(Action::Extended(false));
         }
+        if self.changing.take().is_some() {
+            self.actions.push_back(Action::Changed(None));
+        }
     }
 
     fn renew_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
         let ttl = self.renewing.get();
         match verdict {
-            Verdict::Renewed => {
-                if self.extending.take_if(|wanted| *wanted == ttl).is_some() {
+            Verdict::Renewed | Verdict::Changed(_) => {
+                if let Verdict::Changed(token) = verdict {
+                    self.changed(now, token);
+                }
+                if self.extending.take_if(|wanted| wanted.get() == ttl).is_some() {
                     self.service = Service { ttl, ..self.service.get() }.into();
                     self.actions.push_back(Action::Extended(true));
                 }
@@ -885,8 +939,18 @@ impl Session {
                 match self.phase {
                     Phase::Confirming if self.valid_until <= now => self.ask(now),
                     Phase::Confirming => self.hold(now, sent, ttl),
-                    _ => self.schedule_renewal(sent, ttl),
+                    _ if self.extending.is_some() => self.renew(now),
+                    _ => {
+                        self.schedule_renewal(sent, ttl);
+                        // What was refused while an earlier copy may still run is asked for again when that is over.
+                        let doubt = self.changing.as_ref().and_then(|changing| changing.doubt);
+                        self.renew_at = [self.renew_at, doubt].into_iter().flatten().min();
+                    }
                 }
+            }
+            Verdict::Late { at } => {
+                self.learn(sent, Some(at));
+                self.renew_at = Some(now.after(self.pause(RETRY)));
             }
             Verdict::Gone(_) if self.phase == Phase::Confirming => self.ask(now),
             Verdict::Gone(_) => self.lose(now, LossReason::Gone),
@@ -918,13 +982,41 @@ impl Session {
             return self.actions.push_back(Action::Extended(false));
         }
         // Whoever asked before and has no answer yet has what it wants with the longer of the two.
-        self.extending = self.extending.max(Some(ttl));
+        self.extending = self.extending.max(Some(Span::of(ttl)));
+        self.renew_unless_changing(now);
+    }
+
+    fn change(&mut self, now: Time, units: u32) {
+        if self.phase != Phase::Held || self.changing.is_some() {
+            return self.actions.push_back(Action::Changed(None));
+        }
+        self.changing = Some(Box::new(Changing { units, doubt: None }));
         self.renew(now);
+    }
+
+    fn changed(&mut self, now: Time, token: Option<u64>) {
+        let in_doubt = |changing: &Changing| changing.doubt.is_some_and(|until| now < until);
+        if token.is_none() && self.changing.as_deref().is_some_and(in_doubt) {
+            return;
+        }
+        if let Some(token) = token {
+            self.tokens = (token, token);
+        }
+        if self.changing.take().is_some() {
+            self.actions.push_back(Action::Changed(token));
+        }
+    }
+
+    /// Two changes under way could not be told apart: whether the older still runs would be forgotten.
+    fn renew_unless_changing(&mut self, now: Time) {
+        if self.changing.is_none() || self.flight(Op::Renew).is_none() {
+            self.renew(now);
+        }
     }
 
     fn verify(&mut self, now: Time) {
         if self.phase == Phase::Held {
-            self.renew(now);
+            self.renew_unless_changing(now);
         } else if self.phase == Phase::Waiting {
             self.ask(now);
         }
@@ -1046,9 +1138,9 @@ impl Session {
 
     /// Ends the attempt: at once when nothing can be left at the store, else by undoing it.
     fn finish(&mut self, now: Time) {
-        if self.prev.is_some() {
+        if self.flight(Op::Acquire).is_none() {
             // Whoever gave it back need not wait until the undo is answered.
-            self.tell_released(ReleaseOutcome::Unknown);
+            self.gave_back_late(None);
         }
         self.wake = None;
         self.stop_renewing();
@@ -1064,6 +1156,7 @@ impl Session {
     fn end(&mut self) {
         self.phase = Phase::Idle;
         self.wake = None;
+        self.gave_back_late(None);
         self.prev = None;
         self.actions.push_back(Action::Ended);
     }
@@ -1075,6 +1168,12 @@ impl Session {
         self.doubt.take_if(|until| *until <= now);
         let intent = Intent::Undo { terms: self.terms.clone(), prev: self.prev.as_deref().cloned() };
         self.converse(now, now, Op::Undo, Input::Begin(intent));
+    }
+
+    /// Whatever the acquire did was done before or after the undo; only asking once more makes sure.
+    fn answered_after_the_undo(&mut self, now: Time, prev: Option<ReleaseOutcome>) {
+        self.gave_back_late(prev);
+        self.undo_again(now);
     }
 
     /// Something may have happened since the undo in flight was sent.
@@ -1094,11 +1193,14 @@ impl Session {
             }
             return;
         }
-        self.prev = None;
+        let is_answered = self.flight(Op::Acquire).is_none();
+        if is_answered {
+            self.prev = None;
+        }
         if self.ask_again {
             return self.undo(now);
         }
-        if self.flight(Op::Acquire).is_some() {
+        if !is_answered {
             return;
         }
         match self.doubt {
@@ -1226,6 +1328,7 @@ impl Session {
             prev: self.prev.clone(),
             secret: self.secret.clone(),
             trouble: self.trouble.clone(),
+            changing: self.changing.clone(),
             actions: Lent::new(),
             ..*self
         }
@@ -1274,6 +1377,8 @@ impl Session {
             view.ahead(self.valid_until).hash(state);
             self.service.get().max_hold.map(|max| view.ahead(self.granted_at.after(max))).hash(state);
         }
+        let changing = self.changing.as_ref();
+        changing.map(|changing| (changing.units, changing.doubt.map(|until| view.ahead(until)))).hash(state);
         if self.phase == Phase::Releasing {
             (view.token(self.used), self.flight(Op::Release).is_some()).hash(state);
         }

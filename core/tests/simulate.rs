@@ -527,6 +527,7 @@ impl Simulation {
                 self.note(|| format!("client {client} lost {token} of lock {lock}: {reason:?}"));
             }
             Out::Extended { done } => self.note(|| format!("client {client} extended: {done}")),
+            Out::Changed { token } => self.note(|| format!("client {client} changed: {token:?}")),
         }
         Ok(())
     }

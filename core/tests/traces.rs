@@ -21,6 +21,7 @@
 //! | `new [name=lk] [ttl=30s] [claim=1s] [card=-] [format=..]` | nothing: it starts a fresh one, on these terms |
 //! | `begin acquire ATTEMPT wait\|try [prev=ATTEMPT used=N]` | `Begin(Acquire)` |
 //! | `begin renew ATTEMPT [ttl=30s]` | `Begin(Renew)` |
+//! | `begin change ATTEMPT token=N units=N` | `change`, to be answered as a renewal |
 //! | `begin release ATTEMPT used=N` | `Begin(Release)` |
 //! | `begin export ATTEMPT to=SECRET [ttl=30s]`, `begin resume ATTEMPT from=SECRET` | to pass the lock on |
 //! | `begin undo ATTEMPT [prev=ATTEMPT used=N]` | `Begin(Undo)` |
@@ -44,9 +45,10 @@ use std::{env, fs};
 
 use lockwright::lease::ReleaseOutcome;
 use lockwright::protocol::{
-    AttemptId, InboxId, Input, Intent, Layout as _, Op, Previous, Protocol, Reply, Request, Step, StoreEvent, Term,
-    Terms, Verdict,
+    AttemptId, Change, InboxId, Input, Intent, Layout as _, Op, Previous, Protocol, Reply, Request, Step, StoreEvent,
+    Term, Terms, Verdict,
 };
+use lockwright::shared::Share;
 use lockwright::stores::{redis, zookeeper};
 use lockwright::time::StoreTime;
 
@@ -55,12 +57,26 @@ type Layout = (&'static str, fn(&str) -> Box<dyn Protocol>);
 
 /// A new layout is one line here and one file of the same name.
 const LAYOUTS: &[Layout] = &[
+    ("redis_getset", |format| by_recipe(&redis::layouts::getset::FAMILY, format)),
     ("redis_native", |_| redis::layouts::native::layout("").protocol("lw:{orders}".into())),
+    ("redis_python_redis_lock", |format| by_recipe(&redis::layouts::python_redis_lock::FAMILY, format)),
     ("redis_redisson", |_| redis::layouts::redisson::layout("").protocol("orders".into())),
+    ("redis_shared", redis_shared),
     ("redis_spring", redis_spring),
-    ("redis_string", redis_string),
+    ("redis_string", |format| by_recipe(&redis::layouts::string::FAMILY, format)),
+    ("redis_symfony", |format| by_recipe(&redis::layouts::symfony::FAMILY, format)),
     ("zookeeper_curator", |_| Box::new(zookeeper::layouts::curator::Curator::new("/locks/orders".into()))),
 ];
+
+fn redis_shared(share: &str) -> Box<dyn Protocol> {
+    let share = match share {
+        "read" => Share::READ,
+        "write" => Share::WRITE,
+        _ => Share::permits(2, 5, false).expect("in range"),
+    };
+    let layout = redis::layouts::native::layout("").shared(share).expect("there is one");
+    layout.protocol("lw:{orders}".into())
+}
 
 fn redis_spring(format: &str) -> Box<dyn Protocol> {
     use redis::layouts::spring::{Format, layout};
@@ -68,10 +84,11 @@ fn redis_spring(format: &str) -> Box<dyn Protocol> {
     layout(format, "shop:").protocol("shop:orders".into())
 }
 
-fn redis_string(format: &str) -> Box<dyn Protocol> {
-    use redis::layouts::string::{Format, layout};
-    let format = Format::ALL.into_iter().find(|known| known.name() == format).unwrap_or(Format::RedisPy);
-    layout(format, "").protocol("orders".into())
+/// The machine of the lock `orders` in a layout told by a table; in its first format where none is said.
+fn by_recipe(family: &'static redis::layouts::recipe::Family, format: &str) -> Box<dyn Protocol> {
+    let format = family.formats.iter().find(|known| known.name == format).unwrap_or(&family.formats[0]);
+    let layout = family.layout(format, "");
+    layout.protocol(layout.key("orders").expect("a name"))
 }
 
 #[test]
@@ -167,6 +184,16 @@ impl Player {
                 let ttl = options.get("ttl").map_or(Ok(terms.ttl), |text| duration(text))?;
                 Ok(self.step(Op::Renew, || Input::Begin(Intent::Renew { terms: terms.clone(), ttl })))
             }
+            ["begin", "change", attempt] => {
+                let terms = self.terms(attempt)?;
+                let number = |key: &str| number(options.get(key).ok_or(format!("{key}=N is missing"))?);
+                let (token, units) = (number("token")?, number("units")? as u32);
+                let change = || Change { ttl: terms.ttl, terms: terms.clone(), token, units };
+                let mut twin = self.machine.duplicate();
+                let step = self.machine.change(change());
+                assert_eq!(show(&step), show(&twin.change(change())), "a duplicate says something else");
+                Ok(self.said(Op::Renew, &step))
+            }
             ["begin", "release", attempt] => {
                 let terms = self.terms(attempt)?;
                 let used = number(options.get("used").ok_or("used=N is missing")?)?;
@@ -221,10 +248,14 @@ impl Player {
         let said = abbreviate(&show(&step));
         assert_eq!(said, abbreviate(&show(&twin.step(input()))), "a duplicate says something else");
         assert_eq!(print(&*self.machine), print(&*twin), "a duplicate ends in another state");
-        if let Step::Ask(requests) = &step {
+        self.said(op, &step)
+    }
+
+    fn said(&mut self, op: Op, step: &Step) -> String {
+        if let Step::Ask(requests) = step {
             self.asked.insert(op, requests.iter().map(|request| request.call.name).collect());
         }
-        said
+        abbreviate(&show(step))
     }
 
     fn pass(&mut self, op: Op, from: &Terms, to: &Terms) -> Result<String, String> {
@@ -319,6 +350,8 @@ fn show(step: &Step) -> String {
             }
             Verdict::Late { at } => format!("late, store time {}", at.0),
             Verdict::Renewed => "renewed".into(),
+            Verdict::Changed(Some(token)) => format!("renewed and changed, token {token}"),
+            Verdict::Changed(None) => "renewed, but not changed: others hold what is wanted".into(),
             Verdict::Gone(outcome) => format!("gone: {}", word(outcome)),
             Verdict::Released(outcome) => format!("release: {}", word(outcome)),
             Verdict::Undone => "undone".into(),

@@ -6,8 +6,8 @@
     with client.lock("orders:42", ttl=10) as guard:
         charge(fence=guard.token)
 
-A `Lock` behaves as `threading.Lock`, an `RLock` as `threading.RLock`, over all processes that use the same store. What
-is held is renewed until it is released; a process that dies holds it for `ttl` seconds at most. `lockwright.aio` has the
+A `Lock` behaves as `threading.Lock`, an `RLock` as `threading.RLock`, a `Semaphore` as `threading.BoundedSemaphore`, over
+all processes that use the same store; an `RwLock` has two locks, one for readers and one for writers. What is held is renewed until it is released; a process that dies holds it for `ttl` seconds at most. `lockwright.aio` has the
 same for asyncio.
 """
 
@@ -33,15 +33,27 @@ from lockwright._errors import (
     LockLost,
     LockTimeout,
     NotOwned,
+    OverReleased,
     ProtocolError,
     QuorumFailed,
     Unavailable,
     Unsupported,
 )
 from lockwright._election import Election, Leader
-from lockwright._lockwright import Client, Guard, Histogram, Lock, Lost, RLock, __version__, connect
+from lockwright._lockwright import (
+    Client,
+    Guard,
+    Histogram,
+    Lock,
+    Lost,
+    RLock,
+    RwLock,
+    Semaphore,
+    __version__,
+    connect,
+)
 from lockwright._once import Once
-from lockwright._records import Guarantees, Holder, Inspection, Metrics
+from lockwright._records import Guarantees, Holder, Inspection, Metrics, Part, Sharing
 from lockwright._several import MultiGuard, MultiLock, Segment, Striped
 
 if TYPE_CHECKING:
@@ -74,10 +86,15 @@ __all__ = [
     "MultiLock",
     "NotOwned",
     "Once",
+    "OverReleased",
+    "Part",
     "ProtocolError",
     "QuorumFailed",
     "RLock",
+    "RwLock",
     "Segment",
+    "Semaphore",
+    "Sharing",
     "Striped",
     "Unavailable",
     "Unsupported",

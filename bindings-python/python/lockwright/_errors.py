@@ -42,6 +42,16 @@ class NotOwned(LockError, RuntimeError):
     code = "not_owned"
 
 
+class OverReleased(NotOwned, ValueError):
+    """A semaphore was released more often than it was acquired, which `threading` raises as a `ValueError`."""
+
+
+def over_released(error: Exception) -> Exception:
+    if type(error) is not NotOwned:
+        return error
+    return OverReleased(*error.args, operation=error.operation, lock=error.lock, store=error.store)
+
+
 class LockLost(LockError):
     """The lease ended while the lock was held: somebody else may have been in the critical section too."""
 

@@ -27,6 +27,8 @@ __all__ = [
     "Mailbox",
     "RLock",
     "Reactor",
+    "RwLock",
+    "Semaphore",
     "Segments",
     "_HEADER",
     "_SET_SCRIPT",
@@ -170,6 +172,48 @@ class Client:
         """
 
     def _exported(self, secret: str) -> Lock: ...
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: Optional[float] = None,
+        timeout: Optional[float] = None,
+        renew: Optional[bool] = None,
+        max_hold: Optional[float] = None,
+        fair: Optional[bool] = None,
+        layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional[tuple[float, float]] = None,
+        label: Optional[str] = None,
+    ) -> RwLock:
+        """The read/write lock called `name`: many readers at once, or one writer. The options are those of `lock`, for both.
+
+        First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of the
+        same name is something else: whoever comes second gets `ForeignLayout`.
+        """
+
+    def semaphore(
+        self,
+        name: str,
+        permits: int = 1,
+        *,
+        take: int = 1,
+        ttl: Optional[float] = None,
+        timeout: Optional[float] = None,
+        renew: Optional[bool] = None,
+        max_hold: Optional[float] = None,
+        fair: Optional[bool] = None,
+        layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional[tuple[float, float]] = None,
+        label: Optional[str] = None,
+    ) -> Semaphore:
+        """The semaphore called `name`, with `permits` permits, of which each acquisition takes `take`, all or none.
+
+        Whoever first uses an idle one says how many permits it has, until it is resized. With `fair`, an acquisition that
+        wants more than is free is not passed over by those that want less. The other options are those of `lock`.
+        """
+
     def guarantees(self) -> Guarantees:
         """What locks of this client promise."""
 
@@ -261,6 +305,42 @@ class RLock(Lock):
     """A lock that the thread which holds it may acquire again, and no other thread release; as `threading.RLock`."""
 
 @final
+class RwLock:
+    """A named read/write lock, of which `read()` and `write()` are locks like any other."""
+
+    @property
+    def name(self) -> str: ...
+    def read(self) -> Lock:
+        """The lock of readers: held by any number at once, while nobody writes."""
+
+    def write(self) -> Lock:
+        """The lock of the writer, who is alone."""
+
+@final
+class Semaphore(Lock):
+    """A named semaphore that behaves as `threading.BoundedSemaphore`, and whose permits end with their holder."""
+
+    @property
+    def take(self) -> int:
+        """How many permits each acquisition takes."""
+
+    def acquire(self, blocking: bool = True, timeout: Optional[float] = None) -> bool:
+        """Whether the permits were acquired in time. Without a `timeout`, the semaphore's own."""
+
+    def release(self, n: int = 1) -> None:
+        """Gives back what `n` acquisitions took: this thread's, else those of other threads.
+
+        Raises `OverReleased`, which is a `ValueError`, and gives back nothing, when fewer are held through this object;
+        `LockLost` when one was lost before.
+        """
+
+    def locked(self) -> bool:
+        """Whether an acquisition would have to wait at this moment."""
+
+    def resize(self, permits: int) -> None:
+        """Gives it so many permits, for everybody and for good. Nobody loses what it holds."""
+
+@final
 class Guard:
     """A lock that is held.
 
@@ -312,6 +392,15 @@ class Guard:
 
         Nobody renews it meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a password.
         Raises `Unsupported` where the layout cannot, or its thread holds it more than once: then it is still held.
+        """
+
+    def downgrade(self) -> None:
+        """Of a read/write lock: the writer becomes a reader, and nobody else writes in between. The token stays."""
+
+    def try_upgrade(self) -> bool:
+        """Of a read/write lock: whether this reader is the writer now, with a new token.
+
+        It is if nobody else reads; else it says no at once, so that two readers cannot wait for one another.
         """
 
     def release(self) -> Literal["released", "kept", "expired", "stolen", "unknown"]:
@@ -409,10 +498,12 @@ class Reactor:
     def export(self, future: Future[None], guard: Guard, ttl: float) -> int: ...
     def release(self, future: Future[None], guard: Guard, strictly: bool) -> int: ...
     def extend(self, future: Future[None], guard: Guard, ttl: float) -> int: ...
+    def change(self, future: Future[None], guard: Guard, writes: bool) -> int: ...
     def lost(self, future: Future[None], guard: Guard) -> int: ...
     def give_back(self, guard: Guard) -> None: ...
     def locked(self, future: Future[None], lock: Lock) -> int: ...
     def inspect_lock(self, future: Future[None], lock: Lock) -> int: ...
+    def resize(self, future: Future[None], lock: Lock, permits: int) -> int: ...
     def break_hold(self, future: Future[None], lock: Lock, expected_token: int) -> int: ...
     def inspect(self, future: Future[None], client: Client, name: str) -> int: ...
     def list(self, future: Future[None], client: Client) -> int: ...

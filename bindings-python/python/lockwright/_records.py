@@ -54,6 +54,26 @@ class Holder:
 
 
 @dataclass(frozen=True)
+class Part:
+    """What one of several holders has."""
+
+    holds: str
+    """`read`, `write`, or how many permits."""
+    holder: Holder
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Who holds a read/write lock or a semaphore."""
+
+    primitive: str
+    """`rwlock` or `semaphore`."""
+    permits: Optional[int]
+    """How many there are, of a semaphore."""
+    holders: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
 class Inspection:
     """What is seen of a lock."""
 
@@ -63,6 +83,8 @@ class Inspection:
     """`None` when the lock is free."""
     waiters: int
     """How many wait at the store."""
+    shared: Optional[Sharing] = None
+    """For a read/write lock or a semaphore: what it is, and all who hold it; `holder` is the first of them."""
 
 
 @dataclass(frozen=True)

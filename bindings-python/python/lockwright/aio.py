@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Literal, Optional, Type, TypeVar, Union
 
 from lockwright import _lockwright as _native
-from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned
+from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned, over_released
 from lockwright._election import Leader, is_news, leader_of
 from lockwright._reactors import here
 from lockwright._records import Guarantees, Inspection, Metrics
@@ -40,7 +40,9 @@ __all__ = [
     "MultiLock",
     "Once",
     "RLock",
+    "RwLock",
     "Segment",
+    "Semaphore",
     "Striped",
     "connect",
 ]
@@ -226,6 +228,78 @@ class Client:
         Raises `NotOwned` when somebody resumed it before, or its time ran out and somebody else has the lock.
         """
         return await Lock(self._core._exported(secret), False).resume(secret)
+
+    def rwlock(
+        self,
+        name: str,
+        *,
+        ttl: Optional[float] = None,
+        timeout: Optional[float] = None,
+        renew: Optional[bool] = None,
+        max_hold: Optional[float] = None,
+        fair: Optional[bool] = None,
+        layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional["tuple[float, float]"] = None,
+        label: Optional[str] = None,
+        cancel_on_loss: bool = False,
+    ) -> RwLock:
+        """The read/write lock called `name`: many readers at once, or one writer. The options are those of `lock`, for both.
+
+        First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of the
+        same name is something else: whoever comes second gets `ForeignLayout`.
+        """
+        core = self._core.rwlock(
+            name,
+            ttl=ttl,
+            timeout=timeout,
+            renew=renew,
+            max_hold=max_hold,
+            fair=fair,
+            layout=layout,
+            format=format,
+            retry=retry,
+            label=label,
+        )
+        return RwLock(core, cancel_on_loss)
+
+    def semaphore(
+        self,
+        name: str,
+        permits: int = 1,
+        *,
+        take: int = 1,
+        ttl: Optional[float] = None,
+        timeout: Optional[float] = None,
+        renew: Optional[bool] = None,
+        max_hold: Optional[float] = None,
+        fair: Optional[bool] = None,
+        layout: Optional[str] = None,
+        format: Optional[str] = None,
+        retry: Optional["tuple[float, float]"] = None,
+        label: Optional[str] = None,
+        cancel_on_loss: bool = False,
+    ) -> Semaphore:
+        """The semaphore called `name`, with `permits` permits, of which each acquisition takes `take`, all or none.
+
+        Whoever first uses an idle one says how many permits it has, until it is resized. With `fair`, an acquisition that
+        wants more than is free is not passed over by those that want less. The other options are those of `lock`.
+        """
+        core = self._core.semaphore(
+            name,
+            permits,
+            take=take,
+            ttl=ttl,
+            timeout=timeout,
+            renew=renew,
+            max_hold=max_hold,
+            fair=fair,
+            layout=layout,
+            format=format,
+            retry=retry,
+            label=label,
+        )
+        return Semaphore(core, cancel_on_loss)
 
     def guarantees(self) -> Guarantees:
         """What locks of this client promise."""
@@ -684,6 +758,81 @@ class RLock(Lock):
         return _owner()
 
 
+class RwLock:
+    """A named read/write lock, of which `read()` and `write()` are locks like any other."""
+
+    __slots__ = ("_read", "_write", "__weakref__")
+
+    def __init__(self, core: _native.RwLock, cancel_on_loss: bool) -> None:
+        self._read = Lock(core.read(), cancel_on_loss)
+        self._write = Lock(core.write(), cancel_on_loss)
+
+    @property
+    def name(self) -> str:
+        return self._write.name
+
+    def read(self) -> Lock:
+        """The lock of readers: held by any number at once, while nobody writes."""
+        return self._read
+
+    def write(self) -> Lock:
+        """The lock of the writer, who is alone."""
+        return self._write
+
+    def __repr__(self) -> str:
+        return repr(self._write).replace("Lock", "RwLock", 1)
+
+
+class Semaphore(Lock):
+    """A named semaphore that behaves as `asyncio.BoundedSemaphore`, and whose permits end with their holder."""
+
+    __slots__ = ()
+    _core: _native.Semaphore
+
+    @property
+    def take(self) -> int:
+        """How many permits each acquisition takes."""
+        return self._core.take
+
+    async def release(self, n: int = 1) -> None:
+        """Gives back what `n` acquisitions took: this task's, else those of other tasks.
+
+        Raises `OverReleased`, which is a `ValueError`, and gives back nothing, when fewer are held through this object;
+        `LockLost` when one was lost before. Cancelling it does not take the release back.
+        """
+        if n < 1:
+            raise InvalidConfig("n must be one or more", operation="release", lock=self.name)
+        here()
+        guards: List[_native.Guard] = []
+        try:
+            for _ in range(n):
+                guards.append(_native._unpin(self._core, self._who()))
+        except LockError as error:
+            # All or none.
+            for guard in guards:
+                _native._pin(self._core, guard, False, self._who())
+            raise over_released(error) from None
+        ended = await asyncio.gather(
+            *(_ask(_native.Reactor.release, guard, True) for guard in guards), return_exceptions=True
+        )
+        # One that was lost does not keep the others from being given back.
+        for end in ended:
+            if isinstance(end, BaseException):
+                raise end
+
+    async def locked(self) -> bool:
+        """Whether an acquisition would have to wait at this moment."""
+        seen = await self.inspect()
+        if seen.shared is None or seen.shared.permits is None:
+            return False
+        held = sum(int(part.holds) for part in seen.shared.holders)
+        return seen.waiters > 0 or held + self.take > seen.shared.permits
+
+    async def resize(self, permits: int) -> None:
+        """Gives it so many permits, for everybody and for good. Nobody loses what it holds."""
+        await _ask(_native.Reactor.resize, self._core, permits)
+
+
 async def _end(guard: _native.Guard, exc: Optional[BaseException]) -> None:
     """Ends what was held for a block: a loss is an error of the block, unless it has one already."""
     try:
@@ -823,6 +972,18 @@ class Guard:
         """
         exported: _native.Exported = await _ask(_native.Reactor.export, self._core, ttl)
         return exported.secret
+
+    async def downgrade(self) -> None:
+        """Of a read/write lock: the writer becomes a reader, and nobody else writes in between. The token stays."""
+        await _ask(_native.Reactor.change, self._core, False)
+
+    async def try_upgrade(self) -> bool:
+        """Of a read/write lock: whether this reader is the writer now, with a new token.
+
+        It is if nobody else reads; else it says no at once, so that two readers cannot wait for one another.
+        """
+        changed: bool = await _ask(_native.Reactor.change, self._core, True)
+        return changed
 
     async def release(self) -> _Outcome:
         """Gives the lock back, and says what the store found. Cancelling it does not take the release back.

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lockwright::blocking::Blocking;
-use lockwright::lease::ReleaseOutcome;
+use lockwright::lease::{Part, ReleaseOutcome};
 use lockwright::options::{ConnectOptions, seconds};
 use lockwright::queue::OwnerId;
-use lockwright::{Async, Client, Error, Guard, Kind, Lock, Result, Token};
+use lockwright::{Async, Client, Error, Guard, Kind, Lock, LockBuilder, Result, Token};
 use lockwright_conformance::clock::{self, Nanos};
 use serde_json::{Value, json};
 
@@ -165,6 +165,20 @@ impl<W: Way> Shim<W> {
                 W::extend(&guard, ttl).await?;
                 done(json!({}))
             }
+            "downgrade" => {
+                let guard = self.guard(text("guard"))?;
+                W::downgrade(&guard).await?;
+                done(json!({}))
+            }
+            "upgrade" => {
+                let guard = self.guard(text("guard"))?;
+                done(json!({ "upgraded": W::try_upgrade(&guard).await? }))
+            }
+            "resize" => {
+                let lock = self.client(command)?.semaphore(text("lock"), 1).build()?;
+                W::resize(&lock, number_of(&command["permits"])).await?;
+                done(json!({}))
+            }
             "export" => {
                 let ttl = seconds("export", "ttl", command["ttl"].as_f64().unwrap_or(f64::NAN))?;
                 let (guard, secret) = W::export(self.take(text("guard"))?, ttl).await;
@@ -202,6 +216,11 @@ impl<W: Way> Shim<W> {
             }
             "inspect" => {
                 let seen = W::inspect(&self.client(command)?, text("lock")).await?;
+                let shared = seen.shared.map(|shared| {
+                    let holds = |part: &Part| json!({ "holds": part.describe(shared.primitive) });
+                    let holders: Vec<_> = shared.holders.iter().map(holds).collect();
+                    json!({ "primitive": shared.primitive.name(), "permits": shared.permits, "holders": holders })
+                });
                 let holder = seen.holder.map(|holder| {
                     json!({
                         "first_token": holder.first_token,
@@ -214,7 +233,7 @@ impl<W: Way> Shim<W> {
                         "label": holder.card.label,
                     })
                 });
-                done(json!({ "layout": seen.layout, "waiters": seen.waiters, "holder": holder }))
+                done(json!({ "layout": seen.layout, "waiters": seen.waiters, "holder": holder, "shared": shared }))
             }
             "list" => {
                 let names = W::list(&self.client(command)?).await?;
@@ -295,7 +314,7 @@ fn lock_of<W: Way>(client: &Client<W>, command: &Value, name: &str) -> Result<Lo
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut lock = match UNLOCKED.load(Ordering::Relaxed) {
         true => client.lock(&format!("{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed))),
-        false => client.lock(name),
+        false => named(client, command, name),
     };
     if let Some(ttl) = in_seconds("ttl")? {
         lock = lock.ttl(ttl);
@@ -322,6 +341,25 @@ fn lock_of<W: Way>(client: &Client<W>, command: &Value, name: &str) -> Result<Lo
         lock = lock.layout(layout);
     }
     lock.build()
+}
+
+/// The lock, read/write lock's part or semaphore that a command names.
+fn named<W: Way>(client: &Client<W>, command: &Value, name: &str) -> LockBuilder<W> {
+    let taking = |lock: LockBuilder<W>| match &command["take"] {
+        Value::Null => lock,
+        take => lock.take(number_of(take)),
+    };
+    match (&command["permits"], command["share"].as_str()) {
+        (Value::Null, None) => client.lock(name),
+        (Value::Null, Some("read")) => client.rwlock(name).read(),
+        (Value::Null, Some(_)) => client.rwlock(name).write(),
+        (permits, _) => taking(client.semaphore(name, number_of(permits))),
+    }
+}
+
+/// A number of permits, or the nearest that can be given.
+fn number_of(value: &Value) -> u32 {
+    value.as_u64().map_or(0, |number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -42,6 +42,9 @@ pub(crate) trait Way: Face + Sized {
     fn try_acquire(lock: &Lock<Self>) -> Doing<'_, Result<Option<Guard<Self>>>>;
     fn release(guard: Guard<Self>) -> Doing<'static, Result<ReleaseOutcome>>;
     fn extend(guard: &Guard<Self>, ttl: Duration) -> Doing<'_, Result<()>>;
+    fn downgrade(guard: &Guard<Self>) -> Doing<'_, Result<()>>;
+    fn try_upgrade(guard: &Guard<Self>) -> Doing<'_, Result<bool>>;
+    fn resize(lock: &Lock<Self>, permits: u32) -> Doing<'_, Result<()>>;
     fn export(guard: Guard<Self>, ttl: Duration) -> Doing<'static, (Guard<Self>, Result<Secret>)>;
     fn resume<'a>(lock: &'a Lock<Self>, secret: &'a str) -> Doing<'a, Result<Guard<Self>>>;
     /// `None` when it was released.
@@ -82,6 +85,18 @@ impl Way for Async {
 
     fn extend(guard: &Guard, ttl: Duration) -> Doing<'_, Result<()>> {
         Box::pin(guard.extend(ttl))
+    }
+
+    fn downgrade(guard: &Guard) -> Doing<'_, Result<()>> {
+        Box::pin(guard.downgrade())
+    }
+
+    fn try_upgrade(guard: &Guard) -> Doing<'_, Result<bool>> {
+        Box::pin(guard.try_upgrade())
+    }
+
+    fn resize(lock: &Lock, permits: u32) -> Doing<'_, Result<()>> {
+        Box::pin(lock.resize(permits))
     }
 
     fn export(mut guard: Guard, ttl: Duration) -> Doing<'static, (Guard, Result<Secret>)> {
@@ -165,6 +180,18 @@ impl Way for Blocking {
 
     fn extend(guard: &Guard<Self>, ttl: Duration) -> Doing<'_, Result<()>> {
         at_once(move || guard.extend(ttl))
+    }
+
+    fn downgrade(guard: &Guard<Self>) -> Doing<'_, Result<()>> {
+        at_once(|| guard.downgrade())
+    }
+
+    fn try_upgrade(guard: &Guard<Self>) -> Doing<'_, Result<bool>> {
+        at_once(|| guard.try_upgrade())
+    }
+
+    fn resize(lock: &Lock<Self>, permits: u32) -> Doing<'_, Result<()>> {
+        at_once(move || lock.resize(permits))
     }
 
     fn export(mut guard: Guard<Self>, ttl: Duration) -> Doing<'static, (Guard<Self>, Result<Secret>)> {

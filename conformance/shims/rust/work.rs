@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lockwright::{Client, Error, Kind, Lock, Result};
 use lockwright_conformance::clock;
-use lockwright_conformance::record::{Event, Log, Record};
+use lockwright_conformance::record::{ALL, Event, Log, Record};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -76,7 +76,11 @@ impl<W: Way> Task<W> {
             let record = Record { at, pid: std::process::id(), task: self.name.clone(), token, event };
             self.log.write(&record).map_err(|error| broken("log", error))
         };
-        note(at, Event::Grant { asked, until: at + clock::nanos(guard.remaining()) })?;
+        let units = match self.command["share"].as_str() {
+            Some("write") => ALL,
+            _ => self.command["take"].as_u64().unwrap_or(1),
+        };
+        note(at, Event::Grant { asked, until: at + clock::nanos(guard.remaining()), units })?;
         let begin = clock::now();
         let value = self.count_up().map_err(|error| broken("counter", error))?;
         // The guard is asked after the clock: what it still says then was true at that time.

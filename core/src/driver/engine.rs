@@ -38,7 +38,7 @@ struct Entries {
 }
 
 impl Entries {
-    /// The entries of one key: one for each layout in use under it.
+    /// The entries of one key: one for each layout in use under it, and one for each acquisition of what several may hold.
     fn of_key(&self, key: &str) -> impl Iterator<Item = Arc<Entry>> {
         let known = self.by_hash.get(&self.hasher.hash_one(key)).into_iter().flatten();
         known.filter_map(Weak::upgrade).filter(move |entry| *entry.key == *key)
@@ -60,6 +60,9 @@ impl Entries {
         let known = self.by_hash.entry(self.hasher.hash_one(&*entry.key)).or_default();
         known.retain(|entry| entry.strong_count() > 0);
         known.push(Arc::downgrade(entry));
+    }
+
+    fn remember(&mut self, entry: &Arc<Entry>) {
         self.recent.push_back(entry.clone());
         if self.recent.len() > RECENT {
             self.recent.pop_front();
@@ -162,12 +165,20 @@ impl Engine {
     /// The entry of a lock, made at first use.
     pub(crate) fn entry(&self, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>) -> Arc<Entry> {
         let mut entries = locked(&self.entries);
-        let way = (layout.name(), layout.format());
-        if let Some(entry) = entries.of_key(key).find(|entry| (entry.layout.name(), entry.layout.format()) == way) {
+        let way = |layout: &dyn Layout| (layout.name(), layout.format(), layout.share());
+        if let Some(entry) = entries.of_key(key).find(|entry| way(&*entry.layout) == way(&**layout)) {
             return entry;
         }
         let entry = Arc::new(Entry::new(name.clone(), key.clone(), layout.clone()));
         entries.add(&entry);
+        entries.remember(&entry);
+        entry
+    }
+
+    /// An entry for one acquisition of a lock that several may hold at once: each holder stands for itself at the store.
+    pub(crate) fn own_entry(&self, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>) -> Arc<Entry> {
+        let entry = Arc::new(Entry::new(name.clone(), key.clone(), layout.clone()));
+        locked(&self.entries).add(&entry);
         entry
     }
 

@@ -42,8 +42,8 @@ struct State {
     unsaid: usize,
     holds: SmallVec<[Arc<Hold>; 1]>,
     releases: Lent<Release>,
-    /// Extensions, by slot.
-    extensions: Lent<(u64, Arc<Waiter>)>,
+    /// Extensions and changes, by slot.
+    wishes: Lent<Wish>,
     failure: Option<(ContenderId, Error)>,
     /// The holder card of whoever asked last.
     card: Arc<str>,
@@ -108,6 +108,14 @@ struct Release {
     asked: Option<u64>,
     /// The secret that is to have the lock.
     heir: Option<AttemptId>,
+    waiter: Arc<Waiter>,
+}
+
+/// What somebody wants of a hold, and has no answer to yet.
+struct Wish {
+    slot: u64,
+    /// To hold more or less, not for longer.
+    changes: bool,
     waiter: Arc<Waiter>,
 }
 
@@ -194,7 +202,7 @@ impl Entry {
             unsaid: 0,
             holds: SmallVec::new(),
             releases: Lent::new(),
-            extensions: Lent::new(),
+            wishes: Lent::new(),
             failure: None,
             card: "".into(),
             due: None,
@@ -310,14 +318,19 @@ impl Entry {
         waiter: &Arc<Waiter>,
     ) -> Effects {
         self.with(engine, |state, now, effects| {
-            let contender = state.queue.holder(token);
-            match contender.and_then(|contender| state.slot_of_mut(contender)) {
-                Some(slot) => {
-                    slot.session.handle(now, session::Event::Extend(ttl));
-                    let asked = (slot.id, waiter.clone());
-                    state.extensions.push_back(asked);
-                }
-                None => effects.settled.push((waiter.clone(), Settled::Extended(false))),
+            if !state.wish(now, token, session::Event::Extend(ttl), false, waiter) {
+                effects.settled.push((waiter.clone(), Settled::Extended(false)));
+            }
+        })
+    }
+
+    /// The hold under `token` shall be of so many units; `waiter` hears whether it is.
+    pub(crate) fn change(self: &Arc<Self>, engine: &Engine, token: u64, units: u32, waiter: &Arc<Waiter>) -> Effects {
+        self.with(engine, |state, now, effects| {
+            // One at a time: an answer says nothing of what was wanted.
+            let busy = state.wishes.iter().any(|wish| wish.changes);
+            if busy || !state.wish(now, token, session::Event::Change(units), true, waiter) {
+                effects.settled.push((waiter.clone(), Settled::Changed(false)));
             }
         })
     }
@@ -492,7 +505,7 @@ impl Entry {
 
 impl Effects {
     fn lose(&mut self, now: Time, hold: Arc<Hold>, reason: LossReason) {
-        let (token, held) = (hold.token, now.since(hold.since));
+        let (token, held) = (hold.shown(), now.since(hold.since));
         self.notices.push(Notice::Lost { token, reason: reason.clone(), held });
         self.lost.push((hold, reason));
     }
@@ -679,12 +692,15 @@ impl State {
                     self.queue.handle(now, queue::Event::Lost(contender));
                 }
             }
-            session::Action::Extended(done) => {
-                // One answer for all that are waiting for one.
-                let position = |all: &Lent<(u64, _)>| all.iter().position(|(id, _)| *id == slot);
-                while let Some((_, waiter)) = position(&self.extensions).and_then(|at| self.extensions.remove(at)) {
-                    effects.settled.push((waiter, Settled::Extended(done)));
+            session::Action::Extended(done) => self.answer_wishes(slot, false, || Settled::Extended(done), effects),
+            session::Action::Changed(token) => {
+                let held = self.queue.held_token().and_then(|known| self.holds.iter().find(|h| h.token.n == known));
+                if let (Some(token), Some(hold)) = (token, held) {
+                    let before = hold.shown();
+                    hold.show(token);
+                    effects.notices.push(Notice::Changed { before, token: hold.shown() });
                 }
+                self.answer_wishes(slot, true, || Settled::Changed(token.is_some()), effects);
             }
             session::Action::Released(outcome) => {
                 self.settle_release(|release| release.asked == Some(slot), outcome, effects);
@@ -693,6 +709,24 @@ impl State {
                 self.contender_ended(index, now);
                 self.retire(index, engine);
             }
+        }
+    }
+
+    /// Tells the session that holds under `token` what is wanted of it; whether there is one.
+    fn wish(&mut self, now: Time, token: u64, event: session::Event<'_>, changes: bool, waiter: &Arc<Waiter>) -> bool {
+        let contender = self.queue.holder(token);
+        let Some(slot) = contender.and_then(|contender| self.slot_of_mut(contender)) else { return false };
+        slot.session.handle(now, event);
+        let wish = Wish { slot: slot.id, changes, waiter: waiter.clone() };
+        self.wishes.push_back(wish);
+        true
+    }
+
+    /// One answer for all that are waiting for one.
+    fn answer_wishes(&mut self, slot: u64, changes: bool, answer: impl Fn() -> Settled, effects: &mut Effects) {
+        let position = |all: &Lent<Wish>| all.iter().position(|wish| (wish.slot, wish.changes) == (slot, changes));
+        while let Some(wish) = position(&self.wishes).and_then(|at| self.wishes.remove(at)) {
+            effects.settled.push((wish.waiter, answer()));
         }
     }
 

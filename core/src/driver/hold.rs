@@ -1,7 +1,7 @@
 //! What a guard shares with the driver: until when the lock is held, and whether it was lost.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -15,11 +15,15 @@ type Callback = Box<dyn FnOnce(&LossReason) + Send>;
 
 /// One hold of a lock, from its grant to its release or loss. Small: a client may have very many.
 pub(crate) struct Hold {
+    /// What it was granted with, and is known by here.
     pub(crate) token: Token,
+    /// What it shows to what it protects: rises when a reader becomes the writer.
+    shown: AtomicU64,
     pub(crate) since: Time,
     valid_until: AtomicU64,
-    lost: OnceLock<LossReason>,
-    /// Why it is lost when it is not prolonged any more: a position in [`LossReason::ALL`].
+    /// Why it was lost: one more than a position in [`LossReason::ALL`]; 0 while it is not.
+    lost: AtomicU8,
+    /// Why it is lost when it is not prolonged any more: a position there.
     expires_as: AtomicU8,
     interest: Mutex<Interest>,
 }
@@ -57,12 +61,22 @@ impl Hold {
     pub(crate) fn new(token: Token, since: Time, valid_until: Time) -> Self {
         Hold {
             token,
+            shown: AtomicU64::new(token.n),
             since,
             valid_until: AtomicU64::new(valid_until.as_nanos()),
-            lost: OnceLock::new(),
+            lost: AtomicU8::new(0),
             expires_as: AtomicU8::new(0),
             interest: Mutex::default(),
         }
+    }
+
+    /// The fencing token.
+    pub(crate) fn shown(&self) -> Token {
+        Token { n: self.shown.load(Ordering::Acquire), ..self.token }
+    }
+
+    pub(crate) fn show(&self, token: u64) {
+        self.shown.store(token, Ordering::Release);
     }
 
     pub(crate) fn valid_until(&self) -> Time {
@@ -76,7 +90,7 @@ impl Hold {
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        match self.lost.get() {
+        match self.lost() {
             Some(_) => Duration::ZERO,
             None => self.valid_until().since(clock::now()),
         }
@@ -87,21 +101,25 @@ impl Hold {
             let reason = || LossReason::ALL[usize::from(self.expires_as.load(Ordering::Relaxed))].clone();
             (self.valid_until() <= clock::now()).then(reason)
         };
-        self.lost.get().cloned().or_else(expired)
+        self.lost().or_else(expired)
+    }
+
+    fn lost(&self) -> Option<LossReason> {
+        let position = usize::from(self.lost.load(Ordering::Acquire)).checked_sub(1)?;
+        LossReason::ALL.get(position).cloned()
     }
 
     /// Tells everybody interested, once. Callbacks run here: they must be quick and must not call back into the client.
     pub(crate) fn lose(&self, reason: LossReason) {
-        if self.lost.set(reason).is_err() {
+        let position = reason.position() + 1;
+        if self.lost.compare_exchange(0, position, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return;
         }
         self.valid_until.store(0, Ordering::Release);
         let Interest::Some(interested) = std::mem::take(&mut *locked(&self.interest)) else { return };
         let Interested { wakers, callbacks } = *interested;
         wakers.into_iter().for_each(Waker::wake);
-        if let Some(reason) = self.lost.get() {
-            callbacks.into_iter().for_each(|callback| callback(reason));
-        }
+        callbacks.into_iter().for_each(|callback| callback(&reason));
     }
 
     /// It was released: nobody will ever be told of a loss.
@@ -111,24 +129,24 @@ impl Hold {
     }
 
     pub(crate) fn poll_lost(&self, context: &Context<'_>) -> Poll<LossReason> {
-        if let Some(reason) = self.lost.get() {
-            return Poll::Ready(reason.clone());
+        if let Some(reason) = self.lost() {
+            return Poll::Ready(reason);
         }
         if let Some(Interested { wakers, .. }) = locked(&self.interest).open()
             && !wakers.iter().any(|waker| waker.will_wake(context.waker()))
         {
             wakers.push(context.waker().clone());
         }
-        self.lost.get().map_or(Poll::Pending, |reason| Poll::Ready(reason.clone()))
+        self.lost().map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Has `callback` run when the hold is lost; at once if it is already.
     pub(crate) fn on_lost(&self, callback: Callback) {
         let mut interest = locked(&self.interest);
-        match self.lost.get() {
+        match self.lost() {
             Some(reason) => {
                 drop(interest);
-                callback(reason);
+                callback(&reason);
             }
             None => {
                 if let Some(interested) = interest.open() {
@@ -141,6 +159,6 @@ impl Hold {
 
 impl std::fmt::Debug for Hold {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hold").field("token", &self.token).field("lost", &self.lost).finish_non_exhaustive()
+        f.debug_struct("Hold").field("token", &self.token).field("lost", &self.lost()).finish_non_exhaustive()
     }
 }

@@ -36,6 +36,8 @@ pub(crate) enum Notice {
     Renewed { token: Token, attempt: AttemptId, ttl: Duration },
     /// Its lease was not prolonged; it will be tried again.
     NotRenewed { token: Token, attempt: AttemptId, error: Option<Error> },
+    /// A reader became the writer, or the writer a reader.
+    Changed { before: Token, token: Token },
     /// A hold is over, though the store may not know yet.
     Over { held: Duration },
     /// What became of a release.
@@ -158,7 +160,11 @@ impl Notice {
                 metrics.hold.record(*held);
                 metrics.lost.count(reason);
             }
-            Notice::Released { .. } | Notice::Exported { .. } | Notice::Yielded { .. } | Notice::Undone { .. } => {}
+            Notice::Changed { .. }
+            | Notice::Released { .. }
+            | Notice::Exported { .. }
+            | Notice::Yielded { .. }
+            | Notice::Undone { .. } => {}
         }
     }
 
@@ -204,6 +210,9 @@ impl Notice {
                     target: "lockwright::renew", lock, store, %token, %attempt, outcome, error,
                     "lease not renewed; trying again"
                 );
+            }
+            Notice::Changed { before, token } => {
+                debug!(target: "lockwright::change", lock, store, %before, %token, "held as a reader, or as the writer, now");
             }
             Notice::Released { token, outcome } => {
                 let outcome = outcome.code();

@@ -20,6 +20,8 @@ pub(crate) enum Settled {
     Refused(Refusal),
     Released(ReleaseOutcome),
     Extended(bool),
+    /// Whether it holds now what it wanted to.
+    Changed(bool),
     /// The secret has the lock.
     Exported(AttemptId),
 }

@@ -750,6 +750,7 @@ impl<R: Record> World<R> {
                 }
             }
             Out::Extended { done } => self.extended(setup, client, done)?,
+            Out::Changed { .. } => return Err("nobody asked for a change".into()),
         }
         Ok(())
     }

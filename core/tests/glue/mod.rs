@@ -19,6 +19,7 @@ pub enum Input<'a> {
     Release { token: u64 },
     Export { token: u64, secret: AttemptId, ttl: Duration },
     Extend { token: u64, ttl: Duration },
+    Change { token: u64, units: u32 },
     Reply { slot: usize, id: RequestId, sent: Time, answer: Answer<'a> },
     Push(&'a StoreEvent),
     Inbox(Inbox),
@@ -37,6 +38,7 @@ pub enum Out {
     Released { token: u64, outcome: ReleaseOutcome },
     Lost { token: u64, reason: Option<LossReason> },
     Extended { done: bool },
+    Changed { token: Option<u64> },
 }
 
 /// One session, and for whom it stands.
@@ -111,6 +113,10 @@ impl Process {
             Input::Extend { token, ttl } => match self.slot_of_token(token) {
                 Some(slot) => self.slots[slot].session.handle(now, session::Event::Extend(ttl)),
                 None => out.push(Out::Extended { done: false }),
+            },
+            Input::Change { token, units } => match self.slot_of_token(token) {
+                Some(slot) => self.slots[slot].session.handle(now, session::Event::Change(units)),
+                None => out.push(Out::Changed { token: None }),
             },
             Input::Reply { slot, id, sent, answer } => {
                 self.slots[slot].session.handle(now, session::Event::Reply { id, sent, answer });
@@ -271,6 +277,7 @@ impl Process {
                 }
             }
             session::Action::Extended(done) => out.push(Out::Extended { done }),
+            session::Action::Changed(token) => out.push(Out::Changed { token }),
             session::Action::Released(outcome) => {
                 if let Some(token) = self.slots[slot].releasing.take() {
                     out.push(Out::Released { token, outcome });

@@ -2,7 +2,11 @@
 
 #![allow(unreachable_pub, dead_code, reason = "the module is shared, and each test uses its part")]
 
-use lockwright::protocol::{Arg, Call, Layout, Reply, Request};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright::protocol::{Arg, Call, InboxId, Layout, Reply, Request, StoreEvent};
+use lockwright::stores::redis::layouts::native::{channel, parse_push};
 use lockwright::time::StoreTime;
 
 /// Replaces the server's clock for the script behind it by the last two arguments.
@@ -123,4 +127,38 @@ pub fn reply(value: redis::Value) -> Reply {
         }
         _ => Reply::Nil,
     }
+}
+
+/// What is pushed to inbox 1, which listens.
+pub struct Inbox(redis::Connection);
+
+impl Inbox {
+    pub fn open() -> Self {
+        let mut inbox = connection();
+        inbox.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+        redis::cmd("SUBSCRIBE").arg(channel(InboxId(1))).exec(&mut inbox).expect("subscribed");
+        Inbox(inbox)
+    }
+
+    /// Everything pushed up to now.
+    pub fn pushed(&mut self, server: &mut Server) -> Vec<(Arc<str>, StoreEvent)> {
+        server.plain(&["PUBLISH", &channel(InboxId(1)), "mark"]);
+        let mut events = Vec::new();
+        loop {
+            let Reply::List(parts) = reply(self.0.recv_response().expect("a message")) else {
+                panic!("a message is a list")
+            };
+            let Some(Reply::Text(text)) = parts.get(2) else { panic!("a message is a text: {parts:?}") };
+            match &**text {
+                "mark" => return events,
+                text => events.push(parse_push(text).unwrap_or_else(|| panic!("a push: {text:?}"))),
+            }
+        }
+    }
+}
+
+/// When the key goes: what its own field says in microseconds, and what the server says in milliseconds.
+pub fn lifetime(server: &mut Server, key: &str) -> (i64, i64) {
+    let both = "return {tonumber(redis.call('HGET', KEYS[1], 'g')), redis.call('PEXPIRETIME', KEYS[1])}";
+    redis::cmd("EVAL").arg(both).arg(1).arg(key).query(&mut server.connection).expect("a hash that goes")
 }

@@ -6,15 +6,17 @@ use std::future::ready;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use super::layouts::native;
+use super::layouts::native::layout;
 use crate::cell::{Cell, Line, Surroundings, Waiter};
 use crate::driver::clock;
 use crate::driver::fork::Generational;
 use crate::driver::wait::locked;
 use crate::error::{Error, Kind, Result};
-use crate::native::Procedure;
+use crate::native;
 use crate::protocol::{Arg, AttemptId, InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
+use crate::shared;
+use crate::shared_cell::{Kept, Primitive, SharedCell};
 use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store};
 use crate::time::{StoreTime, Time};
 
@@ -41,10 +43,59 @@ struct Records {
     highest: u64,
 }
 
-#[derive(Default)]
-struct Record {
-    cell: Cell,
-    line: VecDeque<Waiter>,
+enum Record {
+    Lock(Cell, VecDeque<Waiter>),
+    Shared(SharedCell, Kept),
+}
+
+/// A request as one of the two kinds of record takes it.
+enum Procedure {
+    Lock(native::Procedure),
+    Shared(shared::Procedure),
+}
+
+impl Procedure {
+    fn read(request: &Request) -> Option<Self> {
+        let lock = native::Procedure::read(request).map(Procedure::Lock);
+        lock.or_else(|| shared::Procedure::read(request).map(Procedure::Shared))
+    }
+
+    /// The record that it makes where there is none.
+    fn record(&self) -> Record {
+        match self {
+            Procedure::Lock(_) => Record::Lock(Cell::default(), VecDeque::new()),
+            Procedure::Shared(_) => Record::Shared(SharedCell::default(), Kept::default()),
+        }
+    }
+}
+
+impl Record {
+    fn run(&mut self, procedure: Procedure, env: &mut Surroundings<'_>) -> std::result::Result<Reply, Infallible> {
+        match (self, procedure) {
+            (Record::Lock(cell, line), Procedure::Lock(procedure)) => procedure.run(cell, line, env),
+            (Record::Shared(cell, kept), Procedure::Shared(procedure)) => procedure.run(cell, kept, env),
+            (Record::Lock(..), Procedure::Shared(_)) => Ok(shared::foreign("lock")),
+            (Record::Shared(cell, _), Procedure::Lock(_)) => {
+                Ok(shared::foreign(cell.primitive.map_or("shared record", Primitive::name)))
+            }
+        }
+    }
+
+    /// The highest token it set aside.
+    fn last(&self) -> u64 {
+        match self {
+            Record::Lock(cell, _) => cell.last,
+            Record::Shared(cell, _) => cell.last,
+        }
+    }
+
+    /// Whether nothing would be different if it were not there.
+    fn is_idle(&self) -> bool {
+        match self {
+            Record::Lock(cell, line) => cell.hold.is_none() && line.is_empty(),
+            Record::Shared(cell, kept) => !cell.resized && cell.used == 0 && kept.line.is_empty(),
+        }
+    }
 }
 
 impl Line for VecDeque<Waiter> {
@@ -84,7 +135,7 @@ impl Line for VecDeque<Waiter> {
 
 impl Memory {
     pub(crate) fn new(space: &str, address: String, prefix: &str) -> Self {
-        let layout = Arc::new(native::layout(prefix));
+        let layout = Arc::new(layout(prefix));
         Memory { address: address.into(), layout, space: space_named(space) }
     }
 
@@ -114,12 +165,9 @@ impl Space {
             alive: &alive,
             pushes: Vec::new(),
         };
-        let record = records.by_key.entry(request.key.clone()).or_default();
-        let reply = match procedure.run(&mut record.cell, &mut record.line, &mut env) {
-            Ok(reply) => reply,
-            Err(never) => match never {},
-        };
-        let (last, idle) = (record.cell.last, record.cell.hold.is_none() && record.line.is_empty());
+        let record = records.by_key.entry(request.key.clone()).or_insert_with(|| procedure.record());
+        let Ok(reply) = record.run(procedure, &mut env);
+        let (last, idle) = (record.last(), record.is_idle());
         records.highest = records.highest.max(last);
         if idle {
             records.by_key.remove(&request.key);

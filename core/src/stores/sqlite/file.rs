@@ -28,9 +28,9 @@ use crate::time::{StoreTime, Time};
 /// "lock" in ASCII, in the place that SQLite keeps for it in every file's header.
 const APPLICATION_ID: i32 = 0x6C6F_636B;
 /// Written beside it; another number is another schema.
-const SCHEMA_VERSION: i32 = 1;
-/// The statements of one layout fit.
-const STATEMENTS: usize = 24;
+const SCHEMA_VERSION: i32 = 2;
+/// The statements of all layouts fit.
+const STATEMENTS: usize = 48;
 /// Renewals in one transaction: some milliseconds.
 const BATCH: usize = 256;
 /// First and longest pause before trying a file again that another process is writing. Most writes are done within the
@@ -490,8 +490,10 @@ fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
 /// The operation that a person asked for.
 fn operation(requests: &[Request]) -> &'static str {
     match requests.first().map(|request| request.call.name) {
-        Some("undo") => "cancel",
-        Some(name) => name,
+        Some(name) => match name.strip_prefix("shared.").unwrap_or(name) {
+            "undo" => "cancel",
+            name => name,
+        },
         None => "connect",
     }
 }

@@ -4,6 +4,7 @@ pub mod joined;
 pub mod joined_store;
 pub mod line;
 pub mod native;
+pub mod shared;
 
 use std::fmt::Debug;
 use std::time::Duration;

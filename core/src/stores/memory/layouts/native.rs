@@ -1,16 +1,19 @@
-//! `native` in memory: [`crate::cell`] as it stands.
+//! `native` in memory: [`crate::cell`] and [`crate::shared_cell`] as they stand.
 
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::native::{Calls, NativeLayout, OwnCalls};
+use crate::shared::SharedCalls;
 
 static CALLS: Calls = Calls::of_cell();
 static OWN: OwnCalls = OwnCalls::of_cell();
+static SHARED: SharedCalls = SharedCalls::of_cell();
 
 /// The layout, for a connection that puts `prefix` before every name.
 pub fn layout(prefix: &str) -> NativeLayout {
     NativeLayout {
         calls: &CALLS,
         own: &OWN,
+        shared: &SHARED,
         guarantees,
         key: |prefix, name| format!("{prefix}{name}"),
         name_of: |prefix, key| key.strip_prefix(prefix).map(str::to_owned),

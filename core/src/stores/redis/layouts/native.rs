@@ -70,7 +70,8 @@ pub static OWN: OwnCalls = OwnCalls {
 
 /// The layout for locks whose names get `prefix` put before them.
 pub fn layout(prefix: impl Into<String>) -> NativeLayout {
-    NativeLayout { calls: &CALLS, own: &OWN, guarantees, key, name_of, prefix: prefix.into() }
+    let (own, shared) = (&OWN, &super::shared::CALLS);
+    NativeLayout { calls: &CALLS, own, shared, guarantees, key, name_of, prefix: prefix.into() }
 }
 
 fn guarantees() -> Guarantees {
@@ -105,8 +106,8 @@ pub fn channel(inbox: InboxId) -> String {
     format!("lwi:{inbox}")
 }
 
-/// Reads what a script published: `granted <attempt> <first token> <now> <key>` or `broken <attempt> <key>`. `None` for
-/// anything else, since whoever may publish to the channel may write what they like.
+/// Reads what a script published: `granted <attempt> <first token> <now> <key>`, the same with `taken` where no block of tokens
+/// goes with it, or `broken <attempt> <key>`. `None` for anything else, since whoever may publish to the channel may write what they like.
 pub fn parse_push(text: &str) -> Option<(Arc<str>, StoreEvent)> {
     let (kind, rest) = text.split_once(' ')?;
     let (attempt, rest) = rest.split_once(' ')?;
@@ -115,10 +116,10 @@ pub fn parse_push(text: &str) -> Option<(Arc<str>, StoreEvent)> {
         _ => return None,
     };
     match kind {
-        "granted" => {
+        "granted" | "taken" => {
             let mut parts = rest.splitn(3, ' ');
             let first: u64 = parts.next()?.parse().ok().filter(|first| *first > 0)?;
-            let last = first.checked_add(BLOCK - 1)?;
+            let last = if kind == "taken" { first } else { first.checked_add(BLOCK - 1)? };
             let at = StoreTime(parts.next()?.parse().ok()?);
             Some((parts.next()?.into(), StoreEvent::Granted { attempt, first, last, at }))
         }

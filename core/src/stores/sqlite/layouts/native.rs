@@ -15,11 +15,13 @@ use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, types};
 
+use super::shared;
 use crate::cell::{Cell, Claimant, Hold, Line, Surroundings, Waiter};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::native::{Calls, NativeLayout, OwnCalls, Procedure};
 use crate::options::MAX_TTL;
 use crate::protocol::{AttemptId, InboxId, Reply, Request, StoreEvent};
+use crate::shared::SharedCalls;
 use crate::time::StoreTime;
 
 /// What [`prepare`] executes in an empty file.
@@ -28,17 +30,19 @@ pub(crate) const SCHEMA: &str = include_str!("schema.sql");
 /// Keys in one page of `list`.
 const PAGE: usize = 500;
 /// How long nothing must have happened to a row before it is removed.
-const IDLE: Duration = Duration::from_secs(600);
+pub(super) const IDLE: Duration = Duration::from_secs(600);
 /// One in so many new rows looks for idle ones, at so many rows: four looked at for each one made keeps the file from
 /// growing.
-const SWEEP: (u64, usize) = (64, 256);
+pub(super) const SWEEP: (u64, usize) = (64, 256);
 
 static CALLS: Calls = Calls::of_cell();
 static OWN: OwnCalls = OwnCalls::of_cell();
+static SHARED: SharedCalls = SharedCalls::of_cell();
 
 /// The layout for connections with this prefix.
 pub(crate) fn layout(prefix: &str) -> NativeLayout {
-    NativeLayout { calls: &CALLS, own: &OWN, guarantees, key, name_of, prefix: prefix.to_owned() }
+    let prefix = prefix.to_owned();
+    NativeLayout { calls: &CALLS, own: &OWN, shared: &SHARED, guarantees, key, name_of, prefix }
 }
 
 fn key(prefix: &str, name: &str) -> String {
@@ -94,7 +98,7 @@ pub(crate) type Pushes = Vec<(InboxId, StoreEvent)>;
 
 /// Whether the request only looks.
 pub(crate) fn only_reads(request: &Request) -> bool {
-    [CALLS.inspect.name, CALLS.list.name].contains(&request.call.name)
+    [CALLS.inspect.name, CALLS.list.name, SHARED.inspect.name].contains(&request.call.name)
 }
 
 /// Executes one request.
@@ -105,12 +109,21 @@ pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite
     if request.call.name == CALLS.list.name {
         return Ok((list(db, request)?, Pushes::new()));
     }
+    if let Some(procedure) = crate::shared::Procedure::read(request) {
+        return shared::run(db, env, &request.key, &procedure);
+    }
     let Some(procedure) = Procedure::read(request) else {
         let message = format!("the request `{}` is none of this layout's", request.call.name);
         return Ok((Reply::Error { code: "ERR".into(), message }, Pushes::new()));
     };
     let mut lock = Lock::load(db, env, &request.key)?;
     let looks = matches!(procedure, Procedure::Inspect);
+    if !lock.stored {
+        if let Some(other) = shared::in_the_way(db, &request.key, looks)? {
+            return Ok((other, Pushes::new()));
+        }
+        lock.cell.last = highest(db)?;
+    }
     let asker = match &procedure {
         Procedure::Acquire(ask) => Some(ask.asker.owner.inbox),
         _ => None,
@@ -138,29 +151,29 @@ pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite
 }
 
 /// One row of `locks`, its times translated to our clock.
-struct Lock {
-    cell: Cell,
-    waiting: u32,
+pub(super) struct Lock {
+    pub(super) cell: Cell,
+    pub(super) waiting: u32,
     /// The holder's process, where it can be judged from here; empty otherwise.
     process: String,
     /// The lease is on another clock.
     sighting: Option<Sighting>,
     /// Whether there is a row.
-    stored: bool,
+    pub(super) stored: bool,
 }
 
 /// A lease on another clock, seen from ours.
-struct Sighting {
+pub(super) struct Sighting {
     /// Its end by its own clock, which tells it from the same holder's later ones.
-    of: i64,
+    pub(super) of: i64,
     /// Its end by our clock, if it stays as it is.
-    until: StoreTime,
+    pub(super) until: StoreTime,
     /// Nobody with our clock had seen it before.
-    new: bool,
+    pub(super) new: bool,
 }
 
 impl Lock {
-    fn load(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Self> {
+    pub(super) fn load(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Self> {
         let known = db
             .prepare_cached(
                 "SELECT last, waiting, clock, changed, owner, since, expires, first, claimed, card, process, \
@@ -171,8 +184,7 @@ impl Lock {
         match known {
             Some(lock) => Ok(lock),
             None => {
-                let last = db.prepare_cached("SELECT last FROM meta")?.query_row([], |row| token(row, 0))?;
-                let cell = Cell { hold: None, last };
+                let cell = Cell { hold: None, last: highest(db)? };
                 Ok(Lock { cell, waiting: 0, process: String::new(), sighting: None, stored: false })
             }
         }
@@ -195,10 +207,8 @@ impl Lock {
         if is_ours(env, row.get_ref(2)?.as_str()?, changed) {
             lock.process = row.get(10)?;
         } else {
-            let sighting = Sighting::read(env, row, lease(changed, expires), expires)?;
-            let held_before = micros(changed.saturating_sub(hold.since.0));
-            hold.since = before(before(sighting.until, lease(changed, expires)), held_before);
-            hold.expires = sighting.until;
+            let (since, sighting) = Sighting::read(env, row, changed, hold.since, expires)?;
+            (hold.since, hold.expires) = (since, sighting.until);
             lock.sighting = Some(sighting);
         }
         lock.cell.hold = Some(hold);
@@ -278,19 +288,31 @@ impl Lock {
 }
 
 impl Sighting {
-    fn read(env: &Env<'_>, row: &Row<'_>, lease: Duration, expires: i64) -> rusqlite::Result<Self> {
+    /// Reads columns 11 to 13 of a lease that lasts from `since` to `expires` on its own clock, and was written at `changed`; and
+    /// since when it is held by ours.
+    pub(super) fn read(
+        env: &Env<'_>,
+        row: &Row<'_>,
+        changed: i64,
+        since: StoreTime,
+        expires: i64,
+    ) -> rusqlite::Result<(StoreTime, Self)> {
+        let lease = lease(changed, expires);
         let (by, of, until): (Option<String>, Option<i64>, Option<i64>) = (row.get(11)?, row.get(12)?, row.get(13)?);
         let last = env.now.after(lease);
         // An end further away than the lease is long was noted by an earlier boot that has no name.
         let seen = until
             .map(StoreTime)
             .filter(|until| by.as_deref() == Some(env.clock) && of == Some(expires) && *until <= last);
-        Ok(Sighting { of: expires, until: seen.unwrap_or(last), new: seen.is_none() })
+        let until = seen.unwrap_or(last);
+        let held_before = micros(changed.saturating_sub(since.0));
+        let since = before(before(until, lease), held_before);
+        Ok((since, Sighting { of: expires, until, new: seen.is_none() }))
     }
 }
 
 /// Whether a row's times are on our clock.
-fn is_ours(env: &Env<'_>, clock: &str, changed: i64) -> bool {
+pub(super) fn is_ours(env: &Env<'_>, clock: &str, changed: i64) -> bool {
     clock == env.clock && changed <= env.now.0
 }
 
@@ -307,49 +329,20 @@ fn before(at: StoreTime, by: Duration) -> StoreTime {
 }
 
 /// The rows of `waiters` with one key.
-struct Queue<'a> {
-    db: &'a Connection,
-    env: &'a Env<'a>,
-    key: &'a str,
-    waiting: u32,
+pub(super) struct Queue<'a> {
+    pub(super) db: &'a Connection,
+    pub(super) env: &'a Env<'a>,
+    pub(super) key: &'a str,
+    pub(super) waiting: u32,
     /// Who was last taken out, and its process.
-    popped: Option<(AttemptId, String)>,
+    pub(super) popped: Option<(AttemptId, String)>,
 }
 
 impl Line for Queue<'_> {
     type Error = rusqlite::Error;
 
     fn join(&mut self, waiter: &Waiter) -> rusqlite::Result<u32> {
-        let attempt = waiter.owner.attempt.to_string();
-        if self.waiting > 0 {
-            let place = self
-                .db
-                .prepare_cached("SELECT seq FROM waiters WHERE key = ?1 AND attempt = ?2")?
-                .query_row((self.key, &attempt), |row| row.get::<_, i64>(0))
-                .optional()?;
-            if let Some(place) = place {
-                return self
-                    .db
-                    .prepare_cached("SELECT count(*) FROM waiters WHERE key = ?1 AND seq < ?2")?
-                    .query_row((self.key, place), |row| row.get(0));
-            }
-        }
-        execute(
-            self.db,
-            "INSERT INTO waiters (key, seq, attempt, inbox, claim, card, clock, process) VALUES \
-             (?1, (SELECT coalesce(max(seq), 0) + 1 FROM waiters WHERE key = ?1), ?2, ?3, ?4, ?5, ?6, ?7)",
-            rusqlite::params![
-                self.key,
-                attempt,
-                waiter.owner.inbox.0.cast_signed(),
-                i64::try_from(waiter.owner.claim.as_millis()).unwrap_or(i64::MAX),
-                waiter.card,
-                self.env.clock,
-                self.env.process,
-            ],
-        )?;
-        self.waiting += 1;
-        Ok(self.waiting - 1)
+        self.join_for(waiter, 1, true)
     }
 
     fn count(&mut self) -> rusqlite::Result<u32> {
@@ -403,6 +396,42 @@ impl Line for Queue<'_> {
 }
 
 impl Queue<'_> {
+    /// The same for `units` of a shared record.
+    pub(super) fn join_for(&mut self, waiter: &Waiter, units: u32, in_order: bool) -> rusqlite::Result<u32> {
+        let attempt = waiter.owner.attempt.to_string();
+        if self.waiting > 0 {
+            let place = self
+                .db
+                .prepare_cached("SELECT seq FROM waiters WHERE key = ?1 AND attempt = ?2")?
+                .query_row((self.key, &attempt), |row| row.get::<_, i64>(0))
+                .optional()?;
+            if let Some(place) = place {
+                return self
+                    .db
+                    .prepare_cached("SELECT count(*) FROM waiters WHERE key = ?1 AND seq < ?2")?
+                    .query_row((self.key, place), |row| row.get(0));
+            }
+        }
+        execute(
+            self.db,
+            "INSERT INTO waiters (key, seq, attempt, inbox, claim, card, clock, process, units, in_order) VALUES \
+             (?1, (SELECT coalesce(max(seq), 0) + 1 FROM waiters WHERE key = ?1), ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            rusqlite::params![
+                self.key,
+                attempt,
+                waiter.owner.inbox.0.cast_signed(),
+                i64::try_from(waiter.owner.claim.as_millis()).unwrap_or(i64::MAX),
+                waiter.card,
+                self.env.clock,
+                self.env.process,
+                units,
+                in_order,
+            ],
+        )?;
+        self.waiting += 1;
+        Ok(self.waiting - 1)
+    }
+
     fn delete(&mut self, sql: &str, params: impl Params) -> rusqlite::Result<()> {
         if self.waiting > 0 {
             let gone = execute(self.db, sql, params)?;
@@ -412,7 +441,7 @@ impl Queue<'_> {
     }
 }
 
-fn read_waiter(row: &Row<'_>) -> rusqlite::Result<Waiter> {
+pub(super) fn read_waiter(row: &Row<'_>) -> rusqlite::Result<Waiter> {
     let attempt = u128::from_str_radix(row.get_ref(0)?.as_str()?, 16).map_err(|_| unreadable(0, "an attempt"))?;
     let claim: u64 = row.get::<_, i64>(2)?.try_into().map_err(|_| unreadable(2, "a claim"))?;
     let owner = Claimant {
@@ -435,6 +464,7 @@ fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
     let end = format!("{prefix}{}", "\u{10FFFF}".repeat(crate::name::MAX_BYTES / 4));
     let mut statement = db.prepare_cached(
         "SELECT key FROM locks WHERE key > ?1 AND key >= ?2 AND key <= ?3 AND (owner IS NOT NULL OR waiting > 0) \
+         UNION SELECT key FROM shared WHERE key > ?1 AND key >= ?2 AND key <= ?3 AND (used > 0 OR waiting > 0) \
          ORDER BY key LIMIT ?4",
     )?;
     let keys = statement.query_map((cursor, prefix, end, PAGE as i64), |row| row.get(0))?;
@@ -480,25 +510,36 @@ fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn execute(db: &Connection, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
+/// The highest token of any row that was removed.
+pub(super) fn highest(db: &Connection) -> rusqlite::Result<u64> {
+    db.prepare_cached("SELECT last FROM meta")?.query_row([], |row| token(row, 0))
+}
+
+/// Removes a row, after which tokens go on from `last`.
+pub(super) fn remove(db: &Connection, sql: &str, key: &str, last: u64) -> rusqlite::Result<()> {
+    execute(db, sql, [key])?;
+    execute(db, "UPDATE meta SET last = max(last, ?1)", [integer(last)]).map(|_| ())
+}
+
+pub(super) fn execute(db: &Connection, sql: &str, params: impl Params) -> rusqlite::Result<usize> {
     let mut statement: CachedStatement<'_> = db.prepare_cached(sql)?;
     statement.execute(params)
 }
 
-fn token(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+pub(super) fn token(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     u64::try_from(row.get::<_, i64>(column)?).map_err(|_| unreadable(column, "a token"))
 }
 
-fn integer(token: u64) -> i64 {
+pub(super) fn integer(token: u64) -> i64 {
     i64::try_from(token).unwrap_or(i64::MAX)
 }
 
-fn unreadable(column: usize, what: &'static str) -> rusqlite::Error {
+pub(super) fn unreadable(column: usize, what: &'static str) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, types::Type::Text, format!("{what} was expected").into())
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::VecDeque;
 
     use proptest::prelude::*;
@@ -535,7 +576,7 @@ mod tests {
         claimant.to_string().as_str().into()
     }
 
-    fn acquire(n: u64, ttl: i64, wait: bool, prev: Option<(u64, i64)>) -> Request {
+    pub(crate) fn acquire(n: u64, ttl: i64, wait: bool, prev: Option<(u64, i64)>) -> Request {
         let (prev, used) = prev.map_or(("".into(), 0), |(prev, used)| (text(&claimant(prev)), used));
         let args =
             [text(&claimant(n)), ttl.into(), i64::MAX.into(), "card".into(), i64::from(wait).into(), prev, used.into()];
@@ -546,7 +587,7 @@ mod tests {
         request(&CALLS.renew, "k", &[text(&claimant(n)), ttl.into()])
     }
 
-    fn release(n: u64) -> Request {
+    pub(crate) fn release(n: u64) -> Request {
         request(&CALLS.release, "k", &[text(&claimant(n)), 0.into()])
     }
 

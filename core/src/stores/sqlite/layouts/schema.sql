@@ -36,15 +36,59 @@ CREATE TABLE waiters (
     card TEXT NOT NULL,
     clock TEXT NOT NULL,
     process TEXT NOT NULL,
+    -- Of a shared record: how much it wants, and whether nobody may overtake it.
+    units INTEGER NOT NULL DEFAULT 1,
+    in_order INTEGER NOT NULL DEFAULT 1,
     PRIMARY KEY (key, seq),
     UNIQUE (key, attempt)
+) STRICT, WITHOUT ROWID;
+
+-- Read/write locks and semaphores. No key is here and in `locks`, unless nobody uses one of the two.
+CREATE TABLE shared (
+    key TEXT NOT NULL PRIMARY KEY,
+    -- `rwlock` or `semaphore`.
+    primitive TEXT NOT NULL,
+    -- How many units there are, whether somebody said so by resizing it, and how many are held.
+    capacity INTEGER NOT NULL,
+    resized INTEGER NOT NULL,
+    used INTEGER NOT NULL,
+    waiting INTEGER NOT NULL,
+    -- The highest fencing token ever granted.
+    last INTEGER NOT NULL,
+    -- No lease ends before this, on the clock of whoever wrote it at `changed`.
+    soonest INTEGER NOT NULL,
+    clock TEXT NOT NULL,
+    changed INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE holders (
+    key TEXT NOT NULL,
+    attempt TEXT NOT NULL,
+    -- Attempt, inbox and claim in one text.
+    owner TEXT NOT NULL,
+    units INTEGER NOT NULL,
+    token INTEGER NOT NULL,
+    since INTEGER NOT NULL,
+    expires INTEGER NOT NULL,
+    claimed INTEGER NOT NULL,
+    card TEXT NOT NULL,
+    -- These as in `locks`.
+    process TEXT NOT NULL,
+    clock TEXT NOT NULL,
+    changed INTEGER NOT NULL,
+    seen_by TEXT,
+    seen_expires INTEGER,
+    seen_until INTEGER,
+    PRIMARY KEY (key, attempt)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE meta (
     -- The highest token of any lock whose row was removed: a row made anew goes on from there.
     last INTEGER NOT NULL,
     -- Up to which key idle rows were looked for.
-    swept TEXT NOT NULL
+    swept TEXT NOT NULL,
+    -- The same of shared records.
+    swept_shared TEXT NOT NULL
 ) STRICT;
 
-INSERT INTO meta (last, swept) VALUES (0, '');
+INSERT INTO meta (last, swept, swept_shared) VALUES (0, '', '');

@@ -1,0 +1,77 @@
+//! The semaphore, which behaves as `threading.BoundedSemaphore`.
+
+use lockwright::Error;
+use lockwright::lease::Inspection;
+use pyo3::prelude::*;
+
+use crate::client::count;
+use crate::error::Raised;
+use crate::lock::{Lock, end, this_thread};
+use crate::{Seconds, outside};
+
+#[pyclass(frozen, extends = Lock, weakref, module = "lockwright")]
+pub(crate) struct Semaphore {
+    pub(crate) take: u32,
+}
+
+/// Whether `take` permits could not be had at once.
+pub(crate) fn is_locked(seen: &Inspection, take: u32) -> bool {
+    let Some(shared) = &seen.shared else { return false };
+    let held: u64 = shared.holders.iter().map(|part| u64::from(part.units)).sum();
+    seen.waiters > 0 || shared.permits.is_some_and(|permits| held + u64::from(take) > u64::from(permits))
+}
+
+#[pymethods]
+impl Semaphore {
+    #[pyo3(signature = (blocking=true, timeout=None))]
+    fn acquire(slf: &Bound<'_, Self>, blocking: bool, timeout: Option<Seconds>) -> PyResult<bool> {
+        slf.as_super().get().acquire(slf.py(), blocking, timeout.unwrap_or(Seconds(-1.0)))
+    }
+
+    #[pyo3(signature = (n=1))]
+    fn release(slf: &Bound<'_, Self>, n: i128) -> PyResult<()> {
+        let (py, lock) = (slf.py(), slf.as_super().get());
+        if n < 1 {
+            let message = "n must be one or more";
+            return Err(Raised(Error::invalid("release", message).on_lock(lock.name.clone())).into());
+        }
+        let mut guards = Vec::new();
+        for _ in 0..n {
+            match lock.unpin(py, this_thread()) {
+                Ok(guard) => guards.push(guard),
+                Err(error) => {
+                    // All or none.
+                    guards.into_iter().for_each(|guard| lock.pin(guard, false, this_thread()));
+                    return Err(over_released(py, error)?);
+                }
+            }
+        }
+        // One that was lost does not keep the others from being given back.
+        let ended: Vec<_> = guards.iter().map(|guard| end(py, guard)).collect();
+        ended.into_iter().collect()
+    }
+
+    fn locked(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let lock = slf.as_super().get();
+        lock.shared.prepare(slf.py())?;
+        let seen = outside(slf.py(), || lock.core.inspect()).map_err(Raised)?;
+        Ok(is_locked(&seen, slf.get().take))
+    }
+
+    fn resize(slf: &Bound<'_, Self>, permits: i128) -> PyResult<()> {
+        let lock = slf.as_super().get();
+        lock.shared.prepare(slf.py())?;
+        Ok(outside(slf.py(), || lock.core.resize(count(permits))).map_err(Raised)?)
+    }
+
+    #[getter]
+    fn take(&self) -> u32 {
+        self.take
+    }
+}
+
+/// What `threading` raises as a `ValueError`.
+fn over_released(py: Python<'_>, error: PyErr) -> PyResult<PyErr> {
+    let errors = py.import("lockwright._errors")?;
+    Ok(PyErr::from_value(errors.call_method1("over_released", (error,))?))
+}

@@ -1,0 +1,511 @@
+//! The protocol of shared records, for read/write locks and semaphores: one machine, and one wire form, for every store that
+//! can run a procedure atomically. It is to [`crate::shared_cell`] what [`crate::native`] is to [`crate::cell`].
+//!
+//! ```text
+//!   acquire  claimant ttl-us not-after card wait primitive units capacity in-order
+//!                                           ->  token
+//!                                           |   [0, now, remaining-us]            no room
+//!                                           |   [1, now, remaining-us, position]  queued
+//!                                           |   [2, now]                          late
+//!   renew    claimant ttl-us                ->  1 | 0
+//!   change   claimant token ttl-us not-after units
+//!                                           ->  [1, token] | 0 gone | [0] refused | [2, now] late
+//!   release  claimant                       ->  1 | 0 (it held nothing)
+//!   undo     claimant                       ->  1
+//! ```
+//!
+//! A request for more units than there are is refused with the error `TOOMANY`. Resending an acquire or a change is safe: the
+//! holder is told its token again, a waiter keeps its place. Each holder is a contender of its own: there are no blocks of
+//! tokens, no hand-offs inside a process, and nothing to yield. Source: own layout, `docs/adr/0019-one-record-for-what-is-shared.md`.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cell::{Claimant, Surroundings, Waiter};
+use crate::error::Error;
+use crate::guarantee::Guarantees;
+use crate::lease::{Card, Holder, Inspection, Part, ReleaseOutcome, Sharing};
+use crate::native::{NativeLayout, micros, shown, token_arg};
+use crate::protocol::{
+    Arg, Call, Change, Grant, Input, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent,
+    Term, Traits, Verdict, Wait,
+};
+use crate::replies::{duration, int, nonsense, operation, refusal};
+use crate::shared_cell::{self, ALL, Acquired, Changed, Hall, MOST_PERMITS, Primitive, Seeker, SharedCell};
+use crate::time::StoreTime;
+
+/// What of a shared record somebody wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Share {
+    /// Of what.
+    pub primitive: Primitive,
+    /// How many units.
+    pub units: u32,
+    /// How many units the record has, if it has no size yet.
+    pub capacity: u32,
+    /// Whether nobody may overtake it.
+    pub in_order: bool,
+}
+
+impl Share {
+    /// A reader's part.
+    pub const READ: Share = Share { primitive: Primitive::RwLock, units: 1, capacity: ALL, in_order: true };
+
+    /// A writer's part.
+    pub const WRITE: Share = Share { units: ALL, ..Share::READ };
+
+    /// `take` permits of a semaphore that has `permits`.
+    ///
+    /// # Errors
+    /// `invalid_config` when it has fewer, none, or more than [`MOST_PERMITS`].
+    pub fn permits(take: u32, permits: u32, in_order: bool) -> crate::Result<Self> {
+        if permits == 0 || permits > MOST_PERMITS {
+            let message = format!("permits is {permits}; it must be 1 to {MOST_PERMITS}");
+            return Err(Error::invalid("lock", message));
+        }
+        if take == 0 || take > permits {
+            let message = format!("take is {take}; it must be 1 to {permits}, the permits there are");
+            return Err(Error::invalid("lock", message));
+        }
+        Ok(Share { primitive: Primitive::Semaphore, units: take, capacity: permits, in_order })
+    }
+}
+
+/// The procedures of one store for shared records.
+#[derive(Debug)]
+pub struct SharedCalls {
+    /// Become a holder or queue.
+    pub acquire: Call,
+    /// Extend the lease.
+    pub renew: Call,
+    /// Hold more or fewer units.
+    pub change: Call,
+    /// Give back.
+    pub release: Call,
+    /// Leave and give back.
+    pub undo: Call,
+    /// Look, and change nothing.
+    pub inspect: Call,
+    /// End a hold.
+    pub break_hold: Call,
+    /// Give it another size.
+    pub resize: Call,
+}
+
+impl SharedCalls {
+    /// Those that a store may be asked for by a digest, as [`Calls::by_digest`](crate::native::Calls::by_digest).
+    pub fn by_digest(&self) -> [&Call; 7] {
+        let SharedCalls { acquire, renew, change, release, undo: _, inspect, break_hold, resize } = self;
+        [acquire, release, renew, change, inspect, break_hold, resize]
+    }
+
+    /// The procedures of a store that runs [`crate::shared_cell`]: their names say it all.
+    pub const fn of_cell() -> Self {
+        const fn call(name: &'static str, batch: bool) -> Call {
+            Call { name, body: "", batch }
+        }
+        SharedCalls {
+            acquire: call("shared.acquire", false),
+            renew: call("shared.renew", true),
+            change: call("shared.change", false),
+            release: call("shared.release", false),
+            undo: call("shared.undo", false),
+            inspect: call("shared.inspect", false),
+            break_hold: call("shared.break", false),
+            resize: call("shared.resize", false),
+        }
+    }
+}
+
+/// The layout of shared records beside a store's `native` locks: the same keys, so that nothing is two things at once.
+pub struct SharedLayout {
+    /// The locks'.
+    pub native: NativeLayout,
+    /// What is wanted.
+    pub share: Share,
+}
+
+impl fmt::Debug for SharedLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedLayout({}, {:?})", (self.native.guarantees)().store, self.share)
+    }
+}
+
+impl Layout for SharedLayout {
+    fn name(&self) -> &'static str {
+        self.native.name()
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        Guarantees { reentrant: false, ..(self.native.guarantees)() }
+    }
+
+    fn key(&self, name: &str) -> crate::Result<Arc<str>> {
+        self.native.key(name)
+    }
+
+    fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
+        Box::new(Shared::new(self.native.shared, key, self.share, self.guarantees().push))
+    }
+
+    fn share(&self) -> Option<Share> {
+        Some(self.share)
+    }
+
+    fn inspect(&self, key: Arc<str>) -> Request {
+        Request::new(&self.native.shared.inspect, key, [])
+    }
+
+    fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
+        if let Reply::Error { code, message } = reply {
+            return Err(refusal("inspect", code, message));
+        }
+        let free = Inspection { name: name.into(), layout: self.name().into(), holder: None, waiters: 0, shared: None };
+        let seen = match reply {
+            Reply::Nil => Some(free),
+            Reply::List(list) => read_inspection(list, free),
+            _ => None,
+        };
+        seen.ok_or_else(|| nonsense("inspect", std::slice::from_ref(reply)))
+    }
+
+    fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
+        Request::new(&self.native.shared.break_hold, key, [token_arg(token)])
+    }
+
+    fn resize(&self, key: Arc<str>, permits: u32) -> Option<Request> {
+        let is_semaphore = self.share.primitive == Primitive::Semaphore;
+        is_semaphore.then(|| Request::new(&self.native.shared.resize, key, [i64::from(permits).into()]))
+    }
+
+    fn list(&self, cursor: &str) -> Request {
+        self.native.list(cursor)
+    }
+
+    fn listed(&self, reply: &Reply) -> crate::Result<(Vec<String>, Option<String>)> {
+        self.native.listed(reply)
+    }
+}
+
+/// Reads `[primitive, capacity, waiters, [claimant, held-us, remaining-us, token, units, card]...]`.
+fn read_inspection(list: &[Reply], free: Inspection) -> Option<Inspection> {
+    let [Reply::Text(primitive), capacity, waiters, holders @ ..] = list else { return None };
+    let primitive = Primitive::named(primitive)?;
+    let capacity = u32::try_from(int(capacity)?).ok()?;
+    let permits = (primitive == Primitive::Semaphore && capacity > 0).then_some(capacity);
+    let parts = holders.iter().map(read_part).collect::<Option<Vec<_>>>()?;
+    let holders: Vec<_> = parts.into_iter().filter(|part| !part.holder.remaining.is_zero()).collect();
+    Some(Inspection {
+        holder: holders.first().map(|part| part.holder.clone()),
+        waiters: u64::try_from(int(waiters)?).ok()?,
+        shared: Some(Sharing { primitive, permits, holders }),
+        ..free
+    })
+}
+
+fn read_part(reply: &Reply) -> Option<Part> {
+    let Reply::List(list) = reply else { return None };
+    let [Reply::Text(owner), held, remaining, token, units, Reply::Text(card)] = list.as_slice() else { return None };
+    let token = u64::try_from(int(token)?).ok()?;
+    let holder = Holder {
+        owner: shown(owner),
+        card: Card::decode(card),
+        held_for: Some(duration(int(held)?)),
+        remaining: duration(int(remaining)?),
+        first_token: token,
+        last_token: token,
+    };
+    Some(Part { holder, units: u32::try_from(int(units)?).ok()? })
+}
+
+/// The machine.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    calls: &'static SharedCalls,
+    key: Arc<str>,
+    share: Share,
+    push: Push,
+}
+
+impl Shared {
+    /// The machine for `share` of the record kept under `key`, by the procedures `calls` of a store that can `push`.
+    pub fn new(calls: &'static SharedCalls, key: Arc<str>, share: Share, push: bool) -> Self {
+        let push = if push { Push::Inbox } else { Push::None };
+        Shared { calls, key, share, push }
+    }
+
+    fn begin(&self, intent: &Intent) -> Request {
+        let me = Arg::Text(Claimant::of(intent.terms()).text());
+        match intent {
+            Intent::Acquire { terms, wait, .. } => {
+                let Share { primitive, units, capacity, in_order } = self.share;
+                let mut request = self.request(&self.calls.acquire, [me, micros(terms.ttl), Arg::NotAfter]);
+                request.args.extend([terms.card.clone().into(), Arg::Int((*wait).into()), primitive.name().into()]);
+                request.args.extend([units.into(), capacity.into(), i64::from(in_order)].map(Arg::Int));
+                request
+            }
+            Intent::Renew { ttl, .. } => self.request(&self.calls.renew, [me, micros(*ttl)]),
+            Intent::Release { .. } => self.request(&self.calls.release, [me]),
+            Intent::Undo { .. } => self.request(&self.calls.undo, [me]),
+        }
+    }
+
+    fn request<const N: usize>(&self, call: &'static Call, args: [Arg; N]) -> Request {
+        Request::new(call, self.key.clone(), args)
+    }
+
+    fn answer(&self, op: Op, reply: &Reply) -> Option<Step> {
+        if let Reply::Error { code, message } = reply {
+            return Some(Step::Done(Verdict::Failed(refusal(operation(op), code, message))));
+        }
+        Some(match op {
+            Op::Acquire => return acquired(reply),
+            Op::Renew => Step::Done(renewed(reply)?),
+            Op::Release => Step::Done(Verdict::Released(match int(reply)? {
+                0 => ReleaseOutcome::Expired,
+                _ => ReleaseOutcome::Released,
+            })),
+            Op::Undo => {
+                int(reply)?;
+                Step::Done(Verdict::Undone)
+            }
+        })
+    }
+}
+
+impl Protocol for Shared {
+    fn step(&mut self, input: Input<'_>) -> Step {
+        match input {
+            Input::Begin(intent) => Step::Ask(Requests::from_iter([self.begin(&intent)])),
+            Input::Reply(op, replies) => {
+                let step = replies.first().and_then(|reply| self.answer(op, reply));
+                step.unwrap_or_else(|| Step::Done(Verdict::Failed(nonsense(operation(op), replies))))
+            }
+            Input::Event(StoreEvent::Granted { first, at, .. }) => granted(*first, Term::Pushed(*at)),
+            Input::Event(_) => Step::Ignore,
+        }
+    }
+
+    fn change(&mut self, change: Change) -> Step {
+        let Change { terms, token, ttl, units } = change;
+        let me = Arg::Text(Claimant::of(&terms).text());
+        let args = [me, token_arg(token), micros(ttl), Arg::NotAfter, Arg::Int(units.into())];
+        Step::Ask(Requests::from_iter([self.request(&self.calls.change, args)]))
+    }
+
+    fn traits(&self) -> Traits {
+        Traits { block: 1, yields: false, push: self.push }
+    }
+
+    fn duplicate(&self) -> Box<dyn Protocol> {
+        Box::new(self.clone())
+    }
+
+    fn fingerprint(&self, mut state: &mut dyn Hasher) {
+        (&self.key, self.share).hash(&mut state);
+    }
+}
+
+fn granted(token: u64, term: Term) -> Step {
+    Step::Done(Verdict::Granted(Grant { first: token, last: token, term, prev: None }))
+}
+
+fn acquired(reply: &Reply) -> Option<Step> {
+    let list = match reply {
+        Reply::Int(token) => return Some(granted(token_of(*token)?, Term::FromRequest)),
+        Reply::List(list) => list.as_slice(),
+        _ => return None,
+    };
+    let at = |i: usize| list.get(i).and_then(int);
+    let now = StoreTime(at(1)?);
+    Some(match at(0)? {
+        0 => Step::Done(Verdict::Held { remaining: duration(at(2)?), at: Some(now), prev: None }),
+        1 => Step::Wait(Wait {
+            at: Some(now),
+            remaining: duration(at(2)?),
+            position: u32::try_from(at(3)?).unwrap_or(u32::MAX),
+            prev: None,
+        }),
+        2 => Step::Done(Verdict::Late { at: now }),
+        _ => return None,
+    })
+}
+
+/// The answer to a renewal, which is a number, or to a change.
+fn renewed(reply: &Reply) -> Option<Verdict> {
+    let list = match reply {
+        Reply::Int(0) => return Some(Verdict::Gone(ReleaseOutcome::Expired)),
+        Reply::Int(_) => return Some(Verdict::Renewed),
+        Reply::List(list) => list.as_slice(),
+        _ => return None,
+    };
+    Some(match list.iter().map(int).collect::<Option<Vec<_>>>()?[..] {
+        [0] => Verdict::Changed(None),
+        [1, token] => Verdict::Changed(Some(token_of(token)?)),
+        [2, at] => Verdict::Late { at: StoreTime(at) },
+        _ => return None,
+    })
+}
+
+fn token_of(token: i64) -> Option<u64> {
+    u64::try_from(token).ok().filter(|token| *token > 0)
+}
+
+/// A request of this layout as the stores that run [`crate::shared_cell`] read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Procedure {
+    /// See [`SharedCell::acquire`].
+    Acquire(shared_cell::Acquire),
+    /// See [`SharedCell::renew`].
+    Renew(Claimant, Duration),
+    /// See [`SharedCell::change`].
+    Change(shared_cell::Change),
+    /// See [`SharedCell::release`].
+    Release(Claimant),
+    /// See [`SharedCell::undo`].
+    Undo(Claimant),
+    /// Look at it.
+    Inspect,
+    /// See [`SharedCell::break_hold`].
+    Break(u64),
+    /// See [`SharedCell::resize`].
+    Resize(u32),
+}
+
+impl Procedure {
+    /// Reads a request; `None` when it is none of this layout's. A [`Arg::NotAfter`] left in it means "never too late",
+    /// which is right for stores whose calls cannot run late.
+    pub fn read(request: &Request) -> Option<Self> {
+        let args = request.args.as_slice();
+        let text = |i: usize| match args.get(i) {
+            Some(Arg::Text(text)) => Some(&**text),
+            _ => None,
+        };
+        let number = |i: usize| match args.get(i) {
+            Some(Arg::Int(value)) => Some(*value),
+            Some(Arg::NotAfter) => Some(i64::MAX),
+            _ => None,
+        };
+        let units = |i: usize| number(i).and_then(|n| u32::try_from(n).ok());
+        let token = |i: usize| number(i).and_then(|n| u64::try_from(n).ok());
+        let claimant = |i: usize| text(i).and_then(Claimant::parse);
+        Some(match request.call.name {
+            "shared.acquire" => {
+                let who = Waiter { owner: claimant(0)?, card: text(3)?.to_owned() };
+                Procedure::Acquire(shared_cell::Acquire {
+                    asker: Seeker { who, units: units(6)?, in_order: number(8)? != 0 },
+                    primitive: Primitive::named(text(5)?)?,
+                    capacity: units(7)?,
+                    ttl: duration(number(1)?),
+                    not_after: StoreTime(number(2)?),
+                    wait: number(4)? != 0,
+                })
+            }
+            "shared.renew" => Procedure::Renew(claimant(0)?, duration(number(1)?)),
+            "shared.change" => Procedure::Change(shared_cell::Change {
+                owner: claimant(0)?,
+                token: token(1)?,
+                ttl: duration(number(2)?),
+                not_after: StoreTime(number(3)?),
+                units: units(4)?,
+            }),
+            "shared.release" => Procedure::Release(claimant(0)?),
+            "shared.undo" => Procedure::Undo(claimant(0)?),
+            "shared.inspect" => Procedure::Inspect,
+            "shared.break" => Procedure::Break(token(0)?),
+            "shared.resize" => Procedure::Resize(units(0)?),
+            _ => return None,
+        })
+    }
+
+    /// Runs it on a record with its holders and queue.
+    pub fn run<H: Hall>(
+        &self,
+        cell: &mut SharedCell,
+        hall: &mut H,
+        env: &mut Surroundings<'_>,
+    ) -> Result<Reply, H::Error> {
+        if let Some(other) = cell.primitive.filter(|is| self.only_for().is_some_and(|wanted| wanted != *is)) {
+            return Ok(foreign(other.name()));
+        }
+        let now = env.now.0;
+        Ok(match self {
+            Procedure::Acquire(ask) => acquired_reply(now, cell.acquire(hall, env, ask)?),
+            Procedure::Renew(owner, ttl) => Reply::Int(cell.renew(hall, env, owner, *ttl)?.into()),
+            Procedure::Change(change) => match cell.change(hall, env, change)? {
+                Changed::Done(token) => numbers(&[1, i64::try_from(token).unwrap_or(i64::MAX)]),
+                Changed::Refused => numbers(&[0]),
+                Changed::Gone => Reply::Int(0),
+                Changed::Late => numbers(&[2, now]),
+            },
+            Procedure::Release(owner) => Reply::Int(cell.release(hall, env, owner)?.into()),
+            Procedure::Undo(owner) => {
+                cell.undo(hall, env, owner)?;
+                Reply::Int(1)
+            }
+            Procedure::Inspect => match cell.primitive {
+                Some(primitive) => inspect_reply(primitive, cell, hall, env.now)?,
+                None => Reply::Nil,
+            },
+            Procedure::Break(token) => Reply::Int(cell.break_hold(hall, env, *token)?.into()),
+            Procedure::Resize(permits) => {
+                cell.resize(hall, env, Primitive::Semaphore, *permits)?;
+                Reply::Int(1)
+            }
+        })
+    }
+
+    /// The only primitive that it can be asked of.
+    fn only_for(&self) -> Option<Primitive> {
+        match self {
+            Procedure::Acquire(ask) => Some(ask.primitive),
+            Procedure::Resize(_) => Some(Primitive::Semaphore),
+            _ => None,
+        }
+    }
+}
+
+/// What a store answers whose record under that name is something else.
+pub fn foreign(what: &str) -> Reply {
+    Reply::Error { code: "FOREIGN".into(), message: format!("this name is a {what}'s") }
+}
+
+fn numbers(values: &[i64]) -> Reply {
+    Reply::List(values.iter().map(|value| Reply::Int(*value)).collect())
+}
+
+fn acquired_reply(now: i64, answer: Acquired) -> Reply {
+    let us = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+    match answer {
+        Acquired::Granted(token) => Reply::Int(i64::try_from(token).unwrap_or(i64::MAX)),
+        Acquired::Held(remaining) => numbers(&[0, now, us(remaining)]),
+        Acquired::Queued { remaining, position } => numbers(&[1, now, us(remaining), position.into()]),
+        Acquired::Late => numbers(&[2, now]),
+        Acquired::TooMany(permits) => {
+            Reply::Error { code: "TOOMANY".into(), message: format!("it has {permits} permits") }
+        }
+    }
+}
+
+fn inspect_reply<H: Hall>(
+    primitive: Primitive,
+    cell: &SharedCell,
+    hall: &mut H,
+    now: StoreTime,
+) -> Result<Reply, H::Error> {
+    let head =
+        [Reply::Text(primitive.name().into()), Reply::Int(cell.capacity.into()), Reply::Int(hall.waiting()?.into())];
+    let holders = hall.holders()?.into_iter().map(|holder| {
+        Reply::List(vec![
+            Reply::Text(holder.owner.to_string()),
+            Reply::Int(now.micros_since(holder.since)),
+            Reply::Int(holder.expires.micros_since(now).max(0)),
+            Reply::Int(i64::try_from(holder.token).unwrap_or(i64::MAX)),
+            Reply::Int(holder.units.into()),
+            Reply::Text(holder.card),
+        ])
+    });
+    Ok(Reply::List(head.into_iter().chain(holders).collect()))
+}

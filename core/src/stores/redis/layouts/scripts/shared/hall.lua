@@ -1,0 +1,171 @@
+local function holder(attempt)
+  if not held[attempt] then
+    local text = redis.call('HGET', key, 'o' .. attempt)
+    held[attempt] = text and kept(text)
+  end
+  return held[attempt]
+end
+
+local function keep(hold)
+  local attempt = hold.owner:sub(1, 32)
+  held[attempt] = hold
+  set('o' .. attempt, ('%s%d%010d%016.0f%016.0f%016.0f%s'):format(
+    hold.owner, hold.claimed and 1 or 0, hold.units, hold.token, hold.since, hold.expires, hold.card))
+end
+
+-- The key's own end always lies past every lease's, so that no hold can vanish with it; moving it is rare. A size that was chosen
+-- is kept for 30 days.
+local function lasts(expires)
+  local stays = resized and 2592000000000 or 600000000
+  if (h[7] or 0) - expires < stays / 2 then goes = math.max(goes or 0, expires + stays) end
+end
+
+local function prolong(hold, ttl)
+  hold.expires = math.max(hold.expires, now + ttl)
+  hold.claimed = false
+  keep(hold)
+  lasts(hold.expires)
+end
+
+local function ends(hold)
+  local attempt = hold.owner:sub(1, 32)
+  used = math.max(used - hold.units, 0)
+  held[attempt] = false
+  redis.call('HDEL', key, 'o' .. attempt)
+end
+
+local function remove(seq, attempt)
+  redis.call('HDEL', key, 'q' .. seq, 'a' .. attempt)
+  waiting, requeued = waiting - 1, true
+end
+
+local function leave(attempt)
+  local seq = redis.call('HGET', key, 'a' .. attempt)
+  if seq then remove(seq, attempt) end
+end
+
+local function drop_inbox(inbox)
+  for seq = head, tail - 1 do
+    local entry = redis.call('HGET', key, 'q' .. seq)
+    if entry and entry:sub(33, 48) == inbox then remove(seq, entry:sub(1, 32)) end
+  end
+end
+
+local function forget_expired()
+  if used == 0 or now < soonest then return end
+  local all, silent = redis.call('HGETALL', key), {}
+  soonest = 0
+  for i = 1, #all, 2 do
+    local attempt = all[i]:match('^o(%x+)$')
+    local hold = attempt and (held[attempt] or kept(all[i + 1]))
+    if hold and hold.expires <= now then
+      ends(hold)
+      if hold.claimed then silent[#silent + 1] = hold.owner:sub(33, 48) end
+    elseif hold and (soonest == 0 or hold.expires < soonest) then
+      soonest = hold.expires
+    end
+  end
+  -- Who did not even renew its claim: its other waiters would each cost another one.
+  for _, inbox in ipairs(silent) do drop_inbox(inbox) end
+end
+
+local function next_token()
+  last = math.max(last + 1, now)
+  return last
+end
+
+local function grant(to, units, card, span, claimed)
+  local token, expires = next_token(), now + span
+  soonest = used == 0 and expires or math.min(soonest, expires)
+  used = used + units
+  keep({owner = to, claimed = claimed, units = units, token = token, since = now, expires = expires, card = card})
+  lasts(expires)
+  return token
+end
+
+local function is_there(claimant)
+  local listeners = redis.pcall('PUBSUB', 'NUMSUB', 'lwi:' .. claimant:sub(33, 48))
+  return listeners.err or listeners[2] > 0
+end
+
+-- Who was passed over moves up to those not looked at, so that the gaps that others leave behind it do not add up.
+local function close_gaps(passed, at)
+  if at - head - #passed < 8 then return end
+  for i = #passed, 1, -1 do
+    local seq, entry = at - 1 - #passed + i, passed[i].entry
+    local attempt = entry:sub(1, 32)
+    redis.call('HDEL', key, 'q' .. passed[i].seq)
+    set('q' .. seq, entry)
+    set('a' .. attempt, seq)
+  end
+  head, requeued = at - #passed, true
+end
+
+-- Lets in whoever of the queue fits. The asker, if it is among them, gets an answer in the place of a push: its token. The second
+-- result says whether nobody is left whom an asker may not overtake.
+local function serve(asker, ttl)
+  if waiting == 0 then return nil, true end
+  forget_expired()
+  local passed, at, mine = {}, head, nil
+  while used < capacity and at < tail do
+    local entry = redis.call('HGET', key, 'q' .. at)
+    if not entry then
+      at = at + 1
+      if #passed == 0 then head, requeued = at, true end
+    elseif #passed == 16 then
+      break
+    else
+      local to, attempt, in_order = entry:sub(1, 56), entry:sub(1, 32), entry:sub(57, 57) == '1'
+      local units, asks = tonumber(entry:sub(58, 67)), attempt == asker
+      local fits = used + units <= capacity
+      -- Who wants more than there is would keep those behind it waiting for ever, and who is not there for long.
+      if units > capacity or ((fits or in_order) and not asks and not is_there(to)) then
+        remove(at, attempt)
+      elseif not fits and in_order then
+        break
+      elseif not fits then
+        passed[#passed + 1] = {seq = at, entry = entry}
+        at = at + 1
+      else
+        remove(at, attempt)
+        local span = asks and ttl or tonumber(to:sub(49)) * 1000
+        local token = grant(to, units, entry:sub(68), span, not asks)
+        if asks then
+          mine = token
+        else
+          local message = table.concat({'taken', attempt, ('%.0f'):format(token), now_text, key}, ' ')
+          push[#push + 1] = {'lwi:' .. to:sub(33, 48), message}
+        end
+      end
+    end
+  end
+  local all = waiting == #passed
+  close_gaps(passed, at)
+  return mine, all
+end
+
+local function release(attempt)
+  local mine = holder(attempt)
+  if not mine then return 0 end
+  ends(mine)
+  serve()
+  return 1
+end
+
+local function finish()
+  set('u', used)
+  set('e', ('%.0f'):format(soonest))
+  set('t', ('%.0f'):format(last))
+  if goes then set('g', ('%.0f'):format(goes)) end
+  if requeued and waiting > 0 then
+    set('w', waiting)
+    set('h', head)
+    set('n', tail)
+  elseif requeued then
+    redis.call('HDEL', key, 'w', 'h', 'n')
+  end
+  redis.call('HSET', key, unpack(put))
+  if goes then redis.call('PEXPIREAT', key, math.ceil(goes / 1000)) end
+  -- A user without the right to publish still releases: the next in the queue asks by its timer.
+  for _, message in ipairs(push) do redis.pcall('PUBLISH', message[1], message[2]) end
+end

@@ -1,0 +1,25 @@
+-- A shared record. What the fields hold is told in shared.rs. Changes gather in `put` and are written by `finish`, in one
+-- command; what goes is deleted at once, since a later step may look for it.
+local key = KEYS[1]
+local h = redis.pcall('HMGET', key, 'v', 'm', 'z', 'u', 'e', 't', 'g', 'w', 'h', 'n')
+if h.err then return h end
+if h[1] ~= 'rwlock1' and h[1] ~= 'semaphore1' and (h[1] or redis.call('EXISTS', key) == 1) then
+  return redis.error_reply(h[1] == '1' and "FOREIGN this name is a lock's" or "FOREIGN this name is something else's")
+end
+local capacity, resized, used = tonumber(h[2] or 0), h[3], tonumber(h[4] or 0)
+local soonest, last = tonumber(h[5] or 0), tonumber(h[6] or 0)
+local waiting, head, tail = tonumber(h[8] or 0), tonumber(h[9] or 0), tonumber(h[10] or 0)
+local put, push, held, requeued, goes = {}, {}, {}, false, nil
+
+local function set(field, value)
+  put[#put + 1] = field
+  put[#put + 1] = value
+end
+
+local function kept(text)
+  return {
+    owner = text:sub(1, 56), claimed = text:sub(57, 57) == '1', units = tonumber(text:sub(58, 67)),
+    token = tonumber(text:sub(68, 83)), since = tonumber(text:sub(84, 99)), expires = tonumber(text:sub(100, 115)),
+    card = text:sub(116),
+  }
+end

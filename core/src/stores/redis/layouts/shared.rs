@@ -1,0 +1,50 @@
+//! Read/write locks and semaphores beside the layout `native`: one hash per record, changed by scripts alone.
+//!
+//! The semantics are those of [`crate::shared_cell`], told there and checked against these scripts on random commands. A record
+//! lies under the key that a lock of its name would have, so that nothing is two things at once. Times are microseconds of the
+//! server's clock.
+//!
+//! | field | holds |
+//! |---|---|
+//! | `v` | what it is, and the version of the layout: `rwlock1` or `semaphore1` |
+//! | `m`, `u` | how many units there are, and how many are held |
+//! | `z` | `1` once it was resized: it keeps its size, and the key goes 30 days after its last lease |
+//! | `e` | no lease ends before this |
+//! | `t` | the highest token granted |
+//! | `g` | when the key itself goes: always later than any lease's end |
+//! | `o<attempt>` | a hold: [`Claimant`](crate::cell::Claimant) (56 characters), whether it is a claim (1), units (10), token, since and end of its lease (16 each), card |
+//! | `w`, `h`, `n`, `a<attempt>` | the queue, as in the layout `native` |
+//! | `q<n>` | a waiter: claimant (56), whether in order (1), units (10), card |
+//!
+//! A hand-off is published as `taken <attempt> <token> <now> <key>`; see [`parse_push`](super::native::parse_push).
+
+use crate::protocol::Call;
+use crate::shared::SharedCalls;
+
+macro_rules! script {
+    ($($part:literal)+) => { concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+) };
+}
+
+/// A script that changes a record.
+macro_rules! change {
+    ($part:literal) => {
+        concat!(
+            include_str!("scripts/time.lua"),
+            include_str!("scripts/shared/record.lua"),
+            include_str!("scripts/shared/hall.lua"),
+            include_str!(concat!("scripts/shared/", $part, ".lua"))
+        )
+    };
+}
+
+/// The scripts.
+pub static CALLS: SharedCalls = SharedCalls {
+    acquire: Call { name: "shared.acquire", body: change!("acquire"), batch: false },
+    renew: Call { name: "shared.renew", body: script!("time" "shared/renew"), batch: true },
+    change: Call { name: "shared.change", body: change!("change"), batch: false },
+    release: Call { name: "shared.release", body: change!("release"), batch: false },
+    undo: Call { name: "shared.undo", body: change!("undo"), batch: false },
+    inspect: Call { name: "shared.inspect", body: script!("time" "shared/record" "shared/inspect"), batch: false },
+    break_hold: Call { name: "shared.break", body: change!("break"), batch: false },
+    resize: Call { name: "shared.resize", body: change!("resize"), batch: false },
+};

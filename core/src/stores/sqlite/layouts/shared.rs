@@ -1,0 +1,538 @@
+//! Read/write locks and semaphores beside `native`: the rules of [`crate::shared_cell`] on rows.
+//!
+//! One request is one transaction, as there, and what is said there of other clocks holds here for each holder by itself. Of a
+//! lock and a shared record of one name, one may be there: where nobody uses the one, the other takes its place.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, Row};
+
+use super::native::{
+    Env, IDLE, Lock, Pushes, Queue, SWEEP, Sighting, execute, integer, is_ours, read_waiter, remove, token, unreadable,
+};
+use crate::cell::{Claimant, Line, Surroundings};
+use crate::protocol::{AttemptId, InboxId, Reply};
+use crate::shared::{Procedure, foreign};
+use crate::shared_cell::{Acquire, Hall, Holder, Primitive, Seeker, SharedCell};
+use crate::time::StoreTime;
+
+/// For how long a size that was chosen is kept though nobody uses it.
+const RESIZED: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// Executes one request.
+///
+/// # Errors
+/// As [`super::native::run`].
+pub(super) fn run(
+    db: &Connection,
+    env: &Env<'_>,
+    key: &str,
+    procedure: &Procedure,
+) -> rusqlite::Result<(Reply, Pushes)> {
+    let looks = matches!(procedure, Procedure::Inspect);
+    let Some(mut record) = Record::load(db, env, key, looks)? else { return Ok((foreign("lock"), Pushes::new())) };
+    if let Procedure::Acquire(ask) = procedure {
+        record.end_the_gone(db, env, key, ask)?;
+    }
+    let (before, waiting) = (record.cell.clone(), record.waiting);
+    let mut hall = Rows::of(db, env, key, waiting, looks);
+    let mut around = Surroundings { now: env.now, token_floor: env.wall, alive: env.alive, pushes: Pushes::new() };
+    let reply = procedure.run(&mut record.cell, &mut hall, &mut around)?;
+    record.waiting = hall.queue.waiting;
+    let is_used = record.cell.used > 0 || record.cell.resized || record.waiting > 0;
+    if !looks && (record.cell != before || record.waiting != waiting) && (record.stored || is_used) {
+        record.store(db, env, key)?;
+    }
+    Ok((reply, around.pushes))
+}
+
+/// The refusal of a lock, if a shared record that is in use lies under its name; one that is not makes room for it.
+pub(super) fn in_the_way(db: &Connection, key: &str, looks: bool) -> rusqlite::Result<Option<Reply>> {
+    let known = db
+        .prepare_cached("SELECT primitive, used > 0 OR waiting > 0 OR resized, last FROM shared WHERE key = ?1")?
+        .query_row([key], |row| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?, token(row, 2)?)))
+        .optional()?;
+    match known {
+        Some((primitive, true, _)) => Ok(Some(foreign(&primitive))),
+        Some((_, false, last)) if !looks => remove(db, "DELETE FROM shared WHERE key = ?1", key, last).map(|()| None),
+        _ => Ok(None),
+    }
+}
+
+/// One row of `shared`.
+struct Record {
+    cell: SharedCell,
+    waiting: u32,
+    /// Whether there is a row.
+    stored: bool,
+    /// When it was last written, if by our clock.
+    changed: Option<StoreTime>,
+}
+
+impl Record {
+    /// The record under `key`; `None` when it is a lock that somebody uses.
+    fn load(db: &Connection, env: &Env<'_>, key: &str, looks: bool) -> rusqlite::Result<Option<Self>> {
+        let known = db
+            .prepare_cached(
+                "SELECT primitive, capacity, resized, used, waiting, last, soonest, clock, changed FROM shared \
+                 WHERE key = ?1",
+            )?
+            .query_row([key], |row| Record::read(env, row))
+            .optional()?;
+        if known.is_some() {
+            return Ok(known);
+        }
+        let lock = Lock::load(db, env, key)?;
+        let last = lock.cell.last;
+        if lock.stored && (lock.waiting > 0 || lock.cell.hold.is_some_and(|hold| hold.expires > env.now)) {
+            return Ok(None);
+        }
+        if lock.stored && !looks {
+            remove(db, "DELETE FROM locks WHERE key = ?1", key, last)?;
+        }
+        let cell = SharedCell { last, ..SharedCell::default() };
+        Ok(Some(Record { cell, waiting: 0, stored: false, changed: None }))
+    }
+
+    fn read(env: &Env<'_>, row: &Row<'_>) -> rusqlite::Result<Self> {
+        let primitive = Primitive::named(row.get_ref(0)?.as_str()?).ok_or_else(|| unreadable(0, "a primitive"))?;
+        let changed: i64 = row.get(8)?;
+        let ours = is_ours(env, row.get_ref(7)?.as_str()?, changed);
+        let cell = SharedCell {
+            primitive: Some(primitive),
+            capacity: row.get(1)?,
+            resized: row.get(2)?,
+            used: row.get(3)?,
+            last: token(row, 5)?,
+            // Of another clock nothing is concluded: the holders are looked at.
+            soonest: if ours { StoreTime(row.get(6)?) } else { env.now },
+        };
+        let changed = ours.then_some(StoreTime(changed));
+        Ok(Record { cell, waiting: row.get(4)?, stored: true, changed })
+    }
+
+    /// Holders whose process is gone hold nothing, whatever their leases say. Looked at only when somebody needs the room.
+    fn end_the_gone(&mut self, db: &Connection, env: &Env<'_>, key: &str, ask: &Acquire) -> rusqlite::Result<()> {
+        let needed = self.waiting > 0 || self.cell.used.saturating_add(ask.asker.units) > self.cell.capacity;
+        if self.cell.used == 0 || !needed {
+            return Ok(());
+        }
+        let mut statement = db.prepare_cached(
+            "SELECT DISTINCT process FROM holders WHERE key = ?1 AND clock = ?2 AND process NOT IN ('', ?3)",
+        )?;
+        let processes = statement.query_map((key, env.clock, env.process), |row| row.get::<_, String>(0))?;
+        for process in processes.collect::<rusqlite::Result<Vec<_>>>()? {
+            if (env.gone)(&process) {
+                execute(
+                    db,
+                    "UPDATE holders SET expires = min(expires, ?4) WHERE key = ?1 AND clock = ?2 AND process = ?3",
+                    (key, env.clock, &process, env.now.0),
+                )?;
+                self.cell.soonest = self.cell.soonest.min(env.now);
+            }
+        }
+        Ok(())
+    }
+
+    fn store(&self, db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<()> {
+        let SharedCell { primitive, capacity, resized, used, last, soonest } = &self.cell;
+        execute(
+            db,
+            "INSERT OR REPLACE INTO shared \
+             (key, primitive, capacity, resized, used, waiting, last, soonest, clock, changed) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            rusqlite::params![
+                key,
+                primitive.map_or("", Primitive::name),
+                capacity,
+                resized,
+                used,
+                self.waiting,
+                integer(*last),
+                soonest.0,
+                env.clock,
+                env.now.0,
+            ],
+        )?;
+        if !self.stored && last.is_multiple_of(SWEEP.0) {
+            sweep(db, env)?;
+        }
+        Ok(())
+    }
+}
+
+/// The rows of `holders` and `waiters` with one key.
+struct Rows<'a> {
+    queue: Queue<'a>,
+    /// Whose those are that were looked at in the queue.
+    processes: Vec<(AttemptId, String)>,
+    /// It is only looked at.
+    looks: bool,
+}
+
+macro_rules! holders {
+    ($which:literal) => {
+        concat!(
+            "SELECT owner, units, token, since, expires, claimed, card, process, clock, changed, attempt, \
+             seen_by, seen_expires, seen_until FROM holders WHERE key = ?1 ",
+            $which
+        )
+    };
+}
+
+impl<'a> Rows<'a> {
+    fn of(db: &'a Connection, env: &'a Env<'a>, key: &'a str, waiting: u32, looks: bool) -> Self {
+        Rows { queue: Queue { db, env, key, waiting, popped: None }, processes: Vec::new(), looks }
+    }
+
+    fn read(&self, row: &Row<'_>) -> rusqlite::Result<(Holder, Option<Sighting>)> {
+        let env = self.queue.env;
+        let owner = Claimant::parse(row.get_ref(0)?.as_str()?).ok_or_else(|| unreadable(0, "an owner"))?;
+        let (since, expires, changed) = (StoreTime(row.get(3)?), row.get(4)?, row.get(9)?);
+        let mut holder = Holder {
+            owner,
+            units: row.get(1)?,
+            token: token(row, 2)?,
+            since,
+            expires: StoreTime(expires),
+            claimed: row.get(5)?,
+            card: row.get(6)?,
+        };
+        if is_ours(env, row.get_ref(8)?.as_str()?, changed) {
+            let process: String = row.get(7)?;
+            if self.looks && !process.is_empty() && (env.gone)(&process) {
+                holder.expires = holder.expires.min(env.now);
+            }
+            return Ok((holder, None));
+        }
+        let (since, sighting) = Sighting::read(env, row, changed, since, expires)?;
+        (holder.since, holder.expires) = (since, sighting.until);
+        Ok((holder, Some(sighting)))
+    }
+
+    fn remember(&self, holder: &Holder, sighting: &Sighting) -> rusqlite::Result<()> {
+        let Queue { db, env, key, .. } = &self.queue;
+        execute(
+            db,
+            "UPDATE holders SET seen_by = ?3, seen_expires = ?4, seen_until = ?5 WHERE key = ?1 AND attempt = ?2",
+            (key, holder.owner.attempt.to_string(), env.clock, sighting.of, sighting.until.0),
+        )?;
+        Ok(())
+    }
+}
+
+impl Hall for Rows<'_> {
+    type Error = rusqlite::Error;
+
+    fn holder(&mut self, attempt: AttemptId) -> rusqlite::Result<Option<Holder>> {
+        let found = self
+            .queue
+            .db
+            .prepare_cached(holders!("AND attempt = ?2"))?
+            .query_row((self.queue.key, attempt.to_string()), |row| self.read(row))
+            .optional()?;
+        Ok(found.map(|(holder, _)| holder))
+    }
+
+    fn holders(&mut self) -> rusqlite::Result<Vec<Holder>> {
+        let mut statement = self.queue.db.prepare_cached(holders!("ORDER BY token"))?;
+        let rows = statement.query_map([self.queue.key], |row| self.read(row))?;
+        let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+        for (holder, sighting) in rows.iter().filter(|_| !self.looks) {
+            if let Some(sighting) = sighting.as_ref().filter(|sighting| sighting.new) {
+                self.remember(holder, sighting)?;
+            }
+        }
+        Ok(rows.into_iter().map(|(holder, _)| holder).collect())
+    }
+
+    fn keep(&mut self, holder: &Holder) -> rusqlite::Result<()> {
+        let Queue { db, env, key, .. } = &self.queue;
+        let known = self.processes.iter().find(|(attempt, _)| *attempt == holder.owner.attempt);
+        execute(
+            db,
+            "INSERT OR REPLACE INTO holders \
+             (key, attempt, owner, units, token, since, expires, claimed, card, process, clock, changed) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            rusqlite::params![
+                key,
+                holder.owner.attempt.to_string(),
+                holder.owner.to_string(),
+                holder.units,
+                integer(holder.token),
+                holder.since.0,
+                holder.expires.0,
+                holder.claimed,
+                holder.card,
+                known.map_or(env.process, |(_, process)| process),
+                env.clock,
+                env.now.0,
+            ],
+        )?;
+        Ok(())
+    }
+
+    fn forget(&mut self, attempt: AttemptId) -> rusqlite::Result<()> {
+        let of = (self.queue.key, attempt.to_string());
+        execute(self.queue.db, "DELETE FROM holders WHERE key = ?1 AND attempt = ?2", of).map(|_| ())
+    }
+
+    fn join(&mut self, seeker: &Seeker) -> rusqlite::Result<u32> {
+        self.queue.join_for(&seeker.who, seeker.units, seeker.in_order)
+    }
+
+    fn waiting(&mut self) -> rusqlite::Result<u32> {
+        Ok(self.queue.waiting)
+    }
+
+    fn nth(&mut self, ahead: u32) -> rusqlite::Result<Option<Seeker>> {
+        while self.queue.waiting > ahead {
+            let next = self
+                .queue
+                .db
+                .prepare_cached(
+                    "SELECT attempt, inbox, claim, card, units, in_order, process, clock FROM waiters \
+                     WHERE key = ?1 ORDER BY seq LIMIT 1 OFFSET ?2",
+                )?
+                .query_row((self.queue.key, ahead), |row| {
+                    let seeker = Seeker { who: read_waiter(row)?, units: row.get(4)?, in_order: row.get(5)? };
+                    Ok((seeker, row.get::<_, String>(6)?, row.get_ref(7)?.as_str()? == self.queue.env.clock))
+                })
+                .optional()?;
+            let Some((seeker, process, on_our_clock)) = next else { return Ok(None) };
+            let attempt = seeker.who.owner.attempt;
+            if on_our_clock {
+                self.processes.push((attempt, process));
+                return Ok(Some(seeker));
+            }
+            // It could not date the grant pushed to it.
+            self.queue.leave(attempt)?;
+        }
+        Ok(None)
+    }
+
+    fn leave(&mut self, attempt: AttemptId) -> rusqlite::Result<()> {
+        self.queue.leave(attempt)
+    }
+
+    fn drop_inbox(&mut self, inbox: InboxId) -> rusqlite::Result<()> {
+        self.queue.drop_inbox(inbox)
+    }
+}
+
+/// Removes records to which nothing has happened for long, a few at a time and in turn, as the locks' own sweep does.
+fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
+    let (mut last, from): (u64, String) = db
+        .prepare_cached("SELECT last, swept_shared FROM meta")?
+        .query_row([], |row| Ok((token(row, 0)?, row.get(1)?)))?;
+    let mut statement = db.prepare_cached("SELECT key FROM shared WHERE key > ?1 ORDER BY key LIMIT ?2")?;
+    let keys = statement.query_map((from, SWEEP.1 as i64), |row| row.get(0))?;
+    let keys = keys.collect::<rusqlite::Result<Vec<String>>>()?;
+    for key in &keys {
+        let Some(record) = Record::load(db, env, key, true)? else { continue };
+        let holders = Rows::of(db, env, key, record.waiting, false).holders()?;
+        let ends = holders.iter().map(|holder| holder.expires).chain(record.changed);
+        let stays = if record.cell.resized { RESIZED } else { IDLE };
+        if ends.max().is_some_and(|end| end.after(stays) > env.now) {
+            continue;
+        }
+        for sql in [
+            "DELETE FROM waiters WHERE key = ?1",
+            "DELETE FROM holders WHERE key = ?1",
+            "DELETE FROM shared WHERE key = ?1",
+        ] {
+            execute(db, sql, [key])?;
+        }
+        last = last.max(record.cell.last);
+    }
+    let next = if keys.len() == SWEEP.1 { keys.last().map_or("", String::as_str) } else { "" };
+    execute(db, "UPDATE meta SET last = ?1, swept_shared = ?2", (integer(last), next))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::native::SCHEMA;
+    use super::*;
+    use crate::cell::Waiter;
+    use crate::shared::Share;
+    use crate::shared_cell::{self, Kept};
+
+    fn file() -> Connection {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(SCHEMA).unwrap();
+        db
+    }
+
+    fn env<'a>(now: i64, clock: &'a str) -> Env<'a> {
+        Env { now: StoreTime(now), clock, wall: 1000, process: "us", alive: &|_| true, gone: &|_| false }
+    }
+
+    fn claimant(n: u64) -> Claimant {
+        Claimant { attempt: AttemptId(n.into()), inbox: InboxId(n % 2), claim: Duration::from_millis(5) }
+    }
+
+    fn acquire(n: u64, share: Share, ttl: u64, wait: bool) -> Procedure {
+        let who = Waiter { owner: claimant(n), card: "card".into() };
+        Procedure::Acquire(Acquire {
+            asker: Seeker { who, units: share.units, in_order: share.in_order },
+            primitive: share.primitive,
+            capacity: share.capacity,
+            ttl: Duration::from_micros(ttl),
+            not_after: StoreTime(i64::MAX),
+            wait,
+        })
+    }
+
+    fn shares() -> impl Strategy<Value = Share> {
+        let permits = (1u32..4, 3u32..5, any::<bool>());
+        permits.prop_map(|(take, permits, in_order)| Share::permits(take, permits, in_order).unwrap())
+    }
+
+    fn procedures() -> impl Strategy<Value = Procedure> {
+        let who = 0u64..7;
+        let micros = |n: u64| Duration::from_micros(n);
+        let not_after = StoreTime(i64::MAX);
+        prop_oneof![
+            6 => (who.clone(), shares(), 1u64..20, any::<bool>())
+                .prop_map(|(n, share, ttl, wait)| acquire(n, share, ttl, wait)),
+            2 => (who.clone(), 1u64..20).prop_map(move |(n, ttl)| Procedure::Renew(claimant(n), micros(ttl))),
+            2 => (who.clone(), 1u64..20, 1u32..4, 1000u64..1020).prop_map(move |(n, ttl, units, token)| {
+                let (owner, ttl) = (claimant(n), micros(ttl));
+                Procedure::Change(shared_cell::Change { owner, token, units, ttl, not_after })
+            }),
+            4 => who.clone().prop_map(|n| Procedure::Release(claimant(n))),
+            1 => who.prop_map(|n| Procedure::Undo(claimant(n))),
+            1 => Just(Procedure::Inspect),
+            1 => (1000u64..1020).prop_map(Procedure::Break),
+            1 => (1u32..6).prop_map(Procedure::Resize),
+        ]
+    }
+
+    /// Mostly within a lease, now and then over a claim.
+    fn pauses() -> impl Strategy<Value = i64> {
+        prop_oneof![5 => 0i64..8, 1 => Just(5_000)]
+    }
+
+    proptest! {
+        /// Rows do what the reference does, whatever is asked in whatever order.
+        #[test]
+        fn rows_do_what_the_reference_does(
+            steps in proptest::collection::vec((procedures(), pauses(), any::<[bool; 2]>()), 1..60)
+        ) {
+            let db = file();
+            let (mut cell, mut kept) = (SharedCell::default(), Kept::default());
+            let mut now = 0;
+            for (step, pause, listening) in steps {
+                now += pause;
+                let alive = |inbox: InboxId| listening[usize::try_from(inbox.0).unwrap()];
+                let env = Env { alive: &alive, ..env(now, "boot") };
+                let (reply, pushes) = run(&db, &env, "k", &step).unwrap();
+                let mut around =
+                    Surroundings { now: env.now, token_floor: env.wall, alive: &alive, pushes: Vec::new() };
+                let Ok(wanted) = step.run(&mut cell, &mut kept, &mut around);
+                prop_assert_eq!(&reply, &wanted, "{:?}", step);
+                prop_assert_eq!(pushes, around.pushes);
+                let record = Record::load(&db, &env, "k", true).unwrap().unwrap();
+                if record.stored {
+                    prop_assert_eq!(&record.cell, &cell);
+                }
+                prop_assert_eq!(Rows::of(&db, &env, "k", 0, true).holders().unwrap(), kept.holders().unwrap());
+                prop_assert_eq!(record.waiting as usize, kept.line.len());
+            }
+        }
+    }
+
+    fn granted(db: &Connection, env: &Env<'_>, n: u64, share: Share) -> Option<i64> {
+        match run(db, env, "k", &acquire(n, share, 100, false)).unwrap().0 {
+            Reply::Int(token) => Some(token),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn readers_of_another_boot_end_one_lease_after_they_were_first_seen() {
+        let db = file();
+        for n in [1, 2] {
+            assert!(granted(&db, &env(5_000_000, "old"), n, Share::READ).is_some());
+        }
+        assert_eq!(granted(&db, &env(7, "new"), 3, Share::WRITE), None);
+        assert!(granted(&db, &env(50, "new"), 4, Share::READ).is_some(), "a reader need not know");
+        run(&db, &env(51, "new"), "k", &Procedure::Release(claimant(4))).unwrap();
+        assert_eq!(granted(&db, &env(106, "new"), 3, Share::WRITE), None);
+        assert!(granted(&db, &env(107, "new"), 3, Share::WRITE).is_some());
+    }
+
+    #[test]
+    fn a_reader_on_another_clock_that_renews_is_never_taken_for_gone() {
+        let db = file();
+        assert!(granted(&db, &env(5_000_000, "theirs"), 1, Share::READ).is_some());
+        for round in 0..20 {
+            assert_eq!(granted(&db, &env(60 * round, "ours"), 2, Share::WRITE), None, "{round}");
+            let renew = Procedure::Renew(claimant(1), Duration::from_micros(100));
+            assert_eq!(run(&db, &env(5_000_060 + 60 * round, "theirs"), "k", &renew).unwrap().0, Reply::Int(1));
+        }
+    }
+
+    #[test]
+    fn permits_of_a_process_that_is_gone_are_free() {
+        let db = file();
+        let pool = Share::permits(1, 2, false).unwrap();
+        let theirs = |now| Env { process: "them", ..env(now, "boot") };
+        assert!(granted(&db, &theirs(0), 1, pool).is_some());
+        assert!(granted(&db, &env(1, "boot"), 2, pool).is_some());
+        assert_eq!(granted(&db, &env(2, "boot"), 3, pool), None);
+        let gone = |process: &str| process == "them";
+        let later = Env { gone: &gone, ..env(3, "boot") };
+        let Reply::List(seen) = run(&db, &later, "k", &Procedure::Inspect).unwrap().0 else { panic!("a list") };
+        assert_eq!(seen.len(), 5);
+        assert!(granted(&db, &later, 3, pool).is_some());
+        assert_eq!(granted(&db, &later, 4, pool), None, "the other one lives");
+        // By hand-off, the permit belongs to the process of the waiter and not to that of whoever let go.
+        assert!(matches!(run(&db, &theirs(4), "k", &acquire(5, pool, 100, true)).unwrap().0, Reply::List(_)));
+        run(&db, &env(5, "boot"), "k", &Procedure::Release(claimant(2))).unwrap();
+        let later = Env { gone: &gone, ..env(6, "boot") };
+        assert!(granted(&db, &later, 6, pool).is_some());
+    }
+
+    #[test]
+    fn one_name_is_one_thing_while_it_is_used() {
+        let db = file();
+        let lock = |now: i64, call: &'static str| {
+            let request = match call {
+                "acquire" => super::super::native::tests::acquire(1, 100, false, None),
+                _ => super::super::native::tests::release(1),
+            };
+            super::super::native::run(&db, &env(now, "boot"), &request).unwrap().0
+        };
+        let Reply::Int(first) = lock(0, "acquire") else { panic!("it is free") };
+        assert_eq!(granted(&db, &env(1, "boot"), 2, Share::READ), None);
+        lock(2, "release");
+        let token = granted(&db, &env(3, "boot"), 2, Share::READ).unwrap();
+        assert!(token > first, "tokens rise from one to the other");
+        assert!(matches!(lock(4, "acquire"), Reply::Error { code, .. } if code == "FOREIGN"));
+        run(&db, &env(5, "boot"), "k", &Procedure::Release(claimant(2))).unwrap();
+        assert!(matches!(lock(6, "acquire"), Reply::Int(again) if again > token));
+    }
+
+    #[test]
+    fn records_that_nobody_uses_are_removed_those_that_were_resized_late() {
+        let db = file();
+        let idle = i64::try_from(IDLE.as_micros()).unwrap();
+        for (n, key) in ["a", "b", "c"].iter().enumerate() {
+            run(&db, &env(0, "boot"), key, &acquire(n as u64, Share::READ, 100, false)).unwrap();
+        }
+        run(&db, &env(0, "boot"), "kept", &Procedure::Resize(3)).unwrap();
+        let count = |table: &str| -> i64 {
+            db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+        };
+        sweep(&db, &env(idle, "boot")).unwrap();
+        assert_eq!((count("shared"), count("holders")), (4, 3));
+        sweep(&db, &env(idle + 101, "boot")).unwrap();
+        assert_eq!((count("shared"), count("holders")), (1, 0));
+        sweep(&db, &env(i64::try_from(RESIZED.as_micros()).unwrap(), "boot")).unwrap();
+        assert_eq!(count("shared"), 0);
+    }
+}

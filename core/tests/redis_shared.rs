@@ -1,0 +1,337 @@
+//! The scripts of read/write locks and semaphores do what [`lockwright::shared_cell`] does: the same random commands go to both,
+//! and answers, pushes and what is left in the end must be equal. The scripts run on a real server, under a clock that the test
+//! sets.
+
+#![cfg(feature = "redis")]
+
+mod redis_server;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright::Kind;
+use lockwright::cell::{Claimant, Surroundings};
+use lockwright::protocol::{
+    Arg, AttemptId, Change, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms,
+    Verdict,
+};
+use lockwright::shared::{Procedure, Share, Shared};
+use lockwright::shared_cell::{ALL, Kept, Primitive, SharedCell};
+use lockwright::stores::redis::layouts::{native, shared::CALLS};
+use lockwright::time::StoreTime;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use redis_server::{Inbox, Server};
+
+const SEQUENCES: u32 = 500;
+const MINUTE: i64 = 60_000_000;
+const CLAIMANTS: usize = 8;
+const TTL: Duration = Duration::from_secs(30);
+const CLAIM: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Debug)]
+enum Command {
+    Acquire { who: usize, share: Share, wait: bool, late: bool },
+    Renew { who: usize, ttl: Duration },
+    Change { who: usize, units: u32, stale: bool, late: bool },
+    Release { who: usize },
+    Undo { who: usize },
+    Break { nth: usize },
+    Resize { permits: u32 },
+    Inspect,
+    Pass(i64),
+}
+
+fn share(primitive: Primitive) -> BoxedStrategy<Share> {
+    match primitive {
+        Primitive::RwLock => prop::sample::select(vec![Share::READ, Share::READ, Share::WRITE]).boxed(),
+        Primitive::Semaphore => (1..4_u32, 3..5_u32, any::<bool>())
+            .prop_map(|(take, permits, in_order)| Share::permits(take, permits, in_order).expect("in range"))
+            .boxed(),
+    }
+}
+
+fn command(primitive: Primitive) -> impl Strategy<Value = Command> {
+    let who = 0..CLAIMANTS;
+    let late = || prop::bool::weighted(0.05);
+    let acquire = (who.clone(), share(primitive), prop::bool::weighted(0.7), late())
+        .prop_map(|(who, share, wait, late)| Command::Acquire { who, share, wait, late });
+    let ttl = prop_oneof![Just(TTL), Just(TTL / 100), Just(TTL * 2880)];
+    let pauses =
+        vec![0, 1, 50, 400_000, 1_000_000, MINUTE / 2, MINUTE, 6 * MINUTE, 11 * MINUTE, 3000 * MINUTE, -MINUTE];
+    let units = match primitive {
+        Primitive::RwLock => vec![1, ALL],
+        Primitive::Semaphore => vec![1, 2, 3],
+    };
+    let change = (who.clone(), prop::sample::select(units), prop::bool::weighted(0.1), late())
+        .prop_map(|(who, units, stale, late)| Command::Change { who, units, stale, late });
+    prop_oneof![
+        24 => acquire,
+        6 => (who.clone(), ttl).prop_map(|(who, ttl)| Command::Renew { who, ttl }),
+        6 => change,
+        14 => who.clone().prop_map(|who| Command::Release { who }),
+        4 => who.prop_map(|who| Command::Undo { who }),
+        2 => (0..4_usize).prop_map(|nth| Command::Break { nth }),
+        1 => (1..6_u32).prop_map(|permits| Command::Resize { permits }),
+        4 => Just(Command::Inspect),
+        8 => prop::sample::select(pauses).prop_map(Command::Pass),
+    ]
+}
+
+fn sequences(primitive: Primitive) -> impl Strategy<Value = Vec<Command>> {
+    prop::collection::vec(command(primitive), 1..50)
+}
+
+#[test]
+fn scripts_do_what_the_reference_does() {
+    for primitive in [Primitive::RwLock, Primitive::Semaphore] {
+        let both = std::cell::RefCell::new((Server::connect(), Inbox::open()));
+        let mut runner = TestRunner::new(Config {
+            cases: SEQUENCES,
+            failure_persistence: None,
+            max_shrink_iters: 2_000,
+            ..Config::default()
+        });
+        let outcome = runner.run(&sequences(primitive), |commands| {
+            let (server, inbox) = &mut *both.borrow_mut();
+            Run::new(server, inbox).play(&commands)
+        });
+        if let Err(failure) = outcome {
+            panic!("{failure}");
+        }
+    }
+}
+
+#[test]
+fn one_name_is_one_thing() {
+    let mut server = Server::connect();
+    let key = "lw:{shared, and something else}";
+    for setup in [
+        ["SET", key, "x"].as_slice(),
+        &["HSET", key, "v", "1"],
+        &["HSET", key, "v", "semaphore1"],
+        &["HSET", key, "uuid:1", "1"],
+    ] {
+        server.plain(&["DEL", key]);
+        server.plain(setup);
+        let before = server.plain(&["DUMP", key]);
+        let mut machine = Shared::new(&CALLS, key.into(), Share::READ, true);
+        let me = terms(0);
+        let is_semaphore = setup.last() == Some(&"semaphore1");
+        for intent in [
+            Intent::Acquire { terms: me.clone(), wait: true, prev: None },
+            Intent::Renew { terms: me.clone(), ttl: TTL },
+            Intent::Release { terms: me.clone(), used: 1 },
+            Intent::Undo { terms: me.clone(), prev: None },
+        ] {
+            let op = intent.op();
+            // Whoever has nothing there may ask to give it back.
+            if is_semaphore && op != Op::Acquire {
+                continue;
+            }
+            let reply = server.ask(&begin(&mut machine, intent), StoreTime(1));
+            match machine.step(Input::Reply(op, &[reply])) {
+                Step::Done(Verdict::Failed(error)) => assert_eq!(error.kind(), Kind::ForeignLayout, "{error}"),
+                other => panic!("{setup:?}: {other:?}"),
+            }
+        }
+        assert_eq!(server.plain(&["DUMP", key]), before);
+    }
+    server.plain(&["DEL", key]);
+    let machine = &mut Shared::new(&CALLS, key.into(), Share::READ, true);
+    let now = server.later();
+    let acquire = begin(machine, Intent::Acquire { terms: terms(0), wait: false, prev: None });
+    assert!(matches!(server.ask(&acquire, now), Reply::Int(_)));
+    let refused = server.ask(&native::layout("").inspect(key.into()), now);
+    let error = native::layout("").inspected("x", &refused).expect_err("a lock's inspection");
+    assert_eq!(error.kind(), Kind::ForeignLayout, "{error}");
+    server.plain(&["DEL", key]);
+}
+
+#[test]
+fn a_batch_of_renewals_answers_for_each_hold_in_order() {
+    let mut server = Server::connect();
+    let now = server.later();
+    let keys = ["lw:{shared batch 1}", "lw:{shared batch 2}", "lw:{shared batch 3}"];
+    server.plain(&["DEL", keys[0], keys[1], keys[2]]);
+    let me = terms(0);
+    let mut machine = Shared::new(&CALLS, keys[2].into(), Share::WRITE, true);
+    let acquire = begin(&mut machine, Intent::Acquire { terms: me.clone(), wait: false, prev: None });
+    assert!(matches!(server.ask(&acquire, now), Reply::Int(_)));
+    server.plain(&["SET", keys[0], "x"]);
+    let mut command = redis::cmd("EVAL");
+    command.arg(CALLS.renew.body).arg(keys.len()).arg(&keys);
+    for _ in keys {
+        command.arg(Claimant::of(&me).to_string()).arg(i64::try_from(TTL.as_micros()).expect("short"));
+    }
+    let Reply::List(answers) = server.run(&command) else { panic!("a list") };
+    assert!(matches!(&answers[0], Reply::Error { code, .. } if code == "WRONGTYPE"), "{answers:?}");
+    assert_eq!(answers[1..], [Reply::Int(0), Reply::Int(1)]);
+    server.plain(&["DEL", keys[0], keys[1], keys[2]]);
+}
+
+/// The last two claimants' inbox does not listen; the others share one that does.
+fn terms(who: usize) -> Terms {
+    Terms {
+        name: "model".into(),
+        attempt: AttemptId(0xA000 + who as u128),
+        inbox: InboxId(if who < CLAIMANTS - 2 { 1 } else { 2 }),
+        ttl: if who < 2 { TTL } else { CLAIM },
+        claim: CLAIM,
+        card: if who == 3 { "".into() } else { format!("host\t{who}\trust\tlabel {who}").into() },
+        fair: false,
+    }
+}
+
+fn begin(machine: &mut Shared, intent: Intent) -> Request {
+    asked(machine.step(Input::Begin(intent)))
+}
+
+fn asked(step: Step) -> Request {
+    match step {
+        Step::Ask(mut requests) => requests.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// One sequence: a record on the server, the same record in the reference, and the clock of both.
+struct Run<'a> {
+    server: &'a mut Server,
+    inbox: &'a mut Inbox,
+    key: Arc<str>,
+    cell: SharedCell,
+    kept: Kept,
+    now: StoreTime,
+}
+
+impl<'a> Run<'a> {
+    fn new(server: &'a mut Server, inbox: &'a mut Inbox) -> Self {
+        let key: Arc<str> = "lw:{shared model}".into();
+        server.plain(&["DEL", &key]);
+        let now = server.later();
+        Run { server, inbox, key, cell: SharedCell::default(), kept: Kept::default(), now }
+    }
+
+    fn play(mut self, commands: &[Command]) -> Result<(), TestCaseError> {
+        for command in commands {
+            self.one(command)?;
+            self.check_lifetime()?;
+        }
+        self.one(&Command::Inspect)?;
+        prop_assert_eq!(self.inbox.pushed(self.server), vec![], "pushed too much");
+        Ok(())
+    }
+
+    fn one(&mut self, command: &Command) -> Result<(), TestCaseError> {
+        let Some((op, request)) = self.request(command) else { return Ok(()) };
+        let place = |line: &Kept| match command {
+            Command::Acquire { who, .. } => {
+                line.line.iter().position(|seeker| seeker.who.owner.attempt == terms(*who).attempt)
+            }
+            _ => None,
+        };
+        let before = place(&self.kept);
+        let (expected, pushes) = self.reference(&request);
+        let mut reply = self.server.ask(&request, self.now);
+        // Who asks again learns a bound of its position, since others may have left the queue's middle.
+        if let (Some(_), Reply::List(got), Reply::List(wanted)) = (before, &mut reply, &expected)
+            && let ([Reply::Int(1), _, _, Reply::Int(at)], [_, _, _, Reply::Int(want)]) =
+                (got.as_mut_slice(), wanted.as_slice())
+            && (*want..self.kept.line.len() as i64).contains(at)
+        {
+            *at = *want;
+        }
+        prop_assert_eq!(&reply, &expected, "{:?} at {:?}", command, self.now);
+        if !pushes.is_empty() {
+            prop_assert_eq!(self.inbox.pushed(self.server), pushes, "{:?}", command);
+        }
+        if let Some(op) = op {
+            let step = self.machine(Share::READ).step(Input::Reply(op, &[reply.clone()]));
+            let is_refusal = matches!(reply, Reply::Error { .. });
+            prop_assert_eq!(matches!(step, Step::Done(Verdict::Failed(_))), is_refusal, "{:?}", step);
+        }
+        Ok(())
+    }
+
+    fn machine(&self, share: Share) -> Shared {
+        Shared::new(&CALLS, self.key.clone(), share, true)
+    }
+
+    fn request(&mut self, command: &Command) -> Option<(Option<Op>, Request)> {
+        let layout = native::layout("").shared(Share::permits(1, 1, false).expect("in range")).expect("there is one");
+        let mut lateness = 0;
+        let (op, mut request) = match command {
+            Command::Acquire { who, share, wait, late } => {
+                lateness = i64::from(*late);
+                let intent = Intent::Acquire { terms: terms(*who), wait: *wait, prev: None };
+                (Some(Op::Acquire), begin(&mut self.machine(*share), intent))
+            }
+            Command::Renew { who, ttl } => {
+                let intent = Intent::Renew { terms: terms(*who), ttl: *ttl };
+                (Some(Op::Renew), begin(&mut self.machine(Share::READ), intent))
+            }
+            Command::Change { who, units, stale, late } => {
+                lateness = i64::from(*late);
+                let held = self.kept.holders.get(&terms(*who).attempt).map_or(1, |holder| holder.token);
+                let token = held - u64::from(*stale && held > 1);
+                let change = Change { terms: terms(*who), token, ttl: terms(*who).ttl, units: *units };
+                (Some(Op::Renew), asked(self.machine(Share::READ).change(change)))
+            }
+            Command::Release { who } => {
+                let intent = Intent::Release { terms: terms(*who), used: 0 };
+                (Some(Op::Release), begin(&mut self.machine(Share::READ), intent))
+            }
+            Command::Undo { who } => {
+                let intent = Intent::Undo { terms: terms(*who), prev: None };
+                (Some(Op::Undo), begin(&mut self.machine(Share::READ), intent))
+            }
+            Command::Break { nth } => {
+                let token = self.kept.holders.values().nth(*nth).map_or(7, |holder| holder.token);
+                (None, layout.break_hold(self.key.clone(), token))
+            }
+            Command::Resize { permits } => (None, layout.resize(self.key.clone(), *permits)?),
+            Command::Inspect => (None, layout.inspect(self.key.clone())),
+            Command::Pass(micros) => {
+                self.pass(*micros);
+                return None;
+            }
+        };
+        for arg in &mut request.args {
+            if *arg == Arg::NotAfter {
+                *arg = Arg::Int(self.now.0 - lateness);
+            }
+        }
+        Some((op, request))
+    }
+
+    fn pass(&mut self, micros: i64) {
+        self.now = StoreTime(self.now.0 + micros);
+        let goes = self.server.number(&["HGET", &self.key, "g"]);
+        if goes.is_some_and(|goes| self.now.0 >= goes) {
+            self.server.plain(&["DEL", &self.key]);
+            self.cell = SharedCell::default();
+            self.kept = Kept::default();
+        }
+    }
+
+    /// What the reference answers and pushes to those who listen.
+    fn reference(&mut self, request: &Request) -> (Reply, Vec<(Arc<str>, StoreEvent)>) {
+        let alive = |inbox: InboxId| inbox == InboxId(1);
+        let token_floor = u64::try_from(self.now.0).expect("after 1970");
+        let mut env = Surroundings { now: self.now, token_floor, alive: &alive, pushes: Vec::new() };
+        let procedure = Procedure::read(request).expect("one of the layout's");
+        let Ok(reply) = procedure.run(&mut self.cell, &mut self.kept, &mut env);
+        let heard = env.pushes.into_iter().filter(|(inbox, _)| alive(*inbox));
+        (reply, heard.map(|(_, event)| (self.key.clone(), event)).collect())
+    }
+
+    /// The key outlives every hold, at the server as in its own field, and for longer if it was resized.
+    fn check_lifetime(&mut self) -> Result<(), TestCaseError> {
+        let Some(last) = self.kept.holders.values().map(|holder| holder.expires.0).max() else { return Ok(()) };
+        let (field, real) = redis_server::lifetime(self.server, &self.key);
+        let stays = if self.cell.resized { 15 * 24 * 60 } else { 5 };
+        prop_assert!(field >= last + stays * MINUTE, "{} {}", field, last);
+        prop_assert!(real * 1000 >= field && (real - 1) * 1000 < field, "{} {}", real, field);
+        Ok(())
+    }
+}
