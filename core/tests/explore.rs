@@ -2,8 +2,8 @@
 //!
 //! The shipped Session, local queue and a layout's protocol run against the reference semantics of the store. Every message
 //! is its own event: it may be overtaken by any other, and answers may take for ever, but where a space is prompt. A client
-//! that is not scheduled while time passes is a paused one. What may go wrong, and how often, is the space's. Time has no end: states are the same when they will behave
-//! alike, however late they are.
+//! that is not scheduled while time passes is a paused one. What may go wrong, and how often, is the space's. Time has no
+//! end: states are the same when they will behave alike, however late they are.
 //!
 //! In every state: no grant over a live lease, no shortened lease, tokens rise, nobody believes what the store denies, the
 //! store serves in order. From every state: a run in which nothing more goes wrong serves everybody and leaves nothing behind,
@@ -25,7 +25,7 @@ mod view;
 #[path = "explore/world.rs"]
 mod world;
 
-use layout::joined::{self, Counted, Owned, RedissonRecord, StringRecord};
+use layout::joined::{self, Counted, GetsetRecord, Owned, RedissonRecord, StringRecord};
 use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
 use layout::shared::{self, SharedRecord};
 use search::Explored;
@@ -143,6 +143,7 @@ fn joined_locks_are_polled_for() {
     let two = |name| Setup { prompt: true, ..Setup::polled(name) };
     two("string: one thing goes wrong, promptly").with_faults(1).check_as::<StringRecord>();
     Setup { renew: false, ..two("string: leases are not renewed, promptly") }.check_as::<StringRecord>();
+    two("getset: one thing goes wrong, promptly").with_faults(1).check_as::<GetsetRecord>();
 }
 
 #[test]

@@ -8,21 +8,26 @@ use std::time::Duration;
 use lockwright::cell::BLOCK;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright::stores::redis::layouts::redisson::{self, Redisson, RedissonLock};
-use lockwright::stores::redis::layouts::string::{Format, StringLock};
+use lockwright::stores::redis::layouts::{getset, string};
 use lockwright::time::{Relative, StoreTime, Time};
 
-use super::joined_store::{JoinedStore, Place, Value};
+use super::joined_store::{JoinedStore, Place, Way};
 use super::{Around, Checked, Record, name_of};
 use crate::glue::{inbox_of, process_of};
 use crate::view::{Mix, View};
 
 /// The layout `string`.
 pub type StringRecord = Seeded<Owned, NO_BUG>;
+/// The layout `getset`, in milliseconds. `python_redis_lock` and `symfony` keep an owner and an end, as `string` does.
+pub type GetsetRecord = Seeded<Ending, NO_BUG>;
 /// The layout `redisson`.
 pub type RedissonRecord = Seeded<Counted, NO_BUG>;
 
 /// What tells one joined layout from another here.
 pub trait Kind: Clone + Debug + Default + 'static {
+    /// How the lock's key says who holds it.
+    const WAY: Way = Way::Owner;
+
     fn machine() -> Box<dyn Protocol>;
 
     /// The attempt that an owner is, if it is one.
@@ -38,11 +43,31 @@ pub struct Owned;
 
 impl Kind for Owned {
     fn machine() -> Box<dyn Protocol> {
-        Box::new(StringLock::new(Format::RedisPy, "L".into()))
+        Box::new(string::FAMILY.machine(&string::REDIS_PY, "L".into()))
     }
 
     fn attempt(owner: &str) -> Option<AttemptId> {
         (owner.len() == 32).then(|| AttemptId(u128::from_str_radix(owner, 16).expect("an owner of redis-py")))
+    }
+
+    fn channel(_: Option<&str>) -> Option<String> {
+        None
+    }
+}
+
+/// Only the end of the hold lies there.
+#[derive(Clone, Debug, Default)]
+pub struct Ending;
+
+impl Kind for Ending {
+    const WAY: Way = Way::End(1000);
+
+    fn machine() -> Box<dyn Protocol> {
+        Box::new(getset::FAMILY.machine(&getset::MILLISECONDS, "L".into()))
+    }
+
+    fn attempt(owner: &str) -> Option<AttemptId> {
+        Owned::attempt(owner)
     }
 
     fn channel(_: Option<&str>) -> Option<String> {
@@ -76,8 +101,14 @@ pub fn attempt_of(channel: &str) -> Option<AttemptId> {
 }
 
 /// The record, with a bug that the explorer has to find.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Seeded<K, const BUG: u8>(JoinedStore, PhantomData<K>);
+
+impl<K: Kind, const BUG: u8> Default for Seeded<K, BUG> {
+    fn default() -> Self {
+        Seeded(JoinedStore::new(K::WAY), PhantomData)
+    }
+}
 
 pub const NO_BUG: u8 = 0;
 /// A request is executed however late it comes.
@@ -107,8 +138,9 @@ fn attempt<K: Kind>(owner: &str) -> AttemptId {
 
 impl<K: Kind, const BUG: u8> Seeded<K, BUG> {
     fn value(&self) -> Option<(AttemptId, StoreTime)> {
-        let Value { owner, ends } = self.0.value.as_ref()?;
-        Some((attempt::<K>(owner), StoreTime(ends.expect("ours all end"))))
+        let ends = self.0.value.as_ref()?.ends.expect("ours all end");
+        // Nothing is evicted here, and nobody else takes the lock.
+        Some((attempt::<K>(&self.0.holder().expect("ours are recorded").owner), StoreTime(ends)))
     }
 
     /// What those who were told hear, and where.
@@ -227,7 +259,11 @@ impl<K: Kind, const BUG: u8> Record for Seeded<K, BUG> {
         if first <= top {
             return Err(format!("{to} is granted token {first} but {top} was used already"));
         }
-        if ends > now.after(call.ttl) {
+        let rounded = match K::WAY {
+            Way::Owner => 0,
+            Way::End(unit) => 2 * unit as u64,
+        };
+        if ends > now.after(call.ttl + Duration::from_micros(rounded)) {
             return Err(format!("{to} is granted the lock for too long"));
         }
         Ok(())
