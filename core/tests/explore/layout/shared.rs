@@ -82,8 +82,7 @@ impl<const RUNS_LATE: bool> Record for Seeded<RUNS_LATE> {
         if self.kept.holders.len() > 1 {
             return Err(format!("{} makes two writers", Self::explain(call)));
         }
-        let gives_back =
-            |owner: &Claimant| matches!(call, Procedure::Release(by) | Procedure::Undo(by) if by == owner);
+        let gives_back = |owner: &Claimant| matches!(call, Procedure::Release(by) | Procedure::Undo(by) if by == owner);
         let (old, new) = (before.holder(), self.holder());
         if let Some(old) = old.filter(|old| old.expires > now && !gives_back(&old.owner)) {
             let whose = name_of(old.owner.attempt);

@@ -15,7 +15,7 @@ pub mod string;
 /// The procedures of every layout that the server may be asked for by a digest.
 pub fn by_digest() -> impl Iterator<Item = &'static Call> {
     let all: [&'static Calls; 4] = [&native::CALLS, &string::CALLS, &redisson::CALLS, &spring::CALLS];
-    let own = native::OWN.by_digest().into_iter().chain(shared::CALLS.by_digest()).chain([&redisson::ACQUIRE_FAIR]);
+    let own = native::OWN.by_digest().chain(shared::CALLS.by_digest()).chain([&redisson::ACQUIRE_FAIR]);
     all.into_iter().flat_map(Calls::by_digest).chain(own)
 }
 
