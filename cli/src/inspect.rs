@@ -19,11 +19,21 @@ pub(crate) struct Inspect {
 
 impl Inspect {
     pub(crate) fn go(self, place: &Place) -> Result<u8> {
-        let seen = place.open()?.inspect(&self.name)?;
+        let client = place.open()?;
+        let seen = client.inspect(&self.name)?;
+        // A joined lock lies under the bare name itself. Whoever may only lock may not look there, and has asked for the lock.
+        let is_native = client.guarantees()?.layout == "native";
+        let others = if is_native { client.others(Some(&self.name)).unwrap_or_default() } else { Vec::new() };
         if self.json {
-            output::json(&LockJson::from(&seen));
+            output::json(&LockJson::from(&seen).beside(&others));
         } else {
             output::line(&output::card(&seen));
+            for other in &others {
+                let looks_like = &other.looks_like;
+                output::line(&format!(
+                    "  beside it  {looks_like}, lies under the name: its programs take another lock"
+                ));
+            }
         }
         Ok(exit::OK)
     }

@@ -4,7 +4,7 @@ use lockwright::lease::{Holder, Inspection};
 
 use crate::args::Place;
 use crate::exit;
-use crate::output::{self, LockJson};
+use crate::output::{self, LockJson, SightingJson};
 
 /// Lists the locks there are, held or remembered, with their holders.
 #[derive(Debug, Args)]
@@ -13,6 +13,9 @@ pub(crate) struct Ls {
     /// Only locks that somebody holds
     #[arg(long)]
     held: bool,
+    /// Instead of our locks, what looks like locks of other libraries under the prefix; looks at every key that there is
+    #[arg(long, conflicts_with = "held")]
+    foreign: bool,
     /// Print one line with a JSON array
     #[arg(long)]
     json: bool,
@@ -21,6 +24,19 @@ pub(crate) struct Ls {
 impl Ls {
     pub(crate) fn go(self, place: &Place) -> Result<u8> {
         let client = place.open()?;
+        if self.foreign {
+            let found = client.others(None)?;
+            if self.json {
+                output::json(&found.iter().map(SightingJson::from).collect::<Vec<_>>());
+            } else {
+                let rows = found.iter().map(|one| {
+                    let remaining = one.remaining.map_or_else(|| "without an end".to_owned(), output::span);
+                    [output::plain(&one.key), remaining, one.looks_like.clone()]
+                });
+                output::table(["KEY", "REMAINING", "LOOKS LIKE"], rows);
+            }
+            return Ok(exit::OK);
+        }
         let mut locks = Vec::new();
         for name in client.list()? {
             let seen = client.inspect(&name)?;
@@ -31,20 +47,10 @@ impl Ls {
         if self.json {
             output::json(&locks.iter().map(LockJson::from).collect::<Vec<_>>());
         } else {
-            table(&locks);
+            let head = ["LOCK", "TOKEN", "HELD FOR", "REMAINING", "WAITERS", "HOLDER"];
+            output::table(head, locks.iter().flat_map(rows));
         }
         Ok(exit::OK)
-    }
-}
-
-fn table(locks: &[Inspection]) {
-    let head = ["LOCK", "TOKEN", "HELD FOR", "REMAINING", "WAITERS", "HOLDER"].map(str::to_owned);
-    let rows: Vec<_> = std::iter::once(head).chain(locks.iter().flat_map(rows)).collect();
-    let widths: Vec<_> =
-        (0..5).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default()).collect();
-    for row in &rows {
-        let cells = row.iter().zip(widths.iter().chain([&0])).map(|(cell, &width)| format!("{cell:width$}"));
-        output::line(cells.collect::<Vec<_>>().join("  ").trim_end());
     }
 }
 

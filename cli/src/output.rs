@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use lockwright::lease::{Holder, Inspection, Part};
+use lockwright::lease::{Holder, Inspection, Part, Sighting};
 use lockwright::shared_cell::Primitive;
 use serde::Serialize;
 
@@ -59,6 +59,17 @@ pub(crate) fn span(span: Duration) -> String {
         1..60 => format!("{seconds:.1} s"),
         60..3600 => format!("{} min {} s", span.as_secs() / 60, span.as_secs() % 60),
         _ => format!("{} h {} min", span.as_secs() / 3600, span.as_secs() / 60 % 60),
+    }
+}
+
+/// Rows under a head, each column as wide as it has to be.
+pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) {
+    let rows: Vec<_> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: Vec<_> = (0..N - 1).map(width).chain([0]).collect();
+    for row in &rows {
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
+        line(cells.collect::<Vec<_>>().join("  ").trim_end());
     }
 }
 
@@ -121,8 +132,32 @@ pub(crate) struct LockJson<'a> {
     layout: &'a str,
     waiters: u64,
     holder: Option<HolderJson<'a>>,
+    /// What lies under the bare name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    others: Vec<SightingJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     shared: Option<SharingJson<'a>>,
+}
+
+impl<'a> LockJson<'a> {
+    /// The same with what lies under the bare name.
+    pub(crate) fn beside(self, others: &'a [Sighting]) -> Self {
+        LockJson { others: others.iter().map(SightingJson::from).collect(), ..self }
+    }
+}
+
+/// What looks like a lock of another library, for programs.
+#[derive(Debug, Serialize)]
+pub(crate) struct SightingJson<'a> {
+    key: &'a str,
+    looks_like: &'a str,
+    remaining_ms: Option<u64>,
+}
+
+impl<'a> From<&'a Sighting> for SightingJson<'a> {
+    fn from(Sighting { key, looks_like, remaining }: &'a Sighting) -> Self {
+        SightingJson { key, looks_like, remaining_ms: remaining.map(millis) }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -161,7 +196,7 @@ impl<'a> From<&'a Inspection> for LockJson<'a> {
             holders: shared.holders.iter().map(|part| part_json(part, shared.primitive)).collect(),
         });
         let Inspection { name, layout, waiters, .. } = seen;
-        LockJson { name, free: holder.is_none(), layout, waiters: *waiters, holder, shared }
+        LockJson { name, free: holder.is_none(), layout, waiters: *waiters, holder, others: Vec::new(), shared }
     }
 }
 

@@ -128,6 +128,32 @@ fn what_happens_is_told_to_whoever_asks_for_it() {
 }
 
 #[test]
+fn locks_of_other_libraries_are_told_by_their_looks() {
+    let Ok(redis) = std::env::var("LOCKWRIGHT_TEST_REDIS") else { return };
+    let mut place = Place::new();
+    place.url.clone_from(&redis);
+    let key = format!("{}:x", place.prefix);
+    let owner = "9b2e1c3a-0000-4000-8000-0123456789ab:7";
+    let tell = |words: &[&str]| {
+        let port = redis.rsplit(':').next().unwrap_or_default();
+        let told = std::process::Command::new("redis-cli").args(["-p", port]).args(words).output().unwrap();
+        assert!(told.status.success(), "{told:?}");
+    };
+    tell(&["hset", &key, owner, "1"]);
+    tell(&["pexpire", &key, "60000"]);
+    tell(&["set", &format!("{key}-cache"), "{}"]);
+    let seen = place.says(["inspect", "x"]);
+    assert!(seen.out.starts_with("x: free\n"), "{}", seen.out);
+    assert!(seen.out.contains("a hash, as Redisson's locks are, lies under the name"), "{}", seen.out);
+    assert_eq!(json(&place, &["inspect", "x"])["others"][0]["looks_like"], "a hash, as Redisson's locks are");
+    let listed = json(&place, &["ls", "--foreign"]);
+    let keys: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, [&*key]);
+    assert!(place.says(["ls", "--foreign"]).out.contains("LOOKS LIKE"));
+    tell(&["del", &key, &format!("{key}-cache")]);
+}
+
+#[test]
 fn several_hold_what_is_shared_and_each_is_shown_and_broken_by_its_token() {
     let place = Place::new();
     let script = "echo $LOCKWRIGHT_TOKEN; read go";

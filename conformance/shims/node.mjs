@@ -1,25 +1,14 @@
 // The shim of the Node face. The README of this folder's parent says what a shim does.
 
-import { closeSync, openSync, readFileSync, renameSync, writeFileSync, writeSync } from 'node:fs'
+import { closeSync, openSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { inspect } from 'node:util'
 
 import * as lockwright from '../../bindings-node/dist/index.mjs'
+import { countUp, now, say } from './node_common.mjs'
 
 const { connect, LockError, onEvent, Owner } = lockwright
 
-/** Node has the time since boot to a hundredth of a second only, and a clock that stops while the machine sleeps. */
-const slept = (() => {
-  const uptime = () => Math.round(Number(readFileSync('/proc/uptime', 'utf8').split(' ')[0]) * 1e9)
-  const before = uptime()
-  let after = uptime()
-  while (after === before) after = uptime()
-  const behind = BigInt(after) - process.hrtime.bigint()
-  return behind < 20_000_000n ? 0n : behind
-})()
-
-const now = () => Number(process.hrtime.bigint() + slept)
-const say = line => writeSync(1, `${JSON.stringify(line, (_, value) => (typeof value === 'bigint' ? Number(value) : value))}\n`)
 const milliseconds = seconds => Number(seconds === 'nan' ? NaN : seconds === 'inf' ? Infinity : seconds) * 1000
 const seconds = milliseconds => milliseconds / 1000
 
@@ -184,19 +173,6 @@ function increment(guard, asked, note, task, counter) {
   at = now()
   note(guard, at, { event: 'increment', begin, value, held: guard.isHeld, until: until(at) })
   if (guard.whyLost !== undefined) note(guard, now(), { event: 'lost', why: guard.whyLost })
-}
-
-/** Not atomic in the least, but for the last step: whoever is killed leaves the old value or the new one. */
-function countUp(task, counter) {
-  let value = 1
-  try {
-    value += Number(readFileSync(counter, 'utf8'))
-  } catch (error) {
-    if (error.code !== 'ENOENT') throw error
-  }
-  writeFileSync(`${counter}.${task}`, String(value))
-  renameSync(`${counter}.${task}`, counter)
-  return value
 }
 
 /** The commands of one owner begin one after another, as those of a task do. */

@@ -7,6 +7,7 @@
 pub mod bad_input;
 pub mod clock;
 pub mod expect;
+pub mod interop;
 pub mod matrix;
 pub mod play;
 pub mod protocol;

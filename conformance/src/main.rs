@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use lockwright_conformance::bad_input::{self, Asked};
-use lockwright_conformance::matrix;
-use lockwright_conformance::run::{self, Suite, Wanted};
+use lockwright_conformance::run::{self, Report, Suite, Wanted};
+use lockwright_conformance::{interop, matrix, rows};
 
 /// One suite of scenarios for every face and store.
 #[derive(Parser)]
@@ -49,6 +49,18 @@ enum Command {
         #[arg(long)]
         write: bool,
     },
+    /// Play what other libraries and we play together; ends with the same line.
+    Interop {
+        /// Every team, at full length.
+        #[arg(long)]
+        full: bool,
+        /// Write docs/interop.md from how it ended.
+        #[arg(long)]
+        write: bool,
+        /// How many scenarios are played at a time.
+        #[arg(long, default_value_t = 4)]
+        jobs: usize,
+    },
     /// Show scenarios, faces and stores.
     List,
 }
@@ -75,15 +87,25 @@ fn obey(command: Command) -> Result<bool, String> {
             let wanted = Wanted { faces, stores, scenarios, full, jobs, patience: 30.0, keep: true };
             let mut sum = (0, 0, 0);
             for _ in 0..times {
-                let report = run::run(&suite, &wanted, &|line| println!("{line}"))?;
-                report.reasons().iter().for_each(|(reason, count)| println!("{count:>5} skipped: {reason}"));
-                report.failed().for_each(|triple| println!("FAILED  {triple}"));
-                report.unaccounted.iter().for_each(|text| println!("FAILED  {text}"));
-                let (passed, failed, skipped) = report.counts();
+                let (passed, failed, skipped) = played(&suite, &wanted)?.counts();
                 sum = (sum.0 + passed, sum.1 + failed, sum.2 + skipped);
             }
             println!("{} passed, {} failed, {} skipped", sum.0, sum.1, sum.2);
             Ok(sum.1 == 0)
+        }
+        Command::Interop { full, write, jobs } => {
+            let (scenarios, _) = interop::heading(&suite);
+            let scenarios = scenarios.into_iter().map(str::to_owned).collect();
+            let report =
+                played(&suite, &Wanted { scenarios, full, jobs, patience: 30.0, keep: true, ..Wanted::default() })?;
+            let (passed, failed, skipped) = report.counts();
+            if write && failed == 0 {
+                let path = rows::here().join("../docs/interop.md");
+                let page = interop::page(&suite, &report.outcomes, full);
+                std::fs::write(&path, page).map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+            println!("{passed} passed, {failed} failed, {skipped} skipped");
+            Ok(failed == 0)
         }
         Command::BadInput { faces, rows, write } => {
             bad_input::have_own_mounts();
@@ -92,6 +114,14 @@ fn obey(command: Command) -> Result<bool, String> {
             Ok(failed == 0)
         }
     }
+}
+
+fn played(suite: &Suite, wanted: &Wanted) -> Result<Report, String> {
+    let report = run::run(suite, wanted, &|line| println!("{line}"))?;
+    report.reasons().iter().for_each(|(reason, count)| println!("{count:>5} skipped: {reason}"));
+    report.failed().for_each(|triple| println!("FAILED  {triple}"));
+    report.unaccounted.iter().for_each(|text| println!("FAILED  {text}"));
+    Ok(report)
 }
 
 fn list(suite: &Suite) {

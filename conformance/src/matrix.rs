@@ -101,6 +101,9 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
             return Some(format!("{}: {reason}", face.name));
         }
     }
+    if let Some(reason) = store.peers_only.as_ref().filter(|_| scenario.peer == Peer::No) {
+        return Some(format!("{}: {reason}", store.name));
+    }
     let slow = team.iter().filter_map(|face| face.only.as_ref()).filter(|_| !full);
     let left_out = |only: &&Meets| !team.iter().any(|face| only.faces.contains(&face.name));
     if let Some(only) = slow.into_iter().find(left_out) {
@@ -181,22 +184,12 @@ mod tests {
     use serde_json::json;
 
     fn face(name: &str) -> Face {
-        Face {
-            name: name.into(),
-            folder: "core".into(),
-            command: Vec::new(),
-            joins: None,
-            no_scenarios: None,
-            process_each: false,
-            only: None,
-            cannot: BTreeMap::new(),
-        }
+        Face { name: name.into(), folder: "core".into(), ..Face::default() }
     }
 
     fn store(name: &str) -> Store {
         let uri = Some("x://".into());
-        let (name, folder) = (name.into(), name.into());
-        Store { name, folder, uri, service: None, promises: BTreeMap::new(), only: None, cannot: BTreeMap::new() }
+        Store { name: name.into(), folder: name.into(), uri, ..Store::default() }
     }
 
     fn scenario(name: &str, head: &str) -> Scenario {

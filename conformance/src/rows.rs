@@ -15,7 +15,7 @@ use crate::scenario::Scenario;
 pub type Reasons = BTreeMap<String, String>;
 
 /// A face.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Face {
     #[serde(skip)]
@@ -25,6 +25,8 @@ pub struct Face {
     pub command: Vec<String>,
     /// For a library that is not ours: the store where we keep locks as it does.
     pub joins: Option<String>,
+    /// For such a library: its version, with which that in the peer's greeting has to begin, where there is one.
+    pub version: Option<String>,
     /// Why it plays no scenarios, and takes part in the table of bad input alone.
     pub no_scenarios: Option<String>,
     /// Whether each of its commands is a process, so that only stores are of use that processes share.
@@ -45,7 +47,7 @@ pub struct Meets {
 }
 
 /// A store.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Store {
     #[serde(skip)]
@@ -53,6 +55,12 @@ pub struct Store {
     pub folder: String,
     pub uri: Option<String>,
     pub service: Option<String>,
+    /// What is put behind the service's URI instead of the options that it has there.
+    pub options: Option<String>,
+    /// The key that a lock `{lock}` is kept under, where that is not its name.
+    pub key: Option<String>,
+    /// Why nothing is played there but with the library that joins it.
+    pub peers_only: Option<String>,
     /// Promises that only the server could deny, and denies here.
     #[serde(default)]
     pub promises: BTreeMap<String, bool>,
@@ -141,6 +149,7 @@ impl Face {
         let fill = |part: &String| {
             part.replace("{bin}", &bin.to_string_lossy())
                 .replace("{here}", &here().to_string_lossy())
+                .replace("{tools}", &here().join("../.tools/interop").to_string_lossy())
                 .replace("{python}", &python().to_string_lossy())
         };
         let mut parts = self.command.iter().map(fill);
@@ -177,7 +186,14 @@ impl Place {
     pub fn uri(&self, name: &str, folder: &Path) -> Result<String, String> {
         match &self.store.uri {
             Some(uri) => Ok(uri.replace("{name}", name).replace("{folder}", &folder.to_string_lossy())),
-            None => self.service(&["uri"]),
+            None => Ok(self.with_options(self.service(&["uri"])?)),
+        }
+    }
+
+    fn with_options(&self, uri: String) -> String {
+        match &self.store.options {
+            Some(options) => format!("{}?{options}", uri.split('?').next().unwrap_or_default()),
+            None => uri,
         }
     }
 
@@ -194,7 +210,8 @@ impl Place {
 
     /// Puts something of another kind where the lock `name` would lie.
     pub fn plant_foreign(&self, name: &str) -> Result<(), String> {
-        self.service(&["foreign", name]).map(drop)
+        let key = self.store.key.as_ref().map(|key| key.replace("{lock}", name));
+        self.service(&["foreign", key.as_deref().unwrap_or(name)]).map(drop)
     }
 
     /// What lies there for locks whose name has `part` in it and would never go away by itself, a line each.

@@ -94,6 +94,20 @@ impl Pending {
 struct Hello {
     pid: u32,
     language: String,
+    #[serde(default)]
+    version: String,
+}
+
+impl Hello {
+    fn read(line: &str, face: &Face) -> Result<Self, String> {
+        let hello: Hello = serde_json::from_str(line).map_err(|error| format!("{error}: {line}"))?;
+        match &face.version {
+            Some(version) if !hello.version.is_empty() && !hello.version.starts_with(version) => {
+                Err(format!("it is version {:?}; its row says {version}", hello.version))
+            }
+            _ => Ok(hello),
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -144,8 +158,7 @@ impl Shim {
             locked(&answered).clear();
         });
         let hello = greeting.recv_timeout(START).map_err(|_| "no greeting".to_owned());
-        let hello = hello.and_then(|line| serde_json::from_str::<Hello>(&line).map_err(|e| format!("{e}: {line}")));
-        let Hello { pid, language } = match hello {
+        let Hello { pid, language, .. } = match hello.and_then(|line| Hello::read(&line, face)) {
             Ok(hello) => hello,
             Err(error) => {
                 drop(child.kill());

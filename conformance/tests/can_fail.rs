@@ -1,6 +1,5 @@
 //! A suite that cannot fail proves nothing: played by a face that locks nothing at all, every scenario must fail.
 
-use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use lockwright_conformance::matrix::Outcome;
@@ -15,11 +14,7 @@ fn a_face_that_locks_nothing_is_convicted() {
         name: "unlocked".into(),
         folder: "core".into(),
         command: vec!["{bin}/lockwright-shim-rust".into(), "unlocked".into()],
-        joins: None,
-        no_scenarios: None,
-        process_each: false,
-        only: None,
-        cannot: BTreeMap::new(),
+        ..Face::default()
     }];
     let wanted = Wanted { stores: vec!["memory".into()], jobs: 8, patience: 2.0, ..Wanted::default() };
     let said = Mutex::new(String::new());

@@ -16,7 +16,7 @@ use crate::client::{Acquisition, Extension, Face, extended, left, outcome_of};
 use crate::driver::entry::Effects;
 use crate::driver::wait::Settled;
 use crate::error::{Error, Kind, Result};
-use crate::lease::{Inspection, ReleaseOutcome};
+use crate::lease::{Inspection, ReleaseOutcome, Sighting};
 use crate::options::ConnectOptions;
 use crate::token::Token;
 
@@ -60,6 +60,14 @@ impl Client {
     /// As there.
     pub fn list(&self) -> Result<Vec<String>> {
         self.list_now()
+    }
+
+    /// See the async [`others`](crate::Client::others).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn others(&self, name: Option<&str>) -> Result<Vec<Sighting>> {
+        self.others_now(name)
     }
 
     /// See the async [`break_lock`](crate::Client::break_lock).

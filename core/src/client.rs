@@ -20,7 +20,7 @@ use crate::driver::wait::{Settled, Waiter};
 use crate::driver::{clock, notice, runtime};
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::{Guarantees, Requirements};
-use crate::lease::{Inspection, LossReason, ReleaseOutcome};
+use crate::lease::{Inspection, LossReason, ReleaseOutcome, Sighting};
 use crate::metrics::Metrics;
 use crate::name;
 use crate::options::{AcquireOptions, ConnectOptions, Retry};
@@ -203,6 +203,23 @@ impl<F: Face> Client<F> {
         Ok(names)
     }
 
+    pub(crate) fn others_now(&self, name: Option<&str>) -> Result<Vec<Sighting>> {
+        let name = name.map(name::check).transpose()?;
+        let (mut found, mut cursor) = (Vec::new(), Some(String::new()));
+        while let Some(at) = cursor {
+            let page = self.on_store(|engine| match engine.store.others(name.as_deref(), &at) {
+                Some(request) => engine.store.others_seen(&engine.administer(request)?),
+                None => Ok((Vec::new(), None)),
+            });
+            let (page, next) = page?;
+            found.extend(page);
+            cursor = next;
+        }
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        found.dedup();
+        Ok(found)
+    }
+
     pub(crate) fn break_now(&self, name: &str, expected: Token) -> Result<bool> {
         self.at_either(name, |spot| self.break_at(spot, expected))
     }
@@ -268,6 +285,17 @@ impl Client {
     pub async fn list(&self) -> Result<Vec<String>> {
         let client = self.clone();
         aside(move || client.list_now()).await
+    }
+
+    /// What looks like a lock of another library: under the bare `name`, which only joined layouts use, or anywhere under this
+    /// client's prefix, in order. Looking through a whole store takes as long as it has keys. Empty where nobody else keeps
+    /// locks in such a store.
+    ///
+    /// # Errors
+    /// `unavailable`, `auth` (looking takes more rights than locking) or `protocol` from the store.
+    pub async fn others(&self, name: Option<&str>) -> Result<Vec<Sighting>> {
+        let (client, name) = (self.clone(), name.map(str::to_owned));
+        aside(move || client.others_now(name.as_deref())).await
     }
 
     /// Takes the lock `name` from whoever holds it under `expected`, which [`inspect`](Self::inspect) shows: the next in the

@@ -191,6 +191,17 @@ pub struct Holder {
     pub last_token: u64,
 }
 
+/// Something in the store that looks like a lock of another library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// Where it lies.
+    pub key: String,
+    /// What it is and whose it looks like, such as `a hash, as Redisson's locks are`.
+    pub looks_like: String,
+    /// How long it lasts yet; `None` when it never ends by itself.
+    pub remaining: Option<Duration>,
+}
+
 /// What a holder says of itself: one text of at most 512 bytes, `host`, `pid`, `language` and `label` by tabs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Card {

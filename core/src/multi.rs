@@ -8,7 +8,7 @@
 //!
 //! All or nothing: first all are tried by one request (where the layout can; by one after the other elsewhere), which takes all
 //! or none. If somebody has one of them, they are acquired one after the other, in the order of their keys in the store; those
-//! already taken are kept and renewed meanwhile. Since everybody goes in that order, no circle of waiters can come about,
+//! already taken are kept and renewed meanwhile; should one be lost nevertheless, all are given back and waited for again. Since everybody goes in that order, no circle of waiters can come about,
 //! whatever order the names were given in (ordered resource allocation, E. W. Dijkstra, *Hierarchical ordering of sequential
 //! processes*, 1971). The timeout covers all of it; when it runs out, everything is given back. Each lock has a fencing token of its own, and
 //! the loss of one is the loss of all: [`MultiGuard::is_held`] is false then. A name given twice counts once.
@@ -116,6 +116,11 @@ impl<F: Face> MultiLock<F> {
         }
     }
 
+    /// Whether what was lost while others were waited for is waited for again. Without renewal it would only be lost again.
+    fn begins_again(&self, deadline: Option<Time>) -> bool {
+        self.options().renew && deadline.is_none_or(|deadline| !left(deadline).is_zero())
+    }
+
     /// The guard of all where all were tried at once, and each of them was granted.
     fn all_of(&self, granted: Taken<F>) -> Option<Result<MultiGuard<F>>> {
         let all = granted.len() == self.locks.len();
@@ -133,7 +138,8 @@ impl MultiLock {
     /// Cancelling, by dropping the future, is safe at every await: what was acquired is given back, in the background.
     ///
     /// # Errors
-    /// `timeout` when others held one of them all the time; `lost` when one was lost while others were waited for; else as
+    /// `timeout` when others held one of them all the time; `lost` when one was lost while others were waited for, and it is
+    /// not renewed or there is no time left; else as
     /// [`Lock::acquire`]. Then none is held.
     pub async fn acquire(&self) -> Result<MultiGuard> {
         self.acquire_within(self.options().timeout).await
@@ -163,11 +169,16 @@ impl MultiLock {
                 None => {}
             }
         }
-        let mut guards = Vec::with_capacity(self.locks.len());
-        for lock in self.locks.iter() {
-            guards.push(lock.acquire_within(left_of(deadline)).await?);
+        loop {
+            let mut guards = Vec::with_capacity(self.locks.len());
+            for lock in self.locks.iter() {
+                guards.push(lock.acquire_within(left_of(deadline)).await?);
+            }
+            match Self::complete(guards) {
+                Err(_) if self.begins_again(deadline) => {}
+                result => return result,
+            }
         }
-        Self::complete(guards)
     }
 }
 
@@ -206,8 +217,7 @@ impl MultiLock<Blocking> {
     /// As [`acquire`](Self::acquire).
     pub fn begin(&self, timeout: Option<Duration>) -> Result<AcquiringAll> {
         let deadline = Self::deadline(timeout);
-        let mut acquiring =
-            AcquiringAll { locks: self.locks.clone(), deadline, guards: Vec::new(), next: None, result: None };
+        let mut acquiring = AcquiringAll { lock: self.clone(), deadline, guards: Vec::new(), next: None, result: None };
         if let Some(granted) = try_together_here(&self.locks, Policy::All)? {
             acquiring.result = match self.all_of(granted) {
                 None if timeout == Some(Duration::ZERO) => Some(Err(Error::timeout(Duration::ZERO))),
@@ -223,7 +233,7 @@ impl MultiLock<Blocking> {
 
 /// Several locks being acquired. Dropping it gives up.
 pub struct AcquiringAll {
-    locks: Arc<[Lock<Blocking>]>,
+    lock: MultiLock<Blocking>,
     deadline: Option<Time>,
     guards: Vec<Guard<Blocking>>,
     next: Option<Acquiring>,
@@ -237,11 +247,12 @@ impl AcquiringAll {
             return Some(result);
         }
         let result = self.next.as_mut()?.wait(slice)?;
-        match result.and_then(|guard| {
+        let result = result.and_then(|guard| {
             self.guards.push(guard);
             self.begin_next()
-        }) {
-            Ok(()) if self.next.is_none() => Some(MultiLock::complete(std::mem::take(&mut self.guards))),
+        });
+        match result {
+            Ok(()) if self.next.is_none() => self.complete(),
             Ok(()) => None,
             Err(error) => {
                 self.guards.clear();
@@ -250,8 +261,15 @@ impl AcquiringAll {
         }
     }
 
+    fn complete(&mut self) -> Option<Result<MultiGuard<Blocking>>> {
+        match MultiLock::complete(std::mem::take(&mut self.guards)) {
+            Err(_) if self.lock.begins_again(self.deadline) => self.begin_next().err().map(Err),
+            result => Some(result),
+        }
+    }
+
     fn begin_next(&mut self) -> Result<()> {
-        let next = self.locks.get(self.guards.len());
+        let next = self.lock.locks.get(self.guards.len());
         self.next = next.map(|lock| lock.begin(left_of(self.deadline))).transpose()?;
         Ok(())
     }
@@ -259,7 +277,7 @@ impl AcquiringAll {
 
 impl std::fmt::Debug for AcquiringAll {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "AcquiringAll({} of {})", self.guards.len(), self.locks.len())
+        write!(f, "AcquiringAll({} of {})", self.guards.len(), self.lock.locks.len())
     }
 }
 

@@ -240,6 +240,16 @@ pub enum Verdict {
     Failed(Error),
 }
 
+impl Verdict {
+    /// What became of the attempt that was given back in the same request, where the answer says so.
+    pub fn prev(&self) -> Option<ReleaseOutcome> {
+        match self {
+            Verdict::Granted(Grant { prev, .. }) | Verdict::Held { prev, .. } => prev.clone(),
+            _ => None,
+        }
+    }
+}
+
 /// A lock given to an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {

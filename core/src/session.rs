@@ -650,7 +650,7 @@ impl Session {
         match (op, self.phase) {
             (Op::Acquire, Phase::Asking) if hopeless => self.fail(now, error),
             (Op::Acquire, Phase::Asking) if self.is_silent_too_long(now) => self.fail(now, error),
-            (Op::Acquire, Phase::Undoing) => self.undo_again(now),
+            (Op::Acquire, Phase::Undoing) => self.answered_after_the_undo(now, None),
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_at = Some(now.after(pause)),
             (Op::Acquire, Phase::Asking) => {
                 self.trouble = Some(error);
@@ -680,8 +680,7 @@ impl Session {
                     self.lasts(sent, now, self.terms.ttl);
                 }
             }
-            // Whatever it did was done before or after the undo; only asking once more makes sure.
-            (Op::Acquire, Phase::Undoing) => self.undo_again(now),
+            (Op::Acquire, Phase::Undoing) => self.answered_after_the_undo(now, verdict.prev()),
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_concluded(now, sent, verdict),
             (Op::Release, Phase::Releasing) => self.release_concluded(now, verdict),
             (Op::Undo, Phase::Undoing) => self.undo_concluded(now, verdict),
@@ -735,6 +734,14 @@ impl Session {
         }
     }
 
+    /// What became of the earlier attempt, once the acquire that was to give it back is being undone. The undo gives back the
+    /// same and may have come first; so only that it was the holder until then says anything.
+    fn gave_back_late(&mut self, outcome: Option<ReleaseOutcome>) {
+        if self.prev.is_some() {
+            self.tell_released(outcome.filter(|o| *o == ReleaseOutcome::Released).unwrap_or(ReleaseOutcome::Unknown));
+        }
+    }
+
     fn held_by_another(&mut self, now: Time, remaining: Duration) {
         if !self.waits {
             self.actions.push_back(Action::Refused);
@@ -773,7 +780,7 @@ impl Session {
             // Overtaken by the push for this very place; or the hold is lost already, and this place is a new one.
             self.placed = true;
             if self.phase == Phase::Undoing {
-                self.undo_again(now);
+                self.answered_after_the_undo(now, wait.prev);
             }
             return;
         }
@@ -1131,9 +1138,9 @@ impl Session {
 
     /// Ends the attempt: at once when nothing can be left at the store, else by undoing it.
     fn finish(&mut self, now: Time) {
-        if self.prev.is_some() {
+        if self.flight(Op::Acquire).is_none() {
             // Whoever gave it back need not wait until the undo is answered.
-            self.tell_released(ReleaseOutcome::Unknown);
+            self.gave_back_late(None);
         }
         self.wake = None;
         self.stop_renewing();
@@ -1149,6 +1156,7 @@ impl Session {
     fn end(&mut self) {
         self.phase = Phase::Idle;
         self.wake = None;
+        self.gave_back_late(None);
         self.prev = None;
         self.actions.push_back(Action::Ended);
     }
@@ -1160,6 +1168,12 @@ impl Session {
         self.doubt.take_if(|until| *until <= now);
         let intent = Intent::Undo { terms: self.terms.clone(), prev: self.prev.as_deref().cloned() };
         self.converse(now, now, Op::Undo, Input::Begin(intent));
+    }
+
+    /// Whatever the acquire did was done before or after the undo; only asking once more makes sure.
+    fn answered_after_the_undo(&mut self, now: Time, prev: Option<ReleaseOutcome>) {
+        self.gave_back_late(prev);
+        self.undo_again(now);
     }
 
     /// Something may have happened since the undo in flight was sent.
@@ -1179,11 +1193,14 @@ impl Session {
             }
             return;
         }
-        self.prev = None;
+        let is_answered = self.flight(Op::Acquire).is_none();
+        if is_answered {
+            self.prev = None;
+        }
         if self.ask_again {
             return self.undo(now);
         }
-        if self.flight(Op::Acquire).is_some() {
+        if !is_answered {
             return;
         }
         match self.doubt {

@@ -2,8 +2,8 @@
 //!
 //! The shipped Session, local queue and a layout's protocol run against the reference semantics of the store. Every message
 //! is its own event: it may be overtaken by any other, and answers may take for ever, but where a space is prompt. A client
-//! that is not scheduled while time passes is a paused one. What may go wrong, and how often, is the space's. Time has no end: states are the same when they will behave
-//! alike, however late they are.
+//! that is not scheduled while time passes is a paused one. What may go wrong, and how often, is the space's. Time has no
+//! end: states are the same when they will behave alike, however late they are.
 //!
 //! In every state: no grant over a live lease, no shortened lease, tokens rise, nobody believes what the store denies, the
 //! store serves in order. From every state: a run in which nothing more goes wrong serves everybody and leaves nothing behind,
@@ -25,7 +25,7 @@ mod view;
 #[path = "explore/world.rs"]
 mod world;
 
-use layout::joined::{self, Owned, RedissonRecord, StringRecord};
+use layout::joined::{self, Counted, GetsetRecord, Owned, RedissonRecord, StringRecord};
 use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
 use layout::shared::{self, SharedRecord};
 use search::Explored;
@@ -143,6 +143,7 @@ fn joined_locks_are_polled_for() {
     let two = |name| Setup { prompt: true, ..Setup::polled(name) };
     two("string: one thing goes wrong, promptly").with_faults(1).check_as::<StringRecord>();
     Setup { renew: false, ..two("string: leases are not renewed, promptly") }.check_as::<StringRecord>();
+    two("getset: one thing goes wrong, promptly").with_faults(1).check_as::<GetsetRecord>();
 }
 
 #[test]
@@ -168,13 +169,43 @@ fn a_joined_store_that_runs_requests_late_or_frees_anybodys_lock_is_found() {
 #[test]
 fn joined_locks_are_hinted_at() {
     let two = |name| Setup { prompt: true, ..Setup::two_clients(name) };
+    // An answer that is late tells of a lease that ends meanwhile, and the end of one is told to nobody.
+    Setup::polled("redisson: nothing goes wrong").check_as::<RedissonRecord>();
     two("redisson: one thing goes wrong, promptly").with_faults(1).check_as::<RedissonRecord>();
     Setup { renew: false, ..two("redisson: leases are not renewed, promptly") }.check_as::<RedissonRecord>();
     let fickle = Wish { may_cancel: true, ..ONE };
     let clients = vec![vec![fickle], vec![fickle]];
-    Setup { clients, cold: true, ..two("redisson: two fickle clients that have to subscribe") }
-        .check_as::<RedissonRecord>();
+    let of = |name| Setup { clients: clients.clone(), ..two(name) };
+    Setup { cold: true, ..of("redisson: two fickle clients that have to subscribe") }.check_as::<RedissonRecord>();
+    of("redisson: two fickle clients, one fault").with_faults(1).check_as::<RedissonRecord>();
     Setup { prompt: true, ..Setup::yields("redisson: two tasks take turns") }.check_as::<RedissonRecord>();
+    Setup::three_clients("redisson: three prompt clients").check_as::<RedissonRecord>();
+}
+
+/// What a connection or an inbox may do, but no client dies: the others wait longer for one that does than they live here.
+const CONNECTIONS: [Class; 7] =
+    [Class::Refused, Class::Lost, Class::Ghost, Class::ReplyLost, Class::Reset, Class::Blip, Class::PushLost];
+
+#[test]
+fn a_joined_fair_lock_keeps_its_order() {
+    let fair = Wish { fair: true, ..ONE };
+    let fickle = Wish { may_cancel: true, ..fair };
+    let of = |name, clients| Setup { clients, prompt: true, ..Setup::two_clients(name) };
+    of("redisson: fair tasks", vec![vec![fair, fair], vec![fair]]).check_as::<RedissonRecord>();
+    let faulty = of("redisson: two fickle fair clients, one fault", vec![vec![fickle], vec![fickle]]);
+    Setup { faults: CONNECTIONS.to_vec(), most_faults: 1, ..faulty }.check_as::<RedissonRecord>();
+}
+
+#[test]
+fn a_joined_store_that_tells_nobody_or_ignores_the_line_is_found() {
+    let silent = Setup { prompt: true, ..Setup::two_clients("redisson: a store that tells nobody") };
+    let found = silent.explore::<joined::Seeded<Counted, { joined::TELLS_NOBODY }>>().expect_err("it tells nobody");
+    assert!(found.what.contains("served"), "{}", found.what);
+    let fair = Wish { fair: true, ..ONE };
+    let clients = vec![vec![fair]; 3];
+    let unfair = Setup { clients, ..Setup::three_clients("redisson: a store that ignores the line") };
+    let found = unfair.explore::<joined::Seeded<Counted, { joined::IGNORES_THE_LINE }>>().expect_err("it is unfair");
+    assert!(found.what.contains("came first"), "{}", found.what);
 }
 
 #[test]

@@ -807,6 +807,37 @@ mod found {
         assert_eq!(heard_first(false, 29_950)[0], "released: unknown");
     }
 
+    /// What is heard of a hold yielded at 10 by whom nobody waits any more when the answer comes: at once when the undo is
+    /// answered first, and in the end.
+    fn heard_though_cancelled(answer: Option<Reply>) -> [Vec<String>; 2] {
+        let mut rig = Rig::holding();
+        rig.tell(10, Event::Yield { attempt: AttemptId(2), used: 100, service: SERVICE });
+        let (yielded, _) = rig.sent.last().cloned().unwrap();
+        rig.tell(12, Event::Cancel);
+        let (undo, _) = rig.sent.last().cloned().unwrap();
+        rig.replied_to(undo, 14, 12, Reply::Int(1));
+        let at_once = rig.hears();
+        match answer {
+            Some(reply) => rig.replied_to(yielded, 20, 10, reply),
+            None => {
+                let error = Error::new(Kind::Unavailable, "acquire", "no answer");
+                let answer = Answer::Unknown { error, void_after: at(1_100) };
+                rig.tell(20, Event::Reply { id: yielded, sent: at(10), answer });
+            }
+        }
+        [at_once, rig.hears()]
+    }
+
+    #[test]
+    fn the_answer_to_a_yield_that_is_being_undone_still_says_what_became_of_the_hold() {
+        let told = |outcome: &str| [vec![], vec![format!("released: {outcome}")]];
+        assert_eq!(heard_though_cancelled(Some(queued(1_000_000, 0))), told("released"));
+        assert_eq!(heard_though_cancelled(Some(Reply::Int(101))), told("released"));
+        let expired = Reply::List([3, 101, 1].map(Reply::Int).into());
+        assert_eq!(heard_though_cancelled(Some(expired)), told("unknown"), "the undo may have given it back before");
+        assert_eq!(heard_though_cancelled(None), told("unknown"));
+    }
+
     #[test]
     fn a_renewal_counts_for_what_it_asked_though_the_lease_passed_to_another() {
         let mut rig = Rig::holding();

@@ -92,6 +92,26 @@ fn the_loss_of_one_is_the_loss_of_all() {
     }
 }
 
+#[test]
+fn what_is_lost_while_others_are_waited_for_is_waited_for_again() {
+    for place in Place::all() {
+        let (a, b, c) = (place.client(), place.client(), place.client());
+        let names = place.names(["a", "b"]);
+        let held = a.lock(&names[1]).acquire().unwrap();
+        let lock = b.multi_lock(&names).unwrap();
+        let waiting = std::thread::spawn(move || lock.acquire().unwrap());
+        while c.inspect(&names[1]).unwrap().waiters == 0 {
+            std::thread::yield_now();
+        }
+        let broken = c.inspect(&names[0]).unwrap().holder.unwrap().first_token;
+        assert!(c.break_lock(&names[0], lockwright::Token::new(broken)).unwrap());
+        held.release().unwrap();
+        let guard = waiting.join().unwrap();
+        assert!(guard.is_held() && guard.token_of(&names[0]).unwrap().n > broken);
+        guard.release().unwrap();
+    }
+}
+
 /// In opposite order, from two processes' worth of clients and two threads each.
 fn crossing(place: &Place, times: u64) {
     let (one, other) = (place.names(["x", "y", "z"]), place.names(["z", "y", "x"]));

@@ -150,24 +150,33 @@ fn a_lock_is_looked_at_and_broken_in_its_own_layout() {
     assert!(!guard.is_held() && ours.inspect().unwrap().holder.is_none());
 }
 
-/// As in the docs of this store, for locks whose names begin with `string`.
-const STRING_RIGHTS: &str = "~string* ~lwt:* resetchannels +eval +evalsha +get +set +del +pttl +pexpire +type +time +ping +select \
-                             +scan +client|setname";
+/// As in the docs of this store, for locks whose names begin with `string`, and what some layouts need besides.
+const STRING_RIGHTS: &str = "~string* ~lock:string* ~lwt:* resetchannels +eval +evalsha +get +set +del +pttl +pexpire +type +time \
+                             +ping +select +scan +client|setname";
+const MORE_RIGHTS: [(&str, &str); 4] = [
+    ("layout=string&format=spring-template", ""),
+    ("layout=python_redis_lock", "~lock-signal:* +lpush"),
+    ("layout=getset&format=seconds", ""),
+    ("layout=symfony", "+zrangebyscore +zadd +zscore +pexpireat"),
+];
 
 #[test]
 fn the_documented_rights_are_enough_for_a_joined_lock() {
-    let name = fresh("string rights");
-    let poor = client_with(STRING_RIGHTS, "layout=string&format=spring-template");
-    let guard = poor.lock(&name).acquire().unwrap();
-    assert!(poor.lock(&name).try_acquire().unwrap().is_none());
-    guard.extend(Duration::from_secs(60)).unwrap();
-    let waits = client_with(STRING_RIGHTS, "layout=string&format=spring-template&retry=5ms");
-    assert_eq!(waits.lock(&name).timeout(Duration::from_millis(30)).acquire().unwrap_err().kind(), Kind::Timeout);
-    assert!(poor.list().unwrap().contains(&name));
-    assert_eq!(poor.inspect(&name).unwrap().holder.unwrap().first_token, guard.token().n);
-    assert!(poor.break_lock(&name, guard.token()).unwrap());
-    assert!(!guard.is_held());
-    assert_eq!(poor.lock(&name).acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+    for (layout, more) in MORE_RIGHTS {
+        let name = fresh("string rights");
+        let rights = format!("{STRING_RIGHTS} {more}");
+        let poor = client_with(&rights, layout);
+        let guard = poor.lock(&name).acquire().unwrap();
+        assert!(poor.lock(&name).try_acquire().unwrap().is_none());
+        guard.extend(Duration::from_secs(60)).unwrap();
+        let waits = client_with(&rights, &format!("{layout}&retry=5ms"));
+        assert_eq!(waits.lock(&name).timeout(Duration::from_millis(30)).acquire().unwrap_err().kind(), Kind::Timeout);
+        assert!(poor.list().unwrap().contains(&name));
+        assert_eq!(poor.inspect(&name).unwrap().holder.unwrap().first_token, guard.token().n);
+        assert!(poor.break_lock(&name, guard.token()).unwrap());
+        assert!(!guard.is_held());
+        assert_eq!(poor.lock(&name).acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+    }
 }
 
 /// As in the docs of this store, for locks whose names begin with `redisson`.

@@ -108,6 +108,23 @@ fn scripts_do_what_the_reference_does() {
     }
 }
 
+/// Too rare to be left to chance: a claim that was renewed by less than is left of it, and ends with others waiting.
+#[test]
+fn a_renewed_claim_is_no_claim_any_more() {
+    let (mut server, mut inbox) = (Server::connect(), Inbox::open());
+    let ask = |who| Command::Acquire { who, wait: true, prev: None, late: false };
+    let commands = [
+        ask(0),
+        ask(1),
+        ask(2),
+        Command::Release { who: 0, beyond: 0 },
+        Command::Renew { who: 1, ttl: CLAIM / 10 },
+        Command::Pass(2 * CLAIM.as_micros() as i64),
+        ask(3),
+    ];
+    Run::new(&mut server, &mut inbox).play(&commands).unwrap();
+}
+
 #[test]
 fn a_key_of_another_kind_is_refused_and_left_alone() {
     let mut server = Server::connect();

@@ -10,6 +10,7 @@ mod redis_server;
 use std::time::Duration;
 
 use joined::{Other, is_refused, say, terms};
+use joined_store::Value;
 use lockwright::protocol::{AttemptId, Intent, Layout, Reply, Step, Terms, Verdict};
 use lockwright::stores::redis::layouts::redisson::{channel, deadlines_key, layout, queue_key};
 use redis_server::Server;
@@ -26,9 +27,9 @@ impl Other for Redisson {
     const OWNER: &'static str = "11111111-2222-3333-4444-555555555555:47";
     const ENDLESS: bool = true;
 
-    fn acquire(&self, server: &mut Server, ends: bool) {
+    fn acquire(&self, server: &mut Server, value: &Value) {
         server.plain(&["HSET", Self::KEY, Self::OWNER, "2"]);
-        if ends {
+        if value.ends.is_some() {
             server.plain(&["PEXPIRE", Self::KEY, &joined::TTL.as_millis().to_string()]);
         }
     }

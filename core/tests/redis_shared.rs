@@ -179,6 +179,7 @@ fn terms(who: usize) -> Terms {
         ttl: if who < 2 { TTL } else { CLAIM },
         claim: CLAIM,
         card: if who == 3 { "".into() } else { format!("host\t{who}\trust\tlabel {who}").into() },
+        fair: false,
     }
 }
 

@@ -10,6 +10,7 @@ mod redis_server;
 use std::time::Duration;
 
 use joined::{Other, is_refused, say, terms};
+use joined_store::Value;
 use lockwright::protocol::{Intent, Layout, Reply, Step, Verdict};
 use lockwright::stores::redis::layouts::spring::{Format, layout};
 use redis_server::Server;
@@ -26,8 +27,8 @@ impl Other for Registry {
     const OWNER: &'static str = "11111111-2222-3333-4444-555555555555";
     const ENDLESS: bool = false;
 
-    fn acquire(&self, server: &mut Server, ends: bool) {
-        joined::set(server, Self::KEY, Self::OWNER, ends);
+    fn acquire(&self, server: &mut Server, value: &Value) {
+        joined::set(server, Self::KEY, value);
     }
 
     fn owner(&self, server: &mut Server) -> Option<String> {

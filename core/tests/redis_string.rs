@@ -8,9 +8,10 @@ mod joined_store;
 mod redis_server;
 
 use joined::{Other, is_refused};
+use joined_store::Value;
 use lockwright::protocol::{AttemptId, Layout, Reply};
 use lockwright::stores::redis::layouts::joined::record_key;
-use lockwright::stores::redis::layouts::string::{CALLS, Format, layout};
+use lockwright::stores::redis::layouts::string::{CALLS, FAMILY, REDIS_PY, REDSYNC};
 use redis_server::Server;
 
 /// go-redsync.
@@ -18,15 +19,15 @@ struct Redsync;
 
 impl Other for Redsync {
     fn layout(&self) -> Box<dyn Layout> {
-        Box::new(layout(Format::Redsync, ""))
+        Box::new(FAMILY.layout(&REDSYNC, ""))
     }
 
     const KEY: &'static str = "string model {tag}";
     const OWNER: &'static str = "3q2+7wAAAAAAAAAAAAAAAQ==";
     const ENDLESS: bool = false;
 
-    fn acquire(&self, server: &mut Server, ends: bool) {
-        joined::set(server, Self::KEY, Self::OWNER, ends);
+    fn acquire(&self, server: &mut Server, value: &Value) {
+        joined::set(server, Self::KEY, value);
     }
 
     fn owner(&self, server: &mut Server) -> Option<String> {
@@ -51,8 +52,8 @@ fn a_key_of_another_kind_is_refused_and_left_alone() {
     for (setup, found) in
         [(hash, "a hash"), (&["ZADD", key, "1", "x"], "a sorted set"), (&["RPUSH", key, "x"], "a list")]
     {
-        for format in Format::ALL {
-            is_refused(&mut server, &layout(format, ""), key, setup, found);
+        for format in FAMILY.formats {
+            is_refused(&mut server, &FAMILY.layout(format, ""), key, setup, found);
         }
     }
 }
@@ -62,7 +63,7 @@ fn a_batch_of_renewals_answers_for_each_lock_in_order() {
     let mut server = Server::connect();
     let keys = ["string batch 1", "string batch 2", "string batch 3", "string batch 4"];
     server.plain(&["DEL", keys[0], keys[1], keys[2], keys[3]]);
-    let me = Format::RedisPy.owner(AttemptId(7));
+    let me = (REDIS_PY.owner)(AttemptId(7));
     server.plain(&["SET", keys[0], &me, "PX", "1000"]);
     server.plain(&["HSET", keys[1], "x", "y"]);
     server.plain(&["SET", keys[3], &me, "PX", "500000"]);
@@ -80,7 +81,7 @@ fn a_batch_of_renewals_answers_for_each_lock_in_order() {
 #[test]
 fn pages_list_every_lock_that_was_ours_and_nothing_else() {
     let mut server = Server::connect();
-    let layout = layout(Format::RedisPy, "string list[a]*:");
+    let layout = FAMILY.layout(&REDIS_PY, "string list[a]*:");
     let mut names: Vec<String> = (100..800).map(|i| format!("{i}")).collect();
     names.extend(["{tag}", "a}b", "{}", "{"].map(String::from));
     let mut records: Vec<String> = names.iter().map(|name| record_key(&layout.key(name).expect("a key"))).collect();

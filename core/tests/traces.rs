@@ -57,11 +57,14 @@ type Layout = (&'static str, fn(&str) -> Box<dyn Protocol>);
 
 /// A new layout is one line here and one file of the same name.
 const LAYOUTS: &[Layout] = &[
+    ("redis_getset", |format| by_recipe(&redis::layouts::getset::FAMILY, format)),
     ("redis_native", |_| redis::layouts::native::layout("").protocol("lw:{orders}".into())),
+    ("redis_python_redis_lock", |format| by_recipe(&redis::layouts::python_redis_lock::FAMILY, format)),
     ("redis_redisson", |_| redis::layouts::redisson::layout("").protocol("orders".into())),
     ("redis_shared", redis_shared),
     ("redis_spring", redis_spring),
-    ("redis_string", redis_string),
+    ("redis_string", |format| by_recipe(&redis::layouts::string::FAMILY, format)),
+    ("redis_symfony", |format| by_recipe(&redis::layouts::symfony::FAMILY, format)),
     ("zookeeper_curator", |_| Box::new(zookeeper::layouts::curator::Curator::new("/locks/orders".into()))),
 ];
 
@@ -81,10 +84,11 @@ fn redis_spring(format: &str) -> Box<dyn Protocol> {
     layout(format, "shop:").protocol("shop:orders".into())
 }
 
-fn redis_string(format: &str) -> Box<dyn Protocol> {
-    use redis::layouts::string::{Format, layout};
-    let format = Format::ALL.into_iter().find(|known| known.name() == format).unwrap_or(Format::RedisPy);
-    layout(format, "").protocol("orders".into())
+/// The machine of the lock `orders` in a layout told by a table; in its first format where none is said.
+fn by_recipe(family: &'static redis::layouts::recipe::Family, format: &str) -> Box<dyn Protocol> {
+    let format = family.formats.iter().find(|known| known.name == format).unwrap_or(&family.formats[0]);
+    let layout = family.layout(format, "");
+    layout.protocol(layout.key("orders").expect("a name"))
 }
 
 #[test]

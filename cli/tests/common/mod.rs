@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,
     pub(crate) url: String,
-    prefix: String,
+    pub(crate) prefix: String,
 }
 
 impl Place {

@@ -86,10 +86,13 @@ abstract class Peer {
 
   private static long ahead() {
     try {
-      String uptime = Files.readString(Path.of("/proc/uptime")).split(" ")[0];
-      long ahead = (long) (Double.parseDouble(uptime) * 1e9) - System.nanoTime();
-      // The file is exact to 10 ms only.
-      return Math.abs(ahead) < 50_000_000 ? 0 : ahead;
+      long before = System.nanoTime();
+      String text = Files.readString(Path.of("/proc/uptime")).split(" ")[0];
+      long after = System.nanoTime();
+      long uptime = (long) (Double.parseDouble(text) * 1e9);
+      // The file is exact to 10 ms only, and on a busy machine reading it takes any time.
+      boolean isTheSame = uptime > before - 20_000_000 && uptime < after + 20_000_000;
+      return isTheSame ? 0 : uptime - after;
     } catch (IOException error) {
       return 0;
     }

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use crate::error::{Error, Kind};
 use crate::guarantee::Guarantees;
+use crate::lease::Sighting;
 use crate::options::ConnectOptions;
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
@@ -93,6 +94,22 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
     fn listen(self: Arc<Self>, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
         drop(sink);
         Box::pin(std::future::ready(()))
+    }
+
+    /// The request that looks for a lock of another library under the bare `name`, or for a page of them from `cursor`, where
+    /// others may keep locks there too.
+    fn others(&self, name: Option<&str>, cursor: &str) -> Option<Request> {
+        let _ = (name, cursor);
+        None
+    }
+
+    /// Reads its reply, and where the next page begins.
+    ///
+    /// # Errors
+    /// `auth` where the user may not look, `protocol` where the reply makes no sense.
+    fn others_seen(&self, reply: &Reply) -> crate::Result<(Vec<Sighting>, Option<String>)> {
+        let _ = reply;
+        Ok((Vec::new(), None))
     }
 
     /// The client was closed: connections and subscriptions go, also those of an inbox. A later call opens what it needs.

@@ -13,10 +13,10 @@ use lockwright::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
-use crate::joined_store::{JoinedStore, Place, Value};
+use crate::joined_store::{JoinedStore, Place, Value, Way};
 use crate::redis_server::Server;
 
-const SEQUENCES: u32 = 400;
+const SEQUENCES: u32 = 200;
 pub const TTL: Duration = Duration::from_secs(300);
 const MINUTE: i64 = 60_000_000;
 /// What a sequence may take in real time, by which the server's ends drift away from the reference's, in milliseconds.
@@ -32,8 +32,14 @@ pub trait Other {
     /// An owner as the other library writes it.
     const OWNER: &'static str;
 
-    /// What it sends for a lock that is free; `ends` after [`TTL`].
-    fn acquire(&self, server: &mut Server, ends: bool);
+    /// How the key says who holds the lock.
+    const WAY: Way = Way::Owner;
+
+    /// Whether the hold's end is that of the key, not a time in it.
+    const IS_THE_KEYS: bool = true;
+
+    /// Writes what it writes for a lock that is free; it ends after [`TTL`], if at all.
+    fn acquire(&self, server: &mut Server, value: &Value);
 
     /// Whether a lock of it may never end.
     const ENDLESS: bool;
@@ -71,6 +77,8 @@ enum Command {
     Alien {
         ends: bool,
     },
+    /// Another library that saw the lock free writes its end over whatever came in between, where that is how it goes.
+    Overwritten,
     /// Another library queues, for so many milliseconds.
     AlienQueues(i64),
     /// Somebody deletes the key, whoever holds it.
@@ -107,6 +115,7 @@ fn command() -> impl Strategy<Value = Command> {
         1 => any::<bool>().prop_map(|ends| Command::Alien { ends }),
         1 => prop::sample::select(vec![0, 900, 300_000]).prop_map(Command::AlienQueues),
         1 => Just(Command::Deleted),
+        1 => Just(Command::Overwritten),
         1 => Just(Command::Evicted),
         3 => pause.prop_map(Command::Pass),
     ]
@@ -146,7 +155,7 @@ impl<'a, O: Other> Run<'a, O> {
         let layout = other.layout();
         let machine = layout.protocol(O::KEY.into());
         let now = server.later();
-        Run { server, other, layout, machine, reference: JoinedStore::default(), now }
+        Run { server, other, layout, machine, reference: JoinedStore::new(O::WAY), now }
     }
 
     fn play(mut self, commands: &[Command]) -> Result<(), TestCaseError> {
@@ -206,11 +215,10 @@ impl<'a, O: Other> Run<'a, O> {
 
     fn meddle(&mut self, command: &Command) {
         match command {
-            Command::Alien { ends } if self.reference.value.is_none() => {
-                self.other.acquire(self.server, *ends);
-                let ends = ends.then(|| self.now.0 + i64::try_from(TTL.as_micros()).expect("short"));
-                self.reference.value = Some(Value { owner: O::OWNER.into(), ends });
-            }
+            Command::Alien { ends } if self.reference.value.is_none() => self.alien(*ends),
+            Command::Overwritten if O::WAY != Way::Owner => self.alien(true),
+            // What lies there would count again.
+            Command::Pass(..0) if !O::IS_THE_KEYS => {}
             Command::AlienQueues(patience) => {
                 if let Some([queue, deadlines]) = self.other.queue()
                     && !self.reference.queue.iter().any(|place| place.owner == O::OWNER)
@@ -234,6 +242,14 @@ impl<'a, O: Other> Run<'a, O> {
         }
     }
 
+    fn alien(&mut self, ends: bool) {
+        let ttl = i64::try_from(TTL.as_micros()).expect("short");
+        let mut value = self.reference.written(O::OWNER, ttl, self.now.0);
+        value.ends = value.ends.filter(|_| ends || !O::IS_THE_KEYS);
+        self.other.acquire(self.server, &value);
+        self.reference.value = Some(value);
+    }
+
     /// The server's own ends come nearer by as much as its clock is moved. A clock that steps back leaves them as far.
     fn pass(&mut self, micros: i64) {
         self.now = StoreTime(self.now.0 + micros);
@@ -243,7 +259,8 @@ impl<'a, O: Other> Run<'a, O> {
                 if left >= 0 then redis.call('PEXPIRE', key, left - ARGV[1]) end
             end";
             let mut command = redis::cmd("EVAL");
-            command.arg(nearer).arg(2).arg(O::KEY).arg(record_key(O::KEY)).arg(micros / 1000);
+            let key = if O::IS_THE_KEYS { O::KEY } else { "" };
+            command.arg(nearer).arg(2).arg(key).arg(record_key(O::KEY)).arg(micros / 1000);
             self.server.run(&command);
         } else {
             for ends in self.reference.value.iter_mut().filter_map(|value| value.ends.as_mut()) {
@@ -281,13 +298,17 @@ impl<'a, O: Other> Run<'a, O> {
     fn check_keys(&mut self) -> Result<(), TestCaseError> {
         let value = self.reference.value.as_ref().map(|value| value.ends.unwrap_or(self.now.0 - 1000));
         let record = self.reference.record.as_ref().map(|record| record.ends);
-        for (key, ends) in [(O::KEY, value), (&*record_key(O::KEY), record)] {
+        let lock = O::IS_THE_KEYS.then_some((O::KEY, value));
+        for (key, ends) in lock.into_iter().chain([(&*record_key(O::KEY), record)]) {
             let left = self.server.number(&["PTTL", key]).expect("a number");
             let expected = ends.map_or(-2, |ends| (ends - self.now.0) / 1000);
             prop_assert!((expected - SLACK..=expected + 1).contains(&left), "{} {} {}", key, left, expected);
         }
         let owner = self.other.owner(self.server);
-        prop_assert_eq!(owner, self.reference.value.as_ref().map(|value| value.owner.clone()));
+        // What is over may lie there yet, where the end is in it.
+        if O::IS_THE_KEYS || self.reference.value.is_some() {
+            prop_assert_eq!(owner, self.reference.value.as_ref().map(|value| value.owner.clone()));
+        }
         if let Some([queue, deadlines]) = self.other.queue() {
             let list = |reply| match reply {
                 Reply::List(list) => list,
@@ -307,11 +328,11 @@ impl<'a, O: Other> Run<'a, O> {
     }
 }
 
-/// Another library acquires a lock that is one text; `ends` after [`TTL`].
-pub fn set(server: &mut Server, key: &str, owner: &str, ends: bool) {
+/// Another library acquires a lock that is one text.
+pub fn set(server: &mut Server, key: &str, value: &Value) {
     let span = TTL.as_millis().to_string();
-    let words = ["SET", key, owner, "NX", "PX", &span];
-    server.plain(if ends { &words } else { &words[..4] });
+    let words = ["SET", key, &value.owner, "NX", "PX", &span];
+    server.plain(if value.ends.is_some() { &words } else { &words[..4] });
 }
 
 /// Whose it is.

@@ -2,15 +2,16 @@
 
 use lockwright::options::Retry;
 use lockwright::protocol::Arg;
-use lockwright::stores::redis::layouts::string::{Format, StringLock};
+use lockwright::stores::redis::layouts::recipe::Format;
+use lockwright::stores::redis::layouts::string::{FAMILY, REDIS_PY, REDSYNC};
 
 use super::*;
 
-const FORMAT: Format = Format::Redsync;
+const FORMAT: Format = REDSYNC;
 const THEIRS: &str = "3q2+7wABAgMEBQYHCAkKCw==";
 
 fn asking(service: Service) -> Rig {
-    Rig::speaking(Box::new(StringLock::new(FORMAT, "x".into())), service, Inbox::Closed)
+    Rig::speaking(Box::new(FAMILY.machine(&REDSYNC, "x".into())), service, Inbox::Closed)
 }
 
 /// Somebody who uses the other library holds it for so many milliseconds yet.
@@ -44,13 +45,13 @@ fn rule_1_a_grant_counts_from_the_sending_also_after_waiting() {
 #[test]
 fn rule_3_each_attempt_is_an_owner_of_its_own() {
     let mut rig = asking(SERVICE);
-    assert_eq!(rig.owner(), FORMAT.owner(AttemptId(1)));
+    assert_eq!(rig.owner(), (FORMAT.owner)(AttemptId(1)));
     rig.replied(0, 0, Reply::Int(100));
     rig.tell(10, Event::Release { used: 100 });
     rig.replied(20, 10, Reply::Int(1));
     let terms = terms(2);
     rig.tell(30, Event::Acquire { terms, wait: true, service: SERVICE, inbox: Inbox::Live });
-    assert_eq!(rig.owner(), FORMAT.owner(AttemptId(2)));
+    assert_eq!(rig.owner(), (FORMAT.owner)(AttemptId(2)));
 }
 
 #[test]
@@ -83,7 +84,7 @@ fn rule_4_what_may_be_executed_late_is_refused_by_the_store_and_undone_by_us() {
     assert!(rig.sent[0].1.args.contains(&Arg::NotAfter));
     rig.unanswered(1_000, 2_000);
     rig.tell(1_005, Event::Cancel);
-    assert_eq!((rig.asks(), rig.owner()), ("undo", FORMAT.owner(AttemptId(1))));
+    assert_eq!((rig.asks(), rig.owner()), ("undo", (FORMAT.owner)(AttemptId(1))));
     rig.replied(1_010, 1_005, Reply::Int(1));
     let undone = rig.sent.len();
     rig.tick(2_000);
@@ -96,7 +97,7 @@ fn rule_7_a_hold_that_somebody_took_is_lost_at_the_next_renewal() {
     rig.replied(0, 0, Reply::Int(100));
     rig.hears();
     rig.tick(10_000);
-    assert_eq!((rig.asks(), rig.owner()), ("renew", FORMAT.owner(AttemptId(1))));
+    assert_eq!((rig.asks(), rig.owner()), ("renew", (FORMAT.owner)(AttemptId(1))));
     rig.replied(10_005, 10_000, Reply::Int(0));
     assert_eq!(rig.hears()[0], "lost: gone");
 }
@@ -107,7 +108,7 @@ fn rule_8_a_yield_is_a_release_and_a_fresh_acquisition() {
     rig.replied(0, 0, Reply::Int(100));
     rig.hears();
     rig.tell(10, Event::Yield { attempt: AttemptId(2), used: 100, service: SERVICE });
-    assert_eq!((rig.asks(), rig.owner()), ("release", FORMAT.owner(AttemptId(1))));
+    assert_eq!((rig.asks(), rig.owner()), ("release", (FORMAT.owner)(AttemptId(1))));
     rig.replied(20, 10, Reply::Int(1));
     assert_eq!(rig.hears(), ["released: released", "Ended"]);
 }
@@ -134,7 +135,7 @@ fn rule_14_waiters_ask_again_as_often_as_they_were_told_to() {
 fn rule_14_a_lock_that_is_held_without_an_end_is_waited_for() {
     // The pause differs from attempt to attempt, and the longest span there is leaves no room for a slip.
     for attempt in 1..64 {
-        let protocol = Box::new(StringLock::new(Format::RedisPy, "x".into()));
+        let protocol = Box::new(FAMILY.machine(&REDIS_PY, "x".into()));
         let session = Session::new(protocol, Duration::from_secs(5));
         let mut rig = Rig { session, sent: Vec::new(), said: Vec::new(), learnt: Vec::new() };
         let terms = terms(attempt);

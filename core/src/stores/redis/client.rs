@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::config::Config;
 use super::greeting::{self, Welcome};
 use super::inbox;
-use super::layouts;
+use super::layouts::{self, survey};
 use super::socket::{Connection, unreachable};
 use super::tasks::{Home, HomeId, Line};
 use super::topics::Topics;
@@ -23,6 +23,7 @@ use super::wire::{Scripts, groups, is_unknown_script, replies};
 use crate::driver::wait::locked;
 use crate::driver::{clock, runtime};
 use crate::error::{Error, Result};
+use crate::lease::Sighting;
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests};
 use crate::session::{Inbox, margin};
 use crate::store_clock::StoreClock;
@@ -312,6 +313,14 @@ impl Store for Redis {
 
     fn layouts(&self) -> &[Arc<dyn Layout>] {
         &self.layouts
+    }
+
+    fn others(&self, name: Option<&str>, cursor: &str) -> Option<Request> {
+        Some(survey::request(&self.config.prefix, name, cursor))
+    }
+
+    fn others_seen(&self, reply: &Reply) -> Result<(Vec<Sighting>, Option<String>)> {
+        survey::seen(reply)
     }
 
     fn call(&self, requests: &Requests, limit: Time) -> Answered {

@@ -475,6 +475,71 @@ fn a_proxy_that_will_not_subscribe_is_polled_through() {
     assert!(locked(&ears.heard).is_empty(), "a server that starts will subscribe us yet");
 }
 
+/// What `ears` hear of the channel `name`, which tells of the lock `key-name`.
+fn channel(name: &str, state: Inbox) -> Heard {
+    Heard::Channel(format!("key-{name}"), name.into(), state)
+}
+
+fn hears(store: &Redis, name: &str) -> Inbox {
+    store.hear(&name.into(), &format!("key-{name}").into())
+}
+
+fn listeners(server: &Server, name: &str) -> i64 {
+    match server.run(&["PUBSUB", "NUMSUB", name]) {
+        redis::Value::Array(parts) => redis::from_redis_value(parts[1].clone()).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn channels_are_heard_on_the_inboxs_connection_as_often_as_they_are_wanted() {
+    let server = Server::start("");
+    let store = server.store();
+    let ears = Ears::open(&store, ONE);
+    ears.hear(&[LIVE]);
+    assert_eq!(hears(&store, "a"), Inbox::Closed);
+    ears.hear(&[channel("a", Inbox::Live)]);
+    assert_eq!(hears(&store, "a"), Inbox::Live);
+    assert!(store.overhear(&"a".into()) && !store.overhear(&"b".into()));
+    server.run(&["PUBLISH", "a", "0"]);
+    ears.hear(&[Heard::Pushed("key-a".into(), StoreEvent::Changed { path: "a".into() })]);
+    server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    let mut heard = ears.take(5);
+    let position = |of: &Heard| heard.iter().position(|what| what == of).expect("it is told");
+    assert!(position(&channel("a", Inbox::Closed)) < position(&channel("a", Inbox::Live)), "{heard:?}");
+    assert!(position(&CLOSED) < position(&LIVE), "{heard:?}");
+    heard.clear();
+    for lingers in [true, false] {
+        store.forget(&"a".into(), lingers);
+    }
+    server.run(&["PUBLISH", "a", "0"]);
+    ears.hear(&[Heard::Pushed("key-a".into(), StoreEvent::Changed { path: "a".into() })]);
+    assert_eq!(listeners(&server, "a"), 1, "one is left who listens");
+    store.forget(&"a".into(), false);
+    let give_up = Instant::now() + Duration::from_secs(8);
+    while listeners(&server, "a") > 0 {
+        assert!(Instant::now() < give_up, "nobody listens");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(hears(&store, "a"), Inbox::Closed);
+    ears.hear(&[channel("a", Inbox::Live)]);
+}
+
+#[test]
+fn a_channel_that_is_refused_leaves_the_others_and_is_tried_again() {
+    let server = Server::start("user app on >secret ~* resetchannels &lwi:* &a +@all");
+    let store = store(&format!("redis://app:secret@127.0.0.1:{}", server.port));
+    let ears = Ears::open(&store, ONE);
+    ears.hear(&[LIVE]);
+    for name in ["b", "a"] {
+        assert_eq!(hears(&store, name), Inbox::Closed);
+    }
+    ears.hear(&[channel("b", Inbox::Unavailable), channel("a", Inbox::Live)]);
+    assert_eq!((hears(&store, "b"), hears(&store, "a")), (Inbox::Unavailable, Inbox::Live));
+    server.run(&["ACL", "SETUSER", "app", "&b"]);
+    ears.hear(&[channel("b", Inbox::Live)]);
+}
+
 #[test]
 fn a_program_that_hangs_over_its_password_holds_nobody_else_up() {
     let server = Server::start("user app on >secret ~lw:* &lwi:* +@all");
@@ -866,7 +931,7 @@ fn layouts_and_formats_are_chosen_by_name() {
     assert_eq!(chosen(Some("native"), None).unwrap(), ("native", None));
     assert_eq!(chosen(Some("string"), Some("redsync")).unwrap(), ("string", Some("redsync")));
     for (layout, format, kind, says) in [
-        (Some("curator"), None, Kind::Unsupported, "there are: native, string, redisson, spring"),
+        (Some("curator"), None, Kind::Unsupported, "there are: native, string, python_redis_lock, getset, symfony, redisson, spring"),
         (Some("string"), Some("jedis"), Kind::Unsupported, "redis-py, redsync, node-redlock, predis, spring-template"),
         (Some("string"), None, Kind::InvalidConfig, "redis-py, redsync, node-redlock, predis, spring-template"),
         (Some("native"), Some("redsync"), Kind::InvalidConfig, "has no formats"),

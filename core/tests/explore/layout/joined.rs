@@ -8,21 +8,26 @@ use std::time::Duration;
 use lockwright::cell::BLOCK;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright::stores::redis::layouts::redisson::{self, Redisson, RedissonLock};
-use lockwright::stores::redis::layouts::string::{Format, StringLock};
+use lockwright::stores::redis::layouts::{getset, string};
 use lockwright::time::{Relative, StoreTime, Time};
 
-use super::joined_store::{JoinedStore, Place, Value};
+use super::joined_store::{JoinedStore, Place, Way};
 use super::{Around, Checked, Record, name_of};
 use crate::glue::{inbox_of, process_of};
 use crate::view::{Mix, View};
 
 /// The layout `string`.
 pub type StringRecord = Seeded<Owned, NO_BUG>;
+/// The layout `getset`, in milliseconds. `python_redis_lock` and `symfony` keep an owner and an end, as `string` does.
+pub type GetsetRecord = Seeded<Ending, NO_BUG>;
 /// The layout `redisson`.
 pub type RedissonRecord = Seeded<Counted, NO_BUG>;
 
 /// What tells one joined layout from another here.
 pub trait Kind: Clone + Debug + Default + 'static {
+    /// How the lock's key says who holds it.
+    const WAY: Way = Way::Owner;
+
     fn machine() -> Box<dyn Protocol>;
 
     /// The attempt that an owner is, if it is one.
@@ -38,11 +43,31 @@ pub struct Owned;
 
 impl Kind for Owned {
     fn machine() -> Box<dyn Protocol> {
-        Box::new(StringLock::new(Format::RedisPy, "L".into()))
+        Box::new(string::FAMILY.machine(&string::REDIS_PY, "L".into()))
     }
 
     fn attempt(owner: &str) -> Option<AttemptId> {
         (owner.len() == 32).then(|| AttemptId(u128::from_str_radix(owner, 16).expect("an owner of redis-py")))
+    }
+
+    fn channel(_: Option<&str>) -> Option<String> {
+        None
+    }
+}
+
+/// Only the end of the hold lies there.
+#[derive(Clone, Debug, Default)]
+pub struct Ending;
+
+impl Kind for Ending {
+    const WAY: Way = Way::End(1000);
+
+    fn machine() -> Box<dyn Protocol> {
+        Box::new(getset::FAMILY.machine(&getset::MILLISECONDS, "L".into()))
+    }
+
+    fn attempt(owner: &str) -> Option<AttemptId> {
+        Owned::attempt(owner)
     }
 
     fn channel(_: Option<&str>) -> Option<String> {
@@ -76,14 +101,24 @@ pub fn attempt_of(channel: &str) -> Option<AttemptId> {
 }
 
 /// The record, with a bug that the explorer has to find.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Seeded<K, const BUG: u8>(JoinedStore, PhantomData<K>);
+
+impl<K: Kind, const BUG: u8> Default for Seeded<K, BUG> {
+    fn default() -> Self {
+        Seeded(JoinedStore::new(K::WAY), PhantomData)
+    }
+}
 
 pub const NO_BUG: u8 = 0;
 /// A request is executed however late it comes.
 pub const RUNS_LATE: u8 = 1;
 /// A release deletes the key, whoever holds it.
 pub const DELETES_BLINDLY: u8 = 2;
+/// Nobody is told of a release.
+pub const TELLS_NOBODY: u8 = 3;
+/// Whoever asks for a fair lock that is free has it.
+pub const IGNORES_THE_LINE: u8 = 4;
 
 /// A request, and what is read in it.
 #[derive(Clone, Debug)]
@@ -103,8 +138,9 @@ fn attempt<K: Kind>(owner: &str) -> AttemptId {
 
 impl<K: Kind, const BUG: u8> Seeded<K, BUG> {
     fn value(&self) -> Option<(AttemptId, StoreTime)> {
-        let Value { owner, ends } = self.0.value.as_ref()?;
-        Some((attempt::<K>(owner), StoreTime(ends.expect("ours all end"))))
+        let ends = self.0.value.as_ref()?.ends.expect("ours all end");
+        // Nothing is evicted here, and nobody else takes the lock.
+        Some((attempt::<K>(&self.0.holder().expect("ours are recorded").owner), StoreTime(ends)))
     }
 
     /// What those who were told hear, and where.
@@ -159,6 +195,9 @@ impl<K: Kind, const BUG: u8> Record for Seeded<K, BUG> {
         if BUG == DELETES_BLINDLY && request.call.name == "release" {
             self.0.value = None;
         }
+        if BUG == IGNORES_THE_LINE && request.call.name == "acquire-fair" && self.0.value.is_none() {
+            self.0.queue.clear();
+        }
         let reply = self.0.run(&request, around.now.0, around.token_floor as i64);
         // No run lasts until it goes, and states are told apart by when something does.
         self.0.record.iter_mut().for_each(|record| record.ends = i64::MAX);
@@ -166,6 +205,9 @@ impl<K: Kind, const BUG: u8> Record for Seeded<K, BUG> {
             Reply::List(mut list) if request.call.batch => list.remove(0),
             reply => reply,
         };
+        if BUG == TELLS_NOBODY {
+            self.0.told.clear();
+        }
         let hints = self.hints().into_iter().filter(|(inbox, _)| (around.alive)(*inbox)).collect();
         self.0.told.clear();
         (reply, hints)
@@ -206,11 +248,22 @@ impl<K: Kind, const BUG: u8> Record for Seeded<K, BUG> {
             return Ok(());
         };
         let to = name_of(owner);
+        let in_line = before.0.queue.iter().find(|place| place.deadline * 1000 > now.0);
+        if let Some(place) = in_line.filter(|_| call.request.call.name == "acquire-fair")
+            && attempt::<K>(&place.owner) != owner
+        {
+            let first = name_of(attempt::<K>(&place.owner));
+            return Err(format!("{to} is granted the lock before {first}, who came first"));
+        }
         let first = self.0.holder().map_or(0, |record| record.first as u64);
         if first <= top {
             return Err(format!("{to} is granted token {first} but {top} was used already"));
         }
-        if ends > now.after(call.ttl) {
+        let rounded = match K::WAY {
+            Way::Owner => 0,
+            Way::End(unit) => 2 * unit as u64,
+        };
+        if ends > now.after(call.ttl + Duration::from_micros(rounded)) {
             return Err(format!("{to} is granted the lock for too long"));
         }
         Ok(())
@@ -257,7 +310,7 @@ impl<K: Kind, const BUG: u8> Record for Seeded<K, BUG> {
                     Some(Reply::Int(value)) => *value,
                     _ => 0,
                 };
-                (at(0), view.span(at(2) * 1000), list.get(4)).hash(state);
+                (at(0), at(2) < 0, view.span(at(2).max(0) * 1000), list.get(4)).hash(state);
                 if dated || at(0) == 2 {
                     view.ago_at_store(StoreTime(at(1))).hash(state);
                 }

@@ -9,9 +9,20 @@ use lockwright::protocol::{Arg, Reply, Request};
 /// How long a record outlives its lease, in microseconds.
 const KEPT: i64 = 600_000_000;
 
+/// How a lock's key says who holds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// By the owner.
+    #[default]
+    Owner,
+    /// By nothing but the end, in units of so many microseconds; the record says who wrote it.
+    End(i64),
+}
+
 /// A lock's key and its record, each with its end, and the queue of a fair lock; times in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JoinedStore {
+    pub way: Way,
     pub value: Option<Value>,
     pub record: Option<Record>,
     pub queue: Vec<Place>,
@@ -28,6 +39,7 @@ pub struct Place {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
+    /// What the key says.
     pub owner: String,
     pub ends: Option<i64>,
 }
@@ -36,11 +48,28 @@ pub struct Value {
 pub struct Record {
     pub first: i64,
     pub owner: String,
+    /// What the key said when its owner had written it, until it was given back.
+    pub wrote: Option<String>,
     pub card: String,
     pub ends: i64,
 }
 
 impl JoinedStore {
+    pub fn new(way: Way) -> Self {
+        JoinedStore { way, ..JoinedStore::default() }
+    }
+
+    /// What whoever takes the lock now writes.
+    pub fn written(&self, me: &str, ttl: i64, now: i64) -> Value {
+        match self.way {
+            Way::Owner => Value { owner: me.into(), ends: Some(now + ttl) },
+            Way::End(unit) => {
+                let end = (now + ttl) / unit + 1;
+                Value { owner: end.to_string(), ends: Some((end + 1) * unit) }
+            }
+        }
+    }
+
     /// What goes by itself is gone.
     pub fn pass(&mut self, now: i64) {
         self.value.take_if(|value| value.ends.is_some_and(|ends| ends <= now));
@@ -50,7 +79,7 @@ impl JoinedStore {
     /// The record of the one who holds it, if that is one of us.
     pub fn holder(&self) -> Option<&Record> {
         let value = self.value.as_ref()?;
-        self.record.as_ref().filter(|record| record.owner == value.owner)
+        self.record.as_ref().filter(|record| record.wrote.as_ref() == Some(&value.owner))
     }
 
     /// Executes a request at `now`, when tokens are at least `floor`.
@@ -83,7 +112,7 @@ impl JoinedStore {
     }
 
     fn acquire(&mut self, me: &str, ttl: i64, card: &str, now: i64, floor: i64) -> Reply {
-        if let Some(value) = self.value.as_ref().filter(|value| value.owner != me) {
+        if let Some(value) = self.value.as_ref().filter(|_| !self.held_by(me)) {
             let left = value.ends.map_or(-1, |ends| (ends - now) / 1000);
             return Reply::List(vec![
                 Reply::Int(0),
@@ -96,21 +125,37 @@ impl JoinedStore {
         if let Some(record) = again {
             return Reply::Int(record.first);
         }
-        self.value.get_or_insert(Value { owner: me.into(), ends: Some(now + ttl) });
+        let value = self.value.take().unwrap_or_else(|| self.written(me, ttl, now));
         let next = self.record.as_ref().map_or(1, |record| record.first + BLOCK as i64);
         let first = floor.max(next);
-        self.record = Some(Record { first, owner: me.into(), card: card.into(), ends: now + ttl + KEPT });
+        let wrote = Some(value.owner.clone());
+        self.record = Some(Record { first, owner: me.into(), wrote, card: card.into(), ends: now + ttl + KEPT });
+        self.value = Some(value);
         Reply::Int(first)
     }
 
     fn renew(&mut self, me: &str, ttl: i64, now: i64) -> bool {
-        let Some(value) = self.value.as_mut().filter(|value| value.owner == me) else { return false };
-        value.ends = Some(value.ends.unwrap_or(0).max(now + ttl));
+        if !self.held_by(me) {
+            return false;
+        }
+        let longer = self.written(me, ttl, now);
+        let Some(value) = self.value.as_mut() else { return false };
+        match (self.way, &mut self.record) {
+            (Way::End(_), Some(record)) if value.ends <= Some(now + ttl) => {
+                (record.wrote, record.ends) = (Some(longer.owner.clone()), now + ttl + KEPT);
+                *value = longer;
+            }
+            (Way::End(_), _) => {}
+            (Way::Owner, _) => value.ends = Some(value.ends.unwrap_or(0).max(now + ttl)),
+        }
         true
     }
 
     fn held_by(&self, me: &str) -> bool {
-        self.value.as_ref().is_some_and(|value| value.owner == me)
+        match self.way {
+            Way::Owner => self.value.as_ref().is_some_and(|value| value.owner == me),
+            Way::End(_) => self.holder().is_some_and(|record| record.owner == me),
+        }
     }
 
     /// The first in line; who let its deadline pass is thrown out.
@@ -173,6 +218,9 @@ impl JoinedStore {
 
     fn free(&mut self, now: i64) {
         self.value = None;
+        if let (Way::End(_), Some(record)) = (self.way, &mut self.record) {
+            record.wrote = None;
+        }
         let first = self.first_in_line(now);
         self.told = [None].into_iter().chain(first.map(Some)).collect();
     }
@@ -180,7 +228,7 @@ impl JoinedStore {
     fn release(&mut self, me: &str, now: i64) -> Reply {
         match &self.value {
             None => Reply::Int(0),
-            Some(value) if value.owner == me => {
+            Some(_) if self.held_by(me) => {
                 self.free(now);
                 Reply::Int(1)
             }

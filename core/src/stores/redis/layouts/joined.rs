@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::shapes;
 use crate::cell::BLOCK;
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::Guarantees;
@@ -61,6 +62,18 @@ macro_rules! calls {
             undo: Call { name: "undo", body: script!("joined/beside" $read $free "joined/undo"), batch: false },
             inspect: Call { name: "inspect", body: script!("joined/beside" $read "time" $inspect "joined/inspect"), batch: false },
             break_hold: Call { name: "break", body: script!("joined/beside" $read $free "joined/break"), batch: false },
+            list: Call { name: "list", body: script!("joined/list" "page"), batch: false },
+        }
+    };
+    // Where the clock is needed to say who holds, and renewal is a script of its own.
+    (clock $read:literal, $free:literal, $renew:literal, $inspect:literal) => {
+        Calls {
+            acquire: Call { name: "acquire", body: script!("joined/beside" "time" $read "joined/grant" "joined/acquire"), batch: false },
+            renew: Call { name: "renew", body: script!("time" $renew), batch: true },
+            release: Call { name: "release", body: script!("joined/beside" "time" $read $free "joined/release"), batch: false },
+            undo: Call { name: "undo", body: script!("joined/beside" "time" $read $free "joined/undo"), batch: false },
+            inspect: Call { name: "inspect", body: script!("joined/beside" "time" $read $inspect "joined/inspect"), batch: false },
+            break_hold: Call { name: "break", body: script!("joined/beside" "time" $read $free "joined/break"), batch: false },
             list: Call { name: "list", body: script!("joined/list" "page"), batch: false },
         }
     };
@@ -132,6 +145,16 @@ pub trait Manner: Clone + fmt::Debug + Hash + Send + Sync + 'static {
     /// What an owner found looks like, if the other library cannot have written it; `ends` unless the key stays for ever.
     fn alien(&self, owner: &str, ends: bool) -> Option<String>;
 
+    /// What the library itself puts before a lock's name.
+    fn before(&self) -> &'static str {
+        ""
+    }
+
+    /// Whether a renewal needs the record, and what a look has besides.
+    fn renews_record(&self) -> bool {
+        false
+    }
+
     /// Fails for a key under which the other library keeps no locks.
     ///
     /// # Errors
@@ -177,7 +200,7 @@ impl<M: Manner> Layout for JoinedLayout<M> {
     }
 
     fn key(&self, name: &str) -> Result<Arc<str>> {
-        let key = format!("{}{name}", self.prefix);
+        let key = format!("{}{}{name}", self.manner.before(), self.prefix);
         if key.starts_with(RECORD) {
             let message =
                 format!("a name of the layout {} cannot begin with {RECORD}, where tokens are kept", self.name());
@@ -242,7 +265,8 @@ impl<M: Manner> Layout for JoinedLayout<M> {
             _ => None,
         });
         let next = texts.next().filter(|cursor| !cursor.is_empty()).map(str::to_owned);
-        let names = texts.filter_map(key_of).filter_map(|key| key.strip_prefix(&*self.prefix));
+        let keys = texts.filter_map(key_of).filter_map(|key| key.strip_prefix(self.manner.before()));
+        let names = keys.filter_map(|key| key.strip_prefix(&*self.prefix));
         Ok((names.map(str::to_owned).collect(), next))
     }
 }
@@ -301,19 +325,13 @@ fn foreign(operation: &'static str, manner: &impl Manner, found: &str) -> Error 
     Error::new(Kind::ForeignLayout, operation, message)
 }
 
-/// The error for what the server refuses; a key of another type is told by that.
+/// The error for what the server refuses; a key of another type is told by that, and by the names in it.
 fn refused(operation: &'static str, manner: &impl Manner, code: &str, message: &str) -> Error {
-    let found = match (code, message) {
-        ("FOREIGN", "hash") => "a hash, as Redisson's locks and Lockwright's layout native are",
-        ("FOREIGN", "string") => "a text, as the locks of redis-py, redsync, Spring and most others are",
-        ("FOREIGN", "zset") => "a sorted set, as Symfony's locks are",
-        ("FOREIGN", "list") => "a list",
-        ("FOREIGN", "set") => "a set",
-        ("FOREIGN", "stream") => "a stream",
-        ("FOREIGN", _) => "something of another kind",
-        _ => return refusal(operation, code, message),
-    };
-    foreign(operation, manner, found)
+    if code != "FOREIGN" {
+        return refusal(operation, code, message);
+    }
+    let (kind, names) = message.split_once(' ').unwrap_or((message, ""));
+    foreign(operation, manner, shapes::described(kind, names))
 }
 
 /// The machine.
@@ -345,6 +363,9 @@ impl<M: Manner> JoinedLock<M> {
                 let card = terms.card.clone().into();
                 let args = [record, me, millis(terms.ttl), Arg::NotAfter, card];
                 (self.request(self.manner.acquire(terms), args), Wanted::Hold { terms, wait: *wait })
+            }
+            Intent::Renew { ttl, .. } if self.manner.renews_record() => {
+                (self.request(&calls.renew, [record, me, millis(*ttl)]), Wanted::Look)
             }
             Intent::Renew { ttl, .. } => return Ok(self.request(&calls.renew, [me, millis(*ttl)])),
             Intent::Release { .. } => (self.request(&calls.release, [record, me]), Wanted::Free),

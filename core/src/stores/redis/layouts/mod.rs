@@ -5,19 +5,30 @@ use std::sync::Arc;
 use crate::native::Calls;
 use crate::protocol::{Call, Layout};
 
+pub mod getset;
 pub mod joined;
 pub mod native;
+pub mod python_redis_lock;
+pub mod recipe;
 pub mod redisson;
+pub mod shapes;
 pub mod shared;
 pub mod spring;
 pub mod string;
+pub mod survey;
+pub mod symfony;
+
+use recipe::Family;
 
 /// The procedures of every layout that the server may be asked for by a digest.
 pub fn by_digest() -> impl Iterator<Item = &'static Call> {
-    let all: [&'static Calls; 4] = [&native::CALLS, &string::CALLS, &redisson::CALLS, &spring::CALLS];
+    let all: [&'static Calls; 3] = [&native::CALLS, &redisson::CALLS, &spring::CALLS];
     let own = native::OWN.by_digest().chain(shared::CALLS.by_digest()).chain([&redisson::ACQUIRE_FAIR]);
-    all.into_iter().flat_map(Calls::by_digest).chain(own)
+    all.into_iter().chain(FAMILIES.map(|family| family.calls)).flat_map(Calls::by_digest).chain(own)
 }
+
+/// The joined layouts that are told by a table.
+const FAMILIES: [&Family; 4] = [&string::FAMILY, &python_redis_lock::FAMILY, &getset::FAMILY, &symfony::FAMILY];
 
 /// What holds for every lock on such a server.
 const NOTES: [&str; 4] = [
@@ -34,7 +45,7 @@ const NO_TOKEN: &str =
 /// Every layout, in each of its formats, for locks whose names get `prefix` put before them; the default one first.
 pub fn all(prefix: &str) -> Vec<Arc<dyn Layout>> {
     let mut layouts: Vec<Arc<dyn Layout>> = vec![Arc::new(native::layout(prefix))];
-    layouts.extend(string::layouts(prefix));
+    layouts.extend(FAMILIES.iter().flat_map(|family| family.layouts(prefix)));
     layouts.extend(redisson::layouts(prefix));
     layouts.extend(spring::layouts(prefix));
     layouts

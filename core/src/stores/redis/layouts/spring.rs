@@ -17,7 +17,7 @@ use std::sync::Arc;
 use smallvec::smallvec;
 
 use super::joined::{JoinedLayout, JoinedLock, Manner, More, Wanted, calls, script, uuid};
-use super::string::{Kindred, written};
+use super::shapes::Shape;
 use super::{NO_TOKEN, NOTES};
 use crate::error::{Error, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
@@ -140,8 +140,8 @@ impl Manner for Spring {
     }
 
     fn alien(&self, owner: &str, ends: bool) -> Option<String> {
-        let kind = Kindred::of(owner);
-        (kind != Kindred::Uuid || !ends).then(|| written(kind))
+        let shape = Shape::of(owner);
+        (shape != Shape::Uuid || !ends).then(|| shape.described().to_owned())
     }
 
     fn check_key(&self, key: &str) -> Result<()> {

@@ -1,242 +1,226 @@
 //! The layout `string`: the lock that most libraries keep, `SET name owner NX PX ttl` and a compare-and-delete.
 //!
-//! The libraries differ in what they write as owner, and that is the [`Format`]; everything else is the same: under the name lies
-//! the holder's owner text, which goes with the lease. What else there is, and the wire form: [`joined`](super::joined).
-//!
-//! Waiters ask again by a timer, since nothing is told when such a lock becomes free.
-//!
-//! A plain `SET NX` would do for an acquire that is answered. One whose connection broke may be executed much later, and only
-//! a script can refuse then; so it is one. Its effect on the lock's key is the same.
+//! The libraries differ in what they write as owner, and some put a word of theirs before the name; that is the
+//! [`Format`]. Everything else is told in [`joined`](super::joined).
 //!
 //! Sources: redis-py 8.1 `lock.py`; redsync v4 `mutex.go`; node-redlock 5 `index.ts`; the article "Correct implementation of
-//! a Redis distributed lock" with its Predis code; Spring Data's `StringRedisTemplate.opsForValue().setIfAbsent`.
+//! a Redis distributed lock" with its Predis code; Spring Data's `StringRedisTemplate.opsForValue().setIfAbsent`; the article
+//! with `SETNX` and `PEXPIRE` in one script; pottery 3.0 `redlock.py`; aioredlock 0.7 `redis.py`; redis-semaphore 5.7
+//! `mutex`; redlock-rb `client.rb`; bsm/redislock 0.9 `redislock.go`; rueidislock `lock.go`; ShedLock 7
+//! `RedisLockProvider`; DistributedLock 2.8 for .NET `RedisMutexPrimitive`; rslock 0.6 `lock.rs`; sherlock 0.4 `lock.py`.
 
-use std::sync::Arc;
-
-use super::joined::{JoinedLayout, JoinedLock, Manner, calls, is_hex, is_uuid, script, uuid};
-use super::{NO_TOKEN, NOTES};
-use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use super::joined::{calls, script, uuid};
+use super::recipe::{Family, Format, notes};
+use super::shapes::{Shape, base64};
+use crate::guarantee::ExclusiveUntil;
 use crate::native::Calls;
-use crate::protocol::{AttemptId, Call, Layout, Push};
+use crate::protocol::{AttemptId, Call};
 
 /// The scripts.
 pub static CALLS: Calls = calls!("string/read", "string/free", "string/holds", "joined/no_queue");
 
-/// Whose locks are joined: what an owner looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// `redis.lock.Lock` of redis-py, sync and asyncio: 32 hexadecimal digits. May be held without an end.
-    RedisPy,
-    /// go-redsync's `Mutex`: 16 bytes in base64.
-    Redsync,
-    /// node-redlock 4 and 5: 32 hexadecimal digits.
-    NodeRedlock,
-    /// Predis or phpredis with `SET key id PX ttl NX`: whatever id the program makes up.
-    Predis,
-    /// `StringRedisTemplate.opsForValue().setIfAbsent(key, id, ttl)`: whatever id the program makes up.
-    SpringTemplate,
+/// The layout.
+pub static FAMILY: Family = Family {
+    name: "string",
+    calls: &CALLS,
+    formats: &FORMATS,
+    exclusive_until: ExclusiveUntil::StoreFailover,
+    renews_record: false,
+    notes: &notes([
+        "Whoever deletes or overwrites the key without comparing takes the lock from its holder, who is told at its next renewal.",
+        "Waiters ask again by a timer, so nobody is served in order: among several processes one may wait long.",
+        "A lock that another library holds without a time to live never ends by itself.",
+    ]),
+};
+
+/// Every format.
+pub const FORMATS: [Format; 16] = [
+    REDIS_PY,
+    REDSYNC,
+    NODE_REDLOCK,
+    PREDIS,
+    SPRING_TEMPLATE,
+    SETNX_LUA,
+    POTTERY,
+    AIOREDLOCK,
+    REDIS_SEMAPHORE,
+    REDLOCK_RB,
+    BSM_REDISLOCK,
+    RUEIDISLOCK,
+    SHEDLOCK,
+    DISTRIBUTED_LOCK,
+    RSLOCK,
+    SHERLOCK,
+];
+
+/// `redis.lock.Lock` of redis-py, sync and asyncio: 32 hexadecimal digits. May be held without an end.
+pub const REDIS_PY: Format = Format { writes_endless: &[Shape::Hex], ..format("redis-py", hex, &[Shape::Hex]) };
+
+/// go-redsync's `Mutex`: 16 bytes in base64.
+pub const REDSYNC: Format = format("redsync", base64_of::<16>, &[Shape::Base64]);
+
+/// node-redlock 4 and 5: 32 hexadecimal digits.
+pub const NODE_REDLOCK: Format = format("node-redlock", hex, &[Shape::Hex]);
+
+/// Predis or phpredis with `SET key id PX ttl NX`: whatever id the program makes up.
+pub const PREDIS: Format = free("predis");
+
+/// `StringRedisTemplate.opsForValue().setIfAbsent(key, id, ttl)`: whatever id the program makes up.
+pub const SPRING_TEMPLATE: Format = free("spring-template");
+
+/// `SETNX` and `PEXPIRE` in one script, released by one that compares: whatever id the program makes up.
+pub const SETNX_LUA: Format = free("setnx-lua");
+
+/// pottery's `Redlock`, on one server: a UUID, under `redlock:`.
+pub const POTTERY: Format = Format { before: "redlock:", ..format("pottery", uuid, &[Shape::Uuid]) };
+
+/// aioredlock, on one server: a UUID.
+pub const AIOREDLOCK: Format = format("aioredlock", uuid, &[Shape::Uuid]);
+
+/// redis-semaphore's `Mutex`: a UUID, under `mutex:`.
+pub const REDIS_SEMAPHORE: Format = Format { before: "mutex:", ..format("redis-semaphore", uuid, &[Shape::Uuid]) };
+
+/// redlock-rb, on one server: a UUID.
+pub const REDLOCK_RB: Format = format("redlock-rb", uuid, &[Shape::Uuid]);
+
+/// bsm/redislock: 16 bytes in base64 for URLs, and the metadata behind.
+pub const BSM_REDISLOCK: Format = format("bsm-redislock", for_urls, &[Shape::UrlBase64, Shape::Base64Of18]);
+
+/// rueidislock with a majority of one key: 24 bytes, under `rueidislock:0:`.
+pub const RUEIDISLOCK: Format =
+    Format { before: "rueidislock:0:", ..format("rueidislock", hex, &[Shape::Bytes, Shape::Hex]) };
+
+/// ShedLock's `RedisLockProvider` in its default environment: a text with time and host, under `job-lock:default:`.
+pub const SHEDLOCK: Format = Format { before: "job-lock:default:", ..format("shedlock", added, &[Shape::ShedLock]) };
+
+/// `RedisDistributedLock` of DistributedLock for .NET, on one server: machine, process id and GUID.
+pub const DISTRIBUTED_LOCK: Format = format("distributedlock", machine_guid, &[Shape::MachineGuid]);
+
+/// rslock, on one server: 20 bytes.
+pub const RSLOCK: Format = format("rslock", hex, &[Shape::Bytes, Shape::Hex]);
+
+/// sherlock's `RedisLock`: a UUID.
+pub const SHERLOCK: Format = format("sherlock", uuid, &[Shape::Uuid]);
+
+const fn format(name: &'static str, owner: fn(AttemptId) -> String, writes: &'static [Shape]) -> Format {
+    Format { name, library: name, before: "", owner, writes, writes_endless: &[], rest: |_, _| None }
 }
 
-impl Format {
-    /// Every format.
-    pub const ALL: [Format; 5] =
-        [Format::RedisPy, Format::Redsync, Format::NodeRedlock, Format::Predis, Format::SpringTemplate];
-
-    /// Its name, as in the option `format=`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Format::RedisPy => "redis-py",
-            Format::Redsync => "redsync",
-            Format::NodeRedlock => "node-redlock",
-            Format::Predis => "predis",
-            Format::SpringTemplate => "spring-template",
-        }
-    }
-
-    /// An attempt as this library would write an owner.
-    pub fn owner(self, attempt: AttemptId) -> String {
-        match self {
-            Format::RedisPy | Format::NodeRedlock => attempt.to_string(),
-            Format::Redsync => base64(attempt.0.to_be_bytes()),
-            Format::Predis | Format::SpringTemplate => uuid(attempt),
-        }
-    }
-
-    /// Whether this library may have written a value of this kind, that `ends` by itself or not.
-    fn writes(self, kind: Kindred, ends: bool) -> bool {
-        match self {
-            Format::RedisPy => kind == Kindred::Hex,
-            Format::NodeRedlock => kind == Kindred::Hex && ends,
-            Format::Redsync => kind == Kindred::Base64 && ends,
-            Format::Predis | Format::SpringTemplate => match kind {
-                Kindred::Nothing | Kindred::Java | Kindred::ShedLock => false,
-                Kindred::Number => ends,
-                _ => true,
-            },
-        }
-    }
+/// A recipe that leaves the owner to the program.
+const fn free(name: &'static str) -> Format {
+    Format { writes_endless: ANY.split_at(ANY.len() - 1).0, ..format(name, uuid, &ANY) }
 }
 
-/// What a value found under a lock's name looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kindred {
-    Nothing,
-    Hex,
-    Base64,
-    Uuid,
-    Number,
-    Java,
-    ShedLock,
-    Other,
+/// What a program may have made up; a number without an end is a counter.
+pub(super) const ANY: [Shape; 10] = [
+    Shape::Hex,
+    Shape::Base64,
+    Shape::Base64Of18,
+    Shape::Base64Of32,
+    Shape::UrlBase64,
+    Shape::Uuid,
+    Shape::MachineGuid,
+    Shape::Bytes,
+    Shape::Other,
+    Shape::Number,
+];
+
+pub(super) fn hex(attempt: AttemptId) -> String {
+    attempt.to_string()
 }
 
-impl Kindred {
-    pub(super) fn of(text: &str) -> Self {
-        let is_base64 = || {
-            let digits = text.strip_suffix("==").unwrap_or_default();
-            digits.len() == 22 && digits.bytes().all(|b| BASE64.contains(&b))
-        };
-        match text {
-            "" => Kindred::Nothing,
-            _ if text.len() == 32 && is_hex(text) => Kindred::Hex,
-            _ if is_base64() => Kindred::Base64,
-            _ if is_uuid(text) => Kindred::Uuid,
-            _ if text.bytes().all(|b| b.is_ascii_digit() || b == b'.') => Kindred::Number,
-            // The stream magic AC ED and version 0005 of Java serialization; the first two are no UTF-8.
-            _ if text.starts_with("\u{FFFD}\u{FFFD}\0\u{5}") => Kindred::Java,
-            _ if text.starts_with("ADDED:") => Kindred::ShedLock,
-            _ => Kindred::Other,
-        }
-    }
-
-    const fn described(self) -> &'static str {
-        match self {
-            Kindred::Nothing => "an empty text",
-            Kindred::Hex => "32 hexadecimal digits, as redis-py and node-redlock write them",
-            Kindred::Base64 => "16 bytes in base64, as redsync writes them",
-            Kindred::Uuid => "a UUID, as Spring, Predis and many others write one",
-            Kindred::Number => "a number, as counters and SETNX locks with a time in them write one",
-            Kindred::Java => "a serialized Java object, as a RedisTemplate without string serializers writes one",
-            Kindred::ShedLock => "a lock of ShedLock",
-            Kindred::Other => "a text of another kind",
-        }
-    }
+/// So many bytes in base64, of which the first 16 are the attempt.
+pub(super) fn base64_of<const N: usize>(attempt: AttemptId) -> String {
+    let mut bytes = [0; N];
+    bytes[..16].copy_from_slice(&attempt.0.to_be_bytes());
+    base64(&bytes)
 }
 
-/// What a value of this kind looks like, in words.
-pub(super) fn written(kind: Kindred) -> String {
-    kind.described().to_owned()
+fn for_urls(attempt: AttemptId) -> String {
+    base64_of::<16>(attempt).trim_end_matches('=').replace('+', "-").replace('/', "_")
 }
 
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-/// RFC 4648 base64 with padding, of 16 bytes: 24 characters.
-fn base64(bytes: [u8; 16]) -> String {
-    let digit = |at: usize| {
-        let pair = [bytes[at * 6 / 8], bytes.get(at * 6 / 8 + 1).copied().unwrap_or(0)];
-        char::from(BASE64[usize::from(u16::from_be_bytes(pair) >> (10 - at * 6 % 8)) % 64])
-    };
-    (0..22).map(digit).chain("==".chars()).collect()
+/// Nobody reads the time and the host in it, which are not ours to say here.
+fn added(attempt: AttemptId) -> String {
+    format!("ADDED:@lockwright:{}", uuid(attempt))
 }
 
-/// The layout in each of its formats, for locks whose names get `prefix` put before them.
-pub fn layouts(prefix: &str) -> impl Iterator<Item = Arc<dyn Layout>> {
-    Format::ALL.into_iter().map(move |format| Arc::new(layout(format, prefix)) as Arc<dyn Layout>)
-}
-
-/// The layout in one format.
-pub fn layout(format: Format, prefix: impl Into<String>) -> StringLayout {
-    StringLayout { manner: format, prefix: prefix.into() }
-}
-
-/// See the [module](self).
-pub type StringLayout = JoinedLayout<Format>;
-
-/// Its machine.
-pub type StringLock = JoinedLock<Format>;
-
-impl Manner for Format {
-    fn format(&self) -> Option<&'static str> {
-        Some(self.name())
-    }
-
-    fn library(&self) -> &'static str {
-        self.name()
-    }
-
-    fn guarantees(&self) -> Guarantees {
-        Guarantees {
-            store: "redis",
-            layout: "string",
-            exclusive_until: ExclusiveUntil::StoreFailover,
-            token: TokenRises::WithStoreClock,
-            fair: false,
-            reentrant: true,
-            shared: true,
-            push: false,
-            survives_disconnect: true,
-            incarnation: true,
-            notes: &[
-                NOTES[0],
-                NOTES[1],
-                NOTES[2],
-                NOTES[3],
-                NO_TOKEN,
-                "Whoever deletes or overwrites the key without comparing takes the lock from its holder, who is told at its next renewal.",
-                "Waiters ask again by a timer, so nobody is served in order: among several processes one may wait long.",
-                "A lock that redis-py holds without a timeout never ends by itself.",
-            ],
-        }
-    }
-
-    fn push(&self) -> Push {
-        Push::None
-    }
-
-    fn calls(&self) -> &'static Calls {
-        &CALLS
-    }
-
-    fn owner(&self, attempt: AttemptId) -> String {
-        Format::owner(*self, attempt)
-    }
-
-    fn alien(&self, owner: &str, ends: bool) -> Option<String> {
-        let kind = Kindred::of(owner);
-        (!self.writes(kind, ends)).then(|| written(kind))
-    }
+fn machine_guid(attempt: AttemptId) -> String {
+    format!("lockwright_0_{}", hex(attempt))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     use std::time::Duration;
 
     use super::super::joined::tests::NAMES;
+    use super::*;
     use crate::error::Kind;
-    use crate::protocol::Reply;
+    use crate::protocol::{Layout as _, Reply};
+
+    /// Name, key of the lock `orders`, owner.
+    const GOLDEN: [(&str, &str, &str); 16] = [
+        ("redis-py", "orders", "deadbeef000102030405060708090a0b"),
+        ("redsync", "orders", "3q2+7wABAgMEBQYHCAkKCw=="),
+        ("node-redlock", "orders", "deadbeef000102030405060708090a0b"),
+        ("predis", "orders", "deadbeef-0001-0203-0405-060708090a0b"),
+        ("spring-template", "orders", "deadbeef-0001-0203-0405-060708090a0b"),
+        ("setnx-lua", "orders", "deadbeef-0001-0203-0405-060708090a0b"),
+        ("pottery", "redlock:orders", "deadbeef-0001-0203-0405-060708090a0b"),
+        ("aioredlock", "orders", "deadbeef-0001-0203-0405-060708090a0b"),
+        ("redis-semaphore", "mutex:orders", "deadbeef-0001-0203-0405-060708090a0b"),
+        ("redlock-rb", "orders", "deadbeef-0001-0203-0405-060708090a0b"),
+        ("bsm-redislock", "orders", "3q2-7wABAgMEBQYHCAkKCw"),
+        ("rueidislock", "rueidislock:0:orders", "deadbeef000102030405060708090a0b"),
+        ("shedlock", "job-lock:default:orders", "ADDED:@lockwright:deadbeef-0001-0203-0405-060708090a0b"),
+        ("distributedlock", "orders", "lockwright_0_deadbeef000102030405060708090a0b"),
+        ("rslock", "orders", "deadbeef000102030405060708090a0b"),
+        ("sherlock", "orders", "deadbeef-0001-0203-0405-060708090a0b"),
+    ];
 
     #[test]
-    fn names_are_keys_byte_for_byte_except_where_records_lie() {
-        for prefix in ["", "lock:"] {
-            for name in NAMES {
-                assert_eq!(&*layout(Format::RedisPy, prefix).key(name).unwrap(), format!("{prefix}{name}"));
-            }
-        }
-        assert_eq!(layout(Format::RedisPy, "").key("lwt:{x}").unwrap_err().kind(), Kind::InvalidConfig);
-        assert_eq!(layout(Format::RedisPy, "lwt").key(":x").unwrap_err().kind(), Kind::InvalidConfig);
+    fn keys_and_owners_are_byte_for_byte_what_each_library_finds() {
+        let attempt = AttemptId(0xdead_beef_0001_0203_0405_0607_0809_0a0b);
+        let written = FORMATS.each_ref().map(|format| {
+            let key = FAMILY.layout(format, "").key("orders").unwrap();
+            (format.name, key.to_string(), (format.owner)(attempt))
+        });
+        assert_eq!(written, GOLDEN.map(|(name, key, owner)| (name, key.to_owned(), owner.to_owned())));
     }
 
     #[test]
-    fn owners_are_what_each_library_writes_and_never_the_same() {
-        let attempt = AttemptId(0xdead_beef_0001_0203_0405_0607_0809_0a0b);
-        let owners = Format::ALL.map(|format| format.owner(attempt));
-        let (hex, uuid) = ("deadbeef000102030405060708090a0b", "deadbeef-0001-0203-0405-060708090a0b");
-        assert_eq!(owners, [hex, "3q2+7wABAgMEBQYHCAkKCw==", hex, uuid, uuid]);
-        for format in Format::ALL {
-            let mut some: Vec<_> = (0..=64).map(|n| format.owner(AttemptId(1 << n))).collect();
-            assert!(some.iter().all(|owner| format.writes(Kindred::of(owner), true)));
+    fn what_each_library_writes_is_a_holder_in_its_format() {
+        // As their sources make them: uuid1().hex; base64.StdEncoding; randomBytes(16) in hex; uuid4; base64.RawURLEncoding and
+        // metadata; bytes; "ADDED:" time "@" host ":" uuid; machine, process and GUID.
+        for (format, value) in [
+            ("redis-py", "5f2c7cbe8b1f11eea3d20242ac120002"),
+            ("redsync", "kM3WbVQ0VHj9cR9dYd0s4A=="),
+            ("node-redlock", "9f86d081884c7d659a2feaa0c55ad015"),
+            ("predis", "request-17"),
+            ("spring-template", "1"),
+            ("setnx-lua", "f81d4fae-7dec-11d0-a765-00a0c91e6bf6"),
+            ("pottery", "f81d4fae-7dec-41d0-a765-00a0c91e6bf6"),
+            ("aioredlock", "f81d4fae-7dec-41d0-a765-00a0c91e6bf6"),
+            ("redis-semaphore", "f81d4fae-7dec-41d0-a765-00a0c91e6bf6"),
+            ("redlock-rb", "f81d4fae-7dec-41d0-a765-00a0c91e6bf6"),
+            ("bsm-redislock", "kM3WbVQ0VHj9cR9dYd0s4A"),
+            ("bsm-redislock", "kM3WbVQ0VHj9cR9dYd0s4Amy metadata"),
+            ("rueidislock", "\u{FFFD}\u{FFFD}a\u{FFFD}"),
+            ("shedlock", "ADDED:2026-08-20T10:00:00.000Z@host:0b5c"),
+            ("distributedlock", "web-1_4242_0123456789abcdef0123456789abcdef"),
+            ("rslock", "\u{FFFD}\u{FFFD}a\u{FFFD}"),
+            ("sherlock", "f81d4fae-7dec-41d0-a765-00a0c91e6bf6"),
+        ] {
+            let of = FORMATS.iter().find(|known| known.name == format).unwrap();
+            assert!(of.writes.contains(&Shape::of(value)), "{format}: {value}");
+        }
+    }
+
+    #[test]
+    fn owners_are_never_the_same_and_known_to_our_other_processes() {
+        for format in &FORMATS {
+            let mut some: Vec<_> = (0..=64).map(|n| (format.owner)(AttemptId(1 << n))).collect();
+            assert!(some.iter().all(|owner| format.writes.contains(&Shape::of(owner))), "{format:?}");
             some.sort();
             some.dedup();
             assert_eq!(some.len(), 65);
@@ -244,34 +228,20 @@ mod tests {
     }
 
     #[test]
-    fn base64_is_that_of_rfc_4648() {
-        assert_eq!(base64([0; 16]), "AAAAAAAAAAAAAAAAAAAAAA==");
-        assert_eq!(base64([255; 16]), "/////////////////////w==");
-        assert_eq!(base64(*b"any carnal pleas"), "YW55IGNhcm5hbCBwbGVhcw==");
-    }
-
-    #[test]
-    fn values_are_told_by_their_looks() {
-        for (text, kind) in [
-            ("", Kindred::Nothing),
-            ("0123456789abcdef0123456789abcdef", Kindred::Hex),
-            ("0123456789ABCDEF0123456789ABCDEF", Kindred::Other),
-            ("YW55IGNhcm5hbCBwbGVhcw==", Kindred::Base64),
-            ("9b2e1c3a-0000-4000-8000-0123456789ab", Kindred::Uuid),
-            ("9b2e1c3a-0000-4000-8000-0123456789abc", Kindred::Other),
-            ("1700000000.25", Kindred::Number),
-            ("ADDED:2026-08-20T10:00:00.000Z@host:0b5c", Kindred::ShedLock),
-            ("thread-7", Kindred::Other),
-        ] {
-            assert_eq!(Kindred::of(text), kind, "{text}");
+    fn names_are_keys_byte_for_byte_except_where_records_lie() {
+        let layout = |prefix| FAMILY.layout(&REDIS_PY, prefix);
+        for prefix in ["", "lock:"] {
+            for name in NAMES {
+                assert_eq!(&*layout(prefix).key(name).unwrap(), format!("{prefix}{name}"));
+            }
         }
-        let java = String::from_utf8_lossy(b"\xac\xed\x00\x05t\x00\x01x").into_owned();
-        assert_eq!(Kindred::of(&java), Kindred::Java);
+        assert_eq!(layout("").key("lwt:{x}").unwrap_err().kind(), Kind::InvalidConfig);
+        assert_eq!(layout("lwt").key(":x").unwrap_err().kind(), Kind::InvalidConfig);
     }
 
     #[test]
     fn a_holder_of_the_other_library_has_no_token() {
-        let layout = layout(Format::Predis, "");
+        let layout = FAMILY.layout(&PREDIS, "");
         let seen = |list: [Reply; 6]| layout.inspected("x", &Reply::List(list.into())).unwrap().holder.unwrap();
         let text = |text: &str| Reply::Text(text.into());
         let theirs =

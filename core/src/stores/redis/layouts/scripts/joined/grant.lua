@@ -5,7 +5,7 @@ local function grant(me, ttl, card)
     take(me, ttl)
   else
     -- Asked again: its first answer was lost.
-    if redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, ttl) end
+    keep(me, ttl)
     if owner == me then return first end
   end
   local fresh, text = now, now_text
@@ -13,7 +13,7 @@ local function grant(me, ttl, card)
     fresh = first + 64
     text = ('%.0f'):format(fresh)
   end
-  redis.call('SET', beside, text .. ' ' .. me .. ' ' .. card, 'PX', ttl + 600000)
+  redis.call('SET', beside, text .. ' ' .. mark(me) .. ' ' .. card, 'PX', ttl + 600000)
   return fresh
 end
 

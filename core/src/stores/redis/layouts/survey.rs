@@ -1,0 +1,61 @@
+//! Looks for locks of other libraries: what lies under a bare name, or anywhere under a prefix, told by its looks.
+
+use std::time::Duration;
+
+use super::shapes;
+use crate::error::Result;
+use crate::lease::Sighting;
+use crate::protocol::{Call, Reply, Request};
+use crate::replies::{listed, nonsense};
+
+static SURVEY: Call = Call { name: "survey", body: include_str!("scripts/survey.lua"), batch: false };
+
+/// The request for what lies under `name`, or for the page at `cursor` of all that lies under `prefix`.
+pub fn request(prefix: &str, name: Option<&str>, cursor: &str) -> Request {
+    let (key, how) = match name {
+        Some(name) => (format!("{prefix}{name}"), "one"),
+        None => (format!("{prefix}*"), "page"),
+    };
+    Request::new(&SURVEY, key.into(), [how.into(), cursor.into()])
+}
+
+/// What looks like a lock in its reply, and where the next page begins.
+///
+/// # Errors
+/// `auth` where the user may not look, `protocol` where the reply makes no sense.
+pub fn seen(reply: &Reply) -> Result<(Vec<Sighting>, Option<String>)> {
+    let [Reply::Text(next), keys @ ..] = listed(reply)? else {
+        return Err(nonsense("list", std::slice::from_ref(reply)));
+    };
+    let sightings = keys.chunks(4).filter_map(|key| match key {
+        [Reply::Text(key), Reply::Text(kind), Reply::Int(left), Reply::Text(text)] => {
+            let looks_like = shapes::recognised(kind, text, *left >= 0)?.to_owned();
+            let remaining = u64::try_from(*left).ok().map(Duration::from_millis);
+            Some(Sighting { key: key.clone(), looks_like, remaining })
+        }
+        _ => None,
+    });
+    Ok((sightings.collect(), Some(next.clone()).filter(|next| !next.is_empty())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_looks_like_a_lock_is_told_and_all_else_is_passed_over() {
+        let text = |text: &str| Reply::Text(text.into());
+        let key = |name, kind, left, inside| [text(name), text(kind), Reply::Int(left), text(inside)];
+        let keys = [
+            key("a", "hash", 30_000, "9b2e1c3a-0000-4000-8000-0123456789ab:7"),
+            key("b", "string", -1, "1700000000"),
+            key("c", "string", -1, "0123456789abcdef0123456789abcdef"),
+            key("d", "none", -2, ""),
+        ];
+        let reply = Reply::List([text("17")].into_iter().chain(keys.into_iter().flatten()).collect());
+        let (found, next) = seen(&reply).unwrap();
+        let found: Vec<_> = found.iter().map(|one| (&*one.key, one.remaining.is_some())).collect();
+        assert_eq!((found, next.as_deref()), (vec![("a", true), ("c", false)], Some("17")));
+        assert!(seen(&Reply::List(vec![Reply::Int(1)])).is_err() && seen(&Reply::Nil).is_err());
+    }
+}
