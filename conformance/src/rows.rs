@@ -79,7 +79,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 4] = ["restart", "count", "foreign", "line"];
+pub const ABILITIES: [&str; 6] = ["restart", "count", "foreign", "line", "rwlock", "semaphore"];
 
 /// This folder.
 pub fn here() -> &'static Path {
