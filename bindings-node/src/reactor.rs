@@ -357,6 +357,12 @@ impl Reactor {
         self.ask(env, Ok(async move { core.resize(permits).await.map(|()| Told::Done) }))
     }
 
+    /// The token and its epoch, which a change of part renews.
+    #[napi(catch_unwind)]
+    pub fn token(&self, guard: u32) -> Answer<Vec<BigInt>> {
+        answer(self.on_guard("token", guard, |core| Ok(vec![core.token().n.into(), core.token().epoch.into()])))
+    }
+
     /// For how many milliseconds the lock is certainly held.
     #[napi(catch_unwind)]
     pub fn remaining(&self, guard: u32) -> f64 {

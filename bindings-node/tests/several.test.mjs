@@ -175,7 +175,9 @@ test('readers share a lock that a writer has alone, and change their part', asyn
     assert.deepEqual([sharing.primitive, sharing.holders.map(({ holds }) => holds)], ['rwlock', ['read', 'read']])
     assert.equal(await one.tryUpgrade(), false)
     await other.release()
+    const before = one.token
     assert.equal(await one.tryUpgrade(), true)
+    assert.ok(one.token > before)
     assert.equal(await both.read.tryAcquire(), null)
     await one.downgrade()
     await (await both.read.acquire()).release()

@@ -12,12 +12,20 @@ import type { LossReason, ReleaseOutcome } from './records'
  */
 export class Guard implements AsyncDisposable {
   /** The fencing token: whatever the lock protects refuses one that is lower than it has seen. */
-  readonly token: bigint
+  get token(): bigint {
+    return this.#token
+  }
+
   /** Changes only where tokens start again; goes before the token when two are compared. */
-  readonly epoch: bigint
+  get epoch(): bigint {
+    return this.#epoch
+  }
+
   /** How many times its owner holds it; 1 unless the lock is reentrant. */
   readonly depth: number
   readonly #number: number
+  #token: bigint
+  #epoch: bigint
   readonly #origin: Origin
   #ended = false
   #why: LossReason | undefined
@@ -26,8 +34,8 @@ export class Guard implements AsyncDisposable {
   /** @internal */
   constructor([number, token, epoch, depth]: Grant, origin: Origin) {
     this.#number = number
-    this.token = token
-    this.epoch = epoch
+    this.#token = token
+    this.#epoch = epoch
     this.depth = depth
     this.#origin = origin
     collected.register(this, { number, name: origin.lock }, this)
@@ -90,17 +98,25 @@ export class Guard implements AsyncDisposable {
    */
   async downgrade(): Promise<void> {
     this.#own('downgrade')
-    checked(await outcome<boolean>(reactor().change(this.#number, false)))
+    await this.#change(false)
   }
 
   /**
-   * Has a reader of a read/write lock become its writer, if it is the only one and nobody waits to write. Whether it did.
+   * Has a reader of a read/write lock become its writer, under a new token, if it is the only one and nobody waits to write.
+   * Whether it did.
    *
    * @throws As {@link downgrade}.
    */
   async tryUpgrade(): Promise<boolean> {
     this.#own('upgrade')
-    return checked(await outcome<boolean>(reactor().change(this.#number, true)))
+    return this.#change(true)
+  }
+
+  async #change(writes: boolean): Promise<boolean> {
+    const changed = checked(await outcome<boolean>(reactor().change(this.#number, writes)))
+    // Released meanwhile, it keeps the last that it had.
+    if (!this.#ended) [this.#token, this.#epoch] = checked(reactor().token(this.#number))
+    return changed
   }
 
   /**

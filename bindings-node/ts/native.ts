@@ -84,6 +84,7 @@ export interface NativeReactor {
   extend(guard: number, ttl: number): Answer<number>
   change(guard: number, writes: boolean): Answer<number>
   resize(lock: NativeLock, permits: number): Answer<number>
+  token(guard: number): Answer<[token: bigint, epoch: bigint]>
   remaining(guard: number): number
   whyLost(guard: number): string | null
   watch(guard: number): Answer<boolean>

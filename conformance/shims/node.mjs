@@ -2,6 +2,7 @@
 
 import { closeSync, openSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
+import { setImmediate as tick } from 'node:timers/promises'
 import { inspect } from 'node:util'
 
 import * as lockwright from '../../bindings-node/dist/index.mjs'
@@ -171,6 +172,8 @@ async function work(task, lock, command) {
   const retries = []
   for (let done = 0; done < command.increments; ) {
     try {
+      // In a tick of its own: what is asked goes out when all have had their say that run in the same one.
+      await tick()
       const asked = now()
       const guard = await lock.acquire()
       increment(guard, asked, note, task, command)
