@@ -88,3 +88,15 @@ test('the loop goes on while others wait', async t => {
   await guard.release()
   await (await waiting).release()
 })
+
+test('a listener that throws is an uncaught error, and keeps nobody from being told', async () => {
+  fine(await program(`const told = new Promise(tell => process.on('uncaughtException', tell))
+    const alive = setInterval(() => {}, 1_000)
+    lw.onEvent('warn', () => { throw new Error('of the listener') })
+    const client = await lw.connect('memory://')
+    globalThis.held = await client.lock('x', { ttl: 50, renew: false }).acquire()
+    const { signal } = held
+    await (await client.lock('x').acquire()).release()
+    console.log((await told).message, signal.aborted)
+    clearInterval(alive)`), 'of the listener true\n')
+})

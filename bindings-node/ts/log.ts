@@ -44,7 +44,9 @@ export interface Heard extends Omit<LogEvent, 'at' | 'level' | 'fields'> {
 export function tell(heard: Heard): void {
   const level = LEVELS[heard.level] ?? 'trace'
   const fields = Object.fromEntries(heard.fields.map(({ name, value }) => [name, value]))
-  listener({ ...heard, at: new Date(heard.at), level, fields })
+  const listen = listener
+  // Not here: what it throws must not keep others from being told.
+  queueMicrotask(() => listen({ ...heard, at: new Date(heard.at), level, fields }))
 }
 
 function warn({ target, message, fields }: LogEvent): void {

@@ -1,3 +1,4 @@
+import { closeSync } from 'node:fs'
 import { Socket } from 'node:net'
 
 import { errorOf, type Failure } from './errors'
@@ -78,7 +79,15 @@ function read(number: number, fd: number): void {
   const feed = (length: number, bytes: Uint8Array): void => hear(reactor().feed(number, bytes, length))
   const callback = (length: number, bytes: Uint8Array): boolean => (feed(length, bytes), true)
   const options = { fd, readable: true, writable: false, onread: { buffer: Buffer.allocUnsafeSlow(16_384), callback } }
-  const socket = new Socket(options)
+  let socket: Socket
+  try {
+    socket = new Socket(options)
+  } catch {
+    // It has ended already: nothing else is refused here.
+    closeSync(fd)
+    queueMicrotask(() => feed(0, NOTHING))
+    return
+  }
   sockets.set(number, socket)
   // What failed has ended, and is dialled again where it is wanted.
   socket.on('error', () => {})

@@ -3,6 +3,7 @@
 use lockwright::Error;
 use lockwright::lease::Inspection;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::client::count;
 use crate::error::Raised;
@@ -67,6 +68,12 @@ impl Semaphore {
     #[getter]
     fn take(&self) -> u32 {
         self.take
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let lock = slf.as_super().get();
+        let name = PyString::new(slf.py(), &lock.name).repr()?;
+        Ok(format!("<lockwright.Semaphore {name} on {}>", lock.shared.origin.address))
     }
 }
 

@@ -7,6 +7,7 @@ use super::{Feed, is_readable};
 use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
 };
+use crate::shared::Share;
 use crate::stores::redis::layouts;
 use crate::stores::zookeeper::layouts::curator::Curator;
 use crate::time::StoreTime;
@@ -40,7 +41,10 @@ pub(crate) fn is_sound(step: &Step, block: u64) {
 
 /// The layout that `choice` means: one a run, since all would make each run as many times slower.
 pub(crate) fn chosen(choice: u8) -> &'static dyn Layout {
-    static LAYOUTS: LazyLock<Vec<Arc<dyn Layout>>> = LazyLock::new(|| layouts::all("p"));
+    static LAYOUTS: LazyLock<Vec<Arc<dyn Layout>>> = LazyLock::new(|| {
+        let shared = layouts::native::layout("p").shared(Share::READ);
+        layouts::all("p").into_iter().chain(shared).collect()
+    });
     &*LAYOUTS[usize::from(choice) / OPS.len() % LAYOUTS.len()]
 }
 
