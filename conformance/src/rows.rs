@@ -78,8 +78,8 @@ pub struct Part {
     pub reason: String,
 }
 
-/// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 4] = ["restart", "count", "foreign", "line"];
+/// What a store may be able to do for a test, and what stores and faces may have beside locks.
+pub const ABILITIES: [&str; 6] = ["restart", "count", "foreign", "line", "rwlock", "semaphore"];
 
 /// This folder.
 pub fn here() -> &'static Path {
@@ -96,7 +96,8 @@ pub fn faces(scenarios: &[Scenario]) -> Result<Vec<Face>, String> {
     let rows = read::<Face>("faces.toml")?;
     let faces: Vec<_> = rows.into_iter().map(|(name, face)| Face { name, ..face }).collect();
     for face in &faces {
-        let known = |name: &str| protocol::command(name).is_some() || scenarios.iter().any(|s| s.name == name);
+        let is_scenario = |name: &str| scenarios.iter().any(|scenario| scenario.name == name);
+        let known = |name: &str| protocol::command(name).is_some() || ABILITIES.contains(&name) || is_scenario(name);
         if let Some(stale) = face.cannot.keys().find(|name| !known(name)) {
             return Err(format!(
                 "faces.toml: {} cannot {stale:?}, which is neither a command nor a scenario",

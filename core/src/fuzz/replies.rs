@@ -7,6 +7,7 @@ use super::{Feed, is_readable};
 use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
 };
+use crate::shared::Share;
 use crate::stores::redis::layouts;
 use crate::stores::zookeeper::layouts::curator::Curator;
 use crate::time::StoreTime;

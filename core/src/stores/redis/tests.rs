@@ -931,7 +931,12 @@ fn layouts_and_formats_are_chosen_by_name() {
     assert_eq!(chosen(Some("native"), None).unwrap(), ("native", None));
     assert_eq!(chosen(Some("string"), Some("redsync")).unwrap(), ("string", Some("redsync")));
     for (layout, format, kind, says) in [
-        (Some("curator"), None, Kind::Unsupported, "there are: native, string, python_redis_lock, getset, symfony, redisson, spring"),
+        (
+            Some("curator"),
+            None,
+            Kind::Unsupported,
+            "there are: native, string, python_redis_lock, getset, symfony, redisson, spring",
+        ),
         (Some("string"), Some("jedis"), Kind::Unsupported, "redis-py, redsync, node-redlock, predis, spring-template"),
         (Some("string"), None, Kind::InvalidConfig, "redis-py, redsync, node-redlock, predis, spring-template"),
         (Some("native"), Some("redsync"), Kind::InvalidConfig, "has no formats"),
