@@ -78,7 +78,7 @@ pub struct Part {
     pub reason: String,
 }
 
-/// What a store may be able to do for a test, and what stores and faces may have beside locks.
+/// What a store may be able to do for a test.
 pub const ABILITIES: [&str; 6] = ["restart", "count", "foreign", "line", "rwlock", "semaphore"];
 
 /// This folder.
@@ -96,8 +96,7 @@ pub fn faces(scenarios: &[Scenario]) -> Result<Vec<Face>, String> {
     let rows = read::<Face>("faces.toml")?;
     let faces: Vec<_> = rows.into_iter().map(|(name, face)| Face { name, ..face }).collect();
     for face in &faces {
-        let is_scenario = |name: &str| scenarios.iter().any(|scenario| scenario.name == name);
-        let known = |name: &str| protocol::command(name).is_some() || ABILITIES.contains(&name) || is_scenario(name);
+        let known = |name: &str| protocol::command(name).is_some() || scenarios.iter().any(|s| s.name == name);
         if let Some(stale) = face.cannot.keys().find(|name| !known(name)) {
             return Err(format!(
                 "faces.toml: {} cannot {stale:?}, which is neither a command nor a scenario",
