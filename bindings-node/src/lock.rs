@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockwright::guarantee::Requirements;
 use lockwright::options::{AcquireOptions, ConnectOptions, Retry, milliseconds};
 use lockwright::queue::OwnerId;
-use lockwright::{Result, Token};
+use lockwright::{LockBuilder, Result, Token};
 use napi::bindgen_prelude::BigInt;
 use napi_derive::napi;
 
@@ -104,7 +104,19 @@ impl Client {
     /// What is not given stays as the address says.
     #[napi(catch_unwind)]
     pub fn lock(&self, name: String, wanted: Wanted) -> Answer<Lock> {
-        answer(self.build(&name, wanted))
+        answer(self.build(self.core.lock(&name), wanted))
+    }
+
+    /// The part of readers, or of the writer, of a read/write lock.
+    #[napi(catch_unwind)]
+    pub fn rwlock(&self, name: String, writes: bool, wanted: Wanted) -> Answer<Lock> {
+        let both = self.core.rwlock(&name);
+        answer(self.build(if writes { both.write() } else { both.read() }, wanted))
+    }
+
+    #[napi(catch_unwind)]
+    pub fn semaphore(&self, name: String, permits: u32, take: u32, wanted: Wanted) -> Answer<Lock> {
+        answer(self.build(self.core.semaphore(&name, permits).take(take), wanted))
     }
 
     /// The lock that `secret` holds.
@@ -170,10 +182,10 @@ impl Wanted {
 }
 
 impl Client {
-    fn build(&self, name: &str, wanted: Wanted) -> Result<Lock> {
+    fn build(&self, builder: LockBuilder, wanted: Wanted) -> Result<Lock> {
         let options = wanted.options(&self.core)?;
         let reentrant = options.reentrant;
-        let builder = self.core.lock(name).options(options);
+        let builder = builder.options(options);
         let builder = if reentrant { builder.reentrant(OwnerId(0)) } else { builder };
         Ok(Lock::new(builder.build()?, reentrant))
     }

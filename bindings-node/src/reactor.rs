@@ -14,6 +14,7 @@ use std::time::Duration;
 use lockwright::event_loop::{EventLoop, JobId, Reader, Watch};
 use lockwright::lease::Inspection;
 use lockwright::options::{Credentials, milliseconds};
+use lockwright::shared::Share;
 use lockwright::{Error, Guard, Kind, Result};
 use napi::bindgen_prelude::{Array, BigInt, ToNapiValue};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
@@ -340,6 +341,20 @@ impl Reactor {
         let ttl = milliseconds("extend", "ttl", ttl);
         let begun = ttl.and_then(|ttl| self.on_guard("extend", guard, |core| core.begin_extend(ttl)));
         self.ask(env, begun.map(|extended| async move { extended.await.map(|()| Told::Done) }))
+    }
+
+    /// Has the writer of a read/write lock go on as a reader, or a reader become the writer: whether it did.
+    #[napi(catch_unwind)]
+    pub fn change(&self, env: &Env, guard: u32, writes: bool) -> Answer<u32> {
+        let to = if writes { Share::WRITE } else { Share::READ };
+        let begun = self.on_guard(if writes { "upgrade" } else { "downgrade" }, guard, |core| core.begin_change(to));
+        self.ask(env, begun.map(|changed| async move { changed.await.map(Told::Flag) }))
+    }
+
+    #[napi(catch_unwind)]
+    pub fn resize(&self, env: &Env, lock: &Lock, permits: u32) -> Answer<u32> {
+        let core = lock.core.clone();
+        self.ask(env, Ok(async move { core.resize(permits).await.map(|()| Told::Done) }))
     }
 
     /// For how many milliseconds the lock is certainly held.

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use lockwright::events::{self, Event, Level, Value};
 use lockwright::guarantee::Guarantees;
-use lockwright::lease::Inspection;
+use lockwright::lease::{Holder, Inspection};
 use lockwright::metrics::{self, Metrics};
 use lockwright::options::milliseconds;
 use lockwright::{Error, Result};
@@ -56,6 +56,22 @@ pub struct Seen {
     pub layout: String,
     pub holder: Option<SeenHolder>,
     pub waiters: f64,
+    pub shared: Option<SeenSharing>,
+}
+
+/// As `Sharing` of `ts/records.ts`.
+#[napi(object, object_from_js = false)]
+pub struct SeenSharing {
+    pub primitive: &'static str,
+    pub permits: Option<u32>,
+    pub holders: Vec<SeenPart>,
+}
+
+/// As `Part` of `ts/records.ts`.
+#[napi(object, object_from_js = false)]
+pub struct SeenPart {
+    pub holds: String,
+    pub holder: SeenHolder,
 }
 
 /// As `Holder` of `ts/records.ts`.
@@ -73,7 +89,21 @@ pub struct SeenHolder {
 }
 
 pub(crate) fn seen(seen: Inspection) -> Seen {
-    let holder = seen.holder.map(|holder| SeenHolder {
+    let shared = seen.shared.map(|shared| SeenSharing {
+        primitive: shared.primitive.name(),
+        permits: shared.permits,
+        holders: shared
+            .holders
+            .into_iter()
+            .map(|part| SeenPart { holds: part.describe(shared.primitive), holder: seen_holder(part.holder) })
+            .collect(),
+    });
+    let holder = seen.holder.map(seen_holder);
+    Seen { name: seen.name, layout: seen.layout, holder, waiters: number(seen.waiters), shared }
+}
+
+fn seen_holder(holder: Holder) -> SeenHolder {
+    SeenHolder {
         owner: holder.owner,
         host: holder.card.host,
         pid: holder.card.pid,
@@ -83,8 +113,7 @@ pub(crate) fn seen(seen: Inspection) -> Seen {
         remaining: if holder.remaining == Duration::MAX { f64::INFINITY } else { in_ms(holder.remaining) },
         first_token: holder.first_token,
         last_token: holder.last_token,
-    });
-    Seen { name: seen.name, layout: seen.layout, holder, waiters: number(seen.waiters) }
+    }
 }
 
 pub(crate) fn in_ms(span: Duration) -> f64 {

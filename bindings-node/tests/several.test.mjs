@@ -164,3 +164,39 @@ test('the kit refuses tokens that come too late', () => {
   assert.deepEqual(kit.readHeader(kit.headerValue({ token: 1n << 60n })), { epoch: 0n, token: 1n << 60n })
   assert.equal(kit.readHeader('none'), undefined)
 })
+
+test('readers share a lock that a writer has alone, and change their part', async t => {
+  for (const uri of Object.values(stores())) {
+    const here = await client(t, uri)
+    const both = here.rwlock('catalog', { ttl: 5_000 })
+    const [one, other] = [await both.read.acquire(), await both.read.acquire()]
+    assert.equal(await both.write.tryAcquire(), null)
+    const { shared: sharing } = await here.inspect('catalog')
+    assert.deepEqual([sharing.primitive, sharing.holders.map(({ holds }) => holds)], ['rwlock', ['read', 'read']])
+    assert.equal(await one.tryUpgrade(), false)
+    await other.release()
+    assert.equal(await one.tryUpgrade(), true)
+    assert.equal(await both.read.tryAcquire(), null)
+    await one.downgrade()
+    await (await both.read.acquire()).release()
+    assert.equal(await one.release(), 'released')
+    await both.write.using(guard => assert.ok(guard.isHeld))
+  }
+})
+
+test('a semaphore has so many permits, and may be resized', async t => {
+  for (const uri of Object.values(stores())) {
+    const here = await client(t, uri)
+    const [one, two] = [here.semaphore('pool', 3, { ttl: 5_000 }), here.semaphore('pool', 3, { take: 2 })]
+    const guards = [await one.acquire(), await two.acquire()]
+    assert.equal(await one.tryAcquire(), null)
+    await one.resize(4)
+    guards.push(await one.acquire())
+    assert.equal(await two.tryAcquire(), null)
+    for (const guard of guards) assert.equal(await guard.release(), 'released')
+    assert.throws(() => here.semaphore('pool', 0), { code: 'invalid_config' })
+    assert.throws(() => here.semaphore('pool', 1.5), { code: 'invalid_config' })
+    assert.throws(() => here.semaphore('pool', 3, { take: '2' }), { code: 'invalid_config' })
+    assert.throws(() => here.semaphore('pool', 3, { reentrant: true }))
+  }
+})

@@ -3,11 +3,12 @@ import { Election } from './election'
 import type { Guard } from './guard'
 import { Lock, type LockOptions } from './lock'
 import { native, type NativeClient } from './native'
-import { CONNECT, LOCK, options as checkedOptions, count, PAUSES, REQUIRE, text, token } from './options'
+import { CONNECT, LOCK, options as checkedOptions, count, PAUSES, REQUIRE, SEMAPHORE, text, token } from './options'
 import { type CredentialsSource, dismiss, employ, outcome, reactor } from './reactor'
 import { type Guarantees, type Inspection, type Metrics, metricsOf, type Requirements } from './records'
 import { type Job, Once } from './once'
 import { MultiLock, Striped } from './several'
+import { RwLock, Semaphore, type SemaphoreOptions } from './shared'
 
 /** How a client reaches its store. What the address says goes before what is given here. Times are milliseconds. */
 export interface ConnectOptions {
@@ -80,6 +81,29 @@ export class Client implements AsyncDisposable {
   }
 
   /**
+   * The read/write lock called `name`; the options are for both its parts. A lock of the same name is something else: whoever comes
+   * second gets {@link ForeignLayout}.
+   *
+   * @throws As {@link lock}; {@link Unsupported} for `reentrant`.
+   */
+  rwlock(name: string, options?: LockOptions): RwLock {
+    const both = text('lock', 'name', name)
+    const part = (writes: boolean): Lock => new Lock(checked(this.#native.rwlock(both, writes, wanted(options))), name, this.address)
+    return new RwLock(name, part(false), part(true))
+  }
+
+  /**
+   * The semaphore called `name`, with `permits` permits. Whoever first uses an idle one says how many it has, until it is resized.
+   *
+   * @throws As {@link lock}.
+   */
+  semaphore(name: string, permits: number, options?: SemaphoreOptions): Semaphore {
+    const { take = 1, ...rest } = checkedOptions('lock', options, SEMAPHORE)
+    const [shared, all, some] = [text('lock', 'name', name), count('permits', permits), count('permits taken', take)]
+    return new Semaphore(checked(this.#native.semaphore(shared, all, some, wanted(rest))), name, this.address, take)
+  }
+
+  /**
    * The locks called `names`, to be held all at once; each gets the options, and the timeout is for all of them.
    *
    * @throws {@link InvalidConfig} for no name at all, {@link Unsupported} for `reentrant`; else as {@link lock}.
@@ -96,7 +120,7 @@ export class Client implements AsyncDisposable {
    */
   striped(name: string, segments: number, options?: LockOptions): Striped {
     const lock = text('lock', 'name', name)
-    return new Striped(checked(this.#native.striped(lock, count(segments), wanted(options))), { lock, store: this.address })
+    return new Striped(checked(this.#native.striped(lock, count('segments', segments), wanted(options))), { lock, store: this.address })
   }
 
   /**

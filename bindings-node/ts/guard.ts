@@ -84,6 +84,26 @@ export class Guard implements AsyncDisposable {
   }
 
   /**
+   * Has the writer of a read/write lock go on as a reader; other readers come in.
+   *
+   * @throws {@link Unsupported} for any other lock; {@link LockLost} when it is not held any more.
+   */
+  async downgrade(): Promise<void> {
+    this.#own('downgrade')
+    checked(await outcome<boolean>(reactor().change(this.#number, false)))
+  }
+
+  /**
+   * Has a reader of a read/write lock become its writer, if it is the only one and nobody waits to write. Whether it did.
+   *
+   * @throws As {@link downgrade}.
+   */
+  async tryUpgrade(): Promise<boolean> {
+    this.#own('upgrade')
+    return checked(await outcome<boolean>(reactor().change(this.#number, true)))
+  }
+
+  /**
    * Leaves the lock to a secret, with which `Client.resume` takes it over within `ttl` milliseconds (20 to 86,400,000), in this
    * process or another, under a higher token. Nobody renews it meanwhile. This guard is dead then. Whoever knows the secret may
    * take the lock.

@@ -42,6 +42,7 @@ export { type Found, type Job, Once } from './once'
 export { Owner } from './owner'
 export type { Credentials, CredentialsSource } from './reactor'
 export { MultiGuard, MultiLock, Segment, Striped } from './several'
+export { RwLock, Semaphore, type SemaphoreOptions } from './shared'
 export {
   type Guarantees,
   Histogram,
@@ -49,6 +50,8 @@ export {
   type Inspection,
   type LossReason,
   type Metrics,
+  type Part,
   type ReleaseOutcome,
   type Requirements,
+  type Sharing,
 } from './records'

@@ -63,6 +63,8 @@ export interface NativeClient {
   lock(name: string, options: object): Answer<NativeLock>
   multiLock(names: string[], options: object): Answer<NativeBundle>
   striped(name: string, segments: number, options: object): Answer<NativeSegments>
+  rwlock(name: string, writes: boolean, options: object): Answer<NativeLock>
+  semaphore(name: string, permits: number, take: number, options: object): Answer<NativeLock>
   exported(secret: string): Answer<NativeLock>
   guarantees(): Answer<Guarantees>
   require(wanted: Requirements): Answer<boolean>
@@ -80,6 +82,8 @@ export interface NativeReactor {
   export(guard: number, ttl: number): Answer<number>
   release(guard: number): Answer<number>
   extend(guard: number, ttl: number): Answer<number>
+  change(guard: number, writes: boolean): Answer<number>
+  resize(lock: NativeLock, permits: number): Answer<number>
   remaining(guard: number): number
   whyLost(guard: number): string | null
   watch(guard: number): Answer<boolean>

@@ -1,10 +1,11 @@
 import { type LockError, mistake } from './errors'
 
 /** What an option may be. */
-type Shape = 'number' | 'string' | 'boolean' | 'object' | 'function'
+type Shape = 'number' | 'count' | 'string' | 'boolean' | 'object' | 'function'
 
 const MEANING: Record<Shape, string> = {
   number: 'a number of milliseconds',
+  count: 'a whole number',
   string: 'a string',
   boolean: 'true or false',
   object: 'an object',
@@ -35,6 +36,8 @@ export const LOCK: Record<string, Shape> = {
   label: 'string',
 }
 
+export const SEMAPHORE: Record<string, Shape> = { ...LOCK, take: 'count' }
+
 export const PAUSES: Record<string, Shape> = { min: 'number', max: 'number' }
 
 export const ACQUIRE: Record<string, Shape> = { timeout: 'number', signal: 'object' }
@@ -57,7 +60,7 @@ export function options<T extends object>(operation: string, given: T | undefine
     if (shape === undefined) {
       throw invalid(operation, `there is no option ${JSON.stringify(name)}; there are: ${Object.keys(known).join(', ')}`)
     }
-    if (typeof value !== shape || value === null) throw invalid(operation, `${name} must be ${MEANING[shape]}`)
+    if (typeof value !== (shape === 'count' ? 'number' : shape) || value === null) throw invalid(operation, `${name} must be ${MEANING[shape]}`)
     if (shape === 'string') text(operation, name, value)
   }
   return Object.fromEntries(set) as T
@@ -76,9 +79,9 @@ export function token(operation: string, value: unknown): bigint {
 }
 
 /** A number of things; the native layer says how many there may be. */
-export function count(value: unknown): number {
+export function count(what: string, value: unknown): number {
   if (Number.isInteger(value) && (value as number) >= 0 && (value as number) < 2 ** 32) return value as number
-  throw invalid('lock', 'the number of segments must be a whole number')
+  throw invalid('lock', `the number of ${what} must be a whole number`)
 }
 
 export function milliseconds(operation: string, what: string, value: unknown): number {

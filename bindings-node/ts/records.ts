@@ -65,6 +65,24 @@ export interface Inspection {
   readonly holder?: Holder | undefined
   /** How many wait, over all clients. */
   readonly waiters: number
+  /** For a read/write lock or a semaphore: what it is, and all who hold it. */
+  readonly shared?: Sharing | undefined
+}
+
+/** Who holds a read/write lock or a semaphore. */
+export interface Sharing {
+  readonly primitive: 'rwlock' | 'semaphore'
+  /** How many there are, of a semaphore. */
+  readonly permits?: number | undefined
+  /** In the order of their tokens. */
+  readonly holders: readonly Part[]
+}
+
+/** What one of several holders has. */
+export interface Part {
+  /** `read`, `write`, or how many permits. */
+  readonly holds: string
+  readonly holder: Holder
 }
 
 /** Why a lock was lost while it was held. */

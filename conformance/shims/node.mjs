@@ -30,7 +30,15 @@ function optionsOf(command) {
 }
 
 const nameOf = ({ lock, lock_utf16 }) => (lock_utf16 == null ? lock : String.fromCharCode(...lock_utf16))
-const lockOf = command => clients.get(command.client).lock(nameOf(command), optionsOf(command))
+const lockOf = command => madeBy(clients.get(command.client), command)
+
+/** The lock, read/write lock's part or semaphore that a command names. */
+function madeBy(client, command) {
+  const [name, options] = [nameOf(command), optionsOf(command)]
+  if (command.permits != null) return client.semaphore(name, command.permits, { ...options, take: command.take ?? 1 })
+  if (command.share != null) return client.rwlock(name, options)[command.share]
+  return client.lock(name, options)
+}
 
 function acquired(guard) {
   const at = now()
@@ -82,6 +90,17 @@ const does = {
     await guards.get(guard).extend(milliseconds(ttl))
     return {}
   },
+  async downgrade({ guard }) {
+    await guards.get(guard).downgrade()
+    return {}
+  },
+  async upgrade({ guard }) {
+    return { upgraded: await guards.get(guard).tryUpgrade() }
+  },
+  async resize(command) {
+    await clients.get(command.client).semaphore(nameOf(command), 1).resize(command.permits)
+    return {}
+  },
   async export({ guard, ttl }) {
     return { secret: await guards.get(guard).export(milliseconds(ttl)) }
   },
@@ -108,11 +127,10 @@ const does = {
     return {}
   },
   async inspect(command) {
-    const { layout, waiters, holder } = await clients.get(command.client).inspect(nameOf(command))
-    if (holder === undefined) return { layout, waiters, holder: null }
-    const { firstToken: first_token, lastToken: last_token, heldFor, remaining, host, pid, language, label } = holder
-    const held_for = heldFor === undefined ? null : seconds(heldFor)
-    return { layout, waiters, holder: { first_token, last_token, remaining: seconds(remaining), held_for, host, pid, language, label } }
+    const { layout, waiters, holder, shared } = await clients.get(command.client).inspect(nameOf(command))
+    const holders = shared?.holders.map(part => ({ holds: part.holds, ...holderOf(part.holder) }))
+    const sharing = shared === undefined ? null : { primitive: shared.primitive, permits: shared.permits ?? null, holders }
+    return { layout, waiters, shared: sharing, holder: holder === undefined ? null : holderOf(holder) }
   },
   async list({ client }) {
     return { names: await clients.get(client).list() }
@@ -127,10 +145,15 @@ const does = {
   async work(command) {
     const tasks = Array.from({ length: command.tasks }, async (_, i) => {
       const client = command.own_clients ? await ownClient(command, i) : clients.get(command.client)
-      return work(`${command.name}-${i}`, client.lock(nameOf(command), optionsOf(command)), command)
+      return work(`${command.name}-${i}`, madeBy(client, command), command)
     })
     return { retries: (await Promise.all(tasks)).flat() }
   },
+}
+
+function holderOf({ firstToken: first_token, lastToken: last_token, heldFor, remaining, host, pid, language, label }) {
+  const held_for = heldFor === undefined ? null : seconds(heldFor)
+  return { first_token, last_token, remaining: seconds(remaining), held_for, host, pid, language, label }
 }
 
 function collect() {
@@ -150,7 +173,7 @@ async function work(task, lock, command) {
     try {
       const asked = now()
       const guard = await lock.acquire()
-      increment(guard, asked, note, task, command.counter)
+      increment(guard, asked, note, task, command)
       const outcome = await guard.release()
       note(guard, now(), { event: 'released', outcome })
       done++
@@ -163,10 +186,11 @@ async function work(task, lock, command) {
   return retries
 }
 
-function increment(guard, asked, note, task, counter) {
+function increment(guard, asked, note, task, { counter, share, take = 1 }) {
+  const units = share === 'write' ? 2 ** 30 : take
   const until = at => at + Math.floor(guard.remaining() * 1e6)
   let at = now()
-  note(guard, at, { event: 'grant', asked, until: until(at) })
+  note(guard, at, { event: 'grant', asked, until: until(at), units })
   const begin = now()
   const value = countUp(task, counter)
   // The guard is asked after the clock: what it still says then was true at that time.

@@ -1,0 +1,57 @@
+import { checked } from './errors'
+import { Lock, type LockOptions } from './lock'
+import type { NativeLock } from './native'
+import { count } from './options'
+import { outcome, reactor } from './reactor'
+
+/**
+ * A named read/write lock: many readers at once, or one writer. First come, first served: a reader waits for a writer that came
+ * before it, and the other way round. `guard.downgrade()` and `guard.tryUpgrade()` change from one to the other.
+ */
+export class RwLock {
+  readonly name: string
+  /** The lock of readers: held by any number at once, while nobody writes. */
+  readonly read: Lock
+  /** The lock of the writer, who is alone. */
+  readonly write: Lock
+
+  /** @internal */
+  constructor(name: string, read: Lock, write: Lock) {
+    this.name = name
+    this.read = read
+    this.write = write
+  }
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `<RwLock ${JSON.stringify(this.name)}>`
+  }
+}
+
+/** What a semaphore is like: as a lock, but that nobody enters it twice. */
+export interface SemaphoreOptions extends Omit<LockOptions, 'reentrant'> {
+  /** How many permits each acquisition takes, all or none; 1. */
+  readonly take?: number | undefined
+}
+
+/**
+ * A named semaphore, of which each acquisition takes `take` permits, all or none; they end with their holder. With `fair`, an
+ * acquisition that wants more than is free is not passed over by those that want less.
+ */
+export class Semaphore extends Lock {
+  /** How many permits each acquisition takes. */
+  readonly take: number
+  readonly #shared: NativeLock
+
+  /** @internal */
+  constructor(native: NativeLock, name: string, store: string, take: number) {
+    super(native, name, store)
+    this.#shared = native
+    this.take = take
+  }
+
+  /** Gives it so many permits, for everybody and for good. Nobody loses what it holds. */
+  async resize(permits: number): Promise<void> {
+    checked(await outcome<undefined>(reactor().resize(this.#shared, count('permits', permits))))
+  }
+}
