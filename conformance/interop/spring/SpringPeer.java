@@ -47,10 +47,13 @@ final class SpringPeer extends Peer {
     prefixes.put(client, at < 0 ? "" : query.substring(at + PREFIX.length()).split("&")[0]);
   }
 
+  /** A waiter that is told of no release looks again after the registry's expireAfter; each lock has a lease of its own here. */
+  private static final long LOOK_MS = 1000;
+
   /** One for each client, as programs have it: its threads exclude one another by themselves. */
   private RedisLockRegistry registry(String client, String registryKey) {
     return registries.computeIfAbsent(client + ' ' + registryKey, any -> {
-      RedisLockRegistry registry = new RedisLockRegistry(factories.get(client), registryKey);
+      RedisLockRegistry registry = new RedisLockRegistry(factories.get(client), registryKey, LOOK_MS);
       registry.setRedisLockType(type);
       registry.setIdleBetweenTries(Duration.ofMillis(20));
       return registry;
