@@ -715,6 +715,11 @@ impl Session {
                 let message = "the secret holds the lock no more: it was resumed already, or its time ran out";
                 self.fail(now, Error::new(Kind::NotOwned, "resume", message));
             }
+            Verdict::Gone(_) => {
+                let message = "the store's reply makes no sense for this layout: a grant without a token; see what answers at \
+                               that address";
+                self.fail(now, Error::new(Kind::Protocol, "acquire", message));
+            }
             _ => {
                 self.fail(now, Error::new(Kind::Internal, "acquire", "an acquire ended with another verdict's answer"))
             }

@@ -80,7 +80,7 @@ fn build(kind: &str, folder: &Path) -> Result<(PathBuf, Option<Mounted>), Unmade
         "foreign-tables" => sql(&path, "CREATE TABLE accounts (name TEXT)")?,
         "other-version" => {
             lock_file(&path)?;
-            sql(&path, "PRAGMA user_version = 2")?;
+            sql(&path, "PRAGMA user_version = 1000")?;
         }
         "damaged" => {
             lock_file(&path)?;
