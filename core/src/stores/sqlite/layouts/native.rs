@@ -762,7 +762,7 @@ pub(super) mod tests {
         assert!(granted(&db, &theirs, &acquire(1, 1_000_000, false, None)).is_some());
         assert!(granted(&db, &theirs, &pass(claimant(1), secret(1), 1_000_000)).is_some());
         let gone = |process: &str| process == "them";
-        assert_eq!(granted(&db, &Env { gone: &gone, ..env(1, "boot") }, &acquire(2, 100, false, None)), None);
+        assert_eq!(granted(&db, &Env { gone: &gone, ..env(1, "boot") }, &acquire(5, 100, false, None)), None);
         let heirs = Env { process: "heirs", ..env(2, "boot") };
         assert!(granted(&db, &heirs, &pass(secret(1), claimant(3), 1_000_000)).is_some());
         let gone = |process: &str| process == "heirs";
