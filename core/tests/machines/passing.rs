@@ -216,4 +216,12 @@ fn rule_9_what_is_resumed_is_for_its_task_alone_though_others_wait_or_hold() {
     assert!(matches!(granted[..], [queue::Action::Grant { task: TaskId(2), token: 100, .. }]), "{granted:?}");
     let released = said(&mut queue, queue::Event::Release { token: 100, left: Some(TTL) });
     assert!(matches!(released[..], [queue::Action::GiveBack { contender: ContenderId(1), .. }]), "{released:?}");
+    let mut queue = Queue::new(64);
+    said(&mut queue, queue::Event::Acquire(ask(1)));
+    said(&mut queue, queue::Event::Resume { ask: ask(2), secret: SECRET });
+    let left = said(&mut queue, queue::Event::Cancel(TaskId(1)));
+    assert!(
+        matches!(left[..], [queue::Action::Withdraw(ContenderId(0))]),
+        "nobody else wants what it asks for: {left:?}"
+    );
 }
