@@ -59,7 +59,10 @@ impl Connection {
             match connection.receive() {
                 Ok(answer) => answers.push(answer),
                 Err(_) if connection.socket.watch.broken.is_some() => return Err(connection.broken(Some(&greeting))),
-                Err(error) if answers.is_empty() => return Err(unreachable(config, error)),
+                // Whoever ends the connection has said why in the last answer; whoever is slow has not.
+                Err(error) if answers.is_empty() || error.kind() == io::ErrorKind::TimedOut => {
+                    return Err(unreachable(config, error));
+                }
                 Err(_) => break,
             }
         }
