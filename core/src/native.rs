@@ -33,7 +33,7 @@ use crate::protocol::{
     Arg, Call, Grant, Input, Intent, Layout, Op, Policy, Previous, Protocol, Push, Reply, Request, Requests, Step,
     StoreEvent, Term, Terms, Traits, Verdict, Wait,
 };
-use crate::replies::{duration, int, listed, nonsense, operation, refusal};
+use crate::replies::{answered, duration, int, listed, nonsense, operation, refusal};
 use crate::shared::{Share, SharedCalls, SharedLayout};
 use crate::time::StoreTime;
 
@@ -291,10 +291,7 @@ impl Protocol for Native {
     fn step(&mut self, input: Input<'_>) -> Step {
         match input {
             Input::Begin(intent) => Step::Ask(Requests::from_iter([self.begin(&intent)])),
-            Input::Reply(op, replies) => {
-                let step = replies.first().and_then(|reply| self.answer(op, reply));
-                step.unwrap_or_else(|| Step::Done(Verdict::Failed(nonsense(operation(op), replies))))
-            }
+            Input::Reply(op, replies) => answered(op, replies, |reply| self.answer(op, reply)),
             Input::Event(StoreEvent::Granted { first, last, at, .. }) => {
                 Step::Done(Verdict::Granted(Grant { first: *first, last: *last, term: Term::Pushed(*at), prev: None }))
             }
@@ -379,6 +376,34 @@ pub(crate) fn token_arg(token: u64) -> Arg {
     Arg::Int(i64::try_from(token).unwrap_or(i64::MAX))
 }
 
+/// A request's arguments, for the stores that run its procedures themselves.
+pub(crate) struct Arguments<'a>(pub(crate) &'a [Arg]);
+
+impl<'a> Arguments<'a> {
+    pub(crate) fn text(&self, i: usize) -> Option<&'a str> {
+        match self.0.get(i) {
+            Some(Arg::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn number(&self, i: usize) -> Option<i64> {
+        match self.0.get(i) {
+            Some(Arg::Int(value)) => Some(*value),
+            Some(Arg::NotAfter) => Some(i64::MAX),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn token(&self, i: usize) -> Option<u64> {
+        self.number(i).and_then(|n| u64::try_from(n).ok())
+    }
+
+    pub(crate) fn claimant(&self, i: usize) -> Option<Claimant> {
+        self.text(i).and_then(Claimant::parse)
+    }
+}
+
 /// A request of this layout as the stores that run [`crate::cell`] read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Procedure {
@@ -402,36 +427,25 @@ impl Procedure {
     /// Reads a request; `None` when it is none of this layout's. A [`Arg::NotAfter`] left in it means "never too late",
     /// which is right for stores whose calls cannot run late.
     pub fn read(request: &Request) -> Option<Self> {
-        let args = request.args.as_slice();
-        let text = |i: usize| match args.get(i) {
-            Some(Arg::Text(text)) => Some(&**text),
-            _ => None,
-        };
-        let number = |i: usize| match args.get(i) {
-            Some(Arg::Int(value)) => Some(*value),
-            Some(Arg::NotAfter) => Some(i64::MAX),
-            _ => None,
-        };
-        let claimant = |i: usize| text(i).and_then(Claimant::parse);
-        let token = |i: usize| number(i).and_then(|n| u64::try_from(n).ok());
+        let args = Arguments(&request.args);
         Some(match request.call.name {
             "acquire" => {
-                let asker = cell::Waiter { owner: claimant(0)?, card: text(3)?.to_owned() };
-                let prev = claimant(5).zip(token(6));
-                let (not_after, wait) = (StoreTime(number(2)?), number(4)? != 0);
-                Procedure::Acquire(cell::Acquire { asker, ttl: duration(number(1)?), not_after, wait, prev })
+                let asker = cell::Waiter { owner: args.claimant(0)?, card: args.text(3)?.to_owned() };
+                let prev = args.claimant(5).zip(args.token(6));
+                let (not_after, wait) = (StoreTime(args.number(2)?), args.number(4)? != 0);
+                Procedure::Acquire(cell::Acquire { asker, ttl: duration(args.number(1)?), not_after, wait, prev })
             }
-            "renew" => Procedure::Renew(claimant(0)?, duration(number(1)?)),
-            "release" => Procedure::Release(claimant(0)?, token(1)?),
-            "undo" => Procedure::Undo(claimant(0)?, claimant(1)),
+            "renew" => Procedure::Renew(args.claimant(0)?, duration(args.number(1)?)),
+            "release" => Procedure::Release(args.claimant(0)?, args.token(1)?),
+            "undo" => Procedure::Undo(args.claimant(0)?, args.claimant(1)),
             "pass" => Procedure::Pass(cell::Pass {
-                to: cell::Waiter { owner: claimant(0)?, card: text(4)?.to_owned() },
-                from: claimant(1)?,
-                ttl: duration(number(2)?),
-                not_after: StoreTime(number(3)?),
+                to: cell::Waiter { owner: args.claimant(0)?, card: args.text(4)?.to_owned() },
+                from: args.claimant(1)?,
+                ttl: duration(args.number(2)?),
+                not_after: StoreTime(args.number(3)?),
             }),
             "inspect" => Procedure::Inspect,
-            "break" => Procedure::Break(token(0)?),
+            "break" => Procedure::Break(args.token(0)?),
             _ => return None,
         })
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, Kind, Result};
-use crate::protocol::{Op, Reply};
+use crate::protocol::{Op, Reply, Step, Verdict};
 
 /// A span in microseconds; none when it is below zero.
 pub(crate) fn duration(micros: i64) -> Duration {
@@ -25,6 +25,12 @@ pub(crate) fn listed(reply: &Reply) -> Result<&[Reply]> {
         Reply::Error { code, message } => Err(refusal("list", code, message)),
         other => Err(nonsense("list", std::slice::from_ref(other))),
     }
+}
+
+/// What a machine of one request a conversation says to its reply: as `read` reads it, or that it makes no sense.
+pub(crate) fn answered(op: Op, replies: &[Reply], read: impl FnOnce(&Reply) -> Option<Step>) -> Step {
+    let step = replies.first().and_then(read);
+    step.unwrap_or_else(|| Step::Done(Verdict::Failed(nonsense(operation(op), replies))))
 }
 
 /// What an error says was being done.

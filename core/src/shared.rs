@@ -27,12 +27,12 @@ use crate::cell::{Claimant, Surroundings, Waiter};
 use crate::error::Error;
 use crate::guarantee::Guarantees;
 use crate::lease::{Card, Holder, Inspection, Part, ReleaseOutcome, Sharing};
-use crate::native::{NativeLayout, micros, shown, token_arg};
+use crate::native::{Arguments, NativeLayout, micros, shown, token_arg};
 use crate::protocol::{
     Arg, Call, Change, Grant, Input, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent,
     Term, Traits, Verdict, Wait,
 };
-use crate::replies::{duration, int, nonsense, operation, refusal};
+use crate::replies::{answered, duration, int, nonsense, operation, refusal};
 use crate::shared_cell::{self, ALL, Acquired, Changed, Hall, MOST_PERMITS, Primitive, Seeker, SharedCell};
 use crate::time::StoreTime;
 
@@ -279,10 +279,7 @@ impl Protocol for Shared {
     fn step(&mut self, input: Input<'_>) -> Step {
         match input {
             Input::Begin(intent) => Step::Ask(Requests::from_iter([self.begin(&intent)])),
-            Input::Reply(op, replies) => {
-                let step = replies.first().and_then(|reply| self.answer(op, reply));
-                step.unwrap_or_else(|| Step::Done(Verdict::Failed(nonsense(operation(op), replies))))
-            }
+            Input::Reply(op, replies) => answered(op, replies, |reply| self.answer(op, reply)),
             Input::Event(StoreEvent::Granted { first, at, .. }) => granted(*first, Term::Pushed(*at)),
             Input::Event(_) => Step::Ignore,
         }
@@ -378,43 +375,32 @@ impl Procedure {
     /// Reads a request; `None` when it is none of this layout's. A [`Arg::NotAfter`] left in it means "never too late",
     /// which is right for stores whose calls cannot run late.
     pub fn read(request: &Request) -> Option<Self> {
-        let args = request.args.as_slice();
-        let text = |i: usize| match args.get(i) {
-            Some(Arg::Text(text)) => Some(&**text),
-            _ => None,
-        };
-        let number = |i: usize| match args.get(i) {
-            Some(Arg::Int(value)) => Some(*value),
-            Some(Arg::NotAfter) => Some(i64::MAX),
-            _ => None,
-        };
-        let units = |i: usize| number(i).and_then(|n| u32::try_from(n).ok());
-        let token = |i: usize| number(i).and_then(|n| u64::try_from(n).ok());
-        let claimant = |i: usize| text(i).and_then(Claimant::parse);
+        let args = Arguments(&request.args);
+        let units = |i: usize| args.number(i).and_then(|n| u32::try_from(n).ok());
         Some(match request.call.name {
             "shared.acquire" => {
-                let who = Waiter { owner: claimant(0)?, card: text(3)?.to_owned() };
+                let who = Waiter { owner: args.claimant(0)?, card: args.text(3)?.to_owned() };
                 Procedure::Acquire(shared_cell::Acquire {
-                    asker: Seeker { who, units: units(6)?, in_order: number(8)? != 0 },
-                    primitive: Primitive::named(text(5)?)?,
+                    asker: Seeker { who, units: units(6)?, in_order: args.number(8)? != 0 },
+                    primitive: Primitive::named(args.text(5)?)?,
                     capacity: units(7)?,
-                    ttl: duration(number(1)?),
-                    not_after: StoreTime(number(2)?),
-                    wait: number(4)? != 0,
+                    ttl: duration(args.number(1)?),
+                    not_after: StoreTime(args.number(2)?),
+                    wait: args.number(4)? != 0,
                 })
             }
-            "shared.renew" => Procedure::Renew(claimant(0)?, duration(number(1)?)),
+            "shared.renew" => Procedure::Renew(args.claimant(0)?, duration(args.number(1)?)),
             "shared.change" => Procedure::Change(shared_cell::Change {
-                owner: claimant(0)?,
-                token: token(1)?,
-                ttl: duration(number(2)?),
-                not_after: StoreTime(number(3)?),
+                owner: args.claimant(0)?,
+                token: args.token(1)?,
+                ttl: duration(args.number(2)?),
+                not_after: StoreTime(args.number(3)?),
                 units: units(4)?,
             }),
-            "shared.release" => Procedure::Release(claimant(0)?),
-            "shared.undo" => Procedure::Undo(claimant(0)?),
+            "shared.release" => Procedure::Release(args.claimant(0)?),
+            "shared.undo" => Procedure::Undo(args.claimant(0)?),
             "shared.inspect" => Procedure::Inspect,
-            "shared.break" => Procedure::Break(token(0)?),
+            "shared.break" => Procedure::Break(args.token(0)?),
             "shared.resize" => Procedure::Resize(units(0)?),
             _ => return None,
         })

@@ -70,13 +70,14 @@ fn a_reader_that_comes_later_waits_for_the_writer_that_waits() {
 fn a_writer_that_gives_up_lets_those_behind_it_in() {
     let client = client("give-up");
     let rw = client.rwlock("x");
-    let _reader = rw.read().acquire().unwrap();
+    let reader = rw.read().acquire().unwrap();
     let writing = rw.write().build().unwrap().begin(None).unwrap();
     let late = {
         let lock = rw.read().build().unwrap();
         std::thread::spawn(move || lock.acquire().unwrap())
     };
     while client.inspect("x").unwrap().waiters < 2 {
+        assert!(reader.is_held(), "the writer need not wait any more");
         std::thread::yield_now();
     }
     drop(writing);

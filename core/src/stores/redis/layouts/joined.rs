@@ -44,7 +44,7 @@ use crate::protocol::{
     Arg, AttemptId, Call, Grant, Input, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, Term,
     Terms, Traits, Verdict, Wait,
 };
-use crate::replies::{int, listed, nonsense, operation, refusal};
+use crate::replies::{answered, int, listed, nonsense, operation, refusal};
 use crate::time::StoreTime;
 
 /// One script of the pieces named.
@@ -456,10 +456,7 @@ impl<M: Manner> Protocol for JoinedLock<M> {
                 Ok(request) => Step::Ask(Requests::from_iter([request])),
                 Err(error) => Step::Done(Verdict::Failed(error)),
             },
-            Input::Reply(op, replies) => {
-                let step = replies.first().and_then(|reply| self.answer(op, reply));
-                step.unwrap_or_else(|| Step::Done(Verdict::Failed(nonsense(operation(op), replies))))
-            }
+            Input::Reply(op, replies) => answered(op, replies, |reply| self.answer(op, reply)),
             Input::Event(_) => Step::Ignore,
         }
     }
