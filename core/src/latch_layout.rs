@@ -44,7 +44,7 @@ pub const MAX_IDLE: Duration = Duration::from_secs(30 * 24 * 3600);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The ttl on which a latch is waited for: more than twice [`PATIENCE`], so that no grant is so old that it has to be confirmed.
-pub(crate) const TTL: Duration = DEFAULT_TTL;
+pub const TTL: Duration = DEFAULT_TTL;
 
 /// The procedures of one store for latches.
 #[derive(Debug)]
