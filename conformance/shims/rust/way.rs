@@ -286,7 +286,7 @@ impl Way for Blocking {
     }
 
     fn once<'a>(job: &'a Once<Self>, look: Look, make: Doing<'static, Result<u64>>) -> Doing<'a, Result<u64>> {
-        at_once(move || job.get(|| look(), |_| Self::block(make)))
+        at_once(move || job.get(look, |_| Self::block(make)))
     }
 
     fn campaign<'a>(election: &'a Election<Self>, proclaims: &'a str) -> Doing<'a, Result<Guard<Self>>> {
