@@ -937,7 +937,7 @@ impl Session {
         match verdict {
             Verdict::Renewed | Verdict::Changed(_) => {
                 if let Verdict::Changed(token) = verdict {
-                    self.changed(now, token);
+                    self.changed(now, sent.after(ttl).before(margin(ttl)), token);
                 }
                 if self.extending.take_if(|wanted| wanted.get() == ttl).is_some() {
                     self.service = Service { ttl, ..self.service.get() }.into();
@@ -1004,7 +1004,11 @@ impl Session {
         self.renew(now);
     }
 
-    fn changed(&mut self, now: Time, token: Option<u64>) {
+    fn changed(&mut self, now: Time, until: Time, token: Option<u64>) {
+        // An answer that comes after the lease's end makes nobody the writer: the loss is told, and with it that nothing changed.
+        if token.is_some() && self.valid_until.max(until) <= now {
+            return;
+        }
         let in_doubt = |changing: &Changing| changing.doubt.is_some_and(|until| now < until);
         if token.is_none() && self.changing.as_deref().is_some_and(in_doubt) {
             return;

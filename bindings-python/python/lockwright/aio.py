@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Literal, Optional, Type, TypeVar, Union
 
 from lockwright import _lockwright as _native
-from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned, over_released
+from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned, Unsupported, over_released
 from lockwright._election import Leader, is_news, leader_of
 from lockwright._reactors import here
 from lockwright._records import Guarantees, Inspection, Metrics
@@ -727,7 +727,7 @@ class Once(Generic[_T]):
 
 
 class Election:
-    """The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair`."""
+    """The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair` and the server allows it."""
 
     __slots__ = ("_client", "_options", "name")
 
@@ -739,8 +739,16 @@ class Election:
     async def campaign(self, proclaims: str, timeout: Optional[float] = None) -> Guard:
         """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
         fair = self._client.guarantees().fair
-        lock = self._client.lock(self.name, fair=fair, label=proclaims, **self._options)
-        return await lock.acquire_guard(timeout)
+        try:
+            return await self._candidate(proclaims, fair).acquire_guard(timeout)
+        except Unsupported:
+            # The store promises an order, but this server or user denies it.
+            if not fair:
+                raise
+        return await self._candidate(proclaims, False).acquire_guard(timeout)
+
+    def _candidate(self, proclaims: str, fair: bool) -> Lock:
+        return self._client.lock(self.name, fair=fair, label=proclaims, **self._options)
 
     async def leader(self) -> Optional[Leader]:
         """Who leads now."""

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lockwright::options::Retry;
 use lockwright::session::Service;
+use lockwright::shared_cell::ALL;
 use lockwright::time::{StoreTime, Time};
 
 /// What may go wrong on the way.
@@ -82,6 +83,32 @@ impl std::fmt::Display for Spent {
     }
 }
 
+/// What of a lock a client's tasks take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// All of it.
+    Sole,
+    Reader,
+    Writer,
+    /// One of two permits.
+    One,
+    /// Two of two permits.
+    Two,
+    /// The same, overtaken by nobody.
+    TwoInOrder,
+}
+
+impl Role {
+    /// How much that is, of [`Setup::capacity`].
+    pub fn units(self) -> u32 {
+        match self {
+            Role::Sole | Role::Reader | Role::One => 1,
+            Role::Two | Role::TwoInOrder => 2,
+            Role::Writer => ALL,
+        }
+    }
+}
+
 /// What one task wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wish {
@@ -96,6 +123,8 @@ pub struct Wish {
     pub extends: Option<u32>,
     /// For how many ticks it may export the lock, instead of releasing it.
     pub exports: Option<u32>,
+    /// Whether it may become the writer while it reads, or a reader while it writes, once.
+    pub changes: bool,
     /// Whether it does not acquire the lock, but resumes what somebody exported.
     pub resumes: bool,
 }
@@ -123,6 +152,10 @@ pub struct Setup {
     pub stale: usize,
     /// The tasks of each client.
     pub clients: Vec<Vec<Wish>>,
+    /// What each client's tasks take, where that is not all of it.
+    pub roles: &'static [Role],
+    /// To how many permits somebody may resize it, once.
+    pub resizes: Option<u32>,
     /// Whether the inboxes are still closed.
     pub cold: bool,
     /// How far behind the store's clock the clients believe it to be.
@@ -151,6 +184,19 @@ impl Setup {
             wish.ttl.into_iter().chain([self.ttl]).chain(wish.extends).chain(wish.exports).max().unwrap_or(self.ttl)
         };
         self.clients.iter().flatten().map(of).max().unwrap_or(self.ttl).max(self.ttl)
+    }
+
+    pub fn role(&self, client: usize) -> Role {
+        self.roles.get(client).copied().unwrap_or(Role::Sole)
+    }
+
+    /// How many units may be held at once.
+    pub fn capacity(&self) -> u32 {
+        match self.role(0) {
+            Role::Sole => 1,
+            Role::Reader | Role::Writer => ALL,
+            Role::One | Role::Two | Role::TwoInOrder => 2,
+        }
     }
 
     pub fn service(&self, wish: &Wish) -> Service {

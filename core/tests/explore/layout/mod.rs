@@ -12,6 +12,7 @@ use std::time::Duration;
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright::time::{StoreTime, Time};
 
+use crate::setup::Role;
 use crate::view::{Mix, View};
 
 pub type Checked<T> = Result<T, String>;
@@ -38,6 +39,16 @@ pub trait Record: Clone + Debug + Default + 'static {
     /// The shipped protocol of the layout.
     fn machine() -> Box<dyn Protocol>;
 
+    /// The same as a client in that role speaks it.
+    fn speaker(_: Role) -> fn() -> Box<dyn Protocol> {
+        Self::machine
+    }
+
+    /// What gives it so many units.
+    fn resize(_: u32) -> Option<Self::Call> {
+        None
+    }
+
     /// Reads what a machine wrote.
     fn read(request: &Request) -> Option<Self::Call>;
 
@@ -48,7 +59,7 @@ pub trait Record: Clone + Debug + Default + 'static {
     fn renews(call: &Self::Call) -> Option<Duration>;
 
     /// Who holds the lock, or held it last and nobody noticed yet, and until when.
-    fn hold(&self) -> Option<(AttemptId, StoreTime)>;
+    fn holds(&self) -> impl Iterator<Item = (AttemptId, StoreTime)>;
 
     /// Who waits, in order.
     fn line(&self) -> impl Iterator<Item = AttemptId>;
