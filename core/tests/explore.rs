@@ -25,11 +25,12 @@ mod view;
 #[path = "explore/world.rs"]
 mod world;
 
+use layout::Role;
 use layout::joined::{self, Counted, GetsetRecord, Owned, RedissonRecord, StringRecord};
 use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
 use layout::shared::{self, SharedRecord};
 use search::Explored;
-use setup::{Class, Reduced, Role, Setup, Wish};
+use setup::{Class, Reduced, Setup, Wish};
 use spaces::{EARLY, ONE};
 
 #[test]

@@ -16,9 +16,10 @@ mod view;
 #[path = "explore/world.rs"]
 mod world;
 
+use layout::Role;
 use layout::joined::StringRecord;
 use layout::shared::SharedRecord;
-use setup::{Class, Role, Setup, Wish};
+use setup::{Class, Setup, Wish};
 use spaces::{EARLY, ONE};
 
 #[test]

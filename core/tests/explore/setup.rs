@@ -7,6 +7,8 @@ use lockwright::session::Service;
 use lockwright::shared_cell::ALL;
 use lockwright::time::{StoreTime, Time};
 
+use crate::layout::Role;
+
 /// What may go wrong on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
@@ -80,32 +82,6 @@ impl std::fmt::Display for Spent {
         let faults = self.faults.iter().filter(|class| **class != Class::None).map(|class| format!("{class:?}"));
         let all: Vec<String> = faults.chain((self.pauses > 0).then(|| "Pause".to_owned())).collect();
         f.write_str(&if all.is_empty() { "nothing".to_owned() } else { all.join(" and ") })
-    }
-}
-
-/// What of a lock a client's tasks take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// All of it.
-    Sole,
-    Reader,
-    Writer,
-    /// One of two permits.
-    One,
-    /// Two of two permits.
-    Two,
-    /// The same, overtaken by nobody.
-    TwoInOrder,
-}
-
-impl Role {
-    /// How much that is, of [`Setup::capacity`].
-    pub fn units(self) -> u32 {
-        match self {
-            Role::Sole | Role::Reader | Role::One => 1,
-            Role::Two | Role::TwoInOrder => 2,
-            Role::Writer => ALL,
-        }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::layout::Record;
 use crate::layout::native::NativeRecord;
+use crate::layout::{Record, Role};
 use crate::search::{Explored, Recovery, Violation, explore};
-use crate::setup::{Class, FAULTS, Reduced, Role, Setup, Spent, Wish};
+use crate::setup::{Class, FAULTS, Reduced, Setup, Spent, Wish};
 
 /// A task that may come at any time and takes what it gets.
 pub const ONE: Wish = Wish {

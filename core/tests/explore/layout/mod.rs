@@ -10,12 +10,38 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
+use lockwright::shared_cell::ALL;
 use lockwright::time::{StoreTime, Time};
 
-use crate::setup::Role;
 use crate::view::{Mix, View};
 
 pub type Checked<T> = Result<T, String>;
+
+/// What of a lock a client's tasks take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// All of it.
+    Sole,
+    Reader,
+    Writer,
+    /// One of two permits.
+    One,
+    /// Two of two permits.
+    Two,
+    /// The same, overtaken by nobody.
+    TwoInOrder,
+}
+
+impl Role {
+    /// How much that is, of `Setup::capacity`.
+    pub fn units(self) -> u32 {
+        match self {
+            Role::Sole | Role::Reader | Role::One => 1,
+            Role::Two | Role::TwoInOrder => 2,
+            Role::Writer => ALL,
+        }
+    }
+}
 
 /// What surrounds a call.
 pub struct Around<'a> {

@@ -11,9 +11,8 @@ use lockwright::shared::{Procedure, Share, Shared, SharedCalls};
 use lockwright::shared_cell::{Acquire, Holder, Kept, Primitive, SharedCell};
 use lockwright::time::{Relative, StoreTime, Time};
 
-use super::{Around, Checked, Record, name_of};
+use super::{Around, Checked, Record, Role, name_of};
 use crate::glue::process_of;
-use crate::setup::Role;
 use crate::view::{Mix, View};
 
 static CALLS: SharedCalls = SharedCalls::of_cell();
