@@ -212,6 +212,17 @@ const does = {
   async campaign(command) {
     return keep(command, await electionOf(command).campaign(command.proclaims))
   },
+  async latch(command) {
+    const latch = clients.get(command.client).latch(nameOf(command), command.count)
+    const timeout = command.timeout == null ? undefined : milliseconds(command.timeout)
+    const answers = {
+      wait: () => latch.wait({ timeout }),
+      count_down: () => latch.countDown(),
+      count: () => latch.count(),
+      try_set_count: () => latch.trySetCount(command.to),
+    }
+    return { answer: await answers[command.asks]() }
+  },
   async leader(command) {
     return leaderOf(await electionOf(command).leader())
   },

@@ -19,6 +19,7 @@ from python_common import (
     Guard,
     Log,
     Made,
+    asked_of_latch,
     gate_of,
     greet,
     made_by,
@@ -208,6 +209,10 @@ class Shim:
 
     def do_campaign(self, command: Command) -> Dict[str, Any]:
         return self.keep(command, self.election(command).campaign(command["proclaims"]))
+
+    def do_latch(self, command: Command) -> Dict[str, Any]:
+        latch = self.client(command).latch(command["lock"], command["count"])
+        return {"answer": getattr(latch, command["asks"])(*asked_of_latch(command))}
 
     def do_leader(self, command: Command) -> Dict[str, Any]:
         return shown(self.election(command).leader())

@@ -18,6 +18,7 @@ from python_common import (
     Guard,
     Log,
     Made,
+    asked_of_latch,
     gate_of,
     greet,
     made_by,
@@ -202,6 +203,10 @@ class Shim:
 
     async def do_campaign(self, command: Command) -> Dict[str, Any]:
         return self.keep(command, await self.election(command).campaign(command["proclaims"]))
+
+    async def do_latch(self, command: Command) -> Dict[str, Any]:
+        latch = self.client(command).latch(command["lock"], command["count"])
+        return {"answer": await getattr(latch, command["asks"])(*asked_of_latch(command))}
 
     async def do_leader(self, command: Command) -> Dict[str, Any]:
         return shown(await self.election(command).leader())

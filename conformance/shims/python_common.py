@@ -83,6 +83,11 @@ def name_of(command: Command) -> str:
     return command["lock"] if units is None else "".join(map(chr, units))
 
 
+def asked_of_latch(command: Command) -> Tuple[Any, ...]:
+    """What a method of a latch is called with."""
+    return tuple(command[name] for name in ("to", "timeout") if command.get(name) is not None)
+
+
 def what_was_acquired(guard: Guard, command: Command) -> Dict[str, Any]:
     at = now()
     depth = 1 if is_of_several(guard) else guard.depth

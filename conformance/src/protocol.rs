@@ -74,6 +74,7 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "campaign", args: &["lock", "proclaims", "timeout", "ttl"] },
     Command { name: "leader", args: &["lock"] },
     Command { name: "changed", args: &["lock", "known", "every"] },
+    Command { name: "latch", args: &["lock", "count", "asks", "to", "timeout"] },
 ];
 
 /// The command called `name`.

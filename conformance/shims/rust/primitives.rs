@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lockwright::election::{Election, Leader};
 use lockwright::once::Found;
+use lockwright::options::seconds;
 use lockwright::striped::Striped;
 use lockwright::{Error, Kind, Result};
 use serde_json::{Value, json};
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use crate::held::Held;
 use crate::way::Way;
 use crate::work::{broken, replace};
-use crate::{Done, Shim, builder_of, done, lock_of, locked, plain};
+use crate::{Done, Shim, builder_of, done, lock_of, locked, number_of, plain};
 
 impl<W: Way> Shim<W> {
     /// The same one for each command: what is sold out is known to it alone.
@@ -69,6 +70,22 @@ impl<W: Way> Shim<W> {
         });
         let value = W::once(&job, Box::new(move || look(&file)), make).await?;
         Ok(json!({ "value": value, "made": made.load(Ordering::SeqCst) }))
+    }
+
+    pub(crate) async fn latch(&self, command: &Value) -> Result<Value> {
+        let name = command["lock"].as_str().unwrap_or_default();
+        let latch = self.client(command)?.latch(name, number_of(&command["count"])).build()?;
+        Ok(match command["asks"].as_str().unwrap_or_default() {
+            "wait" => {
+                let timeout =
+                    command["timeout"].as_f64().map(|timeout| seconds("latch", "timeout", timeout)).transpose()?;
+                W::wait_within(&latch, timeout).await?.into()
+            }
+            "count_down" => W::count_down(&latch).await?.into(),
+            "count" => W::count(&latch).await?.into(),
+            "try_set_count" => W::try_set_count(&latch, number_of(&command["to"])).await?.into(),
+            other => return Err(Error::new(Kind::Unsupported, "shim", format!("nobody asks a latch for {other:?}"))),
+        })
     }
 
     pub(crate) fn election(&self, command: &Value) -> Result<Election<W>> {

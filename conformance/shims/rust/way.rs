@@ -16,7 +16,7 @@ use lockwright::multi::{MultiGuard, MultiLock};
 use lockwright::once::{Found, Once};
 use lockwright::options::seconds;
 use lockwright::striped::{Segment, Striped};
-use lockwright::{Async, Client, Face, Guard, Lock, Result, Token};
+use lockwright::{Async, Client, Face, Guard, Latch, Lock, Result, Token};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
@@ -55,6 +55,10 @@ pub(crate) trait Way: Face + Sized {
     fn downgrade(guard: &Guard<Self>) -> Doing<'_, Result<()>>;
     fn try_upgrade(guard: &Guard<Self>) -> Doing<'_, Result<bool>>;
     fn resize(lock: &Lock<Self>, permits: u32) -> Doing<'_, Result<()>>;
+    fn wait_within(latch: &Latch<Self>, timeout: Option<Duration>) -> Doing<'_, Result<bool>>;
+    fn count_down(latch: &Latch<Self>) -> Doing<'_, Result<u32>>;
+    fn count(latch: &Latch<Self>) -> Doing<'_, Result<u32>>;
+    fn try_set_count(latch: &Latch<Self>, to: u32) -> Doing<'_, Result<bool>>;
     fn export(guard: Guard<Self>, ttl: Duration) -> Doing<'static, (Guard<Self>, Result<Secret>)>;
     fn resume<'a>(lock: &'a Lock<Self>, secret: &'a str) -> Doing<'a, Result<Guard<Self>>>;
     fn acquire_all(lock: &MultiLock<Self>) -> Doing<'_, Result<MultiGuard<Self>>>;
@@ -121,6 +125,22 @@ impl Way for Async {
 
     fn resize(lock: &Lock, permits: u32) -> Doing<'_, Result<()>> {
         Box::pin(lock.resize(permits))
+    }
+
+    fn wait_within(latch: &Latch, timeout: Option<Duration>) -> Doing<'_, Result<bool>> {
+        Box::pin(latch.wait_within(timeout))
+    }
+
+    fn count_down(latch: &Latch) -> Doing<'_, Result<u32>> {
+        Box::pin(latch.count_down())
+    }
+
+    fn count(latch: &Latch) -> Doing<'_, Result<u32>> {
+        Box::pin(latch.count())
+    }
+
+    fn try_set_count(latch: &Latch, to: u32) -> Doing<'_, Result<bool>> {
+        Box::pin(latch.try_set_count(to))
     }
 
     fn export(mut guard: Guard, ttl: Duration) -> Doing<'static, (Guard, Result<Secret>)> {
@@ -252,6 +272,22 @@ impl Way for Blocking {
 
     fn resize(lock: &Lock<Self>, permits: u32) -> Doing<'_, Result<()>> {
         at_once(move || lock.resize(permits))
+    }
+
+    fn wait_within(latch: &Latch<Self>, timeout: Option<Duration>) -> Doing<'_, Result<bool>> {
+        at_once(move || latch.wait_within(timeout))
+    }
+
+    fn count_down(latch: &Latch<Self>) -> Doing<'_, Result<u32>> {
+        at_once(move || latch.count_down())
+    }
+
+    fn count(latch: &Latch<Self>) -> Doing<'_, Result<u32>> {
+        at_once(move || latch.count())
+    }
+
+    fn try_set_count(latch: &Latch<Self>, to: u32) -> Doing<'_, Result<bool>> {
+        at_once(move || latch.try_set_count(to))
     }
 
     fn export(mut guard: Guard<Self>, ttl: Duration) -> Doing<'static, (Guard<Self>, Result<Secret>)> {

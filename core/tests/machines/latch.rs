@@ -77,6 +77,24 @@ fn nobody_asks_to_be_told_before_it_can_be() {
 }
 
 #[test]
+fn who_cannot_be_told_polls_and_leaves_nothing() {
+    let mut rig = waiting(Inbox::Unavailable);
+    for n in 1..5 {
+        let (asked, noted) = (rig.sent.len(), &rig.sent.last().unwrap().1.args[2]);
+        assert_eq!((asked, noted), (n, &0.into()));
+        rig.replied(100 * n as u64, 100 * n as u64, numbers(&[0, 1_000_000, 3]));
+        assert!(rig.session.poll_timeout().unwrap() <= at(100 * n as u64 + 64));
+        rig.tick(100 * n as u64 + 64);
+    }
+    rig.replied(700, 690, Reply::Int(1));
+    assert_eq!(rig.hears(), ["granted 1..=1"]);
+    let mut rig = waiting(Inbox::Unavailable);
+    rig.replied(5, 0, numbers(&[0, 1_000_000, 3]));
+    rig.tell(6, Event::Cancel);
+    assert_eq!((rig.hears(), rig.sent.len()), (vec!["Ended".to_owned()], 1));
+}
+
+#[test]
 fn who_gives_up_is_told_no_more() {
     let mut rig = waiting(Inbox::Live);
     rig.replied(10, 0, numbers(&[1, 1_000_000, 2]));
