@@ -109,7 +109,7 @@ describe('blocks', () => {
     const here = await client(t, inMemory())
     const kept = setInterval(() => {}, 1_000)
     t.after(() => clearInterval(kept))
-    const guard = await here.lock('x', { ttl: 50, renew: false }).acquire()
+    const guard = await here.lock('x', { ttl: 300, renew: false }).acquire()
     const { signal } = guard
     assert.equal(guard.signal, signal)
     assert.equal(signal.aborted, false)
@@ -126,10 +126,10 @@ describe('blocks', () => {
   })
 
   test('hear nothing of a lock that they gave back', async t => {
-    const guard = await (await client(t, inMemory())).lock('x', { ttl: 50, renew: false }).acquire()
+    const guard = await (await client(t, inMemory())).lock('x', { ttl: 400, renew: false }).acquire()
     const { signal } = guard
     await guard.release()
-    await sleep(100)
+    await sleep(450)
     assert.equal(signal.aborted, false)
   })
 })

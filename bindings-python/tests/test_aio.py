@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import gc
 import inspect
+import time
 from typing import Any, Awaitable, Callable, Coroutine, List
 
 import lockwright
@@ -483,12 +484,13 @@ def test_what_nobody_releases(store_uri: str) -> None:
             assert await client.lock("x").locked()
             await client.lock("x").release()
             # A guard that is collected warns, is not released, and is not renewed.
-            guard = await client.lock("x", ttl=2).acquire_guard()
+            began = time.monotonic()
+            guard = await client.lock("x", ttl=0.5).acquire_guard()
             with pytest.warns(ResourceWarning, match="'x' was collected without a release"):
                 del guard
                 gc.collect()
-            assert await client.lock("x").locked()
             assert await client.lock("x").acquire(timeout=SOON)
+            assert time.monotonic() - began > 0.45
             await client.lock("x").release()
 
     asyncio.run(main())

@@ -78,7 +78,7 @@ def test_the_level_is_respected(client: lockwright.Client, told: Told) -> None:
     told.until("release", "detailed")
     assert not [record for record in told.records if record.levelno < logging.DEBUG]
     logger.setLevel(5)
-    with client.lock("renewed", ttl=0.1) as guard:
+    with client.lock("renewed", ttl=0.5) as guard:
         assert told.until("renew", "renewed").levelno == 5
         assert guard.is_held
     logger.setLevel(logging.CRITICAL)

@@ -70,8 +70,8 @@ fn an_owner_re_enters() {
 #[test]
 fn a_held_lock_is_renewed_and_an_unrenewed_one_is_lost() {
     let client = client("renew");
-    let renewed = client.lock("kept").ttl(Duration::from_millis(150)).acquire().unwrap();
-    let unrenewed = client.lock("lost").ttl(Duration::from_millis(150)).renew(false).acquire().unwrap();
+    let renewed = client.lock("kept").ttl(Duration::from_millis(600)).acquire().unwrap();
+    let unrenewed = client.lock("lost").ttl(Duration::from_millis(600)).renew(false).acquire().unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     unrenewed.on_lost(move |reason| tell.send(reason.clone()).unwrap());
     told.recv_timeout(Duration::from_secs(10)).unwrap();

@@ -280,8 +280,8 @@ fn without_the_right_to_subscribe_a_fair_lock_of_redisson_keeps_its_order() {
 fn a_held_lock_is_renewed_and_a_broken_one_is_lost() {
     let name = fresh("renewed");
     let client = client();
-    let guard = client.lock(&name).ttl(Duration::from_millis(300)).acquire().unwrap();
-    std::thread::sleep(Duration::from_millis(900));
+    let guard = client.lock(&name).ttl(Duration::from_millis(600)).acquire().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
     assert!(guard.is_held());
     assert!(client.break_lock(&name, guard.token()).unwrap());
     let give_up = Instant::now() + Duration::from_secs(2);

@@ -145,7 +145,7 @@ fn permits_of_a_holder_that_is_gone_come_back_and_each_has_its_own_lease() {
     let client = client("expire");
     let pool = client.semaphore("x", 2);
     let kept = pool.acquire().unwrap();
-    let gone = client.semaphore("x", 2).ttl(Duration::from_millis(60)).renew(false).acquire().unwrap();
+    let gone = client.semaphore("x", 2).ttl(Duration::from_millis(400)).renew(false).acquire().unwrap();
     assert!(client.semaphore("x", 2).try_acquire().unwrap().is_none());
     let next = client.semaphore("x", 2).acquire().unwrap();
     assert!(!gone.is_held() && kept.is_held() && next.is_held());
