@@ -20,7 +20,7 @@ const owners = new Map()
 const waiting = new Map()
 
 const SPANS = { timeout: 'timeout', ttl: 'ttl', max_hold: 'maxHold' }
-const OPTIONS = ['renew', 'fair', 'label', 'layout']
+const OPTIONS = ['renew', 'fair', 'label', 'layout', 'format']
 
 function optionsOf(command) {
   const options = {}

@@ -18,7 +18,7 @@ Command = Dict[str, Any]
 Guard = Union[lockwright.Guard, lockwright.aio.Guard]
 
 SPANS = ("timeout", "ttl", "max_hold")
-OPTIONS = ("renew", "fair", "label", "layout")
+OPTIONS = ("renew", "fair", "label", "layout", "format")
 
 _mutex = threading.Lock()
 

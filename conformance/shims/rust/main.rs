@@ -340,6 +340,9 @@ fn lock_of<W: Way>(client: &Client<W>, command: &Value, name: &str) -> Result<Lo
     if let Some(layout) = command["layout"].as_str() {
         lock = lock.layout(layout);
     }
+    if let Some(format) = command["format"].as_str() {
+        lock = lock.format(format);
+    }
     lock.build()
 }
 
