@@ -52,7 +52,7 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "prefork", args: &["children", "increments", "lock", "ttl", "fair"] },
     Command {
         name: "work",
-        args: &["tasks", "increments", "own_clients", "lock", "ttl", "fair", "share", "permits", "take"],
+        args: &["tasks", "increments", "own_clients", "lock", "ttl", "fair", "format", "share", "permits", "take"],
     },
 ];
 

@@ -15,52 +15,56 @@ use std::time::Duration;
 use lockwright::Kind;
 use lockwright::options::AcquireOptions;
 use lockwright::protocol::{
-    Arg, AttemptId, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, Terms, Verdict,
+    Arg, AttemptId, Change, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, Terms, Verdict,
 };
 use lockwright::shared::Share;
+use lockwright::shared_cell::ALL;
 use lockwright::stores::redis::layouts::redisson::{counted, layout};
-use lockwright::stores::redis::layouts::redisson_shared::{LONGEST_READ, Object, leases_base, leases_key, notes_key};
+use lockwright::stores::redis::layouts::redisson_shared::{
+    LONGEST_READ, Object, Shared, leases_base, leases_key, notes_key,
+};
 use lockwright::time::StoreTime;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use redis_server::Server;
 
 /// No pause ends within 15 s of a lease's end: the server's own clock goes on meanwhile.
-pub(crate) const TTL: Duration = Duration::from_secs(315);
-pub(crate) const MINUTE: i64 = 60_000_000;
-pub(crate) const PAUSES: [i64; 6] = [0, 50, MINUTE / 2, MINUTE, 6 * MINUTE, 100 * MINUTE];
+const TTL: Duration = Duration::from_secs(315);
+const MINUTE: i64 = 60_000_000;
+const PAUSES: [i64; 6] = [0, 50, MINUTE / 2, MINUTE, 6 * MINUTE, 100 * MINUTE];
 
 /// A hold of ours, as it is noted.
 #[derive(Clone, Debug)]
-pub(crate) struct Note {
-    pub(crate) token: i64,
-    pub(crate) since: i64,
-    pub(crate) card: String,
+struct Note {
+    token: i64,
+    since: i64,
+    card: String,
 }
 
 /// All of them, and the highest token.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Notes {
-    pub(crate) top: i64,
-    pub(crate) all: BTreeMap<String, Note>,
+struct Notes {
+    top: i64,
+    all: BTreeMap<String, Note>,
 }
 
 impl Notes {
-    pub(crate) fn grant(&mut self, owner: &str, card: &str, now: i64) -> i64 {
+    fn grant(&mut self, owner: &str, card: &str, now: i64) -> i64 {
         self.top = now.max(self.top + 1);
         self.all.insert(owner.into(), Note { token: self.top, since: now, card: card.into() });
         self.top
     }
 
-    pub(crate) fn token(&self, owner: &str) -> i64 {
+    fn token(&self, owner: &str) -> i64 {
         self.all.get(owner).map_or(0, |note| note.token)
     }
 
-    pub(crate) fn holder_of(&self, token: i64) -> Option<String> {
+    fn holder_of(&self, token: i64) -> Option<String> {
         self.all.iter().find(|(_, note)| note.token == token).map(|(owner, _)| owner.clone())
     }
 
     /// What a look says of one hold.
-    pub(crate) fn seen(&self, owner: &str, left: i64, units: i64, now: i64) -> Reply {
+    fn seen(&self, owner: &str, left: i64, units: i64, now: i64) -> Reply {
         let theirs = Note { token: 0, since: now + 1, card: "\t\tredisson\t".into() };
         let Note { token, since, card, .. } = self.all.get(owner).cloned().unwrap_or(theirs);
         let numbers = [now - since, left, token, units].map(Reply::Int);
@@ -69,14 +73,14 @@ impl Notes {
     }
 }
 
-pub(crate) fn terms(who: u128) -> Terms {
+fn terms(who: u128) -> Terms {
     let card = format!("host\t{who}\trust\tlabel {who}").into();
     let attempt = AttemptId((who + 1) << 64);
     Terms { name: "x".into(), attempt, inbox: InboxId(1), ttl: TTL, claim: TTL, card, fair: false }
 }
 
 /// The arguments of a request as the scripts see them: keys are none.
-pub(crate) fn arguments(request: &Request) -> Vec<String> {
+fn arguments(request: &Request) -> Vec<String> {
     let text = |arg: &Arg| match arg {
         Arg::Text(text) => Some(text.to_string()),
         Arg::Int(number) => Some(number.to_string()),
@@ -85,7 +89,7 @@ pub(crate) fn arguments(request: &Request) -> Vec<String> {
     request.args.iter().filter_map(text).collect()
 }
 
-pub(crate) fn asked(step: Step, not_after: i64) -> Request {
+fn asked(step: Step, not_after: i64) -> Request {
     let Step::Ask(mut requests) = step else { panic!("{step:?}") };
     for arg in &mut requests[0].args {
         if *arg == Arg::NotAfter {
@@ -96,13 +100,13 @@ pub(crate) fn asked(step: Step, not_after: i64) -> Request {
 }
 
 /// Runs a script of Redisson's.
-pub(crate) fn theirs(server: &mut Server, script: &str, keys: &[&str], args: &[&str]) -> Reply {
+fn theirs(server: &mut Server, script: &str, keys: &[&str], args: &[&str]) -> Reply {
     let mut command = redis::cmd("EVAL");
     command.arg(script).arg(keys.len()).arg(keys).arg(args);
     server.run(&command)
 }
 
-pub(crate) fn runner() -> TestRunner {
+fn runner() -> TestRunner {
     TestRunner::new(Config { cases: 150, failure_persistence: None, max_shrink_iters: 500, ..Config::default() })
 }
 

@@ -100,9 +100,8 @@ final class RedissonPeer extends Peer {
     if (timeout < 0) {
       token = lock.lockAndGetToken(lease, TimeUnit.MILLISECONDS);
       asked = now();
-    } else if (timeout == 0 && lease < 0) {
-      token = lock.tryLockAndGetToken();
     } else {
+      // Its tryLockAndGetToken() without arguments waits for ever.
       token = lock.tryLockAndGetToken(Math.round(timeout * 1000), lease, TimeUnit.MILLISECONDS);
     }
     hold.until = asked + (long) (ttl * 1e9);

@@ -1,17 +1,6 @@
 //! Redisson's semaphores: what their keys do with each of our requests, and each of Redisson's.
 
-use std::collections::BTreeMap;
-
-use lockwright::protocol::{Input, Intent, Layout, Protocol, Reply, Request};
-use lockwright::shared::Share;
-use lockwright::stores::redis::layouts::redisson;
-use lockwright::stores::redis::layouts::redisson_shared::{Object, Shared, leases_key, notes_key};
-use lockwright::time::StoreTime;
-use proptest::prelude::*;
-use proptest::test_runner::TestCaseError;
-
-use crate::redis_server::Server;
-use crate::{Notes, PAUSES, TTL, arguments, asked, runner, terms, theirs};
+use super::*;
 
 const KEY: &str = "redisson permits";
 /// A day, in milliseconds.
@@ -331,15 +320,15 @@ fn sorted(reply: &Reply) -> Reply {
 #[test]
 fn scripts_of_both_semaphores_do_what_the_reference_does() {
     for object in [Object::Leased, Object::Counted] {
-        let counted = object == Object::Counted;
+        let is_counted = object == Object::Counted;
         let server = std::cell::RefCell::new(Server::connect());
         let outcome = runner().run(&prop::collection::vec(command(), 1..40), |commands| {
             let server = &mut *server.borrow_mut();
             server.plain(&["DEL", KEY, &leases_key(object, KEY), &notes_key(KEY)]);
             let now = server.later();
-            let locks = if counted { redisson::counted("") } else { redisson::layout("") };
+            let locks = if is_counted { counted("") } else { layout("") };
             let layout = locks.shared(share(0, 5)).expect("there is one");
-            let mut run = Run { server, layout, object, model: Model { counted, ..Model::default() }, now };
+            let mut run = Run { server, layout, object, model: Model { counted: is_counted, ..Model::default() }, now };
             for command in &commands {
                 run.one(command)?;
                 run.check_keys()?;

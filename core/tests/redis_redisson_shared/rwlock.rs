@@ -1,18 +1,6 @@
 //! Redisson's read/write lock: what its keys do with each of our requests, and each of Redisson's.
 
-use std::collections::BTreeMap;
-
-use lockwright::protocol::{Change, Input, Intent, Layout, Protocol, Reply, Request};
-use lockwright::shared::Share;
-use lockwright::shared_cell::ALL;
-use lockwright::stores::redis::layouts::redisson;
-use lockwright::stores::redis::layouts::redisson_shared::{LONGEST_READ, Object, Shared, leases_base, notes_key};
-use lockwright::time::StoreTime;
-use proptest::prelude::*;
-use proptest::test_runner::TestCaseError;
-
-use crate::redis_server::Server;
-use crate::{Notes, PAUSES, TTL, arguments, asked, runner, terms, theirs};
+use super::*;
 
 const KEY: &str = "redisson rwlock {model}";
 const THREADS: [&str; 2] = ["11111111-2222-3333-4444-555555555555:47", "11111111-2222-3333-4444-555555555555:48"];
@@ -461,7 +449,7 @@ fn scripts_of_the_read_write_lock_do_what_the_reference_does() {
             &[],
             &["*redisson rwlock {model}*"],
         );
-        let layout = redisson::layout("").shared(Share::READ).expect("there is one");
+        let layout = layout("").shared(Share::READ).expect("there is one");
         let mut run = Run { server, layout, model: Model::default(), now };
         for command in &commands {
             run.one(command)?;

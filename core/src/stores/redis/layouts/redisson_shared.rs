@@ -86,7 +86,7 @@ const fn call(name: &'static str, body: &'static str) -> Call {
 pub static RWLOCK: SharedCalls = SharedCalls {
     acquire: call(
         "rwlock.acquire",
-        rwlock!("redisson/rwlock/take" "redisson/rwlock/gone" "redisson/shared/tokens" "redisson/rwlock/acquire"),
+        rwlock!("redisson/rwlock/take" "redisson/shared/gone" "redisson/shared/tokens" "redisson/rwlock/acquire"),
     ),
     renew: Call {
         name: "rwlock.renew",
@@ -108,7 +108,7 @@ pub static RWLOCK: SharedCalls = SharedCalls {
 pub static PERMITS: SharedCalls = SharedCalls {
     acquire: call(
         "permits.acquire",
-        permits!("redisson/permits/gone" "redisson/shared/tokens" "redisson/permits/acquire"),
+        permits!("redisson/shared/gone" "redisson/shared/tokens" "redisson/permits/acquire"),
     ),
     renew: Call {
         name: "permits.renew",

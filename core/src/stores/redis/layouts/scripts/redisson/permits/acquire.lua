@@ -19,7 +19,7 @@ else
     local left = math.min((first or millis + 86400000) - millis, 86400000)
     return {0, now, left * 1000}
   end
-  forget_gone()
+  forget_gone(held, ends)
   redis.call('DECRBY', key, units)
   keep(me, units, ttl)
   local goes = redis.call('PTTL', key)

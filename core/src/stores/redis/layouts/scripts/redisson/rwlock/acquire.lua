@@ -9,7 +9,7 @@ if held then
   local token = noted(me)
   if token > 0 then return token end
 elseif not mode or (mode == 'read' and as == 'read') then
-  forget_gone()
+  forget_gone(redis.call('HLEN', key), holds)
   take(me, as, ttl)
 else
   local left = redis.call('PTTL', key)
