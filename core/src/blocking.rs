@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use crate::client::{Acquisition, Extension, Face, extended, left, outcome_of};
-use crate::driver::entry::Effects;
+use crate::driver::entry::{Effects, PARTING};
 use crate::driver::wait::Settled;
 use crate::error::{Error, Kind, Result};
 use crate::lease::{Inspection, ReleaseOutcome, Sighting};
@@ -174,20 +174,25 @@ impl Acquiring {
             let message = "this acquisition was begun before a fork; begin it in this process";
             return Some(Err(Error::new(Kind::Forked, "acquire", message)));
         }
-        let slice = match acquisition.deadline {
-            Some(deadline) => slice.min(left(deadline)),
-            None => slice,
-        };
+        let slice = slice.min(acquisition.give_up_in_time());
         let limit = (slice < Duration::MAX).then_some(slice);
-        if let Some(settled) = acquisition.waiter.park(limit) {
-            return Some(acquisition.conclude(settled));
+        acquisition.waiter.park(limit).map(|settled| acquisition.conclude(settled))
+    }
+}
+
+impl Acquisition<Blocking> {
+    /// How much longer it may wait. Once that is over, this thread undoes here what it asked of the store.
+    fn give_up_in_time(&self) -> Duration {
+        let Some(deadline) = self.deadline else { return Duration::MAX };
+        let left = left(deadline);
+        if !left.is_zero() {
+            return left;
         }
-        if acquisition.deadline.is_some_and(|deadline| left(deadline).is_zero()) {
-            let _inside = acquisition.span.enter();
-            let effects = acquisition.entry.expire(&acquisition.engine);
-            acquisition.engine.perform_in_background(&acquisition.entry, effects);
-        }
-        None
+        let _inside = self.span.enter();
+        let effects = self.entry.expire(&self.engine);
+        let limit = effects.at.after(PARTING);
+        self.engine.perform(&self.entry, effects, Some(limit));
+        PARTING
     }
 }
 

@@ -392,7 +392,8 @@ impl<F: Face> LockBuilder<F> {
         self
     }
 
-    /// How long `acquire` waits for other holders; default for ever.
+    /// How long `acquire` waits for other holders; default for ever. When it ends with `timeout` its place in the queue is gone, for
+    /// which it may take up to 0.1 s longer where the store answers slowly.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
         self

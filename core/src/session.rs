@@ -431,6 +431,11 @@ impl Session {
         self.phase == Phase::Waiting
     }
 
+    /// Whether nobody wants the lock any more, and what was asked of the store is being undone.
+    pub fn is_undoing(&self) -> bool {
+        self.phase == Phase::Undoing
+    }
+
     /// Whether the last renewal was not confirmed, and will be tried again.
     pub fn is_failing(&self) -> bool {
         self.phase == Phase::Held && self.retries > 0

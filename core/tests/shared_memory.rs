@@ -19,6 +19,13 @@ fn kind<T: std::fmt::Debug>(result: Result<T, Error>) -> Kind {
     result.unwrap_err().kind()
 }
 
+/// The first to wait opens its inbox before it takes its place.
+fn until_so_many_wait(client: &blocking::Client, waiters: u64) {
+    while client.inspect("x").unwrap().waiters != waiters {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn readers_share_and_a_writer_is_alone() {
     let (a, b) = (client("rw"), client("rw"));
@@ -47,17 +54,13 @@ fn a_reader_that_comes_later_waits_for_the_writer_that_waits() {
         let lock = rw.write().build().unwrap();
         std::thread::spawn(move || lock.acquire().unwrap())
     };
-    while client.inspect("x").unwrap().waiters == 0 {
-        std::thread::yield_now();
-    }
+    until_so_many_wait(&client, 1);
     assert!(rw.read().try_acquire().unwrap().is_none());
     let late = {
         let lock = rw.read().build().unwrap();
         std::thread::spawn(move || lock.acquire().unwrap())
     };
-    while client.inspect("x").unwrap().waiters < 2 {
-        std::thread::yield_now();
-    }
+    until_so_many_wait(&client, 2);
     reader.release().unwrap();
     let writer = writing.join().unwrap();
     assert!(writer.is_held() && !late.is_finished());
@@ -72,14 +75,13 @@ fn a_writer_that_gives_up_lets_those_behind_it_in() {
     let rw = client.rwlock("x");
     let reader = rw.read().acquire().unwrap();
     let writing = rw.write().build().unwrap().begin(None).unwrap();
+    until_so_many_wait(&client, 1);
     let late = {
         let lock = rw.read().build().unwrap();
         std::thread::spawn(move || lock.acquire().unwrap())
     };
-    while client.inspect("x").unwrap().waiters < 2 {
-        assert!(reader.is_held(), "the writer need not wait any more");
-        std::thread::yield_now();
-    }
+    until_so_many_wait(&client, 2);
+    assert!(reader.is_held());
     drop(writing);
     assert!(late.join().unwrap().is_held());
 }

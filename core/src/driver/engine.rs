@@ -558,6 +558,8 @@ mod tests {
     use super::*;
     use crate::blocking::{self, Blocking};
     use crate::client::Acquisition;
+    use crate::driver::entry::PARTING;
+    use crate::queue::Refusal;
 
     #[test]
     fn a_hold_that_is_over_refuses_nobody_though_the_wheel_is_late() {
@@ -594,6 +596,39 @@ mod tests {
         }
         let answers = waiters.map(|waiter| waiter.take());
         assert!(matches!(answers, [Some(Settled::Extended(true)), Some(Settled::Extended(true))]), "{answers:?}");
+    }
+
+    /// Somebody waits for `x`, which another client holds, and the time limit is over; the wheel looks at nothing.
+    fn out_of_time(space: &str) -> (Acquisition<Blocking>, [blocking::Client; 2], blocking::Guard) {
+        let clients = [0, 1].map(|_| blocking::Client::open(Some(space), ConnectOptions::default()).unwrap());
+        let guard = clients[0].lock("x").acquire().unwrap();
+        let (waits, effects) = clients[1].lock("x").build().unwrap().start(Some(Duration::from_millis(5))).unwrap();
+        waits.engine.wheel.starve();
+        waits.engine.perform(&waits.entry, effects, None);
+        std::thread::sleep(crate::client::left(waits.deadline.unwrap()));
+        (waits, clients, guard)
+    }
+
+    #[test]
+    fn who_is_told_that_the_time_is_over_has_left_no_place() {
+        let (waits, clients, _guard) = out_of_time("memory://parting");
+        let effects = waits.entry.expire(&waits.engine);
+        assert_eq!(clients[0].inspect("x").unwrap().waiters, 1);
+        assert!(effects.settled.is_empty());
+        waits.engine.perform(&waits.entry, effects, None);
+        assert_eq!(clients[0].inspect("x").unwrap().waiters, 0);
+        assert!(matches!(waits.waiter.take(), Some(Settled::Refused(Refusal::TimedOut))));
+    }
+
+    #[test]
+    fn a_place_that_does_not_go_keeps_nobody_for_long() {
+        let (waits, _clients, _guard) = out_of_time("memory://not-parting");
+        let unsent = waits.entry.tick(&waits.engine);
+        assert!(unsent.due.is_some_and(|due| due <= unsent.at.after(PARTING)));
+        std::thread::sleep(PARTING);
+        let told = waits.entry.tick(&waits.engine);
+        assert!(matches!(&told.settled[..], [(_, Settled::Refused(Refusal::TimedOut))]));
+        drop(unsent);
     }
 
     #[test]

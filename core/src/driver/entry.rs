@@ -25,6 +25,10 @@ use crate::stores::{Answered, Outcome};
 use crate::time::{StoreTime, Time};
 use crate::token::Token;
 
+/// How much longer than its time limit an acquisition may take, so that its place among the waiters is gone by then. Whoever
+/// gave up shall not find the lock handed to the place it left; a store that does not answer keeps nobody longer.
+pub(crate) const PARTING: Duration = Duration::from_millis(100);
+
 /// A lock of a client. Lives as long as somebody names it, or something of it is left at the store.
 pub(crate) struct Entry {
     pub(crate) name: Arc<str>,
@@ -39,7 +43,9 @@ struct State {
     next_slot: u64,
     tasks: Lent<Task>,
     /// How many of them were not yet said to wait.
-    unsaid: usize,
+    unsaid: u32,
+    /// How many of them gave up, and are told once their place is gone.
+    parting: u32,
     holds: SmallVec<[Arc<Hold>; 1]>,
     releases: Lent<Release>,
     /// Extensions and changes, by slot.
@@ -99,6 +105,8 @@ struct Task {
     behind: bool,
     /// It was said to wait.
     said: bool,
+    /// Its time limit passed; it is told so by then.
+    parts_by: Option<Time>,
 }
 
 /// A release whose outcome is not known yet.
@@ -200,6 +208,7 @@ impl Entry {
             next_slot: 0,
             tasks: Lent::new(),
             unsaid: 0,
+            parting: 0,
             holds: SmallVec::new(),
             releases: Lent::new(),
             wishes: Lent::new(),
@@ -255,7 +264,8 @@ impl Entry {
             }
             effects.notices.push(Notice::Asked);
             let behind = !ask.tries && !state.queue.is_idle();
-            state.tasks.push_back(Task { id: ask.task, waiter: waiter.clone(), since: now, behind, said: false });
+            let waiter = waiter.clone();
+            state.tasks.push_back(Task { id: ask.task, waiter, since: now, behind, said: false, parts_by: None });
             state.unsaid += 1;
             if state.closed {
                 return state.refuse(now, ask.task, Refusal::Failed(closed()), effects);
@@ -268,7 +278,8 @@ impl Entry {
     pub(crate) fn cancel(self: &Arc<Self>, engine: &Engine, task: TaskId, waiter: &Arc<Waiter>) -> Effects {
         self.with(engine, |state, now, effects| {
             if let Some(task) = state.take_task(task) {
-                effects.notices.push(Notice::Refused { why: Why::Cancelled, waited: now.since(task.since) });
+                let why = if task.parts_by.is_some() { Why::TimedOut } else { Why::Cancelled };
+                effects.notices.push(Notice::Refused { why, waited: now.since(task.since) });
             }
             match waiter.refuse() {
                 Some(Settled::Granted { hold, .. }) => {
@@ -567,6 +578,7 @@ impl State {
         if self.hints {
             self.slots.iter_mut().filter(|slot| !slot.session.listens()).for_each(|slot| slot.forget(engine));
         }
+        self.part(now, effects);
         self.say_who_waits(effects);
         self.refresh_deadlines();
         self.appoint(now, effects);
@@ -633,6 +645,7 @@ impl State {
             queue::Action::Grant { task, token, depth, contender } => {
                 self.grant(now, task, token, depth, contender, effects);
             }
+            queue::Action::Refuse { task, why: Refusal::TimedOut } if self.is_undoing() => self.let_part(now, task),
             queue::Action::Refuse { task, why } => self.refuse(now, task, why, effects),
             queue::Action::Released { token, outcome } => {
                 if !matches!(outcome, ReleaseOutcome::Kept(_)) {
@@ -858,8 +871,40 @@ impl State {
     fn take_task(&mut self, task: TaskId) -> Option<Task> {
         let at = self.tasks.iter().position(|other| other.id == task)?;
         let task = self.tasks.swap_remove_back(at)?;
-        self.unsaid -= usize::from(!task.said);
+        self.unsaid -= u32::from(!task.said);
+        self.parting -= u32::from(task.parts_by.is_some());
         Some(task)
+    }
+
+    /// Whether a place that somebody left may still be known to the store.
+    fn is_undoing(&self) -> bool {
+        self.slots.iter().any(|slot| slot.contender.is_none() && !slot.idle && slot.session.is_undoing())
+    }
+
+    /// The task gave up, and is told so by [`part`](Self::part).
+    fn let_part(&mut self, now: Time, task: TaskId) {
+        if let Some(task) = self.tasks.iter_mut().find(|other| other.id == task) {
+            task.parts_by = Some(now.after(PARTING));
+            self.parting += 1;
+        }
+    }
+
+    /// Tells those who gave up so, once their places are gone or have taken too long to go.
+    fn part(&mut self, now: Time, effects: &mut Effects) {
+        if self.parting == 0 {
+            return;
+        }
+        let undoing = self.is_undoing();
+        let parts = |task: &&Task| task.parts_by.is_some_and(|by| !undoing || by <= now);
+        while let Some(task) = self.tasks.iter().find(parts).map(|task| task.id) {
+            self.refuse(now, task, Refusal::TimedOut, effects);
+        }
+    }
+
+    /// When the first of those who gave up is told so at the latest.
+    fn next_parting(&self) -> Option<Time> {
+        let some = self.parting > 0;
+        some.then(|| self.tasks.iter().filter_map(|task| task.parts_by).min()).flatten()
     }
 
     /// A task waits once somebody else of this process, or at the store, is known to have the lock or to come before it.
@@ -921,7 +966,7 @@ impl State {
         let sessions = self.slots.iter().filter(|slot| !slot.idle).map(|slot| &slot.session);
         // While a renewal is unanswered its lease's end is what matters; but the answer will ask for an earlier look.
         let looks = sessions.flat_map(|session| [session.poll_timeout(), session.next_renewal(now)]);
-        let next = looks.flatten().chain(self.queue.poll_timeout()).min();
+        let next = looks.flatten().chain(self.queue.poll_timeout()).chain(self.next_parting()).min();
         if let Some(next) = next
             && self.due.is_none_or(|due| next < due)
         {
