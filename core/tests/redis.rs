@@ -372,4 +372,11 @@ fn what_redissons_layout_cannot_honour_is_refused_when_it_is_built() {
     assert_eq!(client.semaphore(&name, 3).acquire().unwrap_err().kind(), Kind::ForeignLayout);
     assert_eq!(client.lock(&name).acquire().unwrap_err().kind(), Kind::ForeignLayout);
     assert!(client.break_lock(&name, reader.token()).unwrap());
+    let name = fresh("redisson looked at");
+    let permit = client.semaphore(&name, 3).acquire().unwrap();
+    assert_eq!(client.inspect(&name).unwrap().shared.unwrap().permits, Some(3));
+    client.semaphore(&name, 3).build().unwrap().resize(5).unwrap();
+    assert_eq!(client.inspect(&name).unwrap().shared.unwrap().permits, Some(5));
+    assert!(client.break_lock(&name, permit.token()).unwrap());
+    redis::cmd("DEL").arg(&name).exec(&mut redis::Client::open(address()).unwrap().get_connection().unwrap()).unwrap();
 }
