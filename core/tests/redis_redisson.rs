@@ -103,7 +103,7 @@ fn a_key_of_another_kind_is_refused_and_left_alone() {
     for (setup, found) in [
         (text, "a text"),
         (&["ZADD", key, "1", "x"], "a sorted set"),
-        (&["HSET", key, "mode", "read", Redisson::OWNER, "1"], "a read-write lock of Redisson"),
+        (&["HSET", key, "mode", "read", Redisson::OWNER, "1"], "Redisson"),
         (&["HSET", key, "name", "Ann", "age", "7", "town", "Ulm"], "a hash of 3 fields"),
         (&["HSET", key, "name", "Ann"], "a hash with a field of another kind"),
     ] {
