@@ -1,5 +1,5 @@
 //! The native layer of the npm package: [`lock`] and [`guard`] as the wrapper in `ts` uses them, [`error`] as it raises
-//! them; [`several`] locks are taken together; the [`reactor`] is where an environment (the main thread's, or a worker's) polls the core; [`report`] has figures
+//! them; [`several`] locks are taken together, a [`latch`] is none; the [`reactor`] is where an environment (the main thread's, or a worker's) polls the core; [`report`] has figures
 //! and events, [`kit`] checks of fencing tokens.
 //!
 //! What holds everywhere here:
@@ -18,6 +18,7 @@
 mod error;
 mod guard;
 mod kit;
+mod latch;
 mod lock;
 mod reactor;
 mod report;

@@ -23,6 +23,7 @@ use napi_derive::napi;
 
 use crate::error::{Answer, Failure, answer, lost_track, panicked};
 use crate::guard::{Ending, Held, end};
+use crate::latch::Latch;
 use crate::lock::{Client, Lock, token};
 use crate::report::{in_ms, listen, news, seen};
 use crate::several::{Bundle, Segments};
@@ -66,6 +67,7 @@ enum Told {
     Seen(Box<Inspection>),
     Names(Vec<String>),
     Flag(bool),
+    Count(u32),
     Done,
 }
 
@@ -357,6 +359,31 @@ impl Reactor {
         self.ask(env, Ok(async move { core.resize(permits).await.map(|()| Told::Done) }))
     }
 
+    #[napi(catch_unwind)]
+    pub fn latch_wait(&self, env: &Env, latch: &Latch, timeout: Option<f64>) -> Answer<u32> {
+        let core = latch.core.clone();
+        let work = |limit| async move { core.wait_within(limit).await.map(Told::Flag) };
+        self.ask(env, latch.limit(timeout).map(work))
+    }
+
+    #[napi(catch_unwind)]
+    pub fn latch_count_down(&self, env: &Env, latch: &Latch) -> Answer<u32> {
+        let core = latch.core.clone();
+        self.ask(env, Ok(async move { core.count_down().await.map(Told::Count) }))
+    }
+
+    #[napi(catch_unwind)]
+    pub fn latch_count(&self, env: &Env, latch: &Latch) -> Answer<u32> {
+        let core = latch.core.clone();
+        self.ask(env, Ok(async move { core.count().await.map(Told::Count) }))
+    }
+
+    #[napi(catch_unwind)]
+    pub fn latch_set(&self, env: &Env, latch: &Latch, to: u32) -> Answer<u32> {
+        let core = latch.core.clone();
+        self.ask(env, Ok(async move { core.try_set_count(to).await.map(Told::Flag) }))
+    }
+
     /// The token and its epoch, which a change of part renews.
     #[napi(catch_unwind)]
     pub fn token(&self, guard: u32) -> Answer<Vec<BigInt>> {
@@ -520,6 +547,7 @@ impl Told {
             Told::Seen(found) => told.add(kind::DONE, number, seen(*found)),
             Told::Names(names) => told.add(kind::DONE, number, names),
             Told::Flag(flag) => told.add(kind::DONE, number, flag),
+            Told::Count(count) => told.add(kind::DONE, number, count),
             Told::Done => told.add(kind::DONE, number, ()),
         }
     }

@@ -19,7 +19,8 @@ export async function uses(signal: AbortSignal): Promise<bigint> {
   await using all = await client.multiLock(['a', 'b']).acquire({ signal })
   const tokens: ReadonlyMap<string, bigint> = all.tokens
   await using segment = await client.striped('sale', 32).any()
-  console.log(resumed.name, tokens, segment?.token)
+  const open: boolean = await client.latch('done', 3, { idle: 3_600_000 }).wait({ timeout: 50, signal })
+  console.log(resumed.name, tokens, segment?.token, open)
   return guard.token
 }
 
@@ -34,6 +35,8 @@ export async function refuses(): Promise<void> {
   client.lock('x', { tll: 5 })
   // @ts-expect-error: times are numbers
   client.lock('x', { ttl: '5s' })
+  // @ts-expect-error: a latch says how many
+  client.latch('x')
   // @ts-expect-error: tokens are bigints
   await client.breakLock('x', 5)
   // @ts-expect-error: a guard's token is not to be changed

@@ -1,9 +1,10 @@
 import { checked } from './errors'
 import { Election } from './election'
 import type { Guard } from './guard'
+import { Latch, type LatchOptions } from './latch'
 import { Lock, type LockOptions } from './lock'
 import { native, type NativeClient } from './native'
-import { CONNECT, LOCK, options as checkedOptions, count, PAUSES, REQUIRE, SEMAPHORE, text, token } from './options'
+import { CONNECT, LATCH, LOCK, options as checkedOptions, count, PAUSES, REQUIRE, SEMAPHORE, text, token } from './options'
 import { type CredentialsSource, dismiss, employ, outcome, reactor } from './reactor'
 import { type Guarantees, type Inspection, type Metrics, metricsOf, type Requirements } from './records'
 import { type Job, Once } from './once'
@@ -101,6 +102,18 @@ export class Client implements AsyncDisposable {
     const { take = 1, ...rest } = checkedOptions('lock', options, SEMAPHORE)
     const [shared, all, some] = [text('lock', 'name', name), count('permits', permits), count('permits taken', take)]
     return new Semaphore(checked(this.#native.semaphore(shared, all, some, wanted(rest))), name, this.address, take)
+  }
+
+  /**
+   * The latch called `name`, which is open once it was counted down `parties` times (1 to 1,000,000), by whomever. Whoever first uses it
+   * says how many. A lock of the same name is something else: whoever comes second gets {@link ForeignLayout}.
+   *
+   * @throws {@link InvalidConfig} for a number out of range; else as {@link lock}.
+   */
+  latch(name: string, parties: number, options?: LatchOptions): Latch {
+    const { idle } = checkedOptions('latch', options, LATCH)
+    const [latch, all] = [text('latch', 'name', name), count('those to come', parties)]
+    return new Latch(checked(this.#native.latch(latch, all, idle)), name, this.address)
   }
 
   /**

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { Client } from './client'
+import { Unsupported } from './errors'
 import type { Guard } from './guard'
 import type { AcquireOptions, LockOptions } from './lock'
 import { milliseconds, options as checkedOptions, token } from './options'
@@ -25,7 +26,7 @@ export interface ObserveOptions {
   readonly signal?: AbortSignal | undefined
 }
 
-/** The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair`. */
+/** The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair` and the server allows it. */
 export class Election {
   readonly name: string
   readonly #client: Client
@@ -46,7 +47,13 @@ export class Election {
    */
   async campaign(proclaims: string, options?: AcquireOptions): Promise<Guard> {
     const { fair } = this.#client.guarantees()
-    return this.#client.lock(this.name, { ...this.#options, fair, label: proclaims }).acquire(options)
+    const campaign = (fair: boolean) =>
+      this.#client.lock(this.name, { ...this.#options, fair, label: proclaims }).acquire(options)
+    return campaign(fair).catch(error => {
+      // The store promises an order, but this server or user denies it.
+      if (fair && error instanceof Unsupported) return campaign(false)
+      throw error
+    })
   }
 
   /** Who leads now; `undefined` when nobody does. */

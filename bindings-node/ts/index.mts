@@ -26,6 +26,8 @@ export {
   Lock,
   type Job,
   kit,
+  Latch,
+  type LatchOptions,
   type Leader,
   LockError,
   LockLost,

@@ -36,6 +36,7 @@ export {
 export { Election, type Leader, type ObserveOptions } from './election'
 export { Guard } from './guard'
 export * as kit from './kit'
+export { Latch, type LatchOptions } from './latch'
 export { type AcquireOptions, Lock, type LockOptions } from './lock'
 export { type LogEvent, type LogLevel, onEvent } from './log'
 export { type Found, type Job, Once } from './once'

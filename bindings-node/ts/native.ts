@@ -42,6 +42,10 @@ export interface NativeLock {
   guarantees(): Guarantees
 }
 
+export interface NativeLatch {
+  readonly name: string
+}
+
 export interface NativeHistogram {
   readonly count: number
   readonly sum: number
@@ -65,6 +69,7 @@ export interface NativeClient {
   striped(name: string, segments: number, options: object): Answer<NativeSegments>
   rwlock(name: string, writes: boolean, options: object): Answer<NativeLock>
   semaphore(name: string, permits: number, take: number, options: object): Answer<NativeLock>
+  latch(name: string, count: number, idle: number | undefined): Answer<NativeLatch>
   exported(secret: string): Answer<NativeLock>
   guarantees(): Answer<Guarantees>
   require(wanted: Requirements): Answer<boolean>
@@ -84,6 +89,10 @@ export interface NativeReactor {
   extend(guard: number, ttl: number): Answer<number>
   change(guard: number, writes: boolean): Answer<number>
   resize(lock: NativeLock, permits: number): Answer<number>
+  latchWait(latch: NativeLatch, timeout: number | undefined): Answer<number>
+  latchCountDown(latch: NativeLatch): Answer<number>
+  latchCount(latch: NativeLatch): Answer<number>
+  latchSet(latch: NativeLatch, to: number): Answer<number>
   token(guard: number): Answer<[token: bigint, epoch: bigint]>
   remaining(guard: number): number
   whyLost(guard: number): string | null

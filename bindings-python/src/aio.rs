@@ -24,6 +24,7 @@ use pyo3::{IntoPyObjectExt, PyTraverseError};
 use crate::client::{Client, Shared, count, inspection_record, token};
 use crate::error::{Raised, lost_track};
 use crate::guard::{Ending, Exported, Guard};
+use crate::latch::Latch;
 use crate::lock::Lock;
 use crate::several::{Bundle, Segments};
 use crate::{Seconds, locked, outside, text};
@@ -388,6 +389,37 @@ impl Reactor {
         })
     }
 
+    fn latch_wait(
+        &self,
+        py: Python<'_>,
+        future: Py<PyAny>,
+        latch: &Bound<'_, Latch>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<u64> {
+        let limit = Latch::limit(timeout)?;
+        let latch = self.latch(py, latch)?;
+        let work = async move { latch.wait_within(limit).await };
+        self.ask(py, future, work, |py, open| open.map_err(Raised)?.into_py_any(py))
+    }
+
+    fn latch_count_down(&self, py: Python<'_>, future: Py<PyAny>, latch: &Bound<'_, Latch>) -> PyResult<u64> {
+        let latch = self.latch(py, latch)?;
+        let work = async move { latch.count_down().await };
+        self.ask(py, future, work, |py, left| left.map_err(Raised)?.into_py_any(py))
+    }
+
+    fn latch_count(&self, py: Python<'_>, future: Py<PyAny>, latch: &Bound<'_, Latch>) -> PyResult<u64> {
+        let latch = self.latch(py, latch)?;
+        let work = async move { latch.count().await };
+        self.ask(py, future, work, |py, left| left.map_err(Raised)?.into_py_any(py))
+    }
+
+    fn latch_set(&self, py: Python<'_>, future: Py<PyAny>, latch: &Bound<'_, Latch>, to: i128) -> PyResult<u64> {
+        let latch = self.latch(py, latch)?;
+        let work = async move { latch.try_set_count(count(to)).await };
+        self.ask(py, future, work, |py, set| set.map_err(Raised)?.into_py_any(py))
+    }
+
     fn break_hold(
         &self,
         py: Python<'_>,
@@ -465,6 +497,12 @@ impl Reactor {
         self.own(operation)?;
         shared.prepare(py)?;
         Ok(shared.client.clone().into_face())
+    }
+
+    fn latch(&self, py: Python<'_>, latch: &Bound<'_, Latch>) -> PyResult<lockwright::Latch> {
+        self.own("latch")?;
+        latch.get().shared.prepare(py)?;
+        Ok(latch.get().core.clone().into_face())
     }
 
     fn lock(&self, py: Python<'_>, operation: &'static str, lock: &Bound<'_, Lock>) -> PyResult<lockwright::Lock> {

@@ -14,6 +14,7 @@ use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::error::Raised;
 use crate::guard::Guard;
+use crate::latch::Latch;
 use crate::lock::{Lock, RLock};
 use crate::report::{follow_logging, metrics_record};
 use crate::rwlock::RwLock;
@@ -201,6 +202,17 @@ impl Client {
         let (permits, take) = (count(permits), count(take));
         let lock = self.build(name, &given, Of::Permits { permits, take })?;
         Py::new(py, PyClassInitializer::from(lock).add_subclass(Semaphore { take }))
+    }
+
+    #[pyo3(signature = (name, count, *, idle=None))]
+    fn latch(&self, name: &Bound<'_, PyString>, count: i128, idle: Option<Seconds>) -> PyResult<Latch> {
+        follow_logging(name.py())?;
+        let builder = self.0.client.latch(&text("latch", "name", name)?, crate::client::count(count));
+        let builder = match idle {
+            Some(idle) => builder.idle(idle.check("latch", "idle")?),
+            None => builder,
+        };
+        Ok(Latch { core: builder.build().map_err(Raised)?, shared: self.0.clone() })
     }
 
     #[pyo3(signature = (names, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,

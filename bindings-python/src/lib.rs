@@ -1,5 +1,5 @@
 //! The Python face: [`client`], [`lock`] and [`guard`] as Python sees them, [`error`] as Python raises it, and the
-//! [`herald`], the one Python thread that the driver can ask for something; [`rwlock`] and [`semaphore`] are further locks; [`aio`] is the same inside an event loop;
+//! [`herald`], the one Python thread that the driver can ask for something; [`rwlock`] and [`semaphore`] are further locks, [`latch`] is none; [`aio`] is the same inside an event loop;
 //! [`report`] has figures and events.
 //!
 //! What holds everywhere here:
@@ -16,6 +16,7 @@ mod client;
 mod error;
 mod guard;
 mod herald;
+mod latch;
 mod lock;
 mod report;
 mod rwlock;
@@ -42,6 +43,7 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<lock::RLock>()?;
     module.add_class::<rwlock::RwLock>()?;
     module.add_class::<semaphore::Semaphore>()?;
+    module.add_class::<latch::Latch>()?;
     module.add_class::<guard::Guard>()?;
     module.add_class::<several::Bundle>()?;
     module.add_class::<several::Segments>()?;

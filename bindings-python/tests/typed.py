@@ -61,6 +61,9 @@ async def async_program() -> None:
         pool = client.semaphore("pool", 5, take=2, fair=True)
         assert_type(pool, lockwright.aio.Semaphore)
         await pool.release(2)
+        latch = client.latch("done", 3)
+        assert_type(await latch.count_down(), int)
+        assert_type(await latch.wait(), bool)
         assert_type(await client.list(), list[str])
         holder = (await client.inspect("x")).holder
         if holder is not None:
@@ -81,6 +84,7 @@ client = lockwright.connect("memory://")
 
 assert_type(client.rwlock("y").read(), lockwright.Lock)
 assert_type(client.semaphore("pool", 5).acquire(timeout=None), bool)
+assert_type(client.latch("done", 3, idle=3600).wait(timeout=2), bool)
 client.semaphore("pool", "5")  # type: ignore[arg-type]
 
 

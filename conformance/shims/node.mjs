@@ -1,12 +1,12 @@
 // The shim of the Node face. The README of this folder's parent says what a shim does.
 
-import { closeSync, openSync, writeSync } from 'node:fs'
+import { closeSync, existsSync, openSync, readFileSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { setImmediate as tick } from 'node:timers/promises'
 import { inspect } from 'node:util'
 
 import * as lockwright from '../../bindings-node/dist/index.mjs'
-import { countUp, now, say } from './node_common.mjs'
+import { countUp, now, replace, say } from './node_common.mjs'
 
 const { connect, LockError, onEvent, Owner } = lockwright
 
@@ -18,6 +18,8 @@ const uris = new Map()
 const guards = new Map()
 const owners = new Map()
 const waiting = new Map()
+const stocks = new Map()
+const segments = new Map()
 
 const SPANS = { timeout: 'timeout', ttl: 'ttl', max_hold: 'maxHold' }
 const OPTIONS = ['renew', 'fair', 'label', 'layout', 'format']
@@ -33,17 +35,40 @@ function optionsOf(command) {
 const nameOf = ({ lock, lock_utf16 }) => (lock_utf16 == null ? lock : String.fromCharCode(...lock_utf16))
 const lockOf = command => madeBy(clients.get(command.client), command)
 
-/** The lock, read/write lock's part or semaphore that a command names. */
+/** The lock, several locks, read/write lock's part or semaphore that a command names. */
 function madeBy(client, command) {
   const [name, options] = [nameOf(command), optionsOf(command)]
+  if (command.with != null) return client.multiLock([...command.with, name], options)
   if (command.permits != null) return client.semaphore(name, command.permits, { ...options, take: command.take ?? 1 })
   if (command.share != null) return client.rwlock(name, options)[command.share]
   return client.lock(name, options)
 }
 
-function acquired(guard) {
+/** Keeps the guard under the command's name. */
+function keep(command, guard) {
   const at = now()
-  return { at, token: guard.token, depth: guard.depth, remaining: seconds(guard.remaining()) }
+  guards.set(command.guard, guard)
+  const { depth = 1 } = guard
+  return { at, token: tokenOf(guard, command), depth, remaining: seconds(guard.remaining()) }
+}
+
+/** The token, of several locks that of the one that the command names. */
+const tokenOf = (guard, command) => guard.token ?? guard.tokens.get(nameOf(command))
+
+/** The same one for each command: what is sold out is known to it alone. */
+function stripedOf(command) {
+  const { client, lock, segments: count } = command
+  const key = JSON.stringify([client, lock, count])
+  if (!stocks.has(key)) stocks.set(key, clients.get(client).striped(lock, count, optionsOf(command)))
+  return stocks.get(key)
+}
+
+const electionOf = command => clients.get(command.client).election(command.lock, optionsOf(command))
+
+function leaderOf(leader) {
+  if (leader === undefined) return { leader: null }
+  const { proclaims, pid, language, token } = leader
+  return { leader: { proclaims, pid, language, token } }
 }
 
 async function ownClient(command, i) {
@@ -69,14 +94,11 @@ const does = {
     const guard = await lockOf(command)
       .acquire({ signal: giveUp.signal })
       .finally(() => waiting.delete(command.id))
-    guards.set(command.guard, guard)
-    return acquired(guard)
+    return keep(command, guard)
   },
   async try(command) {
     const guard = await lockOf(command).tryAcquire()
-    if (guard === null) return { taken: true }
-    guards.set(command.guard, guard)
-    return acquired(guard)
+    return guard === null ? { taken: true } : keep(command, guard)
   },
   async cancel({ command }) {
     waiting.get(command)?.abort()
@@ -106,9 +128,7 @@ const does = {
     return { secret: await guards.get(guard).export(milliseconds(ttl)) }
   },
   async resume(command) {
-    const guard = await lockOf(command).resume(command.secret)
-    guards.set(command.guard, guard)
-    return acquired(guard)
+    return keep(command, await lockOf(command).resume(command.secret))
   },
   async state(command) {
     const guard = guards.get(command.guard)
@@ -150,6 +170,66 @@ const does = {
     })
     return { retries: (await Promise.all(tasks)).flat() }
   },
+  async count(command) {
+    const log = openSync(command.log, 'a', 0o600)
+    increment(guards.get(command.guard), command.asked, noter(log, command.name, command), command.name, command)
+    closeSync(log)
+    return {}
+  },
+  async segment(command) {
+    const striped = stripedOf(command)
+    if (command.key != null) {
+      const guard = await striped.forKey(command.key).acquire()
+      return { ...keep(command, guard), index: striped.indexFor(command.key) }
+    }
+    const segment = await striped.any(command.timeout == null ? undefined : { timeout: milliseconds(command.timeout) })
+    if (segment === null) return { none: true }
+    segments.set(command.guard, segment)
+    return { ...keep(command, segment.guard), index: segment.index }
+  },
+  async sold_out({ guard }) {
+    return { outcome: await segments.get(guard).soldOut() }
+  },
+  async restock(command) {
+    stripedOf(command).restock()
+    return {}
+  },
+  async once(command) {
+    const client = clients.get(command.client)
+    const gate = command.gate == null ? undefined : client.lock(command.gate, optionsOf(command))
+    let made = false
+    const make = async () => {
+      made = true
+      await gate?.using(async () => {})
+      const value = (look(command.value)?.value ?? 0) + 1
+      replace(command.value, 'making', value)
+      return value
+    }
+    const job = { look: () => look(command.value), make, waits: command.waits === true }
+    const value = await client.once(command.lock, job, optionsOf(command)).get()
+    return { value, made }
+  },
+  async campaign(command) {
+    return keep(command, await electionOf(command).campaign(command.proclaims))
+  },
+  async latch(command) {
+    const latch = clients.get(command.client).latch(nameOf(command), command.count)
+    const timeout = command.timeout == null ? undefined : milliseconds(command.timeout)
+    const answers = {
+      wait: () => latch.wait({ timeout }),
+      count_down: () => latch.countDown(),
+      count: () => latch.count(),
+      try_set_count: () => latch.trySetCount(command.to),
+    }
+    return { answer: await answers[command.asks]() }
+  },
+  async leader(command) {
+    return leaderOf(await electionOf(command).leader())
+  },
+  async changed(command) {
+    const known = command.known == null ? undefined : BigInt(command.known)
+    return leaderOf(await electionOf(command).changed(known, { every: milliseconds(command.every) }))
+  },
 }
 
 function holderOf({ firstToken: first_token, lastToken: last_token, heldFor, remaining, host, pid, language, label }) {
@@ -166,9 +246,24 @@ function collect() {
   setImmediate(again)
 }
 
+/** Appends what a task says of itself. */
+function noter(log, task, command) {
+  return (guard, at, event) => {
+    const token = Number(tokenOf(guard, command))
+    writeSync(log, `${JSON.stringify({ at, pid: process.pid, task, token, ...event })}\n`)
+  }
+}
+
+/** The value that jobs make: a number, and whether it is good. */
+function look(file) {
+  if (!existsSync(file)) return undefined
+  const [number, stale] = readFileSync(file, 'utf8').split(' ')
+  return { value: Number(number), fresh: stale === undefined }
+}
+
 async function work(task, lock, command) {
   const log = openSync(command.log, 'a', 0o600)
-  const note = (guard, at, event) => writeSync(log, `${JSON.stringify({ at, pid: process.pid, task, token: Number(guard.token), ...event })}\n`)
+  const note = noter(log, task, command)
   const retries = []
   for (let done = 0; done < command.increments; ) {
     try {

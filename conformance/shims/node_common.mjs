@@ -23,7 +23,11 @@ export function countUp(task, counter) {
   } catch (error) {
     if (error.code !== 'ENOENT') throw error
   }
-  writeFileSync(`${counter}.${task}`, String(value))
-  renameSync(`${counter}.${task}`, counter)
+  replace(counter, task, value)
   return value
+}
+
+export function replace(file, by, value) {
+  writeFileSync(`${file}.${by}`, String(value))
+  renameSync(`${file}.${by}`, file)
 }

@@ -9,21 +9,27 @@ import queue
 import signal
 import sys
 import threading
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import lockwright
 
 from python_common import (
     Child,
     Command,
+    Guard,
     Log,
+    Made,
+    asked_of_latch,
+    gate_of,
     greet,
     made_by,
     name_of,
     now,
+    options_of,
     say_cancelled,
     say_error,
     say_ok,
+    shown,
     state_of,
     told,
     what_was_acquired,
@@ -35,7 +41,9 @@ class Shim:
     def __init__(self) -> None:
         self.clients: Dict[str, lockwright.Client] = {}
         self.uris: Dict[str, str] = {}
-        self.guards: Dict[str, lockwright.Guard] = {}
+        self.guards: Dict[str, Guard] = {}
+        self.stocks: Dict[Tuple[str, str, int], lockwright.Striped] = {}
+        self.segments: Dict[str, lockwright.Segment] = {}
         self.owners: Dict[int, "queue.SimpleQueue[Command]"] = {}
         self.interruptible: "queue.SimpleQueue[Optional[Command]]" = queue.SimpleQueue()
         self.interrupting: Optional[int] = None
@@ -124,9 +132,9 @@ class Shim:
         guard = lock_of(self.client(command), command).try_acquire()
         return {"taken": True} if guard is None else self.keep(command, guard)
 
-    def keep(self, command: Command, guard: lockwright.Guard) -> Dict[str, Any]:
+    def keep(self, command: Command, guard: Guard) -> Dict[str, Any]:
         self.guards[command["guard"]] = guard
-        return what_was_acquired(guard)
+        return what_was_acquired(guard, command)
 
     def do_release(self, command: Command) -> Dict[str, Any]:
         guard = self.guards[command["guard"]]
@@ -152,6 +160,65 @@ class Shim:
 
     def do_resume(self, command: Command) -> Dict[str, Any]:
         return self.keep(command, lock_of(self.client(command), command).resume(command["secret"]))
+
+    def do_count(self, command: Command) -> Dict[str, Any]:
+        Log(command["name"], command).increment(self.guards[command["guard"]], command["asked"])
+        return {}
+
+    def striped(self, command: Command) -> lockwright.Striped:
+        """The same one for each command: what is sold out is known to it alone."""
+        key = command["client"], command["lock"], command["segments"]
+        if key not in self.stocks:
+            self.stocks[key] = self.client(command).striped(command["lock"], command["segments"], **options_of(command))
+        return self.stocks[key]
+
+    def do_segment(self, command: Command) -> Dict[str, Any]:
+        striped, key = self.striped(command), command.get("key")
+        if key is not None:
+            guard = striped.for_key(key).acquire_guard()
+            return {**self.keep(command, guard), "index": striped.index_for(key)}
+        segment = striped.any(command.get("timeout"))
+        if segment is None:
+            return {"none": True}
+        self.segments[command["guard"]] = segment
+        return {**self.keep(command, segment.guard), "index": segment.index}
+
+    def do_sold_out(self, command: Command) -> Dict[str, Any]:
+        return {"outcome": self.segments.pop(command["guard"]).sold_out()}
+
+    def do_restock(self, command: Command) -> Dict[str, Any]:
+        self.striped(command).restock()
+        return {}
+
+    def do_once(self, command: Command) -> Dict[str, Any]:
+        client, made = self.client(command), Made(command)
+        gate = gate_of(client, command)
+
+        def make(token: int) -> int:
+            made.made = True
+            if gate is not None:
+                with gate:
+                    pass
+            return made.make()
+
+        once = client.once(command["lock"], made.look, make, waits=bool(command.get("waits")), **options_of(command))
+        return {"value": once.get(), "made": made.made}
+
+    def election(self, command: Command) -> lockwright.Election:
+        return self.client(command).election(command["lock"], **options_of(command))
+
+    def do_campaign(self, command: Command) -> Dict[str, Any]:
+        return self.keep(command, self.election(command).campaign(command["proclaims"]))
+
+    def do_latch(self, command: Command) -> Dict[str, Any]:
+        latch = self.client(command).latch(command["lock"], command["count"])
+        return {"answer": getattr(latch, command["asks"])(*asked_of_latch(command))}
+
+    def do_leader(self, command: Command) -> Dict[str, Any]:
+        return shown(self.election(command).leader())
+
+    def do_changed(self, command: Command) -> Dict[str, Any]:
+        return shown(self.election(command).changed(command.get("known"), command["every"]))
 
     def do_state(self, command: Command) -> Dict[str, Any]:
         return state_of(self.guards[command["guard"]])

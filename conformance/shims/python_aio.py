@@ -7,7 +7,7 @@ import dataclasses
 import json
 import sys
 import threading
-from typing import Any, Awaitable, Callable, Dict, List, Optional
+from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
 
 import lockwright
 from lockwright import aio
@@ -15,14 +15,20 @@ from lockwright import aio
 from python_common import (
     Child,
     Command,
+    Guard,
     Log,
+    Made,
+    asked_of_latch,
+    gate_of,
     greet,
     made_by,
     name_of,
     now,
+    options_of,
     say_cancelled,
     say_error,
     say_ok,
+    shown,
     state_of,
     told,
     what_was_acquired,
@@ -34,7 +40,9 @@ class Shim:
     def __init__(self) -> None:
         self.clients: Dict[str, aio.Client] = {}
         self.uris: Dict[str, str] = {}
-        self.guards: Dict[str, aio.Guard] = {}
+        self.guards: Dict[str, Guard] = {}
+        self.stocks: Dict[Tuple[str, str, int], aio.Striped] = {}
+        self.segments: Dict[str, aio.Segment] = {}
         self.owners: Dict[int, "asyncio.Queue[Command]"] = {}
         self.tasks: Dict[int, "asyncio.Task[None]"] = {}
 
@@ -109,16 +117,15 @@ class Shim:
         return dataclasses.asdict(self.client(command).guarantees())
 
     async def do_acquire(self, command: Command) -> Dict[str, Any]:
-        guard = await lock_of(self.client(command), command).acquire_guard()
-        self.guards[command["guard"]] = guard
-        return what_was_acquired(guard)
+        return self.keep(command, await lock_of(self.client(command), command).acquire_guard())
 
     async def do_try(self, command: Command) -> Dict[str, Any]:
         guard = await lock_of(self.client(command), command).try_acquire()
-        if guard is None:
-            return {"taken": True}
+        return {"taken": True} if guard is None else self.keep(command, guard)
+
+    def keep(self, command: Command, guard: Guard) -> Dict[str, Any]:
         self.guards[command["guard"]] = guard
-        return what_was_acquired(guard)
+        return what_was_acquired(guard, command)
 
     async def do_release(self, command: Command) -> Dict[str, Any]:
         guard = self.guards[command["guard"]]
@@ -143,9 +150,69 @@ class Shim:
         return {"secret": await self.guards[command["guard"]].export(command["ttl"])}
 
     async def do_resume(self, command: Command) -> Dict[str, Any]:
-        guard = await lock_of(self.client(command), command).resume(command["secret"])
-        self.guards[command["guard"]] = guard
-        return what_was_acquired(guard)
+        return self.keep(command, await lock_of(self.client(command), command).resume(command["secret"]))
+
+    async def do_count(self, command: Command) -> Dict[str, Any]:
+        Log(command["name"], command).increment(self.guards[command["guard"]], command["asked"])
+        return {}
+
+    def striped(self, command: Command) -> aio.Striped:
+        """The same one for each command: what is sold out is known to it alone."""
+        key = command["client"], command["lock"], command["segments"]
+        if key not in self.stocks:
+            self.stocks[key] = self.client(command).striped(command["lock"], command["segments"], **options_of(command))
+        return self.stocks[key]
+
+    async def do_segment(self, command: Command) -> Dict[str, Any]:
+        striped, key = self.striped(command), command.get("key")
+        if key is not None:
+            guard = await striped.for_key(key).acquire_guard()
+            return {**self.keep(command, guard), "index": striped.index_for(key)}
+        segment = await striped.any(command.get("timeout"))
+        if segment is None:
+            return {"none": True}
+        self.segments[command["guard"]] = segment
+        return {**self.keep(command, segment.guard), "index": segment.index}
+
+    async def do_sold_out(self, command: Command) -> Dict[str, Any]:
+        return {"outcome": await self.segments.pop(command["guard"]).sold_out()}
+
+    async def do_restock(self, command: Command) -> Dict[str, Any]:
+        self.striped(command).restock()
+        return {}
+
+    async def do_once(self, command: Command) -> Dict[str, Any]:
+        client, made = self.client(command), Made(command)
+        gate = gate_of(client, command)
+
+        async def look() -> Optional[Tuple[int, bool]]:
+            return made.look()
+
+        async def make(token: int) -> int:
+            made.made = True
+            if gate is not None:
+                async with gate:
+                    pass
+            return made.make()
+
+        once = client.once(command["lock"], look, make, waits=bool(command.get("waits")), **options_of(command))
+        return {"value": await once.get(), "made": made.made}
+
+    def election(self, command: Command) -> aio.Election:
+        return self.client(command).election(command["lock"], **options_of(command))
+
+    async def do_campaign(self, command: Command) -> Dict[str, Any]:
+        return self.keep(command, await self.election(command).campaign(command["proclaims"]))
+
+    async def do_latch(self, command: Command) -> Dict[str, Any]:
+        latch = self.client(command).latch(command["lock"], command["count"])
+        return {"answer": await getattr(latch, command["asks"])(*asked_of_latch(command))}
+
+    async def do_leader(self, command: Command) -> Dict[str, Any]:
+        return shown(await self.election(command).leader())
+
+    async def do_changed(self, command: Command) -> Dict[str, Any]:
+        return shown(await self.election(command).changed(command.get("known"), command["every"]))
 
     async def do_state(self, command: Command) -> Dict[str, Any]:
         return state_of(self.guards[command["guard"]])

@@ -9,13 +9,13 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Optional, Union
+from typing import Any, Callable, Dict, Optional, Tuple, Union
 
 import lockwright
 import lockwright.aio
 
 Command = Dict[str, Any]
-Guard = Union[lockwright.Guard, lockwright.aio.Guard]
+Guard = Union[lockwright.Guard, lockwright.aio.Guard, lockwright.MultiGuard, lockwright.aio.MultiGuard]
 
 SPANS = ("timeout", "ttl", "max_hold")
 OPTIONS = ("renew", "fair", "label", "layout", "format")
@@ -59,8 +59,10 @@ def say_cancelled(command: Command) -> None:
 
 
 def made_by(client: Any, command: Command) -> Any:
-    """The lock, read/write lock's part or semaphore that a command names, of either face."""
+    """The lock, several locks, read/write lock's part or semaphore that a command names, of either face."""
     name, options = name_of(command), options_of(command)
+    if command.get("with") is not None:
+        return client.multi_lock([*command["with"], name], **options)
     if command.get("permits") is not None:
         return client.semaphore(name, command["permits"], take=command.get("take", 1), **options)
     if command.get("share") is not None:
@@ -81,9 +83,24 @@ def name_of(command: Command) -> str:
     return command["lock"] if units is None else "".join(map(chr, units))
 
 
-def what_was_acquired(guard: Guard) -> Dict[str, Any]:
+def asked_of_latch(command: Command) -> Tuple[Any, ...]:
+    """What a method of a latch is called with."""
+    return tuple(command[name] for name in ("to", "timeout") if command.get(name) is not None)
+
+
+def what_was_acquired(guard: Guard, command: Command) -> Dict[str, Any]:
     at = now()
-    return {"at": at, "token": guard.token, "depth": guard.depth, "remaining": guard.remaining()}
+    depth = 1 if is_of_several(guard) else guard.depth
+    return {"at": at, "token": token_of(guard, command), "depth": depth, "remaining": guard.remaining()}
+
+
+def is_of_several(guard: Guard) -> bool:
+    return isinstance(guard, (lockwright.MultiGuard, lockwright.aio.MultiGuard))
+
+
+def token_of(guard: Guard, command: Command) -> int:
+    """The token, of several locks that of the one that the command names."""
+    return guard.tokens[name_of(command)] if is_of_several(guard) else guard.token
 
 
 def what_was_released(guard: Guard, outcome: str) -> Dict[str, Any]:
@@ -92,6 +109,8 @@ def what_was_released(guard: Guard, outcome: str) -> Dict[str, Any]:
 
 def state_of(guard: Guard) -> Dict[str, Any]:
     state = {"held": guard.is_held, "remaining": guard.remaining(), "why": guard.why_lost}
+    if is_of_several(guard):
+        return {**state, "why": guard.why_lost and guard.why_lost[1]}
     return {**state, "token": guard.token, "depth": guard.depth}
 
 
@@ -99,7 +118,7 @@ class Log:
     """What a working task says of itself, and the counter that it raises."""
 
     def __init__(self, task: str, command: Command) -> None:
-        self.task, self.counter = task, command["counter"]
+        self.task, self.counter, self.command = task, command["counter"], command
         self.units = 1 << 30 if command.get("share") == "write" else command.get("take", 1)
         self.file = os.open(command["log"], os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
 
@@ -112,11 +131,12 @@ class Log:
         at = now()
         held, until = guard.is_held, at + int(guard.remaining() * 1e9)
         self.note(guard, at, event="increment", begin=begin, value=value, held=held, until=until)
-        if guard.why_lost is not None:
-            self.note(guard, now(), event="lost", why=guard.why_lost)
+        why = state_of(guard)["why"]
+        if why is not None:
+            self.note(guard, now(), event="lost", why=why)
 
     def note(self, guard: Guard, at: int, **event: Any) -> None:
-        record = {"at": at, "pid": os.getpid(), "task": self.task, "token": guard.token, **event}
+        record = {"at": at, "pid": os.getpid(), "task": self.task, "token": token_of(guard, self.command), **event}
         os.write(self.file, (json.dumps(record) + "\n").encode())
 
     def count_up(self) -> int:
@@ -126,10 +146,48 @@ class Log:
                 value = int(file.read()) + 1
         except FileNotFoundError:
             value = 1
-        with open(f"{self.counter}.{self.task}", "w") as file:
-            file.write(str(value))
-        os.replace(f"{self.counter}.{self.task}", self.counter)
+        replace(self.counter, self.task, value)
         return value
+
+
+def replace(file: str, by: str, value: int) -> None:
+    with open(f"{file}.{by}", "w") as scratch:
+        scratch.write(str(value))
+    os.replace(f"{file}.{by}", file)
+
+
+class Made:
+    """The value that jobs make: a number, and whether it is good."""
+
+    def __init__(self, command: Command) -> None:
+        self.file, self.made = command["value"], False
+
+    def look(self) -> Optional[Tuple[int, bool]]:
+        try:
+            with open(self.file) as file:
+                number, _, stale = file.read().partition(" ")
+        except FileNotFoundError:
+            return None
+        return int(number), not stale
+
+    def make(self) -> int:
+        found = self.look()
+        value = 1 if found is None else found[0] + 1
+        replace(self.file, "making", value)
+        return value
+
+
+def gate_of(client: Any, command: Command) -> Any:
+    """The lock that whoever makes the value takes meanwhile, if any."""
+    gate = command.get("gate")
+    return None if gate is None else client.lock(gate, **options_of(command))
+
+
+def shown(leader: Optional[lockwright.Leader]) -> Dict[str, Any]:
+    if leader is None:
+        return {"leader": None}
+    of = {"proclaims": leader.proclaims, "pid": leader.pid, "language": leader.language, "token": leader.token}
+    return {"leader": of}
 
 
 def told(error: Optional[BaseException]) -> Dict[str, Any]:

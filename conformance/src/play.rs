@@ -183,8 +183,7 @@ impl Play<'_> {
                     let pending = self.give(command, actor)?;
                     self.said.entry(command.label.clone()).or_default().pending.push((actor.clone(), pending));
                 }
-                let works = matches!(command.name, "work" | "prefork");
-                let patience = if works { WORK } else { self.stage.patience };
+                let patience = if works(command.name) { WORK } else { self.stage.patience };
                 self.said.entry(command.label.clone()).or_default().patience = patience;
                 if command.background {
                     return Ok(());
@@ -231,6 +230,12 @@ impl Play<'_> {
                 Ok(())
             }
             Action::Requests { per_acquisition } => self.check_requests(*per_acquisition),
+            Action::RequestsInAll(wanted) => match self.stage.place.requests()? - self.counted.0 {
+                served if served == *wanted => Ok(()),
+                served => Err(Fault::Late(format!("{served} requests were served, and {wanted} should do"))),
+            },
+            Action::Relay { on, lock, guard, hops } => self.relay(on, lock, guard, hops.get(self.stage.full)),
+            Action::Stale => Ok(self.make_stale().map_err(|error| format!("the value: {error}"))?),
             Action::Logged { increments, by } => self.wait_for_log(increments.get(self.stage.full), by),
             Action::Referee { late, first_grant, capacity, overtaken } => {
                 let history = self.history()?;
@@ -287,7 +292,11 @@ impl Play<'_> {
             let value = expect::fill(value, self)?;
             let text = value.as_str().unwrap_or_default();
             let (key, value) = match key.as_str() {
-                "lock" | "other" => (key.as_str(), json!(self.lock_name(text))),
+                "lock" | "other" | "gate" => (key.as_str(), json!(self.lock_name(text))),
+                "with" => {
+                    let names = value.as_array().into_iter().flatten().filter_map(Value::as_str);
+                    ("with", names.map(|name| self.lock_name(name)).collect())
+                }
                 "name" => ("lock", value),
                 "name_bytes" => ("lock", json!("n".repeat(value.as_u64().unwrap_or_default() as usize))),
                 "uri" => {
@@ -308,12 +317,60 @@ impl Play<'_> {
             };
             args.insert(key.to_owned(), value);
         }
-        if matches!(command.name, "work" | "prefork") {
-            args.insert("name".into(), json!(actor));
-            args.insert("counter".into(), json!(self.stage.folder.join("counter")));
-            args.insert("log".into(), json!(self.log_of(actor)));
+        if works(command.name) {
+            args.extend(self.files_of(actor));
+        }
+        if command.name == "once" {
+            args.insert("value".into(), json!(self.value()));
         }
         Ok(args)
+    }
+
+    /// Where what works writes.
+    fn files_of(&self, actor: &str) -> Map<String, Value> {
+        let (counter, log) = (self.stage.folder.join("counter"), self.log_of(actor));
+        Map::from_iter([("name".into(), json!(actor)), ("counter".into(), json!(counter)), ("log".into(), json!(log))])
+    }
+
+    fn value(&self) -> PathBuf {
+        self.stage.folder.join("value")
+    }
+
+    fn make_stale(&self) -> std::io::Result<()> {
+        let value = fs::read_to_string(self.value())?;
+        fs::write(self.value(), format!("{value} stale"))
+    }
+
+    /// Gives the actor a command with just these arguments; what it answers.
+    fn ask(&mut self, actor: &str, command: &str, args: Value) -> Result<Value, Fault> {
+        let mut given = Map::from_iter([("client".to_owned(), json!(actor))]);
+        given.extend(args.as_object().cloned().unwrap_or_default());
+        let pending = self.shim(actor)?.send(command, given)?;
+        let answer = self.answer(&pending, after(clock::now(), self.stage.patience))?;
+        Ok(answer.result().map_err(|failure| format!("{command} of {actor} fails: {}", failure.message))?)
+    }
+
+    fn relay(&mut self, on: &[String], lock: &str, guard: &str, hops: u64) -> Result<(), Fault> {
+        let lock = self.lock_name(lock);
+        let mut asked = clock::now();
+        for (hop, pair) in (0..=hops).zip(on.iter().cycle().zip(on.iter().cycle().skip(1))) {
+            let (holder, next) = pair;
+            let mut count = Value::Object(self.files_of(holder));
+            count["name"] = json!(format!("{holder}-relay"));
+            count["guard"] = json!(guard);
+            count["asked"] = json!(asked);
+            self.ask(holder, "count", count)?;
+            if hop == hops {
+                self.ask(holder, "release", json!({ "guard": guard }))?;
+                continue;
+            }
+            let exported = self.ask(holder, "export", json!({ "guard": guard, "ttl": 30 }))?;
+            asked = clock::now();
+            let resume = json!({ "lock": lock, "layout": "native", "guard": guard, "secret": exported["secret"] });
+            self.ask(next, "resume", resume)?;
+        }
+        self.figures.push(format!("{hops} hops"));
+        Ok(())
     }
 
     fn log_of(&self, actor: &str) -> PathBuf {
@@ -502,6 +559,11 @@ impl Play<'_> {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
+}
+
+/// Whether the command works under a lock and logs it, which takes longer than others do.
+fn works(command: &str) -> bool {
+    matches!(command, "work" | "prefork")
 }
 
 /// What is wanted of an answer, but for how many wait.

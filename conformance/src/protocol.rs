@@ -11,6 +11,7 @@ pub struct Command {
 /// How a lock is to be acquired.
 const LOCK: &[&str] = &[
     "lock",
+    "with",
     "timeout",
     "ttl",
     "renew",
@@ -52,8 +53,30 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "prefork", args: &["children", "increments", "lock", "ttl", "fair"] },
     Command {
         name: "work",
-        args: &["tasks", "increments", "own_clients", "lock", "ttl", "fair", "format", "share", "permits", "take"],
+        args: &[
+            "tasks",
+            "increments",
+            "own_clients",
+            "lock",
+            "with",
+            "ttl",
+            "fair",
+            "layout",
+            "format",
+            "share",
+            "permits",
+            "take",
+        ],
     },
+    Command { name: "count", args: &["guard"] },
+    Command { name: "segment", args: &["lock", "segments", "key", "timeout", "ttl"] },
+    Command { name: "sold_out", args: &["guard"] },
+    Command { name: "restock", args: &["lock", "segments"] },
+    Command { name: "once", args: &["lock", "gate", "waits", "timeout", "ttl"] },
+    Command { name: "campaign", args: &["lock", "proclaims", "timeout", "ttl"] },
+    Command { name: "leader", args: &["lock"] },
+    Command { name: "changed", args: &["lock", "known", "every"] },
+    Command { name: "latch", args: &["lock", "count", "asks", "to", "timeout"] },
 ];
 
 /// The command called `name`.
@@ -64,7 +87,7 @@ pub fn command(name: &str) -> Option<&'static Command> {
 impl Command {
     /// Whether it makes a guard, which is then called as the step that made it.
     pub fn makes_a_guard(&self) -> bool {
-        matches!(self.name, "acquire" | "try" | "resume")
+        matches!(self.name, "acquire" | "try" | "resume" | "segment" | "campaign")
     }
 }
 

@@ -126,9 +126,10 @@ pub fn judge(history: &History) -> Judgement {
     found
 }
 
-/// Judges what several may hold at once: they never believe to have more than `capacity` units together, tokens are unique
-/// and rise, and of `overtaken`, between asking and being granted all, each other task came in at most so often, but for one
-/// turn in ten. The counter says nothing: those who hold at once overwrite one another's increments.
+/// Judges what several may hold at once. Store truth: at no grant was more given than `capacity`, tokens are unique and rise,
+/// and of `overtaken`, between asking and being granted all, each other task came in at most so often, but for one turn in
+/// ten. Holder belief: they never believe to have more than `capacity` units together. The counter says nothing: those who
+/// hold at once overwrite one another's increments.
 pub fn judge_shared(history: &History, capacity: u64, overtaken: Option<usize>) -> Judgement {
     let mut found = Judgement::default();
     let tenures = tenures(history, &mut found);
@@ -139,11 +140,42 @@ pub fn judge_shared(history: &History, capacity: u64, overtaken: Option<usize>) 
     let ours: Vec<_> = tenures.iter().filter(|tenure| tenure.token > 0).collect();
     tokens_are_unique(&ours, &mut found);
     tokens_rise_in_time(&ours, &mut found);
+    if ours.len() == tenures.len() {
+        grants_fit(&tenures, capacity, &mut found);
+    }
     beliefs_fit(&tenures, capacity, &mut found);
     if let Some(most) = overtaken {
         nobody_is_overtaken(&tenures, most, &mut found);
     }
     found
+}
+
+/// The store grants in the order of the tokens. Whoever has a lower token than a grant's, and counted under it, still holding,
+/// after that grant's own increment had begun, held it at that grant. Where only one may hold this says of tokens and
+/// increments what [`tokens_order_the_increments`] does.
+fn grants_fit(tenures: &[Tenure<'_>], capacity: u64, found: &mut Judgement) {
+    let begun = |tenure: &Tenure<'_>| tenure.increments.iter().filter(|i| i.held).map(|i| i.begin).min();
+    let counted = |tenure: &Tenure<'_>| tenure.increments.iter().filter(|i| i.held).map(|i| i.end).max();
+    let mut by_token: Vec<_> =
+        tenures.iter().filter_map(|tenure| Some((tenure, begun(tenure)?, counted(tenure)?))).collect();
+    by_token.sort_by_key(|(tenure, ..)| tenure.token);
+    // An increment takes far less than all of a run, so that few are ever open at once.
+    let mut open: Vec<(&Tenure<'_>, Nanos)> = Vec::new();
+    let mut latest: Vec<Nanos> = by_token.iter().map(|(_, begin, _)| *begin).collect();
+    for at in (1..latest.len()).rev() {
+        latest[at - 1] = latest[at - 1].min(latest[at]);
+    }
+    for ((tenure, begin, end), earliest_yet) in by_token.into_iter().zip(latest) {
+        open.retain(|(_, end)| *end > earliest_yet);
+        let at_once = open.iter().filter(|(_, end)| *end > begin).map(|(other, _)| other.units).sum::<u64>();
+        let held = at_once.saturating_add(tenure.units);
+        if held > capacity {
+            let Tenure { task, token, units, .. } = tenure;
+            let text = format!("{held} of {capacity} were given when {task} (token {token}) was granted {units}");
+            found.blame(Verdict::StoreTruth, text);
+        }
+        open.push((tenure, end));
+    }
 }
 
 fn beliefs_fit(tenures: &[Tenure<'_>], capacity: u64, found: &mut Judgement) {
@@ -483,6 +515,56 @@ mod tests {
         history.records[0] = record(10, "a", 1, Event::Grant { asked: 1, until: 1000, units: 1 });
         history.records[3] = record(25, "b", 2, Event::Grant { asked: 2, until: 1000, units: 1 });
         assert_eq!(verdicts(&history), []);
+    }
+
+    /// The verdicts on three tasks that take one unit each of two: the third begins its increment at `begin`.
+    fn three_of_two(begin: Nanos) -> Vec<Verdict> {
+        let took = |at, task: &str, token| record(at, task, token, Event::Grant { asked: 5, until: 1000, units: 1 });
+        let records = vec![
+            took(10, "a", 1),
+            took(11, "b", 2),
+            increment(12, 40, "a", 1, 1),
+            increment(13, 50, "b", 2, 1),
+            took(begin - 1, "c", 3),
+            increment(begin, 60, "c", 3, 2),
+        ];
+        let judgement = judge_shared(&History { records, ..fine() }, 2, None);
+        judgement.violations.into_iter().map(|violation| violation.verdict).collect()
+    }
+
+    #[test]
+    fn more_than_there_is_given_at_one_grant_is_found_by_both_verdicts() {
+        assert_eq!(three_of_two(42), []);
+        assert_eq!(three_of_two(38), [Verdict::StoreTruth, Verdict::HolderBelief]);
+    }
+
+    #[test]
+    fn a_writer_beside_a_reader_is_found_in_either_order() {
+        let beside = |writer: u64, reader: u64, overlaps: bool| {
+            let begin = if overlaps { 15 } else { 35 };
+            let (first, second) = if writer < reader { (ALL, 1) } else { (1, ALL) };
+            let took =
+                |at, task: &str, token, units| record(at, task, token, Event::Grant { asked: 5, until: 1000, units });
+            let records = vec![
+                took(10, "a", 1, first),
+                increment(11, 30, "a", 1, 1),
+                took(begin - 1, "b", 2, second),
+                increment(begin, 60, "b", 2, 2),
+            ];
+            judge_shared(&History { records, ..fine() }, ALL, None).violations.len()
+        };
+        for (writer, reader) in [(1, 2), (2, 1)] {
+            assert_eq!((beside(writer, reader, false), beside(writer, reader, true)), (0, 2));
+        }
+    }
+
+    #[test]
+    fn what_is_counted_after_the_loss_counts_for_nobody_s_share() {
+        let took = |at, task: &str, token, until| record(at, task, token, Event::Grant { asked: 5, until, units: 2 });
+        let records =
+            vec![took(10, "a", 1, 20), took(25, "b", 2, 1000), increment(26, 40, "b", 2, 1), late(12, 50, "a", 1, 1)];
+        let judgement = judge_shared(&History { records, ..fine() }, 2, None);
+        assert!(judgement.violations.is_empty() && judgement.late == 1, "{:?}", judgement.violations);
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 6] = ["restart", "count", "foreign", "line", "rwlock", "semaphore"];
+pub const ABILITIES: [&str; 7] = ["restart", "count", "foreign", "line", "rwlock", "semaphore", "latch"];
 
 /// This folder.
 pub fn here() -> &'static Path {

@@ -131,6 +131,17 @@ pub enum Action {
     Requests {
         per_acquisition: f64,
     },
+    /// So many requests were served since, in all.
+    RequestsInAll(u64),
+    /// A held lock goes from actor to actor by its secret, and each of them counts.
+    Relay {
+        on: Vec<String>,
+        lock: String,
+        guard: String,
+        hops: Scaled,
+    },
+    /// The value that `once` makes is not good any more.
+    Stale,
     Logged {
         increments: Scaled,
         by: String,
@@ -259,7 +270,7 @@ impl Scenario {
     /// How many actors are given commands.
     pub fn actors(&self) -> usize {
         let given = self.steps.iter().filter_map(|step| match &step.action {
-            Action::Command(command) => Some(&command.on),
+            Action::Command(Command { on, .. }) | Action::Relay { on, .. } => Some(on),
             _ => None,
         });
         given.flatten().collect::<BTreeSet<_>>().len()
@@ -267,13 +278,17 @@ impl Scenario {
 
     /// The commands that it needs.
     pub fn commands(&self) -> BTreeSet<&'static str> {
-        let command = |step: &Step| match &step.action {
-            Action::Command(command) => Some(command.name),
-            _ => None,
+        let of = |step: &Step| match &step.action {
+            Action::Command(command) => vec![command.name],
+            Action::Relay { .. } => RELAY.to_vec(),
+            _ => Vec::new(),
         };
-        self.steps.iter().filter_map(command).collect()
+        self.steps.iter().flat_map(of).collect()
     }
 }
+
+/// What a relay consists of.
+const RELAY: [&str; 4] = ["count", "export", "resume", "release"];
 
 fn shown(raw: &toml::Table) -> String {
     toml::Value::Table(raw.clone()).to_string()
@@ -339,6 +354,9 @@ fn action(mut raw: toml::Table) -> Result<Action, String> {
         "foreign",
         "count_requests",
         "requests_per_acquisition",
+        "requests",
+        "relay",
+        "stale",
         "logged",
         "process",
         "referee",
@@ -362,6 +380,18 @@ fn action(mut raw: toml::Table) -> Result<Action, String> {
         }
         "requests_per_acquisition" => {
             Action::Requests { per_acquisition: whole::<RequestsFields>(raw)?.requests_per_acquisition }
+        }
+        "requests" => Action::RequestsInAll(whole::<InAllFields>(raw)?.requests),
+        "relay" => {
+            let RelayFields { relay, lock, guard, hops } = whole(raw)?;
+            if relay.len() < 2 {
+                return Err("a relay needs two at least".into());
+            }
+            Action::Relay { on: relay, lock, guard, hops }
+        }
+        "stale" => {
+            let StaleFields { stale: True } = whole(raw)?;
+            Action::Stale
         }
         "logged" => {
             let LoggedFields { logged, by } = whole(raw)?;
@@ -444,6 +474,27 @@ struct CountFields {
 #[serde(deny_unknown_fields)]
 struct RequestsFields {
     requests_per_acquisition: f64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InAllFields {
+    requests: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RelayFields {
+    relay: Vec<String>,
+    lock: String,
+    guard: String,
+    hops: Scaled,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StaleFields {
+    stale: True,
 }
 
 #[derive(Deserialize)]
@@ -542,6 +593,7 @@ fn check(scenario: &Scenario) -> Result<(), String> {
                 expected = Some(expect);
             }
             Action::Pending(label) => used.push(label),
+            Action::Relay { guard, .. } => used.push(guard),
             Action::Signal { .. } => signals = true,
             Action::Process { label, .. } if !label.is_empty() && labels.insert(label, false).is_some() => {
                 return wrong(format!("{label:?} is there already"));
@@ -592,6 +644,12 @@ mod tests {
         .unwrap();
         assert_eq!(scenario.steps.len(), 6);
         assert_eq!(scenario.commands(), BTreeSet::from(["acquire", "inspect"]));
+        let relay = steps(
+            "{ on = 'a', do = 'acquire', lock = 'x', as = 'g' },
+             { relay = ['a', 'b', 'c'], lock = 'x', guard = 'g', hops = { quick = 3, full = 9 } }",
+        )
+        .unwrap();
+        assert_eq!((relay.actors(), relay.commands().contains("export")), (3, true));
     }
 
     #[test]
@@ -611,6 +669,8 @@ mod tests {
             ("{ signal = 'TERM', to = 'a' }", "TERM"),
             ("{ sleep = 1, whatever = 2 }", "whatever"),
             ("{ referee = false }", "leave it out"),
+            ("{ relay = ['a'], lock = 'x', guard = 'g', hops = 3 }", "two at least"),
+            ("{ relay = ['a', 'b'], lock = 'x', guard = 'g', hops = 3 }", "nothing is called"),
             ("{ referee = true, first_grant = { after = 'm', within = 2.0 } }", "no mark"),
             ("{ }", "no step"),
         ];

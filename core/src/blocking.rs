@@ -34,6 +34,8 @@ pub type LockBuilder = crate::client::LockBuilder<Blocking>;
 pub type Lock = crate::client::Lock<Blocking>;
 /// See [`crate::RwLock`].
 pub type RwLock = crate::rwlock::RwLock<Blocking>;
+/// See [`crate::Latch`].
+pub type Latch = crate::latch::Latch<Blocking>;
 /// See [`crate::Guard`].
 pub type Guard = crate::client::Guard<Blocking>;
 

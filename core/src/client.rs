@@ -20,6 +20,7 @@ use crate::driver::wait::{Settled, Waiter};
 use crate::driver::{clock, notice, runtime};
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::{Guarantees, Requirements};
+use crate::latch_cell::Plan;
 use crate::lease::{Inspection, LossReason, ReleaseOutcome, Sighting};
 use crate::metrics::Metrics;
 use crate::name;
@@ -280,7 +281,8 @@ impl Client {
         aside(move || client.inspect_now(&name)).await
     }
 
-    /// The names of all locks there are in this layout under this client's prefix, held or remembered, in order.
+    /// The names of all locks there are in this layout under this client's prefix, held or remembered, in order; of latches too, since
+    /// a name is one thing.
     ///
     /// # Errors
     /// `unavailable`, `auth` or `protocol` from the store.
@@ -366,6 +368,8 @@ pub(crate) enum Of {
     },
     /// Permits of what has none.
     Nothing,
+    /// To be told when a latch is open.
+    Latch(Plan),
 }
 
 impl Of {
@@ -376,13 +380,17 @@ impl Of {
             Of::Read => Share::READ,
             Of::Write => Share::WRITE,
             Of::Permits { take, permits } => Share::permits(take, permits, options.fair)?,
+            Of::Latch(plan) => {
+                return layout.latch(plan).ok_or_else(|| missing(&*layout, "latch"));
+            }
             Of::Nothing => return Err(Error::invalid("lock", "only a semaphore has permits to take; leave take out")),
         };
-        layout.shared(share).ok_or_else(|| {
-            let (name, what) = (layout.name(), share.primitive.name());
-            Error::unsupported("lock", format!("layout {name} has no {what}; choose the store's own layout"))
-        })
+        layout.shared(share).ok_or_else(|| missing(&*layout, share.primitive.name()))
     }
+}
+
+fn missing(layout: &dyn Layout, what: &str) -> Error {
+    Error::unsupported("lock", format!("layout {} has no {what}; choose the store's own layout", layout.name()))
 }
 
 impl<F: Face> LockBuilder<F> {
@@ -520,7 +528,7 @@ struct AtWork {
 
 impl AtWork {
     fn new(engine: &Engine, Spot { layout, name, key }: &Spot, label: &str) -> Self {
-        let entry = layout.share().is_none().then(|| engine.entry(layout, name, key));
+        let entry = (!layout.has_many_holders()).then(|| engine.entry(layout, name, key));
         AtWork { entry, card: engine.card(label) }
     }
 
@@ -542,6 +550,11 @@ impl<F: Face> Lock<F> {
 
     pub(crate) fn inspect_here(&self) -> Result<Inspection> {
         self.client.inspect_at(&self.spot)
+    }
+
+    /// What the store says of this lock.
+    pub(crate) fn on_store<T>(&self, call: impl FnOnce(&Engine) -> Result<T>) -> Result<T> {
+        self.client.on_store(call).map_err(|error| error.on_lock(self.spot.name.clone()))
     }
 
     pub(crate) fn resize_here(&self, permits: u32) -> Result<()> {

@@ -7,7 +7,7 @@
 //! lease can: whatever the leader writes to must look at its [token](crate::Token) ([`kit`](crate::kit)).
 //!
 //! The leader is whoever holds the lock `name`; candidates wait for it in the order in which they came where the store
-//! promises `fair`, else in none. What a leader proclaims is the lock's label, at most 128 bytes, such as where it is reached;
+//! promises `fair` and the server allows it, else in none. What a leader proclaims is the lock's label, at most 128 bytes, such as where it is reached;
 //! observers read it with the token, by `inspect`, and so every `every` until something changed, without standing in line.
 //!
 //! ```no_run
@@ -26,7 +26,7 @@ use crate::Async;
 use crate::blocking::Blocking;
 use crate::client::{Client, Face, Guard, Lock};
 use crate::driver::runtime;
-use crate::error::Result;
+use crate::error::{Kind, Result};
 use crate::lease::{Card, Inspection};
 use crate::options::AcquireOptions;
 
@@ -77,15 +77,23 @@ impl<F: Face> Election<F> {
         &self.name
     }
 
-    fn candidate(&self, proclaims: &str) -> Result<Lock<F>> {
-        let fair = self.client.guarantees()?.fair;
+    fn candidate(&self, proclaims: &str, fair: bool) -> Result<Lock<F>> {
         let options = AcquireOptions { fair, label: Some(proclaims.into()), ..self.options.clone() };
         self.client.lock(&self.name).options(options).build()
+    }
+
+    fn may_be_fair(&self) -> Result<bool> {
+        Ok(self.client.guarantees()?.fair)
     }
 
     fn seat(&self) -> Result<Lock<F>> {
         self.client.lock(&self.name).options(self.options.clone()).build()
     }
+}
+
+/// Whether to stand in no order instead: the store promises one, but this server or user denies it.
+fn denies_order<T>(campaigned: &Result<T>) -> bool {
+    campaigned.as_ref().is_err_and(|error| error.kind() == Kind::Unsupported)
 }
 
 /// Whether somebody else leads than the one known by its token, or nobody does any more.
@@ -100,7 +108,12 @@ impl Election {
     /// # Errors
     /// As [`LockBuilder::build`](crate::LockBuilder::build) and [`Lock::acquire`].
     pub async fn campaign(&self, proclaims: &str) -> Result<Guard> {
-        self.candidate(proclaims)?.acquire().await
+        let in_order = self.may_be_fair()?;
+        let campaigned = self.candidate(proclaims, in_order)?.acquire().await;
+        if in_order && denies_order(&campaigned) {
+            return self.candidate(proclaims, false)?.acquire().await;
+        }
+        campaigned
     }
 
     /// Who leads now.
@@ -138,7 +151,12 @@ impl Election<Blocking> {
     /// # Errors
     /// As there.
     pub fn campaign(&self, proclaims: &str) -> Result<Guard<Blocking>> {
-        self.candidate(proclaims)?.acquire()
+        let in_order = self.may_be_fair()?;
+        let campaigned = self.candidate(proclaims, in_order)?.acquire();
+        if in_order && denies_order(&campaigned) {
+            return self.candidate(proclaims, false)?.acquire();
+        }
+        campaigned
     }
 
     /// See the async [`leader`](crate::election::Election::leader).

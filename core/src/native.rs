@@ -28,6 +28,8 @@ use std::time::Duration;
 
 use crate::cell::{self, Acquired, BLOCK, Claimant, Given};
 use crate::guarantee::Guarantees;
+use crate::latch_cell::Plan;
+use crate::latch_layout::{LatchCalls, LatchLayout};
 use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
 use crate::protocol::{
     Arg, Call, Grant, Input, Intent, Layout, Op, Policy, Previous, Protocol, Push, Reply, Request, Requests, Step,
@@ -110,6 +112,8 @@ pub struct NativeLayout {
     pub calls: &'static Calls,
     /// Those for shared records.
     pub shared: &'static SharedCalls,
+    /// Those for latches.
+    pub latch: &'static LatchCalls,
     /// And those of this layout alone.
     pub own: &'static OwnCalls,
     /// What it promises there.
@@ -162,6 +166,10 @@ impl Layout for NativeLayout {
 
     fn shared(&self, share: Share) -> Option<Arc<dyn Layout>> {
         Some(Arc::new(SharedLayout { native: self.clone(), share }))
+    }
+
+    fn latch(&self, plan: Plan) -> Option<Arc<dyn Layout>> {
+        Some(Arc::new(LatchLayout { native: self.clone(), plan }))
     }
 
     fn inspect(&self, key: Arc<str>) -> Request {

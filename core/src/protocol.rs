@@ -23,6 +23,8 @@ use smallvec::SmallVec;
 
 use crate::error::Error;
 use crate::guarantee::Guarantees;
+use crate::latch_cell::Plan;
+use crate::latch_layout::Question;
 use crate::lease::{Inspection, ReleaseOutcome};
 use crate::options::AcquireOptions;
 use crate::shared::Share;
@@ -470,6 +472,23 @@ pub trait Layout: Send + Sync + fmt::Debug {
 
     /// What of a shared record it is for; `None` for a lock, which has one holder.
     fn share(&self) -> Option<Share> {
+        None
+    }
+
+    /// The layout of latches beside this one, for those to whom a latch that is none yet is `plan`; `None` where there is none.
+    fn latch(&self, plan: Plan) -> Option<Arc<dyn Layout>> {
+        let _ = plan;
+        None
+    }
+
+    /// Whether several may hold at once, so that each acquisition is a contender of its own.
+    fn has_many_holders(&self) -> bool {
+        self.share().is_some()
+    }
+
+    /// The request that asks `question` of the latch under `key`; `None` for what is none.
+    fn question(&self, key: Arc<str>, question: Question) -> Option<Request> {
+        let _ = (key, question);
         None
     }
 

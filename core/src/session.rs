@@ -936,16 +936,20 @@ impl Session {
         let ttl = self.renewing.get();
         match verdict {
             Verdict::Renewed | Verdict::Changed(_) => {
-                if let Verdict::Changed(token) = verdict {
-                    self.changed(now, token);
-                }
-                if self.extending.take_if(|wanted| wanted.get() == ttl).is_some() {
-                    self.service = Service { ttl, ..self.service.get() }.into();
-                    self.actions.push_back(Action::Extended(true));
-                }
                 self.retries = 0;
                 self.lasts(sent, now, ttl);
                 self.valid_until = self.valid_until.max(sent.after(ttl).before(margin(ttl)));
+                // An answer that comes after the lease's end is no yes: the loss will be told, and with it that nothing was got.
+                let in_force = now < self.valid_until;
+                match verdict {
+                    Verdict::Changed(Some(_)) if !in_force => {}
+                    Verdict::Changed(token) => self.changed(now, token),
+                    _ => {}
+                }
+                if in_force && self.extending.take_if(|wanted| wanted.get() == ttl).is_some() {
+                    self.service = Service { ttl, ..self.service.get() }.into();
+                    self.actions.push_back(Action::Extended(true));
+                }
                 match self.phase {
                     Phase::Confirming if self.valid_until <= now => self.ask(now),
                     Phase::Confirming => self.hold(now, sent, ttl),

@@ -25,6 +25,7 @@ mod view;
 #[path = "explore/world.rs"]
 mod world;
 
+use layout::Role;
 use layout::joined::{self, Counted, GetsetRecord, Owned, RedissonRecord, StringRecord};
 use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
 use layout::shared::{self, SharedRecord};
@@ -222,7 +223,57 @@ fn writers_of_a_read_write_lock_exclude_each_other() {
 fn a_store_that_lets_writers_in_late_is_found() {
     let ghost = Setup { prompt: true, ttl: 4, ..Setup::two_clients("rwlock: a store that runs requests late") };
     let ghost = Setup { faults: vec![Class::Ghost], most_faults: 1, ..ghost };
-    ghost.explore::<shared::Seeded<true>>().expect_err("it runs late");
+    ghost.explore::<shared::Seeded<{ shared::RUNS_LATE }>>().expect_err("it runs late");
+}
+
+#[test]
+fn readers_and_writers_share_a_lock() {
+    use Role::{Reader, Writer};
+    Setup::shared("rwlock: a reader and a writer, one fault", &[Reader, Writer])
+        .with_faults(1)
+        .check_as::<SharedRecord>();
+    Setup::shared("rwlock: two readers and a writer", &[Reader, Reader, Writer]).check_as::<SharedRecord>();
+    let slow = Setup::shared("rwlock: a reader and a writer, any delay", &[Reader, Writer]);
+    Setup { prompt: false, ..slow }.check_as::<SharedRecord>();
+}
+
+#[test]
+fn holders_of_a_read_write_lock_change_their_part() {
+    use Role::{Reader, Writer};
+    let changing = Wish { changes: true, ..ONE };
+    let of = |name, roles: &'static [Role]| {
+        let clients = vec![vec![changing]; roles.len()];
+        Setup { clients, ..Setup::shared(name, roles) }
+    };
+    of("rwlock: two readers that upgrade, one fault", &[Reader, Reader]).with_faults(1).check_as::<SharedRecord>();
+    of("rwlock: a writer that downgrades and a reader that upgrades, one fault", &[Writer, Reader])
+        .with_faults(1)
+        .check_as::<SharedRecord>();
+}
+
+#[test]
+fn permits_are_shared() {
+    use Role::{One, Two, TwoInOrder};
+    Setup::shared("semaphore: 1 and 1 of 2, one fault", &[One, One]).with_faults(1).check_as::<SharedRecord>();
+    Setup::shared("semaphore: 1 and 2 of 2, one fault", &[One, Two]).with_faults(1).check_as::<SharedRecord>();
+    Setup::shared("semaphore: 1, 1 and 2 of 2 in order", &[One, One, TwoInOrder]).check_as::<SharedRecord>();
+}
+
+#[test]
+fn a_semaphore_shrinks_while_it_is_held() {
+    let of = |name, roles| Setup { resizes: Some(1), ..Setup::shared(name, roles) };
+    of("semaphore: 1 and 1 of 2 that become 1, one fault", &[Role::One; 2]).with_faults(1).check_as::<SharedRecord>();
+    of("semaphore: three times 1 of 2 that become 1", &[Role::One; 3]).check_as::<SharedRecord>();
+}
+
+#[test]
+fn a_store_that_gives_more_than_there_is_is_found() {
+    use Role::{One, Reader, Two, Writer};
+    for roles in [&[Reader, Writer] as &'static [Role], &[One, Two]] {
+        let blind = Setup::shared("a store that counts nobody", roles);
+        let found = blind.explore::<shared::Seeded<{ shared::COUNTS_NOBODY }>>().expect_err("it counts nobody");
+        assert!(found.what.contains("believe to hold"), "{}", found.what);
+    }
 }
 
 /// The same space with and without what is left out as saying nothing new.

@@ -16,7 +16,9 @@ mod view;
 #[path = "explore/world.rs"]
 mod world;
 
+use layout::Role;
 use layout::joined::StringRecord;
+use layout::shared::SharedRecord;
 use setup::{Class, Setup, Wish};
 use spaces::{EARLY, ONE};
 
@@ -128,4 +130,30 @@ fn both_may_give_up_over_a_network_without_bounds_and_a_fault() {
 #[ignore = "beyond 20 million states and not yet explored to its end: ask for it by name"]
 fn joined_locks_over_a_network_without_bounds_and_a_fault() {
     Setup::polled("string: one fault").with_faults(1).check_as::<StringRecord>();
+}
+
+#[test]
+fn three_share_a_lock_and_a_fault() {
+    use Role::{One, Reader, TwoInOrder, Writer};
+    Setup::shared("rwlock: two readers and a writer, one fault", &[Reader, Reader, Writer])
+        .with_faults(1)
+        .check_as::<SharedRecord>();
+    Setup::shared("semaphore: 1, 1 and 2 of 2 in order, one fault", &[One, One, TwoInOrder])
+        .with_faults(1)
+        .check_as::<SharedRecord>();
+}
+
+#[test]
+fn a_reader_and_a_writer_over_a_network_without_bounds_and_a_fault() {
+    let slow = Setup::shared("rwlock: a reader and a writer, any delay, one fault", &[Role::Reader, Role::Writer]);
+    Setup { prompt: false, ..slow }.with_faults(1).check_as::<SharedRecord>();
+}
+
+#[test]
+fn three_change_their_part() {
+    use Role::{Reader, Writer};
+    let clients = vec![vec![Wish { changes: true, ..ONE }]; 3];
+    let three =
+        Setup::shared("rwlock: two readers that upgrade and a writer that downgrades", &[Reader, Reader, Writer]);
+    Setup { clients, ..three }.check_as::<SharedRecord>();
 }

@@ -5,6 +5,8 @@
 mod hinted;
 #[path = "machines/joined.rs"]
 mod joined;
+#[path = "machines/latch.rs"]
+mod latch;
 #[path = "explore/layout/line.rs"]
 #[allow(unreachable_pub, reason = "shared with the explorer")]
 mod line;

@@ -196,6 +196,35 @@ fn woken_by(server: &mut Server, request: &Request, signal: &str) -> (Reply, i64
 }
 
 #[test]
+fn a_number_counts_until_its_unit_of_time_is_over() {
+    let mut server = Server::connect();
+    let key = "recipes present";
+    server.plain(&["DEL", key, &record_key(key)]);
+    let mut machine = Getset::<1_000_000>.layout().protocol(key.into());
+    let present = server.later();
+    server.plain(&["SET", key, &(present.0 / 1_000_000).to_string()]);
+    let asks = asked(&mut *machine, acquire(1));
+    assert!(matches!(server.ask(&asks, StoreTime(present.0 + 999_999)), Reply::List(_)));
+    assert!(matches!(server.ask(&asks, StoreTime(present.0 + 1_000_000)), Reply::Int(_)));
+    server.plain(&["DEL", key, &record_key(key)]);
+}
+
+#[test]
+fn a_single_reader_of_symfony_keeps_us_out() {
+    let mut server = Server::connect();
+    let layout = Symfony.layout();
+    let key = layout.key("recipes reader").unwrap();
+    server.plain(&["DEL", &key, &record_key(&key)]);
+    let mut machine = layout.protocol(key.clone());
+    let now = server.later();
+    server.plain(&["ZADD", &key, &(now.0 / 1000 + 1).to_string(), "a reader"]);
+    let asks = asked(&mut *machine, acquire(1));
+    assert!(matches!(server.ask(&asks, now), Reply::List(_)));
+    assert!(matches!(server.ask(&asks, StoreTime(now.0 + 1000)), Reply::Int(_)));
+    server.plain(&["DEL", &key, &record_key(&key)]);
+}
+
+#[test]
 fn a_number_given_back_is_not_released_again_in_the_hands_of_another() {
     let mut server = Server::connect();
     let key = "recipes number";

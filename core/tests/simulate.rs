@@ -716,7 +716,7 @@ impl Simulation {
         for (lock, record) in self.locks.iter_mut().enumerate() {
             let of = |client: &Client| client.processes[lock].beliefs().map(|(attempt, _)| attempt).collect::<Vec<_>>();
             record.forgotten.extend(self.clients.iter().flat_map(of));
-            record.forgotten.extend(record.lock.hold().map(|(owner, _)| owner));
+            record.forgotten.extend(record.lock.holds().map(|(owner, _)| owner));
             record.lock = NativeRecord::default();
         }
     }
@@ -746,7 +746,7 @@ impl Simulation {
                     if until <= local || record.forgotten.contains(&attempt) {
                         continue;
                     }
-                    let hold = record.lock.hold();
+                    let hold = record.lock.holds().next();
                     if !hold.is_some_and(|(owner, expires)| owner == attempt && expires > now) {
                         return Err(format!("client {number} believes to hold lock {lock}; the store has {hold:?}"));
                     }
@@ -801,7 +801,7 @@ impl Simulation {
             }
             // A request that came twice may have taken the lock for nobody: its lease has long run out.
             let now = self.store_time();
-            if let Some((owner, _)) = record.lock.hold().filter(|(_, expires)| *expires > now) {
+            if let Some((owner, _)) = record.lock.holds().next().filter(|(_, expires)| *expires > now) {
                 return Err(format!("lock {lock} is left to {owner:?}"));
             }
         }

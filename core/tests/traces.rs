@@ -43,6 +43,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::{env, fs};
 
+use lockwright::latch_cell::Plan;
+use lockwright::latch_layout::MAX_IDLE;
 use lockwright::lease::ReleaseOutcome;
 use lockwright::protocol::{
     AttemptId, Change, InboxId, Input, Intent, Layout as _, Op, Previous, Protocol, Reply, Request, Step, StoreEvent,
@@ -58,6 +60,7 @@ type Layout = (&'static str, fn(&str) -> Box<dyn Protocol>);
 /// A new layout is one line here and one file of the same name.
 const LAYOUTS: &[Layout] = &[
     ("redis_getset", |format| by_recipe(&redis::layouts::getset::FAMILY, format)),
+    ("redis_latch", redis_latch),
     ("redis_native", |_| redis::layouts::native::layout("").protocol("lw:{orders}".into())),
     ("redis_python_redis_lock", |format| by_recipe(&redis::layouts::python_redis_lock::FAMILY, format)),
     ("redis_redisson", |_| redis::layouts::redisson::layout("").protocol("orders".into())),
@@ -91,6 +94,12 @@ fn redisson_permits(format: &str) -> Box<dyn Protocol> {
     let layout = if counted { redis::layouts::redisson::counted("") } else { redis::layouts::redisson::layout("") };
     let share = Share::permits(2, 5, false).expect("in range");
     layout.shared(share).expect("there is one").protocol("orders".into())
+}
+
+fn redis_latch(_: &str) -> Box<dyn Protocol> {
+    let plan = Plan::new(3, MAX_IDLE).expect("in range");
+    let layout = redis::layouts::native::layout("").latch(plan).expect("there is one");
+    layout.protocol("lw:{orders}".into())
 }
 
 fn redis_spring(format: &str) -> Box<dyn Protocol> {

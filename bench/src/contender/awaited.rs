@@ -8,7 +8,7 @@ use lockwright::{Client, Lock};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use super::{Contend, Crowd, Tally, lock, nanos};
+use super::{Contend, Crowd, Of, Tally, lock, nanos};
 use crate::Result;
 
 /// One thread: there is one CPU.
@@ -20,14 +20,14 @@ pub(super) struct Awaited {
     runtime: Arc<Runtime>,
     client: Client,
     lock: Lock,
-    fair: bool,
+    of: Of,
 }
 
 impl Awaited {
-    pub(super) fn connect(url: &str, fair: bool) -> Result<Self> {
+    pub(super) fn connect(url: &str, of: Of) -> Result<Self> {
         let runtime = Arc::new(runtime()?);
         let client = runtime.block_on(lockwright::connect(url))?;
-        Ok(Awaited { lock: lock(&client, "bench:free", fair)?, runtime, client, fair })
+        Ok(Awaited { lock: lock(&client, "bench:free", of, usize::MAX)?, runtime, client, of })
     }
 }
 
@@ -50,11 +50,11 @@ impl Contend for Awaited {
     }
 
     fn crowd(&mut self, keys: Vec<String>, stop: Arc<AtomicBool>) -> Result<Crowd> {
-        let start = |key: String| {
-            let (lock, stop) = (lock(&self.client, &key, self.fair)?, stop.clone());
+        let start = |(task, key): (usize, String)| {
+            let (lock, stop) = (lock(&self.client, &key, self.of, task)?, stop.clone());
             Ok(self.runtime.spawn(contend(lock, stop)))
         };
-        let tasks = keys.into_iter().map(start).collect::<Result<Vec<_>>>()?;
+        let tasks = keys.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
         let runtime = self.runtime.clone();
         // The runtime runs where it is waited for.
         let driver = std::thread::spawn(move || runtime.block_on(all(tasks)));

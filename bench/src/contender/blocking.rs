@@ -6,20 +6,20 @@ use std::time::Instant;
 
 use lockwright::blocking::{Client, Lock, connect};
 
-use super::{Contend, Crowd, Tally, lock};
+use super::{Contend, Crowd, Of, Tally, lock};
 use crate::Result;
 
 /// A lock that is kept and acquired again and again.
 pub(super) struct Blocking {
     client: Client,
     lock: Lock,
-    fair: bool,
+    of: Of,
 }
 
 impl Blocking {
-    pub(super) fn connect(url: &str, fair: bool) -> Result<Self> {
+    pub(super) fn connect(url: &str, of: Of) -> Result<Self> {
         let client = connect(url)?;
-        Ok(Blocking { lock: lock(&client, "bench:free", fair)?, client, fair })
+        Ok(Blocking { lock: lock(&client, "bench:free", of, usize::MAX)?, client, of })
     }
 }
 
@@ -30,11 +30,11 @@ impl Contend for Blocking {
     }
 
     fn crowd(&mut self, keys: Vec<String>, stop: Arc<AtomicBool>) -> Result<Crowd> {
-        let start = |key: String| {
-            let (lock, stop) = (lock(&self.client, &key, self.fair)?, stop.clone());
+        let start = |(task, key): (usize, String)| {
+            let (lock, stop) = (lock(&self.client, &key, self.of, task)?, stop.clone());
             Ok(std::thread::spawn(move || contend(&lock, &stop)))
         };
-        let threads = keys.into_iter().map(start).collect::<Result<Vec<_>>>()?;
+        let threads = keys.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
         let join = |thread: std::thread::JoinHandle<lockwright::Result<Tally>>| {
             Ok(thread.join().map_err(|_| "a thread panicked")??)
         };

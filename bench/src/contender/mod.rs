@@ -72,6 +72,9 @@ const ANEW: &str = "Lockwright Rust, lock named anew";
 const FAIR: &str = "Lockwright Rust, fair";
 const JOINED: &str = "Lockwright Rust, layout redisson";
 const JOINED_FAIR: &str = "Lockwright Rust, layout redisson, fair";
+const READ_WRITE: &str = "Lockwright Rust, read/write lock";
+const SEMAPHORE: &str = "Lockwright Rust, semaphore";
+const SEMAPHORE_FAIR: &str = "Lockwright Rust, semaphore, fair";
 const AWAITED: &str = "Lockwright Rust, awaited";
 const AWAITED_FAIR: &str = "Lockwright Rust, awaited, fair";
 const BARE: &str = "Bare process";
@@ -105,12 +108,15 @@ fn list() -> Result<()> {
     };
     let ours = ["eval", "evalsha"];
     let held: &[&str] = if can_hold() { &["S11"] } else { &[] };
-    offer(RAW, "yardstick", &["S1", "S2", "S3", "S4", "S5"], &["evalsha"]);
+    offer(RAW, "yardstick", &["S1", "S2", "S3", "S4", "S5", "S1R", "S5R", "S1P", "S5P"], &["evalsha"]);
     offer(KEPT, "ours", &[&["S1", "S3", "S4", "S5", "S12"], held].concat(), &ours);
     offer(ANEW, "ours", &["S1"], &ours);
     offer(FAIR, "ours", &["S4", "S5"], &ours);
     offer(JOINED, "ours", &["S1", "S5"], &ours);
     offer(JOINED_FAIR, "ours", &["S5"], &ours);
+    offer(READ_WRITE, "ours", &["S1R", "S5R"], &ours);
+    offer(SEMAPHORE, "ours", &["S1P", "S5P"], &ours);
+    offer(SEMAPHORE_FAIR, "ours", &["S5P"], &ours);
     offer(AWAITED, "ours", &["S2", "S3", "S4", "S5"], &ours);
     offer(AWAITED_FAIR, "ours", &["S4", "S5"], &ours);
     offer(RAW_AWAITED, "peer", &["S2"], &["evalsha"]);
@@ -134,13 +140,16 @@ fn open(name: &str, url: &str) -> Result<Box<dyn Contend>> {
     Ok(match name {
         RAW => Box::new(raw::Raw::connect(url)?),
         RAW_AWAITED => Box::new(raw::Awaited::connect(url)?),
-        KEPT => Box::new(blocking::Blocking::connect(url, false)?),
+        KEPT => Box::new(blocking::Blocking::connect(url, Of::Lock)?),
         ANEW => Box::new(blocking::Anew(lockwright::blocking::connect(url)?)),
-        FAIR => Box::new(blocking::Blocking::connect(url, true)?),
-        JOINED => Box::new(blocking::Blocking::connect(&joined(url), false)?),
-        JOINED_FAIR => Box::new(blocking::Blocking::connect(&joined(url), true)?),
-        AWAITED => Box::new(awaited::Awaited::connect(url, false)?),
-        AWAITED_FAIR => Box::new(awaited::Awaited::connect(url, true)?),
+        FAIR => Box::new(blocking::Blocking::connect(url, Of::FairLock)?),
+        JOINED => Box::new(blocking::Blocking::connect(&joined(url), Of::Lock)?),
+        JOINED_FAIR => Box::new(blocking::Blocking::connect(&joined(url), Of::FairLock)?),
+        READ_WRITE => Box::new(blocking::Blocking::connect(url, Of::ReadWrite)?),
+        SEMAPHORE => Box::new(blocking::Blocking::connect(url, Of::Permit)?),
+        SEMAPHORE_FAIR => Box::new(blocking::Blocking::connect(url, Of::FairPermit)?),
+        AWAITED => Box::new(awaited::Awaited::connect(url, Of::Lock)?),
+        AWAITED_FAIR => Box::new(awaited::Awaited::connect(url, Of::FairLock)?),
         other => return Err(format!("there is no contender {other:?} here").into()),
     })
 }
@@ -183,8 +192,29 @@ fn expect(line: Option<String>, wanted: &str) -> Result<()> {
     }
 }
 
-fn lock<F: Face>(client: &Client<F>, name: &str, fair: bool) -> lockwright::Result<Lock<F>> {
-    let lock = client.lock(name);
+/// What a contender's tasks acquire.
+#[derive(Clone, Copy, PartialEq)]
+enum Of {
+    Lock,
+    FairLock,
+    /// A reader's part; the first task of a crowd writes.
+    ReadWrite,
+    Permit,
+    FairPermit,
+}
+
+/// How many permits there are.
+const PERMITS: u32 = 4;
+
+/// What the task of that number acquires; who is no task of a crowd is the last. A name is one thing only.
+fn lock<F: Face>(client: &Client<F>, name: &str, of: Of, task: usize) -> lockwright::Result<Lock<F>> {
+    let lock = match of {
+        Of::Lock | Of::FairLock => client.lock(name),
+        Of::ReadWrite if task == 0 => client.rwlock(&format!("{name}:rw")).write(),
+        Of::ReadWrite => client.rwlock(&format!("{name}:rw")).read(),
+        Of::Permit | Of::FairPermit => client.semaphore(&format!("{name}:permits"), PERMITS),
+    };
+    let fair = matches!(of, Of::FairLock | Of::FairPermit);
     if fair { lock.fair() } else { lock }.build()
 }
 

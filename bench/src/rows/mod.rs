@@ -59,6 +59,33 @@ pub(crate) const ROWS: &[Row] = &[
         kind: Kind::Crowd { processes: 4, tasks: 4, own_keys: false },
     },
     Row {
+        id: "S1R",
+        title: "A free read/write lock",
+        work: "One thread acquires and releases, as a reader, a read/write lock that nobody else wants. Contenders take turns of 50 \
+               pairs.",
+        kind: Kind::Pairs,
+    },
+    Row {
+        id: "S5R",
+        title: "4 processes of 4 tasks, one read/write lock",
+        work: "4 processes with 4 tasks each acquire and release the same read/write lock for 3 seconds; the first task of each \
+               writes, the others read.",
+        kind: Kind::Crowd { processes: 4, tasks: 4, own_keys: false },
+    },
+    Row {
+        id: "S1P",
+        title: "A free semaphore",
+        work: "One thread acquires and releases a permit of a semaphore that has 4 and that nobody else wants. Contenders take \
+               turns of 50 pairs.",
+        kind: Kind::Pairs,
+    },
+    Row {
+        id: "S5P",
+        title: "4 processes of 4 tasks, one semaphore",
+        work: "4 processes with 4 tasks each acquire and release a permit of the same semaphore, which has 4, for 3 seconds.",
+        kind: Kind::Crowd { processes: 4, tasks: 4, own_keys: false },
+    },
+    Row {
         id: "S11",
         title: "Many locks, held and renewed",
         work: "One process holds 100,000 locks and renews them.",

@@ -6,7 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from lockwright._lockwright import Client, Guard
+from lockwright._errors import Unsupported
+from lockwright._lockwright import Client, Guard, Lock
 from lockwright._records import Inspection
 
 
@@ -36,7 +37,7 @@ def is_news(leader: Optional[Leader], known: Optional[int]) -> bool:
 
 
 class Election:
-    """The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair`."""
+    """The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair` and the server allows it."""
 
     __slots__ = ("_client", "_options", "name")
 
@@ -48,7 +49,16 @@ class Election:
     def campaign(self, proclaims: str, timeout: Optional[float] = None) -> Guard:
         """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
         fair = self._client.guarantees().fair
-        return self._client.lock(self.name, fair=fair, label=proclaims, **self._options).acquire_guard(timeout)
+        try:
+            return self._candidate(proclaims, fair).acquire_guard(timeout)
+        except Unsupported:
+            # The store promises an order, but this server or user denies it.
+            if not fair:
+                raise
+        return self._candidate(proclaims, False).acquire_guard(timeout)
+
+    def _candidate(self, proclaims: str, fair: bool) -> Lock:
+        return self._client.lock(self.name, fair=fair, label=proclaims, **self._options)
 
     def leader(self) -> Optional[Leader]:
         """Who leads now."""

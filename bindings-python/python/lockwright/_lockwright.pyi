@@ -22,6 +22,7 @@ __all__ = [
     "Exported",
     "Guard",
     "Histogram",
+    "Latch",
     "Lock",
     "Lost",
     "Mailbox",
@@ -214,6 +215,14 @@ class Client:
         wants more than is free is not passed over by those that want less. The other options are those of `lock`.
         """
 
+    def latch(self, name: str, count: int, *, idle: Optional[float] = None) -> Latch:
+        """The latch called `name`, which is open once it was counted down `count` times, by whomever.
+
+        Whoever first uses it says how many. It is forgotten `idle` seconds (60 to 2,592,000, which is 30 days and the default) after
+        anybody last used it, and open until then. A lock of the same name is something else: whoever comes second gets
+        `ForeignLayout`.
+        """
+
     def guarantees(self) -> Guarantees:
         """What locks of this client promise."""
 
@@ -339,6 +348,27 @@ class Semaphore(Lock):
 
     def resize(self, permits: int) -> None:
         """Gives it so many permits, for everybody and for good. Nobody loses what it holds."""
+
+@final
+class Latch:
+    """Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, nothing to release."""
+
+    @property
+    def name(self) -> str: ...
+    def wait(self, timeout: Optional[float] = None) -> bool:
+        """Waits until it is open, as `threading.Event.wait`. Whether it is; without a `timeout`, it is."""
+
+    def count_down(self) -> int:
+        """Counts it down by one; how many are still to come. An open one stays open.
+
+        When it raises `Unavailable`, it is not known whether it was counted down.
+        """
+
+    def count(self) -> int:
+        """How many are still to come; of a latch that nobody used yet, its count."""
+
+    def try_set_count(self, count: int) -> bool:
+        """Has it count from `count`, if it is open or nobody used it yet. Whether it does."""
 
 @final
 class Guard:
@@ -504,6 +534,10 @@ class Reactor:
     def locked(self, future: Future[None], lock: Lock) -> int: ...
     def inspect_lock(self, future: Future[None], lock: Lock) -> int: ...
     def resize(self, future: Future[None], lock: Lock, permits: int) -> int: ...
+    def latch_wait(self, future: Future[None], latch: Latch, timeout: Optional[float]) -> int: ...
+    def latch_count_down(self, future: Future[None], latch: Latch) -> int: ...
+    def latch_count(self, future: Future[None], latch: Latch) -> int: ...
+    def latch_set(self, future: Future[None], latch: Latch, to: int) -> int: ...
     def break_hold(self, future: Future[None], lock: Lock, expected_token: int) -> int: ...
     def inspect(self, future: Future[None], client: Client, name: str) -> int: ...
     def list(self, future: Future[None], client: Client) -> int: ...

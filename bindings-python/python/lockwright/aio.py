@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Literal, Optional, Type, TypeVar, Union
 
 from lockwright import _lockwright as _native
-from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned, over_released
+from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned, Unsupported, over_released
 from lockwright._election import Leader, is_news, leader_of
 from lockwright._reactors import here
 from lockwright._records import Guarantees, Inspection, Metrics
@@ -34,6 +34,7 @@ __all__ = [
     "Client",
     "Election",
     "Guard",
+    "Latch",
     "Lock",
     "Lost",
     "MultiGuard",
@@ -300,6 +301,15 @@ class Client:
             label=label,
         )
         return Semaphore(core, cancel_on_loss)
+
+    def latch(self, name: str, count: int, *, idle: Optional[float] = None) -> Latch:
+        """The latch called `name`, which is open once it was counted down `count` times, by whomever.
+
+        Whoever first uses it says how many. It is forgotten `idle` seconds (60 to 2,592,000, which is 30 days and the default) after
+        anybody last used it, and open until then. A lock of the same name is something else: whoever comes second gets
+        `ForeignLayout`.
+        """
+        return Latch(self._core.latch(name, count, idle=idle))
 
     def guarantees(self) -> Guarantees:
         """What locks of this client promise."""
@@ -717,7 +727,7 @@ class Once(Generic[_T]):
 
 
 class Election:
-    """The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair`."""
+    """The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair` and the server allows it."""
 
     __slots__ = ("_client", "_options", "name")
 
@@ -729,8 +739,16 @@ class Election:
     async def campaign(self, proclaims: str, timeout: Optional[float] = None) -> Guard:
         """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
         fair = self._client.guarantees().fair
-        lock = self._client.lock(self.name, fair=fair, label=proclaims, **self._options)
-        return await lock.acquire_guard(timeout)
+        try:
+            return await self._candidate(proclaims, fair).acquire_guard(timeout)
+        except Unsupported:
+            # The store promises an order, but this server or user denies it.
+            if not fair:
+                raise
+        return await self._candidate(proclaims, False).acquire_guard(timeout)
+
+    def _candidate(self, proclaims: str, fair: bool) -> Lock:
+        return self._client.lock(self.name, fair=fair, label=proclaims, **self._options)
 
     async def leader(self) -> Optional[Leader]:
         """Who leads now."""
@@ -831,6 +849,45 @@ class Semaphore(Lock):
     async def resize(self, permits: int) -> None:
         """Gives it so many permits, for everybody and for good. Nobody loses what it holds."""
         await _ask(_native.Reactor.resize, self._core, permits)
+
+
+class Latch:
+    """Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, nothing to release."""
+
+    __slots__ = ("_core", "__weakref__")
+
+    def __init__(self, core: _native.Latch) -> None:
+        self._core = core
+
+    @property
+    def name(self) -> str:
+        return self._core.name
+
+    async def wait(self, timeout: Optional[float] = None) -> bool:
+        """Waits until it is open. Whether it is; without a `timeout`, it is. May be cancelled at any time."""
+        is_open: bool = await _ask(_native.Reactor.latch_wait, self._core, timeout)
+        return is_open
+
+    async def count_down(self) -> int:
+        """Counts it down by one; how many are still to come. An open one stays open.
+
+        When it raises `Unavailable`, or is cancelled, it is not known whether it was counted down.
+        """
+        left: int = await _ask(_native.Reactor.latch_count_down, self._core)
+        return left
+
+    async def count(self) -> int:
+        """How many are still to come; of a latch that nobody used yet, its count."""
+        left: int = await _ask(_native.Reactor.latch_count, self._core)
+        return left
+
+    async def try_set_count(self, count: int) -> bool:
+        """Has it count from `count`, if it is open or nobody used it yet. Whether it does."""
+        does: bool = await _ask(_native.Reactor.latch_set, self._core, count)
+        return does
+
+    def __repr__(self) -> str:
+        return repr(self._core).replace("<lockwright.Latch", "<lockwright.aio.Latch", 1)
 
 
 async def _end(guard: _native.Guard, exc: Optional[BaseException]) -> None:

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use lockwright::{Client, Error, Guard, Kind, Lock, Result};
+use lockwright::{Client, Error, Kind, Lock, Result};
 use lockwright_conformance::clock;
 use lockwright_conformance::record::Log;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
+use crate::held::Held;
 use crate::way::Way;
 use crate::work::{Task, broken};
 use crate::{Shim, lock_of, locked};
@@ -49,7 +50,7 @@ pub(crate) async fn prefork<W: Way>(shim: &Arc<Shim<W>>, command: &Value) -> Res
     let increments = command["increments"].as_u64().unwrap_or(1);
     let children = aside(move || {
         let fork = |task: Task<W>| {
-            Child::fork(&shim, "", |_: Option<Arc<Guard<W>>>| match W::block(task.run(increments)) {
+            Child::fork(&shim, "", |_: Option<Arc<Held<W>>>| match W::block(task.run(increments)) {
                 Ok(_) => json!({}),
                 Err(error) => json!({ "code": error.code(), "message": error.to_string() }),
             })
@@ -88,7 +89,7 @@ fn keep_busy<W: Way>(client: &Client<W>, name: &str, stop: &Arc<AtomicBool>) -> 
 }
 
 /// What a child finds.
-async fn report<W: Way>(client: &Client<W>, lock: &Lock<W>, other: &str, inherited: Option<Arc<Guard<W>>>) -> Value {
+async fn report<W: Way>(client: &Client<W>, lock: &Lock<W>, other: &str, inherited: Option<Arc<Held<W>>>) -> Value {
     let code = |error: &Error| json!(error.code());
     let parents = match W::try_acquire(lock).await {
         Ok(None) => json!("taken"),
@@ -104,7 +105,7 @@ async fn report<W: Way>(client: &Client<W>, lock: &Lock<W>, other: &str, inherit
     };
     let held = inherited.as_ref().is_some_and(|guard| guard.is_held());
     let guard = match inherited.map(Arc::try_unwrap) {
-        Some(Ok(guard)) => W::release(guard).await.map_or_else(|error| code(&error), |outcome| json!(outcome.code())),
+        Some(Ok(held)) => held.release().await.map_or_else(|error| code(&error), |outcome| json!(outcome.code())),
         _ => json!("none"),
     };
     json!({ "parents": parents, "own": own, "held": held, "guard": guard })
@@ -117,11 +118,7 @@ struct Child {
 
 impl Child {
     /// Forks. The child does `work`, handed the guard of that name, reports what it gives and ends.
-    fn fork<W: Way>(
-        shim: &Shim<W>,
-        guard: &str,
-        work: impl FnOnce(Option<Arc<Guard<W>>>) -> Value,
-    ) -> io::Result<Self> {
+    fn fork<W: Way>(shim: &Shim<W>, guard: &str, work: impl FnOnce(Option<Arc<Held<W>>>) -> Value) -> io::Result<Self> {
         let (report, mut writer) = io::pipe()?;
         // Taken before, so that no other thread can be inherited holding it.
         let mut guards = locked(&shim.guards);

@@ -1,6 +1,8 @@
 //! The shim of the Rust faces: `lockwright-shim-rust async|blocking`. `README.md` of this crate says what a shim does.
 
 mod fork;
+mod held;
+mod primitives;
 mod way;
 mod work;
 
@@ -13,10 +15,12 @@ use lockwright::blocking::Blocking;
 use lockwright::lease::{Part, ReleaseOutcome};
 use lockwright::options::{ConnectOptions, seconds};
 use lockwright::queue::OwnerId;
-use lockwright::{Async, Client, Error, Guard, Kind, Lock, LockBuilder, Result, Token};
+use lockwright::striped::Striped;
+use lockwright::{Async, Client, Error, Kind, Lock, LockBuilder, Result, Token};
 use lockwright_conformance::clock::{self, Nanos};
 use serde_json::{Value, json};
 
+use held::{Held, Wanted};
 use way::{Cancel, Way};
 
 fn main() {
@@ -46,7 +50,8 @@ static UNLOCKED: AtomicBool = AtomicBool::new(false);
 struct Shim<W: Way> {
     clients: Mutex<HashMap<String, Client<W>>>,
     uris: Mutex<HashMap<String, String>>,
-    guards: Mutex<HashMap<String, Arc<Guard<W>>>>,
+    guards: Mutex<HashMap<String, Arc<Held<W>>>>,
+    stocks: Mutex<HashMap<String, Striped<W>>>,
     cancels: Mutex<HashMap<u64, Arc<Cancel>>>,
 }
 
@@ -66,6 +71,7 @@ fn serve<W: Way>() {
         clients: Mutex::default(),
         uris: Mutex::default(),
         guards: Mutex::default(),
+        stocks: Mutex::default(),
         cancels: Mutex::default(),
     });
     for line in std::io::stdin().lock().lines().map_while(std::result::Result::ok) {
@@ -132,17 +138,16 @@ impl<W: Way> Shim<W> {
                 }))
             }
             "acquire" => {
-                let lock = self.lock(command)?;
-                let guard = if command["cancellable"] == true {
+                let held = if command["cancellable"] == true {
                     let cancelled = || Error::new(Kind::Cancelled, "acquire", "the runner gave up");
-                    W::acquire_unless(&lock, cancel).await.ok_or_else(cancelled)??
+                    Held::One(W::acquire_unless(&self.lock(command)?, cancel).await.ok_or_else(cancelled)??)
                 } else {
-                    W::acquire(&lock).await?
+                    self.wanted(command)?.acquire().await?
                 };
-                Ok(Some(self.keep(text("guard"), guard)))
+                Ok(Some(self.keep(text("guard"), held)))
             }
-            "try" => match W::try_acquire(&self.lock(command)?).await? {
-                Some(guard) => Ok(Some(self.keep(text("guard"), guard))),
+            "try" => match self.wanted(command)?.try_acquire().await? {
+                Some(held) => Ok(Some(self.keep(text("guard"), held))),
                 None => done(json!({ "taken": true })),
             },
             "cancel" => {
@@ -152,8 +157,7 @@ impl<W: Way> Shim<W> {
                 done(json!({}))
             }
             "release" => {
-                let guard = self.take(text("guard"))?;
-                let outcome = W::release(guard).await?;
+                let outcome = self.take(text("guard"))?.release().await?;
                 done(match &outcome {
                     ReleaseOutcome::Kept(levels) => json!({ "outcome": outcome.code(), "kept": levels }),
                     _ => json!({ "outcome": outcome.code() }),
@@ -162,17 +166,17 @@ impl<W: Way> Shim<W> {
             "extend" => {
                 let ttl = seconds("extend", "ttl", command["ttl"].as_f64().unwrap_or(f64::NAN))?;
                 let guard = self.guard(text("guard"))?;
-                W::extend(&guard, ttl).await?;
+                W::extend(guard.one()?, ttl).await?;
                 done(json!({}))
             }
             "downgrade" => {
                 let guard = self.guard(text("guard"))?;
-                W::downgrade(&guard).await?;
+                W::downgrade(guard.one()?).await?;
                 done(json!({}))
             }
             "upgrade" => {
                 let guard = self.guard(text("guard"))?;
-                done(json!({ "upgraded": W::try_upgrade(&guard).await? }))
+                done(json!({ "upgraded": W::try_upgrade(guard.one()?).await? }))
             }
             "resize" => {
                 let lock = self.client(command)?.semaphore(text("lock"), 1).build()?;
@@ -181,21 +185,21 @@ impl<W: Way> Shim<W> {
             }
             "export" => {
                 let ttl = seconds("export", "ttl", command["ttl"].as_f64().unwrap_or(f64::NAN))?;
-                let (guard, secret) = W::export(self.take(text("guard"))?, ttl).await;
-                locked(&self.guards).insert(text("guard").into(), Arc::new(guard));
+                let (guard, secret) = W::export(self.take(text("guard"))?.into_one()?, ttl).await;
+                locked(&self.guards).insert(text("guard").into(), Arc::new(Held::One(guard)));
                 done(json!({ "secret": secret?.as_str() }))
             }
             "resume" => {
                 let guard = W::resume(&self.lock(command)?, text("secret")).await?;
-                Ok(Some(self.keep(text("guard"), guard)))
+                Ok(Some(self.keep(text("guard"), Held::One(guard))))
             }
             "state" => {
                 let guard = self.guard(text("guard"))?;
                 done(json!({
                     "held": guard.is_held(),
                     "remaining": guard.remaining().as_secs_f64(),
-                    "why": guard.why_lost().map(|why| why.code()),
-                    "token": guard.token().n,
+                    "why": guard.why_lost().map(|why| why.code().to_owned()),
+                    "token": guard.token(),
                     "depth": guard.depth(),
                 }))
             }
@@ -211,7 +215,7 @@ impl<W: Way> Shim<W> {
                 done(json!({}))
             }
             "abandon" => {
-                self.take(text("guard"))?.abandon();
+                self.take(text("guard"))?.into_one()?.abandon();
                 done(json!({}))
             }
             "inspect" => {
@@ -251,6 +255,27 @@ impl<W: Way> Shim<W> {
             "fork" => done(fork::fork(self, command).await?),
             "prefork" => done(fork::prefork(self, command).await?),
             "work" => done(work::work(self, command).await?),
+            "count" => done(work::count(&*self.guard(text("guard"))?, command)?),
+            "segment" => self.segment(command).await,
+            "sold_out" => {
+                let outcome = self.take(text("guard"))?.sold_out().await?;
+                done(json!({ "outcome": outcome.code() }))
+            }
+            "restock" => {
+                self.striped(command)?.restock();
+                done(json!({}))
+            }
+            "once" => done(self.once(command).await?),
+            "campaign" => {
+                let guard = W::campaign(&self.election(command)?, text("proclaims")).await?;
+                Ok(Some(self.keep(text("guard"), Held::One(guard))))
+            }
+            "latch" => done(json!({ "answer": self.latch(command).await? })),
+            "leader" => done(primitives::shown(W::leader(&self.election(command)?).await?)),
+            "changed" => {
+                let every = seconds("changed", "every", command["every"].as_f64().unwrap_or(0.5))?;
+                done(primitives::shown(W::changed(&self.election(command)?, command["known"].as_u64(), every).await?))
+            }
             other => Err(Error::new(Kind::Unsupported, "shim", format!("there is no command {other:?}"))),
         }
     }
@@ -278,21 +303,24 @@ impl<W: Way> Shim<W> {
         lock_of(&self.client(command)?, command, command["lock"].as_str().unwrap_or_default())
     }
 
-    fn keep(&self, name: &str, guard: Guard<W>) -> Done {
+    fn wanted(&self, command: &Value) -> Result<Wanted<W>> {
+        Wanted::of(&self.client(command)?, command, command["lock"].as_str().unwrap_or_default())
+    }
+
+    fn keep(&self, name: &str, held: Held<W>) -> Done {
         let at = clock::now();
-        let remaining = guard.remaining().as_secs_f64();
-        let value = json!({ "token": guard.token().n, "depth": guard.depth(), "remaining": remaining });
-        locked(&self.guards).insert(name.into(), Arc::new(guard));
+        let value = held.shown();
+        locked(&self.guards).insert(name.into(), Arc::new(held));
         Done { at, value }
     }
 
-    fn guard(&self, name: &str) -> Result<Arc<Guard<W>>> {
+    fn guard(&self, name: &str) -> Result<Arc<Held<W>>> {
         let guard = locked(&self.guards).get(name).cloned();
         guard.ok_or_else(|| Error::new(Kind::NotOwned, "shim", "the guard was released"))
     }
 
     /// The guard itself, once nobody looks at it any more.
-    fn take(&self, name: &str) -> Result<Guard<W>> {
+    fn take(&self, name: &str) -> Result<Held<W>> {
         let guard = locked(&self.guards).remove(name);
         let mut guard = guard.ok_or_else(|| Error::new(Kind::NotOwned, "shim", "the guard was released"))?;
         loop {
@@ -306,14 +334,26 @@ impl<W: Way> Shim<W> {
 }
 
 fn lock_of<W: Way>(client: &Client<W>, command: &Value, name: &str) -> Result<Lock<W>> {
+    builder_of(client, command, name)?.build()
+}
+
+/// The name, or for the face that excludes nobody another one each time.
+fn plain(name: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    match UNLOCKED.load(Ordering::Relaxed) {
+        true => format!("{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed)),
+        false => name.to_owned(),
+    }
+}
+
+fn builder_of<W: Way>(client: &Client<W>, command: &Value, name: &str) -> Result<LockBuilder<W>> {
     let in_seconds = |key: &'static str| {
         let value = command.get(key).filter(|value| !value.is_null());
         let number = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
         value.map(|value| seconds("lock", key, number(value).unwrap_or(f64::NAN))).transpose()
     };
-    static NEXT: AtomicU64 = AtomicU64::new(1);
     let mut lock = match UNLOCKED.load(Ordering::Relaxed) {
-        true => client.lock(&format!("{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed))),
+        true => client.lock(&plain(name)),
         false => named(client, command, name),
     };
     if let Some(ttl) = in_seconds("ttl")? {
@@ -343,7 +383,7 @@ fn lock_of<W: Way>(client: &Client<W>, command: &Value, name: &str) -> Result<Lo
     if let Some(format) = command["format"].as_str() {
         lock = lock.format(format);
     }
-    lock.build()
+    Ok(lock)
 }
 
 /// The lock, read/write lock's part or semaphore that a command names.

@@ -9,11 +9,18 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use lockwright::blocking::Blocking;
+use lockwright::election::{Election, Leader};
 use lockwright::export::Secret;
 use lockwright::lease::{Inspection, LossReason, ReleaseOutcome};
-use lockwright::{Async, Client, Face, Guard, Lock, Result, Token};
+use lockwright::multi::{MultiGuard, MultiLock};
+use lockwright::once::{Found, Once};
+use lockwright::options::seconds;
+use lockwright::striped::{Segment, Striped};
+use lockwright::{Async, Client, Face, Guard, Latch, Lock, Result, Token};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
+
+use crate::held::Held;
 
 /// Tells an acquisition that nobody wants it any more.
 #[derive(Debug, Default)]
@@ -31,8 +38,11 @@ impl Cancel {
 
 type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Finds a guard for as long as it is not released.
-pub(crate) type Find<W> = Box<dyn Fn() -> Option<Arc<Guard<W>>> + Send>;
+/// Finds what is held for as long as it is not released.
+pub(crate) type Find<W> = Box<dyn Fn() -> Option<Arc<Held<W>>> + Send>;
+
+/// Looks at what a job makes.
+pub(crate) type Look = Box<dyn Fn() -> Result<Found<u64>> + Send + Sync>;
 
 /// What a face does, as a future.
 pub(crate) trait Way: Face + Sized {
@@ -45,8 +55,22 @@ pub(crate) trait Way: Face + Sized {
     fn downgrade(guard: &Guard<Self>) -> Doing<'_, Result<()>>;
     fn try_upgrade(guard: &Guard<Self>) -> Doing<'_, Result<bool>>;
     fn resize(lock: &Lock<Self>, permits: u32) -> Doing<'_, Result<()>>;
+    fn wait_within(latch: &Latch<Self>, timeout: Option<Duration>) -> Doing<'_, Result<bool>>;
+    fn count_down(latch: &Latch<Self>) -> Doing<'_, Result<u32>>;
+    fn count(latch: &Latch<Self>) -> Doing<'_, Result<u32>>;
+    fn try_set_count(latch: &Latch<Self>, to: u32) -> Doing<'_, Result<bool>>;
     fn export(guard: Guard<Self>, ttl: Duration) -> Doing<'static, (Guard<Self>, Result<Secret>)>;
     fn resume<'a>(lock: &'a Lock<Self>, secret: &'a str) -> Doing<'a, Result<Guard<Self>>>;
+    fn acquire_all(lock: &MultiLock<Self>) -> Doing<'_, Result<MultiGuard<Self>>>;
+    fn try_acquire_all(lock: &MultiLock<Self>) -> Doing<'_, Result<Option<MultiGuard<Self>>>>;
+    fn release_all(guard: MultiGuard<Self>) -> Doing<'static, Result<ReleaseOutcome>>;
+    /// `None` once all are sold out.
+    fn any(striped: &Striped<Self>, timeout: Option<f64>) -> Doing<'_, Result<Option<Segment<Self>>>>;
+    fn sold_out(segment: Segment<Self>) -> Doing<'static, Result<ReleaseOutcome>>;
+    fn once<'a>(job: &'a Once<Self>, look: Look, make: Doing<'static, Result<u64>>) -> Doing<'a, Result<u64>>;
+    fn campaign<'a>(election: &'a Election<Self>, proclaims: &'a str) -> Doing<'a, Result<Guard<Self>>>;
+    fn leader(election: &Election<Self>) -> Doing<'_, Result<Option<Leader>>>;
+    fn changed(election: &Election<Self>, known: Option<u64>, every: Duration) -> Doing<'_, Result<Option<Leader>>>;
     /// `None` when it was released.
     fn lost(guard: Find<Self>) -> Doing<'static, Option<LossReason>>;
     fn inspect<'a>(client: &'a Client<Self>, name: &'a str) -> Doing<'a, Result<Inspection>>;
@@ -57,6 +81,10 @@ pub(crate) trait Way: Face + Sized {
     fn spawn(work: impl Future<Output = ()> + Send + 'static);
     /// Does it here, in a thread or process that may have nothing yet.
     fn block<T>(work: impl Future<Output = T>) -> T;
+}
+
+fn limit(timeout: Option<f64>, otherwise: Option<Duration>) -> Result<Option<Duration>> {
+    timeout.map_or(Ok(otherwise), |timeout| seconds("any", "timeout", timeout).map(Some))
 }
 
 impl Way for Async {
@@ -99,6 +127,22 @@ impl Way for Async {
         Box::pin(lock.resize(permits))
     }
 
+    fn wait_within(latch: &Latch, timeout: Option<Duration>) -> Doing<'_, Result<bool>> {
+        Box::pin(latch.wait_within(timeout))
+    }
+
+    fn count_down(latch: &Latch) -> Doing<'_, Result<u32>> {
+        Box::pin(latch.count_down())
+    }
+
+    fn count(latch: &Latch) -> Doing<'_, Result<u32>> {
+        Box::pin(latch.count())
+    }
+
+    fn try_set_count(latch: &Latch, to: u32) -> Doing<'_, Result<bool>> {
+        Box::pin(latch.try_set_count(to))
+    }
+
     fn export(mut guard: Guard, ttl: Duration) -> Doing<'static, (Guard, Result<Secret>)> {
         Box::pin(async move {
             let secret = guard.export(ttl).await;
@@ -110,10 +154,46 @@ impl Way for Async {
         Box::pin(lock.resume(secret))
     }
 
+    fn acquire_all(lock: &MultiLock) -> Doing<'_, Result<MultiGuard>> {
+        Box::pin(lock.acquire())
+    }
+
+    fn try_acquire_all(lock: &MultiLock) -> Doing<'_, Result<Option<MultiGuard>>> {
+        Box::pin(lock.try_acquire())
+    }
+
+    fn release_all(guard: MultiGuard) -> Doing<'static, Result<ReleaseOutcome>> {
+        Box::pin(guard.release())
+    }
+
+    fn any(striped: &Striped, timeout: Option<f64>) -> Doing<'_, Result<Option<Segment>>> {
+        Box::pin(async move { striped.any_within(limit(timeout, striped.options().timeout)?).await })
+    }
+
+    fn sold_out(segment: Segment) -> Doing<'static, Result<ReleaseOutcome>> {
+        Box::pin(segment.sold_out())
+    }
+
+    fn once<'a>(job: &'a Once, look: Look, make: Doing<'static, Result<u64>>) -> Doing<'a, Result<u64>> {
+        Box::pin(async move { job.get(|| std::future::ready(look()), |_| make).await })
+    }
+
+    fn campaign<'a>(election: &'a Election, proclaims: &'a str) -> Doing<'a, Result<Guard>> {
+        Box::pin(election.campaign(proclaims))
+    }
+
+    fn leader(election: &Election) -> Doing<'_, Result<Option<Leader>>> {
+        Box::pin(election.leader())
+    }
+
+    fn changed(election: &Election, known: Option<u64>, every: Duration) -> Doing<'_, Result<Option<Leader>>> {
+        Box::pin(election.changed(known, every))
+    }
+
     // The guard is looked up at each poll: to keep it here would keep it from being released.
     fn lost(guard: Find<Self>) -> Doing<'static, Option<LossReason>> {
         Box::pin(poll_fn(move |context| match guard() {
-            Some(guard) => pin!(guard.lost()).poll(context).map(Some),
+            Some(held) => held.one().map_or(Poll::Pending, |guard| pin!(guard.lost()).poll(context).map(Some)),
             None => Poll::Ready(None),
         }))
     }
@@ -194,6 +274,22 @@ impl Way for Blocking {
         at_once(move || lock.resize(permits))
     }
 
+    fn wait_within(latch: &Latch<Self>, timeout: Option<Duration>) -> Doing<'_, Result<bool>> {
+        at_once(move || latch.wait_within(timeout))
+    }
+
+    fn count_down(latch: &Latch<Self>) -> Doing<'_, Result<u32>> {
+        at_once(move || latch.count_down())
+    }
+
+    fn count(latch: &Latch<Self>) -> Doing<'_, Result<u32>> {
+        at_once(move || latch.count())
+    }
+
+    fn try_set_count(latch: &Latch<Self>, to: u32) -> Doing<'_, Result<bool>> {
+        at_once(move || latch.try_set_count(to))
+    }
+
     fn export(mut guard: Guard<Self>, ttl: Duration) -> Doing<'static, (Guard<Self>, Result<Secret>)> {
         at_once(move || {
             let secret = guard.export(ttl);
@@ -205,10 +301,46 @@ impl Way for Blocking {
         at_once(move || lock.resume(secret))
     }
 
+    fn acquire_all(lock: &MultiLock<Self>) -> Doing<'_, Result<MultiGuard<Self>>> {
+        at_once(move || lock.acquire())
+    }
+
+    fn try_acquire_all(lock: &MultiLock<Self>) -> Doing<'_, Result<Option<MultiGuard<Self>>>> {
+        at_once(move || lock.try_acquire())
+    }
+
+    fn release_all(guard: MultiGuard<Self>) -> Doing<'static, Result<ReleaseOutcome>> {
+        at_once(move || guard.release())
+    }
+
+    fn any(striped: &Striped<Self>, timeout: Option<f64>) -> Doing<'_, Result<Option<Segment<Self>>>> {
+        at_once(move || striped.any_within(limit(timeout, striped.options().timeout)?))
+    }
+
+    fn sold_out(segment: Segment<Self>) -> Doing<'static, Result<ReleaseOutcome>> {
+        at_once(move || segment.sold_out())
+    }
+
+    fn once<'a>(job: &'a Once<Self>, look: Look, make: Doing<'static, Result<u64>>) -> Doing<'a, Result<u64>> {
+        at_once(move || job.get(look, |_| Self::block(make)))
+    }
+
+    fn campaign<'a>(election: &'a Election<Self>, proclaims: &'a str) -> Doing<'a, Result<Guard<Self>>> {
+        at_once(move || election.campaign(proclaims))
+    }
+
+    fn leader(election: &Election<Self>) -> Doing<'_, Result<Option<Leader>>> {
+        at_once(move || election.leader())
+    }
+
+    fn changed(election: &Election<Self>, known: Option<u64>, every: Duration) -> Doing<'_, Result<Option<Leader>>> {
+        at_once(move || election.changed(known, every))
+    }
+
     fn lost(guard: Find<Self>) -> Doing<'static, Option<LossReason>> {
         at_once(move || {
             let (tell, told) = mpsc::channel();
-            guard()?.on_lost(move |reason| drop(tell.send(reason.clone())));
+            guard()?.one().ok()?.on_lost(move |reason| drop(tell.send(reason.clone())));
             told.recv().ok()
         })
     }

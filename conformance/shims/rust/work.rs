@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lockwright::{Client, Error, Kind, Lock, Result};
-use lockwright_conformance::clock;
+use lockwright::{Client, Error, Kind, Result};
+use lockwright_conformance::clock::{self, Nanos};
 use lockwright_conformance::record::{ALL, Event, Log, Record};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
+use crate::Shim;
+use crate::held::{Held, Wanted};
 use crate::way::Way;
-use crate::{Shim, lock_of};
 
 pub(crate) async fn work<W: Way>(shim: &Arc<Shim<W>>, command: &Value) -> Result<Value> {
     let text = |key: &str| command[key].as_str().unwrap_or_default();
@@ -34,20 +35,26 @@ pub(crate) async fn work<W: Way>(shim: &Arc<Shim<W>>, command: &Value) -> Result
     Ok(json!({ "retries": retries }))
 }
 
+/// Does with what is held already what [`work`] does once with a lock.
+pub(crate) fn count<W: Way>(held: &Held<W>, command: &Value) -> Result<Value> {
+    let text = |key: &str| command[key].as_str().unwrap_or_default();
+    let log = Arc::new(Log::open(Path::new(text("log"))).map_err(|error| broken("log", error))?);
+    let ledger = Ledger::new(command, text("name").into(), &log);
+    ledger.count(held, clock::now(), command["asked"].as_u64().unwrap_or_default())?;
+    Ok(json!({}))
+}
+
 pub(crate) struct Task<W: Way> {
-    name: String,
     client: Client<W>,
-    lock: Lock<W>,
+    wanted: Wanted<W>,
     command: Value,
-    counter: PathBuf,
-    log: Arc<Log>,
+    ledger: Ledger,
 }
 
 impl<W: Way> Task<W> {
     pub(crate) fn new(client: Client<W>, command: &Value, name: String, log: &Arc<Log>) -> Result<Self> {
-        let text = |key: &str| command[key].as_str().unwrap_or_default();
-        let lock = lock_of(&client, command, text("lock"))?;
-        Ok(Task { name, client, lock, command: command.clone(), counter: text("counter").into(), log: log.clone() })
+        let wanted = Wanted::of(&client, command, command["lock"].as_str().unwrap_or_default())?;
+        Ok(Task { client, wanted, command: command.clone(), ledger: Ledger::new(command, name, log) })
     }
 
     pub(crate) async fn run(self, increments: u64) -> Result<Vec<&'static str>> {
@@ -68,43 +75,68 @@ impl<W: Way> Task<W> {
         // The face that excludes nobody has another lock each time.
         let other = crate::UNLOCKED.load(std::sync::atomic::Ordering::Relaxed);
         let name = self.command["lock"].as_str().unwrap_or_default();
-        let lock = if other { &lock_of(&self.client, &self.command, name)? } else { &self.lock };
-        let guard = W::acquire(lock).await?;
-        let at = clock::now();
-        let token = guard.token().n;
-        let note = |at, event| {
-            let record = Record { at, pid: std::process::id(), task: self.name.clone(), token, event };
-            self.log.write(&record).map_err(|error| broken("log", error))
-        };
-        let units = match self.command["share"].as_str() {
+        let wanted = if other { &Wanted::of(&self.client, &self.command, name)? } else { &self.wanted };
+        let held = wanted.acquire().await?;
+        self.ledger.count(&held, clock::now(), asked)?;
+        let token = held.token();
+        let outcome = held.release().await?;
+        self.ledger.note(clock::now(), token, Event::Released { outcome: outcome.code().into() })
+    }
+}
+
+/// What a task writes: the counter, and the log.
+struct Ledger {
+    task: String,
+    units: u64,
+    counter: PathBuf,
+    log: Arc<Log>,
+}
+
+impl Ledger {
+    fn new(command: &Value, task: String, log: &Arc<Log>) -> Self {
+        let units = match command["share"].as_str() {
             Some("write") => ALL,
-            _ => self.command["take"].as_u64().unwrap_or(1),
+            _ => command["take"].as_u64().unwrap_or(1),
         };
-        note(at, Event::Grant { asked, until: at + clock::nanos(guard.remaining()), units })?;
+        Ledger { task, units, counter: command["counter"].as_str().unwrap_or_default().into(), log: log.clone() }
+    }
+
+    fn note(&self, at: Nanos, token: u64, event: Event) -> Result<()> {
+        let record = Record { at, pid: std::process::id(), task: self.task.clone(), token, event };
+        self.log.write(&record).map_err(|error| broken("log", error))
+    }
+
+    /// Counts up under what was asked for at `asked` and had at `at`.
+    fn count<W: Way>(&self, held: &Held<W>, at: Nanos, asked: Nanos) -> Result<()> {
+        let (token, units) = (held.token(), self.units);
+        self.note(at, token, Event::Grant { asked, until: at + clock::nanos(held.remaining()), units })?;
         let begin = clock::now();
         let value = self.count_up().map_err(|error| broken("counter", error))?;
         // The guard is asked after the clock: what it still says then was true at that time.
         let at = clock::now();
-        let (held, until) = (guard.is_held(), at + clock::nanos(guard.remaining()));
-        note(at, Event::Increment { begin, value, held, until })?;
-        if let Some(why) = guard.why_lost() {
-            note(clock::now(), Event::Lost { why: why.code().into() })?;
+        let (still, until) = (held.is_held(), at + clock::nanos(held.remaining()));
+        self.note(at, token, Event::Increment { begin, value, held: still, until })?;
+        match held.why_lost() {
+            Some(why) => self.note(clock::now(), token, Event::Lost { why: why.code().into() }),
+            None => Ok(()),
         }
-        let outcome = W::release(guard).await?;
-        note(clock::now(), Event::Released { outcome: outcome.code().into() })
     }
 
-    /// Not atomic in the least, but for the last step: whoever is killed leaves the old value or the new one.
     fn count_up(&self) -> std::io::Result<u64> {
         let value = match std::fs::read_to_string(&self.counter) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
             text => text?.trim().parse().map_err(std::io::Error::other)?,
         } + 1;
-        let scratch = self.counter.with_file_name(format!("counter.{}", self.name));
-        std::fs::write(&scratch, value.to_string())?;
-        std::fs::rename(&scratch, &self.counter)?;
+        replace(&self.counter, &self.task, &value.to_string())?;
         Ok(value)
     }
+}
+
+/// Not atomic in the least, but for the last step: whoever is killed leaves the old text or the new one.
+pub(crate) fn replace(file: &Path, by: &str, text: &str) -> std::io::Result<()> {
+    let scratch = file.with_extension(by);
+    std::fs::write(&scratch, text)?;
+    std::fs::rename(&scratch, file)
 }
 
 pub(crate) fn broken(what: &str, error: std::io::Error) -> Error {

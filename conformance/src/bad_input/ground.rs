@@ -84,7 +84,9 @@ impl World {
         let mut grounds = Vec::new();
         for place in self.stores.iter().filter(wanted) {
             let uri = with_options(place.uri(word, folder)?, &row.options);
-            let stand_ins = vec![(word.to_owned(), "app")];
+            let port = uri.split_once("127.0.0.1:").map(|(_, rest)| rest.split(['/', '?']).next().unwrap_or_default());
+            let port = port.map(|port| (format!(":{port}/"), ":6379/"));
+            let stand_ins = [(word.to_owned(), "app")].into_iter().chain(port).collect();
             grounds.push(Ground { uri, address: None, stand_ins, kind: Kind::Store(place) });
         }
         if grounds.is_empty() { Err(Unmade::Wrong(format!("there is no store {names:?}"))) } else { Ok(grounds) }

@@ -333,7 +333,7 @@ impl<'a> Lane<'a> {
             let name = format!("{client}.{command}");
             let (key, lock) = row.lock(&name);
             let mut args = json!({ "client": client, "guard": name, key: lock, "token": 1 });
-            for (key, value) in row.with.iter().filter(|_| matches!(command.as_str(), "acquire" | "try")) {
+            for (key, value) in row.options_of(command) {
                 args[key] = value.clone();
             }
             pending.push((command, name, self.give(command, args)?));

@@ -85,8 +85,11 @@ fn within() -> f64 {
     3.0
 }
 
-/// What a row can ask for.
+/// What a row asks for that does not say.
 const COMMANDS: [&str; 5] = ["acquire", "try", "inspect", "list", "break"];
+
+/// What takes the row's options.
+const ACQUIRING: [&str; 5] = ["acquire", "try", "segment", "campaign", "resume"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -137,10 +140,16 @@ impl Row {
                 if self.uri.is_some() || !self.with.is_empty() { &["acquire", "try"] } else { &COMMANDS };
             self.commands = some.iter().map(|name| (*name).to_owned()).collect();
         }
-        match self.commands.iter().find(|name| !COMMANDS.contains(&name.as_str())) {
+        let known = |name: &str| COMMANDS.contains(&name) || ACQUIRING.contains(&name);
+        match self.commands.iter().find(|name| !known(name)) {
             Some(unknown) => Err(format!("there is no command {unknown:?}")),
             None => Ok(()),
         }
+    }
+
+    /// The options that `command` takes.
+    pub(super) fn options_of(&self, command: &str) -> impl Iterator<Item = (&String, &Value)> {
+        self.with.iter().filter(move |_| ACQUIRING.contains(&command))
     }
 
     /// The name of the lock as an argument; `word` is in every ordinary one.

@@ -401,13 +401,22 @@ impl Engine {
     /// # Errors
     /// What the store or the connection said.
     pub(crate) fn administer(&self, request: Request) -> Result<Reply> {
+        self.administer_timed(request).map(|(_, reply)| reply)
+    }
+
+    /// The same, with the time at which what was answered was sent.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn administer_timed(&self, request: Request) -> Result<(Time, Reply)> {
         let give_up = clock::now().after(self.options.store_timeout);
         let requests = Requests::from_iter([request]);
         let mut told = None;
         loop {
             let answered = self.store.call(&requests, self.limit(clock::now(), Some(give_up)));
-            let error = match self.heard(1, answered).outcome {
-                Outcome::Replies(replies) => return Ok(replies.into_iter().next().unwrap_or(Reply::Nil)),
+            let Answered { sent, outcome } = self.heard(1, answered);
+            let error = match outcome {
+                Outcome::Replies(replies) => return Ok((sent, replies.into_iter().next().unwrap_or(Reply::Nil))),
                 Outcome::NotSent(error) | Outcome::Unknown { error, .. } => error,
             };
             if error.kind() != Kind::Unavailable {

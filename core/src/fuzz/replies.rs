@@ -4,6 +4,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::{Feed, is_readable};
+use crate::latch_cell::Plan;
+use crate::latch_layout::{self, MAX_IDLE};
 use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
 };
@@ -43,7 +45,8 @@ pub(crate) fn is_sound(step: &Step, block: u64) {
 pub(crate) fn chosen(choice: u8) -> &'static dyn Layout {
     static LAYOUTS: LazyLock<Vec<Arc<dyn Layout>>> = LazyLock::new(|| {
         let shared = layouts::native::layout("p").shared(Share::READ);
-        layouts::all("p").into_iter().chain(shared).collect()
+        let latch = Plan::new(2, MAX_IDLE).ok().and_then(|plan| layouts::native::layout("p").latch(plan));
+        layouts::all("p").into_iter().chain(shared).chain(latch).collect()
     });
     &*LAYOUTS[usize::from(choice) / OPS.len() % LAYOUTS.len()]
 }
@@ -62,6 +65,9 @@ pub(crate) fn is_understood_or_refused(layout: &dyn Layout, choice: u8, replies:
         Err(error) => is_readable(&error),
     }
     if let Err(error) = layout.listed(reply) {
+        is_readable(&error);
+    }
+    if let Err(error) = latch_layout::Answer::read(reply) {
         is_readable(&error);
     }
 }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use lockwright::options::Retry;
 use lockwright::session::Service;
+use lockwright::shared_cell::ALL;
 use lockwright::time::{StoreTime, Time};
+
+use crate::layout::Role;
 
 /// What may go wrong on the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,6 +99,8 @@ pub struct Wish {
     pub extends: Option<u32>,
     /// For how many ticks it may export the lock, instead of releasing it.
     pub exports: Option<u32>,
+    /// Whether it may become the writer while it reads, or a reader while it writes, once.
+    pub changes: bool,
     /// Whether it does not acquire the lock, but resumes what somebody exported.
     pub resumes: bool,
 }
@@ -123,6 +128,10 @@ pub struct Setup {
     pub stale: usize,
     /// The tasks of each client.
     pub clients: Vec<Vec<Wish>>,
+    /// What each client's tasks take, where that is not all of it.
+    pub roles: &'static [Role],
+    /// To how many permits somebody may resize it, once.
+    pub resizes: Option<u32>,
     /// Whether the inboxes are still closed.
     pub cold: bool,
     /// How far behind the store's clock the clients believe it to be.
@@ -151,6 +160,19 @@ impl Setup {
             wish.ttl.into_iter().chain([self.ttl]).chain(wish.extends).chain(wish.exports).max().unwrap_or(self.ttl)
         };
         self.clients.iter().flatten().map(of).max().unwrap_or(self.ttl).max(self.ttl)
+    }
+
+    pub fn role(&self, client: usize) -> Role {
+        self.roles.get(client).copied().unwrap_or(Role::Sole)
+    }
+
+    /// How many units may be held at once.
+    pub fn capacity(&self) -> u32 {
+        match self.role(0) {
+            Role::Sole => 1,
+            Role::Reader | Role::Writer => ALL,
+            Role::One | Role::Two | Role::TwoInOrder => 2,
+        }
     }
 
     pub fn service(&self, wish: &Wish) -> Service {

@@ -2,14 +2,22 @@
 
 use std::time::Duration;
 
-use crate::layout::Record;
 use crate::layout::native::NativeRecord;
+use crate::layout::{Record, Role};
 use crate::search::{Explored, Recovery, Violation, explore};
 use crate::setup::{Class, FAULTS, Reduced, Setup, Spent, Wish};
 
 /// A task that may come at any time and takes what it gets.
-pub const ONE: Wish =
-    Wish { fair: false, may_cancel: false, early: false, ttl: None, extends: None, exports: None, resumes: false };
+pub const ONE: Wish = Wish {
+    fair: false,
+    may_cancel: false,
+    early: false,
+    ttl: None,
+    extends: None,
+    exports: None,
+    changes: false,
+    resumes: false,
+};
 /// A task that wants the lock from the start.
 pub const EARLY: Wish = Wish { early: true, ..ONE };
 
@@ -28,6 +36,8 @@ impl Setup {
             store_timeout: 1000,
             stale: 0,
             clients: vec![vec![ONE], vec![ONE]],
+            roles: &[],
+            resizes: None,
             cold: false,
             behind: 0,
             prompt: false,
@@ -48,6 +58,11 @@ impl Setup {
     /// Three clients with one task each, which are prompt, as the network is.
     pub fn three_clients(name: &'static str) -> Self {
         Setup { prompt: true, clients: vec![vec![ONE]; 3], ..Setup::two_clients(name) }
+    }
+
+    /// A client for each role, with one task.
+    pub fn shared(name: &'static str, roles: &'static [Role]) -> Self {
+        Setup { prompt: true, clients: vec![vec![ONE]; roles.len()], roles, ..Setup::two_clients(name) }
     }
 
     /// The same with at most `most` faults of any kind.
@@ -175,8 +190,11 @@ impl Setup {
 
     /// What bounds the space, in words; see `docs/exploration.md`, which is made of these.
     fn bounds(&self) -> String {
-        let tasks = |wishes: &Vec<Wish>| wishes.iter().map(|wish| self.in_words(wish)).collect::<Vec<_>>().join(" ");
-        let clients: Vec<String> = self.clients.iter().filter(|wishes| !wishes.is_empty()).map(tasks).collect();
+        let tasks = |(client, wishes): (usize, &Vec<Wish>)| {
+            wishes.iter().map(|wish| self.in_words(client, wish)).collect::<Vec<_>>().join(" ")
+        };
+        let some = self.clients.iter().enumerate().filter(|(_, wishes)| !wishes.is_empty());
+        let clients: Vec<String> = some.map(tasks).collect();
         let network = if self.prompt { "prompt" } else { "any delay" };
         let faults = match self.most_faults {
             0 => "no fault".to_owned(),
@@ -184,8 +202,9 @@ impl Setup {
             most => format!("at most {most} of {:?}", self.faults),
         };
         let pauses = if self.pauses > 0 { ", 1 pause" } else { "" };
+        let resizes = self.resizes.map_or(String::new(), |permits| format!(", resized to {permits}"));
         format!(
-            "tasks {}; lease {}, claim {}; {network}, {faults}{pauses}",
+            "tasks {}{resizes}; lease {}, claim {}; {network}, {faults}{pauses}",
             clients.join(" + "),
             self.ttl,
             1000 / self.tick.as_millis()
@@ -193,11 +212,19 @@ impl Setup {
     }
 
     /// One task: `t`, and what it wants beside the lock.
-    fn in_words(&self, wish: &Wish) -> String {
-        let marks = [(wish.fair, "f"), (wish.may_cancel, "c"), (wish.extends.is_some(), "x")];
+    fn in_words(&self, client: usize, wish: &Wish) -> String {
+        let part = match self.role(client) {
+            Role::Sole => "t",
+            Role::Reader => "read",
+            Role::Writer => "write",
+            Role::One => "1/2",
+            Role::Two => "2/2",
+            Role::TwoInOrder => "2/2f",
+        };
+        let marks = [(wish.fair, "f"), (wish.may_cancel, "c"), (wish.extends.is_some(), "x"), (wish.changes, "u")];
         let marks = marks.into_iter().chain([(wish.exports.is_some(), "e"), (wish.resumes, "r")]);
         let marks: String = marks.filter(|(is, _)| *is).map(|(_, mark)| mark).collect();
         let ttl = wish.ttl.map_or(String::new(), |ttl| ttl.to_string());
-        format!("t{marks}{ttl}")
+        format!("{part}{marks}{ttl}")
     }
 }

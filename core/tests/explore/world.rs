@@ -10,6 +10,7 @@ use lockwright::lease::ReleaseOutcome;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Reply, Requests, StoreEvent};
 use lockwright::queue::{Ask, Refusal, TaskId};
 use lockwright::session::{Answer, Inbox, RequestId, margin};
+use lockwright::shared_cell::ALL;
 use lockwright::time::{Relative, StoreTime, Time};
 
 use crate::glue::{Input, Out, Process, process_of};
@@ -25,6 +26,8 @@ pub enum Task {
     Holding {
         token: u64,
         until: Time,
+        /// How much of the lock it may believe to have.
+        units: u32,
     },
     /// Told that it lost the lock, but still inside its critical section.
     Mourning {
@@ -60,6 +63,9 @@ pub struct Client {
     /// The tasks that extended their hold, or tried to.
     extended: u8,
     extension: Option<Extension>,
+    /// The tasks that changed how much they hold, or tried to, and the call that is not answered yet: whose, and to what.
+    changed: u8,
+    change: Option<(usize, u32)>,
     /// A task's call to export the lock, until it is answered, and the secret that is to have it.
     export: Option<(usize, AttemptId)>,
     stream: VecDeque<Wire>,
@@ -74,8 +80,31 @@ pub struct Client {
 struct Store<R> {
     record: R,
     alive: Vec<bool>,
+    /// The highest token that any task was given for so many units.
+    tops: Vec<(u32, u64)>,
+}
+
+impl<R> Store<R> {
     /// The highest token that any task was given.
-    top: u64,
+    fn top(&self) -> u64 {
+        self.tops.iter().map(|(_, token)| *token).max().unwrap_or(0)
+    }
+
+    /// The highest that was given to somebody who cannot hold at the same time as whoever has so many units.
+    fn top_beside(&self, units: u32, capacity: u32) -> u64 {
+        let excluded = self.tops.iter().filter(|(others, _)| others.saturating_add(units) > capacity);
+        excluded.map(|(_, token)| *token).max().unwrap_or(0)
+    }
+
+    fn give(&mut self, units: u32, token: u64) {
+        match self.tops.iter_mut().find(|(known, _)| *known == units) {
+            Some((_, top)) => *top = token.max(*top),
+            None => {
+                self.tops.push((units, token));
+                self.tops.sort_unstable();
+            }
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -125,12 +154,14 @@ pub enum Step {
     Release { client: usize, task: usize },
     Extend { client: usize, task: usize },
     Export { client: usize, task: usize },
+    Change { client: usize, task: usize },
     Take { client: usize, task: usize },
     Cancel { client: usize, task: usize },
     Timer { client: usize },
     Deliver { message: usize },
     Hear { client: usize },
     Resume,
+    Resize,
     Pass,
     Pause { client: usize },
     Delay { message: usize },
@@ -168,7 +199,13 @@ impl Step {
         self.class() == Class::None
             && !matches!(
                 self,
-                Step::Pass | Step::Cancel { .. } | Step::Pause { .. } | Step::Extend { .. } | Step::Export { .. }
+                Step::Pass
+                    | Step::Cancel { .. }
+                    | Step::Pause { .. }
+                    | Step::Extend { .. }
+                    | Step::Export { .. }
+                    | Step::Change { .. }
+                    | Step::Resize
             )
     }
 }
@@ -182,6 +219,8 @@ pub struct World<R: Record> {
     paused: Option<usize>,
     /// The secret that was told, for whoever wants to resume it; it may be known to several.
     secret: Option<AttemptId>,
+    /// Whether it was resized.
+    resized: bool,
     pub spent: Spent,
 }
 
@@ -196,11 +235,20 @@ impl<R: Record> World<R> {
     pub fn new(setup: &Setup) -> Self {
         let inbox = if setup.cold { Inbox::Closed } else { Inbox::Live };
         let client = |(id, tasks): (usize, &Vec<Wish>)| Client {
-            process: Process::new(id as u8, 0, R::machine, setup.tick * setup.store_timeout, R::BLOCK, inbox),
+            process: Process::new(
+                id as u8,
+                0,
+                R::speaker(setup.role(id)),
+                setup.tick * setup.store_timeout,
+                R::BLOCK,
+                inbox,
+            ),
             tasks: vec![Task::Fresh; tasks.len()],
             waiting: Vec::new(),
             extended: 0,
             extension: None,
+            changed: 0,
+            change: None,
             export: None,
             stream: VecDeque::new(),
             opening: false,
@@ -208,7 +256,7 @@ impl<R: Record> World<R> {
             dead: false,
             known: Default::default(),
         };
-        let store = Store { record: R::default(), alive: vec![!setup.cold; setup.clients.len()], top: 0 };
+        let store = Store { record: R::default(), alive: vec![!setup.cold; setup.clients.len()], tops: Vec::new() };
         let mut world = World {
             now: 0,
             store: Rc::new(store),
@@ -216,6 +264,7 @@ impl<R: Record> World<R> {
             net: Vec::new(),
             paused: None,
             secret: None,
+            resized: false,
             spent: Spent::NOTHING,
         };
         for (client, tasks) in setup.clients.iter().enumerate() {
@@ -257,6 +306,9 @@ impl<R: Record> World<R> {
         if self.may_pass(setup, steps) {
             steps.push(Step::Pass);
         }
+        if setup.resizes.is_some() && !self.resized {
+            steps.push(Step::Resize);
+        }
         for c in (0..self.clients.len()).filter(runs) {
             let client = &self.clients[c];
             for (t, (task, wish)) in client.tasks.iter().zip(&setup.clients[c]).enumerate() {
@@ -267,6 +319,9 @@ impl<R: Record> World<R> {
                     }
                     Task::Holding { .. } if wish.exports.is_some() => {
                         steps.push(Step::Export { client: c, task: t });
+                    }
+                    Task::Holding { .. } if wish.changes && client.changed >> t & 1 == 0 => {
+                        steps.push(Step::Change { client: c, task: t });
                     }
                     _ => {}
                 }
@@ -362,6 +417,7 @@ impl<R: Record> World<R> {
             | Step::Release { client, .. }
             | Step::Extend { client, .. }
             | Step::Export { client, .. }
+            | Step::Change { client, .. }
             | Step::Take { client, .. }
             | Step::Cancel { client, .. }
             | Step::Timer { client }
@@ -386,24 +442,24 @@ impl<R: Record> World<R> {
     /// What the clients believe and what the store has, whoever they are: all that the checks of every state look at.
     pub fn outlook(&self, setup: &Setup) -> u64 {
         let view = self.view(setup);
-        let hold = self.store.record.hold();
         let mut all = 0_u64;
         for (c, client) in self.clients.iter().enumerate() {
             let mut one = Mix::new();
-            let holds = hold.filter(|(owner, _)| process_of(*owner) == c);
-            holds.map(|(_, expires)| view.ahead_at_store(expires)).hash(&mut one);
+            for (_, expires) in self.store.record.holds().filter(|(owner, _)| process_of(*owner) == c) {
+                view.ahead_at_store(expires).hash(&mut one);
+            }
             for (_, until) in client.process.beliefs() {
                 view.ahead(until).hash(&mut one);
             }
             for task in &client.tasks {
-                if let Task::Holding { token, until } = task {
+                if let Task::Holding { token, until, .. } = task {
                     (view.token(*token), view.ahead(*until)).hash(&mut one);
                 }
             }
             all = all.wrapping_add(one.finish());
         }
         let mut state = Mix::new();
-        (all, self.spent, view.token(self.store.top)).hash(&mut state);
+        (all, self.spent, view.token(self.store.top())).hash(&mut state);
         state.finish()
     }
 
@@ -413,7 +469,8 @@ impl<R: Record> World<R> {
             tick: setup.tick.as_nanos() as u64,
             horizon: setup.longest().into(),
             last: self.store.record.last(),
-            block: R::BLOCK,
+            // Those who hold at once have tokens further apart.
+            block: R::BLOCK.max(2 * setup.roles.len() as u64),
             newest: 0,
         }
     }
@@ -499,6 +556,19 @@ impl<R: Record> World<R> {
                 let ttl = setup.tick * setup.clients[client][task].extends.unwrap_or(0);
                 self.feed(setup, client, Input::Extend { token, ttl })
             }
+            Step::Change { client, task } => {
+                let node = self.client(client);
+                let Task::Holding { token, units, .. } = &mut node.tasks[task] else {
+                    return Err("changed what was not held".into());
+                };
+                let wanted = if *units == ALL { 1 } else { ALL };
+                // Who asks for less has given up the rest.
+                *units = wanted.min(*units);
+                let token = *token;
+                node.changed |= 1 << task;
+                node.change = Some((task, wanted));
+                self.feed(setup, client, Input::Change { token, units: wanted })
+            }
             Step::Cancel { client, task } => {
                 let node = self.client(client);
                 node.tasks[task] = Task::Done;
@@ -514,6 +584,11 @@ impl<R: Record> World<R> {
                 self.spent.pauses += 1;
                 self.paused = Some(client);
                 Ok(())
+            }
+            Step::Resize => {
+                self.resized = true;
+                let Some(call) = setup.resizes.and_then(R::resize) else { return Err("cannot be resized".into()) };
+                self.execute(setup, &call).map(drop)
             }
             Step::Pass => {
                 self.now += 1;
@@ -607,13 +682,15 @@ impl<R: Record> World<R> {
         if self.paused == Some(client) {
             self.paused = None;
         }
-        let grave = Process::new(client as u8, 0, R::machine, setup.tick, 1, Inbox::Closed);
+        let grave = Process::new(client as u8, 0, R::speaker(setup.role(client)), setup.tick, 1, Inbox::Closed);
         *self.client(client) = Client {
             process: grave,
             tasks: Vec::new(),
             waiting: Vec::new(),
             extended: 0,
             extension: None,
+            changed: 0,
+            change: None,
             export: None,
             stream: VecDeque::new(),
             opening: false,
@@ -688,7 +765,7 @@ impl<R: Record> World<R> {
         }
         let node = self.client(client);
         for task in &mut node.tasks {
-            if let Task::Holding { token, until } = task
+            if let Task::Holding { token, until, .. } = task
                 && let Some(valid) = node.process.valid_until(*token)
             {
                 *until = valid;
@@ -750,22 +827,20 @@ impl<R: Record> World<R> {
                 }
             }
             Out::Extended { done } => self.extended(setup, client, done)?,
-            Out::Changed { .. } => return Err("nobody asked for a change".into()),
+            Out::Changed { token } => self.changed(setup, client, token)?,
         }
         Ok(())
     }
 
     fn granted(&mut self, setup: &Setup, client: usize, task: usize, token: u64) -> Checked<()> {
         let who = name_of_client(client);
-        if token <= self.store.top {
-            return Err(format!("{who} was given token {token} after token {} was used", self.store.top));
-        }
-        Rc::make_mut(&mut self.store).top = token;
+        let units = setup.role(client).units();
+        self.give(setup, client, units, token)?;
         let node = self.client(client);
         if node.tasks[task] != Task::Waiting {
             return Err(format!("{who} was granted the lock for a task that is {:?}", node.tasks[task]));
         }
-        node.tasks[task] = Task::Holding { token, until: Time::ZERO };
+        node.tasks[task] = Task::Holding { token, until: Time::ZERO, units };
         let is_fair = |task: u8| {
             let wish = setup.clients[client][usize::from(task)];
             wish.fair || wish.resumes
@@ -776,6 +851,35 @@ impl<R: Record> World<R> {
             return Err(format!("{who} gives the lock to task {task} before one that came first"));
         }
         node.waiting.retain(|waits| usize::from(*waits) != task);
+        Ok(())
+    }
+
+    /// A task is given `token`, higher than that of anybody it excludes.
+    fn give(&mut self, setup: &Setup, client: usize, units: u32, token: u64) -> Checked<()> {
+        let top = self.store.top_beside(units, setup.capacity());
+        if token <= top {
+            let who = name_of_client(client);
+            return Err(format!("{who} was given token {token} after token {top} was used"));
+        }
+        Rc::make_mut(&mut self.store).give(units, token);
+        Ok(())
+    }
+
+    fn changed(&mut self, setup: &Setup, client: usize, token: Option<u64>) -> Checked<()> {
+        let who = name_of_client(client);
+        let Some((task, wanted)) = self.client(client).change.take() else {
+            return Err(format!("{who} answers a change that nobody waits for"));
+        };
+        let Task::Holding { units, .. } = self.clients[client].tasks[task] else { return Ok(()) };
+        match token {
+            None if wanted < ALL => return Err(format!("{who} may not become a reader, though it writes")),
+            Some(token) if wanted == ALL => self.give(setup, client, wanted, token)?,
+            _ => {}
+        }
+        let now = if token.is_some() { wanted } else { units };
+        if let Task::Holding { units, .. } = &mut self.client(client).tasks[task] {
+            *units = now;
+        }
         Ok(())
     }
 
@@ -836,7 +940,7 @@ impl<R: Record> World<R> {
         let before = self.store.clone();
         let store = Rc::make_mut(&mut self.store);
         let alive = |inbox: InboxId| before.alive.get(inbox.0 as usize).copied().unwrap_or(false);
-        let around = Around { now, top: before.top, token_floor: 0, alive: &alive };
+        let around = Around { now, top: before.top(), token_floor: 0, alive: &alive };
         let (reply, pushes) = store.record.run(call, &around);
         store.record.check(&before.record, call, &around)?;
         for (inbox, event) in pushes {
@@ -851,12 +955,12 @@ impl<R: Record> World<R> {
     /// Nobody believes what the store denies.
     fn check_beliefs(&self, setup: &Setup) -> Checked<()> {
         let now = setup.time(self.now);
-        let hold = self.store.record.hold();
-        let mut believers = 0;
+        let hold_of = |attempt| self.store.record.holds().find(|(owner, _)| *owner == attempt);
+        let mut believed = 0_u64;
         for (c, client) in self.clients.iter().enumerate() {
             let who = name_of_client(c);
             for (attempt, until) in client.process.beliefs().filter(|(_, until)| *until > now) {
-                let Some((_, expires)) = hold.filter(|(owner, _)| *owner == attempt) else {
+                let Some((_, expires)) = hold_of(attempt) else {
                     let attempt = name_of(attempt);
                     return Err(format!("{who} believes that {attempt} holds the lock; the store says it does not"));
                 };
@@ -865,19 +969,19 @@ impl<R: Record> World<R> {
                 }
             }
             for task in &client.tasks {
-                if let Task::Holding { until, .. } = task
+                if let Task::Holding { until, units, .. } = task
                     && *until > now
                 {
-                    believers += 1;
+                    believed += u64::from(*units);
                     let until = StoreTime((until.as_nanos() / 1000) as i64);
-                    if hold.is_none_or(|(owner, expires)| process_of(owner) != c || expires < until) {
+                    if !self.store.record.holds().any(|(owner, expires)| process_of(owner) == c && expires >= until) {
                         return Err(format!("a task of {who} believes to hold the lock; the store says it does not"));
                     }
                 }
             }
         }
-        if believers > 1 {
-            return Err(format!("{believers} tasks believe to hold the lock"));
+        if believed > setup.capacity().into() {
+            return Err(format!("tasks believe to hold {believed} of {}", setup.capacity()));
         }
         Ok(())
     }
@@ -900,7 +1004,7 @@ impl<R: Record> World<R> {
         self.is_served(setup)
             && self.net.is_empty()
             && self.clients.iter().all(|client| client.process.is_idle() && client.stream.is_empty())
-            && self.store.record.hold().is_none_or(|(_, expires)| expires <= now)
+            && self.store.record.holds().all(|(_, expires)| expires <= now)
             && self.store.record.line().all(|attempt| self.clients[process_of(attempt)].dead)
     }
 
@@ -912,16 +1016,18 @@ impl<R: Record> World<R> {
         let mut view = self.view(setup);
         let mut state = Mix::new();
         self.spent.hash(&mut state);
-        view.token(self.store.top).hash(&mut state);
+        for (units, top) in &self.store.tops {
+            (units, view.token(*top)).hash(&mut state);
+        }
         self.store.record.fingerprint(&view, &mut state);
         let exporter = self.secret.map(process_of);
-        exporter.is_some().hash(&mut state);
+        (exporter.is_some(), self.resized).hash(&mut state);
         let mut all = 0_u64;
         for (c, client) in self.clients.iter().enumerate() {
             view.newest = client.process.minted();
             let mut one = Mix::new();
             let name = if setup.reduced.names { usize::MAX } else { c };
-            (name, &setup.clients[c], self.paused == Some(c), self.store.alive[c]).hash(&mut one);
+            (name, &setup.clients[c], setup.role(c), self.paused == Some(c), self.store.alive[c]).hash(&mut one);
             client.fingerprint(&view).hash(&mut one);
             self.secret.filter(|_| exporter == Some(c)).map(|secret| view.attempt(secret)).hash(&mut one);
             self.store.record.fingerprint_of(c, &view, &mut one);
@@ -959,6 +1065,9 @@ impl<R: Record> World<R> {
             Step::Release { client: c, task } => format!("{}'s task {task} releases", client(c)),
             Step::Extend { client: c, task } => format!("{}'s task {task} extends its hold", client(c)),
             Step::Export { client: c, task } => format!("{}'s task {task} exports its hold", client(c)),
+            Step::Change { client: c, task } => {
+                format!("{}'s task {task} asks for more of the lock, or less", client(c))
+            }
             Step::Take { client: c, task } => format!("{}'s task {task} resumes what was exported", client(c)),
             Step::Cancel { client: c, task } => format!("{}'s task {task} gives up", client(c)),
             Step::Timer { client: c } => format!("{}'s timer", client(c)),
@@ -971,6 +1080,7 @@ impl<R: Record> World<R> {
                 other => format!("{} hears {other:?}", client(c)),
             },
             Step::Resume => format!("{} runs again", client(self.paused.unwrap_or_default())),
+            Step::Resize => format!("it is resized to {} units", setup.resizes.unwrap_or_default()),
             Step::Pass => "a tick passes".into(),
             Step::Pause { client: c } => format!("PAUSE of {}", client(c)),
             Step::Delay { message: m } => format!("FAULT takes its time: {}", message(m)),
@@ -1027,7 +1137,9 @@ impl Client {
             match task {
                 Task::Fresh => 1_u8.hash(state),
                 Task::Waiting => 2_u8.hash(state),
-                Task::Holding { token, until } => (3_u8, view.token(*token), view.ahead(*until)).hash(state),
+                Task::Holding { token, until, units } => {
+                    (3_u8, view.token(*token), view.ahead(*until), units).hash(state);
+                }
                 Task::Mourning { token } => (4_u8, view.token(*token)).hash(state),
                 Task::Releasing { token } => (5_u8, view.token(*token)).hash(state),
                 Task::Done => 6_u8.hash(state),
@@ -1035,6 +1147,7 @@ impl Client {
         }
         (&self.waiting, self.extended).hash(state);
         self.extension.map(|extension| (extension.task, view.ago(extension.asked))).hash(state);
+        (self.changed, self.change).hash(state);
         self.export.map(|(task, secret)| (task, view.attempt(secret))).hash(state);
         self.process.fingerprint(view, state);
     }

@@ -98,6 +98,28 @@ fn a_change_that_came_too_late_is_sent_again() {
 }
 
 #[test]
+fn a_change_that_is_answered_after_the_lease_s_end_makes_nobody_the_writer() {
+    let mut rig = reading();
+    rig.tell(1_000, Event::Change(ALL));
+    let late = 1_000 + 30_000 - 300 - 2;
+    rig.replied(late, 1_000, numbers(&[1, 300]));
+    assert!(rig.hears().is_empty());
+    rig.tick(late);
+    assert_eq!(rig.hears()[..2], ["lost: expired", "Changed(None)"]);
+}
+
+#[test]
+fn an_extension_that_is_answered_after_the_lease_s_end_is_refused_with_the_loss() {
+    let mut rig = reading();
+    rig.tell(1_000, Event::Extend(TTL));
+    let late = 1_000 + 30_000 - 300 - 2;
+    rig.replied(late, 1_000, Reply::Int(1));
+    assert!(rig.hears().is_empty());
+    rig.tick(late);
+    assert_eq!(rig.hears()[..2], ["lost: expired", "Extended(false)"]);
+}
+
+#[test]
 fn whoever_waits_for_a_change_hears_of_the_loss() {
     let mut rig = reading();
     rig.tell(1_000, Event::Change(ALL));

@@ -12,6 +12,8 @@ use crate::driver::clock;
 use crate::driver::fork::Generational;
 use crate::driver::wait::locked;
 use crate::error::{Error, Kind, Result};
+use crate::latch_cell::{self, LatchCell};
+use crate::latch_layout;
 use crate::native;
 use crate::protocol::{Arg, AttemptId, InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
@@ -41,23 +43,28 @@ struct Records {
     by_key: BTreeMap<Arc<str>, Record>,
     /// The highest token ever set aside, so that tokens rise though idle records go.
     highest: u64,
+    /// At how many records it is looked whether some are latches that nobody uses.
+    crowded: usize,
 }
 
 enum Record {
     Lock(Cell, VecDeque<Waiter>),
     Shared(SharedCell, Kept),
+    Latch(LatchCell, latch_cell::Kept),
 }
 
-/// A request as one of the two kinds of record takes it.
+/// A request as one of the kinds of record takes it.
 enum Procedure {
     Lock(native::Procedure),
     Shared(shared::Procedure),
+    Latch(latch_layout::Procedure),
 }
 
 impl Procedure {
     fn read(request: &Request) -> Option<Self> {
         let lock = native::Procedure::read(request).map(Procedure::Lock);
-        lock.or_else(|| shared::Procedure::read(request).map(Procedure::Shared))
+        let shared = || shared::Procedure::read(request).map(Procedure::Shared);
+        lock.or_else(shared).or_else(|| latch_layout::Procedure::read(request).map(Procedure::Latch))
     }
 
     /// The record that it makes where there is none.
@@ -65,6 +72,7 @@ impl Procedure {
         match self {
             Procedure::Lock(_) => Record::Lock(Cell::default(), VecDeque::new()),
             Procedure::Shared(_) => Record::Shared(SharedCell::default(), Kept::default()),
+            Procedure::Latch(_) => Record::Latch(LatchCell::default(), latch_cell::Kept::default()),
         }
     }
 }
@@ -74,10 +82,12 @@ impl Record {
         match (self, procedure) {
             (Record::Lock(cell, line), Procedure::Lock(procedure)) => procedure.run(cell, line, env),
             (Record::Shared(cell, kept), Procedure::Shared(procedure)) => procedure.run(cell, kept, env),
-            (Record::Lock(..), Procedure::Shared(_)) => Ok(shared::foreign("lock")),
-            (Record::Shared(cell, _), Procedure::Lock(_)) => {
+            (Record::Latch(cell, kept), Procedure::Latch(procedure)) => procedure.run(cell, kept, env),
+            (Record::Lock(..), _) => Ok(shared::foreign("lock")),
+            (Record::Shared(cell, _), _) => {
                 Ok(shared::foreign(cell.primitive.map_or("shared record", Primitive::name)))
             }
+            (Record::Latch(..), _) => Ok(shared::foreign("latch")),
         }
     }
 
@@ -86,14 +96,16 @@ impl Record {
         match self {
             Record::Lock(cell, _) => cell.last,
             Record::Shared(cell, _) => cell.last,
+            Record::Latch(..) => 0,
         }
     }
 
     /// Whether nothing would be different if it were not there.
-    fn is_idle(&self) -> bool {
+    fn is_idle(&self, now: StoreTime) -> bool {
         match self {
             Record::Lock(cell, line) => cell.hold.is_none() && line.is_empty(),
             Record::Shared(cell, kept) => !cell.resized && cell.used == 0 && kept.line.is_empty(),
+            Record::Latch(cell, _) => cell.look(now).is_none(),
         }
     }
 }
@@ -165,9 +177,15 @@ impl Space {
             alive: &alive,
             pushes: Vec::new(),
         };
-        let record = records.by_key.entry(request.key.clone()).or_insert_with(|| procedure.record());
+        records.sweep(env.now);
+        let known = records.by_key.entry(request.key.clone()).or_insert_with(|| procedure.record());
+        if known.is_idle(env.now) {
+            // Of another kind, it makes room.
+            *known = procedure.record();
+        }
+        let record = known;
         let Ok(reply) = record.run(procedure, &mut env);
-        let (last, idle) = (record.last(), record.is_idle());
+        let (last, idle) = (record.last(), record.is_idle(env.now));
         records.highest = records.highest.max(last);
         if idle {
             records.by_key.remove(&request.key);
@@ -189,6 +207,14 @@ impl Space {
 }
 
 impl Records {
+    /// Latches go when nobody used them for long, and nobody asks for them then.
+    fn sweep(&mut self, now: StoreTime) {
+        if self.by_key.len() >= self.crowded {
+            self.by_key.retain(|_, record| !record.is_idle(now));
+            self.crowded = 2 * self.by_key.len() + PAGE;
+        }
+    }
+
     fn page(&self, request: &Request) -> Reply {
         let cursor = match request.args.first() {
             Some(Arg::Text(cursor)) if !cursor.is_empty() => Bound::Excluded(cursor.clone()),

@@ -217,8 +217,8 @@ impl<K: Kind, const BUG: u8> Record for Seeded<K, BUG> {
         (call.request.call.name == "renew").then_some(call.ttl)
     }
 
-    fn hold(&self) -> Option<(AttemptId, StoreTime)> {
-        self.value()
+    fn holds(&self) -> impl Iterator<Item = (AttemptId, StoreTime)> {
+        self.value().into_iter()
     }
 
     fn line(&self) -> impl Iterator<Item = AttemptId> {

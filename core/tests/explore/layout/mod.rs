@@ -10,11 +10,38 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
+use lockwright::shared_cell::ALL;
 use lockwright::time::{StoreTime, Time};
 
 use crate::view::{Mix, View};
 
 pub type Checked<T> = Result<T, String>;
+
+/// What of a lock a client's tasks take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// All of it.
+    Sole,
+    Reader,
+    Writer,
+    /// One of two permits.
+    One,
+    /// Two of two permits.
+    Two,
+    /// The same, overtaken by nobody.
+    TwoInOrder,
+}
+
+impl Role {
+    /// How much that is, of `Setup::capacity`.
+    pub fn units(self) -> u32 {
+        match self {
+            Role::Sole | Role::Reader | Role::One => 1,
+            Role::Two | Role::TwoInOrder => 2,
+            Role::Writer => ALL,
+        }
+    }
+}
 
 /// What surrounds a call.
 pub struct Around<'a> {
@@ -38,6 +65,16 @@ pub trait Record: Clone + Debug + Default + 'static {
     /// The shipped protocol of the layout.
     fn machine() -> Box<dyn Protocol>;
 
+    /// The same as a client in that role speaks it.
+    fn speaker(_: Role) -> fn() -> Box<dyn Protocol> {
+        Self::machine
+    }
+
+    /// What gives it so many units.
+    fn resize(_: u32) -> Option<Self::Call> {
+        None
+    }
+
     /// Reads what a machine wrote.
     fn read(request: &Request) -> Option<Self::Call>;
 
@@ -48,7 +85,7 @@ pub trait Record: Clone + Debug + Default + 'static {
     fn renews(call: &Self::Call) -> Option<Duration>;
 
     /// Who holds the lock, or held it last and nobody noticed yet, and until when.
-    fn hold(&self) -> Option<(AttemptId, StoreTime)>;
+    fn holds(&self) -> impl Iterator<Item = (AttemptId, StoreTime)>;
 
     /// Who waits, in order.
     fn line(&self) -> impl Iterator<Item = AttemptId>;

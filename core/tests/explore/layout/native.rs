@@ -75,8 +75,8 @@ impl<const BUG: u8> Record for Seeded<BUG> {
         }
     }
 
-    fn hold(&self) -> Option<(AttemptId, StoreTime)> {
-        self.cell.hold.as_ref().map(|hold| (hold.owner.attempt, hold.expires))
+    fn holds(&self) -> impl Iterator<Item = (AttemptId, StoreTime)> {
+        self.cell.hold.as_ref().map(|hold| (hold.owner.attempt, hold.expires)).into_iter()
     }
 
     fn line(&self) -> impl Iterator<Item = AttemptId> {

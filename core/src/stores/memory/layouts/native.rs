@@ -1,12 +1,14 @@
-//! `native` in memory: [`crate::cell`] and [`crate::shared_cell`] as they stand.
+//! `native` in memory: [`crate::cell`], [`crate::shared_cell`] and [`crate::latch_cell`] as they stand.
 
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use crate::latch_layout::LatchCalls;
 use crate::native::{Calls, NativeLayout, OwnCalls};
 use crate::shared::SharedCalls;
 
 static CALLS: Calls = Calls::of_cell();
 static OWN: OwnCalls = OwnCalls::of_cell();
 static SHARED: SharedCalls = SharedCalls::of_cell();
+static LATCH: LatchCalls = LatchCalls::of_cell();
 
 /// The layout, for a connection that puts `prefix` before every name.
 pub fn layout(prefix: &str) -> NativeLayout {
@@ -14,6 +16,7 @@ pub fn layout(prefix: &str) -> NativeLayout {
         calls: &CALLS,
         own: &OWN,
         shared: &SHARED,
+        latch: &LATCH,
         guarantees,
         key: |prefix, name| format!("{prefix}{name}"),
         name_of: |prefix, key| key.strip_prefix(prefix).map(str::to_owned),

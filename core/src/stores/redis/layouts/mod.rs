@@ -7,6 +7,7 @@ use crate::protocol::{Call, Layout};
 
 pub mod getset;
 pub mod joined;
+pub mod latch;
 pub mod native;
 pub mod python_redis_lock;
 pub mod recipe;
@@ -25,7 +26,11 @@ use recipe::Family;
 /// The procedures of every layout that the server may be asked for by a digest.
 pub fn by_digest() -> impl Iterator<Item = &'static Call> {
     let all: [&'static Calls; 4] = [&native::CALLS, &redisson::CALLS, &redisson_fenced::CALLS, &spring::CALLS];
-    let own = native::OWN.by_digest().chain(shared::CALLS.by_digest()).chain([&redisson::ACQUIRE_FAIR]);
+    let own = native::OWN
+        .by_digest()
+        .chain(shared::CALLS.by_digest())
+        .chain(latch::CALLS.by_digest())
+        .chain([&redisson::ACQUIRE_FAIR]);
     let own = own.chain(redisson_shared::by_digest());
     all.into_iter().chain(FAMILIES.map(|family| family.calls)).flat_map(Calls::by_digest).chain(own)
 }

@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, types};
 
-use super::shared;
+use super::{latch, shared};
 use crate::cell::{Cell, Claimant, Hold, Line, Surroundings, Waiter};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use crate::latch_layout::LatchCalls;
 use crate::native::{Calls, NativeLayout, OwnCalls, Procedure};
 use crate::options::MAX_TTL;
 use crate::protocol::{AttemptId, InboxId, Reply, Request, StoreEvent};
@@ -38,11 +39,12 @@ pub(super) const SWEEP: (u64, usize) = (64, 256);
 static CALLS: Calls = Calls::of_cell();
 static OWN: OwnCalls = OwnCalls::of_cell();
 static SHARED: SharedCalls = SharedCalls::of_cell();
+static LATCH: LatchCalls = LatchCalls::of_cell();
 
 /// The layout for connections with this prefix.
 pub(crate) fn layout(prefix: &str) -> NativeLayout {
     let prefix = prefix.to_owned();
-    NativeLayout { calls: &CALLS, own: &OWN, shared: &SHARED, guarantees, key, name_of, prefix }
+    NativeLayout { calls: &CALLS, own: &OWN, shared: &SHARED, latch: &LATCH, guarantees, key, name_of, prefix }
 }
 
 fn key(prefix: &str, name: &str) -> String {
@@ -98,7 +100,7 @@ pub(crate) type Pushes = Vec<(InboxId, StoreEvent)>;
 
 /// Whether the request only looks.
 pub(crate) fn only_reads(request: &Request) -> bool {
-    [CALLS.inspect.name, CALLS.list.name, SHARED.inspect.name].contains(&request.call.name)
+    [CALLS.inspect.name, CALLS.list.name, SHARED.inspect.name, LATCH.look.name].contains(&request.call.name)
 }
 
 /// Executes one request.
@@ -112,6 +114,9 @@ pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite
     if let Some(procedure) = crate::shared::Procedure::read(request) {
         return shared::run(db, env, &request.key, &procedure);
     }
+    if let Some(procedure) = crate::latch_layout::Procedure::read(request) {
+        return latch::run(db, env, &request.key, &procedure);
+    }
     let Some(procedure) = Procedure::read(request) else {
         let message = format!("the request `{}` is none of this layout's", request.call.name);
         return Ok((Reply::Error { code: "ERR".into(), message }, Pushes::new()));
@@ -119,7 +124,11 @@ pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite
     let mut lock = Lock::load(db, env, &request.key)?;
     let looks = matches!(procedure, Procedure::Inspect);
     if !lock.stored {
-        if let Some(other) = shared::in_the_way(db, &request.key, looks)? {
+        let other = match shared::in_the_way(db, &request.key, looks)? {
+            None => latch::in_the_way(db, env, &request.key)?,
+            other => other,
+        };
+        if let Some(other) = other {
             return Ok((other, Pushes::new()));
         }
         lock.cell.last = highest(db)?;
@@ -213,6 +222,11 @@ impl Lock {
         }
         lock.cell.hold = Some(hold);
         Ok(lock)
+    }
+
+    /// Whether somebody holds it or waits for it.
+    pub(super) fn is_used(&self, env: &Env<'_>) -> bool {
+        self.stored && (self.waiting > 0 || self.cell.hold.as_ref().is_some_and(|hold| hold.expires > env.now))
     }
 
     /// A holder whose process is gone holds nothing, whatever its lease says. An asker's own inbox is proof of life.
@@ -452,7 +466,7 @@ pub(super) fn read_waiter(row: &Row<'_>) -> rusqlite::Result<Waiter> {
     Ok(Waiter { owner, card: row.get(3)? })
 }
 
-/// One page of the keys that somebody holds or waits for. The request's key ends in `*`, its argument is where to go
+/// One page of the keys that somebody holds or waits for, and of latches. The request's key ends in `*`, its argument is where to go
 /// on.
 fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
     let cursor = match request.args.first() {
@@ -465,6 +479,7 @@ fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
     let mut statement = db.prepare_cached(
         "SELECT key FROM locks WHERE key > ?1 AND key >= ?2 AND key <= ?3 AND (owner IS NOT NULL OR waiting > 0) \
          UNION SELECT key FROM shared WHERE key > ?1 AND key >= ?2 AND key <= ?3 AND (used > 0 OR waiting > 0) \
+         UNION SELECT key FROM latches WHERE key > ?1 AND key >= ?2 AND key <= ?3 \
          ORDER BY key LIMIT ?4",
     )?;
     let keys = statement.query_map((cursor, prefix, end, PAGE as i64), |row| row.get(0))?;

@@ -82,6 +82,39 @@ CREATE TABLE holders (
     PRIMARY KEY (key, attempt)
 ) STRICT, WITHOUT ROWID;
 
+-- Latches. No key is here and in `locks` or `shared`, unless nobody uses one of them.
+CREATE TABLE latches (
+    key TEXT NOT NULL PRIMARY KEY,
+    -- How many are still to come.
+    count INTEGER NOT NULL,
+    -- When it goes unless somebody uses it before, on the clock of whoever wrote it.
+    goes INTEGER NOT NULL,
+    clock TEXT NOT NULL,
+    -- The same by the wall clock, in microseconds since 1970: what it goes by on other clocks.
+    goes_wall INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX latches_by_end ON latches (goes_wall);
+
+-- Who waits for a latch.
+CREATE TABLE latch_waiters (
+    key TEXT NOT NULL,
+    attempt TEXT NOT NULL,
+    inbox INTEGER NOT NULL,
+    PRIMARY KEY (key, attempt)
+) STRICT, WITHOUT ROWID;
+
+-- Who changed a latch's count, and until when, on which clock, a copy of that may come.
+CREATE TABLE latch_counted (
+    key TEXT NOT NULL,
+    attempt TEXT NOT NULL,
+    until INTEGER NOT NULL,
+    clock TEXT NOT NULL,
+    PRIMARY KEY (key, attempt)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX latch_counted_by_end ON latch_counted (key, clock, until);
+
 CREATE TABLE meta (
     -- The highest token of any lock whose row was removed: a row made anew goes on from there.
     last INTEGER NOT NULL,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use super::latch;
 use super::native::{
     Env, IDLE, Lock, Pushes, Queue, SWEEP, Sighting, execute, integer, is_ours, read_waiter, remove, token, unreadable,
 };
@@ -31,6 +32,11 @@ pub(super) fn run(
 ) -> rusqlite::Result<(Reply, Pushes)> {
     let looks = matches!(procedure, Procedure::Inspect);
     let Some(mut record) = Record::load(db, env, key, looks)? else { return Ok((foreign("lock"), Pushes::new())) };
+    if !record.stored
+        && let Some(other) = latch::in_the_way(db, env, key)?
+    {
+        return Ok((other, Pushes::new()));
+    }
     if let Procedure::Acquire(ask) = procedure {
         record.end_the_gone(db, env, key, ask)?;
     }
@@ -84,7 +90,7 @@ impl Record {
         }
         let lock = Lock::load(db, env, key)?;
         let last = lock.cell.last;
-        if lock.stored && (lock.waiting > 0 || lock.cell.hold.is_some_and(|hold| hold.expires > env.now)) {
+        if lock.is_used(env) {
             return Ok(None);
         }
         if lock.stored && !looks {

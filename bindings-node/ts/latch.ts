@@ -1,0 +1,65 @@
+import { checked } from './errors'
+import { type AcquireOptions, within } from './lock'
+import type { NativeLatch } from './native'
+import { count } from './options'
+import { attempt, outcome, reactor } from './reactor'
+
+/** What a latch is like. */
+export interface LatchOptions {
+  /**
+   * For how many milliseconds after its last use it is remembered, and open if it is: 60,000 (a minute) to 2,592,000,000 (30 days), the
+   * default.
+   */
+  readonly idle?: number | undefined
+}
+
+/** Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, and nothing to be released. */
+export class Latch {
+  readonly name: string
+  readonly #native: NativeLatch
+  readonly #store: string
+
+  /** @internal */
+  constructor(native: NativeLatch, name: string, store: string) {
+    this.#native = native
+    this.name = name
+    this.#store = store
+  }
+
+  /**
+   * Waits until it is open, for at most `timeout`: 0 only looks. Whether it is; without a timeout, it is. When `signal` aborts, the
+   * promise rejects with its reason.
+   *
+   * @throws {@link Unavailable} when the store did not answer for `storeTimeout`, {@link AuthFailed}, {@link ForeignLayout},
+   * {@link ProtocolError}, {@link Closed}.
+   */
+  async wait(options?: AcquireOptions): Promise<boolean> {
+    const { timeout, signal } = within(options)
+    signal?.throwIfAborted()
+    return checked(await attempt<boolean>(reactor().latchWait(this.#native, timeout), signal))
+  }
+
+  /**
+   * Counts it down by one, once; how many are still to come. An open one stays open.
+   *
+   * @throws As {@link wait}; after {@link Unavailable} it is not known whether it was counted down.
+   */
+  async countDown(): Promise<number> {
+    return checked(await outcome<number>(reactor().latchCountDown(this.#native)))
+  }
+
+  /** How many are still to come; of a latch that nobody used yet, its count. */
+  async count(): Promise<number> {
+    return checked(await outcome<number>(reactor().latchCount(this.#native)))
+  }
+
+  /** Has it count from `to` (1 to 1,000,000), if it is open or nobody used it yet. Whether it does. */
+  async trySetCount(to: number): Promise<boolean> {
+    return checked(await outcome<boolean>(reactor().latchSet(this.#native, count('those to come', to))))
+  }
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `<Latch ${JSON.stringify(this.name)} on ${this.#store}>`
+  }
+}

@@ -1,0 +1,72 @@
+//! The latch, whose `wait` behaves as that of a `threading.Event`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright::{Kind, blocking};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::client::{Shared, count as in_range};
+use crate::error::Raised;
+use crate::lock::limit;
+use crate::{Seconds, in_slices, outside};
+
+#[pyclass(frozen, weakref, module = "lockwright")]
+pub(crate) struct Latch {
+    pub(crate) core: blocking::Latch,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Latch {
+    /// How long a wait goes on.
+    pub(crate) fn limit(timeout: Option<Seconds>) -> Result<Option<Duration>, Raised> {
+        limit(timeout, None)
+    }
+}
+
+#[pymethods]
+impl Latch {
+    #[pyo3(signature = (timeout=None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<bool> {
+        let limit = Latch::limit(timeout)?;
+        self.shared.prepare(py)?;
+        let mut waiting = outside(py, || self.core.gate().begin(limit)).map_err(Raised)?;
+        let waited = in_slices(py, |slice| waiting.wait(slice));
+        // Nothing is held, so nothing is to be given back; but to give up may cost more than a moment with the GIL held.
+        let passed = outside(py, move || {
+            drop(waiting);
+            Ok(waited.map(|passed| passed.map(drop)))
+        });
+        match passed.map_err(Raised)?? {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == Kind::Timeout => Ok(false),
+            Err(error) => Err(Raised(error).into()),
+        }
+    }
+
+    fn count_down(&self, py: Python<'_>) -> PyResult<u32> {
+        self.shared.prepare(py)?;
+        Ok(outside(py, || self.core.count_down()).map_err(Raised)?)
+    }
+
+    fn count(&self, py: Python<'_>) -> PyResult<u32> {
+        self.shared.prepare(py)?;
+        Ok(outside(py, || self.core.count()).map_err(Raised)?)
+    }
+
+    fn try_set_count(&self, py: Python<'_>, count: i128) -> PyResult<bool> {
+        self.shared.prepare(py)?;
+        Ok(outside(py, || self.core.try_set_count(in_range(count))).map_err(Raised)?)
+    }
+
+    #[getter]
+    fn name(&self) -> &str {
+        self.core.name()
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let name = PyString::new(py, self.core.name()).repr()?;
+        Ok(format!("<lockwright.Latch {name} on {}>", self.shared.origin.address))
+    }
+}

@@ -1,0 +1,259 @@
+//! The reference semantics of a latch: what its record does with each request.
+//!
+//! Pure, and the single source of truth, as [`crate::cell`] is for a lock: memory and SQLite run it as it stands, Redis runs the
+//! same rules as Lua, compared with this file on random commands.
+//!
+//! | request | no record | counting | open (0) |
+//! |---|---|---|---|
+//! | wait | made with the asker's count; then as counting | told the count, and told when it opens if it wants to wait | open |
+//! | leave | | the asker is told no more | |
+//! | count down | made with the asker's count; then as counting | one less; at 0 everybody who waits is told | stays open |
+//! | set | made with that count: yes | no | counts from there: yes |
+//! | look | none | the count | 0 |
+//!
+//! A request that changes the count is done once: the attempt that asked is remembered for as long as a copy of it can still come, and
+//! the copy is answered as if it were the first. A record goes when nobody used it for as long as its users said; each wait that is
+//! still wanted is asked again within that time, and so keeps it.
+//!
+//! Source of the semantics: `java.util.concurrent.CountDownLatch`, with the record's beginning and end added.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use crate::cell::{Claimant, Surroundings};
+use crate::protocol::{AttemptId, InboxId, StoreEvent};
+use crate::time::StoreTime;
+
+/// The highest count there can be.
+pub const MOST: u32 = 1_000_000;
+
+/// One latch. Who waits, and who counted, lies beside it, in a [`Porch`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LatchCell {
+    /// How many are still to come; none while there is no record.
+    pub count: Option<u32>,
+    /// When it goes, unless somebody uses it before.
+    pub goes: StoreTime,
+}
+
+/// Those who wait for one latch, and the attempts that changed its count. Where they are kept is the store's affair.
+pub trait Porch {
+    /// Why keeping them can fail.
+    type Error;
+    /// Whether `attempt` changed the count, and is to be remembered for longer than `now`.
+    fn counted(&mut self, attempt: AttemptId, now: StoreTime) -> Result<bool, Self::Error>;
+    /// Remembers until `until` that `attempt` changed the count, and may forget those whose time is over at `now`.
+    fn remember(&mut self, attempt: AttemptId, until: StoreTime, now: StoreTime) -> Result<(), Self::Error>;
+    /// Notes that `attempt` waits, and where it listens.
+    fn join(&mut self, attempt: AttemptId, inbox: InboxId) -> Result<(), Self::Error>;
+    /// Forgets that `attempt` waits.
+    fn leave(&mut self, attempt: AttemptId) -> Result<(), Self::Error>;
+    /// Everybody who waits; they do so no more.
+    fn take(&mut self) -> Result<Vec<(AttemptId, InboxId)>, Self::Error>;
+    /// Forgets everything.
+    fn clear(&mut self) -> Result<(), Self::Error>;
+}
+
+/// What a request that makes a record says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Plan {
+    /// Where it counts from, if the request is the first.
+    pub count: u32,
+    /// How long it stays though nobody uses it; the longest that anybody said since it was last used counts.
+    pub idle: Duration,
+}
+
+/// A request to know when the latch is open.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Wait {
+    /// Who asks.
+    pub asker: Claimant,
+    /// Do nothing when the store's clock has passed this.
+    pub not_after: StoreTime,
+    /// Whether to be told later.
+    pub wait: bool,
+    /// What it is if there is none.
+    pub plan: Plan,
+}
+
+/// The answer to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Waited {
+    /// It is open.
+    Open,
+    /// So many are still to come, and the asker is told nothing.
+    Shut(u32),
+    /// So many are still to come; the asker is told when nobody is.
+    Told(u32),
+    /// Came too late.
+    Late,
+}
+
+/// What is to be done with the count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Deed {
+    /// One less.
+    Down,
+    /// The plan's count, if it is open.
+    Set,
+}
+
+/// A request to change the count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Change {
+    /// What tells it from every other one, and a copy of it from a second one.
+    pub attempt: AttemptId,
+    /// Do nothing when the store's clock has passed this.
+    pub not_after: StoreTime,
+    /// For how long a copy of it may come after it.
+    pub copies: Duration,
+    /// What to do.
+    pub deed: Deed,
+    /// What it is if there is none.
+    pub plan: Plan,
+}
+
+/// The answer to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Changed {
+    /// So many are still to come.
+    Left(u32),
+    /// It is counting, so nothing was set.
+    Refused,
+    /// Came too late.
+    Late,
+}
+
+impl LatchCell {
+    /// Asks whether it is open.
+    pub fn wait<P: Porch>(&mut self, porch: &mut P, env: &Surroundings<'_>, ask: &Wait) -> Result<Waited, P::Error> {
+        if env.now > ask.not_after {
+            return Ok(Waited::Late);
+        }
+        self.end_if_over(porch, env.now)?;
+        let count = self.begin(env.now, ask.plan);
+        if count == 0 {
+            return Ok(Waited::Open);
+        }
+        if !ask.wait {
+            return Ok(Waited::Shut(count));
+        }
+        porch.join(ask.asker.attempt, ask.asker.inbox)?;
+        Ok(Waited::Told(count))
+    }
+
+    /// Wants to be told no more.
+    pub fn leave<P: Porch>(
+        &mut self,
+        porch: &mut P,
+        env: &Surroundings<'_>,
+        attempt: AttemptId,
+    ) -> Result<(), P::Error> {
+        self.end_if_over(porch, env.now)?;
+        porch.leave(attempt)
+    }
+
+    /// Counts down, or sets the count.
+    pub fn change<P: Porch>(
+        &mut self,
+        porch: &mut P,
+        env: &mut Surroundings<'_>,
+        change: &Change,
+    ) -> Result<Changed, P::Error> {
+        if env.now > change.not_after {
+            return Ok(Changed::Late);
+        }
+        self.end_if_over(porch, env.now)?;
+        let known = porch.counted(change.attempt, env.now)?;
+        let is_counting = self.count.is_some_and(|count| count > 0);
+        if change.deed == Deed::Set && is_counting && !known {
+            return Ok(Changed::Refused);
+        }
+        // It is not forgotten before a copy can come, which would make it anew.
+        let idle = change.plan.idle.max(change.copies);
+        let mut count = self.begin(env.now, Plan { idle, ..change.plan });
+        if !known {
+            porch.remember(change.attempt, env.now.after(change.copies), env.now)?;
+            count = match change.deed {
+                Deed::Set => change.plan.count,
+                Deed::Down => self.count_down(porch, env, count)?,
+            };
+            self.count = Some(count);
+        }
+        Ok(Changed::Left(count))
+    }
+
+    /// How many are still to come; none where there is no record.
+    pub fn look(&self, now: StoreTime) -> Option<u32> {
+        self.count.filter(|_| now < self.goes)
+    }
+
+    fn count_down<P: Porch>(&self, porch: &mut P, env: &mut Surroundings<'_>, count: u32) -> Result<u32, P::Error> {
+        if count == 1 {
+            for (attempt, inbox) in porch.take()? {
+                env.pushes.push((inbox, StoreEvent::Granted { attempt, first: 1, last: 1, at: env.now }));
+            }
+        }
+        Ok(count.saturating_sub(1))
+    }
+
+    /// Makes the record if there is none, and keeps it; its count.
+    fn begin(&mut self, now: StoreTime, plan: Plan) -> u32 {
+        self.goes = self.goes.max(now.after(plan.idle));
+        *self.count.get_or_insert(plan.count)
+    }
+
+    fn end_if_over<P: Porch>(&mut self, porch: &mut P, now: StoreTime) -> Result<(), P::Error> {
+        if self.count.is_none() || self.look(now).is_some() {
+            return Ok(());
+        }
+        *self = LatchCell::default();
+        porch.clear()
+    }
+}
+
+/// A [`Porch`] in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Kept {
+    /// Who waits, and where each listens.
+    pub waiting: BTreeMap<AttemptId, InboxId>,
+    /// Who changed the count, and until when that is remembered.
+    pub counted: BTreeMap<AttemptId, StoreTime>,
+}
+
+impl Porch for Kept {
+    type Error = Infallible;
+
+    fn counted(&mut self, attempt: AttemptId, now: StoreTime) -> Result<bool, Infallible> {
+        Ok(self.counted.get(&attempt).is_some_and(|until| *until > now))
+    }
+
+    fn remember(&mut self, attempt: AttemptId, until: StoreTime, now: StoreTime) -> Result<(), Infallible> {
+        // Looking through all of them whenever they are twice as many costs each of them little.
+        if self.counted.len().is_power_of_two() {
+            self.counted.retain(|_, until| *until > now);
+        }
+        self.counted.insert(attempt, until);
+        Ok(())
+    }
+
+    fn join(&mut self, attempt: AttemptId, inbox: InboxId) -> Result<(), Infallible> {
+        self.waiting.insert(attempt, inbox);
+        Ok(())
+    }
+
+    fn leave(&mut self, attempt: AttemptId) -> Result<(), Infallible> {
+        self.waiting.remove(&attempt);
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<Vec<(AttemptId, InboxId)>, Infallible> {
+        Ok(std::mem::take(&mut self.waiting).into_iter().collect())
+    }
+
+    fn clear(&mut self) -> Result<(), Infallible> {
+        *self = Kept::default();
+        Ok(())
+    }
+}

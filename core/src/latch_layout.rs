@@ -1,0 +1,416 @@
+//! The protocol of latches: one machine, and one wire form, for every store that can run a procedure atomically. It is to
+//! [`crate::latch_cell`] what [`crate::native`] is to [`crate::cell`].
+//!
+//! ```text
+//!   wait    claimant not-after wait count idle-us             ->  1             open
+//!                                                             |   [0, now, count]  not open, and the asker is told nothing
+//!                                                             |   [1, now, count]  not open; a push tells the asker when it is
+//!                                                             |   [2, now]         late
+//!   leave   attempt                                           ->  1
+//!   change  attempt not-after copies-us deed count idle-us    ->  [1, count] | [0] refused | [2, now] late
+//!   look                                                      ->  count | nil
+//! ```
+//!
+//! To wait is to acquire what everybody gets at once when the latch is open, and nobody has to give back: the sessions of locks do the
+//! waiting, with their timers, pushes and undoing, and a release is over before anything is sent. Resending any of the requests is safe.
+//! Source: own layout, `docs/adr/0022-to-wait-for-a-latch-is-to-acquire-it.md`.
+
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cell::{Claimant, Surroundings};
+use crate::error::Error;
+use crate::guarantee::Guarantees;
+use crate::latch_cell::{Change, Changed, Deed, LatchCell, MOST, Plan, Porch, Wait, Waited};
+use crate::lease::{Inspection, ReleaseOutcome};
+use crate::native::{Arguments, NativeLayout, micros};
+use crate::options::DEFAULT_TTL;
+use crate::protocol::{
+    self, Arg, AttemptId, Call, Grant, Input, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step,
+    StoreEvent, Term, Traits, Verdict,
+};
+use crate::replies::{answered, duration, int, nonsense, operation, refusal};
+use crate::time::StoreTime;
+
+/// How soon a latch may be forgotten that nobody uses: later than a wait is asked again.
+pub const MIN_IDLE: Duration = Duration::from_secs(60);
+
+/// How late it may be at most, and is unless somebody says less.
+pub const MAX_IDLE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// How often a wait is asked again at the latest, should the push that ends it get lost. It keeps the latch.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The ttl on which a latch is waited for: more than twice [`PATIENCE`], so that no grant is so old that it has to be confirmed.
+pub const TTL: Duration = DEFAULT_TTL;
+
+/// The procedures of one store for latches.
+#[derive(Debug)]
+pub struct LatchCalls {
+    /// Ask whether it is open, and to be told when it is.
+    pub wait: Call,
+    /// Ask not to be told.
+    pub leave: Call,
+    /// Count down, or set the count.
+    pub change: Call,
+    /// Look, and change nothing.
+    pub look: Call,
+}
+
+impl LatchCalls {
+    /// Those that a store may be asked for by a digest, as [`Calls::by_digest`](crate::native::Calls::by_digest).
+    pub fn by_digest(&self) -> [&Call; 3] {
+        let LatchCalls { wait, leave: _, change, look } = self;
+        [wait, change, look]
+    }
+
+    /// The procedures of a store that runs [`crate::latch_cell`]: their names say it all.
+    pub const fn of_cell() -> Self {
+        const fn call(name: &'static str) -> Call {
+            Call { name, body: "", batch: false }
+        }
+        LatchCalls {
+            wait: call("latch.wait"),
+            leave: call("latch.leave"),
+            change: call("latch.change"),
+            look: call("latch.look"),
+        }
+    }
+}
+
+impl Plan {
+    /// A latch that counts from `count`, and is kept for `idle` after its last use.
+    ///
+    /// # Errors
+    /// `invalid_config` for a count that is not 1 to [`MOST`], or a time that is not [`MIN_IDLE`] to [`MAX_IDLE`].
+    pub fn new(count: u32, idle: Duration) -> crate::Result<Self> {
+        if count == 0 || count > MOST {
+            return Err(Error::invalid("latch", format!("count is {count}; it must be 1 to {MOST}")));
+        }
+        if idle < MIN_IDLE || idle > MAX_IDLE {
+            let message = format!("idle is {idle:?}; it must be {MIN_IDLE:?} to {MAX_IDLE:?}");
+            return Err(Error::invalid("latch", message));
+        }
+        Ok(Plan { count, idle })
+    }
+
+    /// The same with another count.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_count(self, count: u32) -> crate::Result<Self> {
+        Plan::new(count, self.idle)
+    }
+}
+
+/// What may be asked of a latch beside waiting for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Change the count, as this attempt, of which copies may come for so long.
+    Change {
+        /// What tells it from every other one.
+        attempt: AttemptId,
+        /// For how long a copy may come.
+        copies: Duration,
+        /// What to do.
+        deed: Deed,
+        /// The latch, if there is none.
+        plan: Plan,
+    },
+    /// Look, and change nothing.
+    Look,
+}
+
+/// The layout of latches beside a store's `native` locks: the same keys, so that nothing is two things at once.
+pub struct LatchLayout {
+    /// The locks'.
+    pub native: NativeLayout,
+    /// What a latch is if there is none.
+    pub plan: Plan,
+}
+
+impl fmt::Debug for LatchLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LatchLayout({}, {:?})", (self.native.guarantees)().store, self.plan)
+    }
+}
+
+impl Layout for LatchLayout {
+    fn name(&self) -> &'static str {
+        self.native.name()
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        Guarantees { reentrant: false, fair: false, ..(self.native.guarantees)() }
+    }
+
+    fn key(&self, name: &str) -> crate::Result<Arc<str>> {
+        self.native.key(name)
+    }
+
+    fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
+        Box::new(Latch::new(self.native.latch, key, self.plan, self.guarantees().push))
+    }
+
+    fn has_many_holders(&self) -> bool {
+        true
+    }
+
+    fn question(&self, key: Arc<str>, question: Question) -> Option<Request> {
+        let LatchCalls { change, look, .. } = self.native.latch;
+        let Question::Change { attempt, copies, deed, plan } = question else {
+            return Some(Request::new(look, key, []));
+        };
+        let does = match deed {
+            Deed::Down => "down",
+            Deed::Set => "set",
+        };
+        let mut request = Request::new(change, key, [attempt_arg(attempt), Arg::NotAfter, micros(copies), does.into()]);
+        request.args.extend(plan_args(plan));
+        Some(request)
+    }
+
+    fn inspect(&self, key: Arc<str>) -> Request {
+        self.native.inspect(key)
+    }
+
+    fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
+        self.native.inspected(name, reply)
+    }
+
+    fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
+        self.native.break_hold(key, token)
+    }
+
+    fn list(&self, cursor: &str) -> Request {
+        self.native.list(cursor)
+    }
+
+    fn listed(&self, reply: &Reply) -> crate::Result<(Vec<String>, Option<String>)> {
+        self.native.listed(reply)
+    }
+}
+
+fn attempt_arg(attempt: AttemptId) -> Arg {
+    Arg::Text(attempt.to_string().into())
+}
+
+fn plan_args(plan: Plan) -> [Arg; 2] {
+    [Arg::Int(plan.count.into()), micros(plan.idle)]
+}
+
+/// What a latch answered to a [`Question`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// So many are still to come.
+    Left(u32),
+    /// There is no record.
+    Nothing,
+    /// It is counting, so nothing was set.
+    Refused,
+    /// The request came too late, and did nothing.
+    Late(StoreTime),
+}
+
+impl Answer {
+    /// Reads a reply.
+    ///
+    /// # Errors
+    /// What the store refused with; `protocol` where the reply makes no sense.
+    pub fn read(reply: &Reply) -> crate::Result<Self> {
+        if let Reply::Error { code, message } = reply {
+            return Err(refusal("latch", code, message));
+        }
+        Answer::of(reply).ok_or_else(|| nonsense("latch", std::slice::from_ref(reply)))
+    }
+
+    fn of(reply: &Reply) -> Option<Self> {
+        let count = |n: i64| u32::try_from(n).ok().filter(|n| *n <= MOST);
+        Some(match reply {
+            Reply::Nil => Answer::Nothing,
+            Reply::Int(left) => Answer::Left(count(*left)?),
+            Reply::List(list) => match list.iter().map(int).collect::<Option<Vec<_>>>()?[..] {
+                [0] => Answer::Refused,
+                [1, left] => Answer::Left(count(left)?),
+                [2, at] => Answer::Late(StoreTime(at)),
+                _ => return None,
+            },
+            _ => return None,
+        })
+    }
+}
+
+/// The machine of a wait.
+#[derive(Clone, Debug)]
+pub struct Latch {
+    calls: &'static LatchCalls,
+    key: Arc<str>,
+    plan: Plan,
+    push: Push,
+}
+
+impl Latch {
+    /// The machine for the latch kept under `key`, by the procedures `calls` of a store that can `push`.
+    pub fn new(calls: &'static LatchCalls, key: Arc<str>, plan: Plan, push: bool) -> Self {
+        let push = if push { Push::Inbox } else { Push::None };
+        Latch { calls, key, plan, push }
+    }
+
+    fn begin(&self, intent: &Intent) -> Step {
+        let request = match intent {
+            Intent::Acquire { terms, wait, .. } => {
+                let me = Arg::Text(Claimant::of(terms).text());
+                let mut request = self.request(&self.calls.wait, [me, Arg::NotAfter, Arg::Int((*wait).into())]);
+                request.args.extend(plan_args(self.plan));
+                request
+            }
+            Intent::Undo { terms, .. } => self.request(&self.calls.leave, [attempt_arg(terms.attempt)]),
+            // Nothing is held: that it was open stays true.
+            Intent::Renew { .. } => return Step::Done(Verdict::Renewed),
+            Intent::Release { .. } => return Step::Done(Verdict::Released(ReleaseOutcome::Released)),
+        };
+        Step::Ask(Requests::from_iter([request]))
+    }
+
+    fn request<const N: usize>(&self, call: &'static Call, args: [Arg; N]) -> Request {
+        Request::new(call, self.key.clone(), args)
+    }
+}
+
+impl Protocol for Latch {
+    fn step(&mut self, input: Input<'_>) -> Step {
+        match input {
+            Input::Begin(intent) => self.begin(&intent),
+            Input::Reply(op, replies) => answered(op, replies, |reply| read(op, reply)),
+            // That it was open is as true later: the grant counts like an answered one, however old the push is.
+            Input::Event(StoreEvent::Granted { .. }) => open(),
+            Input::Event(_) => Step::Ignore,
+        }
+    }
+
+    fn traits(&self) -> Traits {
+        Traits { block: 1, yields: false, push: self.push }
+    }
+
+    fn duplicate(&self) -> Box<dyn Protocol> {
+        Box::new(self.clone())
+    }
+
+    fn fingerprint(&self, mut state: &mut dyn Hasher) {
+        (&self.key, self.plan).hash(&mut state);
+    }
+}
+
+fn open() -> Step {
+    Step::Done(Verdict::Granted(Grant { first: 1, last: 1, term: Term::FromRequest, prev: None }))
+}
+
+fn read(op: Op, reply: &Reply) -> Option<Step> {
+    if let Reply::Error { code, message } = reply {
+        return Some(Step::Done(Verdict::Failed(refusal(operation(op), code, message))));
+    }
+    match (op, reply) {
+        (Op::Acquire, Reply::Int(1)) => Some(open()),
+        (Op::Acquire, Reply::List(list)) => waits(list),
+        (Op::Undo, Reply::Int(_)) => Some(Step::Done(Verdict::Undone)),
+        _ => None,
+    }
+}
+
+fn waits(list: &[Reply]) -> Option<Step> {
+    let numbers = list.iter().map(int).collect::<Option<Vec<_>>>()?;
+    Some(match numbers[..] {
+        [0, now, count] if count > 0 => {
+            Step::Done(Verdict::Held { remaining: PATIENCE, at: Some(StoreTime(now)), prev: None })
+        }
+        // No moment of the store's clock comes with it: no lease is to be dated from there, and no first in line looks after others.
+        [1, _, count] if count > 0 => {
+            Step::Wait(protocol::Wait { at: None, remaining: PATIENCE, position: 0, prev: None })
+        }
+        [2, at] => Step::Done(Verdict::Late { at: StoreTime(at) }),
+        _ => return None,
+    })
+}
+
+/// A request of this layout as the stores that run [`crate::latch_cell`] read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Procedure {
+    /// See [`LatchCell::wait`].
+    Wait(Wait),
+    /// See [`LatchCell::leave`].
+    Leave(AttemptId),
+    /// See [`LatchCell::change`].
+    Change(Change),
+    /// See [`LatchCell::look`].
+    Look,
+}
+
+impl Procedure {
+    /// Reads a request; `None` when it is none of this layout's. An [`Arg::NotAfter`] left in it means "never too late",
+    /// which is right for stores whose calls cannot run late.
+    pub fn read(request: &Request) -> Option<Self> {
+        let args = Arguments(&request.args);
+        let attempt = |i: usize| u128::from_str_radix(args.text(i)?, 16).ok().map(AttemptId);
+        let plan = |i: usize| {
+            let count = u32::try_from(args.number(i)?).ok().filter(|count| (1..=MOST).contains(count))?;
+            Some(Plan { count, idle: duration(args.number(i + 1)?) })
+        };
+        let not_after = || args.number(1).map(StoreTime);
+        Some(match request.call.name {
+            "latch.wait" => Procedure::Wait(Wait {
+                asker: args.claimant(0)?,
+                not_after: not_after()?,
+                wait: args.number(2)? != 0,
+                plan: plan(3)?,
+            }),
+            "latch.leave" => Procedure::Leave(attempt(0)?),
+            "latch.change" => Procedure::Change(Change {
+                attempt: attempt(0)?,
+                not_after: not_after()?,
+                copies: duration(args.number(2)?),
+                deed: match args.text(3)? {
+                    "down" => Deed::Down,
+                    "set" => Deed::Set,
+                    _ => return None,
+                },
+                plan: plan(4)?,
+            }),
+            "latch.look" => Procedure::Look,
+            _ => return None,
+        })
+    }
+
+    /// Runs it on a record with those who wait.
+    pub fn run<P: Porch>(
+        &self,
+        cell: &mut LatchCell,
+        porch: &mut P,
+        env: &mut Surroundings<'_>,
+    ) -> Result<Reply, P::Error> {
+        let now = env.now.0;
+        Ok(match self {
+            Procedure::Wait(ask) => match cell.wait(porch, env, ask)? {
+                Waited::Open => Reply::Int(1),
+                Waited::Shut(count) => numbers(&[0, now, count.into()]),
+                Waited::Told(count) => numbers(&[1, now, count.into()]),
+                Waited::Late => numbers(&[2, now]),
+            },
+            Procedure::Leave(attempt) => {
+                cell.leave(porch, env, *attempt)?;
+                Reply::Int(1)
+            }
+            Procedure::Change(change) => match cell.change(porch, env, change)? {
+                Changed::Left(count) => numbers(&[1, count.into()]),
+                Changed::Refused => numbers(&[0]),
+                Changed::Late => numbers(&[2, now]),
+            },
+            Procedure::Look => cell.look(env.now).map_or(Reply::Nil, |count| Reply::Int(count.into())),
+        })
+    }
+}
+
+fn numbers(values: &[i64]) -> Reply {
+    Reply::List(values.iter().map(|value| Reply::Int(*value)).collect())
+}

@@ -1,0 +1,34 @@
+//! Latches beside the layout `native`: one hash each, changed by scripts alone.
+//!
+//! The semantics are those of [`crate::latch_cell`], told there and checked against these scripts on random commands. A latch lies under
+//! the key that a lock of its name would have, so that nothing is two things at once. Times are microseconds of the server's clock.
+//!
+//! | field | holds |
+//! |---|---|
+//! | `v` | what it is, and the version of the layout: `latch1` |
+//! | `c` | how many are still to come |
+//! | `g` | when the key itself goes |
+//! | `w<attempt>` | the inbox of somebody who waits |
+//! | `d<attempt>` | somebody changed the count: until when a copy of that may come |
+//! | `h`, `n`, `q<n>` | the attempts of those in the order in which they came: the first that is left, the next to come, and each |
+//!
+//! That it is open is published as `taken <attempt> 1 <now> <key>`; see [`parse_push`](super::native::parse_push).
+
+use crate::latch_layout::LatchCalls;
+use crate::protocol::Call;
+
+macro_rules! script {
+    ($($part:literal)+) => { concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+) };
+}
+
+/// The scripts.
+pub static CALLS: LatchCalls = LatchCalls {
+    wait: Call { name: "latch.wait", body: script!("time" "latch/record" "latch/keep" "latch/wait"), batch: false },
+    leave: Call { name: "latch.leave", body: script!("latch/record" "latch/leave"), batch: false },
+    change: Call {
+        name: "latch.change",
+        body: script!("time" "latch/record" "latch/keep" "latch/change"),
+        batch: false,
+    },
+    look: Call { name: "latch.look", body: script!("latch/record" "latch/look"), batch: false },
+};

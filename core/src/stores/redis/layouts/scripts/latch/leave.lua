@@ -1,0 +1,2 @@
+redis.call('HDEL', key, 'w' .. ARGV[1])
+return 1
