@@ -7,7 +7,7 @@ export interface Guarantees {
   readonly layout: string
   /** Until when a holder is the only one: `deadline`, `store failover` or `clock skew`. */
   readonly exclusiveUntil: string
-  /** Until when fencing tokens rise: `always`, `with the store's clock`, `while the process lives` or `none`. */
+  /** Until when fencing tokens rise: `always`, `with the store's clock`, `while the store keeps its data`, `while the process lives` or `none`. */
   readonly token: string
   /** Whether `fair` can be had. */
   readonly fair: boolean

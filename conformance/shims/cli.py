@@ -84,7 +84,7 @@ class Shim:
         return self.hold(command, [])
 
     def do_try(self, command: Command) -> Command:
-        if any(key in command for key in ("ttl", "label", "max_hold", "layout", "share", "permits", "take")):
+        if any(key in command for key in ("ttl", "label", "max_hold", "layout", "format", "share", "permits", "take")):
             return self.hold(command, ["--try"])
         self.run(command, ["try", "--", name(command)])
         return {}
@@ -92,7 +92,7 @@ class Shim:
     def hold(self, command: Command, more: List[Word]) -> Command:
         if command.get("share") is not None:
             more.append(f"--{command['share']}")
-        for key in ("timeout", "ttl", "max_hold", "label", "layout", "permits", "take"):
+        for key in ("timeout", "ttl", "max_hold", "label", "layout", "format", "permits", "take"):
             if command.get(key) is not None:
                 more.append(f"--{key.replace('_', '-')}={command[key]}")
         if command.get("fair"):

@@ -22,7 +22,7 @@ const stocks = new Map()
 const segments = new Map()
 
 const SPANS = { timeout: 'timeout', ttl: 'ttl', max_hold: 'maxHold' }
-const OPTIONS = ['renew', 'fair', 'label', 'layout']
+const OPTIONS = ['renew', 'fair', 'label', 'layout', 'format']
 
 function optionsOf(command) {
   const options = {}

@@ -18,7 +18,7 @@ Command = Dict[str, Any]
 Guard = Union[lockwright.Guard, lockwright.aio.Guard, lockwright.MultiGuard, lockwright.aio.MultiGuard]
 
 SPANS = ("timeout", "ttl", "max_hold")
-OPTIONS = ("renew", "fair", "label", "layout")
+OPTIONS = ("renew", "fair", "label", "layout", "format")
 
 _mutex = threading.Lock()
 

@@ -167,14 +167,16 @@ impl<F: Face> Client<F> {
     fn at_either<T>(&self, name: &str, look: impl Fn(&Spot) -> Result<T>) -> Result<T> {
         let spot = self.spot(name)?;
         let found = look(&spot);
-        let foreign = |error: &Error| error.kind() == Kind::ForeignLayout;
-        match spot.layout.shared(Share::READ).filter(|_| found.as_ref().is_err_and(foreign)) {
-            Some(layout) => look(&Spot { layout, ..spot }).or_else(|second| match foreign(&second) {
-                true => found,
-                false => Err(second),
-            }),
-            None => found,
+        let foreign = |seen: &Result<T>| seen.as_ref().is_err_and(|error| error.kind() == Kind::ForeignLayout);
+        if !foreign(&found) {
+            return found;
         }
+        let mut others = [Share::READ, Share::permits(1, 1, false)?].into_iter().filter_map(|share| {
+            let layout = spot.layout.shared(share)?;
+            let seen = look(&Spot { layout, name: spot.name.clone(), key: spot.key.clone() });
+            (!foreign(&seen)).then_some(seen)
+        });
+        others.next().unwrap_or(found)
     }
 
     pub(crate) fn inspect_now(&self, name: &str) -> Result<Inspection> {
@@ -475,6 +477,7 @@ impl<F: Face> LockBuilder<F> {
             let name = name::check(&name)?;
             options.check()?;
             let layout = of.layout(client.place.layouts.layout(options.wanted())?, &options)?;
+            layout.check(&options)?;
             let can = client.promises(&*layout);
             let wants = [(options.fair && !can.fair, "fair"), (options.reentrant && !can.reentrant, "reentrant")];
             if let Some((_, what)) = wants.iter().find(|(missing, _)| *missing) {
@@ -913,8 +916,10 @@ impl<F: Face> Guard<F> {
     }
 
     pub(crate) fn start_extend(&self, ttl: Duration) -> Result<Extension> {
-        AcquireOptions { ttl, ..AcquireOptions::default() }.check()?;
+        let wanted = AcquireOptions { ttl, ..AcquireOptions::default() };
+        wanted.check()?;
         let Holding { engine, entry, hold } = self.holding()?;
+        entry.layout.check(&wanted)?;
         let waiter = Arc::default();
         let effects = entry.extend(engine, hold.token.n, ttl, &waiter);
         let span = Span::none();

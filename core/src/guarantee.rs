@@ -21,6 +21,8 @@ pub enum TokenRises {
     Always,
     /// Over restarts, eviction and failover, until the store's clock steps back further than that took.
     WithStoreClock,
+    /// Over crashes, until the store loses what counts them: by a restart without its data, eviction, or somebody who deletes it.
+    WithStoreData,
     /// While the process lives.
     WithProcess,
     /// The layout has no token.
@@ -113,6 +115,7 @@ impl fmt::Display for TokenRises {
         f.write_str(match self {
             TokenRises::Always => "always",
             TokenRises::WithStoreClock => "with the store's clock",
+            TokenRises::WithStoreData => "while the store keeps its data",
             TokenRises::WithProcess => "while the process lives",
             TokenRises::Never => "none",
         })

@@ -26,6 +26,7 @@ use crate::guarantee::Guarantees;
 use crate::latch_cell::Plan;
 use crate::latch_layout::Question;
 use crate::lease::{Inspection, ReleaseOutcome};
+use crate::options::AcquireOptions;
 use crate::shared::Share;
 use crate::time::StoreTime;
 
@@ -450,6 +451,15 @@ pub trait Layout: Send + Sync + fmt::Debug {
     /// # Errors
     /// `invalid_config` where the layout cannot write that name.
     fn key(&self, name: &str) -> crate::Result<Arc<str>>;
+
+    /// Fails for options of a lock that this layout cannot honour, beyond what it does not [promise](Self::guarantees).
+    ///
+    /// # Errors
+    /// `invalid_config`, and what it can.
+    fn check(&self, options: &AcquireOptions) -> crate::Result<()> {
+        let _ = options;
+        Ok(())
+    }
 
     /// A machine for the lock kept under `key`.
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol>;

@@ -21,6 +21,8 @@
 //! * **Order**: first come, first served, over all tasks of all processes. A read waits for an earlier write, a write for anything
 //!   earlier; so readers that come and go do not starve a writer, and the option `fair` adds nothing. Where the store can push
 //!   nothing to this client ([`Guarantees::push`](crate::guarantee::Guarantees::push)) those who wait poll, in no order.
+//!   Another library's read/write lock, in a layout that joins it, may have no order at all: there `guarantees()` of the [`Lock`](crate::Lock)
+//!   says so, and readers that follow one another keep a writer out.
 //! * **Each reader has a lease of its own**, which ends by itself when the reader dies, and renews by itself while it lives.
 //! * **Tokens** rise from grant to grant, readers' too. A resource that fences writers compares the tokens of writers; a reader
 //!   that becomes the writer gets a new one, a writer that becomes a reader keeps its own.

@@ -23,6 +23,7 @@
 //!   `invalid_config`. [`Lock::resize`] changes it for everybody, and that stays until the next `resize`, or until nobody has used it
 //!   for 15 to 30 days. When it is
 //!   shrunk below what is held nobody loses anything: no permit is given until enough came back.
+//! * **Another library's** semaphore, in a layout that joins it, promises less: there `guarantees()` of the [`Lock`] says what.
 //! * **Tokens** rise from grant to grant, but several hold at once: a resource that fences must do so by holder.
 
 use crate::client::{Client, Face, Lock, LockBuilder, Of, aside};

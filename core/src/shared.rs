@@ -159,16 +159,7 @@ impl Layout for SharedLayout {
     }
 
     fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
-        if let Reply::Error { code, message } = reply {
-            return Err(refusal("inspect", code, message));
-        }
-        let free = Inspection { name: name.into(), layout: self.name().into(), holder: None, waiters: 0, shared: None };
-        let seen = match reply {
-            Reply::Nil => Some(free),
-            Reply::List(list) => read_inspection(list, free),
-            _ => None,
-        };
-        seen.ok_or_else(|| nonsense("inspect", std::slice::from_ref(reply)))
+        inspected(self.name(), name, reply)
     }
 
     fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
@@ -187,6 +178,20 @@ impl Layout for SharedLayout {
     fn listed(&self, reply: &Reply) -> crate::Result<(Vec<String>, Option<String>)> {
         self.native.listed(reply)
     }
+}
+
+/// Reads what a layout answers to a look at the record `name`.
+pub(crate) fn inspected(layout: &str, name: &str, reply: &Reply) -> crate::Result<Inspection> {
+    if let Reply::Error { code, message } = reply {
+        return Err(refusal("inspect", code, message));
+    }
+    let free = Inspection { name: name.into(), layout: layout.into(), holder: None, waiters: 0, shared: None };
+    let seen = match reply {
+        Reply::Nil => Some(free),
+        Reply::List(list) => read_inspection(list, free),
+        _ => None,
+    };
+    seen.ok_or_else(|| nonsense("inspect", std::slice::from_ref(reply)))
 }
 
 /// Reads `[primitive, capacity, waiters, [claimant, held-us, remaining-us, token, units, card]...]`.
@@ -212,7 +217,7 @@ fn read_part(reply: &Reply) -> Option<Part> {
     let holder = Holder {
         owner: shown(owner),
         card: Card::decode(card),
-        held_for: Some(duration(int(held)?)),
+        held_for: Some(int(held)?).filter(|held| *held >= 0).map(duration),
         remaining: duration(int(remaining)?),
         first_token: token,
         last_token: token,
@@ -255,31 +260,32 @@ impl Shared {
     fn request<const N: usize>(&self, call: &'static Call, args: [Arg; N]) -> Request {
         Request::new(call, self.key.clone(), args)
     }
+}
 
-    fn answer(&self, op: Op, reply: &Reply) -> Option<Step> {
-        if let Reply::Error { code, message } = reply {
-            return Some(Step::Done(Verdict::Failed(refusal(operation(op), code, message))));
-        }
-        Some(match op {
-            Op::Acquire => return acquired(reply),
-            Op::Renew => Step::Done(renewed(reply)?),
-            Op::Release => Step::Done(Verdict::Released(match int(reply)? {
-                0 => ReleaseOutcome::Expired,
-                _ => ReleaseOutcome::Released,
-            })),
-            Op::Undo => {
-                int(reply)?;
-                Step::Done(Verdict::Undone)
-            }
-        })
+/// What the machine of a shared record says to an answer.
+pub(crate) fn answer(op: Op, reply: &Reply) -> Option<Step> {
+    if let Reply::Error { code, message } = reply {
+        return Some(Step::Done(Verdict::Failed(refusal(operation(op), code, message))));
     }
+    Some(match op {
+        Op::Acquire => return acquired(reply),
+        Op::Renew => Step::Done(renewed(reply)?),
+        Op::Release => Step::Done(Verdict::Released(match int(reply)? {
+            0 => ReleaseOutcome::Expired,
+            _ => ReleaseOutcome::Released,
+        })),
+        Op::Undo => {
+            int(reply)?;
+            Step::Done(Verdict::Undone)
+        }
+    })
 }
 
 impl Protocol for Shared {
     fn step(&mut self, input: Input<'_>) -> Step {
         match input {
             Input::Begin(intent) => Step::Ask(Requests::from_iter([self.begin(&intent)])),
-            Input::Reply(op, replies) => answered(op, replies, |reply| self.answer(op, reply)),
+            Input::Reply(op, replies) => answered(op, replies, |reply| answer(op, reply)),
             Input::Event(StoreEvent::Granted { first, at, .. }) => granted(*first, Term::Pushed(*at)),
             Input::Event(_) => Step::Ignore,
         }

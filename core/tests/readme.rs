@@ -12,11 +12,13 @@ fn table() -> String {
         "| store, layout | one holder until | tokens rise | `fair` | `reentrant` | other processes see it | waiters are pushed to | outlives its connection |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
-    let all = lockwright::stores::guarantees();
-    for g in &all {
+    let locks = lockwright::stores::guarantees().into_iter().map(|g| (String::new(), g));
+    let shared = lockwright::stores::guarantees_when_shared().into_iter().map(|(what, g)| (format!(" {what}"), g));
+    let all: Vec<_> = locks.chain(shared).collect();
+    for (what, g) in &all {
         writeln!(
             text,
-            "| {} `{}` | {} | {} | {} | {} | {} | {} | {} |",
+            "| {} `{}`{what} | {} | {} | {} | {} | {} | {} | {} |",
             g.store,
             g.layout,
             g.exclusive_until,
@@ -29,13 +31,14 @@ fn table() -> String {
         )
         .unwrap();
     }
-    for (at, g) in all.iter().enumerate() {
-        let told: Vec<_> = all[..at].iter().filter(|other| other.store == g.store).flat_map(|g| g.notes).collect();
+    for (at, (what, g)) in all.iter().enumerate() {
+        let others = all[..at].iter().filter(|(_, other)| other.store == g.store);
+        let told: Vec<_> = others.flat_map(|(_, g)| g.notes).collect();
         match told.is_empty() {
             true => writeln!(text, "\n{}:", g.store).unwrap(),
             // Another format of the same layout.
             false if g.notes.iter().all(|note| told.contains(&note)) => {}
-            false => writeln!(text, "\n{} `{}`, besides:", g.store, g.layout).unwrap(),
+            false => writeln!(text, "\n{} `{}`{what}, besides:", g.store, g.layout).unwrap(),
         }
         for note in g.notes.iter().filter(|note| !told.contains(note)) {
             writeln!(text, "- {note}").unwrap();

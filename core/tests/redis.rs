@@ -302,3 +302,81 @@ fn a_name_that_only_a_longer_prefix_leaves_short_enough_is_not_listed() {
     assert_eq!(short.list().unwrap(), ["x"]);
     guards.into_iter().for_each(|guard| assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released));
 }
+
+/// As in the docs of this store, for read/write locks and semaphores whose names begin with `redisson`.
+const SHARED_RIGHTS: &str = "~redisson* ~{redisson* ~lws:* ~lwl:* resetchannels &redisson_rwlock:* &redisson_sc:* +eval +evalsha +get +set \
+                             +del +exists +hget +hset +hdel +hlen +hkeys +hexists +pttl +pexpire +type +time +incrby +decrby +zadd \
+                             +zrem +zcard +zscore +zrange +zrangebyscore +publish +subscribe +unsubscribe +ping +select \
+                             +client|setname";
+
+#[test]
+fn the_documented_rights_are_enough_for_what_several_hold_of_redissons() {
+    let name = fresh("redisson shared rights");
+    let poor = client_with(SHARED_RIGHTS, "layout=redisson&timeout=10s");
+    let other = client_with(SHARED_RIGHTS, "layout=redisson&timeout=10s");
+    let reader = poor.rwlock(&name).read().label("mine").acquire().unwrap();
+    assert!(!reader.try_upgrade().unwrap() || reader.downgrade().is_ok());
+    assert!(other.rwlock(&name).write().try_acquire().unwrap().is_none());
+    let writer = other.rwlock(&name).write().build().unwrap();
+    let seen = writer.inspect().unwrap();
+    assert_eq!(seen.holder.unwrap().card.label, "mine");
+    let waiting = std::thread::spawn(move || writer.acquire().unwrap().release().unwrap());
+    reader.extend(Duration::from_secs(20)).unwrap();
+    assert_eq!(reader.release().unwrap(), ReleaseOutcome::Released);
+    assert_eq!(waiting.join().unwrap(), ReleaseOutcome::Released);
+    for format in ["", "&format=counted"] {
+        let name = fresh("redisson permits rights");
+        let poor = client_with(SHARED_RIGHTS, &format!("layout=redisson&timeout=10s{format}"));
+        let permits = |take| poor.semaphore(&name, 3).take(take).build().unwrap();
+        let (two, one) = (permits(2).acquire().unwrap(), permits(1).acquire().unwrap());
+        assert!(permits(1).try_acquire().unwrap().is_none());
+        assert!(one.token() > two.token());
+        let shared = permits(1).inspect().unwrap().shared.unwrap();
+        let units: u32 = shared.holders.iter().map(|part| part.units).sum();
+        assert_eq!((shared.permits, units), (format.is_empty().then_some(3), 3));
+        two.extend(Duration::from_secs(60)).unwrap();
+        assert!(permits(1).break_lock(one.token()).unwrap() && !one.is_held());
+        assert_eq!(two.release().unwrap(), ReleaseOutcome::Released);
+        assert_eq!(permits(3).acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+        redis::cmd("DEL")
+            .arg(&name)
+            .exec(&mut redis::Client::open(address()).unwrap().get_connection().unwrap())
+            .unwrap();
+    }
+}
+
+#[test]
+fn what_redissons_layout_cannot_honour_is_refused_when_it_is_built() {
+    let place = format!("{}?layout=redisson", address());
+    let client = blocking::Client::open(Some(&place), ConnectOptions::default()).unwrap();
+    let minute = Duration::from_secs(60);
+    let refused = |lock: lockwright::LockBuilder<_>| lock.build().err().map(|error| error.kind());
+    assert_eq!(refused(client.rwlock("x").read().ttl(minute)), Some(Kind::InvalidConfig));
+    assert_eq!(refused(client.rwlock("x").read().fair()), Some(Kind::Unsupported));
+    assert_eq!(refused(client.rwlock("x").write().ttl(minute)), None);
+    assert_eq!(refused(client.semaphore("x", 3).fair()), Some(Kind::Unsupported));
+    assert_eq!(refused(client.semaphore("x", 3000).take(1001)), Some(Kind::InvalidConfig));
+    assert_eq!(refused(client.lock("x").format("fenced").fair()), Some(Kind::Unsupported));
+    assert_eq!(refused(client.lock("x").format("other")), Some(Kind::Unsupported));
+    let counted = client.semaphore("x", 3).format("counted").build().unwrap();
+    assert_eq!(counted.resize(4).unwrap_err().kind(), Kind::Unsupported);
+    assert!(
+        client.semaphore("x", 3).build().unwrap().guarantees().exclusive_until != counted.guarantees().exclusive_until
+    );
+    let name = fresh("redisson reader");
+    let reader = client.rwlock(&name).read().acquire().unwrap();
+    assert_eq!(reader.extend(minute).unwrap_err().kind(), Kind::InvalidConfig);
+    assert!(reader.is_held());
+    assert_eq!(client.inspect(&name).unwrap().shared.unwrap().holders.len(), 1);
+    assert!(client.list().unwrap().contains(&name));
+    assert_eq!(client.semaphore(&name, 3).acquire().unwrap_err().kind(), Kind::ForeignLayout);
+    assert_eq!(client.lock(&name).acquire().unwrap_err().kind(), Kind::ForeignLayout);
+    assert!(client.break_lock(&name, reader.token()).unwrap());
+    let name = fresh("redisson looked at");
+    let permit = client.semaphore(&name, 3).acquire().unwrap();
+    assert_eq!(client.inspect(&name).unwrap().shared.unwrap().permits, Some(3));
+    client.semaphore(&name, 3).build().unwrap().resize(5).unwrap();
+    assert_eq!(client.inspect(&name).unwrap().shared.unwrap().permits, Some(5));
+    assert!(client.break_lock(&name, permit.token()).unwrap());
+    redis::cmd("DEL").arg(&name).exec(&mut redis::Client::open(address()).unwrap().get_connection().unwrap()).unwrap();
+}

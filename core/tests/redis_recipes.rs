@@ -34,10 +34,6 @@ impl Other for PythonRedisLock {
     fn owner(&self, server: &mut Server) -> Option<String> {
         joined::get(server, Self::KEY)
     }
-
-    fn queue(&self) -> Option<[String; 2]> {
-        None
-    }
 }
 
 /// A program with `GETSET`, whose numbers count so many microseconds.
@@ -61,10 +57,6 @@ impl<const UNIT: i64> Other for Getset<UNIT> {
 
     fn owner(&self, server: &mut Server) -> Option<String> {
         joined::get(server, Self::KEY)
-    }
-
-    fn queue(&self) -> Option<[String; 2]> {
-        None
     }
 }
 
@@ -98,10 +90,6 @@ impl Other for Symfony {
             Reply::Text(text) if text != "__write__" => Some(text),
             _ => None,
         })
-    }
-
-    fn queue(&self) -> Option<[String; 2]> {
-        None
     }
 }
 

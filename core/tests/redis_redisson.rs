@@ -13,10 +13,55 @@ use joined::{Other, is_refused, say, terms};
 use joined_store::Value;
 use lockwright::protocol::{AttemptId, Intent, Layout, Reply, Step, Terms, Verdict};
 use lockwright::stores::redis::layouts::redisson::{channel, deadlines_key, layout, queue_key};
+use lockwright::stores::redis::layouts::redisson_fenced;
 use redis_server::Server;
 
 /// A client of Redisson.
 struct Redisson;
+
+/// One that uses its fenced locks.
+struct Fenced;
+
+impl Other for Fenced {
+    fn layout(&self) -> Box<dyn Layout> {
+        Box::new(redisson_fenced::layout(""))
+    }
+
+    const KEY: &'static str = "redisson fenced";
+    const OWNER: &'static str = Redisson::OWNER;
+    const ENDLESS: bool = true;
+
+    fn acquire(&self, server: &mut Server, value: &Value) {
+        take(server, Self::KEY, value);
+    }
+
+    fn owner(&self, server: &mut Server) -> Option<String> {
+        owner_of(server, Self::KEY)
+    }
+
+    fn counter(&self) -> Option<String> {
+        Some(redisson_fenced::counter_key(Self::KEY))
+    }
+}
+
+fn take(server: &mut Server, key: &str, value: &Value) {
+    server.plain(&["HSET", key, Redisson::OWNER, "2"]);
+    if value.ends.is_some() {
+        server.plain(&["PEXPIRE", key, &joined::TTL.as_millis().to_string()]);
+    }
+}
+
+fn owner_of(server: &mut Server, key: &str) -> Option<String> {
+    match server.plain(&["HGETALL", key]) {
+        Reply::List(list) => match list.as_slice() {
+            [] => None,
+            // However often it was asked for.
+            [Reply::Text(owner), Reply::Text(count)] if owner == Redisson::OWNER || count == "1" => Some(owner.clone()),
+            other => panic!("{other:?} is no lock"),
+        },
+        other => panic!("{other:?} is no hash"),
+    }
+}
 
 impl Other for Redisson {
     fn layout(&self) -> Box<dyn Layout> {
@@ -28,22 +73,11 @@ impl Other for Redisson {
     const ENDLESS: bool = true;
 
     fn acquire(&self, server: &mut Server, value: &Value) {
-        server.plain(&["HSET", Self::KEY, Self::OWNER, "2"]);
-        if value.ends.is_some() {
-            server.plain(&["PEXPIRE", Self::KEY, &joined::TTL.as_millis().to_string()]);
-        }
+        take(server, Self::KEY, value);
     }
 
     fn owner(&self, server: &mut Server) -> Option<String> {
-        match server.plain(&["HGETALL", Self::KEY]) {
-            Reply::List(list) => match list.as_slice() {
-                [] => None,
-                // However often it was asked for.
-                [Reply::Text(owner), Reply::Text(count)] if owner == Self::OWNER || count == "1" => Some(owner.clone()),
-                other => panic!("{other:?} is no lock"),
-            },
-            other => panic!("{other:?} is no hash"),
-        }
+        owner_of(server, Self::KEY)
     }
 
     fn queue(&self) -> Option<[String; 2]> {
@@ -57,6 +91,11 @@ fn scripts_do_what_the_reference_does() {
 }
 
 #[test]
+fn scripts_of_the_fenced_lock_do_what_the_reference_does() {
+    joined::scripts_do_what_the_reference_does(&Fenced);
+}
+
+#[test]
 fn a_key_of_another_kind_is_refused_and_left_alone() {
     let mut server = Server::connect();
     let key = "redisson of another kind";
@@ -64,7 +103,7 @@ fn a_key_of_another_kind_is_refused_and_left_alone() {
     for (setup, found) in [
         (text, "a text"),
         (&["ZADD", key, "1", "x"], "a sorted set"),
-        (&["HSET", key, "mode", "read", Redisson::OWNER, "1"], "a read-write lock of Redisson"),
+        (&["HSET", key, "mode", "read", Redisson::OWNER, "1"], "Redisson"),
         (&["HSET", key, "name", "Ann", "age", "7", "town", "Ulm"], "a hash of 3 fields"),
         (&["HSET", key, "name", "Ann"], "a hash with a field of another kind"),
     ] {

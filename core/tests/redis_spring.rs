@@ -34,10 +34,6 @@ impl Other for Registry {
     fn owner(&self, server: &mut Server) -> Option<String> {
         joined::get(server, Self::KEY)
     }
-
-    fn queue(&self) -> Option<[String; 2]> {
-        None
-    }
 }
 
 #[test]

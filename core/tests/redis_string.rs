@@ -33,10 +33,6 @@ impl Other for Redsync {
     fn owner(&self, server: &mut Server) -> Option<String> {
         joined::get(server, Self::KEY)
     }
-
-    fn queue(&self) -> Option<[String; 2]> {
-        None
-    }
 }
 
 #[test]

@@ -64,6 +64,9 @@ const LAYOUTS: &[Layout] = &[
     ("redis_native", |_| redis::layouts::native::layout("").protocol("lw:{orders}".into())),
     ("redis_python_redis_lock", |format| by_recipe(&redis::layouts::python_redis_lock::FAMILY, format)),
     ("redis_redisson", |_| redis::layouts::redisson::layout("").protocol("orders".into())),
+    ("redis_redisson_fenced", |_| redis::layouts::redisson_fenced::layout("").protocol("orders".into())),
+    ("redis_redisson_permits", redisson_permits),
+    ("redis_redisson_rwlock", redisson_rwlock),
     ("redis_shared", redis_shared),
     ("redis_spring", redis_spring),
     ("redis_string", |format| by_recipe(&redis::layouts::string::FAMILY, format)),
@@ -79,6 +82,18 @@ fn redis_shared(share: &str) -> Box<dyn Protocol> {
     };
     let layout = redis::layouts::native::layout("").shared(share).expect("there is one");
     layout.protocol("lw:{orders}".into())
+}
+
+fn redisson_rwlock(share: &str) -> Box<dyn Protocol> {
+    let share = if share == "write" { Share::WRITE } else { Share::READ };
+    redis::layouts::redisson::layout("").shared(share).expect("there is one").protocol("orders".into())
+}
+
+fn redisson_permits(format: &str) -> Box<dyn Protocol> {
+    let counted = format == "counted";
+    let layout = if counted { redis::layouts::redisson::counted("") } else { redis::layouts::redisson::layout("") };
+    let share = Share::permits(2, 5, false).expect("in range");
+    layout.shared(share).expect("there is one").protocol("orders".into())
 }
 
 fn redis_latch(_: &str) -> Box<dyn Protocol> {

@@ -16,7 +16,7 @@ class Guarantees:
     exclusive_until: str
     """Until when a holder is the only one: `deadline`, `store failover` or `clock skew`."""
     token: str
-    """Until when fencing tokens rise: `always`, `with the store's clock`, `while the process lives` or `none`."""
+    """Until when fencing tokens rise: `always`, `with the store's clock`, `while the store keeps its data`, `while the process lives` or `none`."""
     fair: bool
     """Whether `fair` can be had."""
     reentrant: bool

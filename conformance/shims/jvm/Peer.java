@@ -22,7 +22,7 @@ import java.util.concurrent.Future;
 
 /**
  * A library for the JVM as a peer: obeys those commands of a shim that such a library can obey. {@code conformance/README.md} says
- * what they are. Its locks have no token, so 0 stands for it.
+ * what they are. Where its locks have no token, 0 stands for it.
  */
 abstract class Peer {
   static final double TTL = 30;
@@ -38,6 +38,9 @@ abstract class Peer {
   abstract static class Held {
     final ExecutorService thread = Executors.newSingleThreadExecutor(Peer::daemon);
     volatile long until;
+    /** Its fencing token, and how much of what several may hold. */
+    volatile long token;
+    volatile long units = 1;
 
     double remaining() {
       return Math.max(0, (until - now()) / 1e9);
@@ -179,7 +182,7 @@ abstract class Peer {
         Held asked = held.get(guard);
         ok.addProperty("held", asked.isHeld());
         ok.addProperty("remaining", asked.remaining());
-        ok.addProperty("token", 0);
+        ok.addProperty("token", asked.token);
         ok.addProperty("depth", 1);
       }
       case "break" -> ok.addProperty("broken", force(command));
@@ -192,7 +195,7 @@ abstract class Peer {
   private void keep(String guard, Held got, JsonObject ok) {
     ok.addProperty("at", now());
     held.put(guard, got);
-    ok.addProperty("token", 0);
+    ok.addProperty("token", got.token);
     ok.addProperty("depth", 1);
     ok.addProperty("remaining", got.remaining());
   }
@@ -231,15 +234,16 @@ abstract class Peer {
       long asked = now();
       Held got = acquire(command, -1);
       long at = now();
-      note(log, task, at, Map.of("event", "grant", "asked", asked, "until", at + (long) (got.remaining() * 1e9)));
+      long lasts = at + (long) (got.remaining() * 1e9);
+      note(log, task, got, at, Map.of("event", "grant", "asked", asked, "until", lasts, "units", got.units));
       long begin = now();
       long value = countUp(counter, task);
       long done = now();
       long until = done + (long) (got.remaining() * 1e9);
-      note(log, task, done,
+      note(log, task, got, done,
           Map.of("event", "increment", "begin", begin, "value", value, "held", until > done, "until", until));
       String outcome = release(got);
-      note(log, task, now(), Map.of("event", "released", "outcome", outcome));
+      note(log, task, got, now(), Map.of("event", "released", "outcome", outcome));
     }
   }
 
@@ -257,12 +261,12 @@ abstract class Peer {
     return value;
   }
 
-  private static void note(Path log, String task, long at, Map<String, Object> event) throws IOException {
+  private static void note(Path log, String task, Held by, long at, Map<String, Object> event) throws IOException {
     Map<String, Object> record = new java.util.LinkedHashMap<>();
     record.put("at", at);
     record.put("pid", ProcessHandle.current().pid());
     record.put("task", task);
-    record.put("token", 0);
+    record.put("token", by.token);
     record.putAll(event);
     Files.writeString(log, GSON.toJson(record) + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
   }

@@ -380,6 +380,9 @@ fn builder_of<W: Way>(client: &Client<W>, command: &Value, name: &str) -> Result
     if let Some(layout) = command["layout"].as_str() {
         lock = lock.layout(layout);
     }
+    if let Some(format) = command["format"].as_str() {
+        lock = lock.format(format);
+    }
     Ok(lock)
 }
 

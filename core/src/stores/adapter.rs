@@ -13,6 +13,8 @@ use crate::lease::Sighting;
 use crate::options::ConnectOptions;
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
+use crate::shared::Share;
+use crate::shared_cell::Primitive;
 use crate::time::Time;
 use crate::uri::Uri;
 
@@ -200,6 +202,26 @@ pub(crate) fn guarantees_of_all() -> Vec<Guarantees> {
     all
 }
 
+/// What a read/write lock (`rwlock`) or a semaphore promises in a layout, and the format, where that differs from what locks
+/// promise by more than that nothing shared is reentrant.
+pub(crate) fn guarantees_of_shared() -> Vec<(String, Guarantees)> {
+    let opened = |address: &str| open(&mut Uri::parse(address, ConnectOptions::default()).ok()?).ok();
+    let mut all: Vec<(String, Guarantees)> = Vec::new();
+    for store in STORES.iter().filter_map(|(_, address, _)| opened(address)) {
+        for layout in store.layouts() {
+            for share in [Share::READ, Share { primitive: Primitive::Semaphore, ..Share::READ }] {
+                let Some(promised) = layout.shared(share).map(|shared| shared.guarantees()) else { continue };
+                let is_known = promised == Guarantees { reentrant: false, ..layout.guarantees() };
+                if !is_known && all.iter().all(|(_, known)| *known != promised) {
+                    let format = layout.format().map(|format| format!(", format `{format}`")).unwrap_or_default();
+                    all.push((format!("{}{format}", share.primitive.name()), promised));
+                }
+            }
+        }
+    }
+    all
+}
+
 /// A layout as it is asked for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted<'a> {
@@ -213,16 +235,16 @@ fn choose(known: &[Arc<dyn Layout>], wanted: Wanted<'_>) -> crate::Result<Arc<dy
     if let Some(layout) = of_name().find(|layout| layout.format() == wanted.format) {
         return Ok(layout.clone());
     }
-    let Some(first) = of_name().next() else {
+    if of_name().next().is_none() {
         let mut names: Vec<_> = known.iter().map(|layout| layout.name()).collect();
         names.dedup();
         let message = format!("there is no layout {name:?} here; there are: {}", names.join(", "));
         return Err(Error::unsupported("lock", message));
-    };
+    }
     let formats: Vec<_> = of_name().filter_map(|layout| layout.format()).collect();
     let formats = formats.join(", ");
     Err(match wanted.format {
-        Some(format) if first.format().is_some() => {
+        Some(format) if !formats.is_empty() => {
             Error::unsupported("lock", format!("layout {name} has no format {format:?}; it has: {formats}"))
         }
         Some(_) => Error::invalid("lock", format!("layout {name} has no formats; leave the format out")),

@@ -48,7 +48,14 @@ pub trait Other {
     fn owner(&self, server: &mut Server) -> Option<String>;
 
     /// Whether it has a queue, and where that and its deadlines lie.
-    fn queue(&self) -> Option<[String; 2]>;
+    fn queue(&self) -> Option<[String; 2]> {
+        None
+    }
+
+    /// Where it counts tokens, if it does.
+    fn counter(&self) -> Option<String> {
+        None
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -79,6 +86,8 @@ enum Command {
     },
     /// Another library that saw the lock free writes its end over whatever came in between, where that is how it goes.
     Overwritten,
+    /// Another library counts so many tokens, or forgets how many there were.
+    AlienCounts(Option<i64>),
     /// Another library queues, for so many milliseconds.
     AlienQueues(i64),
     /// Somebody deletes the key, whoever holds it.
@@ -113,6 +122,7 @@ fn command() -> impl Strategy<Value = Command> {
         1 => (-2..66_i64).prop_map(|off| Command::Break { off }),
         1 => Just(Command::Inspect),
         1 => any::<bool>().prop_map(|ends| Command::Alien { ends }),
+        1 => prop::option::of(1..3_i64).prop_map(Command::AlienCounts),
         1 => prop::sample::select(vec![0, 900, 300_000]).prop_map(Command::AlienQueues),
         1 => Just(Command::Deleted),
         1 => Just(Command::Overwritten),
@@ -152,10 +162,15 @@ impl<'a, O: Other> Run<'a, O> {
         if let Some([queue, deadlines]) = other.queue() {
             server.plain(&["DEL", &queue, &deadlines]);
         }
+        let counter = other.counter().map(|counter| {
+            server.plain(&["DEL", &counter]);
+            0
+        });
         let layout = other.layout();
         let machine = layout.protocol(O::KEY.into());
         let now = server.later();
-        Run { server, other, layout, machine, reference: JoinedStore::new(O::WAY), now }
+        let reference = JoinedStore { counter, ..JoinedStore::new(O::WAY) };
+        Run { server, other, layout, machine, reference, now }
     }
 
     fn play(mut self, commands: &[Command]) -> Result<(), TestCaseError> {
@@ -227,6 +242,16 @@ impl<'a, O: Other> Run<'a, O> {
                     self.server.plain(&["RPUSH", &queue, O::OWNER]);
                     self.server.plain(&["ZADD", &deadlines, &deadline.to_string(), O::OWNER]);
                     self.reference.queue.push(Place { owner: O::OWNER.into(), deadline });
+                }
+            }
+            Command::AlienCounts(tokens) => {
+                if let Some(counter) = self.other.counter() {
+                    match tokens {
+                        Some(tokens) => self.server.plain(&["INCRBY", &counter, &tokens.to_string()]),
+                        None => self.server.plain(&["DEL", &counter]),
+                    };
+                    self.reference.counter =
+                        Some(tokens.map_or(0, |tokens| self.reference.counter.unwrap_or(0) + tokens));
                 }
             }
             Command::Deleted => {
@@ -308,6 +333,9 @@ impl<'a, O: Other> Run<'a, O> {
         // What is over may lie there yet, where the end is in it.
         if O::IS_THE_KEYS || self.reference.value.is_some() {
             prop_assert_eq!(owner, self.reference.value.as_ref().map(|value| value.owner.clone()));
+        }
+        if let Some(counter) = self.other.counter() {
+            prop_assert_eq!(self.server.number(&["GET", &counter]).unwrap_or(0), self.reference.counter.unwrap_or(0));
         }
         if let Some([queue, deadlines]) = self.other.queue() {
             let list = |reply| match reply {

@@ -81,7 +81,7 @@ pub struct Counted;
 
 impl Kind for Counted {
     fn machine() -> Box<dyn Protocol> {
-        Box::new(RedissonLock::new(Redisson, "L".into()))
+        Box::new(RedissonLock::new(Redisson::Leased, "L".into()))
     }
 
     fn attempt(owner: &str) -> Option<AttemptId> {

@@ -26,6 +26,8 @@ pub struct JoinedStore {
     pub value: Option<Value>,
     pub record: Option<Record>,
     pub queue: Vec<Place>,
+    /// The highest token that was counted, where tokens are not told by the clock.
+    pub counter: Option<i64>,
     /// Who was told that asking may help, by the last request; none stands for those without a place.
     pub told: Vec<Option<String>>,
 }
@@ -126,12 +128,25 @@ impl JoinedStore {
             return Reply::Int(record.first);
         }
         let value = self.value.take().unwrap_or_else(|| self.written(me, ttl, now));
-        let next = self.record.as_ref().map_or(1, |record| record.first + BLOCK as i64);
-        let first = floor.max(next);
+        let first = self.block(floor);
         let wrote = Some(value.owner.clone());
         self.record = Some(Record { first, owner: me.into(), wrote, card: card.into(), ends: now + ttl + KEPT });
         self.value = Some(value);
         Reply::Int(first)
+    }
+
+    /// The first of the tokens that go with a grant.
+    fn block(&mut self, floor: i64) -> i64 {
+        let block = BLOCK as i64;
+        let next = self.record.as_ref().map_or(1, |record| record.first + block);
+        match &mut self.counter {
+            None => floor.max(next),
+            Some(counter) => {
+                let first = next.max(*counter + 1);
+                *counter = first + block - 1;
+                first
+            }
+        }
     }
 
     fn renew(&mut self, me: &str, ttl: i64, now: i64) -> bool {

@@ -45,6 +45,7 @@ use crate::protocol::{
     Terms, Traits, Verdict, Wait,
 };
 use crate::replies::{answered, int, listed, nonsense, operation, refusal};
+use crate::shared::Share;
 use crate::time::StoreTime;
 
 /// One script of the pieces named.
@@ -56,24 +57,24 @@ macro_rules! script {
 macro_rules! calls {
     ($read:literal, $free:literal, $holds:literal, $inspect:literal) => {
         Calls {
-            acquire: Call { name: "acquire", body: script!("joined/beside" $read "time" "joined/grant" "joined/acquire"), batch: false },
+            acquire: Call { name: "acquire", body: script!("joined/foreign" "joined/beside" $read "time" "joined/block" "joined/grant" "joined/acquire"), batch: false },
             renew: Call { name: "renew", body: script!($holds "joined/renew"), batch: true },
-            release: Call { name: "release", body: script!("joined/beside" $read $free "joined/release"), batch: false },
-            undo: Call { name: "undo", body: script!("joined/beside" $read $free "joined/undo"), batch: false },
-            inspect: Call { name: "inspect", body: script!("joined/beside" $read "time" $inspect "joined/inspect"), batch: false },
-            break_hold: Call { name: "break", body: script!("joined/beside" $read $free "joined/break"), batch: false },
+            release: Call { name: "release", body: script!("joined/foreign" "joined/beside" $read $free "joined/release"), batch: false },
+            undo: Call { name: "undo", body: script!("joined/foreign" "joined/beside" $read $free "joined/undo"), batch: false },
+            inspect: Call { name: "inspect", body: script!("joined/foreign" "joined/beside" $read "time" $inspect "joined/inspect"), batch: false },
+            break_hold: Call { name: "break", body: script!("joined/foreign" "joined/beside" $read $free "joined/break"), batch: false },
             list: Call { name: "list", body: script!("joined/list" "page"), batch: false },
         }
     };
     // Where the clock is needed to say who holds, and renewal is a script of its own.
     (clock $read:literal, $free:literal, $renew:literal, $inspect:literal) => {
         Calls {
-            acquire: Call { name: "acquire", body: script!("joined/beside" "time" $read "joined/grant" "joined/acquire"), batch: false },
+            acquire: Call { name: "acquire", body: script!("joined/foreign" "joined/beside" "time" $read "joined/block" "joined/grant" "joined/acquire"), batch: false },
             renew: Call { name: "renew", body: script!("time" $renew), batch: true },
-            release: Call { name: "release", body: script!("joined/beside" "time" $read $free "joined/release"), batch: false },
-            undo: Call { name: "undo", body: script!("joined/beside" "time" $read $free "joined/undo"), batch: false },
-            inspect: Call { name: "inspect", body: script!("joined/beside" "time" $read $inspect "joined/inspect"), batch: false },
-            break_hold: Call { name: "break", body: script!("joined/beside" "time" $read $free "joined/break"), batch: false },
+            release: Call { name: "release", body: script!("joined/foreign" "joined/beside" "time" $read $free "joined/release"), batch: false },
+            undo: Call { name: "undo", body: script!("joined/foreign" "joined/beside" "time" $read $free "joined/undo"), batch: false },
+            inspect: Call { name: "inspect", body: script!("joined/foreign" "joined/beside" "time" $read $inspect "joined/inspect"), batch: false },
+            break_hold: Call { name: "break", body: script!("joined/foreign" "joined/beside" "time" $read $free "joined/break"), batch: false },
             list: Call { name: "list", body: script!("joined/list" "page"), batch: false },
         }
     };
@@ -83,6 +84,9 @@ pub(super) use {calls, script};
 
 /// What the keys of our records begin with.
 const RECORD: &str = "lwt:";
+
+/// The same where several may hold.
+pub(super) const NOTES_RECORD: &str = "lws:";
 
 /// The key of the record that lies beside the lock `key`, in the same slot of a cluster: the key's own hash tag, or the whole
 /// key as one. A key that has braces but no tag cannot be made one, so its record lies in another slot.
@@ -97,9 +101,10 @@ pub fn record_key(key: &str) -> String {
 
 /// The lock's key from its record's; `None` for what is no record's key.
 fn key_of(record: &str) -> Option<&str> {
-    let rest = record.strip_prefix(RECORD)?;
+    let rest = record.strip_prefix(RECORD).or_else(|| record.strip_prefix(NOTES_RECORD))?;
     let (tag, behind) = rest.strip_prefix('{').and_then(|rest| rest.split_once('}')).unwrap_or_default();
-    [tag, behind, rest].into_iter().find(|key| !key.is_empty() && record_key(key) == record)
+    let is_its = |key: &&str| !key.is_empty() && record_key(key).strip_prefix(RECORD) == Some(rest);
+    [tag, behind, rest].into_iter().find(is_its)
 }
 
 /// What is asked of a store, as far as layouts differ in what they add to it.
@@ -150,6 +155,11 @@ pub trait Manner: Clone + fmt::Debug + Hash + Send + Sync + 'static {
         ""
     }
 
+    /// Whether a token tells, in microseconds of Unix time, when it was granted.
+    fn dates_tokens(&self) -> bool {
+        true
+    }
+
     /// Whether a renewal needs the record, and what a look has besides.
     fn renews_record(&self) -> bool {
         false
@@ -168,6 +178,12 @@ pub trait Manner: Clone + fmt::Debug + Hash + Send + Sync + 'static {
     fn more(&self, wanted: Wanted<'_>, key: &str) -> More {
         let _ = (wanted, key);
         More::new()
+    }
+
+    /// See [`Layout::shared`]; names get `prefix` put before them.
+    fn shared(&self, share: Share, prefix: &str) -> Option<Arc<dyn Layout>> {
+        let _ = (share, prefix);
+        None
     }
 
     /// See [`Protocol::channel`].
@@ -212,6 +228,10 @@ impl<M: Manner> Layout for JoinedLayout<M> {
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
         Box::new(JoinedLock::new(self.manner.clone(), key))
+    }
+
+    fn shared(&self, share: Share) -> Option<Arc<dyn Layout>> {
+        self.manner.shared(share, &self.prefix)
     }
 
     fn inspect(&self, key: Arc<str>) -> Request {
@@ -277,7 +297,7 @@ impl<M: Manner> JoinedLayout<M> {
         let first_token = u64::try_from(first).unwrap_or(0);
         let (last_token, held_for, card) = match first_token {
             0 => (0, None, Card { language: self.manner.library().into(), ..Card::default() }),
-            first => (first.saturating_add(BLOCK - 1), Some(held), Card::decode(card)),
+            first => (first.saturating_add(BLOCK - 1), self.manner.dates_tokens().then_some(held), Card::decode(card)),
         };
         Holder {
             owner: sha1_smol::Sha1::from(owner).digest().to_string()[..12].to_owned(),
@@ -486,7 +506,7 @@ impl<M: Manner> fmt::Debug for JoinedLock<M> {
 }
 
 /// Whole milliseconds that last at least as long.
-fn millis(span: Duration) -> Arg {
+pub(super) fn millis(span: Duration) -> Arg {
     let millis = span.as_millis() + u128::from(!span.subsec_nanos().is_multiple_of(1_000_000));
     Arg::Int(i64::try_from(millis).unwrap_or(i64::MAX))
 }

@@ -12,6 +12,8 @@ pub mod native;
 pub mod python_redis_lock;
 pub mod recipe;
 pub mod redisson;
+pub mod redisson_fenced;
+pub mod redisson_shared;
 pub mod shapes;
 pub mod shared;
 pub mod spring;
@@ -23,12 +25,13 @@ use recipe::Family;
 
 /// The procedures of every layout that the server may be asked for by a digest.
 pub fn by_digest() -> impl Iterator<Item = &'static Call> {
-    let all: [&'static Calls; 3] = [&native::CALLS, &redisson::CALLS, &spring::CALLS];
+    let all: [&'static Calls; 4] = [&native::CALLS, &redisson::CALLS, &redisson_fenced::CALLS, &spring::CALLS];
     let own = native::OWN
         .by_digest()
         .chain(shared::CALLS.by_digest())
         .chain(latch::CALLS.by_digest())
         .chain([&redisson::ACQUIRE_FAIR]);
+    let own = own.chain(redisson_shared::by_digest());
     all.into_iter().chain(FAMILIES.map(|family| family.calls)).flat_map(Calls::by_digest).chain(own)
 }
 

@@ -1,4 +1,5 @@
-//! The layout `redisson`: Redisson's `RLock`, and its fair lock where `fair` is asked for.
+//! The layout `redisson`: Redisson's `RLock`, and its fair lock where `fair` is asked for. Its fenced lock is the format
+//! [`fenced`](super::redisson_fenced); its read/write lock and semaphores are in [`redisson_shared`](super::redisson_shared).
 //!
 //! | key | holds |
 //! |---|---|
@@ -33,50 +34,82 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 
-use super::joined::{JoinedLayout, JoinedLock, Manner, More, Wanted, calls, is_uuid, script, uuid};
-use super::{NO_TOKEN, NOTES};
+use super::joined::{JoinedLayout, JoinedLock, Manner, More, NOTES_RECORD, Wanted, calls, is_uuid, script, uuid};
+use super::redisson_shared::{LEASES, Object, SharedLayout};
+use super::{NO_TOKEN, NOTES, redisson_fenced};
+use crate::error::{Error, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::native::Calls;
 use crate::protocol::{Arg, AttemptId, Call, Layout, Push, Terms};
+use crate::shared::Share;
 
 /// The scripts.
-pub static CALLS: Calls = Calls {
+pub static CALLS: Calls = SCRIPTS;
+
+pub(super) const SCRIPTS: Calls = Calls {
     release: Call {
         name: "release",
-        body: script!("joined/beside" "redisson/read" "redisson/queue" "redisson/free" "joined/release"),
+        body: script!("joined/foreign" "joined/beside" "redisson/read" "redisson/queue" "redisson/free" "joined/release"),
         batch: false,
     },
     undo: Call {
         name: "undo",
-        body: script!("joined/beside" "redisson/read" "redisson/queue" "redisson/free" "redisson/undo"),
+        body: script!("joined/foreign" "joined/beside" "redisson/read" "redisson/queue" "redisson/free" "redisson/undo"),
         batch: false,
     },
     break_hold: Call {
         name: "break",
-        body: script!("joined/beside" "redisson/read" "redisson/queue" "redisson/free" "joined/break"),
+        body: script!("joined/foreign" "joined/beside" "redisson/read" "redisson/queue" "redisson/free" "redisson/several" "joined/break"),
         batch: false,
     },
+    list: Call { name: "list", body: script!("redisson/list" "page"), batch: false },
     ..calls!("redisson/read", "redisson/free", "redisson/holds", "redisson/waiters")
 };
 
 /// The script that becomes the holder in the order of the queue, or takes a place in it.
 pub static ACQUIRE_FAIR: Call = Call {
     name: "acquire-fair",
-    body: script!("joined/beside" "redisson/read" "redisson/queue" "time" "joined/grant" "redisson/acquire_fair"),
+    body: script!("joined/foreign" "joined/beside" "redisson/read" "redisson/queue" "time" "joined/block" "joined/grant" "redisson/acquire_fair"),
     batch: false,
 };
+
+/// What all that Redisson keeps can promise.
+pub(super) const PROMISES: Guarantees = Guarantees {
+    store: "redis",
+    layout: "redisson",
+    exclusive_until: ExclusiveUntil::StoreFailover,
+    token: TokenRises::WithStoreClock,
+    fair: true,
+    reentrant: true,
+    shared: true,
+    push: true,
+    survives_disconnect: true,
+    incarnation: true,
+    notes: &[],
+};
+
+/// A [note](Guarantees::notes) on what is not told.
+pub(super) const NO_SHARDS: &str =
+    "Waiters where Redisson publishes by SPUBLISH, on a cluster, are not told; clusters are not built yet.";
 
 /// How long whoever is first in the queue is waited for without having asked again.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The layout, for locks whose names get `prefix` put before them.
 pub fn layout(prefix: impl Into<String>) -> RedissonLayout {
-    RedissonLayout { manner: Redisson, prefix: prefix.into() }
+    RedissonLayout { manner: Redisson::Leased, prefix: prefix.into() }
 }
 
-/// The layout, as one of all.
+/// The same with semaphores that are only counted.
+pub fn counted(prefix: impl Into<String>) -> RedissonLayout {
+    RedissonLayout { manner: Redisson::Counted, prefix: prefix.into() }
+}
+
+/// The layout in each of its formats.
 pub(super) fn layouts(prefix: &str) -> impl Iterator<Item = Arc<dyn Layout>> {
-    std::iter::once(Arc::new(layout(prefix)) as Arc<dyn Layout>)
+    let all: [Arc<dyn Layout>; 3] =
+        [Arc::new(layout(prefix)), Arc::new(counted(prefix)), Arc::new(redisson_fenced::layout(prefix))];
+    all.into_iter()
 }
 
 /// See the [module](self).
@@ -87,13 +120,26 @@ pub type RedissonLock = JoinedLock<Redisson>;
 
 /// See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Redisson;
+pub enum Redisson {
+    /// Its semaphores are those whose permits have leases, `RPermitExpirableSemaphore`.
+    Leased,
+    /// Its semaphores count permits only, `RSemaphore`.
+    Counted,
+}
 
 /// `prefix:{key}`, or without the braces where the key has some.
-fn beside(prefix: &str, key: &str) -> String {
+pub(super) fn beside(prefix: &str, key: &str) -> String {
     match key.contains('{') {
         true => format!("{prefix}:{key}"),
         false => format!("{prefix}:{{{key}}}"),
+    }
+}
+
+/// `{key}:suffix`, likewise.
+pub(super) fn suffixed(key: &str, suffix: &str) -> String {
+    match key.contains('{') {
+        true => format!("{key}:{suffix}"),
+        false => format!("{{{key}}}:{suffix}"),
     }
 }
 
@@ -114,7 +160,10 @@ pub fn channel(key: &str) -> String {
 
 impl Manner for Redisson {
     fn format(&self) -> Option<&'static str> {
-        None
+        match self {
+            Redisson::Leased => None,
+            Redisson::Counted => Some("counted"),
+        }
     }
 
     fn library(&self) -> &'static str {
@@ -123,16 +172,6 @@ impl Manner for Redisson {
 
     fn guarantees(&self) -> Guarantees {
         Guarantees {
-            store: "redis",
-            layout: "redisson",
-            exclusive_until: ExclusiveUntil::StoreFailover,
-            token: TokenRises::WithStoreClock,
-            fair: true,
-            reentrant: true,
-            shared: true,
-            push: true,
-            survives_disconnect: true,
-            incarnation: true,
             notes: &[
                 NOTES[0],
                 NOTES[1],
@@ -142,8 +181,9 @@ impl Manner for Redisson {
                 "Redisson's forceUnlock, and whoever deletes the key, takes the lock from its holder, who is told at its next renewal.",
                 "Without fair nobody is served in order; a lock is fair among those that ask for its fair lock, and anybody else goes first.",
                 "Redisson judges the fair lock's queue by its clients' clocks: one that is wrong throws waiters out, who queue again behind the others.",
-                "Waiters where Redisson publishes by SPUBLISH, on a cluster, are not told; clusters are not built yet.",
+                NO_SHARDS,
             ],
+            ..PROMISES
         }
     }
 
@@ -173,6 +213,21 @@ impl Manner for Redisson {
             (_, Some((_, fields))) => Some(format!("a hash of {fields} fields")),
             _ => Some("a hash with a field of another kind".into()),
         }
+    }
+
+    fn check_key(&self, key: &str) -> Result<()> {
+        match [NOTES_RECORD, LEASES].iter().find(|ours| key.starts_with(**ours)) {
+            Some(ours) => {
+                let message = format!("a name of the layout redisson cannot begin with {ours}, where holds are noted");
+                Err(Error::invalid("lock", message))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn shared(&self, share: Share, prefix: &str) -> Option<Arc<dyn Layout>> {
+        let object = Object::of(share, *self == Redisson::Counted);
+        Some(Arc::new(SharedLayout { object, share, prefix: prefix.to_owned() }))
     }
 
     fn more(&self, wanted: Wanted<'_>, key: &str) -> More {

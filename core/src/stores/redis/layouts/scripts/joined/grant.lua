@@ -8,11 +8,7 @@ local function grant(me, ttl, card)
     keep(me, ttl)
     if owner == me then return first end
   end
-  local fresh, text = now, now_text
-  if first + 64 > now then
-    fresh = first + 64
-    text = ('%.0f'):format(fresh)
-  end
+  local fresh, text = block(first)
   redis.call('SET', beside, text .. ' ' .. mark(me) .. ' ' .. card, 'PX', ttl + 600000)
   return fresh
 end

@@ -1,0 +1,127 @@
+//! The layout `redisson` in the format `fenced`: Redisson's `RFencedLock`.
+//!
+//! It is the lock of [`redisson`](super::redisson), in the same key, and a counter beside it:
+//!
+//! | key | holds |
+//! |---|---|
+//! | `redisson_lock_token:{name}` | the highest fencing token that was granted, by either side; never goes |
+//!
+//! Redisson counts one up for each acquisition. Ours set a block of 64 aside, as everywhere, so that hand-offs inside a process need no
+//! request: the tokens of both sides rise together, and ours leave gaps. What else we keep of a hold is in [our record](super::joined), by
+//! which a token is told again to whoever asks again, and does not fall when somebody deleted the counter.
+//!
+//! ```text
+//!   acquire .. counter
+//! ```
+//!
+//! Source: Redisson 4.7 `RedissonFencedLock.java`; its scripts are those of 3.50.
+
+use std::sync::Arc;
+
+use smallvec::smallvec;
+
+use super::NOTES;
+use super::joined::{JoinedLayout, JoinedLock, Manner, More, Wanted, script};
+use super::redisson::{NO_SHARDS, PROMISES, Redisson, SCRIPTS, beside};
+use crate::error::Result;
+use crate::guarantee::{Guarantees, TokenRises};
+use crate::native::Calls;
+use crate::protocol::{Arg, AttemptId, Call, Layout, Push, Terms};
+use crate::shared::Share;
+
+/// The scripts.
+pub static CALLS: Calls = Calls {
+    acquire: Call {
+        name: "acquire",
+        body: script!("joined/foreign" "joined/beside" "redisson/read" "time" "redisson/counted_block" "joined/grant" "joined/acquire"),
+        batch: false,
+    },
+    ..SCRIPTS
+};
+
+/// The layout, for locks whose names get `prefix` put before them.
+pub fn layout(prefix: impl Into<String>) -> FencedLayout {
+    FencedLayout { manner: Fenced, prefix: prefix.into() }
+}
+
+/// See the [module](self).
+pub type FencedLayout = JoinedLayout<Fenced>;
+
+/// Its machine.
+pub type FencedLock = JoinedLock<Fenced>;
+
+/// See the [module](self).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fenced;
+
+/// The key of the counter.
+pub fn counter_key(key: &str) -> String {
+    beside("redisson_lock_token", key)
+}
+
+impl Manner for Fenced {
+    fn format(&self) -> Option<&'static str> {
+        Some("fenced")
+    }
+
+    fn library(&self) -> &'static str {
+        Redisson::Leased.library()
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        Guarantees {
+            token: TokenRises::WithStoreData,
+            fair: false,
+            notes: &[
+                NOTES[0],
+                NOTES[1],
+                NOTES[2],
+                NOTES[3],
+                "Tokens are Redisson's own and rise over its holders and ours, until somebody deletes its counter, as RFencedLock.delete does.",
+                "A plain lock of the same name excludes and is excluded, but takes no token of the counter.",
+                "Redisson's forceUnlock, and whoever deletes the key, takes the lock from its holder, who is told at its next renewal.",
+                NO_SHARDS,
+            ],
+            ..PROMISES
+        }
+    }
+
+    fn push(&self) -> Push {
+        Redisson::Leased.push()
+    }
+
+    fn calls(&self) -> &'static Calls {
+        &CALLS
+    }
+
+    fn owner(&self, attempt: AttemptId) -> String {
+        Redisson::Leased.owner(attempt)
+    }
+
+    fn alien(&self, owner: &str, ends: bool) -> Option<String> {
+        Redisson::Leased.alien(owner, ends)
+    }
+
+    fn dates_tokens(&self) -> bool {
+        false
+    }
+
+    fn check_key(&self, key: &str) -> Result<()> {
+        Redisson::Leased.check_key(key)
+    }
+
+    fn more(&self, wanted: Wanted<'_>, key: &str) -> More {
+        match wanted {
+            Wanted::Hold { .. } => smallvec![Arg::Key(counter_key(key).into())],
+            Wanted::Free | Wanted::Look => Redisson::Leased.more(wanted, key),
+        }
+    }
+
+    fn shared(&self, share: Share, prefix: &str) -> Option<Arc<dyn Layout>> {
+        Redisson::Leased.shared(share, prefix)
+    }
+
+    fn channel(&self, key: &str, terms: &Terms) -> Option<Arc<str>> {
+        Redisson::Leased.channel(key, terms)
+    }
+}

@@ -1,0 +1,2 @@
+local millis = math.floor(now / 1000)
+local beside, leases

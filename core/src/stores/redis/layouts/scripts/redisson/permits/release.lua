@@ -1,0 +1,1 @@
+return free(ARGV[1], tonumber(ARGV[2])) and 1 or 0

@@ -1,0 +1,2 @@
+free(ARGV[1], tonumber(ARGV[2]))
+return 1

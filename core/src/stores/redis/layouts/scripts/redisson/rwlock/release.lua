@@ -1,0 +1,1 @@
+return free(ARGV[1]) and 1 or 0

@@ -1,0 +1,2 @@
+free(ARGV[1])
+return 1

@@ -1,0 +1,492 @@
+//! Redisson's read/write lock: what its keys do with each of our requests, and each of Redisson's.
+
+use super::*;
+
+const KEY: &str = "redisson rwlock {model}";
+const THREADS: [&str; 2] = ["11111111-2222-3333-4444-555555555555:47", "11111111-2222-3333-4444-555555555555:48"];
+/// What a sequence may take in real time, in milliseconds.
+const SLACK: i64 = 55_000;
+
+// From Redisson 4.7 and 3.50; what is said of unlock latches, which concern nobody else, is left out.
+const READ_LOCK: &str = "local mode = redis.call('hget', KEYS[1], 'mode'); if (mode == false) then redis.call('hset', KEYS[1], 'mode', 'read'); redis.call('hset', KEYS[1], ARGV[2], 1); redis.call('set', KEYS[2] .. ':1', 1); redis.call('pexpire', KEYS[2] .. ':1', ARGV[1]); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end; if (mode == 'read') or (mode == 'write' and redis.call('hexists', KEYS[1], ARGV[3]) == 1) then local ind = redis.call('hincrby', KEYS[1], ARGV[2], 1); local key = KEYS[2] .. ':' .. ind;redis.call('set', key, 1); redis.call('pexpire', key, ARGV[1]); local remainTime = redis.call('pttl', KEYS[1]); redis.call('pexpire', KEYS[1], math.max(remainTime, ARGV[1])); return nil; end;return redis.call('pttl', KEYS[1]);";
+const READ_UNLOCK: &str = "local mode = redis.call('hget', KEYS[1], 'mode'); if (mode == false) then return nil; end; local lockExists = redis.call('hexists', KEYS[1], ARGV[2]); if (lockExists == 0) then return nil;end; local counter = redis.call('hincrby', KEYS[1], ARGV[2], -1); if (counter == 0) then redis.call('hdel', KEYS[1], ARGV[2]); end;redis.call('del', KEYS[3] .. ':' .. (counter+1)); if (redis.call('hlen', KEYS[1]) > 1) then local maxRemainTime = -3; local keys = redis.call('hkeys', KEYS[1]); for n, key in ipairs(keys) do counter = tonumber(redis.call('hget', KEYS[1], key)); if type(counter) == 'number' then for i=counter, 1, -1 do local remainTime = redis.call('pttl', KEYS[4] .. ':' .. key .. ':rwlock_timeout:' .. i); maxRemainTime = math.max(remainTime, maxRemainTime);end; end; end; if maxRemainTime > 0 then redis.call('pexpire', KEYS[1], maxRemainTime); return 0; end;if mode == 'write' then return 0;end; end; redis.call('del', KEYS[1]); redis.call('publish', KEYS[2], ARGV[1]); return 1;";
+const WRITE_LOCK: &str = "local mode = redis.call('hget', KEYS[1], 'mode'); if (mode == false) then redis.call('hset', KEYS[1], 'mode', 'write'); redis.call('hset', KEYS[1], ARGV[2], 1); redis.call('pexpire', KEYS[1], ARGV[1]); return nil; end; if (mode == 'write') then if (redis.call('hexists', KEYS[1], ARGV[2]) == 1) then redis.call('hincrby', KEYS[1], ARGV[2], 1); local currentExpire = redis.call('pttl', KEYS[1]); redis.call('pexpire', KEYS[1], currentExpire + ARGV[1]); return nil; end; end;return redis.call('pttl', KEYS[1]);";
+const WRITE_UNLOCK: &str = "local mode = redis.call('hget', KEYS[1], 'mode'); if (mode == false) then return nil; end;if (mode == 'write') then local lockExists = redis.call('hexists', KEYS[1], ARGV[3]); if (lockExists == 0) then return nil;else local counter = redis.call('hincrby', KEYS[1], ARGV[3], -1); if (counter > 0) then redis.call('pexpire', KEYS[1], ARGV[2]); return 0; else redis.call('hdel', KEYS[1], ARGV[3]); if (redis.call('hlen', KEYS[1]) == 1) then redis.call('del', KEYS[1]); redis.call('publish', KEYS[2], ARGV[1]); else redis.call('hset', KEYS[1], 'mode', 'read'); end; return 1; end; end; end; return nil;";
+const RENEW: &str = "local result = {} local argIdx = 2 for i = 1, #KEYS, 2 do local anyAlive = false; local lockNamesCount = tonumber(ARGV[argIdx]); argIdx = argIdx + 1; for k = 1, lockNamesCount do local counter = redis.call('hget', KEYS[i], ARGV[argIdx]); if (counter ~= false) then anyAlive = true; for c=counter, 1, -1 do redis.call('pexpire', KEYS[i+1] .. ':' .. ARGV[argIdx] .. ':rwlock_timeout:' .. c, ARGV[1]); end; end; argIdx = argIdx + 1; end; if (anyAlive) then redis.call('pexpire', KEYS[i], ARGV[1]); table.insert(result, 1); else table.insert(result, 0); end; end; return result;";
+
+#[derive(Clone, Debug)]
+enum Command {
+    Acquire { who: u128, write: bool, late: bool },
+    Renew { who: u128, times: u32 },
+    Change { who: u128, write: bool, stale: bool, late: bool },
+    Release { who: u128 },
+    Undo { who: u128 },
+    Break { nth: usize },
+    Inspect,
+    TheyRead(usize),
+    TheyReadNoMore(usize),
+    TheyWrite(usize),
+    TheyWriteNoMore(usize),
+    TheyRenew(usize),
+    Evicted,
+    Deleted,
+    Pass(i64),
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    let (who, thread) = (0..4_u128, 0..2_usize);
+    let late = || prop::bool::weighted(0.05);
+    let acquire = (who.clone(), prop::bool::weighted(0.3), late());
+    let change = (who.clone(), any::<bool>(), prop::bool::weighted(0.1), late());
+    prop_oneof![
+        10 => acquire.prop_map(|(who, write, late)| Command::Acquire { who, write, late }),
+        3 => (who.clone(), prop::sample::select(vec![1, 2, 12])).prop_map(|(who, times)| Command::Renew { who, times }),
+        4 => change.prop_map(|(who, write, stale, late)| Command::Change { who, write, stale, late }),
+        5 => who.clone().prop_map(|who| Command::Release { who }),
+        1 => who.prop_map(|who| Command::Undo { who }),
+        1 => (0..4_usize).prop_map(|nth| Command::Break { nth }),
+        2 => Just(Command::Inspect),
+        3 => thread.clone().prop_map(Command::TheyRead),
+        3 => thread.clone().prop_map(Command::TheyReadNoMore),
+        2 => thread.clone().prop_map(Command::TheyWrite),
+        2 => thread.clone().prop_map(Command::TheyWriteNoMore),
+        1 => thread.prop_map(Command::TheyRenew),
+        1 => Just(Command::Evicted),
+        1 => Just(Command::Deleted),
+        5 => prop::sample::select(PAUSES.to_vec()).prop_map(Command::Pass),
+    ]
+}
+
+/// The keys; ends in microseconds.
+#[derive(Clone, Debug, Default)]
+struct Model {
+    write: bool,
+    fields: BTreeMap<String, i64>,
+    ends: i64,
+    leases: BTreeMap<(String, i64), i64>,
+    notes: Notes,
+    notes_end: i64,
+}
+
+impl Model {
+    fn pass(&mut self, now: i64) {
+        if self.ends <= now {
+            self.fields.clear();
+        }
+        self.leases.retain(|_, ends| *ends > now);
+        if self.notes_end <= now {
+            (self.notes, self.notes_end) = (Notes::default(), 0);
+        }
+    }
+
+    fn is_free(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    fn writer(owner: &str) -> String {
+        format!("{owner}:write")
+    }
+
+    /// When a reader's last lease ends.
+    fn reads(&self, owner: &str) -> Option<i64> {
+        let levels = self.fields.get(owner).copied().unwrap_or(0);
+        (1..=levels).filter_map(|level| self.leases.get(&(owner.to_owned(), level)).copied()).max()
+    }
+
+    fn longest(&self, but: &str) -> Option<i64> {
+        self.fields.keys().filter(|field| *field != but).filter_map(|field| self.reads(field)).max()
+    }
+
+    fn holds(&self, owner: &str) -> Option<bool> {
+        if self.fields.contains_key(&Model::writer(owner)) {
+            return Some(true);
+        }
+        self.reads(owner).map(|_| false)
+    }
+
+    fn keep(&mut self, owner: &str, write: bool, until: i64) {
+        self.ends = self.ends.max(until);
+        if let Some(ends) = self.leases.get_mut(&(owner.to_owned(), 1)).filter(|_| !write) {
+            *ends = until.max(*ends);
+        }
+        self.keep_notes(until);
+    }
+
+    fn keep_notes(&mut self, until: i64) {
+        if self.notes.top > 0 {
+            self.notes_end = self.notes_end.max(until + 600_000_000);
+        }
+    }
+
+    fn grant(&mut self, owner: &str, card: &str, until: i64, now: i64) -> i64 {
+        let token = self.notes.grant(owner, card, now);
+        self.keep_notes(until);
+        token
+    }
+
+    fn take(&mut self, owner: &str, write: bool, until: i64) {
+        if self.is_free() {
+            self.ends = 0;
+        }
+        self.write = write;
+        self.fields.insert(if write { Model::writer(owner) } else { owner.to_owned() }, 1);
+        if !write {
+            self.leases.insert((owner.to_owned(), 1), 0);
+        }
+        self.keep(owner, write, until);
+    }
+
+    fn free(&mut self, owner: &str) -> bool {
+        let held = self.holds(owner);
+        self.notes.all.remove(owner);
+        if held == Some(true) {
+            self.fields.clear();
+            return true;
+        }
+        if self.fields.remove(owner).is_some() {
+            self.leases.remove(&(owner.to_owned(), 1));
+            match self.longest("") {
+                Some(ends) => self.ends = ends,
+                None => self.fields.clear(),
+            }
+        }
+        held.is_some()
+    }
+
+    fn run(&mut self, request: &Request, now: i64) -> Reply {
+        let args = arguments(request);
+        let number = |i: usize| args[i].parse::<i64>().expect("a number");
+        let list = |numbers: &[i64]| Reply::List(numbers.iter().map(|number| Reply::Int(*number)).collect());
+        let late = |i: usize| (now > number(i)).then(|| list(&[2, now]));
+        match request.call.name {
+            "rwlock.acquire" => {
+                let (me, until, write) = (&*args[0], now + number(1) * 1000, number(4) > 1);
+                if let Some(late) = late(2) {
+                    return late;
+                }
+                if let Some(held) = self.holds(me) {
+                    self.keep(me, held, until);
+                    if self.notes.token(me) > 0 {
+                        return Reply::Int(self.notes.token(me));
+                    }
+                } else if self.is_free() || !(self.write || write) {
+                    self.take(me, write, until);
+                } else {
+                    return list(&[0, now, self.ends - now]);
+                }
+                Reply::Int(self.grant(me, &args[3], until, now))
+            }
+            "rwlock.renew" => {
+                let held = self.holds(&args[0]);
+                if let Some(write) = held {
+                    self.keep(&args[0], write, now + number(1) * 1000);
+                }
+                Reply::Int(held.is_some().into())
+            }
+            "rwlock.change" => {
+                let (me, token, until, write) = (&*args[0], number(1), now + number(2) * 1000, number(4) > 1);
+                if let Some(late) = late(3) {
+                    return late;
+                }
+                let Some(held) = self.holds(me) else { return Reply::Int(0) };
+                self.keep(me, held, until);
+                let mut mine = Some(self.notes.token(me)).filter(|mine| *mine > 0).unwrap_or(token);
+                let may = mine == token && (!write || self.longest(me).is_none());
+                if held != write && may {
+                    self.fields.clear();
+                    self.leases.remove(&(me.to_owned(), 1));
+                    let ends = std::mem::take(&mut self.ends);
+                    self.take(me, write, if write { until } else { ends });
+                    if write {
+                        mine = self.grant(me, &args[5], until, now);
+                    }
+                }
+                if held == write || may { list(&[1, mine]) } else { list(&[0]) }
+            }
+            "rwlock.release" => Reply::Int(self.free(&args[0]).into()),
+            "rwlock.undo" => {
+                self.free(&args[0]);
+                Reply::Int(1)
+            }
+            "rwlock.break" => {
+                let broken = self.notes.holder_of(number(0)).is_some_and(|owner| self.free(&owner));
+                Reply::Int(broken.into())
+            }
+            "rwlock.inspect" if self.is_free() => Reply::Nil,
+            "rwlock.inspect" => {
+                let head = [Reply::Text("rwlock".into()), Reply::Int(ALL.into()), Reply::Int(0)];
+                let seen = self.fields.keys().filter_map(|field| match field.strip_suffix(":write") {
+                    Some(owner) => Some(self.notes.seen(owner, self.ends - now, ALL.into(), now)),
+                    None => Some(self.notes.seen(field, self.reads(field)? - now, 1, now)),
+                });
+                Reply::List(head.into_iter().chain(seen).collect())
+            }
+            other => panic!("{other} is no call of the layout"),
+        }
+    }
+
+    fn they_read(&mut self, thread: &str, now: i64) {
+        if self.is_free() {
+            (self.write, self.ends) = (false, 0);
+        } else if self.write && !self.fields.contains_key(&Model::writer(thread)) {
+            return;
+        }
+        let level = self.fields.entry(thread.into()).or_insert(0);
+        *level += 1;
+        let ends = now + TTL.as_micros() as i64;
+        self.leases.insert((thread.into(), *level), ends);
+        self.ends = self.ends.max(ends);
+    }
+
+    fn they_read_no_more(&mut self, thread: &str) {
+        let Some(level) = self.fields.get_mut(thread) else { return };
+        self.leases.remove(&(thread.to_owned(), *level));
+        *level -= 1;
+        self.fields.retain(|_, level| *level > 0);
+        match self.longest("") {
+            Some(ends) => self.ends = ends,
+            None if self.write && !self.fields.is_empty() => {}
+            None => self.fields.clear(),
+        }
+    }
+
+    fn they_write(&mut self, thread: &str, now: i64) {
+        let (field, ttl) = (Model::writer(thread), TTL.as_micros() as i64);
+        if self.is_free() {
+            (self.write, self.ends) = (true, now + ttl);
+        } else if self.write && self.fields.contains_key(&field) {
+            self.ends += ttl;
+        } else {
+            return;
+        }
+        *self.fields.entry(field).or_insert(0) += 1;
+    }
+
+    fn they_write_no_more(&mut self, thread: &str, now: i64) {
+        let field = Model::writer(thread);
+        let Some(level) = self.fields.get_mut(&field) else { return };
+        *level -= 1;
+        if *level > 0 {
+            self.ends = now + TTL.as_micros() as i64;
+        } else {
+            self.fields.remove(&field);
+            self.write = false;
+        }
+    }
+
+    fn they_renew(&mut self, thread: &str, now: i64) {
+        let Some(levels) = self.fields.get(thread) else { return };
+        let ends = now + TTL.as_micros() as i64;
+        for level in 1..=*levels {
+            self.leases.entry((thread.into(), level)).and_modify(|lease| *lease = ends);
+        }
+        self.ends = ends;
+    }
+}
+
+struct Run<'a> {
+    server: &'a mut Server,
+    layout: std::sync::Arc<dyn Layout>,
+    model: Model,
+    now: StoreTime,
+}
+
+impl Run<'_> {
+    fn one(&mut self, command: &Command) -> Result<(), TestCaseError> {
+        let machine = |write| Shared::new(Object::RwLock, if write { Share::WRITE } else { Share::READ }, KEY.into());
+        let begin = |intent, late: bool| asked(machine(false).step(Input::Begin(intent)), self.now.0 - i64::from(late));
+        let (ttl, now) = (TTL.as_millis().to_string(), self.now.0);
+        let request = match command {
+            Command::Acquire { who, write, late } => {
+                let intent = Intent::Acquire { terms: terms(*who), wait: true, prev: None };
+                asked(machine(*write).step(Input::Begin(intent)), now - i64::from(*late))
+            }
+            Command::Renew { who, times } => begin(Intent::Renew { terms: terms(*who), ttl: TTL * *times }, false),
+            Command::Change { who, write, stale, late } => {
+                let owner = arguments(&begin(Intent::Release { terms: terms(*who), used: 1 }, false)).remove(0);
+                let token = (self.model.notes.token(&owner).max(2) - i64::from(*stale)) as u64;
+                let units = if *write { ALL } else { 1 };
+                let change = Change { terms: terms(*who), token, ttl: TTL, units };
+                asked(machine(false).change(change), now - i64::from(*late))
+            }
+            Command::Release { who } => begin(Intent::Release { terms: terms(*who), used: 1 }, false),
+            Command::Undo { who } => begin(Intent::Undo { terms: terms(*who), prev: None }, false),
+            Command::Break { nth } => {
+                let token = self.model.notes.all.values().nth(*nth).map_or(7, |note| note.token);
+                self.layout.break_hold(KEY.into(), token as u64)
+            }
+            Command::Inspect => self.layout.inspect(KEY.into()),
+            Command::TheyRead(thread) => {
+                let thread = THREADS[*thread];
+                self.model.they_read(thread, now);
+                let lease = format!("{}:{thread}:rwlock_timeout", leases_base(KEY));
+                theirs(self.server, READ_LOCK, &[KEY, &lease], &[&ttl, thread, &Model::writer(thread)]);
+                return Ok(());
+            }
+            Command::TheyReadNoMore(thread) => {
+                let thread = THREADS[*thread];
+                self.model.they_read_no_more(thread);
+                let lease = format!("{}:{thread}:rwlock_timeout", leases_base(KEY));
+                let keys = [KEY, &Object::RwLock.channel(KEY), &lease, &leases_base(KEY)];
+                theirs(self.server, READ_UNLOCK, &keys, &["0", thread]);
+                return Ok(());
+            }
+            Command::TheyWrite(thread) => {
+                self.model.they_write(THREADS[*thread], now);
+                theirs(self.server, WRITE_LOCK, &[KEY], &[&ttl, &Model::writer(THREADS[*thread])]);
+                return Ok(());
+            }
+            Command::TheyWriteNoMore(thread) => {
+                self.model.they_write_no_more(THREADS[*thread], now);
+                let keys = [KEY, &Object::RwLock.channel(KEY)];
+                theirs(self.server, WRITE_UNLOCK, &keys, &["1", &ttl, &Model::writer(THREADS[*thread])]);
+                return Ok(());
+            }
+            Command::TheyRenew(thread) => {
+                self.model.they_renew(THREADS[*thread], now);
+                theirs(self.server, RENEW, &[KEY, &leases_base(KEY)], &[&ttl, "1", THREADS[*thread]]);
+                return Ok(());
+            }
+            Command::Evicted => {
+                self.server.plain(&["DEL", &notes_key(KEY)]);
+                (self.model.notes, self.model.notes_end) = (Notes::default(), 0);
+                return Ok(());
+            }
+            Command::Deleted => {
+                self.server.plain(&["DEL", KEY]);
+                self.model.fields.clear();
+                return Ok(());
+            }
+            Command::Pass(micros) => {
+                self.pass(*micros);
+                return Ok(());
+            }
+        };
+        let expected = self.model.run(&request, now);
+        let got = self.server.ask(&request, self.now);
+        prop_assert!(alike(&got, &expected), "{}: {:?}, not {:?}", request, got, expected);
+        if matches!(command, Command::Inspect) {
+            let seen = self.layout.inspected("x", &got);
+            prop_assert!(seen.is_ok(), "{:?}", seen);
+        }
+        Ok(())
+    }
+
+    /// The server's own ends come nearer by as much.
+    fn pass(&mut self, micros: i64) {
+        self.now = StoreTime(self.now.0 + micros);
+        let nearer = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
+            local left = redis.call('PTTL', key)
+            if left >= 0 then redis.call('PEXPIRE', key, left - ARGV[2]) end
+        end";
+        theirs(self.server, nearer, &[], &["*redisson rwlock {model}*", &(micros / 1000).to_string()]);
+        self.model.pass(self.now.0);
+    }
+
+    fn check_keys(&mut self) -> Result<(), TestCaseError> {
+        let Reply::List(flat) = self.server.plain(&["HGETALL", KEY]) else { panic!("no hash") };
+        let mut found: BTreeMap<String, i64> = BTreeMap::new();
+        let mut mode = None;
+        for pair in flat.chunks(2) {
+            match pair {
+                [Reply::Text(field), Reply::Text(value)] if field == "mode" => mode = Some(value == "write"),
+                [Reply::Text(field), Reply::Text(count)] => {
+                    found.insert(field.clone(), count.parse().expect("a count"));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        prop_assert_eq!(&found, &self.model.fields);
+        prop_assert_eq!(mode, (!found.is_empty()).then_some(self.model.write));
+        let mut ends = vec![(notes_key(KEY), self.model.notes_end)];
+        if !found.is_empty() {
+            ends.push((KEY.into(), self.model.ends));
+        }
+        let lease = |((owner, level), ends): (&(String, i64), &i64)| {
+            (format!("{}:{owner}:rwlock_timeout:{level}", leases_base(KEY)), *ends)
+        };
+        ends.extend(self.model.leases.iter().map(lease));
+        for (key, ends) in ends.into_iter().filter(|(_, ends)| *ends > self.now.0) {
+            let (left, wanted) = (self.server.number(&["PTTL", &key]).expect("a number"), (ends - self.now.0) / 1000);
+            prop_assert!((wanted - SLACK..=wanted + 1).contains(&left), "{} {} {}", key, left, wanted);
+        }
+        Ok(())
+    }
+}
+
+/// Equal but for the time that passed, by which spans that are left are shorter, and for the order of holders.
+fn alike(got: &Reply, wanted: &Reply) -> bool {
+    let sorted = |list: &[Reply]| {
+        let mut list = list.to_vec();
+        list.sort_by_key(|reply| match reply {
+            Reply::List(inner) => format!("1{:?} {:?}", inner.first(), inner.get(4)),
+            _ => "0".into(),
+        });
+        list
+    };
+    match (got, wanted) {
+        (Reply::List(got), Reply::List(wanted)) => {
+            let (got, wanted) = (sorted(got), sorted(wanted));
+            got.len() == wanted.len() && got.iter().zip(&wanted).all(|(got, wanted)| alike(got, wanted))
+        }
+        (Reply::Int(got), Reply::Int(wanted)) => {
+            got == wanted
+                || (*wanted > SLACK * 1000
+                    && *wanted < 1 << 45
+                    && (wanted - SLACK * 1000..=wanted + 1000).contains(got))
+        }
+        (got, wanted) => got == wanted,
+    }
+}
+
+#[test]
+fn scripts_of_the_read_write_lock_do_what_the_reference_does() {
+    let server = std::cell::RefCell::new(Server::connect());
+    let outcome = runner().run(&prop::collection::vec(command(), 1..40), |commands| {
+        let server = &mut *server.borrow_mut();
+        let now = server.later();
+        theirs(
+            server,
+            "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('DEL', key) end",
+            &[],
+            &["*redisson rwlock {model}*"],
+        );
+        let layout = layout("").shared(Share::READ).expect("there is one");
+        let mut run = Run { server, layout, model: Model::default(), now };
+        for command in &commands {
+            run.one(command)?;
+            run.check_keys()?;
+        }
+        run.one(&Command::Inspect)
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+}
+
+#[test]
+fn a_batch_of_renewals_answers_for_each() {
+    let mut server = Server::connect();
+    let keys = ["redisson rwlock batch 1", "redisson rwlock batch 2", "redisson rwlock batch 3"];
+    for key in keys {
+        server.plain(&["DEL", key, &notes_key(key)]);
+    }
+    server.plain(&["SET", keys[0], "x"]);
+    let mut one = Shared::new(Object::RwLock, Share::READ, keys[2].into());
+    let taken = asked(one.step(Input::Begin(Intent::Acquire { terms: terms(1), wait: true, prev: None })), i64::MAX);
+    assert!(matches!(server.ask(&taken, StoreTime(1_000_000)), Reply::Int(_)));
+    let mut command = redis::cmd("EVAL");
+    let renewals = keys.map(|key| {
+        let mut machine = Shared::new(Object::RwLock, Share::READ, key.into());
+        asked(machine.step(Input::Begin(Intent::Renew { terms: terms(1), ttl: LONGEST_READ })), i64::MAX)
+    });
+    command.arg(renewals[0].call.body).arg(2 * keys.len());
+    keys.iter().for_each(|key| {
+        command.arg(*key).arg(notes_key(key));
+    });
+    renewals.iter().flat_map(arguments).for_each(|arg| {
+        command.arg(arg);
+    });
+    assert_eq!(server.run(&command), Reply::List([0, 0, 1].map(Reply::Int).to_vec()));
+    server.plain(&["DEL", keys[0], keys[2], &notes_key(keys[2])]);
+}
