@@ -787,11 +787,15 @@ fn hostile(act: impl Fn(TcpStream) + Send + Sync + 'static) -> Arc<Redis> {
     store(&format!("redis://127.0.0.1:{port}"))
 }
 
-/// Reads until the other side pauses.
+/// Reads what the other side says, until it pauses.
 fn swallow(stream: &mut TcpStream) {
-    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let mut bytes = [0; 4096];
-    while stream.read(&mut bytes).is_ok_and(|count| count > 0) {}
+    stream.set_read_timeout(None).unwrap();
+    let mut heard = stream.read(&mut bytes);
+    stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    while heard.is_ok_and(|count| count > 0) {
+        heard = stream.read(&mut bytes);
+    }
 }
 
 /// Greets as a Redis server would, then answers the first request with `bytes`.
@@ -896,7 +900,7 @@ fn half_a_reply_and_too_much_of_one_leave_the_outcome_unknown() {
         while stream.write_all(&[b'x'; 1 << 16]).is_ok() {}
     });
     let took = both(&flood, |answered| drop(unknown(answered)));
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
 #[test]
