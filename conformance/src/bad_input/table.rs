@@ -89,7 +89,7 @@ fn within() -> f64 {
 const COMMANDS: [&str; 5] = ["acquire", "try", "inspect", "list", "break"];
 
 /// What takes the row's options.
-const ACQUIRING: [&str; 5] = ["acquire", "try", "segment", "campaign", "resume"];
+const TAKING: [&str; 6] = ["acquire", "try", "segment", "campaign", "resume", "latch"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -140,7 +140,7 @@ impl Row {
                 if self.uri.is_some() || !self.with.is_empty() { &["acquire", "try"] } else { &COMMANDS };
             self.commands = some.iter().map(|name| (*name).to_owned()).collect();
         }
-        let known = |name: &str| COMMANDS.contains(&name) || ACQUIRING.contains(&name);
+        let known = |name: &str| COMMANDS.contains(&name) || TAKING.contains(&name);
         match self.commands.iter().find(|name| !known(name)) {
             Some(unknown) => Err(format!("there is no command {unknown:?}")),
             None => Ok(()),
@@ -149,7 +149,7 @@ impl Row {
 
     /// The options that `command` takes.
     pub(super) fn options_of(&self, command: &str) -> impl Iterator<Item = (&String, &Value)> {
-        self.with.iter().filter(move |_| ACQUIRING.contains(&command))
+        self.with.iter().filter(move |_| TAKING.contains(&command))
     }
 
     /// The name of the lock as an argument; `word` is in every ordinary one.
