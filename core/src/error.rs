@@ -85,7 +85,10 @@ impl Kind {
     /// What it means, as a sentence.
     pub const fn meaning(self) -> &'static str {
         match self {
-            Kind::Timeout => "Somebody else held the lock for the whole time limit.",
+            Kind::Timeout => {
+                "Somebody else held the lock for the whole time limit. The place in the queue is gone by then, unless the store takes more than \
+                 0.1 s to say so."
+            }
             Kind::NotOwned => "The guard or token named does not hold the lock (any more).",
             Kind::Lost => "The lease ended while the lock was held.",
             Kind::Cancelled => "The caller gave up waiting.",

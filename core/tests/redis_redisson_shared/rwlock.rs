@@ -465,6 +465,27 @@ fn scripts_of_the_read_write_lock_do_what_the_reference_does() {
 }
 
 #[test]
+fn a_late_copy_of_a_change_is_not_done_again() {
+    let (mut server, key) = (Server::connect(), "redisson rwlock late copy");
+    server.plain(&["DEL", key, &notes_key(key)]);
+    let now = StoreTime(1_000_000);
+    let mut machine = Shared::new(Object::RwLock, Share::READ, key.into());
+    let taken =
+        asked(machine.step(Input::Begin(Intent::Acquire { terms: terms(1), wait: true, prev: None })), i64::MAX);
+    let Reply::Int(reader) = server.ask(&taken, now) else { panic!("granted") };
+    let mut change = |token: i64, units| {
+        let change = Change { terms: terms(1), token: token as u64, ttl: LONGEST_READ, units };
+        server.ask(&asked(machine.change(change), i64::MAX), now)
+    };
+    let Reply::List(upgraded) = change(reader, ALL) else { panic!("changed") };
+    let [Reply::Int(1), Reply::Int(writer)] = upgraded[..] else { panic!("{upgraded:?}") };
+    assert!(writer > reader);
+    assert_eq!(change(writer, 1), Reply::List(vec![Reply::Int(1), Reply::Int(writer)]));
+    assert_eq!(change(reader, ALL), Reply::List(vec![Reply::Int(0)]));
+    server.plain(&["DEL", key, &notes_key(key)]);
+}
+
+#[test]
 fn a_batch_of_renewals_answers_for_each() {
     let mut server = Server::connect();
     let keys = ["redisson rwlock batch 1", "redisson rwlock batch 2", "redisson rwlock batch 3"];
