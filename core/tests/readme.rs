@@ -12,9 +12,7 @@ fn table() -> String {
         "| store, layout | one holder until | tokens rise | `fair` | `reentrant` | other processes see it | waiters are pushed to | outlives its connection |\n\
          |---|---|---|---|---|---|---|---|\n",
     );
-    let locks = lockwright::stores::guarantees().into_iter().map(|g| (String::new(), g));
-    let shared = lockwright::stores::guarantees_when_shared().into_iter().map(|(what, g)| (format!(" {what}"), g));
-    let all: Vec<_> = locks.chain(shared).collect();
+    let all = lockwright::stores::guarantees();
     for (what, g) in &all {
         writeln!(
             text,
@@ -36,7 +34,7 @@ fn table() -> String {
         let told: Vec<_> = others.flat_map(|(_, g)| g.notes).collect();
         match told.is_empty() {
             true => writeln!(text, "\n{}:", g.store).unwrap(),
-            // Another format of the same layout.
+            // Another format of the same layout, of which nothing else is to be said.
             false if g.notes.iter().all(|note| told.contains(&note)) => {}
             false => writeln!(text, "\n{} `{}`{what}, besides:", g.store, g.layout).unwrap(),
         }

@@ -76,7 +76,7 @@ impl World {
         folder: &Path,
     ) -> Result<Vec<Ground<'_>>, Unmade> {
         let promises = lockwright::stores::guarantees();
-        let is_shared = |name: &str| promises.iter().any(|promised| promised.store == name && promised.shared);
+        let is_shared = |name: &str| promises.iter().any(|(_, promised)| promised.store == name && promised.shared);
         let wanted = |place: &&Place| {
             let is_named = names.is_empty() || names.contains(&place.store.name);
             is_named && (!face.process_each || is_shared(&place.store.folder))

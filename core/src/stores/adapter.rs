@@ -191,30 +191,42 @@ pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
     Ok(store)
 }
 
-/// What every layout of every store promises. Opening an address sends nothing.
-pub(crate) fn guarantees_of_all() -> Vec<Guarantees> {
-    let opened = |address: &str| open(&mut Uri::parse(address, ConnectOptions::default()).ok()?).ok();
-    let stores = STORES.iter().filter_map(|(_, address, _)| opened(address));
-    let mut all: Vec<_> =
-        stores.flat_map(|store| store.layouts().iter().map(|l| l.guarantees()).collect::<Vec<_>>()).collect();
-    // The formats of one layout promise the same.
-    all.dedup();
+/// One of every store. Opening an address sends nothing.
+fn one_of_each() -> impl Iterator<Item = Arc<dyn Store>> {
+    STORES.iter().filter_map(|(_, address, _)| open(&mut Uri::parse(address, ConnectOptions::default()).ok()?).ok())
+}
+
+fn format_of(layout: &dyn Layout) -> String {
+    layout.format().map(|format| format!(", format `{format}`")).unwrap_or_default()
+}
+
+/// What every layout of every store promises, and the format where not all formats of the layout promise the same.
+pub(crate) fn guarantees_of_all() -> Vec<(String, Guarantees)> {
+    let mut all: Vec<(String, Guarantees)> = Vec::new();
+    for store in one_of_each() {
+        for layout in store.layouts() {
+            let promised = layout.guarantees();
+            if all.iter().all(|(_, known)| *known != promised) {
+                let mut formats = store.layouts().iter().filter(|other| other.name() == layout.name());
+                let is_of_all = formats.all(|other| other.guarantees() == promised);
+                all.push((if is_of_all { String::new() } else { format_of(&**layout) }, promised));
+            }
+        }
+    }
     all
 }
 
 /// What a read/write lock (`rwlock`) or a semaphore promises in a layout, and the format, where that differs from what locks
 /// promise by more than that nothing shared is reentrant.
 pub(crate) fn guarantees_of_shared() -> Vec<(String, Guarantees)> {
-    let opened = |address: &str| open(&mut Uri::parse(address, ConnectOptions::default()).ok()?).ok();
     let mut all: Vec<(String, Guarantees)> = Vec::new();
-    for store in STORES.iter().filter_map(|(_, address, _)| opened(address)) {
+    for store in one_of_each() {
         for layout in store.layouts() {
             for share in [Share::READ, Share { primitive: Primitive::Semaphore, ..Share::READ }] {
                 let Some(promised) = layout.shared(share).map(|shared| shared.guarantees()) else { continue };
                 let is_known = promised == Guarantees { reentrant: false, ..layout.guarantees() };
                 if !is_known && all.iter().all(|(_, known)| *known != promised) {
-                    let format = layout.format().map(|format| format!(", format `{format}`")).unwrap_or_default();
-                    all.push((format!("{}{format}", share.primitive.name()), promised));
+                    all.push((format!(" {}{}", share.primitive.name(), format_of(&**layout)), promised));
                 }
             }
         }

@@ -15,14 +15,9 @@ pub(crate) use adapter::{
     Answered, BoxFuture, Closing, Outcome, Sink, Store, Wanted, guarantees_of_all, guarantees_of_shared, open,
 };
 
-/// What every layout of every store that is built in promises.
+/// What every layout of every store that is built in promises, with what of it that is, unless all: a format, or the read/write
+/// locks or semaphores where they promise something else than locks.
 #[cfg(feature = "net")]
-pub fn guarantees() -> Vec<crate::guarantee::Guarantees> {
-    guarantees_of_all()
-}
-
-/// What read/write locks and semaphores promise, each with its name, where that is not what the locks of their layout promise.
-#[cfg(feature = "net")]
-pub fn guarantees_when_shared() -> Vec<(String, crate::guarantee::Guarantees)> {
-    guarantees_of_shared()
+pub fn guarantees() -> Vec<(String, crate::guarantee::Guarantees)> {
+    guarantees_of_all().into_iter().chain(guarantees_of_shared()).collect()
 }
