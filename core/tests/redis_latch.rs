@@ -12,7 +12,7 @@ use lockwright::cell::Surroundings;
 use lockwright::latch_cell::{Deed, Kept, LatchCell, Plan};
 use lockwright::latch_layout::{Answer, Latch, MAX_IDLE, MIN_IDLE, Procedure, Question};
 use lockwright::protocol::{
-    Arg, AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
+    AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
 };
 use lockwright::shared::{Share, Shared};
 use lockwright::stores::redis::layouts::{latch::CALLS, native, shared};
@@ -20,7 +20,7 @@ use lockwright::time::StoreTime;
 use lockwright::{Kind, Result};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use redis_server::{Inbox, Server};
+use redis_server::{Inbox, Server, begun, dated};
 
 const MINUTE: i64 = 60_000_000;
 const COPIES: Duration = Duration::from_secs(70);
@@ -87,13 +87,6 @@ fn terms(who: usize) -> Terms {
         claim: Duration::from_secs(1),
         card: "".into(),
         fair: false,
-    }
-}
-
-fn begun(machine: &mut dyn Protocol, intent: Intent) -> Request {
-    match machine.step(Input::Begin(intent)) {
-        Step::Ask(mut requests) => requests.remove(0),
-        other => panic!("{other:?}"),
     }
 }
 
@@ -173,11 +166,8 @@ impl<'a> Run<'a> {
         Latch::new(&CALLS, self.key.clone(), plan(2, MIN_IDLE), true)
     }
 
-    fn dated(&self, mut request: Request, late: bool) -> Request {
-        for arg in request.args.iter_mut().filter(|arg| **arg == Arg::NotAfter) {
-            *arg = Arg::Int(self.now.0 - i64::from(late));
-        }
-        request
+    fn dated(&self, request: Request, late: bool) -> Request {
+        dated(request, self.now.0 - i64::from(late))
     }
 
     fn pass(&mut self, micros: i64) {

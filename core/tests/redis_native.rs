@@ -21,7 +21,7 @@ use lockwright::stores::redis::layouts::native::{CALLS, OWN, layout};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use redis_server::{Inbox, Server, lifetime};
+use redis_server::{Inbox, Server, begun, dated, lifetime};
 
 const SEQUENCES: u32 = 2_500;
 const MINUTE: i64 = 60_000_000;
@@ -142,7 +142,7 @@ fn a_key_of_another_kind_is_refused_and_left_alone() {
             Intent::Undo { terms: me.clone(), prev: None },
         ] {
             let op = intent.op();
-            let reply = server.ask(&begin(&mut native, intent), StoreTime(1));
+            let reply = server.ask(&begun(&mut native, intent), StoreTime(1));
             match native.step(Input::Reply(op, &[reply])) {
                 Step::Done(Verdict::Failed(error)) => assert_eq!(error.kind(), Kind::ForeignLayout, "{error}"),
                 other => panic!("{setup:?}: {other:?}"),
@@ -166,7 +166,7 @@ fn a_batch_of_renewals_answers_for_each_lock_in_order() {
     let me = terms(0);
     for key in [keys[0], keys[3]] {
         let mut native = Native::new(&CALLS, key.into(), true);
-        let acquire = begin(&mut native, Intent::Acquire { terms: me.clone(), wait: false, prev: None });
+        let acquire = begun(&mut native, Intent::Acquire { terms: me.clone(), wait: false, prev: None });
         assert!(matches!(server.ask(&acquire, now), Reply::Int(_)));
     }
     server.plain(&["SET", keys[1], "x"]);
@@ -215,13 +215,6 @@ fn terms(who: usize) -> Terms {
 /// What claimant `who` exports the lock to.
 fn secret(who: usize) -> Terms {
     Terms::of_secret("model".into(), AttemptId(0xB000 + who as u128), CLAIM, "host\t0\trust\t".into())
-}
-
-fn begin(native: &mut Native, intent: Intent) -> Request {
-    match native.step(Input::Begin(intent)) {
-        Step::Ask(mut requests) => requests.remove(0),
-        other => panic!("{other:?}"),
-    }
 }
 
 /// One sequence: a lock on the server, the same lock in the reference, and the clock of both.
@@ -299,18 +292,13 @@ impl<'a> Run<'a> {
                 return None;
             }
         };
-        let request = begin(&mut self.native, intent);
+        let request = begun(&mut self.native, intent);
         Some(self.timed(request, matches!(command, Command::Acquire { late: true, .. })))
     }
 
     /// The request as it is sent, or comes too late.
-    fn timed(&self, mut request: Request, late: bool) -> Request {
-        for arg in &mut request.args {
-            if *arg == Arg::NotAfter {
-                *arg = Arg::Int(self.now.0 - i64::from(late));
-            }
-        }
-        request
+    fn timed(&self, request: Request, late: bool) -> Request {
+        dated(request, self.now.0 - i64::from(late))
     }
 
     fn pass(&mut self, micros: i64) {

@@ -9,11 +9,11 @@ mod redis_server;
 
 use joined::{Other, TTL, is_refused, terms};
 use joined_store::{Value, Way};
-use lockwright::protocol::{Arg, Input, Intent, Layout, Protocol, Reply, Request, Step};
+use lockwright::protocol::{Arg, Intent, Layout, Reply, Request};
 use lockwright::stores::redis::layouts::joined::record_key;
 use lockwright::stores::redis::layouts::{getset, python_redis_lock, symfony};
 use lockwright::time::StoreTime;
-use redis_server::Server;
+use redis_server::{Server, begun};
 
 /// python-redis-lock.
 struct PythonRedisLock;
@@ -132,13 +132,6 @@ fn a_key_of_another_kind_is_refused_and_left_alone() {
     }
 }
 
-fn asked(machine: &mut dyn Protocol, intent: Intent) -> Request {
-    match machine.step(Input::Begin(intent)) {
-        Step::Ask(mut requests) => requests.remove(0),
-        other => panic!("{other:?}"),
-    }
-}
-
 fn acquire(who: u128) -> Intent {
     Intent::Acquire { terms: terms(who, TTL), wait: false, prev: None }
 }
@@ -155,16 +148,16 @@ fn whatever_frees_a_lock_of_python_redis_lock_wakes_one_of_its_waiters() {
     let signal = "lock-signal:recipes signal";
     let mut machine = layout.protocol(key.clone());
     server.plain(&["DEL", &key, &record_key(&key), signal]);
-    let released = asked(&mut *machine, release(1));
-    let undone = asked(&mut *machine, Intent::Undo { terms: terms(1, TTL), prev: None });
+    let released = begun(&mut *machine, release(1));
+    let undone = begun(&mut *machine, Intent::Undo { terms: terms(1, TTL), prev: None });
     for freeing in [Some(released.clone()), Some(undone.clone()), None] {
-        let Reply::Int(token) = server.ask(&asked(&mut *machine, acquire(1)), StoreTime(1)) else { panic!("granted") };
+        let Reply::Int(token) = server.ask(&begun(&mut *machine, acquire(1)), StoreTime(1)) else { panic!("granted") };
         let freeing = freeing.unwrap_or_else(|| layout.break_hold(key.clone(), token as u64));
         assert_eq!(woken_by(&mut server, &freeing, signal), (Reply::Int(1), 1), "{freeing}");
         assert_eq!(server.number(&["EXISTS", &key]), Some(0));
     }
     // What is not ours is not freed, and nobody is woken in vain.
-    server.ask(&asked(&mut *machine, acquire(2)), StoreTime(1));
+    server.ask(&begun(&mut *machine, acquire(2)), StoreTime(1));
     for asks in [released, undone, layout.break_hold(key.clone(), 1)] {
         assert_eq!(woken_by(&mut server, &asks, signal).1, 0, "{asks}");
     }
@@ -203,7 +196,7 @@ fn a_number_counts_until_its_unit_of_time_is_over() {
     let mut machine = Getset::<1_000_000>.layout().protocol(key.into());
     let present = server.later();
     server.plain(&["SET", key, &(present.0 / 1_000_000).to_string()]);
-    let asks = asked(&mut *machine, acquire(1));
+    let asks = begun(&mut *machine, acquire(1));
     assert!(matches!(server.ask(&asks, StoreTime(present.0 + 999_999)), Reply::List(_)));
     assert!(matches!(server.ask(&asks, StoreTime(present.0 + 1_000_000)), Reply::Int(_)));
     server.plain(&["DEL", key, &record_key(key)]);
@@ -218,7 +211,7 @@ fn a_single_reader_of_symfony_keeps_us_out() {
     let mut machine = layout.protocol(key.clone());
     let now = server.later();
     server.plain(&["ZADD", &key, &(now.0 / 1000 + 1).to_string(), "a reader"]);
-    let asks = asked(&mut *machine, acquire(1));
+    let asks = begun(&mut *machine, acquire(1));
     assert!(matches!(server.ask(&asks, now), Reply::List(_)));
     assert!(matches!(server.ask(&asks, StoreTime(now.0 + 1000)), Reply::Int(_)));
     server.plain(&["DEL", &key, &record_key(&key)]);
@@ -231,12 +224,12 @@ fn a_number_given_back_is_not_released_again_in_the_hands_of_another() {
     server.plain(&["DEL", key, &record_key(key)]);
     let mut machine = Getset::<1_000_000>.layout().protocol(key.into());
     let now = server.later();
-    assert!(matches!(server.ask(&asked(&mut *machine, acquire(1)), now), Reply::Int(_)));
+    assert!(matches!(server.ask(&begun(&mut *machine, acquire(1)), now), Reply::Int(_)));
     let Reply::Text(number) = server.plain(&["GET", key]) else { panic!("a number") };
-    assert_eq!(server.ask(&asked(&mut *machine, release(1)), now), Reply::Int(1));
+    assert_eq!(server.ask(&begun(&mut *machine, release(1)), now), Reply::Int(1));
     // Within the same second another program is given the same number, and our release comes again.
     server.plain(&["SET", key, &number]);
-    assert_eq!(server.ask(&asked(&mut *machine, release(1)), now), Reply::Text(String::new()));
+    assert_eq!(server.ask(&begun(&mut *machine, release(1)), now), Reply::Text(String::new()));
     assert_eq!(server.plain(&["GET", key]), Reply::Text(number));
     server.plain(&["DEL", key, &record_key(key)]);
 }

@@ -26,7 +26,7 @@ use lockwright::stores::redis::layouts::redisson_shared::{
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use redis_server::Server;
+use redis_server::{Server, dated};
 
 /// A pause ends with a lease or a minute from its end, never shortly before it: the server's own clock goes on meanwhile.
 const TTL: Duration = Duration::from_secs(300);
@@ -90,13 +90,7 @@ fn arguments(request: &Request) -> Vec<String> {
 }
 
 fn asked(step: Step, not_after: i64) -> Request {
-    let Step::Ask(mut requests) = step else { panic!("{step:?}") };
-    for arg in &mut requests[0].args {
-        if *arg == Arg::NotAfter {
-            *arg = Arg::Int(not_after);
-        }
-    }
-    requests.remove(0)
+    dated(redis_server::asked(step), not_after)
 }
 
 /// Runs a script of Redisson's.

@@ -12,8 +12,7 @@ use std::time::Duration;
 use lockwright::Kind;
 use lockwright::cell::{Claimant, Surroundings};
 use lockwright::protocol::{
-    Arg, AttemptId, Change, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms,
-    Verdict,
+    AttemptId, Change, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
 };
 use lockwright::shared::{Procedure, Share, Shared};
 use lockwright::shared_cell::{ALL, Kept, Primitive, SharedCell};
@@ -21,7 +20,7 @@ use lockwright::stores::redis::layouts::{native, shared::CALLS};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use redis_server::{Inbox, Server};
+use redis_server::{Inbox, Server, asked, begun, dated};
 
 const SEQUENCES: u32 = 500;
 const MINUTE: i64 = 60_000_000;
@@ -129,7 +128,7 @@ fn one_name_is_one_thing() {
             if is_semaphore && op != Op::Acquire {
                 continue;
             }
-            let reply = server.ask(&begin(&mut machine, intent), StoreTime(1));
+            let reply = server.ask(&begun(&mut machine, intent), StoreTime(1));
             match machine.step(Input::Reply(op, &[reply])) {
                 Step::Done(Verdict::Failed(error)) => assert_eq!(error.kind(), Kind::ForeignLayout, "{error}"),
                 other => panic!("{setup:?}: {other:?}"),
@@ -140,7 +139,7 @@ fn one_name_is_one_thing() {
     server.plain(&["DEL", key]);
     let machine = &mut Shared::new(&CALLS, key.into(), Share::READ, true);
     let now = server.later();
-    let acquire = begin(machine, Intent::Acquire { terms: terms(0), wait: false, prev: None });
+    let acquire = begun(machine, Intent::Acquire { terms: terms(0), wait: false, prev: None });
     assert!(matches!(server.ask(&acquire, now), Reply::Int(_)));
     let refused = server.ask(&native::layout("").inspect(key.into()), now);
     let error = native::layout("").inspected("x", &refused).expect_err("a lock's inspection");
@@ -156,7 +155,7 @@ fn a_batch_of_renewals_answers_for_each_hold_in_order() {
     server.plain(&["DEL", keys[0], keys[1], keys[2]]);
     let me = terms(0);
     let mut machine = Shared::new(&CALLS, keys[2].into(), Share::WRITE, true);
-    let acquire = begin(&mut machine, Intent::Acquire { terms: me.clone(), wait: false, prev: None });
+    let acquire = begun(&mut machine, Intent::Acquire { terms: me.clone(), wait: false, prev: None });
     assert!(matches!(server.ask(&acquire, now), Reply::Int(_)));
     server.plain(&["SET", keys[0], "x"]);
     let mut command = redis::cmd("EVAL");
@@ -180,17 +179,6 @@ fn terms(who: usize) -> Terms {
         claim: CLAIM,
         card: if who == 3 { "".into() } else { format!("host\t{who}\trust\tlabel {who}").into() },
         fair: false,
-    }
-}
-
-fn begin(machine: &mut Shared, intent: Intent) -> Request {
-    asked(machine.step(Input::Begin(intent)))
-}
-
-fn asked(step: Step) -> Request {
-    match step {
-        Step::Ask(mut requests) => requests.remove(0),
-        other => panic!("{other:?}"),
     }
 }
 
@@ -260,15 +248,15 @@ impl<'a> Run<'a> {
     fn request(&mut self, command: &Command) -> Option<(Option<Op>, Request)> {
         let layout = native::layout("").shared(Share::permits(1, 1, false).expect("in range")).expect("there is one");
         let mut lateness = 0;
-        let (op, mut request) = match command {
+        let (op, request) = match command {
             Command::Acquire { who, share, wait, late } => {
                 lateness = i64::from(*late);
                 let intent = Intent::Acquire { terms: terms(*who), wait: *wait, prev: None };
-                (Some(Op::Acquire), begin(&mut self.machine(*share), intent))
+                (Some(Op::Acquire), begun(&mut self.machine(*share), intent))
             }
             Command::Renew { who, ttl } => {
                 let intent = Intent::Renew { terms: terms(*who), ttl: *ttl };
-                (Some(Op::Renew), begin(&mut self.machine(Share::READ), intent))
+                (Some(Op::Renew), begun(&mut self.machine(Share::READ), intent))
             }
             Command::Change { who, units, stale, late } => {
                 lateness = i64::from(*late);
@@ -279,11 +267,11 @@ impl<'a> Run<'a> {
             }
             Command::Release { who } => {
                 let intent = Intent::Release { terms: terms(*who), used: 0 };
-                (Some(Op::Release), begin(&mut self.machine(Share::READ), intent))
+                (Some(Op::Release), begun(&mut self.machine(Share::READ), intent))
             }
             Command::Undo { who } => {
                 let intent = Intent::Undo { terms: terms(*who), prev: None };
-                (Some(Op::Undo), begin(&mut self.machine(Share::READ), intent))
+                (Some(Op::Undo), begun(&mut self.machine(Share::READ), intent))
             }
             Command::Break { nth } => {
                 let token = self.kept.holders.values().nth(*nth).map_or(7, |holder| holder.token);
@@ -296,12 +284,7 @@ impl<'a> Run<'a> {
                 return None;
             }
         };
-        for arg in &mut request.args {
-            if *arg == Arg::NotAfter {
-                *arg = Arg::Int(self.now.0 - lateness);
-            }
-        }
-        Some((op, request))
+        Some((op, dated(request, self.now.0 - lateness)))
     }
 
     fn pass(&mut self, micros: i64) {

@@ -15,14 +15,12 @@ use std::time::Duration;
 use line::Queued;
 use lockwright::cell::{Cell, Claimant, Surroundings};
 use lockwright::native::{Native, Procedure};
-use lockwright::protocol::{
-    Arg, AttemptId, InboxId, Input, Intent, Layout, Policy, Protocol, Reply, Request, Step, StoreEvent, Terms,
-};
+use lockwright::protocol::{AttemptId, InboxId, Intent, Layout, Policy, Reply, Request, StoreEvent, Terms};
 use lockwright::stores::redis::layouts::native::{CALLS, OWN, layout};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use redis_server::{Inbox, Server};
+use redis_server::{Inbox, Server, begun, dated};
 
 const SEQUENCES: u32 = 500;
 const LOCKS: usize = 4;
@@ -171,12 +169,7 @@ impl<'a> Run<'a> {
     }
 
     fn begin(&mut self, lock: usize, intent: Intent, late: bool) -> Request {
-        let Step::Ask(mut requests) = self.locks[lock].native.step(Input::Begin(intent)) else { panic!("it asks") };
-        let mut request = requests.remove(0);
-        for arg in request.args.iter_mut().filter(|arg| **arg == Arg::NotAfter) {
-            *arg = Arg::Int(self.now.0 - i64::from(late));
-        }
-        request
+        dated(begun(&mut self.locks[lock].native, intent), self.now.0 - i64::from(late))
     }
 
     fn reference(&mut self, lock: usize, request: &Request) -> (Reply, Pushes) {

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use lockwright::protocol::{
-    Arg, AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, Terms, Verdict,
+    AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, Terms, Verdict,
 };
 use lockwright::stores::redis::layouts::joined::record_key;
 use lockwright::time::StoreTime;
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 use crate::joined_store::{JoinedStore, Place, Value, Way};
-use crate::redis_server::Server;
+use crate::redis_server::{Server, begun, dated};
 
 const SEQUENCES: u32 = 200;
 pub const TTL: Duration = Duration::from_secs(300);
@@ -210,13 +210,8 @@ impl<'a, O: Other> Run<'a, O> {
             }
         };
         let op = intent.op();
-        let Step::Ask(mut requests) = self.machine.step(Input::Begin(intent)) else { panic!("nothing is asked") };
-        for arg in &mut requests[0].args {
-            if *arg == Arg::NotAfter {
-                *arg = Arg::Int(self.now.0 - late);
-            }
-        }
-        let reply = self.compare(&requests[0])?;
+        let request = dated(begun(&mut *self.machine, intent), self.now.0 - late);
+        let reply = self.compare(&request)?;
         let step = self.machine.step(Input::Reply(op, &[reply]));
         let failed = matches!(step, Step::Done(Verdict::Failed(_)));
         prop_assert!(!failed || (op == Op::Acquire && !self.is_plausible()), "{:?}", step);
@@ -379,8 +374,7 @@ pub fn terms(who: u128, ttl: Duration) -> Terms {
 /// What becomes of an intent, said to a real server.
 pub fn say(server: &mut Server, machine: &mut dyn Protocol, intent: Intent) -> Step {
     let op = intent.op();
-    let Step::Ask(requests) = machine.step(Input::Begin(intent)) else { panic!("nothing is asked") };
-    let reply = server.ask(&requests[0], StoreTime(1));
+    let reply = server.ask(&begun(machine, intent), StoreTime(1));
     machine.step(Input::Reply(op, &[reply]))
 }
 

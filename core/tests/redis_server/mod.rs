@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright::protocol::{Arg, Call, InboxId, Layout, Reply, Request, StoreEvent};
+use lockwright::protocol::{Arg, Call, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, StoreEvent};
 use lockwright::stores::redis::layouts::native::{channel, parse_push};
 use lockwright::time::StoreTime;
 
@@ -113,6 +113,27 @@ impl Server {
             _ => None,
         }
     }
+}
+
+/// The first request of a step that asks.
+pub fn asked(step: Step) -> Request {
+    match step {
+        Step::Ask(mut requests) => requests.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The first request by which `machine` begins to do what is intended.
+pub fn begun(machine: &mut dyn Protocol, intent: Intent) -> Request {
+    asked(machine.step(Input::Begin(intent)))
+}
+
+/// The request as it is sent, to be done no later than that.
+pub fn dated(mut request: Request, not_after: i64) -> Request {
+    for arg in request.args.iter_mut().filter(|arg| **arg == Arg::NotAfter) {
+        *arg = Arg::Int(not_after);
+    }
+    request
 }
 
 pub fn reply(value: redis::Value) -> Reply {
