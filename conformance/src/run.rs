@@ -164,6 +164,10 @@ fn plan<'a>(
 ) -> (VecDeque<Job<'a>>, VecDeque<Job<'a>>) {
     let mut promises: BTreeMap<(String, String), Result<Value, String>> = BTreeMap::new();
     let (mut together, mut alone) = (VecDeque::new(), VecDeque::new());
+    let why_not = |scenario: &Scenario, team: &[Face], store: &rows::Store, promises: &Value| {
+        matrix::reason(scenario, team, store, promises, wanted.full)
+            .or_else(|| matrix::day_off(scenario, team, &suite.faces, wanted.full))
+    };
     for scenario in &suite.scenarios {
         for (team, place) in
             matrix::teams(scenario, &suite.faces).iter().flat_map(|t| places.iter().map(move |p| (t, p)))
@@ -180,7 +184,7 @@ fn plan<'a>(
             let promises = promises.entry(key).or_insert_with(|| ask(asked, place, scratch));
             match promises {
                 Err(error) => account.enter(&triple, Outcome::Failed, &format!("\n  {error}")),
-                Ok(promises) => match matrix::reason(scenario, team, store, promises, wanted.full) {
+                Ok(promises) => match why_not(scenario, team, store, promises) {
                     Some(reason) => account.enter(&triple, Outcome::Skipped(reason), ""),
                     None => {
                         let promised = |what: &str| promises.get(what) != Some(&Value::Bool(false));
