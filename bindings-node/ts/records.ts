@@ -65,8 +65,18 @@ export interface Inspection {
   readonly holder?: Holder | undefined
   /** How many wait, over all clients. */
   readonly waiters: number
+  /** What lies there, held or remembered; `undefined` where nothing does. */
+  readonly primitive?: 'lock' | 'rwlock' | 'semaphore' | 'latch' | undefined
   /** For a read/write lock or a semaphore: what it is, and all who hold it. */
   readonly shared?: Sharing | undefined
+  /** For a latch: how it stands. Nobody holds one; who waits is in `waiters`, also who went without a word. */
+  readonly latch?: Counting | undefined
+}
+
+/** How a latch stands. */
+export interface Counting {
+  /** How many are still to come; 0 once it is open. */
+  readonly count: number
 }
 
 /** Who holds a read/write lock or a semaphore. */

@@ -148,10 +148,11 @@ const does = {
     return {}
   },
   async inspect(command) {
-    const { layout, waiters, holder, shared } = await clients.get(command.client).inspect(nameOf(command))
+    const { layout, waiters, holder, primitive, shared, latch } = await clients.get(command.client).inspect(nameOf(command))
     const holders = shared?.holders.map(part => ({ holds: part.holds, ...holderOf(part.holder) }))
     const sharing = shared === undefined ? null : { primitive: shared.primitive, permits: shared.permits ?? null, holders }
-    return { layout, waiters, shared: sharing, holder: holder === undefined ? null : holderOf(holder) }
+    const seen = { layout, waiters, primitive: primitive ?? null, shared: sharing, latch: latch ?? null }
+    return { ...seen, holder: holder === undefined ? null : holderOf(holder) }
   },
   async list({ client }) {
     return { names: await clients.get(client).list() }

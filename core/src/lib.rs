@@ -44,6 +44,7 @@ pub mod export;
 #[doc(hidden)]
 pub mod fuzz;
 pub mod guarantee;
+mod inspection;
 pub mod kit;
 #[cfg(feature = "net")]
 pub mod latch;

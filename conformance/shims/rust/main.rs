@@ -237,7 +237,15 @@ impl<W: Way> Shim<W> {
                         "label": holder.card.label,
                     })
                 });
-                done(json!({ "layout": seen.layout, "waiters": seen.waiters, "holder": holder, "shared": shared }))
+                let latch = seen.latch.map(|latch| json!({ "count": latch.count }));
+                done(json!({
+                    "layout": seen.layout,
+                    "waiters": seen.waiters,
+                    "holder": holder,
+                    "primitive": seen.primitive,
+                    "shared": shared,
+                    "latch": latch,
+                }))
             }
             "list" => {
                 let names = W::list(&self.client(command)?).await?;
