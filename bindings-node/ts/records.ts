@@ -25,12 +25,20 @@ export interface Guarantees {
   readonly notes: readonly string[]
 }
 
-/** What a caller insists on. */
+/** What a caller insists on: of locks, or where `rwlock`, `semaphore` or `latch` are named, of each of them. */
 export interface Requirements {
+  /** There are read/write locks. */
+  readonly rwlock?: boolean | undefined
+  /** There are semaphores. */
+  readonly semaphore?: boolean | undefined
+  /** There are latches. Nobody holds one, so `fenced`, `fair` and `reentrant` say nothing of it. */
+  readonly latch?: boolean | undefined
   /** A fencing token that rises. */
   readonly fenced?: boolean | undefined
   /** First come, first served. */
   readonly fair?: boolean | undefined
+  /** `reentrant` can be had. */
+  readonly reentrant?: boolean | undefined
   /** Other processes see the locks. */
   readonly shared?: boolean | undefined
   /** Waiters are pushed to. */

@@ -319,9 +319,21 @@ impl Client {
         guarantees_record(py, &self.0.client.guarantees().map_err(Raised)?)
     }
 
-    #[pyo3(signature = (*, fenced=false, fair=false, shared=false, push=false, failover_safe=false))]
-    fn require(&self, fenced: bool, fair: bool, shared: bool, push: bool, failover_safe: bool) -> PyResult<()> {
-        let wanted = Requirements { fenced, fair, shared, push, failover_safe };
+    #[pyo3(signature = (*, rwlock=false, semaphore=false, latch=false, fenced=false, fair=false, reentrant=false, shared=false, push=false, failover_safe=false))]
+    #[allow(clippy::too_many_arguments)]
+    fn require(
+        &self,
+        rwlock: bool,
+        semaphore: bool,
+        latch: bool,
+        fenced: bool,
+        fair: bool,
+        reentrant: bool,
+        shared: bool,
+        push: bool,
+        failover_safe: bool,
+    ) -> PyResult<()> {
+        let wanted = Requirements { rwlock, semaphore, latch, fenced, fair, reentrant, shared, push, failover_safe };
         Ok(self.0.client.require(wanted).map_err(Raised)?)
     }
 

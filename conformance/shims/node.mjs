@@ -88,6 +88,11 @@ const does = {
     const promised = Object.entries(clients.get(client).guarantees())
     return Object.fromEntries(promised.map(([name, value]) => [snake(name), value]))
   },
+  async require({ client, wants }) {
+    const camel = name => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase())
+    clients.get(client).require(Object.fromEntries(wants.map(name => [camel(name), true])))
+    return {}
+  },
   async acquire(command) {
     const giveUp = new AbortController()
     waiting.set(command.id, giveUp)

@@ -19,7 +19,7 @@ use crate::driver::hold::Hold;
 use crate::driver::wait::{Settled, Waiter};
 use crate::driver::{clock, notice, runtime};
 use crate::error::{Error, Kind, Result};
-use crate::guarantee::{Guarantees, Requirements};
+use crate::guarantee::Guarantees;
 use crate::latch_cell::Plan;
 use crate::lease::{Inspection, LossReason, ReleaseOutcome, Sighting};
 use crate::metrics::Metrics;
@@ -123,14 +123,6 @@ impl<F: Face> Client<F> {
         Ok(self.promises(&*self.default_layout()?))
     }
 
-    /// Fails when something insisted on is not promised.
-    ///
-    /// # Errors
-    /// `unsupported`, naming what is missing.
-    pub fn require(&self, wanted: Requirements) -> Result<()> {
-        self.guarantees()?.require(wanted)
-    }
-
     /// The same client for callers that wait in another way.
     pub fn into_face<G: Face>(self) -> Client<G> {
         Client { place: self.place, face: PhantomData }
@@ -149,11 +141,11 @@ impl<F: Face> Client<F> {
         }
     }
 
-    fn default_layout(&self) -> Result<Arc<dyn Layout>> {
+    pub(crate) fn default_layout(&self) -> Result<Arc<dyn Layout>> {
         self.place.layouts.layout(self.place.uri.lock.wanted())
     }
 
-    fn promises(&self, layout: &dyn Layout) -> Guarantees {
+    pub(crate) fn promises(&self, layout: &dyn Layout) -> Guarantees {
         let engine = self.place.engines.current().and_then(|made| (**made).as_ref().ok());
         engine.map_or_else(|| layout.guarantees(), |engine| engine.still_promised(layout))
     }
@@ -398,7 +390,7 @@ pub(crate) enum Of {
 
 impl Of {
     /// The layout of what is wanted, beside `layout` for locks.
-    fn layout(self, layout: Arc<dyn Layout>, options: &AcquireOptions) -> Result<Arc<dyn Layout>> {
+    pub(crate) fn layout(self, layout: Arc<dyn Layout>, options: &AcquireOptions) -> Result<Arc<dyn Layout>> {
         let share = match self {
             Of::Lock => return Ok(layout),
             Of::Read => Share::READ,

@@ -65,6 +65,8 @@ pub mod protocol;
 pub mod queue;
 mod replies;
 #[cfg(feature = "net")]
+pub mod require;
+#[cfg(feature = "net")]
 pub mod rwlock;
 #[cfg(feature = "net")]
 pub mod semaphore;

@@ -137,6 +137,10 @@ impl<W: Way> Shim<W> {
                     "notes": promised.notes,
                 }))
             }
+            "require" => {
+                self.client(command)?.require(primitives::requirements(&command["wants"])?)?;
+                done(json!({}))
+            }
             "acquire" => {
                 let held = if command["cancellable"] == true {
                     let cancelled = || Error::new(Kind::Cancelled, "acquire", "the runner gave up");
