@@ -51,7 +51,7 @@ pub struct Calls {
     pub release: Call,
     /// Leave and give back.
     pub undo: Call,
-    /// Look at whatever lies there, and change nothing; see [`inspection`].
+    /// Look at whatever lies there, and change nothing.
     pub inspect: Call,
     /// Take it from its holder.
     pub break_hold: Call,
