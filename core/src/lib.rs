@@ -26,57 +26,36 @@
 
 #[cfg(feature = "net")]
 pub mod blocking;
-pub mod cell;
 #[cfg(feature = "net")]
 mod client;
 #[cfg(feature = "net")]
 mod driver;
-#[cfg(feature = "net")]
-pub mod election;
 pub mod error;
 #[cfg(feature = "net")]
 pub mod event_loop;
 #[cfg(feature = "net")]
 pub mod events;
-#[cfg(feature = "net")]
-pub mod export;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
 pub mod guarantee;
 pub mod kit;
-#[cfg(feature = "net")]
-pub mod latch;
-pub mod latch_cell;
-pub mod latch_layout;
 pub mod lease;
 mod lent;
 #[cfg(feature = "net")]
 pub mod metrics;
-#[cfg(feature = "net")]
-pub mod multi;
 pub mod name;
-pub mod native;
-#[cfg(feature = "net")]
-pub mod once;
 pub mod options;
+#[cfg(feature = "net")]
+mod primitives;
 pub mod protocol;
 pub mod queue;
+mod records;
 mod replies;
-#[cfg(feature = "net")]
-pub mod rwlock;
-#[cfg(feature = "net")]
-pub mod semaphore;
 pub mod session;
-pub mod shared;
-pub mod shared_cell;
 pub mod store_clock;
 pub mod stores;
-#[cfg(feature = "net")]
-pub mod striped;
 pub mod time;
-#[cfg(feature = "net")]
-mod together;
 pub mod token;
 pub mod uri;
 
@@ -85,6 +64,11 @@ pub use client::{Async, Client, Face, Guard, Lock, LockBuilder, connect};
 pub use error::{Error, Kind, Result};
 #[cfg(feature = "net")]
 pub use latch::{Latch, LatchBuilder};
+#[cfg(feature = "net")]
+pub(crate) use primitives::together;
+#[cfg(feature = "net")]
+pub use primitives::{election, export, latch, multi, once, rwlock, semaphore, striped};
+pub use records::{cell, latch_cell, latch_layout, native, shared, shared_cell};
 #[cfg(feature = "net")]
 pub use rwlock::RwLock;
 pub use token::Token;

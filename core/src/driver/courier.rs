@@ -43,7 +43,7 @@ impl Freight {
     /// Writes in one cartload: what a store does at once without keeping others waiting for more than milliseconds.
     pub(crate) const fn load(self) -> usize {
         match self {
-            Freight::Renewals => 500,
+            Freight::Renewals => 512,
             Freight::Returns => 100,
         }
     }

@@ -36,31 +36,35 @@ macro_rules! script {
 pub static CALLS: Calls = Calls {
     acquire: Call {
         name: "acquire",
-        body: script!("acquire_read" "check" "time" "acquire" "queue" "acquire_queued"),
+        body: script!("acquire_read" "check" "time" "acquire" "record" "line" "queue" "acquire_queued"),
         batch: false,
     },
     renew: Call { name: "renew", body: script!("time" "renew"), batch: true },
     release: Call {
         name: "release",
-        body: script!("read" "check" "release" "time" "queue" "release_queued"),
+        body: script!("read" "check" "release" "time" "record" "line" "queue" "release_queued"),
         batch: false,
     },
-    undo: Call { name: "undo", body: script!("read" "check" "time" "queue" "undo"), batch: false },
+    undo: Call { name: "undo", body: script!("read" "check" "time" "record" "line" "queue" "undo"), batch: false },
     inspect: Call { name: "inspect", body: script!("read" "check" "time" "inspect"), batch: false },
-    break_hold: Call { name: "break", body: script!("read" "check" "time" "queue" "break"), batch: false },
+    break_hold: Call {
+        name: "break",
+        body: script!("read" "check" "time" "record" "line" "queue" "break"),
+        batch: false,
+    },
     list: Call { name: "list", body: script!("list" "page"), batch: false },
 };
 
 /// The scripts that no other layout has.
 pub static OWN: OwnCalls = OwnCalls {
-    pass: Call { name: "pass", body: script!("read" "check" "time" "queue" "pass"), batch: false },
+    pass: Call { name: "pass", body: script!("read" "check" "time" "record" "line" "queue" "pass"), batch: false },
     together: Some(Call {
         name: "together",
         body: concat!(
             "local function acquire(KEYS, ARGV)\n",
-            script!("acquire_read" "check" "time" "acquire" "queue" "acquire_queued"),
+            script!("acquire_read" "check" "time" "acquire" "record" "line" "queue" "acquire_queued"),
             "end\nlocal function undo(KEYS, ARGV)\n",
-            script!("read" "check" "time" "queue" "undo"),
+            script!("read" "check" "time" "record" "line" "queue" "undo"),
             "end\n",
             script!("time" "together")
         ),

@@ -31,6 +31,7 @@ macro_rules! change {
         concat!(
             include_str!("scripts/time.lua"),
             include_str!("scripts/shared/record.lua"),
+            include_str!("scripts/line.lua"),
             include_str!("scripts/shared/hall.lua"),
             include_str!(concat!("scripts/shared/", $part, ".lua"))
         )

@@ -1,6 +1,6 @@
 local token = tonumber(ARGV[1])
 if owner == '' or token > last or token < last - 63 then return 0 end
-push[1] = {'lwi:' .. owner:sub(33, 48), 'broken ' .. owner:sub(1, 32) .. ' ' .. key}
+tell(owner, {'broken', owner:sub(1, 32), key})
 owner = ''
 hand_over()
 finish()

@@ -2,7 +2,7 @@ local all, token = redis.call('HGETALL', key), tonumber(ARGV[1])
 for i = 1, #all, 2 do
   local hold = all[i]:match('^o%x+$') and kept(all[i + 1])
   if hold and hold.token == token then
-    push[1] = {'lwi:' .. hold.owner:sub(33, 48), 'broken ' .. hold.owner:sub(1, 32) .. ' ' .. key}
+    tell(hold.owner, {'broken', hold.owner:sub(1, 32), key})
     ends(hold)
     serve()
     finish()

@@ -34,23 +34,6 @@ local function ends(hold)
   redis.call('HDEL', key, 'o' .. attempt)
 end
 
-local function remove(seq, attempt)
-  redis.call('HDEL', key, 'q' .. seq, 'a' .. attempt)
-  waiting, requeued = waiting - 1, true
-end
-
-local function leave(attempt)
-  local seq = redis.call('HGET', key, 'a' .. attempt)
-  if seq then remove(seq, attempt) end
-end
-
-local function drop_inbox(inbox)
-  for seq = head, tail - 1 do
-    local entry = redis.call('HGET', key, 'q' .. seq)
-    if entry and entry:sub(33, 48) == inbox then remove(seq, entry:sub(1, 32)) end
-  end
-end
-
 local function forget_expired()
   if used == 0 or now < soonest then return end
   local all, silent = redis.call('HGETALL', key), {}
@@ -81,11 +64,6 @@ local function grant(to, units, card, span, claimed)
   keep({owner = to, claimed = claimed, units = units, token = token, since = now, expires = expires, card = card})
   lasts(expires)
   return token
-end
-
-local function is_there(claimant)
-  local listeners = redis.pcall('PUBSUB', 'NUMSUB', 'lwi:' .. claimant:sub(33, 48))
-  return listeners.err or listeners[2] > 0
 end
 
 -- Who was passed over moves up to those not looked at, so that the gaps that others leave behind it do not add up.
@@ -133,8 +111,7 @@ local function serve(asker, ttl)
         if asks then
           mine = token
         else
-          local message = table.concat({'taken', attempt, ('%.0f'):format(token), now_text, key}, ' ')
-          push[#push + 1] = {'lwi:' .. to:sub(33, 48), message}
+          tell(to, {'taken', attempt, ('%.0f'):format(token), now_text, key})
         end
       end
     end
@@ -157,15 +134,5 @@ local function finish()
   set('e', ('%.0f'):format(soonest))
   set('t', ('%.0f'):format(last))
   if goes then set('g', ('%.0f'):format(goes)) end
-  if requeued and waiting > 0 then
-    set('w', waiting)
-    set('h', head)
-    set('n', tail)
-  elseif requeued then
-    redis.call('HDEL', key, 'w', 'h', 'n')
-  end
-  redis.call('HSET', key, unpack(put))
-  if goes then redis.call('PEXPIREAT', key, math.ceil(goes / 1000)) end
-  -- A user without the right to publish still releases: the next in the queue asks by its timer.
-  for _, message in ipairs(push) do redis.pcall('PUBLISH', message[1], message[2]) end
+  write()
 end

@@ -1,5 +1,4 @@
--- A shared record. What the fields hold is told in shared.rs. Changes gather in `put` and are written by `finish`, in one
--- command; what goes is deleted at once, since a later step may look for it.
+-- A shared record. What the fields hold is told in shared.rs.
 local key = KEYS[1]
 local h = redis.pcall('HMGET', key, 'v', 'm', 'z', 'u', 'e', 't', 'g', 'w', 'h', 'n')
 if h.err then return h end
@@ -9,12 +8,7 @@ end
 local capacity, resized, used = tonumber(h[2] or 0), h[3], tonumber(h[4] or 0)
 local soonest, last = tonumber(h[5] or 0), tonumber(h[6] or 0)
 local waiting, head, tail = tonumber(h[8] or 0), tonumber(h[9] or 0), tonumber(h[10] or 0)
-local put, push, held, requeued, goes = {}, {}, {}, false, nil
-
-local function set(field, value)
-  put[#put + 1] = field
-  put[#put + 1] = value
-end
+local held = {}
 
 local function kept(text)
   return {

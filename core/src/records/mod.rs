@@ -1,0 +1,15 @@
+//! Our own layout: for each thing that a name can be, what its record does with each request (the reference semantics), and the machine
+//! that asks for it in one wire form for every store that can run a procedure atomically. All of it is pure.
+//!
+//! | a name is | what its record does | wire form and machine |
+//! |---|---|---|
+//! | a lock | [`cell`] | [`native`] |
+//! | a read/write lock, a semaphore | [`shared_cell`] | [`shared`] |
+//! | a latch | [`latch_cell`] | [`latch_layout`] |
+
+pub mod cell;
+pub mod latch_cell;
+pub mod latch_layout;
+pub mod native;
+pub mod shared;
+pub mod shared_cell;
