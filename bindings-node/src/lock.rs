@@ -221,6 +221,11 @@ impl Lock {
     pub fn guarantees(&self) -> Promises {
         promises(&self.core.guarantees())
     }
+
+    #[napi(catch_unwind)]
+    pub fn fair_if_possible(&self) -> Lock {
+        Lock::new(self.core.fair_if_possible(), self.reentrant)
+    }
 }
 
 impl Lock {

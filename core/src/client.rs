@@ -507,7 +507,7 @@ impl<F: Face> LockBuilder<F> {
             Ok((spot, Arc::new(Generational::new(Arc::new(at_work)))))
         };
         let (spot, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
-        Ok(Lock { client, spot: Arc::new(spot), wish: Wish { options, owner }, at_work })
+        Ok(Lock { client, spot: Arc::new(spot), wish: Wish { options, owner, prefers_order: false }, at_work })
     }
 }
 
@@ -610,6 +610,14 @@ impl<F: Face> Lock<F> {
         lock
     }
 
+    /// The same lock, acquired first come, first served where its layout promises `fair` and the store allows it, else in no order;
+    /// `fair` itself is `unsupported` there.
+    pub fn fair_if_possible(&self) -> Self {
+        let mut lock = self.clone();
+        lock.wish.prefers_order = true;
+        lock
+    }
+
     /// The same lock for callers that wait in another way.
     pub fn into_face<G: Face>(self) -> Lock<G> {
         let Lock { client, spot, wish, at_work } = self;
@@ -628,14 +636,17 @@ impl<F: Face> Lock<F> {
     ) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
         let options = &self.wish.options;
-        if options.fair && !self.guarantees().fair {
+        let prefers_order = self.wish.prefers_order;
+        let fair = (options.fair || prefers_order) && self.guarantees().fair;
+        if options.fair && !fair && !prefers_order {
             return Err(self.explain(unfair()));
         }
         let label = options.label.as_deref().unwrap_or_default();
         let make = || Arc::new(AtWork::new(&engine, &self.spot, label));
         let at_work = &**self.at_work.get_or_make(make);
         let entry = at_work.entry(&engine, &self.spot);
-        let wish = Wish { options: AcquireOptions { timeout, ..options.clone() }, owner: self.wish.owner };
+        let options = AcquireOptions { timeout, fair, ..options.clone() };
+        let wish = Wish { options, owner: self.wish.owner, prefers_order };
         let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, &at_work.card, secret);
         let acquisition = Acquisition {
             engine,

@@ -307,6 +307,7 @@ class Lock:
     def guarded(self, function: _F) -> _F:
         """Decorates a function, so that every call of it holds the lock."""
 
+    def _fair_if_possible(self) -> Lock: ...
     def __enter__(self) -> Guard: ...
     def __exit__(
         self,

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Literal, Optional, Type, TypeVar, Union
 
 from lockwright import _lockwright as _native
-from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned, Unsupported, over_released
+from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned, over_released
 from lockwright._election import Leader, is_news, leader_of
 from lockwright._reactors import here
 from lockwright._records import Guarantees, Inspection, Metrics
@@ -418,6 +418,9 @@ class Lock:
     def name(self) -> str:
         return self._core.name
 
+    def _fair_if_possible(self) -> Lock:
+        return Lock(self._core._fair_if_possible(), self._cancel_on_loss)
+
     def _who(self) -> int:
         # Its task is alive while it is in the block, and asyncio lets any task release.
         return id(_task())
@@ -755,17 +758,8 @@ class Election:
 
     async def campaign(self, proclaims: str, timeout: Optional[float] = None) -> Guard:
         """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
-        fair = self._client.guarantees().fair
-        try:
-            return await self._candidate(proclaims, fair).acquire_guard(timeout)
-        except Unsupported:
-            # The store promises an order, but this server or user denies it.
-            if not fair:
-                raise
-        return await self._candidate(proclaims, False).acquire_guard(timeout)
-
-    def _candidate(self, proclaims: str, fair: bool) -> Lock:
-        return self._client.lock(self.name, fair=fair, label=proclaims, **self._options)
+        lock = self._client.lock(self.name, fair=False, label=proclaims, **self._options)
+        return await lock._fair_if_possible().acquire_guard(timeout)
 
     async def leader(self) -> Optional[Leader]:
         """Who leads now."""

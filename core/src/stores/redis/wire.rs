@@ -6,6 +6,7 @@
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
+use crate::driver::courier::Freight;
 use crate::error::{Error, Kind};
 use crate::protocol::{Arg, Call, Reply, Request};
 use crate::time::StoreTime;
@@ -19,7 +20,7 @@ const MOST_DIGITS: usize = 20;
 /// What is told of a server that lost its way.
 pub(super) const NO_REPLY: &str = "the server sent what is no reply; see what answers at that address";
 /// How many requests of a batch travel in one command: a script blocks the server while it runs.
-const BATCH: usize = 500;
+const BATCH: usize = Freight::Renewals.load();
 /// How deep replies may be nested.
 const DEPTH: usize = 8;
 
@@ -359,9 +360,9 @@ mod tests {
     fn renewals_share_a_command_and_nothing_else_does() {
         let request = |call, key: &str| Request::new(call, key.into(), ["me".into(), Arg::Int(1)]);
         let mut requests = vec![request(&CALLS.release, "a"), request(&CALLS.release, "b")];
-        requests.extend((0..1001).map(|i| request(&CALLS.renew, &i.to_string())));
+        requests.extend((0..2 * BATCH + 1).map(|i| request(&CALLS.renew, &i.to_string())));
         let sizes: Vec<_> = groups(&requests).iter().map(|group| group.len()).collect();
-        assert_eq!(sizes, [1, 1, 500, 500, 1]);
+        assert_eq!(sizes, [1, 1, BATCH, BATCH, 1]);
     }
 
     #[test]
