@@ -17,7 +17,7 @@ use std::time::Duration;
 use lockwright::Kind;
 use lockwright::options::AcquireOptions;
 use lockwright::protocol::{
-    Arg, AttemptId, Change, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, Terms, Verdict,
+    AttemptId, Change, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, Terms, Verdict,
 };
 use lockwright::shared::Share;
 use lockwright::shared_cell::ALL;
