@@ -3,6 +3,8 @@
 //! The `redis` crate packs and parses. It would take a reply of any size, and reports what is no reply at all in its parser's
 //! words; so [`Frames`] looks at every byte first.
 
+use std::sync::OnceLock;
+
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
@@ -24,21 +26,26 @@ const BATCH: usize = Freight::Renewals.load();
 /// How deep replies may be nested.
 const DEPTH: usize = 8;
 
-/// The scripts that the server is asked for by their digest.
-pub(super) struct Scripts(Vec<(&'static Call, String)>);
+/// The scripts that the server is asked for by their digest. Few are used by one program, and each takes as long to digest as a request
+/// to answer, so that is done when the first is asked for.
+pub(super) struct Scripts(Vec<(&'static Call, OnceLock<String>)>);
 
 impl Scripts {
     pub(super) fn new(calls: impl Iterator<Item = &'static Call>) -> Self {
-        let digest = |call: &'static Call| (call, sha1_smol::Sha1::from(call.body).digest().to_string());
-        Scripts(calls.map(digest).collect())
+        Scripts(calls.map(|call| (call, OnceLock::new())).collect())
+    }
+
+    fn digest(&self, call: &Call) -> Option<&str> {
+        let (_, digest) = self.0.iter().find(|(known, _)| std::ptr::eq(*known, call))?;
+        Some(digest.get_or_init(|| sha1_smol::Sha1::from(call.body).digest().to_string()))
     }
 
     /// Makes `command` the one that asks for all of `group`; `whole` sends the script itself instead of its digest.
     pub(super) fn write(&self, command: &mut Cmd, group: &[Request], not_after: StoreTime, whole: bool) {
         command.clear();
         let Some(Request { call, .. }) = group.first() else { return };
-        match self.0.iter().find(|(known, _)| std::ptr::eq(*known, *call)) {
-            Some((_, digest)) if !whole => command.arg("EVALSHA").arg(digest),
+        match self.digest(call) {
+            Some(digest) if !whole => command.arg("EVALSHA").arg(digest),
             _ => command.arg("EVAL").arg(call.body),
         };
         let beside = |request: &Request| request.args.iter().filter(|arg| matches!(arg, Arg::Key(_))).count();
