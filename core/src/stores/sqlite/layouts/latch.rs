@@ -5,7 +5,7 @@
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::native::{Env, Lock, Pushes, execute, remove, unreadable};
+use super::native::{Env, Lock, Pushes, execute, read_attempt, remove};
 use super::shared;
 use crate::cell::Surroundings;
 use crate::latch_cell::{LatchCell, Porch};
@@ -166,8 +166,7 @@ impl Porch for Rows<'_> {
 }
 
 fn read_waiter(row: &Row<'_>) -> rusqlite::Result<(AttemptId, InboxId)> {
-    let attempt = u128::from_str_radix(row.get_ref(0)?.as_str()?, 16).map_err(|_| unreadable(0, "an attempt"))?;
-    Ok((AttemptId(attempt), InboxId(row.get::<_, i64>(1)?.cast_unsigned())))
+    Ok((read_attempt(row)?, InboxId(row.get::<_, i64>(1)?.cast_unsigned())))
 }
 
 #[cfg(test)]
