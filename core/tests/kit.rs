@@ -139,6 +139,25 @@ fn one_leads_and_the_next_follows_when_it_resigns() {
     }
 }
 
+#[test]
+fn candidates_of_one_client_stand_in_line_each_by_itself() {
+    for place in Place::all() {
+        let client = place.client();
+        let first = client.election(&place.name).campaign("first").unwrap();
+        let candidates = ["second", "third"].map(|who| {
+            let election = client.election(&place.name);
+            std::thread::spawn(move || drop(election.campaign(who).unwrap()))
+        });
+        let give_up = Instant::now() + Duration::from_secs(10);
+        while client.inspect(&place.name).unwrap().waiters < 2 {
+            assert!(Instant::now() < give_up, "both are known to the store");
+            std::thread::yield_now();
+        }
+        first.release().unwrap();
+        candidates.map(|candidate| candidate.join().unwrap());
+    }
+}
+
 /// Two holders: the first was stopped past its lease and writes when the second has written.
 fn late_and_next(place: &Place) -> [u64; 2] {
     let stopped = place.lock().ttl(Duration::from_millis(100)).renew(false).acquire().unwrap();
