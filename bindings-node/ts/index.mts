@@ -7,6 +7,7 @@ export {
   Closed,
   connect,
   type ConnectOptions,
+  type Counting,
   type Credentials,
   type CredentialsSource,
   Deadlock,

@@ -318,14 +318,31 @@ class Client:
     def require(
         self,
         *,
+        rwlock: bool = False,
+        semaphore: bool = False,
+        latch: bool = False,
         fenced: bool = False,
         fair: bool = False,
+        reentrant: bool = False,
         shared: bool = False,
         push: bool = False,
         failover_safe: bool = False,
     ) -> None:
-        """Raises `Unsupported` unless all of it is promised."""
-        self._core.require(fenced=fenced, fair=fair, shared=shared, push=push, failover_safe=failover_safe)
+        """Raises `Unsupported` unless all of it is promised: of locks, or where `rwlock`, `semaphore` or `latch` are named, of each of them.
+
+        Nobody holds a latch, so `fenced`, `fair` and `reentrant` say nothing of it. Nothing is sent.
+        """
+        self._core.require(
+            rwlock=rwlock,
+            semaphore=semaphore,
+            latch=latch,
+            fenced=fenced,
+            fair=fair,
+            reentrant=reentrant,
+            shared=shared,
+            push=push,
+            failover_safe=failover_safe,
+        )
 
     async def inspect(self, name: str) -> Inspection:
         """Who holds the lock `name`, and how many wait for it."""

@@ -6,8 +6,11 @@
 //! | a lock | [`cell`] | [`native`] |
 //! | a read/write lock, a semaphore | [`shared_cell`] | [`shared`] |
 //! | a latch | [`latch_cell`] | [`latch_layout`] |
+//!
+//! What lies there is told by one look, whichever it is ([`inspection`]).
 
 pub mod cell;
+pub(crate) mod inspection;
 pub mod latch_cell;
 pub mod latch_layout;
 pub mod native;

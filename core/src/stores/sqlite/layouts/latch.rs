@@ -27,7 +27,7 @@ pub(super) fn run(
     key: &str,
     procedure: &Procedure,
 ) -> rusqlite::Result<(Reply, Pushes)> {
-    let looks = matches!(procedure, Procedure::Look);
+    let looks = matches!(procedure, Procedure::Look | Procedure::Inspect);
     let mut cell = load(db, env, key)?.unwrap_or_default();
     let is_there = cell.look(env.now).is_some();
     if !is_there && let Some(other) = other_in_the_way(db, env, key, looks)? {
@@ -43,6 +43,13 @@ pub(super) fn run(
         sweep(db, env)?;
     }
     Ok((reply, around.pushes))
+}
+
+/// What a look tells, if a latch lies under `key`.
+pub(super) fn seen(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<Reply>> {
+    let Some(mut cell) = load(db, env, key)?.filter(|cell| cell.look(env.now).is_some()) else { return Ok(None) };
+    let mut around = Surroundings { now: env.now, token_floor: env.wall, alive: env.alive, pushes: Pushes::new() };
+    Procedure::Inspect.run(&mut cell, &mut Rows { db, env, key }, &mut around).map(Some)
 }
 
 /// The refusal of anything else, if a latch lies under its name.
@@ -140,6 +147,11 @@ impl Porch for Rows<'_> {
         execute(self.db, "DELETE FROM latch_waiters WHERE key = ?1 AND attempt = ?2", of).map(|_| ())
     }
 
+    fn waiting(&mut self) -> rusqlite::Result<u32> {
+        let mut statement = self.db.prepare_cached("SELECT count(*) FROM latch_waiters WHERE key = ?1")?;
+        statement.query_row([self.key], |row| row.get(0))
+    }
+
     fn take(&mut self) -> rusqlite::Result<Vec<(AttemptId, InboxId)>> {
         let mut statement =
             self.db.prepare_cached("DELETE FROM latch_waiters WHERE key = ?1 RETURNING attempt, inbox")?;
@@ -168,6 +180,7 @@ mod tests {
     use super::*;
     use crate::cell::Claimant;
     use crate::latch_cell::{Change, Deed, Kept, Plan, Wait};
+    use crate::protocol::Layout;
 
     const IDLE: Duration = Duration::from_micros(50);
 
@@ -201,6 +214,7 @@ mod tests {
             6 => (10u64..20, 1u32..4, idle.clone()).prop_map(|(n, count, idle)| change(n, Deed::Down, count, idle)),
             1 => (20u64..24, 1u32..4, idle).prop_map(|(n, count, idle)| change(n, Deed::Set, count, idle)),
             1 => Just(Procedure::Look),
+            1 => Just(Procedure::Inspect),
         ]
     }
 
@@ -284,6 +298,15 @@ mod tests {
         assert_eq!(ask(&db, &env(3, "boot"), "k", &Procedure::Look), Reply::Nil);
         assert_eq!(ask(&db, &env(3, "boot"), "k", &change(1, Deed::Down, 1, IDLE)), left(0));
         assert!(foreign(lock(4, locks::acquire(1, 100, false, None))));
+        // One look tells what lies there, and nothing of what is over.
+        let layout = super::super::native::layout("");
+        let look = |now| {
+            let seen = super::super::native::run(&db, &env(now, "boot"), &layout.inspect("k".into())).unwrap().0;
+            layout.identified("k", &seen).unwrap()
+        };
+        let seen = look(4);
+        assert_eq!((seen.primitive, seen.latch.map(|latch| latch.count), seen.waiters), (Some("latch"), Some(0), 0));
+        assert_eq!(look(53).primitive, None);
         // Once it is forgotten, a lock may have the name, and its tokens go on.
         assert!(matches!(lock(53, locks::acquire(1, 100, false, None)), Reply::Int(again) if again > first));
         assert!(foreign(ask(&db, &env(54, "boot"), "k", &wait(1, true))));
