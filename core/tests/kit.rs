@@ -5,7 +5,7 @@ mod places;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwright::kit::{self, Fence};
 use lockwright::once::Found;
@@ -154,7 +154,9 @@ fn candidates_of_one_client_stand_in_line_each_by_itself() {
             std::thread::yield_now();
         }
         first.release().unwrap();
-        candidates.map(|candidate| candidate.join().unwrap());
+        for candidate in candidates {
+            candidate.join().unwrap();
+        }
     }
 }
 
