@@ -163,7 +163,6 @@ fn three_change_their_part() {
 }
 
 #[test]
-#[ignore = "beyond 40 million states and not yet explored to its end: ask for it by name"]
 fn three_wait_for_a_latch_with_a_fault_and_a_pause() {
     Setup::latch("latch: three wait, one fault and a pause", 3).with_faults(1).with_a_pause().check_as::<LatchRecord>();
 }
