@@ -121,7 +121,7 @@ impl<'a> Run<'a> {
             let is_there = self.server.number(&["EXISTS", &self.locks[lock].key]) == Some(1);
             let expected = if is_there { self.reference(lock, &request).0 } else { Reply::Nil };
             let got = self.server.ask(&request, self.now);
-            prop_assert_eq!(put_straight(got, 1), put_straight(expected, 1), "lock {}", lock);
+            prop_assert_eq!(put_straight(got, 2), put_straight(expected, 2), "lock {}", lock);
         }
         prop_assert_eq!(self.inbox.pushed(self.server), vec![], "pushed too much");
         Ok(())
