@@ -74,8 +74,8 @@ pub static OWN: OwnCalls = OwnCalls {
 
 /// The layout for locks whose names get `prefix` put before them.
 pub fn layout(prefix: impl Into<String>) -> NativeLayout {
-    let (own, shared, latch) = (&OWN, &super::shared::CALLS, &super::latch::CALLS);
-    NativeLayout { calls: &CALLS, own, shared, latch, guarantees, key, name_of, prefix: prefix.into() }
+    let (own, shared, latch, barrier) = (&OWN, &super::shared::CALLS, &super::latch::CALLS, &super::barrier::CALLS);
+    NativeLayout { calls: &CALLS, own, shared, latch, barrier, guarantees, key, name_of, prefix: prefix.into() }
 }
 
 fn guarantees() -> Guarantees {
