@@ -75,8 +75,12 @@ pub struct Pauses {
 /// As `Requirements` of `ts/records.ts`.
 #[napi(object, object_to_js = false)]
 pub struct Insisted {
+    pub rwlock: Option<bool>,
+    pub semaphore: Option<bool>,
+    pub latch: Option<bool>,
     pub fenced: Option<bool>,
     pub fair: Option<bool>,
+    pub reentrant: Option<bool>,
     pub shared: Option<bool>,
     pub push: Option<bool>,
     pub failover_safe: Option<bool>,
@@ -133,8 +137,12 @@ impl Client {
     #[napi(catch_unwind)]
     pub fn require(&self, wanted: Insisted) -> Answer<bool> {
         let wanted = Requirements {
+            rwlock: wanted.rwlock.unwrap_or_default(),
+            semaphore: wanted.semaphore.unwrap_or_default(),
+            latch: wanted.latch.unwrap_or_default(),
             fenced: wanted.fenced.unwrap_or_default(),
             fair: wanted.fair.unwrap_or_default(),
+            reentrant: wanted.reentrant.unwrap_or_default(),
             shared: wanted.shared.unwrap_or_default(),
             push: wanted.push.unwrap_or_default(),
             failover_safe: wanted.failover_safe.unwrap_or_default(),
@@ -212,6 +220,11 @@ impl Lock {
     #[napi(catch_unwind)]
     pub fn guarantees(&self) -> Promises {
         promises(&self.core.guarantees())
+    }
+
+    #[napi(catch_unwind)]
+    pub fn fair_if_possible(&self) -> Lock {
+        Lock::new(self.core.fair_if_possible(), self.reentrant)
     }
 }
 

@@ -56,7 +56,15 @@ pub struct Seen {
     pub layout: String,
     pub holder: Option<SeenHolder>,
     pub waiters: f64,
+    pub primitive: Option<&'static str>,
     pub shared: Option<SeenSharing>,
+    pub latch: Option<SeenCounting>,
+}
+
+/// As `Counting` of `ts/records.ts`.
+#[napi(object, object_from_js = false)]
+pub struct SeenCounting {
+    pub count: u32,
 }
 
 /// As `Sharing` of `ts/records.ts`.
@@ -99,7 +107,9 @@ pub(crate) fn seen(seen: Inspection) -> Seen {
             .collect(),
     });
     let holder = seen.holder.map(seen_holder);
-    Seen { name: seen.name, layout: seen.layout, holder, waiters: number(seen.waiters), shared }
+    let latch = seen.latch.map(|latch| SeenCounting { count: latch.count });
+    let Inspection { name, layout, primitive, waiters, .. } = seen;
+    Seen { name, layout, holder, waiters: number(waiters), primitive, shared, latch }
 }
 
 fn seen_holder(holder: Holder) -> SeenHolder {

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { Client } from './client'
-import { Unsupported } from './errors'
 import type { Guard } from './guard'
 import type { AcquireOptions, LockOptions } from './lock'
 import { milliseconds, options as checkedOptions, token } from './options'
@@ -46,14 +45,8 @@ export class Election {
    * @throws As `Client.lock` and `Lock.acquire`.
    */
   async campaign(proclaims: string, options?: AcquireOptions): Promise<Guard> {
-    const { fair } = this.#client.guarantees()
-    const campaign = (fair: boolean) =>
-      this.#client.lock(this.name, { ...this.#options, fair, label: proclaims }).acquire(options)
-    return campaign(fair).catch(error => {
-      // The store promises an order, but this server or user denies it.
-      if (fair && error instanceof Unsupported) return campaign(false)
-      throw error
-    })
+    const lock = this.#client.lock(this.name, { ...this.#options, fair: false, label: proclaims })
+    return lock.fairIfPossible().acquire(options)
   }
 
   /** Who leads now; `undefined` when nobody does. */

@@ -10,6 +10,7 @@ export {
   Closed,
   connect,
   type ConnectOptions,
+  type Counting,
   type Credentials,
   type CredentialsSource,
   Deadlock,

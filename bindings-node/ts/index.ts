@@ -46,6 +46,7 @@ export type { Credentials, CredentialsSource } from './reactor'
 export { MultiGuard, MultiLock, Segment, Striped } from './several'
 export { RwLock, Semaphore, type SemaphoreOptions } from './shared'
 export {
+  type Counting,
   type Guarantees,
   Histogram,
   type Holder,

@@ -107,6 +107,11 @@ export class Lock {
     return this.#native.guarantees()
   }
 
+  /** @internal */
+  fairIfPossible(): Lock {
+    return new Lock(this.#native.fairIfPossible(), this.name, this.#origin.store)
+  }
+
   #attempt(timeout: number | undefined, signal: AbortSignal | undefined): Promise<Grant | Failure> {
     return attempt(reactor().acquire(this.#native, timeout, this.#reentrant ? this.#owner() : undefined), signal)
   }

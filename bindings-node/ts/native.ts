@@ -40,6 +40,7 @@ export interface NativeLock {
   readonly name: string
   readonly reentrant: boolean
   guarantees(): Guarantees
+  fairIfPossible(): NativeLock
 }
 
 export interface NativeLatch {

@@ -47,8 +47,12 @@ export const PAUSES: Record<string, Shape> = { min: 'number', max: 'number' }
 export const ACQUIRE: Record<string, Shape> = { timeout: 'number', signal: 'object' }
 
 export const REQUIRE: Record<string, Shape> = {
+  rwlock: 'boolean',
+  semaphore: 'boolean',
+  latch: 'boolean',
   fenced: 'boolean',
   fair: 'boolean',
+  reentrant: 'boolean',
   shared: 'boolean',
   push: 'boolean',
   failoverSafe: 'boolean',

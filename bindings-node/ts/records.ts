@@ -25,12 +25,20 @@ export interface Guarantees {
   readonly notes: readonly string[]
 }
 
-/** What a caller insists on. */
+/** What a caller insists on: of locks, or where `rwlock`, `semaphore` or `latch` are named, of each of them. */
 export interface Requirements {
+  /** There are read/write locks. */
+  readonly rwlock?: boolean | undefined
+  /** There are semaphores. */
+  readonly semaphore?: boolean | undefined
+  /** There are latches. Nobody holds one, so `fenced`, `fair` and `reentrant` say nothing of it. */
+  readonly latch?: boolean | undefined
   /** A fencing token that rises. */
   readonly fenced?: boolean | undefined
   /** First come, first served. */
   readonly fair?: boolean | undefined
+  /** `reentrant` can be had. */
+  readonly reentrant?: boolean | undefined
   /** Other processes see the locks. */
   readonly shared?: boolean | undefined
   /** Waiters are pushed to. */
@@ -65,8 +73,18 @@ export interface Inspection {
   readonly holder?: Holder | undefined
   /** How many wait, over all clients. */
   readonly waiters: number
+  /** What lies there, held or remembered; `undefined` where nothing does. */
+  readonly primitive?: 'lock' | 'rwlock' | 'semaphore' | 'latch' | 'barrier' | undefined
   /** For a read/write lock or a semaphore: what it is, and all who hold it. */
   readonly shared?: Sharing | undefined
+  /** For a latch: how it stands. Nobody holds one; who waits is in `waiters`, also who went without a word. */
+  readonly latch?: Counting | undefined
+}
+
+/** How a latch stands. */
+export interface Counting {
+  /** How many are still to come; 0 once it is open. */
+  readonly count: number
 }
 
 /** Who holds a read/write lock or a semaphore. */

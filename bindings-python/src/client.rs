@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright::blocking;
 use lockwright::guarantee::{Guarantees, Requirements};
-use lockwright::lease::{Holder, Inspection, Sharing};
+use lockwright::lease::{Counting, Holder, Inspection, Sharing};
 use lockwright::options::{AcquireOptions, ConnectOptions, Retry};
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Token};
@@ -331,9 +331,21 @@ impl Client {
         guarantees_record(py, &self.0.client.guarantees().map_err(Raised)?)
     }
 
-    #[pyo3(signature = (*, fenced=false, fair=false, shared=false, push=false, failover_safe=false))]
-    fn require(&self, fenced: bool, fair: bool, shared: bool, push: bool, failover_safe: bool) -> PyResult<()> {
-        let wanted = Requirements { fenced, fair, shared, push, failover_safe };
+    #[pyo3(signature = (*, rwlock=false, semaphore=false, latch=false, fenced=false, fair=false, reentrant=false, shared=false, push=false, failover_safe=false))]
+    #[allow(clippy::too_many_arguments)]
+    fn require(
+        &self,
+        rwlock: bool,
+        semaphore: bool,
+        latch: bool,
+        fenced: bool,
+        fair: bool,
+        reentrant: bool,
+        shared: bool,
+        push: bool,
+        failover_safe: bool,
+    ) -> PyResult<()> {
+        let wanted = Requirements { rwlock, semaphore, latch, fenced, fair, reentrant, shared, push, failover_safe };
         Ok(self.0.client.require(wanted).map_err(Raised)?)
     }
 
@@ -513,8 +525,16 @@ pub(crate) fn inspection_record(py: Python<'_>, seen: Inspection) -> PyResult<Bo
     fields.set_item("layout", seen.layout)?;
     fields.set_item("holder", seen.holder.map(|holder| holder_record(py, holder)).transpose()?)?;
     fields.set_item("waiters", seen.waiters)?;
+    fields.set_item("primitive", seen.primitive)?;
     fields.set_item("shared", seen.shared.map(|shared| sharing_record(py, shared)).transpose()?)?;
+    fields.set_item("latch", seen.latch.map(|latch| counting_record(py, latch)).transpose()?)?;
     record(py, "Inspection", &fields)
+}
+
+fn counting_record(py: Python<'_>, latch: Counting) -> PyResult<Bound<'_, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("count", latch.count)?;
+    record(py, "Counting", &fields)
 }
 
 fn sharing_record(py: Python<'_>, shared: Sharing) -> PyResult<Bound<'_, PyAny>> {

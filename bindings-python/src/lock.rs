@@ -233,6 +233,10 @@ impl Lock {
         }
     }
 
+    fn _fair_if_possible(&self) -> Self {
+        Lock::new(self.core.fair_if_possible(), self.name.clone(), self.reentrant, self.shared.clone())
+    }
+
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         let guard = self.unpin(py, this_thread())?;
         end(py, &guard)

@@ -32,6 +32,17 @@ def test_who_waits_goes_on_once_all_have_counted_down(client, other):
     assert theirs.count_down() == 0
 
 
+def test_inspect_shows_how_it_stands(client, other):
+    assert other.inspect(name).primitive is None
+    latch = client.latch(name, 2)
+    latch.count_down()
+    seen = other.inspect(name)
+    assert (seen.primitive, seen.latch, seen.shared, seen.holder) == ("latch", lockwright.Counting(1), None, None)
+    with client.lock("held"), client.rwlock("shared").read():
+        seen = [other.inspect("held"), other.inspect("shared")]
+        assert [(one.primitive, one.latch) for one in seen] == [("lock", None), ("rwlock", None)]
+
+
 def test_it_counts_again_when_it_is_told_to(client):
     latch = client.latch(name, 1)
     assert latch.try_set_count(3) and latch.count() == 3

@@ -34,6 +34,8 @@ def program() -> None:
             client.break_lock("x", holder.last_token)
         try:
             client.require(fenced=True, shared=True)
+            client.require(rwlock=True, fair=True)
+            assert_type(client.inspect("x").latch, Optional[lockwright.Counting])
         except lockwright.LockError as error:
             assert_type(error.code, str)
             assert_type(error.lock, Optional[str])

@@ -40,6 +40,9 @@ impl Break {
                     "its holder uses another library and has no token; break it by that library's means".to_owned()
                 }
                 Some(holder) => format!("to break this hold give --token {}", holder.first_token),
+                None if seen.latch.is_some() => {
+                    "it is a latch, which nobody holds: there is nothing to break".to_owned()
+                }
                 None => "it is free, there is nothing to break".to_owned(),
             };
             return Err(Error::invalid("break", hint).on_lock(self.name));

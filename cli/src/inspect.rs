@@ -5,7 +5,7 @@ use crate::args::Place;
 use crate::exit;
 use crate::output::{self, LockJson};
 
-/// Shows who holds a lock, since when, and how many wait for it.
+/// Shows who holds a lock, since when, and how many wait for it; of a latch, how many are still to come.
 #[derive(Debug, Args)]
 #[command(after_help = "Takes nothing and changes nothing. JSON spans are in milliseconds.\n\n\
     Example: lockwright inspect orders:42 --json | jq .holder.pid")]

@@ -6,7 +6,7 @@ use crate::args::Place;
 use crate::exit;
 use crate::output::{self, LockJson, SightingJson};
 
-/// Lists the locks there are, held or remembered, with their holders.
+/// Lists the locks there are, held or remembered, with their holders; read/write locks, semaphores and latches too.
 #[derive(Debug, Args)]
 #[command(after_help = "Lists the locks of one layout under one prefix.\n\nExample: lockwright ls --held")]
 pub(crate) struct Ls {
@@ -66,10 +66,19 @@ fn rows(seen: &Inspection) -> Vec<[String; 6]> {
     }
 }
 
+/// What there is to say of what nobody holds.
+fn standing(seen: &Inspection) -> String {
+    match seen.latch {
+        Some(latch) if latch.count > 0 => format!("latch, {} still to come", latch.count),
+        Some(_) => "latch, open".into(),
+        None => "-".into(),
+    }
+}
+
 fn row(seen: &Inspection, holder: Option<&Holder>) -> [String; 6] {
     let (name, waiters) = (output::plain(&seen.name), seen.waiters.to_string());
     match holder {
-        None => [name, "-".into(), "-".into(), "-".into(), waiters, "-".into()],
+        None => [name, "-".into(), "-".into(), "-".into(), waiters, standing(seen)],
         Some(holder) => [
             name,
             if holder.first_token == 0 { "-".into() } else { holder.first_token.to_string() },

@@ -108,7 +108,13 @@ fn held_by(holder: &Holder) -> String {
 /// What is known of a lock, a line each.
 pub(crate) fn card(seen: &Inspection) -> String {
     let mut text = plain(&seen.name);
-    text.push_str(if seen.holder.is_some() { ": held" } else { ": free" });
+    text.push_str(match &seen.latch {
+        Some(latch) if latch.count > 0 => ": counting",
+        Some(_) => ": open",
+        None if seen.holder.is_some() => ": held",
+        None => ": free",
+    });
+    text.extend(seen.latch.map(|latch| format!("\n  kind       latch\n  count      {}", latch.count)));
     match &seen.shared {
         None => text.extend(seen.holder.as_ref().map(held_by)),
         Some(shared) => {
@@ -135,8 +141,12 @@ pub(crate) struct LockJson<'a> {
     /// What lies under the bare name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     others: Vec<SightingJson<'a>>,
+    /// What lies there, if anything.
+    primitive: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     shared: Option<SharingJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latch: Option<CountingJson>,
 }
 
 impl<'a> LockJson<'a> {
@@ -158,6 +168,11 @@ impl<'a> From<&'a Sighting> for SightingJson<'a> {
     fn from(Sighting { key, looks_like, remaining }: &'a Sighting) -> Self {
         SightingJson { key, looks_like, remaining_ms: remaining.map(millis) }
     }
+}
+
+#[derive(Debug, Serialize)]
+struct CountingJson {
+    count: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -195,8 +210,10 @@ impl<'a> From<&'a Inspection> for LockJson<'a> {
             permits: shared.permits,
             holders: shared.holders.iter().map(|part| part_json(part, shared.primitive)).collect(),
         });
-        let Inspection { name, layout, waiters, .. } = seen;
-        LockJson { name, free: holder.is_none(), layout, waiters: *waiters, holder, others: Vec::new(), shared }
+        let latch = seen.latch.map(|latch| CountingJson { count: latch.count });
+        let (free, others) = (seen.is_free(), Vec::new());
+        let Inspection { name, layout, waiters, primitive, .. } = seen;
+        LockJson { name, free, layout, waiters: *waiters, holder, others, primitive: *primitive, shared, latch }
     }
 }
 

@@ -193,3 +193,30 @@ fn readers_run_together_and_a_writer_alone() {
     assert_eq!(reader.code(), Some(0));
     assert_eq!(place.says(["run", "x", "--write", "--try", "--", "true"]).code, Some(0));
 }
+
+#[test]
+fn a_latch_is_shown_as_one_with_its_count() {
+    let place = Place::new();
+    // There is no command that makes one.
+    let mut url = place.url.clone();
+    if !url.starts_with("sqlite:") {
+        url.push_str(&format!("{}prefix={}:", if url.contains('?') { '&' } else { '?' }, place.prefix));
+    }
+    let latch = lockwright::blocking::connect(&url).unwrap().latch("x", 2).build().unwrap();
+    assert_eq!(latch.count_down().unwrap(), 1);
+    let shown = place.says(["inspect", "x"]).out;
+    assert!(shown.starts_with("x: counting\n  kind       latch\n  count      1\n  waiters    0\n"), "{shown}");
+    let seen = json(&place, &["inspect", "x"]);
+    assert_eq!(
+        (seen["primitive"].as_str(), seen["latch"]["count"].as_u64(), seen["free"].as_bool()),
+        (Some("latch"), Some(1), Some(false))
+    );
+    assert!(place.says(["ls"]).out.contains("latch, 1 still to come"));
+    let asked = place.says(["break", "x"]);
+    assert!(asked.code == Some(64) && asked.err.contains("a latch, which nobody holds"), "{asked:?}");
+    latch.count_down().unwrap();
+    assert!(place.says(["inspect", "x"]).out.starts_with("x: open\n"));
+    assert!(place.says(["ls"]).out.contains("latch, open"));
+    assert_eq!(json(&place, &["ls"])[0]["latch"]["count"], 0);
+    assert_eq!(json(&place, &["ls", "--held"]), Value::Array(vec![]));
+}

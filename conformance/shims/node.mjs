@@ -88,6 +88,11 @@ const does = {
     const promised = Object.entries(clients.get(client).guarantees())
     return Object.fromEntries(promised.map(([name, value]) => [snake(name), value]))
   },
+  async require({ client, wants }) {
+    const camel = name => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase())
+    clients.get(client).require(Object.fromEntries(wants.map(name => [camel(name), true])))
+    return {}
+  },
   async acquire(command) {
     const giveUp = new AbortController()
     waiting.set(command.id, giveUp)
@@ -148,10 +153,11 @@ const does = {
     return {}
   },
   async inspect(command) {
-    const { layout, waiters, holder, shared } = await clients.get(command.client).inspect(nameOf(command))
+    const { layout, waiters, holder, primitive, shared, latch } = await clients.get(command.client).inspect(nameOf(command))
     const holders = shared?.holders.map(part => ({ holds: part.holds, ...holderOf(part.holder) }))
     const sharing = shared === undefined ? null : { primitive: shared.primitive, permits: shared.permits ?? null, holders }
-    return { layout, waiters, shared: sharing, holder: holder === undefined ? null : holderOf(holder) }
+    const seen = { layout, waiters, primitive: primitive ?? null, shared: sharing, latch: latch ?? null }
+    return { ...seen, holder: holder === undefined ? null : holderOf(holder) }
   },
   async list({ client }) {
     return { names: await clients.get(client).list() }

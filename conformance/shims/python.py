@@ -125,6 +125,10 @@ class Shim:
     def do_guarantees(self, command: Command) -> Dict[str, Any]:
         return dataclasses.asdict(self.client(command).guarantees())
 
+    def do_require(self, command: Command) -> Dict[str, Any]:
+        self.client(command).require(**dict.fromkeys(command["wants"], True))
+        return {}
+
     def do_acquire(self, command: Command) -> Dict[str, Any]:
         return self.keep(command, lock_of(self.client(command), command).acquire_guard())
 

@@ -116,6 +116,10 @@ class Shim:
     async def do_guarantees(self, command: Command) -> Dict[str, Any]:
         return dataclasses.asdict(self.client(command).guarantees())
 
+    async def do_require(self, command: Command) -> Dict[str, Any]:
+        self.client(command).require(**dict.fromkeys(command["wants"], True))
+        return {}
+
     async def do_acquire(self, command: Command) -> Dict[str, Any]:
         return self.keep(command, await lock_of(self.client(command), command).acquire_guard())
 

@@ -31,6 +31,7 @@ const LOCK: &[&str] = &[
 pub const COMMANDS: &[Command] = &[
     Command { name: "open", args: &["uri"] },
     Command { name: "guarantees", args: &[] },
+    Command { name: "require", args: &["wants"] },
     Command { name: "acquire", args: LOCK },
     Command { name: "try", args: LOCK },
     Command { name: "cancel", args: &["command"] },

@@ -188,8 +188,7 @@ fn plan<'a>(
                     Some(reason) => account.enter(&triple, Outcome::Skipped(reason), ""),
                     None => {
                         let promised = |what: &str| promises.get(what) != Some(&Value::Bool(false));
-                        let (shared, queue) =
-                            (promised("shared"), promised("push") && !store.cannot.contains_key("line"));
+                        let (shared, queue) = (promised("shared"), promised("push") && in_line(scenario, store));
                         let job = Job { triple, scenario, team: team.clone(), place, shared, queue };
                         if scenario.alone { alone.push_back(job) } else { together.push_back(job) }
                     }
@@ -198,6 +197,11 @@ fn plan<'a>(
         }
     }
     (together, alone)
+}
+
+/// Whether those who wait in the scenario stand in a line at the store: where others do not, those who want a fair lock do.
+fn in_line(scenario: &Scenario, store: &rows::Store) -> bool {
+    !store.cannot.contains_key("line") || scenario.needs.iter().any(|need| need == "fair")
 }
 
 /// What the store promises, as the face shows it.

@@ -20,12 +20,12 @@ use crate::driver::wait::{Settled, Waiter};
 use crate::driver::{clock, notice, runtime};
 use crate::error::{Error, Kind, Result};
 use crate::gate::Gate;
-use crate::guarantee::{Guarantees, Requirements};
+use crate::guarantee::Guarantees;
 use crate::lease::{Inspection, LossReason, ReleaseOutcome, Sighting};
 use crate::metrics::Metrics;
 use crate::name;
 use crate::options::{AcquireOptions, ConnectOptions, Retry};
-use crate::protocol::{AttemptId, Layout, Reply};
+use crate::protocol::{AttemptId, Layout, Reply, Request};
 use crate::queue::{OwnerId, Refusal, TaskId};
 use crate::replies::{nonsense, refusal};
 use crate::shared::Share;
@@ -123,14 +123,6 @@ impl<F: Face> Client<F> {
         Ok(self.promises(&*self.default_layout()?))
     }
 
-    /// Fails when something insisted on is not promised.
-    ///
-    /// # Errors
-    /// `unsupported`, naming what is missing.
-    pub fn require(&self, wanted: Requirements) -> Result<()> {
-        self.guarantees()?.require(wanted)
-    }
-
     /// The same client for callers that wait in another way.
     pub fn into_face<G: Face>(self) -> Client<G> {
         Client { place: self.place, face: PhantomData }
@@ -154,11 +146,11 @@ impl<F: Face> Client<F> {
         self.on_store(|engine| Ok(engine.copies()))
     }
 
-    fn default_layout(&self) -> Result<Arc<dyn Layout>> {
+    pub(crate) fn default_layout(&self) -> Result<Arc<dyn Layout>> {
         self.place.layouts.layout(self.place.uri.lock.wanted())
     }
 
-    fn promises(&self, layout: &dyn Layout) -> Guarantees {
+    pub(crate) fn promises(&self, layout: &dyn Layout) -> Guarantees {
         let engine = self.place.engines.current().and_then(|made| (**made).as_ref().ok());
         engine.map_or_else(|| layout.guarantees(), |engine| engine.still_promised(layout))
     }
@@ -168,29 +160,52 @@ impl<F: Face> Client<F> {
         Spot::new(self.default_layout()?, name::check(name)?)
     }
 
-    /// What `look` finds at the lock `name`, or at the shared record that lies in its place.
-    fn at_either<T>(&self, name: &str, look: impl Fn(&Spot) -> Result<T>) -> Result<T> {
+    /// What `look` finds by the request that `of` makes of a place: of the lock `name`, or of the shared record that lies in its place.
+    fn at_either<T>(
+        &self,
+        name: &str,
+        of: impl Fn(&Spot) -> Request,
+        look: impl Fn(&Spot, Request) -> Result<T>,
+    ) -> Result<T> {
         let spot = self.spot(name)?;
-        let found = look(&spot);
+        let mut asked = vec![of(&spot)];
+        let found = look(&spot, asked[0].clone());
         let foreign = |seen: &Result<T>| seen.as_ref().is_err_and(|error| error.kind() == Kind::ForeignLayout);
         if !foreign(&found) {
             return found;
         }
-        let mut others = [Share::READ, Share::permits(1, 1, false)?].into_iter().filter_map(|share| {
-            let layout = spot.layout.shared(share)?;
-            let seen = look(&Spot { layout, name: spot.name.clone(), key: spot.key.clone() });
-            (!foreign(&seen)).then_some(seen)
-        });
-        others.next().unwrap_or(found)
+        for share in [Share::READ, Share::permits(1, 1, false)?] {
+            let Some(layout) = spot.layout.shared(share) else { continue };
+            let there = Spot { layout, name: spot.name.clone(), key: spot.key.clone() };
+            let request = of(&there);
+            if asked.contains(&request) {
+                continue;
+            }
+            asked.push(request.clone());
+            let seen = look(&there, request);
+            if !foreign(&seen) {
+                return seen;
+            }
+        }
+        found
     }
 
     pub(crate) fn inspect_now(&self, name: &str) -> Result<Inspection> {
-        self.at_either(name, |spot| self.inspect_at(spot))
+        let inspect = |spot: &Spot| spot.layout.inspect(spot.key.clone());
+        self.at_either(name, inspect, |spot, request| {
+            self.answered_at(spot, request, |reply| spot.layout.identified(&spot.name, reply))
+        })
     }
 
-    fn inspect_at(&self, Spot { layout, name, key }: &Spot) -> Result<Inspection> {
-        let seen = self.on_store(|engine| layout.inspected(name, &engine.administer(layout.inspect(key.clone()))?));
-        seen.map_err(|error| error.on_lock(name.clone()))
+    fn inspect_at(&self, spot: &Spot) -> Result<Inspection> {
+        let request = spot.layout.inspect(spot.key.clone());
+        self.answered_at(spot, request, |reply| spot.layout.inspected(&spot.name, reply))
+    }
+
+    /// What `read` makes of the store's answer to a request about a lock.
+    fn answered_at<T>(&self, spot: &Spot, request: Request, read: impl FnOnce(&Reply) -> Result<T>) -> Result<T> {
+        let answer = self.on_store(|engine| read(&engine.administer(request)?));
+        answer.map_err(|error| error.on_lock(spot.name.clone()))
     }
 
     pub(crate) fn list_now(&self) -> Result<Vec<String>> {
@@ -229,7 +244,8 @@ impl<F: Face> Client<F> {
     }
 
     pub(crate) fn break_now(&self, name: &str, expected: Token) -> Result<bool> {
-        self.at_either(name, |spot| self.break_at(spot, expected))
+        let break_hold = |spot: &Spot| spot.layout.break_hold(spot.key.clone(), expected.n);
+        self.at_either(name, break_hold, |spot, request| self.break_by(spot, request, expected))
     }
 
     fn resize_at(&self, Spot { layout, name, key }: &Spot, permits: u32) -> Result<()> {
@@ -247,9 +263,9 @@ impl<F: Face> Client<F> {
         resized.map_err(|error| error.on_lock(name.clone()))
     }
 
-    fn break_at(&self, Spot { layout, name, key }: &Spot, expected: Token) -> Result<bool> {
+    fn break_by(&self, Spot { layout, name, key }: &Spot, request: Request, expected: Token) -> Result<bool> {
         let broken = self.on_store(|engine| {
-            let reply = engine.administer(layout.break_hold(key.clone(), expected.n))?;
+            let reply = engine.administer(request)?;
             engine.verify(key);
             match &reply {
                 Reply::Int(0) => Ok(false),
@@ -379,7 +395,7 @@ pub(crate) enum Of {
 
 impl Of {
     /// The layout of what is wanted, beside `layout` for locks.
-    fn layout(self, layout: Arc<dyn Layout>, options: &AcquireOptions) -> Result<Arc<dyn Layout>> {
+    pub(crate) fn layout(self, layout: Arc<dyn Layout>, options: &AcquireOptions) -> Result<Arc<dyn Layout>> {
         let share = match self {
             Of::Lock => return Ok(layout),
             Of::Read => Share::READ,
@@ -494,7 +510,7 @@ impl<F: Face> LockBuilder<F> {
             Ok((spot, Arc::new(Generational::new(Arc::new(at_work)))))
         };
         let (spot, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
-        Ok(Lock { client, spot: Arc::new(spot), wish: Wish { options, owner }, at_work })
+        Ok(Lock { client, spot: Arc::new(spot), wish: Wish { options, owner, prefers_order: false }, at_work })
     }
 }
 
@@ -565,7 +581,8 @@ impl<F: Face> Lock<F> {
     }
 
     pub(crate) fn break_here(&self, expected: Token) -> Result<bool> {
-        self.client.break_at(&self.spot, expected)
+        let request = self.spot.layout.break_hold(self.spot.key.clone(), expected.n);
+        self.client.break_by(&self.spot, request, expected)
     }
 
     pub(crate) fn layout(&self) -> &Arc<dyn Layout> {
@@ -596,6 +613,14 @@ impl<F: Face> Lock<F> {
         lock
     }
 
+    /// The same lock, acquired first come, first served where its layout promises `fair` and the store allows it, else in no order;
+    /// `fair` itself is `unsupported` there.
+    pub fn fair_if_possible(&self) -> Self {
+        let mut lock = self.clone();
+        lock.wish.prefers_order = true;
+        lock
+    }
+
     /// The same lock for callers that wait in another way.
     pub fn into_face<G: Face>(self) -> Lock<G> {
         let Lock { client, spot, wish, at_work } = self;
@@ -614,14 +639,17 @@ impl<F: Face> Lock<F> {
     ) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
         let options = &self.wish.options;
-        if options.fair && !self.guarantees().fair {
+        let prefers_order = self.wish.prefers_order;
+        let fair = (options.fair || prefers_order) && self.guarantees().fair;
+        if options.fair && !fair && !prefers_order {
             return Err(self.explain(unfair()));
         }
         let label = options.label.as_deref().unwrap_or_default();
         let make = || Arc::new(AtWork::new(&engine, &self.spot, label));
         let at_work = &**self.at_work.get_or_make(make);
         let entry = at_work.entry(&engine, &self.spot);
-        let wish = Wish { options: AcquireOptions { timeout, ..options.clone() }, owner: self.wish.owner };
+        let options = AcquireOptions { timeout, fair, ..options.clone() };
+        let wish = Wish { options, owner: self.wish.owner, prefers_order };
         let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, &at_work.card, secret);
         let acquisition = Acquisition {
             engine,

@@ -56,13 +56,22 @@ pub struct Guarantees {
     pub notes: &'static [&'static str],
 }
 
-/// What a caller insists on; see [`Guarantees::require`].
+/// What a caller insists on; see [`Client::require`](crate::Client::require).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requirements {
+    /// There must be read/write locks. Where one of these is named, what else is insisted on must hold of each that is, else
+    /// of locks.
+    pub rwlock: bool,
+    /// There must be semaphores.
+    pub semaphore: bool,
+    /// There must be latches. Nobody holds one, so `fenced`, `fair` and `reentrant` say nothing of it.
+    pub latch: bool,
     /// The lock must have a fencing token that rises.
     pub fenced: bool,
     /// `fair` must be possible.
     pub fair: bool,
+    /// `reentrant` must be possible.
+    pub reentrant: bool,
     /// Other processes must see the lock.
     pub shared: bool,
     /// Waiters must be pushed to, not poll.
@@ -72,31 +81,18 @@ pub struct Requirements {
 }
 
 impl Guarantees {
-    /// Fails when something insisted on is not promised.
-    ///
-    /// # Errors
-    /// `unsupported`, naming everything that is missing.
-    pub fn require(&self, wanted: Requirements) -> crate::Result<()> {
+    /// What of `wanted` is not promised.
+    #[cfg(feature = "net")]
+    pub(crate) fn lacks(&self, wanted: Requirements) -> impl Iterator<Item = &'static str> {
         let checks = [
             (wanted.fenced && self.token == TokenRises::Never, "fenced"),
             (wanted.fair && !self.fair, "fair"),
+            (wanted.reentrant && !self.reentrant, "reentrant"),
             (wanted.shared && !self.shared, "shared"),
             (wanted.push && !self.push, "push"),
             (wanted.failover_safe && self.exclusive_until != ExclusiveUntil::Deadline, "failover_safe"),
         ];
-        let missing: Vec<_> = checks.iter().filter(|(lacks, _)| *lacks).map(|(_, what)| *what).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        Err(crate::Error::unsupported(
-            "require",
-            format!(
-                "{} with layout {} does not promise: {}; choose another store or layout",
-                self.store,
-                self.layout,
-                missing.join(", ")
-            ),
-        ))
+        checks.into_iter().filter(|(lacks, _)| *lacks).map(|(_, what)| what)
     }
 }
 

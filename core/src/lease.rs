@@ -139,8 +139,51 @@ pub struct Inspection {
     pub holder: Option<Holder>,
     /// How many attempts wait in the store's queue, over all clients.
     pub waiters: u64,
-    /// For a read/write lock or a semaphore: what it is, and all who hold it. `None` for a lock.
+    /// What lies there: `lock`, `rwlock`, `semaphore`, `latch` or `barrier`, held or remembered; `None` where nothing does.
+    pub primitive: Option<&'static str>,
+    /// For a read/write lock or a semaphore: what it is, and all who hold it.
     pub shared: Option<Sharing>,
+    /// For a latch: how it stands. Nobody holds one; who waits is in `waiters`, also who went without a word.
+    pub latch: Option<Counting>,
+}
+
+impl Inspection {
+    /// What is seen where nothing lies.
+    pub(crate) fn of_nothing(layout: &str, name: &str) -> Self {
+        let (name, layout) = (name.into(), layout.into());
+        Inspection { name, layout, holder: None, waiters: 0, primitive: None, shared: None, latch: None }
+    }
+
+    /// The same where a lock lies.
+    pub(crate) fn of_lock(self) -> Self {
+        Inspection { primitive: Some(LOCK), ..self }
+    }
+
+    /// Whether it is a barrier: nobody holds one, and `waiters` are the places there.
+    pub fn is_barrier(&self) -> bool {
+        self.primitive == Some(BARRIER)
+    }
+
+    /// Whether nobody holds it; of a latch, whether it is open.
+    pub fn is_free(&self) -> bool {
+        self.holder.is_none() && self.latch.is_none_or(|latch| latch.count == 0)
+    }
+}
+
+/// What [`Inspection::primitive`] says of a lock.
+pub(crate) const LOCK: &str = "lock";
+
+/// What it says of a latch.
+pub(crate) const LATCH: &str = "latch";
+
+/// What it says of a barrier.
+pub(crate) const BARRIER: &str = "barrier";
+
+/// How a latch stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counting {
+    /// How many are still to come; 0 once it is open.
+    pub count: u32,
 }
 
 /// Who holds a read/write lock or a semaphore.

@@ -52,6 +52,8 @@ pub mod protocol;
 pub mod queue;
 mod records;
 mod replies;
+#[cfg(feature = "net")]
+pub mod require;
 pub mod session;
 pub mod store_clock;
 pub mod stores;
@@ -70,6 +72,7 @@ pub use latch::{Latch, LatchBuilder};
 pub(crate) use primitives::together;
 #[cfg(feature = "net")]
 pub use primitives::{barrier, election, export, latch, multi, once, rwlock, semaphore, striped};
+pub(crate) use records::inspection;
 pub use records::{
     barrier_cell, barrier_layout, cell, gate, latch_cell, latch_layout, native, remembered, shared, shared_cell,
 };

@@ -516,7 +516,7 @@ pub trait Layout: Send + Sync + fmt::Debug {
         None
     }
 
-    /// The request that looks at the lock kept under `key`.
+    /// The request that looks at what is kept under `key`.
     fn inspect(&self, key: Arc<str>) -> Request;
 
     /// Reads its reply.
@@ -524,6 +524,14 @@ pub trait Layout: Send + Sync + fmt::Debug {
     /// # Errors
     /// `foreign_layout` where something else lies under the name, `protocol` where the reply makes no sense.
     fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection>;
+
+    /// The same for somebody who asks what lies there: other primitives of ours are told of too, as far as one look tells.
+    ///
+    /// # Errors
+    /// As [`inspected`](Self::inspected), of what is none of ours.
+    fn identified(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
+        self.inspected(name, reply)
+    }
 
     /// The request that takes the lock under `key` from whoever holds it with `token`; answered 1 when somebody did, else 0.
     fn break_hold(&self, key: Arc<str>, token: u64) -> Request;

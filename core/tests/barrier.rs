@@ -157,7 +157,8 @@ fn a_barrier_and_a_lock_of_one_name_are_not_two_things() {
         assert_eq!(kind(client.lock(&mine).acquire()), Kind::ForeignLayout, "{}", place.uri);
         assert_eq!(kind(client.rwlock(&mine).read().acquire()), Kind::ForeignLayout, "{}", place.uri);
         assert_eq!(kind(client.latch(&mine, 1).build().unwrap().count_down()), Kind::ForeignLayout, "{}", place.uri);
-        assert_eq!(kind(client.inspect(&mine)), Kind::ForeignLayout, "{}", place.uri);
+        let seen = client.inspect(&mine).unwrap();
+        assert_eq!((seen.primitive, seen.waiters), (Some("barrier"), 0), "{}", place.uri);
         assert!(client.list().unwrap().contains(&mine), "{}", place.uri);
         assert!(held.is_held() && read.is_held());
     }

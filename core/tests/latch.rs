@@ -70,6 +70,46 @@ fn whoever_comes_first_says_how_many_and_an_open_one_can_count_again() {
 }
 
 #[test]
+fn a_look_tells_by_one_request_how_a_latch_stands() {
+    for place in Place::all() {
+        let (here, there) = (place.client(), place.client());
+        let inspect = || {
+            let before = here.metrics().requests;
+            let seen = here.inspect(&place.name).unwrap();
+            assert_eq!(here.metrics().requests - before, 1, "{}", place.uri);
+            (seen.primitive, seen.latch.map(|latch| latch.count), seen.waiters, seen.is_free())
+        };
+        assert_eq!(inspect(), (None, None, 0, true));
+        let theirs = latch(&there, &place.name, 2);
+        let waiting = {
+            let theirs = theirs.clone();
+            std::thread::spawn(move || theirs.wait())
+        };
+        while inspect() != (Some("latch"), Some(2), 1, false) {
+            std::thread::yield_now();
+        }
+        assert_eq!(here.list().unwrap().iter().filter(|name| **name == place.name).count(), 1);
+        theirs.count_down().unwrap();
+        assert_eq!(inspect(), (Some("latch"), Some(1), 1, false));
+        theirs.count_down().unwrap();
+        waiting.join().unwrap().unwrap();
+        assert_eq!(inspect(), (Some("latch"), Some(0), 0, true));
+        // Who means another primitive is told that it is none.
+        assert_eq!(kind(here.lock(&place.name).build().unwrap().inspect()), Kind::ForeignLayout);
+        assert_eq!(kind(here.semaphore(&place.name, 2).build().unwrap().inspect()), Kind::ForeignLayout);
+        assert_eq!(kind(here.break_lock(&place.name, lockwright::Token::new(1))), Kind::ForeignLayout);
+        assert!(theirs.gate().inspect().unwrap().latch.is_some());
+
+        let [name] = place.names(["shared"]);
+        let reading = there.rwlock(&name).read().acquire().unwrap();
+        let before = here.metrics().requests;
+        assert_eq!(here.inspect(&name).unwrap().primitive, Some("rwlock"));
+        assert_eq!(here.metrics().requests - before, 1, "{}", place.uri);
+        drop(reading);
+    }
+}
+
+#[test]
 fn waits_that_are_given_up_and_clients_that_are_closed_leave_the_latch_as_it_is() {
     for place in Place::all() {
         let (here, there) = (place.client(), place.client());
@@ -125,7 +165,7 @@ fn a_latch_and_a_lock_of_one_name_are_not_two_things() {
         assert_eq!(latch(&client, &counting, 2).count_down().unwrap(), 1);
         assert_eq!(kind(client.lock(&counting).acquire()), Kind::ForeignLayout, "{}", place.uri);
         assert_eq!(kind(client.rwlock(&counting).read().acquire()), Kind::ForeignLayout, "{}", place.uri);
-        assert_eq!(kind(client.inspect(&counting)), Kind::ForeignLayout, "{}", place.uri);
+        assert_eq!(kind(client.lock(&counting).build().unwrap().inspect()), Kind::ForeignLayout, "{}", place.uri);
         assert!(client.list().unwrap().contains(&counting), "{}", place.uri);
         assert!(held.is_held() && read.is_held());
     }

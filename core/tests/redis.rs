@@ -132,6 +132,23 @@ fn a_fair_waiter_is_told_when_subscribing_turns_out_to_be_refused() {
 }
 
 #[test]
+fn a_candidate_that_turns_out_to_wait_in_no_order_leads_all_the_same() {
+    let name = fresh("candidate");
+    let first = client().election(&name).campaign("first").unwrap();
+    let poor = client_with("~lw:* +@all resetchannels", "timeout=10s&retry=5ms");
+    let election = poor.election(&name);
+    let waits = std::thread::spawn(move || election.campaign("second"));
+    while poor.guarantees().unwrap().fair {
+        std::thread::yield_now();
+    }
+    first.release().unwrap();
+    let second = waits.join().unwrap().unwrap();
+    assert_eq!(client().election(&name).leader().unwrap().unwrap().card.label, "second");
+    second.release().unwrap();
+    drop(poor.election(&name).campaign("third").unwrap());
+}
+
+#[test]
 fn a_lock_is_looked_at_and_broken_in_its_own_layout() {
     let name = fresh("string");
     let client = client();

@@ -32,6 +32,7 @@ enum Command {
     Leave { who: usize },
     Change { attempt: u128, deed: Deed, count: u32, idle: Duration, late: bool },
     Look,
+    Inspect,
     Pass(i64),
 }
 
@@ -53,6 +54,7 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
         2 => who.prop_map(|who| Command::Leave { who }),
         10 => change,
         1 => Just(Command::Look),
+        1 => Just(Command::Inspect),
         3 => prop::sample::select(pauses).prop_map(Command::Pass),
     ];
     prop::collection::vec(command, 1..60)
@@ -134,6 +136,7 @@ impl<'a> Run<'a> {
                 (self.dated(layout().question(self.key.clone(), question).expect("one"), *late), None)
             }
             Command::Look => (layout().question(self.key.clone(), Question::Look).expect("one"), None),
+            Command::Inspect => (layout().inspect(self.key.clone()), None),
             Command::Pass(micros) => {
                 self.pass(*micros);
                 return Ok(());
@@ -141,7 +144,8 @@ impl<'a> Run<'a> {
         };
         let alive = |_| true;
         let mut env = Surroundings { now: self.now, token_floor: 1, alive: &alive, pushes: Vec::new() };
-        let procedure = Procedure::read(&request).expect("one of the layout's");
+        // A look is asked of whatever lies there.
+        let procedure = Procedure::read(&request).unwrap_or(Procedure::Inspect);
         let Ok(expected) = procedure.run(&mut self.cell, &mut self.kept, &mut env);
         let reply = self.server.ask(&request, self.now);
         prop_assert_eq!(&reply, &expected, "{:?} at {:?}", command, self.now);
@@ -157,6 +161,10 @@ impl<'a> Run<'a> {
             Some(op) => {
                 let step = self.machine().step(Input::Reply(op, &[reply]));
                 prop_assert!(!matches!(step, Step::Done(Verdict::Failed(_))), "{:?}", step);
+            }
+            None if matches!(command, Command::Inspect) => {
+                let seen = layout().inspected("x", &reply).expect("a latch or nothing");
+                prop_assert_eq!(seen.latch.map(|latch| latch.count), self.cell.look(self.now));
             }
             None => prop_assert!(Answer::read(&reply).is_ok()),
         }
@@ -259,5 +267,6 @@ fn one_name_is_one_thing() {
     assert!(matches!(server.ask(&reading, now), Reply::Error { code, .. } if code == "FOREIGN"));
     let seen = server.ask(&native::layout("").inspect(key.clone()), now);
     assert_eq!(native::layout("").inspected("x", &seen).expect_err("a latch").kind(), Kind::ForeignLayout);
+    assert_eq!(native::layout("").identified("x", &seen).expect("whatever lies there").primitive, Some("latch"));
     server.plain(&["DEL", &key]);
 }

@@ -329,7 +329,7 @@ impl<'a> Run<'a> {
     fn comparable(&self, command: &Command, expected: &Reply, mut reply: Reply) -> Reply {
         if let (Reply::List(got), Reply::List(wanted)) = (&mut reply, expected) {
             match (command, got.as_mut_slice(), wanted.as_slice()) {
-                (Command::Inspect, [owner, held, _, Reply::Int(first), ..], [_, since, ..]) => {
+                (Command::Inspect, [_, owner, held, _, Reply::Int(first), ..], [_, _, since, ..]) => {
                     let age = if *owner == Reply::Text(String::new()) { 0 } else { (self.now.0 - *first).max(0) };
                     assert_eq!(*held, Reply::Int(age));
                     *held = since.clone();

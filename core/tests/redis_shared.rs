@@ -141,9 +141,11 @@ fn one_name_is_one_thing() {
     let now = server.later();
     let acquire = begun(machine, Intent::Acquire { terms: terms(0), wait: false, prev: None });
     assert!(matches!(server.ask(&acquire, now), Reply::Int(_)));
-    let refused = server.ask(&native::layout("").inspect(key.into()), now);
-    let error = native::layout("").inspected("x", &refused).expect_err("a lock's inspection");
+    let seen = server.ask(&native::layout("").inspect(key.into()), now);
+    let error = native::layout("").inspected("x", &seen).expect_err("a lock's inspection");
     assert_eq!(error.kind(), Kind::ForeignLayout, "{error}");
+    let seen = native::layout("").identified("x", &seen).expect("whatever lies there");
+    assert_eq!((seen.primitive, seen.holder.is_some()), (Some("rwlock"), true));
     server.plain(&["DEL", key]);
 }
 
@@ -302,7 +304,8 @@ impl<'a> Run<'a> {
         let alive = |inbox: InboxId| inbox == InboxId(1);
         let token_floor = u64::try_from(self.now.0).expect("after 1970");
         let mut env = Surroundings { now: self.now, token_floor, alive: &alive, pushes: Vec::new() };
-        let procedure = Procedure::read(request).expect("one of the layout's");
+        // A look is asked of whatever lies there.
+        let procedure = Procedure::read(request).unwrap_or(Procedure::Inspect);
         let Ok(reply) = procedure.run(&mut self.cell, &mut self.kept, &mut env);
         let heard = env.pushes.into_iter().filter(|(inbox, _)| alive(*inbox));
         (reply, heard.map(|(_, event)| (self.key.clone(), event)).collect())

@@ -56,7 +56,7 @@ from lockwright._lockwright import (
     connect,
 )
 from lockwright._once import Once
-from lockwright._records import Guarantees, Holder, Inspection, Metrics, Part, Sharing
+from lockwright._records import Counting, Guarantees, Holder, Inspection, Metrics, Part, Sharing
 from lockwright._several import MultiGuard, MultiLock, Segment, Striped
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ __all__ = [
     "Cancelled",
     "Client",
     "Closed",
+    "Counting",
     "Deadlock",
     "Election",
     "ForeignLayout",

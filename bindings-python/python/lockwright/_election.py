@@ -6,8 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from lockwright._errors import Unsupported
-from lockwright._lockwright import Client, Guard, Lock
+from lockwright._lockwright import Client, Guard
 from lockwright._records import Inspection
 
 
@@ -48,17 +47,8 @@ class Election:
 
     def campaign(self, proclaims: str, timeout: Optional[float] = None) -> Guard:
         """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
-        fair = self._client.guarantees().fair
-        try:
-            return self._candidate(proclaims, fair).acquire_guard(timeout)
-        except Unsupported:
-            # The store promises an order, but this server or user denies it.
-            if not fair:
-                raise
-        return self._candidate(proclaims, False).acquire_guard(timeout)
-
-    def _candidate(self, proclaims: str, fair: bool) -> Lock:
-        return self._client.lock(self.name, fair=fair, label=proclaims, **self._options)
+        lock = self._client.lock(self.name, fair=False, label=proclaims, **self._options)
+        return lock._fair_if_possible().acquire_guard(timeout)
 
     def leader(self) -> Optional[Leader]:
         """Who leads now."""

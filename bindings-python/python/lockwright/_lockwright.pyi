@@ -239,13 +239,20 @@ class Client:
     def require(
         self,
         *,
+        rwlock: bool = False,
+        semaphore: bool = False,
+        latch: bool = False,
         fenced: bool = False,
         fair: bool = False,
+        reentrant: bool = False,
         shared: bool = False,
         push: bool = False,
         failover_safe: bool = False,
     ) -> None:
-        """Raises `Unsupported` unless all of it is promised."""
+        """Raises `Unsupported` unless all of it is promised: of locks, or where `rwlock`, `semaphore` or `latch` are named, of each of them.
+
+        Nobody holds a latch, so `fenced`, `fair` and `reentrant` say nothing of it. Nothing is sent.
+        """
 
     def inspect(self, name: str) -> Inspection:
         """Who holds the lock `name`, and how many wait for it."""
@@ -310,6 +317,7 @@ class Lock:
     def guarded(self, function: _F) -> _F:
         """Decorates a function, so that every call of it holds the lock."""
 
+    def _fair_if_possible(self) -> Lock: ...
     def __enter__(self) -> Guard: ...
     def __exit__(
         self,

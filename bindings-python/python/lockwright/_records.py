@@ -74,6 +74,14 @@ class Sharing:
 
 
 @dataclass(frozen=True)
+class Counting:
+    """How a latch stands."""
+
+    count: int
+    """How many are still to come; 0 once it is open."""
+
+
+@dataclass(frozen=True)
 class Inspection:
     """What is seen of a lock."""
 
@@ -83,8 +91,12 @@ class Inspection:
     """`None` when the lock is free."""
     waiters: int
     """How many wait at the store."""
+    primitive: Optional[str] = None
+    """What lies there: `lock`, `rwlock`, `semaphore`, `latch` or `barrier`, held or remembered; `None` where nothing does."""
     shared: Optional[Sharing] = None
     """For a read/write lock or a semaphore: what it is, and all who hold it; `holder` is the first of them."""
+    latch: Optional[Counting] = None
+    """For a latch: how it stands. Nobody holds one; who waits is in `waiters`, also who went without a word."""
 
 
 @dataclass(frozen=True)

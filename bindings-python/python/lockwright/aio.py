@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Literal, Optional, Type, TypeVar, Union
 
 from lockwright import _lockwright as _native
-from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned, Unsupported, over_released
+from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned, over_released
 from lockwright._election import Leader, is_news, leader_of
 from lockwright._reactors import here
 from lockwright._records import Guarantees, Inspection, Metrics
@@ -328,14 +328,31 @@ class Client:
     def require(
         self,
         *,
+        rwlock: bool = False,
+        semaphore: bool = False,
+        latch: bool = False,
         fenced: bool = False,
         fair: bool = False,
+        reentrant: bool = False,
         shared: bool = False,
         push: bool = False,
         failover_safe: bool = False,
     ) -> None:
-        """Raises `Unsupported` unless all of it is promised."""
-        self._core.require(fenced=fenced, fair=fair, shared=shared, push=push, failover_safe=failover_safe)
+        """Raises `Unsupported` unless all of it is promised: of locks, or where `rwlock`, `semaphore` or `latch` are named, of each of them.
+
+        Nobody holds a latch, so `fenced`, `fair` and `reentrant` say nothing of it. Nothing is sent.
+        """
+        self._core.require(
+            rwlock=rwlock,
+            semaphore=semaphore,
+            latch=latch,
+            fenced=fenced,
+            fair=fair,
+            reentrant=reentrant,
+            shared=shared,
+            push=push,
+            failover_safe=failover_safe,
+        )
 
     async def inspect(self, name: str) -> Inspection:
         """Who holds the lock `name`, and how many wait for it."""
@@ -410,6 +427,9 @@ class Lock:
     @property
     def name(self) -> str:
         return self._core.name
+
+    def _fair_if_possible(self) -> Lock:
+        return Lock(self._core._fair_if_possible(), self._cancel_on_loss)
 
     def _who(self) -> int:
         # Its task is alive while it is in the block, and asyncio lets any task release.
@@ -748,17 +768,8 @@ class Election:
 
     async def campaign(self, proclaims: str, timeout: Optional[float] = None) -> Guard:
         """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
-        fair = self._client.guarantees().fair
-        try:
-            return await self._candidate(proclaims, fair).acquire_guard(timeout)
-        except Unsupported:
-            # The store promises an order, but this server or user denies it.
-            if not fair:
-                raise
-        return await self._candidate(proclaims, False).acquire_guard(timeout)
-
-    def _candidate(self, proclaims: str, fair: bool) -> Lock:
-        return self._client.lock(self.name, fair=fair, label=proclaims, **self._options)
+        lock = self._client.lock(self.name, fair=False, label=proclaims, **self._options)
+        return await lock._fair_if_possible().acquire_guard(timeout)
 
     async def leader(self) -> Optional[Leader]:
         """Who leads now."""

@@ -137,6 +137,10 @@ impl<W: Way> Shim<W> {
                     "notes": promised.notes,
                 }))
             }
+            "require" => {
+                self.client(command)?.require(primitives::requirements(&command["wants"])?)?;
+                done(json!({}))
+            }
             "acquire" => {
                 let held = if command["cancellable"] == true {
                     let cancelled = || Error::new(Kind::Cancelled, "acquire", "the runner gave up");
@@ -237,7 +241,15 @@ impl<W: Way> Shim<W> {
                         "label": holder.card.label,
                     })
                 });
-                done(json!({ "layout": seen.layout, "waiters": seen.waiters, "holder": holder, "shared": shared }))
+                let latch = seen.latch.map(|latch| json!({ "count": latch.count }));
+                done(json!({
+                    "layout": seen.layout,
+                    "waiters": seen.waiters,
+                    "holder": holder,
+                    "primitive": seen.primitive,
+                    "shared": shared,
+                    "latch": latch,
+                }))
             }
             "list" => {
                 let names = W::list(&self.client(command)?).await?;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lockwright::election::{Election, Leader};
+use lockwright::guarantee::Requirements;
 use lockwright::once::Found;
 use lockwright::options::seconds;
 use lockwright::striped::Striped;
@@ -15,6 +16,27 @@ use crate::held::Held;
 use crate::way::Way;
 use crate::work::{broken, replace};
 use crate::{Done, Shim, builder_of, done, lock_of, locked, number_of, plain};
+
+/// What is insisted on, by its names.
+pub(crate) fn requirements(names: &Value) -> Result<Requirements> {
+    let mut wanted = Requirements::default();
+    for name in names.as_array().into_iter().flatten() {
+        let dial = match name.as_str().unwrap_or_default() {
+            "rwlock" => &mut wanted.rwlock,
+            "semaphore" => &mut wanted.semaphore,
+            "latch" => &mut wanted.latch,
+            "fenced" => &mut wanted.fenced,
+            "fair" => &mut wanted.fair,
+            "reentrant" => &mut wanted.reentrant,
+            "shared" => &mut wanted.shared,
+            "push" => &mut wanted.push,
+            "failover_safe" => &mut wanted.failover_safe,
+            other => return Err(Error::new(Kind::Unsupported, "shim", format!("nobody requires {other:?}"))),
+        };
+        *dial = true;
+    }
+    Ok(wanted)
+}
 
 impl<W: Way> Shim<W> {
     /// The same one for each command: what is sold out is known to it alone.

@@ -103,6 +103,8 @@ pub(crate) struct Engine {
 pub(crate) struct Wish {
     pub(crate) options: AcquireOptions,
     pub(crate) owner: Option<OwnerId>,
+    /// Whoever cannot be served in order is served all the same.
+    pub(crate) prefers_order: bool,
 }
 
 impl Engine {
@@ -567,7 +569,7 @@ pub(crate) fn begin(
     let waiter = Arc::new(Waiter::default());
     let effects = match secret {
         Some(secret) => entry.resume(engine, ask, secret, card, &waiter),
-        None => entry.acquire(engine, ask, card, &waiter),
+        None => entry.acquire(engine, ask, !wish.prefers_order, card, &waiter),
     };
     (ask, waiter, effects)
 }

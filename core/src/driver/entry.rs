@@ -107,6 +107,8 @@ struct Task {
     behind: bool,
     /// It was said to wait.
     said: bool,
+    /// It wants to be served in order or not at all, where it wants an order.
+    insists: bool,
     /// Its time limit passed; it is told so by then.
     parts_by: Option<Time>,
 }
@@ -225,15 +227,17 @@ impl Entry {
         Entry { name, key, layout, state: Mutex::new(state) }
     }
 
-    /// A task wants the lock, and shows `card` while it has it; `waiter` gets the result.
+    /// A task wants the lock, and shows `card` while it has it; `waiter` gets the result. If it `insists`, that is a refusal where
+    /// it wants an order and cannot have one.
     pub(crate) fn acquire(
         self: &Arc<Self>,
         engine: &Engine,
         ask: Ask,
+        insists: bool,
         card: &Arc<str>,
         waiter: &Arc<Waiter>,
     ) -> Effects {
-        self.ask(engine, queue::Event::Acquire(ask), ask, card, waiter)
+        self.ask(engine, queue::Event::Acquire(ask), (ask, insists), card, waiter)
     }
 
     /// A task wants to take over what `secret` holds; else as [`acquire`](Self::acquire).
@@ -245,14 +249,14 @@ impl Entry {
         card: &Arc<str>,
         waiter: &Arc<Waiter>,
     ) -> Effects {
-        self.ask(engine, queue::Event::Resume { ask, secret }, ask, card, waiter)
+        self.ask(engine, queue::Event::Resume { ask, secret }, (ask, false), card, waiter)
     }
 
     fn ask(
         self: &Arc<Self>,
         engine: &Engine,
         event: queue::Event,
-        ask: Ask,
+        (ask, insists): (Ask, bool),
         card: &Arc<str>,
         waiter: &Arc<Waiter>,
     ) -> Effects {
@@ -268,7 +272,8 @@ impl Entry {
             effects.notices.push(Notice::Asked);
             let behind = !ask.tries && !state.queue.is_idle();
             let waiter = waiter.clone();
-            state.tasks.push_back(Task { id: ask.task, waiter, since: now, behind, said: false, parts_by: None });
+            let (since, said, parts_by) = (now, false, None);
+            state.tasks.push_back(Task { id: ask.task, waiter, since, behind, said, insists, parts_by });
             state.unsaid += 1;
             if state.closed {
                 return state.refuse(now, ask.task, Refusal::Failed(closed()), effects);
@@ -946,7 +951,8 @@ impl State {
 
     /// Whoever polls is served in no order.
     fn refuse_the_fair(&mut self, now: Time, effects: &mut Effects) {
-        let tasks: SmallVec<[TaskId; 4]> = self.queue.waiting_fairly().collect();
+        let insists = |id: &TaskId| self.tasks.iter().any(|task| task.id == *id && task.insists);
+        let tasks: SmallVec<[TaskId; 4]> = self.queue.waiting_fairly().filter(insists).collect();
         for task in tasks {
             self.queue.handle(now, queue::Event::Cancel(task));
             self.refuse(now, task, Refusal::Failed(unfair()), effects);

@@ -2,7 +2,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod convoy;
-mod courier;
+pub(crate) mod courier;
 pub(crate) mod fork;
 pub(crate) mod runtime;
 

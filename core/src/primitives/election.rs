@@ -26,7 +26,7 @@ use crate::Async;
 use crate::blocking::Blocking;
 use crate::client::{Client, Face, Guard, Lock};
 use crate::driver::runtime;
-use crate::error::{Kind, Result};
+use crate::error::Result;
 use crate::lease::{Card, Inspection};
 use crate::options::AcquireOptions;
 
@@ -77,23 +77,14 @@ impl<F: Face> Election<F> {
         &self.name
     }
 
-    fn candidate(&self, proclaims: &str, fair: bool) -> Result<Lock<F>> {
-        let options = AcquireOptions { fair, label: Some(proclaims.into()), ..self.options.clone() };
-        self.client.lock(&self.name).options(options).build()
-    }
-
-    fn may_be_fair(&self) -> Result<bool> {
-        Ok(self.client.guarantees()?.fair)
+    fn candidate(&self, proclaims: &str) -> Result<Lock<F>> {
+        let options = AcquireOptions { fair: false, label: Some(proclaims.into()), ..self.options.clone() };
+        Ok(self.client.lock(&self.name).options(options).build()?.fair_if_possible())
     }
 
     fn seat(&self) -> Result<Lock<F>> {
         self.client.lock(&self.name).options(self.options.clone()).build()
     }
-}
-
-/// Whether to stand in no order instead: the store promises one, but this server or user denies it.
-fn denies_order<T>(campaigned: &Result<T>) -> bool {
-    campaigned.as_ref().is_err_and(|error| error.kind() == Kind::Unsupported)
 }
 
 /// Whether somebody else leads than the one known by its token, or nobody does any more.
@@ -108,12 +99,7 @@ impl Election {
     /// # Errors
     /// As [`LockBuilder::build`](crate::LockBuilder::build) and [`Lock::acquire`].
     pub async fn campaign(&self, proclaims: &str) -> Result<Guard> {
-        let in_order = self.may_be_fair()?;
-        let campaigned = self.candidate(proclaims, in_order)?.acquire().await;
-        if in_order && denies_order(&campaigned) {
-            return self.candidate(proclaims, false)?.acquire().await;
-        }
-        campaigned
+        self.candidate(proclaims)?.acquire().await
     }
 
     /// Who leads now.
@@ -151,12 +137,7 @@ impl Election<Blocking> {
     /// # Errors
     /// As there.
     pub fn campaign(&self, proclaims: &str) -> Result<Guard<Blocking>> {
-        let in_order = self.may_be_fair()?;
-        let campaigned = self.candidate(proclaims, in_order)?.acquire();
-        if in_order && denies_order(&campaigned) {
-            return self.candidate(proclaims, false)?.acquire();
-        }
-        campaigned
+        self.candidate(proclaims)?.acquire()
     }
 
     /// See the async [`leader`](crate::election::Election::leader).

@@ -26,7 +26,7 @@ use crate::barrier_cell::{Arrive, Arrived, BarrierCell, MOST, Passage, Yard};
 use crate::cell::{Claimant, Surroundings};
 use crate::error::{Error, Kind};
 use crate::latch_layout::attempt_arg;
-use crate::lease::ReleaseOutcome;
+use crate::lease::{BARRIER, Inspection, ReleaseOutcome};
 use crate::native::{Arguments, micros};
 use crate::protocol::{
     Arg, AttemptId, Call, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term,
@@ -108,6 +108,14 @@ pub fn standing(reply: &Reply) -> crate::Result<u32> {
     }
     let count = int(reply).and_then(|count| u32::try_from(count).ok()).filter(|count| *count < MOST);
     count.ok_or_else(|| nonsense("barrier", std::slice::from_ref(reply)))
+}
+
+/// Reads what follows the kind in the answer to a look at a barrier; see [`inspection`](crate::inspection).
+pub(crate) fn read_inspection(list: &[Reply], nothing: Inspection) -> Option<Inspection> {
+    let [parties, waiters] = list else { return None };
+    let in_range = |reply| int(reply).and_then(|n| u64::try_from(n).ok()).filter(|n| *n <= MOST.into());
+    in_range(parties)?;
+    Some(Inspection { waiters: in_range(waiters)?, primitive: Some(BARRIER), ..nothing })
 }
 
 /// The machine of a party.
@@ -221,6 +229,8 @@ pub enum Procedure {
     Leave(AttemptId, Duration),
     /// See [`BarrierCell::look`].
     Look,
+    /// Tell how it stands; asked for by a look at whatever lies there.
+    Inspect,
 }
 
 impl Procedure {
@@ -265,6 +275,11 @@ impl Procedure {
             },
             Procedure::Leave(attempt, memory) => cell.leave(yard, env, *attempt, *memory)?.map_or(Reply::Int(1), told),
             Procedure::Look => Reply::Int(cell.look(yard, env.now)?.into()),
+            Procedure::Inspect if cell.is_there(env.now) => {
+                let numbers = [cell.parties, yard.count(env.now)?].map(|number| Reply::Int(number.into()));
+                Reply::List(std::iter::once(Reply::Text(BARRIER.into())).chain(numbers).collect())
+            }
+            Procedure::Inspect => Reply::Nil,
         })
     }
 }

@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::guarantee::Guarantees;
+use crate::inspection;
 use crate::latch_layout::{Latch, Question};
-use crate::lease::Inspection;
+use crate::lease::{BARRIER, Inspection, LATCH};
 use crate::native::NativeLayout;
 use crate::protocol::{Layout, Protocol, Reply, Request};
 use crate::{barrier_layout, latch_cell};
@@ -23,8 +24,8 @@ impl Gate {
     /// The word for it.
     pub const fn name(self) -> &'static str {
         match self {
-            Gate::Latch(_) => "latch",
-            Gate::Barrier(_) => "barrier",
+            Gate::Latch(_) => LATCH,
+            Gate::Barrier(_) => BARRIER,
         }
     }
 }
@@ -80,7 +81,7 @@ impl Layout for GateLayout {
     }
 
     fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
-        self.native.inspected(name, reply)
+        inspection::read_only(&[self.gate.name()], name, reply)
     }
 
     fn break_hold(&self, key: Arc<str>, token: u64) -> Request {

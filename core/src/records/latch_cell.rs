@@ -50,6 +50,8 @@ pub trait Porch {
     fn join(&mut self, attempt: AttemptId, inbox: InboxId) -> Result<(), Self::Error>;
     /// Forgets that `attempt` waits.
     fn leave(&mut self, attempt: AttemptId) -> Result<(), Self::Error>;
+    /// How many wait.
+    fn waiting(&mut self) -> Result<u32, Self::Error>;
     /// Everybody who waits; they do so no more.
     fn take(&mut self) -> Result<Vec<(AttemptId, InboxId)>, Self::Error>;
     /// Forgets everything.
@@ -243,6 +245,10 @@ impl Porch for Kept {
     fn leave(&mut self, attempt: AttemptId) -> Result<(), Infallible> {
         self.waiting.remove(&attempt);
         Ok(())
+    }
+
+    fn waiting(&mut self) -> Result<u32, Infallible> {
+        Ok(u32::try_from(self.waiting.len()).unwrap_or(u32::MAX))
     }
 
     fn take(&mut self) -> Result<Vec<(AttemptId, InboxId)>, Infallible> {

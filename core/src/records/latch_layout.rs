@@ -22,7 +22,7 @@ use std::time::Duration;
 use crate::cell::{Claimant, Surroundings};
 use crate::error::Error;
 use crate::latch_cell::{Change, Changed, Deed, LatchCell, MOST, Plan, Porch, Wait, Waited};
-use crate::lease::ReleaseOutcome;
+use crate::lease::{Counting, Inspection, LATCH, ReleaseOutcome};
 use crate::native::{Arguments, micros};
 use crate::options::DEFAULT_TTL;
 use crate::protocol::{
@@ -144,6 +144,18 @@ fn plan_args(plan: Plan) -> [Arg; 2] {
     [Arg::Int(plan.count.into()), micros(plan.idle)]
 }
 
+/// Reads what follows the kind in the answer to a look at a latch; see [`inspection`](crate::inspection).
+pub(crate) fn read_inspection(list: &[Reply], nothing: Inspection) -> Option<Inspection> {
+    let [count, waiters] = list else { return None };
+    let latch = Counting { count: counted(int(count)?)? };
+    let waiters = u64::try_from(int(waiters)?).ok()?;
+    Some(Inspection { waiters, primitive: Some(LATCH), latch: Some(latch), ..nothing })
+}
+
+fn counted(n: i64) -> Option<u32> {
+    u32::try_from(n).ok().filter(|n| *n <= MOST)
+}
+
 /// What a latch answered to a [`Question`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -170,13 +182,12 @@ impl Answer {
     }
 
     fn of(reply: &Reply) -> Option<Self> {
-        let count = |n: i64| u32::try_from(n).ok().filter(|n| *n <= MOST);
         Some(match reply {
             Reply::Nil => Answer::Nothing,
-            Reply::Int(left) => Answer::Left(count(*left)?),
+            Reply::Int(left) => Answer::Left(counted(*left)?),
             Reply::List(list) => match list.iter().map(int).collect::<Option<Vec<_>>>()?[..] {
                 [0] => Answer::Refused,
-                [1, left] => Answer::Left(count(left)?),
+                [1, left] => Answer::Left(counted(left)?),
                 [2, at] => Answer::Late(StoreTime(at)),
                 _ => return None,
             },
@@ -288,6 +299,8 @@ pub enum Procedure {
     Change(Change),
     /// See [`LatchCell::look`].
     Look,
+    /// Tell how it stands; asked for by a look at whatever lies there.
+    Inspect,
 }
 
 impl Procedure {
@@ -349,6 +362,13 @@ impl Procedure {
                 Changed::Late => numbers(&[2, now]),
             },
             Procedure::Look => cell.look(env.now).map_or(Reply::Nil, |count| Reply::Int(count.into())),
+            Procedure::Inspect => match cell.look(env.now) {
+                Some(count) => {
+                    let numbers = [count, porch.waiting()?].map(|number| Reply::Int(number.into()));
+                    Reply::List(std::iter::once(Reply::Text(LATCH.into())).chain(numbers).collect())
+                }
+                None => Reply::Nil,
+            },
         })
     }
 }

@@ -8,12 +8,14 @@
 //! | a latch | [`latch_cell`] | [`latch_layout`] |
 //! | a barrier | [`barrier_cell`] | [`barrier_layout`] |
 //!
-//! What latches and barriers have in common is in [`gate`] (their layout) and [`remembered`] (attempts whose copies may come).
+//! What latches and barriers have in common is in [`gate`] (their layout) and [`remembered`] (attempts whose copies may come). What lies
+//! there is told by one look, whichever it is ([`inspection`]).
 
 pub mod barrier_cell;
 pub mod barrier_layout;
 pub mod cell;
 pub mod gate;
+pub(crate) mod inspection;
 pub mod latch_cell;
 pub mod latch_layout;
 pub mod native;

@@ -30,13 +30,14 @@ use crate::barrier_layout::BarrierCalls;
 use crate::cell::{self, Acquired, BLOCK, Claimant, Given};
 use crate::gate::{Gate, GateLayout};
 use crate::guarantee::Guarantees;
+use crate::inspection;
 use crate::latch_layout::LatchCalls;
-use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
+use crate::lease::{Card, Holder, Inspection, LOCK, ReleaseOutcome};
 use crate::protocol::{
     Arg, AttemptId, Call, Grant, Input, Intent, Layout, Op, Policy, Previous, Protocol, Push, Reply, Request, Requests,
     Step, StoreEvent, Term, Terms, Traits, Verdict, Wait,
 };
-use crate::replies::{answered, duration, int, listed, nonsense, operation, refusal};
+use crate::replies::{answered, duration, int, listed, operation, refusal};
 use crate::shared::{Share, SharedCalls, SharedLayout};
 use crate::time::StoreTime;
 
@@ -51,7 +52,7 @@ pub struct Calls {
     pub release: Call,
     /// Leave and give back.
     pub undo: Call,
-    /// Look, and change nothing.
+    /// Look at whatever lies there, and change nothing.
     pub inspect: Call,
     /// Take it from its holder.
     pub break_hold: Call,
@@ -180,10 +181,11 @@ impl Layout for NativeLayout {
     }
 
     fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
-        if let Reply::Error { code, message } = reply {
-            return Err(refusal("inspect", code, message));
-        }
-        read_inspection(name, reply).ok_or_else(|| nonsense("inspect", std::slice::from_ref(reply)))
+        inspection::read_only(&[LOCK], name, reply)
+    }
+
+    fn identified(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
+        inspection::read(name, reply)
     }
 
     fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
@@ -205,19 +207,13 @@ impl Layout for NativeLayout {
     }
 }
 
-/// Reads `[claimant or "", held-us, remaining-us, first, last, card, waiters]`; nil is a lock that was never taken.
-fn read_inspection(name: &str, reply: &Reply) -> Option<Inspection> {
-    let free = |waiters| Inspection { name: name.into(), layout: "native".into(), holder: None, waiters, shared: None };
-    let list = match reply {
-        Reply::Nil => return Some(free(0)),
-        Reply::List(list) => list.as_slice(),
-        _ => return None,
-    };
+/// Reads what follows the kind in the answer to a look at a lock; see [`inspection`].
+pub(crate) fn read_inspection(list: &[Reply], free: Inspection) -> Option<Inspection> {
     let [Reply::Text(owner), held, remaining, first, last, Reply::Text(card), waiters] = list else { return None };
-    let waiters = u64::try_from(int(waiters)?).ok()?;
+    let free = Inspection { waiters: u64::try_from(int(waiters)?).ok()?, ..free };
     let remaining = duration(int(remaining)?);
     if owner.is_empty() || remaining.is_zero() {
-        return Some(free(waiters));
+        return Some(free);
     }
     let holder = Holder {
         owner: shown(owner),
@@ -227,7 +223,7 @@ fn read_inspection(name: &str, reply: &Reply) -> Option<Inspection> {
         first_token: u64::try_from(int(first)?).ok()?,
         last_token: u64::try_from(int(last)?).ok()?,
     };
-    Some(Inspection { holder: Some(holder), ..free(waiters) })
+    Some(Inspection { holder: Some(holder), ..free })
 }
 
 /// An owner as others see it: enough to tell two apart, and no credential.
@@ -507,6 +503,7 @@ fn inspect_reply(cell: &cell::Cell, now: StoreTime, waiters: u32) -> Reply {
     };
     let number = |n: u64| Reply::Int(i64::try_from(n).unwrap_or(i64::MAX));
     Reply::List(vec![
+        Reply::Text(LOCK.into()),
         Reply::Text(owner),
         Reply::Int(now.micros_since(since)),
         Reply::Int(i64::try_from(cell.remaining(now).as_micros()).unwrap_or(i64::MAX)),

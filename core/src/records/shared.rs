@@ -26,6 +26,7 @@ use std::time::Duration;
 use crate::cell::{Claimant, Surroundings, Waiter};
 use crate::error::Error;
 use crate::guarantee::Guarantees;
+use crate::inspection;
 use crate::lease::{Card, Holder, Inspection, Part, ReleaseOutcome, Sharing};
 use crate::native::{Arguments, NativeLayout, micros, shown, token_arg};
 use crate::protocol::{
@@ -86,8 +87,6 @@ pub struct SharedCalls {
     pub release: Call,
     /// Leave and give back.
     pub undo: Call,
-    /// Look, and change nothing.
-    pub inspect: Call,
     /// End a hold.
     pub break_hold: Call,
     /// Give it another size.
@@ -96,9 +95,9 @@ pub struct SharedCalls {
 
 impl SharedCalls {
     /// Those that a store may be asked for by a digest, as [`Calls::by_digest`](crate::native::Calls::by_digest).
-    pub fn by_digest(&self) -> [&Call; 7] {
-        let SharedCalls { acquire, renew, change, release, undo: _, inspect, break_hold, resize } = self;
-        [acquire, release, renew, change, inspect, break_hold, resize]
+    pub fn by_digest(&self) -> [&Call; 6] {
+        let SharedCalls { acquire, renew, change, release, undo: _, break_hold, resize } = self;
+        [acquire, release, renew, change, break_hold, resize]
     }
 
     /// The procedures of a store that runs [`crate::shared_cell`]: their names say it all.
@@ -112,7 +111,6 @@ impl SharedCalls {
             change: call("shared.change", false),
             release: call("shared.release", false),
             undo: call("shared.undo", false),
-            inspect: call("shared.inspect", false),
             break_hold: call("shared.break", false),
             resize: call("shared.resize", false),
         }
@@ -155,11 +153,11 @@ impl Layout for SharedLayout {
     }
 
     fn inspect(&self, key: Arc<str>) -> Request {
-        Request::new(&self.native.shared.inspect, key, [])
+        self.native.inspect(key)
     }
 
     fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
-        inspected(self.name(), name, reply)
+        inspection::read_only(&[Primitive::RwLock.name(), Primitive::Semaphore.name()], name, reply)
     }
 
     fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
@@ -185,17 +183,17 @@ pub(crate) fn inspected(layout: &str, name: &str, reply: &Reply) -> crate::Resul
     if let Reply::Error { code, message } = reply {
         return Err(refusal("inspect", code, message));
     }
-    let free = Inspection { name: name.into(), layout: layout.into(), holder: None, waiters: 0, shared: None };
+    let nothing = Inspection::of_nothing(layout, name);
     let seen = match reply {
-        Reply::Nil => Some(free),
-        Reply::List(list) => read_inspection(list, free),
+        Reply::Nil => Some(nothing),
+        Reply::List(list) => read_inspection(list, nothing),
         _ => None,
     };
     seen.ok_or_else(|| nonsense("inspect", std::slice::from_ref(reply)))
 }
 
 /// Reads `[primitive, capacity, waiters, [claimant, held-us, remaining-us, token, units, card]...]`.
-fn read_inspection(list: &[Reply], free: Inspection) -> Option<Inspection> {
+pub(crate) fn read_inspection(list: &[Reply], nothing: Inspection) -> Option<Inspection> {
     let [Reply::Text(primitive), capacity, waiters, holders @ ..] = list else { return None };
     let primitive = Primitive::named(primitive)?;
     let capacity = u32::try_from(int(capacity)?).ok()?;
@@ -205,8 +203,9 @@ fn read_inspection(list: &[Reply], free: Inspection) -> Option<Inspection> {
     Some(Inspection {
         holder: holders.first().map(|part| part.holder.clone()),
         waiters: u64::try_from(int(waiters)?).ok()?,
+        primitive: Some(primitive.name()),
         shared: Some(Sharing { primitive, permits, holders }),
-        ..free
+        ..nothing
     })
 }
 
@@ -369,7 +368,7 @@ pub enum Procedure {
     Release(Claimant),
     /// See [`SharedCell::undo`].
     Undo(Claimant),
-    /// Look at it.
+    /// Look at it; asked for by a look at whatever lies there.
     Inspect,
     /// See [`SharedCell::break_hold`].
     Break(u64),
@@ -405,7 +404,6 @@ impl Procedure {
             }),
             "shared.release" => Procedure::Release(args.claimant(0)?),
             "shared.undo" => Procedure::Undo(args.claimant(0)?),
-            "shared.inspect" => Procedure::Inspect,
             "shared.break" => Procedure::Break(args.token(0)?),
             "shared.resize" => Procedure::Resize(units(0)?),
             _ => return None,

@@ -91,6 +91,16 @@ impl Record {
             (Record::Shared(cell, kept), Procedure::Shared(procedure)) => procedure.run(cell, kept, env),
             (Record::Latch(cell, kept), Procedure::Latch(procedure)) => procedure.run(cell, kept, env),
             (Record::Barrier(cell, kept), Procedure::Barrier(procedure)) => procedure.run(cell, kept, env),
+            // A look tells of whatever is there.
+            (Record::Shared(cell, kept), Procedure::Lock(native::Procedure::Inspect)) => {
+                shared::Procedure::Inspect.run(cell, kept, env)
+            }
+            (Record::Latch(cell, kept), Procedure::Lock(native::Procedure::Inspect)) => {
+                latch_layout::Procedure::Inspect.run(cell, kept, env)
+            }
+            (Record::Barrier(cell, kept), Procedure::Lock(native::Procedure::Inspect)) => {
+                barrier_layout::Procedure::Inspect.run(cell, kept, env)
+            }
             (Record::Lock(..), _) => Ok(shared::foreign("lock")),
             (Record::Shared(cell, _), _) => {
                 Ok(shared::foreign(cell.primitive.map_or("shared record", Primitive::name)))
@@ -190,6 +200,10 @@ impl Space {
             pushes: Vec::new(),
         };
         records.sweep(env.now);
+        let is_there = records.by_key.get(&request.key).is_some_and(|record| !record.is_idle(env.now));
+        if !is_there && matches!(procedure, Procedure::Lock(native::Procedure::Inspect)) {
+            return Ok(Reply::Nil);
+        }
         let known = records.by_key.entry(request.key.clone()).or_insert_with(|| procedure.record());
         if known.is_idle(env.now) {
             // Of another kind, it makes room.

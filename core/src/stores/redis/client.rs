@@ -13,13 +13,15 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::config::Config;
+use super::exchange::Exchange;
 use super::greeting::{self, Welcome};
 use super::inbox;
 use super::layouts::{self, survey};
+use super::shortcut;
 use super::socket::{Connection, unreachable};
 use super::tasks::{Home, HomeId, Line};
 use super::topics::Topics;
-use super::wire::{Scripts, groups, is_unknown_script, replies};
+use super::wire::Scripts;
 use crate::driver::wait::locked;
 use crate::driver::{clock, runtime};
 use crate::error::{Error, Result};
@@ -71,12 +73,17 @@ struct Met {
     sinks: Vec<Weak<dyn Sink>>,
 }
 
-type Exchanged = std::result::Result<Vec<Reply>, Failed>;
+type Exchanged<T = Vec<Reply>> = std::result::Result<T, Failed>;
 
 /// Why a write has no replies, and whether it can have been executed.
 enum Failed {
     Unsent(Error),
     Unanswered(Error),
+}
+
+/// The next reply on `connection`.
+fn receive(connection: &mut Connection) -> Exchanged<Value> {
+    connection.receive().map_err(|error| Failed::Unanswered(connection.lost(error)))
 }
 
 impl Redis {
@@ -152,37 +159,44 @@ impl Redis {
         }
         connection.expect(sent.after(patience), patience);
         let not_after = self.not_after(sent);
-        let groups = groups(requests);
         let asks_time = self.clock.is_old(sent);
         connection.out.clear();
         if asks_time {
             Cmd::new().arg("TIME").write_packed_command(&mut connection.out);
         }
-        for group in &groups {
-            self.scripts.write(&mut connection.command, group, not_after, false);
-            connection.command.write_packed_command(&mut connection.out);
+        let mut exchange = Exchange::new(requests, &connection.known);
+        let asks_commands = connection.known.asks(requests);
+        if asks_commands {
+            shortcut::question().write_packed_command(&mut connection.out);
         }
+        self.write(&exchange, connection, not_after);
         connection.send().map_err(|unsent| match unsent.entirely {
             true => Failed::Unsent(unreachable(&self.config, unsent.error)),
             false => Failed::Unanswered(connection.lost(unsent.error)),
         })?;
-        let unanswered = |connection: &Connection, error| Failed::Unanswered(connection.lost(error));
         if asks_time {
-            let answer = connection.receive().map_err(|error| unanswered(connection, error))?;
-            self.learn_from(&answer);
+            self.learn_from(&receive(connection)?);
         }
-        let mut values = Values::with_capacity(groups.len());
-        for _ in &groups {
-            values.push(connection.receive().map_err(|error| unanswered(connection, error))?);
+        if asks_commands {
+            let answer = receive(connection)?;
+            connection.known.learn(&answer);
         }
-        for (group, value) in groups.iter().zip(&mut values).filter(|(_, value)| is_unknown_script(value)) {
+        loop {
+            let answers = (0..exchange.open()).map(|_| receive(connection)).collect::<Exchanged<Values>>()?;
+            exchange.take(answers, &mut connection.known).map_err(Failed::Unanswered)?;
+            if exchange.open() == 0 {
+                return exchange.replies().map_err(Failed::Unanswered);
+            }
             connection.out.clear();
-            self.scripts.write(&mut connection.command, group, not_after, true);
-            connection.command.write_packed_command(&mut connection.out);
-            connection.send().map_err(|unsent| unanswered(connection, unsent.error))?;
-            *value = connection.receive().map_err(|error| unanswered(connection, error))?;
+            self.write(&exchange, connection, not_after);
+            connection.send().map_err(|unsent| Failed::Unanswered(connection.lost(unsent.error)))?;
         }
-        replies(groups, values).map_err(Failed::Unanswered)
+    }
+
+    /// Puts into `out` what of `exchange` is to be sent now.
+    fn write(&self, exchange: &Exchange<'_>, connection: &mut Connection, not_after: StoreTime) {
+        let Connection { command, out, .. } = connection;
+        exchange.write(&self.scripts, not_after, command, |command| command.write_packed_command(out));
     }
 
     fn learn_from(&self, answer: &Value) {
@@ -269,25 +283,36 @@ impl Redis {
 
     async fn ask_on(&self, line: &mut Line, requests: &[Request], sent: Time) -> Result<Vec<Reply>> {
         let not_after = self.not_after(sent);
-        let groups = groups(requests);
-        let command = |group: &[Request], whole| {
-            let mut command = Cmd::new();
-            self.scripts.write(&mut command, group, not_after, whole);
-            command
-        };
         let asks_time = self.clock.is_old(sent);
-        let time = asks_time.then(|| Cmd::new().arg("TIME").take());
-        let commands = time.into_iter().chain(groups.iter().map(|group| command(group, false))).collect();
-        let mut values = line.ask(commands).await?;
-        if asks_time && !values.is_empty() {
-            self.learn_from(&values.remove(0));
+        let (mut exchange, asks_commands) = {
+            let mut known = locked(&line.known);
+            (Exchange::new(requests, &known), known.asks(requests))
+        };
+        let mut commands = SmallVec::<[Cmd; 1]>::new();
+        commands.extend(asks_time.then(|| Cmd::new().arg("TIME").take()));
+        commands.extend(asks_commands.then(shortcut::question));
+        self.push(&exchange, &mut commands, not_after);
+        let mut answers = line.ask(commands).await?.into_iter();
+        if asks_time && let Some(answer) = answers.next() {
+            self.learn_from(&answer);
         }
-        for (group, value) in groups.iter().zip(&mut values).filter(|(_, value)| is_unknown_script(value)) {
-            if let Some(answer) = line.ask([command(group, true)].into_iter().collect()).await?.pop() {
-                *value = answer;
+        if asks_commands && let Some(answer) = answers.next() {
+            locked(&line.known).learn(&answer);
+        }
+        loop {
+            exchange.take(answers, &mut locked(&line.known))?;
+            if exchange.open() == 0 {
+                return exchange.replies();
             }
+            let mut commands = SmallVec::new();
+            self.push(&exchange, &mut commands, not_after);
+            answers = line.ask(commands).await?.into_iter();
         }
-        replies(groups, values)
+    }
+
+    /// Adds what of `exchange` is to be sent now to `commands`.
+    fn push(&self, exchange: &Exchange<'_>, commands: &mut SmallVec<[Cmd; 1]>, not_after: StoreTime) {
+        exchange.write(&self.scripts, not_after, &mut Cmd::new(), |command| commands.push(command.take()));
     }
 
     /// Runs `work` where tokio's sockets and timers are to be had: in the caller's runtime, or, for a caller of another kind,

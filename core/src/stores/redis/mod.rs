@@ -4,6 +4,8 @@
 mod client;
 #[cfg(feature = "redis")]
 mod config;
+#[cfg(feature = "redis")]
+mod exchange;
 #[cfg(all(any(test, fuzzing), feature = "redis"))]
 pub(crate) mod fuzz;
 #[cfg(feature = "redis")]
@@ -11,6 +13,8 @@ mod greeting;
 #[cfg(feature = "redis")]
 mod inbox;
 pub mod layouts;
+#[cfg(feature = "redis")]
+mod shortcut;
 #[cfg(feature = "redis")]
 mod socket;
 #[cfg(feature = "redis")]

@@ -13,6 +13,7 @@ use rustls::{ClientConnection, StreamOwned};
 
 use super::config::{Config, Endpoint, Tls};
 use super::greeting::{Greeting, Welcome};
+use super::shortcut::Known;
 use super::wire::{NO_REPLY, Watch};
 use crate::driver::clock;
 use crate::driver::fork::{Registered, register};
@@ -28,6 +29,7 @@ pub(super) struct Connection {
     pub(super) out: Vec<u8>,
     /// When it was last used.
     pub(super) used: Time,
+    pub(super) known: Known,
 }
 
 /// A write that failed.
@@ -49,7 +51,8 @@ impl Connection {
         let stream = connect(config, limit).map_err(|error| unreachable(config, error))?;
         let socket = Socket { stream, watch: Watch::default(), failed: None };
         let (command, out, used) = (Cmd::new(), Vec::new(), clock::now());
-        let mut connection = Connection { socket, parser: Parser::new(), command, out, used };
+        let known = Known::default();
+        let mut connection = Connection { socket, parser: Parser::new(), command, out, used, known };
         let greeting = Greeting::new(config, credentials);
         connection.out.extend(&greeting.bytes);
         connection.expect(limit, limit.since(clock::now()));

@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll};
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -16,6 +16,7 @@ use tokio_rustls::TlsConnector;
 
 use super::config::{Config, Endpoint, Tls};
 use super::greeting::{Greeting, Welcome};
+use super::shortcut::Known;
 use super::socket::{lost, unreachable};
 use super::wire::{Broken, Frames, Watch};
 use crate::driver::fork::{Registered, register};
@@ -228,6 +229,7 @@ pub(super) struct Line {
     connection: MultiplexedConnection,
     ended: Arc<AtomicBool>,
     broken: Arc<OnceLock<Broken>>,
+    pub(super) known: Arc<Mutex<Known>>,
 }
 
 impl Line {
@@ -253,7 +255,7 @@ impl Line {
             let _end = end;
             driver.await;
         });
-        Ok((Line { connection, ended, broken }, welcome))
+        Ok((Line { connection, ended, broken, known: Arc::default() }, welcome))
     }
 
     /// Sends `commands` in one write and awaits their values.

@@ -24,6 +24,9 @@ use crate::stores::{Answered, Outcome, Sink, Store, Wanted};
 use crate::time::{StoreTime, Time};
 use crate::uri::Uri;
 
+#[path = "tests/shortcut.rs"]
+mod shortcut;
+
 const ONE: InboxId = InboxId(0x11);
 const TWO: InboxId = InboxId(0x22);
 

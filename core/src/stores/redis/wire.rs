@@ -3,9 +3,12 @@
 //! The `redis` crate packs and parses. It would take a reply of any size, and reports what is no reply at all in its parser's
 //! words; so [`Frames`] looks at every byte first.
 
+use std::sync::OnceLock;
+
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
+use crate::driver::courier::Freight;
 use crate::error::{Error, Kind};
 use crate::protocol::{Arg, Call, Reply, Request};
 use crate::time::StoreTime;
@@ -19,25 +22,30 @@ const MOST_DIGITS: usize = 20;
 /// What is told of a server that lost its way.
 pub(super) const NO_REPLY: &str = "the server sent what is no reply; see what answers at that address";
 /// How many requests of a batch travel in one command: a script blocks the server while it runs.
-const BATCH: usize = 500;
+const BATCH: usize = Freight::Renewals.load();
 /// How deep replies may be nested.
 const DEPTH: usize = 8;
 
-/// The scripts that the server is asked for by their digest.
-pub(super) struct Scripts(Vec<(&'static Call, String)>);
+/// The scripts that the server is asked for by their digest. Few are used by one program, and each takes as long to digest as a request
+/// to answer, so that is done when the first is asked for.
+pub(super) struct Scripts(Vec<(&'static Call, OnceLock<String>)>);
 
 impl Scripts {
     pub(super) fn new(calls: impl Iterator<Item = &'static Call>) -> Self {
-        let digest = |call: &'static Call| (call, sha1_smol::Sha1::from(call.body).digest().to_string());
-        Scripts(calls.map(digest).collect())
+        Scripts(calls.map(|call| (call, OnceLock::new())).collect())
+    }
+
+    fn digest(&self, call: &Call) -> Option<&str> {
+        let (_, digest) = self.0.iter().find(|(known, _)| std::ptr::eq(*known, call))?;
+        Some(digest.get_or_init(|| sha1_smol::Sha1::from(call.body).digest().to_string()))
     }
 
     /// Makes `command` the one that asks for all of `group`; `whole` sends the script itself instead of its digest.
     pub(super) fn write(&self, command: &mut Cmd, group: &[Request], not_after: StoreTime, whole: bool) {
         command.clear();
         let Some(Request { call, .. }) = group.first() else { return };
-        match self.0.iter().find(|(known, _)| std::ptr::eq(*known, *call)) {
-            Some((_, digest)) if !whole => command.arg("EVALSHA").arg(digest),
+        match self.digest(call) {
+            Some(digest) if !whole => command.arg("EVALSHA").arg(digest),
             _ => command.arg("EVAL").arg(call.body),
         };
         let beside = |request: &Request| request.args.iter().filter(|arg| matches!(arg, Arg::Key(_))).count();
@@ -359,9 +367,9 @@ mod tests {
     fn renewals_share_a_command_and_nothing_else_does() {
         let request = |call, key: &str| Request::new(call, key.into(), ["me".into(), Arg::Int(1)]);
         let mut requests = vec![request(&CALLS.release, "a"), request(&CALLS.release, "b")];
-        requests.extend((0..1001).map(|i| request(&CALLS.renew, &i.to_string())));
+        requests.extend((0..2 * BATCH + 1).map(|i| request(&CALLS.renew, &i.to_string())));
         let sizes: Vec<_> = groups(&requests).iter().map(|group| group.len()).collect();
-        assert_eq!(sizes, [1, 1, 500, 500, 1]);
+        assert_eq!(sizes, [1, 1, BATCH, BATCH, 1]);
     }
 
     #[test]

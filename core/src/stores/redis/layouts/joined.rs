@@ -242,9 +242,9 @@ impl<M: Manner> Layout for JoinedLayout<M> {
     }
 
     fn inspected(&self, name: &str, reply: &Reply) -> Result<Inspection> {
-        let free = Inspection { name: name.into(), layout: self.name().into(), holder: None, waiters: 0, shared: None };
+        let nothing = Inspection::of_nothing(self.name(), name);
         match reply {
-            Reply::Nil => Ok(free),
+            Reply::Nil => Ok(nothing),
             Reply::Error { code, message } => Err(refused("inspect", &self.manner, code, message)),
             Reply::List(list) => match list.as_slice() {
                 [
@@ -258,7 +258,7 @@ impl<M: Manner> Layout for JoinedLayout<M> {
                     check(&self.manner, "inspect", owner, *left)?;
                     let holder = (!owner.is_empty())
                         .then(|| self.holder(owner, *left, now.saturating_sub(*first), *first, card));
-                    Ok(Inspection { holder, waiters: u64::try_from(*waiters).unwrap_or(0), ..free })
+                    Ok(Inspection { holder, waiters: u64::try_from(*waiters).unwrap_or(0), ..nothing.of_lock() })
                 }
                 _ => Err(nonsense("inspect", std::slice::from_ref(reply))),
             },

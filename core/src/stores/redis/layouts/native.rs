@@ -46,7 +46,22 @@ pub static CALLS: Calls = Calls {
         batch: false,
     },
     undo: Call { name: "undo", body: script!("read" "check" "time" "record" "line" "queue" "undo"), batch: false },
-    inspect: Call { name: "inspect", body: script!("read" "check" "time" "inspect"), batch: false },
+    inspect: Call {
+        name: "inspect",
+        body: concat!(
+            "local function lock(KEYS)\n",
+            script!("read" "check" "time" "inspect"),
+            "end\nlocal function shared(KEYS)\n",
+            script!("time" "shared/record" "shared/inspect"),
+            "end\nlocal function latch(KEYS)\n",
+            script!("latch/kind" "latch/record" "latch/inspect"),
+            "end\nlocal function barrier(KEYS)\n",
+            script!("barrier/kind" "time" "latch/record" "barrier/places" "barrier/inspect"),
+            "end\n",
+            script!("inspect_any")
+        ),
+        batch: false,
+    },
     break_hold: Call {
         name: "break",
         body: script!("read" "check" "time" "record" "line" "queue" "break"),

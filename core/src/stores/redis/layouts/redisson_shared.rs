@@ -99,7 +99,6 @@ pub static RWLOCK: SharedCalls = SharedCalls {
     ),
     release: call("rwlock.release", rwlock!("redisson/rwlock/free" "redisson/rwlock/release")),
     undo: call("rwlock.undo", rwlock!("redisson/rwlock/free" "redisson/rwlock/undo")),
-    inspect: call("rwlock.inspect", rwlock!("redisson/rwlock/inspect")),
     break_hold: call("rwlock.break", rwlock!("redisson/rwlock/free" "redisson/rwlock/break")),
     resize: NONE,
 };
@@ -118,14 +117,17 @@ pub static PERMITS: SharedCalls = SharedCalls {
     change: NONE,
     release: call("permits.release", permits!("redisson/permits/free" "redisson/permits/release")),
     undo: call("permits.undo", permits!("redisson/permits/free" "redisson/permits/undo")),
-    inspect: call("permits.inspect", permits!("redisson/permits/inspect")),
     break_hold: call("permits.break", permits!("redisson/permits/free" "redisson/permits/break")),
     resize: call("permits.resize", permits!("redisson/permits/resize")),
 };
 
+static INSPECT_RWLOCK: Call = call("rwlock.inspect", rwlock!("redisson/rwlock/inspect"));
+static INSPECT_PERMITS: Call = call("permits.inspect", permits!("redisson/permits/inspect"));
+
 /// Those that the server may be asked for by a digest.
 pub(super) fn by_digest() -> impl Iterator<Item = &'static Call> {
-    let all = RWLOCK.by_digest().into_iter().chain(PERMITS.by_digest());
+    let looks = [&INSPECT_RWLOCK, &INSPECT_PERMITS];
+    let all = RWLOCK.by_digest().into_iter().chain(PERMITS.by_digest()).chain(looks);
     all.filter(|call| !call.body.is_empty())
 }
 
@@ -163,6 +165,13 @@ impl Object {
         match self {
             Object::RwLock => &RWLOCK,
             Object::Leased | Object::Counted => &PERMITS,
+        }
+    }
+
+    fn look(self) -> &'static Call {
+        match self {
+            Object::RwLock => &INSPECT_RWLOCK,
+            Object::Leased | Object::Counted => &INSPECT_PERMITS,
         }
     }
 
@@ -305,7 +314,7 @@ impl Layout for SharedLayout {
 
     fn inspect(&self, key: Arc<str>) -> Request {
         let machine = self.machine(key);
-        machine.request(&self.object.calls().inspect, machine.exact())
+        machine.request(self.object.look(), machine.exact())
     }
 
     fn inspected(&self, name: &str, reply: &Reply) -> Result<Inspection> {

@@ -45,7 +45,6 @@ pub static CALLS: SharedCalls = SharedCalls {
     change: Call { name: "shared.change", body: change!("change"), batch: false },
     release: Call { name: "shared.release", body: change!("release"), batch: false },
     undo: Call { name: "shared.undo", body: change!("undo"), batch: false },
-    inspect: Call { name: "shared.inspect", body: script!("time" "shared/record" "shared/inspect"), batch: false },
     break_hold: Call { name: "shared.break", body: change!("break"), batch: false },
     resize: Call { name: "shared.resize", body: change!("resize"), batch: false },
 };

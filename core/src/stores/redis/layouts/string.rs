@@ -14,7 +14,7 @@ use super::recipe::{Family, Format, notes};
 use super::shapes::{Shape, base64};
 use crate::guarantee::ExclusiveUntil;
 use crate::native::Calls;
-use crate::protocol::{AttemptId, Call};
+use crate::protocol::{Arg, AttemptId, Call, Request};
 
 /// The scripts.
 pub static CALLS: Calls = calls!("string/read", "string/free", "string/holds", "joined/no_queue");
@@ -32,6 +32,15 @@ pub static FAMILY: Family = Family {
         "A lock that another library holds without a time to live never ends by itself.",
     ]),
 };
+
+/// The owner whose lock `request` deletes, where that is all it does: a release. It leaves the record as it is, and nobody is told.
+/// What answers 1 to it has deleted; any other answer is to a request that did nothing.
+pub fn deleted_owner(request: &Request) -> Option<&str> {
+    match request.args.as_slice() {
+        [Arg::Key(_), Arg::Text(owner)] if std::ptr::eq(request.call, &raw const CALLS.release) => Some(owner),
+        _ => None,
+    }
+}
 
 /// Every format.
 pub const FORMATS: [Format; 16] = [

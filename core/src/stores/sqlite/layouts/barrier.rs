@@ -147,6 +147,7 @@ mod tests {
                 .prop_map(|(n, waits, parties)| arrive(n, waits, parties)),
             2 => (0u128..9).prop_map(|n| Procedure::Leave(AttemptId(n), MEMORY)),
             1 => Just(Procedure::Look),
+            1 => Just(Procedure::Inspect),
         ]
     }
 

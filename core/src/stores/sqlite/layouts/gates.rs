@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::native::{Env, Lock, Pushes, execute, remove, unreadable};
 use super::{barrier, latch, shared};
 use crate::cell::Surroundings;
+use crate::lease::{BARRIER, LATCH};
 use crate::protocol::{AttemptId, InboxId, Reply};
 use crate::shared::foreign;
 use crate::time::StoreTime;
@@ -30,15 +31,21 @@ impl Procedure {
 
     fn kind(&self) -> &'static str {
         match self {
-            Procedure::Latch(_) => "latch",
-            Procedure::Barrier(_) => "barrier",
+            Procedure::Latch(_) => LATCH,
+            Procedure::Barrier(_) => BARRIER,
         }
     }
 
     fn looks(&self) -> bool {
         match self {
-            Procedure::Latch(procedure) => matches!(procedure, crate::latch_layout::Procedure::Look),
-            Procedure::Barrier(procedure) => matches!(procedure, crate::barrier_layout::Procedure::Look),
+            Procedure::Latch(procedure) => {
+                use crate::latch_layout::Procedure::{Inspect, Look};
+                matches!(procedure, Look | Inspect)
+            }
+            Procedure::Barrier(procedure) => {
+                use crate::barrier_layout::Procedure::{Inspect, Look};
+                matches!(procedure, Look | Inspect)
+            }
         }
     }
 }
@@ -90,6 +97,16 @@ pub(super) fn run(
         }
     }
     Ok((reply, around.pushes))
+}
+
+/// What a look tells, if a latch or a barrier lies under `key`.
+pub(super) fn seen(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<Reply>> {
+    let there = load(db, env, key)?.filter(|(_, gate)| env.now < gate.goes);
+    let look = there.map(|(kind, _)| match kind == BARRIER {
+        true => Procedure::Barrier(crate::barrier_layout::Procedure::Inspect),
+        false => Procedure::Latch(crate::latch_layout::Procedure::Inspect),
+    });
+    look.map(|look| Ok(run(db, env, key, &look)?.0)).transpose()
 }
 
 /// The refusal of anything else, if a latch or a barrier lies under its name.

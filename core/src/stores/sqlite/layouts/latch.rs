@@ -42,6 +42,11 @@ impl Porch for Rows<'_> {
         execute(self.db, "DELETE FROM latch_waiters WHERE key = ?1 AND attempt = ?2", of).map(|_| ())
     }
 
+    fn waiting(&mut self) -> rusqlite::Result<u32> {
+        let mut statement = self.db.prepare_cached("SELECT count(*) FROM latch_waiters WHERE key = ?1")?;
+        statement.query_row([self.key], |row| row.get(0))
+    }
+
     fn take(&mut self) -> rusqlite::Result<Vec<(AttemptId, InboxId)>> {
         let mut statement =
             self.db.prepare_cached("DELETE FROM latch_waiters WHERE key = ?1 RETURNING attempt, inbox")?;
@@ -68,6 +73,7 @@ mod tests {
     use super::*;
     use crate::cell::Claimant;
     use crate::latch_cell::{Change, Deed, Kept, Plan, Wait};
+    use crate::protocol::Layout;
 
     const IDLE: Duration = Duration::from_micros(50);
 
@@ -105,6 +111,7 @@ mod tests {
             6 => (10u64..20, 1u32..4, idle.clone()).prop_map(|(n, count, idle)| change(n, Deed::Down, count, idle)),
             1 => (20u64..24, 1u32..4, idle).prop_map(|(n, count, idle)| change(n, Deed::Set, count, idle)),
             1 => Just(Procedure::Look),
+            1 => Just(Procedure::Inspect),
         ]
     }
 
@@ -188,6 +195,15 @@ mod tests {
         assert_eq!(ask(&db, &env(3, "boot"), "k", &Procedure::Look), Reply::Nil);
         assert_eq!(ask(&db, &env(3, "boot"), "k", &change(1, Deed::Down, 1, IDLE)), left(0));
         assert!(foreign(lock(4, locks::acquire(1, 100, false, None))));
+        // One look tells what lies there, and nothing of what is over.
+        let layout = super::super::native::layout("");
+        let look = |now| {
+            let seen = super::super::native::run(&db, &env(now, "boot"), &layout.inspect("k".into())).unwrap().0;
+            layout.identified("k", &seen).unwrap()
+        };
+        let seen = look(4);
+        assert_eq!((seen.primitive, seen.latch.map(|latch| latch.count), seen.waiters), (Some("latch"), Some(0), 0));
+        assert_eq!(look(53).primitive, None);
         // Once it is forgotten, a lock may have the name, and its tokens go on.
         assert!(matches!(lock(53, locks::acquire(1, 100, false, None)), Reply::Int(again) if again > first));
         assert!(foreign(ask(&db, &env(54, "boot"), "k", &wait(1, true))));

@@ -103,8 +103,7 @@ pub(crate) type Pushes = Vec<(InboxId, StoreEvent)>;
 
 /// Whether the request only looks.
 pub(crate) fn only_reads(request: &Request) -> bool {
-    let looks = [CALLS.inspect.name, CALLS.list.name, SHARED.inspect.name, LATCH.look.name, BARRIER.look.name];
-    looks.contains(&request.call.name)
+    [CALLS.inspect.name, CALLS.list.name, LATCH.look.name, BARRIER.look.name].contains(&request.call.name)
 }
 
 /// Executes one request.
@@ -127,8 +126,11 @@ pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite
     };
     let mut lock = Lock::load(db, env, &request.key)?;
     let looks = matches!(procedure, Procedure::Inspect);
+    if looks && !lock.stored {
+        return Ok((seen_beside(db, env, &request.key)?, Pushes::new()));
+    }
     if !lock.stored {
-        let other = match shared::in_the_way(db, &request.key, looks)? {
+        let other = match shared::in_the_way(db, &request.key, false)? {
             None => gates::in_the_way(db, env, &request.key)?,
             other => other,
         };
@@ -161,6 +163,14 @@ pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite
         lock.store_aside(db, env, &request.key)?;
     }
     Ok((reply, pushes))
+}
+
+/// What a look tells of a key under which no lock lies.
+fn seen_beside(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Reply> {
+    match gates::seen(db, env, key)? {
+        Some(seen) => Ok(seen),
+        None => Ok(shared::run(db, env, key, &crate::shared::Procedure::Inspect)?.0),
+    }
 }
 
 /// One row of `locks`, its times translated to our clock.
@@ -697,12 +707,16 @@ pub(super) mod tests {
                 now += pause;
                 let alive = |inbox: InboxId| listening[usize::try_from(inbox.0).unwrap()];
                 let env = Env { alive: &alive, ..env(now, "boot") };
+                let stored = Lock::load(&db, &env, "k").unwrap().stored;
                 let (reply, pushes) = run(&db, &env, &step).unwrap();
                 let mut around = cell::Surroundings {
                     now: env.now, token_floor: env.wall, alive: &alive, pushes: Vec::new(),
                 };
                 let Reference { cell, line } = &mut reference;
-                let wanted = Procedure::read(&step).unwrap().run(cell, line, &mut around).unwrap();
+                let wanted = match Procedure::read(&step).unwrap() {
+                    Procedure::Inspect if !stored => Reply::Nil,
+                    procedure => procedure.run(cell, line, &mut around).unwrap(),
+                };
                 prop_assert_eq!(&reply, &wanted, "{}", step);
                 prop_assert_eq!(pushes, around.pushes);
                 let lock = Lock::load(&db, &env, "k").unwrap();

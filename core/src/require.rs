@@ -1,0 +1,59 @@
+//! What a caller insists on before it uses anything, so that a wrong address fails at the start.
+//!
+//! ```no_run
+//! # fn example(client: lockwright::Client) -> lockwright::Result<()> {
+//! use lockwright::guarantee::Requirements;
+//!
+//! // Read/write locks with fencing tokens, that other processes see.
+//! client.require(Requirements { rwlock: true, fenced: true, shared: true, ..Requirements::default() })?;
+//! # Ok(())
+//! # }
+//! ```
+
+use crate::client::{Client, Face, Of};
+use crate::error::{Error, Result};
+use crate::gate::Gate;
+use crate::guarantee::{Guarantees, Requirements};
+use crate::latch_cell::Plan;
+use crate::latch_layout::MAX_IDLE;
+
+impl<F: Face> Client<F> {
+    /// Fails when something insisted on is not promised by the client's layout: of locks, or of the primitives that are named. Nothing
+    /// is sent.
+    ///
+    /// # Errors
+    /// `unsupported`, naming everything that is missing; else as [`guarantees`](Self::guarantees).
+    pub fn require(&self, wanted: Requirements) -> Result<()> {
+        let layout = self.default_layout()?;
+        let locks = self.promises(&*layout);
+        let (named, options) = (named(wanted), self.options());
+        let lacks = |(name, of, wanted): &(&str, Of, Requirements)| match of.layout(layout.clone(), &options) {
+            Ok(its) => self.promises(&*its).lacks(*wanted).map(|what| format!("{what} of a {name}")).collect(),
+            Err(_) => vec![(*name).to_owned()],
+        };
+        let missing: Vec<String> = if named.is_empty() {
+            locks.lacks(wanted).map(str::to_owned).collect()
+        } else {
+            named.iter().flat_map(lacks).collect()
+        };
+        if missing.is_empty() { Ok(()) } else { Err(refused(&locks, &missing).on_store(self.address())) }
+    }
+}
+
+/// The primitives that are wanted, and what of each.
+fn named(wanted: Requirements) -> Vec<(&'static str, Of, Requirements)> {
+    // What nobody holds has no token, no order and no owner.
+    let of_a_latch = Requirements { fenced: false, fair: false, reentrant: false, ..wanted };
+    let all = [
+        (wanted.rwlock, "rwlock", Of::Read, wanted),
+        (wanted.semaphore, "semaphore", Of::Permits { take: 1, permits: 1 }, wanted),
+        (wanted.latch, "latch", Of::Gate(Gate::Latch(Plan { count: 1, idle: MAX_IDLE })), of_a_latch),
+    ];
+    all.into_iter().filter(|(is_wanted, ..)| *is_wanted).map(|(_, name, of, wanted)| (name, of, wanted)).collect()
+}
+
+fn refused(Guarantees { store, layout, .. }: &Guarantees, missing: &[String]) -> Error {
+    let missing = missing.join(", ");
+    let message = format!("{store} with layout {layout} does not promise: {missing}; choose another store or layout");
+    Error::unsupported("require", message)
+}

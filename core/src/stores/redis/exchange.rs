@@ -1,0 +1,110 @@
+//! The commands by which the requests of one write are asked, some of them more than once: the same for blocking and async
+//! callers, who do the sending.
+
+use redis::{Cmd, Value};
+use smallvec::SmallVec;
+
+use super::shortcut::{self, Known, Shortcut};
+use super::wire::{NO_REPLY, Scripts, groups, is_unknown_script, replies};
+use crate::error::{Error, Kind, Result};
+use crate::protocol::{Reply, Request};
+use crate::time::StoreTime;
+
+/// See the [module](self).
+pub(super) struct Exchange<'a> {
+    asked: SmallVec<[Asked<'a>; 1]>,
+}
+
+/// The requests that travel in one command.
+struct Asked<'a> {
+    group: &'a [Request],
+    form: Form,
+    answer: Option<Value>,
+}
+
+/// As what a command is sent.
+#[derive(Clone, Copy)]
+enum Form {
+    /// As the server's own command.
+    Shortcut(Shortcut),
+    /// As a script that the server may know.
+    Digest,
+    /// As a script in full.
+    Whole,
+}
+
+impl Form {
+    fn of(group: &[Request], known: &Known) -> Self {
+        match (known.has, group) {
+            (Some(shortcut), [request]) if shortcut::is_for(request) => Form::Shortcut(shortcut),
+            _ => Form::Digest,
+        }
+    }
+
+    /// As what it has to be sent again, if this answer to it is none.
+    fn after(self, answer: &Value) -> Option<Self> {
+        match self {
+            Form::Shortcut(_) if *answer != Value::Int(1) => Some(Form::Digest),
+            Form::Digest if is_unknown_script(answer) => Some(Form::Whole),
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Exchange<'a> {
+    pub(super) fn new(requests: &'a [Request], known: &Known) -> Self {
+        let asked = |group| Asked { group, form: Form::of(group, known), answer: None };
+        Exchange { asked: groups(requests).into_iter().map(asked).collect() }
+    }
+
+    /// How many commands are to be sent now.
+    pub(super) fn open(&self) -> usize {
+        self.asked.iter().filter(|asked| asked.answer.is_none()).count()
+    }
+
+    /// Makes `command` each of those in turn, and has `send` see it.
+    pub(super) fn write(
+        &self,
+        scripts: &Scripts,
+        not_after: StoreTime,
+        command: &mut Cmd,
+        mut send: impl FnMut(&mut Cmd),
+    ) {
+        for asked in self.asked.iter().filter(|asked| asked.answer.is_none()) {
+            match (asked.form, asked.group) {
+                (Form::Shortcut(shortcut), [request]) => shortcut.write(command, request),
+                (form, group) => scripts.write(command, group, not_after, matches!(form, Form::Whole)),
+            }
+            send(command);
+        }
+    }
+
+    /// Takes the answers to what was sent, in order. What is still [`open`](Self::open) then has to be sent.
+    ///
+    /// # Errors
+    /// `protocol` if some are missing.
+    pub(super) fn take(&mut self, answers: impl IntoIterator<Item = Value>, known: &mut Known) -> Result<()> {
+        let mut answers = answers.into_iter();
+        for asked in self.asked.iter_mut().filter(|asked| asked.answer.is_none()) {
+            let answer = answers.next().ok_or_else(|| Error::new(Kind::Protocol, "connect", NO_REPLY))?;
+            if matches!(asked.form, Form::Shortcut(_)) {
+                known.hear(&answer);
+            }
+            match asked.form.after(&answer) {
+                Some(form) => asked.form = form,
+                None => asked.answer = Some(answer),
+            }
+        }
+        Ok(())
+    }
+
+    /// One reply for each request, once nothing is open.
+    ///
+    /// # Errors
+    /// `protocol` if the answers are not such as were asked for.
+    pub(super) fn replies(self) -> Result<Vec<Reply>> {
+        let (groups, answers): (SmallVec<[_; 1]>, SmallVec<[_; 1]>) =
+            self.asked.into_iter().filter_map(|asked| Some((asked.group, asked.answer?))).unzip();
+        replies(groups, answers)
+    }
+}

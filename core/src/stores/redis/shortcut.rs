@@ -1,0 +1,93 @@
+//! A command that some servers have for what a script of ours does, and what a connection knows of it.
+//!
+//! A release in the layout `string` deletes the key if it holds the owner. Valkey 9.0 and Redis 8.4 have a command for that,
+//! each its own, whose answer is 1 or 0. Wherever the command deletes, the script would have, and would have answered the
+//! same. Where it does not it did nothing, and the script is sent, which tells a lock that is free from one that was taken.
+//!
+//! ```text
+//!   the first release   COMMAND INFO DELIFEQ DELEX, and the script as ever
+//!   later ones          DELIFEQ key owner | DELEX key IFEQ owner
+//!                         1                  released
+//!                         0, or an error     the script, whose answer counts
+//!                         NOPERM, ERR        besides: scripts alone from now on
+//! ```
+//!
+//! All of this holds for one connection: the next may lead to another server, or as another user. See ADR 0017.
+//!
+//! Sources: the commands' pages in the documentation of [Valkey](https://valkey.io/commands/delifeq/) and
+//! [Redis](https://redis.io/docs/latest/commands/delex/).
+
+use redis::{Cmd, Value};
+
+use super::layouts::string;
+use crate::protocol::Request;
+
+/// A command that deletes a key whose value is the one it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shortcut {
+    /// Valkey since 9.0.
+    DelIfEq,
+    /// Redis since 8.4, Valkey since 9.2.
+    DelEx,
+}
+
+impl Shortcut {
+    const ALL: [Shortcut; 2] = [Shortcut::DelIfEq, Shortcut::DelEx];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Shortcut::DelIfEq => "DELIFEQ",
+            Shortcut::DelEx => "DELEX",
+        }
+    }
+
+    /// Makes `command` the one for `request`, which is one that a shortcut [`is_for`](is_for).
+    pub(super) fn write(self, command: &mut Cmd, request: &Request) {
+        command.clear();
+        command.arg(self.name()).arg(&*request.key);
+        if self == Shortcut::DelEx {
+            command.arg("IFEQ");
+        }
+        command.arg(string::deleted_owner(request));
+    }
+}
+
+/// Whether a server may have a command for `request`.
+pub(super) fn is_for(request: &Request) -> bool {
+    string::deleted_owner(request).is_some()
+}
+
+/// What asks a server which of the commands it has.
+pub(super) fn question() -> Cmd {
+    let mut command = Cmd::new();
+    command.arg("COMMAND").arg("INFO").arg(Shortcut::ALL.map(Shortcut::name).as_slice());
+    command
+}
+
+/// What a connection knows.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    is_asked: bool,
+    pub(super) has: Option<Shortcut>,
+}
+
+impl Known {
+    /// Whether the server is to be asked along with `requests`: once, and only if it matters.
+    pub(super) fn asks(&mut self, requests: &[Request]) -> bool {
+        !self.is_asked && requests.iter().any(is_for) && !std::mem::replace(&mut self.is_asked, true)
+    }
+
+    /// Takes the answer to the [`question`]. Whoever may not ask is not told, and does without.
+    pub(super) fn learn(&mut self, answer: &Value) {
+        let Value::Array(described) = answer else { return };
+        let is_there = |described: &Value| matches!(described, Value::Array(parts) if !parts.is_empty());
+        self.has = Shortcut::ALL.into_iter().zip(described).find_map(|(known, of)| is_there(of).then_some(known));
+    }
+
+    /// Takes the answer to the command: one that is refused whatever its key is not tried again.
+    pub(super) fn hear(&mut self, answer: &Value) {
+        if matches!(answer, Value::ServerError(error) if matches!(error.code(), "NOPERM" | "ERR")) {
+            self.has = None;
+        }
+    }
+}
