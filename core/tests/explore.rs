@@ -11,6 +11,8 @@
 
 #![allow(unreachable_pub, dead_code, reason = "the modules are shared, and each test uses its part")]
 
+#[path = "explore/deed.rs"]
+mod deed;
 mod glue;
 #[path = "explore/layout/mod.rs"]
 mod layout;
@@ -26,8 +28,11 @@ mod view;
 mod world;
 
 use layout::Role;
-use layout::joined::{self, Counted, GetsetRecord, Owned, RedissonRecord, StringRecord};
+use layout::joined::{self, Counted, FencedRecord, GetsetRecord, Owned, RedissonRecord, StringRecord};
+use layout::latch::{self, LatchRecord};
 use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
+use layout::redisson_shared::{self, CountedRecord, Leased, PermitsRecord, ReadWriteRecord};
+use layout::redisson_store::ReadWrite;
 use layout::shared::{self, SharedRecord};
 use search::Explored;
 use setup::{Class, Reduced, Setup, Wish};
@@ -274,6 +279,76 @@ fn a_store_that_gives_more_than_there_is_is_found() {
         let found = blind.explore::<shared::Seeded<{ shared::COUNTS_NOBODY }>>().expect_err("it counts nobody");
         assert!(found.what.contains("believe to hold"), "{}", found.what);
     }
+}
+
+#[test]
+fn joined_fenced_locks_count_their_tokens() {
+    let two = |name| Setup { prompt: true, ..Setup::two_clients(name) };
+    two("fenced: one thing goes wrong, promptly").with_faults(1).check_as::<FencedRecord>();
+    let clients = vec![vec![Wish { may_cancel: true, ..ONE }]; 2];
+    Setup { clients, ..two("fenced: two fickle clients, one fault") }.with_faults(1).check_as::<FencedRecord>();
+    Setup { prompt: true, ..Setup::yields("fenced: two tasks take turns") }.check_as::<FencedRecord>();
+}
+
+#[test]
+fn a_joined_read_write_lock_is_shared() {
+    use Role::{Reader, Writer};
+    Setup::hinted("redisson rwlock: a reader and a writer, one fault", &[Reader, Writer])
+        .with_faults(1)
+        .check_as::<ReadWriteRecord>();
+    Setup::hinted("redisson rwlock: two readers and a writer", &[Reader, Reader, Writer]).check_as::<ReadWriteRecord>();
+    let clients = vec![vec![Wish { changes: true, ..ONE }]; 2];
+    let of = |name, roles| Setup { clients: clients.clone(), ..Setup::hinted(name, roles) };
+    of("redisson rwlock: two readers that upgrade", &[Reader, Reader]).check_as::<ReadWriteRecord>();
+    of("redisson rwlock: a writer that downgrades and a reader that upgrades", &[Writer, Reader])
+        .check_as::<ReadWriteRecord>();
+}
+
+#[test]
+fn joined_permits_are_shared() {
+    use Role::{One, Two};
+    Setup::hinted("redisson permits: 1 and 2 of 2, one fault", &[One, Two]).with_faults(1).check_as::<PermitsRecord>();
+    Setup::hinted("redisson permits: 1, 1 and 2 of 2", &[One, One, Two]).check_as::<PermitsRecord>();
+    Setup::hinted("redisson counted: 1 and 2 of 2, one fault", &[One, Two]).with_faults(1).check_as::<CountedRecord>();
+}
+
+#[test]
+fn a_joined_store_of_shares_that_tells_nobody_or_runs_requests_late_is_found() {
+    type Silent = redisson_shared::Seeded<Leased, { redisson_shared::TELLS_NOBODY }>;
+    let silent = Setup::hinted("redisson permits: a store that tells nobody", &[Role::One, Role::Two]);
+    let found = silent.explore::<Silent>().expect_err("it tells nobody");
+    assert!(found.what.contains("served only after"), "{}", found.what);
+    type Late = redisson_shared::Seeded<ReadWrite, { redisson_shared::RUNS_LATE }>;
+    let late = Setup::hinted("redisson rwlock: a store that runs requests late", &[Role::Writer; 2]);
+    let late = Setup { ttl: 4, faults: vec![Class::Ghost], most_faults: 1, ..late };
+    let found = late.explore::<Late>().expect_err("it runs late");
+    assert!(found.what.contains("only after"), "{}", found.what);
+}
+
+#[test]
+fn whoever_waits_for_a_latch_passes_once_all_have_counted_down() {
+    let two = Setup::latch("latch: two wait, one fault", 2).with_faults(1);
+    two.check_as::<LatchRecord>();
+    let fickle = Wish { may_cancel: true, ..ONE };
+    let clients = vec![vec![fickle], vec![fickle]];
+    Setup { name: "latch: two wait and may give up, one fault", clients, ..two }.check_as::<LatchRecord>();
+    let two = |name| Setup::latch(name, 2);
+    Setup { cold: true, ..two("latch: two wait that have to subscribe") }.check_as::<LatchRecord>();
+    Setup { prompt: false, ..two("latch: two wait, any delay") }.check_as::<LatchRecord>();
+    Setup::latch("latch: three wait, a pause", 3).with_a_pause().check_as::<LatchRecord>();
+}
+
+#[test]
+fn a_latch_that_counts_copies_opens_early_or_tells_nobody_is_found() {
+    let faulty = Setup::latch("latch: a store that counts copies", 1).with_faults(1);
+    let found = faulty.explore::<latch::Seeded<{ latch::COUNTS_COPIES }>>().expect_err("it counts copies");
+    assert!(found.what.contains("are to come"), "{}", found.what);
+    let early = Setup::latch("latch: a store that opens it early", 2);
+    let found = early.explore::<latch::Seeded<{ latch::OPENS_EARLY }>>().expect_err("it opens early");
+    assert!(found.what.contains("are to come"), "{}", found.what);
+    let silent = Setup::latch("latch: a store that tells nobody", 1);
+    let found = silent.explore::<latch::Seeded<{ latch::TELLS_NOBODY }>>().expect_err("it tells nobody");
+    assert!(found.what.contains("served only after"), "{}", found.what);
 }
 
 /// The same space with and without what is left out as saying nothing new.

@@ -2,6 +2,8 @@
 
 #![allow(unreachable_pub, dead_code, reason = "the modules are shared, and each test uses its part")]
 
+#[path = "explore/deed.rs"]
+mod deed;
 mod glue;
 #[path = "explore/layout/mod.rs"]
 mod layout;
@@ -18,6 +20,7 @@ mod world;
 
 use layout::Role;
 use layout::joined::StringRecord;
+use layout::latch::LatchRecord;
 use layout::shared::SharedRecord;
 use setup::{Class, Setup, Wish};
 use spaces::{EARLY, ONE};
@@ -156,4 +159,11 @@ fn three_change_their_part() {
     let three =
         Setup::shared("rwlock: two readers that upgrade and a writer that downgrades", &[Reader, Reader, Writer]);
     Setup { clients, ..three }.check_as::<SharedRecord>();
+}
+
+#[test]
+fn three_wait_for_a_latch_and_a_fault() {
+    Setup::latch("latch: three wait, one fault and a pause", 3).with_faults(1).with_a_pause().check_as::<LatchRecord>();
+    let slow = Setup::latch("latch: two wait, any delay, one fault", 2);
+    Setup { prompt: false, ..slow }.with_faults(1).check_as::<LatchRecord>();
 }

@@ -5,7 +5,7 @@ mod places;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lockwright::kit::{self, Fence};
 use lockwright::once::Found;
@@ -136,6 +136,27 @@ fn one_leads_and_the_next_follows_when_it_resigns() {
         assert_eq!(c.election_with(&place.name, &impatient).campaign("never").unwrap_err().kind(), Kind::Timeout);
         assert!(c.election(&place.name).campaign(&"x".repeat(129)).is_err());
         drop(held);
+    }
+}
+
+#[test]
+fn candidates_of_one_client_stand_in_line_each_by_itself() {
+    for place in Place::all() {
+        let client = place.client();
+        let first = client.election(&place.name).campaign("first").unwrap();
+        let candidates = ["second", "third"].map(|who| {
+            let election = client.election(&place.name);
+            std::thread::spawn(move || drop(election.campaign(who).unwrap()))
+        });
+        let give_up = Instant::now() + Duration::from_secs(10);
+        while client.inspect(&place.name).unwrap().waiters < 2 {
+            assert!(Instant::now() < give_up, "both are known to the store");
+            std::thread::yield_now();
+        }
+        first.release().unwrap();
+        for candidate in candidates {
+            candidate.join().unwrap();
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What several may hold in the layout `redisson`: the scripts do what the references in `redis_redisson_shared/` do, with Redisson's own scripts
+//! What several may hold in the layout `redisson`: the scripts do what the references in `explore/layout/redisson_store.rs` do, with Redisson's own scripts
 //! between them, taken from its jar.
 
 #![cfg(feature = "redis")]
@@ -6,6 +6,8 @@
 #[path = "redis_redisson_shared/permits.rs"]
 mod permits;
 mod redis_server;
+#[path = "explore/layout/redisson_store.rs"]
+mod redisson_store;
 #[path = "redis_redisson_shared/rwlock.rs"]
 mod rwlock;
 
@@ -15,7 +17,7 @@ use std::time::Duration;
 use lockwright::Kind;
 use lockwright::options::AcquireOptions;
 use lockwright::protocol::{
-    Arg, AttemptId, Change, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, Terms, Verdict,
+    AttemptId, Change, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, Terms, Verdict,
 };
 use lockwright::shared::Share;
 use lockwright::shared_cell::ALL;
@@ -27,66 +29,16 @@ use lockwright::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use redis_server::{Server, dated};
+use redisson_store::{Notes, TTL, arguments};
 
-/// A pause ends with a lease or a minute from its end, never shortly before it: the server's own clock goes on meanwhile.
-const TTL: Duration = Duration::from_secs(300);
 const MINUTE: i64 = 60_000_000;
+/// A pause ends with a lease of [`TTL`] or a minute from its end, never shortly before it: the server's own clock goes on meanwhile.
 const PAUSES: [i64; 5] = [0, 50, 2 * MINUTE, 6 * MINUTE, 100 * MINUTE];
-
-/// A hold of ours, as it is noted.
-#[derive(Clone, Debug)]
-struct Note {
-    token: i64,
-    since: i64,
-    card: String,
-}
-
-/// All of them, and the highest token.
-#[derive(Clone, Debug, Default)]
-struct Notes {
-    top: i64,
-    all: BTreeMap<String, Note>,
-}
-
-impl Notes {
-    fn grant(&mut self, owner: &str, card: &str, now: i64) -> i64 {
-        self.top = now.max(self.top + 1);
-        self.all.insert(owner.into(), Note { token: self.top, since: now, card: card.into() });
-        self.top
-    }
-
-    fn token(&self, owner: &str) -> i64 {
-        self.all.get(owner).map_or(0, |note| note.token)
-    }
-
-    fn holder_of(&self, token: i64) -> Option<String> {
-        self.all.iter().find(|(_, note)| note.token == token).map(|(owner, _)| owner.clone())
-    }
-
-    /// What a look says of one hold.
-    fn seen(&self, owner: &str, left: i64, units: i64, now: i64) -> Reply {
-        let theirs = Note { token: 0, since: now + 1, card: "\t\tredisson\t".into() };
-        let Note { token, since, card, .. } = self.all.get(owner).cloned().unwrap_or(theirs);
-        let numbers = [now - since, left, token, units].map(Reply::Int);
-        let [held, left, token, units] = numbers;
-        Reply::List(vec![Reply::Text(owner.into()), held, left, token, units, Reply::Text(card)])
-    }
-}
 
 fn terms(who: u128) -> Terms {
     let card = format!("host\t{who}\trust\tlabel {who}").into();
     let attempt = AttemptId((who + 1) << 64);
     Terms { name: "x".into(), attempt, inbox: InboxId(1), ttl: TTL, claim: TTL, card, fair: false }
-}
-
-/// The arguments of a request as the scripts see them: keys are none.
-fn arguments(request: &Request) -> Vec<String> {
-    let text = |arg: &Arg| match arg {
-        Arg::Text(text) => Some(text.to_string()),
-        Arg::Int(number) => Some(number.to_string()),
-        _ => None,
-    };
-    request.args.iter().filter_map(text).collect()
 }
 
 fn asked(step: Step, not_after: i64) -> Request {

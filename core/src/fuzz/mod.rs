@@ -23,7 +23,7 @@ pub use uri::uri;
 #[cfg(feature = "redis")]
 pub use crate::stores::redis::fuzz::{redis_frames, redis_greeting, redis_push, redis_reply};
 #[cfg(feature = "sqlite")]
-pub use crate::stores::sqlite::fuzz::{sqlite_host, sqlite_push, sqlite_row};
+pub use crate::stores::sqlite::fuzz::{sqlite_host, sqlite_push, sqlite_row, sqlite_shared_row};
 
 /// What no text may show.
 pub(crate) const SECRET: &str = "hunter2hunter2";
@@ -44,7 +44,7 @@ type Target = fn(&[u8]);
 
 /// Every target by its name.
 #[cfg(all(test, feature = "memory", feature = "sqlite", feature = "redis"))]
-const TARGETS: [(&str, Target); 11] = [
+const TARGETS: [(&str, Target); 12] = [
     ("kept_text", kept_text),
     ("layout_reply", layout_reply),
     ("redis_frames", redis_frames),
@@ -54,6 +54,7 @@ const TARGETS: [(&str, Target); 11] = [
     ("sqlite_host", sqlite_host),
     ("sqlite_push", sqlite_push),
     ("sqlite_row", sqlite_row),
+    ("sqlite_shared_row", sqlite_shared_row),
     ("uri", uri),
     ("zookeeper_reply", zookeeper_reply),
 ];

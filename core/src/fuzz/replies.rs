@@ -65,9 +65,11 @@ pub(crate) fn is_understood_or_refused(layout: &dyn Layout, choice: u8, replies:
     let op = OPS[usize::from(choice) % OPS.len()];
     is_sound(&machine.step(Input::Reply(op, replies)), block);
     let Some(reply) = replies.first() else { return };
-    match layout.inspected("x", reply) {
-        Ok(seen) => assert!(seen.holder.is_none_or(|holder| !holder.remaining.is_zero())),
-        Err(error) => is_readable(&error),
+    for seen in [layout.inspected("x", reply), layout.identified("x", reply)] {
+        match seen {
+            Ok(seen) => assert!(seen.holder.is_none_or(|holder| !holder.remaining.is_zero())),
+            Err(error) => is_readable(&error),
+        }
     }
     if let Err(error) = layout.listed(reply) {
         is_readable(&error);

@@ -66,6 +66,17 @@ impl Claimant {
     }
 }
 
+/// Each byte in hexadecimal digits.
+const HEX: [[u8; 2]; 256] = {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let (mut all, mut byte) = ([[0; 2]; 256], 0);
+    while byte < 256 {
+        all[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    all
+};
+
 impl Claimant {
     /// As it is written to a store.
     pub fn text(&self) -> Arc<str> {
@@ -74,11 +85,12 @@ impl Claimant {
 
     fn digits(&self) -> [u8; 56] {
         // Written with every request: formatting number by number would cost more than the rest of the machine.
+        let mut bytes = [0; 24];
+        bytes[..16].copy_from_slice(&self.attempt.0.to_be_bytes());
+        bytes[16..].copy_from_slice(&self.inbox.0.to_be_bytes());
         let mut text = [b'0'; 56];
-        let bytes = self.attempt.0.to_be_bytes().into_iter().chain(self.inbox.0.to_be_bytes());
         for (pair, byte) in text.chunks_exact_mut(2).zip(bytes) {
-            const DIGITS: &[u8; 16] = b"0123456789abcdef";
-            pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+            pair.copy_from_slice(&HEX[usize::from(byte)]);
         }
         let mut claim = self.claim.as_millis() as u64;
         for digit in text[48..].iter_mut().rev() {

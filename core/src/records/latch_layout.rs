@@ -39,7 +39,7 @@ pub const MIN_IDLE: Duration = Duration::from_secs(60);
 pub const MAX_IDLE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// How often a wait is asked again at the latest, should the push that ends it get lost. It keeps the latch.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The ttl on which a latch is waited for: more than twice the time after which a wait is asked again, so that no grant is so old that it has to be confirmed.
 pub const TTL: Duration = DEFAULT_TTL;

@@ -132,6 +132,8 @@ pub struct Setup {
     pub roles: &'static [Role],
     /// To how many permits somebody may resize it, once.
     pub resizes: Option<u32>,
+    /// How many deeds somebody does beside all clients.
+    pub deeds: usize,
     /// Whether the inboxes are still closed.
     pub cold: bool,
     /// How far behind the store's clock the clients believe it to be.
@@ -170,7 +172,7 @@ impl Setup {
     pub fn capacity(&self) -> u32 {
         match self.role(0) {
             Role::Sole => 1,
-            Role::Reader | Role::Writer => ALL,
+            Role::Reader | Role::Writer | Role::Waiter => ALL,
             Role::One | Role::Two | Role::TwoInOrder => 2,
         }
     }

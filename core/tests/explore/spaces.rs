@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lockwright::latch_layout::{PATIENCE, TTL};
+
 use crate::layout::native::NativeRecord;
 use crate::layout::{Record, Role};
 use crate::search::{Explored, Recovery, Violation, explore};
@@ -38,6 +40,7 @@ impl Setup {
             clients: vec![vec![ONE], vec![ONE]],
             roles: &[],
             resizes: None,
+            deeds: 0,
             cold: false,
             behind: 0,
             prompt: false,
@@ -63,6 +66,20 @@ impl Setup {
     /// A client for each role, with one task.
     pub fn shared(name: &'static str, roles: &'static [Role]) -> Self {
         Setup { prompt: true, clients: vec![vec![ONE]; roles.len()], roles, ..Setup::two_clients(name) }
+    }
+
+    /// The same where all who wait are told that asking may help. Whoever is told need not stand in the store's queue, so that no order of
+    /// steps is left out.
+    pub fn hinted(name: &'static str, roles: &'static [Role]) -> Self {
+        Setup { reduced: Reduced { names: true, orders: false }, ..Setup::shared(name, roles) }
+    }
+
+    /// As many clients that wait for a latch, which two count down. A tick is half of what a wait is asked again after, and the ttl
+    /// that of a wait.
+    pub fn latch(name: &'static str, waiters: usize) -> Self {
+        const ROLES: [Role; 3] = [Role::Waiter; 3];
+        let (tick, ttl) = (PATIENCE / 2, (TTL.as_secs() / (PATIENCE / 2).as_secs()) as u32);
+        Setup { tick, ttl, deeds: 2, ..Setup::shared(name, &ROLES[..waiters]) }
     }
 
     /// The same with at most `most` faults of any kind.
@@ -135,6 +152,9 @@ impl Setup {
 
     /// In how many ticks whoever waits looks whether a claim ran out: the claim, and an eighth more for each ahead.
     fn look(&self) -> u8 {
+        if self.role(0) == Role::Waiter {
+            return PATIENCE.as_millis().div_ceil(self.tick.as_millis()) as u8;
+        }
         let eighths = 8 + self.clients.len().saturating_sub(2) as u128;
         (1000 * eighths).div_ceil(8 * self.tick.as_millis()) as u8
     }
@@ -144,6 +164,8 @@ impl Setup {
         match class {
             Class::None | Class::Blip => (0, 0),
             Class::PushLost | Class::Delayed => (look, look),
+            // Nobody has to wait for what another one left.
+            Class::Duplicate | Class::Crash | Class::HalfOpen if self.role(0) == Role::Waiter => (0, 0),
             // A pause before the next try counts as a tick here.
             Class::Refused | Class::Lost | Class::Ghost | Class::ReplyLost | Class::Reset => (look + 1, look + 1),
             Class::Duplicate | Class::Crash | Class::HalfOpen => (longest, longest),
@@ -202,13 +224,13 @@ impl Setup {
             most => format!("at most {most} of {:?}", self.faults),
         };
         let pauses = if self.pauses > 0 { ", 1 pause" } else { "" };
+        let clients = clients.join(" + ");
+        if self.deeds > 0 {
+            return format!("tasks {clients}, {} count-downs; {network}, {faults}{pauses}", self.deeds);
+        }
         let resizes = self.resizes.map_or(String::new(), |permits| format!(", resized to {permits}"));
-        format!(
-            "tasks {}{resizes}; lease {}, claim {}; {network}, {faults}{pauses}",
-            clients.join(" + "),
-            self.ttl,
-            1000 / self.tick.as_millis()
-        )
+        let claim = 1000 / self.tick.as_millis();
+        format!("tasks {clients}{resizes}; lease {}, claim {claim}; {network}, {faults}{pauses}", self.ttl)
     }
 
     /// One task: `t`, and what it wants beside the lock.
@@ -220,6 +242,7 @@ impl Setup {
             Role::One => "1/2",
             Role::Two => "2/2",
             Role::TwoInOrder => "2/2f",
+            Role::Waiter => "wait",
         };
         let marks = [(wish.fair, "f"), (wish.may_cancel, "c"), (wish.extends.is_some(), "x"), (wish.changes, "u")];
         let marks = marks.into_iter().chain([(wish.exports.is_some(), "e"), (wish.resumes, "r")]);

@@ -13,6 +13,7 @@ use lockwright::session::{Answer, Inbox, RequestId, margin};
 use lockwright::shared_cell::ALL;
 use lockwright::time::{Relative, StoreTime, Time};
 
+use crate::deed::Deed;
 use crate::glue::{Input, Out, Process, process_of};
 use crate::layout::joined::attempt_of;
 use crate::layout::{Around, Checked, Record, name_of, name_of_client};
@@ -162,6 +163,9 @@ pub enum Step {
     Hear { client: usize },
     Resume,
     Resize,
+    Begin { deed: usize },
+    Arrive { deed: usize },
+    Appear { deed: usize, ghost: usize },
     Pass,
     Pause { client: usize },
     Delay { message: usize },
@@ -174,6 +178,10 @@ pub enum Step {
     Crash { client: usize, half_open: bool },
     Blip { client: usize },
     LosePush { client: usize, at: usize },
+    LoseDeed { deed: usize },
+    HauntDeed { deed: usize },
+    UnanswerDeed { deed: usize },
+    DuplicateDeed { deed: usize },
 }
 
 impl Step {
@@ -181,11 +189,11 @@ impl Step {
         match self {
             Step::Delay { .. } => Class::Delayed,
             Step::Refuse { .. } => Class::Refused,
-            Step::Lose { .. } => Class::Lost,
-            Step::Haunt { .. } => Class::Ghost,
-            Step::Unanswer { .. } => Class::ReplyLost,
+            Step::Lose { .. } | Step::LoseDeed { .. } => Class::Lost,
+            Step::Haunt { .. } | Step::HauntDeed { .. } => Class::Ghost,
+            Step::Unanswer { .. } | Step::UnanswerDeed { .. } => Class::ReplyLost,
             Step::Reset { .. } => Class::Reset,
-            Step::Duplicate { .. } => Class::Duplicate,
+            Step::Duplicate { .. } | Step::DuplicateDeed { .. } => Class::Duplicate,
             Step::Crash { half_open: false, .. } => Class::Crash,
             Step::Crash { half_open: true, .. } => Class::HalfOpen,
             Step::Blip { .. } => Class::Blip,
@@ -221,6 +229,7 @@ pub struct World<R: Record> {
     secret: Option<AttemptId>,
     /// Whether it was resized.
     resized: bool,
+    deeds: Vec<Deed>,
     pub spent: Spent,
 }
 
@@ -265,6 +274,7 @@ impl<R: Record> World<R> {
             paused: None,
             secret: None,
             resized: false,
+            deeds: vec![Deed::default(); setup.deeds],
             spent: Spent::NOTHING,
         };
         for (client, tasks) in setup.clients.iter().enumerate() {
@@ -300,6 +310,8 @@ impl<R: Record> World<R> {
         }
         let arrives = |m: &Message<R::Call>| m.body.is_upward() || runs(&m.client);
         steps.extend((0..self.net.len()).filter(|m| arrives(&self.net[*m])).map(|message| Step::Deliver { message }));
+        let under_way = self.deeds.iter().enumerate().filter(|(_, deed)| deed.awaited.is_some());
+        steps.extend(under_way.map(|(deed, _)| Step::Arrive { deed }));
         if self.paused.is_some() {
             steps.push(Step::Resume);
         }
@@ -308,6 +320,10 @@ impl<R: Record> World<R> {
         }
         if setup.resizes.is_some() && !self.resized {
             steps.push(Step::Resize);
+        }
+        for (d, deed) in self.deeds.iter().enumerate() {
+            steps.extend((!deed.begun).then_some(Step::Begin { deed: d }));
+            steps.extend((0..deed.ghosts.len()).map(|ghost| Step::Appear { deed: d, ghost }));
         }
         for c in (0..self.clients.len()).filter(runs) {
             let client = &self.clients[c];
@@ -348,13 +364,14 @@ impl<R: Record> World<R> {
             matches!(m.body, Body::Request { ghost: false, .. }) && self.now > m.sent + setup.response_timeout
         };
         let urgent = |step: &Step| setup.prompt && self.is_urgent(*step);
-        !self.net.iter().any(|message| overdue(message)) && !steps.iter().any(urgent)
+        let is_late = self.deeds.iter().any(|deed| deed.is_overdue(setup, self.now));
+        !is_late && !self.net.iter().any(|message| overdue(message)) && !steps.iter().any(urgent)
     }
 
     /// Whether `step` happens before a tick passes, where everybody is prompt.
     fn is_urgent(&self, step: Step) -> bool {
         match step {
-            Step::Timer { .. } | Step::Hear { .. } => true,
+            Step::Timer { .. } | Step::Hear { .. } | Step::Arrive { .. } => true,
             Step::Deliver { message } => {
                 let message = &self.net[message];
                 !message.slow && !matches!(message.body, Body::Request { ghost: true, .. })
@@ -378,6 +395,14 @@ impl<R: Record> World<R> {
                 Body::Reply(_) => steps.push(Step::Unanswer { message: i }),
                 _ => {}
             }
+        }
+        for (deed, _) in self.deeds.iter().enumerate().filter(|(_, deed)| deed.awaited.is_some()) {
+            steps.extend([
+                Step::LoseDeed { deed },
+                Step::HauntDeed { deed },
+                Step::UnanswerDeed { deed },
+                Step::DuplicateDeed { deed },
+            ]);
         }
         for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.dead && !client.is_through()) {
             steps.push(Step::Crash { client: c, half_open: false });
@@ -590,6 +615,24 @@ impl<R: Record> World<R> {
                 let Some(call) = setup.resizes.and_then(R::resize) else { return Err("cannot be resized".into()) };
                 self.execute(setup, &call).map(drop)
             }
+            Step::Begin { deed } | Step::LoseDeed { deed } => {
+                self.deeds[deed].send(self.now);
+                Ok(())
+            }
+            Step::Arrive { deed } => self.arrive(setup, deed, true),
+            Step::UnanswerDeed { deed } => self.arrive(setup, deed, false),
+            Step::Appear { deed, ghost } => {
+                let sent = self.deeds[deed].ghosts.swap_remove(ghost);
+                self.carry_out(setup, deed, sent).map(drop)
+            }
+            Step::HauntDeed { deed } | Step::DuplicateDeed { deed } => {
+                let (now, deed) = (self.now, &mut self.deeds[deed]);
+                deed.ghosts.extend(deed.awaited);
+                if matches!(step, Step::HauntDeed { .. }) {
+                    deed.send(now);
+                }
+                Ok(())
+            }
             Step::Pass => {
                 self.now += 1;
                 Ok(())
@@ -647,6 +690,26 @@ impl<R: Record> World<R> {
                 Ok(())
             }
         }
+    }
+
+    /// The copy arrives that is waited for. Whoever is not answered, or came too late, sends another one.
+    fn arrive(&mut self, setup: &Setup, deed: usize, answers: bool) -> Checked<()> {
+        let Some(sent) = self.deeds[deed].awaited.take() else { return Err("nothing was sent".into()) };
+        let is_done = self.carry_out(setup, deed, sent)?;
+        if !is_done || !answers {
+            self.deeds[deed].send(self.now);
+        }
+        Ok(())
+    }
+
+    /// A copy that was sent then is carried out; whether it was in time.
+    fn carry_out(&mut self, setup: &Setup, deed: usize, sent: u32) -> Checked<bool> {
+        let not_after = setup.store_time(sent + setup.response_timeout);
+        let Some(call) = R::deed(deed, not_after) else { return Err("there is nothing to do beside clients".into()) };
+        self.execute(setup, &call)?;
+        let is_done = setup.store_time(self.now) <= not_after;
+        self.deeds[deed].done |= is_done;
+        Ok(is_done)
     }
 
     fn client(&mut self, client: usize) -> &mut Client {
@@ -955,12 +1018,11 @@ impl<R: Record> World<R> {
     /// Nobody believes what the store denies.
     fn check_beliefs(&self, setup: &Setup) -> Checked<()> {
         let now = setup.time(self.now);
-        let hold_of = |attempt| self.store.record.holds().find(|(owner, _)| *owner == attempt);
         let mut believed = 0_u64;
         for (c, client) in self.clients.iter().enumerate() {
             let who = name_of_client(c);
             for (attempt, until) in client.process.beliefs().filter(|(_, until)| *until > now) {
-                let Some((_, expires)) = hold_of(attempt) else {
+                let Some(expires) = self.store.record.lasts(&|owner| owner == attempt) else {
                     let attempt = name_of(attempt);
                     return Err(format!("{who} believes that {attempt} holds the lock; the store says it does not"));
                 };
@@ -974,7 +1036,7 @@ impl<R: Record> World<R> {
                 {
                     believed += u64::from(*units);
                     let until = StoreTime((until.as_nanos() / 1000) as i64);
-                    if !self.store.record.holds().any(|(owner, expires)| process_of(owner) == c && expires >= until) {
+                    if self.store.record.lasts(&|owner| process_of(owner) == c) < Some(until) {
                         return Err(format!("a task of {who} believes to hold the lock; the store says it does not"));
                     }
                 }
@@ -1003,6 +1065,7 @@ impl<R: Record> World<R> {
         let now = setup.store_time(self.now);
         self.is_served(setup)
             && self.net.is_empty()
+            && self.deeds.iter().all(Deed::is_silent)
             && self.clients.iter().all(|client| client.process.is_idle() && client.stream.is_empty())
             && self.store.record.holds().all(|(_, expires)| expires <= now)
             && self.store.record.line().all(|attempt| self.clients[process_of(attempt)].dead)
@@ -1020,6 +1083,12 @@ impl<R: Record> World<R> {
             (units, view.token(*top)).hash(&mut state);
         }
         self.store.record.fingerprint(&view, &mut state);
+        let deeds = self.deeds.iter().fold(0_u64, |sum, deed| {
+            let mut one = Mix::new();
+            deed.fingerprint(setup, &view, &mut one);
+            sum.wrapping_add(one.finish())
+        });
+        deeds.hash(&mut state);
         let exporter = self.secret.map(process_of);
         (exporter.is_some(), self.resized).hash(&mut state);
         let mut all = 0_u64;
@@ -1081,6 +1150,15 @@ impl<R: Record> World<R> {
             },
             Step::Resume => format!("{} runs again", client(self.paused.unwrap_or_default())),
             Step::Resize => format!("it is resized to {} units", setup.resizes.unwrap_or_default()),
+            Step::Begin { deed } => format!("count-down {deed} is sent"),
+            Step::Arrive { deed } => format!("count-down {deed} arrives and is answered"),
+            Step::Appear { deed, .. } => format!("a copy of count-down {deed} arrives that nobody waits for"),
+            Step::LoseDeed { deed } => format!("FAULT count-down {deed} is lost, and sent again"),
+            Step::HauntDeed { deed } => format!("FAULT count-down {deed} may still arrive, and is sent again"),
+            Step::UnanswerDeed { deed } => {
+                format!("FAULT count-down {deed} arrives, its answer is lost, it is sent again")
+            }
+            Step::DuplicateDeed { deed } => format!("FAULT count-down {deed} arrives twice"),
             Step::Pass => "a tick passes".into(),
             Step::Pause { client: c } => format!("PAUSE of {}", client(c)),
             Step::Delay { message: m } => format!("FAULT takes its time: {}", message(m)),

@@ -1,10 +1,9 @@
 //! Redisson's semaphores: what their keys do with each of our requests, and each of Redisson's.
 
+use super::redisson_store::Permits as Model;
 use super::*;
 
 const KEY: &str = "redisson permits";
-/// A day, in milliseconds.
-const DAY: i64 = 86_400_000;
 /// What Redisson writes for a permit that never ends.
 const NEVER: i64 = 922_337_203_685_477;
 
@@ -60,130 +59,6 @@ fn permit(nth: usize) -> String {
     format!("{:032x}", 0xff00 + nth)
 }
 
-/// The keys; permits by owner, with how many and when they end, in milliseconds.
-#[derive(Clone, Debug, Default)]
-struct Model {
-    counted: bool,
-    available: Option<i64>,
-    leases: BTreeMap<String, (i64, i64)>,
-    notes: Notes,
-    notes_end: i64,
-}
-
-impl Model {
-    fn held(&self) -> i64 {
-        self.leases.values().map(|(units, _)| units).sum()
-    }
-
-    fn put_back(&mut self, units: i64) {
-        self.available = self.available.map(|available| available + units);
-    }
-
-    fn take_back(&mut self, now: i64) {
-        let (gone, left) = std::mem::take(&mut self.leases)
-            .into_iter()
-            .partition::<BTreeMap<_, _>, _>(|(_, (_, ends))| *ends <= now / 1000);
-        self.leases = left;
-        self.put_back(gone.values().map(|(units, _)| units).sum());
-    }
-
-    fn ends(&self, owner: &str, now: i64) -> Option<i64> {
-        self.leases.get(owner).map(|(_, ends)| *ends).filter(|ends| *ends > now / 1000)
-    }
-
-    fn keep(&mut self, owner: &str, units: i64, ttl: i64, now: i64) {
-        let until = (now + 999) / 1000 + ttl;
-        if self.ends(owner, now).is_none_or(|ends| ends < until) {
-            self.leases.insert(owner.into(), (units, until));
-        }
-        self.keep_notes(ttl, now);
-    }
-
-    fn keep_notes(&mut self, ttl: i64, now: i64) {
-        if self.notes.top > 0 {
-            self.notes_end = self.notes_end.max(now + (ttl + 600_000) * 1000);
-        }
-    }
-
-    fn free(&mut self, owner: &str, now: i64) -> bool {
-        let lasted = self.ends(owner, now).is_some();
-        self.notes.all.remove(owner);
-        if let Some((units, _)) = self.leases.remove(owner) {
-            self.put_back(units);
-        }
-        lasted
-    }
-
-    fn run(&mut self, request: &Request, now: i64) -> Reply {
-        let args = arguments(request);
-        let number = |i: usize| args[i].parse::<i64>().expect("a number");
-        let list = |numbers: &[i64]| Reply::List(numbers.iter().map(|number| Reply::Int(*number)).collect());
-        let me = &*args[0];
-        match request.call.name {
-            "permits.acquire" if now > number(2) => list(&[2, now]),
-            "permits.acquire" => {
-                let (ttl, units, capacity) = (number(1), number(4), number(5));
-                self.take_back(now);
-                if self.ends(me, now).is_some() {
-                    self.keep(me, units, ttl, now);
-                    if self.notes.token(me) > 0 {
-                        return Reply::Int(self.notes.token(me));
-                    }
-                } else {
-                    let available = *self
-                        .available
-                        .get_or_insert(capacity - self.leases.values().map(|(units, _)| units).sum::<i64>());
-                    let all = available + self.held();
-                    if !self.counted && units > all {
-                        return Reply::Error { code: "TOOMANY".into(), message: format!("it has {all} permits") };
-                    }
-                    if units > available {
-                        let first = self.leases.values().map(|(_, ends)| *ends - now / 1000).min().unwrap_or(DAY);
-                        return list(&[0, now, first.min(DAY) * 1000]);
-                    }
-                    self.put_back(-units);
-                    self.keep(me, units, ttl, now);
-                }
-                let token = self.notes.grant(me, &args[3], now);
-                self.keep_notes(ttl, now);
-                Reply::Int(token)
-            }
-            "permits.renew" => {
-                let held = self.ends(me, now).is_some();
-                if held {
-                    self.keep(me, number(2), number(1), now);
-                }
-                Reply::Int(held.into())
-            }
-            "permits.release" => Reply::Int(self.free(me, now).into()),
-            "permits.undo" => {
-                self.free(me, now);
-                Reply::Int(1)
-            }
-            "permits.break" => {
-                let broken = self.notes.holder_of(number(0)).is_some_and(|owner| self.free(&owner, now));
-                Reply::Int(broken.into())
-            }
-            "permits.resize" => {
-                self.take_back(now);
-                self.available = Some(number(0) - self.held());
-                Reply::Int(1)
-            }
-            "permits.inspect" => {
-                let Some(available) = self.available else { return Reply::Nil };
-                let all = if self.counted { 0 } else { (available + self.held()).max(0) };
-                let head = [Reply::Text("semaphore".into()), Reply::Int(all), Reply::Int(0)];
-                let live = self.leases.iter().filter(|(_, (_, ends))| *ends > now / 1000);
-                let seen = live.map(|(owner, (units, ends))| {
-                    self.notes.seen(owner, (ends - now / 1000).min(DAY) * 1000, *units, now)
-                });
-                Reply::List(head.into_iter().chain(seen).collect())
-            }
-            other => panic!("{other} is no call of the layout"),
-        }
-    }
-}
-
 struct Run<'a> {
     server: &'a mut Server,
     layout: std::sync::Arc<dyn Layout>,
@@ -222,7 +97,7 @@ impl Run<'_> {
                 return Ok(());
             }
         };
-        let expected = self.model.run(&request, now);
+        let expected = self.model.run(&request, now, now);
         let got = self.server.ask(&request, self.now);
         prop_assert_eq!(sorted(&got), sorted(&expected), "{}", request);
         if matches!(command, Command::Inspect) {
@@ -255,7 +130,7 @@ impl Run<'_> {
                     .arg(now / 1000)
                     .arg(NEVER);
                 let sweep = self.layout.resize(KEY.into(), 5).expect("it can");
-                self.model.run(&sweep, now);
+                self.model.run(&sweep, now, now);
                 self.server.ask(&sweep, self.now);
                 command.arg("publish").arg(&u128::from_str_radix(&permit(*nth), 16).expect("hex").to_be_bytes());
                 self.server.run(&command);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use lockwright::cell::BLOCK;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright::stores::redis::layouts::redisson::{self, Redisson, RedissonLock};
+use lockwright::stores::redis::layouts::redisson_fenced::{self, FencedLock};
 use lockwright::stores::redis::layouts::{getset, string};
 use lockwright::time::{Relative, StoreTime, Time};
 
@@ -22,11 +23,16 @@ pub type StringRecord = Seeded<Owned, NO_BUG>;
 pub type GetsetRecord = Seeded<Ending, NO_BUG>;
 /// The layout `redisson`.
 pub type RedissonRecord = Seeded<Counted, NO_BUG>;
+/// The same in the format `fenced`.
+pub type FencedRecord = Seeded<Fenced, NO_BUG>;
 
 /// What tells one joined layout from another here.
 pub trait Kind: Clone + Debug + Default + 'static {
     /// How the lock's key says who holds it.
     const WAY: Way = Way::Owner;
+
+    /// Whether its tokens are counted in a key beside it.
+    const COUNTS: bool = false;
 
     fn machine() -> Box<dyn Protocol>;
 
@@ -95,6 +101,26 @@ impl Kind for Counted {
     }
 }
 
+/// Redisson's fenced locks.
+#[derive(Clone, Debug, Default)]
+pub struct Fenced;
+
+impl Kind for Fenced {
+    const COUNTS: bool = true;
+
+    fn machine() -> Box<dyn Protocol> {
+        Box::new(FencedLock::new(redisson_fenced::Fenced, "L".into()))
+    }
+
+    fn attempt(owner: &str) -> Option<AttemptId> {
+        Counted::attempt(owner)
+    }
+
+    fn channel(of: Option<&str>) -> Option<String> {
+        Counted::channel(of)
+    }
+}
+
 /// The attempt whose channel this is, if it is that of one.
 pub fn attempt_of(channel: &str) -> Option<AttemptId> {
     Counted::attempt(channel.strip_prefix(&redisson::channel("L"))?.strip_prefix(':')?)
@@ -106,7 +132,8 @@ pub struct Seeded<K, const BUG: u8>(JoinedStore, PhantomData<K>);
 
 impl<K: Kind, const BUG: u8> Default for Seeded<K, BUG> {
     fn default() -> Self {
-        Seeded(JoinedStore::new(K::WAY), PhantomData)
+        let counter = K::COUNTS.then_some(0);
+        Seeded(JoinedStore { counter, ..JoinedStore::new(K::WAY) }, PhantomData)
     }
 }
 

@@ -2,8 +2,11 @@
 
 pub mod joined;
 pub mod joined_store;
+pub mod latch;
 pub mod line;
 pub mod native;
+pub mod redisson_shared;
+pub mod redisson_store;
 pub mod shared;
 
 use std::fmt::Debug;
@@ -30,13 +33,15 @@ pub enum Role {
     Two,
     /// The same, overtaken by nobody.
     TwoInOrder,
+    /// To be let through once it is open, as everybody is.
+    Waiter,
 }
 
 impl Role {
     /// How much that is, of `Setup::capacity`.
     pub fn units(self) -> u32 {
         match self {
-            Role::Sole | Role::Reader | Role::One => 1,
+            Role::Sole | Role::Reader | Role::One | Role::Waiter => 1,
             Role::Two | Role::TwoInOrder => 2,
             Role::Writer => ALL,
         }
@@ -75,6 +80,11 @@ pub trait Record: Clone + Debug + Default + 'static {
         None
     }
 
+    /// What somebody does to it beside all clients, as the one of that number, if it is not too late.
+    fn deed(_: usize, _not_after: StoreTime) -> Option<Self::Call> {
+        None
+    }
+
     /// Reads what a machine wrote.
     fn read(request: &Request) -> Option<Self::Call>;
 
@@ -86,6 +96,11 @@ pub trait Record: Clone + Debug + Default + 'static {
 
     /// Who holds the lock, or held it last and nobody noticed yet, and until when.
     fn holds(&self) -> impl Iterator<Item = (AttemptId, StoreTime)>;
+
+    /// Until when the longest hold lasts of those whose attempt `is` one.
+    fn lasts(&self, is: &dyn Fn(AttemptId) -> bool) -> Option<StoreTime> {
+        self.holds().filter(|(owner, _)| is(*owner)).map(|(_, expires)| expires).max()
+    }
 
     /// Who waits, in order.
     fn line(&self) -> impl Iterator<Item = AttemptId>;
