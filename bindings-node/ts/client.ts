@@ -190,7 +190,7 @@ export class Client implements AsyncDisposable {
     checked(this.#native.require(checkedOptions('require', wanted, REQUIRE)))
   }
 
-  /** Who holds the lock `name`, and how many wait for it. */
+  /** What lies under `name`: who holds it, and how many wait; of a latch, how many are still to come. */
   async inspect(name: string): Promise<Inspection> {
     return checked(await outcome<Inspection>(reactor().inspect(this.#native, text('inspect', 'name', name))))
   }

@@ -293,10 +293,10 @@ impl<F: Face> Client<F> {
 }
 
 impl Client {
-    /// Who holds the lock `name`, since when, and how many wait.
+    /// What lies under `name`: who holds it, since when, and how many wait; of a latch, how many are still to come.
     ///
     /// # Errors
-    /// `foreign_layout` when something else lies under that name; `unavailable`, `auth` or `protocol` from the store.
+    /// `foreign_layout` when what lies there is none of ours; `unavailable`, `auth` or `protocol` from the store.
     pub async fn inspect(&self, name: &str) -> Result<Inspection> {
         let (client, name) = (self.clone(), name.to_owned());
         aside(move || client.inspect_now(&name)).await

@@ -21,6 +21,7 @@ mod world;
 use layout::Role;
 use layout::joined::StringRecord;
 use layout::latch::LatchRecord;
+use layout::redisson_shared::{PermitsRecord, ReadWriteRecord};
 use layout::shared::SharedRecord;
 use setup::{Class, Setup, Wish};
 use spaces::{EARLY, ONE};
@@ -166,4 +167,18 @@ fn three_wait_for_a_latch_and_a_fault() {
     Setup::latch("latch: three wait, one fault and a pause", 3).with_faults(1).with_a_pause().check_as::<LatchRecord>();
     let slow = Setup::latch("latch: two wait, any delay, one fault", 2);
     Setup { prompt: false, ..slow }.with_faults(1).check_as::<LatchRecord>();
+}
+
+#[test]
+fn three_share_a_joined_lock_and_a_fault() {
+    use Role::{One, Reader, Two, Writer};
+    Setup::hinted("redisson rwlock: two readers and a writer, one fault", &[Reader, Reader, Writer])
+        .with_faults(1)
+        .check_as::<ReadWriteRecord>();
+    Setup::hinted("redisson permits: 1, 1 and 2 of 2, one fault", &[One, One, Two])
+        .with_faults(1)
+        .check_as::<PermitsRecord>();
+    let clients = vec![vec![Wish { changes: true, ..ONE }]; 2];
+    let two = Setup::hinted("redisson rwlock: two change their part, one fault", &[Writer, Reader]);
+    Setup { clients, ..two }.with_faults(1).check_as::<ReadWriteRecord>();
 }

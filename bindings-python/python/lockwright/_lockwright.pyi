@@ -255,7 +255,7 @@ class Client:
         """
 
     def inspect(self, name: str) -> Inspection:
-        """Who holds the lock `name`, and how many wait for it."""
+        """What lies under `name`: who holds it, and how many wait; of a latch, how many are still to come."""
 
     def list(self) -> list[str]:
         """The names of the locks there are."""

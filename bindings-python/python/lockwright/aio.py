@@ -355,7 +355,7 @@ class Client:
         )
 
     async def inspect(self, name: str) -> Inspection:
-        """Who holds the lock `name`, and how many wait for it."""
+        """What lies under `name`: who holds it, and how many wait; of a latch, how many are still to come."""
         seen: Inspection = await _ask(_native.Reactor.inspect, self._core, name)
         return seen
 

@@ -105,7 +105,7 @@ impl Feed<'_> {
             5 => (&calls.change, vec![self.claimant(), self.number(), self.number(), Arg::NotAfter, self.number()]),
             _ => {
                 let (me, ttl, wait) = (self.claimant(), self.number(), Arg::Int(i64::from(self.byte() % 2)));
-                let primitive = Arg::from(if self.byte() % 2 == 0 { "rwlock" } else { "semaphore" });
+                let primitive = Arg::from(if self.byte().is_multiple_of(2) { "rwlock" } else { "semaphore" });
                 let (units, capacity, in_order) = (self.number(), self.number(), self.number());
                 let (not_after, card) = (Arg::NotAfter, "card".into());
                 (&calls.acquire, vec![me, ttl, not_after, card, wait, primitive, units, capacity, in_order])
@@ -126,7 +126,7 @@ impl Feed<'_> {
             }
             _ => {
                 let (me, copies) = (self.attempt(), self.number());
-                let deed = Arg::from(if self.byte() % 2 == 0 { "down" } else { "set" });
+                let deed = Arg::from(if self.byte().is_multiple_of(2) { "down" } else { "set" });
                 (&calls.change, vec![me, Arg::NotAfter, copies, deed, self.number(), self.number()])
             }
         };
@@ -219,13 +219,13 @@ fn shared_rows(db: &Connection, feed: &mut Feed<'_>) -> rusqlite::Result<()> {
     execute(db, "UPDATE meta SET last = ?, swept_shared = CAST(? AS TEXT)", feed.columns("IT"))?;
     // Of the two one is there, both, or none.
     let there = feed.byte();
-    if there % 4 > 0 {
+    if !there.is_multiple_of(4) {
         shared_row(db, feed)?;
     }
-    if there % 3 > 0 {
+    if !there.is_multiple_of(3) {
         gate_row(db, feed)?;
     }
-    let share = Share { in_order: there % 2 == 0, ..Share::READ };
+    let share = Share { in_order: there.is_multiple_of(2), ..Share::READ };
     let (native, plan, time) = (layout(""), Plan { count: 2, idle: MAX_IDLE }, Duration::from_secs(30));
     let barrier = barrier_layout::Plan { parties: 2, ttl: time, copies: time };
     let layouts = (native.shared(share), native.gate(Gate::Latch(plan)), native.gate(Gate::Barrier(barrier)));
