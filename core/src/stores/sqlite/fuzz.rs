@@ -148,6 +148,14 @@ impl Feed<'_> {
         asking(call, args)
     }
 
+    /// The attempt of a claimant that may ask, but for a few texts.
+    fn mostly(&mut self, claimant: &str) -> Value {
+        match self.byte() % 8 {
+            0 => Value::Text(self.text()),
+            _ => Value::Text(claimant[..32].into()),
+        }
+    }
+
     /// Columns of these kinds: `i` an integer and `t` a text, in capitals where they may not be null. Texts are to be casted, so that
     /// bytes can be given for them.
     fn columns(&mut self, kinds: &str) -> Vec<Value> {
@@ -258,12 +266,11 @@ fn shared_row(db: &Connection, feed: &mut Feed<'_>) -> rusqlite::Result<()> {
         record,
     )?;
     for (number, known) in ATTEMPTS[..2].iter().enumerate() {
-        // Mostly an attempt that may ask.
-        let (attempt, owner) = match feed.byte() % 8 {
-            0 => (Value::Text(feed.text()), Value::Text(feed.text())),
-            _ => (Value::Text(known[..32].into()), Value::Text((*known).into())),
+        let owner = match feed.byte() % 8 {
+            0 => Value::Text(feed.text()),
+            _ => Value::Text((*known).into()),
         };
-        let mut holder = vec![attempt, owner];
+        let mut holder = vec![feed.mostly(known), owner];
         holder.extend(feed.columns("IIIIITTTItii"));
         execute(
             db,
@@ -272,12 +279,12 @@ fn shared_row(db: &Connection, feed: &mut Feed<'_>) -> rusqlite::Result<()> {
              CAST(? AS TEXT), CAST(? AS TEXT), ?, CAST(? AS TEXT), ?, ?)",
             holder,
         )?;
-        let mut waiter = vec![Value::Integer(number as i64)];
-        waiter.extend(feed.columns("TIITTTII"));
+        let mut waiter = vec![Value::Integer(number as i64), feed.mostly(ATTEMPTS[1 + number])];
+        waiter.extend(feed.columns("IITTTII"));
         execute(
             db,
             "INSERT OR IGNORE INTO waiters (key, seq, attempt, inbox, claim, card, clock, process, units, in_order) VALUES \
-             ('k', ?, CAST(? AS TEXT), ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?, ?)",
+             ('k', ?, ?, ?, ?, CAST(? AS TEXT), CAST(? AS TEXT), CAST(? AS TEXT), ?, ?)",
             waiter,
         )?;
     }
@@ -297,10 +304,7 @@ fn gate_row(db: &Connection, feed: &mut Feed<'_>) -> rusqlite::Result<()> {
         record,
     )?;
     for (number, known) in ATTEMPTS[..2].iter().enumerate() {
-        let attempt = match feed.byte() % 8 {
-            0 => Value::Text(feed.text()),
-            _ => Value::Text(known[..32].into()),
-        };
+        let attempt = feed.mostly(known);
         let mut waiter = vec![attempt.clone()];
         waiter.extend(feed.columns("I"));
         execute(db, "INSERT OR IGNORE INTO latch_waiters (key, attempt, inbox) VALUES ('k', ?, ?)", waiter)?;

@@ -5,7 +5,7 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::native::{Env, Lock, Pushes, execute, remove, unreadable};
+use super::native::{Env, Lock, Pushes, execute, read_attempt, remove};
 use super::{barrier, latch, shared};
 use crate::cell::Surroundings;
 use crate::lease::{BARRIER, LATCH};
@@ -213,6 +213,5 @@ impl Rows<'_> {
 
 /// Who waits, from an attempt and an inbox in this order.
 pub(super) fn read_waiter(row: &rusqlite::Row<'_>) -> rusqlite::Result<(AttemptId, InboxId)> {
-    let attempt = u128::from_str_radix(row.get_ref(0)?.as_str()?, 16).map_err(|_| unreadable(0, "an attempt"))?;
-    Ok((AttemptId(attempt), InboxId(row.get::<_, i64>(1)?.cast_unsigned())))
+    Ok((read_attempt(row)?, InboxId(row.get::<_, i64>(1)?.cast_unsigned())))
 }

@@ -470,14 +470,21 @@ impl Queue<'_> {
 }
 
 pub(super) fn read_waiter(row: &Row<'_>) -> rusqlite::Result<Waiter> {
-    let attempt = u128::from_str_radix(row.get_ref(0)?.as_str()?, 16).map_err(|_| unreadable(0, "an attempt"))?;
+    let attempt = read_attempt(row)?;
     let claim: u64 = row.get::<_, i64>(2)?.try_into().map_err(|_| unreadable(2, "a claim"))?;
     let owner = Claimant {
-        attempt: AttemptId(attempt),
+        attempt,
         inbox: InboxId(row.get::<_, i64>(1)?.cast_unsigned()),
         claim: Duration::from_millis(claim),
     };
     Ok(Waiter { owner, card: row.get(3)? })
+}
+
+/// The attempt in the first column. One that is spelled as we never do could not be found again to be removed.
+pub(super) fn read_attempt(row: &Row<'_>) -> rusqlite::Result<AttemptId> {
+    let text = row.get_ref(0)?.as_str()?;
+    let attempt = u128::from_str_radix(text, 16).ok().map(AttemptId);
+    attempt.filter(|attempt| attempt.to_string() == text).ok_or_else(|| unreadable(0, "an attempt"))
 }
 
 /// One page of the keys that somebody holds or waits for, and of latches and barriers. The request's key ends in `*`, its argument is where to go
