@@ -1,5 +1,5 @@
 //! The native layer of the npm package: [`lock`] and [`guard`] as the wrapper in `ts` uses them, [`error`] as it raises
-//! them; [`several`] locks are taken together, a [`latch`] is none; the [`reactor`] is where an environment (the main thread's, or a worker's) polls the core; [`report`] has figures
+//! them; [`several`] locks are taken together, a [`latch`] and a [`barrier`] are none; the [`reactor`] is where an environment (the main thread's, or a worker's) polls the core; [`report`] has figures
 //! and events, [`kit`] checks of fencing tokens.
 //!
 //! What holds everywhere here:
@@ -15,6 +15,7 @@
 // Where it builds for tests `napi` registers nothing, so that all seems unused; the tests are in JavaScript.
 #![cfg_attr(test, allow(dead_code))]
 
+mod barrier;
 mod error;
 mod guard;
 mod kit;

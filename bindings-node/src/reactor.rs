@@ -15,12 +15,13 @@ use lockwright::event_loop::{EventLoop, JobId, Reader, Watch};
 use lockwright::lease::Inspection;
 use lockwright::options::{Credentials, milliseconds};
 use lockwright::shared::Share;
-use lockwright::{Error, Guard, Kind, Result};
+use lockwright::{Arrival, Error, Guard, Kind, Result};
 use napi::bindgen_prelude::{Array, BigInt, ToNapiValue};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status};
 use napi_derive::napi;
 
+use crate::barrier::Barrier;
 use crate::error::{Answer, Failure, answer, lost_track, panicked};
 use crate::guard::{Ending, Held, end};
 use crate::latch::Latch;
@@ -68,6 +69,7 @@ enum Told {
     Names(Vec<String>),
     Flag(bool),
     Count(u32),
+    Passed(Option<Arrival>),
     Done,
 }
 
@@ -384,6 +386,19 @@ impl Reactor {
         self.ask(env, Ok(async move { core.try_set_count(to).await.map(Told::Flag) }))
     }
 
+    #[napi(catch_unwind)]
+    pub fn barrier_wait(&self, env: &Env, barrier: &Barrier, timeout: Option<f64>) -> Answer<u32> {
+        let core = barrier.core.clone();
+        let work = |limit| async move { core.wait_within(limit).await.map(Told::Passed) };
+        self.ask(env, barrier.limit(timeout).map(work))
+    }
+
+    #[napi(catch_unwind)]
+    pub fn barrier_waiting(&self, env: &Env, barrier: &Barrier) -> Answer<u32> {
+        let core = barrier.core.clone();
+        self.ask(env, Ok(async move { core.waiting().await.map(Told::Count) }))
+    }
+
     /// The token and its epoch, which a change of part renews.
     #[napi(catch_unwind)]
     pub fn token(&self, guard: u32) -> Answer<Vec<BigInt>> {
@@ -548,6 +563,13 @@ impl Told {
             Told::Names(names) => told.add(kind::DONE, number, names),
             Told::Flag(flag) => told.add(kind::DONE, number, flag),
             Told::Count(count) => told.add(kind::DONE, number, count),
+            Told::Passed(None) => told.add(kind::DONE, number, ()),
+            Told::Passed(Some(Arrival { index, generation })) => {
+                let mut arrival = env.create_array(2)?;
+                arrival.set(0, index)?;
+                arrival.set(1, BigInt::from(generation))?;
+                told.add(kind::DONE, number, arrival)
+            }
             Told::Done => told.add(kind::DONE, number, ()),
         }
     }

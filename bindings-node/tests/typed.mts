@@ -20,7 +20,9 @@ export async function uses(signal: AbortSignal): Promise<bigint> {
   const tokens: ReadonlyMap<string, bigint> = all.tokens
   await using segment = await client.striped('sale', 32).any()
   const open: boolean = await client.latch('done', 3, { idle: 3_600_000 }).wait({ timeout: 50, signal })
-  console.log(resumed.name, tokens, segment?.token, open)
+  const arrival = await client.barrier('step', 3, { ttl: 5_000 }).wait({ timeout: 50, signal })
+  const generation: bigint | undefined = arrival?.generation
+  console.log(resumed.name, tokens, segment?.token, open, generation)
   return guard.token
 }
 
@@ -35,6 +37,8 @@ export async function refuses(): Promise<void> {
   client.lock('x', { tll: 5 })
   // @ts-expect-error: times are numbers
   client.lock('x', { ttl: '5s' })
+  // @ts-expect-error: a barrier says how many
+  client.barrier('x')
   // @ts-expect-error: a latch says how many
   client.latch('x')
   // @ts-expect-error: tokens are bigints

@@ -1,10 +1,11 @@
+import { Barrier, type BarrierOptions } from './barrier'
 import { checked } from './errors'
 import { Election } from './election'
 import type { Guard } from './guard'
 import { Latch, type LatchOptions } from './latch'
 import { Lock, type LockOptions } from './lock'
 import { native, type NativeClient } from './native'
-import { CONNECT, LATCH, LOCK, options as checkedOptions, count, PAUSES, REQUIRE, SEMAPHORE, text, token } from './options'
+import { BARRIER, CONNECT, LATCH, LOCK, options as checkedOptions, count, PAUSES, REQUIRE, SEMAPHORE, text, token } from './options'
 import { type CredentialsSource, dismiss, employ, outcome, reactor } from './reactor'
 import { type Guarantees, type Inspection, type Metrics, metricsOf, type Requirements } from './records'
 import { type Job, Once } from './once'
@@ -114,6 +115,18 @@ export class Client implements AsyncDisposable {
     const { idle } = checkedOptions('latch', options, LATCH)
     const [latch, all] = [text('latch', 'name', name), count('those to come', parties)]
     return new Latch(checked(this.#native.latch(latch, all, idle)), name, this.address)
+  }
+
+  /**
+   * The barrier called `name`, which opens whenever `parties` (1 to 10,000) wait for it at the same time; those who wait must name the
+   * same number. A lock of the same name is something else: whoever comes second gets {@link ForeignLayout}.
+   *
+   * @throws {@link InvalidConfig} for a number out of range; else as {@link lock}.
+   */
+  barrier(name: string, parties: number, options?: BarrierOptions): Barrier {
+    const { ttl } = checkedOptions('barrier', options, BARRIER)
+    const [barrier, all] = [text('barrier', 'name', name), count('parties', parties)]
+    return new Barrier(checked(this.#native.barrier(barrier, all, ttl)), name, parties, this.address)
   }
 
   /**

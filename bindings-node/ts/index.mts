@@ -1,7 +1,10 @@
 // One copy of the library, whoever loads it: a lock's error is the same class for `import` and for `require`.
 export {
   type AcquireOptions,
+  type Arrival,
   AuthFailed,
+  Barrier,
+  type BarrierOptions,
   Cancelled,
   Client,
   Closed,

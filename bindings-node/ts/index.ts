@@ -33,6 +33,7 @@ export {
   Unavailable,
   Unsupported,
 } from './errors'
+export { type Arrival, Barrier, type BarrierOptions } from './barrier'
 export { Election, type Leader, type ObserveOptions } from './election'
 export { Guard } from './guard'
 export * as kit from './kit'

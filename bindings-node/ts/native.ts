@@ -47,6 +47,8 @@ export interface NativeLatch {
   readonly name: string
 }
 
+export interface NativeBarrier {}
+
 export interface NativeHistogram {
   readonly count: number
   readonly sum: number
@@ -71,6 +73,7 @@ export interface NativeClient {
   rwlock(name: string, writes: boolean, options: object): Answer<NativeLock>
   semaphore(name: string, permits: number, take: number, options: object): Answer<NativeLock>
   latch(name: string, count: number, idle: number | undefined): Answer<NativeLatch>
+  barrier(name: string, parties: number, ttl: number | undefined): Answer<NativeBarrier>
   exported(secret: string): Answer<NativeLock>
   guarantees(): Answer<Guarantees>
   require(wanted: Requirements): Answer<boolean>
@@ -94,6 +97,8 @@ export interface NativeReactor {
   latchCountDown(latch: NativeLatch): Answer<number>
   latchCount(latch: NativeLatch): Answer<number>
   latchSet(latch: NativeLatch, to: number): Answer<number>
+  barrierWait(barrier: NativeBarrier, timeout: number | undefined): Answer<number>
+  barrierWaiting(barrier: NativeBarrier): Answer<number>
   token(guard: number): Answer<[token: bigint, epoch: bigint]>
   remaining(guard: number): number
   whyLost(guard: number): string | null

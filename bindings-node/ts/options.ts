@@ -38,6 +38,8 @@ export const LOCK: Record<string, Shape> = {
 
 export const SEMAPHORE: Record<string, Shape> = { ...LOCK, take: 'count' }
 
+export const BARRIER: Record<string, Shape> = { ttl: 'number' }
+
 export const LATCH: Record<string, Shape> = { idle: 'number' }
 
 export const PAUSES: Record<string, Shape> = { min: 'number', max: 'number' }

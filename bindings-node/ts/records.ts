@@ -74,7 +74,7 @@ export interface Inspection {
   /** How many wait, over all clients. */
   readonly waiters: number
   /** What lies there, held or remembered; `undefined` where nothing does. */
-  readonly primitive?: 'lock' | 'rwlock' | 'semaphore' | 'latch' | undefined
+  readonly primitive?: 'lock' | 'rwlock' | 'semaphore' | 'latch' | 'barrier' | undefined
   /** For a read/write lock or a semaphore: what it is, and all who hold it. */
   readonly shared?: Sharing | undefined
   /** For a latch: how it stands. Nobody holds one; who waits is in `waiters`, also who went without a word. */

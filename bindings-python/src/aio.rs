@@ -21,6 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, PyTraverseError};
 
+use crate::barrier::{Arrival, Barrier};
 use crate::client::{Client, Shared, count, inspection_record, token};
 use crate::error::{Raised, lost_track};
 use crate::guard::{Ending, Exported, Guard};
@@ -420,6 +421,25 @@ impl Reactor {
         self.ask(py, future, work, |py, set| set.map_err(Raised)?.into_py_any(py))
     }
 
+    fn barrier_wait(
+        &self,
+        py: Python<'_>,
+        future: Py<PyAny>,
+        barrier: &Bound<'_, Barrier>,
+        timeout: Option<Seconds>,
+    ) -> PyResult<u64> {
+        let limit = Latch::limit(timeout)?;
+        let barrier = self.barrier(py, barrier)?;
+        let work = async move { barrier.wait_within(limit).await };
+        self.ask(py, future, work, |py, passed| passed.map_err(Raised)?.map(Arrival::from).into_py_any(py))
+    }
+
+    fn barrier_waiting(&self, py: Python<'_>, future: Py<PyAny>, barrier: &Bound<'_, Barrier>) -> PyResult<u64> {
+        let barrier = self.barrier(py, barrier)?;
+        let work = async move { barrier.waiting().await };
+        self.ask(py, future, work, |py, waiting| waiting.map_err(Raised)?.into_py_any(py))
+    }
+
     fn break_hold(
         &self,
         py: Python<'_>,
@@ -503,6 +523,12 @@ impl Reactor {
         self.own("latch")?;
         latch.get().shared.prepare(py)?;
         Ok(latch.get().core.clone().into_face())
+    }
+
+    fn barrier(&self, py: Python<'_>, barrier: &Bound<'_, Barrier>) -> PyResult<lockwright::Barrier> {
+        self.own("barrier")?;
+        barrier.get().shared.prepare(py)?;
+        Ok(barrier.get().core.clone().into_face())
     }
 
     fn lock(&self, py: Python<'_>, operation: &'static str, lock: &Bound<'_, Lock>) -> PyResult<lockwright::Lock> {

@@ -12,6 +12,7 @@ use lockwright::{Error, Token};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
+use crate::barrier::Barrier;
 use crate::error::Raised;
 use crate::guard::Guard;
 use crate::latch::Latch;
@@ -213,6 +214,17 @@ impl Client {
             None => builder,
         };
         Ok(Latch { core: builder.build().map_err(Raised)?, shared: self.0.clone() })
+    }
+
+    #[pyo3(signature = (name, parties, *, ttl=None))]
+    fn barrier(&self, name: &Bound<'_, PyString>, parties: i128, ttl: Option<Seconds>) -> PyResult<Barrier> {
+        follow_logging(name.py())?;
+        let builder = self.0.client.barrier(&text("barrier", "name", name)?, crate::client::count(parties));
+        let builder = match ttl {
+            Some(ttl) => builder.ttl(ttl.check("barrier", "ttl")?),
+            None => builder,
+        };
+        Ok(Barrier { core: builder.build().map_err(Raised)?, shared: self.0.clone() })
     }
 
     #[pyo3(signature = (names, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright::{Kind, blocking};
+use lockwright::{Kind, Token, blocking};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
@@ -25,24 +25,29 @@ impl Latch {
     }
 }
 
+/// Waits for what nobody has to give back; the token it was passed with, or `None` when the time limit was over before.
+pub(crate) fn pass_within(py: Python<'_>, gate: &blocking::Lock, limit: Option<Duration>) -> PyResult<Option<Token>> {
+    let mut waiting = outside(py, || gate.begin(limit)).map_err(Raised)?;
+    let waited = in_slices(py, |slice| waiting.wait(slice));
+    // Nothing is held, so nothing is to be given back; but to give up may cost more than a moment with the GIL held.
+    let passed = outside(py, move || {
+        drop(waiting);
+        Ok(waited.map(|passed| passed.map(|pass| pass.token())))
+    });
+    match passed.map_err(Raised)?? {
+        Ok(token) => Ok(Some(token)),
+        Err(error) if error.kind() == Kind::Timeout => Ok(None),
+        Err(error) => Err(Raised(error).into()),
+    }
+}
+
 #[pymethods]
 impl Latch {
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<bool> {
         let limit = Latch::limit(timeout)?;
         self.shared.prepare(py)?;
-        let mut waiting = outside(py, || self.core.gate().begin(limit)).map_err(Raised)?;
-        let waited = in_slices(py, |slice| waiting.wait(slice));
-        // Nothing is held, so nothing is to be given back; but to give up may cost more than a moment with the GIL held.
-        let passed = outside(py, move || {
-            drop(waiting);
-            Ok(waited.map(|passed| passed.map(drop)))
-        });
-        match passed.map_err(Raised)?? {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == Kind::Timeout => Ok(false),
-            Err(error) => Err(Raised(error).into()),
-        }
+        Ok(pass_within(py, self.core.gate(), limit)?.is_some())
     }
 
     fn count_down(&self, py: Python<'_>) -> PyResult<u32> {

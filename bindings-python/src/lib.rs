@@ -1,5 +1,5 @@
 //! The Python face: [`client`], [`lock`] and [`guard`] as Python sees them, [`error`] as Python raises it, and the
-//! [`herald`], the one Python thread that the driver can ask for something; [`rwlock`] and [`semaphore`] are further locks, [`latch`] is none; [`aio`] is the same inside an event loop;
+//! [`herald`], the one Python thread that the driver can ask for something; [`rwlock`] and [`semaphore`] are further locks, [`latch`] and [`barrier`] are none; [`aio`] is the same inside an event loop;
 //! [`report`] has figures and events.
 //!
 //! What holds everywhere here:
@@ -12,6 +12,7 @@
 #![deny(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod aio;
+mod barrier;
 mod client;
 mod error;
 mod guard;
@@ -44,6 +45,8 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<rwlock::RwLock>()?;
     module.add_class::<semaphore::Semaphore>()?;
     module.add_class::<latch::Latch>()?;
+    module.add_class::<barrier::Barrier>()?;
+    module.add_class::<barrier::Arrival>()?;
     module.add_class::<guard::Guard>()?;
     module.add_class::<several::Bundle>()?;
     module.add_class::<several::Segments>()?;

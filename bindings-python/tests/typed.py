@@ -66,6 +66,7 @@ async def async_program() -> None:
         latch = client.latch("done", 3)
         assert_type(await latch.count_down(), int)
         assert_type(await latch.wait(), bool)
+        assert_type(await client.barrier("step", 3).wait(5), Optional[lockwright.Arrival])
         assert_type(await client.list(), list[str])
         holder = (await client.inspect("x")).holder
         if holder is not None:
@@ -87,6 +88,7 @@ client = lockwright.connect("memory://")
 assert_type(client.rwlock("y").read(), lockwright.Lock)
 assert_type(client.semaphore("pool", 5).acquire(timeout=None), bool)
 assert_type(client.latch("done", 3, idle=3600).wait(timeout=2), bool)
+assert_type(client.barrier("step", 3, ttl=5).wait(timeout=2), Optional[lockwright.Arrival])
 client.semaphore("pool", "5")  # type: ignore[arg-type]
 
 

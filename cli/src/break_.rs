@@ -43,6 +43,9 @@ impl Break {
                 None if seen.latch.is_some() => {
                     "it is a latch, which nobody holds: there is nothing to break".to_owned()
                 }
+                None if seen.is_barrier() => {
+                    "it is a barrier, which nobody holds: there is nothing to break".to_owned()
+                }
                 None => "it is free, there is nothing to break".to_owned(),
             };
             return Err(Error::invalid("break", hint).on_lock(self.name));

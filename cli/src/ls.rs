@@ -6,7 +6,7 @@ use crate::args::Place;
 use crate::exit;
 use crate::output::{self, LockJson, SightingJson};
 
-/// Lists the locks there are, held or remembered, with their holders; read/write locks, semaphores and latches too.
+/// Lists the locks there are, held or remembered, with their holders; read/write locks, semaphores, latches and barriers too.
 #[derive(Debug, Args)]
 #[command(after_help = "Lists the locks of one layout under one prefix.\n\nExample: lockwright ls --held")]
 pub(crate) struct Ls {
@@ -71,6 +71,7 @@ fn standing(seen: &Inspection) -> String {
     match seen.latch {
         Some(latch) if latch.count > 0 => format!("latch, {} still to come", latch.count),
         Some(_) => "latch, open".into(),
+        None if seen.is_barrier() => "barrier".into(),
         None => "-".into(),
     }
 }

@@ -111,10 +111,14 @@ pub(crate) fn card(seen: &Inspection) -> String {
     text.push_str(match &seen.latch {
         Some(latch) if latch.count > 0 => ": counting",
         Some(_) => ": open",
+        None if seen.is_barrier() => ": shut",
         None if seen.holder.is_some() => ": held",
         None => ": free",
     });
     text.extend(seen.latch.map(|latch| format!("\n  kind       latch\n  count      {}", latch.count)));
+    if seen.is_barrier() {
+        text.push_str("\n  kind       barrier");
+    }
     match &seen.shared {
         None => text.extend(seen.holder.as_ref().map(held_by)),
         Some(shared) => {

@@ -194,15 +194,19 @@ fn readers_run_together_and_a_writer_alone() {
     assert_eq!(place.says(["run", "x", "--write", "--try", "--", "true"]).code, Some(0));
 }
 
-#[test]
-fn a_latch_is_shown_as_one_with_its_count() {
-    let place = Place::new();
-    // There is no command that makes one.
+/// The address by which a program has the names of the commands: there is no command that makes a latch or a barrier.
+fn own_url(place: &Place) -> String {
     let mut url = place.url.clone();
     if !url.starts_with("sqlite:") {
         url.push_str(&format!("{}prefix={}:", if url.contains('?') { '&' } else { '?' }, place.prefix));
     }
-    let latch = lockwright::blocking::connect(&url).unwrap().latch("x", 2).build().unwrap();
+    url
+}
+
+#[test]
+fn a_latch_is_shown_as_one_with_its_count() {
+    let place = Place::new();
+    let latch = lockwright::blocking::connect(&own_url(&place)).unwrap().latch("x", 2).build().unwrap();
     assert_eq!(latch.count_down().unwrap(), 1);
     let shown = place.says(["inspect", "x"]).out;
     assert!(shown.starts_with("x: counting\n  kind       latch\n  count      1\n  waiters    0\n"), "{shown}");
@@ -219,4 +223,17 @@ fn a_latch_is_shown_as_one_with_its_count() {
     assert!(place.says(["ls"]).out.contains("latch, open"));
     assert_eq!(json(&place, &["ls"])[0]["latch"]["count"], 0);
     assert_eq!(json(&place, &["ls", "--held"]), Value::Array(vec![]));
+}
+
+#[test]
+fn a_barrier_is_shown_as_one() {
+    let place = Place::new();
+    let barrier = lockwright::blocking::connect(&own_url(&place)).unwrap().barrier("x", 1).build().unwrap();
+    barrier.wait().unwrap();
+    let shown = place.says(["inspect", "x"]).out;
+    assert!(shown.starts_with("x: shut\n  kind       barrier\n  waiters    0\n"), "{shown}");
+    assert_eq!(json(&place, &["inspect", "x"])["primitive"], "barrier");
+    assert!(place.says(["ls"]).out.contains("barrier"));
+    let asked = place.says(["break", "x"]);
+    assert!(asked.code == Some(64) && asked.err.contains("a barrier, which nobody holds"), "{asked:?}");
 }

@@ -229,6 +229,19 @@ const does = {
     }
     return { answer: await answers[command.asks]() }
   },
+  async barrier(command) {
+    const ttl = command.ttl == null ? undefined : milliseconds(command.ttl)
+    const barrier = clients.get(command.client).barrier(nameOf(command), command.parties, { ttl })
+    if (command.asks === 'waiting') return { waiting: await barrier.waiting() }
+    const timeout = command.timeout == null ? undefined : milliseconds(command.timeout)
+    const arrivals = []
+    for (let time = 0; time < (command.times ?? 1); time++) {
+      const arrival = await barrier.wait({ timeout })
+      if (arrival === null) return { passed: false }
+      arrivals.push(arrival)
+    }
+    return { passed: true, index: arrivals.at(-1).index, generations: arrivals.map(({ generation }) => Number(generation)) }
+  },
   async leader(command) {
     return leaderOf(await electionOf(command).leader())
   },

@@ -24,6 +24,7 @@ from python_common import (
     greet,
     made_by,
     name_of,
+    passed,
     now,
     options_of,
     say_cancelled,
@@ -217,6 +218,12 @@ class Shim:
     def do_latch(self, command: Command) -> Dict[str, Any]:
         latch = self.client(command).latch(command["lock"], command["count"])
         return {"answer": getattr(latch, command["asks"])(*asked_of_latch(command))}
+
+    def do_barrier(self, command: Command) -> Dict[str, Any]:
+        barrier = self.client(command).barrier(command["lock"], command["parties"], ttl=command.get("ttl"))
+        if command["asks"] == "waiting":
+            return {"waiting": barrier.waiting()}
+        return passed([barrier.wait(command.get("timeout")) for _ in range(command.get("times") or 1)])
 
     def do_leader(self, command: Command) -> Dict[str, Any]:
         return shown(self.election(command).leader())

@@ -23,6 +23,7 @@ from python_common import (
     greet,
     made_by,
     name_of,
+    passed,
     now,
     options_of,
     say_cancelled,
@@ -211,6 +212,12 @@ class Shim:
     async def do_latch(self, command: Command) -> Dict[str, Any]:
         latch = self.client(command).latch(command["lock"], command["count"])
         return {"answer": await getattr(latch, command["asks"])(*asked_of_latch(command))}
+
+    async def do_barrier(self, command: Command) -> Dict[str, Any]:
+        barrier = self.client(command).barrier(command["lock"], command["parties"], ttl=command.get("ttl"))
+        if command["asks"] == "waiting":
+            return {"waiting": await barrier.waiting()}
+        return passed([await barrier.wait(command.get("timeout")) for _ in range(command.get("times") or 1)])
 
     async def do_leader(self, command: Command) -> Dict[str, Any]:
         return shown(await self.election(command).leader())

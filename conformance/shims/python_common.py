@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import lockwright
 import lockwright.aio
@@ -86,6 +86,13 @@ def name_of(command: Command) -> str:
 def asked_of_latch(command: Command) -> Tuple[Any, ...]:
     """What a method of a latch is called with."""
     return tuple(command[name] for name in ("to", "timeout") if command.get(name) is not None)
+
+
+def passed(arrivals: List[Any]) -> Dict[str, Any]:
+    """How a party went on, each time it waited."""
+    if None in arrivals:
+        return {"passed": False}
+    return {"passed": True, "index": arrivals[-1].index, "generations": [arrival.generation for arrival in arrivals]}
 
 
 def what_was_acquired(guard: Guard, command: Command) -> Dict[str, Any]:

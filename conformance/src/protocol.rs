@@ -78,6 +78,7 @@ pub const COMMANDS: &[Command] = &[
     Command { name: "leader", args: &["lock"] },
     Command { name: "changed", args: &["lock", "known", "every"] },
     Command { name: "latch", args: &["lock", "count", "asks", "to", "timeout"] },
+    Command { name: "barrier", args: &["lock", "parties", "ttl", "asks", "times", "timeout"] },
 ];
 
 /// The command called `name`.

@@ -79,7 +79,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 7] = ["restart", "count", "foreign", "line", "rwlock", "semaphore", "latch"];
+pub const ABILITIES: [&str; 8] = ["restart", "count", "foreign", "line", "rwlock", "semaphore", "latch", "barrier"];
 
 /// This folder.
 pub fn here() -> &'static Path {

@@ -36,6 +36,8 @@ pub type Lock = crate::client::Lock<Blocking>;
 pub type RwLock = crate::rwlock::RwLock<Blocking>;
 /// See [`crate::Latch`].
 pub type Latch = crate::latch::Latch<Blocking>;
+/// See [`crate::Barrier`].
+pub type Barrier = crate::barrier::Barrier<Blocking>;
 /// See [`crate::Guard`].
 pub type Guard = crate::client::Guard<Blocking>;
 

@@ -19,8 +19,8 @@ use crate::driver::hold::Hold;
 use crate::driver::wait::{Settled, Waiter};
 use crate::driver::{clock, notice, runtime};
 use crate::error::{Error, Kind, Result};
+use crate::gate::Gate;
 use crate::guarantee::Guarantees;
-use crate::latch_cell::Plan;
 use crate::lease::{Inspection, LossReason, ReleaseOutcome, Sighting};
 use crate::metrics::Metrics;
 use crate::name;
@@ -139,6 +139,11 @@ impl<F: Face> Client<F> {
             Some(Ok(engine)) => engine.counters.snapshot(),
             _ => Metrics::default(),
         }
+    }
+
+    /// For how long a copy of what this client asks may come.
+    pub(crate) fn copies(&self) -> Result<Duration> {
+        self.on_store(|engine| Ok(engine.copies()))
     }
 
     pub(crate) fn default_layout(&self) -> Result<Arc<dyn Layout>> {
@@ -297,8 +302,8 @@ impl Client {
         aside(move || client.inspect_now(&name)).await
     }
 
-    /// The names of all locks there are in this layout under this client's prefix, held or remembered, in order; of latches too, since
-    /// a name is one thing.
+    /// The names of all locks there are in this layout under this client's prefix, held or remembered, in order; of latches and
+    /// barriers too, since a name is one thing.
     ///
     /// # Errors
     /// `unavailable`, `auth` or `protocol` from the store.
@@ -384,8 +389,8 @@ pub(crate) enum Of {
     },
     /// Permits of what has none.
     Nothing,
-    /// To be told when a latch is open.
-    Latch(Plan),
+    /// To be told when it is open.
+    Gate(Gate),
 }
 
 impl Of {
@@ -396,9 +401,7 @@ impl Of {
             Of::Read => Share::READ,
             Of::Write => Share::WRITE,
             Of::Permits { take, permits } => Share::permits(take, permits, options.fair)?,
-            Of::Latch(plan) => {
-                return layout.latch(plan).ok_or_else(|| missing(&*layout, "latch"));
-            }
+            Of::Gate(gate) => return layout.gate(gate).ok_or_else(|| missing(&*layout, gate.name())),
             Of::Nothing => return Err(Error::invalid("lock", "only a semaphore has permits to take; leave take out")),
         };
         layout.shared(share).ok_or_else(|| missing(&*layout, share.primitive.name()))

@@ -139,7 +139,7 @@ pub struct Inspection {
     pub holder: Option<Holder>,
     /// How many attempts wait in the store's queue, over all clients.
     pub waiters: u64,
-    /// What lies there: `lock`, `rwlock`, `semaphore` or `latch`, held or remembered; `None` where nothing does.
+    /// What lies there: `lock`, `rwlock`, `semaphore`, `latch` or `barrier`, held or remembered; `None` where nothing does.
     pub primitive: Option<&'static str>,
     /// For a read/write lock or a semaphore: what it is, and all who hold it.
     pub shared: Option<Sharing>,
@@ -159,6 +159,11 @@ impl Inspection {
         Inspection { primitive: Some(LOCK), ..self }
     }
 
+    /// Whether it is a barrier: nobody holds one, and `waiters` are the places there.
+    pub fn is_barrier(&self) -> bool {
+        self.primitive == Some(BARRIER)
+    }
+
     /// Whether nobody holds it; of a latch, whether it is open.
     pub fn is_free(&self) -> bool {
         self.holder.is_none() && self.latch.is_none_or(|latch| latch.count == 0)
@@ -170,6 +175,9 @@ pub(crate) const LOCK: &str = "lock";
 
 /// What it says of a latch.
 pub(crate) const LATCH: &str = "latch";
+
+/// What it says of a barrier.
+pub(crate) const BARRIER: &str = "barrier";
 
 /// How a latch stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,14 +13,14 @@
 //! # A tour
 //! * [`connect`] gives a [`Client`] of one place; [`Client::lock`] a [`LockBuilder`], that a [`Lock`], that a [`Guard`] of what is
 //!   held. [`blocking`] has the same for threads. [`export`] hands a held lock to another process, [`multi`] takes several,
-//!   [`striped`] one of several. [`latch`] has some wait until others are done. [`once`] lets one caller do what many want done, [`election`] has one of many lead, and [`kit`]
+//!   [`striped`] one of several. [`latch`] has some wait until others are done, [`barrier`] until others wait too. [`once`] lets one caller do what many want done, [`election`] has one of many lead, and [`kit`]
 //!   has what the protected resource asks of a token. [`Error`] has a stable code; [`guarantee`] says what each store promises.
 //! * Inside, four rooms: a [`protocol`] per lock layout, the [`session`] that alone reasons about time, the [`queue`] of one
 //!   process, and the driver with its [`stores`]. The first three are pure: no clock, no socket, no task. They build
 //!   for WebAssembly (`--no-default-features`), and they are what the explorer explores.
 //! * [`cell`] is the reference semantics of our own layout, [`native`] its wire form and machine. [`shared_cell`] and [`shared`]
 //!   are the same for what has several holders: [`Client::rwlock`] and [`Client::semaphore`]; [`latch_cell`] and [`latch_layout`] for
-//!   [`Client::latch`].
+//!   [`Client::latch`], [`barrier_cell`] and [`barrier_layout`] for [`Client::barrier`].
 
 #![deny(unsafe_code)]
 
@@ -62,6 +62,8 @@ pub mod token;
 pub mod uri;
 
 #[cfg(feature = "net")]
+pub use barrier::{Arrival, Barrier, BarrierBuilder};
+#[cfg(feature = "net")]
 pub use client::{Async, Client, Face, Guard, Lock, LockBuilder, connect};
 pub use error::{Error, Kind, Result};
 #[cfg(feature = "net")]
@@ -69,9 +71,11 @@ pub use latch::{Latch, LatchBuilder};
 #[cfg(feature = "net")]
 pub(crate) use primitives::together;
 #[cfg(feature = "net")]
-pub use primitives::{election, export, latch, multi, once, rwlock, semaphore, striped};
+pub use primitives::{barrier, election, export, latch, multi, once, rwlock, semaphore, striped};
 pub(crate) use records::inspection;
-pub use records::{cell, latch_cell, latch_layout, native, shared, shared_cell};
+pub use records::{
+    barrier_cell, barrier_layout, cell, gate, latch_cell, latch_layout, native, remembered, shared, shared_cell,
+};
 #[cfg(feature = "net")]
 pub use rwlock::RwLock;
 pub use token::Token;

@@ -22,8 +22,8 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::error::Error;
+use crate::gate::Gate;
 use crate::guarantee::Guarantees;
-use crate::latch_cell::Plan;
 use crate::latch_layout::Question;
 use crate::lease::{Inspection, ReleaseOutcome};
 use crate::options::AcquireOptions;
@@ -272,6 +272,8 @@ pub enum Term {
     /// The full ttl, counted from the sending of the request that was answered. Where the answer only put the attempt into
     /// the queue and an event then made it the holder, it counts from there all the same: it may be old, or even past.
     FromRequest,
+    /// What was granted stays so: the answer is as good as new whenever it comes.
+    ForGood,
     /// Only the claim, counted from this point of the store's clock: the grant was pushed and has no sending time.
     Pushed(StoreTime),
 }
@@ -418,6 +420,10 @@ pub enum Push {
     Inbox,
     /// By a watch that the protocol sets itself.
     Watch,
+    /// By a message to their client's inbox, open or not: each has a place that stands for the ttl, which asking again renews. A grant
+    /// cannot be given back, so an undo is answered [`Verdict::Undone`], after which nothing of the attempt can be granted, or
+    /// [`Verdict::Granted`].
+    Place,
     /// By a message on a [channel](Protocol::channel), which says only that asking may help.
     Hint,
 }
@@ -475,9 +481,9 @@ pub trait Layout: Send + Sync + fmt::Debug {
         None
     }
 
-    /// The layout of latches beside this one, for those to whom a latch that is none yet is `plan`; `None` where there is none.
-    fn latch(&self, plan: Plan) -> Option<Arc<dyn Layout>> {
-        let _ = plan;
+    /// The layout of what is waited for beside this one, for those to whom it is `gate`; `None` where there is none.
+    fn gate(&self, gate: Gate) -> Option<Arc<dyn Layout>> {
+        let _ = gate;
         None
     }
 
@@ -486,7 +492,7 @@ pub trait Layout: Send + Sync + fmt::Debug {
         self.share().is_some()
     }
 
-    /// The request that asks `question` of the latch under `key`; `None` for what is none.
+    /// The request that asks `question` of the gate under `key`; `None` where it cannot be asked.
     fn question(&self, key: Arc<str>, question: Question) -> Option<Request> {
         let _ = (key, question);
         None

@@ -18,6 +18,11 @@ pub(crate) fn int(reply: &Reply) -> Option<i64> {
     }
 }
 
+/// The reply that is a list of these.
+pub(crate) fn numbers(values: &[i64]) -> Reply {
+    Reply::List(values.iter().map(|value| Reply::Int(*value)).collect())
+}
+
 /// The page of a list that a reply is: where the next one begins, and names.
 pub(crate) fn listed(reply: &Reply) -> Result<&[Reply]> {
     match reply {

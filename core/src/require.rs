@@ -12,6 +12,7 @@
 
 use crate::client::{Client, Face, Of};
 use crate::error::{Error, Result};
+use crate::gate::Gate;
 use crate::guarantee::{Guarantees, Requirements};
 use crate::latch_cell::Plan;
 use crate::latch_layout::MAX_IDLE;
@@ -46,7 +47,7 @@ fn named(wanted: Requirements) -> Vec<(&'static str, Of, Requirements)> {
     let all = [
         (wanted.rwlock, "rwlock", Of::Read, wanted),
         (wanted.semaphore, "semaphore", Of::Permits { take: 1, permits: 1 }, wanted),
-        (wanted.latch, "latch", Of::Latch(Plan { count: 1, idle: MAX_IDLE }), of_a_latch),
+        (wanted.latch, "latch", Of::Gate(Gate::Latch(Plan { count: 1, idle: MAX_IDLE })), of_a_latch),
     ];
     all.into_iter().filter(|(is_wanted, ..)| *is_wanted).map(|(_, name, of, wanted)| (name, of, wanted)).collect()
 }

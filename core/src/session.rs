@@ -40,6 +40,8 @@
 //!   any         Cancel                         Undoing     Send(undo)
 //!   Undoing     undone, nothing in doubt       Ended       Ended
 //!   Undoing     undone, acquire unanswered     Undoing     Send(undo) once it is answered or can no longer run
+//!   Undoing     undone or granted, of a place  Undoing     Parted                   as above besides
+//!   any         place not renewed for long     Ended       Failed                   instead of Send(acquire)
 //! ```
 //!
 //! A reply counts only if it answers the request last sent in its conversation: request ids carry the attempt and a number
@@ -213,6 +215,9 @@ pub enum Action {
     Extended(bool),
     /// The answer to `Change`: the token of what is held now; `None` when others hold what was wanted, or the hold is over.
     Changed(Option<u64>),
+    /// What became of an attempt with a [place](Push::Place) that was given up: granted before that, under this token, or not at all. It
+    /// is told as soon as it is certain, and perhaps again; not at all where it never is.
+    Parted(Option<u64>),
     /// What became of the hold that was given back by `Release` or `Yield`.
     Released(ReleaseOutcome),
     /// Nothing of this contender is left anywhere; it may contend again.
@@ -555,6 +560,11 @@ impl Session {
         if self.ask_again {
             return;
         }
+        if self.is_forgotten(now) {
+            let message = "this process was stopped, or the store silent, for so long that it is not known any more whether it was granted \
+                           what it waited for; see whether the others went on";
+            return self.fail(now, Error::new(Kind::Lost, "acquire", message));
+        }
         self.asked_to_queue = self.waits && self.can_queue();
         self.first_sent.get_or_insert(now);
         if let Some(secret) = &self.secret {
@@ -575,9 +585,21 @@ impl Session {
         match self.protocol.traits().push {
             Push::Inbox => self.inbox == Inbox::Live,
             // Where there is a queue at all, a place in it is kept by asking again.
-            Push::Watch | Push::Hint => true,
+            Push::Watch | Push::Hint | Push::Place => true,
             Push::None => false,
         }
+    }
+
+    fn has_place(&self) -> bool {
+        self.protocol.traits().push == Push::Place
+    }
+
+    /// Whether the store may remember no more what became of this attempt's place, which it does for at least a ttl longer than is
+    /// allowed here. Then the place must not be asked for again: it might be counted twice.
+    fn is_forgotten(&self, now: Time) -> bool {
+        let allowed = self.terms.ttl.saturating_mul(2).saturating_add(self.store_timeout);
+        let answered = self.answered_write.or(self.first_sent);
+        self.has_place() && answered.is_some_and(|at| now.since(at) >= allowed)
     }
 
     /// One step of a conversation; `sent` is when the write now answered left.
@@ -805,10 +827,13 @@ impl Session {
             return self.ask(now);
         }
         self.phase = Phase::Waiting;
+        if self.has_place() {
+            self.lasts(sent, now, self.terms.ttl);
+        }
         let claim = self.terms.claim;
         match self.inbox {
-            Inbox::Closed if self.is_hinted() => self.actions.push_back(Action::OpenInbox),
-            Inbox::Unavailable if self.is_hinted() => {
+            Inbox::Closed if self.is_hinted() || self.has_place() => self.actions.push_back(Action::OpenInbox),
+            Inbox::Unavailable if self.is_hinted() || self.has_place() => {
                 let pause = self.poll_pause();
                 self.wake = Some(now.after(self.jittered(wait.remaining).min(pause)));
                 return;
@@ -833,6 +858,7 @@ impl Session {
         self.gave_back(grant.prev.or(overtaken.then_some(ReleaseOutcome::Released)));
         let (from, lease) = match grant.term {
             Term::FromRequest => (sent, self.terms.ttl),
+            Term::ForGood => (now, self.terms.ttl),
             Term::Pushed(at) => (self.local_time_of(now, at), self.terms.claim),
         };
         self.tokens = (grant.first, grant.last);
@@ -1206,6 +1232,13 @@ impl Session {
                 false => self.end(),
             }
             return;
+        }
+        let granted = match verdict {
+            Verdict::Granted(grant) => Some(grant.first),
+            _ => None,
+        };
+        if self.has_place() && (granted.is_some() || !self.is_forgotten(now)) {
+            self.actions.push_back(Action::Parted(granted));
         }
         let is_answered = self.flight(Op::Acquire).is_none();
         if is_answered {

@@ -1,6 +1,8 @@
 //! One test for each rule that the machines keep, told by the failing run that made it a rule. `scripts/mutate` takes the
 //! guards out one by one and requires these to fail.
 
+#[path = "machines/barrier.rs"]
+mod barrier;
 #[path = "machines/hinted.rs"]
 mod hinted;
 #[path = "machines/joined.rs"]

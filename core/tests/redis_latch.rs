@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright::cell::Surroundings;
+use lockwright::gate::Gate;
 use lockwright::latch_cell::{Deed, Kept, LatchCell, Plan};
 use lockwright::latch_layout::{Answer, Latch, MAX_IDLE, MIN_IDLE, Procedure, Question};
 use lockwright::protocol::{
@@ -77,7 +78,7 @@ fn plan(count: u32, idle: Duration) -> Plan {
 }
 
 fn layout() -> Arc<dyn Layout> {
-    native::layout("").latch(plan(1, MIN_IDLE)).expect("there is one")
+    native::layout("").gate(Gate::Latch(plan(1, MIN_IDLE))).expect("there is one")
 }
 
 fn terms(who: usize) -> Terms {

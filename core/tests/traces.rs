@@ -43,6 +43,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::{env, fs};
 
+use lockwright::barrier_layout;
+use lockwright::gate::Gate;
 use lockwright::latch_cell::Plan;
 use lockwright::latch_layout::MAX_IDLE;
 use lockwright::lease::ReleaseOutcome;
@@ -59,6 +61,7 @@ type Layout = (&'static str, fn(&str) -> Box<dyn Protocol>);
 
 /// A new layout is one line here and one file of the same name.
 const LAYOUTS: &[Layout] = &[
+    ("redis_barrier", redis_barrier),
     ("redis_getset", |format| by_recipe(&redis::layouts::getset::FAMILY, format)),
     ("redis_latch", redis_latch),
     ("redis_native", |_| redis::layouts::native::layout("").protocol("lw:{orders}".into())),
@@ -98,7 +101,13 @@ fn redisson_permits(format: &str) -> Box<dyn Protocol> {
 
 fn redis_latch(_: &str) -> Box<dyn Protocol> {
     let plan = Plan::new(3, MAX_IDLE).expect("in range");
-    let layout = redis::layouts::native::layout("").latch(plan).expect("there is one");
+    let layout = redis::layouts::native::layout("").gate(Gate::Latch(plan)).expect("there is one");
+    layout.protocol("lw:{orders}".into())
+}
+
+fn redis_barrier(_: &str) -> Box<dyn Protocol> {
+    let plan = barrier_layout::Plan::new(3, Duration::from_secs(30), Duration::from_secs(70)).expect("in range");
+    let layout = redis::layouts::native::layout("").gate(Gate::Barrier(plan)).expect("there is one");
     layout.protocol("lw:{orders}".into())
 }
 
@@ -361,6 +370,7 @@ fn show(step: &Step) -> String {
                 };
                 let term = match grant.term {
                     Term::FromRequest => "counted from the answered request".into(),
+                    Term::ForGood => "for good".into(),
                     Term::Pushed(time) => format!("only a claim, counted from store time {}", time.0),
                 };
                 format!("granted {tokens}, {term}{}", ended(&grant.prev))

@@ -41,6 +41,8 @@ from lockwright._errors import (
 )
 from lockwright._election import Election, Leader
 from lockwright._lockwright import (
+    Arrival,
+    Barrier,
     Client,
     Guard,
     Histogram,
@@ -61,7 +63,9 @@ if TYPE_CHECKING:
     from lockwright import aio as aio
 
 __all__ = [
+    "Arrival",
     "AuthFailed",
+    "Barrier",
     "Cancelled",
     "Client",
     "Closed",

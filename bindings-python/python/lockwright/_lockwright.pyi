@@ -16,6 +16,8 @@ _T = TypeVar("_T")
 
 __all__ = [
     "Answer",
+    "Arrival",
+    "Barrier",
     "Bundle",
     "Client",
     "Events",
@@ -223,6 +225,14 @@ class Client:
         `ForeignLayout`.
         """
 
+    def barrier(self, name: str, parties: int, *, ttl: Optional[float] = None) -> Barrier:
+        """The barrier called `name`, which opens whenever `parties` (1 to 10,000) wait for it at the same time.
+
+        The place of a party that died stands for at most `ttl` seconds more (0.02 to 86,400; 30), and is another's then. Those who
+        wait must name the same number of parties. A lock of the same name is something else: whoever comes second gets
+        `ForeignLayout`.
+        """
+
     def guarantees(self) -> Guarantees:
         """What locks of this client promise."""
 
@@ -377,6 +387,44 @@ class Latch:
 
     def try_set_count(self, count: int) -> bool:
         """Has it count from `count`, if it is open or nobody used it yet. Whether it does."""
+
+@final
+class Arrival:
+    """How a party went on. Made by `Barrier.wait`."""
+
+    @property
+    def index(self) -> int:
+        """Which of its generation it was, in the order of arrival: 0 to one less than there are parties, each once."""
+
+    @property
+    def generation(self) -> int:
+        """Rises by one whenever the barrier opens. After minutes without use it goes on from the store's clock."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class Barrier:
+    """Whoever waits goes on once as many wait as there are parties; then it starts over. Made by `Client.barrier`.
+
+    Unlike `threading.Barrier` it does not break: a party that dies, times out or is cancelled gives its place up, and the others go
+    on waiting for whoever replaces it.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def parties(self) -> int: ...
+    def wait(self, timeout: Optional[float] = None) -> Optional[Arrival]:
+        """Waits until as many wait as there are parties, for at most `timeout` seconds: 0 goes on if this is the last one.
+
+        `None` when it did not open in time. Raises `InvalidConfig` when those who wait name another number of parties, `LockLost`
+        when this process was stopped for so long that it is not known whether it passed, and `Unavailable` when the store does not
+        say so.
+        """
+
+    def waiting(self) -> int:
+        """How many wait now; those whose process died count until their place's ttl is over."""
 
 @final
 class Guard:
@@ -546,6 +594,8 @@ class Reactor:
     def latch_count_down(self, future: Future[None], latch: Latch) -> int: ...
     def latch_count(self, future: Future[None], latch: Latch) -> int: ...
     def latch_set(self, future: Future[None], latch: Latch, to: int) -> int: ...
+    def barrier_wait(self, future: Future[None], barrier: Barrier, timeout: Optional[float]) -> int: ...
+    def barrier_waiting(self, future: Future[None], barrier: Barrier) -> int: ...
     def break_hold(self, future: Future[None], lock: Lock, expected_token: int) -> int: ...
     def inspect(self, future: Future[None], client: Client, name: str) -> int: ...
     def list(self, future: Future[None], client: Client) -> int: ...

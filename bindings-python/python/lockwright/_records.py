@@ -92,7 +92,7 @@ class Inspection:
     waiters: int
     """How many wait at the store."""
     primitive: Optional[str] = None
-    """What lies there: `lock`, `rwlock`, `semaphore` or `latch`, held or remembered; `None` where nothing does."""
+    """What lies there: `lock`, `rwlock`, `semaphore`, `latch` or `barrier`, held or remembered; `None` where nothing does."""
     shared: Optional[Sharing] = None
     """For a read/write lock or a semaphore: what it is, and all who hold it; `holder` is the first of them."""
     latch: Optional[Counting] = None

@@ -31,6 +31,7 @@ from lockwright._records import Guarantees, Inspection, Metrics
 from lockwright._several import Held
 
 __all__ = [
+    "Barrier",
     "Client",
     "Election",
     "Guard",
@@ -310,6 +311,15 @@ class Client:
         `ForeignLayout`.
         """
         return Latch(self._core.latch(name, count, idle=idle))
+
+    def barrier(self, name: str, parties: int, *, ttl: Optional[float] = None) -> Barrier:
+        """The barrier called `name`, which opens whenever `parties` (1 to 10,000) wait for it at the same time.
+
+        The place of a party that died stands for at most `ttl` seconds more (0.02 to 86,400; 30), and is another's then. Those who
+        wait must name the same number of parties. A lock of the same name is something else: whoever comes second gets
+        `ForeignLayout`.
+        """
+        return Barrier(self._core.barrier(name, parties, ttl=ttl))
 
     def guarantees(self) -> Guarantees:
         """What locks of this client promise."""
@@ -899,6 +909,45 @@ class Latch:
 
     def __repr__(self) -> str:
         return repr(self._core).replace("<lockwright.Latch", "<lockwright.aio.Latch", 1)
+
+
+class Barrier:
+    """Whoever waits goes on once as many wait as there are parties; then it starts over. Made by `Client.barrier`.
+
+    Unlike `threading.Barrier` it does not break: a party that dies, times out or is cancelled gives its place up, and the others go
+    on waiting for whoever replaces it.
+    """
+
+    __slots__ = ("_core", "__weakref__")
+
+    def __init__(self, core: _native.Barrier) -> None:
+        self._core = core
+
+    @property
+    def name(self) -> str:
+        return self._core.name
+
+    @property
+    def parties(self) -> int:
+        return self._core.parties
+
+    async def wait(self, timeout: Optional[float] = None) -> Optional[_native.Arrival]:
+        """Waits until as many wait as there are parties, for at most `timeout` seconds: 0 goes on if this is the last one.
+
+        `None` when it did not open in time. Raises `InvalidConfig` when those who wait name another number of parties, `LockLost`
+        when this process was stopped for so long that it is not known whether it passed, and `Unavailable` when the store does not
+        say so. May be cancelled at any time; when it opened just then, the others went on with this party.
+        """
+        passed: Optional[_native.Arrival] = await _ask(_native.Reactor.barrier_wait, self._core, timeout)
+        return passed
+
+    async def waiting(self) -> int:
+        """How many wait now; those whose process died count until their place's ttl is over."""
+        waiting: int = await _ask(_native.Reactor.barrier_waiting, self._core)
+        return waiting
+
+    def __repr__(self) -> str:
+        return repr(self._core).replace("<lockwright.Barrier", "<lockwright.aio.Barrier", 1)
 
 
 async def _end(guard: _native.Guard, exc: Optional[BaseException]) -> None:

@@ -283,6 +283,7 @@ impl<W: Way> Shim<W> {
                 Ok(Some(self.keep(text("guard"), Held::One(guard))))
             }
             "latch" => done(json!({ "answer": self.latch(command).await? })),
+            "barrier" => done(self.barrier(command).await?),
             "leader" => done(primitives::shown(W::leader(&self.election(command)?).await?)),
             "changed" => {
                 let every = seconds("changed", "every", command["every"].as_f64().unwrap_or(0.5))?;

@@ -110,6 +110,26 @@ impl<W: Way> Shim<W> {
         })
     }
 
+    pub(crate) async fn barrier(&self, command: &Value) -> Result<Value> {
+        let span = |name: &'static str| command[name].as_f64().map(|span| seconds("barrier", name, span)).transpose();
+        let name = command["lock"].as_str().unwrap_or_default();
+        let builder = self.client(command)?.barrier(name, number_of(&command["parties"]));
+        let barrier = match span("ttl")? {
+            Some(ttl) => builder.ttl(ttl).build()?,
+            None => builder.build()?,
+        };
+        if command["asks"] == "waiting" {
+            return Ok(json!({ "waiting": W::waiting(&barrier).await? }));
+        }
+        let (timeout, mut index, mut generations) = (span("timeout")?, None, Vec::new());
+        for _ in 0..command["times"].as_u64().unwrap_or(1) {
+            let Some(arrival) = W::pass_within(&barrier, timeout).await? else { return Ok(json!({ "passed": false })) };
+            index = Some(arrival.index);
+            generations.push(arrival.generation);
+        }
+        Ok(json!({ "passed": true, "index": index, "generations": generations }))
+    }
+
     pub(crate) fn election(&self, command: &Value) -> Result<Election<W>> {
         let client = self.client(command)?;
         let name = command["lock"].as_str().unwrap_or_default();

@@ -16,7 +16,7 @@ use lockwright::multi::{MultiGuard, MultiLock};
 use lockwright::once::{Found, Once};
 use lockwright::options::seconds;
 use lockwright::striped::{Segment, Striped};
-use lockwright::{Async, Client, Face, Guard, Latch, Lock, Result, Token};
+use lockwright::{Arrival, Async, Barrier, Client, Face, Guard, Latch, Lock, Result, Token};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
@@ -59,6 +59,8 @@ pub(crate) trait Way: Face + Sized {
     fn count_down(latch: &Latch<Self>) -> Doing<'_, Result<u32>>;
     fn count(latch: &Latch<Self>) -> Doing<'_, Result<u32>>;
     fn try_set_count(latch: &Latch<Self>, to: u32) -> Doing<'_, Result<bool>>;
+    fn pass_within(barrier: &Barrier<Self>, timeout: Option<Duration>) -> Doing<'_, Result<Option<Arrival>>>;
+    fn waiting(barrier: &Barrier<Self>) -> Doing<'_, Result<u32>>;
     fn export(guard: Guard<Self>, ttl: Duration) -> Doing<'static, (Guard<Self>, Result<Secret>)>;
     fn resume<'a>(lock: &'a Lock<Self>, secret: &'a str) -> Doing<'a, Result<Guard<Self>>>;
     fn acquire_all(lock: &MultiLock<Self>) -> Doing<'_, Result<MultiGuard<Self>>>;
@@ -141,6 +143,14 @@ impl Way for Async {
 
     fn try_set_count(latch: &Latch, to: u32) -> Doing<'_, Result<bool>> {
         Box::pin(latch.try_set_count(to))
+    }
+
+    fn pass_within(barrier: &Barrier, timeout: Option<Duration>) -> Doing<'_, Result<Option<Arrival>>> {
+        Box::pin(barrier.wait_within(timeout))
+    }
+
+    fn waiting(barrier: &Barrier) -> Doing<'_, Result<u32>> {
+        Box::pin(barrier.waiting())
     }
 
     fn export(mut guard: Guard, ttl: Duration) -> Doing<'static, (Guard, Result<Secret>)> {
@@ -288,6 +298,14 @@ impl Way for Blocking {
 
     fn try_set_count(latch: &Latch<Self>, to: u32) -> Doing<'_, Result<bool>> {
         at_once(move || latch.try_set_count(to))
+    }
+
+    fn pass_within(barrier: &Barrier<Self>, timeout: Option<Duration>) -> Doing<'_, Result<Option<Arrival>>> {
+        at_once(move || barrier.wait_within(timeout))
+    }
+
+    fn waiting(barrier: &Barrier<Self>) -> Doing<'_, Result<u32>> {
+        at_once(move || barrier.waiting())
     }
 
     fn export(mut guard: Guard<Self>, ttl: Duration) -> Doing<'static, (Guard<Self>, Result<Secret>)> {

@@ -89,7 +89,7 @@ fn within() -> f64 {
 const COMMANDS: [&str; 5] = ["acquire", "try", "inspect", "list", "break"];
 
 /// What takes the row's options.
-const TAKING: [&str; 7] = ["acquire", "try", "segment", "campaign", "resume", "latch", "require"];
+const TAKING: [&str; 8] = ["acquire", "try", "segment", "campaign", "resume", "latch", "require", "barrier"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

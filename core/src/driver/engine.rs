@@ -147,7 +147,9 @@ impl Engine {
     pub(crate) fn still_promised(&self, layout: &dyn Layout) -> Guarantees {
         let promised = layout.guarantees();
         match layout.protocol("".into()).traits().push {
-            Push::Inbox if self.inbox() == Inbox::Unavailable => Guarantees { push: false, fair: false, ..promised },
+            Push::Inbox | Push::Place if self.inbox() == Inbox::Unavailable => {
+                Guarantees { push: false, fair: false, ..promised }
+            }
             // The order is the store's, and polling keeps it.
             Push::Hint if self.hints_refused.load(Ordering::Relaxed) => Guarantees { push: false, ..promised },
             _ => promised,
@@ -156,6 +158,14 @@ impl Engine {
 
     pub(crate) fn store_timeout(&self) -> Duration {
         self.options.store_timeout
+    }
+
+    /// For how long after a request that changes something at most a copy of it may be executed: one is sent for as long as
+    /// the client tries, and executed a little later than that if at all.
+    pub(crate) fn copies(&self) -> Duration {
+        let ConnectOptions { store_timeout, connect_timeout, response_timeout, .. } = self.options;
+        let tries = store_timeout.saturating_add(connect_timeout).saturating_add(response_timeout);
+        tries.saturating_mul(2).saturating_add(Duration::from_secs(60))
     }
 
     pub(crate) fn mint(&self) -> AttemptId {
@@ -639,6 +649,54 @@ mod tests {
         std::thread::sleep(PARTING);
         let told = waits.entry.tick(&waits.engine);
         assert!(matches!(&told.settled[..], [(_, Settled::Refused(Refusal::TimedOut))]));
+        drop(unsent);
+    }
+
+    /// The one party of two that waits for `x` gives up; nobody has told the store yet.
+    fn giving_up(space: &str) -> (Acquisition<Blocking>, [blocking::Barrier; 2], Effects) {
+        let barriers = [0, 1].map(|_| {
+            let options = ConnectOptions { store_timeout: Duration::from_millis(50), ..ConnectOptions::default() };
+            blocking::Client::open(Some(space), options).unwrap().barrier("x", 2).build().unwrap()
+        });
+        let (waits, effects) = barriers[0].gate().start(Some(Duration::from_millis(5))).unwrap();
+        waits.engine.wheel.starve();
+        waits.engine.perform(&waits.entry, effects, None);
+        std::thread::sleep(crate::client::left(waits.deadline.unwrap()));
+        let effects = waits.entry.expire(&waits.engine);
+        assert!(effects.settled.is_empty());
+        (waits, barriers, effects)
+    }
+
+    #[test]
+    fn a_wait_that_is_given_up_just_as_the_barrier_opens_succeeds() {
+        let (waits, [_, other], effects) = giving_up("memory://barrier-opens");
+        let theirs = other.wait().unwrap();
+        waits.engine.perform(&waits.entry, effects, None);
+        let Some(Settled::Granted { hold, .. }) = waits.waiter.take() else { panic!("the other went on") };
+        let mine = crate::Arrival::from(hold.token);
+        assert_eq!((mine.generation, mine.index, theirs.index), (theirs.generation, 0, 1));
+        waits.engine.perform(&waits.entry, waits.entry.release(&waits.engine, hold.token.n, &Arc::default()), None);
+        let metrics = waits.engine.counters.snapshot();
+        assert_eq!((metrics.acquired, metrics.held, metrics.timeouts, metrics.waiting), (1, 0, 0, 0));
+    }
+
+    #[test]
+    fn a_wait_that_is_given_up_before_is_counted_for_nobody() {
+        let (waits, [_, other], effects) = giving_up("memory://barrier-stays-shut");
+        waits.engine.perform(&waits.entry, effects, None);
+        assert!(matches!(waits.waiter.take(), Some(Settled::Refused(Refusal::TimedOut))));
+        assert_eq!(other.waiting().unwrap(), 0);
+        assert!(other.wait_within(Some(Duration::ZERO)).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_wait_of_which_the_store_does_not_say_what_became_fails() {
+        let (waits, _others, unsent) = giving_up("memory://barrier-unknown");
+        std::thread::sleep(PARTING);
+        let told = waits.entry.tick(&waits.engine);
+        let unknown =
+            |refused: &Refusal| matches!(refused, Refusal::Failed(error) if error.kind() == Kind::Unavailable);
+        assert!(matches!(&told.settled[..], [(_, Settled::Refused(refused))] if unknown(refused)), "{told:?}");
         drop(unsent);
     }
 

@@ -60,6 +60,8 @@ struct State {
     closed: bool,
     /// Its waiters are told on channels, not by the client's inbox.
     hints: bool,
+    /// Its waiters have places, and whoever gives one up learns whether it came too late.
+    places: bool,
 }
 
 /// The memory in which a step of an entry gathers what it does. Each thread lends it to the entry it works on, so that a
@@ -220,6 +222,7 @@ impl Entry {
             alive: None,
             closed: false,
             hints: push == Push::Hint,
+            places: push == Push::Place,
         };
         Entry { name, key, layout, state: Mutex::new(state) }
     }
@@ -650,7 +653,11 @@ impl State {
             queue::Action::Grant { task, token, depth, contender } => {
                 self.grant(now, task, token, depth, contender, effects);
             }
-            queue::Action::Refuse { task, why: Refusal::TimedOut } if self.is_undoing() => self.let_part(now, task),
+            queue::Action::Refuse { task, why: Refusal::TimedOut } if self.is_undoing() => {
+                // What may have been granted is worth waiting for as long as for any answer.
+                let patience = if self.places { engine.store_timeout() } else { PARTING };
+                self.let_part(task, now.after(patience));
+            }
             queue::Action::Refuse { task, why } => self.refuse(now, task, why, effects),
             queue::Action::Released { token, outcome } => {
                 if !matches!(outcome, ReleaseOutcome::Kept(_)) {
@@ -720,6 +727,7 @@ impl State {
                 }
                 self.answer_wishes(slot, true, || Settled::Changed(token.is_some()), effects);
             }
+            session::Action::Parted(granted) => self.parted(now, index, granted, effects),
             session::Action::Released(outcome) => {
                 self.settle_release(|release| release.asked == Some(slot), outcome, effects);
             }
@@ -887,10 +895,25 @@ impl State {
     }
 
     /// The task gave up, and is told so by [`part`](Self::part).
-    fn let_part(&mut self, now: Time, task: TaskId) {
+    fn let_part(&mut self, task: TaskId, by: Time) {
         if let Some(task) = self.tasks.iter_mut().find(|other| other.id == task) {
-            task.parts_by = Some(now.after(PARTING));
+            task.parts_by = Some(by);
             self.parting += 1;
+        }
+    }
+
+    /// The store says what became of the place that a task gave up: granted before that, or not at all.
+    fn parted(&mut self, now: Time, index: usize, granted: Option<u64>, effects: &mut Effects) {
+        let Some(Task { id, since, .. }) = self.tasks.iter().find(|task| task.parts_by.is_some()) else { return };
+        let (id, waited) = (*id, now.since(*since));
+        let Some(token) = granted.map(Token::new) else { return self.refuse(now, id, Refusal::TimedOut, effects) };
+        let session = &self.slots[index].session;
+        let (attempt, ttl) = (session.attempt(), session.ttl());
+        let hold = Arc::new(Hold::new(token, now, now.after(ttl)));
+        self.holds.push(hold.clone());
+        if let Some(task) = self.take_task(id) {
+            effects.notices.push(Notice::Granted { token, attempt, ttl, waited, way: Way::Answer });
+            effects.settled.push((task.waiter, Settled::Granted { hold, depth: 1 }));
         }
     }
 
@@ -902,7 +925,8 @@ impl State {
         let undoing = self.is_undoing();
         let parts = |task: &&Task| task.parts_by.is_some_and(|by| !undoing || by <= now);
         while let Some(task) = self.tasks.iter().find(parts).map(|task| task.id) {
-            self.refuse(now, task, Refusal::TimedOut, effects);
+            let why = if self.places { Refusal::Failed(unsaid()) } else { Refusal::TimedOut };
+            self.refuse(now, task, why, effects);
         }
     }
 
@@ -987,6 +1011,12 @@ pub(crate) fn unfair() -> Error {
     let message = "it cannot be fair here: the store does not let this user subscribe, so waiters poll in no order; grant \
                    the right, or leave fair out";
     Error::unsupported("acquire", message)
+}
+
+/// The error for a task whose time limit passed when what it waited for may have been granted.
+fn unsaid() -> Error {
+    let message = "the time limit is over, and the store does not say whether that was too late to give up; see whether the others went on";
+    Error::new(Kind::Unavailable, "acquire", message)
 }
 
 fn closed() -> Error {

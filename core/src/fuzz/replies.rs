@@ -4,6 +4,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::{Feed, is_readable};
+use crate::barrier_layout;
+use crate::gate::Gate;
 use crate::latch_cell::Plan;
 use crate::latch_layout::{self, MAX_IDLE};
 use crate::protocol::{
@@ -45,8 +47,11 @@ pub(crate) fn is_sound(step: &Step, block: u64) {
 pub(crate) fn chosen(choice: u8) -> &'static dyn Layout {
     static LAYOUTS: LazyLock<Vec<Arc<dyn Layout>>> = LazyLock::new(|| {
         let shared = layouts::native::layout("p").shared(Share::READ);
-        let latch = Plan::new(2, MAX_IDLE).ok().and_then(|plan| layouts::native::layout("p").latch(plan));
-        layouts::all("p").into_iter().chain(shared).chain(latch).collect()
+        let latch = Plan::new(2, MAX_IDLE).ok().map(Gate::Latch);
+        let barrier = barrier_layout::Plan::new(3, Duration::from_secs(30), Duration::from_secs(70)).ok();
+        let gates = latch.into_iter().chain(barrier.map(Gate::Barrier));
+        let gates = gates.filter_map(|gate| layouts::native::layout("p").gate(gate));
+        layouts::all("p").into_iter().chain(shared).chain(gates).collect()
     });
     &*LAYOUTS[usize::from(choice) / OPS.len() % LAYOUTS.len()]
 }
@@ -70,6 +75,9 @@ pub(crate) fn is_understood_or_refused(layout: &dyn Layout, choice: u8, replies:
         is_readable(&error);
     }
     if let Err(error) = latch_layout::Answer::read(reply) {
+        is_readable(&error);
+    }
+    if let Err(error) = barrier_layout::standing(reply) {
         is_readable(&error);
     }
 }

@@ -31,6 +31,7 @@ use std::time::Duration;
 use crate::client::{Async, Client, Face, Lock, Of, aside};
 use crate::driver::engine::Engine;
 use crate::error::{Error, Kind, Result};
+use crate::gate::Gate;
 use crate::latch_cell::{Deed, Plan};
 use crate::latch_layout::{Answer, MAX_IDLE, Question, TTL};
 use crate::options::AcquireOptions;
@@ -77,7 +78,7 @@ impl<F: Face> LatchBuilder<F> {
         let plan = Plan::new(count, idle).map_err(|error| error.on_lock(&*name).on_store(client.address()))?;
         let AcquireOptions { layout, format, retry, label, .. } = client.options();
         let options = AcquireOptions { ttl: TTL, layout, format, retry, label, ..AcquireOptions::default() };
-        let gate = client.builder(&name, Of::Latch(plan)).options(options).build()?;
+        let gate = client.builder(&name, Of::Gate(Gate::Latch(plan))).options(options).build()?;
         Ok(Latch { gate, plan })
     }
 }
@@ -118,11 +119,7 @@ impl<F: Face> Latch<F> {
     }
 
     fn change(&self, deed: Deed, plan: Plan) -> Result<Answer> {
-        self.ask(|engine| {
-            // A copy is sent for as long as the client tries, and executed a little later than that if at all.
-            let copies = 2 * engine.store_timeout() + Duration::from_secs(60);
-            Question::Change { attempt: engine.mint(), copies, deed, plan }
-        })
+        self.ask(|engine| Question::Change { attempt: engine.mint(), copies: engine.copies(), deed, plan })
     }
 
     fn ask(&self, question: impl FnOnce(&Engine) -> Question) -> Result<Answer> {
@@ -167,11 +164,7 @@ impl Latch {
     /// # Errors
     /// As [`wait`](Self::wait).
     pub async fn wait_within(&self, timeout: Option<Duration>) -> Result<bool> {
-        match self.gate.acquire_within(timeout).await {
-            Ok(pass) => pass.release().await.map(|_| true),
-            Err(error) if error.kind() == Kind::Timeout => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.gate.pass_within(timeout).await.map(|passed| passed.is_some())
     }
 
     /// Counts it down by one, once; how many are still to come. An open one stays open.
@@ -217,11 +210,7 @@ impl crate::blocking::Latch {
     /// # Errors
     /// As there.
     pub fn wait_within(&self, timeout: Option<Duration>) -> Result<bool> {
-        match self.gate.with_timeout(timeout).acquire() {
-            Ok(pass) => pass.release().map(|_| true),
-            Err(error) if error.kind() == Kind::Timeout => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.gate.pass_within(timeout).map(|passed| passed.is_some())
     }
 
     /// See the async [`count_down`](Latch::count_down).

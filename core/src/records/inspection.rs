@@ -5,15 +5,16 @@
 //!            |   ["lock", claimant or "", held-us, remaining-us, first token, last token, card, waiters]
 //!            |   ["rwlock" or "semaphore", units there are, waiters, [claimant, held-us, remaining-us, token, units, card]...]
 //!            |   ["latch", count, waiters]
+//!            |   ["barrier", parties, waiters]
 //! ```
 //!
 //! The stores whose records are [`cell`](crate::cell)s answer so, and Redis by scripts.
 
 use crate::error::Result;
-use crate::lease::{Inspection, LATCH, LOCK};
+use crate::lease::{BARRIER, Inspection, LATCH, LOCK};
 use crate::protocol::Reply;
 use crate::replies::{nonsense, refusal};
-use crate::{latch_layout, native, shared};
+use crate::{barrier_layout, latch_layout, native, shared};
 
 /// The layout whose records these are.
 const LAYOUT: &str = "native";
@@ -27,6 +28,7 @@ pub(crate) fn read(name: &str, reply: &Reply) -> Result<Inspection> {
         Reply::List(list) => match list.as_slice() {
             [Reply::Text(kind), rest @ ..] if kind == LOCK => native::read_inspection(rest, nothing.of_lock()),
             [Reply::Text(kind), rest @ ..] if kind == LATCH => latch_layout::read_inspection(rest, nothing),
+            [Reply::Text(kind), rest @ ..] if kind == BARRIER => barrier_layout::read_inspection(rest, nothing),
             several => shared::read_inspection(several, nothing),
         },
         _ => None,

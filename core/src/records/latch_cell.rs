@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use crate::cell::{Claimant, Surroundings};
 use crate::protocol::{AttemptId, InboxId, StoreEvent};
+use crate::remembered::Remembered;
 use crate::time::StoreTime;
 
 /// The highest count there can be.
@@ -220,23 +221,19 @@ impl LatchCell {
 pub struct Kept {
     /// Who waits, and where each listens.
     pub waiting: BTreeMap<AttemptId, InboxId>,
-    /// Who changed the count, and until when that is remembered.
-    pub counted: BTreeMap<AttemptId, StoreTime>,
+    /// Who changed the count.
+    pub counted: Remembered<()>,
 }
 
 impl Porch for Kept {
     type Error = Infallible;
 
     fn counted(&mut self, attempt: AttemptId, now: StoreTime) -> Result<bool, Infallible> {
-        Ok(self.counted.get(&attempt).is_some_and(|until| *until > now))
+        Ok(self.counted.recall(attempt, now).is_some())
     }
 
     fn remember(&mut self, attempt: AttemptId, until: StoreTime, now: StoreTime) -> Result<(), Infallible> {
-        // Looking through all of them whenever they are twice as many costs each of them little.
-        if self.counted.len().is_power_of_two() {
-            self.counted.retain(|_, until| *until > now);
-        }
-        self.counted.insert(attempt, until);
+        self.counted.remember(attempt, (), until, now);
         Ok(())
     }
 

@@ -15,24 +15,21 @@
 //! waiting, with their timers, pushes and undoing, and a release is over before anything is sent. Resending any of the requests is safe.
 //! Source: own layout, `docs/adr/0022-to-wait-for-a-latch-is-to-acquire-it.md`.
 
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cell::{Claimant, Surroundings};
 use crate::error::Error;
-use crate::guarantee::Guarantees;
-use crate::inspection;
 use crate::latch_cell::{Change, Changed, Deed, LatchCell, MOST, Plan, Porch, Wait, Waited};
 use crate::lease::{Counting, Inspection, LATCH, ReleaseOutcome};
-use crate::native::{Arguments, NativeLayout, micros};
+use crate::native::{Arguments, micros};
 use crate::options::DEFAULT_TTL;
 use crate::protocol::{
-    self, Arg, AttemptId, Call, Grant, Input, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step,
-    StoreEvent, Term, Traits, Verdict,
+    self, Arg, AttemptId, Call, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent,
+    Term, Traits, Verdict,
 };
-use crate::replies::{answered, duration, int, nonsense, operation, refusal};
+use crate::replies::{answered, duration, int, nonsense, numbers, operation, refusal};
 use crate::time::StoreTime;
 
 /// How soon a latch may be forgotten that nobody uses: later than a wait is asked again.
@@ -65,6 +62,21 @@ impl LatchCalls {
     pub fn by_digest(&self) -> [&Call; 3] {
         let LatchCalls { wait, leave: _, change, look } = self;
         [wait, change, look]
+    }
+
+    /// The request that asks `question` of the latch under `key`.
+    pub fn question(&'static self, key: Arc<str>, question: Question) -> Request {
+        let Question::Change { attempt, copies, deed, plan } = question else {
+            return Request::new(&self.look, key, []);
+        };
+        let does = match deed {
+            Deed::Down => "down",
+            Deed::Set => "set",
+        };
+        let args = [attempt_arg(attempt), Arg::NotAfter, micros(copies), does.into()];
+        let mut request = Request::new(&self.change, key, args);
+        request.args.extend(plan_args(plan));
+        request
     }
 
     /// The procedures of a store that runs [`crate::latch_cell`]: their names say it all.
@@ -124,77 +136,7 @@ pub enum Question {
     Look,
 }
 
-/// The layout of latches beside a store's `native` locks: the same keys, so that nothing is two things at once.
-pub struct LatchLayout {
-    /// The locks'.
-    pub native: NativeLayout,
-    /// What a latch is if there is none.
-    pub plan: Plan,
-}
-
-impl fmt::Debug for LatchLayout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LatchLayout({}, {:?})", (self.native.guarantees)().store, self.plan)
-    }
-}
-
-impl Layout for LatchLayout {
-    fn name(&self) -> &'static str {
-        self.native.name()
-    }
-
-    fn guarantees(&self) -> Guarantees {
-        Guarantees { reentrant: false, fair: false, ..(self.native.guarantees)() }
-    }
-
-    fn key(&self, name: &str) -> crate::Result<Arc<str>> {
-        self.native.key(name)
-    }
-
-    fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        Box::new(Latch::new(self.native.latch, key, self.plan, self.guarantees().push))
-    }
-
-    fn has_many_holders(&self) -> bool {
-        true
-    }
-
-    fn question(&self, key: Arc<str>, question: Question) -> Option<Request> {
-        let LatchCalls { change, look, .. } = self.native.latch;
-        let Question::Change { attempt, copies, deed, plan } = question else {
-            return Some(Request::new(look, key, []));
-        };
-        let does = match deed {
-            Deed::Down => "down",
-            Deed::Set => "set",
-        };
-        let mut request = Request::new(change, key, [attempt_arg(attempt), Arg::NotAfter, micros(copies), does.into()]);
-        request.args.extend(plan_args(plan));
-        Some(request)
-    }
-
-    fn inspect(&self, key: Arc<str>) -> Request {
-        self.native.inspect(key)
-    }
-
-    fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
-        inspection::read_only(&[LATCH], name, reply)
-    }
-
-    fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
-        self.native.break_hold(key, token)
-    }
-
-    fn list(&self, cursor: &str) -> Request {
-        self.native.list(cursor)
-    }
-
-    fn listed(&self, reply: &Reply) -> crate::Result<(Vec<String>, Option<String>)> {
-        self.native.listed(reply)
-    }
-}
-
-fn attempt_arg(attempt: AttemptId) -> Arg {
+pub(crate) fn attempt_arg(attempt: AttemptId) -> Arg {
     Arg::Text(attempt.to_string().into())
 }
 
@@ -202,7 +144,7 @@ fn plan_args(plan: Plan) -> [Arg; 2] {
     [Arg::Int(plan.count.into()), micros(plan.idle)]
 }
 
-/// Reads what follows the kind in the answer to a look at a latch; see [`inspection`].
+/// Reads what follows the kind in the answer to a look at a latch; see [`inspection`](crate::inspection).
 pub(crate) fn read_inspection(list: &[Reply], nothing: Inspection) -> Option<Inspection> {
     let [count, waiters] = list else { return None };
     let latch = Counting { count: counted(int(count)?)? };
@@ -366,7 +308,6 @@ impl Procedure {
     /// which is right for stores whose calls cannot run late.
     pub fn read(request: &Request) -> Option<Self> {
         let args = Arguments(&request.args);
-        let attempt = |i: usize| u128::from_str_radix(args.text(i)?, 16).ok().map(AttemptId);
         let plan = |i: usize| {
             let count = u32::try_from(args.number(i)?).ok().filter(|count| (1..=MOST).contains(count))?;
             Some(Plan { count, idle: duration(args.number(i + 1)?) })
@@ -379,9 +320,9 @@ impl Procedure {
                 wait: args.number(2)? != 0,
                 plan: plan(3)?,
             }),
-            "latch.leave" => Procedure::Leave(attempt(0)?),
+            "latch.leave" => Procedure::Leave(args.attempt(0)?),
             "latch.change" => Procedure::Change(Change {
-                attempt: attempt(0)?,
+                attempt: args.attempt(0)?,
                 not_after: not_after()?,
                 copies: duration(args.number(2)?),
                 deed: match args.text(3)? {
@@ -430,8 +371,4 @@ impl Procedure {
             },
         })
     }
-}
-
-fn numbers(values: &[i64]) -> Reply {
-    Reply::List(values.iter().map(|value| Reply::Int(*value)).collect())
 }

@@ -6,13 +6,19 @@
 //! | a lock | [`cell`] | [`native`] |
 //! | a read/write lock, a semaphore | [`shared_cell`] | [`shared`] |
 //! | a latch | [`latch_cell`] | [`latch_layout`] |
+//! | a barrier | [`barrier_cell`] | [`barrier_layout`] |
 //!
-//! What lies there is told by one look, whichever it is ([`inspection`]).
+//! What latches and barriers have in common is in [`gate`] (their layout) and [`remembered`] (attempts whose copies may come). What lies
+//! there is told by one look, whichever it is ([`inspection`]).
 
+pub mod barrier_cell;
+pub mod barrier_layout;
 pub mod cell;
+pub mod gate;
 pub(crate) mod inspection;
 pub mod latch_cell;
 pub mod latch_layout;
 pub mod native;
+pub mod remembered;
 pub mod shared;
 pub mod shared_cell;

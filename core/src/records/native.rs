@@ -26,15 +26,16 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::barrier_layout::BarrierCalls;
 use crate::cell::{self, Acquired, BLOCK, Claimant, Given};
+use crate::gate::{Gate, GateLayout};
 use crate::guarantee::Guarantees;
 use crate::inspection;
-use crate::latch_cell::Plan;
-use crate::latch_layout::{LatchCalls, LatchLayout};
+use crate::latch_layout::LatchCalls;
 use crate::lease::{Card, Holder, Inspection, LOCK, ReleaseOutcome};
 use crate::protocol::{
-    Arg, Call, Grant, Input, Intent, Layout, Op, Policy, Previous, Protocol, Push, Reply, Request, Requests, Step,
-    StoreEvent, Term, Terms, Traits, Verdict, Wait,
+    Arg, AttemptId, Call, Grant, Input, Intent, Layout, Op, Policy, Previous, Protocol, Push, Reply, Request, Requests,
+    Step, StoreEvent, Term, Terms, Traits, Verdict, Wait,
 };
 use crate::replies::{answered, duration, int, listed, operation, refusal};
 use crate::shared::{Share, SharedCalls, SharedLayout};
@@ -115,6 +116,8 @@ pub struct NativeLayout {
     pub shared: &'static SharedCalls,
     /// Those for latches.
     pub latch: &'static LatchCalls,
+    /// Those for barriers.
+    pub barrier: &'static BarrierCalls,
     /// And those of this layout alone.
     pub own: &'static OwnCalls,
     /// What it promises there.
@@ -169,8 +172,8 @@ impl Layout for NativeLayout {
         Some(Arc::new(SharedLayout { native: self.clone(), share }))
     }
 
-    fn latch(&self, plan: Plan) -> Option<Arc<dyn Layout>> {
-        Some(Arc::new(LatchLayout { native: self.clone(), plan }))
+    fn gate(&self, gate: Gate) -> Option<Arc<dyn Layout>> {
+        Some(Arc::new(GateLayout { native: self.clone(), gate }))
     }
 
     fn inspect(&self, key: Arc<str>) -> Request {
@@ -401,6 +404,10 @@ impl<'a> Arguments<'a> {
 
     pub(crate) fn token(&self, i: usize) -> Option<u64> {
         self.number(i).and_then(|n| u64::try_from(n).ok())
+    }
+
+    pub(crate) fn attempt(&self, i: usize) -> Option<AttemptId> {
+        u128::from_str_radix(self.text(i)?, 16).ok().map(AttemptId)
     }
 
     pub(crate) fn claimant(&self, i: usize) -> Option<Claimant> {

@@ -33,7 +33,7 @@ use crate::protocol::{
     Arg, Call, Change, Grant, Input, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent,
     Term, Traits, Verdict, Wait,
 };
-use crate::replies::{answered, duration, int, nonsense, operation, refusal};
+use crate::replies::{answered, duration, int, nonsense, numbers, operation, refusal};
 use crate::shared_cell::{self, ALL, Acquired, Changed, Hall, MOST_PERMITS, Primitive, Seeker, SharedCell};
 use crate::time::StoreTime;
 
@@ -460,10 +460,6 @@ impl Procedure {
 /// What a store answers whose record under that name is something else.
 pub fn foreign(what: &str) -> Reply {
     Reply::Error { code: "FOREIGN".into(), message: format!("this name is a {what}'s") }
-}
-
-fn numbers(values: &[i64]) -> Reply {
-    Reply::List(values.iter().map(|value| Reply::Int(*value)).collect())
 }
 
 fn acquired_reply(now: i64, answer: Acquired) -> Reply {

@@ -278,6 +278,8 @@ impl Process {
             }
             session::Action::Extended(done) => out.push(Out::Extended { done }),
             session::Action::Changed(token) => out.push(Out::Changed { token }),
+            // No layout that is explored has places.
+            session::Action::Parted(_) => {}
             session::Action::Released(outcome) => {
                 if let Some(token) = self.slots[slot].releasing.take() {
                     out.push(Out::Released { token, outcome });

@@ -7,6 +7,8 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::layouts::native::layout;
+use crate::barrier_cell::{self, BarrierCell};
+use crate::barrier_layout;
 use crate::cell::{Cell, Line, Surroundings, Waiter};
 use crate::driver::clock;
 use crate::driver::fork::Generational;
@@ -43,7 +45,7 @@ struct Records {
     by_key: BTreeMap<Arc<str>, Record>,
     /// The highest token ever set aside, so that tokens rise though idle records go.
     highest: u64,
-    /// At how many records it is looked whether some are latches that nobody uses.
+    /// At how many records it is looked whether some are latches or barriers that nobody uses.
     crowded: usize,
 }
 
@@ -51,6 +53,7 @@ enum Record {
     Lock(Cell, VecDeque<Waiter>),
     Shared(SharedCell, Kept),
     Latch(LatchCell, latch_cell::Kept),
+    Barrier(BarrierCell, barrier_cell::Kept),
 }
 
 /// A request as one of the kinds of record takes it.
@@ -58,13 +61,16 @@ enum Procedure {
     Lock(native::Procedure),
     Shared(shared::Procedure),
     Latch(latch_layout::Procedure),
+    Barrier(barrier_layout::Procedure),
 }
 
 impl Procedure {
     fn read(request: &Request) -> Option<Self> {
         let lock = native::Procedure::read(request).map(Procedure::Lock);
         let shared = || shared::Procedure::read(request).map(Procedure::Shared);
-        lock.or_else(shared).or_else(|| latch_layout::Procedure::read(request).map(Procedure::Latch))
+        let latch = || latch_layout::Procedure::read(request).map(Procedure::Latch);
+        let barrier = || barrier_layout::Procedure::read(request).map(Procedure::Barrier);
+        lock.or_else(shared).or_else(latch).or_else(barrier)
     }
 
     /// The record that it makes where there is none.
@@ -73,6 +79,7 @@ impl Procedure {
             Procedure::Lock(_) => Record::Lock(Cell::default(), VecDeque::new()),
             Procedure::Shared(_) => Record::Shared(SharedCell::default(), Kept::default()),
             Procedure::Latch(_) => Record::Latch(LatchCell::default(), latch_cell::Kept::default()),
+            Procedure::Barrier(_) => Record::Barrier(BarrierCell::default(), barrier_cell::Kept::default()),
         }
     }
 }
@@ -83,6 +90,7 @@ impl Record {
             (Record::Lock(cell, line), Procedure::Lock(procedure)) => procedure.run(cell, line, env),
             (Record::Shared(cell, kept), Procedure::Shared(procedure)) => procedure.run(cell, kept, env),
             (Record::Latch(cell, kept), Procedure::Latch(procedure)) => procedure.run(cell, kept, env),
+            (Record::Barrier(cell, kept), Procedure::Barrier(procedure)) => procedure.run(cell, kept, env),
             // A look tells of whatever is there.
             (Record::Shared(cell, kept), Procedure::Lock(native::Procedure::Inspect)) => {
                 shared::Procedure::Inspect.run(cell, kept, env)
@@ -90,11 +98,15 @@ impl Record {
             (Record::Latch(cell, kept), Procedure::Lock(native::Procedure::Inspect)) => {
                 latch_layout::Procedure::Inspect.run(cell, kept, env)
             }
+            (Record::Barrier(cell, kept), Procedure::Lock(native::Procedure::Inspect)) => {
+                barrier_layout::Procedure::Inspect.run(cell, kept, env)
+            }
             (Record::Lock(..), _) => Ok(shared::foreign("lock")),
             (Record::Shared(cell, _), _) => {
                 Ok(shared::foreign(cell.primitive.map_or("shared record", Primitive::name)))
             }
             (Record::Latch(..), _) => Ok(shared::foreign("latch")),
+            (Record::Barrier(..), _) => Ok(shared::foreign("barrier")),
         }
     }
 
@@ -104,6 +116,8 @@ impl Record {
             Record::Lock(cell, _) => cell.last,
             Record::Shared(cell, _) => cell.last,
             Record::Latch(..) => 0,
+            // What a barrier made anew counts from is told in thousandths of it.
+            Record::Barrier(cell, _) => cell.generation.saturating_mul(1000),
         }
     }
 
@@ -113,6 +127,7 @@ impl Record {
             Record::Lock(cell, line) => cell.hold.is_none() && line.is_empty(),
             Record::Shared(cell, kept) => !cell.resized && cell.used == 0 && kept.line.is_empty(),
             Record::Latch(cell, _) => cell.look(now).is_none(),
+            Record::Barrier(cell, _) => !cell.is_there(now),
         }
     }
 }
@@ -218,7 +233,7 @@ impl Space {
 }
 
 impl Records {
-    /// Latches go when nobody used them for long, and nobody asks for them then.
+    /// Latches and barriers go when nobody used them for long, and nobody asks for them then.
     fn sweep(&mut self, now: StoreTime) {
         if self.by_key.len() >= self.crowded {
             self.by_key.retain(|_, record| !record.is_idle(now));

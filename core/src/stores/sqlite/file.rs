@@ -28,9 +28,9 @@ use crate::time::{StoreTime, Time};
 /// "lock" in ASCII, in the place that SQLite keeps for it in every file's header.
 const APPLICATION_ID: i32 = 0x6C6F_636B;
 /// Written beside it; another number is another schema.
-const SCHEMA_VERSION: i32 = 3;
+const SCHEMA_VERSION: i32 = 4;
 /// The statements of all layouts fit.
-const STATEMENTS: usize = 48;
+const STATEMENTS: usize = 64;
 /// Renewals in one transaction: some milliseconds.
 const BATCH: usize = 256;
 /// First and longest pause before trying a file again that another process is writing. Most writes are done within the

@@ -1,12 +1,16 @@
 //! What a lock file, an inbox and `/proc` may hold, whatever it is.
 
+use std::time::Duration;
+
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
 use super::host;
 use super::inbox::{decode, encode};
 use super::layouts::native::{Env, SCHEMA, layout, run};
+use crate::barrier_layout;
 use crate::fuzz::Feed;
+use crate::gate::Gate;
 use crate::latch_cell::Plan;
 use crate::latch_layout::MAX_IDLE;
 use crate::protocol::{Arg, Call, InboxId, Layout, Request};
@@ -129,6 +133,21 @@ impl Feed<'_> {
         asking(call, args)
     }
 
+    /// Of a barrier.
+    fn barrier_request(&mut self) -> Request {
+        let calls = layout("").barrier;
+        let (call, args): (_, Vec<Arg>) = match self.byte() % 4 {
+            0 => (&calls.look, vec![]),
+            1 => (&calls.leave, vec![self.attempt(), self.number()]),
+            _ => {
+                let (me, wait) = (self.claimant(), Arg::Int(i64::from(self.byte() % 2)));
+                let parties = Arg::Int(i64::from(self.byte() % 4));
+                (&calls.arrive, vec![me, Arg::NotAfter, wait, self.number(), parties, self.number()])
+            }
+        };
+        asking(call, args)
+    }
+
     /// The attempt of a claimant that may ask, but for a few texts.
     fn mostly(&mut self, claimant: &str) -> Value {
         match self.byte() % 8 {
@@ -166,13 +185,13 @@ pub fn sqlite_row(data: &[u8]) {
     DB.with(|db| rows(db, &mut Feed(data)).unwrap_or_else(|error| panic!("{error}")));
 }
 
-/// The same for rows of what several may hold, and of latches.
+/// The same for rows of what several may hold, of latches and of barriers.
 pub fn sqlite_shared_row(data: &[u8]) {
     DB.with(|db| shared_rows(db, &mut Feed(data)).unwrap_or_else(|error| panic!("{error}")));
 }
 
 fn empty(db: &Connection) -> rusqlite::Result<()> {
-    let tables = ["locks", "waiters", "shared", "holders", "latches", "latch_waiters", "latch_counted"];
+    let tables = ["locks", "waiters", "shared", "holders", "gates", "latch_waiters", "places", "remembered"];
     tables.iter().try_for_each(|table| execute(db, &format!("DELETE FROM {table}"), vec![]).map(drop))
 }
 
@@ -212,17 +231,19 @@ fn shared_rows(db: &Connection, feed: &mut Feed<'_>) -> rusqlite::Result<()> {
         shared_row(db, feed)?;
     }
     if !there.is_multiple_of(3) {
-        latch_row(db, feed)?;
+        gate_row(db, feed)?;
     }
     let share = Share { in_order: there.is_multiple_of(2), ..Share::READ };
-    let (native, plan) = (layout(""), Plan { count: 2, idle: MAX_IDLE });
-    let layouts = (native.shared(share), native.latch(plan));
-    let (Some(shared), Some(latch)) = layouts else { unreachable!("`native` has both") };
+    let (native, plan, time) = (layout(""), Plan { count: 2, idle: MAX_IDLE }, Duration::from_secs(30));
+    let barrier = barrier_layout::Plan { parties: 2, ttl: time, copies: time };
+    let layouts = (native.shared(share), native.gate(Gate::Latch(plan)), native.gate(Gate::Barrier(barrier)));
+    let (Some(shared), Some(latch), Some(barrier)) = layouts else { unreachable!("`native` has them all") };
     for _ in 0..3 {
         let (layout, request): (&dyn Layout, _) = match feed.byte() % 8 {
             0 => (&native, feed.request()),
             1 => (&native, native.inspect("k".into())),
-            2..5 => (&*latch, feed.latch_request()),
+            2..4 => (&*latch, feed.latch_request()),
+            4..6 => (&*barrier, feed.barrier_request()),
             _ => (&*shared, feed.shared_request()),
         };
         ask(db, feed, layout, &request)?;
@@ -270,23 +291,37 @@ fn shared_row(db: &Connection, feed: &mut Feed<'_>) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn latch_row(db: &Connection, feed: &mut Feed<'_>) -> rusqlite::Result<()> {
+fn gate_row(db: &Connection, feed: &mut Feed<'_>) -> rusqlite::Result<()> {
+    let kind = match feed.byte() % 8 {
+        0 => Value::Text(feed.text()),
+        choice => Value::Text(if choice < 4 { "latch" } else { "barrier" }.into()),
+    };
+    let mut record = vec![kind];
+    record.extend(feed.columns("IIITI"));
     execute(
         db,
-        "INSERT INTO latches (key, count, goes, clock, goes_wall) VALUES ('k', ?, ?, CAST(? AS TEXT), ?)",
-        feed.columns("IITI"),
+        "INSERT INTO gates (key, kind, count, generation, goes, clock, goes_wall) VALUES ('k', ?, ?, ?, ?, CAST(? AS TEXT), ?)",
+        record,
     )?;
-    for known in &ATTEMPTS[..2] {
+    for (number, known) in ATTEMPTS[..2].iter().enumerate() {
         let attempt = feed.mostly(known);
         let mut waiter = vec![attempt.clone()];
         waiter.extend(feed.columns("I"));
         execute(db, "INSERT OR IGNORE INTO latch_waiters (key, attempt, inbox) VALUES ('k', ?, ?)", waiter)?;
-        let mut counted = vec![attempt];
-        counted.extend(feed.columns("IT"));
+        let mut place = vec![Value::Integer(number as i64), attempt.clone()];
+        place.extend(feed.columns("IITII"));
         execute(
             db,
-            "INSERT OR IGNORE INTO latch_counted (key, attempt, until, clock) VALUES ('k', ?, ?, CAST(? AS TEXT))",
-            counted,
+            "INSERT OR IGNORE INTO places (key, seq, attempt, inbox, ends, clock, ends_wall, memory) VALUES \
+             ('k', ?, ?, ?, ?, CAST(? AS TEXT), ?, ?)",
+            place,
+        )?;
+        let mut remembered = vec![attempt];
+        remembered.extend(feed.columns("ITi"));
+        execute(
+            db,
+            "INSERT OR IGNORE INTO remembered (key, attempt, until, clock, passage) VALUES ('k', ?, ?, CAST(? AS TEXT), ?)",
+            remembered,
         )?;
     }
     Ok(())

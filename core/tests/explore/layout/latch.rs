@@ -8,6 +8,7 @@ use lockwright::cell::Surroundings;
 use lockwright::latch_cell::{Change, Deed, Kept, LatchCell, Plan};
 use lockwright::latch_layout::{Latch, LatchCalls, MAX_IDLE, Procedure};
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
+use lockwright::remembered::Remembered;
 use lockwright::time::{Relative, StoreTime, Time};
 
 use super::{Around, Checked, Record, name_of};
@@ -66,7 +67,7 @@ impl<const FAULT: u8> Record for Seeded<FAULT> {
         let Around { now, token_floor, alive, .. } = *around;
         let mut env = Surroundings { now, token_floor, alive, pushes: Vec::new() };
         if FAULT == COUNTS_COPIES {
-            self.kept.counted.clear();
+            self.kept.counted = Remembered::default();
         }
         let Ok(reply) = call.run(&mut self.cell, &mut self.kept, &mut env);
         if FAULT == OPENS_EARLY && self.cell.count == Some(1) {

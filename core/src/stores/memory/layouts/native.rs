@@ -1,5 +1,6 @@
-//! `native` in memory: [`crate::cell`], [`crate::shared_cell`] and [`crate::latch_cell`] as they stand.
+//! `native` in memory: [`crate::cell`], [`crate::shared_cell`], [`crate::latch_cell`] and [`crate::barrier_cell`] as they stand.
 
+use crate::barrier_layout::BarrierCalls;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::latch_layout::LatchCalls;
 use crate::native::{Calls, NativeLayout, OwnCalls};
@@ -9,6 +10,7 @@ static CALLS: Calls = Calls::of_cell();
 static OWN: OwnCalls = OwnCalls::of_cell();
 static SHARED: SharedCalls = SharedCalls::of_cell();
 static LATCH: LatchCalls = LatchCalls::of_cell();
+static BARRIER: BarrierCalls = BarrierCalls::of_cell();
 
 /// The layout, for a connection that puts `prefix` before every name.
 pub fn layout(prefix: &str) -> NativeLayout {
@@ -17,6 +19,7 @@ pub fn layout(prefix: &str) -> NativeLayout {
         own: &OWN,
         shared: &SHARED,
         latch: &LATCH,
+        barrier: &BARRIER,
         guarantees,
         key: |prefix, name| format!("{prefix}{name}"),
         name_of: |prefix, key| key.strip_prefix(prefix).map(str::to_owned),

@@ -23,12 +23,16 @@ macro_rules! script {
 
 /// The scripts.
 pub static CALLS: LatchCalls = LatchCalls {
-    wait: Call { name: "latch.wait", body: script!("time" "latch/record" "latch/keep" "latch/wait"), batch: false },
-    leave: Call { name: "latch.leave", body: script!("latch/record" "latch/leave"), batch: false },
-    change: Call {
-        name: "latch.change",
-        body: script!("time" "latch/record" "latch/keep" "latch/change"),
+    wait: Call {
+        name: "latch.wait",
+        body: script!("latch/kind" "time" "latch/record" "latch/keep" "latch/wait"),
         batch: false,
     },
-    look: Call { name: "latch.look", body: script!("latch/record" "latch/look"), batch: false },
+    leave: Call { name: "latch.leave", body: script!("latch/kind" "latch/record" "latch/leave"), batch: false },
+    change: Call {
+        name: "latch.change",
+        body: script!("latch/kind" "time" "latch/record" "latch/keep" "latch/remember" "latch/change"),
+        batch: false,
+    },
+    look: Call { name: "latch.look", body: script!("latch/kind" "latch/record" "latch/look"), batch: false },
 };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::native::Calls;
 use crate::protocol::{Call, Layout};
 
+pub mod barrier;
 pub mod getset;
 pub mod joined;
 pub mod latch;
@@ -30,6 +31,7 @@ pub fn by_digest() -> impl Iterator<Item = &'static Call> {
         .by_digest()
         .chain(shared::CALLS.by_digest())
         .chain(latch::CALLS.by_digest())
+        .chain(barrier::CALLS.by_digest())
         .chain([&redisson::ACQUIRE_FAIR]);
     let own = own.chain(redisson_shared::by_digest());
     all.into_iter().chain(FAMILIES.map(|family| family.calls)).flat_map(Calls::by_digest).chain(own)

@@ -54,7 +54,9 @@ pub static CALLS: Calls = Calls {
             "end\nlocal function shared(KEYS)\n",
             script!("time" "shared/record" "shared/inspect"),
             "end\nlocal function latch(KEYS)\n",
-            script!("latch/record" "latch/inspect"),
+            script!("latch/kind" "latch/record" "latch/inspect"),
+            "end\nlocal function barrier(KEYS)\n",
+            script!("barrier/kind" "time" "latch/record" "barrier/places" "barrier/inspect"),
             "end\n",
             script!("inspect_any")
         ),
@@ -87,8 +89,8 @@ pub static OWN: OwnCalls = OwnCalls {
 
 /// The layout for locks whose names get `prefix` put before them.
 pub fn layout(prefix: impl Into<String>) -> NativeLayout {
-    let (own, shared, latch) = (&OWN, &super::shared::CALLS, &super::latch::CALLS);
-    NativeLayout { calls: &CALLS, own, shared, latch, guarantees, key, name_of, prefix: prefix.into() }
+    let (own, shared, latch, barrier) = (&OWN, &super::shared::CALLS, &super::latch::CALLS, &super::barrier::CALLS);
+    NativeLayout { calls: &CALLS, own, shared, latch, barrier, guarantees, key, name_of, prefix: prefix.into() }
 }
 
 fn guarantees() -> Guarantees {

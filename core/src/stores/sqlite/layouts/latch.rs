@@ -1,140 +1,35 @@
-//! Latches beside `native`: the rules of [`crate::latch_cell`] on rows.
-//!
-//! One request is one transaction, as there. A row's times are on the boot clock of whoever wrote it; on another one it goes by the
-//! wall clock, which is wrong at most about how long a latch that nobody uses is remembered.
+//! Latches beside `native`: the rules of [`crate::latch_cell`] on [rows](super::gates).
 
-use rusqlite::{Connection, OptionalExtension, Row};
-
-use super::native::{Env, Lock, Pushes, execute, read_attempt, remove};
-use super::shared;
+use super::gates::{Gate, Rows, read_waiter};
+use super::native::execute;
 use crate::cell::Surroundings;
 use crate::latch_cell::{LatchCell, Porch};
 use crate::latch_layout::Procedure;
 use crate::protocol::{AttemptId, InboxId, Reply};
-use crate::shared::foreign;
 use crate::time::StoreTime;
 
-/// With each new latch go up to so many that nobody uses: more than one, so that they do not add up.
-const SWEEP: u32 = 16;
-
-/// Executes one request.
-///
-/// # Errors
-/// As [`super::native::run`].
+/// Runs one request on its row, if there is one.
 pub(super) fn run(
-    db: &Connection,
-    env: &Env<'_>,
-    key: &str,
+    mut rows: Rows<'_>,
+    around: &mut Surroundings<'_>,
+    gate: Option<Gate>,
     procedure: &Procedure,
-) -> rusqlite::Result<(Reply, Pushes)> {
-    let looks = matches!(procedure, Procedure::Look | Procedure::Inspect);
-    let mut cell = load(db, env, key)?.unwrap_or_default();
-    let is_there = cell.look(env.now).is_some();
-    if !is_there && let Some(other) = other_in_the_way(db, env, key, looks)? {
-        return Ok((other, Pushes::new()));
-    }
-    let before = cell;
-    let mut around = Surroundings { now: env.now, token_floor: env.wall, alive: env.alive, pushes: Pushes::new() };
-    let reply = procedure.run(&mut cell, &mut Rows { db, env, key }, &mut around)?;
-    if cell != before {
-        store(db, env, key, &cell)?;
-    }
-    if !is_there && cell.look(env.now).is_some() {
-        sweep(db, env)?;
-    }
-    Ok((reply, around.pushes))
-}
-
-/// What a look tells, if a latch lies under `key`.
-pub(super) fn seen(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<Reply>> {
-    let Some(mut cell) = load(db, env, key)?.filter(|cell| cell.look(env.now).is_some()) else { return Ok(None) };
-    let mut around = Surroundings { now: env.now, token_floor: env.wall, alive: env.alive, pushes: Pushes::new() };
-    Procedure::Inspect.run(&mut cell, &mut Rows { db, env, key }, &mut around).map(Some)
-}
-
-/// The refusal of anything else, if a latch lies under its name.
-pub(super) fn in_the_way(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<Reply>> {
-    let is_there = load(db, env, key)?.is_some_and(|cell| cell.look(env.now).is_some());
-    Ok(is_there.then(|| foreign("latch")))
-}
-
-/// The refusal of a latch, if a lock or a shared record that is in use lies under its name; one that is not makes room for it.
-fn other_in_the_way(db: &Connection, env: &Env<'_>, key: &str, looks: bool) -> rusqlite::Result<Option<Reply>> {
-    let lock = Lock::load(db, env, key)?;
-    if lock.is_used(env) {
-        return Ok(Some(foreign("lock")));
-    }
-    if lock.stored && !looks {
-        remove(db, "DELETE FROM locks WHERE key = ?1", key, lock.cell.last)?;
-    }
-    shared::in_the_way(db, key, looks)
-}
-
-fn load(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<LatchCell>> {
-    db.prepare_cached("SELECT count, goes, clock, goes_wall FROM latches WHERE key = ?1")?
-        .query_row([key], |row| {
-            let (goes, goes_wall): (i64, i64) = (row.get(1)?, row.get(3)?);
-            let ours = row.get_ref(2)?.as_str()? == env.clock;
-            let left = || goes_wall.saturating_sub(wall(env));
-            let goes = StoreTime(if ours { goes } else { env.now.0.saturating_add(left()) });
-            Ok(LatchCell { count: Some(row.get(0)?), goes })
-        })
-        .optional()
-}
-
-fn store(db: &Connection, env: &Env<'_>, key: &str, cell: &LatchCell) -> rusqlite::Result<()> {
-    let Some(count) = cell.count else { return forget(db, key) };
-    let goes_wall = wall(env).saturating_add(cell.goes.micros_since(env.now));
-    let sql = "INSERT OR REPLACE INTO latches (key, count, goes, clock, goes_wall) VALUES (?1, ?2, ?3, ?4, ?5)";
-    execute(db, sql, (key, count, cell.goes.0, env.clock, goes_wall)).map(|_| ())
-}
-
-fn wall(env: &Env<'_>) -> i64 {
-    i64::try_from(env.wall).unwrap_or(i64::MAX)
-}
-
-fn forget(db: &Connection, key: &str) -> rusqlite::Result<()> {
-    execute(db, "DELETE FROM latches WHERE key = ?1", [key])?;
-    execute(db, "DELETE FROM latch_waiters WHERE key = ?1", [key])?;
-    execute(db, "DELETE FROM latch_counted WHERE key = ?1", [key]).map(|_| ())
-}
-
-fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
-    let mut statement = db.prepare_cached(
-        "SELECT key FROM latches WHERE goes_wall <= ?1 AND (clock <> ?2 OR goes <= ?3) ORDER BY goes_wall LIMIT ?4",
-    )?;
-    let keys = statement.query_map((wall(env), env.clock, env.now.0, SWEEP), |row| row.get(0))?;
-    keys.collect::<rusqlite::Result<Vec<String>>>()?.iter().try_for_each(|key| forget(db, key))
-}
-
-/// The rows of one latch.
-struct Rows<'a> {
-    db: &'a Connection,
-    env: &'a Env<'a>,
-    key: &'a str,
+) -> rusqlite::Result<(Reply, Option<Gate>)> {
+    let known = |gate: Gate| LatchCell { count: Some(gate.count), goes: gate.goes };
+    let mut cell = gate.map(known).unwrap_or_default();
+    let reply = procedure.run(&mut cell, &mut rows, around)?;
+    Ok((reply, cell.count.map(|count| Gate { count, generation: 0, goes: cell.goes })))
 }
 
 impl Porch for Rows<'_> {
     type Error = rusqlite::Error;
 
     fn counted(&mut self, attempt: AttemptId, now: StoreTime) -> rusqlite::Result<bool> {
-        // On another clock it is not known how late it is.
-        self.db
-            .prepare_cached(
-                "SELECT 1 FROM latch_counted WHERE key = ?1 AND attempt = ?2 AND (clock <> ?3 OR until > ?4)",
-            )?
-            .exists((self.key, attempt.to_string(), self.env.clock, now.0))
+        Ok(self.recall(attempt, now)?.is_some())
     }
 
     fn remember(&mut self, attempt: AttemptId, until: StoreTime, now: StoreTime) -> rusqlite::Result<()> {
-        let Rows { db, env, key } = self;
-        execute(
-            db,
-            "DELETE FROM latch_counted WHERE key = ?1 AND clock = ?2 AND until <= ?3",
-            (&*key, env.clock, now.0),
-        )?;
-        let sql = "INSERT OR REPLACE INTO latch_counted (key, attempt, until, clock) VALUES (?1, ?2, ?3, ?4)";
-        execute(db, sql, (&*key, attempt.to_string(), until.0, env.clock)).map(|_| ())
+        Rows::remember(self, attempt, None, until, now)
     }
 
     fn join(&mut self, attempt: AttemptId, inbox: InboxId) -> rusqlite::Result<()> {
@@ -161,12 +56,8 @@ impl Porch for Rows<'_> {
     }
 
     fn clear(&mut self) -> rusqlite::Result<()> {
-        forget(self.db, self.key)
+        Rows::clear(self)
     }
-}
-
-fn read_waiter(row: &Row<'_>) -> rusqlite::Result<(AttemptId, InboxId)> {
-    Ok((read_attempt(row)?, InboxId(row.get::<_, i64>(1)?.cast_unsigned())))
 }
 
 #[cfg(test)]
@@ -175,13 +66,20 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::native::{SCHEMA, tests as locks};
+    use rusqlite::Connection;
+
+    use super::super::gates;
+    use super::super::native::{Env, Pushes, SCHEMA, tests as locks};
     use super::*;
     use crate::cell::Claimant;
     use crate::latch_cell::{Change, Deed, Kept, Plan, Wait};
     use crate::protocol::Layout;
 
     const IDLE: Duration = Duration::from_micros(50);
+
+    fn run(db: &Connection, env: &Env<'_>, key: &str, procedure: &Procedure) -> rusqlite::Result<(Reply, Pushes)> {
+        gates::run(db, env, key, &gates::Procedure::Latch(procedure.clone()))
+    }
 
     fn file() -> Connection {
         let db = Connection::open_in_memory().unwrap();
@@ -272,16 +170,16 @@ mod tests {
             ask(&db, &env(0, "boot"), &key, &wait(1, true));
             ask(&db, &env(0, if n == 7 { "other" } else { "boot" }), &key, &change(2, Deed::Down, 2, IDLE));
         }
-        let tables = ["latches", "latch_waiters", "latch_counted"];
+        let tables = ["gates", "latch_waiters", "remembered"];
         assert_eq!(tables.map(|table| count(&db, table)), [20; 3]);
         ask(&db, &env(49, "boot"), "a", &change(1, Deed::Down, 2, IDLE));
-        assert_eq!(count(&db, "latches"), 21);
+        assert_eq!(count(&db, "gates"), 21);
         ask(&db, &env(50, "boot"), "b", &change(1, Deed::Down, 2, IDLE));
         ask(&db, &env(50, "boot"), "c", &change(1, Deed::Down, 2, IDLE));
         assert_eq!(tables.map(|table| count(&db, table)), [3, 0, 3]);
         // The wall clock alone removes none that this boot knows of.
         ask(&db, &Env { wall: 9_000_000, ..env(51, "boot") }, "d", &change(1, Deed::Down, 2, IDLE));
-        assert_eq!(count(&db, "latches"), 4);
+        assert_eq!(count(&db, "gates"), 4);
     }
 
     #[test]

@@ -15,7 +15,8 @@ use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, types};
 
-use super::{latch, shared};
+use super::{gates, shared};
+use crate::barrier_layout::BarrierCalls;
 use crate::cell::{Cell, Claimant, Hold, Line, Surroundings, Waiter};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::latch_layout::LatchCalls;
@@ -40,11 +41,13 @@ static CALLS: Calls = Calls::of_cell();
 static OWN: OwnCalls = OwnCalls::of_cell();
 static SHARED: SharedCalls = SharedCalls::of_cell();
 static LATCH: LatchCalls = LatchCalls::of_cell();
+static BARRIER: BarrierCalls = BarrierCalls::of_cell();
 
 /// The layout for connections with this prefix.
 pub(crate) fn layout(prefix: &str) -> NativeLayout {
     let prefix = prefix.to_owned();
-    NativeLayout { calls: &CALLS, own: &OWN, shared: &SHARED, latch: &LATCH, guarantees, key, name_of, prefix }
+    let (own, shared, latch, barrier) = (&OWN, &SHARED, &LATCH, &BARRIER);
+    NativeLayout { calls: &CALLS, own, shared, latch, barrier, guarantees, key, name_of, prefix }
 }
 
 fn key(prefix: &str, name: &str) -> String {
@@ -100,7 +103,7 @@ pub(crate) type Pushes = Vec<(InboxId, StoreEvent)>;
 
 /// Whether the request only looks.
 pub(crate) fn only_reads(request: &Request) -> bool {
-    [CALLS.inspect.name, CALLS.list.name, LATCH.look.name].contains(&request.call.name)
+    [CALLS.inspect.name, CALLS.list.name, LATCH.look.name, BARRIER.look.name].contains(&request.call.name)
 }
 
 /// Executes one request.
@@ -114,8 +117,8 @@ pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite
     if let Some(procedure) = crate::shared::Procedure::read(request) {
         return shared::run(db, env, &request.key, &procedure);
     }
-    if let Some(procedure) = crate::latch_layout::Procedure::read(request) {
-        return latch::run(db, env, &request.key, &procedure);
+    if let Some(procedure) = gates::Procedure::read(request) {
+        return gates::run(db, env, &request.key, &procedure);
     }
     let Some(procedure) = Procedure::read(request) else {
         let message = format!("the request `{}` is none of this layout's", request.call.name);
@@ -128,7 +131,7 @@ pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite
     }
     if !lock.stored {
         let other = match shared::in_the_way(db, &request.key, false)? {
-            None => latch::in_the_way(db, env, &request.key)?,
+            None => gates::in_the_way(db, env, &request.key)?,
             other => other,
         };
         if let Some(other) = other {
@@ -164,7 +167,7 @@ pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite
 
 /// What a look tells of a key under which no lock lies.
 fn seen_beside(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Reply> {
-    match latch::seen(db, env, key)? {
+    match gates::seen(db, env, key)? {
         Some(seen) => Ok(seen),
         None => Ok(shared::run(db, env, key, &crate::shared::Procedure::Inspect)?.0),
     }
@@ -484,7 +487,7 @@ pub(super) fn read_attempt(row: &Row<'_>) -> rusqlite::Result<AttemptId> {
     attempt.filter(|attempt| attempt.to_string() == text).ok_or_else(|| unreadable(0, "an attempt"))
 }
 
-/// One page of the keys that somebody holds or waits for, and of latches. The request's key ends in `*`, its argument is where to go
+/// One page of the keys that somebody holds or waits for, and of latches and barriers. The request's key ends in `*`, its argument is where to go
 /// on.
 fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
     let cursor = match request.args.first() {
@@ -497,7 +500,7 @@ fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
     let mut statement = db.prepare_cached(
         "SELECT key FROM locks WHERE key > ?1 AND key >= ?2 AND key <= ?3 AND (owner IS NOT NULL OR waiting > 0) \
          UNION SELECT key FROM shared WHERE key > ?1 AND key >= ?2 AND key <= ?3 AND (used > 0 OR waiting > 0) \
-         UNION SELECT key FROM latches WHERE key > ?1 AND key >= ?2 AND key <= ?3 \
+         UNION SELECT key FROM gates WHERE key > ?1 AND key >= ?2 AND key <= ?3 \
          ORDER BY key LIMIT ?4",
     )?;
     let keys = statement.query_map((cursor, prefix, end, PAGE as i64), |row| row.get(0))?;

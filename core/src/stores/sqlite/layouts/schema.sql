@@ -82,11 +82,15 @@ CREATE TABLE holders (
     PRIMARY KEY (key, attempt)
 ) STRICT, WITHOUT ROWID;
 
--- Latches. No key is here and in `locks` or `shared`, unless nobody uses one of them.
-CREATE TABLE latches (
+-- Latches and barriers. No key is here and in `locks` or `shared`, unless nobody uses one of them.
+CREATE TABLE gates (
     key TEXT NOT NULL PRIMARY KEY,
-    -- How many are still to come.
+    -- `latch` or `barrier`.
+    kind TEXT NOT NULL,
+    -- Of a latch, how many are still to come; of a barrier, how many parties there are.
     count INTEGER NOT NULL,
+    -- Of a barrier, the last generation that passed.
+    generation INTEGER NOT NULL,
     -- When it goes unless somebody uses it before, on the clock of whoever wrote it.
     goes INTEGER NOT NULL,
     clock TEXT NOT NULL,
@@ -94,7 +98,7 @@ CREATE TABLE latches (
     goes_wall INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX latches_by_end ON latches (goes_wall);
+CREATE INDEX gates_by_end ON gates (goes_wall);
 
 -- Who waits for a latch.
 CREATE TABLE latch_waiters (
@@ -104,16 +108,34 @@ CREATE TABLE latch_waiters (
     PRIMARY KEY (key, attempt)
 ) STRICT, WITHOUT ROWID;
 
--- Who changed a latch's count, and until when, on which clock, a copy of that may come.
-CREATE TABLE latch_counted (
+-- Who waits for a barrier, in the order of arrival.
+CREATE TABLE places (
+    key TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    attempt TEXT NOT NULL,
+    inbox INTEGER NOT NULL,
+    -- When the place ends, as `goes` and `goes_wall` above.
+    ends INTEGER NOT NULL,
+    clock TEXT NOT NULL,
+    ends_wall INTEGER NOT NULL,
+    -- For how many microseconds what becomes of it is remembered.
+    memory INTEGER NOT NULL,
+    PRIMARY KEY (key, seq),
+    UNIQUE (key, attempt)
+) STRICT, WITHOUT ROWID;
+
+-- Attempts that changed a latch, passed a barrier or gave up there, and until when, on which clock, that is remembered.
+CREATE TABLE remembered (
     key TEXT NOT NULL,
     attempt TEXT NOT NULL,
     until INTEGER NOT NULL,
     clock TEXT NOT NULL,
+    -- How it passed: index and generation as one number; null for everything else.
+    passage INTEGER,
     PRIMARY KEY (key, attempt)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX latch_counted_by_end ON latch_counted (key, clock, until);
+CREATE INDEX remembered_by_end ON remembered (key, clock, until);
 
 CREATE TABLE meta (
     -- The highest token of any lock whose row was removed: a row made anew goes on from there.

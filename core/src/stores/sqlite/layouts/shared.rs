@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::latch;
+use super::gates;
 use super::native::{
     Env, IDLE, Lock, Pushes, Queue, SWEEP, Sighting, execute, integer, is_ours, read_waiter, remove, token, unreadable,
 };
@@ -33,7 +33,7 @@ pub(super) fn run(
     let looks = matches!(procedure, Procedure::Inspect);
     let Some(mut record) = Record::load(db, env, key, looks)? else { return Ok((foreign("lock"), Pushes::new())) };
     if !record.stored
-        && let Some(other) = latch::in_the_way(db, env, key)?
+        && let Some(other) = gates::in_the_way(db, env, key)?
     {
         return Ok((other, Pushes::new()));
     }

@@ -1,0 +1,64 @@
+import { checked } from './errors'
+import { type AcquireOptions, within } from './lock'
+import type { NativeBarrier } from './native'
+import { attempt, outcome, reactor } from './reactor'
+
+/** What a barrier is like. */
+export interface BarrierOptions {
+  /** For how many milliseconds the place of a party that died stands yet: 20 to 86,400,000 (a day); 30,000. */
+  readonly ttl?: number | undefined
+}
+
+/** How a party went on. */
+export interface Arrival {
+  /** Which of its generation it was, in the order of arrival: 0 to one less than there are parties, each once. */
+  readonly index: number
+  /** Rises by one whenever the barrier opens. After minutes without use it goes on from the store's clock. */
+  readonly generation: bigint
+}
+
+/**
+ * Whoever waits goes on once as many wait as there are parties; then it starts over. Made by `Client.barrier`. A party that dies, times
+ * out or is aborted gives its place up, and the others go on waiting for whoever replaces it.
+ */
+export class Barrier {
+  readonly name: string
+  /** How many have to wait at the same time. */
+  readonly parties: number
+  readonly #native: NativeBarrier
+  readonly #store: string
+
+  /** @internal */
+  constructor(native: NativeBarrier, name: string, parties: number, store: string) {
+    this.#native = native
+    this.name = name
+    this.parties = parties
+    this.#store = store
+  }
+
+  /**
+   * Waits until as many wait as there are parties, for at most `timeout`: 0 goes on if this is the last one. `null` when it did not open
+   * in time. When `signal` aborts, the promise rejects with its reason; if it opened just then, the others went on with this party.
+   *
+   * @throws {@link InvalidConfig} when those who wait name another number of parties, {@link LockLost} when this process was stopped for
+   * so long that it is not known whether it passed, {@link Unavailable} when the store does not say so, {@link AuthFailed},
+   * {@link ForeignLayout}, {@link ProtocolError}, {@link Closed}.
+   */
+  async wait(options?: AcquireOptions): Promise<Arrival | null> {
+    const { timeout, signal } = within(options)
+    signal?.throwIfAborted()
+    type Passed = [index: number, generation: bigint] | undefined
+    const passed = checked(await attempt<Passed>(reactor().barrierWait(this.#native, timeout), signal))
+    return passed ? { index: passed[0], generation: passed[1] } : null
+  }
+
+  /** How many wait now; those whose process died count until their place's ttl is over. */
+  async waiting(): Promise<number> {
+    return checked(await outcome<number>(reactor().barrierWaiting(this.#native)))
+  }
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    return `<Barrier ${JSON.stringify(this.name)} of ${this.parties} on ${this.#store}>`
+  }
+}

@@ -1,0 +1,285 @@
+//! The protocol of barriers: one machine, and one wire form, for every store that can run a procedure atomically. It is to
+//! [`crate::barrier_cell`] what [`crate::native`] is to [`crate::cell`].
+//!
+//! ```text
+//!   arrive  claimant not-after wait ttl-us parties memory-us  ->  [0, now, standing]      too few others, and the asker has no place
+//!                                                             |   [1, now, standing]      it has one; a push tells it when it passes
+//!                                                             |   [2, now]                late
+//!                                                             |   [3, index, generation]  passed
+//!                                                             |   [4]                     gone: it gave up before
+//!                                                             |   [5, parties]            those who stand there name another number
+//!   leave   attempt memory-us                                 ->  1 | [3, index, generation]
+//!   look                                                      ->  standing
+//! ```
+//!
+//! To wait is to acquire what a party gets when the last one arrives, and nobody has to give back. While it waits its place is renewed by
+//! asking again. Giving up is an undo that may be answered with a grant: that the barrier opened with this party cannot be taken back.
+//! Resending any of the requests is safe.
+//!
+//! Source: own layout, `docs/adr/0024-a-party-at-a-barrier-has-a-lease.md`.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::barrier_cell::{Arrive, Arrived, BarrierCell, MOST, Passage, Yard};
+use crate::cell::{Claimant, Surroundings};
+use crate::error::{Error, Kind};
+use crate::latch_layout::attempt_arg;
+use crate::lease::{BARRIER, Inspection, ReleaseOutcome};
+use crate::native::{Arguments, micros};
+use crate::protocol::{
+    Arg, AttemptId, Call, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term,
+    Traits, Verdict, Wait,
+};
+use crate::replies::{answered, duration, int, nonsense, numbers, operation, refusal};
+use crate::time::StoreTime;
+
+/// A place is renewed after this part of its ttl.
+const RENEWALS: u32 = 3;
+
+/// For how many ttls what became of a party is remembered, beside the time in which copies of what it asked may come: one more than a
+/// [session](crate::session) lets pass before it asks no more, for clocks that run unevenly.
+const REMEMBERED: u32 = 3;
+
+/// The procedures of one store for barriers.
+#[derive(Debug)]
+pub struct BarrierCalls {
+    /// Ask to pass, and for a place until then.
+    pub arrive: Call,
+    /// Give the place up.
+    pub leave: Call,
+    /// Look, and change nothing.
+    pub look: Call,
+}
+
+impl BarrierCalls {
+    /// Those that a store may be asked for by a digest, as [`Calls::by_digest`](crate::native::Calls::by_digest).
+    pub fn by_digest(&self) -> [&Call; 2] {
+        let BarrierCalls { arrive, leave: _, look } = self;
+        [arrive, look]
+    }
+
+    /// The procedures of a store that runs [`crate::barrier_cell`]: their names say it all.
+    pub const fn of_cell() -> Self {
+        const fn call(name: &'static str) -> Call {
+            Call { name, body: "", batch: false }
+        }
+        BarrierCalls { arrive: call("barrier.arrive"), leave: call("barrier.leave"), look: call("barrier.look") }
+    }
+}
+
+/// What a party says of its barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Plan {
+    /// How many have to stand there at once.
+    pub parties: u32,
+    /// How long its place stands unless it asks again.
+    pub ttl: Duration,
+    /// For how long copies of what it asks may come.
+    pub copies: Duration,
+}
+
+impl Plan {
+    /// A barrier for so many parties, whose ttl is checked as that of a lock.
+    ///
+    /// # Errors
+    /// `invalid_config` for a number that is not 1 to [`MOST`].
+    pub fn new(parties: u32, ttl: Duration, copies: Duration) -> crate::Result<Self> {
+        if parties == 0 || parties > MOST {
+            return Err(Error::invalid("barrier", format!("parties is {parties}; it must be 1 to {MOST}")));
+        }
+        Ok(Plan { parties, ttl, copies })
+    }
+
+    /// For how long what becomes of it is to be remembered.
+    fn memory(self) -> Duration {
+        self.ttl.saturating_mul(REMEMBERED).saturating_add(self.copies)
+    }
+}
+
+/// Reads how many stand there.
+///
+/// # Errors
+/// What the store refused with; `protocol` where the reply makes no sense.
+pub fn standing(reply: &Reply) -> crate::Result<u32> {
+    if let Reply::Error { code, message } = reply {
+        return Err(refusal("barrier", code, message));
+    }
+    let count = int(reply).and_then(|count| u32::try_from(count).ok()).filter(|count| *count < MOST);
+    count.ok_or_else(|| nonsense("barrier", std::slice::from_ref(reply)))
+}
+
+/// Reads what follows the kind in the answer to a look at a barrier; see [`inspection`](crate::inspection).
+pub(crate) fn read_inspection(list: &[Reply], nothing: Inspection) -> Option<Inspection> {
+    let [parties, waiters] = list else { return None };
+    let in_range = |reply| int(reply).and_then(|n| u64::try_from(n).ok()).filter(|n| *n <= MOST.into());
+    in_range(parties)?;
+    Some(Inspection { waiters: in_range(waiters)?, primitive: Some(BARRIER), ..nothing })
+}
+
+/// The machine of a party.
+#[derive(Clone, Debug)]
+pub struct Barrier {
+    calls: &'static BarrierCalls,
+    key: Arc<str>,
+    plan: Plan,
+}
+
+impl Barrier {
+    /// The machine for the barrier kept under `key`, by the procedures `calls` of a store.
+    pub fn new(calls: &'static BarrierCalls, key: Arc<str>, plan: Plan) -> Self {
+        Barrier { calls, key, plan }
+    }
+
+    fn begin(&self, intent: &Intent) -> Step {
+        let (ttl, memory) = (micros(self.plan.ttl), micros(self.plan.memory()));
+        let request = match intent {
+            Intent::Acquire { terms, wait, .. } => {
+                let me = Arg::Text(Claimant::of(terms).text());
+                let (waits, parties) = (Arg::Int((*wait).into()), Arg::Int(self.plan.parties.into()));
+                let args = [me, Arg::NotAfter, waits, ttl, parties, memory];
+                self.request(&self.calls.arrive, args)
+            }
+            Intent::Undo { terms, .. } => self.request(&self.calls.leave, [attempt_arg(terms.attempt), memory]),
+            // Nothing is held: that it passed stays true.
+            Intent::Renew { .. } => return Step::Done(Verdict::Renewed),
+            Intent::Release { .. } => return Step::Done(Verdict::Released(ReleaseOutcome::Released)),
+        };
+        Step::Ask(Requests::from_iter([request]))
+    }
+
+    fn request<const N: usize>(&self, call: &'static Call, args: [Arg; N]) -> Request {
+        Request::new(call, self.key.clone(), args)
+    }
+
+    fn read(&self, op: Op, reply: &Reply) -> Option<Step> {
+        if let Reply::Error { code, message } = reply {
+            return Some(Step::Done(Verdict::Failed(refusal(operation(op), code, message))));
+        }
+        let list = match (op, reply) {
+            (Op::Undo, Reply::Int(1)) => return Some(Step::Done(Verdict::Undone)),
+            (Op::Acquire | Op::Undo, Reply::List(list)) => list.iter().map(int).collect::<Option<Vec<_>>>()?,
+            _ => return None,
+        };
+        match (op, &list[..]) {
+            (_, [3, index, generation]) => Some(passed(Passage::new(*index, *generation)?.token().n)),
+            (Op::Acquire, list) => self.arrived(list),
+            _ => None,
+        }
+    }
+
+    fn arrived(&self, list: &[i64]) -> Option<Step> {
+        let failed = |kind, message: String| Step::Done(Verdict::Failed(Error::new(kind, "barrier", message)));
+        Some(match *list {
+            [0, now, others] if others >= 0 => {
+                Step::Done(Verdict::Held { remaining: Duration::ZERO, at: Some(StoreTime(now)), prev: None })
+            }
+            // No moment of the store's clock comes with it: a passage does not age.
+            [1, _, standing] if standing > 0 => {
+                Step::Wait(Wait { at: None, remaining: self.plan.ttl / RENEWALS, position: 0, prev: None })
+            }
+            [2, at] => Step::Done(Verdict::Late { at: StoreTime(at) }),
+            [4] => failed(Kind::NotOwned, "this wait was given up before".into()),
+            [5, parties] if parties > 0 => {
+                let mine = self.plan.parties;
+                let message = format!(
+                    "it is for {mine} parties here, but for {parties} as those say who wait; all must name the same number"
+                );
+                failed(Kind::InvalidConfig, message)
+            }
+            _ => return None,
+        })
+    }
+}
+
+impl Protocol for Barrier {
+    fn step(&mut self, input: Input<'_>) -> Step {
+        match input {
+            Input::Begin(intent) => self.begin(&intent),
+            Input::Reply(op, replies) => answered(op, replies, |reply| self.read(op, reply)),
+            Input::Event(StoreEvent::Granted { first, .. }) => passed(*first),
+            Input::Event(_) => Step::Ignore,
+        }
+    }
+
+    fn traits(&self) -> Traits {
+        Traits { block: 1, yields: false, push: Push::Place }
+    }
+
+    fn duplicate(&self) -> Box<dyn Protocol> {
+        Box::new(self.clone())
+    }
+
+    fn fingerprint(&self, mut state: &mut dyn Hasher) {
+        (&self.key, self.plan).hash(&mut state);
+    }
+}
+
+fn passed(token: u64) -> Step {
+    Step::Done(Verdict::Granted(Grant { first: token, last: token, term: Term::ForGood, prev: None }))
+}
+
+/// A request of this layout as the stores that run [`crate::barrier_cell`] read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Procedure {
+    /// See [`BarrierCell::arrive`].
+    Arrive(Arrive),
+    /// See [`BarrierCell::leave`].
+    Leave(AttemptId, Duration),
+    /// See [`BarrierCell::look`].
+    Look,
+    /// Tell how it stands; asked for by a look at whatever lies there.
+    Inspect,
+}
+
+impl Procedure {
+    /// Reads a request; `None` when it is none of this layout's. An [`Arg::NotAfter`] left in it means "never too late",
+    /// which is right for stores whose calls cannot run late.
+    pub fn read(request: &Request) -> Option<Self> {
+        let args = Arguments(&request.args);
+        Some(match request.call.name {
+            "barrier.arrive" => Procedure::Arrive(Arrive {
+                asker: args.claimant(0)?,
+                not_after: StoreTime(args.number(1)?),
+                wait: args.number(2)? != 0,
+                ttl: duration(args.number(3)?),
+                parties: u32::try_from(args.number(4)?).ok().filter(|parties| (1..=MOST).contains(parties))?,
+                memory: duration(args.number(5)?),
+            }),
+            "barrier.leave" => Procedure::Leave(args.attempt(0)?, duration(args.number(1)?)),
+            "barrier.look" => Procedure::Look,
+            _ => return None,
+        })
+    }
+
+    /// Runs it on a record with those who stand there.
+    pub fn run<Y: Yard>(
+        &self,
+        cell: &mut BarrierCell,
+        yard: &mut Y,
+        env: &mut Surroundings<'_>,
+    ) -> Result<Reply, Y::Error> {
+        let now = env.now.0;
+        let told = |passage: Passage| {
+            numbers(&[3, passage.index.into(), i64::try_from(passage.generation).unwrap_or(i64::MAX)])
+        };
+        Ok(match self {
+            Procedure::Arrive(ask) => match cell.arrive(yard, env, ask)? {
+                Arrived::Passed(passage) => told(passage),
+                Arrived::Short(others) => numbers(&[0, now, others.into()]),
+                Arrived::Stands(standing) => numbers(&[1, now, standing.into()]),
+                Arrived::Late => numbers(&[2, now]),
+                Arrived::Gone => numbers(&[4]),
+                Arrived::Differs(parties) => numbers(&[5, parties.into()]),
+            },
+            Procedure::Leave(attempt, memory) => cell.leave(yard, env, *attempt, *memory)?.map_or(Reply::Int(1), told),
+            Procedure::Look => Reply::Int(cell.look(yard, env.now)?.into()),
+            Procedure::Inspect if cell.is_there(env.now) => {
+                let numbers = [cell.parties, yard.count(env.now)?].map(|number| Reply::Int(number.into()));
+                Reply::List(std::iter::once(Reply::Text(BARRIER.into())).chain(numbers).collect())
+            }
+            Procedure::Inspect => Reply::Nil,
+        })
+    }
+}

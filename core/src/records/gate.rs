@@ -1,0 +1,98 @@
+//! What is waited for and not held, beside a store's `native` locks: its layout, which is that of the locks but for its machine.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::guarantee::Guarantees;
+use crate::inspection;
+use crate::latch_layout::{Latch, Question};
+use crate::lease::{BARRIER, Inspection, LATCH};
+use crate::native::NativeLayout;
+use crate::protocol::{Layout, Protocol, Reply, Request};
+use crate::{barrier_layout, latch_cell};
+
+/// Which it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// One that opens for good when it was counted down; what it is if there is none.
+    Latch(latch_cell::Plan),
+    /// One that opens for as many as wait for it at the same time, and closes behind them.
+    Barrier(barrier_layout::Plan),
+}
+
+impl Gate {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Gate::Latch(_) => LATCH,
+            Gate::Barrier(_) => BARRIER,
+        }
+    }
+}
+
+/// The layout of gates: the same keys as the locks', so that nothing is two things at once.
+pub struct GateLayout {
+    /// The locks'.
+    pub native: NativeLayout,
+    /// What it is for.
+    pub gate: Gate,
+}
+
+impl fmt::Debug for GateLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GateLayout({}, {:?})", (self.native.guarantees)().store, self.gate)
+    }
+}
+
+impl Layout for GateLayout {
+    fn name(&self) -> &'static str {
+        self.native.name()
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        Guarantees { reentrant: false, fair: false, ..(self.native.guarantees)() }
+    }
+
+    fn key(&self, name: &str) -> crate::Result<Arc<str>> {
+        self.native.key(name)
+    }
+
+    fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
+        match self.gate {
+            Gate::Latch(plan) => Box::new(Latch::new(self.native.latch, key, plan, self.guarantees().push)),
+            Gate::Barrier(plan) => Box::new(barrier_layout::Barrier::new(self.native.barrier, key, plan)),
+        }
+    }
+
+    fn has_many_holders(&self) -> bool {
+        true
+    }
+
+    fn question(&self, key: Arc<str>, question: Question) -> Option<Request> {
+        match (self.gate, question) {
+            (Gate::Latch(_), question) => Some(self.native.latch.question(key, question)),
+            (Gate::Barrier(_), Question::Look) => Some(Request::new(&self.native.barrier.look, key, [])),
+            (Gate::Barrier(_), Question::Change { .. }) => None,
+        }
+    }
+
+    fn inspect(&self, key: Arc<str>) -> Request {
+        self.native.inspect(key)
+    }
+
+    fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
+        inspection::read_only(&[self.gate.name()], name, reply)
+    }
+
+    fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
+        self.native.break_hold(key, token)
+    }
+
+    fn list(&self, cursor: &str) -> Request {
+        self.native.list(cursor)
+    }
+
+    fn listed(&self, reply: &Reply) -> crate::Result<(Vec<String>, Option<String>)> {
+        self.native.listed(reply)
+    }
+}

@@ -1,0 +1,48 @@
+//! Barriers beside the layout `native`: one hash each, changed by scripts alone.
+//!
+//! The semantics are those of [`crate::barrier_cell`], told there and checked against these scripts on random commands. A barrier lies
+//! under the key that a lock of its name would have, so that nothing is two things at once. Times are microseconds of the server's clock.
+//!
+//! | field | holds |
+//! |---|---|
+//! | `v` | what it is, and the version of the layout: `barrier1` |
+//! | `c` | how many parties there are, as those who stand there say |
+//! | `g` | when the key itself goes |
+//! | `e` | the last generation that passed |
+//! | `w<attempt>` | a place: its party's inbox, when it ends, its number in the order of arrival, for how long its party is remembered |
+//! | `b`, `s`, `o` | how many of these there are, a time before which none of them ends, and the number of the next one |
+//! | `d<attempt>` | what became of a party: until when that is remembered; if it passed, its index and generation |
+//! | `h`, `n`, `q<n>` | the attempts of those in the order in which they came, as in a [latch](super::latch) |
+//!
+//! That a party passed is published as `taken <attempt> <generation><index in four digits> <now> <key>`; see
+//! [`parse_push`](super::native::parse_push).
+
+use crate::barrier_layout::BarrierCalls;
+use crate::protocol::Call;
+
+macro_rules! script {
+    ($($part:literal)+) => { concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+) };
+}
+
+/// The scripts.
+pub static CALLS: BarrierCalls = BarrierCalls {
+    arrive: Call {
+        name: "barrier.arrive",
+        body: script!(
+            "barrier/kind" "time" "latch/record" "latch/keep" "latch/remember" "barrier/places" "barrier/arrive"
+        ),
+        batch: false,
+    },
+    leave: Call {
+        name: "barrier.leave",
+        body: script!(
+            "barrier/kind" "time" "latch/record" "latch/keep" "latch/remember" "barrier/places" "barrier/leave"
+        ),
+        batch: false,
+    },
+    look: Call {
+        name: "barrier.look",
+        body: script!("barrier/kind" "time" "latch/record" "barrier/places" "barrier/look"),
+        batch: false,
+    },
+};

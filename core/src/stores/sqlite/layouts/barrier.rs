@@ -1,0 +1,202 @@
+//! Barriers beside `native`: the rules of [`crate::barrier_cell`] on [rows](super::gates).
+
+use std::time::Duration;
+
+use super::gates::{Gate, Rows, by_the_wall, read_waiter};
+use super::native::{execute, unreadable};
+use crate::barrier_cell::{BarrierCell, Fate, Passage, Place, Yard};
+use crate::barrier_layout::Procedure;
+use crate::cell::Surroundings;
+use crate::protocol::{AttemptId, Reply};
+use crate::time::StoreTime;
+use crate::token::Token;
+
+/// What is true of a place that stands, where the clock, a time on it and the same time by the wall clock are the second to fourth
+/// parameters.
+macro_rules! stands {
+    () => {
+        "((clock = ?2 AND ends > ?3) OR (clock <> ?2 AND ends_wall > ?4))"
+    };
+}
+
+/// Runs one request on its row, if there is one.
+pub(super) fn run(
+    mut rows: Rows<'_>,
+    around: &mut Surroundings<'_>,
+    gate: Option<Gate>,
+    procedure: &Procedure,
+) -> rusqlite::Result<(Reply, Option<Gate>)> {
+    let known = |Gate { count, generation, goes }: Gate| {
+        let generation = u64::try_from(generation).map_err(|_| unreadable(2, "a generation"))?;
+        Ok::<_, rusqlite::Error>(BarrierCell { parties: count, generation, goes })
+    };
+    let mut cell = gate.map(known).transpose()?.unwrap_or_default();
+    let before = cell;
+    let reply = procedure.run(&mut cell, &mut rows, around)?;
+    let BarrierCell { parties, generation, goes } = cell;
+    let after = Gate { count: parties, generation: i64::try_from(generation).unwrap_or(i64::MAX), goes };
+    Ok((reply, if cell == before { gate } else { Some(after) }))
+}
+
+impl Yard for Rows<'_> {
+    type Error = rusqlite::Error;
+
+    fn recall(&mut self, attempt: AttemptId, now: StoreTime) -> rusqlite::Result<Option<Fate>> {
+        let known = Rows::recall(self, attempt, now)?;
+        Ok(known
+            .map(|passage| passage.map_or(Fate::Left, |n| Fate::Passed(Passage::of(Token::new(n.cast_unsigned()))))))
+    }
+
+    fn remember(&mut self, attempt: AttemptId, fate: Fate, until: StoreTime, now: StoreTime) -> rusqlite::Result<()> {
+        let passage = match fate {
+            Fate::Passed(passage) => Some(passage.token().n.cast_signed()),
+            Fate::Left => None,
+        };
+        Rows::remember(self, attempt, passage, until, now)
+    }
+
+    fn end(&mut self, now: StoreTime) -> rusqlite::Result<()> {
+        let sql = concat!("DELETE FROM places WHERE key = ?1 AND NOT ", stands!());
+        execute(self.db, sql, (self.key, self.env.clock, now.0, by_the_wall(self.env, now))).map(|_| ())
+    }
+
+    fn stands(&mut self, attempt: AttemptId) -> rusqlite::Result<bool> {
+        self.db
+            .prepare_cached("SELECT 1 FROM places WHERE key = ?1 AND attempt = ?2")?
+            .exists((self.key, attempt.to_string()))
+    }
+
+    fn count(&mut self, now: StoreTime) -> rusqlite::Result<u32> {
+        self.db
+            .prepare_cached(concat!("SELECT count(*) FROM places WHERE key = ?1 AND ", stands!()))?
+            .query_row((self.key, self.env.clock, now.0, by_the_wall(self.env, now)), |row| row.get(0))
+    }
+
+    fn stand(&mut self, place: &Place) -> rusqlite::Result<()> {
+        let sql = "INSERT INTO places (key, seq, attempt, inbox, ends, clock, ends_wall, memory) VALUES \
+                   (?1, (SELECT coalesce(max(seq), 0) + 1 FROM places WHERE key = ?1), ?2, ?3, ?4, ?5, ?6, ?7) \
+                   ON CONFLICT (key, attempt) DO UPDATE SET inbox = ?3, ends = ?4, clock = ?5, ends_wall = ?6, memory = ?7";
+        let memory = i64::try_from(place.memory.as_micros()).unwrap_or(i64::MAX);
+        let (ends, ends_wall) = (place.ends.0, by_the_wall(self.env, place.ends));
+        let (attempt, inbox) = (place.attempt.to_string(), place.inbox.0.cast_signed());
+        execute(self.db, sql, (self.key, attempt, inbox, ends, self.env.clock, ends_wall, memory)).map(|_| ())
+    }
+
+    fn leave(&mut self, attempt: AttemptId) -> rusqlite::Result<()> {
+        let of = (self.key, attempt.to_string());
+        execute(self.db, "DELETE FROM places WHERE key = ?1 AND attempt = ?2", of).map(|_| ())
+    }
+
+    fn take(&mut self) -> rusqlite::Result<Vec<Place>> {
+        let mut statement =
+            self.db.prepare_cached("SELECT attempt, inbox, ends, memory FROM places WHERE key = ?1 ORDER BY seq")?;
+        let all = statement.query_map([self.key], |row| {
+            let (attempt, inbox) = read_waiter(row)?;
+            let memory: u64 = row.get::<_, i64>(3)?.try_into().map_err(|_| unreadable(3, "a time"))?;
+            Ok(Place { attempt, inbox, ends: StoreTime(row.get(2)?), memory: Duration::from_micros(memory) })
+        })?;
+        let all = all.collect::<rusqlite::Result<Vec<_>>>()?;
+        execute(self.db, "DELETE FROM places WHERE key = ?1", [self.key])?;
+        Ok(all)
+    }
+
+    fn clear(&mut self) -> rusqlite::Result<()> {
+        Rows::clear(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rusqlite::Connection;
+
+    use super::super::gates;
+    use super::super::native::{Env, Pushes, SCHEMA};
+    use super::*;
+    use crate::barrier_cell::{Arrive, Kept};
+    use crate::cell::Claimant;
+    use crate::protocol::InboxId;
+
+    const TTL: Duration = Duration::from_micros(20);
+    const MEMORY: Duration = Duration::from_micros(90);
+
+    fn file() -> Connection {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(SCHEMA).unwrap();
+        db
+    }
+
+    fn env<'a>(now: i64, clock: &'a str) -> Env<'a> {
+        let wall = 1_000_000 + now.unsigned_abs();
+        Env { now: StoreTime(now), clock, wall, process: "us", alive: &|_| true, gone: &|_| false }
+    }
+
+    fn ask(db: &Connection, env: &Env<'_>, procedure: &Procedure) -> rusqlite::Result<(Reply, Pushes)> {
+        gates::run(db, env, "k", &gates::Procedure::Barrier(procedure.clone()))
+    }
+
+    fn arrive(n: u64, wait: bool, parties: u32) -> Procedure {
+        let asker = Claimant { attempt: AttemptId(n.into()), inbox: InboxId(n), claim: Duration::ZERO };
+        let not_after = StoreTime(i64::MAX);
+        Procedure::Arrive(Arrive { asker, not_after, wait, ttl: TTL, parties, memory: MEMORY })
+    }
+
+    fn procedures() -> impl Strategy<Value = Procedure> {
+        prop_oneof![
+            9 => (0u64..9, prop::bool::weighted(0.8), prop_oneof![6 => Just(3u32), 1 => Just(2)])
+                .prop_map(|(n, waits, parties)| arrive(n, waits, parties)),
+            2 => (0u128..9).prop_map(|n| Procedure::Leave(AttemptId(n), MEMORY)),
+            1 => Just(Procedure::Look),
+            1 => Just(Procedure::Inspect),
+        ]
+    }
+
+    proptest! {
+        /// Rows do what the reference does, whatever is asked in whatever order.
+        #[test]
+        fn rows_do_what_the_reference_does(
+            steps in proptest::collection::vec((procedures(), prop_oneof![6 => 0i64..9, 1 => Just(25), 1 => Just(300)]), 1..60)
+        ) {
+            let db = file();
+            let (mut cell, mut kept) = (BarrierCell::default(), Kept::default());
+            let mut now = 1;
+            for (step, pause) in steps {
+                now += pause;
+                let env = env(now, "boot");
+                let (reply, pushes) = ask(&db, &env, &step).unwrap();
+                let mut around =
+                    Surroundings { now: env.now, token_floor: env.wall, alive: env.alive, pushes: Vec::new() };
+                let Ok(wanted) = step.run(&mut cell, &mut kept, &mut around);
+                prop_assert_eq!(&reply, &wanted, "{:?}", step);
+                prop_assert_eq!(pushes, around.pushes);
+            }
+        }
+    }
+
+    fn reply(db: &Connection, env: &Env<'_>, procedure: &Procedure) -> Vec<i64> {
+        match ask(db, env, procedure).unwrap().0 {
+            Reply::List(list) => list.iter().filter_map(crate::replies::int).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn on_another_clock_a_place_goes_by_the_wall_clock() {
+        let db = file();
+        let stands = |now, count| vec![1, now, count];
+        assert_eq!(
+            reply(&db, &Env { wall: 1_000, ..env(5_000_000, "one") }, &arrive(1, true, 3)),
+            stands(5_000_000, 1)
+        );
+        assert_eq!(reply(&db, &Env { wall: 1_019, ..env(7, "other") }, &arrive(2, true, 3)), stands(7, 2));
+        // The first one's is over; the second one's is not, for either of them.
+        assert_eq!(
+            reply(&db, &Env { wall: 1_020, ..env(5_000_020, "one") }, &arrive(3, true, 3)),
+            stands(5_000_020, 2)
+        );
+        let third = Env { wall: 1_038, ..env(26, "other") };
+        assert_eq!(reply(&db, &third, &arrive(4, true, 3)), vec![3, 2, 2]);
+        // What became of one is known to the others' clocks too.
+        assert_eq!(reply(&db, &Env { wall: 1_038, ..env(5_000_038, "one") }, &arrive(2, true, 3)), vec![3, 0, 2]);
+    }
+}
