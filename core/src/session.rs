@@ -597,9 +597,14 @@ impl Session {
     /// Whether the store may remember no more what became of this attempt's place, which it does for at least a ttl longer than is
     /// allowed here. Then the place must not be asked for again: it might be counted twice.
     fn is_forgotten(&self, now: Time) -> bool {
+        self.place_forgotten_at().is_some_and(|at| now >= at)
+    }
+
+    /// From when on that is so.
+    fn place_forgotten_at(&self) -> Option<Time> {
         let allowed = self.terms.ttl.saturating_mul(2).saturating_add(self.store_timeout);
-        let answered = self.answered_write.or(self.first_sent);
-        self.has_place() && answered.is_some_and(|at| now.since(at) >= allowed)
+        let answered = self.answered_write.or(self.first_sent).filter(|_| self.has_place());
+        answered.map(|at| at.after(allowed))
     }
 
     /// One step of a conversation; `sent` is when the write now answered left.
@@ -1405,7 +1410,7 @@ impl Session {
         self.secret.as_ref().map(|secret| (view.attempt(secret.attempt), secret.ttl)).hash(state);
         self.flight(Op::Acquire).is_some().hash(state);
         (ahead(self.wake), ahead(self.doubt)).hash(state);
-        (view.ahead(self.store_until), view.ahead(self.forgotten_at())).hash(state);
+        (view.ahead(self.store_until), view.ahead(self.forgotten_at()), ahead(self.place_forgotten_at())).hash(state);
         if matches!(self.phase, Phase::Asking | Phase::Releasing) {
             (self.asked_to_queue, ahead(self.silent_until())).hash(state);
         }

@@ -28,6 +28,7 @@ mod view;
 mod world;
 
 use layout::Role;
+use layout::barrier::{self, BarrierRecord, Faulty, ForgetfulRecord, ThreeRecord};
 use layout::joined::{self, Counted, FencedRecord, GetsetRecord, Owned, RedissonRecord, StringRecord};
 use layout::latch::{self, LatchRecord};
 use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
@@ -349,6 +350,57 @@ fn a_latch_that_counts_copies_opens_early_or_tells_nobody_is_found() {
     let silent = Setup::latch("latch: a store that tells nobody", 1);
     let found = silent.explore::<latch::Seeded<{ latch::TELLS_NOBODY }>>().expect_err("it tells nobody");
     assert!(found.what.contains("served only after"), "{}", found.what);
+}
+
+#[test]
+fn all_parties_pass_a_barrier_or_none() {
+    let two = |name| Setup::barrier(name, 2);
+    two("barrier: two of 2, one fault").with_faults(1).check_as::<BarrierRecord>();
+    Setup { cold: true, ..two("barrier: two of 2 that have to subscribe, one fault") }
+        .with_faults(1)
+        .check_as::<BarrierRecord>();
+    Setup { prompt: false, ..two("barrier: two of 2, any delay") }.check_as::<BarrierRecord>();
+    Setup::barrier("barrier: three of 3", 3).check_as::<ThreeRecord>();
+    Setup::barrier("barrier: two of three pass, a pause", 3).with_a_pause().check_as::<BarrierRecord>();
+}
+
+#[test]
+fn parties_that_give_up_are_told_whether_they_passed() {
+    fickle(Setup::barrier("barrier: two of 2 may give up, one fault", 2)).with_faults(1).check_as::<BarrierRecord>();
+    fickle(Setup::barrier("barrier: two of three pass or give up", 3)).check_as::<BarrierRecord>();
+}
+
+#[test]
+fn parties_that_were_silent_for_long_do_not_know() {
+    let impatient = |name| Setup { store_timeout: 2, ..fickle(Setup::barrier(name, 2)) };
+    impatient("barrier: two of 2 may give up, a pause beyond what is remembered")
+        .with_a_pause()
+        .check_as::<ForgetfulRecord>();
+    impatient("barrier: two of 2 may give up and lose patience, one fault")
+        .with_faults(1)
+        .check_as::<ForgetfulRecord>();
+}
+
+/// The same whose tasks may give up.
+fn fickle(setup: Setup) -> Setup {
+    let clients = vec![vec![Wish { may_cancel: true, ..ONE }]; setup.clients.len()];
+    Setup { clients, ..setup }
+}
+
+#[test]
+fn a_barrier_that_forgets_miscounts_or_misleads_is_found() {
+    let faulty = |name| fickle(Setup::barrier(name, 2)).with_faults(1);
+    let what = |found: Result<Explored, search::Violation>| found.expect_err("it is faulty").what;
+    let found = what(faulty("barrier: leaving is forgotten").explore::<Faulty<{ barrier::FORGETS_LEAVING }>>());
+    assert!(found.contains("again, which was Left"), "{found}");
+    let found = what(faulty("barrier: copies are counted").explore::<Faulty<{ barrier::COUNTS_COPIES }>>());
+    assert!(found.contains("again, which was"), "{found}");
+    let found = what(faulty("barrier: nobody came too late").explore::<Faulty<{ barrier::DENIES_PASSING }>>());
+    assert!(found.contains("is told Left"), "{found}");
+    let found = what(faulty("barrier: nobody is told").explore::<Faulty<{ barrier::TELLS_NOBODY }>>());
+    assert!(found.contains("served only after"), "{found}");
+    let found = what(faulty("barrier: opens early").explore::<Faulty<{ barrier::OPENS_EARLY }>>());
+    assert!(found.contains("of 2 pass"), "{found}");
 }
 
 /// The same space with and without what is left out as saying nothing new.

@@ -19,6 +19,7 @@ mod view;
 mod world;
 
 use layout::Role;
+use layout::barrier::{BarrierRecord, ThreeRecord};
 use layout::joined::StringRecord;
 use layout::latch::LatchRecord;
 use layout::redisson_shared::{PermitsRecord, ReadWriteRecord};
@@ -165,6 +166,12 @@ fn three_change_their_part() {
 #[test]
 fn three_wait_for_a_latch_with_a_fault_and_a_pause() {
     Setup::latch("latch: three wait, one fault and a pause", 3).with_faults(1).with_a_pause().check_as::<LatchRecord>();
+}
+
+#[test]
+fn three_at_a_barrier_and_a_fault() {
+    Setup::barrier("barrier: three of 3, one fault", 3).with_faults(1).check_as::<ThreeRecord>();
+    Setup::barrier("barrier: two of three pass, one fault", 3).with_faults(1).check_as::<BarrierRecord>();
 }
 
 #[test]

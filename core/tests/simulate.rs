@@ -528,6 +528,7 @@ impl Simulation {
             }
             Out::Extended { done } => self.note(|| format!("client {client} extended: {done}")),
             Out::Changed { token } => self.note(|| format!("client {client} changed: {token:?}")),
+            Out::Parted { .. } => return Err("what is simulated has no places".into()),
         }
         Ok(())
     }

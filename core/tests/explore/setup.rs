@@ -156,12 +156,19 @@ pub struct Setup {
 pub const EPOCH: u32 = 1000;
 
 impl Setup {
-    /// Ages above this behave alike: what is as old as the longest lease is over.
+    /// The longest lease, or time for which something is held.
     pub fn longest(&self) -> u32 {
         let of = |wish: &Wish| {
             wish.ttl.into_iter().chain([self.ttl]).chain(wish.extends).chain(wish.exports).max().unwrap_or(self.ttl)
         };
         self.clients.iter().flatten().map(of).max().unwrap_or(self.ttl).max(self.ttl)
+    }
+
+    /// Ages above this many ticks behave alike: that of the longest lease, or where a party is silent the time after which it asks no more.
+    pub fn horizon(&self) -> u32 {
+        let silence =
+            if self.role(0) == Role::Party && self.loses_patience() { self.ttl + self.store_timeout } else { 0 };
+        self.longest() + silence
     }
 
     pub fn role(&self, client: usize) -> Role {
@@ -172,7 +179,7 @@ impl Setup {
     pub fn capacity(&self) -> u32 {
         match self.role(0) {
             Role::Sole => 1,
-            Role::Reader | Role::Writer | Role::Waiter => ALL,
+            Role::Reader | Role::Writer | Role::Waiter | Role::Party => ALL,
             Role::One | Role::Two | Role::TwoInOrder => 2,
         }
     }

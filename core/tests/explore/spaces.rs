@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lockwright::latch_layout::{PATIENCE, TTL};
 
+use crate::layout::barrier;
 use crate::layout::native::NativeRecord;
 use crate::layout::{Record, Role};
 use crate::search::{Explored, Recovery, Violation, explore};
@@ -82,6 +83,12 @@ impl Setup {
         Setup { tick, ttl, deeds: 2, ..Setup::shared(name, &ROLES[..waiters]) }
     }
 
+    /// As many clients, each of which is a party.
+    pub fn barrier(name: &'static str, clients: usize) -> Self {
+        const ROLES: [Role; 3] = [Role::Party; 3];
+        Setup { ttl: barrier::TTL, ..Setup::shared(name, &ROLES[..clients]) }
+    }
+
     /// The same with at most `most` faults of any kind.
     pub fn with_faults(self, most: usize) -> Self {
         let delayed = self.prompt.then_some(Class::Delayed);
@@ -139,7 +146,9 @@ impl Setup {
     /// How many ticks a run without further faults may take from the worst state there is: until everybody is served, and
     /// until nothing is left. What several faults cost adds up.
     pub fn bound(&self, spent: &Spent) -> Recovery {
-        let pause = spent.pauses * self.look() + self.idle_between_polls();
+        // Whoever hears late that it had a place, which is over meanwhile, asks for another one when it looks.
+        let lapses = self.role(0) == Role::Party && !self.prompt;
+        let pause = (spent.pauses + u8::from(lapses)) * self.look() + self.idle_between_polls();
         let of = |class: &Class| self.bound_of(*class);
         spent.faults.iter().map(of).fold((pause, pause), |sum, of| (sum.0 + of.0, sum.1 + of.1))
     }
@@ -155,6 +164,9 @@ impl Setup {
         if self.role(0) == Role::Waiter {
             return PATIENCE.as_millis().div_ceil(self.tick.as_millis()) as u8;
         }
+        if self.role(0) == Role::Party {
+            return self.ttl.div_ceil(3) as u8;
+        }
         let eighths = 8 + self.clients.len().saturating_sub(2) as u128;
         (1000 * eighths).div_ceil(8 * self.tick.as_millis()) as u8
     }
@@ -165,7 +177,9 @@ impl Setup {
             Class::None | Class::Blip => (0, 0),
             Class::PushLost | Class::Delayed => (look, look),
             // Nobody has to wait for what another one left.
-            Class::Duplicate | Class::Crash | Class::HalfOpen if self.role(0) == Role::Waiter => (0, 0),
+            Class::Duplicate | Class::Crash | Class::HalfOpen if matches!(self.role(0), Role::Waiter | Role::Party) => {
+                (0, 0)
+            }
             // A pause before the next try counts as a tick here.
             Class::Refused | Class::Lost | Class::Ghost | Class::ReplyLost | Class::Reset => (look + 1, look + 1),
             Class::Duplicate | Class::Crash | Class::HalfOpen => (longest, longest),
@@ -228,6 +242,9 @@ impl Setup {
         if self.deeds > 0 {
             return format!("tasks {clients}, {} count-downs; {network}, {faults}{pauses}", self.deeds);
         }
+        if self.role(0) == Role::Party {
+            return format!("tasks {clients}; place {}; {network}, {faults}{pauses}", self.ttl);
+        }
         let resizes = self.resizes.map_or(String::new(), |permits| format!(", resized to {permits}"));
         let claim = 1000 / self.tick.as_millis();
         format!("tasks {clients}{resizes}; lease {}, claim {claim}; {network}, {faults}{pauses}", self.ttl)
@@ -243,6 +260,7 @@ impl Setup {
             Role::Two => "2/2",
             Role::TwoInOrder => "2/2f",
             Role::Waiter => "wait",
+            Role::Party => "party",
         };
         let marks = [(wish.fair, "f"), (wish.may_cancel, "c"), (wish.extends.is_some(), "x"), (wish.changes, "u")];
         let marks = marks.into_iter().chain([(wish.exports.is_some(), "e"), (wish.resumes, "r")]);

@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 use std::time::Duration;
 
+use lockwright::barrier_cell::{Fate, Passage};
 use lockwright::error::{Error, Kind};
 use lockwright::lease::ReleaseOutcome;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Reply, Requests, StoreEvent};
@@ -12,6 +13,7 @@ use lockwright::queue::{Ask, Refusal, TaskId};
 use lockwright::session::{Answer, Inbox, RequestId, margin};
 use lockwright::shared_cell::ALL;
 use lockwright::time::{Relative, StoreTime, Time};
+use lockwright::token::Token;
 
 use crate::deed::Deed;
 use crate::glue::{Input, Out, Process, process_of};
@@ -37,6 +39,8 @@ pub enum Task {
     Releasing {
         token: u64,
     },
+    /// It gave up, and wants to know whether that came in time.
+    Parting,
     Done,
 }
 
@@ -492,7 +496,7 @@ impl<R: Record> World<R> {
         View {
             now: setup.time(self.now).as_nanos(),
             tick: setup.tick.as_nanos() as u64,
-            horizon: setup.longest().into(),
+            horizon: setup.horizon().into(),
             last: self.store.record.last(),
             // Those who hold at once have tokens further apart.
             block: R::BLOCK.max(2 * setup.roles.len() as u64),
@@ -596,7 +600,7 @@ impl<R: Record> World<R> {
             }
             Step::Cancel { client, task } => {
                 let node = self.client(client);
-                node.tasks[task] = Task::Done;
+                node.tasks[task] = if R::PARTIES > 1 { Task::Parting } else { Task::Done };
                 node.waiting.retain(|waits| usize::from(*waits) != task);
                 self.feed(setup, client, Input::Cancel(TaskId(task as u64)))
             }
@@ -682,7 +686,9 @@ impl<R: Record> World<R> {
             }
             Step::Blip { client } => {
                 Rc::make_mut(&mut self.store).alive[client] = false;
-                self.client(client).stream = VecDeque::from([Wire::Closed]);
+                let node = self.client(client);
+                // With whatever was on it, perhaps that it was opened.
+                (node.stream, node.opening) = (VecDeque::from([Wire::Closed]), false);
                 Ok(())
             }
             Step::LosePush { client, at } => {
@@ -839,7 +845,31 @@ impl<R: Record> World<R> {
         {
             return Err(format!("{} ends a hold without answering its extension", name_of_client(client)));
         }
+        self.check_parting(setup, client)
+    }
+
+    /// Whoever gave up is told what became of it, if the store did anything about it and is not silent for too long.
+    fn check_parting(&mut self, setup: &Setup, client: usize) -> Checked<()> {
+        let node = &self.clients[client];
+        let Some(task) = node.tasks.iter().position(|task| *task == Task::Parting) else { return Ok(()) };
+        if !node.process.is_idle() {
+            return Ok(());
+        }
+        if let Some(fate) = self.store.record.fate(client).filter(|_| !setup.loses_patience()) {
+            let who = name_of_client(client);
+            return Err(format!("{who} gave up and is not told what became of it: {fate:?}"));
+        }
+        self.client(client).tasks[task] = Task::Done;
         Ok(())
+    }
+
+    /// A client is told what became of its attempt: that it passed, under that token, or that it gave up before.
+    fn check_told(&self, client: usize, token: Option<u64>) -> Checked<()> {
+        let told = token.map_or(Fate::Left, |token| Fate::Passed(Passage::of(Token::new(token))));
+        match self.store.record.fate(client) {
+            Some(fate) if fate == told => Ok(()),
+            fate => Err(format!("{} is told {told:?}; the store says {fate:?}", name_of_client(client))),
+        }
     }
 
     fn perform(&mut self, setup: &Setup, client: usize, out: Out) -> Checked<()> {
@@ -891,6 +921,12 @@ impl<R: Record> World<R> {
             }
             Out::Extended { done } => self.extended(setup, client, done)?,
             Out::Changed { token } => self.changed(setup, client, token)?,
+            Out::Parted { token } => {
+                self.check_told(client, token)?;
+                for task in self.client(client).tasks.iter_mut().filter(|task| **task == Task::Parting) {
+                    *task = Task::Done;
+                }
+            }
         }
         Ok(())
     }
@@ -898,6 +934,9 @@ impl<R: Record> World<R> {
     fn granted(&mut self, setup: &Setup, client: usize, task: usize, token: u64) -> Checked<()> {
         let who = name_of_client(client);
         let units = setup.role(client).units();
+        if R::PARTIES > 1 {
+            self.check_told(client, Some(token))?;
+        }
         self.give(setup, client, units, token)?;
         let node = self.client(client);
         if node.tasks[task] != Task::Waiting {
@@ -1054,9 +1093,23 @@ impl<R: Record> World<R> {
         let may_stay = |client: usize, task: usize| self.secret.is_none() && setup.clients[client][task].resumes;
         let is_served = |(c, client): (usize, &Rc<Client>)| {
             let mut tasks = client.tasks.iter().enumerate();
-            tasks.all(|(t, task)| *task == Task::Done || (*task == Task::Fresh && may_stay(c, t)))
+            tasks.all(|(t, task)| match task {
+                Task::Done => true,
+                Task::Fresh => may_stay(c, t),
+                Task::Waiting => self.is_alone(c),
+                _ => false,
+            })
         };
         self.clients.iter().enumerate().all(is_served)
+    }
+
+    /// Whether it waits for others, and too few are left that may come.
+    fn is_alone(&self, client: usize) -> bool {
+        let wants = |client: &usize| {
+            let mut tasks = self.clients[*client].tasks.iter();
+            tasks.any(|task| matches!(task, Task::Fresh | Task::Waiting)) && self.store.record.fate(*client).is_none()
+        };
+        R::PARTIES > 1 && wants(&client) && (0..self.clients.len()).filter(wants).count() < R::PARTIES
     }
 
     /// Whether nothing is left of anybody: no session, no message, no live hold, no place in the queue (but of the dead: they
@@ -1066,9 +1119,10 @@ impl<R: Record> World<R> {
         self.is_served(setup)
             && self.net.is_empty()
             && self.deeds.iter().all(Deed::is_silent)
-            && self.clients.iter().all(|client| client.process.is_idle() && client.stream.is_empty())
+            && self.clients.iter().all(|client| client.stream.is_empty())
+            && self.clients.iter().enumerate().all(|(c, client)| client.process.is_idle() || self.is_alone(c))
             && self.store.record.holds().all(|(_, expires)| expires <= now)
-            && self.store.record.line().all(|attempt| self.clients[process_of(attempt)].dead)
+            && self.store.record.line().map(process_of).all(|c| self.clients[c].dead || self.is_alone(c))
     }
 
     /// A number that states which will behave alike have in common, and no others have.
@@ -1221,6 +1275,7 @@ impl Client {
                 Task::Mourning { token } => (4_u8, view.token(*token)).hash(state),
                 Task::Releasing { token } => (5_u8, view.token(*token)).hash(state),
                 Task::Done => 6_u8.hash(state),
+                Task::Parting => 7_u8.hash(state),
             }
         }
         (&self.waiting, self.extended).hash(state);

@@ -39,6 +39,7 @@ pub enum Out {
     Lost { token: u64, reason: Option<LossReason> },
     Extended { done: bool },
     Changed { token: Option<u64> },
+    Parted { token: Option<u64> },
 }
 
 /// One session, and for whom it stands.
@@ -278,8 +279,7 @@ impl Process {
             }
             session::Action::Extended(done) => out.push(Out::Extended { done }),
             session::Action::Changed(token) => out.push(Out::Changed { token }),
-            // No layout that is explored has places.
-            session::Action::Parted(_) => {}
+            session::Action::Parted(token) => out.push(Out::Parted { token }),
             session::Action::Released(outcome) => {
                 if let Some(token) = self.slots[slot].releasing.take() {
                     out.push(Out::Released { token, outcome });

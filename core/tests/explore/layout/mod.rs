@@ -1,5 +1,6 @@
 //! What a layout is to the explorer: its machine, and a model of what the store does with each request. One file a layout.
 
+pub mod barrier;
 pub mod joined;
 pub mod joined_store;
 pub mod latch;
@@ -12,6 +13,7 @@ pub mod shared;
 use std::fmt::Debug;
 use std::time::Duration;
 
+use lockwright::barrier_cell::Fate;
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright::shared_cell::ALL;
 use lockwright::time::{StoreTime, Time};
@@ -35,13 +37,15 @@ pub enum Role {
     TwoInOrder,
     /// To be let through once it is open, as everybody is.
     Waiter,
+    /// To go on together with others.
+    Party,
 }
 
 impl Role {
     /// How much that is, of `Setup::capacity`.
     pub fn units(self) -> u32 {
         match self {
-            Role::Sole | Role::Reader | Role::One | Role::Waiter => 1,
+            Role::Sole | Role::Reader | Role::One | Role::Waiter | Role::Party => 1,
             Role::Two | Role::TwoInOrder => 2,
             Role::Writer => ALL,
         }
@@ -66,6 +70,9 @@ pub trait Record: Clone + Debug + Default + 'static {
 
     /// Fencing tokens that go with one grant.
     const BLOCK: u64;
+
+    /// As how many have to wait at the same time for any of them to go on.
+    const PARTIES: usize = 1;
 
     /// The shipped protocol of the layout.
     fn machine() -> Box<dyn Protocol>;
@@ -100,6 +107,11 @@ pub trait Record: Clone + Debug + Default + 'static {
     /// Until when the longest hold lasts of those whose attempt `is` one.
     fn lasts(&self, is: &dyn Fn(AttemptId) -> bool) -> Option<StoreTime> {
         self.holds().filter(|(owner, _)| is(*owner)).map(|(_, expires)| expires).max()
+    }
+
+    /// What became of the one attempt of that process, of which nobody may be told otherwise.
+    fn fate(&self, _process: usize) -> Option<Fate> {
+        None
     }
 
     /// Who waits, in order.

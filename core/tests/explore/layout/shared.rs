@@ -71,7 +71,7 @@ impl<const FAULT: u8> Record for Seeded<FAULT> {
 
     fn speaker(role: Role) -> fn() -> Box<dyn Protocol> {
         match role {
-            Role::Sole | Role::Writer | Role::Waiter => Self::machine,
+            Role::Sole | Role::Writer | Role::Waiter | Role::Party => Self::machine,
             Role::Reader => || speak(Share::READ),
             Role::One => || speak(permits(1, false)),
             Role::Two => || speak(permits(2, false)),
