@@ -19,7 +19,7 @@ mod view;
 mod world;
 
 use layout::Role;
-use layout::barrier::{BarrierRecord, ThreeRecord};
+use layout::barrier::{BarrierRecord, ForgetfulRecord, ThreeRecord};
 use layout::joined::StringRecord;
 use layout::latch::LatchRecord;
 use layout::redisson_shared::{PermitsRecord, ReadWriteRecord};
@@ -169,9 +169,20 @@ fn three_wait_for_a_latch_with_a_fault_and_a_pause() {
 }
 
 #[test]
-fn three_at_a_barrier_and_a_fault() {
-    Setup::barrier("barrier: three of 3, one fault", 3).with_faults(1).check_as::<ThreeRecord>();
-    Setup::barrier("barrier: two of three pass, one fault", 3).with_faults(1).check_as::<BarrierRecord>();
+fn three_at_a_barrier_with_a_fault_and_a_pause() {
+    let three = Setup::barrier("barrier: three of 3, one fault and a pause", 3);
+    three.with_faults(1).with_a_pause().check_as::<ThreeRecord>();
+}
+
+#[test]
+fn two_at_a_barrier_and_whatever_goes_wrong() {
+    let two = |name| Setup::barrier(name, 2).fickle();
+    let twice = two("barrier: two of 2 may give up, two faults but refusals").with_faults(2);
+    // A request that arrived twice was sent, so that it cannot be refused besides.
+    let faults = twice.faults.iter().copied().filter(|class| *class != Class::Refused).collect();
+    Setup { faults, ..twice }.check_as::<BarrierRecord>();
+    let impatient = two("barrier: two of 2 may give up and lose patience, one fault and a pause");
+    Setup { store_timeout: 2, ..impatient }.with_faults(1).with_a_pause().check_as::<ForgetfulRecord>();
 }
 
 #[test]

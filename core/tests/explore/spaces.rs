@@ -89,6 +89,12 @@ impl Setup {
         Setup { ttl: barrier::TTL, ..Setup::shared(name, &ROLES[..clients]) }
     }
 
+    /// The same whose tasks may give up while they wait.
+    pub fn fickle(self) -> Self {
+        let clients = self.clients.iter().map(|tasks| vec![Wish { may_cancel: true, ..ONE }; tasks.len()]).collect();
+        Setup { clients, ..self }
+    }
+
     /// The same with at most `most` faults of any kind.
     pub fn with_faults(self, most: usize) -> Self {
         let delayed = self.prompt.then_some(Class::Delayed);
