@@ -346,7 +346,8 @@ impl Client {
         push: bool,
         failover_safe: bool,
     ) -> PyResult<()> {
-        let wanted = Requirements { rwlock, semaphore, latch, barrier, fenced, fair, reentrant, shared, push, failover_safe };
+        let wanted =
+            Requirements { rwlock, semaphore, latch, barrier, fenced, fair, reentrant, shared, push, failover_safe };
         Ok(self.0.client.require(wanted).map_err(Raised)?)
     }
 

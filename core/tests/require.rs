@@ -35,7 +35,9 @@ fn what_is_insisted_on_is_asked_of_the_primitives_that_are_named() {
     let all = Requirements { rwlock: true, semaphore: true, latch: true, barrier: true, ..NOTHING };
     client("").require(Requirements { fenced: true, fair: true, shared: true, push: true, ..all }).unwrap();
     // Latches and barriers have no holder whom order, tokens or owners could say something of.
-    client("").require(Requirements { latch: true, barrier: true, fenced: true, fair: true, reentrant: true, ..NOTHING }).unwrap();
+    client("")
+        .require(Requirements { latch: true, barrier: true, fenced: true, fair: true, reentrant: true, ..NOTHING })
+        .unwrap();
     client("").require(Requirements { reentrant: true, ..NOTHING }).unwrap();
     let wanted = Requirements { reentrant: true, failover_safe: true, ..all };
     assert_eq!(
