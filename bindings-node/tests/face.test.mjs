@@ -175,7 +175,7 @@ test('a client promises, counts and closes', async t => {
   assert.equal(here.guarantees().token, 'while the process lives')
   assert.equal(here.lock('x').guarantees().fair, true)
   here.require({ fenced: true, fair: true })
-  here.require({ rwlock: true, semaphore: true, latch: true, fenced: true, fair: true, push: true })
+  here.require({ rwlock: true, semaphore: true, latch: true, barrier: true, fenced: true, fair: true, push: true })
   assert.throws(() => here.require({ rwlock: true, reentrant: true }), { code: 'unsupported', message: /reentrant of a rwlock/ })
   assert.throws(() => here.require({ shared: true }), { code: 'unsupported', message: /shared/ })
   await here.lock('x').using(() => {})

@@ -50,6 +50,7 @@ export const REQUIRE: Record<string, Shape> = {
   rwlock: 'boolean',
   semaphore: 'boolean',
   latch: 'boolean',
+  barrier: 'boolean',
   fenced: 'boolean',
   fair: 'boolean',
   reentrant: 'boolean',

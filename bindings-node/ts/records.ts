@@ -25,7 +25,7 @@ export interface Guarantees {
   readonly notes: readonly string[]
 }
 
-/** What a caller insists on: of locks, or where `rwlock`, `semaphore` or `latch` are named, of each of them. */
+/** What a caller insists on: of locks, or where `rwlock`, `semaphore`, `latch` or `barrier` are named, of each of them. */
 export interface Requirements {
   /** There are read/write locks. */
   readonly rwlock?: boolean | undefined
@@ -33,6 +33,8 @@ export interface Requirements {
   readonly semaphore?: boolean | undefined
   /** There are latches. Nobody holds one, so `fenced`, `fair` and `reentrant` say nothing of it. */
   readonly latch?: boolean | undefined
+  /** There are barriers, of which the same is true. */
+  readonly barrier?: boolean | undefined
   /** A fencing token that rises. */
   readonly fenced?: boolean | undefined
   /** First come, first served. */

@@ -331,13 +331,14 @@ impl Client {
         guarantees_record(py, &self.0.client.guarantees().map_err(Raised)?)
     }
 
-    #[pyo3(signature = (*, rwlock=false, semaphore=false, latch=false, fenced=false, fair=false, reentrant=false, shared=false, push=false, failover_safe=false))]
+    #[pyo3(signature = (*, rwlock=false, semaphore=false, latch=false, barrier=false, fenced=false, fair=false, reentrant=false, shared=false, push=false, failover_safe=false))]
     #[allow(clippy::too_many_arguments)]
     fn require(
         &self,
         rwlock: bool,
         semaphore: bool,
         latch: bool,
+        barrier: bool,
         fenced: bool,
         fair: bool,
         reentrant: bool,
@@ -345,7 +346,8 @@ impl Client {
         push: bool,
         failover_safe: bool,
     ) -> PyResult<()> {
-        let wanted = Requirements { rwlock, semaphore, latch, fenced, fair, reentrant, shared, push, failover_safe };
+        let wanted =
+            Requirements { rwlock, semaphore, latch, barrier, fenced, fair, reentrant, shared, push, failover_safe };
         Ok(self.0.client.require(wanted).map_err(Raised)?)
     }
 

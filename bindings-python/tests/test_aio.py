@@ -451,7 +451,7 @@ def test_what_others_see(store_uri: str, run: Run) -> None:
             promised = client.guarantees()
             assert promised.fair and promised.reentrant
             client.require(fenced=True, fair=True)
-            client.require(rwlock=True, semaphore=True, latch=True, fenced=True, fair=True)
+            client.require(rwlock=True, semaphore=True, latch=True, barrier=True, fenced=True, fair=True)
             with pytest.raises(lockwright.Unsupported, match="reentrant of a semaphore"):
                 client.require(semaphore=True, reentrant=True)
 

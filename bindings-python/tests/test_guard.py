@@ -325,7 +325,7 @@ def test_promises(client: lockwright.Client) -> None:
     promised = client.guarantees()
     assert promised.fair and promised.reentrant and promised.token != "none"
     client.require(fenced=True, fair=True)
-    client.require(rwlock=True, semaphore=True, latch=True, fenced=True, fair=True, push=True)
+    client.require(rwlock=True, semaphore=True, latch=True, barrier=True, fenced=True, fair=True, push=True)
     with pytest.raises(lockwright.Unsupported, match="reentrant of a rwlock"):
         client.require(rwlock=True, reentrant=True)
     if not promised.shared:

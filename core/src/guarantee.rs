@@ -66,6 +66,8 @@ pub struct Requirements {
     pub semaphore: bool,
     /// There must be latches. Nobody holds one, so `fenced`, `fair` and `reentrant` say nothing of it.
     pub latch: bool,
+    /// There must be barriers, of which the same is true.
+    pub barrier: bool,
     /// The lock must have a fencing token that rises.
     pub fenced: bool,
     /// `fair` must be possible.

@@ -10,12 +10,15 @@
 //! # }
 //! ```
 
+use std::time::Duration;
+
 use crate::client::{Client, Face, Of};
 use crate::error::{Error, Result};
 use crate::gate::Gate;
 use crate::guarantee::{Guarantees, Requirements};
-use crate::latch_cell::Plan;
 use crate::latch_layout::MAX_IDLE;
+use crate::options::DEFAULT_TTL;
+use crate::{barrier_layout, latch_cell};
 
 impl<F: Face> Client<F> {
     /// Fails when something insisted on is not promised by the client's layout: of locks, or of the primitives that are named. Nothing
@@ -43,11 +46,14 @@ impl<F: Face> Client<F> {
 /// The primitives that are wanted, and what of each.
 fn named(wanted: Requirements) -> Vec<(&'static str, Of, Requirements)> {
     // What nobody holds has no token, no order and no owner.
-    let of_a_latch = Requirements { fenced: false, fair: false, reentrant: false, ..wanted };
+    let of_a_gate = Requirements { fenced: false, fair: false, reentrant: false, ..wanted };
+    let latch = latch_cell::Plan { count: 1, idle: MAX_IDLE };
+    let barrier = barrier_layout::Plan { parties: 1, ttl: DEFAULT_TTL, copies: Duration::ZERO };
     let all = [
         (wanted.rwlock, "rwlock", Of::Read, wanted),
         (wanted.semaphore, "semaphore", Of::Permits { take: 1, permits: 1 }, wanted),
-        (wanted.latch, "latch", Of::Gate(Gate::Latch(Plan { count: 1, idle: MAX_IDLE })), of_a_latch),
+        (wanted.latch, "latch", Of::Gate(Gate::Latch(latch)), of_a_gate),
+        (wanted.barrier, "barrier", Of::Gate(Gate::Barrier(barrier)), of_a_gate),
     ];
     all.into_iter().filter(|(is_wanted, ..)| *is_wanted).map(|(_, name, of, wanted)| (name, of, wanted)).collect()
 }

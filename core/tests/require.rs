@@ -8,6 +8,7 @@ const NOTHING: Requirements = Requirements {
     rwlock: false,
     semaphore: false,
     latch: false,
+    barrier: false,
     fenced: false,
     fair: false,
     reentrant: false,
@@ -31,16 +32,18 @@ fn missing(required: Result<()>) -> String {
 
 #[test]
 fn what_is_insisted_on_is_asked_of_the_primitives_that_are_named() {
-    let all = Requirements { rwlock: true, semaphore: true, latch: true, ..NOTHING };
+    let all = Requirements { rwlock: true, semaphore: true, latch: true, barrier: true, ..NOTHING };
     client("").require(Requirements { fenced: true, fair: true, shared: true, push: true, ..all }).unwrap();
-    // A latch has no holder whom order, tokens or owners could say something of.
-    client("").require(Requirements { latch: true, fenced: true, fair: true, reentrant: true, ..NOTHING }).unwrap();
+    // Latches and barriers have no holder whom order, tokens or owners could say something of.
+    client("")
+        .require(Requirements { latch: true, barrier: true, fenced: true, fair: true, reentrant: true, ..NOTHING })
+        .unwrap();
     client("").require(Requirements { reentrant: true, ..NOTHING }).unwrap();
     let wanted = Requirements { reentrant: true, failover_safe: true, ..all };
     assert_eq!(
         missing(client("").require(wanted)),
         "reentrant of a rwlock, failover_safe of a rwlock, reentrant of a semaphore, failover_safe of a semaphore, \
-         failover_safe of a latch"
+         failover_safe of a latch, failover_safe of a barrier"
     );
     assert_eq!(missing(client("").require(Requirements { failover_safe: true, ..NOTHING })), "failover_safe");
 }
@@ -49,8 +52,8 @@ fn what_is_insisted_on_is_asked_of_the_primitives_that_are_named() {
 fn a_layout_that_has_them_not_says_so_and_one_whose_own_promise_less_too() {
     let string = client("layout=string&format=redis-py");
     string.require(Requirements { fenced: true, shared: true, ..NOTHING }).unwrap();
-    let wanted = Requirements { rwlock: true, semaphore: true, latch: true, push: true, ..NOTHING };
-    assert_eq!(missing(string.require(wanted)), "rwlock, semaphore, latch");
+    let wanted = Requirements { rwlock: true, semaphore: true, latch: true, barrier: true, push: true, ..NOTHING };
+    assert_eq!(missing(string.require(wanted)), "rwlock, semaphore, latch, barrier");
     let redisson = client("layout=redisson");
     redisson.require(Requirements { fair: true, push: true, ..NOTHING }).unwrap();
     redisson.require(Requirements { rwlock: true, semaphore: true, push: true, fenced: true, ..NOTHING }).unwrap();

@@ -242,6 +242,7 @@ class Client:
         rwlock: bool = False,
         semaphore: bool = False,
         latch: bool = False,
+        barrier: bool = False,
         fenced: bool = False,
         fair: bool = False,
         reentrant: bool = False,
@@ -249,9 +250,9 @@ class Client:
         push: bool = False,
         failover_safe: bool = False,
     ) -> None:
-        """Raises `Unsupported` unless all of it is promised: of locks, or where `rwlock`, `semaphore` or `latch` are named, of each of them.
+        """Raises `Unsupported` unless all of it is promised: of locks, or where `rwlock`, `semaphore`, `latch` or `barrier` are named, of each of them.
 
-        Nobody holds a latch, so `fenced`, `fair` and `reentrant` say nothing of it. Nothing is sent.
+        Nobody holds a latch or a barrier, so `fenced`, `fair` and `reentrant` say nothing of them. Nothing is sent.
         """
 
     def inspect(self, name: str) -> Inspection:

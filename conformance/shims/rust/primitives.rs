@@ -25,6 +25,7 @@ pub(crate) fn requirements(names: &Value) -> Result<Requirements> {
             "rwlock" => &mut wanted.rwlock,
             "semaphore" => &mut wanted.semaphore,
             "latch" => &mut wanted.latch,
+            "barrier" => &mut wanted.barrier,
             "fenced" => &mut wanted.fenced,
             "fair" => &mut wanted.fair,
             "reentrant" => &mut wanted.reentrant,

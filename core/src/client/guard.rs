@@ -1,0 +1,313 @@
+//! The guard of what is held, and what it was asked to do that is under way.
+
+use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tracing::{Instrument, Span, debug_span};
+
+use super::{Async, Face};
+use crate::driver::engine::Engine;
+use crate::driver::entry::{Effects, Entry};
+use crate::driver::fork;
+use crate::driver::hold::Hold;
+use crate::driver::wait::{Settled, Waiter};
+use crate::error::{Error, Kind, Result};
+use crate::lease::{LossReason, ReleaseOutcome};
+use crate::options::AcquireOptions;
+use crate::shared::Share;
+use crate::token::Token;
+
+#[derive(Clone)]
+pub(crate) struct Holding {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) hold: Arc<Hold>,
+}
+
+/// A lock that is held, until it is released, dropped or lost.
+///
+/// Dropping releases in the background. In a forked child a guard made by the parent is inert: the parent still holds.
+#[must_use = "the lock is released when the guard is dropped"]
+pub struct Guard<F: Face = Async> {
+    /// `None` once it was released.
+    holding: Option<Holding>,
+    depth: u32,
+    generation: u64,
+    face: PhantomData<F>,
+}
+
+impl<F: Face> Guard<F> {
+    /// What an acquisition ended with, in the process of this fork `generation`.
+    pub(super) fn new(holding: Holding, depth: u32, generation: u64) -> Self {
+        Guard { holding: Some(holding), depth, generation, face: PhantomData }
+    }
+
+    /// The fencing token: hand it to whatever the lock protects.
+    pub fn token(&self) -> Token {
+        self.holding.as_ref().map_or(Token::new(0), |holding| holding.hold.shown())
+    }
+
+    /// The lock's name.
+    pub fn name(&self) -> &str {
+        self.holding.as_ref().map_or("", |holding| &holding.entry.name)
+    }
+
+    /// How many levels deep its owner holds the lock; 1 unless it is reentrant.
+    pub fn depth(&self) -> u32 {
+        self.depth
+    }
+
+    /// Whether the lock is certainly held at this moment, by the local clock.
+    pub fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// How much longer the lock is certainly held without a further renewal; zero when it is lost or belongs to the parent
+    /// of this forked process.
+    pub fn remaining(&self) -> Duration {
+        match self.holding() {
+            Ok(holding) => holding.hold.remaining(),
+            Err(_) => Duration::ZERO,
+        }
+    }
+
+    /// Why the lock was lost; `None` while it is held.
+    pub fn why_lost(&self) -> Option<LossReason> {
+        self.holding().ok()?.hold.why_lost()
+    }
+
+    /// Has `callback` run once when the lock is lost, at once if it is lost already; never after a release. It runs on the
+    /// driver's thread, so it must return quickly and must not use the client.
+    pub fn on_lost(&self, callback: impl FnOnce(&LossReason) + Send + 'static) {
+        if let Ok(holding) = self.holding() {
+            holding.hold.on_lost(Box::new(callback));
+        }
+    }
+
+    /// Whether it was released or exported: then it holds nothing any more.
+    pub fn is_over(&self) -> bool {
+        self.holding.is_none()
+    }
+
+    /// Lets the lease run out: nothing renews it any more, and dropping the guard does nothing. For languages whose guards
+    /// are collected at unknown moments, maybe inside the critical section.
+    pub fn abandon(mut self) {
+        if let Ok(Some(holding)) = self.take() {
+            let effects = holding.entry.abandon(&holding.engine, holding.hold.token.n);
+            holding.engine.perform_in_background(&holding.entry, effects);
+        }
+    }
+
+    /// Whether this guard was made before a fork, by the parent.
+    pub fn is_forked(&self) -> bool {
+        self.generation != fork::generation()
+    }
+
+    pub(crate) fn holding(&self) -> Result<&Holding> {
+        if self.is_forked() {
+            return Err(forked());
+        }
+        self.holding.as_ref().ok_or_else(|| Error::new(Kind::NotOwned, "release", "this guard was released already"))
+    }
+
+    /// The hold is somebody else's now.
+    pub(crate) fn forget(&mut self) {
+        self.holding = None;
+    }
+
+    fn take(&mut self) -> Result<Option<Holding>> {
+        if self.is_forked() {
+            std::mem::forget(self.holding.take());
+            return Err(forked());
+        }
+        Ok(self.holding.take())
+    }
+
+    pub(crate) fn start_release(&mut self) -> Result<Call> {
+        let holding = self.take()?;
+        let holding =
+            holding.ok_or_else(|| Error::new(Kind::NotOwned, "release", "this guard was released already"))?;
+        let waiter = Arc::default();
+        let effects = holding.entry.release(&holding.engine, holding.hold.token.n, &waiter);
+        let (lock, store) = (&*holding.entry.name, &**holding.engine.store.address());
+        let span = debug_span!(target: "lockwright::release", "release", lock, store, token = %holding.hold.shown());
+        Ok(Call { engine: holding.engine, entry: holding.entry, waiter, effects: Some(effects), span })
+    }
+
+    pub(crate) fn start_extend(&self, ttl: Duration) -> Result<Extension> {
+        let wanted = AcquireOptions { ttl, ..AcquireOptions::default() };
+        wanted.check()?;
+        let Holding { engine, entry, hold } = self.holding()?;
+        entry.layout.check(&wanted)?;
+        let waiter = Arc::default();
+        let effects = entry.extend(engine, hold.token.n, ttl, &waiter);
+        let span = Span::none();
+        let call = Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects), span };
+        Ok(Extension { call, hold: hold.clone() })
+    }
+
+    /// Begins to hold another part of a read/write lock.
+    pub(crate) fn start_change(&self, to: Share) -> Result<Change> {
+        let Holding { engine, entry, hold } = self.holding()?;
+        if entry.layout.share().is_none_or(|share| share.primitive != to.primitive) {
+            let message = "only a guard of a read/write lock can be downgraded or upgraded";
+            return Err(Error::unsupported("change", message).on_lock(entry.name.clone()));
+        }
+        let waiter = Arc::default();
+        let effects = entry.change(engine, hold.token.n, to.units, &waiter);
+        let span = Span::none();
+        let call = Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects), span };
+        Ok(Change { call, hold: hold.clone() })
+    }
+
+    /// [`extend`](Guard::extend) for whoever cannot keep the guard meanwhile: begun at once, ended by awaiting what this
+    /// returns.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_extend(&self, ttl: Duration) -> Result<impl Future<Output = Result<()>> + Send + use<F>> {
+        let Extension { call, hold } = self.start_extend(ttl)?;
+        Ok(async move {
+            let entry = call.entry.clone();
+            extended(&entry, &hold, &call.finish().await)
+        })
+    }
+
+    /// The same guard for callers that wait in another way.
+    pub fn into_face<G: Face>(mut self) -> Guard<G> {
+        let (holding, depth, generation) = (self.holding.take(), self.depth, self.generation);
+        Guard { holding, depth, generation, face: PhantomData }
+    }
+}
+
+/// A change under way, of the hold that it is about.
+pub(crate) struct Change {
+    pub(crate) call: Call,
+    hold: Arc<Hold>,
+}
+
+impl Change {
+    /// Whether it holds now what was wanted.
+    pub(crate) fn outcome(entry: &Entry, hold: &Hold, settled: &Settled) -> Result<bool> {
+        match (settled, hold.why_lost()) {
+            (Settled::Changed(true), _) => Ok(true),
+            (_, None) => Ok(false),
+            (_, Some(reason)) => {
+                let message = format!("the lock is not held any more: {}", reason.sentence());
+                Err(Error::new(Kind::Lost, "change", message).on_lock(entry.name.clone()))
+            }
+        }
+    }
+
+    pub(crate) async fn finish(self) -> Result<bool> {
+        let (entry, hold) = (self.call.entry.clone(), self.hold);
+        Change::outcome(&entry, &hold, &self.call.finish().await)
+    }
+
+    pub(crate) fn finish_here(self) -> Result<bool> {
+        let (entry, hold) = (self.call.entry.clone(), self.hold);
+        Change::outcome(&entry, &hold, &self.call.finish_here())
+    }
+}
+
+/// An extension under way, of the hold that it is about.
+pub(crate) struct Extension {
+    pub(crate) call: Call,
+    pub(crate) hold: Arc<Hold>,
+}
+
+/// What became of an extension.
+pub(crate) fn extended(entry: &Entry, hold: &Hold, settled: &Settled) -> Result<()> {
+    if matches!(settled, Settled::Extended(true)) {
+        return Ok(());
+    }
+    let why = hold.why_lost().map_or("it was released meanwhile", |reason| reason.sentence());
+    let message = format!("the lock is not held any more: {why}");
+    Err(Error::new(Kind::Lost, "extend", message).on_lock(entry.name.clone()))
+}
+
+/// A release or an extension under way.
+pub(crate) struct Call {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) waiter: Arc<Waiter>,
+    pub(crate) effects: Option<Effects>,
+    pub(crate) span: Span,
+}
+
+impl Call {
+    pub(crate) async fn finish(mut self) -> Settled {
+        if let Some(effects) = self.effects.take() {
+            self.engine.perform_async(&self.entry, effects, None).instrument(self.span.clone()).await;
+        }
+        poll_fn(|context| self.waiter.poll(context)).await
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if let Some(effects) = self.effects.take() {
+            self.engine.perform_in_background(&self.entry, effects);
+        }
+    }
+}
+
+pub(crate) fn outcome_of(settled: Settled) -> ReleaseOutcome {
+    match settled {
+        Settled::Released(outcome) => outcome,
+        _ => ReleaseOutcome::Unknown,
+    }
+}
+
+impl Guard {
+    /// Gives the lock back, and says what the store found. Dropping the future does not take the release back.
+    ///
+    /// # Errors
+    /// `forked` when the guard belongs to the parent of this process.
+    pub async fn release(mut self) -> Result<ReleaseOutcome> {
+        let call = self.start_release()?;
+        Ok(outcome_of(call.finish().await))
+    }
+
+    /// Makes the lease last at least `ttl` (20 ms to 24 h) from now, and renewals from now on.
+    ///
+    /// # Errors
+    /// `lost` when the lock is not held any more, `forked`, `invalid_config`.
+    pub async fn extend(&self, ttl: Duration) -> Result<()> {
+        self.begin_extend(ttl)?.await
+    }
+
+    /// Waits until the lock is lost. Never ends for a lock that is released.
+    pub async fn lost(&self) -> LossReason {
+        poll_fn(|context| match self.holding() {
+            Ok(holding) => holding.hold.poll_lost(context),
+            Err(_) => Poll::Ready(LossReason::Closed),
+        })
+        .await
+    }
+}
+
+impl<F: Face> Drop for Guard<F> {
+    fn drop(&mut self) {
+        if let Ok(Some(holding)) = self.take() {
+            let waiter = Arc::default();
+            let effects = holding.entry.release(&holding.engine, holding.hold.token.n, &waiter);
+            holding.engine.perform_in_background(&holding.entry, effects);
+        }
+    }
+}
+
+impl<F: Face> std::fmt::Debug for Guard<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Guard({:?}, token {}, {:?} left)", self.name(), self.token(), self.remaining())
+    }
+}
+
+fn forked() -> Error {
+    let message =
+        "this guard was made before a fork and belongs to the parent process; acquire the lock in this process";
+    Error::new(Kind::Forked, "release", message)
+}

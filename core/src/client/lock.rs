@@ -1,0 +1,496 @@
+//! A lock, its options, and an acquisition of it that is under way.
+
+use std::future::poll_fn;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::field::Empty;
+use tracing::{Instrument, Span, debug_span};
+
+use super::guard::{Guard, Holding};
+use super::{Async, Client, Face, aside};
+use crate::driver::engine::{self, Engine, Wish};
+use crate::driver::entry::{Effects, Entry, unfair};
+use crate::driver::fork::{self, Generational};
+use crate::driver::hold::Hold;
+use crate::driver::wait::{Settled, Waiter};
+use crate::error::{Error, Kind, Result};
+use crate::gate::Gate;
+use crate::guarantee::Guarantees;
+use crate::lease::Inspection;
+use crate::name;
+use crate::options::{AcquireOptions, Retry};
+use crate::protocol::{AttemptId, Layout};
+use crate::queue::{OwnerId, Refusal, TaskId};
+use crate::shared::Share;
+use crate::time::Time;
+use crate::token::Token;
+
+/// A lock whose options are being set. See [`AcquireOptions`] for ranges and defaults.
+#[derive(Debug)]
+#[must_use = "a lock does nothing until it is acquired"]
+pub struct LockBuilder<F: Face = Async> {
+    pub(super) client: Client<F>,
+    pub(super) name: String,
+    pub(crate) of: Of,
+    pub(super) options: AcquireOptions,
+    pub(super) owner: Option<OwnerId>,
+}
+
+/// What a lock is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Of {
+    Lock,
+    Read,
+    Write,
+    Permits {
+        take: u32,
+        permits: u32,
+    },
+    /// Permits of what has none.
+    Nothing,
+    /// To be told when it is open.
+    Gate(Gate),
+}
+
+impl Of {
+    /// The layout of what is wanted, beside `layout` for locks.
+    pub(crate) fn layout(self, layout: Arc<dyn Layout>, options: &AcquireOptions) -> Result<Arc<dyn Layout>> {
+        let share = match self {
+            Of::Lock => return Ok(layout),
+            Of::Read => Share::READ,
+            Of::Write => Share::WRITE,
+            Of::Permits { take, permits } => Share::permits(take, permits, options.fair)?,
+            Of::Gate(gate) => return layout.gate(gate).ok_or_else(|| missing(&*layout, gate.name())),
+            Of::Nothing => return Err(Error::invalid("lock", "only a semaphore has permits to take; leave take out")),
+        };
+        layout.shared(share).ok_or_else(|| missing(&*layout, share.primitive.name()))
+    }
+}
+
+fn missing(layout: &dyn Layout, what: &str) -> Error {
+    Error::unsupported("lock", format!("layout {} has no {what}; choose the store's own layout", layout.name()))
+}
+
+impl<F: Face> LockBuilder<F> {
+    /// How long the lock stays ours without a renewal, 20 ms to 24 h; default 30 s.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.options.ttl = ttl;
+        self
+    }
+
+    /// How long `acquire` waits for other holders; default for ever. When it ends with `timeout` its place in the queue is gone, for
+    /// which it may take up to 0.1 s longer where the store answers slowly.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// Whether the watchdog renews the lease every ttl/3; default yes.
+    pub fn renew(mut self, renew: bool) -> Self {
+        self.options.renew = renew;
+        self
+    }
+
+    /// Ends renewal this long after the grant; default never.
+    pub fn max_hold(mut self, max_hold: Duration) -> Self {
+        self.options.max_hold = Some(max_hold);
+        self
+    }
+
+    /// First come, first served over all tasks of all processes.
+    pub fn fair(mut self) -> Self {
+        self.options.fair = true;
+        self
+    }
+
+    /// Acquisitions of the same `owner` re-enter: they are granted at once, and the lock is free when each was released.
+    pub fn reentrant(mut self, owner: OwnerId) -> Self {
+        self.options.reentrant = true;
+        self.owner = Some(owner);
+        self
+    }
+
+    /// The layout at the store. A format that was set before goes with another layout and is dropped.
+    pub fn layout(mut self, layout: &str) -> Self {
+        self.options.set_layout(layout);
+        self
+    }
+
+    /// The format of a layout that has several, such as the library whose locks are joined.
+    pub fn format(mut self, format: &str) -> Self {
+        self.options.format = Some(format.into());
+        self
+    }
+
+    /// How often a waiter asks where it cannot be told that it is its turn; default 2 ms to 64 ms.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.options.retry = retry;
+        self
+    }
+
+    /// A text of at most 128 bytes that others read with `inspect`.
+    pub fn label(mut self, label: &str) -> Self {
+        self.options.label = Some(label.into());
+        self
+    }
+
+    /// All options at once.
+    pub fn options(mut self, options: AcquireOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The options as they stand.
+    pub fn current_options(&self) -> &AcquireOptions {
+        &self.options
+    }
+
+    /// The lock, ready to be acquired as often as wanted.
+    ///
+    /// # Errors
+    /// `invalid_config` for a bad name or a value out of range, `unsupported` for what this store or layout cannot do.
+    pub fn build(self) -> Result<Lock<F>> {
+        let LockBuilder { client, name, of, options, owner } = self;
+        let build = || {
+            let name = name::check(&name)?;
+            options.check()?;
+            let layout = of.layout(client.place.layouts.layout(options.wanted())?, &options)?;
+            layout.check(&options)?;
+            let can = client.promises(&*layout);
+            let wants = [(options.fair && !can.fair, "fair"), (options.reentrant && !can.reentrant, "reentrant")];
+            if let Some((_, what)) = wants.iter().find(|(missing, _)| *missing) {
+                let message =
+                    format!("layout {} cannot be {what} here; leave it out, or choose another layout", can.layout);
+                return Err(Error::unsupported("lock", message));
+            }
+            let spot = Spot::new(layout, name)?;
+            let label = options.label.as_deref().unwrap_or_default();
+            let at_work = AtWork::new(client.place.engine()?, &spot, label);
+            Ok((spot, Arc::new(Generational::new(Arc::new(at_work)))))
+        };
+        let (spot, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
+        Ok(Lock { client, spot: Arc::new(spot), wish: Wish { options, owner, prefers_order: false }, at_work })
+    }
+}
+
+/// Where a lock lies.
+pub(super) struct Spot {
+    pub(super) layout: Arc<dyn Layout>,
+    pub(super) name: Arc<str>,
+    pub(super) key: Arc<str>,
+}
+
+impl Spot {
+    pub(super) fn new(layout: Arc<dyn Layout>, name: Arc<str>) -> Result<Self> {
+        let key = layout.key(&name)?;
+        // In some stores they are the same text, of which one is enough.
+        let key = if key == name { name.clone() } else { key };
+        Ok(Spot { layout, name, key })
+    }
+}
+
+/// A named lock, to be acquired as often as wanted. Cheap to clone.
+pub struct Lock<F: Face = Async> {
+    client: Client<F>,
+    spot: Arc<Spot>,
+    wish: Wish,
+    at_work: Arc<Generational<AtWork>>,
+}
+
+/// What a lock needs of its client's engine at every acquisition; each process has its own.
+struct AtWork {
+    /// None where each acquisition has its own.
+    entry: Option<Arc<Entry>>,
+    card: Arc<str>,
+}
+
+impl AtWork {
+    fn new(engine: &Engine, Spot { layout, name, key }: &Spot, label: &str) -> Self {
+        let entry = (!layout.has_many_holders()).then(|| engine.entry(layout, name, key));
+        AtWork { entry, card: engine.card(label) }
+    }
+
+    fn entry(&self, engine: &Engine, Spot { layout, name, key }: &Spot) -> Arc<Entry> {
+        self.entry.clone().unwrap_or_else(|| engine.own_entry(layout, name, key))
+    }
+}
+
+impl<F: Face> Lock<F> {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.spot.name
+    }
+
+    /// What it promises, in its layout; see [`Client::guarantees`].
+    pub fn guarantees(&self) -> Guarantees {
+        self.client.promises(&*self.spot.layout)
+    }
+
+    pub(crate) fn inspect_here(&self) -> Result<Inspection> {
+        self.client.inspect_at(&self.spot)
+    }
+
+    /// What the store says of this lock.
+    pub(crate) fn on_store<T>(&self, call: impl FnOnce(&Engine) -> Result<T>) -> Result<T> {
+        self.client.on_store(call).map_err(|error| error.on_lock(self.spot.name.clone()))
+    }
+
+    pub(crate) fn resize_here(&self, permits: u32) -> Result<()> {
+        self.client.resize_at(&self.spot, permits)
+    }
+
+    pub(crate) fn break_here(&self, expected: Token) -> Result<bool> {
+        let request = self.spot.layout.break_hold(self.spot.key.clone(), expected.n);
+        self.client.break_by(&self.spot, request, expected)
+    }
+
+    pub(crate) fn layout(&self) -> &Arc<dyn Layout> {
+        &self.spot.layout
+    }
+
+    /// What orders locks in the same way in every process.
+    pub(crate) fn key(&self) -> &Arc<str> {
+        &self.spot.key
+    }
+
+    /// Its options.
+    pub fn options(&self) -> &AcquireOptions {
+        &self.wish.options
+    }
+
+    /// The same lock for another owner, where it is reentrant.
+    pub fn for_owner(&self, owner: OwnerId) -> Self {
+        let mut lock = self.clone();
+        lock.wish.owner = Some(owner);
+        lock
+    }
+
+    /// The same lock with another waiting time; `None` waits for ever, zero only tries.
+    pub fn with_timeout(&self, timeout: Option<Duration>) -> Self {
+        let mut lock = self.clone();
+        lock.wish.options.timeout = timeout;
+        lock
+    }
+
+    /// The same lock, acquired first come, first served where its layout promises `fair` and the store allows it, else in no order;
+    /// `fair` itself is `unsupported` there.
+    pub fn fair_if_possible(&self) -> Self {
+        let mut lock = self.clone();
+        lock.wish.prefers_order = true;
+        lock
+    }
+
+    /// The same lock for callers that wait in another way.
+    pub fn into_face<G: Face>(self) -> Lock<G> {
+        let Lock { client, spot, wish, at_work } = self;
+        Lock { client: client.into_face(), spot, wish, at_work }
+    }
+
+    pub(crate) fn start(&self, timeout: Option<Duration>) -> Result<(Acquisition<F>, Effects)> {
+        self.start_as(timeout, None)
+    }
+
+    /// Begins to acquire the lock, or to take it over from a secret.
+    pub(crate) fn start_as(
+        &self,
+        timeout: Option<Duration>,
+        secret: Option<AttemptId>,
+    ) -> Result<(Acquisition<F>, Effects)> {
+        let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
+        let options = &self.wish.options;
+        let prefers_order = self.wish.prefers_order;
+        let fair = (options.fair || prefers_order) && self.guarantees().fair;
+        if options.fair && !fair && !prefers_order {
+            return Err(self.explain(unfair()));
+        }
+        let label = options.label.as_deref().unwrap_or_default();
+        let make = || Arc::new(AtWork::new(&engine, &self.spot, label));
+        let at_work = &**self.at_work.get_or_make(make);
+        let entry = at_work.entry(&engine, &self.spot);
+        let options = AcquireOptions { timeout, fair, ..options.clone() };
+        let wish = Wish { options, owner: self.wish.owner, prefers_order };
+        let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, &at_work.card, secret);
+        let acquisition = Acquisition {
+            engine,
+            entry,
+            waiter,
+            task: ask.task,
+            deadline: ask.deadline,
+            timeout,
+            generation: fork::generation(),
+            over: false,
+            span: self.span(timeout),
+            face: PhantomData,
+        };
+        Ok((acquisition, effects))
+    }
+
+    /// What an acquisition is traced as; costs an atomic load when nobody listens.
+    fn span(&self, timeout: Option<Duration>) -> Span {
+        let (lock, store, ttl) = (self.name(), self.client.address(), self.wish.options.ttl.as_secs_f64());
+        let timeout = timeout.map(|timeout| timeout.as_secs_f64());
+        debug_span!(target: "lockwright::acquire", "acquire", lock, store, ttl, timeout, token = Empty, outcome = Empty)
+    }
+
+    fn explain(&self, error: Error) -> Error {
+        error.on_lock(self.spot.name.clone()).on_store(self.client.address())
+    }
+}
+
+impl<F: Face> Clone for Lock<F> {
+    fn clone(&self) -> Self {
+        let Lock { client, spot, wish, at_work } = self;
+        Lock { client: client.clone(), spot: spot.clone(), wish: wish.clone(), at_work: at_work.clone() }
+    }
+}
+
+impl<F: Face> std::fmt::Debug for Lock<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Lock({:?} on {})", self.name(), self.client.address())
+    }
+}
+
+/// One acquisition under way. Dropping it gives up: what was asked of the store is undone in the background.
+pub(crate) struct Acquisition<F: Face> {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) waiter: Arc<Waiter>,
+    pub(crate) task: TaskId,
+    pub(crate) deadline: Option<Time>,
+    timeout: Option<Duration>,
+    generation: u64,
+    over: bool,
+    pub(crate) span: Span,
+    face: PhantomData<F>,
+}
+
+impl<F: Face> Acquisition<F> {
+    /// What the waiter got, as what the caller gets.
+    pub(crate) fn conclude(&mut self, settled: Settled) -> Result<Guard<F>> {
+        self.over = true;
+        let result = self.result(settled);
+        if !self.span.is_disabled() {
+            self.span.record("outcome", result.as_ref().map_or_else(Error::code, |_| "granted"));
+            self.span.record("token", result.as_ref().ok().map(|guard| tracing::field::display(guard.token())));
+        }
+        result
+    }
+
+    fn result(&self, settled: Settled) -> Result<Guard<F>> {
+        let error = match settled {
+            Settled::Granted { hold, depth } => return Ok(self.guard(hold, depth)),
+            Settled::Refused(Refusal::Taken) => Error::timeout(Duration::ZERO),
+            Settled::Refused(Refusal::TimedOut) => Error::timeout(self.timeout.unwrap_or_default()),
+            Settled::Refused(Refusal::Failed(error)) => error,
+            Settled::Released(_) | Settled::Extended(_) | Settled::Changed(_) | Settled::Exported(_) => {
+                Error::new(Kind::Internal, "acquire", "an acquisition got another call's result; please report this")
+            }
+        };
+        Err(error.on_lock(self.entry.name.clone()).on_store(self.engine.store.address().clone()))
+    }
+
+    fn guard(&self, hold: Arc<Hold>, depth: u32) -> Guard<F> {
+        let holding = Holding { engine: self.engine.clone(), entry: self.entry.clone(), hold };
+        Guard::new(holding, depth, self.generation)
+    }
+
+    pub(crate) fn is_forked(&self) -> bool {
+        self.generation != fork::generation()
+    }
+}
+
+impl<F: Face> Drop for Acquisition<F> {
+    fn drop(&mut self) {
+        if !self.over && !self.is_forked() {
+            let _inside = self.span.enter();
+            self.span.record("outcome", Kind::Cancelled.code());
+            let effects = self.entry.cancel(&self.engine, self.task, &self.waiter);
+            self.engine.perform_in_background(&self.entry, effects);
+        }
+    }
+}
+
+impl LockBuilder {
+    /// Acquires the lock: [`build`](Self::build) and [`Lock::acquire`].
+    ///
+    /// # Errors
+    /// As both.
+    pub async fn acquire(self) -> Result<Guard> {
+        self.build()?.acquire().await
+    }
+
+    /// Acquires the lock if it is free: [`build`](Self::build) and [`Lock::try_acquire`].
+    ///
+    /// # Errors
+    /// As both.
+    pub async fn try_acquire(self) -> Result<Option<Guard>> {
+        self.build()?.try_acquire().await
+    }
+}
+
+impl Lock {
+    /// Waits for the lock, as long as the options say.
+    ///
+    /// Cancelling, by dropping the future, is safe at every await: a place in the queue is left and a lock granted meanwhile
+    /// is given back, in the background.
+    ///
+    /// # Errors
+    /// `timeout` when others held it all the time; `unavailable` when the store did not answer for `store_timeout`; `auth`,
+    /// `foreign_layout` and `protocol` from the store; `closed`.
+    pub async fn acquire(&self) -> Result<Guard> {
+        self.acquire_within(self.wish.options.timeout).await
+    }
+
+    /// Acquires the lock if it is free; `None` when somebody else holds it.
+    ///
+    /// # Errors
+    /// As [`acquire`](Self::acquire), but never `timeout`.
+    pub async fn try_acquire(&self) -> Result<Option<Guard>> {
+        match self.acquire_within(Some(Duration::ZERO)).await {
+            Err(error) if error.kind() == Kind::Timeout => Ok(None),
+            result => result.map(Some),
+        }
+    }
+
+    /// Who holds it, since when, and how many wait; as [`Client::inspect`], in this lock's layout.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn inspect(&self) -> Result<Inspection> {
+        let lock = self.clone();
+        aside(move || lock.inspect_here()).await
+    }
+
+    /// Takes it from whoever holds it under `expected`; as [`Client::break_lock`], in this lock's layout.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn break_lock(&self, expected: Token) -> Result<bool> {
+        let lock = self.clone();
+        aside(move || lock.break_here(expected)).await
+    }
+
+    /// As [`acquire`](Self::acquire) with a waiting time of its own: `None` waits for ever, zero only tries.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn acquire_within(&self, timeout: Option<Duration>) -> Result<Guard> {
+        let (acquisition, effects) = self.start(timeout)?;
+        acquisition.finish(effects).await
+    }
+}
+
+impl Acquisition<Async> {
+    /// Performs what it began with, and waits for the result.
+    pub(crate) async fn finish(mut self, effects: Effects) -> Result<Guard> {
+        let span = self.span.clone();
+        let settled = async {
+            self.engine.perform_async(&self.entry, effects, self.deadline).await;
+            poll_fn(|context| self.waiter.poll(context)).await
+        };
+        let settled = settled.instrument(span).await;
+        self.conclude(settled)
+    }
+}

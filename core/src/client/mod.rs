@@ -1,0 +1,371 @@
+//! The public face: a [`Client`] of one place, its [`Lock`]s, and the [`Guard`] of what is held.
+//!
+//! The same types serve async programs ([`Async`], the default) and threads ([`Blocking`](crate::blocking)): only what
+//! waits differs.
+
+mod guard;
+mod lock;
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::driver::engine::Engine;
+use crate::driver::fork::Generational;
+use crate::driver::{clock, notice, runtime};
+use crate::error::{Error, Kind, Result};
+use crate::guarantee::Guarantees;
+use crate::lease::{Inspection, Sighting};
+use crate::metrics::Metrics;
+use crate::name;
+use crate::options::{AcquireOptions, ConnectOptions};
+use crate::protocol::{Layout, Reply, Request};
+use crate::replies::{nonsense, refusal};
+use crate::shared::Share;
+use crate::stores::{self, Store};
+use crate::time::Time;
+use crate::token::Token;
+use crate::uri::{ENVIRONMENT, Uri};
+
+pub use guard::Guard;
+pub(crate) use guard::{Call, Extension, Holding, extended, outcome_of};
+use lock::Spot;
+pub(crate) use lock::{Acquisition, Of};
+pub use lock::{Lock, LockBuilder};
+
+/// How a face waits.
+pub trait Face: Send + Sync + 'static {}
+
+/// Waiting is awaiting. Works on any executor; on tokio, requests go out from the caller's own task.
+#[derive(Clone, Copy, Debug)]
+pub enum Async {}
+
+impl Face for Async {}
+
+/// Connects to the place that `uri` names; nothing is sent before the first use.
+///
+/// # Errors
+/// `invalid_config` or `unsupported` when the address or an option cannot be honoured.
+pub async fn connect(uri: &str) -> Result<Client> {
+    Client::open(Some(uri), ConnectOptions::default())
+}
+
+/// A client of one place where locks are kept. Cheap to clone; clones share connections, queue and inbox.
+///
+/// After a fork the child's copy builds everything anew at its next use and touches nothing of the parent's.
+pub struct Client<F: Face = Async> {
+    place: Arc<Place>,
+    face: PhantomData<F>,
+}
+
+pub(crate) struct Place {
+    uri: Uri,
+    layouts: Arc<dyn Store>,
+    engines: Generational<Result<Arc<Engine>>>,
+}
+
+impl Place {
+    fn engine(&self) -> Result<&Arc<Engine>> {
+        let made = self.engines.get_or_make(|| Arc::new(new_engine(&mut self.uri.clone()))).as_ref();
+        let engine = made.as_ref().map_err(Clone::clone)?;
+        engine.check_open()?;
+        Ok(engine)
+    }
+}
+
+fn new_engine(uri: &mut Uri) -> Result<Arc<Engine>> {
+    Engine::new(stores::open(uri)?, uri.connect.clone())
+}
+
+impl<F: Face> Client<F> {
+    /// Connects to the place that `uri` names. Without one, to what `LOCKWRIGHT_URL` says, else to the embedded store: a
+    /// file in the user's state directory that excludes across this user's processes on this host.
+    ///
+    /// Nothing is sent before the first use.
+    ///
+    /// # Errors
+    /// `invalid_config` or `unsupported` when the address or an option cannot be honoured.
+    pub fn open(uri: Option<&str>, options: ConnectOptions) -> Result<Self> {
+        let environment = std::env::var(ENVIRONMENT).ok().filter(|text| !text.trim().is_empty());
+        let text = uri.or(environment.as_deref()).unwrap_or("sqlite://");
+        let uri = Uri::parse(text, options)?;
+        let engine = new_engine(&mut uri.clone())?;
+        let layouts = stores::open(&mut uri.clone())?;
+        let engines = Generational::new(Arc::new(Ok(engine)));
+        Ok(Client { place: Arc::new(Place { uri, layouts, engines }), face: PhantomData })
+    }
+
+    /// The lock called `name`, to be acquired as it is or after setting options.
+    ///
+    /// Any UTF-8 of 1 to 1024 bytes without control characters is a name. A wrong name or option is reported when the lock
+    /// is built or acquired.
+    pub fn lock(&self, name: &str) -> LockBuilder<F> {
+        self.builder(name, Of::Lock)
+    }
+
+    pub(crate) fn builder(&self, name: &str, of: Of) -> LockBuilder<F> {
+        let options = self.place.uri.lock.clone();
+        LockBuilder { client: self.clone(), name: name.to_owned(), of, options, owner: None }
+    }
+
+    /// The options that a lock of this client has before others are set: what the address says, else the defaults.
+    pub fn options(&self) -> AcquireOptions {
+        self.place.uri.lock.clone()
+    }
+
+    /// What locks of this client promise, in the store's default layout or the one that the address chose. Once the store
+    /// refused to push to this client, they promise neither that nor `fair`.
+    ///
+    /// # Errors
+    /// `unsupported` or `invalid_config` for a layout or format that the store does not have.
+    pub fn guarantees(&self) -> Result<Guarantees> {
+        Ok(self.promises(&*self.default_layout()?))
+    }
+
+    /// The same client for callers that wait in another way.
+    pub fn into_face<G: Face>(self) -> Client<G> {
+        Client { place: self.place, face: PhantomData }
+    }
+
+    /// The address without credentials and options.
+    pub fn address(&self) -> &str {
+        self.place.layouts.address()
+    }
+
+    /// What this client and its clones did in this process so far; all zero in a forked child that has not used it yet.
+    pub fn metrics(&self) -> Metrics {
+        match self.place.engines.current().map(|made| &**made) {
+            Some(Ok(engine)) => engine.counters.snapshot(),
+            _ => Metrics::default(),
+        }
+    }
+
+    /// For how long a copy of what this client asks may come.
+    pub(crate) fn copies(&self) -> Result<Duration> {
+        self.on_store(|engine| Ok(engine.copies()))
+    }
+
+    pub(crate) fn default_layout(&self) -> Result<Arc<dyn Layout>> {
+        self.place.layouts.layout(self.place.uri.lock.wanted())
+    }
+
+    pub(crate) fn promises(&self, layout: &dyn Layout) -> Guarantees {
+        let engine = self.place.engines.current().and_then(|made| (**made).as_ref().ok());
+        engine.map_or_else(|| layout.guarantees(), |engine| engine.still_promised(layout))
+    }
+
+    /// Where the lock `name` lies in the client's layout.
+    fn spot(&self, name: &str) -> Result<Spot> {
+        Spot::new(self.default_layout()?, name::check(name)?)
+    }
+
+    /// What `look` finds by the request that `of` makes of a place: of the lock `name`, or of the shared record that lies in its place.
+    fn at_either<T>(
+        &self,
+        name: &str,
+        of: impl Fn(&Spot) -> Request,
+        look: impl Fn(&Spot, Request) -> Result<T>,
+    ) -> Result<T> {
+        let spot = self.spot(name)?;
+        let mut asked = vec![of(&spot)];
+        let found = look(&spot, asked[0].clone());
+        let foreign = |seen: &Result<T>| seen.as_ref().is_err_and(|error| error.kind() == Kind::ForeignLayout);
+        if !foreign(&found) {
+            return found;
+        }
+        for share in [Share::READ, Share::permits(1, 1, false)?] {
+            let Some(layout) = spot.layout.shared(share) else { continue };
+            let there = Spot { layout, name: spot.name.clone(), key: spot.key.clone() };
+            let request = of(&there);
+            if asked.contains(&request) {
+                continue;
+            }
+            asked.push(request.clone());
+            let seen = look(&there, request);
+            if !foreign(&seen) {
+                return seen;
+            }
+        }
+        found
+    }
+
+    pub(crate) fn inspect_now(&self, name: &str) -> Result<Inspection> {
+        let inspect = |spot: &Spot| spot.layout.inspect(spot.key.clone());
+        self.at_either(name, inspect, |spot, request| {
+            self.answered_at(spot, request, |reply| spot.layout.identified(&spot.name, reply))
+        })
+    }
+
+    fn inspect_at(&self, spot: &Spot) -> Result<Inspection> {
+        let request = spot.layout.inspect(spot.key.clone());
+        self.answered_at(spot, request, |reply| spot.layout.inspected(&spot.name, reply))
+    }
+
+    /// What `read` makes of the store's answer to a request about a lock.
+    fn answered_at<T>(&self, spot: &Spot, request: Request, read: impl FnOnce(&Reply) -> Result<T>) -> Result<T> {
+        let answer = self.on_store(|engine| read(&engine.administer(request)?));
+        answer.map_err(|error| error.on_lock(spot.name.clone()))
+    }
+
+    pub(crate) fn list_now(&self) -> Result<Vec<String>> {
+        let layout = self.default_layout()?;
+        let mut names = Vec::new();
+        let mut cursor = String::new();
+        loop {
+            let (page, next) = self.on_store(|engine| layout.listed(&engine.administer(layout.list(&cursor))?))?;
+            // With a longer prefix than ours a lock may have a name that is too long for us.
+            names.extend(page.into_iter().filter(|name| name::check(name).is_ok()));
+            match next {
+                Some(next) => cursor = next,
+                None => break,
+            }
+        }
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    pub(crate) fn others_now(&self, name: Option<&str>) -> Result<Vec<Sighting>> {
+        let name = name.map(name::check).transpose()?;
+        let (mut found, mut cursor) = (Vec::new(), Some(String::new()));
+        while let Some(at) = cursor {
+            let page = self.on_store(|engine| match engine.store.others(name.as_deref(), &at) {
+                Some(request) => engine.store.others_seen(&engine.administer(request)?),
+                None => Ok((Vec::new(), None)),
+            });
+            let (page, next) = page?;
+            found.extend(page);
+            cursor = next;
+        }
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        found.dedup();
+        Ok(found)
+    }
+
+    pub(crate) fn break_now(&self, name: &str, expected: Token) -> Result<bool> {
+        let break_hold = |spot: &Spot| spot.layout.break_hold(spot.key.clone(), expected.n);
+        self.at_either(name, break_hold, |spot, request| self.break_by(spot, request, expected))
+    }
+
+    fn resize_at(&self, Spot { layout, name, key }: &Spot, permits: u32) -> Result<()> {
+        let share = Share::permits(1, permits, false)?;
+        let of_its_kind = layout.share().filter(|is| is.primitive == share.primitive);
+        let request = of_its_kind.and_then(|_| layout.resize(key.clone(), permits));
+        let Some(request) = request else {
+            return Err(Error::unsupported("resize", "only a semaphore can be resized"));
+        };
+        let resized = self.on_store(|engine| match engine.administer(request)? {
+            Reply::Int(1) => Ok(()),
+            Reply::Error { code, message } => Err(refusal("resize", &code, &message)),
+            other => Err(nonsense("resize", std::slice::from_ref(&other))),
+        });
+        resized.map_err(|error| error.on_lock(name.clone()))
+    }
+
+    fn break_by(&self, Spot { layout, name, key }: &Spot, request: Request, expected: Token) -> Result<bool> {
+        let broken = self.on_store(|engine| {
+            let reply = engine.administer(request)?;
+            engine.verify(key);
+            match &reply {
+                Reply::Int(0) => Ok(false),
+                Reply::Int(1) => Ok(true),
+                error @ Reply::Error { .. } => layout.inspected(name, error).map(|_| false),
+                other => Err(nonsense("break", std::slice::from_ref(other))),
+            }
+        });
+        let broken = broken.map_err(|error| error.on_lock(name.clone()))?;
+        notice::asked_to_break(name, self.address(), expected, broken);
+        Ok(broken)
+    }
+
+    fn on_store<T>(&self, call: impl FnOnce(&Engine) -> Result<T>) -> Result<T> {
+        self.place.engine().and_then(|engine| call(engine)).map_err(|error| error.on_store(self.address()))
+    }
+
+    pub(crate) fn close_now(&self) {
+        if let Some(made) = self.place.engines.current()
+            && let Ok(engine) = &**made
+        {
+            engine.close();
+        }
+    }
+}
+
+impl Client {
+    /// What lies under `name`: who holds it, since when, and how many wait; of a latch, how many are still to come.
+    ///
+    /// # Errors
+    /// `foreign_layout` when what lies there is none of ours; `unavailable`, `auth` or `protocol` from the store.
+    pub async fn inspect(&self, name: &str) -> Result<Inspection> {
+        let (client, name) = (self.clone(), name.to_owned());
+        aside(move || client.inspect_now(&name)).await
+    }
+
+    /// The names of all locks there are in this layout under this client's prefix, held or remembered, in order; of latches and
+    /// barriers too, since a name is one thing.
+    ///
+    /// # Errors
+    /// `unavailable`, `auth` or `protocol` from the store.
+    pub async fn list(&self) -> Result<Vec<String>> {
+        let client = self.clone();
+        aside(move || client.list_now()).await
+    }
+
+    /// What looks like a lock of another library: under the bare `name`, which only joined layouts use, or anywhere under this
+    /// client's prefix, in order. Looking through a whole store takes as long as it has keys. Empty where nobody else keeps
+    /// locks in such a store.
+    ///
+    /// # Errors
+    /// `unavailable`, `auth` (looking takes more rights than locking) or `protocol` from the store.
+    pub async fn others(&self, name: Option<&str>) -> Result<Vec<Sighting>> {
+        let (client, name) = (self.clone(), name.map(str::to_owned));
+        aside(move || client.others_now(name.as_deref())).await
+    }
+
+    /// Takes the lock `name` from whoever holds it under `expected`, which [`inspect`](Self::inspect) shows: the next in the
+    /// queue has it at once; the holder gets `lost` at once where a push can reach it, else at its next renewal (ttl/3).
+    /// Whether somebody held it under that token.
+    ///
+    /// # Errors
+    /// `unavailable`, `auth` or `protocol` from the store.
+    pub async fn break_lock(&self, name: &str, expected: Token) -> Result<bool> {
+        let (client, name) = (self.clone(), name.to_owned());
+        aside(move || client.break_now(&name, expected)).await
+    }
+
+    /// Gives back everything that is held and ends every wait with `closed`. Later use of the client fails with `closed`.
+    pub async fn close(&self) {
+        let client = self.clone();
+        let closed = aside(move || {
+            client.close_now();
+            Ok(())
+        });
+        drop(closed.await);
+    }
+}
+
+/// Runs what blocks for a moment away from the caller's task.
+pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let done = runtime::handle()?.spawn_blocking(work).await;
+    done.unwrap_or_else(|error| {
+        let message = "a background call ended unexpectedly; please report this";
+        Err(Error::new(Kind::Internal, "connect", message).caused_by(error))
+    })
+}
+
+impl<F: Face> Clone for Client<F> {
+    fn clone(&self) -> Self {
+        Client { place: self.place.clone(), face: PhantomData }
+    }
+}
+
+impl<F: Face> std::fmt::Debug for Client<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client({})", self.address())
+    }
+}
+
+/// Now, on the driver's clock: for faces that wait in slices.
+pub(crate) fn left(deadline: Time) -> Duration {
+    deadline.since(clock::now())
+}
