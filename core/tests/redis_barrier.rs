@@ -18,8 +18,8 @@ use lockwright::protocol::{AttemptId, InboxId, Input, Intent, Layout, Protocol, 
 use lockwright::stores::redis::layouts::{barrier::CALLS, native};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use redis_server::{Inbox, Server, begun, dated};
+use proptest::test_runner::TestCaseError;
+use redis_server::{Inbox, Server, begun, compare, dated};
 
 const SECOND: i64 = 1_000_000;
 const COPIES: Duration = Duration::from_secs(70);
@@ -50,15 +50,7 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
 
 #[test]
 fn scripts_do_what_the_reference_does() {
-    let both = std::cell::RefCell::new((Server::connect(), Inbox::open()));
-    let config = Config { cases: 300, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
-    let outcome = TestRunner::new(config).run(&commands(), |commands| {
-        let (server, inbox) = &mut *both.borrow_mut();
-        Run::new(server, inbox).play(&commands)
-    });
-    if let Err(failure) = outcome {
-        panic!("{failure}");
-    }
+    compare(300, &commands(), |server, inbox, commands| Run::new(server, inbox).play(commands));
 }
 
 fn plan(parties: u32, ttl: u64) -> Plan {

@@ -20,8 +20,8 @@ use lockwright::protocol::{
 use lockwright::stores::redis::layouts::native::{CALLS, OWN, layout};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use redis_server::{Inbox, Server, begun, dated, lifetime};
+use proptest::test_runner::TestCaseError;
+use redis_server::{Inbox, Server, begun, compare, dated, lifetime};
 
 const SEQUENCES: u32 = 2_500;
 const MINUTE: i64 = 60_000_000;
@@ -90,22 +90,8 @@ fn command() -> impl Strategy<Value = Command> {
 
 #[test]
 fn scripts_do_what_the_reference_does() {
-    let server = Server::connect();
-    let mut runner = TestRunner::new(Config {
-        cases: SEQUENCES,
-        failure_persistence: None,
-        max_shrink_iters: 2_000,
-        ..Config::default()
-    });
     let sequences = prop::collection::vec(command(), 1..40);
-    let both = std::cell::RefCell::new((server, Inbox::open()));
-    let outcome = runner.run(&sequences, |commands| {
-        let (server, inbox) = &mut *both.borrow_mut();
-        Run::new(server, inbox).play(&commands)
-    });
-    if let Err(failure) = outcome {
-        panic!("{failure}");
-    }
+    compare(SEQUENCES, &sequences, |server, inbox, commands| Run::new(server, inbox).play(commands));
 }
 
 /// Too rare to be left to chance: a claim that was renewed by less than is left of it, and ends with others waiting.

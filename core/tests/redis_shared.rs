@@ -19,8 +19,8 @@ use lockwright::shared_cell::{ALL, Kept, Primitive, SharedCell};
 use lockwright::stores::redis::layouts::{native, shared::CALLS};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use redis_server::{Inbox, Server, asked, begun, dated};
+use proptest::test_runner::TestCaseError;
+use redis_server::{Inbox, Server, asked, begun, compare, dated};
 
 const SEQUENCES: u32 = 500;
 const MINUTE: i64 = 60_000_000;
@@ -84,20 +84,7 @@ fn sequences(primitive: Primitive) -> impl Strategy<Value = Vec<Command>> {
 #[test]
 fn scripts_do_what_the_reference_does() {
     for primitive in [Primitive::RwLock, Primitive::Semaphore] {
-        let both = std::cell::RefCell::new((Server::connect(), Inbox::open()));
-        let mut runner = TestRunner::new(Config {
-            cases: SEQUENCES,
-            failure_persistence: None,
-            max_shrink_iters: 2_000,
-            ..Config::default()
-        });
-        let outcome = runner.run(&sequences(primitive), |commands| {
-            let (server, inbox) = &mut *both.borrow_mut();
-            Run::new(server, inbox).play(&commands)
-        });
-        if let Err(failure) = outcome {
-            panic!("{failure}");
-        }
+        compare(SEQUENCES, &sequences(primitive), |server, inbox, commands| Run::new(server, inbox).play(commands));
     }
 }
 

@@ -19,8 +19,8 @@ use lockwright::protocol::{AttemptId, InboxId, Intent, Layout, Policy, Reply, Re
 use lockwright::stores::redis::layouts::native::{CALLS, OWN, layout};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
-use redis_server::{Inbox, Server, begun, dated};
+use proptest::test_runner::TestCaseError;
+use redis_server::{Inbox, Server, begun, compare, dated};
 
 const SEQUENCES: u32 = 500;
 const LOCKS: usize = 4;
@@ -68,15 +68,8 @@ fn command() -> impl Strategy<Value = Command> {
 
 #[test]
 fn several_at_once_are_what_the_reference_makes_of_one_after_the_other() {
-    let both = std::cell::RefCell::new((Server::connect(), Inbox::open()));
-    let config = Config { cases: SEQUENCES, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
-    let outcome = TestRunner::new(config).run(&prop::collection::vec(command(), 1..30), |commands| {
-        let (server, inbox) = &mut *both.borrow_mut();
-        Run::new(server, inbox).play(&commands)
-    });
-    if let Err(failure) = outcome {
-        panic!("{failure}");
-    }
+    let sequences = prop::collection::vec(command(), 1..30);
+    compare(SEQUENCES, &sequences, |server, inbox, commands| Run::new(server, inbox).play(commands));
 }
 
 /// One lock on the server, and the same in the reference.

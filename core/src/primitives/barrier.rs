@@ -38,11 +38,11 @@ use std::time::Duration;
 
 use crate::barrier_cell::Passage;
 use crate::barrier_layout::{Plan, standing};
-use crate::client::{Async, Client, Face, Guard, Lock, Of, aside};
+use crate::client::{Async, Client, Face, Guard, Lock, aside};
 use crate::error::{Error, Result};
 use crate::gate::Gate;
 use crate::latch_layout::Question;
-use crate::options::{AcquireOptions, DEFAULT_TTL};
+use crate::options::DEFAULT_TTL;
 use crate::token::Token;
 
 /// A barrier whose options are being set.
@@ -102,10 +102,7 @@ impl<F: Face> BarrierBuilder<F> {
         let BarrierBuilder { client, name, parties, ttl } = self;
         let explain = |error: Error| error.on_lock(&*name).on_store(client.address());
         let plan = Plan::new(parties, ttl, client.copies().map_err(explain)?).map_err(explain)?;
-        let AcquireOptions { layout, format, retry, label, .. } = client.options();
-        let options = AcquireOptions { ttl, layout, format, retry, label, ..AcquireOptions::default() };
-        let gate = client.builder(&name, Of::Gate(Gate::Barrier(plan))).options(options).build()?;
-        Ok(Barrier { gate, parties })
+        Ok(Barrier { gate: client.gate(&name, Gate::Barrier(plan), ttl)?, parties })
     }
 }
 

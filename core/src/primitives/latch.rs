@@ -28,13 +28,12 @@
 
 use std::time::Duration;
 
-use crate::client::{Async, Client, Face, Lock, Of, aside};
+use crate::client::{Async, Client, Face, Lock, aside};
 use crate::driver::engine::Engine;
 use crate::error::{Error, Kind, Result};
 use crate::gate::Gate;
 use crate::latch_cell::{Deed, Plan};
 use crate::latch_layout::{Answer, MAX_IDLE, Question, TTL};
-use crate::options::AcquireOptions;
 
 /// A latch whose options are being set.
 #[derive(Debug)]
@@ -76,10 +75,7 @@ impl<F: Face> LatchBuilder<F> {
     pub fn build(self) -> Result<Latch<F>> {
         let LatchBuilder { client, name, count, idle } = self;
         let plan = Plan::new(count, idle).map_err(|error| error.on_lock(&*name).on_store(client.address()))?;
-        let AcquireOptions { layout, format, retry, label, .. } = client.options();
-        let options = AcquireOptions { ttl: TTL, layout, format, retry, label, ..AcquireOptions::default() };
-        let gate = client.builder(&name, Of::Gate(Gate::Latch(plan))).options(options).build()?;
-        Ok(Latch { gate, plan })
+        Ok(Latch { gate: client.gate(&name, Gate::Latch(plan), TTL)?, plan })
     }
 }
 

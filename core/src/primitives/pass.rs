@@ -1,10 +1,21 @@
-//! Waiting for what is granted and not held.
+//! What latches and barriers have in common: a gate, which is granted and not held.
 
 use std::time::Duration;
 
-use crate::client::Lock;
+use crate::client::{Client, Face, Lock, Of};
 use crate::error::{Kind, Result};
+use crate::gate::Gate;
+use crate::options::AcquireOptions;
 use crate::token::Token;
+
+impl<F: Face> Client<F> {
+    /// What is acquired to pass the `gate` called `name`, with those of the client's options that say where it lies and how one waits.
+    pub(crate) fn gate(&self, name: &str, gate: Gate, ttl: Duration) -> Result<Lock<F>> {
+        let AcquireOptions { layout, format, retry, label, .. } = self.options();
+        let options = AcquireOptions { ttl, layout, format, retry, label, ..AcquireOptions::default() };
+        self.builder(name, Of::Gate(gate)).options(options).build()
+    }
+}
 
 impl Lock {
     /// Waits until it is granted, for at most `timeout`, and gives it back, which costs nothing. The token of the grant.

@@ -11,10 +11,10 @@ use lockwright::protocol::{
 use lockwright::stores::redis::layouts::joined::record_key;
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use proptest::test_runner::TestCaseError;
 
 use crate::joined_store::{JoinedStore, Place, Value, Way};
-use crate::redis_server::{Server, begun, dated};
+use crate::redis_server::{Server, begun, compare, dated};
 
 const SEQUENCES: u32 = 200;
 pub const TTL: Duration = Duration::from_secs(300);
@@ -132,18 +132,8 @@ fn command() -> impl Strategy<Value = Command> {
 }
 
 pub fn scripts_do_what_the_reference_does(other: &impl Other) {
-    let mut runner = TestRunner::new(Config {
-        cases: SEQUENCES,
-        failure_persistence: None,
-        max_shrink_iters: 2_000,
-        ..Config::default()
-    });
-    let server = std::cell::RefCell::new(Server::connect());
     let sequences = prop::collection::vec(command(), 1..40);
-    let outcome = runner.run(&sequences, |commands| Run::new(&mut server.borrow_mut(), other).play(&commands));
-    if let Err(failure) = outcome {
-        panic!("{failure}");
-    }
+    compare(SEQUENCES, &sequences, |server, _, commands| Run::new(server, other).play(commands));
 }
 
 /// One sequence: a lock on the server, the same lock in the reference, and the clock of both.

@@ -2,12 +2,16 @@
 
 #![allow(unreachable_pub, dead_code, reason = "the module is shared, and each test uses its part")]
 
+use std::cell::RefCell;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright::protocol::{Arg, Call, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, StoreEvent};
 use lockwright::stores::redis::layouts::native::{channel, parse_push};
 use lockwright::time::StoreTime;
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 /// Replaces the server's clock for the script behind it by the last two arguments.
 const CLOCK: &str = "
@@ -182,4 +186,21 @@ impl Inbox {
 pub fn lifetime(server: &mut Server, key: &str) -> (i64, i64) {
     let both = "return {tonumber(redis.call('HGET', KEYS[1], 'g')), redis.call('PEXPIRETIME', KEYS[1])}";
     redis::cmd("EVAL").arg(both).arg(1).arg(key).query(&mut server.connection).expect("a hash that goes")
+}
+
+/// Plays random `commands` on one server, so many times over, and shrinks what fails.
+pub fn compare<C: Debug>(
+    sequences: u32,
+    commands: &impl Strategy<Value = Vec<C>>,
+    play: impl Fn(&mut Server, &mut Inbox, &[C]) -> Result<(), TestCaseError>,
+) {
+    let both = RefCell::new((Server::connect(), Inbox::open()));
+    let config = Config { cases: sequences, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
+    let outcome = TestRunner::new(config).run(commands, |commands| {
+        let (server, inbox) = &mut *both.borrow_mut();
+        play(server, inbox, &commands)
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
 }

@@ -110,8 +110,8 @@ mod tests {
     use proptest::prelude::*;
     use rusqlite::Connection;
 
-    use super::super::gates;
-    use super::super::native::{Env, Pushes, SCHEMA};
+    use super::super::gates::{self, tests::env};
+    use super::super::native::{Env, Pushes, tests::file};
     use super::*;
     use crate::barrier_cell::{Arrive, Kept};
     use crate::cell::Claimant;
@@ -119,17 +119,6 @@ mod tests {
 
     const TTL: Duration = Duration::from_micros(20);
     const MEMORY: Duration = Duration::from_micros(90);
-
-    fn file() -> Connection {
-        let db = Connection::open_in_memory().unwrap();
-        db.execute_batch(SCHEMA).unwrap();
-        db
-    }
-
-    fn env<'a>(now: i64, clock: &'a str) -> Env<'a> {
-        let wall = 1_000_000 + now.unsigned_abs();
-        Env { now: StoreTime(now), clock, wall, process: "us", alive: &|_| true, gone: &|_| false }
-    }
 
     fn ask(db: &Connection, env: &Env<'_>, procedure: &Procedure) -> rusqlite::Result<(Reply, Pushes)> {
         gates::run(db, env, "k", &gates::Procedure::Barrier(procedure.clone()))

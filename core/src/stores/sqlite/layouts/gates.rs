@@ -69,19 +69,19 @@ pub(super) fn run(
     procedure: &Procedure,
 ) -> rusqlite::Result<(Reply, Pushes)> {
     let known = load(db, env, key)?;
-    let in_use = known.as_ref().filter(|(_, gate)| env.now < gate.goes);
-    let other = match in_use {
+    let is_known = known.is_some();
+    let in_use = known.filter(|(_, gate)| env.now < gate.goes);
+    let other = match &in_use {
         Some((kind, _)) => (kind != procedure.kind()).then(|| foreign(kind)),
         None => other_in_the_way(db, env, key, procedure.looks())?,
     };
     if let Some(other) = other {
         return Ok((other, Pushes::new()));
     }
-    let is_new = in_use.is_none();
-    if known.is_some() && is_new && !procedure.looks() {
+    let before = in_use.map(|(_, gate)| gate);
+    if is_known && before.is_none() && !procedure.looks() {
         forget(db, key)?;
     }
-    let before = known.map(|(_, gate)| gate).filter(|gate| env.now < gate.goes);
     let mut around = Surroundings { now: env.now, token_floor: env.wall, alive: env.alive, pushes: Pushes::new() };
     let rows = Rows { db, env, key };
     let (reply, after) = match procedure {
@@ -92,7 +92,7 @@ pub(super) fn run(
         && let Some(gate) = after
     {
         store(db, env, key, procedure.kind(), &gate)?;
-        if is_new {
+        if before.is_none() {
             sweep(db, env)?;
         }
     }
@@ -101,8 +101,7 @@ pub(super) fn run(
 
 /// What a look tells, if a latch or a barrier lies under `key`.
 pub(super) fn seen(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<Reply>> {
-    let there = load(db, env, key)?.filter(|(_, gate)| env.now < gate.goes);
-    let look = there.map(|(kind, _)| match kind == BARRIER {
+    let look = in_use(db, env, key)?.map(|(kind, _)| match kind == BARRIER {
         true => Procedure::Barrier(crate::barrier_layout::Procedure::Inspect),
         false => Procedure::Latch(crate::latch_layout::Procedure::Inspect),
     });
@@ -111,7 +110,11 @@ pub(super) fn seen(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Resul
 
 /// The refusal of anything else, if a latch or a barrier lies under its name.
 pub(super) fn in_the_way(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<Reply>> {
-    Ok(load(db, env, key)?.filter(|(_, gate)| env.now < gate.goes).map(|(kind, _)| foreign(&kind)))
+    Ok(in_use(db, env, key)?.map(|(kind, _)| foreign(&kind)))
+}
+
+fn in_use(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<(String, Gate)>> {
+    Ok(load(db, env, key)?.filter(|(_, gate)| env.now < gate.goes))
 }
 
 /// The refusal of both, if a lock or a shared record that is in use lies under the name; one that is not makes room.
@@ -214,4 +217,15 @@ impl Rows<'_> {
 /// Who waits, from an attempt and an inbox in this order.
 pub(super) fn read_waiter(row: &rusqlite::Row<'_>) -> rusqlite::Result<(AttemptId, InboxId)> {
     Ok((read_attempt(row)?, InboxId(row.get::<_, i64>(1)?.cast_unsigned())))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// A moment on a clock.
+    pub(in super::super) fn env<'a>(now: i64, clock: &'a str) -> Env<'a> {
+        let wall = 1_000_000 + now.unsigned_abs();
+        Env { now: StoreTime(now), clock, wall, process: "us", alive: &|_| true, gone: &|_| false }
+    }
 }

@@ -68,8 +68,9 @@ mod tests {
 
     use rusqlite::Connection;
 
-    use super::super::gates;
-    use super::super::native::{Env, Pushes, SCHEMA, tests as locks};
+    use super::super::gates::{self, tests::env};
+    use super::super::native::tests::{self as locks, file};
+    use super::super::native::{Env, Pushes};
     use super::*;
     use crate::cell::Claimant;
     use crate::latch_cell::{Change, Deed, Kept, Plan, Wait};
@@ -79,17 +80,6 @@ mod tests {
 
     fn run(db: &Connection, env: &Env<'_>, key: &str, procedure: &Procedure) -> rusqlite::Result<(Reply, Pushes)> {
         gates::run(db, env, key, &gates::Procedure::Latch(procedure.clone()))
-    }
-
-    fn file() -> Connection {
-        let db = Connection::open_in_memory().unwrap();
-        db.execute_batch(SCHEMA).unwrap();
-        db
-    }
-
-    fn env<'a>(now: i64, clock: &'a str) -> Env<'a> {
-        let wall = 1_000_000 + now.unsigned_abs();
-        Env { now: StoreTime(now), clock, wall, process: "us", alive: &|_| true, gone: &|_| false }
     }
 
     fn wait(n: u64, wait: bool) -> Procedure {

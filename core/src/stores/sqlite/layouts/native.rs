@@ -588,7 +588,8 @@ pub(super) mod tests {
     const NEVER: &dyn Fn(&str) -> bool = &|_| false;
     const EVERYBODY: &dyn Fn(InboxId) -> bool = &|_| true;
 
-    fn file() -> Connection {
+    /// A file with nothing in it.
+    pub(in super::super) fn file() -> Connection {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch(SCHEMA).unwrap();
         db

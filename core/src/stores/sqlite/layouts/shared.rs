@@ -360,17 +360,11 @@ fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::native::SCHEMA;
+    use super::super::native::tests::file;
     use super::*;
     use crate::cell::Waiter;
     use crate::shared::Share;
     use crate::shared_cell::{self, Kept};
-
-    fn file() -> Connection {
-        let db = Connection::open_in_memory().unwrap();
-        db.execute_batch(SCHEMA).unwrap();
-        db
-    }
 
     fn env<'a>(now: i64, clock: &'a str) -> Env<'a> {
         Env { now: StoreTime(now), clock, wall: 1000, process: "us", alive: &|_| true, gone: &|_| false }

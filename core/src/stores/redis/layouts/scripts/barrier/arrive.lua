@@ -6,9 +6,10 @@ if noted then return passed(noted) or {4} end
 -- How many places are noted, and a time before which none of them ends: until then nobody has to look through them.
 local f = redis.call('HMGET', key, 'b', 's', 'o', 'e', 'w' .. me)
 local noted_places, soonest, order = tonumber(f[1] or 0), tonumber(f[2] or 0), tonumber(f[3] or 0)
-local mine = f[5] and place(f[5])
+local mine, standing = f[5] and place(f[5]), nil
 if noted_places > 0 and now >= soonest then
-  local standing, over = places()
+  local over
+  standing, over = places()
   for _, other in ipairs(over) do
     redis.call('HDEL', key, 'w' .. other.attempt)
     if other.attempt == me then mine = nil end
@@ -38,7 +39,7 @@ if not opens then
 end
 
 -- All pass who stand there, in the order of arrival.
-local all = noted_places > 0 and places() or {}
+local all = standing or noted_places > 0 and places() or {}
 if not mine then table.insert(all, { attempt = me, order = order }) end
 table.sort(all, function(a, b) return a.order < b.order end)
 local generation = tonumber(f[4] or 0)
