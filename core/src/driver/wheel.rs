@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use super::clock;
 use super::engine::{Engine, no_background};
 use super::entry::{Entry, Outbound};
+use super::fence;
 use super::runtime;
 use super::timer::Timer;
 use super::wait::locked;
@@ -78,7 +79,7 @@ impl Wheel {
     fn start(&self) {
         let (engine, wake) = (self.engine.clone(), self.wake.clone());
         match runtime::handle() {
-            Ok(handle) => drop(handle.spawn(turn(engine, wake))),
+            Ok(handle) => drop(handle.spawn(keep_turning(engine, wake))),
             Err(error) => no_background(&error),
         }
     }
@@ -114,15 +115,25 @@ impl Ord for Due {
     }
 }
 
-async fn turn(engine: Weak<Engine>, wake: Arc<Notify>) {
-    let mut timer = Timer::new();
+/// Whatever a turn may die of, the appointments outlive it.
+async fn keep_turning(engine: Weak<Engine>, wake: Arc<Notify>) {
     let mut heap = BinaryHeap::new();
+    while let Err(panicked) = fence::contained(turn(&engine, &wake, &mut heap)).await {
+        let Some(engine) = engine.upgrade() else { return };
+        panicked.tell("the timer queue", None, engine.store.address());
+        drop(engine);
+        tokio::time::sleep(fence::PAUSE).await;
+    }
+}
+
+async fn turn(engine: &Weak<Engine>, wake: &Notify, heap: &mut BinaryHeap<Reverse<(Time, Due)>>) {
+    let mut timer = Timer::new();
     loop {
         let next = {
             let Some(engine) = engine.upgrade() else { return };
             engine.wheel.next.store(0, Ordering::SeqCst);
-            engine.wheel.collect(&mut heap);
-            let sends = visit_due(&engine, &mut heap);
+            engine.wheel.collect(heap);
+            let sends = visit_due(&engine, heap);
             engine.send_in_background(sends);
             if engine.check_open().is_err() {
                 heap.retain(|Reverse((_, Due(entry)))| entry.upgrade().is_some_and(|entry| !entry.is_idle()));
