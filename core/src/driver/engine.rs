@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 
 use super::clock;
 use super::courier::{self, Courier, Freight};
-use super::entry::{Effects, Entry, Outbound};
+use super::entry::{Effects, Entry, Outbound, PARTING};
 use super::fence::{self, Fence};
 use super::notice::{self, Counters, Silence};
 use super::random::Random;
@@ -246,10 +246,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Until when a write begun at `now` may take, dialling included, for a caller that gives up at `deadline`.
+    /// Until when a write begun at `now` may take, dialling included, for a caller that gives up at `deadline`. A store that is well is
+    /// not cut short: whoever gives up parts from it, and is not kept for longer than that takes.
     pub(super) fn limit(&self, now: Time, deadline: Option<Time>) -> Time {
         let answered = now.after(self.options.connect_timeout).after(self.options.response_timeout);
-        deadline.map_or(answered, |deadline| deadline.min(answered))
+        deadline.map_or(answered, |deadline| deadline.after(PARTING).min(answered))
     }
 
     /// Performs everything in this thread, and what follows from it.
@@ -463,7 +464,7 @@ impl Engine {
         let requests = Requests::from_iter([request]);
         let mut told = None;
         loop {
-            let answered = self.store.call(&requests, self.limit(clock::now(), Some(give_up)));
+            let answered = self.store.call(&requests, self.limit(clock::now(), None).min(give_up));
             let Answered { sent, outcome } = self.heard(1, answered);
             let error = match outcome {
                 Outcome::Replies(replies) => return Ok((sent, replies.into_iter().next().unwrap_or(Reply::Nil))),
@@ -625,7 +626,6 @@ mod tests {
     use super::*;
     use crate::blocking::{self, Blocking};
     use crate::client::Acquisition;
-    use crate::driver::entry::PARTING;
     use crate::queue::Refusal;
     use crate::token::Token;
 
