@@ -88,7 +88,7 @@ fn foreign(message: &str) -> String {
         Some("rwlock") => "this name is a read/write lock's; use it as one, or choose another name".into(),
         Some(kind) => format!("this name is a {kind}'s; use it as one, or choose another name"),
         None => {
-            "what lies under this name is no lock of this version of Lockwright; choose another name, prefix or layout"
+            "what lies under this name is not a lock of this version of Lockwright; choose another name, prefix or layout"
                 .into()
         }
     }

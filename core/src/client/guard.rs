@@ -205,7 +205,7 @@ impl Change {
             (Settled::Changed(true), _) => Ok(true),
             (_, None) => Ok(false),
             (_, Some(reason)) => {
-                let message = format!("the lock is not held any more: {}", reason.sentence());
+                let message = format!("the lock is no longer held: {}", reason.sentence());
                 Err(Error::new(Kind::Lost, "change", message).on_lock(entry.name.clone()))
             }
         }
@@ -234,7 +234,7 @@ pub(crate) fn extended(entry: &Entry, hold: &Hold, settled: &Settled) -> Result<
         return Ok(());
     }
     let why = hold.why_lost().map_or("it was released meanwhile", |reason| reason.sentence());
-    let message = format!("the lock is not held any more: {why}");
+    let message = format!("the lock is no longer held: {why}");
     Err(Error::new(Kind::Lost, "extend", message).on_lock(entry.name.clone()))
 }
 
