@@ -70,12 +70,30 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = 
 pub(crate) fn who(holder: &Holder) -> String {
     let card = &holder.card;
     if card.host.is_empty() && card.pid == 0 {
-        return format!("somebody who uses another library ({})", plain(&card.language));
+        return format!("{} (not Lockwright)", plain(&card.language));
     }
     let host = if card.host.is_empty() { "unknown host" } else { &card.host };
     let mut text = format!("{} pid {} ({})", plain(host), card.pid, plain(&card.language));
     if !card.label.is_empty() {
         text.push_str(&format!(" \"{}\"", plain(&card.label)));
+    }
+    text
+}
+
+/// Who is waited for, in one line.
+pub(crate) fn waiting_for(seen: &Inspection) -> String {
+    let mut text = format!("waiting for {:?}", seen.name);
+    let Some(holder) = &seen.holder else { return text };
+    let others = seen.shared.as_ref().map_or(0, |shared| shared.holders.len().saturating_sub(1));
+    let who = match others {
+        0 => format!("{} has", who(holder)),
+        _ => format!("{} and {others} more have", who(holder)),
+    };
+    let held_for = holder.held_for.map_or("it".to_owned(), |held| format!("held it for {}", span(held)));
+    text.push_str(&format!(": {who} {held_for}"));
+    // One of those who wait is this process.
+    if seen.waiters > 1 {
+        text.push_str(&format!("; {} others wait", seen.waiters - 1));
     }
     text
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::name;
+use crate::uri::written;
 
 /// The default ttl.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
@@ -101,7 +102,7 @@ impl AcquireOptions {
         if self.ttl < MIN_TTL || self.ttl > MAX_TTL {
             return Err(Error::invalid(
                 "lock",
-                format!("ttl is {:?}; it must be {MIN_TTL:?} to {MAX_TTL:?}", self.ttl),
+                format!("ttl is {}; it must be {} to {}", written(self.ttl), written(MIN_TTL), written(MAX_TTL)),
             ));
         }
         if self.max_hold.is_some_and(|max| max < self.ttl) {

@@ -267,9 +267,11 @@ impl Silence {
             Outcome::NotSent(error) | Outcome::Unknown { error, .. } => {
                 let since = answered.sent.as_nanos().max(1);
                 if self.0.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                    told(
-                        || warn!(target: "lockwright::store", store, state = "silent", %error, "the store does not answer"),
-                    );
+                    let what = match error.kind() {
+                        Kind::Unavailable => "the store does not answer",
+                        _ => "the store cannot be used",
+                    };
+                    told(|| warn!(target: "lockwright::store", store, state = "silent", %error, "{what}"));
                 }
                 false
             }
