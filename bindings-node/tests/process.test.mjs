@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { client, FULL, inMemory, program, shared, sleep } from './lib.mjs'
+import { bare, client, ENTRY, FULL, inMemory, program, shared, sleep } from './lib.mjs'
 
 const fine = ({ status, signal, stdout, stderr }, said = '') => assert.deepEqual([status, signal, stdout, stderr], [0, null, said, ''])
 /** For programs that lose a lock on purpose. */
@@ -99,4 +99,23 @@ test('a listener that throws is an uncaught error, and keeps nobody from being t
     await (await client.lock('x').acquire()).release()
     console.log((await told).message, signal.aborted)
     clearInterval(alive)`), 'of the listener true\n')
+})
+
+test('fake timers of a test hold nothing back, whether they are there first or come later', async () => {
+  const fake = `const real = globalThis.queueMicrotask
+    for (const name of ['setTimeout', 'setInterval', 'setImmediate', 'queueMicrotask']) globalThis[name] = () => {}`
+  const use = `const lock = client.lock('x')
+    await (await lock.acquire()).release()
+    const election = client.election('boss')
+    const changed = election.changed(undefined, { every: 5 })
+    const lead = await election.campaign('me')
+    console.log((await changed).proclaims)
+    await lead.release()
+    globalThis.queueMicrotask = real
+    await lock.using(() => {})`
+  const connect = 'const client = await lw.connect(process.argv[1])'
+  for (const uri of Object.values(shared())) {
+    fine(await bare(`${fake}; const lw = await import(${ENTRY}); ${connect}; ${use}`, uri), 'me\n')
+    fine(await program(`import timers from 'node:timers'; ${connect}; ${fake}; timers.setTimeout = () => {}; ${use}`, uri), 'me\n')
+  }
 })

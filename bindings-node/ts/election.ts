@@ -1,9 +1,8 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-
 import type { Client } from './client'
 import type { Guard } from './guard'
 import type { AcquireOptions, LockOptions } from './lock'
 import { milliseconds, options as checkedOptions, token } from './options'
+import { pause } from './time'
 
 /** Who leads. */
 export interface Leader {
@@ -71,7 +70,7 @@ export class Election {
       signal?.throwIfAborted()
       const leader = await this.leader()
       if (leader?.token !== known) return leader
-      await sleep(every, undefined, signal === undefined ? {} : { signal }).catch(() => {})
+      await pause(every, signal)
     }
   }
 

@@ -4,11 +4,17 @@ import { milliseconds } from './options'
 import { outcome, reactor, unwatch, watch } from './reactor'
 import type { LossReason, ReleaseOutcome } from './records'
 
+/** @internal What a guard is of. */
+export interface Source extends Origin {
+  /** What the native layer tells of a loss by: without it, it forgets what nobody seems to want. */
+  readonly of: object
+}
+
 /**
  * A lock that is held, until it is released or lost.
  *
  * One that is collected unreleased gives a warning and is not renewed any more, but not released: the collector may come in
- * the middle of what the lock protects.
+ * the middle of what the lock protects. Its signal then aborts when the lease ends: keep the guard for as long as the lock is needed.
  */
 export class Guard implements AsyncDisposable {
   /** The fencing token: whatever the lock protects refuses one that is lower than it has seen. */
@@ -26,13 +32,13 @@ export class Guard implements AsyncDisposable {
   readonly #number: number
   #token: bigint
   #epoch: bigint
-  readonly #origin: Origin
+  readonly #origin: Source
   #ended = false
   #why: LossReason | undefined
   #losing: AbortController | undefined
 
   /** @internal */
-  constructor([number, token, epoch, depth]: Grant, origin: Origin) {
+  constructor([number, token, epoch, depth]: Grant, origin: Source) {
     this.#number = number
     this.#token = token
     this.#epoch = epoch
@@ -73,7 +79,7 @@ export class Guard implements AsyncDisposable {
       if (why !== undefined) {
         losing.abort(loss(why, this.#origin))
       } else if (!this.#ended) {
-        // Not `this`: a guard that nobody has any more is to be collected.
+        // Not `this`: a guard that nobody has any more is to be collected. What it is of is kept until the loss.
         const origin = this.#origin
         watch(this.#number, why => losing.abort(loss(why, origin)))
       }
@@ -202,7 +208,7 @@ function loss(why: LossReason, origin: Origin): LockError {
 }
 
 const collected = new FinalizationRegistry<{ number: number; name: string }>(({ number, name }) => {
-  unwatch(number)
+  // Still watched: whoever has its signal is told when the lease ends.
   const left = reactor().abandon(number)
   if (left > 0) {
     const free = `the lock is not renewed any more and free in ${(left / 1000).toFixed(1)} s`

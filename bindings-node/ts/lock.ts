@@ -1,5 +1,5 @@
-import { checked, type Failure, isFailure, mistake, type Origin } from './errors'
-import { block, Guard } from './guard'
+import { checked, type Failure, isFailure, mistake } from './errors'
+import { block, Guard, type Source } from './guard'
 import type { Grant, NativeLock } from './native'
 import { ACQUIRE, options as checkedOptions, text, token } from './options'
 import { Owner } from './owner'
@@ -42,14 +42,14 @@ export class Lock {
   readonly name: string
   readonly #native: NativeLock
   readonly #reentrant: boolean
-  readonly #origin: Origin
+  readonly #origin: Source
 
   /** @internal */
   constructor(native: NativeLock, name: string, store: string) {
     this.name = name
     this.#native = native
     this.#reentrant = native.reentrant
-    this.#origin = { lock: name, store }
+    this.#origin = { lock: name, store, of: native }
   }
 
   /**

@@ -50,7 +50,7 @@ export class MultiLock {
   #guard(granted: Named[]): MultiGuard {
     const guards: Guard[] = []
     for (let at = 0; at < granted.length; at += 2) {
-      guards.push(new Guard(granted[at + 1] as Grant, { lock: granted[at] as string, store: this.#store }))
+      guards.push(new Guard(granted[at + 1] as Grant, { lock: granted[at] as string, store: this.#store, of: this.#native }))
     }
     return new MultiGuard(guards)
   }
@@ -149,7 +149,7 @@ export class Striped {
     const found = checked(await attempt<[index: number, grant: Grant] | undefined>(reactor().any(this.#native, timeout), signal))
     if (found === undefined) return null
     const [index, grant] = found
-    const guard = new Guard(grant, { ...this.#origin, lock: this.segment(index).name })
+    const guard = new Guard(grant, { ...this.#origin, lock: this.segment(index).name, of: this.#native })
     return new Segment(index, guard, () => checked(this.#native.markSoldOut(index)))
   }
 
