@@ -1,6 +1,7 @@
 import { checked, type LockError, LockLost, mistake, type Origin } from './errors'
 import { type Grant, native } from './native'
-import { milliseconds } from './options'
+import { type Duration, milliseconds } from './options'
+import { OURS, only } from './ours'
 import { outcome, reactor, unwatch, watch } from './reactor'
 import type { LossReason, ReleaseOutcome } from './records'
 
@@ -37,14 +38,20 @@ export class Guard implements AsyncDisposable {
   #why: LossReason | undefined
   #losing: AbortController | undefined
 
-  /** @internal */
-  constructor([number, token, epoch, depth]: Grant, origin: Source) {
+  private constructor(ours: typeof OURS, grant: Grant, origin: Source) {
+    only(ours, 'Guard', 'await lock.acquire()')
+    const [number, token, epoch, depth] = grant
     this.#number = number
     this.#token = token
     this.#epoch = epoch
     this.depth = depth
     this.#origin = origin
     collected.register(this, { number, name: origin.lock }, this)
+  }
+
+  /** @internal */
+  static make(grant: Grant, origin: Source): Guard {
+    return new Guard(OURS, grant, origin)
   }
 
   get name(): string {
@@ -88,11 +95,11 @@ export class Guard implements AsyncDisposable {
   }
 
   /**
-   * Makes the lease last `ttl` milliseconds (20 to 86,400,000) from now, and at every renewal.
+   * Makes the lease last `ttl` (20 ms to 24 h) from now, and at every renewal.
    *
    * @throws {@link LockLost} when it is not held any more, {@link InvalidConfig}, {@link NotOwned}.
    */
-  async extend(ttl: number): Promise<void> {
+  async extend(ttl: Duration): Promise<void> {
     this.#own('extend')
     checked(await outcome(reactor().extend(this.#number, milliseconds('extend', 'ttl', ttl))))
   }
@@ -126,14 +133,14 @@ export class Guard implements AsyncDisposable {
   }
 
   /**
-   * Leaves the lock to a secret, with which `Client.resume` takes it over within `ttl` milliseconds (20 to 86,400,000), in this
+   * Leaves the lock to a secret, with which `Client.resume` takes it over within `ttl` (20 ms to 24 h), in this
    * process or another, under a higher token. Nobody renews it meanwhile. This guard is dead then. Whoever knows the secret may
    * take the lock.
    *
    * @throws {@link Unsupported} where the layout cannot, or its owner holds the lock more than once; {@link LockLost} when it
    * was not held any more; {@link Unavailable} when the store did not say, and the lock is given back.
    */
-  async export(ttl: number): Promise<string> {
+  async export(ttl: Duration): Promise<string> {
     this.#own('export')
     const secret = checked(await outcome<string>(reactor().export(this.#number, milliseconds('export', 'ttl', ttl))))
     this.#end()
@@ -168,6 +175,12 @@ export class Guard implements AsyncDisposable {
       const told: unknown = this.#losing?.signal.reason
       throw told instanceof LockLost ? told : loss(this.#why, this.#origin)
     }
+  }
+
+  /** For `JSON.stringify`, which knows no bigint: token and epoch as texts. */
+  toJSON(): { name: string; token: string; epoch: string; depth: number; isHeld: boolean } {
+    const { name, token, epoch, depth, isHeld } = this
+    return { name, token: String(token), epoch: String(epoch), depth, isHeld }
   }
 
   #end(): void {

@@ -120,6 +120,10 @@ interface Native {
   open(reactor: NativeReactor, url: string | undefined, options: object): Answer<NativeClient>
   version(): string
   newOwner(): number
+  /** The milliseconds of a text with a unit; `null` for any other text. */
+  span(text: string): number | null
+  /** Whether nobody in this process asked before. */
+  firstDoubt(): boolean
   codes(): { code: string; retryable: boolean }[]
   sentence(why: LossReason): string
   kitHeader(): string
