@@ -327,7 +327,7 @@ fn acquired(reply: &Reply) -> Option<Step> {
         1 => Step::Wait(Wait {
             at: Some(now),
             remaining: duration(at(2)?),
-            position: u32::try_from(at(3)?).unwrap_or(u32::MAX),
+            position: u32::try_from(at(3)?).ok()?,
             prev: None,
         }),
         2 => Step::Done(Verdict::Late { at: now }),

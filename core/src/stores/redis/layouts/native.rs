@@ -16,6 +16,7 @@
 //! | `h`, `n` | sequence numbers of the queue's head and of the next to come |
 //! | `q<n>` | a waiter's claimant, followed by its card |
 //! | `a<attempt>` | that waiter's sequence number |
+//! | `x<n>` | of the first and the last of the numbers that nobody has between two waiters, as those who left leave them: the other one |
 //!
 //! A hand-off is published to `lwi:<inbox>`; see [`parse_push`].
 
