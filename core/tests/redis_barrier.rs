@@ -203,7 +203,10 @@ fn those_who_passed_are_forgotten_once_nobody_can_ask_for_them() {
     let fields = server.number(&["HLEN", &past(&key)]).unwrap();
     assert!((3 + 2 * 12..=3 + 2 * 16).contains(&fields), "{fields}");
     let (goes, real) = redis_server::lifetime(&mut server, &past(&key));
-    assert!(goes >= now.0 + 100 * SECOND && goes <= now.0 + 160 * SECOND && real == (goes + 999) / 1000, "{goes} {real}");
+    assert!(
+        goes >= now.0 + 100 * SECOND && goes <= now.0 + 160 * SECOND && real == (goes + 999) / 1000,
+        "{goes} {real}"
+    );
     clear(&mut server, &key);
 }
 

@@ -261,7 +261,14 @@ impl Silence {
             Outcome::NotSent(error) | Outcome::Unknown { error, .. } => {
                 let since = answered.sent.as_nanos().max(1);
                 if self.0.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                    warn!(target: "lockwright::store", store, state = "silent", %error, "the store does not answer");
+                    match error.kind() {
+                        Kind::Unavailable => {
+                            warn!(target: "lockwright::store", store, state = "silent", %error, "the store does not answer");
+                        }
+                        _ => {
+                            warn!(target: "lockwright::store", store, state = "refuses", %error, "the store refuses this client")
+                        }
+                    }
                 }
                 false
             }
@@ -284,6 +291,17 @@ pub(crate) fn inbox_changed(before: Inbox, state: Inbox, store: &str) {
 /// The store is not the one it was.
 pub(crate) fn store_restarted(store: &str) {
     warn!(target: "lockwright::restart", store, "the store is another one than before: verifying what is held");
+}
+
+/// The store may drop what is held.
+pub(crate) fn store_evicts(store: &str, policy: &str) {
+    warn!(
+        target: "lockwright::store",
+        store,
+        state = "evicts",
+        policy,
+        "the server drops keys when its memory is full, locks that are held among them; set its maxmemory-policy to noeviction"
+    );
 }
 
 /// Somebody used this client to take a lock from its holder.

@@ -23,7 +23,7 @@ use super::tasks::{Home, HomeId, Line};
 use super::topics::Topics;
 use super::wire::Scripts;
 use crate::driver::wait::locked;
-use crate::driver::{clock, runtime};
+use crate::driver::{clock, notice, runtime};
 use crate::error::{Error, Result};
 use crate::lease::Sighting;
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests};
@@ -70,6 +70,8 @@ struct Shared {
 #[derive(Default)]
 struct Met {
     run: Option<String>,
+    /// That it may drop locks was told.
+    evicts: bool,
     sinks: Vec<Weak<dyn Sink>>,
 }
 
@@ -109,10 +111,12 @@ impl Redis {
         let mut met = locked(&self.met);
         let is_other = welcome.run.is_some() && met.run.is_some() && welcome.run != met.run;
         met.run = welcome.run.or(met.run.take());
-        if is_other {
-            let sinks: Vec<_> = met.sinks.iter().filter_map(Weak::upgrade).collect();
-            drop(met);
-            sinks.iter().for_each(|sink| sink.restarted());
+        let evicts = welcome.evicts.filter(|_| !std::mem::replace(&mut met.evicts, true));
+        let sinks: Vec<_> = if is_other { met.sinks.iter().filter_map(Weak::upgrade).collect() } else { Vec::new() };
+        drop(met);
+        sinks.iter().for_each(|sink| sink.restarted());
+        if let Some(policy) = evicts {
+            notice::store_evicts(&self.config.address, &policy);
         }
     }
 
