@@ -314,6 +314,16 @@ impl Redis {
         }
     }
 
+    /// Whether scripts find whoever listens on the inbox `channel`. Who may not ask, or is not answered, is found.
+    pub(super) async fn finds(&self, channel: &str) -> bool {
+        // The key of a lock of this client: it may name it, and where a proxy has several servers it is at one of them.
+        let key = layouts::native::layout(&*self.config.prefix).key("inbox");
+        let Ok(key) = key else { return true };
+        let request = Request::new(&layouts::native::LISTENERS, key, [channel.into()]);
+        let limit = clock::now().after(self.config.response_timeout);
+        !matches!(&self.ask(&[request], limit).await.outcome, Outcome::Replies(replies) if replies[..] == [Reply::Int(0)])
+    }
+
     /// Adds what of `exchange` is to be sent now to `commands`.
     fn push(&self, exchange: &Exchange<'_>, commands: &mut SmallVec<[Cmd; 1]>, not_after: StoreTime) {
         exchange.write(&self.scripts, not_after, &mut Cmd::new(), |command| commands.push(command.take()));

@@ -1048,6 +1048,31 @@ fn a_half_open_inbox_is_noticed() {
 }
 
 #[test]
+fn whoever_is_not_found_by_scripts_polls_until_it_is() {
+    let found = Arc::new(AtomicU32::new(0));
+    let seen = found.clone();
+    let proxy = hostile(move |mut stream| {
+        swallow(&mut stream);
+        let _ = stream.write_all(WELCOME);
+        stream.set_read_timeout(None).unwrap();
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = stream.read(&mut bytes) {
+            let text = String::from_utf8_lossy(&bytes[..count]);
+            let answer = if text.contains("NUMSUB") {
+                format!(":{}\r\n", seen.load(Ordering::Relaxed))
+            } else {
+                "*3\r\n$9\r\nsubscribe\r\n$20\r\nlwi:0000000000000011\r\n:1\r\n".into()
+            };
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    let ears = Ears::open(&proxy, ONE);
+    ears.hear(&[Heard::Inbox(Inbox::Unavailable)]);
+    found.store(1, Ordering::Relaxed);
+    ears.hear(&[LIVE]);
+}
+
+#[test]
 fn layouts_and_formats_are_chosen_by_name() {
     let store = store("redis://127.0.0.1:1");
     let chosen = |layout, format| {

@@ -88,6 +88,11 @@ pub static OWN: OwnCalls = OwnCalls {
     }),
 };
 
+/// How many a script finds to listen on a channel. Whoever does not find itself there is behind a proxy that spreads clients over servers: a
+/// script that looked for it there, before it hands a lock over, would take it for dead.
+pub(crate) static LISTENERS: Call =
+    Call { name: "listeners", body: "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]", batch: false };
+
 /// The layout for locks whose names get `prefix` put before them.
 pub fn layout(prefix: impl Into<String>) -> NativeLayout {
     let (own, shared, latch, barrier) = (&OWN, &super::shared::CALLS, &super::latch::CALLS, &super::barrier::CALLS);
