@@ -201,6 +201,29 @@ fn those_who_left_the_queue_cost_nobody_a_step() {
     server.plain(&["DEL", &key]);
 }
 
+#[test]
+fn more_holders_than_a_reply_has_room_for_are_counted() {
+    let mut server = Server::connect();
+    let key: Arc<str> = "lw:{shared by thousands}".into();
+    server.plain(&["DEL", &key]);
+    let all = 20_000_i64;
+    let fill = "
+        local now = redis.call('TIME')
+        now = now[1] * 1000000
+        for i = 1, ARGV[1] do
+            redis.call('HSET', KEYS[1], ('o%032x'):format(i),
+                ('%032x%016x00001000'):format(i, 1) .. ('0%010d%016.0f%016.0f%016.0f'):format(2, i, now, now + 600000000) .. 'host\t1\trust\t')
+        end
+        redis.call('HSET', KEYS[1], 'v', 'semaphore1', 'm', 100000, 'u', 2 * ARGV[1], 'e', now, 't', ARGV[1])";
+    server.plain(&["EVAL", fill, "1", &key, &all.to_string()]);
+    let reply = server.plain(&["EVAL", native::CALLS.inspect.body, "1", &key]);
+    let seen = native::layout("").identified("x", &reply).expect("a semaphore").shared.expect("it is shared");
+    let listed = seen.holders.len() as u64;
+    assert!((10_000..20_000).contains(&listed) && seen.unlisted == 20_000 - listed, "{listed} {}", seen.unlisted);
+    assert_eq!((seen.held, seen.holders[0].holder.first_token), (40_000, 1));
+    server.plain(&["DEL", &key]);
+}
+
 /// The last two claimants' inbox does not listen; the others share one that does.
 fn terms(who: usize) -> Terms {
     Terms {
