@@ -1,6 +1,7 @@
 //! The first words on a new connection: who we are, and who the server is. The same for blocking and async callers.
 
 use redis::{Cmd, Value};
+use zeroize::Zeroizing;
 
 use super::config::Config;
 use crate::error::{Error, Kind, Result};
@@ -12,7 +13,8 @@ const TELLTALE: usize = 8;
 
 /// What is said, in one write, and who must not be quoted.
 pub(super) struct Greeting {
-    pub(super) bytes: Vec<u8>,
+    /// Wiped from memory with it: a password is in there.
+    pub(super) bytes: Zeroizing<Vec<u8>>,
     asked: Vec<Asked>,
     credentials: Credentials,
 }
@@ -40,7 +42,8 @@ enum Asked {
 
 impl Greeting {
     pub(super) fn new(config: &Config, credentials: Credentials) -> Self {
-        let mut greeting = Greeting { bytes: Vec::new(), asked: Vec::new(), credentials: credentials.clone() };
+        let mut greeting =
+            Greeting { bytes: Zeroizing::default(), asked: Vec::new(), credentials: credentials.clone() };
         let Credentials { user, password } = &credentials;
         match (user.as_str(), password.as_str()) {
             ("", "") => {}

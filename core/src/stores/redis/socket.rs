@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::Timeout;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustls::{ClientConnection, StreamOwned};
+use zeroize::Zeroize;
 
 use super::config::{Config, Endpoint, Tls};
 use super::greeting::{Greeting, Welcome};
@@ -57,9 +58,12 @@ impl Connection {
         let known = Known::default();
         let mut connection = Connection { socket, parser: Parser::new(), command, out, used, known };
         let greeting = Greeting::new(config, credentials);
-        connection.out.extend(&greeting.bytes);
+        connection.out.extend_from_slice(&greeting.bytes);
         connection.expect(limit, limit.since(clock::now()));
-        connection.send().map_err(|unsent| unreachable(config, unsent.error))?;
+        let sent = connection.send();
+        // A password was in there.
+        connection.out.zeroize();
+        sent.map_err(|unsent| unreachable(config, unsent.error))?;
         let mut answers = Vec::with_capacity(greeting.answers());
         while answers.len() < greeting.answers() {
             match connection.receive() {
