@@ -73,9 +73,11 @@ the wait.
 
 When the lease cannot be renewed, the command's whole process group gets SIGTERM, and SIGKILL before the lease can end:
 the command never runs beside the lock's next holder. The same holds when lockwright itself is stopped or killed, also
-by SIGKILL: a small process beside it watches. Only what leaves the process group is not reached: daemons, and the jobs
-of an interactive shell. What the command leaves running in its group when it ends is ended too, before the lock is
-given back. While a command is stopped with Ctrl-Z its lock is not renewed, so it is killed when its lease ends.
+by SIGKILL: a small process beside it watches, and the lock is not free before that has ended the command. Only what
+leaves the process group is not reached: daemons, and the jobs of an interactive shell. And where that small process is
+killed, too (pkill -9 lockwright, an out-of-memory kill of a whole container), only the command itself ends with it, not
+what it started. What the command leaves running in its group when it ends is ended too, before the lock is given back.
+While a command is stopped with Ctrl-Z its lock is not renewed, so it is killed when its lease ends.
 
 A name is a lock's, a read/write lock's (--read, --write) or a semaphore's (--permits), not two of them.
 
@@ -115,14 +117,10 @@ impl Run {
             Waited::Interrupted(signal) => return Ok(exit::by_signal(signal)),
         };
         let granted = clock::now();
-        // A lock that was handed over lasts but a second at first.
-        if guard.remaining() < lock.options().ttl / 2 {
-            guard.extend(lock.options().ttl)?;
-        }
         let watch = tell.clone();
         guard.on_lost(move |reason| drop(watch.send(Event::Lost(reason.clone()))));
 
-        let done = Running::start(&self, &guard, limits, tell).and_then(|mut running| {
+        let done = Running::start(&self, &guard, limits, lock.options().ttl, tell).and_then(|mut running| {
             let code = running.see_through(&guard, &events)?;
             Ok((code, running.interrupted))
         });
@@ -234,8 +232,12 @@ struct Running {
 
 impl Running {
     /// Starts the command.
-    fn start(run: &Run, guard: &Guard, limits: Limits, tell: Sender<Event>) -> Result<Self> {
+    fn start(run: &Run, guard: &Guard, limits: Limits, ttl: Duration, tell: Sender<Event>) -> Result<Self> {
         let warden = Warden::start(limits, tell.clone(), Event::Warden)?;
+        // Whoever may take the lock of a dead process learns that there is another one to wait for. And a lock that was handed
+        // over lasts but a second at first.
+        lockwright::outlived_by(warden.pid());
+        guard.extend(ttl)?;
         let settings = [("LOCKWRIGHT_TOKEN", guard.token().to_string()), ("LOCKWRIGHT_LOCK", guard.name().to_owned())];
         let group = start::begin(&run.command, settings)?;
         let mut running = Running {
