@@ -70,6 +70,8 @@ pub mod uri;
 pub use barrier::{Arrival, Barrier, BarrierBuilder};
 #[cfg(feature = "net")]
 pub use client::{Async, Client, Face, Guard, Lock, LockBuilder, connect};
+#[cfg(feature = "net")]
+pub use driver::companion::outlived_by;
 pub use error::{Error, Kind, Result};
 #[cfg(feature = "net")]
 pub use latch::{Latch, LatchBuilder};
