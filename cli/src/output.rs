@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use lockwright::lease::{Holder, Inspection, Part, Sighting};
+use lockwright::name;
 use lockwright::shared_cell::Primitive;
 use serde::Serialize;
 
@@ -35,17 +36,9 @@ pub(crate) fn note(text: &str) {
     drop(writeln!(std::io::stderr(), "{}", plain(text)));
 }
 
-/// A text without control characters: stores hold what others wrote, and a terminal obeys what it is sent.
+/// A text in which everything is seen: stores hold what others wrote, and a terminal obeys what it is sent.
 pub(crate) fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
+    name::shown(text).into_owned()
 }
 
 /// A span for people: two digits that matter, in the unit that fits.
@@ -278,6 +271,6 @@ mod tests {
 
     #[test]
     fn what_others_wrote_cannot_steer_the_terminal() {
-        assert_eq!(plain("nightly \u{1b}[2J\ttask 订单"), "nightly \\u{1b}[2J\\ttask 订单");
+        assert_eq!(plain("nightly \u{1b}[2J\ttask 订单\u{202e}"), "nightly \\u{1b}[2J\\ttask 订单\\u{202e}");
     }
 }

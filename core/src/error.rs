@@ -5,6 +5,8 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::name;
+
 /// What went wrong. [`Kind::code`] is the stable string that every language shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -253,7 +255,8 @@ fn shortened(text: Cow<'_, str>) -> Cow<'_, str> {
     format!("{}...{}", &text[..start], &text[end..]).into()
 }
 
-/// Writes spaces for control characters: errors quote what others wrote, and end on terminals and in logs.
+/// Writes spaces for control characters, and numbers for what else cannot be seen: errors quote what others wrote, and end on
+/// terminals and in logs.
 struct OneLine<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl fmt::Write for OneLine<'_, '_> {
@@ -262,7 +265,7 @@ impl fmt::Write for OneLine<'_, '_> {
             if number > 0 {
                 self.0.write_char(' ')?;
             }
-            self.0.write_str(part)?;
+            self.0.write_str(&name::shown(part))?;
         }
         Ok(())
     }

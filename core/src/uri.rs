@@ -228,7 +228,7 @@ pub(crate) fn written(span: Duration) -> String {
 /// A span of time as text: `10s`, `500ms`, `2m`, `1h`, or a plain number of seconds.
 ///
 /// # Errors
-/// `invalid_config` when it is none, negative, or longer than ten years.
+/// `invalid_config` when it is none, negative, or larger than any time. Ten years are the most that is told apart from no limit.
 pub fn span(what: &str, text: &str) -> Result<Duration> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
@@ -241,8 +241,8 @@ pub fn span(what: &str, text: &str) -> Result<Duration> {
     };
     let seconds = number.parse::<f64>().unwrap_or(f64::NAN) * unit;
     match Duration::try_from_secs_f64(seconds) {
-        Ok(span) if span <= MAX_TIMEOUT => Ok(span),
-        _ => Err(Error::invalid(
+        Ok(span) => Ok(span.min(MAX_TIMEOUT)),
+        Err(_) => Err(Error::invalid(
             "connect",
             format!("{what} is {text:?}; write a span of at most ten years, such as 500ms, 10s, 2m or 1h"),
         )),
