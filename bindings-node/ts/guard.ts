@@ -35,6 +35,7 @@ export class Guard implements AsyncDisposable {
   #epoch: bigint
   readonly #origin: Source
   #ended = false
+  #over = 'this guard was released already'
   #why: LossReason | undefined
   #losing: AbortController | undefined
 
@@ -144,6 +145,7 @@ export class Guard implements AsyncDisposable {
     this.#own('export')
     const secret = checked(await outcome<string>(reactor().export(this.#number, milliseconds('export', 'ttl', ttl))))
     this.#end()
+    this.#over = 'this guard was exported: whoever resumes the secret has the lock'
     return secret
   }
 
@@ -190,7 +192,7 @@ export class Guard implements AsyncDisposable {
   }
 
   #own(operation: string): void {
-    if (this.#ended) throw mistake('not_owned', operation, 'this guard was released already', this.#origin)
+    if (this.#ended) throw mistake('not_owned', operation, this.#over, this.#origin)
   }
 
   /** @internal */
