@@ -12,7 +12,8 @@
 
 use std::time::Duration;
 
-use crate::client::{Acquisition, Extension, Face, extended, left, outcome_of};
+use crate::client::{Acquisition, Extension, Face, extended, free, left, outcome_of};
+use crate::driver::engine::Trial;
 use crate::driver::entry::{Effects, PARTING};
 use crate::driver::wait::Settled;
 use crate::error::{Error, Kind, Result};
@@ -122,10 +123,12 @@ impl Lock {
     /// # Errors
     /// As [`acquire`](Self::acquire), but never `timeout`.
     pub fn try_acquire(&self) -> Result<Option<Guard>> {
-        match self.with_timeout(Some(Duration::ZERO)).acquire() {
-            Err(error) if error.kind() == Kind::Timeout => Ok(None),
-            result => result.map(Some),
-        }
+        self.try_as(Trial::AT_ONCE)
+    }
+
+    /// Acquires the lock if it is free, for a caller that may wait longer than that.
+    pub(crate) fn try_as(&self, trial: Trial) -> Result<Option<Guard>> {
+        free(Acquiring::begin(self.start_trying(trial)?).finish())
     }
 
     /// See the async [`inspect`](crate::Lock::inspect).

@@ -243,6 +243,25 @@ struct Changing {
     doubt: Option<Time>,
 }
 
+/// What a store owes to a contender that asks it.
+#[derive(Clone, Debug)]
+pub struct Silence {
+    /// Since when.
+    owed: Time,
+    /// When the last acquire that it answered left.
+    answered: Option<Time>,
+    /// What went wrong last; `None` while the first request is on its way.
+    pub trouble: Option<Error>,
+}
+
+impl Silence {
+    /// Why there is no answer, if the store said nothing to the contender after `since`.
+    pub fn after(self, since: Time) -> Option<Error> {
+        let silent = self.owed <= since || self.answered.is_none_or(|at| at < since);
+        silent.then(|| self.trouble.unwrap_or_else(silent_store))
+    }
+}
+
 /// The memory in which actions gather.
 #[derive(Debug, Default)]
 pub struct Room(Lent<Action>);
@@ -436,6 +455,12 @@ impl Session {
         self.phase == Phase::Waiting
     }
 
+    /// What the store owes it; `None` while it has the last word.
+    pub fn silence(&self) -> Option<Silence> {
+        let owed = self.silent_since.filter(|_| self.phase == Phase::Asking)?;
+        Some(Silence { owed, answered: self.answered_write, trouble: self.trouble.clone() })
+    }
+
     /// Whether nobody wants the lock any more, and what was asked of the store is being undone.
     pub fn is_undoing(&self) -> bool {
         self.phase == Phase::Undoing
@@ -541,6 +566,7 @@ impl Session {
         self.touched = false;
         self.placed = false;
         self.silent_since = None;
+        self.trouble = None;
         self.retries = 0;
         self.wake = None;
         self.renew_at = None;
@@ -723,6 +749,7 @@ impl Session {
     fn acquire_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
         if !matches!(verdict, Verdict::Failed(_) | Verdict::Late { .. }) {
             self.silent_since = None;
+            self.trouble = None;
         }
         match verdict {
             Verdict::Granted(grant) => self.granted(now, sent, grant),
@@ -1322,10 +1349,8 @@ impl Session {
             Phase::Confirming if now >= self.valid_until => self.ask(now),
             Phase::Held | Phase::Confirming => self.renew_if_due(now),
             Phase::Asking if self.is_silent_too_long(now) => {
-                let silence = "the store did not answer within store_timeout; see whether it runs and is reachable";
-                let silent = || Error::new(Kind::Unavailable, "acquire", silence);
                 self.touched |= self.flight(Op::Acquire).is_some();
-                let error = self.trouble.take().unwrap_or_else(silent);
+                let error = self.trouble.take().unwrap_or_else(silent_store);
                 self.fail(now, error);
             }
             Phase::Releasing if now >= self.store_until => self.retract(now),
@@ -1449,6 +1474,11 @@ impl std::fmt::Debug for Session {
             .field("flights", &self.flights)
             .finish_non_exhaustive()
     }
+}
+
+fn silent_store() -> Error {
+    let message = "the store did not answer in time; see whether it runs and is reachable";
+    Error::new(Kind::Unavailable, "acquire", message)
 }
 
 /// Whether asking again later may help.

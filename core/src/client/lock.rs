@@ -10,7 +10,7 @@ use tracing::{Instrument, Span, debug_span};
 
 use super::guard::{Guard, Holding};
 use super::{Async, Client, Face, aside};
-use crate::driver::engine::{self, Engine, Wish};
+use crate::driver::engine::{self, Engine, Trial, Wish};
 use crate::driver::entry::{Effects, Entry, unfair};
 use crate::driver::fork::{self, Generational};
 use crate::driver::hold::Hold;
@@ -171,7 +171,12 @@ impl<F: Face> LockBuilder<F> {
             Ok((spot, Arc::new(Generational::new(Arc::new(at_work)))))
         };
         let (spot, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
-        Ok(Lock { client, spot: Arc::new(spot), wish: Wish { options, owner, prefers_order: false }, at_work })
+        Ok(Lock {
+            client,
+            spot: Arc::new(spot),
+            wish: Wish { options, owner, prefers_order: false, trial: Trial::AT_ONCE },
+            at_work,
+        })
     }
 }
 
@@ -289,13 +294,19 @@ impl<F: Face> Lock<F> {
     }
 
     pub(crate) fn start(&self, timeout: Option<Duration>) -> Result<(Acquisition<F>, Effects)> {
-        self.start_as(timeout, None)
+        self.start_as(timeout, Trial::AT_ONCE, None)
+    }
+
+    /// Begins to try the lock, for a caller that may wait longer than that.
+    pub(crate) fn start_trying(&self, trial: Trial) -> Result<(Acquisition<F>, Effects)> {
+        self.start_as(Some(Duration::ZERO), trial, None)
     }
 
     /// Begins to acquire the lock, or to take it over from a secret.
     pub(crate) fn start_as(
         &self,
         timeout: Option<Duration>,
+        trial: Trial,
         secret: Option<AttemptId>,
     ) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
@@ -310,7 +321,7 @@ impl<F: Face> Lock<F> {
         let at_work = &**self.at_work.get_or_make(make);
         let entry = at_work.entry(&engine, &self.spot);
         let options = AcquireOptions { timeout, fair, ..options.clone() };
-        let wish = Wish { options, owner: self.wish.owner, prefers_order };
+        let wish = Wish { options, owner: self.wish.owner, prefers_order, trial };
         let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, &at_work.card, secret);
         let acquisition = Acquisition {
             engine,
@@ -349,6 +360,14 @@ impl<F: Face> Clone for Lock<F> {
 impl<F: Face> std::fmt::Debug for Lock<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Lock({:?} on {})", self.name(), self.client.address())
+    }
+}
+
+/// What came of trying a lock: `None` when somebody else holds it.
+pub(crate) fn free<F: Face>(tried: Result<Guard<F>>) -> Result<Option<Guard<F>>> {
+    match tried {
+        Err(error) if error.kind() == Kind::Timeout => Ok(None),
+        result => result.map(Some),
     }
 }
 
@@ -448,10 +467,13 @@ impl Lock {
     /// # Errors
     /// As [`acquire`](Self::acquire), but never `timeout`.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        match self.acquire_within(Some(Duration::ZERO)).await {
-            Err(error) if error.kind() == Kind::Timeout => Ok(None),
-            result => result.map(Some),
-        }
+        self.try_as(Trial::AT_ONCE).await
+    }
+
+    /// Acquires the lock if it is free, for a caller that may wait longer than that.
+    pub(crate) async fn try_as(&self, trial: Trial) -> Result<Option<Guard>> {
+        let (acquisition, effects) = self.start_trying(trial)?;
+        free(acquisition.finish(effects).await)
     }
 
     /// Who holds it, since when, and how many wait; as [`Client::inspect`], in this lock's layout.

@@ -30,7 +30,7 @@ use crate::uri::{ENVIRONMENT, Uri};
 pub use guard::Guard;
 pub(crate) use guard::{Call, Extension, Holding, extended, outcome_of};
 use lock::Spot;
-pub(crate) use lock::{Acquisition, Of};
+pub(crate) use lock::{Acquisition, Of, free};
 pub use lock::{Lock, LockBuilder};
 
 /// How a face waits.

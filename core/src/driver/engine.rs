@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 
 use super::clock;
 use super::courier::{self, Courier, Freight};
-use super::entry::{Effects, Entry, Outbound};
+use super::entry::{Demand, Effects, Entry, Outbound};
 use super::notice::{self, Counters, Silence};
 use super::random::Random;
 use super::runtime;
@@ -105,6 +105,30 @@ pub(crate) struct Wish {
     pub(crate) owner: Option<OwnerId>,
     /// Whoever cannot be served in order is served all the same.
     pub(crate) prefers_order: bool,
+    /// How it goes on with a store that does not answer, where it only tries.
+    pub(crate) trial: Trial,
+}
+
+/// How a lock is tried that is wanted for something larger.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trial {
+    /// When it is given up, besides after `store_timeout`.
+    pub(crate) until: Option<Time>,
+    /// That there is nobody at the address is an answer.
+    pub(crate) hurries: bool,
+}
+
+impl Trial {
+    /// Its caller only tries.
+    pub(crate) const AT_ONCE: Trial = Trial { until: None, hurries: true };
+
+    /// Its caller waits for as long as `timeout` says, which is over at `deadline`.
+    pub(crate) fn within(timeout: Option<Duration>, deadline: Option<Time>) -> Self {
+        match timeout {
+            Some(Duration::ZERO) => Trial::AT_ONCE,
+            _ => Trial { until: deadline, hurries: false },
+        }
+    }
 }
 
 impl Engine {
@@ -217,7 +241,10 @@ impl Engine {
             owner: wish.owner.filter(|_| options.reentrant),
             fair: options.fair,
             tries: options.tries(),
-            deadline: options.timeout.filter(|limit| !limit.is_zero()).map(|limit| clock::now().after(limit)),
+            deadline: match options.timeout.filter(|limit| !limit.is_zero()) {
+                Some(limit) => Some(clock::now().after(limit)),
+                None => wish.trial.until.filter(|_| options.tries()),
+            },
             service: Service {
                 ttl: options.ttl,
                 renew: options.renew,
@@ -567,10 +594,9 @@ pub(crate) fn begin(
 ) -> (Ask, Arc<Waiter>, Effects) {
     let ask = engine.ask(wish);
     let waiter = Arc::new(Waiter::default());
-    let effects = match secret {
-        Some(secret) => entry.resume(engine, ask, secret, card, &waiter),
-        None => entry.acquire(engine, ask, !wish.prefers_order, card, &waiter),
-    };
+    let hurries = ask.tries && secret.is_none() && wish.trial.hurries;
+    let demand = Demand { ask, secret, insists: !wish.prefers_order, hurries };
+    let effects = entry.acquire(engine, demand, card, &waiter);
     (ask, waiter, effects)
 }
 

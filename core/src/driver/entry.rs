@@ -109,8 +109,27 @@ struct Task {
     said: bool,
     /// It wants to be served in order or not at all, where it wants an order.
     insists: bool,
+    /// It only tries: that there is nobody at the store's address is an answer.
+    hurries: bool,
     /// Its time limit passed; it is told so by then.
-    parts_by: Option<Time>,
+    parts: Option<Parting>,
+}
+
+/// What a task that gave up is told, and when at the latest.
+struct Parting {
+    by: Time,
+    why: Refusal,
+}
+
+/// What a task wants.
+pub(crate) struct Demand {
+    pub(crate) ask: Ask,
+    /// It wants to take over what this one holds.
+    pub(crate) secret: Option<AttemptId>,
+    /// It wants to be served in order or not at all, where it wants an order.
+    pub(crate) insists: bool,
+    /// That there is nobody at the store's address is an answer.
+    pub(crate) hurries: bool,
 }
 
 /// A release whose outcome is not known yet.
@@ -193,6 +212,8 @@ pub(crate) struct Effects {
     /// Somebody listens on a channel of the store.
     pub(crate) hear_hints: bool,
     pub(crate) notices: SmallVec<[Notice; 2]>,
+    /// What the store owes to the contender that was withdrawn last.
+    withdrawn: Option<session::Silence>,
     /// Lent while the entry's mutex is held.
     room: Option<Box<Room>>,
     /// The store pushed something that led to all this.
@@ -227,39 +248,15 @@ impl Entry {
         Entry { name, key, layout, state: Mutex::new(state) }
     }
 
-    /// A task wants the lock, and shows `card` while it has it; `waiter` gets the result. If it `insists`, that is a refusal where
-    /// it wants an order and cannot have one.
+    /// A task wants the lock, and shows `card` while it has it; `waiter` gets the result.
     pub(crate) fn acquire(
         self: &Arc<Self>,
         engine: &Engine,
-        ask: Ask,
-        insists: bool,
+        demand: Demand,
         card: &Arc<str>,
         waiter: &Arc<Waiter>,
     ) -> Effects {
-        self.ask(engine, queue::Event::Acquire(ask), (ask, insists), card, waiter)
-    }
-
-    /// A task wants to take over what `secret` holds; else as [`acquire`](Self::acquire).
-    pub(crate) fn resume(
-        self: &Arc<Self>,
-        engine: &Engine,
-        ask: Ask,
-        secret: AttemptId,
-        card: &Arc<str>,
-        waiter: &Arc<Waiter>,
-    ) -> Effects {
-        self.ask(engine, queue::Event::Resume { ask, secret }, (ask, false), card, waiter)
-    }
-
-    fn ask(
-        self: &Arc<Self>,
-        engine: &Engine,
-        event: queue::Event,
-        (ask, insists): (Ask, bool),
-        card: &Arc<str>,
-        waiter: &Arc<Waiter>,
-    ) -> Effects {
+        let Demand { ask, secret, insists, hurries } = demand;
         self.with(engine, |state, now, effects| {
             if !Arc::ptr_eq(&state.card, card) {
                 state.card = card.clone();
@@ -272,12 +269,16 @@ impl Entry {
             effects.notices.push(Notice::Asked);
             let behind = !ask.tries && !state.queue.is_idle();
             let waiter = waiter.clone();
-            let (since, said, parts_by) = (now, false, None);
-            state.tasks.push_back(Task { id: ask.task, waiter, since, behind, said, insists, parts_by });
+            let (since, said, parts) = (now, false, None);
+            state.tasks.push_back(Task { id: ask.task, waiter, since, behind, said, insists, hurries, parts });
             state.unsaid += 1;
             if state.closed {
                 return state.refuse(now, ask.task, Refusal::Failed(closed()), effects);
             }
+            let event = match secret {
+                Some(secret) => queue::Event::Resume { ask, secret },
+                None => queue::Event::Acquire(ask),
+            };
             state.queue.handle(now, event);
         })
     }
@@ -286,7 +287,7 @@ impl Entry {
     pub(crate) fn cancel(self: &Arc<Self>, engine: &Engine, task: TaskId, waiter: &Arc<Waiter>) -> Effects {
         self.with(engine, |state, now, effects| {
             if let Some(task) = state.take_task(task) {
-                let why = if task.parts_by.is_some() { Why::TimedOut } else { Why::Cancelled };
+                let why = if task.parts.is_some() { Why::TimedOut } else { Why::Cancelled };
                 effects.notices.push(Notice::Refused { why, waited: now.since(task.since) });
             }
             match waiter.refuse() {
@@ -391,7 +392,7 @@ impl Entry {
             match outcome {
                 Outcome::Replies(replies) => slot.session.handle(now, reply(Answer::Replies(&replies))),
                 Outcome::NotSent(error) => {
-                    unanswered = renews.then(|| error.clone());
+                    unanswered = (renews || error.is_nobody_there()).then(|| error.clone());
                     slot.session.handle(now, reply(Answer::NotSent(error)));
                 }
                 Outcome::Unknown { error, void_after } => {
@@ -402,6 +403,8 @@ impl Entry {
             if renews {
                 let token = state.queue.held_token().unwrap_or_else(|| slot.session.first_token());
                 effects.notices.extend(renewal(&slot.session, Token::new(token), unanswered));
+            } else if let Some(error) = unanswered.filter(Error::is_nobody_there) {
+                state.refuse_who_hurries(now, &error, effects);
             }
         })
     }
@@ -647,16 +650,24 @@ impl State {
                 self.detach(contender);
             }
             queue::Action::Withdraw(contender) => {
+                effects.withdrawn = self.slot_of(contender).and_then(|slot| slot.session.silence());
                 self.tell(contender, now, session::Event::Cancel);
                 self.detach(contender);
             }
             queue::Action::Grant { task, token, depth, contender } => {
                 self.grant(now, task, token, depth, contender, effects);
             }
-            queue::Action::Refuse { task, why: Refusal::TimedOut } if self.is_undoing() => {
+            queue::Action::Refuse { task, why: Refusal::TimedOut } => {
+                let why = self.why_out_of_time(task, effects.withdrawn.take());
+                if !self.is_undoing() {
+                    return self.refuse(now, task, why, effects);
+                }
                 // What may have been granted is worth waiting for as long as for any answer.
                 let patience = if self.places { engine.store_timeout() } else { PARTING };
-                self.let_part(task, now.after(patience));
+                self.let_part(task, Parting { by: now.after(patience), why });
+            }
+            queue::Action::Refuse { task, why: Refusal::Taken } => {
+                self.refuse(now, task, self.why_taken(), effects);
             }
             queue::Action::Refuse { task, why } => self.refuse(now, task, why, effects),
             queue::Action::Released { token, outcome } => {
@@ -885,7 +896,7 @@ impl State {
         let at = self.tasks.iter().position(|other| other.id == task)?;
         let task = self.tasks.swap_remove_back(at)?;
         self.unsaid -= u32::from(!task.said);
-        self.parting -= u32::from(task.parts_by.is_some());
+        self.parting -= u32::from(task.parts.is_some());
         Some(task)
     }
 
@@ -894,17 +905,45 @@ impl State {
         self.slots.iter().any(|slot| slot.contender.is_none() && !slot.idle && slot.session.is_undoing())
     }
 
+    /// Why a task whose time limit passed did not get the lock: others have it, as far as anybody here knows, or the store has not said
+    /// since it asked. `withdrawn` is what the store owes to the contender that stood for the task alone.
+    fn why_out_of_time(&self, task: TaskId, withdrawn: Option<session::Silence>) -> Refusal {
+        let task = self.tasks.iter().find(|other| other.id == task).filter(|_| self.queue.held_token().is_none());
+        let silence = task.and_then(|task| withdrawn.or_else(|| self.silence())?.after(task.since));
+        silence.map_or(Refusal::TimedOut, Refusal::Failed)
+    }
+
+    /// Why a task that only tries does not get the lock: somebody has it, or others here have asked for it in vain.
+    fn why_taken(&self) -> Refusal {
+        let silence = if self.queue.held_token().is_none() { self.silence() } else { None };
+        silence.and_then(|silence| silence.trouble).map_or(Refusal::Taken, Refusal::Failed)
+    }
+
+    /// What the store owes to the contender of all tasks that are not fair.
+    fn silence(&self) -> Option<session::Silence> {
+        let mut shared = self.slots.iter().filter(|slot| slot.contender.is_some() && !slot.session.is_fair());
+        shared.find_map(|slot| slot.session.silence())
+    }
+
+    /// There is nobody at the store's address.
+    fn refuse_who_hurries(&mut self, now: Time, error: &Error, effects: &mut Effects) {
+        while let Some(task) = self.tasks.iter().find(|task| task.hurries).map(|task| task.id) {
+            self.queue.handle(now, queue::Event::Cancel(task));
+            self.refuse(now, task, Refusal::Failed(error.clone()), effects);
+        }
+    }
+
     /// The task gave up, and is told so by [`part`](Self::part).
-    fn let_part(&mut self, task: TaskId, by: Time) {
+    fn let_part(&mut self, task: TaskId, parting: Parting) {
         if let Some(task) = self.tasks.iter_mut().find(|other| other.id == task) {
-            task.parts_by = Some(by);
+            task.parts = Some(parting);
             self.parting += 1;
         }
     }
 
     /// The store says what became of the place that a task gave up: granted before that, or not at all.
     fn parted(&mut self, now: Time, index: usize, granted: Option<u64>, effects: &mut Effects) {
-        let Some(Task { id, since, .. }) = self.tasks.iter().find(|task| task.parts_by.is_some()) else { return };
+        let Some(Task { id, since, .. }) = self.tasks.iter().find(|task| task.parts.is_some()) else { return };
         let (id, waited) = (*id, now.since(*since));
         let Some(token) = granted.map(Token::new) else { return self.refuse(now, id, Refusal::TimedOut, effects) };
         let session = &self.slots[index].session;
@@ -923,9 +962,12 @@ impl State {
             return;
         }
         let undoing = self.is_undoing();
-        let parts = |task: &&Task| task.parts_by.is_some_and(|by| !undoing || by <= now);
-        while let Some(task) = self.tasks.iter().find(parts).map(|task| task.id) {
-            let why = if self.places { Refusal::Failed(unsaid()) } else { Refusal::TimedOut };
+        let over = |task: &Task| {
+            let parting = task.parts.as_ref().filter(|parting| !undoing || parting.by <= now)?;
+            Some((task.id, parting.why.clone()))
+        };
+        while let Some((task, why)) = self.tasks.iter().find_map(over) {
+            let why = if self.places { Refusal::Failed(unsaid()) } else { why };
             self.refuse(now, task, why, effects);
         }
     }
@@ -933,7 +975,7 @@ impl State {
     /// When the first of those who gave up is told so at the latest.
     fn next_parting(&self) -> Option<Time> {
         let some = self.parting > 0;
-        some.then(|| self.tasks.iter().filter_map(|task| task.parts_by).min()).flatten()
+        some.then(|| self.tasks.iter().filter_map(|task| Some(task.parts.as_ref()?.by)).min()).flatten()
     }
 
     /// A task waits once somebody else of this process, or at the store, is known to have the lock or to come before it.

@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use crate::blocking::{Acquiring, Blocking};
 use crate::client::{Client, Face, Guard, Holding, Lock, LockBuilder};
+use crate::driver::engine::Trial;
 use crate::driver::entry::Effects;
 use crate::driver::wait::{Settled, Waiter};
 use crate::error::{Error, Kind, Result};
@@ -209,7 +210,7 @@ impl Lock {
     /// As there.
     pub async fn resume(&self, secret: &str) -> Result<Guard> {
         let attempt = self.attempt_of(secret)?;
-        let (acquisition, effects) = self.start_as(Some(Duration::ZERO), Some(attempt))?;
+        let (acquisition, effects) = self.start_as(Some(Duration::ZERO), Trial::AT_ONCE, Some(attempt))?;
         acquisition.finish(effects).await
     }
 }
@@ -267,7 +268,7 @@ impl Lock<Blocking> {
     /// As [`resume`](Self::resume).
     pub fn begin_resume(&self, secret: &str) -> Result<Acquiring> {
         let attempt = self.attempt_of(secret)?;
-        Ok(Acquiring::begin(self.start_as(Some(Duration::ZERO), Some(attempt))?))
+        Ok(Acquiring::begin(self.start_as(Some(Duration::ZERO), Trial::AT_ONCE, Some(attempt))?))
     }
 }
 

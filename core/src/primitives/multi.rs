@@ -36,6 +36,7 @@ use crate::blocking::{Acquiring, Blocking};
 use crate::client::{Call, Client, Face, Guard, Lock, left, outcome_of};
 use crate::driver::clock;
 use crate::driver::convoy::Convoy;
+use crate::driver::engine::Trial;
 use crate::driver::wait::locked;
 use crate::error::{Error, Kind, Result};
 use crate::lease::{LossReason, ReleaseOutcome};
@@ -128,8 +129,12 @@ impl<F: Face> MultiLock<F> {
     }
 }
 
-fn left_of(deadline: Option<Time>) -> Option<Duration> {
-    deadline.map(left)
+/// How long the next lock may be waited for, of the `timeout` for all of them; nothing would be left to only try it.
+fn left_of(timeout: Option<Duration>, deadline: Option<Time>) -> Result<Option<Duration>> {
+    match (timeout, deadline.map(left)) {
+        (Some(limit), Some(Duration::ZERO)) if !limit.is_zero() => Err(Error::timeout(limit)),
+        (_, left) => Ok(left),
+    }
 }
 
 impl MultiLock {
@@ -162,7 +167,7 @@ impl MultiLock {
     /// As there.
     pub async fn acquire_within(&self, timeout: Option<Duration>) -> Result<MultiGuard> {
         let deadline = Self::deadline(timeout);
-        if let Some(granted) = try_together(&self.locks, Policy::All).await? {
+        if let Some(granted) = try_together(&self.locks, Policy::All, Trial::within(timeout, deadline)).await? {
             match self.all_of(granted) {
                 Some(result) => return result,
                 None if timeout == Some(Duration::ZERO) => return Err(Error::timeout(Duration::ZERO)),
@@ -172,7 +177,7 @@ impl MultiLock {
         loop {
             let mut guards = Vec::with_capacity(self.locks.len());
             for lock in self.locks.iter() {
-                guards.push(lock.acquire_within(left_of(deadline)).await?);
+                guards.push(lock.acquire_within(left_of(timeout, deadline)?).await?);
             }
             match Self::complete(guards) {
                 Err(_) if self.begins_again(deadline) => {}
@@ -217,8 +222,9 @@ impl MultiLock<Blocking> {
     /// As [`acquire`](Self::acquire).
     pub fn begin(&self, timeout: Option<Duration>) -> Result<AcquiringAll> {
         let deadline = Self::deadline(timeout);
-        let mut acquiring = AcquiringAll { lock: self.clone(), deadline, guards: Vec::new(), next: None, result: None };
-        if let Some(granted) = try_together_here(&self.locks, Policy::All)? {
+        let (lock, guards) = (self.clone(), Vec::new());
+        let mut acquiring = AcquiringAll { lock, timeout, deadline, guards, next: None, result: None };
+        if let Some(granted) = try_together_here(&self.locks, Policy::All, Trial::within(timeout, deadline))? {
             acquiring.result = match self.all_of(granted) {
                 None if timeout == Some(Duration::ZERO) => Some(Err(Error::timeout(Duration::ZERO))),
                 result => result,
@@ -234,6 +240,7 @@ impl MultiLock<Blocking> {
 /// Several locks being acquired. Dropping it gives up.
 pub struct AcquiringAll {
     lock: MultiLock<Blocking>,
+    timeout: Option<Duration>,
     deadline: Option<Time>,
     guards: Vec<Guard<Blocking>>,
     next: Option<Acquiring>,
@@ -269,8 +276,9 @@ impl AcquiringAll {
     }
 
     fn begin_next(&mut self) -> Result<()> {
+        let left = || left_of(self.timeout, self.deadline);
         let next = self.lock.locks.get(self.guards.len());
-        self.next = next.map(|lock| lock.begin(left_of(self.deadline))).transpose()?;
+        self.next = next.map(|lock| lock.begin(left()?)).transpose()?;
         Ok(())
     }
 }

@@ -344,10 +344,16 @@ fn resolve(host: &str, port: u16, limit: Time) -> io::Result<Vec<SocketAddr>> {
     let host = host.to_owned();
     std::thread::Builder::new().name("lockwright-dns".into()).spawn(move || {
         let found = (host.as_str(), port).to_socket_addrs().map(Vec::from_iter);
+        let found = found.map_err(unknown_host);
         // Nobody may be waiting for it any more.
         let _ = tell.send(found);
     })?;
     hear.recv_timeout(limit.since(clock::now())).map_err(|_| io::ErrorKind::TimedOut)?
+}
+
+/// The resolver's errors have no kind of their own.
+pub(super) fn unknown_host(error: io::Error) -> io::Error {
+    io::Error::new(io::ErrorKind::HostUnreachable, error)
 }
 
 /// Why a connection could not be made.
@@ -375,9 +381,20 @@ pub(super) fn unreachable(config: &Config, error: io::Error) -> Error {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset if config.tls.is_none() => {
             "the server ended the connection at once; if it expects TLS, write rediss:// for redis://"
         }
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            "the host is not known or cannot be reached; correct the address, or see to the network"
+        }
         _ => "the connection cannot be made",
     };
-    Error::new(Kind::Unavailable, "connect", message).caused_by(error)
+    let nobody = matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::NotFound
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+    );
+    let error = Error::new(Kind::Unavailable, "connect", message).caused_by(error);
+    if nobody { error.with_nobody_there() } else { error }
 }
 
 /// Why a request has no answer.
