@@ -157,13 +157,22 @@ impl Error {
 
     /// The error of a wait that reached its limit of `waited`.
     pub fn timeout(waited: Duration) -> Self {
-        let message = if waited.is_zero() {
-            Cow::Borrowed("somebody else holds it; wait with a time limit, or try again later")
-        } else {
-            format!(
-                "not ours within {waited:?}: held by others, or the store was slow; raise the timeout, or `inspect` it"
-            )
-            .into()
+        Error::timeout_by(waited, None)
+    }
+
+    /// The same, of what is held by `who`, if that is known.
+    pub(crate) fn timeout_by(waited: Duration, who: Option<&str>) -> Self {
+        let message = match who {
+            None if waited.is_zero() => {
+                Cow::Borrowed("somebody else holds it; wait with a time limit, or try again later")
+            }
+            None => format!("not ours within {waited:?}: others hold it; raise the timeout, or `inspect` it").into(),
+            Some(who) if waited.is_zero() => {
+                format!("held by {who}; wait with a time limit, or try again later").into()
+            }
+            Some(who) => {
+                format!("not ours within {waited:?}: held by {who}; raise the timeout, or see to the holder").into()
+            }
         };
         Error::new(Kind::Timeout, "acquire", message)
     }

@@ -159,6 +159,32 @@ impl Inspection {
         Inspection { primitive: Some(LOCK), ..self }
     }
 
+    /// Who holds it and for how long, and how many wait, in a few words of an error on the host called `host`; `None` when nobody does.
+    #[cfg(feature = "net")]
+    pub(crate) fn held_by(&self, host: &str) -> Option<String> {
+        let holder = self.holder.as_ref()?;
+        let Card { host: theirs, pid, language, label } = &holder.card;
+        let mut who = match theirs.as_str() {
+            "" => "a program that says nothing of itself (another library's)".to_owned(),
+            _ if theirs == host && *pid == std::process::id() => "this process".to_owned(),
+            _ => format!("{theirs} pid {pid} ({language})"),
+        };
+        if !label.is_empty() {
+            who += &format!(" {label:?}");
+        }
+        let others = self.shared.as_ref().map_or(0, |shared| shared.holders.len().saturating_sub(1));
+        if others > 0 {
+            who += &format!(" and {others} more");
+        }
+        if let Some(held_for) = holder.held_for {
+            who += &format!(" for {}", crate::driver::owners::span(held_for));
+        }
+        if self.waiters > 0 {
+            who += &format!("; {} wait in its line", self.waiters);
+        }
+        Some(who)
+    }
+
     /// Whether it is a barrier: nobody holds one, and `waiters` are the places there.
     pub fn is_barrier(&self) -> bool {
         self.primitive == Some(BARRIER)

@@ -492,6 +492,11 @@ pub trait Layout: Send + Sync + fmt::Debug {
         self.share().is_some()
     }
 
+    /// Whether it is somebody's while it is acquired, as a gate is not.
+    fn is_held(&self) -> bool {
+        self.share().is_some() || !self.has_many_holders()
+    }
+
     /// The request that asks `question` of the gate under `key`; `None` where it cannot be asked.
     fn question(&self, key: Arc<str>, question: Question) -> Option<Request> {
         let _ = (key, question);

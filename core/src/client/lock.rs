@@ -9,9 +9,9 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span, debug_span};
 
 use super::guard::{Guard, Holding};
-use super::{Async, Client, Face, aside};
+use super::{Async, Client, Face, aside, left};
 use crate::driver::engine::{self, Engine, Trial, Wish};
-use crate::driver::entry::{Effects, Entry, unfair};
+use crate::driver::entry::{Effects, Entry, PARTING, unfair};
 use crate::driver::fork::{self, Generational};
 use crate::driver::hold::Hold;
 use crate::driver::wait::{Settled, Waiter};
@@ -21,7 +21,7 @@ use crate::guarantee::Guarantees;
 use crate::lease::Inspection;
 use crate::name;
 use crate::options::{AcquireOptions, Retry};
-use crate::protocol::{AttemptId, Layout};
+use crate::protocol::{AttemptId, Layout, Requests};
 use crate::queue::{OwnerId, Refusal, TaskId};
 use crate::shared::Share;
 use crate::time::Time;
@@ -171,12 +171,7 @@ impl<F: Face> LockBuilder<F> {
             Ok((spot, Arc::new(Generational::new(Arc::new(at_work)))))
         };
         let (spot, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
-        Ok(Lock {
-            client,
-            spot: Arc::new(spot),
-            wish: Wish { options, owner, prefers_order: false, trial: Trial::AT_ONCE },
-            at_work,
-        })
+        Ok(Lock { client, spot: Arc::new(spot), wish: Wish::new(options, owner), at_work })
     }
 }
 
@@ -265,10 +260,26 @@ impl<F: Face> Lock<F> {
         &self.wish.options
     }
 
-    /// The same lock for another owner, where it is reentrant.
+    /// The same lock for an owner: where it is reentrant, acquisitions of the same one re-enter; else one that would wait without a limit for
+    /// what its owner holds itself is `deadlock`, also over several locks of this client. An owner is whatever waits for one thing at a
+    /// time, such as a thread or a task; 0 is nobody. Rust's threads are known without this.
     pub fn for_owner(&self, owner: OwnerId) -> Self {
         let mut lock = self.clone();
         lock.wish.owner = Some(owner);
+        lock
+    }
+
+    /// The same lock, where somebody else than its owner may release what that one holds: instead of `deadlock`, a warning after a second.
+    pub fn released_by_anybody(&self) -> Self {
+        let mut lock = self.clone();
+        lock.wish.lenient = true;
+        lock
+    }
+
+    /// The same lock, whose `timeout` does not say who holds it, which takes a request when the time is over: for whoever does not show it.
+    pub fn quietly(&self) -> Self {
+        let mut lock = self.clone();
+        lock.wish.quiet = true;
         lock
     }
 
@@ -294,12 +305,21 @@ impl<F: Face> Lock<F> {
     }
 
     pub(crate) fn start(&self, timeout: Option<Duration>) -> Result<(Acquisition<F>, Effects)> {
-        self.start_as(timeout, Trial::AT_ONCE, None)
+        self.start_for(timeout, None)
+    }
+
+    /// Begins to acquire the lock for `by`, unless it is somebody's already.
+    pub(crate) fn start_for(
+        &self,
+        timeout: Option<Duration>,
+        by: Option<OwnerId>,
+    ) -> Result<(Acquisition<F>, Effects)> {
+        self.start_as(timeout, Trial::AT_ONCE, None, by)
     }
 
     /// Begins to try the lock, for a caller that may wait longer than that.
     pub(crate) fn start_trying(&self, trial: Trial) -> Result<(Acquisition<F>, Effects)> {
-        self.start_as(Some(Duration::ZERO), trial, None)
+        self.start_as(Some(Duration::ZERO), trial, None, None)
     }
 
     /// Begins to acquire the lock, or to take it over from a secret.
@@ -308,6 +328,7 @@ impl<F: Face> Lock<F> {
         timeout: Option<Duration>,
         trial: Trial,
         secret: Option<AttemptId>,
+        by: Option<OwnerId>,
     ) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
         let options = &self.wish.options;
@@ -321,7 +342,9 @@ impl<F: Face> Lock<F> {
         let at_work = &**self.at_work.get_or_make(make);
         let entry = at_work.entry(&engine, &self.spot);
         let options = AcquireOptions { timeout, fair, ..options.clone() };
-        let wish = Wish { options, owner: self.wish.owner, prefers_order, trial };
+        let owner = self.wish.owner.or(by);
+        let Wish { quiet, lenient, .. } = self.wish;
+        let wish = Wish { options, owner, prefers_order, trial, quiet, lenient };
         let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, &at_work.card, secret);
         let acquisition = Acquisition {
             engine,
@@ -330,6 +353,9 @@ impl<F: Face> Lock<F> {
             task: ask.task,
             deadline: ask.deadline,
             timeout,
+            owner,
+            lenient,
+            tells_who: !quiet && self.spot.layout.is_held(),
             generation: fork::generation(),
             over: false,
             span: self.span(timeout),
@@ -379,6 +405,11 @@ pub(crate) struct Acquisition<F: Face> {
     pub(crate) task: TaskId,
     pub(crate) deadline: Option<Time>,
     timeout: Option<Duration>,
+    owner: Option<OwnerId>,
+    /// Somebody else than its owner may release what that one holds.
+    pub(crate) lenient: bool,
+    /// When its time is over the error says who holds the lock.
+    tells_who: bool,
     generation: u64,
     over: bool,
     pub(crate) span: Span,
@@ -386,10 +417,32 @@ pub(crate) struct Acquisition<F: Face> {
 }
 
 impl<F: Face> Acquisition<F> {
+    /// Who holds what it did not get in time, where that is to be told: known here, or what to ask the store for and until when.
+    pub(crate) fn who(&self, settled: &Settled) -> std::result::Result<Option<Arc<str>>, (Requests, Time)> {
+        let limit = self.deadline.map(|deadline| deadline.after(PARTING)).filter(|limit| !left(*limit).is_zero());
+        match (settled, limit) {
+            (Settled::Refused(Refusal::TimedOut), Some(limit)) if self.tells_who => match self.entry.holder_here() {
+                Some(here) => Ok(Some(here.describe(self.owner).into())),
+                None => self.engine.look_at(&self.entry).map_or_else(Ok, |requests| Err((requests, limit))),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether it waits for what its owner holds itself.
+    pub(crate) fn waits_for_itself(&self) -> bool {
+        self.owner.is_some() && self.entry.holder_here().is_some_and(|here| here.by == self.owner)
+    }
+
     /// What the waiter got, as what the caller gets.
     pub(crate) fn conclude(&mut self, settled: Settled) -> Result<Guard<F>> {
+        self.conclude_with(settled, None)
+    }
+
+    /// The same where it is known who holds the lock.
+    pub(crate) fn conclude_with(&mut self, settled: Settled, who: Option<&str>) -> Result<Guard<F>> {
         self.over = true;
-        let result = self.result(settled);
+        let result = self.result(settled, who);
         if !self.span.is_disabled() {
             self.span.record("outcome", result.as_ref().map_or_else(Error::code, |_| "granted"));
             self.span.record("token", result.as_ref().ok().map(|guard| tracing::field::display(guard.token())));
@@ -397,11 +450,11 @@ impl<F: Face> Acquisition<F> {
         result
     }
 
-    fn result(&self, settled: Settled) -> Result<Guard<F>> {
+    fn result(&self, settled: Settled, who: Option<&str>) -> Result<Guard<F>> {
         let error = match settled {
             Settled::Granted { hold, depth } => return Ok(self.guard(hold, depth)),
             Settled::Refused(Refusal::Taken) => Error::timeout(Duration::ZERO),
-            Settled::Refused(Refusal::TimedOut) => Error::timeout(self.timeout.unwrap_or_default()),
+            Settled::Refused(Refusal::TimedOut) => Error::timeout_by(self.timeout.unwrap_or_default(), who),
             Settled::Refused(Refusal::Failed(error)) => error,
             Settled::Released(_) | Settled::Extended(_) | Settled::Changed(_) | Settled::Exported(_) => {
                 Error::new(Kind::Internal, "acquire", "an acquisition got another call's result; please report this")
@@ -456,8 +509,9 @@ impl Lock {
     /// is given back, in the background.
     ///
     /// # Errors
-    /// `timeout` when others held it all the time; `unavailable` when the store did not answer for `store_timeout`; `auth`,
-    /// `foreign_layout` and `protocol` from the store; `closed`.
+    /// `timeout` when others held it all the time, and who they are; `unavailable` when the store did not answer within the time limit, or
+    /// for `store_timeout`; `deadlock` where an [owner](Self::for_owner) would wait for itself without end; `auth`, `foreign_layout` and
+    /// `protocol` from the store; `closed`.
     pub async fn acquire(&self) -> Result<Guard> {
         self.acquire_within(self.wish.options.timeout).await
     }
@@ -513,6 +567,12 @@ impl Acquisition<Async> {
             poll_fn(|context| self.waiter.poll(context)).await
         };
         let settled = settled.instrument(span).await;
-        self.conclude(settled)
+        let who = match self.who(&settled) {
+            Ok(who) => who,
+            Err((requests, limit)) => {
+                self.engine.seen(&self.entry, self.engine.store.call_async(&requests, limit).await)
+            }
+        };
+        self.conclude_with(settled, who.as_deref())
     }
 }

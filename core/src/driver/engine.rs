@@ -12,8 +12,9 @@ use tokio::task::AbortHandle;
 
 use super::clock;
 use super::courier::{self, Courier, Freight};
-use super::entry::{Demand, Effects, Entry, Outbound};
+use super::entry::{Demand, Effects, Entry, Outbound, PARTING};
 use super::notice::{self, Counters, Silence};
+use super::owners::{Waiting, Waits};
 use super::random::Random;
 use super::runtime;
 use super::wait::{Settled, Waiter, locked};
@@ -94,19 +95,42 @@ pub(crate) struct Engine {
     closed: AtomicBool,
     pub(crate) counters: Counters,
     silence: Silence,
+    waits: Waits,
+    /// What was last seen of a holder, for those whose time is over together.
+    seen: Mutex<Option<Seen>>,
     /// For those who need to outlive a borrow: the background's work, and the store's way to us.
     me: Weak<Engine>,
+}
+
+/// Who holds a lock, as the store said.
+#[derive(Debug)]
+struct Seen {
+    key: Arc<str>,
+    at: Time,
+    /// `None` until the store answers.
+    who: Option<Arc<str>>,
 }
 
 /// How an acquisition is to be made, once its options are checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) options: AcquireOptions,
+    /// Who wants it, where the face says so.
     pub(crate) owner: Option<OwnerId>,
     /// Whoever cannot be served in order is served all the same.
     pub(crate) prefers_order: bool,
     /// How it goes on with a store that does not answer, where it only tries.
     pub(crate) trial: Trial,
+    /// When its time is over the error does not say who holds the lock.
+    pub(crate) quiet: bool,
+    /// Somebody else than its owner may release what it gets.
+    pub(crate) lenient: bool,
+}
+
+impl Wish {
+    pub(crate) fn new(options: AcquireOptions, owner: Option<OwnerId>) -> Self {
+        Wish { options, owner, prefers_order: false, trial: Trial::AT_ONCE, quiet: false, lenient: false }
+    }
 }
 
 /// How a lock is tried that is wanted for something larger.
@@ -155,6 +179,8 @@ impl Engine {
             closed: AtomicBool::new(false),
             counters: Counters::default(),
             silence: Silence::default(),
+            waits: Waits::default(),
+            seen: Mutex::default(),
             me: me.clone(),
         }))
     }
@@ -359,7 +385,7 @@ impl Engine {
 
     /// Everything but the writes, which it returns.
     pub(crate) fn perform_local(&self, entry: &Arc<Entry>, effects: Effects) -> SmallVec<[Outbound; 1]> {
-        let Effects { mut sends, settled, lost, learnt, open_inbox, hear_hints, notices, due, .. } = effects;
+        let Effects { mut sends, settled, lost, learnt, open_inbox, hear_hints, notices, waits, due, .. } = effects;
         for (sent, at) in learnt {
             self.store.learn(sent, at);
         }
@@ -387,7 +413,44 @@ impl Engine {
             };
             sends.extend(self.perform_local(entry, follow));
         }
+        for Waiting { owner, task, begins } in waits {
+            if !begins {
+                self.waits.end(owner, task);
+            } else if let Some(error) = self.waits.begin(self, entry, owner, task) {
+                let follow = entry.refuse(self, task, error);
+                sends.extend(self.perform_local(entry, follow));
+            }
+        }
         sends
+    }
+
+    /// The entries of one key, at most so many.
+    pub(super) fn entries_of_key(&self, key: &str, most: usize) -> Vec<Arc<Entry>> {
+        locked(&self.entries).of_key(key).take(most).collect()
+    }
+
+    /// What to ask the store for who holds it, unless somebody did a moment ago; `None` with what is known then.
+    pub(crate) fn look_at(&self, entry: &Entry) -> std::result::Result<Requests, Option<Arc<str>>> {
+        let now = clock::now();
+        let mut seen = locked(&self.seen);
+        match &*seen {
+            Some(last) if *last.key == *entry.key && now < last.at.after(PARTING) => Err(last.who.clone()),
+            _ => {
+                *seen = Some(Seen { key: entry.key.clone(), at: now, who: None });
+                Ok(Requests::from_iter([entry.layout.inspect(entry.key.clone())]))
+            }
+        }
+    }
+
+    /// Who holds it, as the store answered.
+    pub(crate) fn seen(&self, entry: &Entry, answered: Answered) -> Option<Arc<str>> {
+        let Outcome::Replies(replies) = self.heard(1, answered).outcome else { return None };
+        let found = entry.layout.inspected(&entry.name, replies.first()?).ok()?;
+        let who: Arc<str> = found.held_by(&self.host)?.into();
+        if let Some(seen) = locked(&self.seen).as_mut().filter(|seen| *seen.key == *entry.key) {
+            seen.who = Some(who.clone());
+        }
+        Some(who)
     }
 
     fn open_inbox(&self) {
@@ -595,7 +658,14 @@ pub(crate) fn begin(
     let ask = engine.ask(wish);
     let waiter = Arc::new(Waiter::default());
     let hurries = ask.tries && secret.is_none() && wish.trial.hurries;
-    let demand = Demand { ask, secret, insists: !wish.prefers_order, hurries };
+    let demand = Demand {
+        ask,
+        by: wish.owner.filter(|owner| owner.0 > 0),
+        lenient: wish.lenient,
+        secret,
+        insists: !wish.prefers_order,
+        hurries,
+    };
     let effects = entry.acquire(engine, demand, card, &waiter);
     (ask, waiter, effects)
 }
@@ -605,7 +675,6 @@ mod tests {
     use super::*;
     use crate::blocking::{self, Blocking};
     use crate::client::Acquisition;
-    use crate::driver::entry::PARTING;
     use crate::queue::Refusal;
 
     #[test]

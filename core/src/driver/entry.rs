@@ -13,14 +13,17 @@ use super::clock;
 use super::engine::Engine;
 use super::hold::Hold;
 use super::notice::{Notice, Way, Why};
+use super::owners::{Here, Waiting};
 use super::wait::{Settled, Waiter, locked};
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::lent::Lent;
 use crate::options::{MIN_TTL, Retry};
 use crate::protocol::{AttemptId, Layout, Op, Push, Requests, StoreEvent, Terms, Traits};
-use crate::queue::{self, Ask, ContenderId, Queue, Refusal, TaskId};
+use crate::queue::{self, Ask, ContenderId, OwnerId, Queue, Refusal, TaskId};
 use crate::session::{self, Answer, Inbox, RequestId, Service, Session, claim};
+use crate::shared::Share;
+use crate::shared_cell::Primitive;
 use crate::stores::{Answered, Outcome};
 use crate::time::{StoreTime, Time};
 use crate::token::Token;
@@ -62,6 +65,8 @@ struct State {
     hints: bool,
     /// Its waiters have places, and whoever gives one up learns whether it came too late.
     places: bool,
+    /// Whoever holds all of it keeps the others out: it is no semaphore, and no gate.
+    is_of_holders: bool,
 }
 
 /// The memory in which a step of an entry gathers what it does. Each thread lends it to the entry it works on, so that a
@@ -107,6 +112,10 @@ struct Task {
     behind: bool,
     /// It was said to wait.
     said: bool,
+    /// Whose it is, where the face said so.
+    by: Option<OwnerId>,
+    /// The same, where a wait for that one itself would never end.
+    waits_as: Option<OwnerId>,
     /// It wants to be served in order or not at all, where it wants an order.
     insists: bool,
     /// It only tries: that there is nobody at the store's address is an answer.
@@ -124,6 +133,10 @@ struct Parting {
 /// What a task wants.
 pub(crate) struct Demand {
     pub(crate) ask: Ask,
+    /// Who wants it, where the face says so.
+    pub(crate) by: Option<OwnerId>,
+    /// Somebody else may release what that one holds.
+    pub(crate) lenient: bool,
     /// It wants to take over what this one holds.
     pub(crate) secret: Option<AttemptId>,
     /// It wants to be served in order or not at all, where it wants an order.
@@ -212,6 +225,8 @@ pub(crate) struct Effects {
     /// Somebody listens on a channel of the store.
     pub(crate) hear_hints: bool,
     pub(crate) notices: SmallVec<[Notice; 2]>,
+    /// Who waits without a limit from now on, or no more.
+    pub(crate) waits: SmallVec<[Waiting; 0]>,
     /// What the store owes to the contender that was withdrawn last.
     withdrawn: Option<session::Silence>,
     /// Lent while the entry's mutex is held.
@@ -244,6 +259,10 @@ impl Entry {
             closed: false,
             hints: push == Push::Hint,
             places: push == Push::Place,
+            is_of_holders: match layout.share() {
+                Some(share) => share.primitive == Primitive::RwLock,
+                None => !layout.has_many_holders(),
+            },
         };
         Entry { name, key, layout, state: Mutex::new(state) }
     }
@@ -256,7 +275,7 @@ impl Entry {
         card: &Arc<str>,
         waiter: &Arc<Waiter>,
     ) -> Effects {
-        let Demand { ask, secret, insists, hurries } = demand;
+        let Demand { ask, by, lenient, secret, insists, hurries } = demand;
         self.with(engine, |state, now, effects| {
             if !Arc::ptr_eq(&state.card, card) {
                 state.card = card.clone();
@@ -269,8 +288,9 @@ impl Entry {
             effects.notices.push(Notice::Asked);
             let behind = !ask.tries && !state.queue.is_idle();
             let waiter = waiter.clone();
-            let (since, said, parts) = (now, false, None);
-            state.tasks.push_back(Task { id: ask.task, waiter, since, behind, said, insists, hurries, parts });
+            let waits_as = by.filter(|_| !lenient && !ask.tries && ask.deadline.is_none() && state.is_of_holders);
+            let (id, since, said, parts) = (ask.task, now, false, None);
+            state.tasks.push_back(Task { id, waiter, since, behind, said, waits_as, by, insists, hurries, parts });
             state.unsaid += 1;
             if state.closed {
                 return state.refuse(now, ask.task, Refusal::Failed(closed()), effects);
@@ -286,7 +306,7 @@ impl Entry {
     /// The task is gone. If it was granted the lock meanwhile, that is given back.
     pub(crate) fn cancel(self: &Arc<Self>, engine: &Engine, task: TaskId, waiter: &Arc<Waiter>) -> Effects {
         self.with(engine, |state, now, effects| {
-            if let Some(task) = state.take_task(task) {
+            if let Some(task) = state.take_task(task, effects) {
                 let why = if task.parts.is_some() { Why::TimedOut } else { Why::Cancelled };
                 effects.notices.push(Notice::Refused { why, waited: now.since(task.since) });
             }
@@ -484,6 +504,32 @@ impl Entry {
                     },
                 );
             }
+        })
+    }
+
+    /// Who of this client holds it.
+    pub(crate) fn holder_here(&self) -> Option<Here> {
+        let state = locked(&self.state);
+        let token = state.queue.held_token()?;
+        let hold = state.holds.iter().find(|hold| hold.token.n == token)?;
+        Some(Here { by: hold.by(), held_for: clock::now().since(hold.since) })
+    }
+
+    /// Whether a task waits for it yet.
+    pub(crate) fn waits(&self, task: TaskId) -> bool {
+        locked(&self.state).tasks.iter().any(|other| other.id == task)
+    }
+
+    /// Whether it is for a reader, whom other readers do not keep out.
+    pub(crate) fn is_for_a_reader(&self) -> bool {
+        self.layout.share() == Some(Share::READ)
+    }
+
+    /// The task would wait without end.
+    pub(crate) fn refuse(self: &Arc<Self>, engine: &Engine, task: TaskId, error: Error) -> Effects {
+        self.with(engine, |state, now, effects| {
+            state.queue.handle(now, queue::Event::Cancel(task));
+            state.refuse(now, task, Refusal::Failed(error), effects);
         })
     }
 
@@ -870,14 +916,15 @@ impl State {
             _ => Way::Reentry,
         };
         let known = self.holds.iter().find(|hold| hold.token.n == token).cloned();
+        let by = self.tasks.iter().find(|other| other.id == task).and_then(|task| task.by);
         let (attempt, ttl) = (session.attempt(), session.ttl());
         let until = session.valid_until().unwrap_or(Time::ZERO);
         let hold = known.unwrap_or_else(|| {
-            let hold = Arc::new(Hold::new(Token::new(token), now, until));
+            let hold = Arc::new(Hold::new(Token::new(token), now, until, by));
             self.holds.push(hold.clone());
             hold
         });
-        if let Some(task) = self.take_task(task) {
+        if let Some(task) = self.take_task(task, effects) {
             let (token, waited) = (hold.token, now.since(task.since));
             effects.notices.push(Notice::Granted { token, attempt, ttl, waited, way });
             effects.settled.push((task.waiter, Settled::Granted { hold, depth }));
@@ -885,16 +932,18 @@ impl State {
     }
 
     fn refuse(&mut self, now: Time, task: TaskId, refused: Refusal, effects: &mut Effects) {
-        if let Some(task) = self.take_task(task) {
+        if let Some(task) = self.take_task(task, effects) {
             let (why, waited) = (Why::from(&refused), now.since(task.since));
             effects.notices.push(Notice::Refused { why, waited });
             effects.settled.push((task.waiter, Settled::Refused(refused)));
         }
     }
 
-    fn take_task(&mut self, task: TaskId) -> Option<Task> {
+    fn take_task(&mut self, task: TaskId, effects: &mut Effects) -> Option<Task> {
         let at = self.tasks.iter().position(|other| other.id == task)?;
         let task = self.tasks.swap_remove_back(at)?;
+        let over = |owner| Waiting { owner, task: task.id, begins: false };
+        effects.waits.extend(task.waits_as.filter(|_| task.said).map(over));
         self.unsaid -= u32::from(!task.said);
         self.parting -= u32::from(task.parts.is_some());
         Some(task)
@@ -948,9 +997,9 @@ impl State {
         let Some(token) = granted.map(Token::new) else { return self.refuse(now, id, Refusal::TimedOut, effects) };
         let session = &self.slots[index].session;
         let (attempt, ttl) = (session.attempt(), session.ttl());
-        let hold = Arc::new(Hold::new(token, now, now.after(ttl)));
+        let hold = Arc::new(Hold::new(token, now, now.after(ttl), None));
         self.holds.push(hold.clone());
-        if let Some(task) = self.take_task(id) {
+        if let Some(task) = self.take_task(id, effects) {
             effects.notices.push(Notice::Granted { token, attempt, ttl, waited, way: Way::Answer });
             effects.settled.push((task.waiter, Settled::Granted { hold, depth: 1 }));
         }
@@ -987,6 +1036,8 @@ impl State {
         for task in self.tasks.iter_mut().filter(|task| !task.said && (wait || task.behind)) {
             task.said = true;
             self.unsaid -= 1;
+            let begun = |owner| Waiting { owner, task: task.id, begins: true };
+            effects.waits.extend(task.waits_as.map(begun));
             effects.notices.push(Notice::Waits);
         }
     }
@@ -1080,6 +1131,6 @@ mod tests {
     #[test]
     fn a_lock_that_is_held_takes_little_memory() {
         let (entry, hold) = (size_of::<Entry>(), size_of::<Hold>());
-        assert!(entry <= 848 && hold <= 72, "an entry has {entry} bytes, a hold {hold}");
+        assert!(entry <= 848 && hold <= 80, "an entry has {entry} bytes, a hold {hold}");
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::clock;
 use super::wait::locked;
 use crate::lease::LossReason;
+use crate::queue::OwnerId;
 use crate::time::Time;
 use crate::token::Token;
 
@@ -20,6 +21,8 @@ pub(crate) struct Hold {
     /// What it shows to what it protects: rises when a reader becomes the writer.
     shown: AtomicU64,
     pub(crate) since: Time,
+    /// Whose it is, where the face said so; 0 where it did not.
+    by: u64,
     valid_until: AtomicU64,
     /// Why it was lost: one more than a position in [`LossReason::ALL`]; 0 while it is not.
     lost: AtomicU8,
@@ -58,9 +61,10 @@ impl Interest {
 }
 
 impl Hold {
-    pub(crate) fn new(token: Token, since: Time, valid_until: Time) -> Self {
+    pub(crate) fn new(token: Token, since: Time, valid_until: Time, by: Option<OwnerId>) -> Self {
         Hold {
             token,
+            by: by.map_or(0, |owner| owner.0),
             shown: AtomicU64::new(token.n),
             since,
             valid_until: AtomicU64::new(valid_until.as_nanos()),
@@ -68,6 +72,11 @@ impl Hold {
             expires_as: AtomicU8::new(0),
             interest: Mutex::default(),
         }
+    }
+
+    /// Whose it is, where the face said so.
+    pub(crate) fn by(&self) -> Option<OwnerId> {
+        (self.by > 0).then_some(OwnerId(self.by))
     }
 
     /// The fencing token.

@@ -281,6 +281,14 @@ pub(crate) fn inbox_changed(before: Inbox, state: Inbox, store: &str) {
     }
 }
 
+/// A caller has waited a while for what it holds itself.
+pub(crate) fn waits_for_itself(lock: &str, store: &str) {
+    warn!(
+        target: "lockwright::wait", lock, store,
+        "the caller waits for a lock that it holds itself: unless somebody else releases it, it waits for ever"
+    );
+}
+
 /// The store is not the one it was.
 pub(crate) fn store_restarted(store: &str) {
     warn!(target: "lockwright::restart", store, "the store is another one than before: verifying what is held");

@@ -210,7 +210,7 @@ impl Lock {
     /// As there.
     pub async fn resume(&self, secret: &str) -> Result<Guard> {
         let attempt = self.attempt_of(secret)?;
-        let (acquisition, effects) = self.start_as(Some(Duration::ZERO), Trial::AT_ONCE, Some(attempt))?;
+        let (acquisition, effects) = self.start_as(Some(Duration::ZERO), Trial::AT_ONCE, Some(attempt), None)?;
         acquisition.finish(effects).await
     }
 }
@@ -268,7 +268,7 @@ impl Lock<Blocking> {
     /// As [`resume`](Self::resume).
     pub fn begin_resume(&self, secret: &str) -> Result<Acquiring> {
         let attempt = self.attempt_of(secret)?;
-        Ok(Acquiring::begin(self.start_as(Some(Duration::ZERO), Trial::AT_ONCE, Some(attempt))?))
+        Ok(Acquiring::begin(self.start_as(Some(Duration::ZERO), Trial::AT_ONCE, Some(attempt), None)?))
     }
 }
 

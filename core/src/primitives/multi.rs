@@ -37,11 +37,13 @@ use crate::client::{Call, Client, Face, Guard, Lock, left, outcome_of};
 use crate::driver::clock;
 use crate::driver::convoy::Convoy;
 use crate::driver::engine::Trial;
+use crate::driver::owners::this_thread;
 use crate::driver::wait::locked;
 use crate::error::{Error, Kind, Result};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::options::AcquireOptions;
 use crate::protocol::Policy;
+use crate::queue::OwnerId;
 use crate::time::Time;
 use crate::together::{Taken, try_together, try_together_here};
 use crate::token::Token;
@@ -193,7 +195,7 @@ impl MultiLock<Blocking> {
     /// # Errors
     /// As there.
     pub fn acquire(&self) -> Result<MultiGuard<Blocking>> {
-        let mut acquiring = self.begin(self.options().timeout)?;
+        let mut acquiring = self.begin_for(self.options().timeout, this_thread())?;
         loop {
             if let Some(result) = acquiring.wait(Duration::MAX) {
                 return result;
@@ -221,9 +223,13 @@ impl MultiLock<Blocking> {
     /// # Errors
     /// As [`acquire`](Self::acquire).
     pub fn begin(&self, timeout: Option<Duration>) -> Result<AcquiringAll> {
+        self.begin_for(timeout, None)
+    }
+
+    fn begin_for(&self, timeout: Option<Duration>, by: Option<OwnerId>) -> Result<AcquiringAll> {
         let deadline = Self::deadline(timeout);
         let (lock, guards) = (self.clone(), Vec::new());
-        let mut acquiring = AcquiringAll { lock, timeout, deadline, guards, next: None, result: None };
+        let mut acquiring = AcquiringAll { lock, by, timeout, deadline, guards, next: None, result: None };
         if let Some(granted) = try_together_here(&self.locks, Policy::All, Trial::within(timeout, deadline))? {
             acquiring.result = match self.all_of(granted) {
                 None if timeout == Some(Duration::ZERO) => Some(Err(Error::timeout(Duration::ZERO))),
@@ -240,6 +246,7 @@ impl MultiLock<Blocking> {
 /// Several locks being acquired. Dropping it gives up.
 pub struct AcquiringAll {
     lock: MultiLock<Blocking>,
+    by: Option<OwnerId>,
     timeout: Option<Duration>,
     deadline: Option<Time>,
     guards: Vec<Guard<Blocking>>,
@@ -278,7 +285,7 @@ impl AcquiringAll {
     fn begin_next(&mut self) -> Result<()> {
         let left = || left_of(self.timeout, self.deadline);
         let next = self.lock.locks.get(self.guards.len());
-        self.next = next.map(|lock| lock.begin(left()?)).transpose()?;
+        self.next = next.map(|lock| Ok(Acquiring::begin(lock.start_for(left()?, self.by)?))).transpose()?;
         Ok(())
     }
 }
