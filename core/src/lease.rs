@@ -69,6 +69,8 @@ pub enum LossReason {
     Expired,
     /// `max_hold` was reached, so renewal had stopped.
     MaxHold,
+    /// Its guard was forgotten without a release, so renewal had stopped.
+    Abandoned,
     /// Renewal is off and the ttl ran out.
     NotRenewed,
     /// The store says that the lock is not ours: it was emptied, restarted, failed over, or somebody took it.
@@ -81,9 +83,10 @@ pub enum LossReason {
 
 impl LossReason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [LossReason; 6] = [
+    pub const ALL: [LossReason; 7] = [
         LossReason::Expired,
         LossReason::MaxHold,
+        LossReason::Abandoned,
         LossReason::NotRenewed,
         LossReason::Gone,
         LossReason::Broken,
@@ -96,10 +99,11 @@ impl LossReason {
         match self {
             LossReason::Expired => 0,
             LossReason::MaxHold => 1,
-            LossReason::NotRenewed => 2,
-            LossReason::Gone => 3,
-            LossReason::Broken => 4,
-            LossReason::Closed => 5,
+            LossReason::Abandoned => 2,
+            LossReason::NotRenewed => 3,
+            LossReason::Gone => 4,
+            LossReason::Broken => 5,
+            LossReason::Closed => 6,
         }
     }
 
@@ -108,6 +112,7 @@ impl LossReason {
         match self {
             LossReason::Expired => "expired",
             LossReason::MaxHold => "max_hold",
+            LossReason::Abandoned => "abandoned",
             LossReason::NotRenewed => "not_renewed",
             LossReason::Gone => "gone",
             LossReason::Broken => "broken",
@@ -120,6 +125,7 @@ impl LossReason {
         match self {
             LossReason::Expired => "its lease ran out before a renewal was answered",
             LossReason::MaxHold => "it was held for longer than max_hold, so renewal had stopped",
+            LossReason::Abandoned => "its guard was forgotten without a release, so renewal had stopped",
             LossReason::NotRenewed => "its ttl ran out and renewal is off",
             LossReason::Gone => "the store no longer knows it as ours",
             LossReason::Broken => "an operator broke it",

@@ -64,7 +64,7 @@ pub mod uri;
 #[cfg(feature = "net")]
 pub use barrier::{Arrival, Barrier, BarrierBuilder};
 #[cfg(feature = "net")]
-pub use client::{Async, Client, Face, Guard, Lock, LockBuilder, connect};
+pub use client::{Async, Client, Face, Guard, Health, Lock, LockBuilder, PING, connect};
 pub use error::{Error, Kind, Result};
 #[cfg(feature = "net")]
 pub use latch::{Latch, LatchBuilder};

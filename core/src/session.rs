@@ -302,7 +302,7 @@ pub struct Session {
     placed: bool,
     /// Since when the store has been owing an answer to the phase's conversation.
     silent_since: Option<Time>,
-    /// Why the acquire that is asked again was not answered.
+    /// Why the acquire that is asked again was not answered, or the last renewal of what is held refused.
     trouble: Option<Error>,
     /// How often the present thing was retried in a row.
     retries: u32,
@@ -459,6 +459,11 @@ impl Session {
     pub fn silence(&self) -> Option<Silence> {
         let owed = self.silent_since.filter(|_| self.phase == Phase::Asking)?;
         Some(Silence { owed, answered: self.answered_write, trouble: self.trouble.clone() })
+    }
+
+    /// Why the store refused for good what a held lock was to be renewed or changed to.
+    pub fn refusal(&self) -> Option<&Error> {
+        self.trouble.as_ref().filter(|_| self.phase == Phase::Held)
     }
 
     /// Whether nobody wants the lock any more, and what was asked of the store is being undone.
@@ -933,6 +938,7 @@ impl Session {
         self.secret = None;
         self.wake = None;
         self.silent_since = None;
+        self.trouble = None;
         self.retries = 0;
         self.actions.push_back(Action::Granted { first: self.tokens.0, last: self.tokens.1 });
         self.schedule_renewal(from, lease);
@@ -994,6 +1000,7 @@ impl Session {
         let ttl = self.renewing.get();
         match verdict {
             Verdict::Renewed | Verdict::Changed(_) => {
+                self.trouble = None;
                 self.retries = 0;
                 self.lasts(sent, now, ttl);
                 self.valid_until = self.valid_until.max(sent.after(ttl).before(margin(ttl)));
@@ -1027,6 +1034,7 @@ impl Session {
             Verdict::Gone(_) if self.phase == Phase::Confirming => self.ask(now),
             Verdict::Gone(_) => self.lose(now, LossReason::Gone),
             Verdict::Failed(error) if !may_pass(&error) => {
+                self.trouble = Some(error);
                 self.stop_extending();
                 self.renew_at = Some(now.after(self.pause(RETRY)));
             }

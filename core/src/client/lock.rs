@@ -99,6 +99,13 @@ impl<F: Face> LockBuilder<F> {
         self
     }
 
+    /// However early it is released, the lock stays taken until so long after the grant; see
+    /// [`Guard::hold_at_least_for`]. Default: it is free at once.
+    pub fn at_least_for(mut self, span: Duration) -> Self {
+        self.options.at_least_for = Some(span);
+        self
+    }
+
     /// First come, first served over all tasks of all processes.
     pub fn fair(mut self) -> Self {
         self.options.fair = true;
@@ -166,6 +173,9 @@ impl<F: Face> LockBuilder<F> {
                 return Err(Error::unsupported("lock", message));
             }
             let spot = Spot::new(layout, name)?;
+            if options.at_least_for.is_some() && !spot.layout.passes(spot.key.clone()) {
+                return Err(cannot_stay(&*spot.layout));
+            }
             let label = options.label.as_deref().unwrap_or_default();
             let at_work = AtWork::new(client.place.engine()?, &spot, label);
             Ok((spot, Arc::new(Generational::new(Arc::new(at_work)))))
@@ -173,6 +183,15 @@ impl<F: Face> LockBuilder<F> {
         let (spot, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
         Ok(Lock { client, spot: Arc::new(spot), wish: Wish::new(options, owner), at_work })
     }
+}
+
+/// The error for what is to stay taken though it is released, in a layout that cannot leave a lock to nobody.
+pub(super) fn cannot_stay(layout: &dyn Layout) -> Error {
+    let message = format!(
+        "layout {} cannot keep a lock that was released taken for a time; leave at_least_for out, or choose the store's own layout",
+        layout.name()
+    );
+    Error::unsupported("lock", message)
 }
 
 /// Where a lock lies.
@@ -331,6 +350,7 @@ impl<F: Face> Lock<F> {
         by: Option<OwnerId>,
     ) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
+        engine.check_not_drained().map_err(|error| self.explain(error))?;
         let options = &self.wish.options;
         let prefers_order = self.wish.prefers_order;
         let fair = (options.fair || prefers_order) && self.guarantees().fair;
@@ -341,6 +361,7 @@ impl<F: Face> Lock<F> {
         let make = || Arc::new(AtWork::new(&engine, &self.spot, label));
         let at_work = &**self.at_work.get_or_make(make);
         let entry = at_work.entry(&engine, &self.spot);
+        let at_least_for = options.at_least_for;
         let options = AcquireOptions { timeout, fair, ..options.clone() };
         let owner = self.wish.owner.or(by);
         let Wish { quiet, lenient, .. } = self.wish;
@@ -355,6 +376,7 @@ impl<F: Face> Lock<F> {
             timeout,
             owner,
             lenient,
+            at_least_for,
             tells_who: !quiet && self.spot.layout.is_held(),
             generation: fork::generation(),
             over: false,
@@ -408,6 +430,7 @@ pub(crate) struct Acquisition<F: Face> {
     owner: Option<OwnerId>,
     /// Somebody else than its owner may release what that one holds.
     pub(crate) lenient: bool,
+    at_least_for: Option<Duration>,
     /// When its time is over the error says who holds the lock.
     tells_who: bool,
     generation: u64,
@@ -465,7 +488,7 @@ impl<F: Face> Acquisition<F> {
 
     fn guard(&self, hold: Arc<Hold>, depth: u32) -> Guard<F> {
         let holding = Holding { engine: self.engine.clone(), entry: self.entry.clone(), hold };
-        Guard::new(holding, depth, self.generation)
+        Guard::new(holding, depth, self.generation, self.at_least_for)
     }
 
     pub(crate) fn is_forked(&self) -> bool {

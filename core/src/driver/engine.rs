@@ -19,6 +19,7 @@ use super::random::Random;
 use super::runtime;
 use super::wait::{Settled, Waiter, locked};
 use super::wheel::Wheel;
+use crate::client::drained;
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::Guarantees;
 use crate::lease::Card;
@@ -93,6 +94,7 @@ pub(crate) struct Engine {
     renewals: Courier,
     returns: Courier,
     closed: AtomicBool,
+    drained: AtomicBool,
     pub(crate) counters: Counters,
     silence: Silence,
     waits: Waits,
@@ -177,6 +179,7 @@ impl Engine {
             renewals: Courier::of(Freight::Renewals),
             returns: Courier::of(Freight::Returns),
             closed: AtomicBool::new(false),
+            drained: AtomicBool::new(false),
             counters: Counters::default(),
             silence: Silence::default(),
             waits: Waits::default(),
@@ -531,6 +534,24 @@ impl Engine {
             told = Some(error);
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Whether acquisitions may begin.
+    pub(crate) fn check_not_drained(&self) -> Result<()> {
+        if self.drained.load(Ordering::Acquire) { Err(drained()) } else { Ok(()) }
+    }
+
+    /// Begins nothing any more, and waits until nothing is held, for at most `limit`: the names of what is held yet.
+    pub(crate) fn drain(&self, limit: Duration) -> Vec<String> {
+        self.drained.store(true, Ordering::Release);
+        for entry in self.live_entries() {
+            self.perform_in_background(&entry, entry.refuse_all(self, &drained()));
+        }
+        self.counters.wait_for_nothing(limit);
+        let held = |entry: Arc<Entry>| entry.holder_here().map(|_| entry.name.to_string());
+        let mut left: Vec<String> = self.live_entries().into_iter().filter_map(held).collect();
+        left.sort();
+        left
     }
 
     /// Gives back everything that is held, refuses everybody who waits, and returns when the store knows, or after

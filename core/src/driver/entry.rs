@@ -369,7 +369,11 @@ impl Entry {
         self.with(engine, |state, now, effects| {
             // One at a time: an answer says nothing of what was wanted.
             let busy = state.wishes.iter().any(|wish| wish.changes);
-            if busy || !state.wish(now, token, session::Event::Change(units), true, waiter) {
+            if busy {
+                let message = "another change of this guard is under way; wait for it, then change it again";
+                let refused = Refusal::Failed(Error::new(Kind::Unavailable, "change", message));
+                effects.settled.push((waiter.clone(), Settled::Refused(refused)));
+            } else if !state.wish(now, token, session::Event::Change(units), true, waiter) {
                 effects.settled.push((waiter.clone(), Settled::Changed(false)));
             }
         })
@@ -379,6 +383,7 @@ impl Entry {
     pub(crate) fn abandon(self: &Arc<Self>, engine: &Engine, token: u64) -> Effects {
         self.with(engine, |state, now, _| {
             let contender = state.queue.holder(token);
+            state.holds.iter().filter(|hold| hold.token.n == token).for_each(|hold| hold.abandon());
             if let Some(slot) = contender.and_then(|contender| state.slot_of_mut(contender)) {
                 let left = slot.session.valid_until().map_or(Duration::ZERO, |until| until.since(now));
                 let max_hold = Some(Duration::ZERO);
@@ -533,6 +538,16 @@ impl Entry {
         })
     }
 
+    /// Nobody is to wait for it any more.
+    pub(crate) fn refuse_all(self: &Arc<Self>, engine: &Engine, why: &Error) -> Effects {
+        self.with(engine, |state, now, effects| {
+            while let Some(task) = state.tasks.front().map(|task| task.id) {
+                state.queue.handle(now, queue::Event::Cancel(task));
+                state.refuse(now, task, Refusal::Failed(why.clone()), effects);
+            }
+        })
+    }
+
     /// Whether nothing of this lock is held, wanted or left at the store.
     pub(crate) fn is_idle(&self) -> bool {
         let state = locked(&self.state);
@@ -574,6 +589,7 @@ impl Entry {
 impl Effects {
     fn lose(&mut self, now: Time, hold: Arc<Hold>, reason: LossReason) {
         let (token, held) = (hold.shown(), now.since(hold.since));
+        let reason = hold.reason(reason);
         self.notices.push(Notice::Lost { token, reason: reason.clone(), held });
         self.lost.push((hold, reason));
     }
@@ -774,7 +790,9 @@ impl State {
                     self.queue.handle(now, queue::Event::Lost(contender));
                 }
             }
-            session::Action::Extended(done) => self.answer_wishes(slot, false, || Settled::Extended(done), effects),
+            session::Action::Extended(done) => {
+                self.answer_wishes(slot, false, done, || Settled::Extended(done), effects)
+            }
             session::Action::Changed(token) => {
                 let held = self.queue.held_token().and_then(|known| self.holds.iter().find(|h| h.token.n == known));
                 if let (Some(token), Some(hold)) = (token, held) {
@@ -782,7 +800,8 @@ impl State {
                     hold.show(token);
                     effects.notices.push(Notice::Changed { before, token: hold.shown() });
                 }
-                self.answer_wishes(slot, true, || Settled::Changed(token.is_some()), effects);
+                let done = token.is_some();
+                self.answer_wishes(slot, true, done, || Settled::Changed(done), effects);
             }
             session::Action::Parted(granted) => self.parted(now, index, granted, effects),
             session::Action::Released(outcome) => {
@@ -805,8 +824,21 @@ impl State {
         true
     }
 
-    /// One answer for all that are waiting for one.
-    fn answer_wishes(&mut self, slot: u64, changes: bool, answer: impl Fn() -> Settled, effects: &mut Effects) {
+    /// One answer for all that are waiting for one: where it is not `done`, the store's refusal, if that is why.
+    fn answer_wishes(
+        &mut self,
+        slot: u64,
+        changes: bool,
+        done: bool,
+        answer: impl Fn() -> Settled,
+        effects: &mut Effects,
+    ) {
+        let session = self.slots.iter().find(|other| other.id == slot).map(|slot| &slot.session);
+        let refusal = session.filter(|_| !done).and_then(Session::refusal).cloned();
+        let answer = || match &refusal {
+            Some(error) => Settled::Refused(Refusal::Failed(error.clone())),
+            None => answer(),
+        };
         let position = |all: &Lent<Wish>| all.iter().position(|wish| (wish.slot, wish.changes) == (slot, changes));
         while let Some(wish) = position(&self.wishes).and_then(|at| self.wishes.remove(at)) {
             effects.settled.push((wish.waiter, answer()));

@@ -1,7 +1,7 @@
 //! What a guard shares with the driver: until when the lock is held, and whether it was lost.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ pub(crate) struct Hold {
     pub(crate) since: Time,
     /// Whose it is, where the face said so; 0 where it did not.
     by: u64,
+    /// Its guard was forgotten.
+    abandoned: AtomicBool,
     valid_until: AtomicU64,
     /// Why it was lost: one more than a position in [`LossReason::ALL`]; 0 while it is not.
     lost: AtomicU8,
@@ -65,12 +67,26 @@ impl Hold {
         Hold {
             token,
             by: by.map_or(0, |owner| owner.0),
+            abandoned: AtomicBool::new(false),
             shown: AtomicU64::new(token.n),
             since,
             valid_until: AtomicU64::new(valid_until.as_nanos()),
             lost: AtomicU8::new(0),
             expires_as: AtomicU8::new(0),
             interest: Mutex::default(),
+        }
+    }
+
+    /// Its guard was forgotten: nothing renews it any more.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Why it is lost when its session says `reason`: what is abandoned has a limit that nobody set.
+    pub(crate) fn reason(&self, reason: LossReason) -> LossReason {
+        match reason {
+            LossReason::MaxHold if self.abandoned.load(Ordering::Relaxed) => LossReason::Abandoned,
+            other => other,
         }
     }
 
@@ -108,7 +124,7 @@ impl Hold {
     pub(crate) fn why_lost(&self) -> Option<LossReason> {
         let expired = || {
             let reason = || LossReason::ALL[usize::from(self.expires_as.load(Ordering::Relaxed))].clone();
-            (self.valid_until() <= clock::now()).then(reason)
+            (self.valid_until() <= clock::now()).then(reason).map(|reason| self.reason(reason))
         };
         self.lost().or_else(expired)
     }

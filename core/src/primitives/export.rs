@@ -236,6 +236,14 @@ impl Client<Async> {
     pub async fn resume(&self, secret: &str) -> Result<Guard> {
         self.lock_of(secret)?.resume(secret).await
     }
+
+    /// The same with other options, such as the `ttl` that it is held with from now on.
+    ///
+    /// # Errors
+    /// As there, and as [`LockBuilder::build`].
+    pub async fn resume_with(&self, secret: &str, options: &AcquireOptions) -> Result<Guard> {
+        self.lock(&Secret::read(secret)?.1).options(options.clone()).resume(secret).await
+    }
 }
 
 impl Guard<Blocking> {
@@ -279,6 +287,14 @@ impl Client<Blocking> {
     /// As there.
     pub fn resume(&self, secret: &str) -> Result<Guard<Blocking>> {
         self.lock_of(secret)?.resume(secret)
+    }
+
+    /// See the async [`resume_with`](crate::Client::resume_with).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn resume_with(&self, secret: &str, options: &AcquireOptions) -> Result<Guard<Blocking>> {
+        self.lock(&Secret::read(secret)?.1).options(options.clone()).build()?.resume(secret)
     }
 }
 
