@@ -23,7 +23,7 @@ use lockwright::Result;
 use rustix::process::{Pid, Signal, kill_process_group, setsid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 
-use crate::args::{internal, this_program};
+use crate::args::{internal, this_program, without_address};
 use crate::{clock, exit};
 
 /// How long before the end of the lease the warden acts.
@@ -63,7 +63,9 @@ impl Warden {
     pub(crate) fn start<E: Send + 'static>(limits: Limits, events: Sender<E>, heard: fn(Word) -> E) -> Result<Self> {
         let failed = |error| internal("the process that watches over the command could not be started", error);
         let span = |span: Duration| format!("{}ms", span.as_secs_f64() * 1e3);
-        let mut process = this_program()?
+        let mut process = this_program()?;
+        without_address(&mut process);
+        let mut process = process
             .arg("warden")
             .args(["--grace", &span(limits.grace), "--margin", &span(limits.margin)])
             .stdin(Stdio::piped())

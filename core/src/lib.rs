@@ -24,6 +24,11 @@
 
 #![deny(unsafe_code)]
 
+/// The README's Rust program compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 #[cfg(feature = "net")]
 pub mod blocking;
 #[cfg(feature = "net")]

@@ -3,6 +3,7 @@
 pub(crate) mod clock;
 pub(crate) mod convoy;
 pub(crate) mod courier;
+pub(crate) mod fence;
 pub(crate) mod fork;
 pub(crate) mod runtime;
 

@@ -465,7 +465,9 @@ fn check_place(path: &Path, folder: &Path) -> Result<(), Error> {
 
 /// Whether the file's disk has no room for what SQLite keeps beside a file in use: 32 KiB of shared memory, and the log.
 fn is_full(folder: &Path) -> bool {
-    rustix::fs::statvfs(folder).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < 64 << 10)
+    // A file system without any blocks, such as /proc, is not full.
+    let full = |disk: rustix::fs::StatVfs| disk.f_blocks > 0 && disk.f_bavail.saturating_mul(disk.f_frsize) < 64 << 10;
+    rustix::fs::statvfs(folder).is_ok_and(full)
 }
 
 /// Never opened to see whether it can be: closing it again would let go of the locks that SQLite has on it.

@@ -71,12 +71,12 @@ fn guarantees() -> Guarantees {
         survives_disconnect: true,
         incarnation: true,
         notes: &[
-            "It excludes among the processes of one host; a file on a network file system is refused.",
-            "A process stopped inside a write blocks the whole file for as long; the others fail with `unavailable`.",
-            "A holder whose process is gone is taken over once somebody asks, within one pid namespace; else at its ttl.",
-            "After a reboot a lock that was held is free one ttl after it was first asked for.",
-            "Tokens rise as long as the file is kept; once it was removed, restored from a copy, or lost its last writes \
-             in a power failure, only unless the wall clock was set back by more than that took.",
+            "It excludes the processes of one host only; a file on a network file system is refused.",
+            "A process that is stopped in the middle of a write blocks the whole file until it goes on; the others get `unavailable`.",
+            "If a holder's process has died, the next to ask does not wait for the ttl, if both share a pid namespace.",
+            "After a reboot, a lock that was held is free one ttl after somebody first asks for it.",
+            "Tokens rise as long as the file is kept. If it was removed, restored from a copy or lost its last writes in a \
+             power failure, they still rise unless the wall clock was set back by more time than passed.",
             "Removing or replacing the file frees its locks; their holders are told at their next renewal.",
         ],
     }
