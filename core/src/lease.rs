@@ -195,8 +195,12 @@ pub struct Sharing {
     pub primitive: Primitive,
     /// How many permits there are, of a semaphore that was used.
     pub permits: Option<u32>,
-    /// Every holder, in the order of their tokens.
+    /// The holders, in the order of their tokens: all of them, unless a store has no room for so many in one answer (on Redis some 13,000).
     pub holders: Vec<Part>,
+    /// How many more holders there are than these, whose tokens are higher.
+    pub unlisted: u64,
+    /// How many units all holders have together: permits, or 1 for each reader.
+    pub held: u64,
 }
 
 /// What one of several holders has.

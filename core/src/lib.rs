@@ -71,6 +71,8 @@ pub use barrier::{Arrival, Barrier, BarrierBuilder};
 #[cfg(feature = "net")]
 pub use client::{Async, Client, Face, Guard, Lock, LockBuilder, connect};
 #[cfg(feature = "net")]
+pub use driver::companion::outlived_by;
+#[cfg(feature = "net")]
 pub use driver::fork::generation as fork_generation;
 pub use error::{Error, Kind, Result};
 #[cfg(feature = "net")]

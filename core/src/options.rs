@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use zeroize::Zeroize;
+
 use crate::error::{Error, Result};
 use crate::name;
 use crate::uri::written;
@@ -227,13 +229,20 @@ impl ConnectOptions {
 pub type CredentialsSource =
     Arc<dyn Fn() -> std::result::Result<Credentials, Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
 
-/// A user and a password.
+/// A user and a password, which are wiped from memory when this is dropped.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// The user; empty for the store's default user.
     pub user: String,
     /// The password; empty for none.
     pub password: String,
+}
+
+impl Drop for Credentials {
+    fn drop(&mut self) {
+        self.user.zeroize();
+        self.password.zeroize();
+    }
 }
 
 impl std::fmt::Debug for Credentials {
