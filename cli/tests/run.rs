@@ -441,7 +441,7 @@ fn a_store_that_stops_answering_ends_the_command_before_the_lease() {
     assert_eq!(run.code(), Some(73));
     let err = run.err.rest();
     assert!(err[0].contains("ends in") && err[1].starts_with("lockwright: lost: "), "{err:?}");
-    assert!(err[1].contains(": no renewal of its lease was answered in time; "), "{err:?}");
+    assert!(err[1].contains("renewal") && !err[1].contains("max"), "{err:?}");
 }
 
 #[test]
