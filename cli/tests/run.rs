@@ -54,6 +54,7 @@ fn a_taken_lock_is_waited_for_as_long_as_wanted() {
     for options in [&["--try"][..], &["--timeout", "500ms"], &["--timeout", "0s"]] {
         let refused = place.says(["run", "x"].iter().chain(options).copied().chain(["--", "echo", "never"]));
         assert_eq!((refused.code, refused.out.as_str()), (Some(75), ""), "{options:?}");
+        assert!(options != ["--try"] || refused.err.contains("(cli) \"first\" has held it for"), "{}", refused.err);
         assert!(
             refused.err.starts_with("lockwright: timeout: ") && refused.err.lines().count() == 1,
             "{}",
