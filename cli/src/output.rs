@@ -139,6 +139,9 @@ pub(crate) fn card(seen: &Inspection) -> String {
                 text.push_str(&held_by(&part.holder));
                 text.push_str(&format!("\n  holds      {}", part.describe(shared.primitive)));
             }
+            if shared.unlisted > 0 {
+                text.push_str(&format!("\n  and        {} more holders", shared.unlisted));
+            }
         }
     }
     text.push_str(&format!("\n  waiters    {}\n  layout     {}", seen.waiters, plain(&seen.layout)));
@@ -195,6 +198,9 @@ struct SharingJson<'a> {
     primitive: &'static str,
     permits: Option<u32>,
     holders: Vec<PartJson<'a>>,
+    /// How many more there are than these.
+    #[serde(skip_serializing_if = "is_zero")]
+    unlisted: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -224,12 +230,17 @@ impl<'a> From<&'a Inspection> for LockJson<'a> {
             primitive: shared.primitive.name(),
             permits: shared.permits,
             holders: shared.holders.iter().map(|part| part_json(part, shared.primitive)).collect(),
+            unlisted: shared.unlisted,
         });
         let latch = seen.latch.map(|latch| CountingJson { count: latch.count });
         let (free, others) = (seen.is_free(), Vec::new());
         let Inspection { name, layout, waiters, primitive, .. } = seen;
         LockJson { name, free, layout, waiters: *waiters, holder, others, primitive: *primitive, shared, latch }
     }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn part_json(part: &Part, primitive: Primitive) -> PartJson<'_> {

@@ -71,10 +71,11 @@ SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and SIGTSTP are passed on to it. While it wa
 
 If the lease cannot be renewed, the command's whole process group gets SIGTERM, and SIGKILL before the lease can end: the \
 command never runs beside the lock's next holder. That also holds when lockwright itself is stopped or killed, even by \
-SIGKILL: a small process beside it watches. If that one is killed too, the command itself is killed, but not what it started. \
-What leaves the process group is not reached: daemons, and the jobs of an interactive shell. What the command leaves running \
-in its group when it ends is ended before the lock is released. While a command is stopped with Ctrl-Z its lock is not \
-renewed, so it is killed when its lease ends.
+SIGKILL: a small process beside it watches, and the lock is not free before that one has ended the command. If that one is \
+killed too (pkill -9 lockwright, an out-of-memory kill of a whole container), the command itself is killed, but not what it \
+started. What leaves the process group is not reached: daemons, and the jobs of an interactive shell. What the command leaves \
+running in its group when it ends is ended before the lock is released. While a command is stopped with Ctrl-Z its lock is \
+not renewed, so it is killed when its lease ends.
 
 A name is one thing: a lock, a read/write lock (--read, --write) or a semaphore (--permits).
 
@@ -126,14 +127,11 @@ impl Run {
             Err(error) => return Err(self.what.explain(&client, &self.name, error)),
         };
         let granted = clock::now();
-        // A lock that was handed over lasts but a second at first.
-        if guard.remaining() < lock.options().ttl / 2 {
-            guard.extend(lock.options().ttl)?;
-        }
         let watch = tell.clone();
         guard.on_lost(move |reason| drop(watch.send(Event::Lost(reason.clone()))));
 
-        let done = Running::start(&self, &guard, granted, limits, tell).and_then(|mut running| {
+        let times = (granted, lock.options().ttl);
+        let done = Running::start(&self, &guard, times, limits, tell).and_then(|mut running| {
             let code = running.see_through(&guard, &events)?;
             Ok((code, running.interrupted))
         });
@@ -273,8 +271,18 @@ struct Running {
 
 impl Running {
     /// Starts the command.
-    fn start(run: &Run, guard: &Guard, granted: u64, limits: Limits, tell: Sender<Event>) -> Result<Self> {
+    fn start(
+        run: &Run,
+        guard: &Guard,
+        (granted, ttl): (u64, Duration),
+        limits: Limits,
+        tell: Sender<Event>,
+    ) -> Result<Self> {
         let warden = Warden::start(limits, tell.clone(), Event::Warden)?;
+        // Whoever may take the lock of a dead process learns that there is another one to wait for. And a lock that was handed
+        // over lasts but a second at first.
+        lockwright::outlived_by(warden.pid());
+        guard.extend(ttl)?;
         let settings = [("LOCKWRIGHT_TOKEN", guard.token().to_string()), ("LOCKWRIGHT_LOCK", guard.name().to_owned())];
         let group = start::begin(&run.command, settings, run.pass_password)?;
         let mut running = Running {

@@ -69,7 +69,9 @@ pub mod uri;
 #[cfg(feature = "net")]
 pub use barrier::{Arrival, Barrier, BarrierBuilder};
 #[cfg(feature = "net")]
-pub use client::{Async, Client, Face, Guard, Lock, LockBuilder, connect};
+pub use client::{Async, Client, Face, Guard, Health, Lock, LockBuilder, PING, connect};
+#[cfg(feature = "net")]
+pub use driver::companion::outlived_by;
 pub use error::{Error, Kind, Result};
 #[cfg(feature = "net")]
 pub use latch::{Latch, LatchBuilder};

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use zeroize::Zeroize;
+
 use crate::error::{Error, Result};
 use crate::name;
 use crate::uri::written;
@@ -37,6 +39,8 @@ pub struct AcquireOptions {
     pub renew: bool,
     /// Ends renewal this long after the grant, so that a wedged holder cannot keep the lock for ever; default none.
     pub max_hold: Option<Duration>,
+    /// However early it is released, the lock stays taken until so long after the grant, at most 24 h; default: it is free at once.
+    pub at_least_for: Option<Duration>,
     /// First come, first served over all tasks of all processes; default no (then it is FIFO inside each process, and
     /// processes take turns).
     pub fair: bool,
@@ -82,6 +86,7 @@ impl Default for AcquireOptions {
             ttl: DEFAULT_TTL,
             renew: true,
             max_hold: None,
+            at_least_for: None,
             fair: false,
             reentrant: false,
             layout: None,
@@ -110,6 +115,11 @@ impl AcquireOptions {
                 "lock",
                 "max_hold is shorter than ttl; make it at least the ttl, or leave it out",
             ));
+        }
+        if self.at_least_for.is_some_and(|least| least > MAX_TTL) {
+            let message =
+                format!("at_least_for is {:?}; it must be at most {MAX_TTL:?}", self.at_least_for.unwrap_or_default());
+            return Err(Error::invalid("lock", message));
         }
         if self.max_hold.is_some() && !self.renew {
             return Err(Error::invalid("lock", "max_hold limits renewal, but renew is off; drop one of the two"));
@@ -227,13 +237,20 @@ impl ConnectOptions {
 pub type CredentialsSource =
     Arc<dyn Fn() -> std::result::Result<Credentials, Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
 
-/// A user and a password.
+/// A user and a password, which are wiped from memory when this is dropped.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// The user; empty for the store's default user.
     pub user: String,
     /// The password; empty for none.
     pub password: String,
+}
+
+impl Drop for Credentials {
+    fn drop(&mut self) {
+        self.user.zeroize();
+        self.password.zeroize();
+    }
 }
 
 impl std::fmt::Debug for Credentials {

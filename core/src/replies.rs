@@ -94,11 +94,36 @@ fn foreign(message: &str) -> String {
     }
 }
 
-/// The error for replies that no such layout gives.
+/// The error for replies that no such layout gives. Texts in it are counted, not quoted: one of them may be an owner, which releases a lock.
 pub(crate) fn nonsense(operation: &'static str, replies: &[Reply]) -> Error {
-    let mut shown = format!("{replies:?}");
+    let mut shown = shape(replies);
     shown.truncate(shown.floor_char_boundary(200));
     let message =
         format!("the store's reply makes no sense for this layout: {shown}; see what answers at that address");
     Error::new(Kind::Protocol, operation, message)
+}
+
+fn shape(replies: &[Reply]) -> String {
+    let one = |reply: &Reply| match reply {
+        Reply::Nil => "nothing".to_owned(),
+        Reply::Int(number) => number.to_string(),
+        Reply::Text(text) => format!("a text of {} bytes", text.len()),
+        Reply::List(list) => shape(list),
+        Reply::Error { code, .. } => format!("an error {code}"),
+    };
+    // More of it is not shown.
+    format!("[{}]", replies.iter().take(100).map(one).collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_no_sense_is_told_without_an_owner() {
+        let owner = Reply::Text("0123456789abcdef0123456789abcdef".into());
+        let error = Reply::Error { code: "ERR".into(), message: "0123456789abcdef".into() };
+        let told = nonsense("acquire", &[Reply::List(vec![Reply::Int(-5), owner, Reply::Nil]), error]).to_string();
+        assert!(told.contains("[[-5, a text of 32 bytes, nothing], an error ERR]") && !told.contains("0123"), "{told}");
+    }
 }

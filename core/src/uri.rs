@@ -13,8 +13,8 @@ use crate::options::{AcquireOptions, ConnectOptions, MAX_TIMEOUT, Retry};
 /// The environment variable that says where locks are kept when the program does not.
 pub const ENVIRONMENT: &str = "LOCKWRIGHT_URL";
 
-/// A parsed address with the options that rode in it.
-#[derive(Clone, Debug)]
+/// A parsed address with the options that rode in it. Its `Debug` shows no user, no password and no option that is not known.
+#[derive(Clone)]
 pub struct Uri {
     /// The address; may hold a password.
     url: Url,
@@ -28,6 +28,14 @@ pub struct Uri {
     own: Vec<&'static str>,
     /// Whether a password may have been taken for something else.
     hides_a_password: bool,
+}
+
+impl std::fmt::Debug for Uri {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = if self.hides_a_password { format!("{}://..", self.scheme()) } else { self.redacted() };
+        let (lock, connect) = (&self.lock, &self.connect);
+        f.debug_struct("Uri").field("url", &shown).field("lock", lock).field("connect", connect).finish_non_exhaustive()
+    }
 }
 
 impl Uri {
@@ -377,6 +385,10 @@ mod tests {
     fn a_password_is_never_shown() {
         let uri = parse("rediss://user:hunter2@h:1/0?ttl=10s").unwrap();
         assert_eq!(uri.redacted(), "rediss://h:1/0");
+        let shown = format!("{uri:?}");
+        assert!(shown.contains("rediss://h:1/0") && !shown.contains("hunter2") && !shown.contains("user"), "{shown}");
+        let misread = parse("redis://user:1/hunter2@h?password=hunter2").unwrap();
+        assert!(!format!("{misread:?}").contains("hunter2"), "{misread:?}");
         let broken = parse("redis://user:hunter2@h:notaport/").unwrap_err();
         assert!(!format!("{broken} {broken:?}").contains("hunter2"));
     }

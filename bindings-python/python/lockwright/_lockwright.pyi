@@ -380,7 +380,8 @@ class Latch:
     def count_down(self) -> int:
         """Counts it down by one; how many are still to come. An open one stays open.
 
-        When it raises `Unavailable`, it is not known whether it was counted down.
+        When it raises `Unavailable`, it is not known whether it was counted down. Two callers may be told the same number, where an
+        answer was lost and asked for again: 0 does not mean that you were the last.
         """
 
     def count(self) -> int:
@@ -459,7 +460,7 @@ class Guard:
 
     @property
     def why_lost(self) -> Optional[str]:
-        """`expired`, `max_hold`, `not_renewed`, `gone`, `broken` or `closed`; None unless it was lost."""
+        """`expired`, `max_hold`, `abandoned`, `not_renewed`, `gone`, `broken` or `closed`; None unless it was lost."""
 
     @property
     def lost(self) -> Lost:

@@ -894,7 +894,8 @@ class Latch:
     async def count_down(self) -> int:
         """Counts it down by one; how many are still to come. An open one stays open.
 
-        When it raises `Unavailable`, or is cancelled, it is not known whether it was counted down.
+        When it raises `Unavailable`, or is cancelled, it is not known whether it was counted down. Two callers may be told the same
+        number, where an answer was lost and asked for again: 0 does not mean that you were the last.
         """
         left: int = await _ask(_native.Reactor.latch_count_down, self._core)
         return left
@@ -1066,7 +1067,7 @@ class Guard:
 
     @property
     def why_lost(self) -> Optional[str]:
-        """`expired`, `max_hold`, `not_renewed`, `gone`, `broken` or `closed`; None unless it was lost."""
+        """`expired`, `max_hold`, `abandoned`, `not_renewed`, `gone`, `broken` or `closed`; None unless it was lost."""
         return self._core.why_lost
 
     @property

@@ -1,6 +1,7 @@
 //! The driver: moves bytes and time for the pure rooms. Feature `net`.
 
 pub(crate) mod clock;
+pub(crate) mod companion;
 pub(crate) mod convoy;
 pub(crate) mod courier;
 pub(crate) mod fence;
@@ -11,6 +12,7 @@ pub(crate) mod engine;
 pub(crate) mod entry;
 pub(crate) mod hold;
 pub(crate) mod notice;
+pub(crate) mod owners;
 pub(crate) mod poller;
 pub(crate) mod random;
 mod timer;

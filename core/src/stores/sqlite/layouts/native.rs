@@ -509,6 +509,19 @@ fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
     Ok(Reply::List(std::iter::once(next).chain(keys).map(Reply::Text).collect()))
 }
 
+/// Removes a few rows of each kind that nobody used for long. What cannot be read stays, with all that lies beside it.
+///
+/// # Errors
+/// Whatever SQLite reports; the transaction must then be rolled back.
+pub(crate) fn tidy(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
+    execute(db, "SAVEPOINT tidy", [])?;
+    if sweep(db, env).and_then(|()| shared::sweep(db, env)).and_then(|()| gates::sweep(db, env)).is_err() {
+        // With the rows their highest token would be lost.
+        execute(db, "ROLLBACK TO tidy", [])?;
+    }
+    execute(db, "RELEASE tidy", []).map(drop)
+}
+
 /// Removes rows to which nothing has happened for long, a few at a time and in turn. Their highest token is kept for
 /// all.
 fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
