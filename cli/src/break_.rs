@@ -24,6 +24,9 @@ pub(crate) struct Break {
     token: Option<u64>,
 }
 
+/// How many tokens of a thousand holders are named as those to choose from.
+const SHOWN: usize = 20;
+
 impl Break {
     pub(crate) fn go(self, place: &Place) -> Result<u8> {
         let client = place.open()?;
@@ -32,8 +35,11 @@ impl Break {
         let Some(token) = self.token else {
             let hint = match &seen.holder {
                 Some(_) if several(&seen).len() > 1 => {
-                    let tokens: Vec<_> =
-                        several(&seen).iter().map(|part| part.holder.first_token.to_string()).collect();
+                    let tokens = several(&seen).iter().map(|part| part.holder.first_token.to_string());
+                    let mut tokens: Vec<_> = tokens.take(SHOWN + 1).collect();
+                    if tokens.len() > SHOWN {
+                        tokens[SHOWN] = "..".into();
+                    }
                     format!("to break one of these holds give --token and one of {}", tokens.join(", "))
                 }
                 Some(holder) if holder.first_token == 0 => {
