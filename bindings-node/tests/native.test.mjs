@@ -10,7 +10,7 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
 import { connect, onEvent } from '../dist/index.mjs'
-import { client, collected, inMemory, shared, sleep, until } from './lib.mjs'
+import { client, collected, inMemory, shared, sleep, stores, until } from './lib.mjs'
 
 test('without a native library the error names the package to install', () => {
   const place = mkdtempSync(join(tmpdir(), 'lockwright-bare-'))
@@ -41,6 +41,28 @@ test('a guard that is collected warns and is not renewed any more', async t => {
   const kept = Date.now() - began
   assert.ok(kept > 280 && kept < 10_000, `${kept} ms`)
 })
+
+/** The signal of several guards that nobody has any more, and of one whose client nobody has either. */
+async function orphans(uri) {
+  const here = await connect(uri)
+  const options = { ttl: 300 }
+  const { signal: both } = await here.multiLock(['a', 'b'], options).acquire()
+  const { signal: one } = await here.lock('c', options).acquire()
+  return { one, both }
+}
+
+for (const [store, uri] of Object.entries(stores())) {
+  test(`the signal of a guard that is collected aborts when its lease over ${store} ends, also without its client`, async t => {
+    const { one, both } = await orphans(uri)
+    const told = Promise.all([one, both].map(signal => new Promise(lost => signal.addEventListener('abort', lost))))
+    const collecting = setInterval(() => globalThis.gc(), 20)
+    t.after(() => clearInterval(collecting))
+    const here = await client(t, uri)
+    for (const name of ['a', 'c']) await (await here.lock(name, { ttl: 5_000 }).acquire({ timeout: 20_000 })).release()
+    await told
+    for (const { reason } of [one, both]) assert.equal(reason.code, 'lost')
+  })
+}
 
 test('losses are warnings of the process, and events for whoever wants them', async t => {
   const here = await client(t, inMemory())

@@ -83,6 +83,7 @@ export interface NativeClient {
 export interface NativeReactor {
   turn(): unknown[]
   feed(socket: number, bytes: Uint8Array, length: number): unknown[]
+  taken(socket: number): void
   forget(job: number): void
   acquire(lock: NativeLock, timeout: number | undefined, owner: number | undefined): Answer<number>
   acquireAll(bundle: NativeBundle, timeout: number | undefined): Answer<number>
@@ -115,10 +116,14 @@ export interface NativeReactor {
 }
 
 interface Native {
-  Reactor: new (ready: () => void) => NativeReactor
+  Reactor: new (ready: () => void, reads: boolean) => NativeReactor
   open(reactor: NativeReactor, url: string | undefined, options: object): Answer<NativeClient>
   version(): string
   newOwner(): number
+  /** The milliseconds of a text with a unit; `null` for any other text. */
+  span(text: string): number | null
+  /** Whether nobody in this process asked before. */
+  firstDoubt(): boolean
   codes(): { code: string; retryable: boolean }[]
   sentence(why: LossReason): string
   kitHeader(): string

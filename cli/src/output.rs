@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use lockwright::lease::{Holder, Inspection, Part, Sighting};
+use lockwright::name;
 use lockwright::shared_cell::Primitive;
 use serde::Serialize;
 
@@ -35,17 +36,9 @@ pub(crate) fn note(text: &str) {
     drop(writeln!(std::io::stderr(), "{}", plain(text)));
 }
 
-/// A text without control characters: stores hold what others wrote, and a terminal obeys what it is sent.
+/// A text in which everything is seen: stores hold what others wrote, and a terminal obeys what it is sent.
 pub(crate) fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
+    name::shown(text).into_owned()
 }
 
 /// A span for people: two digits that matter, in the unit that fits.
@@ -77,12 +70,30 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = 
 pub(crate) fn who(holder: &Holder) -> String {
     let card = &holder.card;
     if card.host.is_empty() && card.pid == 0 {
-        return format!("somebody who uses another library ({})", plain(&card.language));
+        return format!("{} (not Lockwright)", plain(&card.language));
     }
     let host = if card.host.is_empty() { "unknown host" } else { &card.host };
     let mut text = format!("{} pid {} ({})", plain(host), card.pid, plain(&card.language));
     if !card.label.is_empty() {
         text.push_str(&format!(" \"{}\"", plain(&card.label)));
+    }
+    text
+}
+
+/// Who is waited for, in one line.
+pub(crate) fn waiting_for(seen: &Inspection) -> String {
+    let mut text = format!("waiting for {:?}", seen.name);
+    let Some(holder) = &seen.holder else { return text };
+    let others = seen.shared.as_ref().map_or(0, |shared| shared.holders.len().saturating_sub(1));
+    let who = match others {
+        0 => format!("{} has", who(holder)),
+        _ => format!("{} and {others} more have", who(holder)),
+    };
+    let held_for = holder.held_for.map_or("it".to_owned(), |held| format!("held it for {}", span(held)));
+    text.push_str(&format!(": {who} {held_for}"));
+    // One of those who wait is this process.
+    if seen.waiters > 1 {
+        text.push_str(&format!("; {} others wait", seen.waiters - 1));
     }
     text
 }
@@ -271,6 +282,6 @@ mod tests {
 
     #[test]
     fn what_others_wrote_cannot_steer_the_terminal() {
-        assert_eq!(plain("nightly \u{1b}[2J\ttask 订单"), "nightly \\u{1b}[2J\\ttask 订单");
+        assert_eq!(plain("nightly \u{1b}[2J\ttask 订单\u{202e}"), "nightly \\u{1b}[2J\\ttask 订单\\u{202e}");
     }
 }

@@ -118,10 +118,12 @@ impl LossReason {
     /// One sentence for a person.
     pub const fn sentence(&self) -> &'static str {
         match self {
-            LossReason::Expired => "its lease ran out before a renewal was answered",
-            LossReason::MaxHold => "it was held for longer than max_hold, so renewal had stopped",
-            LossReason::NotRenewed => "its ttl ran out and renewal is off",
-            LossReason::Gone => "the store no longer knows it as ours",
+            LossReason::Expired => "its lease ended before the store answered a renewal",
+            LossReason::MaxHold => "max_hold was reached, so it was not renewed any more",
+            LossReason::NotRenewed => "its ttl ended, and renewal is off",
+            LossReason::Gone => {
+                "the store no longer has it as ours: it was emptied or replaced, or somebody took the lock"
+            }
             LossReason::Broken => "an operator broke it",
             LossReason::Closed => "its client was closed",
         }

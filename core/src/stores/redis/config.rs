@@ -200,7 +200,7 @@ fn tls(wanted: bool, endpoint: &Endpoint, options: &ConnectOptions) -> Result<Op
     let name = match host.parse::<IpAddr>() {
         Ok(ip) => ServerName::from(ip),
         Err(_) => ServerName::try_from(host.clone())
-            .map_err(|_| invalid(format!("{host:?} is no host name that a certificate could be for")))?,
+            .map_err(|_| invalid(format!("{host:?} is not a host name that a certificate can be for")))?,
     };
     Ok(Some(Tls { config: Arc::new(config), name }))
 }

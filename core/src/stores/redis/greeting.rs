@@ -95,7 +95,7 @@ impl Greeting {
                     return Err(Error::new(
                         Kind::Protocol,
                         "connect",
-                        "the server greets as no Redis server does; see what answers at that address",
+                        "the server does not greet like Redis; see what answers at that address",
                     ));
                 }
             }
@@ -121,7 +121,7 @@ impl Greeting {
             }
             (_, "NOAUTH") => (Kind::Auth, "the server wants a password: scheme://user:password@host"),
             (Asked::Login, _) => (Kind::Auth, "the server refuses this user and password"),
-            (_, "NOPERM") => (Kind::Auth, "the user lacks a right; the docs of this store name those it needs"),
+            (_, "NOPERM") => (Kind::Auth, "the user lacks a right; the page of this store (Rights) has the ACL line"),
             (Asked::Database, _) => (Kind::InvalidConfig, "the server has no such database; choose one that it has"),
             _ => (Kind::Protocol, "the server does not serve what a lock needs"),
         };

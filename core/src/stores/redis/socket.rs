@@ -434,7 +434,10 @@ pub(super) fn unreachable(config: &Config, error: io::Error) -> Error {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset if config.tls.is_none() => {
             "the server ended the connection at once; if it expects TLS, write rediss:// for redis://"
         }
-        _ => "the connection cannot be made",
+        _ if error.to_string().starts_with("failed to lookup address") => {
+            "the name of the host is not known; correct it, or see whether the name server answers"
+        }
+        _ => "the connection cannot be made; see whether the server runs and is reachable",
     };
     Error::new(Kind::Unavailable, "connect", message).caused_by(error)
 }

@@ -92,7 +92,7 @@ pub(super) const PROMISES: Guarantees = Guarantees {
 
 /// A [note](Guarantees::notes) on what is not told.
 pub(super) const NO_SHARDS: &str =
-    "Waiters where Redisson publishes by SPUBLISH, on a cluster, are not told; clusters are not built yet.";
+    "Redis Cluster is not supported yet; Redisson publishes by SPUBLISH there, which our waiters do not hear.";
 
 /// How long whoever is first in the queue is waited for without having asked again.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -180,9 +180,9 @@ impl Manner for Redisson {
                 NOTES[2],
                 NOTES[3],
                 NO_TOKEN,
-                "Redisson's forceUnlock, and whoever deletes the key, takes the lock from its holder, who is told at its next renewal.",
-                "Without fair nobody is served in order; a lock is fair among those that ask for its fair lock, and anybody else goes first.",
-                "Redisson judges the fair lock's queue by its clients' clocks: one that is wrong throws waiters out, who queue again behind the others.",
+                "Redisson's forceUnlock, or deleting the key, takes the lock from its holder, who is told at its next renewal.",
+                "Only those that ask for the fair lock are served in order; anybody who asks for the plain lock of that name goes first.",
+                "Redisson judges the fair queue by its clients' clocks: a wrong clock throws waiters out, and they queue again at the end.",
                 NO_SHARDS,
             ],
             ..PROMISES
