@@ -45,7 +45,8 @@ export class Latch {
   }
 
   /**
-   * Counts it down by one, once; how many are still to come. An open one stays open.
+   * Counts it down by one, once; how many are still to come. An open one stays open. Two callers may be told the same number,
+   * where an answer was lost and asked for again: 0 does not mean that you were the last.
    *
    * @throws As {@link wait}; after {@link Unavailable} it is not known whether it was counted down.
    */

@@ -95,7 +95,7 @@ impl Greeting {
                     return Err(Error::new(
                         Kind::Protocol,
                         "connect",
-                        "the server does not greet like Redis; see what answers at that address",
+                        "the server does not greet as a Redis server does; see what answers at that address",
                     ));
                 }
             }
