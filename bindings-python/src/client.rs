@@ -618,6 +618,7 @@ fn sharing_record(py: Python<'_>, shared: Sharing) -> PyResult<Bound<'_, PyAny>>
     fields.set_item("primitive", shared.primitive.name())?;
     fields.set_item("permits", shared.permits)?;
     fields.set_item("holders", pyo3::types::PyTuple::new(py, holders)?)?;
+    fields.set_item("unlisted", shared.unlisted)?;
     record(py, "Sharing", &fields)
 }
 

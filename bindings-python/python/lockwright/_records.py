@@ -75,6 +75,9 @@ class Sharing:
     permits: Optional[int]
     """How many there are, of a semaphore."""
     holders: tuple[Part, ...]
+    """In the order of their tokens: all, unless a store has no room for so many in one answer (on Redis some 13,000)."""
+    unlisted: int
+    """How many more hold it than these."""
 
 
 @dataclass(frozen=True)
