@@ -10,6 +10,7 @@
 //! # }
 //! ```
 
+use std::task::Waker;
 use std::time::Duration;
 
 use crate::client::{Acquisition, Extension, Face, extended, free, left, outcome_of};
@@ -161,6 +162,22 @@ impl Lock {
     }
 }
 
+/// How a call waits for what was begun.
+#[derive(Clone, Copy, Debug)]
+pub enum Wait<'a> {
+    /// Blocks the thread, for at most so long.
+    Park(Duration),
+    /// Does not block: for threads that have other work, such as greenlets. Has the waker called, once, when it is worth looking
+    /// again; when the time limit is over, whoever waits has to look by itself.
+    Wake(&'a Waker),
+}
+
+impl From<Duration> for Wait<'_> {
+    fn from(slice: Duration) -> Self {
+        Wait::Park(slice)
+    }
+}
+
 /// A lock being acquired. Dropping it gives up.
 pub struct Acquiring {
     acquisition: Acquisition<Blocking>,
@@ -186,17 +203,22 @@ impl Acquiring {
         }
     }
 
-    /// Waits for at most `slice`; `None` when there is no result yet. Call it no more after a result.
-    pub fn wait(&mut self, slice: Duration) -> Option<Result<Guard>> {
+    /// Waits as `how` says; `None` when there is no result yet. Call it no more after a result.
+    pub fn wait<'a>(&mut self, how: impl Into<Wait<'a>>) -> Option<Result<Guard>> {
         let left = self.warn_of_itself();
         let acquisition = &mut self.acquisition;
         if acquisition.is_forked() {
             let message = "this acquisition was begun before a fork; begin it in this process";
             return Some(Err(Error::new(Kind::Forked, "acquire", message)));
         }
-        let slice = slice.min(left).min(acquisition.give_up_in_time());
-        let limit = (slice < Duration::MAX).then_some(slice);
-        let settled = acquisition.waiter.park(limit)?;
+        let left = left.min(acquisition.give_up_in_time());
+        let settled = match how.into() {
+            Wait::Park(slice) => {
+                let slice = slice.min(left);
+                acquisition.waiter.park((slice < Duration::MAX).then_some(slice))
+            }
+            Wait::Wake(waker) => acquisition.waiter.take_or_wake(waker),
+        }?;
         let who = match acquisition.who(&settled) {
             Ok(who) => who,
             Err((requests, limit)) => {

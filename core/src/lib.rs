@@ -72,6 +72,8 @@ pub use barrier::{Arrival, Barrier, BarrierBuilder};
 pub use client::{Async, Client, Face, Guard, Health, Lock, LockBuilder, PING, connect};
 #[cfg(feature = "net")]
 pub use driver::companion::outlived_by;
+#[cfg(feature = "net")]
+pub use driver::fork::generation as fork_generation;
 pub use error::{Error, Kind, Result};
 #[cfg(feature = "net")]
 pub use latch::{Latch, LatchBuilder};

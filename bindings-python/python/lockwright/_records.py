@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Dict, Optional
+from datetime import timedelta
+from typing import TYPE_CHECKING, Dict, Optional, Union
 
 if TYPE_CHECKING:
     from lockwright._lockwright import Histogram
+
+Span = Union[float, str, timedelta]
+"""A length of time: a number of seconds, a text such as `10s`, `500ms`, `2m` or `1h`, or a timedelta."""
 
 
 @dataclass(frozen=True)
