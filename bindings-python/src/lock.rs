@@ -62,10 +62,7 @@ impl Lock {
 
     /// The guard, or why there is none. The inner error is the core's, the outer one a signal handler's.
     fn attempt(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<lockwright::Result<Py<Guard>>> {
-        self.finish(py, || match self.reentrant {
-            true => self.wanted_by(this_thread()).begin(timeout),
-            false => self.core.begin(timeout),
-        })
+        self.finish(py, || self.wanted_by(this_thread()).begin(timeout))
     }
 
     fn finish(
@@ -107,12 +104,18 @@ impl Lock {
 
     /// What `who` is to acquire.
     pub(crate) fn wanted_by(&self, who: u64) -> blocking::Lock {
-        if self.reentrant { self.core.for_owner(OwnerId(who)) } else { self.core.clone() }
+        self.core.for_owner(OwnerId(who))
     }
 
-    /// As [`attempt`](Self::attempt), where somebody else's lock is no error.
+    /// The same, where anybody may release it as `threading` has it, and nobody is told who holds it.
+    pub(crate) fn wanted_as_in_threading(&self, who: u64) -> blocking::Lock {
+        let wanted = self.wanted_by(who).quietly();
+        if self.reentrant { wanted } else { wanted.released_by_anybody() }
+    }
+
+    /// As [`attempt`](Self::attempt) in the style of `threading`, where somebody else's lock is no error.
     fn try_attempt(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Option<Py<Guard>>> {
-        match self.attempt(py, timeout)? {
+        match self.finish(py, || self.wanted_as_in_threading(this_thread()).begin(timeout))? {
             Ok(guard) => Ok(Some(guard)),
             Err(error) if error.kind() == Kind::Timeout => Ok(None),
             Err(error) => Err(Raised(error).into()),

@@ -316,3 +316,17 @@ fn no_secret_is_told() {
     heard("lockwright::store", &[("store", "redis://127.0.0.1:1/0"), ("state", "silent")]);
     assert!(!format!("{:?}", told()).contains("hunter2"));
 }
+
+#[test]
+fn who_waits_for_itself_where_anybody_may_release_is_told_after_a_while() {
+    told();
+    let client = client("own");
+    let lock = client.lock("own").build().unwrap().for_owner(OwnerId(3)).released_by_anybody();
+    let guard = lock.acquire().unwrap();
+    let waiting = std::thread::spawn(move || lock.acquire().map(drop));
+    let warns =
+        |event: &Event| event.level == Level::Warn && event.target == "lockwright::wait" && says(event, "lock", "own");
+    wait_until(|| told().iter().any(warns));
+    drop(guard);
+    waiting.join().unwrap().unwrap();
+}
