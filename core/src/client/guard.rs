@@ -24,6 +24,10 @@ use crate::shared::Share;
 use crate::time::Time;
 use crate::token::Token;
 
+/// What is wrong with a guard that is used again.
+const RELEASED: &str = "this guard was released already";
+const EXPORTED: &str = "this guard was exported: whoever resumes the secret has the lock";
+
 #[derive(Clone)]
 pub(crate) struct Holding {
     pub(crate) engine: Arc<Engine>,
@@ -36,10 +40,11 @@ pub(crate) struct Holding {
 /// Dropping releases in the background. In a forked child a guard made by the parent is inert: the parent still holds.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct Guard<F: Face = Async> {
-    /// `None` once it was released.
+    /// `None` once it was released or exported.
     holding: Option<Holding>,
     /// Until when the lock stays taken though it is released.
     not_before: Option<Time>,
+    exported: bool,
     depth: u32,
     generation: u64,
     face: PhantomData<F>,
@@ -49,7 +54,7 @@ impl<F: Face> Guard<F> {
     /// What an acquisition ended with, in the process of this fork `generation`.
     pub(super) fn new(holding: Holding, depth: u32, generation: u64, at_least_for: Option<Duration>) -> Self {
         let not_before = at_least_for.map(|span| holding.hold.since.after(span));
-        Guard { holding: Some(holding), not_before, depth, generation, face: PhantomData }
+        Guard { holding: Some(holding), not_before, exported: false, depth, generation, face: PhantomData }
     }
 
     /// However early it is released, or dropped, the lock stays taken until so long after the grant (at most 24 h): so that whoever comes
@@ -139,12 +144,17 @@ impl<F: Face> Guard<F> {
         if self.is_forked() {
             return Err(forked());
         }
-        self.holding.as_ref().ok_or_else(|| Error::new(Kind::NotOwned, "release", "this guard was released already"))
+        self.holding.as_ref().ok_or_else(|| self.over())
     }
 
     /// The hold is somebody else's now.
     pub(crate) fn forget(&mut self) {
-        self.holding = None;
+        (self.holding, self.exported) = (None, true);
+    }
+
+    /// The error for whatever is asked of a guard that holds nothing any more.
+    fn over(&self) -> Error {
+        Error::new(Kind::NotOwned, "release", if self.exported { EXPORTED } else { RELEASED })
     }
 
     fn take(&mut self) -> Result<Option<Holding>> {
@@ -158,8 +168,7 @@ impl<F: Face> Guard<F> {
     pub(crate) fn start_release(&mut self) -> Result<Call> {
         let early = self.early();
         let holding = self.take()?;
-        let holding =
-            holding.ok_or_else(|| Error::new(Kind::NotOwned, "release", "this guard was released already"))?;
+        let holding = holding.ok_or_else(|| self.over())?;
         let waiter = Arc::default();
         let effects = left_to_itself(&holding, early, &waiter);
         let (lock, store) = (&*holding.entry.name, &**holding.engine.store.address());
@@ -210,7 +219,7 @@ impl<F: Face> Guard<F> {
     pub fn into_face<G: Face>(mut self) -> Guard<G> {
         let (holding, not_before) = (self.holding.take(), self.not_before);
         let (depth, generation) = (self.depth, self.generation);
-        Guard { holding, not_before, depth, generation, face: PhantomData }
+        Guard { holding, not_before, exported: self.exported, depth, generation, face: PhantomData }
     }
 }
 
@@ -228,7 +237,7 @@ impl Change {
             (Settled::Refused(Refusal::Failed(error)), None) => Err(error.clone().on_lock(entry.name.clone())),
             (_, None) => Ok(false),
             (_, Some(reason)) => {
-                let message = format!("the lock is not held any more: {}", reason.sentence());
+                let message = format!("the lock is no longer held: {}", reason.sentence());
                 Err(Error::new(Kind::Lost, "change", message).on_lock(entry.name.clone()))
             }
         }
@@ -261,7 +270,7 @@ pub(crate) fn extended(entry: &Entry, hold: &Hold, settled: &Settled) -> Result<
         _ => {}
     }
     let why = hold.why_lost().map_or("it was released meanwhile", |reason| reason.sentence());
-    let message = format!("the lock is not held any more: {why}");
+    let message = format!("the lock is no longer held: {why}");
     Err(Error::new(Kind::Lost, "extend", message).on_lock(entry.name.clone()))
 }
 
@@ -331,8 +340,9 @@ impl Guard {
 
 /// Gives back what is held: now, or by itself after `early`, until when a secret has it that nobody is told.
 fn left_to_itself(Holding { engine, entry, hold }: &Holding, early: Option<Duration>, waiter: &Arc<Waiter>) -> Effects {
-    match early {
-        Some(left) => entry.export(engine, hold.token.n, engine.mint(), left, waiter),
+    // A system without randomness has no secrets: then it is free too early.
+    match early.and_then(|left| Some((left, engine.mint().ok()?))) {
+        Some((left, secret)) => entry.export(engine, hold.token.n, secret, left, waiter),
         None => entry.release(engine, hold.token.n, waiter),
     }
 }
