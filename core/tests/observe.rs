@@ -307,10 +307,10 @@ fn an_outage_is_told_once_and_its_end_too() {
     let answers = heard("lockwright::store", &[("store", &store), ("state", "answers")]);
     assert!(answers.level == Level::Info && seconds(&answers, "after") > 0.0);
     assert!(client.metrics().reconnects > before);
-    assert!(
-        told().iter().filter(|event| event.target == "lockwright::store" && says(event, "state", "silent")).count()
-            <= 4
-    );
+    let of_this_one = |event: &&Event| {
+        event.target == "lockwright::store" && says(event, "state", "silent") && says(event, "store", &store)
+    };
+    assert!(told().iter().filter(of_this_one).count() <= 4);
 }
 
 #[test]
