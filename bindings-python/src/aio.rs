@@ -215,11 +215,16 @@ impl Reactor {
         lock: Py<Lock>,
         timeout: Option<Span>,
         who: u64,
+        as_in_threading: bool,
     ) -> PyResult<u64> {
         self.own("acquire")?;
         let limit = lock.get().limit(timeout)?;
         lock.get().shared.prepare(py)?;
-        let wanted = lock.get().wanted_by(who).into_face::<Async>();
+        let wanted = match as_in_threading {
+            true => lock.get().wanted_as_in_threading(who),
+            false => lock.get().wanted_by(who),
+        };
+        let wanted = wanted.into_face::<Async>();
         let work = async move { wanted.acquire_within(limit).await };
         self.ask(py, future, work, move |py, granted| {
             let guard = lock.get().guard(py, granted.map_err(Raised)?.into_face())?;

@@ -73,11 +73,8 @@ impl Lock {
 
     /// The guard, or why there is none. The inner error is the core's, the outer one a signal handler's.
     fn attempt(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<lockwright::Result<Py<Guard>>> {
-        let me = if self.reentrant { me(py)? } else { 0 };
-        self.finish(py, timeout, || match self.reentrant {
-            true => self.wanted_by(me).begin(timeout),
-            false => self.core.begin(timeout),
-        })
+        let me = me(py)?;
+        self.finish(py, timeout, || self.wanted_by(me).begin(timeout))
     }
 
     fn finish(
@@ -120,12 +117,19 @@ impl Lock {
 
     /// What `who` is to acquire.
     pub(crate) fn wanted_by(&self, who: u64) -> blocking::Lock {
-        if self.reentrant { self.core.for_owner(OwnerId(who)) } else { self.core.clone() }
+        self.core.for_owner(OwnerId(who))
     }
 
-    /// As [`attempt`](Self::attempt), where somebody else's lock is no error.
+    /// The same, where anybody may release it as `threading` has it, and nobody is told who holds it.
+    pub(crate) fn wanted_as_in_threading(&self, who: u64) -> blocking::Lock {
+        let wanted = self.wanted_by(who).quietly();
+        if self.reentrant { wanted } else { wanted.released_by_anybody() }
+    }
+
+    /// As [`attempt`](Self::attempt) in the style of `threading`, where somebody else's lock is no error.
     fn try_attempt(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Option<Py<Guard>>> {
-        match self.attempt(py, timeout)? {
+        let me = me(py)?;
+        match self.finish(py, timeout, || self.wanted_as_in_threading(me).begin(timeout))? {
             Ok(guard) => Ok(Some(guard)),
             Err(error) if error.kind() == Kind::Timeout => Ok(None),
             Err(error) => Err(Raised(error).into()),

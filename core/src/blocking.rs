@@ -18,11 +18,9 @@ use crate::driver::engine::Trial;
 use crate::driver::entry::{Effects, PARTING};
 use crate::driver::owners::this_thread;
 use crate::driver::wait::Settled;
-use crate::driver::{clock, notice};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{Inspection, ReleaseOutcome, Sighting};
 use crate::options::ConnectOptions;
-use crate::time::Time;
 use crate::token::Token;
 
 /// Waiting blocks the thread.
@@ -179,20 +177,12 @@ impl From<Duration> for Wait<'_> {
 }
 
 /// A lock being acquired. Dropping it gives up.
-pub struct Acquiring {
-    acquisition: Acquisition<Blocking>,
-    begun: Time,
-    /// It was said that it waits for itself.
-    warned: bool,
-}
-
-/// How long a caller may wait for what it holds itself before that is said, where somebody else may release it.
-const SELF_WAIT: Duration = Duration::from_secs(1);
+pub struct Acquiring(Acquisition<Blocking>);
 
 impl Acquiring {
     pub(crate) fn begin((acquisition, effects): (Acquisition<Blocking>, Effects)) -> Self {
         acquisition.span.in_scope(|| acquisition.engine.perform(&acquisition.entry, effects, acquisition.deadline));
-        Acquiring { acquisition, begun: clock::now(), warned: false }
+        Acquiring(acquisition)
     }
 
     pub(crate) fn finish(mut self) -> Result<Guard> {
@@ -205,13 +195,12 @@ impl Acquiring {
 
     /// Waits as `how` says; `None` when there is no result yet. Call it no more after a result.
     pub fn wait<'a>(&mut self, how: impl Into<Wait<'a>>) -> Option<Result<Guard>> {
-        let left = self.warn_of_itself();
-        let acquisition = &mut self.acquisition;
+        let acquisition = &mut self.0;
         if acquisition.is_forked() {
             let message = "this acquisition was begun before a fork; begin it in this process";
             return Some(Err(Error::new(Kind::Forked, "acquire", message)));
         }
-        let left = left.min(acquisition.give_up_in_time());
+        let left = acquisition.give_up_in_time();
         let settled = match how.into() {
             Wait::Park(slice) => {
                 let slice = slice.min(left);
@@ -221,28 +210,13 @@ impl Acquiring {
         }?;
         let who = match acquisition.who(&settled) {
             Ok(who) => who,
-            Err((requests, limit)) => {
+            Err(look) => {
+                let (requests, limit) = *look;
                 let (engine, entry) = (&acquisition.engine, &acquisition.entry);
                 engine.seen(entry, engine.store.call(&requests, limit))
             }
         };
         Some(acquisition.conclude_with(settled, who.as_deref()))
-    }
-
-    /// How much longer until it would be said that the caller waits for itself.
-    fn warn_of_itself(&mut self) -> Duration {
-        if self.warned || !self.acquisition.lenient {
-            return Duration::MAX;
-        }
-        let left = left(self.begun.after(SELF_WAIT));
-        if left.is_zero() {
-            self.warned = true;
-            if self.acquisition.waits_for_itself() {
-                notice::waits_for_itself(&self.acquisition.entry.name, self.acquisition.engine.store.address());
-            }
-            return Duration::MAX;
-        }
-        left
     }
 }
 
@@ -264,7 +238,7 @@ impl Acquisition<Blocking> {
 
 impl std::fmt::Debug for Acquiring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Acquiring({:?})", self.acquisition.entry.name)
+        write!(f, "Acquiring({:?})", self.0.entry.name)
     }
 }
 

@@ -73,7 +73,16 @@ class MultiGuard(Held):
 
     def release(self) -> str:
         """Gives all back. What the store found: of the first that was not simply `released`, if any."""
-        outcomes = [guard.release() for guard in reversed(self._guards)]
+        outcomes: List[str] = []
+        first: Optional[LockError] = None
+        # Each is given back, whatever became of those before it.
+        for guard in reversed(self._guards):
+            try:
+                outcomes.append(guard.release())
+            except LockError as error:
+                first = first or error
+        if first is not None:
+            raise first
         return next((outcome for outcome in outcomes if outcome != "released"), "released")
 
     def __enter__(self) -> MultiGuard:

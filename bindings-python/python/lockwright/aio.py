@@ -468,8 +468,8 @@ class Lock:
         # Its task is alive while it is in the block, and asyncio lets any task release.
         return id(_task())
 
-    async def _acquire(self, timeout: Optional[Span]) -> _native.Guard:
-        guard: _native.Guard = await _ask(_native.Reactor.acquire, self._core, timeout, self._who())
+    async def _acquire(self, timeout: Optional[Span], by_anybody: bool = False) -> _native.Guard:
+        guard: _native.Guard = await _ask(_native.Reactor.acquire, self._core, timeout, self._who(), by_anybody)
         return guard
 
     async def acquire(self, blocking: bool = True, timeout: Span = -1) -> bool:
@@ -483,7 +483,7 @@ class Lock:
                 )
             timeout = 0
         try:
-            guard = await self._acquire(timeout)
+            guard = await self._acquire(timeout, True)
         except LockTimeout:
             return False
         _native._pin(self._core, guard, False, self._who())

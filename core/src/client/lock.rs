@@ -375,7 +375,6 @@ impl<F: Face> Lock<F> {
             deadline: ask.deadline,
             timeout,
             owner,
-            lenient,
             at_least_for,
             tells_who: !quiet && self.spot.layout.is_held(),
             generation: fork::generation(),
@@ -428,8 +427,6 @@ pub(crate) struct Acquisition<F: Face> {
     pub(crate) deadline: Option<Time>,
     timeout: Option<Duration>,
     owner: Option<OwnerId>,
-    /// Somebody else than its owner may release what that one holds.
-    pub(crate) lenient: bool,
     at_least_for: Option<Duration>,
     /// When its time is over the error says who holds the lock.
     tells_who: bool,
@@ -441,20 +438,15 @@ pub(crate) struct Acquisition<F: Face> {
 
 impl<F: Face> Acquisition<F> {
     /// Who holds what it did not get in time, where that is to be told: known here, or what to ask the store for and until when.
-    pub(crate) fn who(&self, settled: &Settled) -> std::result::Result<Option<Arc<str>>, (Requests, Time)> {
+    pub(crate) fn who(&self, settled: &Settled) -> std::result::Result<Option<Arc<str>>, Box<(Requests, Time)>> {
         let limit = self.deadline.map(|deadline| deadline.after(PARTING)).filter(|limit| !left(*limit).is_zero());
         match (settled, limit) {
             (Settled::Refused(Refusal::TimedOut), Some(limit)) if self.tells_who => match self.entry.holder_here() {
                 Some(here) => Ok(Some(here.describe(self.owner).into())),
-                None => self.engine.look_at(&self.entry).map_or_else(Ok, |requests| Err((requests, limit))),
+                None => self.engine.look_at(&self.entry).map_or_else(Ok, |requests| Err(Box::new((requests, limit)))),
             },
             _ => Ok(None),
         }
-    }
-
-    /// Whether it waits for what its owner holds itself.
-    pub(crate) fn waits_for_itself(&self) -> bool {
-        self.owner.is_some() && self.entry.holder_here().is_some_and(|here| here.by == self.owner)
     }
 
     /// What the waiter got, as what the caller gets.
@@ -592,7 +584,8 @@ impl Acquisition<Async> {
         let settled = settled.instrument(span).await;
         let who = match self.who(&settled) {
             Ok(who) => who,
-            Err((requests, limit)) => {
+            Err(look) => {
+                let (requests, limit) = *look;
                 self.engine.seen(&self.entry, self.engine.store.call_async(&requests, limit).await)
             }
         };

@@ -15,7 +15,7 @@ use super::courier::{self, Courier, Freight};
 use super::entry::{Demand, Effects, Entry, Outbound, PARTING};
 use super::fence::{self, Fence};
 use super::notice::{self, Counters, Silence};
-use super::owners::{Waiting, Waits};
+use super::owners::{self, Waiting, Waits};
 use super::random::Random;
 use super::runtime;
 use super::wait::{Settled, Waiter, locked};
@@ -450,8 +450,12 @@ impl Engine {
             };
             sends.extend(self.perform_local(entry, follow));
         }
-        for Waiting { owner, task, begins } in waits {
-            if !begins {
+        for Waiting { owner, task, lenient, begins } in waits {
+            if lenient {
+                if begins {
+                    owners::warn_of_itself(entry, self.store.address(), owner, task);
+                }
+            } else if !begins {
                 self.waits.end(owner, task);
             } else if let Some(error) = self.waits.begin(self, entry, owner, task) {
                 let follow = entry.refuse(self, task, error);

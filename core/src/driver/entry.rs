@@ -117,6 +117,8 @@ struct Task {
     by: Option<OwnerId>,
     /// The same, where a wait for that one itself would never end.
     waits_as: Option<OwnerId>,
+    /// Somebody else may release what that one holds.
+    lenient: bool,
     /// It wants to be served in order or not at all, where it wants an order.
     insists: bool,
     /// It only tries: that there is nobody at the store's address is an answer.
@@ -244,7 +246,7 @@ pub(crate) struct Effects {
 
 impl Entry {
     pub(crate) fn new(name: Arc<str>, key: Arc<str>, layout: Arc<dyn Layout>) -> Self {
-        let state = Mutex::new(State::new(&*layout, key.clone()));
+        let state = Mutex::new(State::new(&*layout, &key));
         Entry { name, key, layout, state }
     }
 
@@ -269,9 +271,21 @@ impl Entry {
             effects.notices.push(Notice::Asked);
             let behind = !ask.tries && !state.queue.is_idle();
             let waiter = waiter.clone();
-            let waits_as = by.filter(|_| !lenient && !ask.tries && ask.deadline.is_none() && state.is_of_holders);
+            let waits_as = by.filter(|_| !ask.tries && ask.deadline.is_none() && state.is_of_holders);
             let (id, since, said, parts) = (ask.task, now, false, None);
-            state.tasks.push_back(Task { id, waiter, since, behind, said, waits_as, by, insists, hurries, parts });
+            state.tasks.push_back(Task {
+                id,
+                waiter,
+                since,
+                behind,
+                said,
+                waits_as,
+                lenient,
+                by,
+                insists,
+                hurries,
+                parts,
+            });
             state.unsaid += 1;
             if state.closed {
                 return state.refuse(now, ask.task, Refusal::Failed(closed()), effects);
@@ -551,7 +565,7 @@ impl Entry {
         });
         if let Err(panicked) = done {
             state.give_up(now, panicked, &mut effects);
-            let like_new = State::new(&*self.layout, self.key.clone());
+            let like_new = State::new(&*self.layout, &self.key);
             *state = State { next_slot: state.next_slot, closed: state.closed, ..like_new };
         }
         if let Some(mut room) = effects.room.take() {
@@ -602,8 +616,8 @@ fn renewal(session: &Session, token: Token, error: Option<Error>) -> Option<Noti
 }
 
 impl State {
-    fn new(layout: &dyn Layout, key: Arc<str>) -> Self {
-        let Traits { block, push, .. } = layout.protocol(key).traits();
+    fn new(layout: &dyn Layout, key: &Arc<str>) -> Self {
+        let Traits { block, push, .. } = layout.protocol(key.clone()).traits();
         State {
             queue: Queue::new(block),
             slots: SmallVec::new(),
@@ -1037,7 +1051,7 @@ impl State {
     fn take_task(&mut self, task: TaskId, effects: &mut Effects) -> Option<Task> {
         let at = self.tasks.iter().position(|other| other.id == task)?;
         let task = self.tasks.swap_remove_back(at)?;
-        let over = |owner| Waiting { owner, task: task.id, begins: false };
+        let over = |owner| Waiting { owner, task: task.id, lenient: task.lenient, begins: false };
         effects.waits.extend(task.waits_as.filter(|_| task.said).map(over));
         self.unsaid -= u32::from(!task.said);
         self.parting -= u32::from(task.parts.is_some());
@@ -1131,7 +1145,7 @@ impl State {
         for task in self.tasks.iter_mut().filter(|task| !task.said && (wait || task.behind)) {
             task.said = true;
             self.unsaid -= 1;
-            let begun = |owner| Waiting { owner, task: task.id, begins: true };
+            let begun = |owner| Waiting { owner, task: task.id, lenient: task.lenient, begins: true };
             effects.waits.extend(task.waits_as.map(begun));
             effects.notices.push(Notice::Waits);
         }
