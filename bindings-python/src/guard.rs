@@ -328,7 +328,7 @@ impl Guard {
         self.ask(blocking::Guard::remaining).unwrap_or_default().as_secs_f64()
     }
 
-    /// `expired`, `max_hold`, `not_renewed`, `gone`, `broken` or `closed`; None unless it was lost.
+    /// `expired`, `max_hold`, `abandoned`, `not_renewed`, `gone`, `broken` or `closed`; None unless it was lost.
     #[getter]
     fn why_lost(&self) -> Option<&'static str> {
         self.why().map(|why| why.code())

@@ -58,8 +58,8 @@ impl Latch {
 
     /// Counts it down by one; how many are still to come. An open one stays open.
     ///
-    /// When it raises `Unavailable`, it is not known whether it was counted down. Two callers may be told the same number, where an answer
-    /// was lost and asked for again: 0 does not mean that you were the last.
+    /// When it raises `Unavailable`, it is not known whether it was counted down. Two callers may be told the same number, where an
+    /// answer was lost and asked for again: 0 does not mean that you were the last.
     fn count_down(&self, py: Python<'_>) -> PyResult<u32> {
         self.shared.prepare(py)?;
         Ok(outside(py, || self.core.count_down()).map_err(Raised)?)

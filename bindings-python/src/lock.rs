@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lockwright::blocking::{self, Acquiring};
-use lockwright::options::MAX_TIMEOUT;
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Kind, fork_generation};
 use pyo3::PyTraverseError;
@@ -61,7 +60,6 @@ pub(crate) fn limit(timeout: Option<Span>, own: Option<Duration>) -> PyResult<Op
         Some(Span::Seconds(seconds)) if seconds > TIMEOUT_MAX => Err(PyOverflowError::new_err(
             "timeout is greater than threading.TIMEOUT_MAX; leave it out to wait for ever",
         )),
-        Some(Span::Seconds(seconds)) if seconds > MAX_TIMEOUT.as_secs_f64() => Ok(Some(MAX_TIMEOUT)),
         Some(span) => span.check("acquire", "timeout").map(Some),
     }
 }
