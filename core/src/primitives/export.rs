@@ -210,7 +210,7 @@ impl Lock {
     pub async fn resume(&self, secret: &str) -> Result<Guard> {
         let attempt = self.attempt_of(secret)?;
         let (acquisition, effects) = self.start_as(Some(Duration::ZERO), Some(attempt))?;
-        acquisition.finish(effects).await
+        acquisition.finish(effects, None).await
     }
 }
 
