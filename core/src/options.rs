@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use zeroize::Zeroize;
+
 use crate::error::{Error, Result};
 use crate::name;
+use crate::uri::written;
 
 /// The default ttl.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
@@ -101,7 +104,7 @@ impl AcquireOptions {
         if self.ttl < MIN_TTL || self.ttl > MAX_TTL {
             return Err(Error::invalid(
                 "lock",
-                format!("ttl is {:?}; it must be {MIN_TTL:?} to {MAX_TTL:?}", self.ttl),
+                format!("ttl is {}; it must be {} to {}", written(self.ttl), written(MIN_TTL), written(MAX_TTL)),
             ));
         }
         if self.max_hold.is_some_and(|max| max < self.ttl) {
@@ -226,13 +229,20 @@ impl ConnectOptions {
 pub type CredentialsSource =
     Arc<dyn Fn() -> std::result::Result<Credentials, Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
 
-/// A user and a password.
+/// A user and a password, which are wiped from memory when this is dropped.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// The user; empty for the store's default user.
     pub user: String,
     /// The password; empty for none.
     pub password: String,
+}
+
+impl Drop for Credentials {
+    fn drop(&mut self) {
+        self.user.zeroize();
+        self.password.zeroize();
+    }
 }
 
 impl std::fmt::Debug for Credentials {

@@ -744,7 +744,7 @@ impl Session {
                 self.unanswered(now, Op::Acquire, error);
             }
             Verdict::Gone(_) if self.secret.is_some() => {
-                let message = "the secret holds the lock no more: it was resumed already, or its time ran out";
+                let message = "the secret no longer holds the lock: it was resumed already, or its time ended";
                 self.fail(now, Error::new(Kind::NotOwned, "resume", message));
             }
             Verdict::Gone(_) => {

@@ -87,7 +87,7 @@ async fn a_crowd_that_gives_up_leaves_no_places() {
             tokio::spawn(async move { lock.acquire().await.map(drop) })
         })
         .collect();
-    while client.inspect("x").await.unwrap().waiters < SOME as u32 {
+    while client.inspect("x").await.unwrap().waiters < SOME as u64 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     // Half of them run out of time; of the others all but the last are cancelled, from within.

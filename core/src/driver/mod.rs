@@ -1,6 +1,7 @@
 //! The driver: moves bytes and time for the pure rooms. Feature `net`.
 
 pub(crate) mod clock;
+pub(crate) mod companion;
 pub(crate) mod convoy;
 pub(crate) mod courier;
 pub(crate) mod fence;

@@ -267,9 +267,11 @@ impl Silence {
             Outcome::NotSent(error) | Outcome::Unknown { error, .. } => {
                 let since = answered.sent.as_nanos().max(1);
                 if self.0.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                    told(
-                        || warn!(target: "lockwright::store", store, state = "silent", %error, "the store does not answer"),
-                    );
+                    let (state, what) = match error.kind() {
+                        Kind::Unavailable => ("silent", "the store does not answer"),
+                        _ => ("refuses", "the store refuses this client"),
+                    };
+                    told(|| warn!(target: "lockwright::store", store, state, %error, "{what}"));
                 }
                 false
             }
@@ -294,6 +296,12 @@ pub(crate) fn store_restarted(store: &str) {
     told(
         || warn!(target: "lockwright::restart", store, "the store is another one than before: verifying what is held"),
     );
+}
+
+/// The store may drop what is held.
+pub(crate) fn store_evicts(store: &str, policy: &str) {
+    let what = "the server drops keys when its memory is full, locks that are held among them; set its maxmemory-policy to noeviction";
+    told(|| warn!(target: "lockwright::store", store, state = "evicts", policy, "{what}"));
 }
 
 /// Somebody used this client to take a lock from its holder.

@@ -163,7 +163,8 @@ impl Latch {
         self.gate.pass_within(timeout).await.map(|passed| passed.is_some())
     }
 
-    /// Counts it down by one, once; how many are still to come. An open one stays open.
+    /// Counts it down by one, once; how many are still to come. An open one stays open. Two callers may be told the same number,
+    /// where an answer was lost and asked for again: 0 does not mean that you were the last.
     ///
     /// # Errors
     /// `unavailable` when the store did not answer for `store_timeout`: whether it was counted down is then not known. `auth`,

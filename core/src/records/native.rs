@@ -349,7 +349,7 @@ fn acquired(reply: &Reply) -> Option<Step> {
         1 => Some(Step::Wait(Wait {
             at: Some(StoreTime(at(1)?)),
             remaining: duration(at(2)?),
-            position: u32::try_from(at(3)?).unwrap_or(u32::MAX),
+            position: u32::try_from(at(3)?).ok()?,
             prev: Some(given(at(4)?)?),
         })),
         2 => Some(Step::Done(Verdict::Late { at: StoreTime(at(1)?) })),

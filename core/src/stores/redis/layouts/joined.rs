@@ -457,7 +457,7 @@ impl<M: Manner> JoinedLock<M> {
                     Ok(()) => Step::Wait(Wait {
                         at: Some(StoreTime(*now)),
                         remaining: remaining(*left),
-                        position: u32::try_from(*ahead).unwrap_or(u32::MAX),
+                        position: u32::try_from(*ahead).ok()?,
                         prev: None,
                     }),
                     Err(error) => Step::Done(Verdict::Failed(error)),
