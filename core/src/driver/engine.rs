@@ -686,6 +686,15 @@ mod tests {
         assert!(lock.try_acquire().unwrap().is_some());
     }
 
+    #[test]
+    fn a_short_time_limit_leaves_a_store_that_is_well_the_time_to_answer() {
+        let client = blocking::Client::open(Some("memory://short-limit"), ConnectOptions::default()).unwrap();
+        let (engine, now) = (taken(&client).engine.clone(), clock::now());
+        let deadline = now.after(Duration::from_millis(1));
+        assert_eq!(engine.limit(now, Some(deadline)), deadline.after(PARTING));
+        assert!(engine.limit(now, None) > deadline.after(PARTING));
+    }
+
     /// The lock `x` is granted, and nobody has taken up the grant.
     fn taken(client: &blocking::Client) -> Acquisition<Blocking> {
         let (held, effects) = client.lock("x").build().unwrap().start(None).unwrap();
