@@ -185,6 +185,7 @@ pub struct Queue {
     /// Tasks that are not fair.
     waiting: Lent<Ask>,
     waiting_fairly: Lent<Ask>,
+    #[allow(clippy::box_collection, reason = "one word instead of three, since a client may hold very many locks")]
     deadlines: Option<Box<BTreeSet<(Time, TaskId)>>>,
     hold: Option<Hold>,
     turn: Option<Turn>,
