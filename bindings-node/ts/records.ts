@@ -95,8 +95,10 @@ export interface Sharing {
   readonly primitive: 'rwlock' | 'semaphore'
   /** How many there are, of a semaphore. */
   readonly permits?: number | undefined
-  /** In the order of their tokens. */
+  /** In the order of their tokens: all, unless a store has no room for so many in one answer (on Redis some 13,000). */
   readonly holders: readonly Part[]
+  /** How many more hold it than these. */
+  readonly unlisted: number
 }
 
 /** What one of several holders has. */
@@ -107,7 +109,7 @@ export interface Part {
 }
 
 /** Why a lock was lost while it was held. */
-export type LossReason = 'expired' | 'max_hold' | 'not_renewed' | 'gone' | 'broken' | 'closed'
+export type LossReason = 'expired' | 'max_hold' | 'abandoned' | 'not_renewed' | 'gone' | 'broken' | 'closed'
 
 /** What the store found when a lock was given back. */
 export type ReleaseOutcome = 'released' | 'kept' | 'expired' | 'stolen' | 'unknown'

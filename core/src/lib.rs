@@ -69,9 +69,11 @@ pub mod uri;
 #[cfg(feature = "net")]
 pub use barrier::{Arrival, Barrier, BarrierBuilder};
 #[cfg(feature = "net")]
-pub use client::{Async, Client, Face, Guard, Lock, LockBuilder, connect};
+pub use client::{Async, Client, Face, Guard, Health, Lock, LockBuilder, PING, connect};
 #[cfg(feature = "net")]
 pub use driver::companion::outlived_by;
+#[cfg(feature = "net")]
+pub use driver::fork::generation as fork_generation;
 pub use error::{Error, Kind, Result};
 #[cfg(feature = "net")]
 pub use latch::{Latch, LatchBuilder};

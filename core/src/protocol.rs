@@ -514,6 +514,17 @@ pub trait Layout: Send + Sync + fmt::Debug {
         self.share().is_some()
     }
 
+    /// Whether it is somebody's while it is acquired, as a gate is not.
+    fn is_held(&self) -> bool {
+        self.share().is_some() || !self.has_many_holders()
+    }
+
+    /// Whether a held lock can go from one attempt to another.
+    fn passes(&self, key: Arc<str>) -> bool {
+        let anybody = Terms::of_secret(key.clone(), AttemptId(1), Duration::from_secs(1), "".into());
+        self.protocol(key).pass(&anybody, &anybody).is_some()
+    }
+
     /// The request that asks `question` of the gate under `key`; `None` where it cannot be asked.
     fn question(&self, key: Arc<str>, question: Question) -> Option<Request> {
         let _ = (key, question);
