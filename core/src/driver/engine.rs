@@ -18,6 +18,7 @@ use super::notice::{self, Counters, Silence};
 use super::owners::{self, Waiting, Waits};
 use super::random::Random;
 use super::runtime;
+use super::turnstile::Turnstile;
 use super::wait::{Settled, Waiter, locked};
 use super::wheel::Wheel;
 use crate::client::drained;
@@ -36,6 +37,8 @@ use crate::time::Time;
 struct Entries {
     /// By the hash of their key, which they know themselves: a client may have very many.
     by_hash: HashMap<u64, SmallVec<[Weak<Entry>; 1]>>,
+    /// Those of one acquisition each, by the attempt that waits: there may be very many of one key.
+    by_attempt: HashMap<AttemptId, Weak<Entry>>,
     hasher: RandomState,
     recent: VecDeque<Arc<Entry>>,
 }
@@ -61,7 +64,13 @@ impl Entries {
             }
         }
         let known = self.by_hash.entry(self.hasher.hash_one(&*entry.key)).or_default();
-        known.retain(|entry| entry.strong_count() > 0);
+        if known.len() == known.capacity() {
+            known.retain(|entry| entry.strong_count() > 0);
+            if known.len() > known.capacity() / 2 {
+                // As above.
+                known.reserve(known.len());
+            }
+        }
         known.push(Arc::downgrade(entry));
     }
 
@@ -94,6 +103,9 @@ pub(crate) struct Engine {
     pub(crate) wheel: Wheel,
     renewals: Courier,
     returns: Courier,
+    asks: Courier,
+    /// What tasks pass before they ask the store for a lock.
+    pub(crate) turnstile: Turnstile,
     closed: AtomicBool,
     drained: AtomicBool,
     pub(crate) counters: Counters,
@@ -182,6 +194,8 @@ impl Engine {
             wheel: Wheel::new(me.clone()),
             renewals: Courier::of(Freight::Renewals),
             returns: Courier::of(Freight::Returns),
+            asks: Courier::of(Freight::Asks),
+            turnstile: Turnstile::new(),
             closed: AtomicBool::new(false),
             drained: AtomicBool::new(false),
             counters: Counters::default(),
@@ -401,12 +415,16 @@ impl Engine {
         match freight {
             Freight::Renewals => &self.renewals,
             Freight::Returns => &self.returns,
+            Freight::Asks => &self.asks,
         }
     }
 
     /// One round trip to the store ended, of so many requests.
     pub(super) fn heard(&self, requests: u64, answered: Answered) -> Answered {
         let answers_again = self.silence.hear(&answered, &self.store);
+        if !matches!(answered.outcome, Outcome::Replies(_)) {
+            self.turnstile.open();
+        }
         self.counters.change(|metrics| {
             metrics.requests += requests;
             metrics.round_trips += 1;
@@ -531,6 +549,31 @@ impl Engine {
 
     fn entries_of(&self, key: &str) -> SmallVec<[Arc<Entry>; 1]> {
         locked(&self.entries).of_key(key).collect()
+    }
+
+    /// The entries of `key` that `event` may concern.
+    fn concerned(&self, key: &str, event: &StoreEvent) -> SmallVec<[Arc<Entry>; 1]> {
+        if let StoreEvent::Granted { attempt, .. } = event {
+            let waits = locked(&self.entries).by_attempt.get(attempt).and_then(Weak::upgrade);
+            if let Some(entry) = waits.filter(|entry| *entry.key == *key) {
+                return SmallVec::from_iter([entry]);
+            }
+        }
+        self.entries_of(key)
+    }
+
+    /// `entry`, which is of one acquisition, waits under `attempt`.
+    pub(super) fn await_grant(&self, attempt: AttemptId, entry: &Arc<Entry>) {
+        locked(&self.entries).by_attempt.insert(attempt, Arc::downgrade(entry));
+    }
+
+    /// It waits no more.
+    pub(super) fn await_no_grant(&self, attempt: AttemptId) {
+        let mut entries = locked(&self.entries);
+        entries.by_attempt.remove(&attempt);
+        if entries.by_attempt.is_empty() {
+            entries.by_attempt.shrink_to(RECENT);
+        }
     }
 
     /// What this client holds under `key` may be gone: asks the store, in this thread.
@@ -661,7 +704,7 @@ impl Sink for Engine {
     }
 
     fn pushed(&self, key: &str, event: &StoreEvent) {
-        for entry in self.entries_of(key) {
+        for entry in self.concerned(key, event) {
             let effects = entry.pushed(self, event);
             self.perform_in_background(&entry, effects);
         }
@@ -763,6 +806,15 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(lock.try_acquire().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_short_time_limit_leaves_a_store_that_is_well_the_time_to_answer() {
+        let client = blocking::Client::open(Some("memory://short-limit"), ConnectOptions::default()).unwrap();
+        let (engine, now) = (taken(&client).engine.clone(), clock::now());
+        let deadline = now.after(Duration::from_millis(1));
+        assert_eq!(engine.limit(now, Some(deadline)), deadline.after(PARTING));
+        assert!(engine.limit(now, None) > deadline.after(PARTING));
     }
 
     /// The lock `x` is granted, and nobody has taken up the grant.
