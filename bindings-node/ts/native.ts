@@ -123,6 +123,7 @@ interface Native {
   open(reactor: NativeReactor, url: string | undefined, options: object): Answer<NativeClient>
   version(): string
   newOwner(): number
+  restored(): void
   /** The milliseconds of a text with a unit; `null` for any other text. */
   span(text: string): number | null
   /** Whether nobody in this process asked before. */

@@ -48,6 +48,7 @@ __all__ = [
     "_unpin",
     "_unpin_block",
     "connect",
+    "restored",
 ]
 
 __version__: Final[str]
@@ -69,6 +70,14 @@ def connect(
     Nothing is sent before the first use. Times are numbers of seconds, texts such as `10s` and `500ms`, or timedeltas. What the address says goes before what is given here.
     `credentials` returns a user and a password and is asked at every new connection, by the thread that makes it or by
     one of the library's. When it raises, what needed the connection raises `AuthFailed`, which names the cause.
+    """
+
+def restored() -> None:
+    """Says that this process was restored from a snapshot or a checkpoint of itself, which others may have been too.
+
+    Call it once, before anything else uses this library. Every client then dials anew, as in a forked child. Guards made before are not
+    believed: they are lost with the reason `closed`, using them raises `Forked`, and so does whatever waits; nothing is sent for them, since
+    a copy of this process may still hold the lock. What nobody else gives back ends with its lease.
     """
 
 @final
@@ -615,7 +624,7 @@ class Reactor:
     def forget(self, number: int) -> None:
         """Gives up what the number stands for; a guard is given back."""
 
-    def acquire(self, future: Future[None], lock: Lock, timeout: Optional[Span], who: int, by_anybody: bool) -> int: ...
+    def acquire(self, future: Future[None], lock: Lock, timeout: Optional[Span], who: int, as_in_threading: bool) -> int: ...
     def resume(self, future: Future[None], lock: Lock, secret: str, who: int) -> int: ...
     def acquire_all(self, future: Future[None], bundle: Bundle, timeout: Optional[Span]) -> int: ...
     def any(self, future: Future[None], segments: Segments, timeout: Optional[Span]) -> int: ...
