@@ -721,12 +721,17 @@ impl Session {
         let pause = self.pause(RETRY);
         match (op, self.phase) {
             (Op::Acquire, Phase::Asking) if hopeless => self.fail(now, error),
-            (Op::Acquire, Phase::Asking) if self.is_silent_too_long(now) => self.fail(now, error),
             (Op::Acquire, Phase::Undoing) => self.answered_after_the_undo(now, None),
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_at = Some(now.after(pause)),
             (Op::Acquire, Phase::Asking) => {
-                self.trouble = Some(error);
-                self.wake = Some(now.after(pause));
+                // That a task of this process went away says nothing of the store.
+                if error.kind() != Kind::Cancelled {
+                    self.trouble = Some(error);
+                }
+                match self.is_silent_too_long(now) {
+                    true => self.fail_in_silence(now),
+                    false => self.wake = Some(now.after(pause)),
+                }
             }
             (Op::Release, Phase::Releasing) | (Op::Undo, Phase::Undoing) => {
                 self.wake = Some(now.after(pause));
@@ -1225,6 +1230,12 @@ impl Session {
         self.finish(now);
     }
 
+    /// The store has not answered for too long.
+    fn fail_in_silence(&mut self, now: Time) {
+        let error = self.trouble.take().unwrap_or_else(silent_store);
+        self.fail(now, error);
+    }
+
     /// Ends the attempt: at once when nothing can be left at the store, else by undoing it.
     fn finish(&mut self, now: Time) {
         if self.flight(Op::Acquire).is_none() {
@@ -1367,8 +1378,7 @@ impl Session {
             Phase::Held | Phase::Confirming => self.renew_if_due(now),
             Phase::Asking if self.is_silent_too_long(now) => {
                 self.touched |= self.flight(Op::Acquire).is_some();
-                let error = self.trouble.take().unwrap_or_else(silent_store);
-                self.fail(now, error);
+                self.fail_in_silence(now);
             }
             Phase::Releasing if now >= self.store_until => self.retract(now),
             Phase::Releasing if self.secret.is_some() && self.is_silent_too_long(now) => self.retract(now),
@@ -1500,7 +1510,7 @@ fn silent_store() -> Error {
 
 /// Whether asking again later may help.
 fn may_pass(error: &Error) -> bool {
-    matches!(error.kind(), Kind::Unavailable | Kind::Internal)
+    matches!(error.kind(), Kind::Unavailable | Kind::Internal | Kind::Cancelled)
 }
 
 /// When a renewal is due `interval` after `from`. Locks taken one after another renew together: due times fall on common
@@ -1529,8 +1539,8 @@ mod tests {
     const TTL: Duration = Duration::from_secs(30);
     static CALLS: Calls = Calls::of_cell();
 
-    /// When a waiter asks again that was queued with `ahead` others ahead and `remaining` milliseconds left to the holder.
-    fn asks_again_after(remaining: i64, ahead: i64) -> Duration {
+    /// A contender whose first request has left.
+    fn asking() -> (Session, RequestId, Time) {
         let mut session = Session::new(Box::new(Native::new(&CALLS, "x".into(), true)), TTL);
         let (attempt, inbox) = (AttemptId(1), InboxId(1));
         let (name, card) = ("x".into(), "".into());
@@ -1539,10 +1549,28 @@ mod tests {
         let now = Time::from_nanos(1_000_000_000);
         session.handle(now, Event::Acquire { terms, wait: true, service, inbox: Inbox::Live });
         let Some(Action::Send { id, .. }) = session.poll_action() else { panic!("nothing is asked") };
+        (session, id, now)
+    }
+
+    /// When a waiter asks again that was queued with `ahead` others ahead and `remaining` milliseconds left to the holder.
+    fn asks_again_after(remaining: i64, ahead: i64) -> Duration {
+        let (mut session, id, now) = asking();
         let queued = [1, 5, remaining * 1000, ahead, 0].map(Reply::Int).to_vec();
         let replies = [Reply::List(queued)];
         session.handle(now, Event::Reply { id, sent: now, answer: Answer::Replies(&replies) });
         session.poll_timeout().unwrap().since(now)
+    }
+
+    #[test]
+    fn a_neighbour_that_went_away_says_nothing_of_the_store() {
+        let unanswered = |kind| {
+            let (mut session, id, now) = asking();
+            let answer = Answer::Unknown { error: Error::new(kind, "acquire", "no answer"), void_after: now };
+            session.handle(now, Event::Reply { id, sent: now, answer });
+            session.silence().unwrap().after(now, now)
+        };
+        assert!(unanswered(Kind::Cancelled).is_none());
+        assert_eq!(unanswered(Kind::Unavailable).unwrap().kind(), Kind::Unavailable);
     }
 
     #[test]

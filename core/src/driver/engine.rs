@@ -409,11 +409,11 @@ impl Engine {
 
     /// What became of a write whose task was dropped before the answer.
     pub(super) fn abandoned(&self) -> Answered {
-        self.unanswered("the task was cancelled before the store answered")
+        self.unanswered(Kind::Cancelled, "the task was cancelled before the store answered")
     }
 
-    fn unanswered(&self, why: &'static str) -> Answered {
-        let error = Error::new(Kind::Unavailable, "acquire", why);
+    fn unanswered(&self, kind: Kind, why: &'static str) -> Answered {
+        let error = Error::new(kind, "acquire", why);
         let now = clock::now();
         let void_after = now.after(self.options.response_timeout * 2);
         Answered { sent: now, outcome: Outcome::Unknown { error, void_after } }
@@ -425,7 +425,7 @@ impl Engine {
             Ok(answered) => answered,
             Err(panicked) => {
                 panicked.tell("a request", None, self.store.address());
-                self.unanswered("the request panicked; please report this")
+                self.unanswered(Kind::Unavailable, "the request panicked; please report this")
             }
         }
     }

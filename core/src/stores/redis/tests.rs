@@ -226,7 +226,7 @@ impl Ears {
     /// Waits until `count` things were heard, and forgets them.
     fn take(&self, count: usize) -> Vec<Heard> {
         let heard = locked(&self.heard);
-        let waited = self.more.wait_timeout_while(heard, Duration::from_secs(8), |heard| heard.len() < count);
+        let waited = self.more.wait_timeout_while(heard, Duration::from_secs(30), |heard| heard.len() < count);
         std::mem::take(&mut *waited.unwrap().0)
     }
 
