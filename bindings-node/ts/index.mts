@@ -54,6 +54,7 @@ export {
   QuorumFailed,
   type ReleaseOutcome,
   type Requirements,
+  restored,
   RwLock,
   Segment,
   Semaphore,

@@ -1133,12 +1133,14 @@ mod tests {
         let released = Arc::<Waiter>::default();
         let effects = held.entry.release(&held.engine, hold.token.n, &released);
         held.engine.perform(&held.entry, effects, None);
-        assert!(matches!(released.take(), Some(Settled::Released(crate::lease::ReleaseOutcome::Released))));
         let told = waits.waiter.take();
         assert!(
             matches!(&told, Some(Settled::Refused(Refusal::Failed(error))) if error.kind() == Kind::Internal),
             "{told:?}"
         );
+        // The background gives it back once somebody was told something.
+        let outcome = released.park(Some(Duration::from_secs(20)));
+        assert!(matches!(outcome, Some(Settled::Released(crate::lease::ReleaseOutcome::Released))), "{outcome:?}");
         assert!(client.inspect("x").unwrap().holder.is_none() && held.entry.is_idle());
     }
 
