@@ -43,6 +43,12 @@ pub fn new_owner() -> u32 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
+/// See the wrapper's `restored`.
+#[napi(catch_unwind)]
+pub fn restored() {
+    lockwright::restored();
+}
+
 /// Locks a mutex whose holders never leave it half changed.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

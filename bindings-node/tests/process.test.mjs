@@ -24,6 +24,15 @@ test('a pending acquire does', async () => {
 
 test('importing and connecting keep nothing alive', async () => fine(await program(`await lw.connect('memory://')`)))
 
+test('a restored process believes no guard made before', async () => {
+  const restored = `${QUIET}const client = await lw.connect(process.argv[1])
+    const guard = await client.lock('x', { ttl: 1_000 }).acquire()
+    lw.restored()
+    console.log(guard.isHeld, await guard.release().catch(error => error.code), (await client.lock('x').acquire()).isHeld)
+    await client.close()`
+  for (const uri of Object.values(shared())) fine(await program(restored, uri), 'false forked true\n')
+})
+
 test('an event loop that is blocked for three ttls loses no lock', async t => {
   for (const uri of Object.values(shared())) {
     const here = await client(t, uri)

@@ -55,6 +55,17 @@ export async function connect(url?: string, options?: ConnectOptions): Promise<C
   }
 }
 
+/**
+ * Says that this process was restored from a snapshot or a checkpoint of itself, which others may have been too.
+ *
+ * Call it once, before anything else uses this library. Every client then dials anew. Guards made before are not believed: they are lost
+ * with the reason `closed`, using them throws {@link Forked}, and so does whatever waits; nothing is sent for them, since a copy of this
+ * process may still hold the lock. What nobody else gives back ends with its lease.
+ */
+export function restored(): void {
+  native.restored()
+}
+
 /** One place where locks are kept. Made by {@link connect}; belongs to its thread. */
 export class Client implements AsyncDisposable {
   readonly #native: NativeClient

@@ -12,7 +12,7 @@
  *
  * @packageDocumentation
  */
-export { Client, connect, type ConnectOptions } from './client'
+export { Client, connect, type ConnectOptions, restored } from './client'
 export {
   AuthFailed,
   Cancelled,

@@ -119,6 +119,7 @@ interface Native {
   open(reactor: NativeReactor, url: string | undefined, options: object): Answer<NativeClient>
   version(): string
   newOwner(): number
+  restored(): void
   codes(): { code: string; retryable: boolean }[]
   sentence(why: LossReason): string
   kitHeader(): string

@@ -62,6 +62,7 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(aio::unpin_block, module)?)?;
     module.add_function(wrap_pyfunction!(aio::loss, module)?)?;
     module.add_function(wrap_pyfunction!(client::connect, module)?)?;
+    module.add_function(wrap_pyfunction!(restored, module)?)?;
     module.add_function(wrap_pyfunction!(error::codes, module)?)?;
     module.add("_SET_SCRIPT", kit::SET_SCRIPT)?;
     module.add("_HEADER", kit::HEADER)?;
@@ -69,6 +70,20 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(header_value, module)?)?;
     module.add_function(wrap_pyfunction!(read_header, module)?)?;
     Ok(())
+}
+
+/// Says that this process was restored from a snapshot or a checkpoint of itself, which others may have been too.
+///
+/// Call it once, before anything else uses this library. Every client then dials anew, as in a forked child. Guards made before are not
+/// believed: they are lost with the reason `closed`, using them raises `Forked`, and so does whatever waits; nothing is sent for them, since
+/// a copy of this process may still hold the lock. What nobody else gives back ends with its lease.
+#[pyfunction]
+fn restored(py: Python<'_>) -> PyResult<()> {
+    let restored = outside(py, || {
+        lockwright::restored();
+        Ok(())
+    });
+    restored.map_err(|error| Raised(error).into())
 }
 
 #[pyfunction(name = "_sql_condition")]

@@ -194,3 +194,17 @@ def test_forks_beside_threads_that_lock(client: lockwright.Client, held: lockwri
         for thread in threads:
             thread.join()
     assert not failures
+
+
+def test_a_restored_process_believes_no_guard_made_before(client: lockwright.Client) -> None:
+    # In a child, since it concerns the whole process.
+    def child() -> None:
+        entered = client.lock("entered", ttl=1).__enter__()
+        lockwright.restored()
+        assert not entered.is_held
+        with pytest.raises(lockwright.Forked):
+            entered.release()
+        with client.lock("entered", ttl=1) as again:
+            assert again.is_held
+
+    assert joined(fork(child)) == 0

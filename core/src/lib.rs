@@ -65,6 +65,8 @@ pub mod uri;
 pub use barrier::{Arrival, Barrier, BarrierBuilder};
 #[cfg(feature = "net")]
 pub use client::{Async, Client, Face, Guard, Lock, LockBuilder, connect};
+#[cfg(feature = "net")]
+pub use driver::engine::restored;
 pub use error::{Error, Kind, Result};
 #[cfg(feature = "net")]
 pub use latch::{Latch, LatchBuilder};

@@ -487,6 +487,11 @@ pub trait Layout: Send + Sync + fmt::Debug {
         None
     }
 
+    /// Whether it is of something that is waited for and not held, so that no lease has to be left of a grant.
+    fn is_gate(&self) -> bool {
+        false
+    }
+
     /// Whether several may hold at once, so that each acquisition is a contender of its own.
     fn has_many_holders(&self) -> bool {
         self.share().is_some()

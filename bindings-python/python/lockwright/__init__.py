@@ -54,6 +54,7 @@ from lockwright._lockwright import (
     Semaphore,
     __version__,
     connect,
+    restored,
 )
 from lockwright._once import Once
 from lockwright._records import Counting, Guarantees, Holder, Inspection, Metrics, Part, Sharing
@@ -107,6 +108,7 @@ __all__ = [
     "Unsupported",
     "__version__",
     "connect",
+    "restored",
 ]
 
 

@@ -45,6 +45,7 @@ __all__ = [
     "_unpin",
     "_unpin_block",
     "connect",
+    "restored",
 ]
 
 __version__: Final[str]
@@ -66,6 +67,14 @@ def connect(
     Nothing is sent before the first use. Times are seconds. What the address says goes before what is given here.
     `credentials` returns a user and a password and is asked at every new connection, by the thread that makes it or by
     one of the library's. When it raises, what needed the connection raises `AuthFailed`, which names the cause.
+    """
+
+def restored() -> None:
+    """Says that this process was restored from a snapshot or a checkpoint of itself, which others may have been too.
+
+    Call it once, before anything else uses this library. Every client then dials anew, as in a forked child. Guards made before are not
+    believed: they are lost with the reason `closed`, using them raises `Forked`, and so does whatever waits; nothing is sent for them, since
+    a copy of this process may still hold the lock. What nobody else gives back ends with its lease.
     """
 
 @final

@@ -101,9 +101,9 @@ impl<F: Face> Guard<F> {
         }
     }
 
-    /// Whether this guard was made before a fork, by the parent.
+    /// Whether this guard was made before a fork, by the parent, or before this process was [restored](crate::restored).
     pub fn is_forked(&self) -> bool {
-        self.generation != fork::generation()
+        self.generation != fork::image()
     }
 
     pub(crate) fn holding(&self) -> Result<&Holding> {
@@ -307,7 +307,7 @@ impl<F: Face> std::fmt::Debug for Guard<F> {
 }
 
 fn forked() -> Error {
-    let message =
-        "this guard was made before a fork and belongs to the parent process; acquire the lock in this process";
+    let message = "this guard was made before a fork, or before this process was restored from a copy of itself, and belongs to the other \
+         process; acquire the lock in this one";
     Error::new(Kind::Forked, "release", message)
 }

@@ -168,7 +168,7 @@ impl<F: Face> LockBuilder<F> {
             let spot = Spot::new(layout, name)?;
             let label = options.label.as_deref().unwrap_or_default();
             let at_work = AtWork::new(client.place.engine()?, &spot, label);
-            Ok((spot, Arc::new(Generational::new(Arc::new(at_work)))))
+            Ok((spot, Arc::new(Generational::of_image(Arc::new(at_work)))))
         };
         let (spot, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
         Ok(Lock { client, spot: Arc::new(spot), wish: Wish { options, owner, prefers_order: false }, at_work })
@@ -319,7 +319,7 @@ impl<F: Face> Lock<F> {
             task: ask.task,
             deadline: ask.deadline,
             timeout,
-            generation: fork::generation(),
+            generation: fork::image(),
             over: false,
             span: self.span(timeout),
             face: PhantomData,
@@ -380,6 +380,13 @@ impl<F: Face> Acquisition<F> {
 
     fn result(&self, settled: Settled) -> Result<Guard<F>> {
         let error = match settled {
+            Settled::Granted { hold, depth: 1 } if hold.remaining().is_zero() && !self.entry.layout.is_gate() => {
+                let effects = self.entry.release(&self.engine, hold.token.n, &Arc::default());
+                self.engine.perform_in_background(&self.entry, effects);
+                let message = "the lock was granted, but its lease was over before this call could return: the process was stopped, or \
+                               its machine suspended, for longer than the ttl; acquire it again";
+                Error::new(Kind::Lost, "acquire", message)
+            }
             Settled::Granted { hold, depth } => return Ok(self.guard(hold, depth)),
             Settled::Refused(Refusal::Taken) => Error::timeout(Duration::ZERO),
             Settled::Refused(Refusal::TimedOut) => Error::timeout(self.timeout.unwrap_or_default()),
@@ -397,7 +404,7 @@ impl<F: Face> Acquisition<F> {
     }
 
     pub(crate) fn is_forked(&self) -> bool {
-        self.generation != fork::generation()
+        self.generation != fork::image()
     }
 }
 
@@ -438,7 +445,7 @@ impl Lock {
     ///
     /// # Errors
     /// `timeout` when others held it all the time; `unavailable` when the store did not answer for `store_timeout`; `auth`,
-    /// `foreign_layout` and `protocol` from the store; `closed`.
+    /// `foreign_layout` and `protocol` from the store; `lost` when this process was stopped just then for longer than the ttl; `closed`.
     pub async fn acquire(&self) -> Result<Guard> {
         self.acquire_within(self.wish.options.timeout).await
     }

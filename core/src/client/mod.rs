@@ -91,7 +91,7 @@ impl<F: Face> Client<F> {
         let uri = Uri::parse(text, options)?;
         let engine = new_engine(&mut uri.clone())?;
         let layouts = stores::open(&mut uri.clone())?;
-        let engines = Generational::new(Arc::new(Ok(engine)));
+        let engines = Generational::of_image(Arc::new(Ok(engine)));
         Ok(Client { place: Arc::new(Place { uri, layouts, engines }), face: PhantomData })
     }
 

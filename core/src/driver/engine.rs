@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -13,8 +13,9 @@ use tokio::task::AbortHandle;
 use super::clock;
 use super::courier::{self, Courier, Freight};
 use super::entry::{Effects, Entry, Outbound};
+use super::fork::{self, Generational};
 use super::notice::{self, Counters, Silence};
-use super::random::Random;
+use super::random;
 use super::runtime;
 use super::wait::{Settled, Waiter, locked};
 use super::wheel::Wheel;
@@ -76,13 +77,15 @@ const RECENT: usize = 64;
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
     options: ConnectOptions,
-    inbox_id: InboxId,
+    /// Which copy of this process' memory it belongs to.
+    image: u64,
+    /// Drawn at the first use, so that copies of a process which has only connected have one each.
+    inbox_id: OnceLock<InboxId>,
     inbox: AtomicU8,
     inbox_wanted: AtomicBool,
     hints_wanted: AtomicBool,
     hints_refused: AtomicBool,
     listeners: Mutex<SmallVec<[AbortHandle; 1]>>,
-    random: Mutex<Random>,
     host: String,
     /// The last label and its card: most locks of a client have the same.
     card: Mutex<Option<(String, Arc<str>)>>,
@@ -107,20 +110,42 @@ pub(crate) struct Wish {
     pub(crate) prefers_order: bool,
 }
 
+/// The engines of this process that may hold something.
+fn engines() -> &'static Mutex<Vec<Weak<Engine>>> {
+    static ENGINES: OnceLock<Generational<Mutex<Vec<Weak<Engine>>>>> = OnceLock::new();
+    ENGINES.get_or_init(|| Generational::new(Arc::default())).get_or_make(Arc::default)
+}
+
+/// Says that this process goes on from a copy of its memory, which others may go on from too: a snapshot of a virtual machine or a
+/// checkpoint that was restored, perhaps more than once. A host that knows so calls it once, before anything else uses this library.
+///
+/// Every client then behaves as in a forked child: it dials anew, under an inbox of its own, at its next use. A guard made before is
+/// not believed, since the copy it was made in, or another one restored from it, may go on holding the lock: it is told `closed`, using it
+/// is `forked`, and nothing is sent for it. What nobody else gives back so ends with its lease. Whoever waits is refused with `forked`.
+///
+/// Nothing else is needed for locks acquired afterwards: attempt ids are never kept in memory, so two copies do not have the same. What was
+/// held or under way when the copy was made is cloned with it, and without this call both believe in it.
+pub fn restored() {
+    fork::restored();
+    let now = fork::image();
+    let before: Vec<_> = locked(engines()).iter().filter_map(Weak::upgrade).collect();
+    before.iter().filter(|engine| engine.image != now).for_each(|engine| engine.forsake());
+}
+
 impl Engine {
     pub(crate) fn new(store: Arc<dyn Store>, options: ConnectOptions) -> Result<Arc<Self>> {
-        let mut random = Random::new()?;
-        let inbox_id = InboxId(random.next()? as u64);
-        Ok(Arc::new_cyclic(|me| Engine {
+        // A system that has no randomness to give is told before anything is asked of it.
+        random::number()?;
+        let engine = Arc::new_cyclic(|me| Engine {
             store,
             options,
-            inbox_id,
+            image: fork::image(),
+            inbox_id: OnceLock::new(),
             inbox: AtomicU8::new(code(Inbox::Closed)),
             inbox_wanted: AtomicBool::new(false),
             hints_wanted: AtomicBool::new(false),
             hints_refused: AtomicBool::new(false),
             listeners: Mutex::default(),
-            random: Mutex::new(random),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             card: Mutex::default(),
             next_task: AtomicU64::new(1),
@@ -132,11 +157,27 @@ impl Engine {
             counters: Counters::default(),
             silence: Silence::default(),
             me: me.clone(),
-        }))
+        });
+        let mut engines = locked(engines());
+        engines.retain(|known| known.strong_count() > 0);
+        engines.push(Arc::downgrade(&engine));
+        Ok(engine)
+    }
+
+    /// What it holds and asks for may be another process's, which has the same attempts: nothing more is sent for it.
+    fn forsake(&self) {
+        self.closed.store(true, Ordering::Release);
+        for entry in self.live_entries() {
+            let effects = entry.forsake(self);
+            drop(self.perform_local(&entry, effects));
+        }
+        locked(&self.listeners).drain(..).for_each(|task| task.abort());
+        self.store.close();
+        self.wheel.stop();
     }
 
     pub(crate) fn inbox_id(&self) -> InboxId {
-        self.inbox_id
+        *self.inbox_id.get_or_init(|| InboxId(self.mint().0 as u64))
     }
 
     pub(crate) fn inbox(&self) -> Inbox {
@@ -169,9 +210,8 @@ impl Engine {
     }
 
     pub(crate) fn mint(&self) -> AttemptId {
-        let mut random = locked(&self.random);
-        // The pool was filled once already; a system that then runs out of randomness cannot go on safely.
-        AttemptId(random.next().unwrap_or_else(|error| std::panic::panic_any(error.to_string())))
+        // It gave some before; a system that then runs out of randomness cannot go on safely.
+        AttemptId(random::number().unwrap_or_else(|error| std::panic::panic_any(error.to_string())))
     }
 
     /// The entry of a lock, made at first use.
@@ -240,32 +280,39 @@ impl Engine {
         deadline.map_or(answered, |deadline| deadline.min(answered))
     }
 
-    /// Performs everything in this thread, and what follows from it.
+    /// Performs everything in this thread, and what follows from it, until somebody has a result: whoever that is goes on with it,
+    /// and what is left (a renewal that is due with the grant) must not keep it. The background does that.
     pub(crate) fn perform(&self, entry: &Arc<Entry>, effects: Effects, deadline: Option<Time>) {
         let mut limit = self.limit(effects.at, deadline);
+        let mut is_told = effects.tells();
         let mut todo = self.perform_local(entry, effects);
-        while !todo.is_empty() {
+        while !is_told && !todo.is_empty() {
             let send = todo.remove(0);
             let answered = self.heard(1, self.store.call(&send.requests, limit));
             let follow = send.entry.answered(self, send.slot, send.id, answered);
             limit = self.limit(follow.at, deadline);
+            is_told = follow.tells();
             todo.extend(self.perform_local(&send.entry, follow));
         }
+        self.send_in_background(todo);
     }
 
-    /// Performs everything in this task, and what follows from it. When the task is dropped meanwhile, the background goes on.
+    /// The same in this task. When the task is dropped meanwhile, the background goes on.
     pub(crate) async fn perform_async(&self, entry: &Arc<Entry>, effects: Effects, deadline: Option<Time>) {
+        let mut is_told = effects.tells();
         let mut todo = self.perform_local(entry, effects);
-        while !todo.is_empty() {
+        while !is_told && !todo.is_empty() {
             let mut flight = Flight { engine: self, sends: todo };
             let limit = self.limit(clock::now(), deadline);
             let answered = self.heard(1, self.store.call_async(&flight.sends[0].requests, limit).await);
             let send = flight.sends.remove(0);
             let follow = send.entry.answered(self, send.slot, send.id, answered);
+            is_told = follow.tells();
             let more = self.perform_local(&send.entry, follow);
             flight.sends.extend(more);
             todo = std::mem::take(&mut flight.sends);
         }
+        self.send_in_background(todo);
     }
 
     /// What became of a write whose task was dropped before the answer.
@@ -283,6 +330,10 @@ impl Engine {
     }
 
     pub(crate) fn send_in_background(&self, sends: impl IntoIterator<Item = Outbound>) {
+        let mut sends = sends.into_iter().peekable();
+        if sends.peek().is_none() {
+            return;
+        }
         let Some(engine) = self.me.upgrade() else { return };
         let mut freight: SmallVec<[(Freight, Vec<Outbound>); 2]> = SmallVec::new();
         for send in sends {
@@ -367,7 +418,7 @@ impl Engine {
         if self.inbox_wanted.swap(true, Ordering::AcqRel) {
             return;
         }
-        if self.keep_listening(|store, sink| store.open_inbox(self.inbox_id, sink)).is_err() {
+        if self.keep_listening(|store, sink| store.open_inbox(self.inbox_id(), sink)).is_err() {
             Sink::inbox(self, Inbox::Unavailable);
         }
     }
@@ -626,6 +677,10 @@ mod tests {
         let (waits, effects) = clients[1].lock("x").build().unwrap().start(Some(Duration::from_millis(5))).unwrap();
         waits.engine.wheel.starve();
         waits.engine.perform(&waits.entry, effects, None);
+        // The inbox is opened in the background, which then takes the place.
+        while clients[0].inspect("x").unwrap().waiters == 0 {
+            std::thread::yield_now();
+        }
         std::thread::sleep(crate::client::left(waits.deadline.unwrap()));
         (waits, clients, guard)
     }
@@ -698,6 +753,94 @@ mod tests {
             |refused: &Refusal| matches!(refused, Refusal::Failed(error) if error.kind() == Kind::Unavailable);
         assert!(matches!(&told.settled[..], [(_, Settled::Refused(refused))] if unknown(refused)), "{told:?}");
         drop(unsent);
+    }
+
+    /// Memory that answers an acquire late, and anything later not at all.
+    #[derive(Debug)]
+    struct Slow(Arc<dyn Store>, Duration);
+
+    impl Slow {
+        fn client(space: &str, delay: Duration) -> Arc<Engine> {
+            let mut uri = crate::uri::Uri::parse(space, ConnectOptions::default()).unwrap();
+            Engine::new(Arc::new(Slow(crate::stores::open(&mut uri).unwrap(), delay)), uri.connect).unwrap()
+        }
+    }
+
+    impl Store for Slow {
+        fn address(&self) -> &Arc<str> {
+            self.0.address()
+        }
+
+        fn layouts(&self) -> &[Arc<dyn Layout>] {
+            self.0.layouts()
+        }
+
+        fn call(&self, requests: &Requests, limit: Time) -> Answered {
+            if requests[0].call.name == "acquire" {
+                let answered = self.0.call(requests, limit);
+                std::thread::sleep(self.1);
+                return answered;
+            }
+            let sent = clock::now();
+            std::thread::sleep(limit.since(sent));
+            Answered { sent, outcome: Outcome::NotSent(Error::new(Kind::Unavailable, "renew", "no answer")) }
+        }
+
+        fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
+            Box::pin(async move { self.call(requests, limit) })
+        }
+
+        fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
+            Box::pin(async move {
+                tokio::time::sleep(Duration::from_secs(3600)).await;
+                self.0.clone().call_batch(requests).await
+            })
+        }
+
+        fn open_inbox(self: Arc<Self>, _: InboxId, _: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+            Box::pin(std::future::ready(()))
+        }
+    }
+
+    /// A lock whose grant is answered when its first renewal is due is told at once, with what is left of its lease.
+    fn granted_late(space: &str, perform: impl FnOnce(&Engine, &Arc<Entry>, Effects)) {
+        let (ttl, delay) = (Duration::from_secs(3), Duration::from_millis(1200));
+        let engine = Slow::client(space, delay);
+        let layout = engine.store.layouts()[0].clone();
+        let (name, key): (Arc<str>, _) = ("x".into(), layout.key("x").unwrap());
+        let entry = engine.entry(&layout, &name, &key);
+        let options = AcquireOptions { ttl, ..AcquireOptions::default() };
+        let wish = Wish { options, owner: None, prefers_order: false };
+        let begun = clock::now();
+        let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
+        perform(&engine, &entry, effects);
+        let took = clock::now().since(begun);
+        let Some(Settled::Granted { hold, .. }) = waiter.take() else { panic!("it is free") };
+        assert!(took >= delay && took < delay * 3 / 2, "{took:?}");
+        assert!(!hold.remaining().is_zero());
+    }
+
+    #[test]
+    fn a_thread_has_its_lock_before_the_renewal_that_is_due_with_it() {
+        granted_late("memory://late-thread", |engine, entry, effects| engine.perform(entry, effects, None));
+    }
+
+    #[test]
+    fn a_task_has_its_lock_before_the_renewal_that_is_due_with_it() {
+        granted_late("memory://late-task", |engine, entry, effects| {
+            runtime::handle().unwrap().block_on(engine.perform_async(entry, effects, None));
+        });
+    }
+
+    #[test]
+    fn a_lock_whose_lease_is_over_when_its_grant_is_taken_up_is_not_returned() {
+        let client = blocking::Client::open(Some("memory://taken-up-late"), ConnectOptions::default()).unwrap();
+        let lock = client.lock("x").ttl(Duration::from_millis(20)).renew(false).build().unwrap();
+        let (mut held, effects) = lock.start(None).unwrap();
+        held.engine.perform(&held.entry, effects, None);
+        let settled = held.waiter.take().unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(held.conclude(settled).unwrap_err().kind(), Kind::Lost);
     }
 
     #[test]

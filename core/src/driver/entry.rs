@@ -484,6 +484,29 @@ impl Entry {
         })
     }
 
+    /// This process goes on from a copy of itself: whoever waits or holds is told, and the store hears nothing, since it could not tell
+    /// this process from the other.
+    pub(crate) fn forsake(self: &Arc<Self>, engine: &Engine) -> Effects {
+        self.with(engine, |state, now, effects| {
+            state.closed = true;
+            while let Some(task) = state.tasks.front().map(|task| task.id) {
+                state.refuse(now, task, Refusal::Failed(restored()), effects);
+            }
+            for hold in state.holds.drain(..) {
+                effects.lose(now, hold, LossReason::Closed);
+            }
+            while let Some(release) = state.releases.pop_front() {
+                effects.settled.push((release.waiter, Settled::Released(ReleaseOutcome::Unknown)));
+            }
+            while let Some(wish) = state.wishes.pop_front() {
+                let refused = if wish.changes { Settled::Changed(false) } else { Settled::Extended(false) };
+                effects.settled.push((wish.waiter, refused));
+            }
+            state.queue = Queue::new(1);
+            state.slots.clear();
+        })
+    }
+
     /// Whether nothing of this lock is held, wanted or left at the store.
     pub(crate) fn is_idle(&self) -> bool {
         let state = locked(&self.state);
@@ -523,6 +546,11 @@ impl Entry {
 }
 
 impl Effects {
+    /// Whether somebody gets its result.
+    pub(crate) fn tells(&self) -> bool {
+        !self.settled.is_empty()
+    }
+
     fn lose(&mut self, now: Time, hold: Arc<Hold>, reason: LossReason) {
         let (token, held) = (hold.shown(), now.since(hold.since));
         self.notices.push(Notice::Lost { token, reason: reason.clone(), held });
@@ -1017,6 +1045,11 @@ pub(crate) fn unfair() -> Error {
 fn unsaid() -> Error {
     let message = "the time limit is over, and the store does not say whether that was too late to give up; see whether the others went on";
     Error::new(Kind::Unavailable, "acquire", message)
+}
+
+fn restored() -> Error {
+    let message = "this process was restored from a copy of itself while it waited; acquire the lock again";
+    Error::new(Kind::Forked, "acquire", message)
 }
 
 fn closed() -> Error {

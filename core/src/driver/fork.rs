@@ -13,11 +13,23 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 
 static GENERATION: AtomicU64 = AtomicU64::new(0);
+static RESTORED: AtomicU64 = AtomicU64::new(0);
 
 /// How often this process and its ancestors forked since the library was first used: differs between a parent and its
 /// child.
 pub(crate) fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
+}
+
+/// The same, counting also how often it went on from a copy of its memory without a fork: then its threads and descriptors are its own,
+/// but what it believes to hold may be another's. See [`crate::restored`].
+pub(crate) fn image() -> u64 {
+    generation() + RESTORED.load(Ordering::Relaxed)
+}
+
+/// It goes on from such a copy.
+pub(crate) fn restored() {
+    RESTORED.fetch_add(1, Ordering::Relaxed);
 }
 
 const SLOTS: usize = 4096;
@@ -106,10 +118,12 @@ extern "C" fn child() {
 
 /// A value that every process has its own of: after a fork the child makes a new one and never touches the inherited.
 pub(crate) struct Generational<T> {
+    stamp: fn() -> u64,
     first: Node<T>,
 }
 
 struct Node<T> {
+    stamp: fn() -> u64,
     generation: u64,
     value: std::mem::ManuallyDrop<Arc<T>>,
     next: OnceLock<Box<Node<T>>>,
@@ -117,13 +131,22 @@ struct Node<T> {
 
 impl<T> Generational<T> {
     pub(crate) fn new(value: Arc<T>) -> Self {
+        Self::by(generation, value)
+    }
+
+    /// A value that every [image](image) of a process has its own of.
+    pub(crate) fn of_image(value: Arc<T>) -> Self {
+        Self::by(image, value)
+    }
+
+    fn by(stamp: fn() -> u64, value: Arc<T>) -> Self {
         install();
-        Generational { first: Node::new(value) }
+        Generational { stamp, first: Node::new(stamp, value) }
     }
 
     /// This process's value, if it has one already.
     pub(crate) fn current(&self) -> Option<&Arc<T>> {
-        let now = generation();
+        let now = (self.stamp)();
         let mut node = &self.first;
         loop {
             if node.generation == now {
@@ -135,12 +158,12 @@ impl<T> Generational<T> {
 
     /// This process's value, made by `make` when the process is a child that has none yet.
     pub(crate) fn get_or_make(&self, make: impl FnOnce() -> Arc<T>) -> &Arc<T> {
-        let now = generation();
+        let now = (self.stamp)();
         let mut make = Some(make);
         let mut node = &self.first;
         while node.generation != now {
             node = node.next.get_or_init(|| match make.take() {
-                Some(make) => Box::new(Node::new(make())),
+                Some(make) => Box::new(Node::new(self.stamp, make())),
                 None => unreachable!("a node made by this call has this generation"),
             });
         }
@@ -149,14 +172,14 @@ impl<T> Generational<T> {
 }
 
 impl<T> Node<T> {
-    fn new(value: Arc<T>) -> Self {
-        Node { generation: generation(), value: std::mem::ManuallyDrop::new(value), next: OnceLock::new() }
+    fn new(stamp: fn() -> u64, value: Arc<T>) -> Self {
+        Node { stamp, generation: stamp(), value: std::mem::ManuallyDrop::new(value), next: OnceLock::new() }
     }
 }
 
 impl<T> Drop for Node<T> {
     fn drop(&mut self) {
-        if self.generation == generation() {
+        if self.generation == (self.stamp)() {
             // SAFETY: dropped once, here; a value of another generation is leaked.
             unsafe { std::mem::ManuallyDrop::drop(&mut self.value) };
         }

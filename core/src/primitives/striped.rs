@@ -42,7 +42,7 @@ use crate::Async;
 use crate::blocking::{Acquiring, Blocking};
 use crate::client::{Client, Face, Guard, Lock, left};
 use crate::driver::clock;
-use crate::driver::random::Random;
+use crate::driver::random;
 use crate::error::{Error, Kind, Result};
 use crate::lease::ReleaseOutcome;
 use crate::options::AcquireOptions;
@@ -87,7 +87,7 @@ impl<F: Face> Client<F> {
         }
         let segment = |i: usize| self.lock(&format!("{name}#{i}")).options(options.clone()).build();
         // Processes that start together are not to begin at the same segment.
-        let start = Random::new()?.next()? as usize % segments;
+        let start = random::number()? as usize % segments;
         let known =
             Known { sold_out: (0..segments).map(|_| AtomicBool::new(false)).collect(), next: AtomicUsize::new(start) };
         Ok(Striped { segments: (0..segments).map(segment).collect::<Result<_>>()?, known: Arc::new(known) })
