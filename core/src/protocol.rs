@@ -207,6 +207,8 @@ pub struct Wait {
     pub position: u32,
     /// What became of the attempt that was given back in the same request.
     pub prev: Option<ReleaseOutcome>,
+    /// The attempt stood in the queue before this request came, as far as the layout says.
+    pub known: bool,
 }
 
 /// How a conversation ended.
@@ -223,6 +225,8 @@ pub enum Verdict {
         /// What became of the attempt that was given back in the same request.
         prev: Option<ReleaseOutcome>,
     },
+    /// What was pushed cannot be true, or would be dangerous if it were: only the store itself is to be believed.
+    Implausible,
     /// The request arrived after its `not_after` and did nothing.
     Late {
         /// The store's clock, by which the client's idea of it is corrected.
@@ -264,6 +268,8 @@ pub struct Grant {
     pub term: Term,
     /// What became of the attempt that was given back in the same request.
     pub prev: Option<ReleaseOutcome>,
+    /// The attempt held the lock or stood in its queue before this request came, as far as the layout says.
+    pub known: bool,
 }
 
 /// From when, and for how long, a granted lease counts.
@@ -392,8 +398,12 @@ pub enum Reply {
 pub enum StoreEvent {
     /// `attempt` was made the holder by somebody's release.
     Granted { attempt: AttemptId, first: u64, last: u64, at: StoreTime },
-    /// An operator broke the lock that `attempt` held.
+    /// An operator broke the lock that `attempt` held. Like all that is pushed it proves nothing: the store says.
     Broken { attempt: AttemptId },
+    /// Whoever held the lock for long gave it to the one before `attempt`, for a claim: the next look is due when that is over.
+    Next { attempt: AttemptId },
+    /// The claim of `attempt` was over before it was renewed, so all of its client's places in that queue are gone.
+    Dropped { attempt: AttemptId },
     /// Something that a protocol watches does not exist any more (node deleted, key gone).
     Gone { path: Arc<str> },
     /// Something that a protocol watches may have changed; how is not said, so it proves nothing and asks for a look.

@@ -27,6 +27,7 @@
 //!   Export    deeper level, not the holder's    Released(kept), Released(expired)
 //!   Lost      somebody waits                    Lost, Contend again at once
 //!   Ended     refused, others wait              Refuse the one that tried, Contend for the others
+//!   Ended     not refused, it stood for one     Contend again
 //!   Ended     failed                            Refuse everybody it stood for
 //! ```
 
@@ -105,7 +106,7 @@ pub enum Event {
     Export { token: u64, secret: AttemptId, ttl: Duration },
     /// A contender's lease is lost.
     Lost(ContenderId),
-    /// A contender is through: refused, failed, or withdrawn.
+    /// A contender is through: refused, failed, withdrawn, or its turn was over before it could take it.
     Ended { contender: ContenderId, failure: Option<Error> },
     /// Time passed.
     Tick,
@@ -465,12 +466,21 @@ impl Queue {
             self.turn = None;
             self.actions.push_back(Action::Lost { token: hold.token });
         }
-        self.remove_contender(id);
+        self.replace(id);
+    }
+
+    /// Whoever the contender stood for, and still waits, has another one.
+    fn replace(&mut self, id: ContenderId) {
+        let Some(contender) = self.remove_contender(id) else { return };
+        let alone = contender.fair_for.and_then(|task| self.waiting.iter().find(|ask| ask.task == task).copied());
+        if let Some(ask) = alone {
+            self.contend(contender.fair_for, ask);
+        }
         self.contend_for_the_rest();
     }
 
     fn ended(&mut self, id: ContenderId, failure: Option<Error>) {
-        let Some(contender) = self.remove_contender(id) else { return };
+        let Some(contender) = self.contenders.iter().find(|c| c.id == id).cloned() else { return };
         if let Some(error) = failure {
             let stood_for = |ask: &&Ask| contender.fair_for.map_or(!ask.fair, |task| task == ask.task);
             let tasks: SmallVec<[TaskId; 4]> = self.waiting.iter().filter(stood_for).map(|ask| ask.task).collect();
@@ -483,7 +493,7 @@ impl Queue {
         {
             self.refuse(task, Refusal::Taken);
         }
-        self.contend_for_the_rest();
+        self.replace(id);
     }
 
     fn expire(&mut self, now: Time) {

@@ -31,7 +31,7 @@ use layout::Role;
 use layout::barrier::{self, BarrierRecord, Faulty, ForgetfulRecord, ThreeRecord};
 use layout::joined::{self, Counted, FencedRecord, GetsetRecord, Owned, RedissonRecord, StringRecord};
 use layout::latch::{self, LatchRecord};
-use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
+use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded, TELLS_NONE_APART};
 use layout::redisson_shared::{self, CountedRecord, Leased, PermitsRecord, ReadWriteRecord};
 use layout::redisson_store::ReadWrite;
 use layout::shared::{self, SharedRecord};
@@ -83,6 +83,20 @@ fn patience_with_the_store_ends() {
 #[test]
 fn three_clients_are_prompt() {
     Setup::three_clients("three prompt clients").check();
+}
+
+#[test]
+fn two_copies_of_a_client_never_both_hold() {
+    Setup::copies("two copies of one client, and another").check();
+    let alone = Setup::copies("two copies of one client");
+    Setup { clients: alone.clients[..2].to_vec(), ..alone }.check();
+}
+
+#[test]
+fn a_store_that_does_not_tell_copies_apart_is_found() {
+    let found = Setup::copies("a store that does not tell copies apart").explore::<Seeded<TELLS_NONE_APART>>();
+    let found = found.expect_err("both are granted it");
+    assert!(found.what.contains("was given token") || found.what.contains("believe to hold"), "{}", found.what);
 }
 
 #[test]

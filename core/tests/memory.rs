@@ -128,5 +128,6 @@ fn rule_3_a_waiter_that_asks_again_keeps_its_place() {
     let owner = |attempt| Claimant { attempt: AttemptId(attempt), inbox: InboxId(1), claim: Duration::from_secs(1) };
     let waiter = |attempt| Waiter { owner: owner(attempt), card: String::new() };
     let places = [1, 2, 1].map(|attempt| line.join(&waiter(attempt)));
-    assert_eq!((places, line.len()), ([Ok(0), Ok(1), Ok(0)], 2));
+    let places = places.map(|place| place.map(|place| (place.ahead, place.known)));
+    assert_eq!((places, line.len()), ([Ok((0, false)), Ok((1, false)), Ok((0, true))], 2));
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright::Kind;
-use lockwright::cell::{Cell, Claimant, Line, Surroundings, Waiter};
+use lockwright::cell::{Cell, Claimant, Line, Place, Surroundings, Waiter};
 use lockwright::native::{Native, Procedure};
 use lockwright::protocol::{
     Arg, AttemptId, InboxId, Input, Intent, Layout, Op, Previous, Protocol, Reply, Request, Step, StoreEvent, Terms,
@@ -320,7 +320,7 @@ impl<'a> Run<'a> {
                     assert_eq!(*held, Reply::Int(age));
                     *held = since.clone();
                 }
-                (Command::Acquire { .. }, [Reply::Int(1), _, _, Reply::Int(at), _], [_, _, _, Reply::Int(want), _])
+                (Command::Acquire { .. }, [Reply::Int(5), _, _, Reply::Int(at), _], [_, _, _, Reply::Int(want), _])
                     if self.line.someone_left && (*want..self.line.waiters.len() as i64).contains(at) =>
                 {
                     *at = *want;
@@ -360,13 +360,16 @@ impl Queue {
 impl Line for Queue {
     type Error = Infallible;
 
-    fn join(&mut self, waiter: &Waiter) -> Result<u32, Infallible> {
-        let same = |other: &Waiter| other.owner.attempt == waiter.owner.attempt;
-        let at = self.waiters.iter().position(same).unwrap_or_else(|| {
+    fn join(&mut self, waiter: &Waiter) -> Result<Place, Infallible> {
+        let known = self.waiters.iter().position(|other| other.owner.attempt == waiter.owner.attempt);
+        if known.is_none() {
             self.waiters.push_back(waiter.clone());
-            self.waiters.len() - 1
-        });
-        Ok(u32::try_from(at).expect("few"))
+        }
+        Ok(Place::found(known, self.waiters.len()))
+    }
+
+    fn first(&mut self) -> Result<Option<Waiter>, Infallible> {
+        Ok(self.waiters.front().cloned())
     }
 
     fn count(&mut self) -> Result<u32, Infallible> {

@@ -233,7 +233,7 @@ impl<'a> Run<'a> {
 fn is_granted(answer: &Reply) -> bool {
     match answer {
         Reply::Int(_) => true,
-        Reply::List(list) => list.first() == Some(&Reply::Int(3)),
+        Reply::List(list) => matches!(list.first(), Some(Reply::Int(3 | 4))),
         _ => false,
     }
 }

@@ -353,6 +353,10 @@ fn print(machine: &dyn Protocol) -> u64 {
     state.finish()
 }
 
+fn known(known: bool) -> &'static str {
+    if known { ", known before" } else { "" }
+}
+
 fn show(step: &Step) -> String {
     match step {
         Step::Ask(requests) if requests.is_empty() => "ask nothing, which no driver can answer".into(),
@@ -360,7 +364,8 @@ fn show(step: &Step) -> String {
         Step::Ignore => "ignored".into(),
         Step::Wait(wait) => {
             let (position, remaining) = (wait.position, wait.remaining);
-            format!("wait at position {position}, {remaining:?} at most{}{}", at(wait.at), ended(&wait.prev))
+            let known = known(wait.known);
+            format!("wait at position {position}, {remaining:?} at most{}{known}{}", at(wait.at), ended(&wait.prev))
         }
         Step::Done(verdict) => match verdict {
             Verdict::Granted(grant) => {
@@ -373,7 +378,7 @@ fn show(step: &Step) -> String {
                     Term::ForGood => "for good".into(),
                     Term::Pushed(time) => format!("only a claim, counted from store time {}", time.0),
                 };
-                format!("granted {tokens}, {term}{}", ended(&grant.prev))
+                format!("granted {tokens}, {term}{}{}", known(grant.known), ended(&grant.prev))
             }
             Verdict::Held { remaining, at: time, prev } => {
                 let left = match *remaining {
@@ -382,6 +387,7 @@ fn show(step: &Step) -> String {
                 };
                 format!("held by another, {left}{}{}", at(*time), ended(prev))
             }
+            Verdict::Implausible => "implausible".into(),
             Verdict::Late { at } => format!("late, store time {}", at.0),
             Verdict::Renewed => "renewed".into(),
             Verdict::Changed(Some(token)) => format!("renewed and changed, token {token}"),

@@ -176,9 +176,13 @@ impl Barrier {
                 Step::Done(Verdict::Held { remaining: Duration::ZERO, at: Some(StoreTime(now)), prev: None })
             }
             // No moment of the store's clock comes with it: a passage does not age.
-            [1, _, standing] if standing > 0 => {
-                Step::Wait(Wait { at: None, remaining: self.plan.ttl / RENEWALS, position: 0, prev: None })
-            }
+            [1, _, standing] if standing > 0 => Step::Wait(Wait {
+                at: None,
+                remaining: self.plan.ttl / RENEWALS,
+                position: 0,
+                prev: None,
+                known: false,
+            }),
             [2, at] => Step::Done(Verdict::Late { at: StoreTime(at) }),
             [4] => failed(Kind::NotOwned, "this wait was given up before".into()),
             [5, parties] if parties > 0 => {
@@ -217,7 +221,7 @@ impl Protocol for Barrier {
 }
 
 fn passed(token: u64) -> Step {
-    Step::Done(Verdict::Granted(Grant { first: token, last: token, term: Term::ForGood, prev: None }))
+    Step::Done(Verdict::Granted(Grant { first: token, last: token, term: Term::ForGood, prev: None, known: false }))
 }
 
 /// A request of this layout as the stores that run [`crate::barrier_cell`] read it.

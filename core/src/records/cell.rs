@@ -14,6 +14,13 @@
 //! | pass | gone | given to whom the holder names, fresh tokens | gone |
 //!
 //! A lease that has run out counts as free, but its holder may still renew it while nobody else was granted the lock.
+//!
+//! An answer says whether the asker's attempt was known already. Nobody asks a first time under an attempt that is: whoever finds
+//! it so is a copy of another process, and has to ask under one of its own.
+//!
+//! Whoever does not renew a claim loses all places of its client, which is told ([`StoreEvent::Dropped`]). Where a hold that was no
+//! claim ends by a hand-off, those who wait may sleep until it would have ended; so the next in line is told of the claim
+//! ([`StoreEvent::Next`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -142,12 +149,31 @@ pub struct Waiter {
     pub card: String,
 }
 
+/// Where somebody stands in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// How many are ahead of it.
+    pub ahead: u32,
+    /// Its attempt stood there already.
+    pub known: bool,
+}
+
+impl Place {
+    /// That of `known` behind so many; else the last of `waiting`, which has just come.
+    pub fn found(known: Option<usize>, waiting: usize) -> Self {
+        let ahead = u32::try_from(known.unwrap_or(waiting.saturating_sub(1))).unwrap_or(u32::MAX);
+        Place { ahead, known: known.is_some() }
+    }
+}
+
 /// The queue of one lock, in order of arrival. Where it is kept is the store's affair.
 pub trait Line {
     /// Why keeping it can fail.
     type Error;
-    /// Adds `waiter` at the end unless its attempt is in the line already; how many are ahead of it.
-    fn join(&mut self, waiter: &Waiter) -> Result<u32, Self::Error>;
+    /// Adds `waiter` at the end unless its attempt is in the line already.
+    fn join(&mut self, waiter: &Waiter) -> Result<Place, Self::Error>;
+    /// The first in line, who stays there.
+    fn first(&mut self) -> Result<Option<Waiter>, Self::Error>;
     /// How many wait.
     fn count(&mut self) -> Result<u32, Self::Error>;
     /// Takes the first in line.
@@ -170,6 +196,20 @@ pub struct Surroundings<'a> {
     pub alive: &'a dyn Fn(InboxId) -> bool,
     /// What to push, and where to, when the change is kept.
     pub pushes: Vec<(InboxId, StoreEvent)>,
+}
+
+impl Surroundings<'_> {
+    /// The client at `inbox` lost its places in a queue, if it had `any` there, because `attempt` did not renew its claim.
+    pub(crate) fn tell_dropped(&mut self, attempt: AttemptId, inbox: InboxId, any: bool) {
+        if any {
+            self.pushes.push((inbox, StoreEvent::Dropped { attempt }));
+        }
+    }
+
+    /// The first in line is told that a claim runs.
+    pub(crate) fn tell_next(&mut self, next: &Claimant) {
+        self.pushes.push((next.inbox, StoreEvent::Next { attempt: next.attempt }));
+    }
 }
 
 impl std::fmt::Debug for Surroundings<'_> {
@@ -196,12 +236,12 @@ pub struct Acquire {
 /// The answer to an acquire request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Acquired {
-    /// Granted; the block is `first..first + BLOCK`.
-    Granted { first: u64, prev: Given },
+    /// Granted; the block is `first..first + BLOCK`. `known` says that the attempt held the lock or stood in the queue before.
+    Granted { first: u64, prev: Given, known: bool },
     /// Somebody else holds it, for this long yet.
     Held { remaining: Duration, prev: Given },
-    /// In the queue, with this many ahead.
-    Queued { remaining: Duration, position: u32, prev: Given },
+    /// In the queue, at this place.
+    Queued { remaining: Duration, place: Place, prev: Given },
     /// Came too late.
     Late,
 }
@@ -235,8 +275,8 @@ pub struct Pass {
 /// The answer to a request that passes the lock on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Passed {
-    /// It has it; the block is `first..first + BLOCK`.
-    Granted { first: u64 },
+    /// It has it; the block is `first..first + BLOCK`. `known` says that it had it before.
+    Granted { first: u64, known: bool },
     /// Whoever was to give it does not hold the lock.
     Gone,
     /// Came too late.
@@ -271,21 +311,21 @@ impl Cell {
         }
         let prev = self.give_back_for(line, &ask)?;
         self.forget_expired(line, env)?;
+        let mut known = None;
         if self.hold.is_none() && line.count()? > 0 {
-            if ask.wait {
-                line.join(&ask.asker)?;
-            }
+            known = Some(if ask.wait { line.join(&ask.asker)?.known } else { line.contains(me.attempt)? });
             self.hand_over(line, env)?;
         }
         if self.hold.is_none() {
             let first = self.grant(env, &ask.asker, ask.ttl, false);
-            return Ok(Acquired::Granted { first, prev });
+            return Ok(Acquired::Granted { first, prev, known: known == Some(true) });
         }
         if self.hold.as_ref().is_some_and(|hold| hold.owner == *me) {
             // The asker was the head of the queue. It gets an answer instead of a push, and with it the whole ttl.
             env.pushes.pop();
+            let known = known == Some(true);
             return Ok(match self.grant_again(env, &ask) {
-                Acquired::Granted { first, .. } => Acquired::Granted { first, prev },
+                Acquired::Granted { first, .. } => Acquired::Granted { first, prev, known },
                 other => other,
             });
         }
@@ -293,8 +333,9 @@ impl Cell {
         if !ask.wait {
             return Ok(Acquired::Held { remaining, prev });
         }
-        let position = line.join(&ask.asker)?;
-        Ok(Acquired::Queued { remaining, position, prev })
+        let place = line.join(&ask.asker)?;
+        let known = known.unwrap_or(place.known);
+        Ok(Acquired::Queued { remaining, place: Place { known, ..place }, prev })
     }
 
     /// Extends the lease of `owner` to at least `ttl` from now; whether it still is the holder.
@@ -337,10 +378,10 @@ impl Cell {
             Some(hold) if hold.owner == pass.to.owner => {
                 let first = hold.first;
                 self.renew(env, &pass.to.owner, pass.ttl);
-                Passed::Granted { first }
+                Passed::Granted { first, known: true }
             }
             Some(hold) if hold.owner == pass.from => {
-                Passed::Granted { first: self.grant(env, &pass.to, pass.ttl, false) }
+                Passed::Granted { first: self.grant(env, &pass.to, pass.ttl, false), known: false }
             }
             _ => Passed::Gone,
         }
@@ -402,12 +443,15 @@ impl Cell {
         }
     }
 
-    fn forget_expired<L: Line>(&mut self, line: &mut L, env: &Surroundings<'_>) -> Result<(), L::Error> {
+    fn forget_expired<L: Line>(&mut self, line: &mut L, env: &mut Surroundings<'_>) -> Result<(), L::Error> {
         if let Some(hold) = self.hold.take_if(|hold| hold.expires <= env.now)
             && hold.claimed
         {
             // It never even renewed its claim: its other waiters would each cost another claim.
-            line.drop_inbox(hold.owner.inbox)?;
+            let Claimant { attempt, inbox, .. } = hold.owner;
+            let before = line.count()?;
+            line.drop_inbox(inbox)?;
+            env.tell_dropped(attempt, inbox, before != line.count()?);
         }
         Ok(())
     }
@@ -438,6 +482,6 @@ impl Cell {
         let prev = if ask.prev.is_some() { Given::Unknown } else { Given::Back };
         self.renew(env, &ask.asker.owner, ask.ttl);
         let first = self.hold.as_ref().map_or(0, |hold| hold.first);
-        Acquired::Granted { first, prev }
+        Acquired::Granted { first, prev, known: true }
     }
 }

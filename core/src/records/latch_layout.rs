@@ -258,7 +258,7 @@ impl Protocol for Latch {
 }
 
 fn open() -> Step {
-    Step::Done(Verdict::Granted(Grant { first: 1, last: 1, term: Term::FromRequest, prev: None }))
+    Step::Done(Verdict::Granted(Grant { first: 1, last: 1, term: Term::FromRequest, prev: None, known: false }))
 }
 
 fn read(op: Op, reply: &Reply) -> Option<Step> {
@@ -281,7 +281,7 @@ fn waits(list: &[Reply]) -> Option<Step> {
         }
         // No moment of the store's clock comes with it: no lease is to be dated from there, and no first in line looks after others.
         [1, _, count] if count > 0 => {
-            Step::Wait(protocol::Wait { at: None, remaining: PATIENCE, position: 0, prev: None })
+            Step::Wait(protocol::Wait { at: None, remaining: PATIENCE, position: 0, prev: None, known: false })
         }
         [2, at] => Step::Done(Verdict::Late { at: StoreTime(at) }),
         _ => return None,

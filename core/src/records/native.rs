@@ -8,11 +8,14 @@
 //!                                                           |   [1, now, remaining-us, position, prev]  queued
 //!                                                           |   [2, now]                                late
 //!                                                           |   [3, first token, prev]                  granted; prev was not simply given back
+//!                                                           |   [4, first token, prev]                  granted; held or queued before
+//!                                                           |   [5, now, remaining-us, position, prev]  queued before
 //!   renew    claimant ttl-us                                ->  1 | 0
 //!   release  claimant used                                  ->  1 | 0 (nobody holds it) | card of the thief
 //!   undo     claimant prev                                  ->  1
 //!   together policy keys.. (acquire's arguments).. ->  [answer to each]
 //!   pass     claimant from ttl-us not-after card            ->  first token
+//!                                                           |   [4, first token, 0]                     held before
 //!                                                           |   0                                     from does not hold it
 //!                                                           |   [2, now]                              late
 //! ```
@@ -29,7 +32,7 @@ use std::time::Duration;
 use crate::barrier_layout::BarrierCalls;
 use crate::cell::{self, Acquired, BLOCK, Claimant, Given};
 use crate::gate::{Gate, GateLayout};
-use crate::guarantee::Guarantees;
+use crate::guarantee::{Guarantees, TokenRises};
 use crate::inspection;
 use crate::latch_layout::LatchCalls;
 use crate::lease::{Card, Holder, Inspection, LOCK, ReleaseOutcome};
@@ -150,7 +153,11 @@ impl Layout for NativeLayout {
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        Box::new(Native::new(self.calls, key, self.guarantees().push).with(self.own))
+        let Guarantees { push, token, .. } = self.guarantees();
+        Box::new(Native {
+            clocked: token == TokenRises::WithStoreClock,
+            ..Native::new(self.calls, key, push).with(self.own)
+        })
     }
 
     fn tries_together(&self) -> bool {
@@ -238,13 +245,24 @@ pub struct Native {
     own: Option<&'static OwnCalls>,
     key: Arc<str>,
     push: Push,
+    /// Tokens are the store's clock.
+    clocked: bool,
+}
+
+/// How far ahead of the store's clock no token is believed that was pushed. It would outrank those of all who come later, and whoever
+/// may publish may say so; where the clock really stepped back by as much, asking costs a request.
+const FAR: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Whether a token that is the store's clock, or a little more, can have been given out when that stood `at`.
+pub(crate) fn is_far(token: u64, at: StoreTime) -> bool {
+    i64::try_from(token).map_or(true, |token| StoreTime(token) > at.after(FAR))
 }
 
 impl Native {
     /// The machine for the lock kept under `key`, by the procedures `calls` of a store that can `push`.
     pub fn new(calls: &'static Calls, key: Arc<str>, push: bool) -> Self {
         let push = if push { Push::Inbox } else { Push::None };
-        Native { calls, own: None, key, push }
+        Native { calls, own: None, key, push, clocked: false }
     }
 
     /// The same, able to do what only this layout can.
@@ -283,6 +301,8 @@ impl Native {
             }),
             Op::Release => Step::Done(Verdict::Released(match reply {
                 Reply::Text(card) => ReleaseOutcome::StolenBy(card.clone()),
+                // The lock was left to a secret, by an earlier copy of the same request.
+                Reply::List(list) if list.first().and_then(int)? == 4 => ReleaseOutcome::Released,
                 other if int(other)? == 0 => ReleaseOutcome::Expired,
                 _ => ReleaseOutcome::Released,
             })),
@@ -299,9 +319,16 @@ impl Protocol for Native {
         match input {
             Input::Begin(intent) => Step::Ask(Requests::from_iter([self.begin(&intent)])),
             Input::Reply(op, replies) => answered(op, replies, |reply| self.answer(op, reply)),
-            Input::Event(StoreEvent::Granted { first, last, at, .. }) => {
-                Step::Done(Verdict::Granted(Grant { first: *first, last: *last, term: Term::Pushed(*at), prev: None }))
+            Input::Event(StoreEvent::Granted { last, at, .. }) if self.clocked && is_far(*last, *at) => {
+                Step::Done(Verdict::Implausible)
             }
+            Input::Event(StoreEvent::Granted { first, last, at, .. }) => Step::Done(Verdict::Granted(Grant {
+                first: *first,
+                last: *last,
+                term: Term::Pushed(*at),
+                prev: None,
+                known: false,
+            })),
             Input::Event(_) => Step::Ignore,
         }
     }
@@ -328,14 +355,14 @@ impl Protocol for Native {
 }
 
 fn acquired(reply: &Reply) -> Option<Step> {
-    let granted = |first: i64, prev| {
+    let granted = |first: i64, prev, known| {
         let first = u64::try_from(first).ok().filter(|first| *first > 0)?;
         let last = first.checked_add(BLOCK - 1)?;
-        Some(Step::Done(Verdict::Granted(Grant { first, last, term: Term::FromRequest, prev })))
+        Some(Step::Done(Verdict::Granted(Grant { first, last, term: Term::FromRequest, prev, known })))
     };
     let list = match reply {
         Reply::Int(0) => return Some(Step::Done(Verdict::Gone(ReleaseOutcome::Expired))),
-        Reply::Int(first) => return granted(*first, Some(ReleaseOutcome::Released)),
+        Reply::Int(first) => return granted(*first, Some(ReleaseOutcome::Released), false),
         Reply::List(list) => list.as_slice(),
         _ => return None,
     };
@@ -346,14 +373,15 @@ fn acquired(reply: &Reply) -> Option<Step> {
             at: Some(StoreTime(at(1)?)),
             prev: Some(given(at(3)?)?),
         })),
-        1 => Some(Step::Wait(Wait {
+        code @ (1 | 5) => Some(Step::Wait(Wait {
             at: Some(StoreTime(at(1)?)),
             remaining: duration(at(2)?),
-            position: u32::try_from(at(3)?).unwrap_or(u32::MAX),
+            position: u32::try_from(at(3)?).ok()?,
             prev: Some(given(at(4)?)?),
+            known: code == 5,
         })),
         2 => Some(Step::Done(Verdict::Late { at: StoreTime(at(1)?) })),
-        3 => granted(at(1)?, Some(given(at(2)?)?)),
+        code @ (3 | 4) => granted(at(1)?, Some(given(at(2)?)?), code == 4),
         _ => None,
     }
 }
@@ -468,6 +496,24 @@ impl Procedure {
         line: &mut L,
         env: &mut cell::Surroundings<'_>,
     ) -> Result<Reply, L::Error> {
+        let was_renewed = cell.hold.as_ref().is_some_and(|hold| !hold.claimed);
+        let reply = self.run_alone(cell, line, env)?;
+        let is_claimed = cell.hold.as_ref().is_some_and(|hold| hold.claimed);
+        if was_renewed
+            && is_claimed
+            && let Some(next) = line.first()?
+        {
+            env.tell_next(&next.owner);
+        }
+        Ok(reply)
+    }
+
+    fn run_alone<L: cell::Line>(
+        self,
+        cell: &mut cell::Cell,
+        line: &mut L,
+        env: &mut cell::Surroundings<'_>,
+    ) -> Result<Reply, L::Error> {
         Ok(match self {
             Procedure::Acquire(ask) => {
                 let now = env.now.0;
@@ -486,7 +532,10 @@ impl Procedure {
                 Reply::Int(1)
             }
             Procedure::Pass(pass) => match cell.pass(env, &pass) {
-                cell::Passed::Granted { first } => Reply::Int(i64::try_from(first).unwrap_or(i64::MAX)),
+                cell::Passed::Granted { first, known: false } => Reply::Int(i64::try_from(first).unwrap_or(i64::MAX)),
+                cell::Passed::Granted { first, known: true } => {
+                    Reply::List([4, i64::try_from(first).unwrap_or(i64::MAX), 0].map(Reply::Int).to_vec())
+                }
                 cell::Passed::Gone => Reply::Int(0),
                 cell::Passed::Late => Reply::List(vec![Reply::Int(2), Reply::Int(env.now.0)]),
             },
@@ -525,11 +574,13 @@ fn acquired_reply(now: i64, answer: &Acquired) -> Reply {
     let us = |d: &Duration| i64::try_from(d.as_micros()).unwrap_or(i64::MAX);
     let token = |first: &u64| i64::try_from(*first).unwrap_or(i64::MAX);
     match answer {
-        Acquired::Granted { first, prev: Given::Back } => Reply::Int(token(first)),
-        Acquired::Granted { first, prev } => list(&[3, token(first), code(prev)]),
+        Acquired::Granted { first, prev, known: true } => list(&[4, token(first), code(prev)]),
+        Acquired::Granted { first, prev: Given::Back, .. } => Reply::Int(token(first)),
+        Acquired::Granted { first, prev, .. } => list(&[3, token(first), code(prev)]),
         Acquired::Held { remaining, prev } => list(&[0, now, us(remaining), code(prev)]),
-        Acquired::Queued { remaining, position, prev } => {
-            list(&[1, now, us(remaining), (*position).into(), code(prev)])
+        Acquired::Queued { remaining, place, prev } => {
+            let kind = if place.known { 5 } else { 1 };
+            list(&[kind, now, us(remaining), place.ahead.into(), code(prev)])
         }
         Acquired::Late => list(&[2, now]),
     }

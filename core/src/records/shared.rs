@@ -25,10 +25,10 @@ use std::time::Duration;
 
 use crate::cell::{Claimant, Surroundings, Waiter};
 use crate::error::Error;
-use crate::guarantee::Guarantees;
+use crate::guarantee::{Guarantees, TokenRises};
 use crate::inspection;
 use crate::lease::{Card, Holder, Inspection, Part, ReleaseOutcome, Sharing};
-use crate::native::{Arguments, NativeLayout, micros, shown, token_arg};
+use crate::native::{Arguments, NativeLayout, is_far, micros, shown, token_arg};
 use crate::protocol::{
     Arg, Call, Change, Grant, Input, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent,
     Term, Traits, Verdict, Wait,
@@ -145,7 +145,9 @@ impl Layout for SharedLayout {
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        Box::new(Shared::new(self.native.shared, key, self.share, self.guarantees().push))
+        let Guarantees { push, token, .. } = self.guarantees();
+        let clocked = token == TokenRises::WithStoreClock;
+        Box::new(Shared { clocked, ..Shared::new(self.native.shared, key, self.share, push) })
     }
 
     fn share(&self) -> Option<Share> {
@@ -231,13 +233,15 @@ pub struct Shared {
     key: Arc<str>,
     share: Share,
     push: Push,
+    /// Tokens are the store's clock.
+    clocked: bool,
 }
 
 impl Shared {
     /// The machine for `share` of the record kept under `key`, by the procedures `calls` of a store that can `push`.
     pub fn new(calls: &'static SharedCalls, key: Arc<str>, share: Share, push: bool) -> Self {
         let push = if push { Push::Inbox } else { Push::None };
-        Shared { calls, key, share, push }
+        Shared { calls, key, share, push, clocked: false }
     }
 
     fn begin(&self, intent: &Intent) -> Request {
@@ -285,6 +289,9 @@ impl Protocol for Shared {
         match input {
             Input::Begin(intent) => Step::Ask(Requests::from_iter([self.begin(&intent)])),
             Input::Reply(op, replies) => answered(op, replies, |reply| answer(op, reply)),
+            Input::Event(StoreEvent::Granted { first, at, .. }) if self.clocked && is_far(*first, *at) => {
+                Step::Done(Verdict::Implausible)
+            }
             Input::Event(StoreEvent::Granted { first, at, .. }) => granted(*first, Term::Pushed(*at)),
             Input::Event(_) => Step::Ignore,
         }
@@ -311,7 +318,7 @@ impl Protocol for Shared {
 }
 
 fn granted(token: u64, term: Term) -> Step {
-    Step::Done(Verdict::Granted(Grant { first: token, last: token, term, prev: None }))
+    Step::Done(Verdict::Granted(Grant { first: token, last: token, term, prev: None, known: false }))
 }
 
 fn acquired(reply: &Reply) -> Option<Step> {
@@ -321,14 +328,20 @@ fn acquired(reply: &Reply) -> Option<Step> {
         _ => return None,
     };
     let at = |i: usize| list.get(i).and_then(int);
+    if let [Reply::Int(4), Reply::Int(token)] = list {
+        let (first, term) = (token_of(*token)?, Term::FromRequest);
+        let grant = Grant { first, last: first, term, prev: None, known: true };
+        return Some(Step::Done(Verdict::Granted(grant)));
+    }
     let now = StoreTime(at(1)?);
     Some(match at(0)? {
         0 => Step::Done(Verdict::Held { remaining: duration(at(2)?), at: Some(now), prev: None }),
-        1 => Step::Wait(Wait {
+        code @ (1 | 5) => Step::Wait(Wait {
             at: Some(now),
             remaining: duration(at(2)?),
-            position: u32::try_from(at(3)?).unwrap_or(u32::MAX),
+            position: u32::try_from(at(3)?).ok()?,
             prev: None,
+            known: code == 5,
         }),
         2 => Step::Done(Verdict::Late { at: now }),
         _ => return None,
@@ -465,9 +478,12 @@ pub fn foreign(what: &str) -> Reply {
 fn acquired_reply(now: i64, answer: Acquired) -> Reply {
     let us = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
     match answer {
-        Acquired::Granted(token) => Reply::Int(i64::try_from(token).unwrap_or(i64::MAX)),
+        Acquired::Granted { token, known: true } => numbers(&[4, i64::try_from(token).unwrap_or(i64::MAX)]),
+        Acquired::Granted { token, known: false } => Reply::Int(i64::try_from(token).unwrap_or(i64::MAX)),
         Acquired::Held(remaining) => numbers(&[0, now, us(remaining)]),
-        Acquired::Queued { remaining, position } => numbers(&[1, now, us(remaining), position.into()]),
+        Acquired::Queued { remaining, place } => {
+            numbers(&[if place.known { 5 } else { 1 }, now, us(remaining), place.ahead.into()])
+        }
         Acquired::Late => numbers(&[2, now]),
         Acquired::TooMany(permits) => {
             Reply::Error { code: "TOOMANY".into(), message: format!("it has {permits} permits") }

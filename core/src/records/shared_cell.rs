@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::cell::{Claimant, Surroundings, Waiter};
+use crate::cell::{Claimant, Place, Surroundings, Waiter};
 use crate::protocol::{AttemptId, InboxId, StoreEvent};
 use crate::time::StoreTime;
 
@@ -125,8 +125,8 @@ pub trait Hall {
     fn keep(&mut self, holder: &Holder) -> Result<(), Self::Error>;
     /// Forgets the hold of `attempt`.
     fn forget(&mut self, attempt: AttemptId) -> Result<(), Self::Error>;
-    /// Adds `seeker` at the queue's end unless its attempt is in the queue already; how many are ahead of it.
-    fn join(&mut self, seeker: &Seeker) -> Result<u32, Self::Error>;
+    /// Adds `seeker` at the queue's end unless its attempt is in the queue already.
+    fn join(&mut self, seeker: &Seeker) -> Result<Place, Self::Error>;
     /// How many wait.
     fn waiting(&mut self) -> Result<u32, Self::Error>;
     /// Who waits behind `ahead` others.
@@ -157,12 +157,12 @@ pub struct Acquire {
 /// The answer to an acquire request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Acquired {
-    /// Granted, under this token.
-    Granted(u64),
+    /// Granted, under this token. `known` says that the attempt held or stood in the queue before.
+    Granted { token: u64, known: bool },
     /// There is no room; no lease ends earlier than after this.
     Held(Duration),
-    /// In the queue, with this many ahead.
-    Queued { remaining: Duration, position: u32 },
+    /// In the queue, at this place.
+    Queued { remaining: Duration, place: Place },
     /// Came too late.
     Late,
     /// There are only so many units, so that it would wait for ever.
@@ -212,7 +212,7 @@ impl SharedCell {
         if let Some(mut mine) = hall.holder(who.owner.attempt)? {
             prolong(&mut mine, env, ask.ttl);
             hall.keep(&mine)?;
-            return Ok(Acquired::Granted(mine.token));
+            return Ok(Acquired::Granted { token: mine.token, known: true });
         }
         self.forget_expired(hall, env)?;
         self.begin(hall, ask.primitive, ask.capacity)?;
@@ -221,17 +221,18 @@ impl SharedCell {
         }
         let served = self.serve(hall, env, Some((who.owner.attempt, ask.ttl)))?;
         if let Some(token) = served.asker {
-            return Ok(Acquired::Granted(token));
+            return Ok(Acquired::Granted { token, known: true });
         }
         if served.all && self.has_room_for(*units) {
-            return Ok(Acquired::Granted(self.grant(hall, env, &ask.asker, ask.ttl, false)?));
+            let token = self.grant(hall, env, &ask.asker, ask.ttl, false)?;
+            return Ok(Acquired::Granted { token, known: false });
         }
         let remaining = self.remaining(env.now);
         if !ask.wait {
             return Ok(Acquired::Held(remaining));
         }
-        let position = hall.join(&ask.asker)?;
-        Ok(Acquired::Queued { remaining, position })
+        let place = hall.join(&ask.asker)?;
+        Ok(Acquired::Queued { remaining, place })
     }
 
     /// Extends the lease of `owner` to at least `ttl` from now; whether it still holds.
@@ -290,8 +291,7 @@ impl SharedCell {
         owner: &Claimant,
     ) -> Result<bool, H::Error> {
         let Some(mine) = hall.holder(owner.attempt)? else { return Ok(false) };
-        self.end(hall, &mine)?;
-        self.serve(hall, env, None)?;
+        self.end_early(hall, env, &mine)?;
         Ok(true)
     }
 
@@ -318,8 +318,7 @@ impl SharedCell {
     ) -> Result<bool, H::Error> {
         let Some(theirs) = hall.holders()?.into_iter().find(|holder| holder.token == token) else { return Ok(false) };
         env.pushes.push((theirs.owner.inbox, StoreEvent::Broken { attempt: theirs.owner.attempt }));
-        self.end(hall, &theirs)?;
-        self.serve(hall, env, None)?;
+        self.end_early(hall, env, &theirs)?;
         Ok(true)
     }
 
@@ -358,7 +357,7 @@ impl SharedCell {
         self.used.saturating_add(units) <= self.capacity
     }
 
-    fn forget_expired<H: Hall>(&mut self, hall: &mut H, env: &Surroundings<'_>) -> Result<(), H::Error> {
+    fn forget_expired<H: Hall>(&mut self, hall: &mut H, env: &mut Surroundings<'_>) -> Result<(), H::Error> {
         if self.used == 0 || env.now < self.soonest {
             return Ok(());
         }
@@ -367,10 +366,33 @@ impl SharedCell {
             self.end(hall, holder)?;
             if holder.claimed {
                 // It never even renewed its claim: its other waiters would each cost another claim.
-                hall.drop_inbox(holder.owner.inbox)?;
+                let Claimant { attempt, inbox, .. } = holder.owner;
+                let before = hall.waiting()?;
+                hall.drop_inbox(inbox)?;
+                env.tell_dropped(attempt, inbox, before != hall.waiting()?);
             }
         }
         self.soonest = on.iter().map(|holder| holder.expires).min().unwrap_or_default();
+        Ok(())
+    }
+
+    /// Ends a hold before its time. Those who wait may sleep until it would have ended; where a hand-off follows that was no claim,
+    /// the first of them looks after it.
+    fn end_early<H: Hall>(
+        &mut self,
+        hall: &mut H,
+        env: &mut Surroundings<'_>,
+        holder: &Holder,
+    ) -> Result<(), H::Error> {
+        let before = env.pushes.len();
+        self.end(hall, holder)?;
+        self.serve(hall, env, None)?;
+        if !holder.claimed
+            && env.pushes.len() > before
+            && let Some(next) = hall.nth(0)?
+        {
+            env.tell_next(&next.who.owner);
+        }
         Ok(())
     }
 
@@ -495,12 +517,12 @@ impl Hall for Kept {
         Ok(())
     }
 
-    fn join(&mut self, seeker: &Seeker) -> Result<u32, Infallible> {
+    fn join(&mut self, seeker: &Seeker) -> Result<Place, Infallible> {
         let known = self.line.iter().position(|other| other.who.owner.attempt == seeker.who.owner.attempt);
         if known.is_none() {
             self.line.push_back(seeker.clone());
         }
-        Ok(u32::try_from(known.unwrap_or(self.line.len() - 1)).unwrap_or(u32::MAX))
+        Ok(Place::found(known, self.line.len()))
     }
 
     fn waiting(&mut self) -> Result<u32, Infallible> {

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use lockwright::options::Retry;
+use lockwright::protocol::AttemptId;
 use lockwright::session::Service;
 use lockwright::shared_cell::ALL;
 use lockwright::time::{StoreTime, Time};
 
+use crate::glue::process_of;
 use crate::layout::Role;
 
 /// What may go wrong on the way.
@@ -146,6 +148,8 @@ pub struct Setup {
     /// How often a client may stop for as long as it likes, where it is prompt otherwise.
     pub pauses: u8,
     pub reduced: Reduced,
+    /// Whether the second client is a copy of the first: both have one inbox, and mint the same attempt first.
+    pub copies: bool,
     /// Whether waiters ask again each tick, since nobody tells them that it is their turn.
     pub polls: bool,
     /// Whether to gather what was believed, to compare two searches by it.
@@ -169,6 +173,11 @@ impl Setup {
         let silence =
             if self.role(0) == Role::Party && self.loses_patience() { self.ttl + self.store_timeout } else { 0 };
         self.longest() + silence
+    }
+
+    /// Whether `client` may stand at the store under `attempt`.
+    pub fn is_of(&self, attempt: AttemptId, client: usize) -> bool {
+        process_of(attempt) == client || (self.copies && client == 1 && attempt == AttemptId(1))
     }
 
     pub fn role(&self, client: usize) -> Role {

@@ -49,6 +49,7 @@ impl Setup {
             most_faults: 0,
             pauses: 0,
             reduced: Reduced { names: true, orders: true },
+            copies: false,
             polls: false,
             compared: false,
         }
@@ -62,6 +63,11 @@ impl Setup {
     /// Three clients with one task each, which are prompt, as the network is.
     pub fn three_clients(name: &'static str) -> Self {
         Setup { prompt: true, clients: vec![vec![ONE]; 3], ..Setup::two_clients(name) }
+    }
+
+    /// The same where the second client is a copy of the first.
+    pub fn copies(name: &'static str) -> Self {
+        Setup { copies: true, reduced: Reduced { names: false, orders: false }, ..Setup::three_clients(name) }
     }
 
     /// A client for each role, with one task.
@@ -165,7 +171,7 @@ impl Setup {
         if self.polls { tasks as u8 - 1 } else { 0 }
     }
 
-    /// In how many ticks whoever waits looks whether a claim ran out: the claim, and an eighth more for each ahead.
+    /// In how many ticks whoever waits looks after the holder: at the end of the lease that it last heard of, and a little later.
     fn look(&self) -> u8 {
         if self.role(0) == Role::Waiter {
             return PATIENCE.as_millis().div_ceil(self.tick.as_millis()) as u8;
@@ -173,8 +179,7 @@ impl Setup {
         if self.role(0) == Role::Party {
             return self.ttl.div_ceil(3) as u8;
         }
-        let eighths = 8 + self.clients.len().saturating_sub(2) as u128;
-        (1000 * eighths).div_ceil(8 * self.tick.as_millis()) as u8
+        self.longest() as u8 + 1
     }
 
     fn bound_of(&self, class: Class) -> Recovery {
@@ -253,6 +258,7 @@ impl Setup {
         }
         let resizes = self.resizes.map_or(String::new(), |permits| format!(", resized to {permits}"));
         let claim = 1000 / self.tick.as_millis();
+        let clients = if self.copies { format!("{clients}, B a copy of A") } else { clients };
         format!("tasks {clients}{resizes}; lease {}, claim {claim}; {network}, {faults}{pauses}", self.ttl)
     }
 

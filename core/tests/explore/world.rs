@@ -247,15 +247,13 @@ fn ask(setup: &Setup, client: usize, task: usize) -> Ask {
 impl<R: Record> World<R> {
     pub fn new(setup: &Setup) -> Self {
         let inbox = if setup.cold { Inbox::Closed } else { Inbox::Live };
+        let process = |id: usize| {
+            let (machine, patience) = (R::speaker(setup.role(id)), setup.tick * setup.store_timeout);
+            let process = Process::new(id as u8, 0, machine, patience, R::BLOCK, inbox);
+            if setup.copies && id == 1 { process.copy_of(0) } else { process }
+        };
         let client = |(id, tasks): (usize, &Vec<Wish>)| Client {
-            process: Process::new(
-                id as u8,
-                0,
-                R::speaker(setup.role(id)),
-                setup.tick * setup.store_timeout,
-                R::BLOCK,
-                inbox,
-            ),
+            process: process(id),
             tasks: vec![Task::Fresh; tasks.len()],
             waiting: Vec::new(),
             extended: 0,
@@ -1047,8 +1045,11 @@ impl<R: Record> World<R> {
         store.record.check(&before.record, call, &around)?;
         for (inbox, event) in pushes {
             let to = inbox.0 as usize;
-            if before.alive[to] && !self.clients[to].dead {
-                self.client(to).stream.push_back(Wire::Push(event));
+            let copy = (setup.copies && to == 0).then_some(1);
+            for to in std::iter::once(to).chain(copy).filter(|to| before.alive[*to]) {
+                if !self.clients[to].dead {
+                    self.client(to).stream.push_back(Wire::Push(event.clone()));
+                }
             }
         }
         Ok(reply)
@@ -1075,7 +1076,7 @@ impl<R: Record> World<R> {
                 {
                     believed += u64::from(*units);
                     let until = StoreTime((until.as_nanos() / 1000) as i64);
-                    if self.store.record.lasts(&|owner| process_of(owner) == c) < Some(until) {
+                    if self.store.record.lasts(&|owner| setup.is_of(owner, c)) < Some(until) {
                         return Err(format!("a task of {who} believes to hold the lock; the store says it does not"));
                     }
                 }
@@ -1262,6 +1263,9 @@ impl Client {
                     Some(attempt) => (3_u8, view.attempt(attempt)).hash(state),
                     None => path.hash(state),
                 },
+                Wire::Push(StoreEvent::Next { attempt }) => (4_u8, view.attempt(*attempt)).hash(state),
+                // Whose claim it was is nothing to those who lost their places.
+                Wire::Push(StoreEvent::Dropped { .. }) => 5_u8.hash(state),
                 Wire::Push(other) => other.hash(state),
             }
         }

@@ -55,6 +55,8 @@ struct Slot {
 #[derive(Debug)]
 pub struct Process {
     id: u8,
+    /// The process whose first attempt and inbox it has too, as a copy of its memory.
+    copy_of: Option<u8>,
     salt: u64,
     machine: fn() -> Box<dyn Protocol>,
     minted: u32,
@@ -92,7 +94,22 @@ impl Process {
         block: u64,
         inbox: Inbox,
     ) -> Self {
-        Process { id, salt, machine, minted: 0, store_timeout, inbox, queue: Queue::new(block), slots: Vec::new() }
+        Process {
+            id,
+            copy_of: None,
+            salt,
+            machine,
+            minted: 0,
+            store_timeout,
+            inbox,
+            queue: Queue::new(block),
+            slots: Vec::new(),
+        }
+    }
+
+    /// The same as a copy of the memory of process `other`.
+    pub fn copy_of(self, other: u8) -> Self {
+        Process { copy_of: Some(other), ..self }
     }
 
     /// How many attempts it minted; the last one is called so.
@@ -179,14 +196,15 @@ impl Process {
 
     pub fn mint(&mut self) -> AttemptId {
         self.minted += 1;
-        AttemptId(u128::from(self.id) << 64 | u128::from(self.salt.wrapping_add(self.minted.into())))
+        let minter = self.copy_of.filter(|_| self.minted == 1).unwrap_or(self.id);
+        AttemptId(u128::from(minter) << 64 | u128::from(self.salt.wrapping_add(self.minted.into())))
     }
 
     fn terms(&mut self, service: Service) -> Terms {
         Terms {
             name: "L".into(),
             attempt: self.mint(),
-            inbox: inbox_of(self.id.into()),
+            inbox: inbox_of(self.copy_of.unwrap_or(self.id).into()),
             ttl: service.ttl,
             claim: claim(service.ttl),
             card: "".into(),

@@ -63,6 +63,15 @@ fn rule_9_a_refused_try_leaves_the_lock_to_those_who_wait() {
 }
 
 #[test]
+fn rule_9_a_fair_task_whose_turn_was_missed_has_another_contender() {
+    let mut queue = Queue::new(64);
+    queue.handle(at(0), queue::Event::Acquire(Ask { fair: true, ..ask(1) }));
+    drain(&mut queue);
+    let said = told(&mut queue, queue::Event::Ended { contender: ContenderId(0), failure: None });
+    assert!(said.starts_with("Contend { contender: ContenderId(1), wait: true, fair: true"), "{said}");
+}
+
+#[test]
 fn rule_9_a_failure_is_told_to_everybody_it_concerns_and_nobody_else() {
     let mut queue = Queue::new(64);
     for fair in [false, false, true] {

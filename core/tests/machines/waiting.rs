@@ -72,6 +72,10 @@ fn rule_4_an_acquire_whose_connection_breaks_after_the_undo_is_undone_again() {
     assert_eq!((rig.asks(), rig.sent.len()), ("undo", 3));
     rig.replied(501, 500, Reply::Int(1));
     assert!(rig.hears().is_empty(), "it may be executed yet");
+    assert_eq!(rig.session.poll_timeout(), Some(at(541)), "and most often is in a moment");
+    rig.tick(541);
+    rig.replied(542, 541, Reply::Int(1));
+    assert_eq!((rig.asks(), rig.sent.len(), rig.session.poll_timeout()), ("undo", 4, Some(at(702))));
     rig.tick(900);
     rig.replied(901, 900, Reply::Int(1));
     assert_eq!(rig.hears(), ["Ended"]);
@@ -104,8 +108,11 @@ fn rule_4_an_undo_that_nobody_answers_ends_once_the_store_has_forgotten() {
 fn rule_6_a_waiter_asks_again_by_a_timer() {
     let mut rig = waiting();
     let wake = rig.session.poll_timeout().unwrap();
-    assert!(wake <= at(1_000) && wake >= at(875), "a claim, less its jitter: {wake:?}");
-    rig.tick(1_000);
+    assert!(
+        wake >= at(30_000) && wake <= at(30_125),
+        "the end of the holder's lease, or the longest patience: {wake:?}"
+    );
+    rig.tick(30_125);
     assert_eq!((rig.asks(), rig.sent.len(), rig.sent[1].0.attempt), ("acquire", 2, AttemptId(1)));
 }
 
@@ -150,12 +157,111 @@ fn rule_12_what_a_restarted_store_may_have_forgotten_is_asked_for_at_once() {
 }
 
 #[test]
-fn rule_12_a_broken_hold_is_lost_at_once() {
+fn rule_12_a_hold_that_is_said_to_be_broken_is_asked_for_and_lost_at_once_if_it_is() {
     let mut rig = Rig::holding();
     rig.tell(5, Event::Push(&StoreEvent::Broken { attempt: AttemptId(9) }));
-    assert!(rig.valid_until().is_some(), "another attempt's");
+    assert_eq!(rig.sent.len(), 1, "another attempt's");
     rig.tell(5, Event::Push(&StoreEvent::Broken { attempt: AttemptId(1) }));
+    assert_eq!((rig.hears().len(), rig.asks()), (0, "renew"));
+    rig.replied(6, 5, Reply::Int(0));
     assert_eq!(rig.hears()[0], "lost: broken");
+}
+
+#[test]
+fn rule_12_a_hold_that_is_wrongly_said_to_be_broken_goes_on() {
+    let mut rig = Rig::holding();
+    rig.tell(5, Event::Push(&StoreEvent::Broken { attempt: AttemptId(1) }));
+    rig.replied(6, 5, Reply::Int(1));
+    assert!(rig.hears().is_empty() && rig.valid_until().is_some());
+    rig.tell(7, Event::Verify);
+    rig.replied(8, 7, Reply::Int(0));
+    assert_eq!(rig.hears()[0], "lost: gone", "whoever said so before was wrong");
+}
+
+#[test]
+fn rule_3_a_push_before_the_first_answer_is_believed_with_it() {
+    let mut rig = Rig::asking(SERVICE);
+    rig.pushed(5, 1_001_000);
+    assert!(rig.hears().is_empty(), "whose place it is for is not known yet");
+    rig.replied(10, 0, queued(1_000_000, 0));
+    assert_eq!(rig.hears(), ["granted 200..=263"]);
+}
+
+/// What a session hears, and how many requests it sent, whose first request is answered so.
+fn first_told(reply: Reply) -> (Vec<String>, usize) {
+    let mut rig = Rig::asking(SERVICE);
+    rig.replied(10, 0, reply);
+    (rig.hears(), rig.sent.len())
+}
+
+#[test]
+fn rule_3_an_attempt_that_the_store_knows_before_it_is_asked_for_is_another_ones() {
+    let numbers = |all: &[i64]| Reply::List(all.iter().copied().map(Reply::Int).collect());
+    let (granted, queued) = (numbers(&[4, 100, 0]), numbers(&[5, 1_000_000, 9, 0, 0]));
+    // It is through, and nothing is undone: the queue sends another contender for whoever waits.
+    assert_eq!(first_told(granted.clone()), (vec!["Ended".to_owned()], 1));
+    assert_eq!(first_told(queued.clone()), (vec!["Ended".to_owned()], 1));
+    for reply in [granted, queued] {
+        let mut rig = Rig::asking(SERVICE);
+        rig.unanswered(1, 1_500);
+        rig.tick(20);
+        assert_eq!(rig.sent.len(), 2);
+        rig.replied(25, 20, reply);
+        assert!(!rig.hears().contains(&"Ended".to_owned()), "it may be its own first request that the store knows");
+    }
+}
+
+#[test]
+fn rule_3_a_push_to_a_copy_that_has_no_answer_yet_grants_nothing() {
+    let mut rig = Rig::asking(SERVICE);
+    rig.pushed(5, 1_001_000);
+    rig.replied(10, 0, Reply::List([5, 1_000_000, 9, 0, 0].map(Reply::Int).to_vec()));
+    assert_eq!((rig.hears(), rig.sent.len()), (vec!["Ended".to_owned()], 1));
+}
+
+#[test]
+fn rule_5_an_attempt_whose_claim_was_over_is_waited_on_no_more() {
+    let mut rig = waiting();
+    rig.pushed(2_000, 1_010_000);
+    assert_eq!((rig.hears().len(), rig.asks()), (0, "undo"));
+    rig.pushed(2_001, 3_000_000);
+    assert!(rig.hears().is_empty(), "whoever heard the first push may send another");
+    for now in [2_002, 2_004] {
+        rig.replied(now, now - 1, Reply::Int(1));
+    }
+    assert_eq!(rig.hears(), ["Ended"], "whoever waits has another contender then");
+}
+
+#[test]
+fn a_push_from_the_far_future_is_asked_about() {
+    let day = 24 * 60 * 60 * 1_000_000;
+    let mut rig = waiting();
+    rig.pushed(5, 2 * day);
+    assert_eq!((rig.hears().len(), rig.asks(), rig.sent.len()), (0, "acquire", 2));
+}
+
+#[test]
+fn whoever_lost_its_places_asks_at_once() {
+    let mut rig = waiting();
+    rig.tell(5, Event::Push(&StoreEvent::Dropped { attempt: AttemptId(9) }));
+    assert_eq!((rig.asks(), rig.sent.len()), ("acquire", 2));
+}
+
+#[test]
+fn whoever_is_next_looks_when_the_claim_is_over() {
+    let mut rig = waiting();
+    rig.tell(5, Event::Push(&StoreEvent::Next { attempt: AttemptId(1) }));
+    assert_eq!(rig.sent.len(), 1);
+    let wake = rig.session.poll_timeout().unwrap();
+    assert!(wake >= at(1_005) && wake <= at(1_200), "{wake:?}");
+}
+
+#[test]
+fn a_place_that_cannot_be_is_nonsense() {
+    for position in [-12, i64::MAX] {
+        let (hears, _) = first_told(queued(1_000_000, position));
+        assert_eq!(hears[0], "failed: protocol", "{position}");
+    }
 }
 
 #[test]
@@ -172,7 +278,7 @@ fn rule_14_a_store_that_stays_silent_is_unavailable_after_store_timeout() {
 fn rule_14_waiting_for_a_holder_is_not_silence() {
     let mut rig = waiting();
     for round in 1..20 {
-        rig.tick(round * 1_000);
+        rig.tell(round * 1_000, Event::Verify);
         rig.tick(round * 1_000 + 1);
         rig.replied(round * 1_000 + 2, round * 1_000, queued(round as i64 * 1_000_000, 0));
     }
@@ -211,12 +317,12 @@ fn rule_1_without_renewal_the_deadline_wakes_the_session() {
 }
 
 #[test]
-fn rule_1_a_grant_that_ran_out_while_it_was_confirmed_is_asked_for_again() {
+fn rule_1_a_grant_that_ran_out_while_it_was_confirmed_is_no_grant() {
     let mut rig = Rig::asking(SERVICE);
     rig.replied(20_000, 0, Reply::Int(100));
     assert_eq!(rig.asks(), "renew");
     rig.tick(29_698);
-    assert_eq!((rig.hears().len(), rig.asks()), (0, "acquire"));
+    assert_eq!((rig.hears().len(), rig.asks()), (0, "undo"));
 }
 
 #[test]

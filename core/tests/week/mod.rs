@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use lockwright::cell::{Acquire, Acquired, Cell, Claimant, Line, Surroundings, Waiter};
+use lockwright::cell::{Acquire, Acquired, Cell, Claimant, Line, Place, Surroundings, Waiter};
 use lockwright::error::{Error, Kind};
 use lockwright::native::{Calls, Native};
 use lockwright::options::Retry;
@@ -25,8 +25,12 @@ struct Nobody;
 impl Line for Nobody {
     type Error = Infallible;
 
-    fn join(&mut self, _: &Waiter) -> Result<u32, Infallible> {
+    fn join(&mut self, _: &Waiter) -> Result<Place, Infallible> {
         unreachable!("nobody waits")
+    }
+
+    fn first(&mut self) -> Result<Option<Waiter>, Infallible> {
+        Ok(None)
     }
 
     fn count(&mut self) -> Result<u32, Infallible> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use super::layouts::native::layout;
 use crate::barrier_cell::{self, BarrierCell};
 use crate::barrier_layout;
-use crate::cell::{Cell, Line, Surroundings, Waiter};
+use crate::cell::{Cell, Line, Place, Surroundings, Waiter};
 use crate::driver::clock;
 use crate::driver::fork::Generational;
 use crate::driver::wait::locked;
@@ -135,13 +135,16 @@ impl Record {
 impl Line for VecDeque<Waiter> {
     type Error = Infallible;
 
-    fn join(&mut self, waiter: &Waiter) -> std::result::Result<u32, Infallible> {
+    fn join(&mut self, waiter: &Waiter) -> std::result::Result<Place, Infallible> {
         let known = self.iter().position(|other| other.owner.attempt == waiter.owner.attempt);
-        let position = known.unwrap_or_else(|| {
+        if known.is_none() {
             self.push_back(waiter.clone());
-            VecDeque::len(self) - 1
-        });
-        Ok(u32::try_from(position).unwrap_or(u32::MAX))
+        }
+        Ok(Place::found(known, VecDeque::len(self)))
+    }
+
+    fn first(&mut self) -> std::result::Result<Option<Waiter>, Infallible> {
+        Ok(self.front().cloned())
     }
 
     fn count(&mut self) -> std::result::Result<u32, Infallible> {

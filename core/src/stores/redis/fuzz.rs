@@ -108,6 +108,8 @@ pub fn redis_push(data: &[u8]) {
             format!("granted {attempt} {first} {} {key}", at.0)
         }
         StoreEvent::Broken { attempt } => format!("broken {attempt} {key}"),
+        StoreEvent::Next { attempt } => format!("next {attempt} {key}"),
+        StoreEvent::Dropped { attempt } => format!("dropped {attempt} {key}"),
         other => panic!("nobody pushes {other:?}"),
     };
     assert_eq!(parse_push(&told), Some((key, event)));

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use lockwright::cell::{Line, Waiter};
+use lockwright::cell::{Line, Place, Waiter};
 use lockwright::protocol::{AttemptId, InboxId};
 
 #[derive(Clone, Debug, Default)]
@@ -11,12 +11,16 @@ pub struct Queued(pub Vec<Waiter>);
 impl Line for Queued {
     type Error = Infallible;
 
-    fn join(&mut self, waiter: &Waiter) -> Result<u32, Infallible> {
-        let at = self.0.iter().position(|w| w.owner.attempt == waiter.owner.attempt).unwrap_or_else(|| {
+    fn join(&mut self, waiter: &Waiter) -> Result<Place, Infallible> {
+        let known = self.0.iter().position(|w| w.owner.attempt == waiter.owner.attempt);
+        if known.is_none() {
             self.0.push(waiter.clone());
-            self.0.len() - 1
-        });
-        Ok(at as u32)
+        }
+        Ok(Place::found(known, self.0.len()))
+    }
+
+    fn first(&mut self) -> Result<Option<Waiter>, Infallible> {
+        Ok(self.0.first().cloned())
     }
 
     fn count(&mut self) -> Result<u32, Infallible> {

@@ -31,6 +31,8 @@ pub const NO_BUG: u8 = 0;
 pub const RUNS_LATE: u8 = 1;
 /// A lease counts as run out a tick early.
 pub const ENDS_EARLY: u8 = 2;
+/// Whoever asks is not told that its attempt is known already.
+pub const TELLS_NONE_APART: u8 = 3;
 
 impl<const BUG: u8> Seeded<BUG> {
     /// The call as the bug has it run.
@@ -44,6 +46,19 @@ impl<const BUG: u8> Seeded<BUG> {
             }
             _ => call.clone(),
         }
+    }
+
+    /// The reply as the bug has it.
+    fn spoilt(reply: Reply) -> Reply {
+        let Reply::List(mut list) = reply else { return reply };
+        if BUG == TELLS_NONE_APART && list.len() > 2 {
+            match &mut list[0] {
+                Reply::Int(code @ 4) => *code = 3,
+                Reply::Int(code @ 5) => *code = 1,
+                _ => {}
+            }
+        }
+        Reply::List(list)
     }
 }
 
@@ -65,7 +80,7 @@ impl<const BUG: u8> Record for Seeded<BUG> {
         let call = self.seeded(call, now);
         let mut env = Surroundings { now, token_floor, alive, pushes: Vec::new() };
         let Ok(reply) = call.run(&mut self.cell, &mut self.line, &mut env);
-        (reply, env.pushes)
+        (Self::spoilt(reply), env.pushes)
     }
 
     fn renews(call: &Procedure) -> Option<Duration> {
@@ -202,7 +217,7 @@ impl<const BUG: u8> Record for Seeded<BUG> {
                 at(0).hash(state);
                 match at(0) {
                     0 => (view.ago_at_store(StoreTime(at(1))), view.span(at(2)), at(3)).hash(state),
-                    1 => (view.lag(sent, StoreTime(at(1))), view.span(at(2)), at(3), at(4)).hash(state),
+                    1 | 5 => (view.lag(sent, StoreTime(at(1))), view.span(at(2)), at(3), at(4)).hash(state),
                     2 => view.ago_at_store(StoreTime(at(1))).hash(state),
                     _ => (view.token(at(1) as u64), at(2), view.ago(sent)).hash(state),
                 }
@@ -241,7 +256,7 @@ impl<const BUG: u8> Record for Seeded<BUG> {
         match reply {
             Reply::List(list) => match (&list[0], &list[1..]) {
                 (Reply::Int(0), [_, left, ..]) => format!("held for {} ticks", ticks(left)),
-                (Reply::Int(1), [at, left, Reply::Int(position), ..]) => {
+                (Reply::Int(1 | 5), [at, left, Reply::Int(position), ..]) => {
                     let at = ticks(at) - epoch;
                     format!("queued at tick {at}, {position} ahead, held for {} ticks", ticks(left))
                 }

@@ -194,7 +194,8 @@ impl<const FAULT: u8> Record for Seeded<FAULT> {
                 at(0).hash(state);
                 match at(0) {
                     0 => (view.ago_at_store(StoreTime(at(1))), view.span(at(2))).hash(state),
-                    1 => (view.lag(sent, StoreTime(at(1))), view.span(at(2)), at(3)).hash(state),
+                    1 | 5 => (view.lag(sent, StoreTime(at(1))), view.span(at(2)), at(3)).hash(state),
+                    4 => return (view.token(at(1) as u64), view.ago(sent)).hash(state),
                     _ => view.ago_at_store(StoreTime(at(1))).hash(state),
                 }
                 if dated {

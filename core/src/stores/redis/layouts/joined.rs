@@ -438,7 +438,7 @@ impl<M: Manner> JoinedLock<M> {
             Reply::Int(first) => {
                 let first = u64::try_from(*first).ok().filter(|first| *first > 0)?;
                 let last = first.checked_add(BLOCK - 1)?;
-                let grant = Grant { first, last, term: Term::FromRequest, prev: None };
+                let grant = Grant { first, last, term: Term::FromRequest, prev: None, known: false };
                 return Some(Step::Done(Verdict::Granted(grant)));
             }
             Reply::List(list) => list.as_slice(),
@@ -457,8 +457,9 @@ impl<M: Manner> JoinedLock<M> {
                     Ok(()) => Step::Wait(Wait {
                         at: Some(StoreTime(*now)),
                         remaining: remaining(*left),
-                        position: u32::try_from(*ahead).unwrap_or(u32::MAX),
+                        position: u32::try_from(*ahead).ok()?,
                         prev: None,
+                        known: false,
                     }),
                     Err(error) => Step::Done(Verdict::Failed(error)),
                 }

@@ -126,7 +126,8 @@ pub fn channel(inbox: InboxId) -> String {
 }
 
 /// Reads what a script published: `granted <attempt> <first token> <now> <key>`, the same with `taken` where no block of tokens
-/// goes with it, or `broken <attempt> <key>`. `None` for anything else, since whoever may publish to the channel may write what they like.
+/// goes with it, or `broken`, `next` or `dropped` with `<attempt> <key>`. `None` for anything else, since whoever may publish to the
+/// channel may write what they like.
 pub fn parse_push(text: &str) -> Option<(Arc<str>, StoreEvent)> {
     let (kind, rest) = text.split_once(' ')?;
     let (attempt, rest) = rest.split_once(' ')?;
@@ -143,6 +144,8 @@ pub fn parse_push(text: &str) -> Option<(Arc<str>, StoreEvent)> {
             Some((parts.next()?.into(), StoreEvent::Granted { attempt, first, last, at }))
         }
         "broken" => Some((rest.into(), StoreEvent::Broken { attempt })),
+        "next" => Some((rest.into(), StoreEvent::Next { attempt })),
+        "dropped" => Some((rest.into(), StoreEvent::Dropped { attempt })),
         _ => None,
     }
 }

@@ -17,7 +17,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, type
 
 use super::{gates, shared};
 use crate::barrier_layout::BarrierCalls;
-use crate::cell::{Cell, Claimant, Hold, Line, Surroundings, Waiter};
+use crate::cell::{Cell, Claimant, Hold, Line, Place, Surroundings, Waiter};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::latch_layout::LatchCalls;
 use crate::native::{Calls, NativeLayout, OwnCalls, Procedure};
@@ -369,8 +369,21 @@ pub(super) struct Queue<'a> {
 impl Line for Queue<'_> {
     type Error = rusqlite::Error;
 
-    fn join(&mut self, waiter: &Waiter) -> rusqlite::Result<u32> {
+    fn join(&mut self, waiter: &Waiter) -> rusqlite::Result<Place> {
         self.join_for(waiter, 1, true)
+    }
+
+    fn first(&mut self) -> rusqlite::Result<Option<Waiter>> {
+        if self.waiting == 0 {
+            return Ok(None);
+        }
+        self.db
+            .prepare_cached(
+                "SELECT attempt, inbox, claim, card FROM waiters WHERE key = ?1 AND \
+                 seq = (SELECT min(seq) FROM waiters WHERE key = ?1)",
+            )?
+            .query_row([self.key], read_waiter)
+            .optional()
     }
 
     fn count(&mut self) -> rusqlite::Result<u32> {
@@ -425,7 +438,7 @@ impl Line for Queue<'_> {
 
 impl Queue<'_> {
     /// The same for `units` of a shared record.
-    pub(super) fn join_for(&mut self, waiter: &Waiter, units: u32, in_order: bool) -> rusqlite::Result<u32> {
+    pub(super) fn join_for(&mut self, waiter: &Waiter, units: u32, in_order: bool) -> rusqlite::Result<Place> {
         let attempt = waiter.owner.attempt.to_string();
         if self.waiting > 0 {
             let place = self
@@ -434,10 +447,11 @@ impl Queue<'_> {
                 .query_row((self.key, &attempt), |row| row.get::<_, i64>(0))
                 .optional()?;
             if let Some(place) = place {
-                return self
+                let ahead = self
                     .db
                     .prepare_cached("SELECT count(*) FROM waiters WHERE key = ?1 AND seq < ?2")?
-                    .query_row((self.key, place), |row| row.get(0));
+                    .query_row((self.key, place), |row| row.get(0))?;
+                return Ok(Place { ahead, known: true });
             }
         }
         execute(
@@ -457,7 +471,7 @@ impl Queue<'_> {
             ],
         )?;
         self.waiting += 1;
-        Ok(self.waiting - 1)
+        Ok(Place { ahead: self.waiting - 1, known: false })
     }
 
     fn delete(&mut self, sql: &str, params: impl Params) -> rusqlite::Result<()> {
@@ -648,12 +662,16 @@ pub(super) mod tests {
     impl Line for Deque {
         type Error = rusqlite::Error;
 
-        fn join(&mut self, waiter: &Waiter) -> rusqlite::Result<u32> {
-            let place = self.0.iter().position(|w| w.owner.attempt == waiter.owner.attempt).unwrap_or_else(|| {
+        fn join(&mut self, waiter: &Waiter) -> rusqlite::Result<Place> {
+            let known = self.0.iter().position(|w| w.owner.attempt == waiter.owner.attempt);
+            if known.is_none() {
                 self.0.push_back(waiter.clone());
-                self.0.len() - 1
-            });
-            Ok(u32::try_from(place).unwrap())
+            }
+            Ok(Place::found(known, self.0.len()))
+        }
+
+        fn first(&mut self) -> rusqlite::Result<Option<Waiter>> {
+            Ok(self.0.front().cloned())
         }
 
         fn count(&mut self) -> rusqlite::Result<u32> {
@@ -737,7 +755,7 @@ pub(super) mod tests {
     fn granted(db: &Connection, env: &Env<'_>, request: &Request) -> Option<i64> {
         match run(db, env, request).unwrap().0 {
             Reply::Int(first) => Some(first),
-            Reply::List(list) if list[0] == Reply::Int(3) => match list[1] {
+            Reply::List(list) if matches!(list[0], Reply::Int(3 | 4)) => match list[1] {
                 Reply::Int(first) => Some(first),
                 _ => None,
             },

@@ -11,7 +11,7 @@ use super::gates;
 use super::native::{
     Env, IDLE, Lock, Pushes, Queue, SWEEP, Sighting, execute, integer, is_ours, read_waiter, remove, token, unreadable,
 };
-use crate::cell::{Claimant, Line, Surroundings};
+use crate::cell::{Claimant, Line, Place, Surroundings};
 use crate::protocol::{AttemptId, InboxId, Reply};
 use crate::shared::{Procedure, foreign};
 use crate::shared_cell::{Acquire, Hall, Holder, Primitive, Seeker, SharedCell};
@@ -283,7 +283,7 @@ impl Hall for Rows<'_> {
         execute(self.queue.db, "DELETE FROM holders WHERE key = ?1 AND attempt = ?2", of).map(|_| ())
     }
 
-    fn join(&mut self, seeker: &Seeker) -> rusqlite::Result<u32> {
+    fn join(&mut self, seeker: &Seeker) -> rusqlite::Result<Place> {
         self.queue.join_for(&seeker.who, seeker.units, seeker.in_order)
     }
 

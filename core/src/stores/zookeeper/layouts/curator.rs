@@ -329,7 +329,7 @@ impl Contender {
                 let position = u32::try_from(before.ahead - 1).unwrap_or(u32::MAX);
                 self.at = At::Waiting(before);
                 // The end of the one before is told, however its holder ends; the timer only guards against a lost event.
-                Ok(Step::Wait(Wait { at: None, remaining: self.terms.ttl, position, prev: None }))
+                Ok(Step::Wait(Wait { at: None, remaining: self.terms.ttl, position, prev: None, known: false }))
             }
             At::Removing(then) => {
                 replies.iter().try_for_each(|reply| deleted(OP, reply).map(drop))?;
@@ -393,7 +393,13 @@ impl Contender {
     fn granted(&mut self) -> Result<Step> {
         let token = self.own.as_ref().ok_or_else(|| garbled(Op::Acquire))?.stat.czxid;
         self.at = At::Rest;
-        Ok(Step::Done(Verdict::Granted(Grant { first: token, last: token, term: Term::FromRequest, prev: None })))
+        Ok(Step::Done(Verdict::Granted(Grant {
+            first: token,
+            last: token,
+            term: Term::FromRequest,
+            prev: None,
+            known: false,
+        })))
     }
 }
 

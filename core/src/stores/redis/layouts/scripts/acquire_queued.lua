@@ -1,7 +1,7 @@
 if owner == asker then
   prolong(ttl)
   finish()
-  return prev == '' and last - 63 or {3, last - 63, 3}
+  return {4, last - 63, prev == '' and 0 or 3}
 end
 
 local given = 0
@@ -16,18 +16,21 @@ if prev ~= '' then
 end
 if owner ~= '' and expires <= now then
   -- It did not even renew its claim: its other waiters would each cost another one.
-  if claimed then drop_inbox(owner:sub(33, 48)) end
+  if claimed then drop_inbox(owner) end
   owner = ''
 end
 
+-- Whether the asker stands in the queue already, as far as anything that was done here left it there.
+local known = seat and not left[me]
 if owner == '' then hand_over(asker, ttl) end
 if owner == '' then grant(asker, card, ttl) end
 if owner == asker then
   finish()
+  if known then return {4, last - 63, given} end
   return given == 0 and last - 63 or {3, last - 63, given}
 end
 local position = waits and join(asker, card)
 finish()
 local remaining = math.max(expires - now, 0)
-if waits then return {1, now, remaining, position, given} end
+if waits then return {known and 5 or 1, now, remaining, position, given} end
 return {0, now, remaining, given}

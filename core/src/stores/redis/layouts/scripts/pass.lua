@@ -2,6 +2,8 @@ local to, from, ttl, card = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 if now > tonumber(ARGV[4]) then return {2, now} end
 if owner == to then
   prolong(ttl)
+  finish()
+  return {4, last - 63, 0}
 elseif owner == from then
   grant(to, card, ttl)
 else

@@ -9,7 +9,7 @@ local mine = holder(me)
 if mine then
   prolong(mine, ttl)
   finish()
-  return mine.token
+  return {4, mine.token}
 end
 forget_expired()
 if not resized and used == 0 and waiting == 0 then
@@ -22,15 +22,19 @@ if units > capacity then
   return redis.error_reply('TOOMANY it has ' .. capacity .. ' permits')
 end
 local token, all = serve(me, ttl)
-if not token and all and used + units <= capacity then token = grant(asker, units, card, ttl, false) end
+if token then
+  finish()
+  return {4, token}
+end
+if all and used + units <= capacity then token = grant(asker, units, card, ttl, false) end
 if token then
   finish()
   return token
 end
 -- The position of one who stood in the queue before counts those who left meanwhile ahead of it: a bound, without a scan.
-local position
+local position, seat
 if waits then
-  local seat = redis.call('HGET', key, 'a' .. me)
+  seat = redis.call('HGET', key, 'a' .. me)
   position = math.min((seat or tail) - head, waiting)
   if seat then
     position = math.min(position, waiting - 1)
@@ -42,5 +46,5 @@ if waits then
 end
 finish()
 local remaining = used == 0 and 0 or math.max(soonest - now, 0)
-if waits then return {1, now, remaining, position} end
+if waits then return {seat and 5 or 1, now, remaining, position} end
 return {0, now, remaining}
