@@ -56,7 +56,7 @@ impl Held {
 #[napi(catch_unwind)]
 pub fn sentence(why: String) -> &'static str {
     let known = LossReason::ALL.iter().find(|reason| reason.code() == why);
-    known.map_or("nobody knows why", LossReason::sentence)
+    known.map_or("the reason is not known", LossReason::sentence)
 }
 
 fn released(operation: &'static str) -> Error {

@@ -16,6 +16,7 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod barrier;
+mod descriptor;
 mod error;
 mod guard;
 mod kit;

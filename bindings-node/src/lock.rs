@@ -1,18 +1,19 @@
 //! The client and its locks. What waits is begun by the [reactor](crate::reactor).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lockwright::guarantee::Requirements;
 use lockwright::options::{AcquireOptions, ConnectOptions, Retry, milliseconds};
 use lockwright::queue::OwnerId;
-use lockwright::{LockBuilder, Result, Token};
+use lockwright::{LockBuilder, Result, Token, uri};
 use napi::bindgen_prelude::BigInt;
 use napi_derive::napi;
 
 use crate::error::{Answer, answer};
 use crate::reactor::Reactor;
-use crate::report::{Figures, Promises, promises};
+use crate::report::{Figures, Promises, in_ms, promises};
 
 /// As `ConnectOptions` of `ts/client.ts`. Times are milliseconds.
 #[napi(object, object_to_js = false)]
@@ -243,6 +244,20 @@ impl Lock {
     pub(crate) fn limit(&self, timeout: Option<f64>) -> Result<Option<Duration>> {
         limit_of(timeout, self.core.options().timeout).map_err(|error| error.on_lock(self.core.name()))
     }
+}
+
+/// The milliseconds that a text with a unit stands for, such as `10s`.
+#[napi(catch_unwind)]
+pub fn span(text: String) -> Option<f64> {
+    let has_unit = text.ends_with(|last: char| last.is_ascii_alphabetic());
+    has_unit.then(|| uri::span("span", &text).ok().map(in_ms)).flatten()
+}
+
+/// Whether nobody in this process asked before.
+#[napi(catch_unwind)]
+pub fn first_doubt() -> bool {
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    !ASKED.swap(true, Ordering::Relaxed)
 }
 
 /// How long an acquisition waits: as the lock says where nothing is given.

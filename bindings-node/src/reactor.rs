@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
-use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,6 +22,7 @@ use napi::{Env, Status};
 use napi_derive::napi;
 
 use crate::barrier::Barrier;
+use crate::descriptor::Lent;
 use crate::error::{Answer, Failure, answer, lost_track, panicked};
 use crate::guard::{Ending, Held, end};
 use crate::latch::Latch;
@@ -44,6 +45,8 @@ struct Room {
     open: HashMap<u32, JobId>,
     last: u32,
     held: Held,
+    /// What Node was told of and has not taken yet, by socket.
+    lent: HashMap<u32, Lent>,
     _watch: Watch,
 }
 
@@ -90,13 +93,42 @@ type Function = ThreadsafeFunction<(), (), (), Status, false, true>;
 pub(crate) struct Bell {
     function: Mutex<Option<Function>>,
     rung: AtomicBool,
-    mail: Mutex<Vec<Mail>>,
+    /// `None` once the environment has ended: what comes later is dropped.
+    mail: Mutex<Option<Vec<Mail>>>,
 }
 
 impl Bell {
+    fn new(ready: Function) -> Self {
+        let mail = Mutex::new(Some(Vec::new()));
+        Bell { function: Mutex::new(Some(ready)), rung: AtomicBool::new(false), mail }
+    }
+
     fn leave(&self, mail: Mail) {
-        locked(&self.mail).push(mail);
+        self.put(mail);
         self.ring();
+    }
+
+    /// For who is called for anyway.
+    fn put(&self, mail: Mail) {
+        let mut kept = locked(&self.mail);
+        match &mut *kept {
+            Some(kept) => kept.push(mail),
+            None => {
+                // Dropping it may leave more mail.
+                drop(kept);
+                drop(mail);
+            }
+        }
+    }
+
+    fn take_mail(&self) -> Vec<Mail> {
+        locked(&self.mail).as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// What is in the mail keeps its connection, and that this bell.
+    fn close(&self) {
+        let left = locked(&self.mail).take();
+        drop(left);
     }
 
     pub(crate) fn ring(&self) {
@@ -154,7 +186,7 @@ impl Drop for Delivery {
     fn drop(&mut self) {
         let result = self.result.take().unwrap_or_else(|| Err(panicked()));
         // No ring: jobs end in turns.
-        locked(&self.bell.mail).push(Mail::Ended(self.number, result));
+        self.bell.put(Mail::Ended(self.number, result));
     }
 }
 
@@ -209,7 +241,7 @@ impl Reactor {
         let Some(room) = &mut *room else { return env.create_array(0) };
         let was_busy = !room.open.is_empty();
         run(&room.jobs);
-        let mail = std::mem::take(&mut *locked(&self.bell.mail));
+        let mail = self.bell.take_mail();
         let mut told = Triples { array: env.create_array(0)?, length: 0 };
         for letter in mail {
             match letter {
@@ -219,7 +251,11 @@ impl Reactor {
                 Mail::Ended(number, Err(error)) => told.add(kind::FAILED, number, Failure::from(error))?,
                 Mail::Lost(guard, why) => told.add(kind::LOST, guard, why)?,
                 Mail::Asked { whom, question } => told.add(kind::ASKED, whom, question)?,
-                Mail::Read { socket, descriptor } => told.add(kind::READ, socket, descriptor.into_raw_fd())?,
+                Mail::Read { socket, descriptor } => {
+                    let lent = Lent::new(descriptor);
+                    told.add(kind::READ, socket, lent.number())?;
+                    room.lent.insert(socket, lent);
+                }
                 Mail::Unread { socket } => told.add(kind::UNREAD, socket, ())?,
             }
         }
@@ -239,16 +275,18 @@ impl Reactor {
 
 #[napi]
 impl Reactor {
-    /// `ready` is called when a turn has something to do; it has to call `turn`.
+    /// `ready` is called when a turn has something to do; it has to call `turn`. Where the environment `reads` sockets it is given
+    /// their descriptors, else they are read in turns.
     #[napi(constructor, catch_unwind)]
-    pub fn new(env: Env, ready: Function) -> napi::Result<Self> {
-        let bell =
-            Arc::new(Bell { function: Mutex::new(Some(ready)), rung: AtomicBool::new(false), mail: Mutex::default() });
+    pub fn new(env: Env, ready: Function, reads: bool) -> napi::Result<Self> {
+        let bell = Arc::new(Bell::new(ready));
         let refused = |error: Error| napi::Error::from_reason(error.to_string());
-        let jobs = EventLoop::with_reader(Arc::new(Sockets(bell.clone()))).map_err(refused)?;
+        let reader = || EventLoop::with_reader(Arc::new(Sockets(bell.clone())));
+        let jobs = if reads { reader() } else { EventLoop::new() }.map_err(refused)?;
         let ringing = bell.clone();
         let watch = jobs.watch(move || ringing.ring()).map_err(refused)?;
-        let room = Room { jobs, open: HashMap::new(), last: 0, held: Held::default(), _watch: watch };
+        let room =
+            Room { jobs, open: HashMap::new(), last: 0, held: Held::default(), lent: HashMap::new(), _watch: watch };
         let room = Arc::new(Mutex::new(Some(room)));
         let reactor = Reactor { room, bell, desk: Arc::default() };
         reactor.desk.serve(&reactor.bell);
@@ -269,6 +307,13 @@ impl Reactor {
     pub fn feed<'env>(&self, env: &'env Env, socket: u32, bytes: &[u8], length: u32) -> napi::Result<Array<'env>> {
         let length = bytes.len().min(length as usize);
         self.hear(env, |jobs| jobs.feed(socket as usize, &bytes[..length]))
+    }
+
+    /// The descriptor of that socket is Node's now, to be closed by it.
+    #[napi(catch_unwind)]
+    pub fn taken(&self, socket: u32) {
+        let lent = locked(&self.room).as_mut().and_then(|room| room.lent.remove(&socket));
+        lent.into_iter().for_each(Lent::given);
     }
 
     /// Nobody wants what the job is about any more.
@@ -508,9 +553,11 @@ fn clean_up(room: &Mutex<Option<Room>>, bell: &Arc<Bell>, desk: &Desk) {
     let left = locked(room).take();
     if let Some(mut left) = left {
         left.held.abandon();
+        left.lent.drain().for_each(|(_, lent)| lent.end());
         // With its jobs: acquisitions are undone in the background.
         drop(left);
     }
+    bell.close();
     drop(function);
 }
 

@@ -1,7 +1,7 @@
 //! What the core tells: promises, who holds a lock, figures, and events on their way to the process's warnings.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
 use lockwright::events::{self, Event, Level, Value};
@@ -262,39 +262,84 @@ fn heard(event: Event) -> Heard {
     }
 }
 
-/// How many events wait for the process to take them.
+/// How many events wait for an environment to take them; and how many in the core's mailbox.
 const CAPACITY: usize = 10_000;
 
-/// The events of this process, and the environments that may tell them: the first one that still exists does.
-#[derive(Default)]
+/// What is told where nobody said what it wants.
+const UNASKED: Option<Level> = Some(Level::Warn);
+
+/// The environments that may be told what happens in this process.
 struct Hall {
-    state: Mutex<Waiting>,
-    taken: Condvar,
+    listeners: Vec<Listener>,
 }
 
-#[derive(Default)]
-struct Waiting {
+/// One environment: the main thread's, a worker's, that of another copy of the wrapper.
+struct Listener {
+    bell: Weak<Bell>,
+    /// Of what level it wants events; `None` while it did not say.
+    wants: Option<Option<Level>>,
     events: VecDeque<Event>,
-    listeners: Vec<Weak<Bell>>,
+    /// How many found no room since the last one that did.
+    missed: u64,
 }
 
-static HALL: OnceLock<Hall> = OnceLock::new();
+impl Listener {
+    fn is(&self, bell: &Arc<Bell>) -> bool {
+        self.bell.ptr_eq(&Arc::downgrade(bell))
+    }
 
-/// Has events told to this environment, of `level` (0, errors, to 4, traces; above, none) from now on. Without one, of what
-/// level was set before, at first warnings.
-pub(crate) fn listen(bell: &Arc<Bell>, level: Option<u8>) -> Result<()> {
-    static EVENTS: OnceLock<Result<Arc<events::Events>>> = OnceLock::new();
-    let hall = HALL.get_or_init(Hall::default);
-    {
-        let mut waiting = locked(&hall.state);
-        waiting.listeners.retain(|known| known.strong_count() > 0);
-        if !waiting.listeners.iter().any(|known| known.ptr_eq(&Arc::downgrade(bell))) {
-            waiting.listeners.push(Arc::downgrade(bell));
+    fn take(&mut self, event: &Event) {
+        if self.events.len() >= CAPACITY {
+            self.missed += 1 + event.missed;
+            return;
+        }
+        let missed = event.missed + std::mem::take(&mut self.missed);
+        self.events.push_back(Event { missed, ..event.clone() });
+        if let Some(bell) = self.bell.upgrade() {
+            bell.ring();
         }
     }
-    let events = EVENTS.get_or_init(|| begin(hall)).clone()?;
+}
+
+impl Hall {
+    /// The most that anybody wants.
+    fn level(&self) -> Option<Level> {
+        self.listeners.iter().filter_map(|listener| listener.wants).max().unwrap_or(UNASKED)
+    }
+
+    /// Tells everybody who asked for it; while nobody asked for anything, the first one.
+    fn tell(&mut self, event: &Event) {
+        let level = Some(event.level);
+        if self.listeners.iter().any(|listener| listener.wants.is_some()) {
+            let wants = |listener: &&mut Listener| listener.wants.flatten() >= level;
+            self.listeners.iter_mut().filter(wants).for_each(|listener| listener.take(event));
+        } else if UNASKED >= level {
+            self.listeners.iter_mut().take(1).for_each(|first| first.take(event));
+        }
+    }
+
+    fn listener(&mut self, bell: &Arc<Bell>) -> &mut Listener {
+        let known = self.listeners.iter().position(|listener| listener.is(bell));
+        let place = known.unwrap_or_else(|| {
+            let bell = Arc::downgrade(bell);
+            self.listeners.push(Listener { bell, wants: None, events: VecDeque::new(), missed: 0 });
+            self.listeners.len() - 1
+        });
+        &mut self.listeners[place]
+    }
+}
+
+static HALL: Mutex<Hall> = Mutex::new(Hall { listeners: Vec::new() });
+static EVENTS: OnceLock<Result<Arc<events::Events>>> = OnceLock::new();
+
+/// Has events told to this environment, of `level` (0, errors, to 4, traces; above, none) from now on. Without one, as it said
+/// before; if it never did, warnings, while no environment said anything and this is the first.
+pub(crate) fn listen(bell: &Arc<Bell>, level: Option<u8>) -> Result<()> {
+    let events = EVENTS.get_or_init(begin).clone()?;
+    let mut hall = locked(&HALL);
+    let listener = hall.listener(bell);
     if let Some(number) = level {
-        events.set_level(match number {
+        listener.wants = Some(match number {
             0 => Some(Level::Error),
             1 => Some(Level::Warn),
             2 => Some(Level::Info),
@@ -303,52 +348,41 @@ pub(crate) fn listen(bell: &Arc<Bell>, level: Option<u8>) -> Result<()> {
             _ => None,
         });
     }
+    events.set_level(hall.level());
     Ok(())
 }
 
-fn begin(hall: &'static Hall) -> Result<Arc<events::Events>> {
-    let events = events::collect(Some(Level::Warn), CAPACITY)?;
+fn begin() -> Result<Arc<events::Events>> {
+    let events = events::collect(UNASKED, CAPACITY)?;
     let serving = events.clone();
     let refused = |error: std::io::Error| {
         let message = "the thread for events could not be started; raise the limit of threads";
         Error::new(lockwright::Kind::Internal, "connect", message).caused_by(error)
     };
     let named = std::thread::Builder::new().name("lockwright-log".into());
-    named.spawn(move || serve(hall, &serving)).map_err(refused)?;
+    named.spawn(move || serve(&serving)).map_err(refused)?;
     Ok(events)
 }
 
-/// Takes events from the core's mailbox, which is limited, only as fast as an environment tells them.
-fn serve(hall: &Hall, events: &events::Events) {
+fn serve(events: &events::Events) {
     while let Some(come) = events.wait(Duration::MAX) {
-        let mut waiting = locked(&hall.state);
-        waiting.events.extend(come);
-        while !waiting.events.is_empty() {
-            if let Some(bell) = waiting.listeners.iter().find_map(Weak::upgrade) {
-                bell.ring();
-            }
-            waiting = hall.taken.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-        }
+        let mut hall = locked(&HALL);
+        come.iter().for_each(|event| hall.tell(event));
     }
 }
 
-/// What happened, for the environment whose turn it is to tell.
+/// What happened, for this environment to tell.
 pub(crate) fn news(bell: &Arc<Bell>) -> Vec<Heard> {
-    let Some(hall) = HALL.get() else { return Vec::new() };
-    let mut waiting = locked(&hall.state);
-    let first = waiting.listeners.iter().find(|known| known.strong_count() > 0);
-    if waiting.events.is_empty() || !first.is_some_and(|first| first.ptr_eq(&Arc::downgrade(bell))) {
-        return Vec::new();
-    }
-    let taken = waiting.events.drain(..).map(heard).collect();
-    hall.taken.notify_one();
-    taken
+    let mut hall = locked(&HALL);
+    let listener = hall.listeners.iter_mut().find(|listener| listener.is(bell));
+    listener.map_or_else(Vec::new, |listener| listener.events.drain(..).map(heard).collect())
 }
 
-/// This environment ends: the next one is told.
+/// This environment ends.
 pub(crate) fn leave(bell: &Arc<Bell>) {
-    if let Some(hall) = HALL.get() {
-        locked(&hall.state).listeners.retain(|known| !known.ptr_eq(&Arc::downgrade(bell)));
-        hall.taken.notify_one();
+    let mut hall = locked(&HALL);
+    hall.listeners.retain(|listener| !listener.is(bell));
+    if let Some(Ok(events)) = EVENTS.get() {
+        events.set_level(hall.level());
     }
 }

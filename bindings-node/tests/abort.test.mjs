@@ -1,6 +1,7 @@
 // Waits that are given up.
 
 import assert from 'node:assert/strict'
+import { getEventListeners } from 'node:events'
 import { test } from 'node:test'
 
 import { client, FULL, inMemory, nothingIsLeft, sleep, stores } from './lib.mjs'
@@ -26,17 +27,27 @@ test('a signal that aborts after the grant changes nothing, and is not listened 
   const lock = (await client(t, inMemory())).lock('x')
   const giveUp = new AbortController()
   const guard = await lock.acquire({ signal: giveUp.signal })
+  assert.deepEqual(getEventListeners(giveUp.signal, 'abort'), [])
   giveUp.abort()
   assert.ok(guard.isHeld)
   assert.equal(await guard.release(), 'released')
 })
 
-test('one signal ends many waits at once', async t => {
-  const lock = (await client(t, inMemory())).lock('x')
+test('one signal ends many waits at once, of which Node warns nobody', async t => {
+  const here = await client(t, inMemory())
+  const lock = here.lock('x')
   const guard = await lock.acquire()
+  const warnings = []
+  const keep = ({ name }) => name === 'MaxListenersExceededWarning' && warnings.push(name)
+  process.on('warning', keep)
+  t.after(() => process.off('warning', keep))
   const giveUp = new AbortController()
-  const waits = Array.from({ length: 8 }, () => lock.acquire({ signal: giveUp.signal }))
-  await sleep(5)
+  const { signal } = giveUp
+  const acquisitions = Array.from({ length: 50 }, () => lock.acquire({ signal }))
+  const elections = Array.from({ length: 50 }, (_, i) => here.election('boss').changed(undefined, { every: 20 + i, signal }))
+  const waits = [...acquisitions, ...elections]
+  await sleep(100)
+  assert.deepEqual(warnings, [])
   giveUp.abort()
   for (const { status, reason } of await Promise.allSettled(waits)) assert.deepEqual([status, reason.name], ['rejected', 'AbortError'])
   await guard.release()

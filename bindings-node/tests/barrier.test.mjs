@@ -56,7 +56,7 @@ for (const [store, uri] of Object.entries(stores())) {
     for (const wrong of [0, -1, 1.5, 10_001, 2 ** 32, NaN, '3', undefined, 3n]) {
       assert.throws(() => here.barrier('step', wrong), { code: 'invalid_config' }, String(wrong))
     }
-    for (const ttl of [0, -1, 19, 86_400_001, NaN, Infinity, '1h']) {
+    for (const ttl of [0, -1, 19, 86_400_001, NaN, Infinity, '1 hour']) {
       assert.throws(() => here.barrier('step', 1, { ttl }), { code: 'invalid_config' }, String(ttl))
     }
     assert.throws(() => here.barrier('', 1), { code: 'invalid_config' })

@@ -8,7 +8,7 @@ import { inspect } from 'node:util'
 import * as lockwright from '../dist/index.mjs'
 import { native } from '../dist/native.js'
 import { CLASSES } from '../dist/errors.js'
-import { client, inMemory, sleep, stores } from './lib.mjs'
+import { client, inMemory, program, sleep, stores } from './lib.mjs'
 
 const { Client, Guard, Lock, LockError, LockLost, LockTimeout, NotOwned, Owner } = lockwright
 
@@ -65,7 +65,7 @@ describe('errors', () => {
     const invalid = { name: 'InvalidConfig', code: 'invalid_config' }
     for (const name of ['', 'a\0b', 'a\uD800', 42, undefined, null, {}]) assert.throws(() => here.lock(name), invalid, inspect(name))
     const wrong = [
-      { ttl: '5s' }, { ttl: NaN }, { ttl: 19 }, { ttl: -1 }, { ttl: 10n }, { timeout: -1 }, { renew: 1 }, { fair: 'yes' }, { tll: 5 },
+      { ttl: '5' }, { ttl: '5 s' }, { ttl: '5d' }, { ttl: '' }, { ttl: '-1s' }, { ttl: NaN }, { ttl: 19 }, { ttl: -1 }, { ttl: 10n }, { timeout: -1 }, { renew: 1 }, { fair: 'yes' }, { tll: 5 },
       { label: 'a\uDFFF' }, { layout: null }, { retry: 5 }, { retry: { min: 0 } }, { retry: { most: 5 } }, { constructor: 1 }, 'ttl', 5,
     ]
     for (const options of wrong) assert.throws(() => here.lock('x', options), invalid, inspect(options))
@@ -80,12 +80,96 @@ describe('errors', () => {
     await assert.rejects(lockwright.connect('etcd://x'), { code: 'unsupported' })
   })
 
+  test('name the option, and how to write it', t => client(t, inMemory()).then(here => {
+    const said = options => {
+      try {
+        here.lock('x', options)
+      } catch (error) {
+        return error.message
+      }
+    }
+    assert.match(said({ ttl: '10' }), /ttl must be .*"10s".*it is "10"/)
+    assert.match(said({ timeout: '5 parsecs' }), /timeout must be .*it is "5 parsecs"/)
+    assert.match(said({ maxHold: true }), /maxHold must be a number of milliseconds/)
+    assert.match(said({ retry: { min: '1x' } }), /retry\.min must be /)
+    assert.match(said({ retry: { most: 1 } }), /there is no option "retry\.most"/)
+  }))
+
   test('quote no more than a line, and no secret', async t => {
     const here = await client(t, 'redis://me:hunter2@127.0.0.1:1', { storeTimeout: 50 })
     const error = await here.lock('x').acquire().catch(error => error)
     assert.equal(error.code, 'unavailable')
     for (const shown of [inspect(here), inspect(here.lock('x')), inspect(error), here.address]) assert.doesNotMatch(shown, /hunter2/)
   })
+})
+
+test('times may be texts with their unit', async t => {
+  const here = await client(t, inMemory(), { storeTimeout: '2s' })
+  const lock = here.lock('x', { ttl: '1.5m', timeout: '20ms', maxHold: '1h', retry: { min: '1ms', max: '20ms' } })
+  const guard = await lock.acquire({ timeout: '5s' })
+  assert.ok(guard.remaining() > 60_000 && guard.remaining() <= 90_000)
+  await assert.rejects(lock.acquire(), { code: 'timeout', message: /within 20ms/ })
+  await assert.rejects(lock.acquire({ timeout: '10ms' }), { message: /within 10ms/ })
+  await guard.extend('2h')
+  assert.ok(guard.remaining() > 3_600_000)
+  await here.resume(await guard.export('5s'))
+  assert.equal(await here.latch('open', 2, { idle: '48h' }).wait({ timeout: '0s' }), false)
+  assert.equal(await here.barrier('step', 2, { ttl: '10s' }).wait({ timeout: '10ms' }), null)
+})
+
+test('a ttl that may have been meant in another unit is warned of, once in a process', async () => {
+  const uses = `const client = await lw.connect('memory://')
+    client.lock('x', { ttl: '20ms' })
+    client.lock('x', { ttl: 1_000 })
+    client.lock('x', { ttl: 3_600_000 })
+    client.lock('x', { timeout: 2 })
+    await sleep(5)
+    console.log('so far')`
+  for (const [ttl, said] of [[30, /the ttl 30 is .* less than a second\. Write "30s" .* "30ms"/], [10_000_000, /more than an hour\. Write "10000ms", or "10000000ms"/]]) {
+    const { stdout, stderr, status } = await program(`process.on('warning', ({ name, code, message }) => console.log(name, code, message))
+      ${uses}
+      client.lock('x', { ttl: ${ttl} })
+      client.lock('x', { ttl: ${ttl} })
+      await (await client.lock('x').acquire()).extend(${ttl})
+      await sleep(5)`)
+    assert.equal(status, 0, stderr)
+    const [before, warning, ...more] = stdout.trim().split('\n')
+    assert.deepEqual([before, more], ['so far', []])
+    assert.match(warning, /^LockwrightWarning lockwright::ttl /)
+    assert.match(warning, said)
+  }
+})
+
+test('what only the library makes says where it comes from', () => {
+  const made = ['Client', 'Lock', 'RwLock', 'Semaphore', 'Guard', 'MultiLock', 'MultiGuard', 'Striped', 'Segment', 'Once', 'Election', 'Latch', 'Barrier', 'Histogram']
+  for (const name of made) {
+    const error = { name: 'TypeError', code: 'ERR_ILLEGAL_CONSTRUCTOR', message: new RegExp(`^a ${name} is not made by new ${name}\\(\\): it comes from `) }
+    for (const words of [[], ['x'], [Symbol('lockwright'), 'x']]) assert.throws(() => new lockwright[name](...words), error)
+  }
+})
+
+test('whatever has a token can be printed as JSON, the token as a text', async t => {
+  const here = await client(t, inMemory())
+  const json = value => JSON.parse(JSON.stringify(value))
+  const guard = await here.lock('x').acquire()
+  const token = String(guard.token)
+  assert.deepEqual(json({ guard }).guard, { name: 'x', token, epoch: '0', depth: 1, isHeld: true })
+  const seen = await here.inspect('x')
+  assert.deepEqual([json(seen).holder.lastToken, json(seen.holder).firstToken], [String(seen.holder.lastToken), String(seen.holder.firstToken)])
+  assert.deepEqual(Object.keys(json(await here.lock('x').inspect())), Object.keys(json(seen)))
+  const both = await here.multiLock(['a', 'b']).acquire()
+  assert.deepEqual(json(both).map(({ name }) => name), ['a', 'b'])
+  const segment = await here.striped('sale', 1).any()
+  assert.deepEqual([json(segment).index, json(segment).token], [0, String(segment.token)])
+  await here.semaphore('some', 3).acquire()
+  assert.match(json(await here.inspect('some')).shared.holders[0].holder.firstToken, /^\d+$/)
+  await here.election('boss').campaign('me')
+  assert.match(json(await here.election('boss').leader()).token, /^\d+$/)
+  assert.deepEqual(json(await here.barrier('alone', 1).wait()), { index: 0, generation: '1' })
+  const metrics = json(here.metrics())
+  assert.deepEqual(Object.keys(metrics.wait), ['count', 'sum', 'max', 'p50', 'p90', 'p99'])
+  assert.equal(metrics.wait.count, metrics.acquired)
+  assert.match(inspect(here.metrics().wait), /^<Histogram of \d+: p50 [\d.]+ ms, p99 [\d.]+ ms, max [\d.]+ ms>$/)
 })
 
 describe('blocks', () => {

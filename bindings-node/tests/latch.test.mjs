@@ -39,7 +39,7 @@ for (const [store, uri] of Object.entries(stores())) {
       assert.throws(() => here.latch('done', wrong), { code: 'invalid_config' }, String(wrong))
       await assert.rejects(here.latch('done', 1).trySetCount(wrong), { code: 'invalid_config' }, String(wrong))
     }
-    for (const idle of [0, -1, 59_999, 2_592_000_001, NaN, Infinity, '1h']) {
+    for (const idle of [0, -1, 59_999, 2_592_000_001, NaN, Infinity, '1 hour']) {
       assert.throws(() => here.latch('done', 1, { idle }), { code: 'invalid_config' }, String(idle))
     }
     assert.throws(() => here.latch('', 1), { code: 'invalid_config' })

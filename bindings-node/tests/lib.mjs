@@ -60,12 +60,17 @@ export async function collected(condition) {
   await until(() => (globalThis.gc(), condition()))
 }
 
+/** What a program imports that uses the library. */
+export const ENTRY = JSON.stringify(fileURLToPath(new URL('../dist/index.mjs', import.meta.url)))
+
 /** How a program ends that imports the library as `lw`: its status, signal and output. */
-export function program(text, ...words) {
-  const entry = fileURLToPath(new URL('../dist/index.mjs', import.meta.url))
-  const whole = `import * as lw from ${JSON.stringify(entry)}\nimport { setTimeout as sleep } from 'node:timers/promises'\n${text}`
+export const program = (text, ...words) =>
+  bare(`import * as lw from ${ENTRY}\nimport { setTimeout as sleep } from 'node:timers/promises'\n${text}`, ...words)
+
+/** How a program ends that imports nothing yet. */
+export function bare(text, ...words) {
   return new Promise(done => {
-    const words_ = ['--input-type=module', '--expose-gc', '--eval', whole, ...words]
+    const words_ = ['--input-type=module', '--expose-gc', '--eval', text, ...words]
     execFile(process.execPath, words_, { timeout: 60_000 }, (error, stdout, stderr) => {
       done({ status: error ? error.code : 0, signal: error?.signal ?? null, stdout, stderr })
     })

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { cpSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createConnection } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -10,23 +10,47 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 
 import { connect, onEvent } from '../dist/index.mjs'
-import { client, collected, inMemory, shared, sleep, until } from './lib.mjs'
+import { PLATFORMS } from '../dist/platforms.js'
+import { client, collected, inMemory, shared, sleep, stores, until } from './lib.mjs'
 
-test('without a native library the error names the package to install', () => {
+/** What loading the library says in a folder that has `files` beside it, where `env` is set. */
+function loading(files, env = {}, before = '') {
   const place = mkdtempSync(join(tmpdir(), 'lockwright-bare-'))
   try {
     const package_ = fileURLToPath(new URL('..', import.meta.url))
     cpSync(join(package_, 'dist'), join(place, 'dist'), { recursive: true })
     cpSync(join(package_, 'package.json'), join(place, 'package.json'))
-    const load = `try { require(${JSON.stringify(place)}) } catch (error) { console.log(error.code, error.message) }`
-    const { LOCKWRIGHT_NATIVE: _, ...env } = process.env
-    const tell = () => execFileSync(process.execPath, ['--eval', load], { encoding: 'utf8', env })
-    assert.match(tell(), new RegExp(`^unsupported .*npm install @lockwright/${process.platform}-${process.arch}`))
-    writeFileSync(join(place, 'lockwright.node'), 'no library')
-    assert.match(tell(), /^unsupported .*Found: .*lockwright\.node/)
+    for (const [name, text] of Object.entries(files)) writeFileSync(join(place, name), text)
+    const load = `${before}; try { require(${JSON.stringify(place)}) } catch (error) { console.log(error.code, error.message) }`
+    const { LOCKWRIGHT_NATIVE: _, ...rest } = process.env
+    return execFileSync(process.execPath, ['--eval', load], { encoding: 'utf8', cwd: place, env: { ...rest, ...env } })
   } finally {
     rmSync(place, { recursive: true })
   }
+}
+
+test('without a native library the error names the package to install', () => {
+  const here = `${process.platform}-${process.arch}`
+  assert.match(loading({}), new RegExp(`^unsupported .*npm install @lockwright/${here}.* in a bundle, mark lockwright as external`))
+  assert.match(loading({ 'lockwright.node': 'no library' }), /^unsupported .*Found: .*lockwright\.node/)
+})
+
+test('where nothing is published the error says so, and names no package that nobody builds', () => {
+  const said = loading({}, {}, "Object.defineProperty(process, 'platform', { value: 'darwin' }); Object.defineProperty(process, 'arch', { value: 'arm64' })")
+  assert.match(said, /^unsupported .*is not published for darwin-arm64, only for linux-x64-gnu, linux-x64-musl; build .* LOCKWRIGHT_NATIVE/)
+  assert.doesNotMatch(said, /npm install/)
+})
+
+test('a LOCKWRIGHT_NATIVE that is of no use is named, and nothing else is taken', () => {
+  const own = fileURLToPath(new URL('../lockwright.node', import.meta.url))
+  assert.match(loading({}, { LOCKWRIGHT_NATIVE: '/nowhere/x.node' }), /^unsupported .*LOCKWRIGHT_NATIVE names \/nowhere\/x\.node, which does not exist; correct it/)
+  assert.match(loading({ 'mine.node': 'no library' }, { LOCKWRIGHT_NATIVE: 'mine.node' }), /LOCKWRIGHT_NATIVE names \/.*mine\.node, which is no native library for /)
+  assert.equal(loading({}, { LOCKWRIGHT_NATIVE: own }), '')
+})
+
+test('each published platform is asked for by a text of its own, which bundlers follow', () => {
+  const code = readFileSync(fileURLToPath(new URL('../dist/platforms.js', import.meta.url)), 'utf8')
+  for (const name of Object.keys(PLATFORMS)) assert.ok(code.includes(`require('@lockwright/${name}')`), name)
 })
 
 const warnings = []
@@ -41,6 +65,28 @@ test('a guard that is collected warns and is not renewed any more', async t => {
   const kept = Date.now() - began
   assert.ok(kept > 280 && kept < 10_000, `${kept} ms`)
 })
+
+/** The signal of several guards that nobody has any more, and of one whose client nobody has either. */
+async function orphans(uri) {
+  const here = await connect(uri)
+  const options = { ttl: 300 }
+  const { signal: both } = await here.multiLock(['a', 'b'], options).acquire()
+  const { signal: one } = await here.lock('c', options).acquire()
+  return { one, both }
+}
+
+for (const [store, uri] of Object.entries(stores())) {
+  test(`the signal of a guard that is collected aborts when its lease over ${store} ends, also without its client`, async t => {
+    const { one, both } = await orphans(uri)
+    const told = Promise.all([one, both].map(signal => new Promise(lost => signal.addEventListener('abort', lost))))
+    const collecting = setInterval(() => globalThis.gc(), 20)
+    t.after(() => clearInterval(collecting))
+    const here = await client(t, uri)
+    for (const name of ['a', 'c']) await (await here.lock(name, { ttl: 5_000 }).acquire({ timeout: 20_000 })).release()
+    await told
+    for (const { reason } of [one, both]) assert.equal(reason.code, 'lost')
+  })
+}
 
 test('losses are warnings of the process, and events for whoever wants them', async t => {
   const here = await client(t, inMemory())

@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { client, FULL, inMemory, program, shared, sleep } from './lib.mjs'
+import { bare, client, ENTRY, FULL, inMemory, program, shared, sleep } from './lib.mjs'
 
 const fine = ({ status, signal, stdout, stderr }, said = '') => assert.deepEqual([status, signal, stdout, stderr], [0, null, said, ''])
 /** For programs that lose a lock on purpose. */
@@ -17,7 +17,7 @@ test('a held guard does not keep the process alive', async () => {
 
 test('a pending acquire does', async () => {
   const late = `${QUIET}const client = await lw.connect(process.argv[1])
-    globalThis.held = await client.lock('x', { ttl: 300, renew: false }).acquire()
+    globalThis.held = await client.lock('x', { ttl: '300ms', renew: false }).acquire()
     client.lock('x').acquire().then(guard => { globalThis.next = guard; console.log('granted') })`
   for (const uri of [inMemory(), ...Object.values(shared())]) fine(await program(late, uri), 'granted\n')
 })
@@ -50,11 +50,11 @@ const RUNS = FULL ? 50 : 3
 test('process.exit in the middle of anything crashes nothing and leaves nothing after the ttl', async t => {
   for (const uri of Object.values(shared())) {
     const middle = `const client = await lw.connect(process.argv[1])
-      const lock = client.lock('x', { ttl: 500 })
+      const lock = client.lock('x', { ttl: '500ms' })
       globalThis.held = await lock.acquire()
       held.signal
       for (let i = 0; i < 20; i++) lock.acquire().catch(() => {})
-      for (let i = 0; i < 20; i++) client.lock('other' + i, { ttl: 500 }).acquire().then(guard => guard.release())
+      for (let i = 0; i < 20; i++) client.lock('other' + i, { ttl: '500ms' }).acquire().then(guard => guard.release())
       client.inspect('x').catch(() => {})
       await sleep(Number(process.argv[2]))
       process.exit(7)`
@@ -79,7 +79,7 @@ test('an error that nobody catches ends the process as ever', async () => {
 test('acquisitions that come and go keep the process alive each time', async () => {
   fine(await program(`${QUIET}const client = await lw.connect('memory://')
     for (let i = 0; i < 3; i++) {
-      const lock = client.lock('x', { ttl: 100, renew: false })
+      const lock = client.lock('x', { ttl: '100ms', renew: false })
       globalThis.held = await lock.acquire()
       const next = await lock.acquire()
       await next.release()
@@ -103,9 +103,40 @@ test('a listener that throws is an uncaught error, and keeps nobody from being t
     const alive = setInterval(() => {}, 1_000)
     lw.onEvent('warn', () => { throw new Error('of the listener') })
     const client = await lw.connect('memory://')
-    globalThis.held = await client.lock('x', { ttl: 50, renew: false }).acquire()
+    globalThis.held = await client.lock('x', { ttl: '50ms', renew: false }).acquire()
     const { signal } = held
     await (await client.lock('x').acquire()).release()
     console.log((await told).message, signal.aborted)
     clearInterval(alive)`), 'of the listener true\n')
+})
+
+test('fake timers of a test hold nothing back, whether they are there first or come later', async () => {
+  const fake = `const real = globalThis.queueMicrotask
+    for (const name of ['setTimeout', 'setInterval', 'setImmediate', 'queueMicrotask']) globalThis[name] = () => {}`
+  const use = `const lock = client.lock('x')
+    await (await lock.acquire()).release()
+    const election = client.election('boss')
+    const changed = election.changed(undefined, { every: 5 })
+    const lead = await election.campaign('me')
+    console.log((await changed).proclaims)
+    await lead.release()
+    globalThis.queueMicrotask = real
+    await lock.using(() => {})`
+  const connect = 'const client = await lw.connect(process.argv[1])'
+  for (const uri of Object.values(shared())) {
+    fine(await bare(`${fake}; const lw = await import(${ENTRY}); ${connect}; ${use}`, uri), 'me\n')
+    fine(await program(`import timers from 'node:timers'; ${connect}; ${fake}; timers.setTimeout = () => {}; ${use}`, uri), 'me\n')
+  }
+})
+
+test('a runtime that cannot read sockets by their descriptors has them read in turns', { skip: !('redis' in shared()) }, async () => {
+  const { redis } = shared()
+  fine(await bare(`globalThis.process = Object.create(process, { versions: { value: { ...process.versions, bun: '1.4.5' } } })
+    const { connect } = await import(${ENTRY})
+    const client = await connect(process.argv[1])
+    let counter = 0
+    const task = () => client.lock('x').using(async () => { const seen = counter; await null; counter = seen + 1 })
+    await Promise.all(Array.from({ length: 20 }, task))
+    console.log(counter)
+    await client.close()`, redis), '20\n')
 })

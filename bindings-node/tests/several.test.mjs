@@ -61,7 +61,7 @@ for (const [store, uri] of Object.entries(stores())) {
     const guard = await here.lock('x').acquire()
     const secret = await guard.export(30_000)
     assert.deepEqual([guard.isHeld, guard.whyLost], [false, undefined])
-    await assert.rejects(guard.release(), { code: 'not_owned' })
+    await assert.rejects(guard.release(), { code: 'not_owned', message: /this guard was exported/ })
     assert.equal(await here.lock('x').tryAcquire(), null)
     const next = await here.resume(secret)
     assert.ok(next.token > guard.token && next.name === 'x')

@@ -1,6 +1,6 @@
 // What a user's program may say, and what the compiler must refuse; compiled, never run.
 
-import { connect, type Guard, LockError, LockTimeout, type LossReason, onEvent, Owner } from '../dist/index.mjs'
+import { Client, connect, Guard, Lock, LockError, LockTimeout, type LossReason, onEvent, Owner } from '../dist/index.mjs'
 
 export async function uses(signal: AbortSignal): Promise<bigint> {
   await using client = await connect('redis://localhost', { prefix: 'shop:', credentials: async () => ({ password: 'x' }) })
@@ -35,8 +35,15 @@ export async function refuses(): Promise<void> {
   const client = await connect()
   // @ts-expect-error: there is no such option
   client.lock('x', { tll: 5 })
-  // @ts-expect-error: times are numbers
-  client.lock('x', { ttl: '5s' })
+  client.lock('x', { ttl: '5s', timeout: '500ms', maxHold: '1h', retry: { min: '5ms' } })
+  // @ts-expect-error: times are numbers or texts
+  client.lock('x', { ttl: 5n })
+  // @ts-expect-error: a client makes locks
+  new Lock('x')
+  // @ts-expect-error: a lock makes guards
+  new Guard()
+  // @ts-expect-error: connect makes clients
+  new Client('redis://localhost')
   // @ts-expect-error: a barrier says how many
   client.barrier('x')
   // @ts-expect-error: a latch says how many

@@ -1,10 +1,14 @@
 // Worker threads: each has its own event loop and its own clients, and may be ended at any moment.
 
 import assert from 'node:assert/strict'
+import { readdirSync, readlinkSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { dirname } from 'node:path'
 import { test } from 'node:test'
 import { Worker } from 'node:worker_threads'
 
-import { client, FULL, inMemory, shared, sleep } from './lib.mjs'
+import { onEvent } from '../dist/index.mjs'
+import { client, FULL, inMemory, shared, sleep, until } from './lib.mjs'
 
 const TIMES = FULL ? 50 : 4
 
@@ -118,3 +122,77 @@ test('many workers count on one counter, in every store that threads share', asy
     assert.equal(counter[0], workers * tasks * times, uri)
   }
 })
+
+test('a worker that is terminated while it connects leaves no descriptor', { skip: !('redis' in shared()) }, async t => {
+  const uri = shared().redis
+  const sockets = () => readdirSync('/proc/self/fd').filter(isSocket).length
+  const isSocket = number => {
+    try {
+      return readlinkSync(`/proc/self/fd/${number}`).startsWith('socket:')
+    } catch {
+      return false
+    }
+  }
+  const asks = `const client = await lw.connect(uri)
+    client.lock('taken').acquire().catch(() => {})
+    parentPort.postMessage(0)
+    setInterval(() => {}, 1000)`
+  const before = sockets()
+  for (let i = 0; i < (FULL ? 300 : 60); i++) {
+    const started = await worker(asks, uri)
+    await sleep(Math.random() * 4)
+    await started.terminate()
+  }
+  await until(() => sockets() <= before)
+})
+
+/** What a thread does that listens to events of `level`, and what it counts. */
+const listens = level => `let told = 0
+  lw.onEvent(${JSON.stringify(level)}, () => told++)
+  const client = await lw.connect(uri)
+  for (let i = 0; i < 10; i++) await client.lock('b').using(() => {})
+  while (told < 20) await sleep(1)
+  parentPort.postMessage(told)`
+
+test('events are told to the threads and copies of the library that listen, each of its own level', async t => {
+  const warnings = []
+  const keep = warning => warnings.push(warning.message)
+  process.on('warning', keep)
+  t.after(() => process.off('warning', keep))
+  const uri = inMemory()
+  const here = await client(t, uri)
+  const started = await worker(listens('trace'), uri)
+  await here.lock('c').using(() => {})
+  await started.terminate()
+  await here.lock('c').using(() => {})
+  const lose = async name => {
+    const guard = await here.lock(name, { ttl: 30, renew: false }).acquire()
+    await until(() => guard.whyLost !== undefined)
+  }
+  await lose('here')
+  // Nobody listens any more, so the first thread warns again; what it was not to hear would have come before.
+  await until(() => warnings.some(message => /lost lock="here"/.test(message)))
+  assert.equal(warnings.length, 1)
+
+  const copy = copyOf()
+  const [ours, theirs] = [[], []]
+  t.after(() => onEvent('off'))
+  onEvent('warn', event => ours.push(event))
+  copy.onEvent('debug', event => theirs.push(event))
+  await lose('there')
+  await until(() => ours.length > 0 && theirs.some(({ target }) => target === 'lockwright::lost'))
+  assert.deepEqual(ours.map(({ target }) => target), ['lockwright::lost'])
+  assert.ok(theirs.some(({ target }) => target === 'lockwright::grant'))
+  assert.equal(warnings.length, 1)
+})
+
+/** The library loaded once more, over the same native one, as two versions in `node_modules` may be. */
+function copyOf() {
+  const require = createRequire(import.meta.url)
+  const known = Object.entries(require.cache).filter(([file]) => file.startsWith(dirname(ENTRY)))
+  for (const [file] of known) delete require.cache[file]
+  const copy = require(ENTRY)
+  for (const [file, module] of known) require.cache[file] = module
+  assert.notEqual(copy.onEvent, onEvent)
+  return copy
+}

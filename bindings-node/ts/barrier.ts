@@ -1,12 +1,15 @@
 import { checked } from './errors'
 import { type AcquireOptions, within } from './lock'
 import type { NativeBarrier } from './native'
+import type { Duration } from './options'
+import { OURS, only } from './ours'
 import { attempt, outcome, reactor } from './reactor'
+import { printable } from './records'
 
 /** What a barrier is like. */
 export interface BarrierOptions {
-  /** For how many milliseconds the place of a party that died stands yet: 20 to 86,400,000 (a day); 30,000. */
-  readonly ttl?: number | undefined
+  /** For how long the place of a party that died stands yet: 20 ms to 24 h; 30 s. */
+  readonly ttl?: Duration | undefined
 }
 
 /** How a party went on. */
@@ -28,12 +31,17 @@ export class Barrier {
   readonly #native: NativeBarrier
   readonly #store: string
 
-  /** @internal */
-  constructor(native: NativeBarrier, name: string, parties: number, store: string) {
+  private constructor(ours: typeof OURS, native: NativeBarrier, name: string, parties: number, store: string) {
+    only(ours, 'Barrier', 'client.barrier(name, parties)')
     this.#native = native
     this.name = name
     this.parties = parties
     this.#store = store
+  }
+
+  /** @internal */
+  static make(native: NativeBarrier, name: string, parties: number, store: string): Barrier {
+    return new Barrier(OURS, native, name, parties, store)
   }
 
   /**
@@ -49,7 +57,7 @@ export class Barrier {
     signal?.throwIfAborted()
     type Passed = [index: number, generation: bigint] | undefined
     const passed = checked(await attempt<Passed>(reactor().barrierWait(this.#native, timeout), signal))
-    return passed ? { index: passed[0], generation: passed[1] } : null
+    return passed ? printable({ index: passed[0], generation: passed[1] }) : null
   }
 
   /** How many wait now; those whose process died count until their place's ttl is over. */

@@ -5,23 +5,24 @@ import type { Guard } from './guard'
 import { Latch, type LatchOptions } from './latch'
 import { Lock, type LockOptions } from './lock'
 import { native, type NativeClient } from './native'
-import { BARRIER, CONNECT, LATCH, LOCK, options as checkedOptions, count, PAUSES, REQUIRE, SEMAPHORE, text, token } from './options'
+import { BARRIER, CONNECT, count, type Duration, LATCH, LOCK, options as checkedOptions, PAUSES, REQUIRE, SEMAPHORE, text, token } from './options'
+import { OURS, only } from './ours'
 import { type CredentialsSource, dismiss, employ, outcome, reactor } from './reactor'
-import { type Guarantees, type Inspection, type Metrics, metricsOf, type Requirements } from './records'
+import { type Guarantees, type Inspection, inspection, type Metrics, metricsOf, type Requirements } from './records'
 import { type Job, Once } from './once'
 import { MultiLock, Striped } from './several'
 import { RwLock, Semaphore, type SemaphoreOptions } from './shared'
 
-/** How a client reaches its store. What the address says goes before what is given here. Times are milliseconds. */
+/** How a client reaches its store. What the address says goes before what is given here. */
 export interface ConnectOptions {
   /** Put before every lock name, so that applications can share a store. */
   readonly prefix?: string | undefined
-  /** Limit for making one connection; 2,000. */
-  readonly connectTimeout?: number | undefined
-  /** Limit for one reply; after it the request's outcome is unknown and it is asked again; 1,000. */
-  readonly responseTimeout?: number | undefined
-  /** How long an operation goes on asking a store that does not answer before it fails with `Unavailable`; 5,000. */
-  readonly storeTimeout?: number | undefined
+  /** Limit for making one connection; 2 s. */
+  readonly connectTimeout?: Duration | undefined
+  /** Limit for one reply; after it the request's outcome is unknown and it is asked again; 1 s. */
+  readonly responseTimeout?: Duration | undefined
+  /** How long an operation goes on asking a store that does not answer before it fails with `Unavailable`; 5 s. */
+  readonly storeTimeout?: Duration | undefined
   /** A file of certificates (PEM) to trust instead of the system's. */
   readonly ca?: string | undefined
   /** The client's certificate chain (PEM file), with `key`. */
@@ -42,13 +43,13 @@ export interface ConnectOptions {
  * @throws {@link InvalidConfig} or {@link Unsupported} when the address or an option cannot be honoured.
  */
 export async function connect(url?: string, options?: ConnectOptions): Promise<Client> {
-  const { credentials, ...rest } = checkedOptions('connect', options, CONNECT)
+  const { credentials, ...rest } = checkedOptions<ConnectOptions>('connect', options, CONNECT)
   const address = url === undefined ? undefined : text('connect', 'url', url)
   const clerk = credentials === undefined ? undefined : employ(credentials)
   try {
     const opened = checked(native.open(reactor(), address, { ...rest, credentials: clerk }))
     checked(reactor().listen())
-    return new Client(opened, clerk)
+    return Client.make(opened, clerk)
   } catch (error) {
     if (clerk !== undefined) dismiss(clerk)
     throw error
@@ -71,11 +72,16 @@ export class Client implements AsyncDisposable {
   readonly #native: NativeClient
   readonly #clerk: number | undefined
 
-  /** @internal */
-  constructor(native: NativeClient, clerk: number | undefined) {
+  private constructor(ours: typeof OURS, native: NativeClient, clerk: number | undefined) {
+    only(ours, 'Client', 'await connect(url)')
     this.#native = native
     this.#clerk = clerk
     if (clerk !== undefined) collected.register(this, clerk)
+  }
+
+  /** @internal */
+  static make(native: NativeClient, clerk: number | undefined): Client {
+    return new Client(OURS, native, clerk)
   }
 
   /** The address without credentials. */
@@ -90,7 +96,7 @@ export class Client implements AsyncDisposable {
    */
   lock(name: string, options?: LockOptions): Lock {
     const lock = checked(this.#native.lock(text('lock', 'name', name), wanted(options)))
-    return new Lock(lock, name, this.address)
+    return Lock.make(lock, name, this.address)
   }
 
   /**
@@ -101,8 +107,8 @@ export class Client implements AsyncDisposable {
    */
   rwlock(name: string, options?: LockOptions): RwLock {
     const both = text('lock', 'name', name)
-    const part = (writes: boolean): Lock => new Lock(checked(this.#native.rwlock(both, writes, wanted(options))), name, this.address)
-    return new RwLock(name, part(false), part(true))
+    const part = (writes: boolean): Lock => Lock.make(checked(this.#native.rwlock(both, writes, wanted(options))), name, this.address)
+    return RwLock.make(name, part(false), part(true))
   }
 
   /**
@@ -111,9 +117,9 @@ export class Client implements AsyncDisposable {
    * @throws As {@link lock}.
    */
   semaphore(name: string, permits: number, options?: SemaphoreOptions): Semaphore {
-    const { take = 1, ...rest } = checkedOptions('lock', options, SEMAPHORE)
+    const { take = 1, ...rest } = checkedOptions<SemaphoreOptions>('lock', options, SEMAPHORE)
     const [shared, all, some] = [text('lock', 'name', name), count('permits', permits), count('permits taken', take)]
-    return new Semaphore(checked(this.#native.semaphore(shared, all, some, wanted(rest))), name, this.address, take)
+    return Semaphore.makeSemaphore(checked(this.#native.semaphore(shared, all, some, wanted(rest))), name, this.address, take)
   }
 
   /**
@@ -123,9 +129,9 @@ export class Client implements AsyncDisposable {
    * @throws {@link InvalidConfig} for a number out of range; else as {@link lock}.
    */
   latch(name: string, parties: number, options?: LatchOptions): Latch {
-    const { idle } = checkedOptions('latch', options, LATCH)
+    const { idle } = checkedOptions<{ idle?: number }>('latch', options, LATCH)
     const [latch, all] = [text('latch', 'name', name), count('those to come', parties)]
-    return new Latch(checked(this.#native.latch(latch, all, idle)), name, this.address)
+    return Latch.make(checked(this.#native.latch(latch, all, idle)), name, this.address)
   }
 
   /**
@@ -135,9 +141,9 @@ export class Client implements AsyncDisposable {
    * @throws {@link InvalidConfig} for a number out of range; else as {@link lock}.
    */
   barrier(name: string, parties: number, options?: BarrierOptions): Barrier {
-    const { ttl } = checkedOptions('barrier', options, BARRIER)
+    const { ttl } = checkedOptions<{ ttl?: number }>('barrier', options, BARRIER)
     const [barrier, all] = [text('barrier', 'name', name), count('parties', parties)]
-    return new Barrier(checked(this.#native.barrier(barrier, all, ttl)), name, parties, this.address)
+    return Barrier.make(checked(this.#native.barrier(barrier, all, ttl)), name, parties, this.address)
   }
 
   /**
@@ -147,7 +153,7 @@ export class Client implements AsyncDisposable {
    */
   multiLock(names: Iterable<string>, options?: LockOptions): MultiLock {
     const list = Array.from(names, name => text('lock', 'name', name))
-    return new MultiLock(checked(this.#native.multiLock(list, wanted(options))), this.address)
+    return MultiLock.make(checked(this.#native.multiLock(list, wanted(options))), this.address)
   }
 
   /**
@@ -157,7 +163,7 @@ export class Client implements AsyncDisposable {
    */
   striped(name: string, segments: number, options?: LockOptions): Striped {
     const lock = text('lock', 'name', name)
-    return new Striped(checked(this.#native.striped(lock, count('segments', segments), wanted(options))), { lock, store: this.address })
+    return Striped.make(checked(this.#native.striped(lock, count('segments', segments), wanted(options))), { lock, store: this.address })
   }
 
   /**
@@ -166,7 +172,7 @@ export class Client implements AsyncDisposable {
    * @throws As {@link lock}.
    */
   once<T>(name: string, job: Job<T>, options?: LockOptions): Once<T> {
-    return new Once(this.lock(name, options), job)
+    return Once.make(this.lock(name, options), job)
   }
 
   /**
@@ -178,7 +184,7 @@ export class Client implements AsyncDisposable {
   election(name: string, options?: LockOptions): Election {
     // What is wrong with them shows now.
     this.lock(name, options)
-    return new Election(this, name, options ?? {})
+    return Election.make(this, name, options ?? {})
   }
 
   /**
@@ -188,7 +194,7 @@ export class Client implements AsyncDisposable {
    */
   async resume(secret: string): Promise<Guard> {
     const lock = checked(this.#native.exported(text('resume', 'secret', secret)))
-    return new Lock(lock, lock.name, this.address).resume(secret)
+    return Lock.make(lock, lock.name, this.address).resume(secret)
   }
 
   /** What locks of this client promise. */
@@ -203,7 +209,7 @@ export class Client implements AsyncDisposable {
 
   /** What lies under `name`: who holds it, and how many wait; of a latch, how many are still to come. */
   async inspect(name: string): Promise<Inspection> {
-    return checked(await outcome<Inspection>(reactor().inspect(this.#native, text('inspect', 'name', name))))
+    return inspection(checked(await outcome<Inspection>(reactor().inspect(this.#native, text('inspect', 'name', name)))))
   }
 
   /** The names of the locks there are. */
@@ -239,9 +245,8 @@ export class Client implements AsyncDisposable {
 }
 
 function wanted(options: LockOptions | undefined): LockOptions {
-  const known = checkedOptions('lock', options, LOCK)
-  checkedOptions('lock', known.retry, PAUSES)
-  return known
+  const { retry, ...known } = checkedOptions<LockOptions>('lock', options, LOCK)
+  return retry === undefined ? known : { ...known, retry: checkedOptions('lock', retry, PAUSES, 'retry.') }
 }
 
 const collected = new FinalizationRegistry<number>(dismiss)

@@ -1,9 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises'
-
 import type { Client } from './client'
 import type { Guard } from './guard'
 import type { AcquireOptions, LockOptions } from './lock'
-import { milliseconds, options as checkedOptions, token } from './options'
+import { type Duration, OBSERVE, options as checkedOptions, token } from './options'
+import { OURS, only } from './ours'
+import { printable } from './records'
+import { pause } from './time'
 
 /** Who leads. */
 export interface Leader {
@@ -19,8 +20,8 @@ export interface Leader {
 
 /** How an observer looks. */
 export interface ObserveOptions {
-  /** Milliseconds between two looks; 500. */
-  readonly every?: number | undefined
+  /** The time between two looks; 500 ms. */
+  readonly every?: Duration | undefined
   /** Ends it. */
   readonly signal?: AbortSignal | undefined
 }
@@ -31,11 +32,16 @@ export class Election {
   readonly #client: Client
   readonly #options: LockOptions
 
-  /** @internal */
-  constructor(client: Client, name: string, options: LockOptions) {
+  private constructor(ours: typeof OURS, client: Client, name: string, options: LockOptions) {
+    only(ours, 'Election', 'client.election(name)')
     this.name = name
     this.#client = client
     this.#options = options
+  }
+
+  /** @internal */
+  static make(client: Client, name: string, options: LockOptions): Election {
+    return new Election(OURS, client, name, options)
   }
 
   /**
@@ -54,7 +60,7 @@ export class Election {
     const { holder } = await this.#client.lock(this.name, this.#options).inspect()
     if (holder === undefined) return undefined
     const { label: proclaims, host, pid, language, firstToken, heldFor: leadsFor } = holder
-    return { proclaims, host, pid, language, token: firstToken, leadsFor }
+    return printable({ proclaims, host, pid, language, token: firstToken, leadsFor })
   }
 
   /**
@@ -65,13 +71,12 @@ export class Election {
    */
   async changed(known?: bigint, options?: ObserveOptions): Promise<Leader | undefined> {
     if (known !== undefined) token('changed', known)
-    const { every = 500, signal } = checkedOptions('changed', options, { every: 'number', signal: 'object' })
-    milliseconds('changed', 'every', every)
+    const { every = 500, signal } = checkedOptions<{ every?: number; signal?: AbortSignal }>('changed', options, OBSERVE)
     for (;;) {
       signal?.throwIfAborted()
       const leader = await this.leader()
       if (leader?.token !== known) return leader
-      await sleep(every, undefined, signal === undefined ? {} : { signal }).catch(() => {})
+      await pause(every, signal)
     }
   }
 

@@ -1,14 +1,21 @@
 import { checked, type LockError, LockLost, mistake, type Origin } from './errors'
 import { type Grant, native } from './native'
-import { milliseconds } from './options'
+import { type Duration, milliseconds } from './options'
+import { OURS, only } from './ours'
 import { outcome, reactor, unwatch, watch } from './reactor'
 import type { LossReason, ReleaseOutcome } from './records'
+
+/** @internal What a guard is of. */
+export interface Source extends Origin {
+  /** What the native layer tells of a loss by: without it, it forgets what nobody seems to want. */
+  readonly of: object
+}
 
 /**
  * A lock that is held, until it is released or lost.
  *
  * One that is collected unreleased gives a warning and is not renewed any more, but not released: the collector may come in
- * the middle of what the lock protects.
+ * the middle of what the lock protects. Its signal then aborts when the lease ends: keep the guard for as long as the lock is needed.
  */
 export class Guard implements AsyncDisposable {
   /** The fencing token: whatever the lock protects refuses one that is lower than it has seen. */
@@ -26,19 +33,26 @@ export class Guard implements AsyncDisposable {
   readonly #number: number
   #token: bigint
   #epoch: bigint
-  readonly #origin: Origin
+  readonly #origin: Source
   #ended = false
+  #over = 'this guard was released already'
   #why: LossReason | undefined
   #losing: AbortController | undefined
 
-  /** @internal */
-  constructor([number, token, epoch, depth]: Grant, origin: Origin) {
+  private constructor(ours: typeof OURS, grant: Grant, origin: Source) {
+    only(ours, 'Guard', 'await lock.acquire()')
+    const [number, token, epoch, depth] = grant
     this.#number = number
     this.#token = token
     this.#epoch = epoch
     this.depth = depth
     this.#origin = origin
     collected.register(this, { number, name: origin.lock }, this)
+  }
+
+  /** @internal */
+  static make(grant: Grant, origin: Source): Guard {
+    return new Guard(OURS, grant, origin)
   }
 
   get name(): string {
@@ -73,7 +87,7 @@ export class Guard implements AsyncDisposable {
       if (why !== undefined) {
         losing.abort(loss(why, this.#origin))
       } else if (!this.#ended) {
-        // Not `this`: a guard that nobody has any more is to be collected.
+        // Not `this`: a guard that nobody has any more is to be collected. What it is of is kept until the loss.
         const origin = this.#origin
         watch(this.#number, why => losing.abort(loss(why, origin)))
       }
@@ -82,11 +96,11 @@ export class Guard implements AsyncDisposable {
   }
 
   /**
-   * Makes the lease last `ttl` milliseconds (20 to 86,400,000) from now, and at every renewal.
+   * Makes the lease last `ttl` (20 ms to 24 h) from now, and at every renewal.
    *
    * @throws {@link LockLost} when it is not held any more, {@link InvalidConfig}, {@link NotOwned}.
    */
-  async extend(ttl: number): Promise<void> {
+  async extend(ttl: Duration): Promise<void> {
     this.#own('extend')
     checked(await outcome(reactor().extend(this.#number, milliseconds('extend', 'ttl', ttl))))
   }
@@ -120,17 +134,18 @@ export class Guard implements AsyncDisposable {
   }
 
   /**
-   * Leaves the lock to a secret, with which `Client.resume` takes it over within `ttl` milliseconds (20 to 86,400,000), in this
+   * Leaves the lock to a secret, with which `Client.resume` takes it over within `ttl` (20 ms to 24 h), in this
    * process or another, under a higher token. Nobody renews it meanwhile. This guard is dead then. Whoever knows the secret may
    * take the lock.
    *
    * @throws {@link Unsupported} where the layout cannot, or its owner holds the lock more than once; {@link LockLost} when it
    * was not held any more; {@link Unavailable} when the store did not say, and the lock is given back.
    */
-  async export(ttl: number): Promise<string> {
+  async export(ttl: Duration): Promise<string> {
     this.#own('export')
     const secret = checked(await outcome<string>(reactor().export(this.#number, milliseconds('export', 'ttl', ttl))))
     this.#end()
+    this.#over = 'this guard was exported: whoever resumes the secret has the lock'
     return secret
   }
 
@@ -164,6 +179,12 @@ export class Guard implements AsyncDisposable {
     }
   }
 
+  /** For `JSON.stringify`, which knows no bigint: token and epoch as texts. */
+  toJSON(): { name: string; token: string; epoch: string; depth: number; isHeld: boolean } {
+    const { name, token, epoch, depth, isHeld } = this
+    return { name, token: String(token), epoch: String(epoch), depth, isHeld }
+  }
+
   #end(): void {
     this.#ended = true
     collected.unregister(this)
@@ -171,7 +192,7 @@ export class Guard implements AsyncDisposable {
   }
 
   #own(operation: string): void {
-    if (this.#ended) throw mistake('not_owned', operation, 'this guard was released already', this.#origin)
+    if (this.#ended) throw mistake('not_owned', operation, this.#over, this.#origin)
   }
 
   /** @internal */
@@ -202,7 +223,7 @@ function loss(why: LossReason, origin: Origin): LockError {
 }
 
 const collected = new FinalizationRegistry<{ number: number; name: string }>(({ number, name }) => {
-  unwatch(number)
+  // Still watched: whoever has its signal is told when the lease ends.
   const left = reactor().abandon(number)
   if (left > 0) {
     const free = `the lock is not renewed any more and free in ${(left / 1000).toFixed(1)} s`

@@ -14,6 +14,7 @@ export {
   type Credentials,
   type CredentialsSource,
   Deadlock,
+  type Duration,
   Election,
   type ErrorCode,
   type ErrorDetails,

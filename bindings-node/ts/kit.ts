@@ -51,7 +51,7 @@ export class Fence {
     checkedToken('admit', token)
     const { token: highest, epoch: last = 0n } = this.#highest ?? { token }
     if (this.#highest !== undefined && (epoch < last || (epoch === last && token < highest))) {
-      throw new Stale(`the token ${token} is stale: ${highest} was seen already; whoever shows it has lost the lock`)
+      throw new Stale(`the token ${token} is stale: ${highest} was seen already; its holder has lost the lock`)
     }
     this.#highest = { token, epoch }
   }

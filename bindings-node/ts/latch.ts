@@ -1,16 +1,16 @@
 import { checked } from './errors'
 import { type AcquireOptions, within } from './lock'
 import type { NativeLatch } from './native'
-import { count } from './options'
+import { count, type Duration } from './options'
+import { OURS, only } from './ours'
 import { attempt, outcome, reactor } from './reactor'
 
 /** What a latch is like. */
 export interface LatchOptions {
   /**
-   * For how many milliseconds after its last use it is remembered, and open if it is: 60,000 (a minute) to 2,592,000,000 (30 days), the
-   * default.
+   * For how long after its last use it is remembered, and open if it is: a minute to 30 days (`'720h'`), the default.
    */
-  readonly idle?: number | undefined
+  readonly idle?: Duration | undefined
 }
 
 /** Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, and nothing to be released. */
@@ -19,11 +19,16 @@ export class Latch {
   readonly #native: NativeLatch
   readonly #store: string
 
-  /** @internal */
-  constructor(native: NativeLatch, name: string, store: string) {
+  private constructor(ours: typeof OURS, native: NativeLatch, name: string, store: string) {
+    only(ours, 'Latch', 'client.latch(name, parties)')
     this.#native = native
     this.name = name
     this.#store = store
+  }
+
+  /** @internal */
+  static make(native: NativeLatch, name: string, store: string): Latch {
+    return new Latch(OURS, native, name, store)
   }
 
   /**
@@ -40,7 +45,8 @@ export class Latch {
   }
 
   /**
-   * Counts it down by one, once; how many are still to come. An open one stays open.
+   * Counts it down by one, once; how many are still to come. An open one stays open. Two callers may be told the same number,
+   * where an answer was lost and asked for again: 0 does not mean that you were the last.
    *
    * @throws As {@link wait}; after {@link Unavailable} it is not known whether it was counted down.
    */

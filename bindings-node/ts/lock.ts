@@ -1,21 +1,22 @@
-import { checked, type Failure, isFailure, mistake, type Origin } from './errors'
-import { block, Guard } from './guard'
+import { checked, type Failure, isFailure, mistake } from './errors'
+import { block, Guard, type Source } from './guard'
 import type { Grant, NativeLock } from './native'
-import { ACQUIRE, options as checkedOptions, text, token } from './options'
+import { ACQUIRE, type Duration, options as checkedOptions, text, token } from './options'
+import { OURS, only } from './ours'
 import { Owner } from './owner'
 import { attempt, outcome, reactor } from './reactor'
-import type { Guarantees, Inspection } from './records'
+import { type Guarantees, type Inspection, inspection } from './records'
 
-/** What a lock is like. What is not given is as the address says, else as it says here. Times are milliseconds. */
+/** What a lock is like. What is not given is as the address says, else as it says here. */
 export interface LockOptions {
-  /** How long it stays ours without a renewal, 20 to 86,400,000; 30,000. A crash frees it after at most this. */
-  readonly ttl?: number | undefined
+  /** How long it stays ours without a renewal, 20 ms to 24 h; 30 s. A crash frees it after at most this. */
+  readonly ttl?: Duration | undefined
   /** How long to wait for others; `Infinity`. 0 only tries. */
-  readonly timeout?: number | undefined
+  readonly timeout?: Duration | undefined
   /** Whether it is renewed every ttl/3 while it is held; true. */
   readonly renew?: boolean | undefined
   /** How long after the grant renewal ends; never. */
-  readonly maxHold?: number | undefined
+  readonly maxHold?: Duration | undefined
   /** First come, first served over all tasks of all processes; false. */
   readonly fair?: boolean | undefined
   /** Whether its {@link Owner} may acquire it again; false. */
@@ -24,15 +25,15 @@ export interface LockOptions {
   readonly layout?: string | undefined
   /** Whose locks of that layout it joins, such as `node-redlock`. */
   readonly format?: string | undefined
-  /** The first and the longest pause between two tries of a waiter that nobody tells of its turn; 2 and 64. */
-  readonly retry?: { readonly min?: number | undefined; readonly max?: number | undefined } | undefined
+  /** The first and the longest pause between two tries of a waiter that nobody tells of its turn; 2 ms and 64 ms. */
+  readonly retry?: { readonly min?: Duration | undefined; readonly max?: Duration | undefined } | undefined
   /** A text of at most 128 bytes that `inspect` shows. */
   readonly label?: string | undefined
 }
 
 export interface AcquireOptions {
-  /** How long to wait for others, in milliseconds; as the lock says. */
-  readonly timeout?: number | undefined
+  /** How long to wait for others; as the lock says. */
+  readonly timeout?: Duration | undefined
   /** Gives up waiting. */
   readonly signal?: AbortSignal | undefined
 }
@@ -42,14 +43,23 @@ export class Lock {
   readonly name: string
   readonly #native: NativeLock
   readonly #reentrant: boolean
-  readonly #origin: Origin
+  readonly #origin: Source
 
+  protected constructor()
   /** @internal */
-  constructor(native: NativeLock, name: string, store: string) {
+  protected constructor(ours: typeof OURS, native: NativeLock, name: string, store: string)
+  protected constructor(...given: unknown[]) {
+    const [ours, native, name, store] = given as [typeof OURS, NativeLock, string, string]
+    only(ours, new.target.name, new.target === Lock ? 'client.lock(name)' : 'client.semaphore(name, permits)')
     this.name = name
     this.#native = native
     this.#reentrant = native.reentrant
-    this.#origin = { lock: name, store }
+    this.#origin = { lock: name, store, of: native }
+  }
+
+  /** @internal */
+  static make(native: NativeLock, name: string, store: string): Lock {
+    return new Lock(OURS, native, name, store)
   }
 
   /**
@@ -94,7 +104,7 @@ export class Lock {
 
   /** Who holds it, and how many wait for it. */
   async inspect(): Promise<Inspection> {
-    return checked(await outcome<Inspection>(reactor().inspectLock(this.#native)))
+    return inspection(checked(await outcome<Inspection>(reactor().inspectLock(this.#native))))
   }
 
   /** Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did. */
@@ -109,7 +119,7 @@ export class Lock {
 
   /** @internal */
   fairIfPossible(): Lock {
-    return new Lock(this.#native.fairIfPossible(), this.name, this.#origin.store)
+    return Lock.make(this.#native.fairIfPossible(), this.name, this.#origin.store)
   }
 
   #attempt(timeout: number | undefined, signal: AbortSignal | undefined): Promise<Grant | Failure> {
@@ -117,7 +127,7 @@ export class Lock {
   }
 
   #guard(told: Grant | Failure): Guard {
-    return new Guard(checked(told), this.#origin)
+    return Guard.make(checked(told), this.#origin)
   }
 
   #owner(): number {
@@ -135,12 +145,18 @@ export class Lock {
   }
 }
 
-const NOTHING: AcquireOptions = {}
+/** @internal How an acquisition waits: for how many milliseconds, and until what. */
+export interface Within {
+  readonly timeout?: number
+  readonly signal?: AbortSignal
+}
+
+const NOTHING: Within = {}
 
 /** @internal How an acquisition waits. */
-export function within(options: AcquireOptions | undefined): AcquireOptions {
+export function within(options: AcquireOptions | undefined): Within {
   if (options === undefined) return NOTHING
-  const known = checkedOptions('acquire', options, ACQUIRE)
+  const known = checkedOptions<Within>('acquire', options, ACQUIRE)
   if (known.signal !== undefined && !(known.signal instanceof AbortSignal)) {
     throw mistake('invalid_config', 'acquire', 'signal must be an AbortSignal')
   }

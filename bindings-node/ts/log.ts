@@ -1,5 +1,6 @@
 import { checked } from './errors'
 import { reactor } from './reactor'
+import { soon } from './time'
 
 /** How much an event matters. */
 export type LogLevel = 'error' | 'warn' | 'info' | 'debug' | 'trace'
@@ -24,9 +25,9 @@ export interface LogEvent {
 let listener: (event: LogEvent) => void = warn
 
 /**
- * Has `listen` called for each event of `level` and above of this process, in place of the warnings that
- * `process.emitWarning` makes of losses and outages. `off` ends that. Of several threads the first one that connected is told;
- * the level is the process's.
+ * Has `listen` called in this thread for each event of `level` and above, whichever thread of the process it happened in. While any
+ * thread listens, `process.emitWarning` is not called any more for lost locks and outages; `off` is to listen to nothing. It ends with
+ * the thread. Every thread, and every copy of the library in `node_modules`, has a level and a listener of its own.
  */
 export function onEvent(level: LogLevel | 'off', listen: (event: LogEvent) => void = warn): void {
   listener = listen
@@ -46,7 +47,7 @@ export function tell(heard: Heard): void {
   const fields = Object.fromEntries(heard.fields.map(({ name, value }) => [name, value]))
   const listen = listener
   // Not here: what it throws must not keep others from being told.
-  queueMicrotask(() => listen({ ...heard, at: new Date(heard.at), level, fields }))
+  soon(() => listen({ ...heard, at: new Date(heard.at), level, fields }))
 }
 
 function warn({ target, message, fields }: LogEvent): void {

@@ -1,6 +1,9 @@
-import { join } from 'node:path'
+import { existsSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join, resolve } from 'node:path'
 
 import { type Failure, type LockError, mistake } from './errors'
+import { type Loaded, PLATFORMS } from './platforms'
 import type { Guarantees, LossReason, Requirements } from './records'
 
 /** A result of the native layer, or what went wrong. */
@@ -83,6 +86,7 @@ export interface NativeClient {
 export interface NativeReactor {
   turn(): unknown[]
   feed(socket: number, bytes: Uint8Array, length: number): unknown[]
+  taken(socket: number): void
   forget(job: number): void
   acquire(lock: NativeLock, timeout: number | undefined, owner: number | undefined): Answer<number>
   acquireAll(bundle: NativeBundle, timeout: number | undefined): Answer<number>
@@ -115,11 +119,15 @@ export interface NativeReactor {
 }
 
 interface Native {
-  Reactor: new (ready: () => void) => NativeReactor
+  Reactor: new (ready: () => void, reads: boolean) => NativeReactor
   open(reactor: NativeReactor, url: string | undefined, options: object): Answer<NativeClient>
   version(): string
   newOwner(): number
   restored(): void
+  /** The milliseconds of a text with a unit; `null` for any other text. */
+  span(text: string): number | null
+  /** Whether nobody in this process asked before. */
+  firstDoubt(): boolean
   codes(): { code: string; retryable: boolean }[]
   sentence(why: LossReason): string
   kitHeader(): string
@@ -129,29 +137,47 @@ interface Native {
   kitReadHeader(value: string): bigint[]
 }
 
-/** The packages that may have the native library for this machine; npm installs the one that fits. */
-function packages(): string[] {
-  const machine = `@lockwright/${process.platform}-${process.arch}`
-  return process.platform === 'linux' ? [`${machine}-gnu`, `${machine}-musl`] : [machine]
-}
+/** The platforms that this machine may be: which C library it has, only loading tells. */
+const HERE = `${process.platform}-${process.arch}`
+const FITTING = Object.keys(PLATFORMS).filter(name => name === HERE || name.startsWith(`${HERE}-`))
 
 function load(): Native {
   const version = (require('../package.json') as { version: string }).version
-  const tried: string[] = []
   const given = process.env['LOCKWRIGHT_NATIVE']
-  // A build of this tree's own goes first.
-  for (const place of given ? [given] : [join(__dirname, '..', 'lockwright.node'), ...packages()]) {
-    let native: Native
-    try {
-      native = require(place) as Native
-    } catch (error) {
-      if (!isMissing(error, place)) tried.push(`${place}: ${(error as Error).message}`)
-      continue
-    }
-    if (native.version() === version) return native
-    tried.push(`${place} is version ${native.version()}`)
+  if (given) return loadGiven(resolve(given), version)
+  const places: [place: string, () => Loaded][] = FITTING.map(name => [`@lockwright/${name}`, PLATFORMS[name] as () => Loaded])
+  // What was built in this tree goes first. A bundle may have no such folder.
+  const built = typeof __dirname === 'string' ? join(__dirname, '..', 'lockwright.node') : undefined
+  if (built !== undefined && existsSync(built)) places.unshift([built, () => loadFile(built)])
+  const tried: string[] = []
+  for (const [place, ask] of places) {
+    const loaded = ask()
+    if ('native' in loaded && (loaded.native as Native).version() === version) return loaded.native as Native
+    if ('native' in loaded) tried.push(`${place} is version ${(loaded.native as Native).version()}`)
+    else if (!isMissing(loaded.error, place)) tried.push(`${place}: ${(loaded.error as Error).message}`)
   }
   throw notFound(version, tried)
+}
+
+/** Nothing else will do then. */
+function loadGiven(file: string, version: string): Native {
+  const refuse = (what: string): never => {
+    throw mistake('unsupported', 'load', `LOCKWRIGHT_NATIVE names ${file}, ${what}; correct it, or unset it to use the library that npm installed`)
+  }
+  if (!existsSync(file)) return refuse('which does not exist')
+  const loaded = loadFile(file)
+  if ('error' in loaded) return refuse(`which is no native library for ${HERE}: ${(loaded.error as Error).message}`)
+  const native = loaded.native as Native
+  return native.version() === version ? native : refuse(`which is version ${native.version()}, and this is ${version}`)
+}
+
+/** Bundlers do not look into this `require`. */
+function loadFile(file: string): Loaded {
+  try {
+    return { native: createRequire(file)(file) }
+  } catch (error) {
+    return { error }
+  }
 }
 
 function isMissing(error: unknown, place: string): boolean {
@@ -160,11 +186,18 @@ function isMissing(error: unknown, place: string): boolean {
 }
 
 function notFound(version: string, tried: string[]): LockError {
-  const wanted = packages().map(name => `${name}@${version}`)
+  const found = tried.length > 0 ? `. Found: ${tried.join('; ')}` : ''
+  if (FITTING.length === 0) {
+    const built = Object.keys(PLATFORMS).join(', ')
+    const advice = 'build the native library from the source code, and name the file in LOCKWRIGHT_NATIVE'
+    return mistake('unsupported', 'load', `lockwright ${version} is not published for ${HERE}, only for ${built}; ${advice}${found}`)
+  }
+  const wanted = FITTING.map(name => `@lockwright/${name}@${version}`)
   const advice =
     `lockwright ${version} has no native library here; npm install ${wanted.join(' or ')}` +
-    ' (npm leaves optional dependencies out with --omit=optional, and when a lock file was made on another platform)'
-  return mistake('unsupported', 'load', tried.length > 0 ? `${advice}. Found: ${tried.join('; ')}` : advice)
+    ' (npm leaves optional dependencies out with --omit=optional, and when a lock file was made on another platform);' +
+    ' in a bundle, mark lockwright as external and install it beside'
+  return mistake('unsupported', 'load', advice + found)
 }
 
 export const native: Native = load()

@@ -2,6 +2,7 @@ import { mistake } from './errors'
 import { block, type Guard } from './guard'
 import type { AcquireOptions, Lock } from './lock'
 import { options as checkedOptions } from './options'
+import { OURS, only } from './ours'
 
 /** What a look at the cache found. */
 export interface Found<T> {
@@ -28,12 +29,17 @@ export class Once<T> {
   readonly lock: Lock
   readonly #job: Job<T>
 
-  /** @internal */
-  constructor(lock: Lock, job: Job<T>) {
+  private constructor(ours: typeof OURS, lock: Lock, job: Job<T>) {
+    only(ours, 'Once', 'client.once(name, job)')
     this.lock = lock
-    this.#job = checkedOptions('once', job, { look: 'function', make: 'function', waits: 'boolean' })
+    this.#job = checkedOptions<Job<T>>('once', job, { look: 'function', make: 'function', waits: 'boolean' })
     const { look, make } = this.#job as Partial<Job<T>>
     if (look === undefined || make === undefined) throw mistake('invalid_config', 'once', 'the job must have look and make')
+  }
+
+  /** @internal */
+  static make<T>(lock: Lock, job: Job<T>): Once<T> {
+    return new Once(OURS, lock, job)
   }
 
   /**

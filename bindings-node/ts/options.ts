@@ -1,10 +1,13 @@
 import { type LockError, mistake } from './errors'
+import { native } from './native'
+
+/** A span of time: a number of milliseconds, or a text with its unit, such as `'500ms'`, `'10s'`, `'2m'` or `'1h'`. */
+export type Duration = number | string
 
 /** What an option may be. */
-type Shape = 'number' | 'count' | 'string' | 'boolean' | 'object' | 'function'
+type Shape = 'span' | 'count' | 'string' | 'boolean' | 'object' | 'function'
 
-const MEANING: Record<Shape, string> = {
-  number: 'a number of milliseconds',
+const MEANING: Record<Exclude<Shape, 'span'>, string> = {
   count: 'a whole number',
   string: 'a string',
   boolean: 'true or false',
@@ -14,9 +17,9 @@ const MEANING: Record<Shape, string> = {
 
 export const CONNECT: Record<string, Shape> = {
   prefix: 'string',
-  connectTimeout: 'number',
-  responseTimeout: 'number',
-  storeTimeout: 'number',
+  connectTimeout: 'span',
+  responseTimeout: 'span',
+  storeTimeout: 'span',
   ca: 'string',
   cert: 'string',
   key: 'string',
@@ -24,10 +27,10 @@ export const CONNECT: Record<string, Shape> = {
 }
 
 export const LOCK: Record<string, Shape> = {
-  ttl: 'number',
-  timeout: 'number',
+  ttl: 'span',
+  timeout: 'span',
   renew: 'boolean',
-  maxHold: 'number',
+  maxHold: 'span',
   fair: 'boolean',
   reentrant: 'boolean',
   layout: 'string',
@@ -38,13 +41,15 @@ export const LOCK: Record<string, Shape> = {
 
 export const SEMAPHORE: Record<string, Shape> = { ...LOCK, take: 'count' }
 
-export const BARRIER: Record<string, Shape> = { ttl: 'number' }
+export const BARRIER: Record<string, Shape> = { ttl: 'span' }
 
-export const LATCH: Record<string, Shape> = { idle: 'number' }
+export const LATCH: Record<string, Shape> = { idle: 'span' }
 
-export const PAUSES: Record<string, Shape> = { min: 'number', max: 'number' }
+export const PAUSES: Record<string, Shape> = { min: 'span', max: 'span' }
 
-export const ACQUIRE: Record<string, Shape> = { timeout: 'number', signal: 'object' }
+export const ACQUIRE: Record<string, Shape> = { timeout: 'span', signal: 'object' }
+
+export const OBSERVE: Record<string, Shape> = { every: 'span', signal: 'object' }
 
 export const REQUIRE: Record<string, Shape> = {
   rwlock: 'boolean',
@@ -59,20 +64,27 @@ export const REQUIRE: Record<string, Shape> = {
   failoverSafe: 'boolean',
 }
 
-/** The options without those that are undefined. One that is misspelt would otherwise be ignored without a word. */
-export function options<T extends object>(operation: string, given: T | undefined, known: Record<string, Shape>): T {
+/**
+ * The options without those that are undefined, spans of time as milliseconds. One that is misspelt would otherwise be ignored without a
+ * word. `of` is what an option of options is an option of.
+ */
+export function options<T extends object>(operation: string, given: object | undefined, known: Record<string, Shape>, of = ''): T {
   if (given === undefined) return {} as T
   if (typeof given !== 'object' || given === null) throw invalid(operation, 'the options must be an object')
   const set = Object.entries(given).filter(([, value]) => value !== undefined)
-  for (const [name, value] of set) {
+  return Object.fromEntries(set.map(([name, value]) => {
     const shape = Object.hasOwn(known, name) ? known[name] : undefined
     if (shape === undefined) {
-      throw invalid(operation, `there is no option ${JSON.stringify(name)}; there are: ${Object.keys(known).join(', ')}`)
+      throw invalid(operation, `there is no option ${JSON.stringify(of + name)}; there are: ${Object.keys(known).join(', ')}`)
     }
-    if (typeof value !== (shape === 'count' ? 'number' : shape) || value === null) throw invalid(operation, `${name} must be ${MEANING[shape]}`)
-    if (shape === 'string') text(operation, name, value)
-  }
-  return Object.fromEntries(set) as T
+    return [name, option(operation, of + name, shape, value)]
+  })) as T
+}
+
+function option(operation: string, name: string, shape: Shape, value: unknown): unknown {
+  if (shape === 'span') return milliseconds(operation, name, value)
+  if (typeof value !== (shape === 'count' ? 'number' : shape) || value === null) throw invalid(operation, `${name} must be ${MEANING[shape]}`)
+  return shape === 'string' ? text(operation, name, value) : value
 }
 
 /** A text, which may hold what no UTF-8 can. */
@@ -93,9 +105,27 @@ export function count(what: string, value: unknown): number {
   throw invalid('lock', `the number of ${what} must be a whole number`)
 }
 
+/** The milliseconds of a span of time; the native layer says how many there may be. */
 export function milliseconds(operation: string, what: string, value: unknown): number {
-  if (typeof value !== 'number') throw invalid(operation, `${what} must be ${MEANING.number}`)
-  return value
+  if (typeof value === 'number') {
+    if (what === 'ttl') doubt(value)
+    return value
+  }
+  const known = typeof value === 'string' ? native.span(value) : null
+  if (known !== null) return known
+  const shown = typeof value === 'string' ? `; it is ${JSON.stringify(value)}` : ''
+  throw invalid(operation, `${what} must be a number of milliseconds, or a text with its unit such as "500ms", "10s", "2m" or "1h"${shown}`)
+}
+
+const [SECOND, HOUR] = [1_000, 3_600_000]
+
+/** Warns once in a process of a ttl that may have been meant in seconds, or microseconds. */
+function doubt(ttl: number): void {
+  const [short, long] = [ttl > 0 && ttl < SECOND, ttl > HOUR]
+  if (!(short || long) || !native.firstDoubt()) return
+  const other = short ? `"${ttl}s" for seconds` : `"${Math.round(ttl / 1_000)}ms"`
+  const warning = `the ttl ${ttl} is a number, so milliseconds: ${short ? 'less than a second' : 'more than an hour'}. Write ${other}, or "${ttl}ms" if that is what you want`
+  process.emitWarning(warning, { type: 'LockwrightWarning', code: 'lockwright::ttl' })
 }
 
 function invalid(operation: string, what: string): LockError {

@@ -5,6 +5,7 @@ import { errorOf, type Failure } from './errors'
 import { type Heard, tell } from './log'
 import { Answer, Kind, native, type NativeReactor } from './native'
 import type { LossReason } from './records'
+import { onAbort, soon } from './time'
 
 /** Who awaits what job. */
 const open = new Map<number, (told: unknown) => void>()
@@ -28,16 +29,19 @@ let scheduled = false
 
 let made: NativeReactor | undefined
 
+/** Bun makes sockets of descriptors and never reads them. */
+const READS = process.versions['bun'] === undefined
+
 /** The one reactor of this thread, made at first need. */
 export function reactor(): NativeReactor {
-  return (made ??= new native.Reactor(turn))
+  return (made ??= new native.Reactor(turn, READS))
 }
 
 /** All that is asked within a tick goes out in one turn. */
 function schedule(): void {
   if (scheduled) return
   scheduled = true
-  queueMicrotask(turn)
+  soon(turn)
 }
 
 function turn(): void {
@@ -55,7 +59,7 @@ function hear(told: unknown[]): void {
         settle(number, value)
         break
       case Kind.Lost:
-        watched.get(number)?.(value as LossReason)
+        lost(number, value as LossReason)
         break
       case Kind.Asked:
         void answer(number, value as number)
@@ -85,8 +89,10 @@ function read(number: number, fd: number): void {
   } catch {
     // It has ended already: nothing else is refused here.
     closeSync(fd)
-    queueMicrotask(() => feed(0, NOTHING))
+    soon(() => feed(0, NOTHING))
     return
+  } finally {
+    reactor().taken(number)
   }
   sockets.set(number, socket)
   // What failed has ended, and is dialled again where it is wanted.
@@ -117,15 +123,14 @@ export function outcome<T>(begun: Answer<number>): Promise<Answer<T>> {
 function outcomeUnless<T>(signal: AbortSignal, begun: Answer<number>): Promise<Answer<T>> {
   const job = started(begun)
   return new Promise((resolve, reject) => {
-    const giveUp = (): void => {
+    const listensNoMore = onAbort(signal, () => {
       open.delete(job)
       reactor().forget(job)
       schedule()
       reject(signal.reason as Error)
-    }
-    signal.addEventListener('abort', giveUp, { once: true })
+    })
     open.set(job, told => {
-      signal.removeEventListener('abort', giveUp)
+      listensNoMore()
       resolve(told as Answer<T>)
     })
   })
@@ -151,6 +156,12 @@ export function watch(guard: number, lost: (why: LossReason) => void): void {
 
 export function unwatch(guard: number): void {
   watched.delete(guard)
+}
+
+function lost(guard: number, why: LossReason): void {
+  const tell = watched.get(guard)
+  watched.delete(guard)
+  tell?.(why)
 }
 
 /** The number by which the native layer asks for credentials. */

@@ -1,5 +1,6 @@
 import { checked } from './errors'
 import type { NativeFigures, NativeHistogram } from './native'
+import { OURS, only } from './ours'
 
 /** What locks of a client promise. */
 export interface Guarantees {
@@ -115,9 +116,14 @@ export type ReleaseOutcome = 'released' | 'kept' | 'expired' | 'stolen' | 'unkno
 export class Histogram {
   readonly #native: NativeHistogram
 
-  /** @internal */
-  constructor(native: NativeHistogram) {
+  private constructor(ours: typeof OURS, native: NativeHistogram) {
+    only(ours, 'Histogram', 'client.metrics()')
     this.#native = native
+  }
+
+  /** @internal */
+  static make(native: NativeHistogram): Histogram {
+    return new Histogram(OURS, native)
   }
 
   get count(): number {
@@ -140,6 +146,18 @@ export class Histogram {
   /** How many are not longer than `bound`: what a cumulative bucket of Prometheus counts. */
   atMost(bound: number): number {
     return checked(this.#native.atMost(bound))
+  }
+
+  /** Its figures, for `JSON.stringify`; times are milliseconds. */
+  toJSON(): { count: number; sum: number; max: number; p50: number; p90: number; p99: number } {
+    const { count, sum, max } = this
+    return { count, sum, max, p50: this.quantile(0.5), p90: this.quantile(0.9), p99: this.quantile(0.99) }
+  }
+
+  /** @internal */
+  [Symbol.for('nodejs.util.inspect.custom')](): string {
+    const [half, most, longest] = [this.quantile(0.5), this.quantile(0.99), this.max].map(time => time.toFixed(3))
+    return `<Histogram of ${this.count}: p50 ${half} ms, p99 ${most} ms, max ${longest} ms>`
   }
 
   /** The buckets that are not empty: the longest time of each, and how many are in it. */
@@ -173,8 +191,31 @@ export interface Metrics {
   readonly hold: Histogram
 }
 
+/** @internal The same record, which `JSON.stringify` takes: it knows no bigint, and gets texts. */
+export function printable<T extends object>(record: T): T {
+  return Object.defineProperty(record, 'toJSON', { value: () => texts(record) })
+}
+
+/** The same with a text for each bigint in it. */
+function texts(value: unknown): unknown {
+  if (typeof value === 'bigint') return String(value)
+  if (Array.isArray(value)) return value.map(texts)
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, texts(part)]))
+}
+
+/** @internal What the native layer saw. Each part may be printed by itself. */
+export function inspection(seen: Inspection): Inspection {
+  if (seen.holder !== undefined) printable(seen.holder)
+  for (const part of seen.shared?.holders ?? []) {
+    printable(part)
+    printable(part.holder)
+  }
+  return printable(seen)
+}
+
 /** @internal */
 export function metricsOf(figures: NativeFigures): Metrics {
-  const [wait, hold] = [new Histogram(figures.wait()), new Histogram(figures.hold())]
+  const [wait, hold] = [Histogram.make(figures.wait()), Histogram.make(figures.hold())]
   return { ...figures.counts(), lost: figures.lost(), wait, hold } as unknown as Metrics
 }

@@ -2,7 +2,8 @@ import { checked, type Failure, isFailure, type LockError, type Origin } from '.
 import { block, Guard } from './guard'
 import { Lock, type AcquireOptions, within } from './lock'
 import type { Grant, NativeBundle, NativeSegments } from './native'
-import { text } from './options'
+import { type Duration, text } from './options'
+import { OURS, only } from './ours'
 import { attempt, reactor } from './reactor'
 import type { LossReason, ReleaseOutcome } from './records'
 
@@ -13,11 +14,16 @@ export class MultiLock {
   readonly #native: NativeBundle
   readonly #store: string
 
-  /** @internal */
-  constructor(native: NativeBundle, store: string) {
+  private constructor(ours: typeof OURS, native: NativeBundle, store: string) {
+    only(ours, 'MultiLock', 'client.multiLock(names)')
     this.names = native.names
     this.#native = native
     this.#store = store
+  }
+
+  /** @internal */
+  static make(native: NativeBundle, store: string): MultiLock {
+    return new MultiLock(OURS, native, store)
   }
 
   /**
@@ -50,9 +56,9 @@ export class MultiLock {
   #guard(granted: Named[]): MultiGuard {
     const guards: Guard[] = []
     for (let at = 0; at < granted.length; at += 2) {
-      guards.push(new Guard(granted[at + 1] as Grant, { lock: granted[at] as string, store: this.#store }))
+      guards.push(Guard.make(granted[at + 1] as Grant, { lock: granted[at] as string, store: this.#store, of: this.#native }))
     }
-    return new MultiGuard(guards)
+    return MultiGuard.make(guards)
   }
 
   /** @internal */
@@ -70,9 +76,14 @@ export class MultiGuard implements AsyncDisposable {
   readonly guards: readonly Guard[]
   #signal: AbortSignal | undefined
 
-  /** @internal */
-  constructor(guards: readonly Guard[]) {
+  private constructor(ours: typeof OURS, guards: readonly Guard[]) {
+    only(ours, 'MultiGuard', 'await client.multiLock(names).acquire()')
     this.guards = guards
+  }
+
+  /** @internal */
+  static make(guards: readonly Guard[]): MultiGuard {
+    return new MultiGuard(OURS, guards)
   }
 
   /** The fencing token of each lock, by its name. */
@@ -100,8 +111,8 @@ export class MultiGuard implements AsyncDisposable {
     return (this.#signal ??= AbortSignal.any(this.guards.map(guard => guard.signal)))
   }
 
-  /** Makes every lease last `ttl` milliseconds from now, and at every renewal; as `Guard.extend`. */
-  async extend(ttl: number): Promise<void> {
+  /** Makes every lease last `ttl` from now, and at every renewal; as `Guard.extend`. */
+  async extend(ttl: Duration): Promise<void> {
     await Promise.all(this.guards.map(guard => guard.extend(ttl)))
   }
 
@@ -109,6 +120,11 @@ export class MultiGuard implements AsyncDisposable {
   async release(): Promise<ReleaseOutcome> {
     const outcomes = await Promise.all(this.guards.map(guard => guard.release()))
     return outcomes.find(outcome => outcome !== 'released') ?? 'released'
+  }
+
+  /** For `JSON.stringify`, which knows no bigint: the guards as they are told by themselves. */
+  toJSON(): ReturnType<Guard['toJSON']>[] {
+    return this.guards.map(guard => guard.toJSON())
   }
 
   /** Ends a block, as `Guard` does: each is given back, and the first loss is thrown. */
@@ -131,11 +147,16 @@ export class Striped {
   readonly #native: NativeSegments
   readonly #origin: Origin
 
-  /** @internal */
-  constructor(native: NativeSegments, origin: Origin) {
+  private constructor(ours: typeof OURS, native: NativeSegments, origin: Origin) {
+    only(ours, 'Striped', 'client.striped(name, segments)')
     this.count = native.count
     this.#native = native
     this.#origin = origin
+  }
+
+  /** @internal */
+  static make(native: NativeSegments, origin: Origin): Striped {
+    return new Striped(OURS, native, origin)
   }
 
   /**
@@ -149,8 +170,8 @@ export class Striped {
     const found = checked(await attempt<[index: number, grant: Grant] | undefined>(reactor().any(this.#native, timeout), signal))
     if (found === undefined) return null
     const [index, grant] = found
-    const guard = new Guard(grant, { ...this.#origin, lock: this.segment(index).name })
-    return new Segment(index, guard, () => checked(this.#native.markSoldOut(index)))
+    const guard = Guard.make(grant, { ...this.#origin, lock: this.segment(index).name, of: this.#native })
+    return Segment.make(index, guard, () => checked(this.#native.markSoldOut(index)))
   }
 
   /** The segment that `key` belongs to: the same in every language. */
@@ -166,7 +187,7 @@ export class Striped {
   /** The lock of the segment of that index, from 0. */
   segment(index: number): Lock {
     const lock = checked(this.#native.lock(index))
-    return new Lock(lock, lock.name, this.#origin.store)
+    return Lock.make(lock, lock.name, this.#origin.store)
   }
 
   /** Forgets what is sold out: there is something again. */
@@ -188,16 +209,26 @@ export class Segment implements AsyncDisposable {
   /** Nothing is left in it: it will not be offered again. It is still to be released. */
   readonly markSoldOut: () => void
 
-  /** @internal */
-  constructor(index: number, guard: Guard, markSoldOut: () => void) {
+  private constructor(ours: typeof OURS, index: number, guard: Guard, markSoldOut: () => void) {
+    only(ours, 'Segment', 'await striped.any()')
     this.index = index
     this.guard = guard
     this.markSoldOut = markSoldOut
   }
 
+  /** @internal */
+  static make(index: number, guard: Guard, markSoldOut: () => void): Segment {
+    return new Segment(OURS, index, guard, markSoldOut)
+  }
+
   /** The fencing token. */
   get token(): bigint {
     return this.guard.token
+  }
+
+  /** For `JSON.stringify`: its index, and its guard as that is told by itself. */
+  toJSON(): { index: number } & ReturnType<Guard['toJSON']> {
+    return { index: this.index, ...this.guard.toJSON() }
   }
 
   /** Nothing is left in it: it is given back, and not offered again. */

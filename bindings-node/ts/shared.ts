@@ -2,6 +2,7 @@ import { checked } from './errors'
 import { Lock, type LockOptions } from './lock'
 import type { NativeLock } from './native'
 import { count } from './options'
+import { OURS, only } from './ours'
 import { outcome, reactor } from './reactor'
 
 /**
@@ -15,11 +16,16 @@ export class RwLock {
   /** The lock of the writer, who is alone. */
   readonly write: Lock
 
-  /** @internal */
-  constructor(name: string, read: Lock, write: Lock) {
+  private constructor(ours: typeof OURS, name: string, read: Lock, write: Lock) {
+    only(ours, 'RwLock', 'client.rwlock(name)')
     this.name = name
     this.read = read
     this.write = write
+  }
+
+  /** @internal */
+  static make(name: string, read: Lock, write: Lock): RwLock {
+    return new RwLock(OURS, name, read, write)
   }
 
   /** @internal */
@@ -43,11 +49,15 @@ export class Semaphore extends Lock {
   readonly take: number
   readonly #shared: NativeLock
 
-  /** @internal */
-  constructor(native: NativeLock, name: string, store: string, take: number) {
-    super(native, name, store)
+  private constructor(ours: typeof OURS, native: NativeLock, name: string, store: string, take: number) {
+    super(ours, native, name, store)
     this.#shared = native
     this.take = take
+  }
+
+  /** @internal */
+  static makeSemaphore(native: NativeLock, name: string, store: string, take: number): Semaphore {
+    return new Semaphore(OURS, native, name, store, take)
   }
 
   /** Gives it so many permits, for everybody and for good. Nobody loses what it holds. */

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -36,6 +36,7 @@ pub(crate) struct Guard {
     /// Taken for reading by whoever uses the core's guard while it does I/O, for writing by the one who ends it.
     in_use: RwLock<()>,
     callbacks: Arc<Callbacks>,
+    exported: AtomicBool,
 }
 
 struct State {
@@ -115,6 +116,7 @@ impl Guard {
             state: Mutex::new(State { core: Some(Arc::new(core)), why: None, watch: None }),
             in_use: RwLock::new(()),
             callbacks: Arc::default(),
+            exported: AtomicBool::new(false),
         }
     }
 
@@ -157,7 +159,11 @@ impl Guard {
     }
 
     pub(crate) fn not_owned(&self, operation: &'static str) -> Raised {
-        self.error(Kind::NotOwned, operation, "this guard was released already")
+        let message = match self.exported.load(Ordering::Relaxed) {
+            true => "this guard was exported: whoever resumes the secret has the lock",
+            false => "this guard was released already",
+        };
+        self.error(Kind::NotOwned, operation, message)
     }
 
     pub(crate) fn own(&self, operation: &'static str) -> Result<(), Raised> {
@@ -224,6 +230,7 @@ impl Guard {
             Ok(secret) => {
                 drop(released);
                 drop(self.callbacks.take());
+                self.exported.store(true, Ordering::Relaxed);
                 Ok(Exported { secret: secret.into_string(), client: self.client.clone() })
             }
             Err(error) => {

@@ -175,7 +175,11 @@ impl Lock {
     }
 
     fn not_held(&self) -> Raised {
-        let message = if self.reentrant { "whoever releases it does not hold it" } else { "it is not held here" };
+        let message = if self.reentrant {
+            "this thread or task does not hold the lock"
+        } else {
+            "this lock object does not hold the lock"
+        };
         let error = Error::new(Kind::NotOwned, "release", message).on_lock(self.name.clone());
         Raised(error.on_store(&*self.shared.origin.address))
     }

@@ -18,8 +18,7 @@ pub(crate) struct Semaphore {
 /// Whether `take` permits could not be had at once.
 pub(crate) fn is_locked(seen: &Inspection, take: u32) -> bool {
     let Some(shared) = &seen.shared else { return false };
-    let held: u64 = shared.holders.iter().map(|part| u64::from(part.units)).sum();
-    seen.waiters > 0 || shared.permits.is_some_and(|permits| held + u64::from(take) > u64::from(permits))
+    seen.waiters > 0 || shared.permits.is_some_and(|permits| shared.held + u64::from(take) > u64::from(permits))
 }
 
 #[pymethods]

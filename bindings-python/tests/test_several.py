@@ -36,7 +36,7 @@ def test_a_lock_is_exported_and_resumed(url, name):
         with a.lock(name) as guard:
             secret = guard.export(30)
             assert not guard.is_held and guard.why_lost is None
-            with pytest.raises(lockwright.NotOwned):
+            with pytest.raises(lockwright.NotOwned, match="this guard was exported"):
                 guard.export(30)
         assert secret.isascii() and " " not in secret
         assert b.lock(name).try_acquire() is None

@@ -1,9 +1,12 @@
 //! The command line's grammar, and what every command shares of it.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
-use lockwright::blocking::Client;
+use lockwright::blocking::{Client, LockBuilder};
 use lockwright::guarantee::Requirements;
 use lockwright::options::ConnectOptions;
 use lockwright::uri::{ENVIRONMENT, span};
@@ -37,14 +40,22 @@ pub(crate) enum Command {
     Warden(warden::Watch),
 }
 
+/// The environment variable that names a file with the address in it.
+const FILE: &str = "LOCKWRIGHT_URL_FILE";
+
 /// Where locks are kept.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Where the locks are kept")]
 pub(crate) struct Place {
     /// The store, as a URI such as redis://host:6379/0 or sqlite:///var/lib/locks.db; options may ride in it, such as
-    /// ?ttl=10s&store_timeout=2s [default: $LOCKWRIGHT_URL, else a SQLite file of this user on this host]
+    /// ?ttl=10s&store_timeout=2s. Everybody on this host can read a password given here (ps shows it): put such an address
+    /// into $LOCKWRIGHT_URL or a file [default: $LOCKWRIGHT_URL, else a SQLite file of this user on this host]
     #[arg(long, short, global = true, value_name = "URI", visible_alias = "store")]
     pub(crate) url: Option<String>,
+    /// A file whose first line is the address, such as a mounted secret, or /dev/fd/3 for a descriptor
+    /// [default: $LOCKWRIGHT_URL_FILE]
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "url")]
+    url_file: Option<PathBuf>,
     /// Text before every lock name, so that applications can share a store [default: none]
     #[arg(long, global = true, value_name = "TEXT")]
     pub(crate) prefix: Option<String>,
@@ -67,7 +78,43 @@ pub(crate) struct Place {
     pub(crate) log: Option<String>,
 }
 
+/// A setting of the environment that says something.
+fn setting(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|text| !text.is_empty())
+}
+
 impl Place {
+    /// Reads the address from the file that holds it, once: a descriptor cannot be read again.
+    ///
+    /// # Errors
+    /// `invalid_config` for a file that cannot be read or has no address in it, or where it is not clear which address is meant.
+    pub(crate) fn read_file(&mut self) -> Result<()> {
+        if self.url.is_some() {
+            return Ok(());
+        }
+        let by_environment = setting(FILE).map(PathBuf::from);
+        let file = match (self.url_file.take(), by_environment) {
+            (Some(file), _) => file,
+            (None, Some(_)) if setting(ENVIRONMENT).is_some() => {
+                let message = format!("{ENVIRONMENT} and {FILE} are both set; unset one of them");
+                return Err(Error::invalid("connect", message));
+            }
+            (None, Some(file)) => file,
+            (None, None) => return Ok(()),
+        };
+        let text = std::fs::read_to_string(&file).map_err(|error| {
+            let message = format!("the file {file:?}, which is to hold the address of the store, cannot be read");
+            Error::invalid("connect", message).caused_by(error)
+        })?;
+        let address = text.lines().next().unwrap_or_default().trim();
+        if address.is_empty() {
+            let message = format!("the file {file:?} has no address in its first line; write one such as redis://host");
+            return Err(Error::invalid("connect", message));
+        }
+        self.url = Some(address.into());
+        Ok(())
+    }
+
     /// A client of the place.
     pub(crate) fn open(&self) -> Result<Client> {
         let mut options = ConnectOptions { language: "cli", ..ConnectOptions::default() };
@@ -88,7 +135,7 @@ impl Place {
         if self.layout.is_none() && self.format.is_none() {
             return self.url.clone();
         }
-        let environment = || std::env::var(ENVIRONMENT).ok().filter(|text| !text.trim().is_empty());
+        let environment = || setting(ENVIRONMENT).and_then(|text| text.into_string().ok());
         let address = self.url.clone().or_else(environment).unwrap_or_else(|| "sqlite://".into());
         let joint = if address.contains('?') { '&' } else { '?' };
         let mut options = url::form_urlencoded::Serializer::new(String::new());
@@ -98,16 +145,92 @@ impl Place {
         Some(format!("{address}{joint}{}", options.finish()))
     }
 
-    /// The arguments that lead another process of this program to the same place.
-    pub(crate) fn arguments(&self) -> Vec<String> {
-        let options = [
-            ("--url", &self.url),
-            ("--prefix", &self.prefix),
-            ("--layout", &self.layout),
-            ("--format", &self.format),
-            ("--log", &self.log),
-        ];
+    /// Leads another process of this program to the same place. An address may hold a password, and arguments are seen by all.
+    pub(crate) fn lead(&self, process: &mut std::process::Command) {
+        process.args(self.names()).args(self.log.iter().map(|filter| format!("--log={filter}")));
+        if let Some(url) = &self.url {
+            process.env(ENVIRONMENT, url).env_remove(FILE);
+        }
+    }
+
+    /// The arguments by which a command looks at the same names of a store.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let options = [("--prefix", &self.prefix), ("--layout", &self.layout), ("--format", &self.format)];
         options.iter().filter_map(|(name, value)| value.as_ref().map(|value| format!("{name}={value}"))).collect()
+    }
+}
+
+/// Keeps what may hold a password from a process that has no use for it.
+pub(crate) fn without_address(process: &mut std::process::Command) {
+    process.env_remove(ENVIRONMENT).env_remove(FILE);
+}
+
+/// Keeps the password of an address from a command, which may use the address all the same: without the address it would find
+/// other locks, and not be told.
+pub(crate) fn without_password(process: &mut std::process::Command) {
+    let Some(address) = std::env::var(ENVIRONMENT).ok().and_then(|text| url::Url::parse(text.trim()).ok()) else {
+        return;
+    };
+    if address.password().is_some() {
+        let mut shown = address;
+        let done = shown.set_password(None).and_then(|()| shown.set_username(""));
+        match done {
+            Ok(()) => process.env(ENVIRONMENT, shown.as_str()),
+            Err(()) => process.env_remove(ENVIRONMENT),
+        };
+    }
+}
+
+/// Which of the things that a name can be is taken.
+#[derive(Debug, Args)]
+#[group(id = "what", multiple = true)]
+pub(crate) struct What {
+    /// Take a read/write lock of that name as a reader, beside other readers
+    #[arg(long, conflicts_with_all = ["write", "permits"])]
+    read: bool,
+    /// Take a read/write lock of that name as the writer, alone
+    #[arg(long, conflicts_with = "permits")]
+    write: bool,
+    /// Take a permit of the semaphore of that name, of which there are this many, 1 to 1000000
+    #[arg(long, value_name = "N")]
+    permits: Option<u32>,
+    /// How many permits to take [default: 1]
+    #[arg(long, value_name = "N", requires = "permits")]
+    take: Option<u32>,
+}
+
+impl What {
+    pub(crate) fn of(&self, client: &Client, name: &str) -> LockBuilder {
+        match self.permits {
+            Some(permits) => client.semaphore(name, permits).take(self.take.unwrap_or(1)),
+            None if self.read => client.rwlock(name).read(),
+            None if self.write => client.rwlock(name).write(),
+            None => client.lock(name),
+        }
+    }
+
+    /// Says which option to give, where the name is something else of ours than was asked for.
+    pub(crate) fn explain(&self, client: &Client, name: &str, error: Error) -> Error {
+        if error.kind() != Kind::ForeignLayout {
+            return error;
+        }
+        let seen = client.inspect(name).ok();
+        let permits = seen.as_ref().and_then(|seen| seen.shared.as_ref()?.permits);
+        let is = match seen.and_then(|seen| seen.primitive) {
+            Some("rwlock") if !self.read && !self.write => "a read/write lock; use --read or --write".to_owned(),
+            Some("semaphore") if self.permits.is_none() => {
+                let permits = permits.map_or("N".to_owned(), |permits| permits.to_string());
+                format!("a semaphore; use --permits {permits}")
+            }
+            Some("lock") if self.read || self.write || self.permits.is_some() => {
+                "a plain lock; leave out --read, --write and --permits".to_owned()
+            }
+            Some(kind @ ("latch" | "barrier")) => format!("a {kind}, which cannot be held; choose another name"),
+            _ => return error,
+        };
+        Error::new(error.kind(), error.operation(), format!("this name is {is}"))
+            .on_lock(name)
+            .on_store(client.address())
     }
 }
 
@@ -118,6 +241,15 @@ pub(crate) fn parse_span(text: &str) -> std::result::Result<Duration, String> {
 
 /// What clap found wrong, in one line.
 pub(crate) fn one_line(error: &clap::Error) -> String {
+    let unknown = || match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) if error.kind() == ErrorKind::UnknownArgument => Some(word),
+        _ => None,
+    };
+    if let Some(word) = unknown().filter(|word| !word.starts_with('-'))
+        && std::env::args_os().any(|word| word == "run")
+    {
+        return format!("put -- before the command, as in: lockwright run NAME -- {word} ...");
+    }
     let text = error.render().to_string();
     let first = text.split("\n\n").next().unwrap_or_default();
     let words: Vec<_> = first.trim_start_matches("error: ").split_whitespace().collect();

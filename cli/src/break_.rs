@@ -2,7 +2,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use lockwright::blocking::Client;
-use lockwright::lease::{Inspection, Part};
+use lockwright::lease::{Holder, Inspection, Part};
 use lockwright::{Error, Kind, Result, Token};
 
 use crate::args::Place;
@@ -12,19 +12,29 @@ use crate::output;
 /// Takes a lock away from whoever holds it under a token, for the next in the queue.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "The holder gets `lost`, but works on until it notices: first make sure that it is dead, or that what \
-    it writes is checked by its token. Without --token it only shows the lock and what to type. What was done goes to \
+    after_help = "The holder is told `lost`, but works on until it notices: first make sure that it is dead, or that what \
+    it writes is checked by its token. Without --token it only shows the lock and the line to type. What was done goes to \
     stderr as one audit line.\n\nExample: lockwright break nightly-report --token 17"
 )]
 pub(crate) struct Break {
     /// The lock's name: 1 to 1024 bytes of UTF-8
     name: String,
-    /// The token that the holder to be broken was granted, as `inspect` shows it; any of its block
+    /// The fencing token of the hold to break, as `inspect` shows it
     #[arg(long, value_name = "N")]
     token: Option<u64>,
 }
 
 impl Break {
+    /// The command that breaks the hold under `token`, to be copied.
+    fn line(&self, place: &Place, token: &str) -> String {
+        let mut words = vec!["lockwright".to_owned()];
+        // An address that holds no password can be repeated.
+        words.extend(place.url.iter().filter(|url| !url.contains('@')).map(|url| format!("--url={url}")));
+        words.extend(place.names());
+        words.extend(["break", "--token", token, "--", &self.name].map(str::to_owned));
+        words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
+    }
+
     pub(crate) fn go(self, place: &Place) -> Result<u8> {
         let client = place.open()?;
         let seen = client.inspect(&self.name)?;
@@ -32,32 +42,58 @@ impl Break {
         let Some(token) = self.token else {
             let hint = match &seen.holder {
                 Some(_) if several(&seen).len() > 1 => {
-                    let tokens: Vec<_> =
-                        several(&seen).iter().map(|part| part.holder.first_token.to_string()).collect();
-                    format!("to break one of these holds give --token and one of {}", tokens.join(", "))
+                    let tokens = several(&seen).iter().map(|part| part.holder.first_token.to_string());
+                    let tokens: Vec<_> = tokens.collect();
+                    let line = self.line(place, "TOKEN");
+                    format!("several hold it; choose one of the tokens {}, then: {line}", tokens.join(", "))
                 }
-                Some(holder) if holder.first_token == 0 => {
-                    "its holder uses another library and has no token; break it by that library's means".to_owned()
+                Some(holder) if holder.first_token == 0 => delete(&client, &self.name, holder)?,
+                Some(holder) => {
+                    format!(
+                        "make sure that its holder is dead, then: {}",
+                        self.line(place, &holder.first_token.to_string())
+                    )
                 }
-                Some(holder) => format!("to break this hold give --token {}", holder.first_token),
-                None if seen.latch.is_some() => {
-                    "it is a latch, which nobody holds: there is nothing to break".to_owned()
-                }
-                None if seen.is_barrier() => {
-                    "it is a barrier, which nobody holds: there is nothing to break".to_owned()
-                }
-                None => "it is free, there is nothing to break".to_owned(),
+                None if seen.latch.is_some() => "a latch is held by nobody: there is nothing to break".to_owned(),
+                None if seen.is_barrier() => "a barrier is held by nobody: there is nothing to break".to_owned(),
+                None => "the lock is free: there is nothing to break".to_owned(),
             };
             return Err(Error::invalid("break", hint).on_lock(self.name));
         };
         let broken = client.break_lock(&self.name, Token::new(token))?;
         audit(&client, &seen, token, broken);
         if !broken {
-            let message = format!("token {token} does not hold it (any more); look again with inspect");
+            let message = format!(
+                "token {token} does not hold the lock, or no longer; see who does: lockwright inspect {}",
+                quoted(&self.name)
+            );
             return Err(Error::new(Kind::NotOwned, "break", message).on_lock(self.name).on_store(client.address()));
         }
-        output::line(&format!("broken: token {token} holds {} no more", output::plain(&self.name)));
+        output::line(&format!("broken: {} is no longer held with token {token}", output::plain(&self.name)));
         Ok(exit::OK)
+    }
+}
+
+/// How a lock of another library is taken from its holder, which has no token that could be compared.
+fn delete(client: &Client, name: &str, holder: &Holder) -> Result<String> {
+    let (key, who) = (quoted(&client.key_of(name)?), output::who(holder));
+    let address = client.address();
+    let server = match address.strip_prefix("redis+unix://") {
+        Some(path) => format!("-s {}", quoted(path)),
+        None => format!("-u {}", quoted(address)),
+    };
+    Ok(format!(
+        "it is held by {who} and has no token; make sure that its holder is dead, then: redis-cli {server} DEL {key}"
+    ))
+}
+
+/// A word as a shell wants it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%+=,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
     }
 }
 

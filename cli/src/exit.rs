@@ -17,17 +17,17 @@ pub(crate) const NOT_FOUND: u8 = 127;
 /// What `--help` says of them.
 pub(crate) const HELP: &str = "\
 Exit codes:
-   0  done; for try: free
-   1  refused: for break, the token does not hold the lock
-  64  wrong name, option or address, or not to be had of this store
+   0  done; try: the lock is free
+   1  refused; break: the lock is not held with this token
+  64  wrong name, option or address, or this store cannot do it
   69  the store does not answer
-  70  a defect of lockwright, or a refusal of the operating system
-  73  run: the lock was lost, so the command was ended before its lease could end
-  75  the lock is taken: try, run --try, or the --timeout is over
-  76  the store or what lies under that name is none of ours
-  77  the store refuses the credentials
+  70  a bug in lockwright, or the operating system refused
+  73  run: the lock was lost; the command was ended before the lease could end
+  75  the lock is taken (try, run --try), or the --timeout is over
+  76  what answers is not the store, or the name is not a Lockwright lock of this kind
+  77  the store refused the user, the password or a right
  126  run: the command cannot be executed; 127: there is no such command
- run gives the command's own code, or 128 + n when signal n ended it or the wait";
+ run exits with the command's own code, or 128 + n if signal n ended it or the wait";
 
 pub(crate) fn code_of(kind: Kind) -> u8 {
     match kind {

@@ -6,15 +6,15 @@ use crate::args::Place;
 use crate::exit;
 use crate::output::{self, LockJson, SightingJson};
 
-/// Lists the locks there are, held or remembered, with their holders; read/write locks, semaphores, latches and barriers too.
+/// Lists what is held or waited for, with its holders: locks, read/write locks, semaphores, latches and barriers.
 #[derive(Debug, Args)]
-#[command(after_help = "Lists the locks of one layout under one prefix.\n\nExample: lockwright ls --held")]
+#[command(after_help = "Lists the locks of one layout under one prefix.\n\nExample: lockwright ls --prefix shop:")]
 pub(crate) struct Ls {
-    /// Only locks that somebody holds
+    /// Free ones too, which a store remembers for some minutes
     #[arg(long)]
-    held: bool,
-    /// Instead of our locks, what looks like locks of other libraries under the prefix; looks at every key that there is
-    #[arg(long, conflicts_with = "held")]
+    all: bool,
+    /// Instead, what looks like locks of other libraries under the prefix; looks at every key that there is
+    #[arg(long, conflicts_with = "all")]
     foreign: bool,
     /// Print one line with a JSON array
     #[arg(long)]
@@ -40,7 +40,7 @@ impl Ls {
         let mut locks = Vec::new();
         for name in client.list()? {
             match client.inspect(&name) {
-                Ok(seen) if seen.holder.is_some() || !self.held => locks.push(seen),
+                Ok(seen) if self.all || !seen.is_free() || seen.waiters > 0 => locks.push(seen),
                 // Records of joined locks are alike: this one lies beside a lock of another layout.
                 Err(error) if error.kind() != Kind::ForeignLayout => return Err(error),
                 _ => {}

@@ -40,8 +40,12 @@ fn main() -> ExitCode {
             return ExitCode::from(exit::USAGE);
         }
     };
-    let Cli { place, command } = cli;
+    let Cli { mut place, command } = cli;
     let result = log::start(place.log.as_deref()).and_then(|()| match command {
+        Command::Start(_) | Command::Warden(_) => Ok(()),
+        _ => place.read_file(),
+    });
+    let result = result.and_then(|()| match command {
         Command::Run(run) => run.go(&place),
         Command::Try(try_) => try_.go(&place),
         Command::Inspect(inspect) => inspect.go(&place),

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use lockwright::lease::{Holder, Inspection, Part, Sighting};
+use lockwright::name;
 use lockwright::shared_cell::Primitive;
 use serde::Serialize;
 
@@ -35,17 +36,9 @@ pub(crate) fn note(text: &str) {
     drop(writeln!(std::io::stderr(), "{}", plain(text)));
 }
 
-/// A text without control characters: stores hold what others wrote, and a terminal obeys what it is sent.
+/// A text in which everything is seen: stores hold what others wrote, and a terminal obeys what it is sent.
 pub(crate) fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() {
-            out.extend(c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
+    name::shown(text).into_owned()
 }
 
 /// A span for people: two digits that matter, in the unit that fits.
@@ -77,12 +70,30 @@ pub(crate) fn table<const N: usize>(head: [&str; N], rows: impl Iterator<Item = 
 pub(crate) fn who(holder: &Holder) -> String {
     let card = &holder.card;
     if card.host.is_empty() && card.pid == 0 {
-        return format!("somebody who uses another library ({})", plain(&card.language));
+        return format!("{} (not Lockwright)", plain(&card.language));
     }
     let host = if card.host.is_empty() { "unknown host" } else { &card.host };
     let mut text = format!("{} pid {} ({})", plain(host), card.pid, plain(&card.language));
     if !card.label.is_empty() {
         text.push_str(&format!(" \"{}\"", plain(&card.label)));
+    }
+    text
+}
+
+/// Who is waited for, in one line.
+pub(crate) fn waiting_for(seen: &Inspection) -> String {
+    let mut text = format!("waiting for {:?}", seen.name);
+    let Some(holder) = &seen.holder else { return text };
+    let others = seen.shared.as_ref().map_or(0, |shared| shared.holders.len().saturating_sub(1));
+    let who = match others {
+        0 => format!("{} has", who(holder)),
+        _ => format!("{} and {others} more have", who(holder)),
+    };
+    let held_for = holder.held_for.map_or("it".to_owned(), |held| format!("held it for {}", span(held)));
+    text.push_str(&format!(": {who} {held_for}"));
+    // One of those who wait is this process.
+    if seen.waiters > 1 {
+        text.push_str(&format!("; {} others wait", seen.waiters - 1));
     }
     text
 }
@@ -127,6 +138,9 @@ pub(crate) fn card(seen: &Inspection) -> String {
             for part in &shared.holders {
                 text.push_str(&held_by(&part.holder));
                 text.push_str(&format!("\n  holds      {}", part.describe(shared.primitive)));
+            }
+            if shared.unlisted > 0 {
+                text.push_str(&format!("\n  and        {} more holders", shared.unlisted));
             }
         }
     }
@@ -184,6 +198,9 @@ struct SharingJson<'a> {
     primitive: &'static str,
     permits: Option<u32>,
     holders: Vec<PartJson<'a>>,
+    /// How many more there are than these.
+    #[serde(skip_serializing_if = "is_zero")]
+    unlisted: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -213,12 +230,17 @@ impl<'a> From<&'a Inspection> for LockJson<'a> {
             primitive: shared.primitive.name(),
             permits: shared.permits,
             holders: shared.holders.iter().map(|part| part_json(part, shared.primitive)).collect(),
+            unlisted: shared.unlisted,
         });
         let latch = seen.latch.map(|latch| CountingJson { count: latch.count });
         let (free, others) = (seen.is_free(), Vec::new());
         let Inspection { name, layout, waiters, primitive, .. } = seen;
         LockJson { name, free, layout, waiters: *waiters, holder, others, primitive: *primitive, shared, latch }
     }
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 fn part_json(part: &Part, primitive: Primitive) -> PartJson<'_> {
@@ -260,6 +282,6 @@ mod tests {
 
     #[test]
     fn what_others_wrote_cannot_steer_the_terminal() {
-        assert_eq!(plain("nightly \u{1b}[2J\ttask 订单"), "nightly \\u{1b}[2J\\ttask 订单");
+        assert_eq!(plain("nightly \u{1b}[2J\ttask 订单\u{202e}"), "nightly \\u{1b}[2J\\ttask 订单\\u{202e}");
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use lockwright::blocking::{Client, Guard, Lock};
-use lockwright::lease::{LossReason, ReleaseOutcome};
+use lockwright::lease::{Inspection, LossReason, ReleaseOutcome};
 use lockwright::{Error, Kind, Result};
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, kill_process_group, test_kill_process_group, waitpgid, waitpid,
@@ -12,7 +12,7 @@ use rustix::process::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;
 
-use crate::args::{Place, internal, parse_span};
+use crate::args::{Place, What, internal, parse_span};
 use crate::terminal::{self, Terminal};
 use crate::warden::{Limits, Warden, Word};
 use crate::{clock, exit, output, start};
@@ -23,70 +23,73 @@ use crate::{clock, exit, output, start};
 pub(crate) struct Run {
     /// The lock's name: 1 to 1024 bytes of UTF-8
     name: String,
-    /// Do not wait: exit with 75 when the lock is taken
+    /// Do not wait: exit with 75 if the lock is taken
     #[arg(long = "try", conflicts_with = "timeout")]
     try_: bool,
     /// Wait at most this long for other holders, then exit with 75 [default: for ever]
-    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    #[arg(long, value_name = "SPAN", value_parser = parse_span, allow_hyphen_values = true)]
     timeout: Option<Duration>,
+    /// Exit with this code instead of 75 if the lock is taken; 0 for cron, where another host's run is success
+    #[arg(long, value_name = "CODE")]
+    if_taken: Option<u8>,
+    /// Say nothing while waiting, and nothing if the lock is taken; errors are still told
+    #[arg(long, short)]
+    quiet: bool,
     /// Keep the lock at least this long, also when the command is done earlier
-    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    #[arg(long, value_name = "SPAN", value_parser = parse_span, allow_hyphen_values = true)]
     at_least_for: Option<Duration>,
-    /// How long the lock stays ours when nothing renews it, 20ms to 24h; renewed every third of that [default: 30s]
-    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    /// The lease: how long the lock stays taken if this process dies, 20ms to 24h; renewed every third of it [default: 30s]
+    #[arg(long, value_name = "SPAN", value_parser = parse_span, allow_hyphen_values = true)]
     ttl: Option<Duration>,
-    /// How long before the lease can end the command gets SIGTERM, at most half the ttl [default: ttl/4, at most 5s]
-    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    /// How long before the end of the lease the command gets SIGTERM, at most half the ttl [default: ttl/4, at most 5s]
+    #[arg(long, value_name = "SPAN", value_parser = parse_span, allow_hyphen_values = true)]
     kill_grace: Option<Duration>,
-    /// End renewal this long after the grant, and so the command [default: never]
-    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    /// Stop renewing, and end the command, once the lock was held for this long [default: never]
+    #[arg(long, value_name = "SPAN", value_parser = parse_span, allow_hyphen_values = true)]
     max_hold: Option<Duration>,
     /// First come, first served over all processes [default: processes take turns]
     #[arg(long)]
     fair: bool,
-    /// Hold a read/write lock of that name as a reader, beside other readers
-    #[arg(long, conflicts_with_all = ["write", "permits"])]
-    read: bool,
-    /// Hold a read/write lock of that name as the writer, alone
-    #[arg(long, conflicts_with = "permits")]
-    write: bool,
-    /// Hold a permit of the semaphore of that name, of which there are this many, 1 to 1000000
-    #[arg(long, value_name = "N")]
-    permits: Option<u32>,
-    /// How many permits to hold [default: 1]
-    #[arg(long, value_name = "N", requires = "permits")]
-    take: Option<u32>,
+    #[command(flatten)]
+    what: What,
     /// A text that others see when they inspect the lock, at most 128 bytes
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
+    /// Let the command have the password in LOCKWRIGHT_URL
+    #[arg(long)]
+    pass_password: bool,
     /// The command and its arguments, after --
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 const HELP: &str = "\
-Spans are written 500ms, 10s, 2m, 1h.
+Spans are written 500ms, 10s, 2m, 1h; a bare number is seconds.
 
-The command finds the fencing token in LOCKWRIGHT_TOKEN and the lock's name in LOCKWRIGHT_LOCK. SIGINT, SIGTERM, SIGHUP,
-SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and SIGTSTP are passed on to it; while the lock is waited for, the first four end
-the wait.
+The command finds the fencing token in LOCKWRIGHT_TOKEN and the lock's name in LOCKWRIGHT_LOCK. SIGINT, SIGTERM, SIGHUP, \
+SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH and SIGTSTP are passed on to it. While it waits for the lock, the first four end the wait.
 
-When the lease cannot be renewed, the command's whole process group gets SIGTERM, and SIGKILL before the lease can end:
-the command never runs beside the lock's next holder. The same holds when lockwright itself is stopped or killed, also
-by SIGKILL: a small process beside it watches. Only what leaves the process group is not reached: daemons, and the jobs
-of an interactive shell. What the command leaves running in its group when it ends is ended too, before the lock is
-given back. While a command is stopped with Ctrl-Z its lock is not renewed, so it is killed when its lease ends.
+If the lease cannot be renewed, the command's whole process group gets SIGTERM, and SIGKILL before the lease can end: the \
+command never runs beside the lock's next holder. That also holds when lockwright itself is stopped or killed, even by \
+SIGKILL: a small process beside it watches, and the lock is not free before that one has ended the command. If that one is \
+killed too (pkill -9 lockwright, an out-of-memory kill of a whole container), the command itself is killed, but not what it \
+started. What leaves the process group is not reached: daemons, and the jobs of an interactive shell. What the command leaves \
+running in its group when it ends is ended before the lock is released. While a command is stopped with Ctrl-Z its lock is \
+not renewed, so it is killed when its lease ends.
 
-A name is a lock's, a read/write lock's (--read, --write) or a semaphore's (--permits), not two of them.
+A name is one thing: a lock, a read/write lock (--read, --write) or a semaphore (--permits).
 
---at-least-for is for cron on several hosts: with skewed clocks, a host may start a short job when another is done with
-it. SIGINT, SIGQUIT and SIGTERM end that wait, too.
+--at-least-for is for cron on several hosts: if their clocks differ, one host may start a short job after another has \
+finished it. SIGINT, SIGQUIT and SIGTERM end that wait, too.
 
-Exit codes: the command's own, or 128 + n when signal n ended it; 73 lock lost, 75 taken or timeout, 126 and 127
-command not started; the others as in lockwright --help.
+A password in LOCKWRIGHT_URL is not passed on to the command: it finds the address without user and password there, unless \
+--pass-password is given. LOCKWRIGHT_URL_FILE is left as it is.
+
+Exit codes: the command's own, or 128 + n if signal n ended it; 73 lock lost, 75 lock taken or timeout (see --if-taken), 126 \
+and 127 command not started; the others as in lockwright --help.
 
 Examples:
-  lockwright run nightly-report --try --at-least-for 5m -- ./report.sh
+  lockwright run nightly-report --try --quiet --if-taken 0 --at-least-for 5m -- ./report.sh
   lockwright run deploy --timeout 10m --label \"$USER\" -- sh -c 'kubectl apply -f app.yaml'
   lockwright run encoder --permits 4 -- ffmpeg -i in.mov out.mp4";
 
@@ -94,6 +97,8 @@ Examples:
 enum Event {
     Signal(i32),
     Settled(Box<Result<Guard>>),
+    /// Who has the lock that is waited for.
+    Seen(Box<Inspection>),
     Closed,
     Stopped(i32),
     Ended(u8),
@@ -110,19 +115,23 @@ impl Run {
         listen(tell.clone())?;
         let waiter = (lock.clone(), tell.clone());
         std::thread::spawn(move || waiter.1.send(Event::Settled(Box::new(waiter.0.acquire()))));
-        let guard = match wait(&client, &events, &tell)? {
-            Waited::Granted(guard) => *guard,
-            Waited::Interrupted(signal) => return Ok(exit::by_signal(signal)),
+        let patience = (!self.quiet).then_some(&*self.name);
+        let guard = match wait(&client, &events, &tell, patience) {
+            Ok(Waited::Granted(guard)) => *guard,
+            Ok(Waited::Interrupted(signal)) => return Ok(exit::by_signal(signal)),
+            Err(error) if error.kind() == Kind::Timeout && self.quiet => return Ok(self.taken()),
+            Err(error) if error.kind() == Kind::Timeout => {
+                output::complain(&error.to_string());
+                return Ok(self.taken());
+            }
+            Err(error) => return Err(self.what.explain(&client, &self.name, error)),
         };
         let granted = clock::now();
-        // A lock that was handed over lasts but a second at first.
-        if guard.remaining() < lock.options().ttl / 2 {
-            guard.extend(lock.options().ttl)?;
-        }
         let watch = tell.clone();
         guard.on_lost(move |reason| drop(watch.send(Event::Lost(reason.clone()))));
 
-        let done = Running::start(&self, &guard, limits, tell).and_then(|mut running| {
+        let times = (granted, lock.options().ttl);
+        let done = Running::start(&self, &guard, times, limits, tell).and_then(|mut running| {
             let code = running.see_through(&guard, &events)?;
             Ok((code, running.interrupted))
         });
@@ -132,7 +141,7 @@ impl Run {
                 Err(error)
             }
             (Ok((code, false)), Some(span)) => {
-                let until = granted.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+                let until = granted.saturating_add(nanos(span));
                 if go_on_holding(&guard, &events, until) { give_back(guard, code) } else { Ok(code) }
             }
             (Ok((code, _)), _) => give_back(guard, code),
@@ -140,12 +149,7 @@ impl Run {
     }
 
     fn lock(&self, client: &Client) -> Result<Lock> {
-        let builder = match self.permits {
-            Some(permits) => client.semaphore(&self.name, permits).take(self.take.unwrap_or(1)),
-            None if self.read => client.rwlock(&self.name).read(),
-            None if self.write => client.rwlock(&self.name).write(),
-            None => client.lock(&self.name),
-        };
+        let builder = self.what.of(client, &self.name);
         let mut options = builder.current_options().clone();
         options.ttl = self.ttl.unwrap_or(options.ttl);
         options.max_hold = self.max_hold.or(options.max_hold);
@@ -155,6 +159,10 @@ impl Run {
             options.label = Some(label.as_str().into());
         }
         builder.options(options).build()
+    }
+
+    fn taken(&self) -> u8 {
+        self.if_taken.unwrap_or(exit::TAKEN)
     }
 
     fn limits(&self, ttl: Duration) -> Result<Limits> {
@@ -182,17 +190,37 @@ fn listen(tell: Sender<Event>) -> Result<()> {
     Ok(())
 }
 
+/// How long a wait needs no explanation.
+const UNEXPLAINED: Duration = Duration::from_secs(1);
+
 enum Waited {
     Granted(Box<Guard>),
     Interrupted(i32),
 }
 
 /// Waits for the lock. A signal ends the wait: the place in the queue is left before this returns; a second one does
-/// not wait for that.
-fn wait(client: &Client, events: &Receiver<Event>, tell: &Sender<Event>) -> Result<Waited> {
+/// not wait for that. Who waits for the lock `named` for a second is told once who has it.
+fn wait(client: &Client, events: &Receiver<Event>, tell: &Sender<Event>, named: Option<&str>) -> Result<Waited> {
     let mut interrupted = None;
-    while let Ok(event) = events.recv() {
+    let mut explain = named.map(|name| (name, Instant::now() + UNEXPLAINED));
+    loop {
+        let heard = match explain {
+            None => events.recv().ok(),
+            Some((name, at)) => match events.recv_timeout(at.saturating_duration_since(Instant::now())) {
+                Err(RecvTimeoutError::Timeout) => {
+                    explain = None;
+                    let (client, tell, name) = (client.clone(), tell.clone(), name.to_owned());
+                    std::thread::spawn(move || {
+                        client.inspect(&name).map(|seen| tell.send(Event::Seen(Box::new(seen))))
+                    });
+                    continue;
+                }
+                heard => heard.ok(),
+            },
+        };
+        let Some(event) = heard else { break };
         match event {
+            Event::Seen(seen) => output::complain(&output::waiting_for(&seen)),
             Event::Settled(result) if interrupted.is_none() => {
                 return result.map(|guard| Waited::Granted(Box::new(guard)));
             }
@@ -214,6 +242,13 @@ fn wait(client: &Client, events: &Receiver<Event>, tell: &Sender<Event>) -> Resu
     Ok(Waited::Interrupted(interrupted.unwrap_or(SIGTERM)))
 }
 
+/// Why a lease ends, where nothing else is known.
+const NOT_RENEWED: &str = "no renewal of its lease was answered in time";
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
 /// The command while it runs.
 struct Running {
     group: Pid,
@@ -228,16 +263,28 @@ struct Running {
     /// Whether somebody wanted it to end early.
     interrupted: bool,
     reason: Option<LossReason>,
-    /// What to say as long as no reason is known: the warden acts before the lock is lost.
+    /// When renewal stops, on the boot clock.
+    stops: Option<u64>,
+    /// Why the warden acted, as long as no reason is known: it acts before the lock is lost.
     suspicion: &'static str,
 }
 
 impl Running {
     /// Starts the command.
-    fn start(run: &Run, guard: &Guard, limits: Limits, tell: Sender<Event>) -> Result<Self> {
+    fn start(
+        run: &Run,
+        guard: &Guard,
+        (granted, ttl): (u64, Duration),
+        limits: Limits,
+        tell: Sender<Event>,
+    ) -> Result<Self> {
         let warden = Warden::start(limits, tell.clone(), Event::Warden)?;
+        // Whoever may take the lock of a dead process learns that there is another one to wait for. And a lock that was handed
+        // over lasts but a second at first.
+        lockwright::outlived_by(warden.pid());
+        guard.extend(ttl)?;
         let settings = [("LOCKWRIGHT_TOKEN", guard.token().to_string()), ("LOCKWRIGHT_LOCK", guard.name().to_owned())];
-        let group = start::begin(&run.command, settings)?;
+        let group = start::begin(&run.command, settings, run.pass_password)?;
         let mut running = Running {
             group,
             warden,
@@ -249,10 +296,8 @@ impl Running {
             unwatched: false,
             interrupted: false,
             reason: None,
-            suspicion: match run.max_hold {
-                None => "no renewal of its lease was answered in time",
-                Some(_) => "--max-hold was reached, or no renewal of its lease was answered in time",
-            },
+            stops: run.max_hold.map(|span| granted.saturating_add(nanos(span))),
+            suspicion: NOT_RENEWED,
         };
         running.tell_warden(guard);
         running.warden.watch(group);
@@ -324,6 +369,10 @@ impl Running {
             Event::Warden(Word::Term) => {
                 self.ended_by_warden = true;
                 let left = guard.remaining();
+                // A lease that was last renewed just before --max-hold ends behind it, any other before.
+                if self.stops.is_some_and(|stops| clock::now().saturating_add(nanos(left)) >= stops) {
+                    self.suspicion = "--max-hold was reached";
+                }
                 // After having been stopped we are late to say so.
                 if !left.is_zero() {
                     let (name, left) = (guard.name(), output::span(left));
@@ -460,12 +509,12 @@ fn give_back(guard: Guard, code: u8) -> Result<u8> {
         ReleaseOutcome::Released | ReleaseOutcome::Kept(_) => Ok(code),
         ReleaseOutcome::Unknown => {
             output::complain(&format!(
-                "unavailable: the store did not say whether {name:?} was given back; it is free when its lease ends"
+                "unavailable: the store did not answer the release of {name:?}; if it is still taken, it is free when its lease ends"
             ));
             Ok(code)
         }
         ReleaseOutcome::Expired | ReleaseOutcome::StolenBy(_) => {
-            let message = "it was not held any more when the command ended; check what the command did";
+            let message = "the lock was no longer held when the command ended; check what the command did";
             Err(Error::new(Kind::Lost, "run", message).on_lock(name))
         }
     }

@@ -12,7 +12,7 @@ use clap::Args;
 use lockwright::{Error, Result};
 use rustix::process::{Pid, Signal, WaitOptions, getpid, getppid, kill_process, waitpid};
 
-use crate::args::{internal, this_program};
+use crate::args::{internal, this_program, without_password};
 use crate::{exit, output};
 
 #[derive(Debug, Args)]
@@ -25,10 +25,13 @@ pub(crate) struct Start {
 }
 
 /// Starts `command` in a process group of its own, as far as that it waits to be continued.
-pub(crate) fn begin(command: &[OsString], settings: [(&str, String); 2]) -> Result<Pid> {
+pub(crate) fn begin(command: &[OsString], settings: [(&str, String); 2], pass_password: bool) -> Result<Pid> {
     let failed = |error| internal("no process could be started for the command", error);
     let mut starter = this_program()?;
     starter.args(["start", "--parent", &std::process::id().to_string(), "--"]).args(command);
+    if !pass_password {
+        without_password(&mut starter);
+    }
     let process = starter.envs(settings).process_group(0).spawn().map_err(failed)?;
     let group = Pid::from_child(&process);
     loop {

@@ -3,7 +3,7 @@ use std::time::Duration;
 use clap::Args;
 use lockwright::Result;
 
-use crate::args::Place;
+use crate::args::{Place, What};
 use crate::exit;
 use crate::output::{self, LockJson};
 
@@ -14,6 +14,8 @@ use crate::output::{self, LockJson};
 pub(crate) struct Try {
     /// The lock's name: 1 to 1024 bytes of UTF-8
     name: String,
+    #[command(flatten)]
+    what: What,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
@@ -25,7 +27,8 @@ const TTL: Duration = Duration::from_secs(2);
 impl Try {
     pub(crate) fn go(self, place: &Place) -> Result<u8> {
         let client = place.open()?;
-        let code = match client.lock(&self.name).ttl(TTL).label("lockwright try").try_acquire()? {
+        let tried = self.what.of(&client, &self.name).ttl(TTL).label("lockwright try").try_acquire();
+        let code = match tried.map_err(|error| self.what.explain(&client, &self.name, error))? {
             Some(guard) => {
                 guard.release()?;
                 exit::OK

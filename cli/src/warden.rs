@@ -3,7 +3,8 @@
 //! `run` cannot do that for itself. When it is killed, stopped or starved it renews nothing, and the command would work
 //! on beside the lock's next holder. The warden knows the command's process group and until when the lease lasts; it
 //! asks the group to end (SIGTERM) when only the grace is left, and kills it just before the lease ends or as soon as
-//! `run` is gone. It lives in a session of its own, where neither the terminal nor a signal to the job reaches it.
+//! `run` is gone; then it stays until all of it is dead, because the lock of a dead `run` may be taken over once its warden
+//! is gone, too. It lives in a session of its own, where neither the terminal nor a signal to the job reaches it.
 //!
 //! | it reads      | meaning                                             | it writes | meaning              |
 //! |---------------|-----------------------------------------------------|-----------|----------------------|
@@ -20,10 +21,10 @@ use std::time::Duration;
 
 use clap::Args;
 use lockwright::Result;
-use rustix::process::{Pid, Signal, kill_process_group, setsid};
+use rustix::process::{Pid, Signal, kill_process_group, setsid, test_kill_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM};
 
-use crate::args::{internal, this_program};
+use crate::args::{internal, this_program, without_address};
 use crate::{clock, exit};
 
 /// How long before the end of the lease the warden acts.
@@ -63,7 +64,9 @@ impl Warden {
     pub(crate) fn start<E: Send + 'static>(limits: Limits, events: Sender<E>, heard: fn(Word) -> E) -> Result<Self> {
         let failed = |error| internal("the process that watches over the command could not be started", error);
         let span = |span: Duration| format!("{}ms", span.as_secs_f64() * 1e3);
-        let mut process = this_program()?
+        let mut process = this_program()?;
+        without_address(&mut process);
+        let mut process = process
             .arg("warden")
             .args(["--grace", &span(limits.grace), "--margin", &span(limits.margin)])
             .stdin(Stdio::piped())
@@ -86,6 +89,11 @@ impl Warden {
             drop(events.send(heard(Word::Gone)));
         });
         Ok(Warden { process, orders, until: 0 })
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// Says how much longer the lease lasts, `measured` after `at`. Says nothing that the warden knows.
@@ -160,6 +168,8 @@ impl Watch {
                 Ok(count) if count > 0 => unread.extend_from_slice(&buffer[..count]),
                 _ => {
                     ward.signal(&[Signal::KILL]);
+                    // A store that sees that `run` is dead gives the lock away once we are gone, too.
+                    ward.outlive();
                     return Ok(exit::OK);
                 }
             }
@@ -208,6 +218,13 @@ impl Ward {
         true
     }
 
+    /// Waits until all that was killed is dead, or the lease over.
+    fn outlive(&self) {
+        while self.group.is_some_and(is_alive) && clock::now() < self.until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn signal(&self, signals: &[Signal]) {
         if let Some(group) = self.group {
             for signal in signals {
@@ -215,6 +232,28 @@ impl Ward {
             }
         }
     }
+}
+
+/// Whether any process of the group lives. The dead whom nobody collects are asked for by their state, where that is shown.
+fn is_alive(group: Pid) -> bool {
+    if test_kill_process_group(group).is_err() {
+        return false;
+    }
+    let Ok(processes) = std::fs::read_dir("/proc") else { return true };
+    let (mut seen, number) = (false, group.as_raw_nonzero().to_string());
+    for process in processes.flatten() {
+        let stat = std::fs::read_to_string(process.path().join("stat")).unwrap_or_default();
+        // Behind the name, which may hold anything, come the state, the parent and the group: proc(5).
+        let mut fields = stat.rsplit(')').next().unwrap_or_default().split_ascii_whitespace();
+        let (state, of) = (fields.next(), fields.nth(1));
+        if of == Some(&number) {
+            seen = true;
+            if !matches!(state, Some("Z" | "X")) {
+                return true;
+            }
+        }
+    }
+    !seen && test_kill_process_group(group).is_ok()
 }
 
 fn say(word: &str) {

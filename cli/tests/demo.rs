@@ -26,7 +26,7 @@ fn nothing_is_oversold_though_one_is_killed_and_one_stopped() {
     for part in ["killed while it holds the lock", "stopped while it holds the lock", "noticed that it lost the lock"] {
         assert!(demo.err.contains(part), "{part}: {demo:?}");
     }
-    assert_eq!(place.says(["ls", "--held", "--json"]).out, "[]\n");
+    assert_eq!(place.says(["ls", "--json"]).out, "[]\n");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Place, Talking, said};
+use common::{Place, Talking, bare, said};
 use serde_json::Value;
 
 fn holder(place: &Place, name: &str) -> (Talking, u64) {
@@ -60,17 +60,17 @@ fn inspect_shows_the_holder_card() {
 }
 
 #[test]
-fn ls_lists_all_or_only_those_held() {
+fn ls_lists_what_is_held_or_all() {
     let place = Place::new();
     assert_eq!(json(&place, &["ls"]), Value::Array(vec![]));
     place.says(["try", "b-free"]);
     let (_a, token) = holder(&place, "a {held}");
     let (_c, _) = holder(&place, "c-held");
     let names = |seen: &Value| seen.as_array().unwrap().iter().map(|lock| lock["name"].to_string()).collect::<Vec<_>>();
-    assert_eq!(names(&json(&place, &["ls", "--held"])), ["\"a {held}\"", "\"c-held\""]);
-    let all = json(&place, &["ls"]);
+    assert_eq!(names(&json(&place, &["ls"])), ["\"a {held}\"", "\"c-held\""]);
+    let all = json(&place, &["ls", "--all"]);
     assert!(names(&all).contains(&"\"a {held}\"".to_owned()));
-    let table = place.says(["ls", "--held"]);
+    let table = place.says(["ls"]);
     let lines: Vec<_> = table.out.lines().collect();
     assert_eq!((table.code, lines.len()), (Some(0), 3), "{}", table.out);
     assert!(lines[0].starts_with("LOCK ") && lines[1].starts_with(&format!("a {{held}}  {token}  ")), "{}", table.out);
@@ -83,7 +83,10 @@ fn break_wants_the_token_and_says_what_it_did() {
 
     let asked = place.says(["break", "x"]);
     assert_eq!(asked.code, Some(64));
-    assert!(asked.out.contains("x: held") && asked.err.contains(&format!("--token {token}")), "{asked:?}");
+    assert!(
+        asked.out.contains("x: held") && asked.err.contains(&format!("lockwright break --token {token} -- x\n")),
+        "{asked:?}"
+    );
 
     let wrong = place.says(["break", "x", "--token", &(token + 1000).to_string()]);
     assert_eq!(wrong.code, Some(1));
@@ -110,7 +113,7 @@ fn prefixes_are_worlds_of_their_own() {
     let (_holding, _) = holder(&place, "x");
     if place.url.starts_with("sqlite:") {
         assert_eq!(place.says(["try", "x", "--prefix", "other:"]).code, Some(0));
-        assert_eq!(json(&place, &["ls", "--held", "--prefix", "other:"]), Value::Array(vec![]));
+        assert_eq!(json(&place, &["ls", "--prefix", "other:"]), Value::Array(vec![]));
     }
     assert_eq!(place.says(["try", "x"]).code, Some(75));
 }
@@ -177,8 +180,57 @@ fn several_hold_what_is_shared_and_each_is_shown_and_broken_by_its_token() {
     assert!(asked.err.contains(&format!("{first}, {second}")), "{}", asked.err);
     let broken = place.says(["break", "x", "--token", &second.to_string()]);
     assert!(broken.code == Some(0) && broken.err.contains("\"one\""), "{broken:?}");
-    let foreign = place.says(["run", "x", "--", "true"]);
-    assert!(foreign.err.contains("foreign_layout"), "{}", foreign.err);
+    for command in [&["run", "x", "--", "true"][..], &["try", "x"]] {
+        let foreign = place.says(command.iter().copied());
+        assert_eq!(foreign.code, Some(76), "{foreign:?}");
+        assert!(foreign.err.contains("this name is a semaphore; use --permits 3"), "{}", foreign.err);
+    }
+    assert_eq!(place.says(["try", "x", "--permits", "3"]).code, Some(0));
+}
+
+#[test]
+fn a_name_that_is_something_else_says_which_option_to_give() {
+    let place = Place::new();
+    let (_locked, _) = holder(&place, "plain");
+    let plain = place.says(["try", "plain", "--read"]);
+    assert!(plain.err.contains("this name is a plain lock; leave out --read"), "{plain:?}");
+    let reader = place.starts(["run", "catalog", "--read", "--", "sh", "-c", "echo go; read go"]);
+    reader.out.next();
+    let catalog = place.says(["run", "catalog", "--", "true"]);
+    assert!(
+        catalog.code == Some(76) && catalog.err.contains("a read/write lock; use --read or --write"),
+        "{catalog:?}"
+    );
+    assert_eq!(place.says(["try", "catalog", "--write"]).code, Some(75));
+    assert_eq!(place.says(["try", "catalog", "--read"]).code, Some(0));
+}
+
+#[test]
+fn how_to_break_a_lock_is_said_by_the_line_to_type() {
+    let place = Place::new();
+    let names = ["--prefix", "an app's:"];
+    let script = "echo $LOCKWRIGHT_TOKEN; read go";
+    let holder = place.starts(names.into_iter().chain(["run", "the night", "--", "sh", "-c", script]));
+    let token = holder.out.next();
+    let asked = place.says(names.into_iter().chain(["break", "the night"]));
+    let line = asked.err.trim_end().rsplit_once("then: ").unwrap().1.to_owned();
+    assert_eq!(line, format!("lockwright '--prefix=an app'\\''s:' break --token {token} -- 'the night'"));
+    let mut shell = std::process::Command::new("sh");
+    let typed = line.replacen("lockwright", env!("CARGO_BIN_EXE_lockwright"), 1);
+    let broken = said(shell.args(["-c", &typed]).env("LOCKWRIGHT_URL", &place.url));
+    assert_eq!(broken.code, Some(0), "{broken:?}");
+
+    let Ok(redis) = std::env::var("LOCKWRIGHT_TEST_REDIS") else { return };
+    let key = format!("{}:orders 42", place.prefix);
+    let server = redis.split('?').next().unwrap_or_default();
+    let tell = |words: &[&str]| said(std::process::Command::new("redis-cli").args(["-u", server]).args(words)).out;
+    assert_eq!(tell(&["set", &key, "0123456789abcdef0123456789abcdef", "px", "60000"]), "OK\n");
+    let theirs = ["--layout", "string", "--format", "redis-py", "--url", &redis];
+    let asked = said(bare().args(theirs).args(["break", &key]));
+    assert!(asked.err.contains("held by redis-py (not Lockwright)"), "{}", asked.err);
+    let line = asked.err.trim_end().rsplit_once("then: ").unwrap().1;
+    assert!(line.starts_with("redis-cli -u redis://") && line.ends_with(&format!("DEL '{key}'")), "{line}");
+    assert_eq!(said(std::process::Command::new("sh").args(["-c", line])).out, "1\n");
 }
 
 #[test]
@@ -217,12 +269,12 @@ fn a_latch_is_shown_as_one_with_its_count() {
     );
     assert!(place.says(["ls"]).out.contains("latch, 1 still to come"));
     let asked = place.says(["break", "x"]);
-    assert!(asked.code == Some(64) && asked.err.contains("a latch, which nobody holds"), "{asked:?}");
+    assert!(asked.code == Some(64) && asked.err.contains("a latch is held by nobody"), "{asked:?}");
     latch.count_down().unwrap();
     assert!(place.says(["inspect", "x"]).out.starts_with("x: open\n"));
-    assert!(place.says(["ls"]).out.contains("latch, open"));
-    assert_eq!(json(&place, &["ls"])[0]["latch"]["count"], 0);
-    assert_eq!(json(&place, &["ls", "--held"]), Value::Array(vec![]));
+    assert!(place.says(["ls", "--all"]).out.contains("latch, open"));
+    assert_eq!(json(&place, &["ls", "--all"])[0]["latch"]["count"], 0);
+    assert_eq!(json(&place, &["ls"]), Value::Array(vec![]));
 }
 
 #[test]
@@ -233,7 +285,7 @@ fn a_barrier_is_shown_as_one() {
     let shown = place.says(["inspect", "x"]).out;
     assert!(shown.starts_with("x: shut\n  kind       barrier\n  waiters    0\n"), "{shown}");
     assert_eq!(json(&place, &["inspect", "x"])["primitive"], "barrier");
-    assert!(place.says(["ls"]).out.contains("barrier"));
+    assert!(place.says(["ls", "--all"]).out.contains("barrier"));
     let asked = place.says(["break", "x"]);
-    assert!(asked.code == Some(64) && asked.err.contains("a barrier, which nobody holds"), "{asked:?}");
+    assert!(asked.code == Some(64) && asked.err.contains("a barrier is held by nobody"), "{asked:?}");
 }

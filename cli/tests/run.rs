@@ -67,6 +67,85 @@ fn a_taken_lock_is_waited_for_as_long_as_wanted() {
 }
 
 #[test]
+fn a_taken_lock_is_passed_over_in_silence_where_that_is_wanted() {
+    let place = Place::new();
+    let _first = holder(&place, &[]);
+    for (options, code) in [(&["--quiet"][..], 75), (&["--quiet", "--if-taken", "0"], 0), (&["-q", "--if-taken=7"], 7)]
+    {
+        for wait in [&["--try"][..], &["--timeout", "50ms"]] {
+            let words = ["run", "x"].iter().chain(options).chain(wait).copied();
+            let passed = place.says(words.chain(["--", "echo", "never"]));
+            assert_eq!((passed.code, &*passed.out, &*passed.err), (Some(code), "", ""), "{options:?} {wait:?}");
+        }
+    }
+    // What is no lock that is taken is told all the same.
+    let refused = place.says(["run", "x", "--quiet", "--if-taken", "0", "--read", "--try", "--", "true"]);
+    assert!(refused.code == Some(76) && !refused.err.is_empty(), "{refused:?}");
+    let free = place.says(["run", "free", "--quiet", "--if-taken", "0", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(free.code, Some(3));
+}
+
+#[test]
+fn who_waits_for_long_is_told_for_whom() {
+    let place = Place::new();
+    let mut first = holder(&place, &["--label", "alice"]);
+    let mut second = place.starts(["run", "x", "--", "true"]);
+    let told = second.err.next();
+    let pid = first.child.id();
+    assert!(
+        told.starts_with("lockwright: waiting for \"x\": ")
+            && told.contains(&format!("pid {pid} (cli) \"alice\" has held it for")),
+        "{told}"
+    );
+    first.write("go");
+    assert_eq!(second.code(), Some(0));
+    assert_eq!(second.err.rest(), [""; 0]);
+}
+
+#[test]
+fn the_command_finds_the_address_without_its_password() {
+    let Ok(server) = std::env::var("LOCKWRIGHT_TEST_REDIS") else {
+        return eprintln!("skipped: LOCKWRIGHT_TEST_REDIS names no server");
+    };
+    let place = Place::new();
+    let address = server.trim_start_matches("redis://").split('?').next().unwrap();
+    // The default user has no password here, and any will do.
+    let secret = format!("redis://default:hunter2@{address}?prefix={}:", place.prefix);
+    let script = "echo ${LOCKWRIGHT_URL-none}";
+    let finds = |setting: (&str, &str), options: &[&str]| {
+        let words = ["run", "x"].iter().chain(options).copied().chain(["--", "sh", "-c", script]);
+        let ran = said(bare().args(words).env(setting.0, setting.1));
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        ran.out.trim_end().to_owned()
+    };
+    let open = format!("redis://{address}?prefix={}:", place.prefix);
+    assert_eq!(finds(("LOCKWRIGHT_URL", &secret), &[]), open);
+    assert_eq!(finds(("LOCKWRIGHT_URL", &secret), &["--pass-password"]), secret);
+    assert_eq!(finds(("LOCKWRIGHT_URL", &open), &[]), open);
+    let file = place.folder.join("address");
+    std::fs::write(&file, format!("{secret}\n")).unwrap();
+    assert_eq!(finds(("LOCKWRIGHT_URL_FILE", file.to_str().unwrap()), &[]), "none");
+}
+
+#[test]
+fn the_address_may_be_in_a_file_or_behind_a_descriptor() {
+    let place = Place::new();
+    let file = place.folder.join("address");
+    std::fs::write(&file, format!("{}\nwhatever else\n", place.url)).unwrap();
+    let file = file.to_str().unwrap();
+    let _first = holder(&place, &[]);
+    assert_eq!(said(bare().args(["--url-file", file, "try", "x"])).code, Some(75));
+    assert_eq!(said(bare().args(["try", "x"]).env("LOCKWRIGHT_URL_FILE", file)).code, Some(75));
+    let both = said(bare().args(["try", "x"]).env("LOCKWRIGHT_URL_FILE", file).env("LOCKWRIGHT_URL", &place.url));
+    assert!(both.code == Some(64) && both.err.contains("both set"), "{both:?}");
+    let mut shell = std::process::Command::new("sh");
+    // The processes that `run` starts do not read it again.
+    let script = format!("{} run --url-file /dev/fd/3 y -- echo ran 3<{file}", env!("CARGO_BIN_EXE_lockwright"));
+    let ran = said(shell.args(["-c", &script]).env_remove("LOCKWRIGHT_URL"));
+    assert_eq!((ran.code, ran.out.as_str()), (Some(0), "ran\n"), "{ran:?}");
+}
+
+#[test]
 fn signals_reach_the_command() {
     let place = Place::new();
     let script = "for s in INT TERM HUP QUIT USR1 USR2; do trap \"echo $s\" $s; done
@@ -199,7 +278,8 @@ fn a_lease_that_is_not_renewed_any_more_ends_the_command_first() {
     end(&pids);
     assert_eq!(run.code(), Some(73));
     let err = run.err.rest();
-    assert!(err[0].contains("ends in") && err.last().unwrap().contains("max"), "{err:?}");
+    let why = err.last().unwrap();
+    assert!(err[0].contains("ends in") && why.contains("max") && !why.contains("no renewal"), "{err:?}");
     assert!(began.elapsed() < Duration::from_secs(5));
 }
 
@@ -345,7 +425,7 @@ fn a_store_that_stops_answering_ends_the_command_before_the_lease() {
     let (port, cut) = cuttable(&address);
     let mut place = Place::new();
     place.url = format!("redis://127.0.0.1:{port}");
-    let mut run = place.starts(["run", "x", "--ttl", "1s", "--", "bash", "-c", STUBBORN]);
+    let mut run = place.starts(["run", "x", "--ttl", "1s", "--max-hold", "1h", "--", "bash", "-c", STUBBORN]);
     let pids = [run.out.next(), run.out.next()];
     // Whoever waits at the server itself has the lock as soon as the lease is over there.
     place.url = server;
@@ -361,6 +441,7 @@ fn a_store_that_stops_answering_ends_the_command_before_the_lease() {
     assert_eq!(run.code(), Some(73));
     let err = run.err.rest();
     assert!(err[0].contains("ends in") && err[1].starts_with("lockwright: lost: "), "{err:?}");
+    assert!(err[1].contains(": no renewal of its lease was answered in time; "), "{err:?}");
 }
 
 #[test]

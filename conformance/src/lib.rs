@@ -17,3 +17,4 @@ pub mod rows;
 pub mod run;
 pub mod scenario;
 pub mod shim;
+pub mod torture;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use lockwright_conformance::bad_input::{self, Asked};
 use lockwright_conformance::run::{self, Report, Suite, Wanted};
-use lockwright_conformance::{interop, matrix, rows};
+use lockwright_conformance::{interop, matrix, rows, torture};
 
 /// One suite of scenarios for every face and store.
 #[derive(Parser)]
@@ -61,6 +61,21 @@ enum Command {
         #[arg(long, default_value_t = 4)]
         jobs: usize,
     },
+    /// Workers of all faces count under one lock while they are killed and stopped, the server restarted and the way to it disturbed.
+    Torture {
+        /// The store; may be repeated.
+        #[arg(long = "store", required = true)]
+        stores: Vec<String>,
+        /// Only this face; may be repeated.
+        #[arg(long = "face")]
+        faces: Vec<String>,
+        /// How long, for each store.
+        #[arg(long, default_value_t = 10.0)]
+        minutes: f64,
+        /// Which faults come when.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Show scenarios, faces and stores.
     List,
 }
@@ -105,6 +120,15 @@ fn obey(command: Command) -> Result<bool, String> {
                 std::fs::write(&path, page).map_err(|error| format!("{}: {error}", path.display()))?;
             }
             println!("{passed} passed, {failed} failed, {skipped} skipped");
+            Ok(failed == 0)
+        }
+        Command::Torture { stores, faces, minutes, seed } => {
+            let mut failed = 0;
+            for store in &stores {
+                let wanted = torture::Wanted { store: store.clone(), faces: faces.clone(), minutes, seed };
+                failed += usize::from(!torture::run(&suite, &wanted, &|line| println!("{line}"))?);
+            }
+            println!("{} passed, {failed} failed, 0 skipped", stores.len() - failed);
             Ok(failed == 0)
         }
         Command::BadInput { faces, rows, write } => {

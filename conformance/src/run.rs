@@ -205,7 +205,7 @@ fn in_line(scenario: &Scenario, store: &rows::Store) -> bool {
 }
 
 /// What the store promises, as the face shows it.
-fn ask(face: &Face, place: &Place, scratch: &Scratch) -> Result<Value, String> {
+pub(crate) fn ask(face: &Face, place: &Place, scratch: &Scratch) -> Result<Value, String> {
     let folder = scratch.folder("guarantees")?;
     let shim = Shim::start(face, &folder.join("a.err"))?;
     let uri = place.uri(&scratch.word("guarantees"), &folder)?;
@@ -276,22 +276,22 @@ fn play(job: &Job<'_>, scratch: &Scratch, wanted: &Wanted, account: &Account<'_>
 static WORDS: AtomicU64 = AtomicU64::new(1);
 
 /// Where the scenarios of a run write; gone with it unless kept.
-struct Scratch {
+pub(crate) struct Scratch {
     root: TempDir,
 }
 
 impl Scratch {
-    fn new() -> Result<Self, String> {
+    pub(crate) fn new() -> Result<Self, String> {
         let root = tempfile::Builder::new().prefix("lockwright-conformance-").tempdir();
         Ok(Scratch { root: root.map_err(|error| format!("no folder for what the scenarios write: {error}"))? })
     }
 
     /// A word that no other scenario has, not even of another run on the same server.
-    fn word(&self, name: &str) -> String {
+    pub(crate) fn word(&self, name: &str) -> String {
         format!("{name}-{}-{}", std::process::id(), WORDS.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn folder(&self, word: &str) -> Result<PathBuf, String> {
+    pub(crate) fn folder(&self, word: &str) -> Result<PathBuf, String> {
         let folder = self.root.path().join(word);
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         Ok(folder)
@@ -301,7 +301,7 @@ impl Scratch {
         drop(fs::remove_dir_all(self.root.path().join(word)));
     }
 
-    fn keep(self) -> PathBuf {
+    pub(crate) fn keep(self) -> PathBuf {
         self.root.keep()
     }
 }

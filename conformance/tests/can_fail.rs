@@ -6,9 +6,10 @@ use lockwright_conformance::matrix::Outcome;
 use lockwright_conformance::rows::Face;
 use lockwright_conformance::run::{self, Suite, Wanted};
 use lockwright_conformance::scenario::Peer;
+use lockwright_conformance::torture;
 
-#[test]
-fn a_face_that_locks_nothing_is_convicted() {
+/// The suite with a face that locks nothing in place of all others.
+fn unlocked() -> Suite {
     let mut suite = Suite::read().unwrap();
     suite.faces = vec![Face {
         name: "unlocked".into(),
@@ -16,6 +17,12 @@ fn a_face_that_locks_nothing_is_convicted() {
         command: vec!["{bin}/lockwright-shim-rust".into(), "unlocked".into()],
         ..Face::default()
     }];
+    suite
+}
+
+#[test]
+fn a_face_that_locks_nothing_is_convicted() {
+    let suite = unlocked();
     let wanted = Wanted { stores: vec!["memory".into()], jobs: 8, patience: 2.0, ..Wanted::default() };
     let said = Mutex::new(String::new());
     let report = run::run(&suite, &wanted, &|line| said.lock().unwrap().push_str(line)).unwrap();
@@ -27,4 +34,13 @@ fn a_face_that_locks_nothing_is_convicted() {
     for words in ["store truth: ", "it should fail with timeout", "taken: expected true"] {
         assert!(said.contains(words), "{words}: {said}");
     }
+}
+
+#[test]
+fn torture_convicts_a_face_that_locks_nothing() {
+    let wanted = torture::Wanted { store: "sqlite".into(), faces: Vec::new(), minutes: 0.05, seed: 3 };
+    let said = Mutex::new(String::new());
+    assert!(!torture::run(&unlocked(), &wanted, &|line| said.lock().unwrap().push_str(line)).unwrap());
+    let said = said.into_inner().unwrap();
+    assert!(said.contains("WRONG  store truth: "), "{said}");
 }

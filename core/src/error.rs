@@ -5,6 +5,8 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::name;
+
 /// What went wrong. [`Kind::code`] is the stable string that every language shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -89,20 +91,22 @@ impl Kind {
                 "Somebody else held the lock for the whole time limit. The place in the queue is gone by then, unless the store takes more than \
                  0.1 s to say so."
             }
-            Kind::NotOwned => "The guard or token named does not hold the lock (any more).",
+            Kind::NotOwned => "The lock is not held by this guard or with this token, or no longer.",
             Kind::Lost => "The lease ended while the lock was held.",
             Kind::Cancelled => "The caller gave up waiting.",
             Kind::Unavailable => "The store did not answer, or could not serve, within `store_timeout`.",
-            Kind::Quorum => "Too few nodes of a quorum granted.",
+            Kind::Quorum => "Too few servers of a quorum granted the lock.",
             Kind::InvalidConfig => "The address, an option or an argument is wrong.",
             Kind::Unsupported => "The store or layout cannot do what was asked.",
-            Kind::ForeignLayout => "The store holds something else under this lock's name.",
+            Kind::ForeignLayout => {
+                "Something else lies under this lock's name: another kind of lock, or another program's data."
+            }
             Kind::Deadlock => "Waiting would never end.",
             Kind::Forked => "A guard made before a fork was used in the child.",
             Kind::Closed => "The client was closed.",
             Kind::Auth => "The store refused the credentials, or they lack a right.",
-            Kind::Protocol => "The other side does not speak the store's protocol.",
-            Kind::Internal => "A defect of this library, or a refusal of the operating system.",
+            Kind::Protocol => "What answers at the address does not speak the store's protocol.",
+            Kind::Internal => "A bug in this library, or the operating system refused.",
         }
     }
 
@@ -251,7 +255,8 @@ fn shortened(text: Cow<'_, str>) -> Cow<'_, str> {
     format!("{}...{}", &text[..start], &text[end..]).into()
 }
 
-/// Writes spaces for control characters: errors quote what others wrote, and end on terminals and in logs.
+/// Writes spaces for control characters, and numbers for what else cannot be seen: errors quote what others wrote, and end on
+/// terminals and in logs.
 struct OneLine<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl fmt::Write for OneLine<'_, '_> {
@@ -260,7 +265,7 @@ impl fmt::Write for OneLine<'_, '_> {
             if number > 0 {
                 self.0.write_char(' ')?;
             }
-            self.0.write_str(part)?;
+            self.0.write_str(&name::shown(part))?;
         }
         Ok(())
     }

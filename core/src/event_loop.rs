@@ -35,7 +35,7 @@ use tokio::task::AbortHandle;
 use crate::driver::poller::Poller;
 pub use crate::driver::poller::Reader;
 use crate::driver::wait::locked;
-use crate::driver::{fork, runtime};
+use crate::driver::{fence, fork, runtime};
 use crate::error::{Error, Kind, Result};
 
 /// What is polled inside one foreign event loop. Dropping it drops its jobs, which gives up what they were about.
@@ -194,7 +194,7 @@ async fn call_when_readable(descriptor: AsyncFd<OwnedFd>, ready: impl Fn()) {
     while let Ok(mut readable) = descriptor.readable().await {
         // What comes from here on is told again.
         readable.clear_ready();
-        ready();
+        fence::told(&ready);
     }
 }
 

@@ -28,11 +28,7 @@ pub struct Stale {
 
 impl fmt::Display for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the token {} is stale: {} was seen already; whoever shows it has lost the lock",
-            self.shown, self.seen
-        )
+        write!(f, "the token {} is stale: {} was seen already; its holder has lost the lock", self.shown, self.seen)
     }
 }
 

@@ -118,10 +118,12 @@ impl LossReason {
     /// One sentence for a person.
     pub const fn sentence(&self) -> &'static str {
         match self {
-            LossReason::Expired => "its lease ran out before a renewal was answered",
-            LossReason::MaxHold => "it was held for longer than max_hold, so renewal had stopped",
-            LossReason::NotRenewed => "its ttl ran out and renewal is off",
-            LossReason::Gone => "the store no longer knows it as ours",
+            LossReason::Expired => "its lease ended before the store answered a renewal",
+            LossReason::MaxHold => "max_hold was reached, so it was not renewed any more",
+            LossReason::NotRenewed => "its ttl ended, and renewal is off",
+            LossReason::Gone => {
+                "the store no longer has it as ours: it was emptied or replaced, or somebody took the lock"
+            }
             LossReason::Broken => "an operator broke it",
             LossReason::Closed => "its client was closed",
         }
@@ -193,8 +195,12 @@ pub struct Sharing {
     pub primitive: Primitive,
     /// How many permits there are, of a semaphore that was used.
     pub permits: Option<u32>,
-    /// Every holder, in the order of their tokens.
+    /// The holders, in the order of their tokens: all of them, unless a store has no room for so many in one answer (on Redis some 13,000).
     pub holders: Vec<Part>,
+    /// How many more holders there are than these, whose tokens are higher.
+    pub unlisted: u64,
+    /// How many units all holders have together: permits, or 1 for each reader.
+    pub held: u64,
 }
 
 /// What one of several holders has.

@@ -24,6 +24,11 @@
 
 #![deny(unsafe_code)]
 
+/// The README's Rust program compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
 #[cfg(feature = "net")]
 pub mod blocking;
 #[cfg(feature = "net")]
@@ -65,6 +70,8 @@ pub mod uri;
 pub use barrier::{Arrival, Barrier, BarrierBuilder};
 #[cfg(feature = "net")]
 pub use client::{Async, Client, Face, Guard, Lock, LockBuilder, connect};
+#[cfg(feature = "net")]
+pub use driver::companion::outlived_by;
 #[cfg(feature = "net")]
 pub use driver::engine::restored;
 pub use error::{Error, Kind, Result};

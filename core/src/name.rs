@@ -1,5 +1,9 @@
-//! Which lock names are accepted, and how a layout that cannot take some character writes them.
+//! Which lock names are accepted, how a layout that cannot take some character writes them, and how they are shown.
+//!
+//! A name is what its bytes say: nothing is normalized, so that `é` as one character and as two are two names, and so are names that differ in an
+//! invisible character only. What cannot be seen, or would steer a terminal, is shown by its number.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -14,7 +18,7 @@ pub const MAX_PREFIX_BYTES: usize = 512;
 pub const MAX_LABEL_BYTES: usize = 128;
 
 /// Accepts a lock name: UTF-8, 1 to 1024 bytes, no control characters. Braces, percent signs, slashes, `..` and any script
-/// are fine.
+/// are fine, with the joiners and marks of direction that it is written with.
 ///
 /// # Errors
 /// `invalid_config` that says what is wrong with it.
@@ -70,6 +74,33 @@ fn no_control(operation: &'static str, what: &str, text: &str) -> Result<()> {
     }
 }
 
+/// A text as people see it: control characters, and those without a sign of their own (zero-width ones, marks of direction, separators
+/// of lines) are written as `\u{200b}`, so that two names that differ look different and no name changes what stands beside it.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(is_unseen) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_unseen(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Whether a character is one of Unicode's general categories Cc, Cf, Zl and Zp.
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}' | '\u{8e2}'
+            | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}' | '\u{e0001}' | '\u{e0020}'..='\u{e007f}')
+}
+
 /// Writes `name` so that none of `forbidden` occurs in it: each of them, and `%` itself, becomes `%` and two hex digits.
 /// Different names stay different.
 pub fn escape(name: &str, forbidden: &[char]) -> String {
@@ -106,8 +137,23 @@ mod tests {
 
     #[test]
     fn names_of_every_allowed_kind_pass() {
-        for name in ["a", "{x}", "100%", "a/b/..", "订单:42", &"x".repeat(1024)] {
+        for name in ["a", "{x}", "100%", "a/b/..", "订单:42", "می\u{200c}خواهم", "👩\u{200d}🚀", &"x".repeat(1024)]
+        {
             assert_eq!(&*check(name).unwrap(), name);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_shown_by_its_number() {
+        for (text, seen) in [
+            ("caf\u{e9}", "café"),
+            ("订单 שלום \"x\" \\", "订单 שלום \"x\" \\"),
+            ("a\u{200b}b", "a\\u{200b}b"),
+            ("\u{202e}abc\u{2066}\u{feff}", "\\u{202e}abc\\u{2066}\\u{feff}"),
+            ("x\u{2028}y\u{1b}[2J\t", "x\\u{2028}y\\u{1b}[2J\\t"),
+        ] {
+            assert_eq!(shown(text), seen);
+            assert_eq!(matches!(shown(text), Cow::Borrowed(_)), text == seen);
         }
     }
 

@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use zeroize::Zeroize;
+
 use crate::error::{Error, Result};
 use crate::name;
+use crate::uri::written;
 
 /// The default ttl.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
@@ -21,7 +24,7 @@ pub const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
 /// The shortest limit for the store's answers.
 pub const MIN_LIMIT: Duration = Duration::from_millis(1);
 
-/// The longest waiting time that is told apart from "for ever".
+/// The longest waiting time that is told apart from "for ever": a longer one given by another language is as good as this.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// How a lock is acquired and held.
@@ -101,7 +104,7 @@ impl AcquireOptions {
         if self.ttl < MIN_TTL || self.ttl > MAX_TTL {
             return Err(Error::invalid(
                 "lock",
-                format!("ttl is {:?}; it must be {MIN_TTL:?} to {MAX_TTL:?}", self.ttl),
+                format!("ttl is {}; it must be {} to {}", written(self.ttl), written(MIN_TTL), written(MAX_TTL)),
             ));
         }
         if self.max_hold.is_some_and(|max| max < self.ttl) {
@@ -152,10 +155,10 @@ impl AcquireOptions {
     }
 }
 
-/// A number of seconds from another language, as a duration.
+/// A number of seconds from another language, as a duration; of ten years at most, which longer ones are cut to.
 ///
 /// # Errors
-/// `invalid_config` when it is not a number, negative, or longer than ten years.
+/// `invalid_config` when it is negative, no number, or larger than any time.
 pub fn seconds(operation: &'static str, what: &str, value: f64) -> Result<Duration> {
     span(operation, what, value, "seconds", 1)
 }
@@ -170,8 +173,8 @@ pub fn milliseconds(operation: &'static str, what: &str, value: f64) -> Result<D
 
 fn span(operation: &'static str, what: &str, value: f64, unit: &str, a_second: u32) -> Result<Duration> {
     match Duration::try_from_secs_f64(value / f64::from(a_second)) {
-        Ok(duration) if duration <= MAX_TIMEOUT => Ok(duration),
-        _ => {
+        Ok(duration) => Ok(duration.min(MAX_TIMEOUT)),
+        Err(_) => {
             let most = MAX_TIMEOUT.as_secs() * u64::from(a_second);
             let message = format!("{what} is {value:?} {unit}; it must be a number from 0 to {most} (ten years)");
             Err(Error::invalid(operation, message))
@@ -226,13 +229,20 @@ impl ConnectOptions {
 pub type CredentialsSource =
     Arc<dyn Fn() -> std::result::Result<Credentials, Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
 
-/// A user and a password.
+/// A user and a password, which are wiped from memory when this is dropped.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// The user; empty for the store's default user.
     pub user: String,
     /// The password; empty for none.
     pub password: String,
+}
+
+impl Drop for Credentials {
+    fn drop(&mut self) {
+        self.user.zeroize();
+        self.password.zeroize();
+    }
 }
 
 impl std::fmt::Debug for Credentials {
@@ -279,11 +289,15 @@ mod tests {
         assert_eq!(seconds("lock", "ttl", 0.02).unwrap(), MIN_TTL);
         assert_eq!(milliseconds("lock", "ttl", 20.0).unwrap(), MIN_TTL);
         assert_eq!(milliseconds("lock", "ttl", 315_360_000_000.0).unwrap(), MAX_TIMEOUT);
+        // What `threading` and `setTimeout` count as the longest, and what an option of another unit may make of it.
+        for long in [9_223_372_036.0, 315_360_001.0, 1e18] {
+            assert_eq!(seconds("acquire", "timeout", long).unwrap(), MAX_TIMEOUT);
+        }
         for (unit, error) in [
             ("-1.0 seconds; it must be a number from 0 to 315360000 ", seconds("lock", "ttl", -1.0)),
             ("-1.0 ms; it must be a number from 0 to 315360000000 ", milliseconds("lock", "ttl", -1.0)),
             ("NaN ms", milliseconds("lock", "ttl", f64::NAN)),
-            ("315360000001.0 ms", milliseconds("lock", "ttl", 315_360_000_001.0)),
+            ("1e300 ms", milliseconds("lock", "ttl", 1e300)),
         ] {
             let said = error.unwrap_err().to_string();
             assert!(said.contains(unit) && said.contains("invalid_config: lock: ttl is "), "{said}");

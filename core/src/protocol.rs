@@ -295,8 +295,8 @@ pub struct Call {
     pub batch: bool,
 }
 
-/// One argument of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// One argument of a request. Its `Debug` shows no text, which may be an owner.
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Arg {
     /// A number, sent in decimal.
     Int(i64),
@@ -308,6 +308,18 @@ pub enum Arg {
     Nothing,
     /// The store's time after which the request must do nothing; the driver fills it in at the moment of sending.
     NotAfter,
+}
+
+impl fmt::Debug for Arg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Arg::Int(number) => write!(f, "Int({number})"),
+            Arg::Text(text) => write!(f, "Text({} bytes)", text.len()),
+            Arg::Key(key) => write!(f, "Key({key:?})"),
+            Arg::Nothing => f.write_str("Nothing"),
+            Arg::NotAfter => f.write_str("NotAfter"),
+        }
+    }
 }
 
 impl From<&str> for Arg {
@@ -328,8 +340,8 @@ impl From<i64> for Arg {
     }
 }
 
-/// One request to the store.
-#[derive(Clone, Debug)]
+/// One request to the store. Its `Debug` shows no owner.
+#[derive(Clone)]
 pub struct Request {
     /// What to execute.
     pub call: &'static Call,
@@ -343,6 +355,16 @@ impl Request {
     /// A request of `call` on `key`.
     pub fn new<const N: usize>(call: &'static Call, key: Arc<str>, args: [Arg; N]) -> Self {
         Request { call, key, args: SmallVec::from_iter(args) }
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("call", &self.call.name)
+            .field("key", &self.key)
+            .field("args", &self.args)
+            .finish()
     }
 }
 

@@ -70,19 +70,60 @@ pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Err
         Kind::ForeignLayout => "something else lies under this name; choose another name, prefix or layout",
         Kind::Auth => "check the user, the password and the user's rights",
         Kind::Unsupported => "clusters are not built yet; give the address of a single server",
-        Kind::Unavailable => "it may pass; look at the store's log",
+        Kind::Unavailable => "it may pass by itself; see the store's log",
         _ => "see whether this is the right store, and its version",
     };
+    if code == "FOREIGN" {
+        return Error::new(kind, operation, foreign(message));
+    }
     // Redis adds the digest of the script and a line in it.
     let message = message.split(" script: ").next().unwrap_or_default().trim_end_matches('.');
     Error::new(kind, operation, format!("the store refused: {code} {message}; {advice}"))
 }
 
-/// The error for replies that no such layout gives.
+/// What to say where something else than was meant lies under a name: a record of ours, whose kind the store says, or not.
+fn foreign(message: &str) -> String {
+    let used = message.strip_prefix("this name is a ").and_then(|rest| rest.strip_suffix("'s"));
+    match used {
+        Some("rwlock") => "this name is a read/write lock's; use it as one, or choose another name".into(),
+        Some(kind) => format!("this name is a {kind}'s; use it as one, or choose another name"),
+        None => {
+            "what lies under this name is not a lock of this version of Lockwright; choose another name, prefix or layout"
+                .into()
+        }
+    }
+}
+
+/// The error for replies that no such layout gives. Texts in it are counted, not quoted: one of them may be an owner, which releases a lock.
 pub(crate) fn nonsense(operation: &'static str, replies: &[Reply]) -> Error {
-    let mut shown = format!("{replies:?}");
+    let mut shown = shape(replies);
     shown.truncate(shown.floor_char_boundary(200));
     let message =
         format!("the store's reply makes no sense for this layout: {shown}; see what answers at that address");
     Error::new(Kind::Protocol, operation, message)
+}
+
+fn shape(replies: &[Reply]) -> String {
+    let one = |reply: &Reply| match reply {
+        Reply::Nil => "nothing".to_owned(),
+        Reply::Int(number) => number.to_string(),
+        Reply::Text(text) => format!("a text of {} bytes", text.len()),
+        Reply::List(list) => shape(list),
+        Reply::Error { code, .. } => format!("an error {code}"),
+    };
+    // More of it is not shown.
+    format!("[{}]", replies.iter().take(100).map(one).collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_makes_no_sense_is_told_without_an_owner() {
+        let owner = Reply::Text("0123456789abcdef0123456789abcdef".into());
+        let error = Reply::Error { code: "ERR".into(), message: "0123456789abcdef".into() };
+        let told = nonsense("acquire", &[Reply::List(vec![Reply::Int(-5), owner, Reply::Nil]), error]).to_string();
+        assert!(told.contains("[[-5, a text of 32 bytes, nothing], an error ERR]") && !told.contains("0123"), "{told}");
+    }
 }

@@ -1547,7 +1547,7 @@ impl std::fmt::Debug for Session {
 }
 
 fn resumed_already() -> Error {
-    let message = "the secret holds the lock no more: it was resumed already, or its time ran out";
+    let message = "the secret no longer holds the lock: it was resumed already, or its time ended";
     Error::new(Kind::NotOwned, "resume", message)
 }
 

@@ -13,8 +13,8 @@ use crate::options::{AcquireOptions, ConnectOptions, MAX_TIMEOUT, Retry};
 /// The environment variable that says where locks are kept when the program does not.
 pub const ENVIRONMENT: &str = "LOCKWRIGHT_URL";
 
-/// A parsed address with the options that rode in it.
-#[derive(Clone, Debug)]
+/// A parsed address with the options that rode in it. Its `Debug` shows no user, no password and no option that is not known.
+#[derive(Clone)]
 pub struct Uri {
     /// The address; may hold a password.
     url: Url,
@@ -24,8 +24,18 @@ pub struct Uri {
     pub connect: ConnectOptions,
     /// Options that concern only this store, unread yet.
     pub rest: Vec<(String, String)>,
+    /// Which those are that the store has asked for.
+    own: Vec<&'static str>,
     /// Whether a password may have been taken for something else.
     hides_a_password: bool,
+}
+
+impl std::fmt::Debug for Uri {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shown = if self.hides_a_password { format!("{}://..", self.scheme()) } else { self.redacted() };
+        let (lock, connect) = (&self.lock, &self.connect);
+        f.debug_struct("Uri").field("url", &shown).field("lock", lock).field("connect", connect).finish_non_exhaustive()
+    }
 }
 
 impl Uri {
@@ -34,18 +44,20 @@ impl Uri {
     /// # Errors
     /// `invalid_config` that says which part is wrong, without showing a password.
     pub fn parse(text: &str, connect: ConnectOptions) -> Result<Self> {
-        if text.split_whitespace().count() > 1 {
-            return Err(Error::unsupported("connect", "a list of addresses (a quorum) is not built yet; give one"));
+        if text.split_whitespace().count() > 1 || hosts(text).contains(',') {
+            let message = "a list of addresses (a cluster or a quorum) is not built yet; give one";
+            return Err(Error::unsupported("connect", message));
         }
-        let url = Url::parse(text.trim()).map_err(|error| {
-            let message = format!("the address is no URI ({error}); write it as scheme://host:port/place?option=value");
-            Error::invalid("connect", message)
-        })?;
+        let url = match Url::parse(text.trim()) {
+            Ok(url) if !is_host_and_port(text.trim()) => url,
+            parsed => return Err(Error::invalid("connect", no_uri(text.trim(), parsed.err()))),
+        };
         if url.fragment().is_some() {
             return Err(Error::invalid("connect", "a # in the address is written %23"));
         }
         let hides_a_password = behind_the_host(text).contains('@');
-        let mut uri = Uri { lock: AcquireOptions::default(), connect, rest: Vec::new(), hides_a_password, url };
+        let mut uri =
+            Uri { lock: AcquireOptions::default(), connect, rest: Vec::new(), own: Vec::new(), hides_a_password, url };
         uri.take_options().map_err(|error| uri.discreet(error))?;
         Ok(uri)
     }
@@ -87,7 +99,8 @@ impl Uri {
     }
 
     /// Takes the store's own option `key` out of those not read yet.
-    pub fn take_rest(&mut self, key: &str) -> Option<String> {
+    pub fn take_rest(&mut self, key: &'static str) -> Option<String> {
+        self.own.push(key);
         let at = self.rest.iter().position(|(k, _)| k == key)?;
         Some(self.rest.swap_remove(at).1)
     }
@@ -99,13 +112,19 @@ impl Uri {
     pub fn check_all_read(&self) -> Result<()> {
         match self.rest.first() {
             None => Ok(()),
-            Some((key, _)) => Err(Error::invalid(
-                "connect",
-                format!("the address has an option {key:?} that {} does not know; remove it", self.scheme()),
-            )),
+            Some((key, _)) => {
+                let meant = OPTIONS.iter().find(|option| is_nearly(key, option));
+                let meant = meant.map(|option| format!("; did you mean {option}?")).unwrap_or_default();
+                let all: Vec<_> = OPTIONS.iter().chain(&self.own).copied().collect();
+                let (scheme, all) = (self.scheme(), all.join(", "));
+                let message =
+                    format!("the address has an option {key:?}, which {scheme} does not have{meant} (options: {all})");
+                Err(Error::invalid("connect", message))
+            }
         }
     }
 
+    /// Takes one of [`OPTIONS`], and keeps others for the store.
     fn take(&mut self, key: String, value: String) -> Result<()> {
         let text = value.as_str();
         match key.as_str() {
@@ -132,10 +151,92 @@ impl Uri {
     }
 }
 
+/// The options that every store's address may have.
+const OPTIONS: [&str; 17] = [
+    "ttl",
+    "timeout",
+    "max_hold",
+    "renew",
+    "fair",
+    "keep",
+    "layout",
+    "format",
+    "retry",
+    "label",
+    "prefix",
+    "connect_timeout",
+    "response_timeout",
+    "store_timeout",
+    "ca",
+    "cert",
+    "key",
+];
+
+/// Whether a word is another one with a letter too many, too few, wrong, or two of them swapped.
+fn is_nearly(word: &str, other: &str) -> bool {
+    let (long, short) = if word.len() >= other.len() { (word, other) } else { (other, word) };
+    let (long, short): (Vec<char>, Vec<char>) = (long.chars().collect(), short.chars().collect());
+    let same = long.iter().zip(&short).take_while(|(a, b)| a == b).count();
+    let (long, short) = (&long[same..], &short[same..]);
+    match long.len() - short.len() {
+        0 => {
+            let swapped = long.len() > 1 && long[0] == short[1] && long[1] == short[0] && long[2..] == short[2..];
+            long.is_empty() || long[1..] == short[1..] || swapped
+        }
+        1 => long[1..] == *short,
+        _ => false,
+    }
+}
+
+/// Where an address names its host or hosts.
+fn hosts(text: &str) -> &str {
+    let authority =
+        text.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts)
+}
+
+/// Whether somebody left the scheme out.
+fn is_host_and_port(text: &str) -> bool {
+    let host = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
+    text.split_once(':').is_some_and(|(name, port)| {
+        !name.is_empty() && name.chars().all(host) && !port.is_empty() && port.chars().all(|c| c.is_ascii_digit())
+    })
+}
+
+/// Why a text is no address. It is quoted only where it is no password that got into the wrong place.
+fn no_uri(text: &str, error: Option<url::ParseError>) -> String {
+    const ADVICE: &str = "write one such as redis://localhost:6379 or sqlite:///var/lib/app/locks.db";
+    let is_ip = || text.contains('.') && text.chars().all(|c| c.is_ascii_digit() || c == '.');
+    if text.is_empty() {
+        return format!("the address is empty; {ADVICE}");
+    }
+    if text == "localhost" || is_ip() || is_host_and_port(text) {
+        return format!("the address has no scheme; did you mean redis://{text}?");
+    }
+    if text.starts_with('/') && !text.contains('@') {
+        return format!("the address has no scheme; did you mean sqlite://{text}?");
+    }
+    let why = error.filter(|error| *error != url::ParseError::RelativeUrlWithoutBase);
+    let why = why.map(|error| format!(" ({error})")).unwrap_or_default();
+    format!("the address is not a URI{why}; {ADVICE}")
+}
+
+/// A span of time as it is written: `0`, `500ms`, `10s`, `24h`.
+pub(crate) fn written(span: Duration) -> String {
+    let (seconds, millis) = (span.as_secs(), span.as_millis());
+    match () {
+        () if span.is_zero() => "0".into(),
+        () if span.subsec_nanos() == 0 && seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
+        () if span.subsec_nanos() == 0 => format!("{seconds}s"),
+        () if span.subsec_nanos().is_multiple_of(1_000_000) => format!("{millis}ms"),
+        () => format!("{span:?}"),
+    }
+}
+
 /// A span of time as text: `10s`, `500ms`, `2m`, `1h`, or a plain number of seconds.
 ///
 /// # Errors
-/// `invalid_config` when it is none, negative, or longer than ten years.
+/// `invalid_config` when it is none, negative, or larger than any time. Ten years are the most that is told apart from no limit.
 pub fn span(what: &str, text: &str) -> Result<Duration> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
@@ -148,8 +249,8 @@ pub fn span(what: &str, text: &str) -> Result<Duration> {
     };
     let seconds = number.parse::<f64>().unwrap_or(f64::NAN) * unit;
     match Duration::try_from_secs_f64(seconds) {
-        Ok(span) if span <= MAX_TIMEOUT => Ok(span),
-        _ => Err(Error::invalid(
+        Ok(span) => Ok(span.min(MAX_TIMEOUT)),
+        Err(_) => Err(Error::invalid(
             "connect",
             format!("{what} is {text:?}; write a span of at most ten years, such as 500ms, 10s, 2m or 1h"),
         )),
@@ -206,6 +307,59 @@ mod tests {
     }
 
     #[test]
+    fn an_address_that_is_none_says_what_was_meant() {
+        let says = |text: &str, part: &str| {
+            let error = parse(text).and_then(|mut uri| crate::stores::open(&mut uri)).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        };
+        says("", "the address is empty; write one such as redis://localhost");
+        says("localhost", "did you mean redis://localhost?");
+        says("localhost:6379", "did you mean redis://localhost:6379?");
+        says("10.0.0.7", "did you mean redis://10.0.0.7?");
+        says("/tmp/x.db", "did you mean sqlite:///tmp/x.db?");
+        says("x.db", "not a URI; write one such as");
+        says("redis://h:port", "not a URI (invalid port number)");
+        says("redis://a,b", "a list of addresses (a cluster or a quorum) is not built yet");
+        says("redis://a:1,b:2/0", "is not built yet");
+        says("postgres://h/db", "postgres:// is not built yet; there are: memory, sqlite, redis");
+        says("redis+sentinel://h", "is not built yet");
+        says("http://h", "there is no store for http://; there are: memory");
+        says(
+            "memory://?tll=1s",
+            "an option \"tll\", which memory does not have; did you mean ttl? (options: ttl, timeout, ",
+        );
+        says("memory://?colour=blue", "which memory does not have (options: ttl, ");
+        says("redis://h?dbb=1", ", key, db)");
+        // It may be a password.
+        assert!(!parse("hunter2").unwrap_err().to_string().contains("hunter2"));
+        assert!(parse("redis://user:a,b@h").is_ok());
+    }
+
+    #[test]
+    fn every_option_that_is_named_is_taken() {
+        for option in OPTIONS {
+            let taken = parse(&format!("memory://?{option}=x"));
+            assert!(taken.is_err() || taken.is_ok_and(|uri| uri.rest.is_empty()), "{option}");
+        }
+    }
+
+    #[test]
+    fn words_are_near_by_one_letter() {
+        for near in ["tll", "tt", "ttls", "tlt", "ttl"] {
+            assert!(is_nearly(near, "ttl"), "{near}");
+        }
+        for far in ["", "t", "lease", "ltt?", "xxl"] {
+            assert!(!is_nearly(far, "ttl"), "{far}");
+        }
+    }
+
+    #[test]
+    fn spans_are_written_as_they_are_read() {
+        let millis = [0, 20, 1_000, 1_500, 86_401_000, 86_400_000].map(Duration::from_millis);
+        assert_eq!(millis.map(written), ["0", "20ms", "1s", "1500ms", "86401s", "24h"]);
+    }
+
+    #[test]
     fn what_cannot_be_honoured_is_refused() {
         for text in [
             "",
@@ -231,6 +385,10 @@ mod tests {
     fn a_password_is_never_shown() {
         let uri = parse("rediss://user:hunter2@h:1/0?ttl=10s").unwrap();
         assert_eq!(uri.redacted(), "rediss://h:1/0");
+        let shown = format!("{uri:?}");
+        assert!(shown.contains("rediss://h:1/0") && !shown.contains("hunter2") && !shown.contains("user"), "{shown}");
+        let misread = parse("redis://user:1/hunter2@h?password=hunter2").unwrap();
+        assert!(!format!("{misread:?}").contains("hunter2"), "{misread:?}");
         let broken = parse("redis://user:hunter2@h:notaport/").unwrap_err();
         assert!(!format!("{broken} {broken:?}").contains("hunter2"));
     }

@@ -20,7 +20,7 @@ fn a_held_lock_moves_and_its_exporter_is_dead() {
         let before = guard.token();
         let secret = guard.export(TTL).unwrap();
         assert!(!guard.is_held() && guard.export(TTL).unwrap_err().kind() == Kind::NotOwned);
-        drop(guard);
+        assert!(guard.release().unwrap_err().context().contains("exported"));
         assert_eq!(b.lock(&place.name).timeout(Duration::from_millis(20)).acquire().unwrap_err().kind(), Kind::Timeout);
         let seen = b.inspect(&place.name).unwrap().holder.unwrap();
         assert!(seen.remaining > TTL - Duration::from_secs(20) && seen.card.label == "first", "{seen:?}");

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use lockwright::Kind;
 use lockwright::blocking::{self, Client};
 use lockwright::events::{self, Event, Events, Level, Value};
 use lockwright::lease::{LossReason, ReleaseOutcome};
@@ -246,13 +247,18 @@ fn where_nothing_can_be_pushed_that_is_told_once() {
 struct Server {
     folder: Folder,
     port: u16,
+    options: &'static [&'static str],
     child: Option<Child>,
 }
 
 impl Server {
     fn new() -> Self {
+        Server::with("redis", &[])
+    }
+
+    fn with(folder: &str, options: &'static [&'static str]) -> Self {
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let mut server = Server { folder: Folder::new("redis"), port, child: None };
+        let mut server = Server { folder: Folder::new(folder), port, options, child: None };
         server.start();
         server
     }
@@ -260,7 +266,7 @@ impl Server {
     fn start(&mut self) {
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--save", "", "--port", &self.port.to_string()]);
-        let started = command.current_dir(&self.folder.0).stdout(Stdio::null()).spawn();
+        let started = command.args(self.options).current_dir(&self.folder.0).stdout(Stdio::null()).spawn();
         self.child =
             Some(started.expect("this test starts redis-server; install it (Debian: apt install redis-server)"));
     }
@@ -305,6 +311,39 @@ fn an_outage_is_told_once_and_its_end_too() {
         told().iter().filter(|event| event.target == "lockwright::store" && says(event, "state", "silent")).count()
             <= 4
     );
+}
+
+#[test]
+fn a_server_that_may_drop_locks_is_told_of_once() {
+    told();
+    let server = Server::with("evicts", &["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let client = blocking::connect(&format!("redis://127.0.0.1:{}?store_timeout=20s", server.port)).unwrap();
+    let store = format!("redis://127.0.0.1:{}/0", server.port);
+    for name in ["a", "b"] {
+        std::thread::scope(|scope| {
+            scope.spawn(|| client.lock(name).acquire().unwrap().release());
+            scope.spawn(|| client.lock(&format!("{name}{name}")).acquire().unwrap().release());
+        });
+    }
+    let evicts = [("store", &*store), ("state", "evicts"), ("policy", "allkeys-lru")];
+    let told_of = heard("lockwright::store", &evicts);
+    assert_eq!(told_of.level, Level::Warn);
+    assert!(told_of.message.contains("noeviction"), "{}", told_of.message);
+    assert_eq!(told().iter().filter(|event| evicts.iter().all(|(name, text)| says(event, name, text))).count(), 1);
+}
+
+#[test]
+fn a_store_that_refuses_the_client_is_not_told_of_as_silent() {
+    told();
+    let server = Server::with("refuses", &["--requirepass", "open sesame"]);
+    let client = blocking::connect(&format!("redis://:wrong@127.0.0.1:{}?store_timeout=20s", server.port)).unwrap();
+    let store = format!("redis://127.0.0.1:{}/0", server.port);
+    // Until the server has come up it does not answer.
+    wait_until(|| matches!(client.lock("a").acquire(), Err(error) if error.kind() == Kind::Auth));
+    let refused = blocking::connect(&format!("redis://:wrong@127.0.0.1:{}", server.port)).unwrap();
+    assert!(refused.lock("a").acquire().is_err());
+    let told_of = heard("lockwright::store", &[("store", &store), ("state", "refuses")]);
+    assert!(told_of.level == Level::Warn && told_of.message.contains("refuses"), "{}", told_of.message);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The README's table of guarantees is what the code says.
+//! `docs/guarantees.md` says what the code says.
 
 use std::fmt::Write as _;
 use std::{env, fs};
@@ -33,10 +33,10 @@ fn table() -> String {
         let others = all[..at].iter().filter(|(_, other)| other.store == g.store);
         let told: Vec<_> = others.flat_map(|(_, g)| g.notes).collect();
         match told.is_empty() {
-            true => writeln!(text, "\n{}:", g.store).unwrap(),
+            true => writeln!(text, "\n## {}\n", g.store).unwrap(),
             // Another format of the same layout, of which nothing else is to be said.
             false if g.notes.iter().all(|note| told.contains(&note)) => {}
-            false => writeln!(text, "\n{} `{}`{what}, besides:", g.store, g.layout).unwrap(),
+            false => writeln!(text, "\n### {} `{}`{what}, besides\n", g.store, g.layout).unwrap(),
         }
         for note in g.notes.iter().filter(|note| !told.contains(note)) {
             writeln!(text, "- {note}").unwrap();
@@ -47,13 +47,13 @@ fn table() -> String {
 
 #[test]
 fn the_table_of_guarantees_is_what_the_code_says() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md");
-    let readme = fs::read_to_string(path).unwrap();
-    let (before, rest) = readme.split_once(BEGIN).expect("the README has a place for the table");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guarantees.md");
+    let page = fs::read_to_string(path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).expect("the page has a place for the table");
     let (written, after) = rest.split_once(END).expect("the table has an end");
-    if env::var_os("LOCKWRIGHT_REWRITE_README").is_some() {
+    if env::var_os("LOCKWRIGHT_REWRITE_GUARANTEES").is_some() {
         fs::write(path, format!("{before}{BEGIN}{}{END}{after}", table())).unwrap();
     } else {
-        assert_eq!(written, table(), "run this test with LOCKWRIGHT_REWRITE_README=1 and read the difference");
+        assert_eq!(written, table(), "run this test with LOCKWRIGHT_REWRITE_GUARANTEES=1 and read the difference");
     }
 }

@@ -53,6 +53,15 @@ fn scripts_do_what_the_reference_does() {
     compare(300, &commands(), |server, inbox, commands| Run::new(server, inbox).play(commands));
 }
 
+fn clear(server: &mut Server, key: &str) {
+    server.plain(&["DEL", key, &past(key)]);
+}
+
+/// Where it lies what became of parties.
+fn past(key: &str) -> String {
+    format!("{key}{}", CALLS.past.expect("apart"))
+}
+
 fn plan(parties: u32, ttl: u64) -> Plan {
     Plan::new(parties, Duration::from_secs(ttl), COPIES).expect("in range")
 }
@@ -99,7 +108,7 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(server: &'a mut Server, inbox: &'a mut Inbox) -> Self {
         let key: Arc<str> = "lw:{barrier model}".into();
-        server.plain(&["DEL", &key]);
+        clear(server, &key);
         let now = server.later();
         Run { server, inbox, key, cell: BarrierCell::default(), kept: Kept::default(), now }
     }
@@ -178,7 +187,7 @@ impl<'a> Run<'a> {
 fn those_who_passed_are_forgotten_once_nobody_can_ask_for_them() {
     let mut server = Server::connect();
     let key: Arc<str> = "lw:{barrier of many}".into();
-    server.plain(&["DEL", &key]);
+    clear(&mut server, &key);
     let mut now = server.later();
     for who in 0..100 {
         now = StoreTime(now.0 + 10 * SECOND);
@@ -188,10 +197,17 @@ fn those_who_passed_are_forgotten_once_nobody_can_ask_for_them() {
         // The place of the one before still stands.
         now = StoreTime(now.0 - 5 * SECOND * i64::from(who % 2 == 0));
     }
-    // Two each 15 s, each remembered for 100 s, twice; what it is, its parties, end, generation, places (3), and the two ends of their row.
-    let fields = server.number(&["HLEN", &key]).unwrap();
-    assert!((9..=9 + 2 * 16).contains(&fields), "{fields}");
-    server.plain(&["DEL", &key]);
+    // What it is, its parties, end, generation and places (3): whoever looks through it reads nothing of those who passed.
+    assert_eq!(server.number(&["HLEN", &key]), Some(7));
+    // Two each 15 s, each remembered for 100 s, twice; the two ends of their row, and when the key goes.
+    let fields = server.number(&["HLEN", &past(&key)]).unwrap();
+    assert!((3 + 2 * 12..=3 + 2 * 16).contains(&fields), "{fields}");
+    let (goes, real) = redis_server::lifetime(&mut server, &past(&key));
+    assert!(
+        goes >= now.0 + 100 * SECOND && goes <= now.0 + 160 * SECOND && real == (goes + 999) / 1000,
+        "{goes} {real}"
+    );
+    clear(&mut server, &key);
 }
 
 #[test]
@@ -206,7 +222,7 @@ fn one_name_is_one_thing() {
         (&["HSET", &*key, "v", "semaphore1"], "a semaphore's"),
         (&["HSET", &*key, "uuid:1", "1"], "something else's"),
     ] {
-        server.plain(&["DEL", &key]);
+        clear(&mut server, &key);
         server.plain(setup);
         let before = server.plain(&["DUMP", &key]);
         let mut machine = Barrier::new(&CALLS, key.clone(), plan(1, 10));
@@ -223,7 +239,7 @@ fn one_name_is_one_thing() {
         assert_eq!(standing(&reply).expect_err("it is something else").kind(), Kind::ForeignLayout);
         assert_eq!(server.plain(&["DUMP", &key]), before);
     }
-    server.plain(&["DEL", &key]);
+    clear(&mut server, &key);
     let mut machine = Barrier::new(&CALLS, key.clone(), plan(1, 10));
     server.ask(&begun(&mut machine, arrival(0, true)), now);
     let latch = lockwright::latch_cell::Plan::new(1, MIN_IDLE).expect("in range");
@@ -232,7 +248,7 @@ fn one_name_is_one_thing() {
     assert!(matches!(reply, Reply::Error { code, .. } if code == "FOREIGN"));
     let seen = server.ask(&native::layout("").inspect(key.clone()), now);
     assert_eq!(native::layout("").inspected("x", &seen).expect_err("a barrier").kind(), Kind::ForeignLayout);
-    server.plain(&["DEL", &key]);
+    clear(&mut server, &key);
 }
 
 #[test]
@@ -240,7 +256,7 @@ fn thousands_pass_in_the_order_of_arrival() {
     const PARTIES: usize = 2_000;
     let mut server = Server::connect();
     let key: Arc<str> = "lw:{barrier of thousands}".into();
-    server.plain(&["DEL", &key]);
+    clear(&mut server, &key);
     let now = server.later();
     let mut machine = Barrier::new(&CALLS, key.clone(), plan(PARTIES as u32, 10));
     let mut reply = Reply::Nil;
@@ -250,10 +266,10 @@ fn thousands_pass_in_the_order_of_arrival() {
     let generation = now.0 / 1000 + 1;
     assert_eq!(reply, Reply::List([3, PARTIES as i64 - 1, generation].map(Reply::Int).to_vec()));
     for who in 0..PARTIES {
-        let Reply::Text(noted) = server.plain(&["HGET", &key, &format!("d{}", terms(who).attempt)]) else {
+        let Reply::Text(noted) = server.plain(&["HGET", &past(&key), &format!("d{}", terms(who).attempt)]) else {
             panic!("party {who} is not remembered")
         };
         assert!(noted.ends_with(&format!(" {who} {generation}")), "{noted}");
     }
-    server.plain(&["DEL", &key]);
+    clear(&mut server, &key);
 }

@@ -21,11 +21,11 @@ use lockwright::stores::redis::layouts::native::{CALLS, OWN, layout};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use redis_server::{Inbox, Server, begun, compare, dated, lifetime};
+use redis_server::{Inbox, Server, begun, check_queue, compare, dated, lifetime};
 
 const SEQUENCES: u32 = 2_500;
 const MINUTE: i64 = 60_000_000;
-const CLAIMANTS: usize = 5;
+const CLAIMANTS: usize = 8;
 const TTL: Duration = Duration::from_secs(30);
 const CLAIM: Duration = Duration::from_secs(1);
 
@@ -81,7 +81,7 @@ fn command() -> impl Strategy<Value = Command> {
         2 => who.clone().prop_map(|who| Command::Export { who }),
         2 => (who.clone(), who.clone(), prop::bool::weighted(0.05))
             .prop_map(|(from, who, late)| Command::Resume { from, who, late }),
-        1 => (who, prop::option::of(0..CLAIMANTS)).prop_map(|(who, prev)| Command::Undo { who, prev }),
+        2 => (who, prop::option::of(0..CLAIMANTS)).prop_map(|(who, prev)| Command::Undo { who, prev }),
         1 => (-2..66_i64).prop_map(|off| Command::Break { off }),
         1 => Just(Command::Inspect),
         3 => pause.prop_map(Command::Pass),
@@ -109,6 +109,35 @@ fn a_renewed_claim_is_no_claim_any_more() {
         ask(3),
     ];
     Run::new(&mut server, &mut inbox).play(&commands).unwrap();
+}
+
+#[test]
+fn those_who_left_the_queue_cost_nobody_a_step() {
+    let mut server = Server::connect();
+    let key: Arc<str> = "lw:{thousands left}".into();
+    let request = |who: usize, intent: fn(Terms) -> Intent| {
+        let terms = Terms { attempt: AttemptId(who as u128), inbox: InboxId(2), ..terms(0) };
+        begun(&mut Native::new(&CALLS, key.clone(), true), intent(terms))
+    };
+    let now = server.later();
+    for backwards in [false, true] {
+        server.plain(&["DEL", &key]);
+        for who in 1..=600 {
+            server.ask(&request(who, |terms| Intent::Acquire { terms, wait: true, prev: None }), now);
+        }
+        let mut leaving: Vec<usize> = (3..300).chain(301..600).collect();
+        if backwards {
+            leaving.reverse();
+        }
+        for who in leaving {
+            server.ask(&request(who, |terms| Intent::Undo { terms, prev: None }), now);
+        }
+        check_queue(&mut server, &key);
+        // The three who are left are not there, so that all of them are looked at.
+        let steps = server.commands_of(&request(1, |terms| Intent::Undo { terms, prev: None }));
+        assert!(steps < 40, "{steps}");
+    }
+    server.plain(&["DEL", &key]);
 }
 
 #[test]
@@ -231,6 +260,7 @@ impl<'a> Run<'a> {
             }
         }
         self.one(&Command::Inspect)?;
+        check_queue(self.server, &self.key);
         prop_assert_eq!(self.inbox.pushed(self.server), vec![], "pushed too much");
         Ok(())
     }

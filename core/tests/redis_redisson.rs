@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use joined::{Other, is_refused, say, terms};
 use joined_store::Value;
-use lockwright::protocol::{AttemptId, Intent, Layout, Reply, Step, Terms, Verdict};
+use lockwright::protocol::{AttemptId, Input, Intent, Layout, Op, Reply, Step, Terms, Verdict};
 use lockwright::stores::redis::layouts::redisson::{channel, deadlines_key, layout, queue_key};
 use lockwright::stores::redis::layouts::redisson_fenced;
-use redis_server::Server;
+use lockwright::time::StoreTime;
+use redis_server::{Server, begun};
 
 /// A client of Redisson.
 struct Redisson;
@@ -69,7 +70,7 @@ impl Other for Redisson {
     }
 
     const KEY: &'static str = "redisson model {tag}";
-    const OWNER: &'static str = "11111111-2222-3333-4444-555555555555:47";
+    const OWNER: &'static str = "11111111-2222-4333-8444-555555555555:47";
     const ENDLESS: bool = true;
 
     fn acquire(&self, server: &mut Server, value: &Value) {
@@ -118,6 +119,50 @@ fn acquire(who: u128, fair: bool) -> Intent {
 
 fn free(server: &mut Server, key: &str) {
     server.plain(&["DEL", key, &queue_key(key), &deadlines_key(key)]);
+}
+
+#[test]
+fn those_who_died_in_the_queue_are_waited_for_together() {
+    let mut server = Server::connect();
+    let key = "redisson dies";
+    free(&mut server, key);
+    let mut machine = layout("").protocol(key.into());
+    let mut ask = |server: &mut Server, who, now| {
+        let reply = server.ask(&begun(&mut *machine, acquire(who, true)), now);
+        machine.step(Input::Reply(Op::Acquire, &[reply]))
+    };
+    let asked = server.later();
+    for who in 1..=10 {
+        assert_eq!(matches!(ask(&mut server, who, asked), Step::Done(Verdict::Granted(_))), who == 1);
+    }
+    server.plain(&["DEL", key]);
+    // The last of them, behind eight who are gone.
+    let eighths = 8 * 125_000;
+    let soon = StoreTime(asked.0 + 5_000_000 + eighths - 150_000);
+    assert!(matches!(ask(&mut server, 10, soon), Step::Wait(wait) if wait.position == 1));
+    let over = StoreTime(asked.0 + 5_000_000 + eighths);
+    assert!(matches!(ask(&mut server, 10, over), Step::Done(Verdict::Granted(_))));
+    free(&mut server, key);
+}
+
+#[test]
+fn those_behind_one_of_redissons_are_not_thrown_out_before_it() {
+    let mut server = Server::connect();
+    let key = "redisson ahead";
+    free(&mut server, key);
+    let mut machine = layout("").protocol(key.into());
+    let now = server.later();
+    let theirs = now.0 / 1000 + 300_000;
+    server.plain(&["RPUSH", &queue_key(key), Redisson::OWNER]);
+    server.plain(&["ZADD", &deadlines_key(key), &theirs.to_string(), Redisson::OWNER]);
+    let mut scores = Vec::new();
+    for who in 2..=4 {
+        server.ask(&begun(&mut *machine, acquire(who, true)), now);
+        let owner = format!("{who:08x}-0000-0000-0000-000000000000:1");
+        scores.push(server.number(&["ZSCORE", &deadlines_key(key), &owner]).expect("a deadline") - theirs);
+    }
+    assert_eq!(scores, [5_125, 5_250, 5_375]);
+    free(&mut server, key);
 }
 
 #[test]

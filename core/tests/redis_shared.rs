@@ -20,11 +20,11 @@ use lockwright::stores::redis::layouts::{native, shared::CALLS};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use redis_server::{Inbox, Server, asked, begun, compare, dated};
+use redis_server::{Inbox, Server, asked, begun, check_queue, compare, dated};
 
 const SEQUENCES: u32 = 500;
 const MINUTE: i64 = 60_000_000;
-const CLAIMANTS: usize = 8;
+const CLAIMANTS: usize = 14;
 const TTL: Duration = Duration::from_secs(30);
 const CLAIM: Duration = Duration::from_secs(1);
 
@@ -69,7 +69,7 @@ fn command(primitive: Primitive) -> impl Strategy<Value = Command> {
         6 => (who.clone(), ttl).prop_map(|(who, ttl)| Command::Renew { who, ttl }),
         6 => change,
         14 => who.clone().prop_map(|who| Command::Release { who }),
-        4 => who.prop_map(|who| Command::Undo { who }),
+        8 => who.prop_map(|who| Command::Undo { who }),
         2 => (0..4_usize).prop_map(|nth| Command::Break { nth }),
         1 => (1..6_u32).prop_map(|permits| Command::Resize { permits }),
         4 => Just(Command::Inspect),
@@ -158,6 +158,72 @@ fn a_batch_of_renewals_answers_for_each_hold_in_order() {
     server.plain(&["DEL", keys[0], keys[1], keys[2]]);
 }
 
+/// Too many for chance: a waiter that wants more than is free asks again after others behind it left, and somebody's lease ended.
+#[test]
+fn whoever_asks_again_behind_gaps_learns_a_place_in_the_queue() {
+    let (mut server, mut inbox) = (Server::connect(), Inbox::open());
+    let ask = |who, take| {
+        let share = Share::permits(take, 3, false).expect("in range");
+        Command::Acquire { who, share, wait: true, late: false }
+    };
+    let mut commands = vec![ask(2, 1), ask(0, 2), ask(1, 3)];
+    commands.extend((3..12).flat_map(|who| [ask(who, 1), Command::Undo { who }]));
+    commands.extend([Command::Pass(2 * CLAIM.as_micros() as i64), ask(1, 3)]);
+    Run::new(&mut server, &mut inbox).play(&commands).unwrap();
+}
+
+#[test]
+fn those_who_left_the_queue_cost_nobody_a_step() {
+    let mut server = Server::connect();
+    let key: Arc<str> = "lw:{shared, thousands left}".into();
+    let request = |who: usize, intent: fn(Terms) -> Intent| {
+        let terms = Terms { attempt: AttemptId(who as u128), inbox: InboxId(2), ..terms(0) };
+        begun(&mut Shared::new(&CALLS, key.clone(), Share::WRITE, true), intent(terms))
+    };
+    let now = server.later();
+    for backwards in [false, true] {
+        server.plain(&["DEL", &key]);
+        for who in 1..=600 {
+            server.ask(&request(who, |terms| Intent::Acquire { terms, wait: true, prev: None }), now);
+        }
+        let mut leaving: Vec<usize> = (3..300).chain(301..600).collect();
+        if backwards {
+            leaving.reverse();
+        }
+        for who in leaving {
+            server.ask(&request(who, |terms| Intent::Undo { terms, prev: None }), now);
+        }
+        check_queue(&mut server, &key);
+        // The three who are left are not there, so that all of them are looked at.
+        let steps = server.commands_of(&request(1, |terms| Intent::Undo { terms, prev: None }));
+        assert!(steps < 40, "{steps}");
+    }
+    server.plain(&["DEL", &key]);
+}
+
+#[test]
+fn more_holders_than_a_reply_has_room_for_are_counted() {
+    let mut server = Server::connect();
+    let key: Arc<str> = "lw:{shared by thousands}".into();
+    server.plain(&["DEL", &key]);
+    let all = 20_000_i64;
+    let fill = "
+        local now = redis.call('TIME')
+        now = now[1] * 1000000
+        for i = 1, ARGV[1] do
+            redis.call('HSET', KEYS[1], ('o%032x'):format(i),
+                ('%032x%016x00001000'):format(i, 1) .. ('0%010d%016.0f%016.0f%016.0f'):format(2, i, now, now + 600000000) .. 'host\t1\trust\t')
+        end
+        redis.call('HSET', KEYS[1], 'v', 'semaphore1', 'm', 100000, 'u', 2 * ARGV[1], 'e', now, 't', ARGV[1])";
+    server.plain(&["EVAL", fill, "1", &key, &all.to_string()]);
+    let reply = server.plain(&["EVAL", native::CALLS.inspect.body, "1", &key]);
+    let seen = native::layout("").identified("x", &reply).expect("a semaphore").shared.expect("it is shared");
+    let listed = seen.holders.len() as u64;
+    assert!((10_000..20_000).contains(&listed) && seen.unlisted == 20_000 - listed, "{listed} {}", seen.unlisted);
+    assert_eq!((seen.held, seen.holders[0].holder.first_token), (40_000, 1));
+    server.plain(&["DEL", &key]);
+}
+
 /// The last two claimants' inbox does not listen; the others share one that does.
 fn terms(who: usize) -> Terms {
     Terms {
@@ -195,6 +261,7 @@ impl<'a> Run<'a> {
             self.check_lifetime()?;
         }
         self.one(&Command::Inspect)?;
+        check_queue(self.server, &self.key);
         prop_assert_eq!(self.inbox.pushed(self.server), vec![], "pushed too much");
         Ok(())
     }

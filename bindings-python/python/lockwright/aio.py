@@ -894,7 +894,8 @@ class Latch:
     async def count_down(self) -> int:
         """Counts it down by one; how many are still to come. An open one stays open.
 
-        When it raises `Unavailable`, or is cancelled, it is not known whether it was counted down.
+        When it raises `Unavailable`, or is cancelled, it is not known whether it was counted down. Two callers may be told the same
+        number, where an answer was lost and asked for again: 0 does not mean that you were the last.
         """
         left: int = await _ask(_native.Reactor.latch_count_down, self._core)
         return left

@@ -37,7 +37,7 @@ class Fence:
     def admit(self, token: int, epoch: int = 0) -> None:
         """Takes note of the token. Raises `Stale` when a higher one was seen."""
         if self.highest is not None and (epoch, token) < self.highest:
-            raise Stale(f"the token {token} is stale: {self.highest[1]} was seen already; whoever shows it has lost the lock")
+            raise Stale(f"the token {token} is stale: {self.highest[1]} was seen already; its holder has lost the lock")
         self.highest = (epoch, token)
 
 

@@ -38,12 +38,12 @@ pub(crate) struct Demo {
 }
 
 const HELP: &str = "\
-Stock and ledger are plain files: each process reads the stock, thinks for 1 to 4 ms, and writes it back one lower. On
-the way one process is killed (SIGKILL) while it holds the lock, and one is stopped (SIGSTOP) until its lease of 1 s has
-ended: it must notice that it lost the lock, and the shop refuses its fencing token.
+Stock and ledger are plain files: each process reads the stock, thinks for 1 to 4 ms, and writes it back one lower. On the \
+way one process is killed (SIGKILL) while it holds the lock, and one is stopped (SIGSTOP) until its lease of 1 s has ended: \
+it must notice that it lost the lock, and the shop refuses its fencing token.
 
-The last line is the verdict: `oversold` counts items that were sold twice. Hand-off is the time from one holder's
-release to the next one's grant, over all pairs of holders; for the killed and the stopped one it begins with the signal, so the
+The last line is the verdict: `oversold` counts items that were sold twice. Hand-off is the time from one holder's release \
+to the next one's grant, over all pairs of holders; for the killed and the stopped one it begins with the signal, so the \
 longest two contain what their leases still lasted. Exits with 0 when nothing was oversold, or with --unsafe.
 
 Examples:
@@ -115,7 +115,8 @@ impl Demo {
         command.args(["--number", &number.to_string()]).arg("--folder").arg(folder);
         command.args(["--kill-at", &(self.stock - third).to_string(), "--stop-at", &third.to_string()]);
         if !self.unsafe_ {
-            command.args(["--lock", lock]).args(place.arguments());
+            command.args(["--lock", lock]);
+            place.lead(&mut command);
         }
         Ok(command)
     }

@@ -21,16 +21,16 @@ pub(super) fn quotes(row: &Row, language: &str) -> bool {
 const HEAD: &str = "\
 # Errors
 
-Every error has one of these codes, the same in every language, and one line that says what happened, on which lock and
-store, and what to do. *Retryable* means that the same call may succeed later by itself.
+Every error has one of these codes, the same in every language. Its message is one line: what was being done, on which lock and
+store, what happened, and what to do about it. *Retryable* means that the same call may succeed later without a change to the program.
 
 ";
 
 const ROWS: &str = "
 ## What each says
 
-Written by `lockwright-conformance bad-input --write` from the errors of a run; `conformance/bad-input.toml` has the
-inputs.
+Written by `lockwright-conformance bad-input --write` from the errors of a run; the inputs are in `conformance/bad-input.toml`.
+Passwords are never shown. `127.0.0.1:6379` and the paths stand for the addresses of the run.
 ";
 
 fn path() -> PathBuf {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
 use rusqlite::Connection;
-use rustix::mount::{MountFlags, UnmountFlags, mount, mount_remount, unmount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_remount, unmount};
 use tempfile::TempDir;
 
 use super::ground::Unmade;
@@ -82,6 +82,24 @@ fn build(kind: &str, folder: &Path) -> Result<(PathBuf, Option<Mounted>), Unmade
             lock_file(&path)?;
             sql(&path, "PRAGMA user_version = 1000")?;
         }
+        "foreign-trigger" => {
+            lock_file(&path)?;
+            sql(&path, "CREATE TRIGGER spoil AFTER INSERT ON locks BEGIN DELETE FROM locks; END")?;
+        }
+        "two-names" => {
+            lock_file(&path)?;
+            fs::hard_link(&path, folder.join("other.db")).map_err(broken)?;
+        }
+        "mounted" => {
+            may_mount().map_err(Unmade::Cannot)?;
+            let outside = folder.join("outside.db");
+            lock_file(&outside)?;
+            fs::write(&path, "").map_err(broken)?;
+            mount_bind(&outside, &path)
+                .map_err(|error| Unmade::Cannot(format!("nothing may be mounted here: {error}")))?;
+            mounted = Some(Mounted(path.clone()));
+        }
+        "no-disk" => return Ok(("/proc/locks.db".into(), None)),
         "damaged" => {
             lock_file(&path)?;
             let mut bytes = fs::read(&path).map_err(broken)?;

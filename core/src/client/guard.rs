@@ -20,6 +20,10 @@ use crate::options::AcquireOptions;
 use crate::shared::Share;
 use crate::token::Token;
 
+/// What is wrong with a guard that is used again.
+const RELEASED: &str = "this guard was released already";
+const EXPORTED: &str = "this guard was exported: whoever resumes the secret has the lock";
+
 #[derive(Clone)]
 pub(crate) struct Holding {
     pub(crate) engine: Arc<Engine>,
@@ -32,8 +36,9 @@ pub(crate) struct Holding {
 /// Dropping releases in the background. In a forked child a guard made by the parent is inert: the parent still holds.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct Guard<F: Face = Async> {
-    /// `None` once it was released.
+    /// `None` once it was released or exported.
     holding: Option<Holding>,
+    exported: bool,
     depth: u32,
     generation: u64,
     face: PhantomData<F>,
@@ -42,7 +47,7 @@ pub struct Guard<F: Face = Async> {
 impl<F: Face> Guard<F> {
     /// What an acquisition ended with, in the process of this fork `generation`.
     pub(super) fn new(holding: Holding, depth: u32, generation: u64) -> Self {
-        Guard { holding: Some(holding), depth, generation, face: PhantomData }
+        Guard { holding: Some(holding), exported: false, depth, generation, face: PhantomData }
     }
 
     /// The fencing token: hand it to whatever the lock protects.
@@ -110,12 +115,17 @@ impl<F: Face> Guard<F> {
         if self.is_forked() {
             return Err(forked());
         }
-        self.holding.as_ref().ok_or_else(|| Error::new(Kind::NotOwned, "release", "this guard was released already"))
+        self.holding.as_ref().ok_or_else(|| self.over())
     }
 
     /// The hold is somebody else's now.
     pub(crate) fn forget(&mut self) {
-        self.holding = None;
+        (self.holding, self.exported) = (None, true);
+    }
+
+    /// The error for whatever is asked of a guard that holds nothing any more.
+    fn over(&self) -> Error {
+        Error::new(Kind::NotOwned, "release", if self.exported { EXPORTED } else { RELEASED })
     }
 
     fn take(&mut self) -> Result<Option<Holding>> {
@@ -128,8 +138,7 @@ impl<F: Face> Guard<F> {
 
     pub(crate) fn start_release(&mut self) -> Result<Call> {
         let holding = self.take()?;
-        let holding =
-            holding.ok_or_else(|| Error::new(Kind::NotOwned, "release", "this guard was released already"))?;
+        let holding = holding.ok_or_else(|| self.over())?;
         let waiter = Arc::default();
         let effects = holding.entry.release(&holding.engine, holding.hold.token.n, &waiter);
         let (lock, store) = (&*holding.entry.name, &**holding.engine.store.address());
@@ -179,7 +188,7 @@ impl<F: Face> Guard<F> {
     /// The same guard for callers that wait in another way.
     pub fn into_face<G: Face>(mut self) -> Guard<G> {
         let (holding, depth, generation) = (self.holding.take(), self.depth, self.generation);
-        Guard { holding, depth, generation, face: PhantomData }
+        Guard { holding, exported: self.exported, depth, generation, face: PhantomData }
     }
 }
 
@@ -196,7 +205,7 @@ impl Change {
             (Settled::Changed(true), _) => Ok(true),
             (_, None) => Ok(false),
             (_, Some(reason)) => {
-                let message = format!("the lock is not held any more: {}", reason.sentence());
+                let message = format!("the lock is no longer held: {}", reason.sentence());
                 Err(Error::new(Kind::Lost, "change", message).on_lock(entry.name.clone()))
             }
         }
@@ -225,7 +234,7 @@ pub(crate) fn extended(entry: &Entry, hold: &Hold, settled: &Settled) -> Result<
         return Ok(());
     }
     let why = hold.why_lost().map_or("it was released meanwhile", |reason| reason.sentence());
-    let message = format!("the lock is not held any more: {why}");
+    let message = format!("the lock is no longer held: {why}");
     Err(Error::new(Kind::Lost, "extend", message).on_lock(entry.name.clone()))
 }
 

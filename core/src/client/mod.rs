@@ -132,6 +132,14 @@ impl<F: Face> Client<F> {
         self.place.layouts.address()
     }
 
+    /// The key under which the lock `name` lies in the store, as tools of the store's own want it. Nothing is sent.
+    ///
+    /// # Errors
+    /// `invalid_config` for a name that no lock can have; `unsupported` or `invalid_config` as [`guarantees`](Self::guarantees).
+    pub fn key_of(&self, name: &str) -> Result<String> {
+        Ok(self.spot(name)?.key.to_string())
+    }
+
     /// What this client and its clones did in this process so far; all zero in a forked child that has not used it yet.
     pub fn metrics(&self) -> Metrics {
         match self.place.engines.current().map(|made| &**made) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::engine::{Engine, no_background};
 use super::entry::{Entry, Outbound};
+use super::fence;
 use super::wait::locked;
 use super::{clock, runtime};
 use crate::protocol::{Op, Request, Requests};
@@ -74,7 +75,7 @@ impl Courier {
             match runtime::handle() {
                 Ok(handle) => {
                     office.carts += 1;
-                    handle.spawn(drive(engine.clone(), self.freight));
+                    handle.spawn(keep_driving(engine.clone(), self.freight));
                 }
                 Err(error) => return no_background(&error),
             }
@@ -95,19 +96,24 @@ impl Courier {
     }
 }
 
-async fn drive(engine: Arc<Engine>, freight: Freight) {
+async fn keep_driving(engine: Arc<Engine>, freight: Freight) {
+    fence::kept_up("a batch", engine.store.address(), || drive(&engine, freight)).await;
+}
+
+async fn drive(engine: &Arc<Engine>, freight: Freight) {
     let mut pause = PAUSE.0;
     while let Some(load) = engine.courier(freight).load() {
         let (requests, receipts) = send_off(load);
         let answered = match freight {
-            Freight::Renewals => engine.store.clone().call_batch(requests).await,
+            Freight::Renewals => engine.survive(async { engine.store.clone().call_batch(requests).await }).await,
             Freight::Returns => {
                 let limit = engine.limit(clock::now(), None);
-                engine.store.call_async(&Requests::from_vec(requests), limit).await
+                let requests = Requests::from_vec(requests);
+                engine.survive(async { engine.store.call_async(&requests, limit).await }).await
             }
         };
         let reached = matches!(answered.outcome, Outcome::Replies(_));
-        deliver(&engine, receipts, answered);
+        deliver(engine, receipts, answered);
         if reached {
             pause = PAUSE.0;
             // Where a store answers at once and work never ends, nobody else on this thread would have a turn.
@@ -156,5 +162,77 @@ pub(crate) fn deliver(engine: &Engine, receipts: Vec<Receipt>, answered: Answere
         let outcome = answer(requests);
         let follow = entry.answered(engine, slot, id, Answered { sent, outcome });
         engine.perform_in_background(&entry, follow);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Instant;
+
+    use super::*;
+    use crate::driver::engine::{Wish, begin};
+    use crate::driver::wait::Settled;
+    use crate::options::{AcquireOptions, ConnectOptions};
+    use crate::protocol::{InboxId, Layout};
+    use crate::stores::{self, BoxFuture, Sink, Store};
+    use crate::time::Time;
+    use crate::uri::Uri;
+
+    /// A memory whose batches of renewals panic so many times, before and while they are awaited.
+    #[derive(Debug)]
+    struct Frail {
+        memory: Arc<dyn Store>,
+        falls: AtomicU64,
+    }
+
+    impl Store for Frail {
+        fn address(&self) -> &Arc<str> {
+            self.memory.address()
+        }
+        fn layouts(&self) -> &[Arc<dyn Layout>] {
+            self.memory.layouts()
+        }
+        fn call(&self, requests: &Requests, limit: Time) -> Answered {
+            self.memory.call(requests, limit)
+        }
+        fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
+            self.memory.call_async(requests, limit)
+        }
+        fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
+            match self.falls.fetch_sub(1, Ordering::SeqCst) as i64 {
+                ..=0 => self.memory.clone().call_batch(requests),
+                fall if fall % 2 == 0 => panic!("before it is awaited"),
+                _ => Box::pin(async { panic!("while it is awaited") }),
+            }
+        }
+        fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+            self.memory.clone().open_inbox(inbox, sink)
+        }
+    }
+
+    #[test]
+    fn a_batch_that_panics_is_one_that_was_not_answered() {
+        let memory = stores::open(&mut Uri::parse("memory://frail", ConnectOptions::default()).unwrap()).unwrap();
+        let store = Arc::new(Frail { memory, falls: AtomicU64::new(5) });
+        let engine = Engine::new(store.clone(), ConnectOptions::default()).unwrap();
+        let options = AcquireOptions { ttl: Duration::from_millis(500), ..AcquireOptions::default() };
+        let wish = Wish { options, owner: None, prefers_order: false };
+        let held = ["a", "b", "c"].map(|name| {
+            let entry = engine.entry(&store.layouts()[0], &name.into(), &name.into());
+            let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
+            engine.perform(&entry, effects, None);
+            let Some(Settled::Granted { hold, .. }) = waiter.take() else { panic!("it is free") };
+            hold
+        });
+        let began = Instant::now();
+        while engine.counters.snapshot().renewals < 12 {
+            assert!(began.elapsed() < Duration::from_secs(20), "in vain");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(store.falls.load(Ordering::SeqCst) as i64 <= 0);
+        assert!(held.iter().all(|hold| hold.why_lost().is_none()));
+        assert!(locked(&engine.courier(Freight::Renewals).office).carts <= CARTS);
     }
 }

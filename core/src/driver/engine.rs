@@ -12,7 +12,8 @@ use tokio::task::AbortHandle;
 
 use super::clock;
 use super::courier::{self, Courier, Freight};
-use super::entry::{Effects, Entry, Outbound};
+use super::entry::{Effects, Entry, Outbound, PARTING};
+use super::fence::{self, Fence};
 use super::fork::{self, Generational};
 use super::notice::{self, Counters, Silence};
 use super::random;
@@ -99,6 +100,9 @@ pub(crate) struct Engine {
     silence: Silence,
     /// For those who need to outlive a borrow: the background's work, and the store's way to us.
     me: Weak<Engine>,
+    /// As if there were no randomness to be had.
+    #[cfg(test)]
+    dry: AtomicBool,
 }
 
 /// How an acquisition is to be made, once its options are checked.
@@ -157,6 +161,8 @@ impl Engine {
             counters: Counters::default(),
             silence: Silence::default(),
             me: me.clone(),
+            #[cfg(test)]
+            dry: AtomicBool::default(),
         });
         let mut engines = locked(engines());
         engines.retain(|known| known.strong_count() > 0);
@@ -176,8 +182,16 @@ impl Engine {
         self.wheel.stop();
     }
 
-    pub(crate) fn inbox_id(&self) -> InboxId {
-        *self.inbox_id.get_or_init(|| InboxId(self.mint().0 as u64))
+    /// Where this client hears what is pushed.
+    ///
+    /// # Errors
+    /// As [`mint`](Self::mint), the first time.
+    pub(crate) fn inbox_id(&self) -> Result<InboxId> {
+        if let Some(known) = self.inbox_id.get() {
+            return Ok(*known);
+        }
+        let drawn = InboxId(self.mint()?.0 as u64);
+        Ok(*self.inbox_id.get_or_init(|| drawn))
     }
 
     pub(crate) fn inbox(&self) -> Inbox {
@@ -209,9 +223,16 @@ impl Engine {
         tries.saturating_mul(2).saturating_add(Duration::from_secs(60))
     }
 
-    pub(crate) fn mint(&self) -> AttemptId {
-        // It gave some before; a system that then runs out of randomness cannot go on safely.
-        AttemptId(random::number().unwrap_or_else(|error| std::panic::panic_any(error.to_string())))
+    /// An id for a new attempt.
+    ///
+    /// # Errors
+    /// `internal` while the operating system gives no randomness: an id that might be somebody else's is worse than none.
+    pub(crate) fn mint(&self) -> Result<AttemptId> {
+        #[cfg(test)]
+        if self.dry.load(Ordering::Relaxed) {
+            return Err(unrandom("none in this test"));
+        }
+        random::number().map(AttemptId).map_err(|error| unrandom(error.to_string()))
     }
 
     /// The entry of a lock, made at first use.
@@ -274,10 +295,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Until when a write begun at `now` may take, dialling included, for a caller that gives up at `deadline`.
+    /// Until when a write begun at `now` may take, dialling included, for a caller that gives up at `deadline`. A store that is well is
+    /// not cut short: whoever gives up parts from it, and is not kept for longer than that takes.
     pub(super) fn limit(&self, now: Time, deadline: Option<Time>) -> Time {
         let answered = now.after(self.options.connect_timeout).after(self.options.response_timeout);
-        deadline.map_or(answered, |deadline| deadline.min(answered))
+        deadline.map_or(answered, |deadline| deadline.after(PARTING).min(answered))
     }
 
     /// Performs everything in this thread, and what follows from it, until somebody has a result: whoever that is goes on with it,
@@ -317,10 +339,25 @@ impl Engine {
 
     /// What became of a write whose task was dropped before the answer.
     pub(super) fn abandoned(&self) -> Answered {
-        let error = Error::new(Kind::Unavailable, "acquire", "the task was cancelled before the store answered");
+        self.unanswered("the task was cancelled before the store answered")
+    }
+
+    fn unanswered(&self, why: &'static str) -> Answered {
+        let error = Error::new(Kind::Unavailable, "acquire", why);
         let now = clock::now();
         let void_after = now.after(self.options.response_timeout * 2);
         Answered { sent: now, outcome: Outcome::Unknown { error, void_after } }
+    }
+
+    /// How a call from the background ends, also where the store panics.
+    pub(super) async fn survive(&self, call: impl Future<Output = Answered>) -> Answered {
+        match fence::contained(call).await {
+            Ok(answered) => answered,
+            Err(panicked) => {
+                panicked.tell("a request", None, self.store.address());
+                self.unanswered("the request panicked; please report this")
+            }
+        }
     }
 
     /// Performs everything from the background runtime.
@@ -354,7 +391,8 @@ impl Engine {
         let work = async move {
             let (requests, receipts) = courier::send_off(vec![send]);
             let limit = engine.limit(clock::now(), None);
-            let answered = engine.store.call_async(&Requests::from_vec(requests), limit).await;
+            let requests = Requests::from_vec(requests);
+            let answered = engine.survive(async { engine.store.call_async(&requests, limit).await }).await;
             courier::deliver(&engine, receipts, answered);
         };
         match runtime::handle() {
@@ -383,15 +421,19 @@ impl Engine {
 
     /// Everything but the writes, which it returns.
     pub(crate) fn perform_local(&self, entry: &Arc<Entry>, effects: Effects) -> SmallVec<[Outbound; 1]> {
-        let Effects { mut sends, settled, lost, learnt, open_inbox, hear_hints, notices, due, .. } = effects;
+        let Effects { mut sends, settled, lost, ended, learnt, open_inbox, hear_hints, notices, due, .. } = effects;
+        let fence = Fence { lock: &entry.name, store: self.store.address() };
         for (sent, at) in learnt {
             self.store.learn(sent, at);
         }
         for notice in notices {
-            notice.tell(entry, self.store.address());
+            fence.run("a subscriber of tracing", || notice.tell(entry, self.store.address()));
         }
         for (hold, reason) in lost {
-            hold.lose(reason);
+            hold.lose(reason, fence);
+        }
+        for hold in ended {
+            hold.end(fence);
         }
         if let Some(due) = due {
             self.wheel.appoint(entry, due);
@@ -404,7 +446,7 @@ impl Engine {
         }
         for (waiter, result) in settled {
             // Whoever wanted it may have gone in this very moment.
-            let follow = match waiter.settle(result) {
+            let follow = match waiter.settle(result, fence) {
                 Some(Settled::Granted { hold, .. }) => entry.release(self, hold.token.n, &Arc::default()),
                 Some(Settled::Exported(secret)) => entry.retract(self, secret),
                 _ => continue,
@@ -418,7 +460,8 @@ impl Engine {
         if self.inbox_wanted.swap(true, Ordering::AcqRel) {
             return;
         }
-        if self.keep_listening(|store, sink| store.open_inbox(self.inbox_id(), sink)).is_err() {
+        let inbox = self.inbox_id();
+        if inbox.and_then(|inbox| self.keep_listening(move |store, sink| store.open_inbox(inbox, sink))).is_err() {
             Sink::inbox(self, Inbox::Unavailable);
         }
     }
@@ -435,10 +478,15 @@ impl Engine {
 
     fn keep_listening(
         &self,
-        listening: impl FnOnce(Arc<dyn Store>, Weak<dyn Sink>) -> BoxFuture<'static, ()>,
+        listening: impl Fn(Arc<dyn Store>, Weak<dyn Sink>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
     ) -> Result<()> {
-        let sink: Weak<dyn Sink> = self.me.clone();
-        let task = runtime::handle()?.spawn(listening(self.store.clone(), sink));
+        let handle = runtime::handle()?;
+        let (store, sink): (_, Weak<dyn Sink>) = (self.store.clone(), self.me.clone());
+        let mut first = Some(listening(store.clone(), sink.clone()));
+        let task = handle.spawn(async move {
+            let listen = || first.take().unwrap_or_else(|| listening(store.clone(), sink.clone()));
+            fence::kept_up("the inbox", store.address(), listen).await;
+        });
         locked(&self.listeners).push(task.abort_handle());
         Ok(())
     }
@@ -476,7 +524,7 @@ impl Engine {
         let requests = Requests::from_iter([request]);
         let mut told = None;
         loop {
-            let answered = self.store.call(&requests, self.limit(clock::now(), Some(give_up)));
+            let answered = self.store.call(&requests, self.limit(clock::now(), None).min(give_up));
             let Answered { sent, outcome } = self.heard(1, answered);
             let error = match outcome {
                 Outcome::Replies(replies) => return Ok((sent, replies.into_iter().next().unwrap_or(Reply::Nil))),
@@ -588,8 +636,16 @@ impl std::fmt::Debug for Engine {
     }
 }
 
+fn unrandom(why: impl Into<String>) -> Error {
+    let message = "the operating system gives no random numbers, without which no two attempts can be told apart; nothing was \
+                   asked of the store";
+    Error::new(Kind::Internal, "acquire", message).caused_by(why.into())
+}
+
 pub(super) fn no_background(error: &Error) {
-    tracing::error!(target: "lockwright::runtime", %error, "no background thread: leases will not be renewed");
+    fence::told(|| {
+        tracing::error!(target: "lockwright::runtime", %error, "no background thread: leases will not be renewed");
+    });
 }
 
 fn code(inbox: Inbox) -> u8 {
@@ -630,8 +686,8 @@ mod tests {
     use super::*;
     use crate::blocking::{self, Blocking};
     use crate::client::Acquisition;
-    use crate::driver::entry::PARTING;
     use crate::queue::Refusal;
+    use crate::token::Token;
 
     #[test]
     fn a_hold_that_is_over_refuses_nobody_though_the_wheel_is_late() {
@@ -841,6 +897,75 @@ mod tests {
         let settled = held.waiter.take().unwrap();
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(held.conclude(settled).unwrap_err().kind(), Kind::Lost);
+    }
+
+    #[test]
+    fn a_step_that_panics_ends_what_was_held_and_wanted_of_that_lock_and_of_no_other() {
+        let client = blocking::Client::open(Some("memory://panics-in-a-step"), ConnectOptions::default()).unwrap();
+        let (other, held) = (client.lock("y").acquire().unwrap(), taken(&client));
+        let Some(Settled::Granted { hold, .. }) = held.waiter.take() else { panic!("it is free") };
+        let (waits, effects) = client.lock("x").build().unwrap().start(None).unwrap();
+        waits.engine.perform(&waits.entry, effects, None);
+        let extended = Arc::<Waiter>::default();
+        let unsent = held.entry.extend(&held.engine, hold.token.n, Duration::from_secs(60), &extended);
+        let effects = held.entry.breaks(&held.engine);
+        held.engine.perform(&held.entry, effects, None);
+        assert_eq!(hold.why_lost(), Some(crate::lease::LossReason::Expired));
+        let failed = waits.waiter.take();
+        assert!(
+            matches!(&failed, Some(Settled::Refused(Refusal::Failed(error))) if error.kind() == Kind::Internal),
+            "{failed:?}"
+        );
+        assert!(matches!(extended.take(), Some(Settled::Extended(false))));
+        drop(unsent);
+        assert!(other.is_held());
+        let metrics = client.metrics();
+        assert_eq!((metrics.held, metrics.waiting, metrics.lost.total()), (1, 0, 1));
+        // It still lies at the store, and is to be had when somebody breaks it, or its ttl is over.
+        let holder = client.inspect("x").unwrap().holder.unwrap();
+        assert!(client.lock("x").try_acquire().unwrap().is_none());
+        assert!(client.break_lock("x", Token::new(holder.last_token)).unwrap());
+        client.lock("x").acquire().unwrap().release().unwrap();
+    }
+
+    #[test]
+    fn without_randomness_nothing_is_asked_and_the_lock_is_as_it_was() {
+        let client = blocking::Client::open(Some("memory://dry"), ConnectOptions::default()).unwrap();
+        let (engine, entry) = {
+            let held = taken(&client);
+            (held.engine.clone(), held.entry.clone())
+        };
+        while !entry.is_idle() {
+            std::thread::yield_now();
+        }
+        let requests = || client.metrics().requests;
+        let before = requests();
+        engine.dry.store(true, Ordering::Relaxed);
+        let errors = [client.lock("x").acquire().unwrap_err(), client.lock("x").fair().acquire().unwrap_err()];
+        assert!(errors.iter().all(|error| error.kind() == Kind::Internal && error.lock() == Some("x")), "{errors:?}");
+        assert_eq!((requests(), client.metrics().waiting, entry.is_idle()), (before, 0, true));
+        engine.dry.store(false, Ordering::Relaxed);
+        client.lock("x").acquire().unwrap().release().unwrap();
+    }
+
+    #[test]
+    fn without_randomness_a_lock_that_others_wait_for_is_given_back() {
+        let client = blocking::Client::open(Some("memory://dry-yield"), ConnectOptions::default()).unwrap();
+        let held = taken(&client);
+        let Some(Settled::Granted { hold, .. }) = held.waiter.take() else { panic!("it is free") };
+        let (waits, effects) = client.lock("x").build().unwrap().start(None).unwrap();
+        waits.engine.perform(&waits.entry, effects, None);
+        held.engine.dry.store(true, Ordering::Relaxed);
+        let released = Arc::<Waiter>::default();
+        let effects = held.entry.release(&held.engine, hold.token.n, &released);
+        held.engine.perform(&held.entry, effects, None);
+        assert!(matches!(released.take(), Some(Settled::Released(crate::lease::ReleaseOutcome::Released))));
+        let told = waits.waiter.take();
+        assert!(
+            matches!(&told, Some(Settled::Refused(Refusal::Failed(error))) if error.kind() == Kind::Internal),
+            "{told:?}"
+        );
+        assert!(client.inspect("x").unwrap().holder.is_none() && held.entry.is_idle());
     }
 
     #[test]

@@ -11,10 +11,11 @@ use smallvec::SmallVec;
 
 use super::clock;
 use super::engine::Engine;
+use super::fence::{Panicked, caught};
 use super::hold::Hold;
 use super::notice::{Notice, Way, Why};
 use super::wait::{Settled, Waiter, locked};
-use crate::error::{Error, Kind};
+use crate::error::{Error, Kind, Result};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::lent::Lent;
 use crate::options::{MIN_TTL, Retry};
@@ -188,6 +189,8 @@ pub(crate) struct Effects {
     pub(crate) sends: SmallVec<[Outbound; 1]>,
     pub(crate) settled: SmallVec<[(Arc<Waiter>, Settled); 1]>,
     pub(crate) lost: SmallVec<[(Arc<Hold>, LossReason); 0]>,
+    /// Holds that were given back.
+    pub(crate) ended: SmallVec<[Arc<Hold>; 0]>,
     pub(crate) learnt: SmallVec<[(Time, StoreTime); 0]>,
     pub(crate) open_inbox: bool,
     /// Somebody listens on a channel of the store.
@@ -205,26 +208,8 @@ pub(crate) struct Effects {
 
 impl Entry {
     pub(crate) fn new(name: Arc<str>, key: Arc<str>, layout: Arc<dyn Layout>) -> Self {
-        let Traits { block, push, .. } = layout.protocol(key.clone()).traits();
-        let state = State {
-            queue: Queue::new(block),
-            slots: SmallVec::new(),
-            next_slot: 0,
-            tasks: Lent::new(),
-            unsaid: 0,
-            parting: 0,
-            holds: SmallVec::new(),
-            releases: Lent::new(),
-            wishes: Lent::new(),
-            failure: None,
-            card: "".into(),
-            due: None,
-            alive: None,
-            closed: false,
-            hints: push == Push::Hint,
-            places: push == Push::Place,
-        };
-        Entry { name, key, layout, state: Mutex::new(state) }
+        let state = Mutex::new(State::new(layout.protocol(key.clone()).traits()));
+        Entry { name, key, layout, state }
     }
 
     /// A task wants the lock, and shows `card` while it has it; `waiter` gets the result. If it `insists`, that is a refusal where
@@ -291,8 +276,9 @@ impl Entry {
             }
             match waiter.refuse() {
                 Some(Settled::Granted { hold, .. }) => {
-                    hold.end();
-                    state.release(now, hold.token.n, Arc::default());
+                    let token = hold.token.n;
+                    effects.ended.push(hold);
+                    state.release(now, token, Arc::default());
                 }
                 _ => state.queue.handle(now, queue::Event::Cancel(task)),
             }
@@ -371,7 +357,8 @@ impl Entry {
     pub(crate) fn retract(self: &Arc<Self>, engine: &Engine, secret: AttemptId) -> Effects {
         self.with(engine, |state, now, effects| {
             let service = Service { ttl: MIN_TTL, renew: false, max_hold: None, retry: Retry::DEFAULT };
-            let terms = self.terms(engine, &state.card, service);
+            // Else it is free once the secret's time is over.
+            let Ok(terms) = self.terms(engine, &state.card, service) else { return };
             let secret = Terms::of_secret(self.name.clone(), secret, MIN_TTL, "".into());
             let slot = state.idle_slot(self, engine, effects);
             slot.contender = None;
@@ -521,8 +508,15 @@ impl Entry {
         let mut room = Room::borrow();
         state.move_in(&mut room);
         effects.room = Some(room);
-        change(&mut state, now, &mut effects);
-        state.pump(self, engine, now, &mut effects);
+        let done = caught(|| {
+            change(&mut state, now, &mut effects);
+            state.pump(self, engine, now, &mut effects);
+        });
+        if let Err(panicked) = done {
+            state.give_up(now, panicked, &mut effects);
+            let like_new = State::new(self.layout.protocol(self.key.clone()).traits());
+            *state = State { next_slot: state.next_slot, closed: state.closed, ..like_new };
+        }
         if let Some(mut room) = effects.room.take() {
             state.move_out(&mut room);
             room.give_back();
@@ -532,16 +526,22 @@ impl Entry {
         effects
     }
 
-    fn terms(&self, engine: &Engine, card: &Arc<str>, service: Service) -> Terms {
-        Terms {
+    /// A step that panics.
+    #[cfg(test)]
+    pub(crate) fn breaks(self: &Arc<Self>, engine: &Engine) -> Effects {
+        self.with(engine, |_, _, _| panic!("a defect"))
+    }
+
+    fn terms(&self, engine: &Engine, card: &Arc<str>, service: Service) -> Result<Terms> {
+        Ok(Terms {
             name: self.name.clone(),
-            attempt: engine.mint(),
-            inbox: engine.inbox_id(),
+            attempt: engine.mint()?,
+            inbox: engine.inbox_id()?,
             ttl: service.ttl,
             claim: claim(service.ttl),
             card: card.clone(),
             fair: false,
-        }
+        })
     }
 }
 
@@ -569,6 +569,27 @@ fn renewal(session: &Session, token: Token, error: Option<Error>) -> Option<Noti
 }
 
 impl State {
+    fn new(Traits { block, push, .. }: Traits) -> Self {
+        State {
+            queue: Queue::new(block),
+            slots: SmallVec::new(),
+            next_slot: 0,
+            tasks: Lent::new(),
+            unsaid: 0,
+            parting: 0,
+            holds: SmallVec::new(),
+            releases: Lent::new(),
+            wishes: Lent::new(),
+            failure: None,
+            card: "".into(),
+            due: None,
+            alive: None,
+            closed: false,
+            hints: push == Push::Hint,
+            places: push == Push::Place,
+        }
+    }
+
     fn move_in(&mut self, room: &mut Room) {
         self.queue.lend(&mut room.queue);
         self.tasks.exchange(&mut room.tasks);
@@ -638,7 +659,10 @@ impl State {
     ) {
         match action {
             queue::Action::Contend { contender, wait, fair, service } => {
-                let terms = Terms { fair, ..entry.terms(engine, &self.card, service) };
+                let terms = match entry.terms(engine, &self.card, service) {
+                    Ok(terms) => Terms { fair, ..terms },
+                    Err(error) => return self.fail(now, contender, entry, error),
+                };
                 let hints = self.hints;
                 let slot = self.idle_slot(entry, engine, effects);
                 slot.contender = Some(contender);
@@ -647,7 +671,10 @@ impl State {
                 slot.session.handle(now, session::Event::Acquire { terms, wait, service, inbox });
             }
             queue::Action::Resume { contender, secret, service } => {
-                let terms = entry.terms(engine, &self.card, service);
+                let terms = match entry.terms(engine, &self.card, service) {
+                    Ok(terms) => terms,
+                    Err(error) => return self.fail(now, contender, entry, error),
+                };
                 let secret = Terms::of_secret(entry.name.clone(), secret, service.ttl, "".into());
                 let slot = self.idle_slot(entry, engine, effects);
                 slot.contender = Some(contender);
@@ -658,10 +685,18 @@ impl State {
                 self.tell(contender, now, session::Event::Serve(service));
             }
             queue::Action::Yield { contender, used, service } => {
-                effects.notices.push(Notice::Yielded { token: Token::new(used) });
                 self.release_goes_to(now, contender, used, effects);
-                let attempt = engine.mint();
-                self.tell(contender, now, session::Event::Yield { attempt, used, service });
+                match engine.mint() {
+                    Ok(attempt) => {
+                        effects.notices.push(Notice::Yielded { token: Token::new(used) });
+                        self.tell(contender, now, session::Event::Yield { attempt, used, service });
+                    }
+                    Err(error) => {
+                        self.tell(contender, now, session::Event::Release { used });
+                        self.detach(contender);
+                        self.fail(now, contender, entry, error);
+                    }
+                }
             }
             queue::Action::GiveBack { contender, used } => {
                 self.release_goes_to(now, contender, used, effects);
@@ -782,6 +817,33 @@ impl State {
         while let Some(wish) = position(&self.wishes).and_then(|at| self.wishes.remove(at)) {
             effects.settled.push((wish.waiter, answer()));
         }
+    }
+
+    /// The contender cannot ask the store.
+    fn fail(&mut self, now: Time, contender: ContenderId, entry: &Entry, error: Error) {
+        let failure = Some(error.on_lock(entry.name.clone()));
+        self.queue.handle(now, queue::Event::Ended { contender, failure });
+    }
+
+    /// A step panicked, which is a defect of ours: what it left half done is not gone on with. Everybody is told the worst, nothing is
+    /// renewed, what the store knows ends with its lease, and the lock may be asked for anew.
+    fn give_up(&mut self, now: Time, panicked: Panicked, effects: &mut Effects) {
+        effects.sends.clear();
+        (effects.open_inbox, effects.hear_hints, effects.due) = (false, false, None);
+        while let Some(task) = self.tasks.front().map(|task| task.id) {
+            self.refuse(now, task, Refusal::Failed(defect()), effects);
+        }
+        for hold in self.holds.drain(..) {
+            effects.lose(now, hold, LossReason::Expired);
+        }
+        for release in self.releases.drain(..) {
+            effects.settled.push((release.waiter, Settled::Released(ReleaseOutcome::Unknown)));
+        }
+        for wish in self.wishes.drain(..) {
+            let answer = if wish.changes { Settled::Changed(false) } else { Settled::Extended(false) };
+            effects.settled.push((wish.waiter, answer));
+        }
+        effects.notices.push(Notice::Panicked(panicked));
     }
 
     fn contender_ended(&mut self, index: usize, now: Time) {
@@ -995,7 +1057,7 @@ impl State {
     fn end_hold(&mut self, now: Time, token: u64, effects: &mut Effects) {
         if let Some(hold) = self.take_hold(token) {
             effects.notices.push(Notice::Over { held: now.since(hold.since) });
-            hold.end();
+            effects.ended.push(hold);
         }
     }
 
@@ -1050,6 +1112,12 @@ fn unsaid() -> Error {
 fn restored() -> Error {
     let message = "this process was restored from a copy of itself while it waited; acquire the lock again";
     Error::new(Kind::Forked, "acquire", message)
+}
+
+/// The error for a task that waited when its lock was given up.
+fn defect() -> Error {
+    let message = "this library panicked, and gave up what it was doing with this lock; please report the panic, which the log has";
+    Error::new(Kind::Internal, "acquire", message)
 }
 
 fn closed() -> Error {

@@ -7,10 +7,15 @@
 
 #![allow(unsafe_code)]
 
+#[cfg(feature = "sqlite")]
+use std::cell::Cell;
 use std::cell::UnsafeCell;
+#[cfg(feature = "sqlite")]
+use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::time::Duration;
 
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 static RESTORED: AtomicU64 = AtomicU64::new(0);
@@ -34,7 +39,19 @@ pub(crate) fn restored() {
 
 const SLOTS: usize = 4096;
 const FREE: i32 = -1;
-static DESCRIPTORS: [AtomicI32; SLOTS] = [const { AtomicI32::new(FREE) }; SLOTS];
+/// Taken, and not yet to be closed.
+const RESERVED: i32 = -2;
+
+/// A descriptor, and what it led to when it was registered: whoever closes descriptors by number, as daemons do when they start,
+/// closes ours too, and the number is given to something else.
+struct Slot {
+    fd: AtomicI32,
+    device: AtomicU64,
+    inode: AtomicU64,
+}
+
+static DESCRIPTORS: [Slot; SLOTS] =
+    [const { Slot { fd: AtomicI32::new(FREE), device: AtomicU64::new(0), inode: AtomicU64::new(0) } }; SLOTS];
 
 /// A descriptor that a forked child closes. Dropping this before the descriptor itself takes it off the list.
 #[derive(Debug)]
@@ -45,41 +62,115 @@ pub(crate) struct Registered(Option<usize>);
 pub(crate) fn register(descriptor: &impl AsRawFd) -> Registered {
     install();
     let fd: RawFd = descriptor.as_raw_fd();
-    Registered(
-        DESCRIPTORS
-            .iter()
-            .position(|slot| slot.compare_exchange(FREE, fd, Ordering::Relaxed, Ordering::Relaxed).is_ok()),
-    )
+    let Some((device, inode)) = leads_to(fd) else { return Registered(None) };
+    let is_taken = |slot: &Slot| slot.fd.compare_exchange(FREE, RESERVED, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    let taken = DESCRIPTORS.iter().position(is_taken);
+    if let Some(slot) = taken.and_then(|slot| DESCRIPTORS.get(slot)) {
+        slot.device.store(device, Ordering::Relaxed);
+        slot.inode.store(inode, Ordering::Relaxed);
+        slot.fd.store(fd, Ordering::Release);
+    }
+    Registered(taken)
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
         if let Some(slot) = self.0 {
-            DESCRIPTORS[slot].store(FREE, Ordering::Relaxed);
+            DESCRIPTORS[slot].fd.store(FREE, Ordering::Relaxed);
         }
     }
 }
 
-/// A mutex that no fork can catch locked.
-static GATE: Mutex<()> = Mutex::new(());
+/// Device and inode. Timers and the like all share one, so these are taken for one another.
+fn leads_to(fd: RawFd) -> Option<(u64, u64)> {
+    // SAFETY: all zeroes is a `stat`.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: a plain system call that writes into `stat`.
+    let failed = unsafe { libc::fstat(fd, &raw mut stat) };
+    #[allow(clippy::unnecessary_cast, reason = "the width of these differs from platform to platform")]
+    (failed == 0).then_some((stat.st_dev as u64, stat.st_ino as u64))
+}
 
-struct HeldAcrossFork(UnsafeCell<Option<MutexGuard<'static, ()>>>);
+/// Who is inside a library whose own locks must not be inherited half taken. Held for a moment only, and across a fork, so that
+/// no fork can catch it locked.
+static INSIDE: Mutex<Inside> = Mutex::new(Inside { is_busy: false, waiting: 0, forks: 0 });
+static LEFT: Condvar = Condvar::new();
+
+struct Inside {
+    is_busy: bool,
+    /// How many wait to enter.
+    waiting: u32,
+    /// How many wait to fork; they come first.
+    forks: u32,
+}
+
+/// How long a fork waits for whoever is inside. What runs there takes some ten microseconds, but a disk may keep it; and a fork
+/// may be keeping its whole process from going on, as Python's does.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The process was forked while somebody was inside, who will never leave.
+static STRANDED: AtomicBool = AtomicBool::new(false);
+
+fn inside() -> MutexGuard<'static, Inside> {
+    INSIDE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who is next, if anybody waits.
+fn tell_of_leaving(inside: MutexGuard<'static, Inside>) {
+    let (waiting, forks) = (inside.waiting, inside.forks);
+    drop(inside);
+    match (waiting, forks) {
+        (0, 0) => {}
+        (_, 0) => LEFT.notify_one(),
+        _ => LEFT.notify_all(),
+    }
+}
+
+struct HeldAcrossFork(UnsafeCell<Option<MutexGuard<'static, Inside>>>);
 
 // SAFETY: only the fork handlers touch it, and they run one after the other in the thread that forks, between taking and
-// leaving `GATE`.
+// leaving `INSIDE`.
 unsafe impl Sync for HeldAcrossFork {}
 
 static HELD: HeldAcrossFork = HeldAcrossFork(UnsafeCell::new(None));
 
-/// Proof that the process cannot fork at present.
+/// Proof that nobody else is inside, and that a fork waits, for a while, until it is dropped. It stays with its thread.
 #[cfg(feature = "sqlite")]
-pub(crate) type Gate = MutexGuard<'static, ()>;
+#[derive(Debug)]
+pub(crate) struct Gate(PhantomData<*const ()>);
 
-/// Keeps the process from forking while the guard lives: for libraries whose own locks must not be inherited half taken.
 #[cfg(feature = "sqlite")]
-pub(crate) fn gate() -> Gate {
+thread_local! {
+    /// This thread has the gate.
+    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Enters a library whose own locks must not be inherited half taken. None in a process that was forked while somebody was
+/// inside: it must not touch that library for as long as it lives.
+#[cfg(feature = "sqlite")]
+pub(crate) fn gate() -> Option<Gate> {
     install();
-    GATE.lock().unwrap_or_else(PoisonError::into_inner)
+    if STRANDED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let mut inside = inside();
+    while inside.is_busy || inside.forks > 0 {
+        inside.waiting += 1;
+        inside = LEFT.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        inside.waiting -= 1;
+    }
+    inside.is_busy = true;
+    IS_INSIDE.set(true);
+    Some(Gate(PhantomData))
+}
+
+#[cfg(feature = "sqlite")]
+impl Drop for Gate {
+    fn drop(&mut self) {
+        IS_INSIDE.set(false);
+        let mut inside = inside();
+        inside.is_busy = false;
+        tell_of_leaving(inside);
+    }
 }
 
 /// Registers the handlers, once in a process and its descendants.
@@ -93,27 +184,45 @@ pub(crate) fn install() {
 }
 
 extern "C" fn prepare() {
-    let guard = GATE.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: see `HeldAcrossFork`; `GATE` is ours.
-    unsafe { *HELD.0.get() = Some(guard) };
+    let mut inside = inside();
+    inside.forks += 1;
+    inside = match LEFT.wait_timeout_while(inside, PATIENCE, |inside| inside.is_busy) {
+        Ok((inside, _)) => inside,
+        Err(poisoned) => poisoned.into_inner().0,
+    };
+    inside.forks -= 1;
+    // SAFETY: see `HeldAcrossFork`; `INSIDE` is ours.
+    unsafe { *HELD.0.get() = Some(inside) };
 }
 
 extern "C" fn parent() {
-    // SAFETY: as in `prepare`; dropping the guard leaves the gate.
-    unsafe { *HELD.0.get() = None };
+    // SAFETY: as in `prepare`.
+    if let Some(inside) = unsafe { (*HELD.0.get()).take() } {
+        tell_of_leaving(inside);
+    }
 }
 
 extern "C" fn child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     for slot in &DESCRIPTORS {
-        let fd = slot.swap(FREE, Ordering::Relaxed);
-        if fd != FREE {
+        let fd = slot.fd.swap(FREE, Ordering::Acquire);
+        if fd < 0 {
+            continue;
+        }
+        let known = (slot.device.load(Ordering::Relaxed), slot.inode.load(Ordering::Relaxed));
+        if leads_to(fd) == Some(known) {
             // SAFETY: a plain system call. The object that owns the descriptor is leaked, never dropped, in this process.
             unsafe { libc::close(fd) };
         }
     }
     // SAFETY: as in `parent`.
-    unsafe { *HELD.0.get() = None };
+    if let Some(mut inside) = unsafe { (*HELD.0.get()).take() } {
+        // The threads that were counted are not there any more.
+        (inside.waiting, inside.forks) = (0, 0);
+        if std::mem::take(&mut inside.is_busy) {
+            STRANDED.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 /// A value that every process has its own of: after a fork the child makes a new one and never touches the inherited.
@@ -188,7 +297,6 @@ impl<T> Drop for Node<T> {
 
 #[cfg(feature = "sqlite")]
 pub(crate) use database::Database;
-
 /// SQLite connections that a forked child can be rid of.
 ///
 /// SQLite keeps a list, one for the whole process, of the files it has open and of the locks it holds on them. The child
@@ -210,6 +318,9 @@ mod database {
 
     use super::{Gate, generation};
 
+    /// Steps of SQLite's machine between two looks at the time; a request takes some hundreds.
+    const STEPS: i32 = 4096;
+
     struct Open {
         generation: u64,
         handle: *mut ffi::sqlite3,
@@ -230,10 +341,18 @@ mod database {
     }
 
     impl Database {
-        /// Opens `path`, in a forked child after throwing out what it inherited.
-        pub(crate) fn open(gate: &Gate, path: &Path, flags: OpenFlags) -> rusqlite::Result<Self> {
+        /// Opens `path`, in a forked child after throwing out what it inherited. SQLite asks now and then whether `is_over`, and
+        /// gives up what it is about.
+        pub(crate) fn open(
+            gate: &Gate,
+            path: &Path,
+            flags: OpenFlags,
+            is_over: impl FnMut() -> bool + Send + 'static,
+        ) -> rusqlite::Result<Self> {
             throw_out_inherited(gate);
-            let connection = Connection::open_with_flags(path, flags)?;
+            super::locks::belong_to_descriptors(gate);
+            let mut connection = Connection::open_with_flags(path, flags)?;
+            connection.progress_handler(STEPS, Some(is_over))?;
             // A checkpoint at closing would cost every short run two syncs, and an inherited connection must not even try.
             connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
             // SAFETY: the handle is used only while the connection is open: `close` takes it off the list, and an inherited
@@ -288,6 +407,76 @@ mod database {
             }
         }
     }
+}
+
+/// Whose the locks are that SQLite has on our files.
+///
+/// SQLite locks by `fcntl` for the whole process: another SQLite library in it (a second copy of this one, Python's `sqlite3`) is
+/// refused nothing, and lets go of all our locks on a file when it closes that. Linux has the same locks for an open file, which have
+/// neither flaw and exclude locks of processes, even of the same. SQLite lets its system calls be replaced; ours asks for the
+/// latter where the former were asked for from behind the gate, where only our own connections are used, and leaves everything
+/// else as it is, such as an application's databases. See `docs/adr/0025-sqlites-locks-belong-to-open-files.md`.
+#[cfg(all(feature = "sqlite", target_os = "linux", target_pointer_width = "64"))]
+mod locks {
+    use std::os::fd::RawFd;
+    use std::sync::Once;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use libc::{c_int, c_void, flock};
+    use rusqlite::ffi;
+
+    use super::{Gate, IS_INSIDE};
+
+    /// The kernel only plays Linux, and has no such locks.
+    static UNKNOWN: AtomicBool = AtomicBool::new(false);
+
+    type Fcntl = unsafe extern "C" fn(RawFd, c_int, *mut c_void) -> c_int;
+
+    /// From now on they belong to SQLite's descriptors.
+    pub(super) fn belong_to_descriptors(_: &Gate) {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            // SAFETY: SQLite's own object for its own kind of files, or null. Of its `fcntl` it knows the first two arguments and that
+            // more may follow; on Linux a third one is passed in the same place whether or not it is declared.
+            unsafe {
+                let files = ffi::sqlite3_vfs_find(c"unix".as_ptr());
+                if let Some(replace) = files.as_ref().and_then(|files| files.xSetSystemCall) {
+                    let ours = std::mem::transmute::<Fcntl, unsafe extern "C" fn()>(fcntl);
+                    replace(files, c"fcntl".as_ptr(), Some(ours));
+                }
+            }
+        });
+    }
+
+    unsafe extern "C" fn fcntl(fd: RawFd, command: c_int, argument: *mut c_void) -> c_int {
+        let of_open_file = match command {
+            libc::F_GETLK => libc::F_OFD_GETLK,
+            libc::F_SETLK => libc::F_OFD_SETLK,
+            libc::F_SETLKW => libc::F_OFD_SETLKW,
+            _ => command,
+        };
+        let is_ours = IS_INSIDE.try_with(|inside| inside.get()).unwrap_or(false);
+        if of_open_file != command && is_ours && !UNKNOWN.load(Ordering::Relaxed) {
+            // SAFETY: the argument of these commands is a lock, SQLite's own for the length of this call; its process has to be zero.
+            let done = unsafe {
+                (*argument.cast::<flock>()).l_pid = 0;
+                libc::fcntl(fd, of_open_file, argument)
+            };
+            // SAFETY: a thread's own error number.
+            if done == 0 || unsafe { *libc::__errno_location() } != libc::EINVAL {
+                return done;
+            }
+            UNKNOWN.store(true, Ordering::Relaxed);
+        }
+        // SAFETY: as SQLite asked for it.
+        unsafe { libc::fcntl(fd, command, argument) }
+    }
+}
+
+#[cfg(all(feature = "sqlite", not(all(target_os = "linux", target_pointer_width = "64"))))]
+mod locks {
+    /// There are no such locks, or they are told otherwise.
+    pub(super) fn belong_to_descriptors(_: &super::Gate) {}
 }
 
 /// Forks for a test: the child runs `work`, in which nothing of the test harness may be used, and ends with its answer.

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::clock;
+use super::fence::Fence;
 use super::wait::locked;
 use crate::lease::LossReason;
 use crate::time::Time;
@@ -110,7 +111,7 @@ impl Hold {
     }
 
     /// Tells everybody interested, once. Callbacks run here: they must be quick and must not call back into the client.
-    pub(crate) fn lose(&self, reason: LossReason) {
+    pub(crate) fn lose(&self, reason: LossReason, fence: Fence<'_>) {
         let position = reason.position() + 1;
         if self.lost.compare_exchange(0, position, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return;
@@ -118,14 +119,14 @@ impl Hold {
         self.valid_until.store(0, Ordering::Release);
         let Interest::Some(interested) = std::mem::take(&mut *locked(&self.interest)) else { return };
         let Interested { wakers, callbacks } = *interested;
-        wakers.into_iter().for_each(Waker::wake);
-        callbacks.into_iter().for_each(|callback| callback(&reason));
+        wakers.into_iter().for_each(|waker| fence.run("a waker", || waker.wake()));
+        callbacks.into_iter().for_each(|callback| fence.run("a callback of on_lost", || callback(&reason)));
     }
 
-    /// It was released: nobody will ever be told of a loss.
-    pub(crate) fn end(&self) {
+    /// It was released: nobody will ever be told of a loss. To be called where no mutex is held, since callbacks are dropped.
+    pub(crate) fn end(&self, fence: Fence<'_>) {
         let before = std::mem::replace(&mut *locked(&self.interest), Interest::Over);
-        drop(before);
+        fence.run("a callback of on_lost", || drop(before));
     }
 
     pub(crate) fn poll_lost(&self, context: &Context<'_>) -> Poll<LossReason> {

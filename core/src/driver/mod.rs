@@ -1,8 +1,10 @@
 //! The driver: moves bytes and time for the pure rooms. Feature `net`.
 
 pub(crate) mod clock;
+pub(crate) mod companion;
 pub(crate) mod convoy;
 pub(crate) mod courier;
+pub(crate) mod fence;
 pub(crate) mod fork;
 pub(crate) mod runtime;
 

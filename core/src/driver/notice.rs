@@ -10,6 +10,7 @@ use tracing::{Level, debug, info, trace, warn};
 
 use super::clock;
 use super::entry::Entry;
+use super::fence::{Panicked, told};
 use super::wait::locked;
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
@@ -50,6 +51,8 @@ pub(crate) enum Notice {
     Lost { token: Token, reason: LossReason, held: Duration },
     /// The store is asked to forget an attempt.
     Undone { attempt: AttemptId },
+    /// A step of it panicked, and it was given up.
+    Panicked(Panicked),
 }
 
 /// How a task came to have a lock.
@@ -164,7 +167,8 @@ impl Notice {
             | Notice::Released { .. }
             | Notice::Exported { .. }
             | Notice::Yielded { .. }
-            | Notice::Undone { .. } => {}
+            | Notice::Undone { .. }
+            | Notice::Panicked(_) => {}
         }
     }
 
@@ -174,6 +178,7 @@ impl Notice {
             Notice::Asked | Notice::Over { .. } => return false,
             Notice::Renewed { .. } => Level::TRACE,
             Notice::Lost { .. } => Level::WARN,
+            Notice::Panicked(_) => Level::ERROR,
             _ => Level::DEBUG,
         };
         level <= LevelFilter::current()
@@ -228,6 +233,7 @@ impl Notice {
                 let (reason, held) = (reason.code(), held.as_secs_f64());
                 warn!(target: "lockwright::lost", lock, store, %token, reason, held, "lock lost");
             }
+            Notice::Panicked(panicked) => panicked.tell("a step of this lock", Some(lock), store),
             Notice::Undone { attempt } => {
                 let attempt = attempt.short();
                 debug!(target: "lockwright::undo", lock, store, %attempt, "taking back what may be left at the store");
@@ -255,13 +261,17 @@ impl Silence {
                     return false;
                 }
                 let after = clock::now().since(Time::from_nanos(since)).as_secs_f64();
-                info!(target: "lockwright::store", store, after, state = "answers", "the store answers again");
+                told(|| info!(target: "lockwright::store", store, after, state = "answers", "the store answers again"));
                 true
             }
             Outcome::NotSent(error) | Outcome::Unknown { error, .. } => {
                 let since = answered.sent.as_nanos().max(1);
                 if self.0.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                    warn!(target: "lockwright::store", store, state = "silent", %error, "the store does not answer");
+                    let (state, what) = match error.kind() {
+                        Kind::Unavailable => ("silent", "the store does not answer"),
+                        _ => ("refuses", "the store refuses this client"),
+                    };
+                    told(|| warn!(target: "lockwright::store", store, state, %error, "{what}"));
                 }
                 false
             }
@@ -271,23 +281,31 @@ impl Silence {
 
 /// The subscription that pushes come through was made, lost, or refused.
 pub(crate) fn inbox_changed(before: Inbox, state: Inbox, store: &str) {
-    match state {
+    told(|| match state {
         Inbox::Unavailable if before != state => {
             warn!(target: "lockwright::poll", store, "the store pushes nothing to this client: those who wait poll");
         }
         Inbox::Live => debug!(target: "lockwright::inbox", store, state = "live", "subscribed"),
         Inbox::Closed => debug!(target: "lockwright::inbox", store, state = "closed", "the subscription ended"),
         Inbox::Unavailable => {}
-    }
+    });
 }
 
 /// The store is not the one it was.
 pub(crate) fn store_restarted(store: &str) {
-    warn!(target: "lockwright::restart", store, "the store is another one than before: verifying what is held");
+    told(
+        || warn!(target: "lockwright::restart", store, "the store is another one than before: verifying what is held"),
+    );
+}
+
+/// The store may drop what is held.
+pub(crate) fn store_evicts(store: &str, policy: &str) {
+    let what = "the server drops keys when its memory is full, locks that are held among them; set its maxmemory-policy to noeviction";
+    told(|| warn!(target: "lockwright::store", store, state = "evicts", policy, "{what}"));
 }
 
 /// Somebody used this client to take a lock from its holder.
 pub(crate) fn asked_to_break(lock: &str, store: &str, token: Token, broken: bool) {
     let outcome = if broken { "broken" } else { "not_held" };
-    warn!(target: "lockwright::break", lock, store, %token, outcome, "asked to break a lock");
+    told(|| warn!(target: "lockwright::break", lock, store, %token, outcome, "asked to break a lock"));
 }

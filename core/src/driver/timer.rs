@@ -21,7 +21,7 @@ mod linux {
     use tokio::io::unix::AsyncFd;
 
     use super::{Context, Poll, Time};
-    use crate::driver::{clock, fork};
+    use crate::driver::{clock, fence, fork};
 
     /// A timerfd on `CLOCK_BOOTTIME`: it also counts the time that the machine is suspended.
     pub(crate) struct Timer {
@@ -37,7 +37,9 @@ mod linux {
             #[allow(deprecated)]
             let descriptor = timer.and_then(|timer| Some((fork::register(&timer), AsyncFd::new(timer).ok()?)));
             if descriptor.is_none() {
-                tracing::error!(target: "lockwright::runtime", "no timer to be had; raise the limit of open files");
+                fence::told(|| {
+                    tracing::error!(target: "lockwright::runtime", "no timer to be had; raise the limit of open files");
+                });
             }
             Timer { descriptor, set_for: None }
         }

@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
+use super::fence::Fence;
 use super::hold::Hold;
 use crate::lease::ReleaseOutcome;
 use crate::protocol::AttemptId;
@@ -47,7 +48,7 @@ enum Wake {
 
 impl Waiter {
     /// Leaves the result and wakes whoever waits; hands it back when nobody wants it any more.
-    pub(crate) fn settle(&self, result: Settled) -> Option<Settled> {
+    pub(crate) fn settle(&self, result: Settled, fence: Fence<'_>) -> Option<Settled> {
         let wake = {
             let mut state = locked(&self.0);
             if state.unwanted {
@@ -59,7 +60,7 @@ impl Waiter {
         match wake {
             Wake::Nobody => {}
             Wake::Thread(thread) => thread.unpark(),
-            Wake::Task(waker) => waker.wake(),
+            Wake::Task(waker) => fence.run("a waker", || waker.wake()),
         }
         None
     }

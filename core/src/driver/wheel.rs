@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 
@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use super::clock;
 use super::engine::{Engine, no_background};
 use super::entry::{Entry, Outbound};
+use super::fence;
 use super::runtime;
 use super::timer::Timer;
 use super::wait::locked;
@@ -22,11 +23,17 @@ use crate::time::Time;
 pub(crate) struct Wheel {
     engine: Weak<Engine>,
     appointments: Mutex<Vec<Appointment>>,
+    /// At how many new appointments the wheel takes them up, though none is due, to forget those of locks that nobody names any more: an
+    /// appointment keeps the memory of its entry.
+    most_new: AtomicUsize,
     /// When the wheel will wake by itself.
     next: AtomicU64,
     running: AtomicBool,
     wake: Arc<Notify>,
 }
+
+/// New appointments of which not much is made.
+const FEW: usize = 1024;
 
 struct Appointment {
     due: Time,
@@ -38,6 +45,7 @@ impl Wheel {
         Wheel {
             engine,
             appointments: Mutex::default(),
+            most_new: AtomicUsize::new(FEW),
             next: AtomicU64::new(u64::MAX),
             running: AtomicBool::new(false),
             wake: Arc::new(Notify::new()),
@@ -46,7 +54,14 @@ impl Wheel {
 
     /// The wheel will look at `entry` at `due`.
     pub(crate) fn appoint(&self, entry: &Arc<Entry>, due: Time) {
-        locked(&self.appointments).push(Appointment { due, entry: Arc::downgrade(entry) });
+        let new = {
+            let mut appointments = locked(&self.appointments);
+            appointments.push(Appointment { due, entry: Arc::downgrade(entry) });
+            appointments.len()
+        };
+        if new == self.most_new.load(Ordering::Relaxed) {
+            self.wake.notify_one();
+        }
         if due.as_nanos() < self.next.load(Ordering::SeqCst) {
             self.next.fetch_min(due.as_nanos(), Ordering::SeqCst);
             if !self.running.swap(true, Ordering::AcqRel) {
@@ -78,19 +93,43 @@ impl Wheel {
     fn start(&self) {
         let (engine, wake) = (self.engine.clone(), self.wake.clone());
         match runtime::handle() {
-            Ok(handle) => drop(handle.spawn(turn(engine, wake))),
+            Ok(handle) => drop(handle.spawn(keep_turning(engine, wake))),
             Err(error) => no_background(&error),
         }
     }
 
-    fn collect(&self, heap: &mut BinaryHeap<Reverse<(Time, Due)>>) {
+    fn collect(&self, known: &mut Known) {
         // From here on, whoever comes sooner than what is already known must wake us.
         let mut appointments = locked(&self.appointments);
         for Appointment { due, entry } in appointments.drain(..) {
-            heap.push(Reverse((due, Due(entry))));
+            known.heap.push(Reverse((due, Due(entry))));
+            known.new += 1;
         }
         // What a burst needed is not kept for ever.
-        appointments.shrink_to(1024);
+        appointments.shrink_to(FEW);
+        drop(appointments);
+        if known.new >= self.most_new.load(Ordering::Relaxed) {
+            known.forget(|entry| entry.strong_count() > 0);
+            // A quarter as many as there are: looking through all of them costs each new one little.
+            self.most_new.store(FEW + known.heap.len() / 4, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The appointments that the wheel has taken up.
+#[derive(Default)]
+struct Known {
+    heap: BinaryHeap<Reverse<(Time, Due)>>,
+    /// How many of them came since those of no use were looked for.
+    new: usize,
+}
+
+impl Known {
+    /// Keeps those of the entries that are `wanted`.
+    fn forget(&mut self, wanted: impl Fn(&Weak<Entry>) -> bool) {
+        self.heap.retain(|Reverse((_, Due(entry)))| wanted(entry));
+        self.heap.shrink_to(self.heap.len() + FEW);
+        self.new = 0;
     }
 }
 
@@ -114,23 +153,33 @@ impl Ord for Due {
     }
 }
 
-async fn turn(engine: Weak<Engine>, wake: Arc<Notify>) {
+/// Whatever a turn may die of, the appointments outlive it.
+async fn keep_turning(engine: Weak<Engine>, wake: Arc<Notify>) {
+    let mut known = Known::default();
+    while let Err(panicked) = fence::contained(turn(&engine, &wake, &mut known)).await {
+        let Some(engine) = engine.upgrade() else { return };
+        panicked.tell("the timer queue", None, engine.store.address());
+        drop(engine);
+        tokio::time::sleep(fence::PAUSE).await;
+    }
+}
+
+async fn turn(engine: &Weak<Engine>, wake: &Notify, known: &mut Known) {
     let mut timer = Timer::new();
-    let mut heap = BinaryHeap::new();
     loop {
         let next = {
             let Some(engine) = engine.upgrade() else { return };
             engine.wheel.next.store(0, Ordering::SeqCst);
-            engine.wheel.collect(&mut heap);
-            let sends = visit_due(&engine, &mut heap);
+            engine.wheel.collect(known);
+            let sends = visit_due(&engine, &mut known.heap);
             engine.send_in_background(sends);
             if engine.check_open().is_err() {
-                heap.retain(|Reverse((_, Due(entry)))| entry.upgrade().is_some_and(|entry| !entry.is_idle()));
-                if heap.is_empty() && engine.wheel.may_end() {
+                known.forget(|entry| entry.upgrade().is_some_and(|entry| !entry.is_idle()));
+                if known.heap.is_empty() && engine.wheel.may_end() {
                     return;
                 }
             }
-            let next = heap.peek().map_or(Time::from_nanos(u64::MAX), |Reverse((due, _))| *due);
+            let next = known.heap.peek().map_or(Time::from_nanos(u64::MAX), |Reverse((due, _))| *due);
             engine.wheel.next.store(next.as_nanos(), Ordering::SeqCst);
             // An appointment made while `next` was 0 did not wake us: look once more before sleeping.
             if locked(&engine.wheel.appointments).is_empty() { next } else { clock::now() }

@@ -70,7 +70,7 @@ impl Secret {
             let attempt = AttemptId(u128::from_str_radix(digits, 16).ok()?);
             Some((attempt, name::check(&decoded(name)?).ok()?))
         };
-        let message = "this is no secret of an exported lock; give what `export` returned, unchanged";
+        let message = "this is not the secret of an exported lock; give what `export` returned, unchanged";
         read().ok_or_else(|| Error::invalid("resume", message))
     }
 
@@ -129,7 +129,7 @@ impl Exporting {
                     "the store did not say whether it was exported, so the lock is given back; acquire it again";
                 Error::new(Kind::Unavailable, "export", message)
             }
-            _ => Error::new(Kind::Lost, "export", "the lock was not held any more; acquire it again"),
+            _ => Error::new(Kind::Lost, "export", "the lock was no longer held; acquire it again"),
         };
         Err(error.on_lock(name.clone()).on_store(self.holding.engine.store.address().clone()))
     }
@@ -151,7 +151,7 @@ impl<F: Face> Guard<F> {
     fn start_export(&self, ttl: Duration) -> Result<Exporting> {
         AcquireOptions { ttl, ..AcquireOptions::default() }.check()?;
         let holding = self.holding()?.clone();
-        let (secret, waiter) = (holding.engine.mint(), Arc::default());
+        let (secret, waiter) = (holding.engine.mint()?, Arc::default());
         let effects = holding.entry.export(&holding.engine, holding.hold.token.n, secret, ttl, &waiter);
         Ok(Exporting { holding, waiter, effects: Some(effects) })
     }

@@ -96,7 +96,7 @@ impl<F: Face> Latch<F> {
     }
 
     fn count_here(&self) -> Result<u32> {
-        match self.ask(|_| Question::Look)? {
+        match self.ask(|_| Ok(Question::Look))? {
             Answer::Left(count) => Ok(count),
             _ => Ok(self.plan.count),
         }
@@ -115,12 +115,12 @@ impl<F: Face> Latch<F> {
     }
 
     fn change(&self, deed: Deed, plan: Plan) -> Result<Answer> {
-        self.ask(|engine| Question::Change { attempt: engine.mint(), copies: engine.copies(), deed, plan })
+        self.ask(|engine| Ok(Question::Change { attempt: engine.mint()?, copies: engine.copies(), deed, plan }))
     }
 
-    fn ask(&self, question: impl FnOnce(&Engine) -> Question) -> Result<Answer> {
+    fn ask(&self, question: impl FnOnce(&Engine) -> Result<Question>) -> Result<Answer> {
         self.gate.on_store(|engine| {
-            let request = self.gate.layout().question(self.gate.key().clone(), question(engine));
+            let request = self.gate.layout().question(self.gate.key().clone(), question(engine)?);
             let request = request.ok_or_else(|| Error::unsupported("latch", "this layout has no latches"))?;
             // What came too late says what time it is at the store, so that the next one does not, unless the clock runs unevenly.
             for _ in 0..3 {
@@ -163,7 +163,8 @@ impl Latch {
         self.gate.pass_within(timeout).await.map(|passed| passed.is_some())
     }
 
-    /// Counts it down by one, once; how many are still to come. An open one stays open.
+    /// Counts it down by one, once; how many are still to come. An open one stays open. Two callers may be told the same number,
+    /// where an answer was lost and asked for again: 0 does not mean that you were the last.
     ///
     /// # Errors
     /// `unavailable` when the store did not answer for `store_timeout`: whether it was counted down is then not known. `auth`,

@@ -25,7 +25,7 @@ use std::time::Duration;
 use crate::barrier_cell::{Arrive, Arrived, BarrierCell, MOST, Passage, Yard};
 use crate::cell::{Claimant, Surroundings};
 use crate::error::{Error, Kind};
-use crate::latch_layout::attempt_arg;
+use crate::latch_layout::{attempt_arg, past_key};
 use crate::lease::{BARRIER, Inspection, ReleaseOutcome};
 use crate::native::{Arguments, micros};
 use crate::protocol::{
@@ -51,12 +51,14 @@ pub struct BarrierCalls {
     pub leave: Call,
     /// Look, and change nothing.
     pub look: Call,
+    /// Where a store keeps what became of parties in a key of its own: what stands behind the barrier's key there.
+    pub past: Option<&'static str>,
 }
 
 impl BarrierCalls {
     /// Those that a store may be asked for by a digest, as [`Calls::by_digest`](crate::native::Calls::by_digest).
     pub fn by_digest(&self) -> [&Call; 2] {
-        let BarrierCalls { arrive, leave: _, look } = self;
+        let BarrierCalls { arrive, leave: _, look, past: _ } = self;
         [arrive, look]
     }
 
@@ -65,7 +67,8 @@ impl BarrierCalls {
         const fn call(name: &'static str) -> Call {
             Call { name, body: "", batch: false }
         }
-        BarrierCalls { arrive: call("barrier.arrive"), leave: call("barrier.leave"), look: call("barrier.look") }
+        let (arrive, leave, look) = (call("barrier.arrive"), call("barrier.leave"), call("barrier.look"));
+        BarrierCalls { arrive, leave, look, past: None }
     }
 }
 
@@ -150,7 +153,9 @@ impl Barrier {
     }
 
     fn request<const N: usize>(&self, call: &'static Call, args: [Arg; N]) -> Request {
-        Request::new(call, self.key.clone(), args)
+        let mut request = Request::new(call, self.key.clone(), args);
+        request.args.extend(past_key(self.calls.past, &self.key));
+        request
     }
 
     fn read(&self, op: Op, reply: &Reply) -> Option<Step> {

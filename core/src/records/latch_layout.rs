@@ -55,12 +55,14 @@ pub struct LatchCalls {
     pub change: Call,
     /// Look, and change nothing.
     pub look: Call,
+    /// Where a store keeps who counted in a key of its own: what stands behind the latch's key there.
+    pub past: Option<&'static str>,
 }
 
 impl LatchCalls {
     /// Those that a store may be asked for by a digest, as [`Calls::by_digest`](crate::native::Calls::by_digest).
     pub fn by_digest(&self) -> [&Call; 3] {
-        let LatchCalls { wait, leave: _, change, look } = self;
+        let LatchCalls { wait, leave: _, change, look, past: _ } = self;
         [wait, change, look]
     }
 
@@ -74,8 +76,10 @@ impl LatchCalls {
             Deed::Set => "set",
         };
         let args = [attempt_arg(attempt), Arg::NotAfter, micros(copies), does.into()];
+        let past = past_key(self.past, &key);
         let mut request = Request::new(&self.change, key, args);
         request.args.extend(plan_args(plan));
+        request.args.extend(past);
         request
     }
 
@@ -89,6 +93,7 @@ impl LatchCalls {
             leave: call("latch.leave"),
             change: call("latch.change"),
             look: call("latch.look"),
+            past: None,
         }
     }
 }
@@ -138,6 +143,11 @@ pub enum Question {
 
 pub(crate) fn attempt_arg(attempt: AttemptId) -> Arg {
     Arg::Text(attempt.to_string().into())
+}
+
+/// The key, beside `key`, of what is remembered of attempts, where a store keeps that apart.
+pub(crate) fn past_key(past: Option<&'static str>, key: &str) -> Option<Arg> {
+    past.map(|past| Arg::Key(format!("{key}{past}").into()))
 }
 
 fn plan_args(plan: Plan) -> [Arg; 2] {

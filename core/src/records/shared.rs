@@ -194,19 +194,27 @@ pub(crate) fn inspected(layout: &str, name: &str, reply: &Reply) -> crate::Resul
     seen.ok_or_else(|| nonsense("inspect", std::slice::from_ref(reply)))
 }
 
-/// Reads `[primitive, capacity, waiters, [claimant, held-us, remaining-us, token, units, card]...]`.
+/// Reads `[primitive, capacity, waiters, [claimant, held-us, remaining-us, token, units, card]...]`, at whose end stands `[holders, units]`
+/// where more hold than a reply has room for.
 pub(crate) fn read_inspection(list: &[Reply], nothing: Inspection) -> Option<Inspection> {
     let [Reply::Text(primitive), capacity, waiters, holders @ ..] = list else { return None };
     let primitive = Primitive::named(primitive)?;
     let capacity = u32::try_from(int(capacity)?).ok()?;
     let permits = (primitive == Primitive::Semaphore && capacity > 0).then_some(capacity);
+    let (holders, more) = match holders {
+        [listed @ .., Reply::List(more)] if more.len() == 2 => (listed, more.as_slice()),
+        all => (all, [].as_slice()),
+    };
+    let more = more.iter().map(|count| u64::try_from(int(count)?).ok()).collect::<Option<Vec<_>>>()?;
+    let (unlisted, units) = if let [unlisted, units] = more[..] { (unlisted, units) } else { (0, 0) };
     let parts = holders.iter().map(read_part).collect::<Option<Vec<_>>>()?;
     let holders: Vec<_> = parts.into_iter().filter(|part| !part.holder.remaining.is_zero()).collect();
+    let held = holders.iter().map(|part| u64::from(part.units)).fold(units, u64::saturating_add);
     Some(Inspection {
         holder: holders.first().map(|part| part.holder.clone()),
         waiters: u64::try_from(int(waiters)?).ok()?,
         primitive: Some(primitive.name()),
-        shared: Some(Sharing { primitive, permits, holders }),
+        shared: Some(Sharing { primitive, permits, holders, unlisted, held }),
         ..nothing
     })
 }

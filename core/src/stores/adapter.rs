@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use tokio::sync::Notify;
 
-use crate::error::{Error, Kind};
+use crate::error::Error;
 use crate::guarantee::Guarantees;
 use crate::lease::Sighting;
 use crate::options::ConnectOptions;
@@ -181,9 +181,11 @@ pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
     let known = STORES.iter().find(|(schemes, ..)| schemes.contains(&uri.scheme()));
     let Some((_, _, open)) = known else {
         let all: Vec<_> = STORES.iter().flat_map(|(schemes, ..)| schemes.iter().copied()).collect();
-        let message = format!("there is no store for {}://; there are: {}", uri.scheme(), all.join(", "));
-        let kind = if PLANNED.contains(&uri.scheme()) { Kind::Unsupported } else { Kind::InvalidConfig };
-        return Err(Error::new(kind, "connect", message));
+        let (scheme, all) = (uri.scheme(), all.join(", "));
+        return Err(match PLANNED.contains(&scheme) {
+            true => Error::unsupported("connect", format!("{scheme}:// is not built yet; there are: {all}")),
+            false => Error::invalid("connect", format!("there is no store for {scheme}://; there are: {all}")),
+        });
     };
     let store =
         open(uri).and_then(|store| uri.check_all_read().map(|()| store)).map_err(|error| uri.discreet(error))?;

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use lockwright::cell::{Place, Surroundings, Waiter};
+use lockwright::protocol::{Input, Step, Verdict};
 use lockwright::shared::{Share, Shared, SharedCalls};
 use lockwright::shared_cell::{ALL, Acquire, Acquired, Change, Changed, Kept, LOOK, Seeker, SharedCell};
 
@@ -32,6 +33,13 @@ fn a_grant_is_one_token_answered_or_pushed() {
     rig.replied(10, 0, numbers(&[1, 1_000_000, 30_000_000, 0]));
     rig.pushed(20, 1_005_000);
     assert_eq!(rig.hears(), ["granted 200..=200"]);
+}
+
+#[test]
+fn a_place_before_the_first_is_no_answer() {
+    let reply = numbers(&[1, 1_000_000, 30_000_000, -12]);
+    let step = Shared::new(&CALLS, "x".into(), Share::READ, true).step(Input::Reply(Op::Acquire, &[reply]));
+    assert!(matches!(&step, Step::Done(Verdict::Failed(error)) if error.kind() == Kind::Protocol), "{step:?}");
 }
 
 #[test]

@@ -3,8 +3,9 @@
 #![allow(unreachable_pub, dead_code, reason = "the module is shared, and each test uses its part")]
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwright::protocol::{Arg, Call, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, StoreEvent};
@@ -20,6 +21,13 @@ ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil
 local redis = setmetatable({
   call = function(command, ...) return command == 'TIME' and at or real.call(command, ...) end
 }, {__index = real})
+";
+
+/// Counts what the script behind it asks of the server.
+const COUNT: &str = "
+local real, given = redis, 0
+local function counted(how) return function(...) given = given + 1 return real[how](...) end end
+local redis = setmetatable({call = counted('call'), pcall = counted('pcall')}, {__index = real})
 ";
 
 /// A connection to the server that tests use.
@@ -78,6 +86,25 @@ impl Server {
         match self.run(&command) {
             Reply::List(mut list) if request.call.batch => list.remove(0),
             reply => reply,
+        }
+    }
+
+    /// How many commands the script of `request` gives, under the server's own clock.
+    pub fn commands_of(&mut self, request: &Request) -> i64 {
+        let body = format!("{COUNT}local function whole()\n{}\nend\nwhole()\nreturn given", request.call.body);
+        let mut command = redis::cmd("EVAL");
+        command.arg(body).arg(1).arg(&*request.key);
+        for arg in &request.args {
+            match arg {
+                Arg::Int(number) => command.arg(*number),
+                Arg::Text(text) => command.arg(&**text),
+                Arg::NotAfter => command.arg(i64::MAX),
+                Arg::Key(_) | Arg::Nothing => command.arg(""),
+            };
+        }
+        match self.run(&command) {
+            Reply::Int(given) => given,
+            other => panic!("{other:?}"),
         }
     }
 
@@ -154,15 +181,18 @@ pub fn reply(value: redis::Value) -> Reply {
     }
 }
 
-/// What is pushed to inbox 1, which listens.
-pub struct Inbox(redis::Connection);
+/// What is pushed to inbox 1, which one test of a program listens to at a time.
+pub struct Inbox(redis::Connection, MutexGuard<'static, ()>);
+
+static LISTENS: Mutex<()> = Mutex::new(());
 
 impl Inbox {
     pub fn open() -> Self {
+        let alone = LISTENS.lock().unwrap_or_else(PoisonError::into_inner);
         let mut inbox = connection();
         inbox.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
         redis::cmd("SUBSCRIBE").arg(channel(InboxId(1))).exec(&mut inbox).expect("subscribed");
-        Inbox(inbox)
+        Inbox(inbox, alone)
     }
 
     /// Everything pushed up to now.
@@ -186,6 +216,34 @@ impl Inbox {
 pub fn lifetime(server: &mut Server, key: &str) -> (i64, i64) {
     let both = "return {tonumber(redis.call('HGET', KEYS[1], 'g')), redis.call('PEXPIRETIME', KEYS[1])}";
     redis::cmd("EVAL").arg(both).arg(1).arg(key).query(&mut server.connection).expect("a hash that goes")
+}
+
+/// What lies in the queue under `key` is whole: as many seats and attempts as wait, somebody on the first and the last seat, and every
+/// gap between them known by both of its ends.
+pub fn check_queue(server: &mut Server, key: &str) {
+    let Reply::List(all) = server.plain(&["HGETALL", key]) else { panic!("a hash") };
+    let texts: Vec<&str> = all.iter().map(|part| if let Reply::Text(text) = part { &**text } else { "" }).collect();
+    let fields: BTreeMap<&str, &str> = texts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    let number = |field: &str| fields.get(field).map_or(0, |text| text.parse::<i64>().expect("a number"));
+    let kind = |letter: char| fields.iter().filter_map(move |(field, text)| Some((field.strip_prefix(letter)?, *text)));
+    let of_number = |letter| kind(letter).filter_map(|(n, text)| Some((n.parse::<i64>().ok()?, text))).collect();
+    let seats: BTreeMap<i64, &str> = of_number('q');
+    let marks: BTreeMap<i64, &str> = of_number('x');
+    let known: BTreeMap<i64, &str> =
+        kind('a').map(|(attempt, seat)| (seat.parse().expect("a number"), attempt)).collect();
+    let stand: BTreeMap<i64, &str> = seats.iter().map(|(seat, entry)| (*seat, &entry[..32])).collect();
+    assert_eq!(known, stand, "{fields:?}");
+    assert_eq!(number("w"), seats.len() as i64, "{fields:?}");
+    let taken: Vec<i64> = seats.keys().copied().collect();
+    assert!(taken.first().is_none_or(|first| *first == number("h")), "{fields:?}");
+    assert!(taken.last().is_none_or(|last| *last == number("n") - 1), "{fields:?}");
+    let mut gaps = BTreeMap::new();
+    for pair in taken.windows(2).filter(|pair| pair[1] > pair[0] + 1) {
+        gaps.extend([(pair[0] + 1, pair[1] - 1), (pair[1] - 1, pair[0] + 1)]);
+    }
+    let marked: BTreeMap<i64, i64> =
+        marks.into_iter().map(|(at, other)| (at, other.parse().expect("a number"))).collect();
+    assert_eq!(marked, gaps, "{fields:?}");
 }
 
 /// Plays random `commands` on one server, so many times over, and shrinks what fails.

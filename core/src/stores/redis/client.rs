@@ -23,7 +23,7 @@ use super::tasks::{Home, HomeId, Line};
 use super::topics::Topics;
 use super::wire::Scripts;
 use crate::driver::wait::locked;
-use crate::driver::{clock, runtime};
+use crate::driver::{clock, notice, runtime};
 use crate::error::{Error, Result};
 use crate::lease::Sighting;
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests};
@@ -70,6 +70,8 @@ struct Shared {
 #[derive(Default)]
 struct Met {
     run: Option<String>,
+    /// That it may drop locks was told.
+    evicts: bool,
     sinks: Vec<Weak<dyn Sink>>,
 }
 
@@ -109,10 +111,12 @@ impl Redis {
         let mut met = locked(&self.met);
         let is_other = welcome.run.is_some() && met.run.is_some() && welcome.run != met.run;
         met.run = welcome.run.or(met.run.take());
-        if is_other {
-            let sinks: Vec<_> = met.sinks.iter().filter_map(Weak::upgrade).collect();
-            drop(met);
-            sinks.iter().for_each(|sink| sink.restarted());
+        let evicts = welcome.evicts.filter(|_| !std::mem::replace(&mut met.evicts, true));
+        let sinks: Vec<_> = if is_other { met.sinks.iter().filter_map(Weak::upgrade).collect() } else { Vec::new() };
+        drop(met);
+        sinks.iter().for_each(|sink| sink.restarted());
+        if let Some(policy) = evicts {
+            notice::store_evicts(&self.config.address, &policy);
         }
     }
 
@@ -308,6 +312,16 @@ impl Redis {
             self.push(&exchange, &mut commands, not_after);
             answers = line.ask(commands).await?.into_iter();
         }
+    }
+
+    /// Whether scripts find whoever listens on the inbox `channel`. Who may not ask, or is not answered, is found.
+    pub(super) async fn finds(&self, channel: &str) -> bool {
+        // The key of a lock of this client: it may name it, and where a proxy has several servers it is at one of them.
+        let key = layouts::native::layout(&*self.config.prefix).key("inbox");
+        let Ok(key) = key else { return true };
+        let request = Request::new(&layouts::native::LISTENERS, key, [channel.into()]);
+        let limit = clock::now().after(self.config.response_timeout);
+        !matches!(&self.ask(&[request], limit).await.outcome, Outcome::Replies(replies) if replies[..] == [Reply::Int(0)])
     }
 
     /// Adds what of `exchange` is to be sent now to `commands`.

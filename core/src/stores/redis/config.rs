@@ -200,7 +200,7 @@ fn tls(wanted: bool, endpoint: &Endpoint, options: &ConnectOptions) -> Result<Op
     let name = match host.parse::<IpAddr>() {
         Ok(ip) => ServerName::from(ip),
         Err(_) => ServerName::try_from(host.clone())
-            .map_err(|_| invalid(format!("{host:?} is no host name that a certificate could be for")))?,
+            .map_err(|_| invalid(format!("{host:?} is not a host name that a certificate can be for")))?,
     };
     Ok(Some(Tls { config: Arc::new(config), name }))
 }
@@ -291,8 +291,8 @@ mod tests {
     #[test]
     fn credentials_are_decoded_and_never_shown() {
         let config = read("redis://us%3Aer:hun%40ter2@h/1").unwrap();
-        let Credentials { user, password } = config.credentials().unwrap();
-        assert_eq!((&*user, &*password), ("us:er", "hun@ter2"));
+        let credentials = config.credentials().unwrap();
+        assert_eq!((&*credentials.user, &*credentials.password), ("us:er", "hun@ter2"));
         assert!(!format!("{config:?} {}", config.address).contains("hun"));
         let options = ConnectOptions {
             credentials: Some(Arc::new(|| Ok(Credentials { user: "x".into(), password: "rotated".into() }))),

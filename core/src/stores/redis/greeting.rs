@@ -1,6 +1,7 @@
 //! The first words on a new connection: who we are, and who the server is. The same for blocking and async callers.
 
 use redis::{Cmd, Value};
+use zeroize::Zeroizing;
 
 use super::config::Config;
 use crate::error::{Error, Kind, Result};
@@ -12,7 +13,8 @@ const TELLTALE: usize = 8;
 
 /// What is said, in one write, and who must not be quoted.
 pub(super) struct Greeting {
-    pub(super) bytes: Vec<u8>,
+    /// Wiped from memory with it: a password is in there.
+    pub(super) bytes: Zeroizing<Vec<u8>>,
     asked: Vec<Asked>,
     credentials: Credentials,
 }
@@ -23,6 +25,8 @@ pub(super) struct Welcome {
     pub(super) at: StoreTime,
     /// Differs after each of its starts; unknown where the user may not ask.
     pub(super) run: Option<String>,
+    /// By which policy it drops keys, locks among them, once its memory is full; none where it drops none, or the user may not ask.
+    pub(super) evicts: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,11 +37,13 @@ enum Asked {
     Courtesy,
     Time,
     Run,
+    Memory,
 }
 
 impl Greeting {
     pub(super) fn new(config: &Config, credentials: Credentials) -> Self {
-        let mut greeting = Greeting { bytes: Vec::new(), asked: Vec::new(), credentials: credentials.clone() };
+        let mut greeting =
+            Greeting { bytes: Zeroizing::default(), asked: Vec::new(), credentials: credentials.clone() };
         let Credentials { user, password } = &credentials;
         match (user.as_str(), password.as_str()) {
             ("", "") => {}
@@ -52,6 +58,7 @@ impl Greeting {
         greeting.ask(Asked::Courtesy, &["CLIENT", "SETINFO", "LIB-VER", env!("CARGO_PKG_VERSION")]);
         greeting.ask(Asked::Time, &["TIME"]);
         greeting.ask(Asked::Run, &["INFO", "server"]);
+        greeting.ask(Asked::Memory, &["INFO", "memory"]);
         greeting
     }
 
@@ -71,7 +78,7 @@ impl Greeting {
     /// The first refusal that matters: `auth`, `invalid_config` for a database that is not there, `unavailable` for a server
     /// that cannot serve yet, `protocol` for anything a Redis server would not say.
     pub(super) fn read(&self, answers: &[Value]) -> Result<Welcome> {
-        let mut welcome = Welcome { at: StoreTime(0), run: None };
+        let mut welcome = Welcome { at: StoreTime(0), run: None, evicts: None };
         for (at, (asked, answer)) in self.asked.iter().zip(answers).enumerate() {
             let is_last_word = at + 1 == answers.len() && answers.len() < self.asked.len();
             match (asked, answer) {
@@ -82,12 +89,13 @@ impl Greeting {
                 }
                 (Asked::Login | Asked::Database, Value::Okay) | (Asked::Courtesy, _) => {}
                 (Asked::Time, answer) if time(answer).is_some() => welcome.at = time(answer).unwrap_or_default(),
-                (Asked::Run, answer) => welcome.run = run(answer),
+                (Asked::Run, answer) => welcome.run = said(answer, "run_id"),
+                (Asked::Memory, answer) => welcome.evicts = evicts(answer),
                 _ => {
                     return Err(Error::new(
                         Kind::Protocol,
                         "connect",
-                        "the server greets as no Redis server does; see what answers at that address",
+                        "the server does not greet as a Redis server does; see what answers at that address",
                     ));
                 }
             }
@@ -113,7 +121,7 @@ impl Greeting {
             }
             (_, "NOAUTH") => (Kind::Auth, "the server wants a password: scheme://user:password@host"),
             (Asked::Login, _) => (Kind::Auth, "the server refuses this user and password"),
-            (_, "NOPERM") => (Kind::Auth, "the user lacks a right; the docs of this store name those it needs"),
+            (_, "NOPERM") => (Kind::Auth, "the user lacks a right; the page of this store (Rights) has the ACL line"),
             (Asked::Database, _) => (Kind::InvalidConfig, "the server has no such database; choose one that it has"),
             _ => (Kind::Protocol, "the server does not serve what a lock needs"),
         };
@@ -141,10 +149,17 @@ pub(super) fn time(answer: &Value) -> Option<StoreTime> {
     Some(StoreTime(number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)?))
 }
 
-fn run(answer: &Value) -> Option<String> {
+/// What an answer to `INFO` says of `what`.
+fn said(answer: &Value, what: &str) -> Option<String> {
     let Value::BulkString(bytes) = answer else { return None };
     let text = std::str::from_utf8(bytes).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("run_id:")).map(|id| id.trim().to_owned())
+    let value = text.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(':'))?;
+    Some(value.trim().to_owned())
+}
+
+fn evicts(answer: &Value) -> Option<String> {
+    let is_limited = said(answer, "maxmemory").is_some_and(|limit| limit != "0");
+    said(answer, "maxmemory_policy").filter(|policy| is_limited && policy != "noeviction")
 }
 
 #[cfg(test)]
@@ -178,6 +193,27 @@ mod tests {
         ] {
             assert_eq!(greeting.read(&answers).unwrap_err().kind(), kind, "{answers:?}");
         }
+    }
+
+    #[test]
+    fn a_server_that_drops_keys_when_it_is_full_says_so() {
+        for (says, evicts) in [
+            ("maxmemory:0\r\nmaxmemory_policy:allkeys-lru\r\n", None),
+            ("maxmemory:1048576\r\nmaxmemory_policy:noeviction\r\n", None),
+            (
+                "# Memory\r\nmaxmemory:1048576\r\nmaxmemory_human:1M\r\nmaxmemory_policy:volatile-ttl\r\n",
+                Some("volatile-ttl"),
+            ),
+            ("maxmemory:1\r\n", None),
+        ] {
+            let answers =
+                [Value::Okay, Value::Okay, Value::Okay, clock(), error("NOPERM no"), Value::BulkString(says.into())];
+            assert_eq!(greeting("redis://h").read(&answers).unwrap().evicts.as_deref(), evicts, "{says}");
+        }
+    }
+
+    fn clock() -> Value {
+        Value::Array(["1900000000", "0"].map(|part| Value::BulkString(part.into())).to_vec())
     }
 
     #[test]

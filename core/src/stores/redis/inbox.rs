@@ -161,7 +161,8 @@ impl Listener<'_> {
                         let message = redis::parse_redis_value(&bytes[..looked + end]);
                         bytes.drain(..looked + end);
                         looked = 0;
-                        if let Some(end) = message.map_or(Some(End::Lost), |message| self.heard(message)) {
+                        let Ok(message) = message else { return End::Lost };
+                        if let Some(end) = self.heard(message).await {
                             return end;
                         }
                     }
@@ -219,7 +220,7 @@ impl Listener<'_> {
         self.said.iter().any(|said| matches!(said, Said::Word(Word::Subscribe(_))))
     }
 
-    fn heard(&mut self, message: Value) -> Option<End> {
+    async fn heard(&mut self, message: Value) -> Option<End> {
         let Some(sink) = self.sink.upgrade() else { return Some(End::Unwanted) };
         let parts = match &message {
             Value::Array(parts) => parts.as_slice(),
@@ -237,7 +238,10 @@ impl Listener<'_> {
         let kind = text(parts.first());
         let channel: Arc<str> = text(parts.get(1)).unwrap_or_default().into();
         match kind.as_deref() {
-            Some("subscribe") => self.subscribed(&*sink, &channel),
+            Some("subscribe") => {
+                drop(sink);
+                self.subscribed(&channel).await;
+            }
             // Also without having been asked to.
             Some("unsubscribe") if !self.answered(&Said::Word(Word::Unsubscribe(channel.clone()))) => {
                 return Some(End::Lost);
@@ -266,13 +270,23 @@ impl Listener<'_> {
         is
     }
 
-    fn subscribed(&mut self, sink: &dyn Sink, channel: &str) {
+    async fn subscribed(&mut self, channel: &str) {
         self.answered(&Said::Word(Word::Subscribe(channel.into())));
+        let is_inbox = matches!(self.store.topics.recipient(channel), Some(None));
+        let is_found = !is_inbox || self.store.finds(channel).await;
+        let Some(sink) = self.sink.upgrade() else { return };
+        let sink = &*sink;
         if self.again && !self.live && !self.store.knows_the_run() {
             sink.restarted();
         }
         self.live = true;
-        tell(sink, self.store.topics.subscribed(channel));
+        tell(
+            sink,
+            match is_found {
+                true => self.store.topics.subscribed(channel),
+                false => self.store.topics.refused(channel, Instant::now()),
+            },
+        );
     }
 
     fn refused(&mut self, sink: &dyn Sink, code: &str) -> Option<End> {

@@ -4,12 +4,16 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use redis::{Cmd, Parser, Value};
-use rustix::net::RecvFlags;
+use rustix::io::Errno;
+use rustix::net::sockopt::Timeout;
+use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustls::{ClientConnection, StreamOwned};
+use zeroize::Zeroize;
 
 use super::config::{Config, Endpoint, Tls};
 use super::greeting::{Greeting, Welcome};
@@ -54,9 +58,12 @@ impl Connection {
         let known = Known::default();
         let mut connection = Connection { socket, parser: Parser::new(), command, out, used, known };
         let greeting = Greeting::new(config, credentials);
-        connection.out.extend(&greeting.bytes);
+        connection.out.extend_from_slice(&greeting.bytes);
         connection.expect(limit, limit.since(clock::now()));
-        connection.send().map_err(|unsent| unreachable(config, unsent.error))?;
+        let sent = connection.send();
+        // A password was in there.
+        connection.out.zeroize();
+        sent.map_err(|unsent| unreachable(config, unsent.error))?;
         let mut answers = Vec::with_capacity(greeting.answers());
         while answers.len() < greeting.answers() {
             match connection.receive() {
@@ -69,11 +76,10 @@ impl Connection {
                 Err(_) => break,
             }
         }
-        connection.socket.stream.raw().write_at_most(config.response_timeout);
         Ok((connection, greeting.read(&answers)?))
     }
 
-    /// The replies are waited for until `deadline`, which is `patience` from now.
+    /// What is sent has to be gone, and the replies are waited for, until `deadline`, which is `patience` from now.
     pub(super) fn expect(&mut self, deadline: Time, patience: Duration) {
         let raw = self.socket.stream.raw();
         raw.deadline = deadline;
@@ -128,7 +134,7 @@ impl Connection {
         let may_hold_bytes = matches!(self.socket.stream, Stream::Tls(_));
         let mut byte = [0_u8; 1];
         match rustix::net::recv(self.socket.stream.raw(), &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-            Err(error) => error != rustix::io::Errno::AGAIN,
+            Err(error) => error != Errno::AGAIN,
             Ok((_, count)) => count == 0 || !may_hold_bytes,
         }
     }
@@ -208,7 +214,7 @@ impl Write for Stream {
     }
 }
 
-/// The descriptor, and until when it is read from.
+/// The descriptor, and until when it is read from and written to.
 struct Raw {
     // Before the descriptor it stands for: fields are dropped in order.
     _registered: Registered,
@@ -216,8 +222,15 @@ struct Raw {
     deadline: Time,
     /// How long the next read may take, when that is known without a look at the clock.
     patience: Option<Duration>,
-    /// The limit of one read that the descriptor has at present.
-    read_timeout: Duration,
+    /// The limits of one read and of one write that the descriptor has at present.
+    timeouts: [Duration; 2],
+}
+
+/// What the limit of a descriptor is for.
+#[derive(Clone, Copy)]
+enum Way {
+    In,
+    Out,
 }
 
 enum Pipe {
@@ -231,32 +244,35 @@ impl Raw {
             Pipe::Tcp(stream) => register(stream),
             Pipe::Unix(stream) => register(stream),
         };
-        Raw { _registered, pipe, deadline, patience: None, read_timeout: Duration::ZERO }
+        Raw { _registered, pipe, deadline, patience: None, timeouts: Default::default() }
     }
 
-    fn read_at_most(&mut self, limit: Duration) -> io::Result<()> {
+    /// Lets the next read or write last no longer than `limit`.
+    fn at_most(&mut self, way: Way, limit: Duration) -> io::Result<()> {
         if limit.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
+        let set = &mut self.timeouts[way as usize];
         // The caller's limits differ by the microseconds that passed on the way here: none of them is worth a system call.
-        let is_near = self.read_timeout >= limit && self.read_timeout - limit <= limit / 64;
-        if !is_near {
-            match &self.pipe {
-                Pipe::Tcp(stream) => stream.set_read_timeout(Some(limit)),
-                Pipe::Unix(stream) => stream.set_read_timeout(Some(limit)),
-            }?;
-            self.read_timeout = limit;
+        if *set >= limit && *set - limit <= limit / 64 {
+            return Ok(());
         }
+        match (&self.pipe, way) {
+            (Pipe::Tcp(stream), Way::In) => stream.set_read_timeout(Some(limit)),
+            (Pipe::Tcp(stream), Way::Out) => stream.set_write_timeout(Some(limit)),
+            (Pipe::Unix(stream), Way::In) => stream.set_read_timeout(Some(limit)),
+            (Pipe::Unix(stream), Way::Out) => stream.set_write_timeout(Some(limit)),
+        }?;
+        *set = limit;
         Ok(())
     }
+}
 
-    fn write_at_most(&mut self, limit: Duration) {
-        // A limit that cannot be set leaves the one before.
-        let limit = Some(limit.max(Duration::from_millis(1)));
-        let _ = match &self.pipe {
-            Pipe::Tcp(stream) => stream.set_write_timeout(limit),
-            Pipe::Unix(stream) => stream.set_write_timeout(limit),
-        };
+/// A limit of the descriptor that is over.
+fn timed_out(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+        _ => error,
     }
 }
 
@@ -264,16 +280,14 @@ impl Read for Raw {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             let limit = self.patience.take().unwrap_or_else(|| self.deadline.since(clock::now()));
-            self.read_at_most(limit)?;
+            self.at_most(Way::In, limit)?;
             let result = match &mut self.pipe {
                 Pipe::Tcp(stream) => stream.read(into),
                 Pipe::Unix(stream) => stream.read(into),
             };
-            match result.map_err(|error| error.kind()) {
-                Ok(count) => return Ok(count),
-                Err(io::ErrorKind::Interrupted) => {}
-                Err(io::ErrorKind::WouldBlock) => return Err(io::ErrorKind::TimedOut.into()),
-                Err(kind) => return Err(kind.into()),
+            match result {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result.map_err(timed_out),
             }
         }
     }
@@ -281,10 +295,13 @@ impl Read for Raw {
 
 impl Write for Raw {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.pipe {
+        // Whoever takes a little at a time gets no more of it than whoever takes nothing.
+        self.at_most(Way::Out, self.deadline.since(clock::now()))?;
+        let result = match &mut self.pipe {
             Pipe::Tcp(stream) => stream.write(bytes),
             Pipe::Unix(stream) => stream.write(bytes),
-        }
+        };
+        result.map_err(timed_out)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -303,7 +320,7 @@ impl AsFd for Raw {
 
 fn connect(config: &Config, limit: Time) -> io::Result<Stream> {
     let pipe = match &config.endpoint {
-        Endpoint::Unix(path) => Pipe::Unix(UnixStream::connect(path)?),
+        Endpoint::Unix(path) => Pipe::Unix(connect_to_file(path, limit)?),
         Endpoint::Tcp { host, port } => {
             let stream = connect_to(&resolve(host, *port, limit)?, limit)?;
             stream.set_nodelay(true)?;
@@ -311,13 +328,31 @@ fn connect(config: &Config, limit: Time) -> io::Result<Stream> {
         }
     };
     let mut raw = Raw::new(pipe, limit);
-    raw.write_at_most(limit.since(clock::now()));
     let Some(Tls { config, name }) = &config.tls else { return Ok(Stream::Plain(raw)) };
     let mut tls = ClientConnection::new(config.clone(), name.clone()).map_err(io::Error::other)?;
     while tls.is_handshaking() {
         tls.complete_io(&mut raw)?;
     }
     Ok(Stream::Tls(Box::new(StreamOwned::new(tls, raw))))
+}
+
+/// A server that is stopped leaves its queue of connections full, and whoever connects waits for a place in it: for as long as the
+/// descriptor may take to write.
+fn connect_to_file(path: &Path, limit: Time) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    loop {
+        let left = limit.since(clock::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        rustix::net::sockopt::set_socket_timeout(&socket, Timeout::Send, Some(left))?;
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => return Ok(socket.into()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(timed_out(error.into())),
+        }
+    }
 }
 
 fn connect_to(addresses: &[SocketAddr], limit: Time) -> io::Result<TcpStream> {
@@ -347,7 +382,24 @@ fn resolve(host: &str, port: u16, limit: Time) -> io::Result<Vec<SocketAddr>> {
         // Nobody may be waiting for it any more.
         let _ = tell.send(found);
     })?;
-    hear.recv_timeout(limit.since(clock::now())).map_err(|_| io::ErrorKind::TimedOut)?
+    hear.recv_timeout(limit.since(clock::now())).map_err(|_| io::ErrorKind::TimedOut)?.map_err(unknown_host)
+}
+
+/// A host whose name leads nowhere.
+#[derive(Debug)]
+struct UnknownHost(io::Error);
+
+impl std::fmt::Display for UnknownHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for UnknownHost {}
+
+/// Marks an error of the name lookup as one.
+pub(super) fn unknown_host(error: io::Error) -> io::Error {
+    io::Error::other(UnknownHost(error))
 }
 
 /// Why a connection could not be made.
@@ -364,18 +416,28 @@ pub(super) fn unreachable(config: &Config, error: io::Error) -> Error {
         };
         return Error::new(kind, "connect", message).caused_by(tls.clone());
     }
+    let is_unknown_host = error.get_ref().is_some_and(|inner| inner.is::<UnknownHost>());
     let message = match error.kind() {
+        _ if is_unknown_host => {
+            "no address is known for this host; correct its name in the address, or see whether names are looked up here"
+        }
         io::ErrorKind::ConnectionRefused => "nothing listens there; start the server or correct the address",
         io::ErrorKind::NotFound => "there is no such socket file; start the server or correct the path",
         io::ErrorKind::PermissionDenied => "this user may not use the socket file",
         io::ErrorKind::TimedOut if config.tls.is_some() => {
             "no answer in time; if the server does not expect TLS, write redis:// for rediss://"
         }
-        io::ErrorKind::TimedOut => "no answer in time; see whether the server runs and is reachable",
+        // So a socket file answers a task at once whose server takes no connections.
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+            "no answer in time; see whether the server runs and is reachable"
+        }
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset if config.tls.is_none() => {
             "the server ended the connection at once; if it expects TLS, write rediss:// for redis://"
         }
-        _ => "the connection cannot be made",
+        _ if error.to_string().starts_with("failed to lookup address") => {
+            "the name of the host is not known; correct it, or see whether the name server answers"
+        }
+        _ => "the connection cannot be made; see whether the server runs and is reachable",
     };
     Error::new(Kind::Unavailable, "connect", message).caused_by(error)
 }

@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use super::config::{Config, Endpoint, Tls};
 use super::greeting::{Greeting, Welcome};
 use super::shortcut::Known;
-use super::socket::{lost, unreachable};
+use super::socket::{lost, unknown_host, unreachable};
 use super::wire::{Broken, Frames, Watch};
 use crate::driver::fork::{Registered, register};
 use crate::driver::poller::Socket;
@@ -154,7 +154,8 @@ async fn connect(config: &Config) -> io::Result<Stream> {
             (register(&stream), Pipe::Unix(stream))
         }
         Endpoint::Tcp { host, port } => {
-            let stream = TcpStream::connect((host.as_str(), *port)).await?;
+            let found = tokio::net::lookup_host((host.as_str(), *port)).await.map_err(unknown_host)?;
+            let stream = TcpStream::connect(&*Vec::from_iter(found)).await?;
             let registered = register(&stream);
             stream.set_nodelay(true)?;
             let pipe = match &config.tls {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::super::config::Config;
 use super::super::layouts::native::CALLS;
-use super::Redis;
+use super::{Connection, Redis};
 use crate::driver::wait::locked;
 use crate::driver::{clock, runtime};
 use crate::error::{Error, Kind};
@@ -20,6 +20,7 @@ use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Op, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
 };
 use crate::session::Inbox;
+use crate::shared::Share;
 use crate::stores::{Answered, Outcome, Sink, Store, Wanted};
 use crate::time::{StoreTime, Time};
 use crate::uri::Uri;
@@ -285,6 +286,57 @@ fn a_request_on_a_connection_that_breaks_has_an_unknown_outcome_and_the_next_a_n
     let limit = clock::now().after(Duration::from_secs(5));
     assert_eq!(unknown(runtime.block_on(store.call_async(&requests, limit))).kind(), Kind::Unavailable);
     assert!(is_granted(&runtime.block_on(ask_async(&store, acquire(1, false)))));
+}
+
+#[test]
+fn a_server_that_is_full_grants_nothing_and_takes_everything_back() {
+    let server = Server::start("");
+    let store = server.store();
+    let full = |is| server.run(&["CONFIG", "SET", "maxmemory", if is { "1" } else { "0" }]);
+    let said = |store: &Redis, intent: Intent| {
+        let is_acquire = intent.op() == Op::Acquire;
+        full(true);
+        let step = ask(store, intent);
+        full(false);
+        let is_refused = matches!(&step, Step::Done(Verdict::Failed(error)) if error.to_string().contains("OOM"));
+        assert_eq!(is_refused, is_acquire, "{step:?}");
+        step
+    };
+    // Nobody waits, nor for the second time.
+    assert!(is_granted(&ask(&store, acquire(1, false))));
+    said(&store, Intent::Renew { terms: terms(1, ONE), ttl: Duration::from_secs(60) });
+    said(&store, acquire(2, true));
+    assert!(is_released(&said(&store, release(1))));
+    assert!(is_granted(&ask(&store, acquire(1, false))));
+    said(&store, Intent::Undo { terms: terms(1, ONE), prev: None });
+    // Somebody waits, who is there.
+    assert!(is_granted(&ask(&store, acquire(1, false))));
+    let ears = Ears::open(&store, TWO);
+    ears.hear(&[LIVE]);
+    assert!(matches!(ask(&store, acquire(2, true)), Step::Wait(_)));
+    assert!(is_released(&said(&store, release(1))));
+    assert!(is_granted(&ask(&store, acquire(2, true))));
+    assert!(is_released(&ask(&store, Intent::Release { terms: terms(2, TWO), used: 0 })));
+    // Units of what several may hold.
+    let layout = store.layout(Wanted::default()).unwrap().shared(Share::WRITE).unwrap();
+    let key = layout.key("shared").unwrap();
+    for intent in [
+        Intent::Renew { terms: terms(1, ONE), ttl: Duration::from_secs(60) },
+        Intent::Undo { terms: terms(3, ONE), prev: None },
+        release(1),
+    ] {
+        let say = |intent: Intent| {
+            let op = intent.op();
+            let Step::Ask(requests) = layout.protocol(key.clone()).step(Input::Begin(intent)) else { panic!("asks") };
+            let answers = replies(store.call(&requests, clock::now().after(Duration::from_secs(5))));
+            layout.protocol(key.clone()).step(Input::Reply(op, &answers))
+        };
+        assert!(is_granted(&say(acquire(1, false))));
+        full(true);
+        let step = say(intent);
+        full(false);
+        assert!(!matches!(&step, Step::Done(Verdict::Failed(_))), "{step:?}");
+    }
 }
 
 #[test]
@@ -776,6 +828,10 @@ fn tls_proves_both_sides_or_says_what_is_missing() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// What a Redis server says to whoever connects, and lacks the right to ask what it is.
+const WELCOME: &[u8] =
+    b"+OK\r\n-ERR no\r\n-ERR no\r\n*2\r\n$10\r\n1900000000\r\n$1\r\n0\r\n-NOPERM no\r\n-NOPERM no\r\n";
+
 /// A server that does `act` with every connection.
 fn hostile(act: impl Fn(TcpStream) + Send + Sync + 'static) -> Arc<Redis> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -805,7 +861,7 @@ fn swallow(stream: &mut TcpStream) {
 fn greets_then(bytes: &'static [u8], closes: bool) -> Arc<Redis> {
     hostile(move |mut stream| {
         swallow(&mut stream);
-        let _ = stream.write_all(b"+OK\r\n-ERR no\r\n-ERR no\r\n*2\r\n$10\r\n1900000000\r\n$1\r\n0\r\n-NOPERM no\r\n");
+        let _ = stream.write_all(WELCOME);
         swallow(&mut stream);
         let _ = stream.write_all(bytes);
         if !closes {
@@ -880,6 +936,70 @@ fn a_silent_server_is_left_in_time() {
 }
 
 #[test]
+fn a_socket_file_whose_server_takes_no_connections_is_left_in_time() {
+    let folder = std::env::temp_dir().join(format!("lockwright-full-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("socket");
+    let address = rustix::net::SocketAddrUnix::new(&path).unwrap();
+    let stream = || {
+        let kind = rustix::net::SocketType::STREAM;
+        let flags = rustix::net::SocketFlags::CLOEXEC | rustix::net::SocketFlags::NONBLOCK;
+        rustix::net::socket_with(rustix::net::AddressFamily::UNIX, kind, flags, None).unwrap()
+    };
+    let server = stream();
+    rustix::net::bind(&server, &address).unwrap();
+    rustix::net::listen(&server, 0).unwrap();
+    let mut queue = Vec::new();
+    loop {
+        let next = stream();
+        if rustix::net::connect(&next, &address).is_err() {
+            break;
+        }
+        queue.push(next);
+    }
+    let store = store(&format!("redis+unix://{}", path.display()));
+    let (tell, hear) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let took = both(&store, |answered| {
+            let error = unsent(answered);
+            assert!(error.kind() == Kind::Unavailable && error.to_string().contains("no answer in time"), "{error}");
+        });
+        tell.send(took).unwrap();
+    });
+    let took = hear.recv_timeout(Duration::from_secs(10)).expect("it returns");
+    assert!(took < Duration::from_millis(1_500), "{took:?}");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_server_that_reads_a_little_at_a_time_is_left_in_time() {
+    let store = hostile(|mut stream| {
+        swallow(&mut stream);
+        let _ = stream.write_all(WELCOME);
+        stream.set_read_timeout(None).unwrap();
+        while !matches!(stream.read(&mut [0; 1 << 16]), Ok(0) | Err(_)) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    let (mut connection, _) = Connection::dial(&store.config, clock::now().after(Duration::from_secs(2))).unwrap();
+    let patience = Duration::from_millis(300);
+    connection.out = vec![b'x'; 64 << 20];
+    let began = Instant::now();
+    connection.expect(clock::now().after(patience), patience);
+    let unsent = connection.send().unwrap_err();
+    assert!(!unsent.entirely && unsent.error.kind() == std::io::ErrorKind::TimedOut, "{unsent:?}");
+    assert!(began.elapsed() < Duration::from_millis(1_000), "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_host_that_nobody_knows_is_told_as_that() {
+    both(&store("redis://no-such-host.invalid"), |answered| {
+        let error = unsent(answered);
+        assert!(error.kind() == Kind::Unavailable && error.to_string().contains("correct its name"), "{error}");
+    });
+}
+
+#[test]
 fn half_a_reply_and_too_much_of_one_leave_the_outcome_unknown() {
     for (bytes, closes, kind) in [
         (b":17".as_slice(), true, Kind::Unavailable),
@@ -897,7 +1017,7 @@ fn half_a_reply_and_too_much_of_one_leave_the_outcome_unknown() {
     }
     let flood = hostile(|mut stream| {
         swallow(&mut stream);
-        let _ = stream.write_all(b"+OK\r\n-ERR no\r\n-ERR no\r\n*2\r\n$10\r\n1900000000\r\n$1\r\n0\r\n-NOPERM no\r\n");
+        let _ = stream.write_all(WELCOME);
         swallow(&mut stream);
         let _ = stream.write_all(b"+");
         while stream.write_all(&[b'x'; 1 << 16]).is_ok() {}
@@ -917,7 +1037,7 @@ fn a_reply_nobody_asked_for_ends_the_connection() {
 fn a_half_open_inbox_is_noticed() {
     let silent = hostile(|mut stream| {
         swallow(&mut stream);
-        let _ = stream.write_all(b"+OK\r\n-ERR no\r\n-ERR no\r\n*2\r\n$10\r\n1900000000\r\n$1\r\n0\r\n-NOPERM no\r\n");
+        let _ = stream.write_all(WELCOME);
         swallow(&mut stream);
         let _ = stream.write_all(b"*3\r\n$9\r\nsubscribe\r\n$20\r\nlwi:0000000000000011\r\n:1\r\n");
         while !matches!(stream.read(&mut [0; 4096]), Ok(0)) {}
@@ -925,6 +1045,31 @@ fn a_half_open_inbox_is_noticed() {
     let ears = Ears::open(&silent, ONE);
     ears.hear(&[LIVE]);
     ears.hear(&[CLOSED, Heard::Restarted, LIVE]);
+}
+
+#[test]
+fn whoever_is_not_found_by_scripts_polls_until_it_is() {
+    let found = Arc::new(AtomicU32::new(0));
+    let seen = found.clone();
+    let proxy = hostile(move |mut stream| {
+        swallow(&mut stream);
+        let _ = stream.write_all(WELCOME);
+        stream.set_read_timeout(None).unwrap();
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = stream.read(&mut bytes) {
+            let text = String::from_utf8_lossy(&bytes[..count]);
+            let answer = if text.contains("NUMSUB") {
+                format!(":{}\r\n", seen.load(Ordering::Relaxed))
+            } else {
+                "*3\r\n$9\r\nsubscribe\r\n$20\r\nlwi:0000000000000011\r\n:1\r\n".into()
+            };
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    let ears = Ears::open(&proxy, ONE);
+    ears.hear(&[Heard::Inbox(Inbox::Unavailable)]);
+    found.store(1, Ordering::Relaxed);
+    ears.hear(&[LIVE]);
 }
 
 #[test]

@@ -20,7 +20,7 @@ const MOST_OF_A_LINE: usize = 64 << 10;
 /// The most digits, and a sign, of a number of 64 bits.
 const MOST_DIGITS: usize = 20;
 /// What is told of a server that lost its way.
-pub(super) const NO_REPLY: &str = "the server sent what is no reply; see what answers at that address";
+pub(super) const NO_REPLY: &str = "the server sent something that is not a reply; see what answers at that address";
 /// How many requests of a batch travel in one command: a script blocks the server while it runs.
 const BATCH: usize = Freight::Renewals.load();
 /// How deep replies may be nested.
@@ -293,7 +293,7 @@ impl Broken {
             }
             Broken::Tls => "the server speaks TLS; write rediss:// for redis://".into(),
             Broken::Alien if seen.is_empty() => NO_REPLY.into(),
-            Broken::Alien => format!("what listens there is no Redis server; it says {seen:?}"),
+            Broken::Alien => format!("what listens there is not a Redis server; it says {seen:?}"),
         };
         Error::new(Kind::Protocol, "connect", message)
     }

@@ -1,11 +1,17 @@
 //! The store as the driver sees it.
 
-use std::sync::{Arc, Weak};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::sync::oneshot;
 
 use super::config::Config;
 use super::file::LockFile;
 use super::inbox;
 use super::layouts::native;
+use crate::driver::wait::locked;
 use crate::driver::{clock, runtime};
 use crate::error::{Error, Kind};
 use crate::protocol::{InboxId, Layout, Request, Requests};
@@ -18,30 +24,107 @@ pub(crate) struct SqliteStore {
     pub(super) file: Arc<LockFile>,
     native: Arc<dyn Layout>,
     closing: Closing,
+    line: Arc<Mutex<Line>>,
 }
 
 impl SqliteStore {
     /// Does nothing yet: the first request opens the file.
     pub(crate) fn new(config: Config) -> Self {
         let native = Arc::new(native::layout(&config.prefix));
-        SqliteStore { file: Arc::new(LockFile::new(config)), native, closing: Closing::default() }
+        SqliteStore { file: Arc::new(LockFile::new(config)), native, closing: Closing::default(), line: Arc::default() }
     }
 
     /// The file blocks whoever uses it, so it is used from a thread that may be blocked.
     async fn elsewhere(&self, work: impl FnOnce(&LockFile) -> Answered + Send + 'static) -> Answered {
         let file = self.file.clone();
-        let failed = |error| Answered { sent: clock::now(), outcome: Outcome::NotSent(error) };
         let runtime = match runtime::handle() {
             Ok(runtime) => runtime,
-            Err(error) => return failed(error),
+            Err(error) => return not_sent(error),
         };
         match runtime.spawn_blocking(move || work(&file)).await {
             Ok(answered) => answered,
-            Err(error) => {
-                let message = "the thread that used the lock file ended before its time";
-                let error = Error::new(Kind::Internal, "connect", message).caused_by(error);
-                Answered { sent: clock::now(), outcome: Outcome::Unknown { error, void_after: clock::now() } }
+            Err(error) => lost(error),
+        }
+    }
+
+    /// The same for what changes something, in the order in which it was asked for: a queue's places are given in it. What is
+    /// not begun at `limit` is not begun any more.
+    async fn in_turn(&self, requests: Requests, limit: Time) -> Answered {
+        let runtime = match runtime::handle() {
+            Ok(runtime) => runtime,
+            Err(error) => return not_sent(error),
+        };
+        let (tell, told) = oneshot::channel();
+        let number = {
+            let mut line = locked(&self.line);
+            line.last += 1;
+            let number = line.last;
+            line.jobs.push_back(Job { number, requests: requests.clone(), limit, tell });
+            if !std::mem::replace(&mut line.is_attended, true) {
+                let (file, line) = (self.file.clone(), self.line.clone());
+                runtime.spawn_blocking(move || attend(&file, &line));
             }
+            number
+        };
+        let mut told = pin!(told);
+        let in_time = tokio::time::timeout(limit.since(clock::now()), told.as_mut()).await;
+        let answered = match in_time {
+            Ok(answered) => answered,
+            Err(_) if locked(&self.line).withdraw(number) => return self.file.was_busy(&requests),
+            Err(_) => told.await,
+        };
+        answered.unwrap_or_else(lost)
+    }
+}
+
+fn not_sent(error: Error) -> Answered {
+    Answered { sent: clock::now(), outcome: Outcome::NotSent(error) }
+}
+
+fn lost(error: impl std::error::Error + Send + Sync + 'static) -> Answered {
+    let message = "the thread that used the lock file ended before its time";
+    let error = Error::new(Kind::Internal, "connect", message).caused_by(error);
+    Answered { sent: clock::now(), outcome: Outcome::Unknown { error, void_after: clock::now() } }
+}
+
+/// What tasks asked for and is not begun yet.
+#[derive(Debug, Default)]
+struct Line {
+    jobs: VecDeque<Job>,
+    last: u64,
+    /// A thread sees to it.
+    is_attended: bool,
+}
+
+#[derive(Debug)]
+struct Job {
+    number: u64,
+    requests: Requests,
+    limit: Time,
+    tell: oneshot::Sender<Answered>,
+}
+
+impl Line {
+    fn withdraw(&mut self, number: u64) -> bool {
+        let place = self.jobs.iter().position(|job| job.number == number);
+        place.and_then(|place| self.jobs.remove(place)).is_some()
+    }
+
+    fn next(&mut self) -> Option<Job> {
+        // Nobody waits any more for what was given up.
+        let next = std::iter::from_fn(|| self.jobs.pop_front()).find(|job| !job.tell.is_closed());
+        self.is_attended = next.is_some();
+        next
+    }
+}
+
+fn attend(file: &LockFile, line: &Mutex<Line>) {
+    loop {
+        let Some(job) = locked(line).next() else { return };
+        // Whoever comes behind shall be seen to even after a bug; whose turn it was is told by the end of the channel.
+        if let Ok(answered) = catch_unwind(AssertUnwindSafe(|| file.perform(&job.requests, job.limit))) {
+            // Whoever is gone leaves an attempt that is undone.
+            let _ = job.tell.send(answered);
         }
     }
 }
@@ -61,7 +144,10 @@ impl Store for SqliteStore {
 
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
         let requests = requests.clone();
-        Box::pin(self.elsewhere(move |file| file.perform(&requests, limit)))
+        if requests.iter().all(native::only_reads) {
+            return Box::pin(self.elsewhere(move |file| file.perform(&requests, limit)));
+        }
+        Box::pin(self.in_turn(requests, limit))
     }
 
     fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {

@@ -82,13 +82,6 @@ impl Config {
         }
     }
 
-    /// The folder with the inboxes of those who wait.
-    pub(super) fn inboxes(&self) -> PathBuf {
-        let mut folder = self.path.clone().into_os_string();
-        folder.push("-inbox");
-        folder.into()
-    }
-
     /// The folder of the file.
     pub(super) fn folder(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
@@ -161,7 +154,6 @@ mod tests {
         assert_eq!(path("sqlite:a/b.db"), std::env::current_dir().unwrap().join("a/b.db"));
         let config = parse("sqlite:///a.db?prefix=app%3A&ttl=5s").unwrap();
         assert_eq!((config.prefix.as_str(), &*config.address), ("app:", "sqlite:///a.db"));
-        assert_eq!(config.inboxes(), Path::new("/a.db-inbox"));
     }
 
     #[test]

@@ -5,19 +5,21 @@
 //! from the file: a file that another process is writing is tried again after a pause outside.
 
 use std::cell::RefCell;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 
 use super::config::Config;
 use super::host::{self, Host};
 use super::inbox::{self, Inboxes};
 use super::layouts::native::{self, Env};
+use super::place::{self, Seen};
 use crate::driver::clock;
 use crate::driver::fork::{self, Database, Gate};
 use crate::error::{Error, Kind};
@@ -36,7 +38,6 @@ const BATCH: usize = 256;
 /// First and longest pause before trying a file again that another process is writing. Most writes are done within the
 /// first.
 const PAUSE: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(2));
-
 /// One lock file.
 #[derive(Debug)]
 pub(super) struct LockFile {
@@ -50,9 +51,17 @@ pub(super) struct LockFile {
 struct Open {
     database: Database,
     host: Host,
-    /// Device and inode of the file.
-    identity: (u64, u64),
+    /// The file past all links, and what was seen there.
+    path: PathBuf,
+    seen: Seen,
+    /// When SQLite is to give up what it is about, in nanoseconds of our clock.
+    over: Arc<AtomicU64>,
+    writes: AtomicU64,
 }
+
+/// The first of so many writes by one opening removes rows that nobody used for long: what is in them goes also where no new
+/// names come, which make room for themselves.
+const TIDY: u64 = 1024;
 
 /// Why a try ended without an answer.
 enum Failed {
@@ -73,7 +82,7 @@ type Reached = RefCell<Vec<(InboxId, UnixDatagram)>>;
 impl LockFile {
     pub(super) fn new(config: Config) -> Self {
         LockFile {
-            inboxes: Inboxes::new(config.inboxes()),
+            inboxes: Inboxes::new(config.path.clone()),
             config,
             open: Mutex::new(None),
             replaced: AtomicU64::new(0),
@@ -102,9 +111,9 @@ impl LockFile {
         let mut pause = PAUSE.0;
         loop {
             let reached = Reached::default();
-            let tried = {
-                let gate = fork::gate();
-                self.transact(&gate, requests, limit, &reached)
+            let tried = match fork::gate() {
+                Some(gate) => self.transact(&gate, requests, limit, &reached),
+                None => Err(Failed::NotSent(stranded(operation(requests)))),
             };
             let now = clock::now();
             match tried {
@@ -116,12 +125,7 @@ impl LockFile {
                     std::thread::sleep(pause.min(limit.since(now)));
                     pause = (pause * 2).min(PAUSE.1);
                 }
-                Err(Failed::Busy) => {
-                    let message = "the lock file was busy all the time; see whether a process that uses it is stopped, \
-                                   or whether its disk is slow";
-                    let error = Error::new(Kind::Unavailable, operation(requests), message);
-                    return Answered { sent: now, outcome: Outcome::NotSent(self.placed(error)) };
-                }
+                Err(Failed::Busy) => return self.was_busy(requests),
                 Err(Failed::NotSent(error)) => {
                     return Answered { sent: now, outcome: Outcome::NotSent(self.placed(error)) };
                 }
@@ -134,9 +138,17 @@ impl LockFile {
         }
     }
 
+    /// The answer when nothing was done because the file was never free.
+    pub(super) fn was_busy(&self, requests: &[Request]) -> Answered {
+        let message = "the lock file was busy all the time; see whether a process that uses it is stopped, or whether its disk \
+                       is slow";
+        let error = Error::new(Kind::Unavailable, operation(requests), message);
+        Answered { sent: clock::now(), outcome: Outcome::NotSent(self.placed(error)) }
+    }
+
     /// Closes the file; the next request opens it again.
     pub(super) fn close(&self) {
-        let gate = fork::gate();
+        let Some(gate) = fork::gate() else { return };
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(open) = open.take() {
             open.database.close(&gate);
@@ -182,12 +194,13 @@ impl LockFile {
         let mut slot = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let open = match &mut *slot {
             Some(open) => open,
-            None => slot.insert(self.open_file(gate)?),
+            None => slot.insert(self.open_file(gate, limit)?),
         };
         let Some(db) = open.database.get(gate) else {
             let message = "this client was made before a fork; make another one in the child";
             return Err(Failed::NotSent(Error::new(Kind::Forked, operation(requests), message)));
         };
+        open.over.store(limit.as_nanos(), Ordering::Relaxed);
         let done = self.execute(db, open, requests, limit, reached);
         match &done {
             Ok(_) | Err(Failed::Busy) => {}
@@ -210,14 +223,9 @@ impl LockFile {
         reached: &Reached,
     ) -> Result<Done, Failed> {
         let failed = |error| self.explain(operation(requests), error);
-        let reads = requests.iter().all(native::only_reads);
-        let transaction = Transaction::begin(db, if reads { "BEGIN" } else { "BEGIN IMMEDIATE" }).map_err(failed)?;
-        if identity(&self.config.path).ok() != Some(open.identity) {
-            self.replaced.fetch_add(1, Ordering::Relaxed);
-            let message = "the lock file was removed or replaced while it was in use, which freed every lock in it; it \
-                           is opened anew";
-            return Err(Failed::NotSent(Error::new(Kind::Unavailable, operation(requests), message)));
-        }
+        let looks = requests.iter().all(native::only_reads);
+        let transaction = Transaction::begin(db, if looks { "BEGIN" } else { "BEGIN IMMEDIATE" }).map_err(failed)?;
+        self.check_place(open, operation(requests)).map_err(Failed::NotSent)?;
         let sent = clock::now();
         // Whoever stopped waiting for this takes it for never done once its limit is well past.
         if sent > limit {
@@ -232,8 +240,17 @@ impl LockFile {
             None => false,
         };
         let gone = |process: &str| open.host.is_gone(process);
-        let env =
-            Env { now, clock: &open.host.clock, wall: wall(), process: &open.host.process, alive: &alive, gone: &gone };
+        let env = Env {
+            now,
+            clock: &open.host.clock,
+            wall: wall(),
+            process: open.host.process(),
+            alive: &alive,
+            gone: &gone,
+        };
+        if !looks && open.writes.fetch_add(1, Ordering::Relaxed).is_multiple_of(TIDY) {
+            native::tidy(db, &env).map_err(failed)?;
+        }
         let (mut replies, mut pushes) = (Vec::with_capacity(requests.len()), Vec::new());
         for request in requests {
             let (reply, events) = native::run(db, &env, request).map_err(failed)?;
@@ -249,87 +266,130 @@ impl LockFile {
         }
     }
 
-    fn open_file(&self, gate: &Gate) -> Result<Open, Failed> {
-        let path = &self.config.path;
+    /// Whether the path still leads to the open file, which still has no other name.
+    fn check_place(&self, open: &Open, operation: &'static str) -> Result<(), Error> {
+        match place::see(&self.config.path) {
+            Ok(seen) if seen == open.seen => Ok(()),
+            Ok(seen) if seen.identity == open.seen.identity => seen.check_names(&open.path, operation),
+            _ => {
+                self.replaced.fetch_add(1, Ordering::Relaxed);
+                let message = "the lock file was removed or replaced while it was in use, which freed every lock in it; it \
+                               is opened anew";
+                Err(Error::new(Kind::Unavailable, operation, message))
+            }
+        }
+    }
+
+    fn open_file(&self, gate: &Gate, limit: Time) -> Result<Open, Failed> {
         let folder = self.config.folder();
         if self.config.makes_folder {
             // What goes wrong here shows below.
             let _ = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         }
-        check_place(path, folder).map_err(Failed::NotSent)?;
-        let before = identity(path).ok();
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let database = Database::open(gate, path, flags).map_err(|error| self.explain("connect", error))?;
+        place::check(&self.config.path, folder).map_err(Failed::NotSent)?;
+        let unopened = |error| Failed::NotSent(self.unopened(error));
+        place::make(&self.config.path).map_err(unopened)?;
+        let path = place::real(&self.config.path).map_err(unopened)?;
+        host::check_is_local(path.parent().unwrap_or(folder)).map_err(Failed::NotSent)?;
+        let seen = place::see(&path).map_err(|_| Failed::Busy)?;
+        seen.check_names(&path, "connect").map_err(Failed::NotSent)?;
+        let over = Arc::new(AtomicU64::new(limit.as_nanos()));
+        let database = {
+            let over = over.clone();
+            let is_over = move || clock::now().as_nanos() > over.load(Ordering::Relaxed);
+            // It exists.
+            let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+            Database::open(gate, &path, flags, is_over).map_err(|error| self.explain("connect", error))?
+        };
         let prepared = match database.get(gate) {
-            Some(db) => prepare(db).map_err(|wrong| match wrong {
-                Unfit::Sqlite(error) => self.explain("connect", error),
-                Unfit::Told(error) => Failed::NotSent(error),
-            }),
+            Some(db) => self.prepare(db),
             None => Err(Failed::Busy),
         };
-        // Taken after the file was opened, and the same as before if there was one: so it is the identity of what was
-        // opened.
-        let after = identity(path).ok().filter(|after| before.is_none_or(|before| before == *after));
-        match (prepared, after) {
-            (Ok(()), Some(identity)) => {
+        // The path led to one file before and after SQLite opened it: so that is what it opened.
+        let is_still = |after: std::io::Result<Seen>| after.is_ok_and(|after| after == seen);
+        match prepared {
+            Ok(()) if is_still(place::see(&path)) && is_still(place::see(&self.config.path)) => {
                 let host = Host::here();
                 #[cfg(test)]
                 let host = Host { clock: self.config.clock.clone().unwrap_or(host.clock), ..host };
-                Ok(Open { database, host, identity })
+                self.inboxes.lie_beside(&path);
+                Ok(Open { database, host, path, seen, over, writes: AtomicU64::new(0) })
             }
-            (prepared, _) => {
+            prepared => {
                 database.close(gate);
                 Err(prepared.err().unwrap_or(Failed::Busy))
             }
         }
     }
 
+    fn unopened(&self, error: std::io::Error) -> Error {
+        place::unopened(&self.config.path, self.config.folder(), error)
+    }
+
+    /// Makes a new file a lock file, and sees that an old one is.
+    fn prepare(&self, db: &Connection) -> Result<(), Failed> {
+        prepare(db).map_err(|unfit| match unfit {
+            Unfit::Sqlite(error) => self.explain("connect", error),
+            Unfit::Told(error) => Failed::NotSent(error),
+        })
+    }
+
     /// Does something to the open connection, for a test.
     #[cfg(test)]
     pub(super) fn with_database(&self, work: impl FnOnce(&Connection)) {
-        let gate = fork::gate();
+        self.with_database_until(Time::from_nanos(u64::MAX), work);
+    }
+
+    /// The same, until `limit`.
+    #[cfg(test)]
+    pub(super) fn with_database_until(&self, limit: Time, work: impl FnOnce(&Connection)) {
+        let gate = fork::gate().expect("no test is forked in the middle of a transaction");
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        work(open.as_ref().and_then(|open| open.database.get(&gate)).expect("the file is not open"));
+        let open = open.as_ref().expect("the file is not open");
+        open.over.store(limit.as_nanos(), Ordering::Relaxed);
+        work(open.database.get(&gate).expect("the file is another process's"));
     }
 
     /// What SQLite's error means for the person whose file it is.
     fn explain(&self, operation: &'static str, error: rusqlite::Error) -> Failed {
-        let path = self.config.path.display();
+        let path = &self.config.path;
+        let shown = path.display();
         let code = error.sqlite_error_code();
         let (kind, message) = match code {
-            Some(ErrorCode::CannotOpen) if !(is_writable(&self.config.path) && is_writable(self.config.folder())) => {
-                (Kind::Auth, read_only(&self.config.path))
+            Some(ErrorCode::CannotOpen) if !(place::is_writable(path) && place::is_writable(self.config.folder())) => {
+                (Kind::Auth, place::read_only(path))
             }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
                 return Failed::Busy;
             }
             // Its shared memory has no room: that is told as an error of the disk.
             Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure | ErrorCode::CannotOpen)
-                if code == Some(ErrorCode::DiskFull) || is_full(self.config.folder()) =>
+                if code == Some(ErrorCode::DiskFull) || place::is_full(self.config.folder()) =>
             {
-                (Kind::Unavailable, format!("the disk of {path} is full; make room, and it goes on by itself"))
+                (Kind::Unavailable, place::full(path))
             }
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => {
-                (Kind::Auth, read_only(&self.config.path))
+                (Kind::Auth, place::read_only(path))
             }
             Some(ErrorCode::NotADatabase) => {
-                (Kind::InvalidConfig, format!("{path} is not a lock file; name another one, which will be made"))
+                (Kind::InvalidConfig, format!("{shown} is not a lock file; name another one, which will be made"))
             }
             Some(ErrorCode::DatabaseCorrupt) => (
                 Kind::Protocol,
-                format!("{path} is damaged; stop whoever uses it and remove it together with its -wal and -shm files"),
+                format!("{shown} is damaged; stop whoever uses it and remove it together with its -wal and -shm files"),
             ),
-            Some(ErrorCode::CannotOpen) => (
+            Some(ErrorCode::CannotOpen) => (Kind::Unavailable, place::crowded(path)),
+            Some(ErrorCode::SystemIoFailure) => (Kind::Unavailable, place::sick(path)),
+            Some(ErrorCode::OperationInterrupted) => (
                 Kind::Unavailable,
-                format!("{path} cannot be opened; raise the limit of open files, and see whether the disk is well"),
+                format!(
+                    "{shown} could not be searched in the time that is given; see what makes it so large, or the disk so slow"
+                ),
             ),
-            Some(ErrorCode::SystemIoFailure) => {
-                (Kind::Unavailable, format!("the disk of {path} does not read or write; see the system's log"))
-            }
             Some(ErrorCode::OutOfMemory) => (Kind::Unavailable, "there is no memory left".to_owned()),
             Some(_) | None => (
                 Kind::Protocol,
-                format!("{path} holds what this version of Lockwright did not write; name another file"),
+                format!("{shown} holds what this version of Lockwright did not write; name another file"),
             ),
         };
         Failed::NotSent(Error::new(kind, operation, message).caused_by(error))
@@ -384,8 +444,9 @@ fn prepare(db: &Connection) -> Result<(), Unfit> {
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     if db.is_readonly("main")? {
         let path = db.path().map_or_else(String::new, str::to_owned);
-        return Err(Unfit::Told(Error::new(Kind::Auth, "connect", read_only(Path::new(&path)))));
+        return Err(Unfit::Told(Error::new(Kind::Auth, "connect", place::read_only(Path::new(&path)))));
     }
+    distrust(db)?;
     db.pragma_update(None, "synchronous", "NORMAL")?;
     let looking = Transaction::begin(db, "BEGIN")?;
     let known = is_lock_file(db)?;
@@ -404,6 +465,16 @@ fn prepare(db: &Connection) -> Result<(), Unfit> {
     write_ahead(db)
 }
 
+/// Others may write the file, too: nothing in it is executed, and what is removed from it is gone.
+fn distrust(db: &Connection) -> rusqlite::Result<()> {
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    db.pragma_update(None, "cell_size_check", true)?;
+    db.pragma_update_and_check(None, "secure_delete", "FAST", |_| Ok(()))
+}
+
 fn write_ahead(db: &Connection) -> Result<(), Unfit> {
     let mode: String = db.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get(0))?;
     if mode == "wal" {
@@ -418,7 +489,7 @@ fn write_ahead(db: &Connection) -> Result<(), Unfit> {
 fn is_lock_file(db: &Connection) -> Result<bool, Unfit> {
     let number = |pragma: &str| db.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     match (number("application_id")?, number("user_version")?) {
-        (APPLICATION_ID, SCHEMA_VERSION) => Ok(true),
+        (APPLICATION_ID, SCHEMA_VERSION) => check_schema(db).map(|()| true),
         (APPLICATION_ID, version) => {
             let message = format!(
                 "the lock file was made by another version of Lockwright (schema {version}, not {SCHEMA_VERSION}); use \
@@ -437,54 +508,56 @@ fn is_lock_file(db: &Connection) -> Result<bool, Unfit> {
     }
 }
 
-/// Tells what is wrong with a place before SQLite would say no more than that it cannot open it.
-fn check_place(path: &Path, folder: &Path) -> Result<(), Error> {
-    match std::fs::metadata(path) {
-        Ok(file) if file.is_dir() => {
-            let message = format!("{} is a folder; name a file in it", path.display());
-            return Err(Error::invalid("connect", message));
-        }
-        Ok(file) if !file.is_file() => {
-            let message = format!("{} is not a regular file; name one, or none yet", path.display());
-            return Err(Error::invalid("connect", message));
-        }
-        _ => {}
-    }
-    match std::fs::metadata(folder) {
-        Ok(folder) if folder.is_dir() => {}
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            return Err(Error::new(Kind::Auth, "connect", read_only(path)).caused_by(error));
-        }
-        _ => {
-            let message = format!("the folder {} does not exist; make it, or name another file", folder.display());
-            return Err(Error::invalid("connect", message));
-        }
-    }
-    host::check_is_local(folder)
+/// A table, an index, a trigger or a view, and how it was made.
+type Part = (String, String, Option<String>);
+
+fn parts(db: &Connection) -> rusqlite::Result<Vec<Part>> {
+    // What `ANALYZE` writes is no harm.
+    let mut statement =
+        db.prepare("SELECT type, name, sql FROM sqlite_schema WHERE name NOT GLOB 'sqlite_stat[1-4]'")?;
+    let part = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?.map(|sql| bare(&sql))));
+    statement.query_map([], part)?.collect()
 }
 
-/// Whether the file's disk has no room for what SQLite keeps beside a file in use: 32 KiB of shared memory, and the log.
-fn is_full(folder: &Path) -> bool {
-    rustix::fs::statvfs(folder).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) < 64 << 10)
+/// Without comments, and with single spaces. What has no quotation marks in it, as ours, has no `--` that is no comment.
+fn bare(sql: &str) -> String {
+    let words = sql.lines().filter_map(|line| line.split("--").next()).flat_map(str::split_whitespace);
+    words.collect::<Vec<_>>().join(" ")
 }
 
-/// Never opened to see whether it can be: closing it again would let go of the locks that SQLite has on it.
-fn is_writable(path: &Path) -> bool {
-    use rustix::fs::{Access, AtFlags, CWD};
-    let refused = rustix::fs::accessat(CWD, path, Access::READ_OK | Access::WRITE_OK, AtFlags::EACCESS);
-    !matches!(refused, Err(rustix::io::Errno::ACCESS | rustix::io::Errno::ROFS | rustix::io::Errno::PERM))
+/// Sees that the file has what [`native::SCHEMA`] makes, and nothing else: a trigger of somebody's would be executed by us.
+fn check_schema(db: &Connection) -> Result<(), Unfit> {
+    static OURS: OnceLock<Vec<Part>> = OnceLock::new();
+    let ours = match OURS.get() {
+        Some(ours) => ours,
+        None => {
+            let model = Connection::open_in_memory()?;
+            model.execute_batch(native::SCHEMA)?;
+            let parts = parts(&model)?;
+            OURS.get_or_init(|| parts)
+        }
+    };
+    let theirs = parts(db)?;
+    let strange = theirs.iter().find(|part| !ours.contains(part));
+    let Some((kind, name, _)) = strange.or_else(|| ours.iter().find(|part| !theirs.contains(part))) else {
+        return Ok(());
+    };
+    let message = match ours.iter().any(|(.., known, _)| known == name) {
+        true => format!("the {kind} {name:?} of the lock file is not as Lockwright makes it; name another file"),
+        false => format!(
+            "the lock file has a {kind} {name:?} that is none of Lockwright's; remove it (`DROP {}`) and see who may write \
+             the file, or name another one",
+            kind.to_uppercase()
+        ),
+    };
+    Err(Unfit::Told(Error::new(Kind::ForeignLayout, "connect", message)))
 }
 
-fn read_only(path: &Path) -> String {
-    format!(
-        "{} cannot be written: give this user the right to write the file and its folder, or name another file",
-        path.display()
-    )
-}
-
-fn identity(path: &Path) -> std::io::Result<(u64, u64)> {
-    let file = std::fs::metadata(path)?;
-    Ok((file.dev(), file.ino()))
+/// What is said in a process that was forked at a bad moment.
+fn stranded(operation: &'static str) -> Error {
+    let message = "this process was forked while another thread had waited for the disk of a lock file for a second, so it cannot \
+                   use lock files; start it anew";
+    Error::new(Kind::Forked, operation, message)
 }
 
 /// The operation that a person asked for.

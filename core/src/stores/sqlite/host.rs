@@ -2,7 +2,9 @@
 //! and whether a folder is on this host's own disk.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
+use crate::driver::companion::companion;
 use crate::error::Error;
 
 /// The clock and the process that rows are stamped with.
@@ -13,6 +15,8 @@ pub(super) struct Host {
     pub(super) clock: String,
     /// Pid namespace, pid and start time by slashes; empty when any of them is not known.
     pub(super) process: String,
+    /// The same with that of our companion behind it, once there is one.
+    pub(super) both: OnceLock<String>,
 }
 
 impl Host {
@@ -24,16 +28,38 @@ impl Host {
             (boot, Some(time)) => format!("{boot}/{time}"),
             (boot, None) => boot.to_owned(),
         };
-        Host { clock, process: own_process().unwrap_or_default() }
+        Host { clock, process: own_process().unwrap_or_default(), both: OnceLock::new() }
     }
 
-    /// Whether `process`, written by another [`Host`] with the same clock, has certainly ended. Anything that does not
-    /// let itself be judged from here counts as running.
-    pub(super) fn is_gone(&self, process: &str) -> bool {
-        match (parse(&self.process), parse(process)) {
-            (Some((ours, ..)), Some((theirs, pid, started))) if ours == theirs => has_ended(pid, started),
-            _ => false,
+    /// Who answers for what this process does: itself, and behind a space whoever outlives it for that. None where we cannot be
+    /// judged ourselves.
+    pub(super) fn process(&self) -> &str {
+        match (self.both.get(), companion()) {
+            (Some(both), _) => both,
+            (None, Some(companion)) if !self.process.is_empty() => self.both.get_or_init(|| self.beside(companion)),
+            _ => &self.process,
         }
+    }
+
+    fn beside(&self, companion: u32) -> String {
+        let started = companion.try_into().ok().and_then(stat);
+        match (parse(&self.process), started) {
+            (Some((namespace, ..)), Some((started, _))) => {
+                format!("{} {namespace}/{companion}/{started}", self.process)
+            }
+            // It is gone already.
+            _ => self.process.clone(),
+        }
+    }
+
+    /// Whether all of `processes`, written by another [`Host`] with the same clock, have certainly ended. Anything that does not
+    /// let itself be judged from here counts as running.
+    pub(super) fn is_gone(&self, processes: &str) -> bool {
+        let Some((ours, ..)) = parse(&self.process) else { return false };
+        processes.split(' ').all(|process| match parse(process) {
+            Some((theirs, pid, started)) => ours == theirs && has_ended(pid, started),
+            None => false,
+        })
     }
 }
 
@@ -168,6 +194,18 @@ pub(super) fn read_mounts(mounts: &str, device: &str) -> Option<String> {
     line.split(" - ").nth(1)?.split(' ').next().map(str::to_owned)
 }
 
+/// Whether something is mounted on `path` itself, which has no link in it.
+pub(super) fn is_mount_point(path: &Path) -> bool {
+    is_among_mounts(&read("/proc/self/mountinfo"), &path.to_string_lossy())
+}
+
+/// The same by the text of `/proc/PID/mountinfo`.
+pub(super) fn is_among_mounts(mounts: &str, path: &str) -> bool {
+    // The fifth field is the mount point, with these four characters written in octal.
+    let written = path.replace('\\', "\\134").replace(' ', "\\040").replace('\t', "\\011").replace('\n', "\\012");
+    mounts.lines().any(|line| line.split(' ').nth(4) == Some(&*written))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +217,11 @@ mod tests {
         assert!(!host.is_gone(&host.process));
         let (namespace, pid, started) = parse(&host.process).unwrap();
         assert!(host.is_gone(&format!("{namespace}/{pid}/{}", started + 1)), "the pid was given to another process");
+        let gone = format!("{namespace}/{pid}/{}", started + 1);
+        assert!(host.is_gone(&format!("{gone} {gone}")), "two of whom both are gone");
+        for one_left in [format!("{gone} {}", host.process), format!("{} {gone}", host.process), format!("{gone} ")] {
+            assert!(!host.is_gone(&one_left), "{one_left}");
+        }
         for unknown in ["", "nonsense", "1/2", &format!("1/{pid}/{}", started + 1), "x/-1/0", "x/0/0"] {
             assert!(!host.is_gone(unknown), "{unknown}");
         }
@@ -199,6 +242,14 @@ mod tests {
         assert!(host.is_gone(&process));
         child.wait().unwrap();
         assert!(host.is_gone(&process));
+    }
+
+    #[test]
+    fn what_is_mounted_is_told_from_what_lies_beside_it() {
+        assert!(is_mount_point(Path::new("/proc")) && !is_mount_point(Path::new("/proc/self")));
+        let line = "36 35 98:0 /mnt1 /a\\040b/c\\134d rw,noatime master:1 - ext3 /dev/root rw";
+        assert!(is_among_mounts(line, "/a b/c\\d"));
+        assert!(!is_among_mounts(line, "/mnt1") && !is_among_mounts("", "/a b/c\\d"));
     }
 
     #[test]

@@ -14,6 +14,8 @@ mod host;
 mod inbox;
 #[cfg(feature = "sqlite")]
 mod layouts;
+#[cfg(feature = "sqlite")]
+mod place;
 #[cfg(all(test, feature = "sqlite"))]
 mod tests;
 

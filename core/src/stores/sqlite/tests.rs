@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
@@ -11,8 +12,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
+
 use super::client::SqliteStore;
 use super::config::Config;
+use crate::driver::companion::outlived_by;
 use crate::driver::fork;
 use crate::driver::{clock, runtime};
 use crate::error::{Error, Kind};
@@ -21,6 +25,8 @@ use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Op, Protocol, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
 };
 use crate::session::Inbox;
+use crate::shared::Share;
+use crate::shared_cell::Primitive;
 use crate::stores::{Outcome, Sink, Store, Wanted};
 
 const TTL: Duration = Duration::from_secs(3600);
@@ -131,6 +137,15 @@ impl Contender {
         };
         let machine = layout.protocol(layout.key(name).unwrap());
         Contender { store: store.clone(), machine, terms, ears: Arc::default() }
+    }
+
+    /// For a semaphore of one permit.
+    fn of_one_permit(store: &Arc<SqliteStore>, name: &str) -> Self {
+        let mut contender = Contender::new(store, name);
+        let share = Share { primitive: Primitive::Semaphore, capacity: 1, ..Share::READ };
+        let layout = store.layout(Wanted::default()).unwrap().shared(share).unwrap();
+        contender.machine = layout.protocol(layout.key(name).unwrap());
+        contender
     }
 
     /// With an inbox that listens.
@@ -307,6 +322,14 @@ fn helper() {
             println!("@ {:?}", contender.try_lock());
             until_told();
         }
+        "hold for two" => {
+            let mut heir = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+            outlived_by(heir.id());
+            let mut contender = Contender::new(&store(&path), "a");
+            let mut reader = Contender::of_one_permit(&store(&path), "s");
+            println!("@ {} {:?} {:?}", heir.id(), contender.try_lock().is_some(), reader.try_lock().is_some());
+            let _ = heir.wait();
+        }
         "wait" => {
             let mut contender = Contender::listening(&store(&path), "a");
             println!("@ {}", contender.queue());
@@ -335,6 +358,16 @@ fn helper() {
                 count(&path, &mut contender);
             }
         }
+        "try write" => {
+            let db = rusqlite::Connection::open(&path).unwrap();
+            db.busy_timeout(Duration::ZERO).unwrap();
+            let begun = db.execute_batch("BEGIN IMMEDIATE").is_ok();
+            println!("@ {}", if begun { "free" } else { "busy" });
+        }
+        "look" => {
+            let rows: i64 = sql(&path).query_row("SELECT count(*) FROM locks", [], |row| row.get(0)).unwrap();
+            println!("@ {rows}");
+        }
         "open" => {
             println!("@ ready");
             until_told();
@@ -342,6 +375,8 @@ fn helper() {
             println!("@ {:?}", Contender::new(&store(&path), &mine).try_lock().is_some());
         }
         "fork" => fork_and_leave(&path),
+        "fork in a write" => fork_in_a_write(&path),
+        "fork with others' descriptors" => fork_with_others_descriptors(),
         other => panic!("{other}"),
     }
 }
@@ -414,6 +449,67 @@ fn fork_and_leave(path: &Path) {
         count(path, &mut contender);
     }
     assert_eq!(held.release(), ReleaseOutcome::Released, "a child freed what the parent held");
+}
+
+/// Forks while another thread's write does not end, as on a disk that stalls.
+fn fork_in_a_write(path: &Path) {
+    let store = store(path);
+    let mut contender = Contender::new(&store, "a");
+    contender.try_lock().unwrap();
+    let (entered, is_inside) = std::sync::mpsc::channel();
+    let (leave, told) = std::sync::mpsc::channel::<()>();
+    let writing = std::thread::spawn(move || {
+        let gate = fork::gate();
+        entered.send(()).unwrap();
+        let _ = told.recv();
+        drop(gate);
+    });
+    is_inside.recv().unwrap();
+    let began = Instant::now();
+    let child = fork::fork_to(|| {
+        for store in [&store, &self::store(path)] {
+            let answered = store.call(&Requests::new(), clock::now()).outcome;
+            let Outcome::NotSent(error) = answered else { return 1 };
+            if error.kind() != Kind::Forked || !error.context().contains("cannot use lock files") {
+                return 2;
+            }
+        }
+        drop(self::store(path));
+        0
+    });
+    let waited = began.elapsed();
+    let (_, status) = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty()).unwrap().unwrap();
+    leave.send(()).unwrap();
+    writing.join().unwrap();
+    println!("@ {} {:?} {}", waited < LIMIT / 2, status.exit_status(), contender.renew());
+}
+
+/// Forks after somebody closed a descriptor of ours by its number, and it was given to something else.
+fn fork_with_others_descriptors() {
+    let (ours, kept) = UnixDatagram::pair().unwrap();
+    let number = ours.as_raw_fd();
+    let registered = (fork::register(&ours), fork::register(&kept));
+    drop(ours);
+    let theirs = std::fs::File::open("/dev/null").unwrap();
+    assert_eq!(theirs.as_raw_fd(), number);
+    let is_open = |fd: i32| i32::from(Path::new(&format!("/proc/self/fd/{fd}")).exists());
+    let child = fork::fork_to(|| is_open(number) + 2 * is_open(kept.as_raw_fd()));
+    let (_, status) = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty()).unwrap().unwrap();
+    println!("@ {:?}", status.exit_status());
+    drop(registered);
+}
+
+#[test]
+fn a_fork_does_not_wait_for_a_stalled_write_and_its_child_is_told() {
+    let folder = Folder::new();
+    assert_eq!(Helper::start("fork in a write", &folder.file()).says(), "true Some(0) true");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_child_closes_nothing_that_is_not_ours_any_more() {
+    let folder = Folder::new();
+    assert_eq!(Helper::start("fork with others' descriptors", &folder.file()).says(), "Some(1)");
 }
 
 #[test]
@@ -538,6 +634,28 @@ fn a_holder_that_was_killed_is_taken_over_at_once() {
     helper.child.wait().unwrap();
     assert!(inspect(&store, "a").holder.is_none());
     assert!(contender.try_lock().is_some());
+}
+
+#[test]
+fn whoever_acts_for_a_holder_after_its_death_keeps_its_locks() {
+    let folder = Folder::new();
+    let mut helper = Helper::start("hold for two", &folder.file());
+    let said = helper.says();
+    let heir = said.strip_suffix(" true true").unwrap().parse().unwrap();
+    helper.child.kill().unwrap();
+    helper.child.wait().unwrap();
+    let store = store(&folder.file());
+    let mut contenders = [Contender::new(&store, "a"), Contender::of_one_permit(&store, "s")];
+    assert!(contenders.iter_mut().all(|contender| contender.try_lock().is_none()));
+    assert!(inspect(&store, "a").holder.is_some());
+    rustix::process::kill_process(rustix::process::Pid::from_raw(heir).unwrap(), rustix::process::Signal::KILL)
+        .unwrap();
+    let began = Instant::now();
+    for contender in &mut contenders {
+        while contender.try_lock().is_none() {
+            assert!(began.elapsed() < LIMIT);
+        }
+    }
 }
 
 #[test]
@@ -727,12 +845,13 @@ fn a_write_that_fails_in_its_commit_may_have_been_done() {
          CREATE TRIGGER spoil AFTER INSERT ON locks BEGIN INSERT INTO child VALUES (1); END",
     )
     .unwrap();
+    store.file.with_database(|db| db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, true).map(drop).unwrap());
     let intent = Intent::Acquire { terms: contender.terms.clone(), wait: false, prev: None };
     let before = clock::now();
     let Err(Outcome::Unknown { void_after, .. }) = contender.try_converse(Op::Acquire, intent) else { panic!() };
     assert!(void_after >= before);
+    db.execute_batch("DROP TRIGGER spoil; DROP TABLE child; DROP TABLE parent").unwrap();
     assert!(inspect(&store, "a").holder.is_none(), "this one was rolled back");
-    db.execute_batch("DROP TRIGGER spoil").unwrap();
     assert!(contender.try_lock().is_some());
 }
 
@@ -847,4 +966,365 @@ fn the_embedded_file_makes_its_folder() {
     let store = Arc::new(SqliteStore::new(Config { makes_folder: true, ..config(&path) }));
     Contender::new(&store, "a").try_lock().unwrap();
     assert_eq!(std::fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
+}
+
+fn is_refused_as_unsupported(store: &SqliteStore, says: &str) {
+    let layout = store.layout(Wanted::default()).unwrap();
+    let requests = Requests::from_iter([layout.inspect("a".into())]);
+    let Outcome::NotSent(error) = store.call(&requests, clock::now().after(LIMIT)).outcome else { panic!() };
+    assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+    assert!(error.context().contains(says), "{error}");
+}
+
+#[test]
+fn a_file_with_two_names_is_refused_also_while_it_is_in_use() {
+    let folder = Folder::new();
+    let (inner, other) = (folder.0.join("inner"), folder.0.join("other.db"));
+    std::fs::create_dir(&inner).unwrap();
+    let path = inner.join("locks.db");
+    let store = store(&path);
+    let mut contender = Contender::new(&store, "a");
+    contender.try_lock().unwrap();
+    std::fs::hard_link(&path, &other).unwrap();
+    is_refused_as_unsupported(&store, "2 names (hard links)");
+    is_refused_as_unsupported(&self::store(&path), "remove the other names");
+    is_refused_as_unsupported(&self::store(&other), "remove the other names");
+    std::fs::remove_file(&other).unwrap();
+    assert!(contender.renew(), "with one name it goes on as if nothing had happened");
+    assert!(!inner.join("other.db-wal").exists());
+}
+
+/// What is mounted here is seen by nobody else, and ends with the process.
+fn without_mounts_of_its_own(test: &str) -> bool {
+    const OWN: &str = "LOCKWRIGHT_TEST_OWN_MOUNTS";
+    if std::env::var_os(OWN).is_some() {
+        return false;
+    }
+    let program = std::env::current_exe().unwrap();
+    let may = Command::new("unshare").args(["-m", "true"]).stderr(Stdio::null()).status();
+    if !may.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: `unshare -m` gives no mounts of our own here");
+        return true;
+    }
+    let test = format!("stores::sqlite::tests::{test}");
+    let inside =
+        Command::new("unshare").arg("-m").arg(program).args([&test, "--exact"]).env(OWN, "1").output().unwrap();
+    assert!(inside.status.success(), "{}", String::from_utf8_lossy(&inside.stdout));
+    true
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_file_that_is_mounted_by_itself_is_refused_also_while_it_is_in_use() {
+    if without_mounts_of_its_own("a_file_that_is_mounted_by_itself_is_refused_also_while_it_is_in_use") {
+        return;
+    }
+    let folder = Folder::new();
+    let mount = |from: &Path, to: &Path| {
+        assert!(Command::new("mount").arg("--bind").args([from, to]).status().unwrap().success());
+    };
+    let unmount = |path: &Path| assert!(Command::new("umount").arg(path).status().unwrap().success());
+    Contender::new(&store(&folder.file()), "a").try_lock().unwrap();
+    let container = folder.0.join("container");
+    std::fs::create_dir(&container).unwrap();
+    std::fs::write(container.join("locks.db"), "").unwrap();
+    mount(&folder.file(), &container.join("locks.db"));
+    is_refused_as_unsupported(&store(&container.join("locks.db")), "mount the folder, not the file");
+    unmount(&container.join("locks.db"));
+    assert_eq!(std::fs::read_dir(&container).unwrap().count(), 1, "nothing was written beside it");
+    // The folder may be mounted anywhere.
+    let there = container.join("there");
+    std::fs::create_dir(&there).unwrap();
+    mount(&folder.0, &there);
+    let store = store(&there.join("locks.db"));
+    assert_eq!(Contender::new(&store, "a").try_lock(), None);
+    mount(&there.join("locks.db"), &there.join("locks.db"));
+    is_refused_as_unsupported(&store, "mount the folder, not the file");
+    unmount(&there.join("locks.db"));
+    assert!(inspect(&store, "a").holder.is_some());
+    drop(store);
+    unmount(&there);
+}
+
+#[test]
+fn a_link_to_the_file_has_its_inboxes() {
+    let folder = Folder::new();
+    let link = folder.0.join("link.db");
+    std::os::unix::fs::symlink("locks.db", &link).unwrap();
+    let (direct, linked) = (store(&folder.file()), store(&link));
+    let mut holder = Contender::new(&direct, "a");
+    // The first of both may well wait before the file is opened, or even made.
+    let mut waiter = Contender::listening(&linked, "a");
+    holder.try_lock().unwrap();
+    waiter.queue();
+    holder.release();
+    assert!(matches!(waiter.ears.next(), Heard::Pushed(..)));
+    assert!(!folder.0.join("link.db-inbox").exists() && !folder.0.join("link.db-wal").exists());
+}
+
+#[test]
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn another_library_of_this_process_is_refused_what_is_locked() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let mut holder = Contender::new(&store, "a");
+    holder.try_lock().unwrap();
+    let index = std::fs::File::open(format!("{}-shm", folder.file().display())).unwrap();
+    let lock = |how| rustix::fs::fcntl_lock(&index, how);
+    use rustix::fs::FlockOperation;
+    store.file.with_database(|db| {
+        db.execute_batch("BEGIN IMMEDIATE").unwrap();
+        assert!(lock(FlockOperation::NonBlockingLockExclusive).is_err());
+        assert!(lock(FlockOperation::NonBlockingLockShared).is_err());
+        // What it has and lets go of is not ours.
+        lock(FlockOperation::Unlock).unwrap();
+        assert!(lock(FlockOperation::NonBlockingLockShared).is_err());
+        assert_eq!(Helper::start("try write", &folder.file()).says(), "busy");
+        db.execute_batch("COMMIT").unwrap();
+    });
+    assert!(lock(FlockOperation::NonBlockingLockShared).is_ok());
+    lock(FlockOperation::Unlock).unwrap();
+    assert!(holder.renew());
+}
+
+#[test]
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn nobody_removes_the_log_of_a_process_that_lost_sqlites_locks() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let mut holder = Contender::new(&store, "a");
+    holder.try_lock().unwrap();
+    let beside = |end: &str| PathBuf::from(format!("{}{end}", folder.file().display()));
+    let inodes = || ["-wal", "-shm"].map(|end| std::fs::metadata(beside(end)).unwrap().ino());
+    let before = inodes();
+    // What another SQLite library of this process does, Python's for one: it lets go of all that ours has locked.
+    for end in ["", "-wal", "-shm"] {
+        drop(std::fs::File::open(beside(end)).unwrap());
+    }
+    // Another process would take it for a file that nobody has open: make its index anew, and remove its log in the end.
+    assert_eq!(Helper::start("look", &folder.file()).says(), "1");
+    assert_eq!(inodes(), before);
+    assert_eq!(Contender::new(&self::store(&folder.file()), "a").try_lock(), None);
+    assert!(holder.renew());
+    let said = Helper::start("try", &folder.file()).says();
+    assert!(said.starts_with("Ok(Done(Held"), "{said}");
+}
+
+#[test]
+fn a_file_with_what_is_not_ours_in_it_is_refused() {
+    let folder = Folder::new();
+    let cases = [
+        (
+            "CREATE TRIGGER spoil AFTER INSERT ON locks BEGIN DELETE FROM locks; END",
+            "trigger \"spoil\"",
+            "DROP TRIGGER",
+        ),
+        ("CREATE VIEW spoil AS SELECT * FROM locks", "view \"spoil\"", "DROP VIEW"),
+        ("CREATE TABLE more (x)", "table \"more\"", "DROP TABLE"),
+        ("CREATE UNIQUE INDEX one ON locks (waiting)", "index \"one\"", "DROP INDEX"),
+        ("ALTER TABLE locks ADD COLUMN more INTEGER", "table \"locks\"", "not as Lockwright makes it"),
+        ("DROP INDEX gates_by_end", "index \"gates_by_end\"", "not as Lockwright makes it"),
+    ];
+    for (number, (change, what, says)) in cases.into_iter().enumerate() {
+        let path = folder.0.join(format!("{number}.db"));
+        Contender::new(&store(&path), "a").try_lock().unwrap();
+        sql(&path).execute_batch(change).unwrap();
+        let error = refusal(&path);
+        assert_eq!(error.kind(), Kind::ForeignLayout, "{error}");
+        assert!(error.context().contains(what) && error.context().contains(says), "{error}");
+    }
+    Contender::new(&store(&folder.file()), "a").try_lock().unwrap();
+    // What says nothing, and what an administrator may have looked for.
+    let comment = "UPDATE sqlite_schema SET sql = replace(sql, 'waiting INTEGER', '-- ;\n  waiting   INTEGER') WHERE name = 'locks'";
+    let db = sql(&folder.file());
+    db.execute_batch(&format!("PRAGMA writable_schema = ON; {comment}; PRAGMA writable_schema = RESET; ANALYZE"))
+        .unwrap();
+    assert_eq!(Contender::new(&store(&folder.file()), "a").try_lock(), None);
+}
+
+#[test]
+fn nothing_that_somebody_puts_into_the_file_is_executed() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let mut holder = Contender::new(&store, "a");
+    holder.try_lock().unwrap();
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+    sql(&folder.file())
+        .execute_batch(&format!("CREATE TRIGGER hang AFTER UPDATE ON locks BEGIN SELECT ({endless}); END"))
+        .unwrap();
+    let began = Instant::now();
+    assert!(holder.renew());
+    assert!(began.elapsed() < LIMIT / 2);
+}
+
+#[test]
+fn a_call_ends_at_its_limit_whatever_is_in_the_file() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    Contender::new(&store, "a").try_lock().unwrap();
+    let (began, limit) = (Instant::now(), Duration::from_millis(200));
+    store.file.with_database_until(clock::now().after(limit), |db| {
+        let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
+        let error = db.query_row(endless, [], |_| Ok(())).unwrap_err();
+        assert_eq!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::OperationInterrupted));
+    });
+    assert!(began.elapsed() >= limit);
+    assert!(inspect(&store, "a").holder.is_some());
+}
+
+#[test]
+fn a_new_file_is_readable_for_its_user_alone() {
+    let folder = Folder::new();
+    Contender::new(&store(&folder.file()), "a").try_lock().unwrap();
+    let mode = |end: &str| std::fs::metadata(format!("{}{end}", folder.file().display())).unwrap().mode() & 0o777;
+    assert_eq!(["", "-wal", "-shm"].map(mode), [0o600; 3]);
+    let shared = folder.0.join("shared.db");
+    std::fs::write(&shared, "").unwrap();
+    std::fs::set_permissions(&shared, std::fs::Permissions::from_mode(0o664)).unwrap();
+    Contender::new(&store(&shared), "a").try_lock().unwrap();
+    assert_eq!(std::fs::metadata(&shared).unwrap().mode() & 0o777, 0o664, "what is there stays as it is");
+}
+
+#[test]
+fn only_our_own_sockets_are_removed() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let mut holder = Contender::new(&store, "a");
+    holder.try_lock().unwrap();
+    let mut waiter = Contender::new(&store, "a");
+    waiter.queue();
+    let victim = folder.0.join("victim");
+    std::fs::create_dir(&victim).unwrap();
+    let inbox = folder.0.join("locks.db-inbox");
+    let name = waiter.terms.inbox.to_string();
+    let socket = |folder: &Path| drop(UnixDatagram::bind(folder.join(&name)).unwrap());
+    // A link to somebody's folder, and what anybody may have put into it; a file in ours.
+    socket(&victim);
+    std::os::unix::fs::symlink(&victim, &inbox).unwrap();
+    assert!(store.file.inboxes().reach(waiter.terms.inbox).is_none());
+    store.file.inboxes().remove(waiter.terms.inbox);
+    assert!(victim.join(&name).exists());
+    std::fs::remove_file(&inbox).unwrap();
+    std::fs::create_dir(&inbox).unwrap();
+    std::fs::set_permissions(&inbox, std::fs::Permissions::from_mode(0o777)).unwrap();
+    socket(&inbox);
+    assert!(store.file.inboxes().reach(waiter.terms.inbox).is_none());
+    assert!(inbox.join(&name).exists(), "others may write there");
+    std::fs::set_permissions(&inbox, std::fs::Permissions::from_mode(0o700)).unwrap();
+    std::fs::remove_file(inbox.join(&name)).unwrap();
+    std::fs::write(inbox.join(&name), "kept").unwrap();
+    assert!(store.file.inboxes().reach(waiter.terms.inbox).is_none());
+    assert!(inbox.join(&name).exists(), "a file is no socket");
+    std::fs::remove_file(inbox.join(&name)).unwrap();
+    socket(&inbox);
+    assert!(store.file.inboxes().reach(waiter.terms.inbox).is_none());
+    assert!(!inbox.join(&name).exists());
+}
+
+#[test]
+fn who_listens_removes_the_sockets_of_the_dead() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let listeners = [10, 20, 30].map(|id| Contender::listening_at(&store, "a", InboxId(id)));
+    let inbox = folder.0.join("locks.db-inbox");
+    let left = || std::fs::read_dir(&inbox).unwrap().count() - listeners.len();
+    for id in [1, 11, 12, 15, 21, 31, u64::MAX] {
+        drop(UnixDatagram::bind(inbox.join(InboxId(id).to_string())).unwrap());
+    }
+    let mut seen = vec![left()];
+    for listener in &listeners {
+        store.file.inboxes().tidy(listener.terms.inbox);
+        seen.push(left());
+    }
+    assert_eq!(seen, [7, 4, 3, 0], "each up to its neighbour");
+}
+
+#[test]
+fn what_tasks_ask_for_is_done_in_the_order_of_asking() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let mut holder = Contender::new(&store, "a");
+    holder.try_lock().unwrap();
+    // Asked one after the other by one thread; whoever writes meanwhile makes them wait and try again.
+    let mut helper = Helper::start("write", &folder.file());
+    assert_eq!(helper.says(), "writing");
+    let runtime = runtime::handle().unwrap();
+    let mut waiters: Vec<_> = (0..50).map(|_| Contender::new(&store, "a")).collect();
+    let mut calls: Vec<_> = waiters
+        .iter_mut()
+        .map(|waiter| {
+            let intent = Intent::Acquire { terms: waiter.terms.clone(), wait: true, prev: None };
+            let Step::Ask(requests) = waiter.machine.step(Input::Begin(intent)) else { panic!() };
+            requests
+        })
+        .collect();
+    let impatient = calls.pop().unwrap();
+    let _entered = runtime.enter();
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let soon = clock::now().after(Duration::from_millis(100));
+    let mut asked: Vec<_> = calls.iter().map(|call| store.call_async(call, clock::now().after(LIMIT))).collect();
+    asked.push(store.call_async(&impatient, soon));
+    for call in &mut asked {
+        assert!(call.as_mut().poll(&mut context).is_pending());
+    }
+    let answered = runtime.block_on(asked.pop().unwrap());
+    assert!(matches!(answered.outcome, Outcome::NotSent(error) if error.kind() == Kind::Unavailable));
+    drop(asked.pop());
+    helper.end();
+    for call in asked {
+        assert!(matches!(runtime.block_on(call).outcome, Outcome::Replies(_)));
+    }
+    let positions: Vec<_> = waiters[..48].iter_mut().map(Contender::queue).collect();
+    assert_eq!(positions, (0..48).collect::<Vec<_>>());
+    assert_eq!(inspect(&store, "a").waiters, 48, "what was given up was never asked for");
+}
+
+#[test]
+fn what_is_no_disk_is_not_called_full() {
+    let error = refusal(Path::new("/proc/locks.db"));
+    assert_eq!(error.kind(), Kind::InvalidConfig, "{error}");
+    assert!(error.context().contains("no file can be made in /proc"), "{error}");
+}
+
+#[test]
+fn nothing_stays_of_locks_that_nobody_uses() {
+    let folder = Folder::new();
+    let keys = || -> Vec<String> {
+        let db = sql(&folder.file());
+        let mut statement = db.prepare("SELECT key FROM locks UNION SELECT key FROM shared ORDER BY key").unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().collect::<rusqlite::Result<_>>().unwrap()
+    };
+    // After a reboot nothing that was free is waited for.
+    let leave = |name: &str| {
+        let before = store_of_boot(&folder.file(), "before");
+        for mut contender in [Contender::new(&before, name), Contender::of_one_permit(&before, &format!("{name} too"))]
+        {
+            contender.terms.card = Card { label: "a label of somebody".into(), ..Card::default() }.encode().into();
+            contender.try_lock().unwrap();
+            contender.release();
+        }
+    };
+    leave("one");
+    let store = store(&folder.file());
+    let mut contender = Contender::new(&store, "kept");
+    contender.try_lock().unwrap();
+    assert_eq!(keys(), ["kept"], "by whoever opens the file");
+    leave("two");
+    assert_eq!(keys(), ["kept", "two", "two too"]);
+    for _ in 0..1024 {
+        assert!(contender.renew());
+    }
+    assert_eq!(keys(), ["kept"], "and by whoever goes on using it");
+    sql(&folder.file()).query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    let bytes = std::fs::read(folder.file()).unwrap();
+    let contains = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(contains("kept") && !contains("a label of somebody") && !contains("two"));
+}
+
+#[test]
+fn a_row_that_cannot_be_read_is_nobody_elses_trouble() {
+    let folder = Folder::new();
+    Contender::new(&store(&folder.file()), "a").try_lock().unwrap();
+    sql(&folder.file()).execute_batch("UPDATE locks SET owner = 'nonsense'").unwrap();
+    assert!(Contender::new(&store(&folder.file()), "b").try_lock().is_some());
 }

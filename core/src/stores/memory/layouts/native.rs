@@ -39,6 +39,6 @@ fn guarantees() -> Guarantees {
         push: true,
         survives_disconnect: true,
         incarnation: true,
-        notes: &["It excludes only the threads and tasks of one process."],
+        notes: &["It excludes the threads and tasks of one process only."],
     }
 }

@@ -11,12 +11,19 @@
 //! | `e` | the last generation that passed |
 //! | `w<attempt>` | a place: its party's inbox, when it ends, its number in the order of arrival, for how long its party is remembered |
 //! | `b`, `s`, `o` | how many of these there are, a time before which none of them ends, and the number of the next one |
+//!
+//! What became of parties is remembered in another hash, under the same key with [`PAST`] behind it: a barrier that opens a thousand times a
+//! second remembers some hundred thousand, and reads none of them to open.
+//!
+//! | field | holds |
+//! |---|---|
 //! | `d<attempt>` | what became of a party: until when that is remembered; if it passed, its index and generation |
-//! | `h`, `n`, `q<n>` | the attempts of those in the order in which they came, as in a [latch](super::latch) |
+//! | `h`, `n`, `q<n>`, `g` | as in a [latch](super::latch) |
 //!
 //! That a party passed is published as `taken <attempt> <generation><index in four digits> <now> <key>`; see
 //! [`parse_push`](super::native::parse_push).
 
+use super::latch::PAST;
 use crate::barrier_layout::BarrierCalls;
 use crate::protocol::Call;
 
@@ -45,4 +52,5 @@ pub static CALLS: BarrierCalls = BarrierCalls {
         body: script!("barrier/kind" "time" "latch/record" "barrier/places" "barrier/look"),
         batch: false,
     },
+    past: Some(PAST),
 };

@@ -37,9 +37,9 @@ pub static FAMILY: Family = Family {
     exclusive_until: ExclusiveUntil::ClockSkew,
     renews_record: true,
     notes: &notes([
-        "Unsafe while clocks differ: other programs compare the end with their own wall clock, and a fast one takes a held lock.",
-        "Nothing tells holders apart: others delete the key whoever holds it, and we tell a number of ours from theirs by its value only.",
-        "Of several that find an ended hold all write their end and only one holds; where that is ours, it is told lost at its next renewal.",
+        "Unsafe when clocks differ: the other programs compare the end with their own wall clock, and a fast one takes a held lock.",
+        "The key does not say who holds it: other programs delete it whoever holds the lock, and Lockwright knows its own hold by the number alone.",
+        "When several find an expired hold, each writes its own end over it; if the first was ours, it is told `lost` at its next renewal.",
     ]),
 };
 

@@ -9,8 +9,15 @@
 //! | `c` | how many are still to come |
 //! | `g` | when the key itself goes |
 //! | `w<attempt>` | the inbox of somebody who waits |
+//!
+//! Who changed the count is remembered in another hash, under the same key with [`PAST`] behind it, so that nobody who looks for those who
+//! wait has to read it:
+//!
+//! | field | holds |
+//! |---|---|
 //! | `d<attempt>` | somebody changed the count: until when a copy of that may come |
 //! | `h`, `n`, `q<n>` | the attempts of those in the order in which they came: the first that is left, the next to come, and each |
+//! | `g` | when the key itself goes: later than any of these is needed |
 //!
 //! That it is open is published as `taken <attempt> 1 <now> <key>`; see [`parse_push`](super::native::parse_push).
 
@@ -20,6 +27,10 @@ use crate::protocol::Call;
 macro_rules! script {
     ($($part:literal)+) => { concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+) };
 }
+
+/// What stands behind the key of a latch or a barrier in that of what is remembered of attempts there. The braces of a name are written
+/// otherwise, so that no name has such a key, and what stands within these keeps both in one slot of a cluster.
+pub const PAST: &str = ":past";
 
 /// The scripts.
 pub static CALLS: LatchCalls = LatchCalls {
@@ -35,4 +46,5 @@ pub static CALLS: LatchCalls = LatchCalls {
         batch: false,
     },
     look: Call { name: "latch.look", body: script!("latch/kind" "latch/record" "latch/look"), batch: false },
+    past: Some(PAST),
 };

@@ -42,15 +42,15 @@ const FAMILIES: [&Family; 4] = [&string::FAMILY, &python_redis_lock::FAMILY, &ge
 
 /// What holds for every lock on such a server.
 const NOTES: [&str; 4] = [
-    "A forward step of the server's clock ends leases early: two holders are possible until the first notices.",
-    "Replication is asynchronous: after a fail-over the new server may not know of the latest grants.",
-    "A server that persists nothing forgets all holds when it restarts; appendfsync always keeps them.",
-    "Under memory pressure every eviction policy but noeviction may drop a held lock.",
+    "If the server's clock jumps forward, leases end early: there may be two holders until the first one notices.",
+    "Replication is asynchronous: after a fail-over the new primary may not know the most recent grants.",
+    "A server without persistence forgets every lock when it restarts; `appendfsync always` keeps them.",
+    "When memory runs out, every eviction policy except `noeviction` may drop a held lock.",
 ];
 
 /// What holds wherever another library takes the lock too.
 const NO_TOKEN: &str =
-    "Holders that use the other library have no token, and a token says nothing of the order among them and ours.";
+    "Holders that use the other library have no fencing token, so a token does not order them against ours.";
 
 /// Every layout, in each of its formats, for locks whose names get `prefix` put before them; the default one first.
 pub fn all(prefix: &str) -> Vec<Arc<dyn Layout>> {

@@ -16,6 +16,7 @@
 //! | `h`, `n` | sequence numbers of the queue's head and of the next to come |
 //! | `q<n>` | a waiter's claimant, followed by its card |
 //! | `a<attempt>` | that waiter's sequence number |
+//! | `x<n>` | of the first and the last of the numbers that nobody has between two waiters, as those who left leave them: the other one |
 //!
 //! A hand-off is published to `lwi:<inbox>`; see [`parse_push`].
 
@@ -86,6 +87,11 @@ pub static OWN: OwnCalls = OwnCalls {
         batch: false,
     }),
 };
+
+/// How many a script finds to listen on a channel. Whoever does not find itself there is behind a proxy that spreads clients over servers: a
+/// script that looked for it there, before it hands a lock over, would take it for dead.
+pub(crate) static LISTENERS: Call =
+    Call { name: "listeners", body: "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]", batch: false };
 
 /// The layout for locks whose names get `prefix` put before them.
 pub fn layout(prefix: impl Into<String>) -> NativeLayout {

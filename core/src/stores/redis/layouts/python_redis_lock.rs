@@ -31,9 +31,9 @@ pub static FAMILY: Family = Family {
     exclusive_until: ExclusiveUntil::StoreFailover,
     renews_record: false,
     notes: &notes([
-        "Our release wakes one waiter of python-redis-lock at once; ours ask again by a timer, so nobody is served in order.",
-        "Where a holder vanishes or its lease ends, waiters of python-redis-lock look again after their own expire or timeout only.",
-        "A lock that python-redis-lock holds without expire never ends by itself, and its reset() takes the lock from any holder.",
+        "A release of ours wakes one waiter of python-redis-lock at once; ours poll, so there is no order.",
+        "When a holder dies, waiters of python-redis-lock look again only after their own expire or timeout.",
+        "A lock that python-redis-lock took without expire never expires, and its reset() takes the lock from any holder.",
     ]),
 };
 

@@ -21,8 +21,10 @@
 //! Messages go by PUBLISH; on a cluster Redisson from 3.22 sends SPUBLISH, and clusters are not built yet.
 //!
 //! **The queue.** Redisson makes everybody's deadline that of whoever is ahead (for the first: the holder's) and 5 minutes, by
-//! the clocks of the clients. Ours add [`PATIENCE`], by the clock of the server, and move it on each time they ask again: who dies
-//! in the queue is thrown out soon. Whoever becomes the holder takes its own patience off the deadlines behind it, as Redisson does.
+//! the clocks of the clients, and takes its own 5 minutes off all deadlines when it becomes the holder. Ours ask again each second, and an
+//! eighth of one later for each place further back; each time they make their deadline [`PATIENCE`] and those eighths from now, by the clock of
+//! the server, or from the deadline of the last of Redisson's waiters ahead. So those of ours that die in the queue are thrown out soon, all of
+//! them together.
 //!
 //! Redisson keeps an *unlock latch*, `redisson_unlock_latch:{name}:<id>`, by which it recognises its own repeated unlock. It
 //! concerns nobody else: ours are recognised by their owner.
@@ -90,7 +92,7 @@ pub(super) const PROMISES: Guarantees = Guarantees {
 
 /// A [note](Guarantees::notes) on what is not told.
 pub(super) const NO_SHARDS: &str =
-    "Waiters where Redisson publishes by SPUBLISH, on a cluster, are not told; clusters are not built yet.";
+    "Redis Cluster is not supported yet; Redisson publishes by SPUBLISH there, which our waiters do not hear.";
 
 /// How long whoever is first in the queue is waited for without having asked again.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -178,9 +180,9 @@ impl Manner for Redisson {
                 NOTES[2],
                 NOTES[3],
                 NO_TOKEN,
-                "Redisson's forceUnlock, and whoever deletes the key, takes the lock from its holder, who is told at its next renewal.",
-                "Without fair nobody is served in order; a lock is fair among those that ask for its fair lock, and anybody else goes first.",
-                "Redisson judges the fair lock's queue by its clients' clocks: one that is wrong throws waiters out, who queue again behind the others.",
+                "Redisson's forceUnlock, or deleting the key, takes the lock from its holder, who is told at its next renewal.",
+                "Only those that ask for the fair lock are served in order; anybody who asks for the plain lock of that name goes first.",
+                "Redisson judges the fair queue by its clients' clocks: a wrong clock throws waiters out, and they queue again at the end.",
                 NO_SHARDS,
             ],
             ..PROMISES
@@ -233,13 +235,13 @@ impl Manner for Redisson {
     fn more(&self, wanted: Wanted<'_>, key: &str) -> More {
         let queue = || Arg::Key(queue_key(key).into());
         let deadlines = || Arg::Key(deadlines_key(key).into());
-        let patience = || Arg::Int(i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX));
         match wanted {
             Wanted::Hold { terms, wait } if terms.fair => {
-                smallvec![queue(), deadlines(), patience(), Arg::Int(wait.into())]
+                let patience = Arg::Int(i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX));
+                smallvec![queue(), deadlines(), patience, Arg::Int(wait.into())]
             }
             Wanted::Hold { .. } => More::new(),
-            Wanted::Free => smallvec![queue(), deadlines(), Arg::Text(channel(key).into()), patience()],
+            Wanted::Free => smallvec![queue(), deadlines(), Arg::Text(channel(key).into())],
             Wanted::Look => smallvec![queue()],
         }
     }

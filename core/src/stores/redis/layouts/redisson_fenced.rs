@@ -77,9 +77,9 @@ impl Manner for Fenced {
                 NOTES[1],
                 NOTES[2],
                 NOTES[3],
-                "Tokens are Redisson's own and rise over its holders and ours, until somebody deletes its counter, as RFencedLock.delete does.",
-                "A plain lock of the same name excludes and is excluded, but takes no token of the counter.",
-                "Redisson's forceUnlock, and whoever deletes the key, takes the lock from its holder, who is told at its next renewal.",
+                "Tokens are Redisson's own and rise over its holders and ours, until its counter is deleted (RFencedLock.delete does that).",
+                "A plain Redisson lock of the same name excludes and is excluded, but takes no token.",
+                "Redisson's forceUnlock, or deleting the key, takes the lock from its holder, who is told at its next renewal.",
                 NO_SHARDS,
             ],
             ..PROMISES

@@ -116,10 +116,10 @@ impl Manner for Spring {
                 NOTES[2],
                 NOTES[3],
                 NO_TOKEN,
-                "Spring renews only where its registry has a scheduler for that; else its holders lose the lock when expireAfter is over.",
-                "Spring's own release and renewal name the registry: a late one of its threads may touch a later hold of the same registry.",
-                "Nobody is served in order: whoever asks first after a release has the lock.",
-                "Waiters are told with format pub-sub, where the registries work so, and poll with format spin.",
+                "Spring renews only if its registry was given a scheduler; otherwise its holders lose the lock after expireAfter.",
+                "Spring's release and renewal name the registry, not the hold: a late one may touch a later hold of the same registry.",
+                "There is no queue: whoever asks first after a release gets the lock.",
+                "Waiters are woken with format pub-sub (for registries of that type) and poll with format spin.",
             ],
         }
     }

@@ -27,9 +27,9 @@ pub static FAMILY: Family = Family {
     exclusive_until: ExclusiveUntil::StoreFailover,
     renews_record: false,
     notes: &notes([
-        "Whoever deletes or overwrites the key without comparing takes the lock from its holder, who is told at its next renewal.",
-        "Waiters ask again by a timer, so nobody is served in order: among several processes one may wait long.",
-        "A lock that another library holds without a time to live never ends by itself.",
+        "Deleting or overwriting the key without comparing the owner takes the lock from its holder, who is told at its next renewal.",
+        "Waiters poll, in no order: with several processes, one of them may wait long.",
+        "A lock that the other library took without a time to live never expires.",
     ]),
 };
 

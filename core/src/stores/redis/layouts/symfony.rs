@@ -25,9 +25,9 @@ pub static FAMILY: Family = Family {
     exclusive_until: ExclusiveUntil::StoreFailover,
     renews_record: false,
     notes: &notes([
-        "Read locks of Symfony and our exclusive ones exclude one another, and nobody is preferred: readers that follow one another keep us out.",
-        "Waiters ask again by a timer, Symfony's as well, so nobody is served in order: among several processes one may wait long.",
-        "Symfony before 5.2 kept another type of key under the same name: it and this layout refuse one another's locks.",
+        "Symfony's read locks and our exclusive locks exclude one another; a steady stream of readers can keep us out.",
+        "Waiters poll (Symfony's too), in no order: with several processes, one of them may wait long.",
+        "Symfony before 5.2 used another type of key under the same name: the two refuse each other's locks.",
     ]),
 };
 

@@ -167,7 +167,7 @@ fn forget(db: &Connection, key: &str) -> rusqlite::Result<()> {
     execute(db, "DELETE FROM remembered WHERE key = ?1", [key]).map(|_| ())
 }
 
-fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
+pub(super) fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
     let mut statement = db.prepare_cached(
         "SELECT key FROM gates WHERE goes_wall <= ?1 AND (clock <> ?2 OR goes <= ?3) ORDER BY goes_wall LIMIT ?4",
     )?;

@@ -71,12 +71,12 @@ fn guarantees() -> Guarantees {
         survives_disconnect: true,
         incarnation: true,
         notes: &[
-            "It excludes among the processes of one host; a file on a network file system is refused.",
-            "A process stopped inside a write blocks the whole file for as long; the others fail with `unavailable`.",
-            "A holder whose process is gone is taken over once somebody asks, within one pid namespace; else at its ttl.",
-            "After a reboot a lock that was held is free one ttl after it was first asked for.",
-            "Tokens rise as long as the file is kept; once it was removed, restored from a copy, or lost its last writes \
-             in a power failure, only unless the wall clock was set back by more than that took.",
+            "It excludes the processes of one host only; a file on a network file system is refused.",
+            "A process that is stopped in the middle of a write blocks the whole file until it goes on; the others get `unavailable`.",
+            "If a holder's process has died, the next to ask does not wait for the ttl, if both share a pid namespace.",
+            "After a reboot, a lock that was held is free one ttl after somebody first asks for it.",
+            "Tokens rise as long as the file is kept. If it was removed, restored from a copy or lost its last writes in a \
+             power failure, they still rise unless the wall clock was set back by more time than passed.",
             "Removing or replacing the file frees its locks; their holders are told at their next renewal.",
         ],
     }
@@ -521,6 +521,19 @@ fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
     let keys = keys.collect::<rusqlite::Result<Vec<String>>>()?;
     let next = if keys.len() == PAGE { keys.last().cloned().unwrap_or_default() } else { String::new() };
     Ok(Reply::List(std::iter::once(next).chain(keys).map(Reply::Text).collect()))
+}
+
+/// Removes a few rows of each kind that nobody used for long. What cannot be read stays, with all that lies beside it.
+///
+/// # Errors
+/// Whatever SQLite reports; the transaction must then be rolled back.
+pub(crate) fn tidy(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
+    execute(db, "SAVEPOINT tidy", [])?;
+    if sweep(db, env).and_then(|()| shared::sweep(db, env)).and_then(|()| gates::sweep(db, env)).is_err() {
+        // With the rows their highest token would be lost.
+        execute(db, "ROLLBACK TO tidy", [])?;
+    }
+    execute(db, "RELEASE tidy", []).map(drop)
 }
 
 /// Removes rows to which nothing has happened for long, a few at a time and in turn. Their highest token is kept for

@@ -17,7 +17,8 @@ CREATE TABLE locks (
     first INTEGER,
     claimed INTEGER,
     card TEXT,
-    -- Pid namespace, pid and start time of the holder's process, or empty where they are not known.
+    -- Pid namespace, pid and start time of the holder's process, or empty where they are not known; behind a space the same
+    -- of a process that answers for it after its death, where there is one.
     process TEXT,
     -- A lease on another clock, as seen from the clock `seen_by`: which lease it was, and when it ends if it stays
     -- unchanged.

@@ -327,7 +327,7 @@ impl Hall for Rows<'_> {
 }
 
 /// Removes records to which nothing has happened for long, a few at a time and in turn, as the locks' own sweep does.
-fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
+pub(super) fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
     let (mut last, from): (u64, String) = db
         .prepare_cached("SELECT last, swept_shared FROM meta")?
         .query_row([], |row| Ok((token(row, 0)?, row.get(1)?)))?;

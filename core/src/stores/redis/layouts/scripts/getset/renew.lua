@@ -4,6 +4,8 @@ local function renew(key, beside, me, ttl, unit)
   if owner ~= me or redis.pcall('GET', key) ~= number or (number + 1) * unit <= now then return 0 end
   if (number + 1) * unit > now + ttl * 1000 then return 1 end
   number = ('%.0f'):format(math.floor((now + ttl * 1000) / unit) + 1)
+  -- A server that is full lets a script write that has written already.
+  redis.call('PEXPIRE', key, ttl + 600000)
   redis.call('SET', key, number, 'PX', ttl + 600000)
   redis.call('SET', beside, first .. ' ' .. me .. '/' .. number .. ' ' .. card, 'PX', ttl + 600000)
   return 1

@@ -13,10 +13,3 @@ local function first_in_line()
   end
   return first
 end
-
--- Everybody's deadline counts the patience of whoever is ahead, which those at and behind a place need not wait for any more.
-local function bring_forward(place, patience)
-  for _, waiter in ipairs(redis.call('LRANGE', queue, place, -1)) do
-    redis.call('ZINCRBY', deadlines, -patience, waiter)
-  end
-end

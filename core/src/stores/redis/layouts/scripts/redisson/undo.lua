@@ -1,7 +1,6 @@
 local me = ARGV[1]
 local place = redis.call('LPOS', queue, me)
 if place then
-  bring_forward(place + 1, tonumber(ARGV[3]))
   redis.call('ZREM', deadlines, me)
   redis.call('LREM', queue, 0, me)
 end

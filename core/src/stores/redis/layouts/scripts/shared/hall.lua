@@ -67,31 +67,17 @@ local function grant(to, units, card, span, claimed)
   return token
 end
 
--- Who was passed over moves up to those not looked at, so that the gaps that others leave behind it do not add up.
-local function close_gaps(passed, at)
-  if at - head - #passed < 8 then return end
-  for i = #passed, 1, -1 do
-    local seq, entry = at - 1 - #passed + i, passed[i].entry
-    local attempt = entry:sub(1, 32)
-    redis.call('HDEL', key, 'q' .. passed[i].seq)
-    set('q' .. seq, entry)
-    set('a' .. attempt, seq)
-  end
-  head, requeued = at - #passed, true
-end
-
 -- Lets in whoever of the queue fits. The asker, if it is among them, gets an answer in the place of a push: its token. The second
 -- result says whether nobody is left whom an asker may not overtake.
 local function serve(asker, ttl)
   if waiting == 0 then return nil, true end
   forget_expired()
-  local passed, at, mine = {}, head, nil
+  local passed, at, mine = 0, head, nil
   while used < capacity and at < tail do
-    local entry = redis.call('HGET', key, 'q' .. at)
+    local entry, behind = look_at(at)
     if not entry then
-      at = at + 1
-      if #passed == 0 then head, requeued = at, true end
-    elseif #passed == 16 then
+      at = behind
+    elseif passed == 16 then
       break
     else
       local to, attempt, in_order = entry:sub(1, 56), entry:sub(1, 32), entry:sub(57, 57) == '1'
@@ -99,14 +85,13 @@ local function serve(asker, ttl)
       local fits = used + units <= capacity
       -- Who wants more than there is would keep those behind it waiting for ever, and who is not there for long.
       if units > capacity or ((fits or in_order) and not asks and not is_there(to)) then
-        remove(at, attempt)
+        at = remove(at, attempt)
       elseif not fits and in_order then
         break
       elseif not fits then
-        passed[#passed + 1] = {seq = at, entry = entry}
-        at = at + 1
+        passed, at = passed + 1, behind
       else
-        remove(at, attempt)
+        at = remove(at, attempt)
         local span = asks and ttl or tonumber(to:sub(49)) * 1000
         local token = grant(to, units, entry:sub(68), span, not asks)
         if asks then
@@ -117,9 +102,7 @@ local function serve(asker, ttl)
       end
     end
   end
-  local all = waiting == #passed
-  close_gaps(passed, at)
-  return mine, all
+  return mine, waiting == passed
 end
 
 -- A hold ends before its time. Where a hand-off follows one that was no claim, the first of those who wait looks after it.

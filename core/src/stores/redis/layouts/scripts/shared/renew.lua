@@ -11,8 +11,14 @@ local function renew(key, claimant, ttl)
   local text = h[2]:sub(1, 56) .. '0' .. h[2]:sub(58, 99) .. ('%016.0f'):format(expires) .. h[2]:sub(116)
   local stays = h[4] and 2592000000000 or 600000000
   local goes = (h[3] or 0) - expires < stays / 2 and ('%.0f'):format(expires + stays)
-  local wrote = goes and redis.pcall('HSET', key, field, text, 'g', goes) or redis.pcall('HSET', key, field, text)
-  if type(wrote) == 'table' then return wrote end
+  local put = {field, text, goes and 'g' or nil, goes or nil}
+  local wrote = redis.pcall('HSET', key, unpack(put))
+  if type(wrote) == 'table' then
+    -- As for a lock: a server that is full does not refuse it now.
+    redis.pcall('HDEL', key, '')
+    wrote = redis.pcall('HSET', key, unpack(put))
+    if type(wrote) == 'table' then return wrote end
+  end
   if goes then redis.call('PEXPIREAT', key, math.ceil(goes / 1000)) end
   return 1
 end

@@ -6,8 +6,10 @@ local function renew(key, owner, ttl)
   if type(score) ~= 'string' or tonumber(score) <= now_ms then return 0 end
   if tonumber(score) >= now_ms + ttl then return 1 end
   local ends = ('%.0f'):format(now_ms + ttl)
+  -- In this order a server that is full refuses neither.
+  local kept = redis.pcall('PEXPIREAT', key, ends)
   redis.call('ZADD', key, ends, owner, ends, '__write__')
-  return redis.pcall('PEXPIREAT', key, ends)
+  return kept
 end
 
 local answers = {}

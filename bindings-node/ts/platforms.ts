@@ -1,0 +1,23 @@
+/** A native library as a package gives it, or what came of asking. */
+export type Loaded = { readonly native: unknown } | { readonly error: unknown }
+
+/**
+ * The packages that are built and published, each for one platform: npm installs the one that fits. Each is asked for by a text of its
+ * own, and within a `try`, so that bundlers find what is installed and do not miss the others.
+ */
+export const PLATFORMS: Record<string, () => Loaded> = {
+  'linux-x64-gnu': () => {
+    try {
+      return { native: require('@lockwright/linux-x64-gnu') }
+    } catch (error) {
+      return { error }
+    }
+  },
+  'linux-x64-musl': () => {
+    try {
+      return { native: require('@lockwright/linux-x64-musl') }
+    } catch (error) {
+      return { error }
+    }
+  },
+}

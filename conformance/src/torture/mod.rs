@@ -1,0 +1,302 @@
+//! Torture: workers of all faces count under one lock while they are killed and stopped, the server is restarted and the way
+//! to it disturbed, at random from one seed. The referee judges what they logged; whoever is left must be served in the end.
+
+mod proxy;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use crate::clock::{self, Nanos, after, between};
+use crate::record;
+use crate::referee::{self, History};
+use crate::rows::{Face, Place};
+use crate::run::{self, Scratch, Suite};
+use crate::scenario::Signal;
+use crate::shim::{Pending, Shim};
+use proxy::{Disturbance, Proxy};
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub store: String,
+    /// Only these faces; empty for all.
+    pub faces: Vec<String>,
+    pub minutes: f64,
+    pub seed: u64,
+}
+
+/// How many increments one command asks for; when it is answered the next one is given, with other options.
+const ROUND: u64 = 40;
+const TASKS: u64 = 4;
+/// How long everybody who is left may take once the faults have stopped, in seconds.
+const SERVED_WITHIN: f64 = 60.0;
+
+/// Tortures the store; false when something was violated. `tell` hears what was done and how it ended.
+///
+/// # Errors
+/// When there is no such store, or it cannot be started.
+pub fn run(suite: &Suite, wanted: &Wanted, tell: &dyn Fn(&str)) -> Result<bool, String> {
+    let store = suite.stores.iter().find(|store| store.name == wanted.store);
+    let place = Place::start(store.ok_or_else(|| format!("there is no store {}", wanted.store))?.clone())?;
+    let scratch = Scratch::new()?;
+    let word = scratch.word(&format!("torture-{}", wanted.store));
+    let folder = scratch.folder(&word)?;
+    let mut faces: Vec<_> = suite.faces.iter().filter(|face| face.joins.is_none()).cloned().collect();
+    faces.retain(|face| wanted.faces.is_empty() || wanted.faces.contains(&face.name));
+    let first = faces.first().ok_or("there is no such face")?;
+    let promises = run::ask(first, &place, &scratch)?;
+    let promised = |what: &str| promises.get(what) == Some(&json!(true));
+    let uri = place.uri(&word, &folder)?;
+    let mut torture = Torture {
+        place: &place,
+        proxy: Proxy::before(&uri)?,
+        dice: Dice(wanted.seed | 1),
+        shared: promised("shared"),
+        fair: promised("fair"),
+        uri,
+        word,
+        folder,
+        workers: Vec::new(),
+        history: History::default(),
+        logs: Vec::new(),
+        done: BTreeMap::new(),
+        wrong: Vec::new(),
+    };
+    // Where nothing is shared, one process is all that can meet under a lock.
+    let most = if torture.shared { faces.len() * 2 } else { 1 };
+    for face in faces.iter().cycle().take(most) {
+        torture.hire(face)?;
+    }
+    torture.disturb(clock::after(clock::now(), wanted.minutes * 60.0))?;
+    torture.calm()?;
+    let fine = torture.judge(tell)?;
+    if !fine {
+        tell(&format!("seed {}; what was logged is in {}", wanted.seed, scratch.keep().display()));
+    }
+    Ok(fine)
+}
+
+struct Torture<'a> {
+    place: &'a Place,
+    /// Half of the workers go through it, where the store is reached by an address.
+    proxy: Option<Proxy>,
+    dice: Dice,
+    shared: bool,
+    fair: bool,
+    uri: String,
+    word: String,
+    folder: PathBuf,
+    workers: Vec<Worker>,
+    history: History,
+    logs: Vec<PathBuf>,
+    /// Every fault that was done, and how often.
+    done: BTreeMap<&'static str, u32>,
+    wrong: Vec<String>,
+}
+
+/// A process that counts.
+struct Worker {
+    face: Face,
+    name: String,
+    shim: Arc<Shim>,
+    /// What it is doing; nothing once it was told to do no more.
+    pending: Option<Pending>,
+    /// Stopped until then.
+    stopped: Option<Nanos>,
+}
+
+impl Torture<'_> {
+    /// Starts a process of `face` and gives it work.
+    fn hire(&mut self, face: &Face) -> Result<(), String> {
+        let name = format!("{}-{}", face.name, self.logs.len());
+        let shim = Shim::start(face, &self.folder.join(format!("{name}.err")))?;
+        let by_proxy = self.logs.len() % 2 == 1;
+        let uri = self.proxy.as_ref().filter(|_| by_proxy).map_or(&self.uri, |proxy| &proxy.uri);
+        let args = object(json!({ "client": "a", "uri": uri }));
+        let answer = shim.send("open", args)?.wait(Duration::from_secs(30))?.ok_or("open has no answer")?;
+        answer.result().map_err(|failure| format!("{name}: open fails: {}", failure.message))?;
+        self.logs.push(self.folder.join(format!("{name}.log")));
+        let mut worker = Worker { face: face.clone(), name, shim, pending: None, stopped: None };
+        worker.pending = Some(self.work(&worker)?);
+        self.workers.push(worker);
+        Ok(())
+    }
+
+    fn work(&mut self, worker: &Worker) -> Result<Pending, String> {
+        let ttl = [0.8, 1.5, 3.0][self.dice.below(3) as usize];
+        let args = json!({
+            "client": "a", "lock": format!("{}.x", self.word), "ttl": ttl, "fair": self.fair && self.dice.below(3) == 0,
+            "tasks": TASKS, "increments": ROUND, "name": worker.name,
+            "counter": self.folder.join("counter"), "log": self.folder.join(format!("{}.log", worker.name)),
+        });
+        worker.shim.send("work", object(args))
+    }
+
+    /// Does one fault after the other until `end`, and keeps everybody at work.
+    fn disturb(&mut self, end: Nanos) -> Result<(), String> {
+        let mut next = clock::now();
+        while clock::now() < end {
+            if clock::now() >= next {
+                self.fault()?;
+                next = after(clock::now(), 0.1 + self.dice.below(1500) as f64 / 1000.0);
+            }
+            self.keep_busy(true)?;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self) -> Result<(), String> {
+        let chosen = self.dice.below(self.workers.len() as u64) as usize;
+        let stop_for = 0.2 + self.dice.below(4000) as f64 / 1000.0;
+        let can_restart = self.place.store.service.is_some() && !self.place.store.cannot.contains_key("restart");
+        let disturbances = [Disturbance::Reset, Disturbance::HoldReplies, Disturbance::HoldBoth, Disturbance::Slow];
+        let which = disturbances[self.dice.below(4) as usize];
+        match self.dice.below(10) {
+            0..3 if self.shared => self.kill(chosen)?,
+            0..6 => self.stop(chosen, stop_for)?,
+            6 if can_restart => {
+                self.place.restart()?;
+                self.count("the server killed and restarted");
+            }
+            _ => {
+                if let Some(proxy) = &self.proxy {
+                    proxy.disturb(which, stop_for);
+                    self.count(which.name());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, fault: &'static str) {
+        *self.done.entry(fault).or_default() += 1;
+    }
+
+    fn kill(&mut self, at: usize) -> Result<(), String> {
+        let worker = self.workers.swap_remove(at);
+        // Before: a store that sees a holder die may grant its lock before the signal's sender hears of it.
+        self.history.deaths.push((worker.shim.pid, clock::now()));
+        worker.shim.signal(Signal::Kill)?;
+        self.count("a process killed");
+        self.hire(&worker.face)
+    }
+
+    fn stop(&mut self, at: usize, seconds: f64) -> Result<(), String> {
+        let worker = &mut self.workers[at];
+        if worker.stopped.is_none() {
+            worker.shim.signal(Signal::Stop)?;
+            worker.stopped = Some(after(clock::now(), seconds));
+            self.count("a process stopped for up to 4 s");
+        }
+        Ok(())
+    }
+
+    /// Lets those go on whose time is over, and gives whoever is through the next round, if there is `more`.
+    fn keep_busy(&mut self, more: bool) -> Result<(), String> {
+        for at in 0..self.workers.len() {
+            let worker = &mut self.workers[at];
+            if worker.stopped.take_if(|until| *until <= clock::now()).is_some() {
+                worker.shim.signal(Signal::Cont)?;
+            }
+            let Some(pending) = &worker.pending else { continue };
+            let answer = match pending.wait(Duration::ZERO) {
+                Ok(None) => continue,
+                Ok(Some(answer)) => answer.result().map(drop).map_err(|f| format!("{}: {}", f.code, f.message)),
+                Err(error) => Err(error),
+            };
+            worker.pending = None;
+            if let Err(error) = answer {
+                self.wrong.push(format!("{} stopped working: {error}\n{}", worker.name, worker.shim.said()));
+            } else if more {
+                let again = self.workers.swap_remove(at);
+                let pending = Some(self.work(&again)?);
+                self.workers.push(Worker { pending, ..again });
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all faults, and waits until whoever is left has been served.
+    fn calm(&mut self) -> Result<(), String> {
+        if let Some(proxy) = &self.proxy {
+            proxy.calm();
+        }
+        for worker in &mut self.workers {
+            worker.stopped = worker.stopped.map(|_| 0);
+        }
+        let calm = clock::now();
+        while self.workers.iter().any(|worker| worker.pending.is_some()) {
+            self.keep_busy(false)?;
+            if between(calm, clock::now()) > SERVED_WITHIN {
+                let waiting = self.workers.iter().filter(|worker| worker.pending.is_some());
+                let names: Vec<_> = waiting.map(|worker| worker.name.as_str()).collect();
+                self.wrong.push(format!("not served {SERVED_WITHIN} s after the last fault: {}", names.join(", ")));
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        for worker in &self.workers {
+            worker.shim.end().map_err(|error| format!("{}: {error}", worker.name))?;
+        }
+        Ok(())
+    }
+
+    fn judge(mut self, tell: &dyn Fn(&str)) -> Result<bool, String> {
+        for log in &self.logs {
+            self.history.records.extend(read(log)?);
+        }
+        let counter = fs::read_to_string(self.folder.join("counter")).unwrap_or_default();
+        self.history.counter = counter.trim().parse().unwrap_or_default();
+        let judgement = referee::judge(&self.history);
+        let residue = self.place.residue(&self.word)?;
+        if !residue.is_empty() {
+            self.wrong.push(format!("it leaves this behind for ever:\n{residue}"));
+        }
+        if judgement.increments == 0 {
+            self.wrong.push("nobody has worked".into());
+        }
+        self.wrong.extend(judgement.violations.iter().map(ToString::to_string));
+        let faults: Vec<_> = self.done.iter().map(|(fault, times)| format!("{times} x {fault}")).collect();
+        tell(&format!(
+            "{}: {} grants, {} increments, {} whose lock was lost on the way; {}",
+            self.place.store.name,
+            judgement.grants,
+            judgement.increments,
+            judgement.late,
+            faults.join(", ")
+        ));
+        self.wrong.iter().take(20).for_each(|wrong| tell(&format!("WRONG  {wrong}")));
+        Ok(self.wrong.is_empty())
+    }
+}
+
+/// The lines of a log, but for one that a killed process did not finish.
+fn read(log: &Path) -> Result<Vec<record::Record>, String> {
+    match log.exists() {
+        true => record::read(log).map_err(|error| format!("{}: {error}", log.display())),
+        false => Ok(Vec::new()),
+    }
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap_or_default()
+}
+
+/// Random numbers from a seed (xorshift64*, Vigna 2016), so that a run's faults can be had again.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) % limit
+    }
+}
