@@ -260,6 +260,11 @@ impl Queue {
         self.waiting.iter().filter(|ask| ask.fair && !ask.tries).map(|ask| ask.task)
     }
 
+    /// How many contenders were sent since `id`, for those who compare what goes on: the ids themselves only count up.
+    pub fn contenders_since(&self, id: ContenderId) -> u64 {
+        self.next_contender.saturating_sub(id.0)
+    }
+
     /// How many tasks wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
@@ -507,13 +512,16 @@ impl Queue {
 
     /// Feeds everything that later answers depend on to `state`, in the names of `view`.
     pub fn fingerprint(&self, view: &impl Relative, state: &mut impl Hasher) {
-        (self.block, &self.contenders, self.waiting.len(), self.hold.is_some()).hash(state);
+        (self.block, self.contenders.len(), self.waiting.len(), self.hold.is_some()).hash(state);
+        for Contender { id, fair_for, tried_by, service } in &self.contenders {
+            (self.contenders_since(*id), fair_for, tried_by, service).hash(state);
+        }
         for ask in self.waiting.iter() {
             (ask.task, ask.owner, ask.fair, ask.tries, ask.service).hash(state);
             ask.deadline.map(|at| view.ahead(at)).hash(state);
         }
         if let Some(hold) = &self.hold {
-            (hold.contender, view.token(hold.token), hold.owner, hold.depth).hash(state);
+            (self.contenders_since(hold.contender), view.token(hold.token), hold.owner, hold.depth).hash(state);
         }
         self.turn.as_ref().map(|t| (view.token(t.last), view.ahead(t.ends), t.hand_offs_left)).hash(state);
     }

@@ -183,7 +183,7 @@ impl Setup {
     }
 
     fn bound_of(&self, class: Class) -> Recovery {
-        let (look, longest) = (self.look(), self.longest() as u8);
+        let look = self.look();
         match class {
             Class::None | Class::Blip => (0, 0),
             Class::PushLost | Class::Delayed => (look, look),
@@ -193,7 +193,8 @@ impl Setup {
             }
             // A pause before the next try counts as a tick here.
             Class::Refused | Class::Lost | Class::Ghost | Class::ReplyLost | Class::Reset => (look + 1, look + 1),
-            Class::Duplicate | Class::Crash | Class::HalfOpen => (longest, longest),
+            // It ends with its lease, and whoever waits looks a moment later.
+            Class::Duplicate | Class::Crash | Class::HalfOpen => (look, look),
         }
     }
 

@@ -177,7 +177,8 @@ impl Process {
         self.inbox.hash(state);
         self.queue.fingerprint(view, state);
         for slot in &self.slots {
-            (slot.contender, slot.idle, slot.releasing.map(|token| view.token(token))).hash(state);
+            let contender = slot.contender.map(|contender| self.queue.contenders_since(contender));
+            (contender, slot.idle, slot.releasing.map(|token| view.token(token))).hash(state);
             slot.session.fingerprint(view, state);
         }
     }
