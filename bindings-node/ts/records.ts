@@ -107,7 +107,7 @@ export interface Part {
 }
 
 /** Why a lock was lost while it was held. */
-export type LossReason = 'expired' | 'max_hold' | 'not_renewed' | 'gone' | 'broken' | 'closed'
+export type LossReason = 'expired' | 'max_hold' | 'abandoned' | 'not_renewed' | 'gone' | 'broken' | 'closed'
 
 /** What the store found when a lock was given back. */
 export type ReleaseOutcome = 'released' | 'kept' | 'expired' | 'stolen' | 'unknown'

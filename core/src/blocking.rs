@@ -12,12 +12,16 @@
 
 use std::time::Duration;
 
-use crate::client::{Acquisition, Extension, Face, extended, left, outcome_of};
+use crate::client::{Acquisition, Extension, Face, extended, free, left, outcome_of};
+use crate::driver::engine::Trial;
 use crate::driver::entry::{Effects, PARTING};
+use crate::driver::owners::this_thread;
 use crate::driver::wait::Settled;
+use crate::driver::{clock, notice};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{Inspection, ReleaseOutcome, Sighting};
 use crate::options::ConnectOptions;
+use crate::time::Time;
 use crate::token::Token;
 
 /// Waiting blocks the thread.
@@ -111,10 +115,11 @@ impl Lock {
     /// store hears only from the first.
     ///
     /// # Errors
-    /// `timeout` when others held it all the time; `unavailable` when the store did not answer for `store_timeout`; `auth`,
+    /// `timeout` when others held it all the time, and who they are; `unavailable` when the store did not answer within the time limit, or
+    /// for `store_timeout`; `deadlock` when this thread holds it itself, or would wait for itself over other locks, without a limit; `auth`,
     /// `foreign_layout` and `protocol` from the store; `closed`.
     pub fn acquire(&self) -> Result<Guard> {
-        self.begin(self.options().timeout)?.finish()
+        Acquiring::begin(self.start_for(self.options().timeout, this_thread())?).finish()
     }
 
     /// Acquires the lock if it is free; `None` when somebody else holds it.
@@ -122,10 +127,12 @@ impl Lock {
     /// # Errors
     /// As [`acquire`](Self::acquire), but never `timeout`.
     pub fn try_acquire(&self) -> Result<Option<Guard>> {
-        match self.with_timeout(Some(Duration::ZERO)).acquire() {
-            Err(error) if error.kind() == Kind::Timeout => Ok(None),
-            result => result.map(Some),
-        }
+        self.try_as(Trial::AT_ONCE)
+    }
+
+    /// Acquires the lock if it is free, for a caller that may wait longer than that.
+    pub(crate) fn try_as(&self, trial: Trial) -> Result<Option<Guard>> {
+        free(Acquiring::begin(self.start_trying(trial)?).finish())
     }
 
     /// See the async [`inspect`](crate::Lock::inspect).
@@ -155,12 +162,20 @@ impl Lock {
 }
 
 /// A lock being acquired. Dropping it gives up.
-pub struct Acquiring(Acquisition<Blocking>);
+pub struct Acquiring {
+    acquisition: Acquisition<Blocking>,
+    begun: Time,
+    /// It was said that it waits for itself.
+    warned: bool,
+}
+
+/// How long a caller may wait for what it holds itself before that is said, where somebody else may release it.
+const SELF_WAIT: Duration = Duration::from_secs(1);
 
 impl Acquiring {
     pub(crate) fn begin((acquisition, effects): (Acquisition<Blocking>, Effects)) -> Self {
         acquisition.span.in_scope(|| acquisition.engine.perform(&acquisition.entry, effects, acquisition.deadline));
-        Acquiring(acquisition)
+        Acquiring { acquisition, begun: clock::now(), warned: false }
     }
 
     pub(crate) fn finish(mut self) -> Result<Guard> {
@@ -173,14 +188,39 @@ impl Acquiring {
 
     /// Waits for at most `slice`; `None` when there is no result yet. Call it no more after a result.
     pub fn wait(&mut self, slice: Duration) -> Option<Result<Guard>> {
-        let acquisition = &mut self.0;
+        let left = self.warn_of_itself();
+        let acquisition = &mut self.acquisition;
         if acquisition.is_forked() {
             let message = "this acquisition was begun before a fork; begin it in this process";
             return Some(Err(Error::new(Kind::Forked, "acquire", message)));
         }
-        let slice = slice.min(acquisition.give_up_in_time());
+        let slice = slice.min(left).min(acquisition.give_up_in_time());
         let limit = (slice < Duration::MAX).then_some(slice);
-        acquisition.waiter.park(limit).map(|settled| acquisition.conclude(settled))
+        let settled = acquisition.waiter.park(limit)?;
+        let who = match acquisition.who(&settled) {
+            Ok(who) => who,
+            Err((requests, limit)) => {
+                let (engine, entry) = (&acquisition.engine, &acquisition.entry);
+                engine.seen(entry, engine.store.call(&requests, limit))
+            }
+        };
+        Some(acquisition.conclude_with(settled, who.as_deref()))
+    }
+
+    /// How much longer until it would be said that the caller waits for itself.
+    fn warn_of_itself(&mut self) -> Duration {
+        if self.warned || !self.acquisition.lenient {
+            return Duration::MAX;
+        }
+        let left = left(self.begun.after(SELF_WAIT));
+        if left.is_zero() {
+            self.warned = true;
+            if self.acquisition.waits_for_itself() {
+                notice::waits_for_itself(&self.acquisition.entry.name, self.acquisition.engine.store.address());
+            }
+            return Duration::MAX;
+        }
+        left
     }
 }
 
@@ -202,7 +242,7 @@ impl Acquisition<Blocking> {
 
 impl std::fmt::Debug for Acquiring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Acquiring({:?})", self.0.entry.name)
+        write!(f, "Acquiring({:?})", self.acquisition.entry.name)
     }
 }
 

@@ -88,13 +88,16 @@ impl Kind {
     pub const fn meaning(self) -> &'static str {
         match self {
             Kind::Timeout => {
-                "Somebody else held the lock for the whole time limit. The place in the queue is gone by then, unless the store takes more than \
+                "Somebody else held the lock for the whole time limit, as the store said. The place in the queue is gone by then, unless the store takes more than \
                  0.1 s to say so."
             }
             Kind::NotOwned => "The lock is not held by this guard or with this token, or no longer.",
             Kind::Lost => "The lease ended while the lock was held.",
             Kind::Cancelled => "The caller gave up waiting.",
-            Kind::Unavailable => "The store did not answer, or could not serve, within `store_timeout`.",
+            Kind::Unavailable => {
+                "The store did not answer, or could not serve, within the time limit or `store_timeout`, whichever is shorter; nothing is \
+                 known of the lock."
+            }
             Kind::Quorum => "Too few servers of a quorum granted the lock.",
             Kind::InvalidConfig => "The address, an option or an argument is wrong.",
             Kind::Unsupported => "The store or layout cannot do what was asked.",
@@ -136,13 +139,14 @@ struct Inner {
     lock: Option<Arc<str>>,
     message: Cow<'static, str>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    nobody_there: bool,
 }
 
 impl Error {
     /// An error of `kind` met while doing `operation`. `message` says what happened and what to do about it.
     pub fn new(kind: Kind, operation: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         let message = shortened(message.into());
-        Error(Box::new(Inner { kind, operation, store: None, lock: None, message, source: None }))
+        Error(Box::new(Inner { kind, operation, store: None, lock: None, message, source: None, nobody_there: false }))
     }
 
     /// An [`Kind::InvalidConfig`] error; nothing was sent.
@@ -157,13 +161,22 @@ impl Error {
 
     /// The error of a wait that reached its limit of `waited`.
     pub fn timeout(waited: Duration) -> Self {
-        let message = if waited.is_zero() {
-            Cow::Borrowed("somebody else holds it; wait with a time limit, or try again later")
-        } else {
-            format!(
-                "not ours within {waited:?}: held by others, or the store was slow; raise the timeout, or `inspect` it"
-            )
-            .into()
+        Error::timeout_by(waited, None)
+    }
+
+    /// The same, of what is held by `who`, if that is known.
+    pub(crate) fn timeout_by(waited: Duration, who: Option<&str>) -> Self {
+        let message = match who {
+            None if waited.is_zero() => {
+                Cow::Borrowed("somebody else holds it; wait with a time limit, or try again later")
+            }
+            None => format!("not ours within {waited:?}: others hold it; raise the timeout, or `inspect` it").into(),
+            Some(who) if waited.is_zero() => {
+                format!("held by {who}; wait with a time limit, or try again later").into()
+            }
+            Some(who) => {
+                format!("not ours within {waited:?}: held by {who}; raise the timeout, or see to the holder").into()
+            }
         };
         Error::new(Kind::Timeout, "acquire", message)
     }
@@ -184,6 +197,19 @@ impl Error {
     pub fn caused_by(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.0.source = Some(Arc::from(source.into()));
         self
+    }
+
+    /// The same error, saying that there is nobody at the address: asking again in a moment finds nobody either.
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_nobody_there(mut self) -> Self {
+        self.0.nobody_there = true;
+        self
+    }
+
+    /// Whether there is nobody at the address.
+    #[cfg(feature = "net")]
+    pub(crate) fn is_nobody_there(&self) -> bool {
+        self.0.nobody_there
     }
 
     /// What went wrong.
@@ -224,7 +250,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, operation, store, lock, message, source } = &*self.0;
+        let Inner { kind, operation, store, lock, message, source, .. } = &*self.0;
         let mut line = OneLine(f);
         write!(line, "{kind}: {operation}")?;
         if let Some(lock) = lock {

@@ -69,6 +69,8 @@ pub enum LossReason {
     Expired,
     /// `max_hold` was reached, so renewal had stopped.
     MaxHold,
+    /// Its guard was forgotten without a release, so renewal had stopped.
+    Abandoned,
     /// Renewal is off and the ttl ran out.
     NotRenewed,
     /// The store says that the lock is not ours: it was emptied, restarted, failed over, or somebody took it.
@@ -81,9 +83,10 @@ pub enum LossReason {
 
 impl LossReason {
     /// Every reason, in the order of the documentation.
-    pub const ALL: [LossReason; 6] = [
+    pub const ALL: [LossReason; 7] = [
         LossReason::Expired,
         LossReason::MaxHold,
+        LossReason::Abandoned,
         LossReason::NotRenewed,
         LossReason::Gone,
         LossReason::Broken,
@@ -96,10 +99,11 @@ impl LossReason {
         match self {
             LossReason::Expired => 0,
             LossReason::MaxHold => 1,
-            LossReason::NotRenewed => 2,
-            LossReason::Gone => 3,
-            LossReason::Broken => 4,
-            LossReason::Closed => 5,
+            LossReason::Abandoned => 2,
+            LossReason::NotRenewed => 3,
+            LossReason::Gone => 4,
+            LossReason::Broken => 5,
+            LossReason::Closed => 6,
         }
     }
 
@@ -108,6 +112,7 @@ impl LossReason {
         match self {
             LossReason::Expired => "expired",
             LossReason::MaxHold => "max_hold",
+            LossReason::Abandoned => "abandoned",
             LossReason::NotRenewed => "not_renewed",
             LossReason::Gone => "gone",
             LossReason::Broken => "broken",
@@ -120,6 +125,7 @@ impl LossReason {
         match self {
             LossReason::Expired => "its lease ended before the store answered a renewal",
             LossReason::MaxHold => "max_hold was reached, so it was not renewed any more",
+            LossReason::Abandoned => "its guard was forgotten without a release, so it was not renewed any more",
             LossReason::NotRenewed => "its ttl ended, and renewal is off",
             LossReason::Gone => {
                 "the store no longer has it as ours: it was emptied or replaced, or somebody took the lock"
@@ -159,6 +165,32 @@ impl Inspection {
     /// The same where a lock lies.
     pub(crate) fn of_lock(self) -> Self {
         Inspection { primitive: Some(LOCK), ..self }
+    }
+
+    /// Who holds it and for how long, and how many wait, in a few words of an error on the host called `host`; `None` when nobody does.
+    #[cfg(feature = "net")]
+    pub(crate) fn held_by(&self, host: &str) -> Option<String> {
+        let holder = self.holder.as_ref()?;
+        let Card { host: theirs, pid, language, label } = &holder.card;
+        let mut who = match theirs.as_str() {
+            "" => "a program that says nothing of itself (another library's)".to_owned(),
+            _ if theirs == host && *pid == std::process::id() => "this process".to_owned(),
+            _ => format!("{theirs} pid {pid} ({language})"),
+        };
+        if !label.is_empty() {
+            who += &format!(" {label:?}");
+        }
+        let others = self.shared.as_ref().map_or(0, |shared| shared.holders.len().saturating_sub(1));
+        if others > 0 {
+            who += &format!(" and {others} more");
+        }
+        if let Some(held_for) = holder.held_for {
+            who += &format!(" for {}", crate::driver::owners::span(held_for));
+        }
+        if self.waiters > 0 {
+            who += &format!("; {} wait in its line", self.waiters);
+        }
+        Some(who)
     }
 
     /// Whether it is a barrier: nobody holds one, and `waiters` are the places there.

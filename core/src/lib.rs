@@ -69,7 +69,7 @@ pub mod uri;
 #[cfg(feature = "net")]
 pub use barrier::{Arrival, Barrier, BarrierBuilder};
 #[cfg(feature = "net")]
-pub use client::{Async, Client, Face, Guard, Lock, LockBuilder, connect};
+pub use client::{Async, Client, Face, Guard, Health, Lock, LockBuilder, PING, connect};
 #[cfg(feature = "net")]
 pub use driver::companion::outlived_by;
 #[cfg(feature = "net")]

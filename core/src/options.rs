@@ -39,6 +39,8 @@ pub struct AcquireOptions {
     pub renew: bool,
     /// Ends renewal this long after the grant, so that a wedged holder cannot keep the lock for ever; default none.
     pub max_hold: Option<Duration>,
+    /// However early it is released, the lock stays taken until so long after the grant, at most 24 h; default: it is free at once.
+    pub at_least_for: Option<Duration>,
     /// First come, first served over all tasks of all processes; default no (then it is FIFO inside each process, and
     /// processes take turns).
     pub fair: bool,
@@ -84,6 +86,7 @@ impl Default for AcquireOptions {
             ttl: DEFAULT_TTL,
             renew: true,
             max_hold: None,
+            at_least_for: None,
             fair: false,
             reentrant: false,
             layout: None,
@@ -112,6 +115,11 @@ impl AcquireOptions {
                 "lock",
                 "max_hold is shorter than ttl; make it at least the ttl, or leave it out",
             ));
+        }
+        if self.at_least_for.is_some_and(|least| least > MAX_TTL) {
+            let message =
+                format!("at_least_for is {:?}; it must be at most {MAX_TTL:?}", self.at_least_for.unwrap_or_default());
+            return Err(Error::invalid("lock", message));
         }
         if self.max_hold.is_some() && !self.renew {
             return Err(Error::invalid("lock", "max_hold limits renewal, but renew is off; drop one of the two"));

@@ -519,14 +519,20 @@ pub trait Layout: Send + Sync + fmt::Debug {
         None
     }
 
-    /// Whether it is of something that is waited for and not held, so that no lease has to be left of a grant.
-    fn is_gate(&self) -> bool {
-        false
-    }
-
     /// Whether several may hold at once, so that each acquisition is a contender of its own.
     fn has_many_holders(&self) -> bool {
         self.share().is_some()
+    }
+
+    /// Whether it is somebody's while it is acquired, as a gate is not.
+    fn is_held(&self) -> bool {
+        self.share().is_some() || !self.has_many_holders()
+    }
+
+    /// Whether a held lock can go from one attempt to another.
+    fn passes(&self, key: Arc<str>) -> bool {
+        let anybody = Terms::of_secret(key.clone(), AttemptId(1), Duration::from_secs(1), "".into());
+        self.protocol(key).pass(&anybody, &anybody).is_some()
     }
 
     /// The request that asks `question` of the gate under `key`; `None` where it cannot be asked.

@@ -272,7 +272,11 @@ impl Queue {
 
     fn acquire(&mut self, ask: Ask) {
         if let Some(hold) = self.hold.as_mut().filter(|hold| ask.owner.is_some() && hold.owner == ask.owner) {
-            hold.depth += 1;
+            let Some(deeper) = hold.depth.checked_add(1) else {
+                let message = "its owner has entered it as often as can be counted; release what it holds";
+                return self.refuse(ask.task, Refusal::Failed(Error::unsupported("acquire", message)));
+            };
+            hold.depth = deeper;
             let Hold { contender, token, depth, .. } = *hold;
             return self.actions.push_back(Action::Grant { task: ask.task, token, depth, contender });
         }

@@ -250,6 +250,25 @@ struct Changing {
     doubt: Option<Time>,
 }
 
+/// What a store owes to a contender that asks it.
+#[derive(Clone, Debug)]
+pub struct Silence {
+    /// Since when.
+    owed: Time,
+    /// When the last acquire that it answered left.
+    answered: Option<Time>,
+    /// What went wrong last; `None` while the first request is on its way.
+    pub trouble: Option<Error>,
+}
+
+impl Silence {
+    /// Why there is no answer, if the store said nothing to the contender after `since`.
+    pub fn after(self, since: Time) -> Option<Error> {
+        let silent = self.owed <= since || self.answered.is_none_or(|at| at < since);
+        silent.then(|| self.trouble.unwrap_or_else(silent_store))
+    }
+}
+
 /// The memory in which actions gather.
 #[derive(Debug, Default)]
 pub struct Room(Lent<Action>);
@@ -294,7 +313,7 @@ pub struct Session {
     placed: bool,
     /// Since when the store has been owing an answer to the phase's conversation.
     silent_since: Option<Time>,
-    /// Why the acquire that is asked again was not answered.
+    /// Why the acquire that is asked again was not answered, or the last renewal of what is held refused.
     trouble: Option<Error>,
     /// How often the present thing was retried in a row.
     retries: u32,
@@ -449,6 +468,17 @@ impl Session {
         self.phase == Phase::Waiting
     }
 
+    /// What the store owes it; `None` while it has the last word.
+    pub fn silence(&self) -> Option<Silence> {
+        let owed = self.silent_since.filter(|_| self.phase == Phase::Asking)?;
+        Some(Silence { owed, answered: self.answered_write, trouble: self.trouble.clone() })
+    }
+
+    /// Why the store refused for good what a held lock was to be renewed or changed to.
+    pub fn refusal(&self) -> Option<&Error> {
+        self.trouble.as_ref().filter(|_| self.phase == Phase::Held)
+    }
+
     /// Whether nobody wants the lock any more, and what was asked of the store is being undone.
     pub fn is_undoing(&self) -> bool {
         self.phase == Phase::Undoing
@@ -557,6 +587,7 @@ impl Session {
         self.touched = false;
         self.placed = false;
         self.silent_since = None;
+        self.trouble = None;
         self.retries = 0;
         self.wake = None;
         self.renew_at = None;
@@ -740,6 +771,7 @@ impl Session {
     fn acquire_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
         if !matches!(verdict, Verdict::Failed(_) | Verdict::Late { .. }) {
             self.silent_since = None;
+            self.trouble = None;
         }
         match verdict {
             Verdict::Granted(grant) if grant.known && !self.resent => self.collided(now, grant.prev),
@@ -986,6 +1018,7 @@ impl Session {
         self.secret = None;
         self.wake = None;
         self.silent_since = None;
+        self.trouble = None;
         self.retries = 0;
         self.actions.push_back(Action::Granted { first: self.tokens.0, last: self.tokens.1 });
         self.schedule_renewal(from, lease);
@@ -1047,6 +1080,7 @@ impl Session {
         let ttl = self.renewing.get();
         match verdict {
             Verdict::Renewed | Verdict::Changed(_) => {
+                self.trouble = None;
                 self.retries = 0;
                 self.broken = false;
                 self.lasts(sent, now, ttl);
@@ -1082,6 +1116,7 @@ impl Session {
             Verdict::Gone(_) if self.broken => self.lose(now, LossReason::Broken),
             Verdict::Gone(_) => self.lose(now, LossReason::Gone),
             Verdict::Failed(error) if !may_pass(&error) => {
+                self.trouble = Some(error);
                 self.stop_extending();
                 self.renew_at = Some(now.after(self.pause(RETRY)));
             }
@@ -1416,10 +1451,8 @@ impl Session {
             Phase::Confirming if now >= self.valid_until => self.missed(now),
             Phase::Held | Phase::Confirming => self.renew_if_due(now),
             Phase::Asking if self.is_silent_too_long(now) => {
-                let silence = "the store did not answer within store_timeout; see whether it runs and is reachable";
-                let silent = || Error::new(Kind::Unavailable, "acquire", silence);
                 self.touched |= self.flight(Op::Acquire).is_some();
-                let error = self.trouble.take().unwrap_or_else(silent);
+                let error = self.trouble.take().unwrap_or_else(silent_store);
                 self.fail(now, error);
             }
             Phase::Releasing if now >= self.store_until => self.retract(now),
@@ -1549,6 +1582,11 @@ impl std::fmt::Debug for Session {
 fn resumed_already() -> Error {
     let message = "the secret no longer holds the lock: it was resumed already, or its time ended";
     Error::new(Kind::NotOwned, "resume", message)
+}
+
+fn silent_store() -> Error {
+    let message = "the store did not answer in time; see whether it runs and is reachable";
+    Error::new(Kind::Unavailable, "acquire", message)
 }
 
 /// Whether asking again later may help.

@@ -50,7 +50,7 @@ fn whoever_has_a_stale_value_goes_on_with_it_or_waits() {
         let busy = b.lock(&place.name).acquire().unwrap();
         let stale = || Ok::<_, Error>(Found::Stale(1));
         assert_eq!(job.get(stale, |_| panic!("somebody else does")).unwrap(), 1);
-        let options = AcquireOptions { timeout: Some(Duration::from_millis(20)), ..a.options() };
+        let options = AcquireOptions { timeout: Some(Duration::from_millis(300)), ..a.options() };
         let waiting = a.once_with(&place.name, &options).unwrap().waiting();
         assert_eq!(waiting.get(stale, |_| panic!("somebody else does")).unwrap_err().kind(), Kind::Timeout);
         let token = busy.token();

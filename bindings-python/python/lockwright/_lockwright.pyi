@@ -469,7 +469,7 @@ class Guard:
 
     @property
     def why_lost(self) -> Optional[str]:
-        """`expired`, `max_hold`, `not_renewed`, `gone`, `broken` or `closed`; None unless it was lost."""
+        """`expired`, `max_hold`, `abandoned`, `not_renewed`, `gone`, `broken` or `closed`; None unless it was lost."""
 
     @property
     def lost(self) -> Lost:

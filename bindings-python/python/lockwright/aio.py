@@ -1067,7 +1067,7 @@ class Guard:
 
     @property
     def why_lost(self) -> Optional[str]:
-        """`expired`, `max_hold`, `not_renewed`, `gone`, `broken` or `closed`; None unless it was lost."""
+        """`expired`, `max_hold`, `abandoned`, `not_renewed`, `gone`, `broken` or `closed`; None unless it was lost."""
         return self._core.why_lost
 
     @property

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use tracing::{Instrument, Span, debug_span};
 
+use super::lock::cannot_stay;
 use super::{Async, Face};
+use crate::driver::clock;
 use crate::driver::engine::Engine;
 use crate::driver::entry::{Effects, Entry};
 use crate::driver::fork;
@@ -16,8 +18,10 @@ use crate::driver::hold::Hold;
 use crate::driver::wait::{Settled, Waiter};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{LossReason, ReleaseOutcome};
-use crate::options::AcquireOptions;
+use crate::options::{AcquireOptions, MIN_TTL};
+use crate::queue::Refusal;
 use crate::shared::Share;
+use crate::time::Time;
 use crate::token::Token;
 
 /// What is wrong with a guard that is used again.
@@ -39,6 +43,8 @@ pub struct Guard<F: Face = Async> {
     /// `None` once it was released or exported.
     holding: Option<Holding>,
     exported: bool,
+    /// Until when the lock stays taken though it is released.
+    not_before: Option<Time>,
     depth: u32,
     generation: u64,
     face: PhantomData<F>,
@@ -46,8 +52,31 @@ pub struct Guard<F: Face = Async> {
 
 impl<F: Face> Guard<F> {
     /// What an acquisition ended with, in the process of this fork `generation`.
-    pub(super) fn new(holding: Holding, depth: u32, generation: u64) -> Self {
-        Guard { holding: Some(holding), exported: false, depth, generation, face: PhantomData }
+    pub(super) fn new(holding: Holding, depth: u32, generation: u64, at_least_for: Option<Duration>) -> Self {
+        let not_before = at_least_for.map(|span| holding.hold.since.after(span));
+        Guard { holding: Some(holding), exported: false, not_before, depth, generation, face: PhantomData }
+    }
+
+    /// However early it is released, or dropped, the lock stays taken until so long after the grant (at most 24 h): so that whoever comes
+    /// a little later, by a clock that is a little late, finds that it was done. The store keeps it, also when this process ends;
+    /// only [`Client::close`](crate::Client::close) with the guard unreleased gives it back before.
+    ///
+    /// # Errors
+    /// `unsupported` where the layout cannot pass a held lock on, `invalid_config` for more than 24 h, `forked`, `not_owned`.
+    pub fn hold_at_least_for(&mut self, span: Duration) -> Result<()> {
+        AcquireOptions { at_least_for: Some(span), ..AcquireOptions::default() }.check()?;
+        let Holding { entry, hold, .. } = self.holding()?;
+        if !entry.layout.passes(entry.key.clone()) {
+            return Err(cannot_stay(&*entry.layout).on_lock(entry.name.clone()));
+        }
+        self.not_before = Some(hold.since.after(span));
+        Ok(())
+    }
+
+    /// What is left of that.
+    fn early(&self) -> Option<Duration> {
+        let left = self.not_before?.since(clock::now());
+        (!left.is_zero() && self.depth == 1).then(|| left.max(MIN_TTL))
     }
 
     /// The fencing token: hand it to whatever the lock protects.
@@ -137,10 +166,17 @@ impl<F: Face> Guard<F> {
     }
 
     pub(crate) fn start_release(&mut self) -> Result<Call> {
+        let early = self.early();
         let holding = self.take()?;
         let holding = holding.ok_or_else(|| self.over())?;
         let waiter = Arc::default();
-        let effects = holding.entry.release(&holding.engine, holding.hold.token.n, &waiter);
+        let effects = match left_to_itself(&holding, early, &waiter) {
+            Ok(effects) => effects,
+            Err(error) => {
+                self.holding = Some(holding);
+                return Err(error);
+            }
+        };
         let (lock, store) = (&*holding.entry.name, &**holding.engine.store.address());
         let span = debug_span!(target: "lockwright::release", "release", lock, store, token = %holding.hold.shown());
         Ok(Call { engine: holding.engine, entry: holding.entry, waiter, effects: Some(effects), span })
@@ -187,8 +223,9 @@ impl<F: Face> Guard<F> {
 
     /// The same guard for callers that wait in another way.
     pub fn into_face<G: Face>(mut self) -> Guard<G> {
-        let (holding, depth, generation) = (self.holding.take(), self.depth, self.generation);
-        Guard { holding, exported: self.exported, depth, generation, face: PhantomData }
+        let (holding, not_before, exported) = (self.holding.take(), self.not_before, self.exported);
+        let (depth, generation) = (self.depth, self.generation);
+        Guard { holding, exported, not_before, depth, generation, face: PhantomData }
     }
 }
 
@@ -203,6 +240,7 @@ impl Change {
     pub(crate) fn outcome(entry: &Entry, hold: &Hold, settled: &Settled) -> Result<bool> {
         match (settled, hold.why_lost()) {
             (Settled::Changed(true), _) => Ok(true),
+            (Settled::Refused(Refusal::Failed(error)), None) => Err(error.clone().on_lock(entry.name.clone())),
             (_, None) => Ok(false),
             (_, Some(reason)) => {
                 let message = format!("the lock is no longer held: {}", reason.sentence());
@@ -230,8 +268,12 @@ pub(crate) struct Extension {
 
 /// What became of an extension.
 pub(crate) fn extended(entry: &Entry, hold: &Hold, settled: &Settled) -> Result<()> {
-    if matches!(settled, Settled::Extended(true)) {
-        return Ok(());
+    match settled {
+        Settled::Extended(true) => return Ok(()),
+        Settled::Refused(Refusal::Failed(error)) if hold.why_lost().is_none() => {
+            return Err(error.clone().on_lock(entry.name.clone()));
+        }
+        _ => {}
     }
     let why = hold.why_lost().map_or("it was released meanwhile", |reason| reason.sentence());
     let message = format!("the lock is no longer held: {why}");
@@ -267,6 +309,8 @@ impl Drop for Call {
 pub(crate) fn outcome_of(settled: Settled) -> ReleaseOutcome {
     match settled {
         Settled::Released(outcome) => outcome,
+        // Nobody knows the secret that has it yet.
+        Settled::Exported(_) => ReleaseOutcome::Released,
         _ => ReleaseOutcome::Unknown,
     }
 }
@@ -284,7 +328,8 @@ impl Guard {
     /// Makes the lease last at least `ttl` (20 ms to 24 h) from now, and renewals from now on.
     ///
     /// # Errors
-    /// `lost` when the lock is not held any more, `forked`, `invalid_config`.
+    /// `lost` when the lock is not held any more, `forked`, `invalid_config`; what the store says when it refuses for good, such as `auth`
+    /// or `foreign_layout`: then the lease runs out.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
         self.begin_extend(ttl)?.await
     }
@@ -299,11 +344,26 @@ impl Guard {
     }
 }
 
+/// Gives back what is held: now, or by itself after `early`, until when a secret has it that nobody is told.
+fn left_to_itself(
+    Holding { engine, entry, hold }: &Holding,
+    early: Option<Duration>,
+    waiter: &Arc<Waiter>,
+) -> Result<Effects> {
+    Ok(match early {
+        Some(left) => entry.export(engine, hold.token.n, engine.mint()?, left, waiter),
+        None => entry.release(engine, hold.token.n, waiter),
+    })
+}
+
 impl<F: Face> Drop for Guard<F> {
     fn drop(&mut self) {
+        let early = self.early();
         if let Ok(Some(holding)) = self.take() {
             let waiter = Arc::default();
-            let effects = holding.entry.release(&holding.engine, holding.hold.token.n, &waiter);
+            // Without randomness nothing can hold it on: its lease runs out, which is no sooner.
+            let effects = left_to_itself(&holding, early, &waiter)
+                .unwrap_or_else(|_| holding.entry.abandon(&holding.engine, holding.hold.token.n));
             holding.engine.perform_in_background(&holding.entry, effects);
         }
     }

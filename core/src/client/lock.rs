@@ -9,9 +9,9 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span, debug_span};
 
 use super::guard::{Guard, Holding};
-use super::{Async, Client, Face, aside};
-use crate::driver::engine::{self, Engine, Wish};
-use crate::driver::entry::{Effects, Entry, unfair};
+use super::{Async, Client, Face, aside, left};
+use crate::driver::engine::{self, Engine, Trial, Wish};
+use crate::driver::entry::{Effects, Entry, PARTING, unfair};
 use crate::driver::fork::{self, Generational};
 use crate::driver::hold::Hold;
 use crate::driver::wait::{Settled, Waiter};
@@ -21,7 +21,7 @@ use crate::guarantee::Guarantees;
 use crate::lease::Inspection;
 use crate::name;
 use crate::options::{AcquireOptions, Retry};
-use crate::protocol::{AttemptId, Layout};
+use crate::protocol::{AttemptId, Layout, Requests};
 use crate::queue::{OwnerId, Refusal, TaskId};
 use crate::shared::Share;
 use crate::time::Time;
@@ -99,6 +99,13 @@ impl<F: Face> LockBuilder<F> {
         self
     }
 
+    /// However early it is released, the lock stays taken until so long after the grant; see
+    /// [`Guard::hold_at_least_for`]. Default: it is free at once.
+    pub fn at_least_for(mut self, span: Duration) -> Self {
+        self.options.at_least_for = Some(span);
+        self
+    }
+
     /// First come, first served over all tasks of all processes.
     pub fn fair(mut self) -> Self {
         self.options.fair = true;
@@ -166,13 +173,25 @@ impl<F: Face> LockBuilder<F> {
                 return Err(Error::unsupported("lock", message));
             }
             let spot = Spot::new(layout, name)?;
+            if options.at_least_for.is_some() && !spot.layout.passes(spot.key.clone()) {
+                return Err(cannot_stay(&*spot.layout));
+            }
             let label = options.label.as_deref().unwrap_or_default();
             let at_work = AtWork::new(client.place.engine()?, &spot, label);
             Ok((spot, Arc::new(Generational::of_image(Arc::new(at_work)))))
         };
         let (spot, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
-        Ok(Lock { client, spot: Arc::new(spot), wish: Wish { options, owner, prefers_order: false }, at_work })
+        Ok(Lock { client, spot: Arc::new(spot), wish: Wish::new(options, owner), at_work })
     }
+}
+
+/// The error for what is to stay taken though it is released, in a layout that cannot leave a lock to nobody.
+pub(super) fn cannot_stay(layout: &dyn Layout) -> Error {
+    let message = format!(
+        "layout {} cannot keep a lock that was released taken for a time; leave at_least_for out, or choose the store's own layout",
+        layout.name()
+    );
+    Error::unsupported("lock", message)
 }
 
 /// Where a lock lies.
@@ -260,10 +279,26 @@ impl<F: Face> Lock<F> {
         &self.wish.options
     }
 
-    /// The same lock for another owner, where it is reentrant.
+    /// The same lock for an owner: where it is reentrant, acquisitions of the same one re-enter; else one that would wait without a limit for
+    /// what its owner holds itself is `deadlock`, also over several locks of this client. An owner is whatever waits for one thing at a
+    /// time, such as a thread or a task; 0 is nobody. Rust's threads are known without this.
     pub fn for_owner(&self, owner: OwnerId) -> Self {
         let mut lock = self.clone();
         lock.wish.owner = Some(owner);
+        lock
+    }
+
+    /// The same lock, where somebody else than its owner may release what that one holds: instead of `deadlock`, a warning after a second.
+    pub fn released_by_anybody(&self) -> Self {
+        let mut lock = self.clone();
+        lock.wish.lenient = true;
+        lock
+    }
+
+    /// The same lock, whose `timeout` does not say who holds it, which takes a request when the time is over: for whoever does not show it.
+    pub fn quietly(&self) -> Self {
+        let mut lock = self.clone();
+        lock.wish.quiet = true;
         lock
     }
 
@@ -289,16 +324,33 @@ impl<F: Face> Lock<F> {
     }
 
     pub(crate) fn start(&self, timeout: Option<Duration>) -> Result<(Acquisition<F>, Effects)> {
-        self.start_as(timeout, None)
+        self.start_for(timeout, None)
+    }
+
+    /// Begins to acquire the lock for `by`, unless it is somebody's already.
+    pub(crate) fn start_for(
+        &self,
+        timeout: Option<Duration>,
+        by: Option<OwnerId>,
+    ) -> Result<(Acquisition<F>, Effects)> {
+        self.start_as(timeout, Trial::AT_ONCE, None, by)
+    }
+
+    /// Begins to try the lock, for a caller that may wait longer than that.
+    pub(crate) fn start_trying(&self, trial: Trial) -> Result<(Acquisition<F>, Effects)> {
+        self.start_as(Some(Duration::ZERO), trial, None, None)
     }
 
     /// Begins to acquire the lock, or to take it over from a secret.
     pub(crate) fn start_as(
         &self,
         timeout: Option<Duration>,
+        trial: Trial,
         secret: Option<AttemptId>,
+        by: Option<OwnerId>,
     ) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
+        engine.check_not_drained().map_err(|error| self.explain(error))?;
         let options = &self.wish.options;
         let prefers_order = self.wish.prefers_order;
         let fair = (options.fair || prefers_order) && self.guarantees().fair;
@@ -309,8 +361,11 @@ impl<F: Face> Lock<F> {
         let make = || Arc::new(AtWork::new(&engine, &self.spot, label));
         let at_work = &**self.at_work.get_or_make(make);
         let entry = at_work.entry(&engine, &self.spot);
+        let at_least_for = options.at_least_for;
         let options = AcquireOptions { timeout, fair, ..options.clone() };
-        let wish = Wish { options, owner: self.wish.owner, prefers_order };
+        let owner = self.wish.owner.or(by);
+        let Wish { quiet, lenient, .. } = self.wish;
+        let wish = Wish { options, owner, prefers_order, trial, quiet, lenient };
         let (ask, waiter, effects) = engine::begin(&engine, &entry, &wish, &at_work.card, secret);
         let acquisition = Acquisition {
             engine,
@@ -319,6 +374,10 @@ impl<F: Face> Lock<F> {
             task: ask.task,
             deadline: ask.deadline,
             timeout,
+            owner,
+            lenient,
+            at_least_for,
+            tells_who: !quiet && self.spot.layout.is_held(),
             generation: fork::image(),
             over: false,
             span: self.span(timeout),
@@ -352,6 +411,14 @@ impl<F: Face> std::fmt::Debug for Lock<F> {
     }
 }
 
+/// What came of trying a lock: `None` when somebody else holds it.
+pub(crate) fn free<F: Face>(tried: Result<Guard<F>>) -> Result<Option<Guard<F>>> {
+    match tried {
+        Err(error) if error.kind() == Kind::Timeout => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 /// One acquisition under way. Dropping it gives up: what was asked of the store is undone in the background.
 pub(crate) struct Acquisition<F: Face> {
     pub(crate) engine: Arc<Engine>,
@@ -360,6 +427,12 @@ pub(crate) struct Acquisition<F: Face> {
     pub(crate) task: TaskId,
     pub(crate) deadline: Option<Time>,
     timeout: Option<Duration>,
+    owner: Option<OwnerId>,
+    /// Somebody else than its owner may release what that one holds.
+    pub(crate) lenient: bool,
+    at_least_for: Option<Duration>,
+    /// When its time is over the error says who holds the lock.
+    tells_who: bool,
     generation: u64,
     over: bool,
     pub(crate) span: Span,
@@ -367,10 +440,32 @@ pub(crate) struct Acquisition<F: Face> {
 }
 
 impl<F: Face> Acquisition<F> {
+    /// Who holds what it did not get in time, where that is to be told: known here, or what to ask the store for and until when.
+    pub(crate) fn who(&self, settled: &Settled) -> std::result::Result<Option<Arc<str>>, (Requests, Time)> {
+        let limit = self.deadline.map(|deadline| deadline.after(PARTING)).filter(|limit| !left(*limit).is_zero());
+        match (settled, limit) {
+            (Settled::Refused(Refusal::TimedOut), Some(limit)) if self.tells_who => match self.entry.holder_here() {
+                Some(here) => Ok(Some(here.describe(self.owner).into())),
+                None => self.engine.look_at(&self.entry).map_or_else(Ok, |requests| Err((requests, limit))),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// Whether it waits for what its owner holds itself.
+    pub(crate) fn waits_for_itself(&self) -> bool {
+        self.owner.is_some() && self.entry.holder_here().is_some_and(|here| here.by == self.owner)
+    }
+
     /// What the waiter got, as what the caller gets.
     pub(crate) fn conclude(&mut self, settled: Settled) -> Result<Guard<F>> {
+        self.conclude_with(settled, None)
+    }
+
+    /// The same where it is known who holds the lock.
+    pub(crate) fn conclude_with(&mut self, settled: Settled, who: Option<&str>) -> Result<Guard<F>> {
         self.over = true;
-        let result = self.result(settled);
+        let result = self.result(settled, who);
         if !self.span.is_disabled() {
             self.span.record("outcome", result.as_ref().map_or_else(Error::code, |_| "granted"));
             self.span.record("token", result.as_ref().ok().map(|guard| tracing::field::display(guard.token())));
@@ -378,9 +473,9 @@ impl<F: Face> Acquisition<F> {
         result
     }
 
-    fn result(&self, settled: Settled) -> Result<Guard<F>> {
+    fn result(&self, settled: Settled, who: Option<&str>) -> Result<Guard<F>> {
         let error = match settled {
-            Settled::Granted { hold, depth: 1 } if hold.remaining().is_zero() && !self.entry.layout.is_gate() => {
+            Settled::Granted { hold, depth: 1 } if hold.remaining().is_zero() && self.entry.layout.is_held() => {
                 let effects = self.entry.release(&self.engine, hold.token.n, &Arc::default());
                 self.engine.perform_in_background(&self.entry, effects);
                 let message = "the lock was granted, but its lease was over before this call could return: the process was stopped, or \
@@ -389,7 +484,7 @@ impl<F: Face> Acquisition<F> {
             }
             Settled::Granted { hold, depth } => return Ok(self.guard(hold, depth)),
             Settled::Refused(Refusal::Taken) => Error::timeout(Duration::ZERO),
-            Settled::Refused(Refusal::TimedOut) => Error::timeout(self.timeout.unwrap_or_default()),
+            Settled::Refused(Refusal::TimedOut) => Error::timeout_by(self.timeout.unwrap_or_default(), who),
             Settled::Refused(Refusal::Failed(error)) => error,
             Settled::Released(_) | Settled::Extended(_) | Settled::Changed(_) | Settled::Exported(_) => {
                 Error::new(Kind::Internal, "acquire", "an acquisition got another call's result; please report this")
@@ -400,7 +495,7 @@ impl<F: Face> Acquisition<F> {
 
     fn guard(&self, hold: Arc<Hold>, depth: u32) -> Guard<F> {
         let holding = Holding { engine: self.engine.clone(), entry: self.entry.clone(), hold };
-        Guard::new(holding, depth, self.generation)
+        Guard::new(holding, depth, self.generation, self.at_least_for)
     }
 
     pub(crate) fn is_forked(&self) -> bool {
@@ -444,8 +539,9 @@ impl Lock {
     /// is given back, in the background.
     ///
     /// # Errors
-    /// `timeout` when others held it all the time; `unavailable` when the store did not answer for `store_timeout`; `auth`,
-    /// `foreign_layout` and `protocol` from the store; `lost` when this process was stopped just then for longer than the ttl; `closed`.
+    /// `timeout` when others held it all the time, and who they are; `unavailable` when the store did not answer within the time limit, or
+    /// for `store_timeout`; `deadlock` where an [owner](Self::for_owner) would wait for itself without end; `auth`, `foreign_layout` and
+    /// `protocol` from the store; `lost` when this process was stopped just then for longer than the ttl; `closed`.
     pub async fn acquire(&self) -> Result<Guard> {
         self.acquire_within(self.wish.options.timeout).await
     }
@@ -455,10 +551,13 @@ impl Lock {
     /// # Errors
     /// As [`acquire`](Self::acquire), but never `timeout`.
     pub async fn try_acquire(&self) -> Result<Option<Guard>> {
-        match self.acquire_within(Some(Duration::ZERO)).await {
-            Err(error) if error.kind() == Kind::Timeout => Ok(None),
-            result => result.map(Some),
-        }
+        self.try_as(Trial::AT_ONCE).await
+    }
+
+    /// Acquires the lock if it is free, for a caller that may wait longer than that.
+    pub(crate) async fn try_as(&self, trial: Trial) -> Result<Option<Guard>> {
+        let (acquisition, effects) = self.start_trying(trial)?;
+        free(acquisition.finish(effects).await)
     }
 
     /// Who holds it, since when, and how many wait; as [`Client::inspect`], in this lock's layout.
@@ -498,6 +597,12 @@ impl Acquisition<Async> {
             poll_fn(|context| self.waiter.poll(context)).await
         };
         let settled = settled.instrument(span).await;
-        self.conclude(settled)
+        let who = match self.who(&settled) {
+            Ok(who) => who,
+            Err((requests, limit)) => {
+                self.engine.seen(&self.entry, self.engine.store.call_async(&requests, limit).await)
+            }
+        };
+        self.conclude_with(settled, who.as_deref())
     }
 }

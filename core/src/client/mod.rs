@@ -3,6 +3,7 @@
 //! The same types serve async programs ([`Async`], the default) and threads ([`Blocking`](crate::blocking)): only what
 //! waits differs.
 
+mod care;
 mod guard;
 mod lock;
 
@@ -27,10 +28,12 @@ use crate::time::Time;
 use crate::token::Token;
 use crate::uri::{ENVIRONMENT, Uri};
 
+pub(crate) use care::drained;
+pub use care::{Health, PING};
 pub use guard::Guard;
 pub(crate) use guard::{Call, Extension, Holding, extended, outcome_of};
 use lock::Spot;
-pub(crate) use lock::{Acquisition, Of};
+pub(crate) use lock::{Acquisition, Of, free};
 pub use lock::{Lock, LockBuilder};
 
 /// How a face waits.

@@ -218,7 +218,7 @@ mod tests {
         let store = Arc::new(Frail { memory, falls: AtomicU64::new(5) });
         let engine = Engine::new(store.clone(), ConnectOptions::default()).unwrap();
         let options = AcquireOptions { ttl: Duration::from_millis(500), ..AcquireOptions::default() };
-        let wish = Wish { options, owner: None, prefers_order: false };
+        let wish = Wish::new(options, None);
         let held = ["a", "b", "c"].map(|name| {
             let entry = engine.entry(&store.layouts()[0], &name.into(), &name.into());
             let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);

@@ -12,14 +12,16 @@ use tokio::task::AbortHandle;
 
 use super::clock;
 use super::courier::{self, Courier, Freight};
-use super::entry::{Effects, Entry, Outbound, PARTING};
+use super::entry::{Demand, Effects, Entry, Outbound, PARTING};
 use super::fence::{self, Fence};
 use super::fork::{self, Generational};
 use super::notice::{self, Counters, Silence};
+use super::owners::{Waiting, Waits};
 use super::random;
 use super::runtime;
 use super::wait::{Settled, Waiter, locked};
 use super::wheel::Wheel;
+use crate::client::drained;
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::Guarantees;
 use crate::lease::Card;
@@ -96,8 +98,12 @@ pub(crate) struct Engine {
     renewals: Courier,
     returns: Courier,
     closed: AtomicBool,
+    drained: AtomicBool,
     pub(crate) counters: Counters,
     silence: Silence,
+    waits: Waits,
+    /// What was last seen of a holder, for those whose time is over together.
+    seen: Mutex<Option<Seen>>,
     /// For those who need to outlive a borrow: the background's work, and the store's way to us.
     me: Weak<Engine>,
     /// As if there were no randomness to be had.
@@ -105,13 +111,57 @@ pub(crate) struct Engine {
     dry: AtomicBool,
 }
 
+/// Who holds a lock, as the store said.
+#[derive(Debug)]
+struct Seen {
+    key: Arc<str>,
+    at: Time,
+    /// `None` until the store answers.
+    who: Option<Arc<str>>,
+}
+
 /// How an acquisition is to be made, once its options are checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     pub(crate) options: AcquireOptions,
+    /// Who wants it, where the face says so.
     pub(crate) owner: Option<OwnerId>,
     /// Whoever cannot be served in order is served all the same.
     pub(crate) prefers_order: bool,
+    /// How it goes on with a store that does not answer, where it only tries.
+    pub(crate) trial: Trial,
+    /// When its time is over the error does not say who holds the lock.
+    pub(crate) quiet: bool,
+    /// Somebody else than its owner may release what it gets.
+    pub(crate) lenient: bool,
+}
+
+impl Wish {
+    pub(crate) fn new(options: AcquireOptions, owner: Option<OwnerId>) -> Self {
+        Wish { options, owner, prefers_order: false, trial: Trial::AT_ONCE, quiet: false, lenient: false }
+    }
+}
+
+/// How a lock is tried that is wanted for something larger.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trial {
+    /// When it is given up, besides after `store_timeout`.
+    pub(crate) until: Option<Time>,
+    /// That there is nobody at the address is an answer.
+    pub(crate) hurries: bool,
+}
+
+impl Trial {
+    /// Its caller only tries.
+    pub(crate) const AT_ONCE: Trial = Trial { until: None, hurries: true };
+
+    /// Its caller waits for as long as `timeout` says, which is over at `deadline`.
+    pub(crate) fn within(timeout: Option<Duration>, deadline: Option<Time>) -> Self {
+        match timeout {
+            Some(Duration::ZERO) => Trial::AT_ONCE,
+            _ => Trial { until: deadline, hurries: false },
+        }
+    }
 }
 
 /// The engines of this process that may hold something.
@@ -158,8 +208,11 @@ impl Engine {
             renewals: Courier::of(Freight::Renewals),
             returns: Courier::of(Freight::Returns),
             closed: AtomicBool::new(false),
+            drained: AtomicBool::new(false),
             counters: Counters::default(),
             silence: Silence::default(),
+            waits: Waits::default(),
+            seen: Mutex::default(),
             me: me.clone(),
             #[cfg(test)]
             dry: AtomicBool::default(),
@@ -278,7 +331,10 @@ impl Engine {
             owner: wish.owner.filter(|_| options.reentrant),
             fair: options.fair,
             tries: options.tries(),
-            deadline: options.timeout.filter(|limit| !limit.is_zero()).map(|limit| clock::now().after(limit)),
+            deadline: match options.timeout.filter(|limit| !limit.is_zero()) {
+                Some(limit) => Some(clock::now().after(limit)),
+                None => wish.trial.until.filter(|_| options.tries()),
+            },
             service: Service {
                 ttl: options.ttl,
                 renew: options.renew,
@@ -421,7 +477,8 @@ impl Engine {
 
     /// Everything but the writes, which it returns.
     pub(crate) fn perform_local(&self, entry: &Arc<Entry>, effects: Effects) -> SmallVec<[Outbound; 1]> {
-        let Effects { mut sends, settled, lost, ended, learnt, open_inbox, hear_hints, notices, due, .. } = effects;
+        let Effects { mut sends, settled, lost, ended, learnt, open_inbox, hear_hints, notices, waits, due, .. } =
+            effects;
         let fence = Fence { lock: &entry.name, store: self.store.address() };
         for (sent, at) in learnt {
             self.store.learn(sent, at);
@@ -453,7 +510,44 @@ impl Engine {
             };
             sends.extend(self.perform_local(entry, follow));
         }
+        for Waiting { owner, task, begins } in waits {
+            if !begins {
+                self.waits.end(owner, task);
+            } else if let Some(error) = self.waits.begin(self, entry, owner, task) {
+                let follow = entry.refuse(self, task, error);
+                sends.extend(self.perform_local(entry, follow));
+            }
+        }
         sends
+    }
+
+    /// The entries of one key, at most so many.
+    pub(super) fn entries_of_key(&self, key: &str, most: usize) -> Vec<Arc<Entry>> {
+        locked(&self.entries).of_key(key).take(most).collect()
+    }
+
+    /// What to ask the store for who holds it, unless somebody did a moment ago; `None` with what is known then.
+    pub(crate) fn look_at(&self, entry: &Entry) -> std::result::Result<Requests, Option<Arc<str>>> {
+        let now = clock::now();
+        let mut seen = locked(&self.seen);
+        match &*seen {
+            Some(last) if *last.key == *entry.key && now < last.at.after(PARTING) => Err(last.who.clone()),
+            _ => {
+                *seen = Some(Seen { key: entry.key.clone(), at: now, who: None });
+                Ok(Requests::from_iter([entry.layout.inspect(entry.key.clone())]))
+            }
+        }
+    }
+
+    /// Who holds it, as the store answered.
+    pub(crate) fn seen(&self, entry: &Entry, answered: Answered) -> Option<Arc<str>> {
+        let Outcome::Replies(replies) = self.heard(1, answered).outcome else { return None };
+        let found = entry.layout.inspected(&entry.name, replies.first()?).ok()?;
+        let who: Arc<str> = found.held_by(&self.host)?.into();
+        if let Some(seen) = locked(&self.seen).as_mut().filter(|seen| *seen.key == *entry.key) {
+            seen.who = Some(who.clone());
+        }
+        Some(who)
     }
 
     fn open_inbox(&self) {
@@ -540,6 +634,24 @@ impl Engine {
             told = Some(error);
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Whether acquisitions may begin.
+    pub(crate) fn check_not_drained(&self) -> Result<()> {
+        if self.drained.load(Ordering::Acquire) { Err(drained()) } else { Ok(()) }
+    }
+
+    /// Begins nothing any more, and waits until nothing is held, for at most `limit`: the names of what is held yet.
+    pub(crate) fn drain(&self, limit: Duration) -> Vec<String> {
+        self.drained.store(true, Ordering::Release);
+        for entry in self.live_entries() {
+            self.perform_in_background(&entry, entry.refuse_all(self, &drained()));
+        }
+        self.counters.wait_for_nothing(limit);
+        let held = |entry: Arc<Entry>| entry.holder_here().map(|_| entry.name.to_string());
+        let mut left: Vec<String> = self.live_entries().into_iter().filter_map(held).collect();
+        left.sort();
+        left
     }
 
     /// Gives back everything that is held, refuses everybody who waits, and returns when the store knows, or after
@@ -674,10 +786,16 @@ pub(crate) fn begin(
 ) -> (Ask, Arc<Waiter>, Effects) {
     let ask = engine.ask(wish);
     let waiter = Arc::new(Waiter::default());
-    let effects = match secret {
-        Some(secret) => entry.resume(engine, ask, secret, card, &waiter),
-        None => entry.acquire(engine, ask, !wish.prefers_order, card, &waiter),
+    let hurries = ask.tries && secret.is_none() && wish.trial.hurries;
+    let demand = Demand {
+        ask,
+        by: wish.owner.filter(|owner| owner.0 > 0),
+        lenient: wish.lenient,
+        secret,
+        insists: !wish.prefers_order,
+        hurries,
     };
+    let effects = entry.acquire(engine, demand, card, &waiter);
     (ask, waiter, effects)
 }
 
@@ -866,7 +984,7 @@ mod tests {
         let (name, key): (Arc<str>, _) = ("x".into(), layout.key("x").unwrap());
         let entry = engine.entry(&layout, &name, &key);
         let options = AcquireOptions { ttl, ..AcquireOptions::default() };
-        let wish = Wish { options, owner: None, prefers_order: false };
+        let wish = Wish::new(options, None);
         let begun = clock::now();
         let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
         perform(&engine, &entry, effects);

@@ -14,14 +14,17 @@ use super::engine::Engine;
 use super::fence::{Panicked, caught};
 use super::hold::Hold;
 use super::notice::{Notice, Way, Why};
+use super::owners::{Here, Waiting};
 use super::wait::{Settled, Waiter, locked};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::lent::Lent;
 use crate::options::{MIN_TTL, Retry};
 use crate::protocol::{AttemptId, Layout, Op, Push, Requests, StoreEvent, Terms, Traits};
-use crate::queue::{self, Ask, ContenderId, Queue, Refusal, TaskId};
+use crate::queue::{self, Ask, ContenderId, OwnerId, Queue, Refusal, TaskId};
 use crate::session::{self, Answer, Inbox, RequestId, Service, Session, claim};
+use crate::shared::Share;
+use crate::shared_cell::Primitive;
 use crate::stores::{Answered, Outcome};
 use crate::time::{StoreTime, Time};
 use crate::token::Token;
@@ -63,6 +66,8 @@ struct State {
     hints: bool,
     /// Its waiters have places, and whoever gives one up learns whether it came too late.
     places: bool,
+    /// Whoever holds all of it keeps the others out: it is no semaphore, and no gate.
+    is_of_holders: bool,
 }
 
 /// The memory in which a step of an entry gathers what it does. Each thread lends it to the entry it works on, so that a
@@ -108,10 +113,37 @@ struct Task {
     behind: bool,
     /// It was said to wait.
     said: bool,
+    /// Whose it is, where the face said so.
+    by: Option<OwnerId>,
+    /// The same, where a wait for that one itself would never end.
+    waits_as: Option<OwnerId>,
     /// It wants to be served in order or not at all, where it wants an order.
     insists: bool,
+    /// It only tries: that there is nobody at the store's address is an answer.
+    hurries: bool,
     /// Its time limit passed; it is told so by then.
-    parts_by: Option<Time>,
+    parts: Option<Parting>,
+}
+
+/// What a task that gave up is told, and when at the latest.
+struct Parting {
+    by: Time,
+    why: Refusal,
+}
+
+/// What a task wants.
+pub(crate) struct Demand {
+    pub(crate) ask: Ask,
+    /// Who wants it, where the face says so.
+    pub(crate) by: Option<OwnerId>,
+    /// Somebody else may release what that one holds.
+    pub(crate) lenient: bool,
+    /// It wants to take over what this one holds.
+    pub(crate) secret: Option<AttemptId>,
+    /// It wants to be served in order or not at all, where it wants an order.
+    pub(crate) insists: bool,
+    /// That there is nobody at the store's address is an answer.
+    pub(crate) hurries: bool,
 }
 
 /// A release whose outcome is not known yet.
@@ -196,6 +228,10 @@ pub(crate) struct Effects {
     /// Somebody listens on a channel of the store.
     pub(crate) hear_hints: bool,
     pub(crate) notices: SmallVec<[Notice; 2]>,
+    /// Who waits without a limit from now on, or no more.
+    pub(crate) waits: SmallVec<[Waiting; 0]>,
+    /// What the store owes to the contender that was withdrawn last.
+    withdrawn: Option<session::Silence>,
     /// Lent while the entry's mutex is held.
     room: Option<Box<Room>>,
     /// The store pushed something that led to all this.
@@ -208,43 +244,19 @@ pub(crate) struct Effects {
 
 impl Entry {
     pub(crate) fn new(name: Arc<str>, key: Arc<str>, layout: Arc<dyn Layout>) -> Self {
-        let state = Mutex::new(State::new(layout.protocol(key.clone()).traits()));
+        let state = Mutex::new(State::new(&*layout, key.clone()));
         Entry { name, key, layout, state }
     }
 
-    /// A task wants the lock, and shows `card` while it has it; `waiter` gets the result. If it `insists`, that is a refusal where
-    /// it wants an order and cannot have one.
+    /// A task wants the lock, and shows `card` while it has it; `waiter` gets the result.
     pub(crate) fn acquire(
         self: &Arc<Self>,
         engine: &Engine,
-        ask: Ask,
-        insists: bool,
+        demand: Demand,
         card: &Arc<str>,
         waiter: &Arc<Waiter>,
     ) -> Effects {
-        self.ask(engine, queue::Event::Acquire(ask), (ask, insists), card, waiter)
-    }
-
-    /// A task wants to take over what `secret` holds; else as [`acquire`](Self::acquire).
-    pub(crate) fn resume(
-        self: &Arc<Self>,
-        engine: &Engine,
-        ask: Ask,
-        secret: AttemptId,
-        card: &Arc<str>,
-        waiter: &Arc<Waiter>,
-    ) -> Effects {
-        self.ask(engine, queue::Event::Resume { ask, secret }, (ask, false), card, waiter)
-    }
-
-    fn ask(
-        self: &Arc<Self>,
-        engine: &Engine,
-        event: queue::Event,
-        (ask, insists): (Ask, bool),
-        card: &Arc<str>,
-        waiter: &Arc<Waiter>,
-    ) -> Effects {
+        let Demand { ask, by, lenient, secret, insists, hurries } = demand;
         self.with(engine, |state, now, effects| {
             if !Arc::ptr_eq(&state.card, card) {
                 state.card = card.clone();
@@ -257,12 +269,17 @@ impl Entry {
             effects.notices.push(Notice::Asked);
             let behind = !ask.tries && !state.queue.is_idle();
             let waiter = waiter.clone();
-            let (since, said, parts_by) = (now, false, None);
-            state.tasks.push_back(Task { id: ask.task, waiter, since, behind, said, insists, parts_by });
+            let waits_as = by.filter(|_| !lenient && !ask.tries && ask.deadline.is_none() && state.is_of_holders);
+            let (id, since, said, parts) = (ask.task, now, false, None);
+            state.tasks.push_back(Task { id, waiter, since, behind, said, waits_as, by, insists, hurries, parts });
             state.unsaid += 1;
             if state.closed {
                 return state.refuse(now, ask.task, Refusal::Failed(closed()), effects);
             }
+            let event = match secret {
+                Some(secret) => queue::Event::Resume { ask, secret },
+                None => queue::Event::Acquire(ask),
+            };
             state.queue.handle(now, event);
         })
     }
@@ -270,8 +287,8 @@ impl Entry {
     /// The task is gone. If it was granted the lock meanwhile, that is given back.
     pub(crate) fn cancel(self: &Arc<Self>, engine: &Engine, task: TaskId, waiter: &Arc<Waiter>) -> Effects {
         self.with(engine, |state, now, effects| {
-            if let Some(task) = state.take_task(task) {
-                let why = if task.parts_by.is_some() { Why::TimedOut } else { Why::Cancelled };
+            if let Some(task) = state.take_task(task, effects) {
+                let why = if task.parts.is_some() { Why::TimedOut } else { Why::Cancelled };
                 effects.notices.push(Notice::Refused { why, waited: now.since(task.since) });
             }
             match waiter.refuse() {
@@ -334,7 +351,11 @@ impl Entry {
         self.with(engine, |state, now, effects| {
             // One at a time: an answer says nothing of what was wanted.
             let busy = state.wishes.iter().any(|wish| wish.changes);
-            if busy || !state.wish(now, token, session::Event::Change(units), true, waiter) {
+            if busy {
+                let message = "another change of this guard is under way; wait for it, then change it again";
+                let refused = Refusal::Failed(Error::new(Kind::Unavailable, "change", message));
+                effects.settled.push((waiter.clone(), Settled::Refused(refused)));
+            } else if !state.wish(now, token, session::Event::Change(units), true, waiter) {
                 effects.settled.push((waiter.clone(), Settled::Changed(false)));
             }
         })
@@ -344,6 +365,7 @@ impl Entry {
     pub(crate) fn abandon(self: &Arc<Self>, engine: &Engine, token: u64) -> Effects {
         self.with(engine, |state, now, _| {
             let contender = state.queue.holder(token);
+            state.holds.iter().filter(|hold| hold.token.n == token).for_each(|hold| hold.abandon());
             if let Some(slot) = contender.and_then(|contender| state.slot_of_mut(contender)) {
                 let left = slot.session.valid_until().map_or(Duration::ZERO, |until| until.since(now));
                 let max_hold = Some(Duration::ZERO);
@@ -378,7 +400,7 @@ impl Entry {
             match outcome {
                 Outcome::Replies(replies) => slot.session.handle(now, reply(Answer::Replies(&replies))),
                 Outcome::NotSent(error) => {
-                    unanswered = renews.then(|| error.clone());
+                    unanswered = (renews || error.is_nobody_there()).then(|| error.clone());
                     slot.session.handle(now, reply(Answer::NotSent(error)));
                 }
                 Outcome::Unknown { error, void_after } => {
@@ -389,6 +411,8 @@ impl Entry {
             if renews {
                 let token = state.queue.held_token().unwrap_or_else(|| slot.session.first_token());
                 effects.notices.extend(renewal(&slot.session, Token::new(token), unanswered));
+            } else if let Some(error) = unanswered.filter(Error::is_nobody_there) {
+                state.refuse_who_hurries(now, &error, effects);
             }
         })
     }
@@ -494,6 +518,42 @@ impl Entry {
         })
     }
 
+    /// Who of this client holds it.
+    pub(crate) fn holder_here(&self) -> Option<Here> {
+        let state = locked(&self.state);
+        let token = state.queue.held_token()?;
+        let hold = state.holds.iter().find(|hold| hold.token.n == token)?;
+        Some(Here { by: hold.by(), held_for: clock::now().since(hold.since) })
+    }
+
+    /// Whether a task waits for it yet.
+    pub(crate) fn waits(&self, task: TaskId) -> bool {
+        locked(&self.state).tasks.iter().any(|other| other.id == task)
+    }
+
+    /// Whether it is for a reader, whom other readers do not keep out.
+    pub(crate) fn is_for_a_reader(&self) -> bool {
+        self.layout.share() == Some(Share::READ)
+    }
+
+    /// The task would wait without end.
+    pub(crate) fn refuse(self: &Arc<Self>, engine: &Engine, task: TaskId, error: Error) -> Effects {
+        self.with(engine, |state, now, effects| {
+            state.queue.handle(now, queue::Event::Cancel(task));
+            state.refuse(now, task, Refusal::Failed(error), effects);
+        })
+    }
+
+    /// Nobody is to wait for it any more.
+    pub(crate) fn refuse_all(self: &Arc<Self>, engine: &Engine, why: &Error) -> Effects {
+        self.with(engine, |state, now, effects| {
+            while let Some(task) = state.tasks.front().map(|task| task.id) {
+                state.queue.handle(now, queue::Event::Cancel(task));
+                state.refuse(now, task, Refusal::Failed(why.clone()), effects);
+            }
+        })
+    }
+
     /// Whether nothing of this lock is held, wanted or left at the store.
     pub(crate) fn is_idle(&self) -> bool {
         let state = locked(&self.state);
@@ -514,7 +574,7 @@ impl Entry {
         });
         if let Err(panicked) = done {
             state.give_up(now, panicked, &mut effects);
-            let like_new = State::new(self.layout.protocol(self.key.clone()).traits());
+            let like_new = State::new(&*self.layout, self.key.clone());
             *state = State { next_slot: state.next_slot, closed: state.closed, ..like_new };
         }
         if let Some(mut room) = effects.room.take() {
@@ -553,6 +613,7 @@ impl Effects {
 
     fn lose(&mut self, now: Time, hold: Arc<Hold>, reason: LossReason) {
         let (token, held) = (hold.shown(), now.since(hold.since));
+        let reason = hold.reason(reason);
         self.notices.push(Notice::Lost { token, reason: reason.clone(), held });
         self.lost.push((hold, reason));
     }
@@ -569,7 +630,8 @@ fn renewal(session: &Session, token: Token, error: Option<Error>) -> Option<Noti
 }
 
 impl State {
-    fn new(Traits { block, push, .. }: Traits) -> Self {
+    fn new(layout: &dyn Layout, key: Arc<str>) -> Self {
+        let Traits { block, push, .. } = layout.protocol(key).traits();
         State {
             queue: Queue::new(block),
             slots: SmallVec::new(),
@@ -587,6 +649,10 @@ impl State {
             closed: false,
             hints: push == Push::Hint,
             places: push == Push::Place,
+            is_of_holders: match layout.share() {
+                Some(share) => share.primitive == Primitive::RwLock,
+                None => !layout.has_many_holders(),
+            },
         }
     }
 
@@ -710,16 +776,24 @@ impl State {
                 self.detach(contender);
             }
             queue::Action::Withdraw(contender) => {
+                effects.withdrawn = self.slot_of(contender).and_then(|slot| slot.session.silence());
                 self.tell(contender, now, session::Event::Cancel);
                 self.detach(contender);
             }
             queue::Action::Grant { task, token, depth, contender } => {
                 self.grant(now, task, token, depth, contender, effects);
             }
-            queue::Action::Refuse { task, why: Refusal::TimedOut } if self.is_undoing() => {
+            queue::Action::Refuse { task, why: Refusal::TimedOut } => {
+                let why = self.why_out_of_time(task, effects.withdrawn.take());
+                if !self.is_undoing() {
+                    return self.refuse(now, task, why, effects);
+                }
                 // What may have been granted is worth waiting for as long as for any answer.
                 let patience = if self.places { engine.store_timeout() } else { PARTING };
-                self.let_part(task, now.after(patience));
+                self.let_part(task, Parting { by: now.after(patience), why });
+            }
+            queue::Action::Refuse { task, why: Refusal::Taken } => {
+                self.refuse(now, task, self.why_taken(), effects);
             }
             queue::Action::Refuse { task, why } => self.refuse(now, task, why, effects),
             queue::Action::Released { token, outcome } => {
@@ -780,7 +854,9 @@ impl State {
                     self.queue.handle(now, queue::Event::Lost(contender));
                 }
             }
-            session::Action::Extended(done) => self.answer_wishes(slot, false, || Settled::Extended(done), effects),
+            session::Action::Extended(done) => {
+                self.answer_wishes(slot, false, done, || Settled::Extended(done), effects)
+            }
             session::Action::Changed(token) => {
                 let held = self.queue.held_token().and_then(|known| self.holds.iter().find(|h| h.token.n == known));
                 if let (Some(token), Some(hold)) = (token, held) {
@@ -788,7 +864,8 @@ impl State {
                     hold.show(token);
                     effects.notices.push(Notice::Changed { before, token: hold.shown() });
                 }
-                self.answer_wishes(slot, true, || Settled::Changed(token.is_some()), effects);
+                let done = token.is_some();
+                self.answer_wishes(slot, true, done, || Settled::Changed(done), effects);
             }
             session::Action::Parted(granted) => self.parted(now, index, granted, effects),
             session::Action::Released(outcome) => {
@@ -811,8 +888,21 @@ impl State {
         true
     }
 
-    /// One answer for all that are waiting for one.
-    fn answer_wishes(&mut self, slot: u64, changes: bool, answer: impl Fn() -> Settled, effects: &mut Effects) {
+    /// One answer for all that are waiting for one: where it is not `done`, the store's refusal, if that is why.
+    fn answer_wishes(
+        &mut self,
+        slot: u64,
+        changes: bool,
+        done: bool,
+        answer: impl Fn() -> Settled,
+        effects: &mut Effects,
+    ) {
+        let session = self.slots.iter().find(|other| other.id == slot).map(|slot| &slot.session);
+        let refusal = session.filter(|_| !done).and_then(Session::refusal).cloned();
+        let answer = || match &refusal {
+            Some(error) => Settled::Refused(Refusal::Failed(error.clone())),
+            None => answer(),
+        };
         let position = |all: &Lent<Wish>| all.iter().position(|wish| (wish.slot, wish.changes) == (slot, changes));
         while let Some(wish) = position(&self.wishes).and_then(|at| self.wishes.remove(at)) {
             effects.settled.push((wish.waiter, answer()));
@@ -949,14 +1039,15 @@ impl State {
             _ => Way::Reentry,
         };
         let known = self.holds.iter().find(|hold| hold.token.n == token).cloned();
+        let by = self.tasks.iter().find(|other| other.id == task).and_then(|task| task.by);
         let (attempt, ttl) = (session.attempt(), session.ttl());
         let until = session.valid_until().unwrap_or(Time::ZERO);
         let hold = known.unwrap_or_else(|| {
-            let hold = Arc::new(Hold::new(Token::new(token), now, until));
+            let hold = Arc::new(Hold::new(Token::new(token), now, until, by));
             self.holds.push(hold.clone());
             hold
         });
-        if let Some(task) = self.take_task(task) {
+        if let Some(task) = self.take_task(task, effects) {
             let (token, waited) = (hold.token, now.since(task.since));
             effects.notices.push(Notice::Granted { token, attempt, ttl, waited, way });
             effects.settled.push((task.waiter, Settled::Granted { hold, depth }));
@@ -964,18 +1055,20 @@ impl State {
     }
 
     fn refuse(&mut self, now: Time, task: TaskId, refused: Refusal, effects: &mut Effects) {
-        if let Some(task) = self.take_task(task) {
+        if let Some(task) = self.take_task(task, effects) {
             let (why, waited) = (Why::from(&refused), now.since(task.since));
             effects.notices.push(Notice::Refused { why, waited });
             effects.settled.push((task.waiter, Settled::Refused(refused)));
         }
     }
 
-    fn take_task(&mut self, task: TaskId) -> Option<Task> {
+    fn take_task(&mut self, task: TaskId, effects: &mut Effects) -> Option<Task> {
         let at = self.tasks.iter().position(|other| other.id == task)?;
         let task = self.tasks.swap_remove_back(at)?;
+        let over = |owner| Waiting { owner, task: task.id, begins: false };
+        effects.waits.extend(task.waits_as.filter(|_| task.said).map(over));
         self.unsaid -= u32::from(!task.said);
-        self.parting -= u32::from(task.parts_by.is_some());
+        self.parting -= u32::from(task.parts.is_some());
         Some(task)
     }
 
@@ -984,24 +1077,52 @@ impl State {
         self.slots.iter().any(|slot| slot.contender.is_none() && !slot.idle && slot.session.is_undoing())
     }
 
+    /// Why a task whose time limit passed did not get the lock: others have it, as far as anybody here knows, or the store has not said
+    /// since it asked. `withdrawn` is what the store owes to the contender that stood for the task alone.
+    fn why_out_of_time(&self, task: TaskId, withdrawn: Option<session::Silence>) -> Refusal {
+        let task = self.tasks.iter().find(|other| other.id == task).filter(|_| self.queue.held_token().is_none());
+        let silence = task.and_then(|task| withdrawn.or_else(|| self.silence())?.after(task.since));
+        silence.map_or(Refusal::TimedOut, Refusal::Failed)
+    }
+
+    /// Why a task that only tries does not get the lock: somebody has it, or others here have asked for it in vain.
+    fn why_taken(&self) -> Refusal {
+        let silence = if self.queue.held_token().is_none() { self.silence() } else { None };
+        silence.and_then(|silence| silence.trouble).map_or(Refusal::Taken, Refusal::Failed)
+    }
+
+    /// What the store owes to the contender of all tasks that are not fair.
+    fn silence(&self) -> Option<session::Silence> {
+        let mut shared = self.slots.iter().filter(|slot| slot.contender.is_some() && !slot.session.is_fair());
+        shared.find_map(|slot| slot.session.silence())
+    }
+
+    /// There is nobody at the store's address.
+    fn refuse_who_hurries(&mut self, now: Time, error: &Error, effects: &mut Effects) {
+        while let Some(task) = self.tasks.iter().find(|task| task.hurries).map(|task| task.id) {
+            self.queue.handle(now, queue::Event::Cancel(task));
+            self.refuse(now, task, Refusal::Failed(error.clone()), effects);
+        }
+    }
+
     /// The task gave up, and is told so by [`part`](Self::part).
-    fn let_part(&mut self, task: TaskId, by: Time) {
+    fn let_part(&mut self, task: TaskId, parting: Parting) {
         if let Some(task) = self.tasks.iter_mut().find(|other| other.id == task) {
-            task.parts_by = Some(by);
+            task.parts = Some(parting);
             self.parting += 1;
         }
     }
 
     /// The store says what became of the place that a task gave up: granted before that, or not at all.
     fn parted(&mut self, now: Time, index: usize, granted: Option<u64>, effects: &mut Effects) {
-        let Some(Task { id, since, .. }) = self.tasks.iter().find(|task| task.parts_by.is_some()) else { return };
+        let Some(Task { id, since, .. }) = self.tasks.iter().find(|task| task.parts.is_some()) else { return };
         let (id, waited) = (*id, now.since(*since));
         let Some(token) = granted.map(Token::new) else { return self.refuse(now, id, Refusal::TimedOut, effects) };
         let session = &self.slots[index].session;
         let (attempt, ttl) = (session.attempt(), session.ttl());
-        let hold = Arc::new(Hold::new(token, now, now.after(ttl)));
+        let hold = Arc::new(Hold::new(token, now, now.after(ttl), None));
         self.holds.push(hold.clone());
-        if let Some(task) = self.take_task(id) {
+        if let Some(task) = self.take_task(id, effects) {
             effects.notices.push(Notice::Granted { token, attempt, ttl, waited, way: Way::Answer });
             effects.settled.push((task.waiter, Settled::Granted { hold, depth: 1 }));
         }
@@ -1013,9 +1134,12 @@ impl State {
             return;
         }
         let undoing = self.is_undoing();
-        let parts = |task: &&Task| task.parts_by.is_some_and(|by| !undoing || by <= now);
-        while let Some(task) = self.tasks.iter().find(parts).map(|task| task.id) {
-            let why = if self.places { Refusal::Failed(unsaid()) } else { Refusal::TimedOut };
+        let over = |task: &Task| {
+            let parting = task.parts.as_ref().filter(|parting| !undoing || parting.by <= now)?;
+            Some((task.id, parting.why.clone()))
+        };
+        while let Some((task, why)) = self.tasks.iter().find_map(over) {
+            let why = if self.places { Refusal::Failed(unsaid()) } else { why };
             self.refuse(now, task, why, effects);
         }
     }
@@ -1023,7 +1147,7 @@ impl State {
     /// When the first of those who gave up is told so at the latest.
     fn next_parting(&self) -> Option<Time> {
         let some = self.parting > 0;
-        some.then(|| self.tasks.iter().filter_map(|task| task.parts_by).min()).flatten()
+        some.then(|| self.tasks.iter().filter_map(|task| Some(task.parts.as_ref()?.by)).min()).flatten()
     }
 
     /// A task waits once somebody else of this process, or at the store, is known to have the lock or to come before it.
@@ -1035,6 +1159,8 @@ impl State {
         for task in self.tasks.iter_mut().filter(|task| !task.said && (wait || task.behind)) {
             task.said = true;
             self.unsaid -= 1;
+            let begun = |owner| Waiting { owner, task: task.id, begins: true };
+            effects.waits.extend(task.waits_as.map(begun));
             effects.notices.push(Notice::Waits);
         }
     }
@@ -1139,6 +1265,6 @@ mod tests {
     #[test]
     fn a_lock_that_is_held_takes_little_memory() {
         let (entry, hold) = (size_of::<Entry>(), size_of::<Hold>());
-        assert!(entry <= 848 && hold <= 72, "an entry has {entry} bytes, a hold {hold}");
+        assert!(entry <= 848 && hold <= 80, "an entry has {entry} bytes, a hold {hold}");
     }
 }

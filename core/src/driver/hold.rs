@@ -1,7 +1,7 @@
 //! What a guard shares with the driver: until when the lock is held, and whether it was lost.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use super::clock;
 use super::fence::Fence;
 use super::wait::locked;
 use crate::lease::LossReason;
+use crate::queue::OwnerId;
 use crate::time::Time;
 use crate::token::Token;
 
@@ -21,6 +22,10 @@ pub(crate) struct Hold {
     /// What it shows to what it protects: rises when a reader becomes the writer.
     shown: AtomicU64,
     pub(crate) since: Time,
+    /// Whose it is, where the face said so; 0 where it did not.
+    by: u64,
+    /// Its guard was forgotten.
+    abandoned: AtomicBool,
     valid_until: AtomicU64,
     /// Why it was lost: one more than a position in [`LossReason::ALL`]; 0 while it is not.
     lost: AtomicU8,
@@ -59,9 +64,11 @@ impl Interest {
 }
 
 impl Hold {
-    pub(crate) fn new(token: Token, since: Time, valid_until: Time) -> Self {
+    pub(crate) fn new(token: Token, since: Time, valid_until: Time, by: Option<OwnerId>) -> Self {
         Hold {
             token,
+            by: by.map_or(0, |owner| owner.0),
+            abandoned: AtomicBool::new(false),
             shown: AtomicU64::new(token.n),
             since,
             valid_until: AtomicU64::new(valid_until.as_nanos()),
@@ -69,6 +76,24 @@ impl Hold {
             expires_as: AtomicU8::new(0),
             interest: Mutex::default(),
         }
+    }
+
+    /// Its guard was forgotten: nothing renews it any more.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Why it is lost when its session says `reason`: what is abandoned has a limit that nobody set.
+    pub(crate) fn reason(&self, reason: LossReason) -> LossReason {
+        match reason {
+            LossReason::MaxHold if self.abandoned.load(Ordering::Relaxed) => LossReason::Abandoned,
+            other => other,
+        }
+    }
+
+    /// Whose it is, where the face said so.
+    pub(crate) fn by(&self) -> Option<OwnerId> {
+        (self.by > 0).then_some(OwnerId(self.by))
     }
 
     /// The fencing token.
@@ -100,7 +125,7 @@ impl Hold {
     pub(crate) fn why_lost(&self) -> Option<LossReason> {
         let expired = || {
             let reason = || LossReason::ALL[usize::from(self.expires_as.load(Ordering::Relaxed))].clone();
-            (self.valid_until() <= clock::now()).then(reason)
+            (self.valid_until() <= clock::now()).then(reason).map(|reason| self.reason(reason))
         };
         self.lost().or_else(expired)
     }

@@ -12,6 +12,7 @@ pub(crate) mod engine;
 pub(crate) mod entry;
 pub(crate) mod hold;
 pub(crate) mod notice;
+pub(crate) mod owners;
 pub(crate) mod poller;
 pub(crate) mod random;
 mod timer;

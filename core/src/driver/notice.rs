@@ -1,8 +1,8 @@
 //! What happens to locks, told twice: counted at once in the client's [`Metrics`], and, if somebody listens, left for
 //! `tracing` once no mutex is held. `docs/observability.md` lists targets and fields, which are stable.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use tracing::level_filters::LevelFilter;
@@ -111,22 +111,38 @@ impl Way {
 
 /// The figures of one client.
 #[derive(Debug, Default)]
-pub(crate) struct Counters(Mutex<Metrics>);
+pub(crate) struct Counters {
+    metrics: Mutex<Metrics>,
+    /// Somebody waits until nothing is held.
+    awaited: AtomicBool,
+    nothing_held: Condvar,
+}
 
 impl Counters {
     pub(crate) fn snapshot(&self) -> Metrics {
-        locked(&self.0).clone()
+        locked(&self.metrics).clone()
     }
 
     pub(crate) fn change(&self, change: impl FnOnce(&mut Metrics)) {
-        change(&mut locked(&self.0));
+        change(&mut locked(&self.metrics));
     }
 
     pub(crate) fn count(&self, notices: &[Notice]) {
         if !notices.is_empty() {
-            let mut metrics = locked(&self.0);
+            let mut metrics = locked(&self.metrics);
             notices.iter().for_each(|notice| notice.count(&mut metrics));
+            if metrics.held == 0 && self.awaited.load(Ordering::Relaxed) {
+                self.nothing_held.notify_all();
+            }
         }
+    }
+
+    /// Waits until nothing is held, for at most `limit`.
+    pub(crate) fn wait_for_nothing(&self, limit: Duration) {
+        let metrics = locked(&self.metrics);
+        self.awaited.store(true, Ordering::Relaxed);
+        let waited = self.nothing_held.wait_timeout_while(metrics, limit, |metrics| metrics.held > 0);
+        drop(waited);
     }
 }
 
@@ -289,6 +305,14 @@ pub(crate) fn inbox_changed(before: Inbox, state: Inbox, store: &str) {
         Inbox::Closed => debug!(target: "lockwright::inbox", store, state = "closed", "the subscription ended"),
         Inbox::Unavailable => {}
     });
+}
+
+/// A caller has waited a while for what it holds itself.
+pub(crate) fn waits_for_itself(lock: &str, store: &str) {
+    warn!(
+        target: "lockwright::wait", lock, store,
+        "the caller waits for a lock that it holds itself: unless somebody else releases it, it waits for ever"
+    );
 }
 
 /// The store is not the one it was.

@@ -20,15 +20,19 @@
 //! # }
 //! ```
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use crate::Async;
 use crate::blocking::Blocking;
 use crate::client::{Client, Face, Guard, Lock};
 use crate::driver::runtime;
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::lease::{Card, Inspection};
 use crate::options::AcquireOptions;
+use crate::token::Token;
 
 /// How often an observer looks, unless it says otherwise.
 pub const EVERY: Duration = Duration::from_millis(500);
@@ -102,6 +106,33 @@ impl Election {
         self.candidate(proclaims)?.acquire().await
     }
 
+    /// Campaigns, and does `work` while this one leads, given the guard's token; when leadership is lost the work's future is dropped, and it campaigns again.
+    /// Ends with what the work ends with, and resigns. Dropping the future ends all of it. A store that does not answer is asked again every
+    /// [`EVERY`]: leadership is not given up for good because of an outage.
+    ///
+    /// # Errors
+    /// As [`campaign`](Self::campaign), but neither `unavailable` nor `lost`.
+    pub async fn run<T, Working: Future<Output = T>>(
+        &self,
+        proclaims: &str,
+        mut work: impl FnMut(Token) -> Working,
+    ) -> Result<T> {
+        loop {
+            let guard = match self.campaign(proclaims).await {
+                Ok(guard) => guard,
+                Err(error) if may_come_back(&error) => {
+                    pause(EVERY).await?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if let Some(done) = while_held(&guard, work(guard.token())).await {
+                let _ = guard.release().await?;
+                return Ok(done);
+            }
+        }
+    }
+
     /// Who leads now.
     ///
     /// # Errors
@@ -121,14 +152,34 @@ impl Election {
             if is_news(leader.as_ref(), known) {
                 return Ok(leader);
             }
-            // The caller's executor need not be tokio.
-            let pause = {
-                let _driver = runtime::handle()?.enter();
-                tokio::time::sleep(every)
-            };
-            pause.await;
+            pause(every).await?;
         }
     }
+}
+
+/// What the work ends with, unless the guard is lost before.
+async fn while_held<T>(guard: &Guard, work: impl Future<Output = T>) -> Option<T> {
+    let (mut working, mut lost) = (pin!(work), pin!(guard.lost()));
+    poll_fn(|context| match working.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => lost.as_mut().poll(context).map(|_| None),
+    })
+    .await
+}
+
+/// The caller's executor need not be tokio.
+async fn pause(span: Duration) -> Result<()> {
+    let pause = {
+        let _driver = runtime::handle()?.enter();
+        tokio::time::sleep(span)
+    };
+    pause.await;
+    Ok(())
+}
+
+/// Whether a candidate goes on after it.
+fn may_come_back(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Unavailable | Kind::Lost)
 }
 
 impl Election<Blocking> {
@@ -138,6 +189,29 @@ impl Election<Blocking> {
     /// As there.
     pub fn campaign(&self, proclaims: &str) -> Result<Guard<Blocking>> {
         self.candidate(proclaims)?.acquire()
+    }
+
+    /// Campaigns, and does `work` while this one leads; the work has to look at the guard, and to return soon once that is lost. Then it
+    /// campaigns again, and what the work returned is dropped. When it returns as the leader it resigns, and that is the result.
+    ///
+    /// # Errors
+    /// As the async [`run`](crate::election::Election::run).
+    pub fn run<T>(&self, proclaims: &str, mut work: impl FnMut(&Guard<Blocking>) -> T) -> Result<T> {
+        loop {
+            let guard = match self.campaign(proclaims) {
+                Ok(guard) => guard,
+                Err(error) if may_come_back(&error) => {
+                    std::thread::sleep(EVERY);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let done = work(&guard);
+            if guard.is_held() {
+                let _ = guard.release()?;
+                return Ok(done);
+            }
+        }
     }
 
     /// See the async [`leader`](crate::election::Election::leader).

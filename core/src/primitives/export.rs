@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use crate::blocking::{Acquiring, Blocking};
 use crate::client::{Client, Face, Guard, Holding, Lock, LockBuilder};
+use crate::driver::engine::Trial;
 use crate::driver::entry::Effects;
 use crate::driver::wait::{Settled, Waiter};
 use crate::error::{Error, Kind, Result};
@@ -209,7 +210,7 @@ impl Lock {
     /// As there.
     pub async fn resume(&self, secret: &str) -> Result<Guard> {
         let attempt = self.attempt_of(secret)?;
-        let (acquisition, effects) = self.start_as(Some(Duration::ZERO), Some(attempt))?;
+        let (acquisition, effects) = self.start_as(Some(Duration::ZERO), Trial::AT_ONCE, Some(attempt), None)?;
         acquisition.finish(effects).await
     }
 }
@@ -234,6 +235,14 @@ impl Client<Async> {
     /// what is no secret; `unavailable`, `auth`, `foreign_layout` and `protocol` from the store; `closed`.
     pub async fn resume(&self, secret: &str) -> Result<Guard> {
         self.lock_of(secret)?.resume(secret).await
+    }
+
+    /// The same with other options, such as the `ttl` that it is held with from now on.
+    ///
+    /// # Errors
+    /// As there, and as [`LockBuilder::build`].
+    pub async fn resume_with(&self, secret: &str, options: &AcquireOptions) -> Result<Guard> {
+        self.lock(&Secret::read(secret)?.1).options(options.clone()).resume(secret).await
     }
 }
 
@@ -267,7 +276,7 @@ impl Lock<Blocking> {
     /// As [`resume`](Self::resume).
     pub fn begin_resume(&self, secret: &str) -> Result<Acquiring> {
         let attempt = self.attempt_of(secret)?;
-        Ok(Acquiring::begin(self.start_as(Some(Duration::ZERO), Some(attempt))?))
+        Ok(Acquiring::begin(self.start_as(Some(Duration::ZERO), Trial::AT_ONCE, Some(attempt), None)?))
     }
 }
 
@@ -278,6 +287,14 @@ impl Client<Blocking> {
     /// As there.
     pub fn resume(&self, secret: &str) -> Result<Guard<Blocking>> {
         self.lock_of(secret)?.resume(secret)
+    }
+
+    /// See the async [`resume_with`](crate::Client::resume_with).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn resume_with(&self, secret: &str, options: &AcquireOptions) -> Result<Guard<Blocking>> {
+        self.lock(&Secret::read(secret)?.1).options(options.clone()).build()?.resume(secret)
     }
 }
 

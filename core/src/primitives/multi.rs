@@ -36,11 +36,14 @@ use crate::blocking::{Acquiring, Blocking};
 use crate::client::{Call, Client, Face, Guard, Lock, left, outcome_of};
 use crate::driver::clock;
 use crate::driver::convoy::Convoy;
+use crate::driver::engine::Trial;
+use crate::driver::owners::this_thread;
 use crate::driver::wait::locked;
 use crate::error::{Error, Kind, Result};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::options::AcquireOptions;
 use crate::protocol::Policy;
+use crate::queue::OwnerId;
 use crate::time::Time;
 use crate::together::{Taken, try_together, try_together_here};
 use crate::token::Token;
@@ -128,8 +131,12 @@ impl<F: Face> MultiLock<F> {
     }
 }
 
-fn left_of(deadline: Option<Time>) -> Option<Duration> {
-    deadline.map(left)
+/// How long the next lock may be waited for, of the `timeout` for all of them; nothing would be left to only try it.
+fn left_of(timeout: Option<Duration>, deadline: Option<Time>) -> Result<Option<Duration>> {
+    match (timeout, deadline.map(left)) {
+        (Some(limit), Some(Duration::ZERO)) if !limit.is_zero() => Err(Error::timeout(limit)),
+        (_, left) => Ok(left),
+    }
 }
 
 impl MultiLock {
@@ -162,7 +169,7 @@ impl MultiLock {
     /// As there.
     pub async fn acquire_within(&self, timeout: Option<Duration>) -> Result<MultiGuard> {
         let deadline = Self::deadline(timeout);
-        if let Some(granted) = try_together(&self.locks, Policy::All).await? {
+        if let Some(granted) = try_together(&self.locks, Policy::All, Trial::within(timeout, deadline)).await? {
             match self.all_of(granted) {
                 Some(result) => return result,
                 None if timeout == Some(Duration::ZERO) => return Err(Error::timeout(Duration::ZERO)),
@@ -172,7 +179,7 @@ impl MultiLock {
         loop {
             let mut guards = Vec::with_capacity(self.locks.len());
             for lock in self.locks.iter() {
-                guards.push(lock.acquire_within(left_of(deadline)).await?);
+                guards.push(lock.acquire_within(left_of(timeout, deadline)?).await?);
             }
             match Self::complete(guards) {
                 Err(_) if self.begins_again(deadline) => {}
@@ -188,7 +195,7 @@ impl MultiLock<Blocking> {
     /// # Errors
     /// As there.
     pub fn acquire(&self) -> Result<MultiGuard<Blocking>> {
-        let mut acquiring = self.begin(self.options().timeout)?;
+        let mut acquiring = self.begin_for(self.options().timeout, this_thread())?;
         loop {
             if let Some(result) = acquiring.wait(Duration::MAX) {
                 return result;
@@ -216,9 +223,14 @@ impl MultiLock<Blocking> {
     /// # Errors
     /// As [`acquire`](Self::acquire).
     pub fn begin(&self, timeout: Option<Duration>) -> Result<AcquiringAll> {
+        self.begin_for(timeout, None)
+    }
+
+    fn begin_for(&self, timeout: Option<Duration>, by: Option<OwnerId>) -> Result<AcquiringAll> {
         let deadline = Self::deadline(timeout);
-        let mut acquiring = AcquiringAll { lock: self.clone(), deadline, guards: Vec::new(), next: None, result: None };
-        if let Some(granted) = try_together_here(&self.locks, Policy::All)? {
+        let (lock, guards) = (self.clone(), Vec::new());
+        let mut acquiring = AcquiringAll { lock, by, timeout, deadline, guards, next: None, result: None };
+        if let Some(granted) = try_together_here(&self.locks, Policy::All, Trial::within(timeout, deadline))? {
             acquiring.result = match self.all_of(granted) {
                 None if timeout == Some(Duration::ZERO) => Some(Err(Error::timeout(Duration::ZERO))),
                 result => result,
@@ -234,6 +246,8 @@ impl MultiLock<Blocking> {
 /// Several locks being acquired. Dropping it gives up.
 pub struct AcquiringAll {
     lock: MultiLock<Blocking>,
+    by: Option<OwnerId>,
+    timeout: Option<Duration>,
     deadline: Option<Time>,
     guards: Vec<Guard<Blocking>>,
     next: Option<Acquiring>,
@@ -269,8 +283,9 @@ impl AcquiringAll {
     }
 
     fn begin_next(&mut self) -> Result<()> {
+        let left = || left_of(self.timeout, self.deadline);
         let next = self.lock.locks.get(self.guards.len());
-        self.next = next.map(|lock| lock.begin(left_of(self.deadline))).transpose()?;
+        self.next = next.map(|lock| Ok(Acquiring::begin(lock.start_for(left()?, self.by)?))).transpose()?;
         Ok(())
     }
 }

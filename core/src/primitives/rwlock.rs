@@ -31,7 +31,7 @@
 //!   [`Guard::try_upgrade`] is for that.
 
 use crate::client::{Async, Client, Face, Guard, LockBuilder, Of};
-use crate::error::Result;
+use crate::error::{Error, Kind, Result};
 use crate::shared::Share;
 
 /// A named read/write lock, of which [`read`](Self::read) and [`write`](Self::write) are locks like any other. See the
@@ -73,9 +73,10 @@ impl Guard {
     /// A reader stays one.
     ///
     /// # Errors
-    /// `lost` when the lock is not held any more, `unsupported` for a guard that is not of a read/write lock, `forked`.
+    /// `lost` when the lock is not held any more, `unsupported` for a guard that is not of a read/write lock, `forked`; `unavailable` while
+    /// another change of this guard is under way; what the store says when it refuses for good. Then it is the writer as before.
     pub async fn downgrade(&self) -> Result<()> {
-        self.begin_change(Share::READ)?.await.map(|_| ())
+        downgraded(self.begin_change(Share::READ)?.await?)
     }
 
     /// A reader becomes the writer, with a new token, if it is the only reader; else nothing changes and the answer is `false`,
@@ -87,6 +88,16 @@ impl Guard {
     pub async fn try_upgrade(&self) -> Result<bool> {
         self.begin_change(Share::WRITE)?.await
     }
+}
+
+/// A reader's place is always there to be had.
+fn downgraded(done: bool) -> Result<()> {
+    if done {
+        return Ok(());
+    }
+    let message =
+        "the store did not say that the writer is a reader now; see whether it is held, and downgrade it again";
+    Err(Error::new(Kind::Unavailable, "change", message))
 }
 
 impl<F: Face> Guard<F> {
@@ -106,7 +117,7 @@ impl crate::blocking::Guard {
     /// # Errors
     /// As there.
     pub fn downgrade(&self) -> Result<()> {
-        self.start_change(Share::READ)?.finish_here().map(|_| ())
+        downgraded(self.start_change(Share::READ)?.finish_here()?)
     }
 
     /// See the async [`try_upgrade`](Guard::try_upgrade).

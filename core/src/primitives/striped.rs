@@ -42,6 +42,7 @@ use crate::Async;
 use crate::blocking::{Acquiring, Blocking};
 use crate::client::{Client, Face, Guard, Lock, left};
 use crate::driver::clock;
+use crate::driver::engine::Trial;
 use crate::driver::random;
 use crate::error::{Error, Kind, Result};
 use crate::lease::ReleaseOutcome;
@@ -181,11 +182,11 @@ impl Striped {
         loop {
             let (open, locks) = self.open();
             let Some(last) = locks.last() else { return Ok(None) };
-            if let Some((place, guard)) = first_free(&locks).await? {
+            if let Some((place, guard)) = first_free(&locks, Trial::within(timeout, deadline)).await? {
                 return Ok(Some(self.chosen(open[place], guard)));
             }
-            match last.acquire_within(Some(patience(deadline))).await {
-                Err(error) if error.kind() == Kind::Timeout && !is_over(deadline) => {}
+            match last.quietly().acquire_within(Some(patience(deadline))).await {
+                Err(error) if may_go_on(&error) && !is_over(deadline) => {}
                 result => return Ok(Some(self.chosen(open[open.len() - 1], result?))),
             }
         }
@@ -193,12 +194,12 @@ impl Striped {
 }
 
 /// The first of `locks` that is free, and its place among them.
-async fn first_free(locks: &[Lock]) -> Result<Option<(usize, Guard)>> {
-    if let Some(granted) = try_together(locks, Policy::Any).await? {
+async fn first_free(locks: &[Lock], trial: Trial) -> Result<Option<(usize, Guard)>> {
+    if let Some(granted) = try_together(locks, Policy::Any, trial).await? {
         return Ok(first(granted));
     }
     for (place, lock) in locks.iter().enumerate() {
-        if let Some(guard) = lock.try_acquire().await? {
+        if let Some(guard) = lock.try_as(trial).await? {
             return Ok(Some((place, guard)));
         }
     }
@@ -208,6 +209,11 @@ async fn first_free(locks: &[Lock]) -> Result<Option<(usize, Guard)>> {
 /// How long to wait in the queue of one segment before looking for a free one again: others may have been given back.
 fn patience(deadline: Option<Time>) -> Duration {
     deadline.map_or(PATIENCE, |deadline| left(deadline).min(PATIENCE))
+}
+
+/// Whether the next look decides: in the queue of one segment only this short while passed.
+fn may_go_on(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Timeout | Kind::Unavailable)
 }
 
 fn is_over(deadline: Option<Time>) -> bool {
@@ -239,13 +245,14 @@ impl Striped<Blocking> {
     /// Begins to look for a segment, for callers that wait in slices to look at signals in between. Nothing is sent yet.
     pub fn begin_any(&self, timeout: Option<Duration>) -> Choosing {
         let deadline = timeout.map(|timeout| clock::now().after(timeout));
-        Choosing { striped: self.clone(), deadline, waits: None }
+        Choosing { striped: self.clone(), timeout, deadline, waits: None }
     }
 }
 
 /// A segment being looked for. Dropping it gives up.
 pub struct Choosing {
     striped: Striped<Blocking>,
+    timeout: Option<Duration>,
     deadline: Option<Time>,
     /// Which segment is waited for, and until when.
     waits: Option<(usize, Acquiring)>,
@@ -257,7 +264,7 @@ impl Choosing {
         let Some((index, acquiring)) = &mut self.waits else { return self.look().transpose() };
         let (index, result) = (*index, acquiring.wait(slice)?);
         match result {
-            Err(error) if error.kind() == Kind::Timeout && !is_over(self.deadline) => {
+            Err(error) if may_go_on(&error) && !is_over(self.deadline) => {
                 self.waits = None;
                 None
             }
@@ -269,20 +276,20 @@ impl Choosing {
     fn look(&mut self) -> Result<Option<Option<Segment<Blocking>>>> {
         let (open, locks) = self.striped.open();
         let (Some(index), Some(last)) = (open.last(), locks.last()) else { return Ok(Some(None)) };
-        if let Some((place, guard)) = first_free_here(&locks)? {
+        if let Some((place, guard)) = first_free_here(&locks, Trial::within(self.timeout, self.deadline))? {
             return Ok(Some(Some(self.striped.chosen(open[place], guard))));
         }
-        self.waits = Some((*index, last.begin(Some(patience(self.deadline)))?));
+        self.waits = Some((*index, last.quietly().begin(Some(patience(self.deadline)))?));
         Ok(None)
     }
 }
 
-fn first_free_here(locks: &[Lock<Blocking>]) -> Result<Option<(usize, Guard<Blocking>)>> {
-    if let Some(granted) = try_together_here(locks, Policy::Any)? {
+fn first_free_here(locks: &[Lock<Blocking>], trial: Trial) -> Result<Option<(usize, Guard<Blocking>)>> {
+    if let Some(granted) = try_together_here(locks, Policy::Any, trial)? {
         return Ok(first(granted));
     }
     for (place, lock) in locks.iter().enumerate() {
-        if let Some(guard) = lock.try_acquire()? {
+        if let Some(guard) = lock.try_as(trial)? {
             return Ok(Some((place, guard)));
         }
     }

@@ -1,11 +1,11 @@
 //! Trying several locks at once: all of them or none, or any one of them. One request where the layout has a procedure for it.
 
 use std::future::poll_fn;
-use std::time::Duration;
 
 use crate::blocking::Blocking;
 use crate::client::{Acquisition, Async, Face, Guard, Lock};
 use crate::driver::convoy::Convoy;
+use crate::driver::engine::Trial;
 use crate::driver::entry::{Effects, Outbound};
 use crate::driver::wait::Settled;
 use crate::error::{Kind, Result};
@@ -27,7 +27,7 @@ struct Begun<F: Face> {
 
 impl<F: Face> Begun<F> {
     /// `None` where the layout has no procedure for it, or one is held already by others in this process and `policy` wants all.
-    fn begin(locks: &[Lock<F>], policy: Policy) -> Result<Option<Self>> {
+    fn begin(locks: &[Lock<F>], policy: Policy, trial: Trial) -> Result<Option<Self>> {
         let layout = match locks.first() {
             Some(first) if (2..=MOST).contains(&locks.len()) => first.layout(),
             _ => return Ok(None),
@@ -38,7 +38,7 @@ impl<F: Face> Begun<F> {
         let mut acquisitions = Vec::with_capacity(locks.len());
         let mut sends: Vec<Outbound> = Vec::with_capacity(locks.len());
         for lock in locks {
-            match lock.start(Some(Duration::ZERO)) {
+            match lock.start_trying(trial) {
                 Ok((acquisition, effects)) => {
                     sends.extend(local(&acquisition, effects));
                     acquisitions.push(acquisition);
@@ -76,15 +76,17 @@ fn granted<F: Face>(results: Vec<Result<Guard<F>>>) -> Result<Taken<F>> {
     Ok(guards)
 }
 
-/// Tries `locks` by one request. `None` where that cannot be.
-pub(crate) async fn try_together(locks: &[Lock], policy: Policy) -> Result<Option<Taken<Async>>> {
-    let Some(Begun { mut acquisitions, convoy, hopeless }) = Begun::begin(locks, policy)? else { return Ok(None) };
+/// Tries `locks` by one request, as `trial` says. `None` where that cannot be.
+pub(crate) async fn try_together(locks: &[Lock], policy: Policy, trial: Trial) -> Result<Option<Taken<Async>>> {
+    let Some(Begun { mut acquisitions, convoy, hopeless }) = Begun::begin(locks, policy, trial)? else {
+        return Ok(None);
+    };
     let Some(engine) = acquisitions.first().map(|first| first.engine.clone()) else { return Ok(None) };
     if hopeless {
         convoy.stay(&engine);
         return Ok(Some(Vec::new()));
     }
-    convoy.perform_async(&engine, None).await;
+    convoy.perform_async(&engine, trial.until).await;
     let mut results = Vec::with_capacity(acquisitions.len());
     for acquisition in &mut acquisitions {
         let settled: Settled = poll_fn(|context| acquisition.waiter.poll(context)).await;
@@ -94,14 +96,20 @@ pub(crate) async fn try_together(locks: &[Lock], policy: Policy) -> Result<Optio
 }
 
 /// The same in this thread.
-pub(crate) fn try_together_here(locks: &[Lock<Blocking>], policy: Policy) -> Result<Option<Taken<Blocking>>> {
-    let Some(Begun { mut acquisitions, convoy, hopeless }) = Begun::begin(locks, policy)? else { return Ok(None) };
+pub(crate) fn try_together_here(
+    locks: &[Lock<Blocking>],
+    policy: Policy,
+    trial: Trial,
+) -> Result<Option<Taken<Blocking>>> {
+    let Some(Begun { mut acquisitions, convoy, hopeless }) = Begun::begin(locks, policy, trial)? else {
+        return Ok(None);
+    };
     let Some(engine) = acquisitions.first().map(|first| first.engine.clone()) else { return Ok(None) };
     if hopeless {
         convoy.stay(&engine);
         return Ok(Some(Vec::new()));
     }
-    convoy.perform(&engine, None);
+    convoy.perform(&engine, trial.until);
     let conclude = |acquisition: &mut Acquisition<Blocking>| {
         let settled = acquisition.waiter.park_until_settled();
         acquisition.conclude(settled)

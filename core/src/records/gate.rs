@@ -45,10 +45,6 @@ impl fmt::Debug for GateLayout {
 }
 
 impl Layout for GateLayout {
-    fn is_gate(&self) -> bool {
-        true
-    }
-
     fn name(&self) -> &'static str {
         self.native.name()
     }

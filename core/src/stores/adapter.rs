@@ -114,6 +114,11 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
         Ok((Vec::new(), None))
     }
 
+    /// The request for what it does when its memory is full, answered with a text, where it has such a thing.
+    fn eviction(&self) -> Option<Request> {
+        None
+    }
+
     /// The client was closed: connections and subscriptions go, also those of an inbox. A later call opens what it needs.
     fn close(&self) {}
 

@@ -358,6 +358,10 @@ impl Store for Redis {
         Some(survey::request(&self.config.prefix, name, cursor))
     }
 
+    fn eviction(&self) -> Option<Request> {
+        Some(survey::eviction(&self.config.prefix))
+    }
+
     fn others_seen(&self, reply: &Reply) -> Result<(Vec<Sighting>, Option<String>)> {
         survey::seen(reply)
     }

@@ -397,9 +397,9 @@ impl std::fmt::Display for UnknownHost {
 
 impl std::error::Error for UnknownHost {}
 
-/// Marks an error of the name lookup as one.
+/// Marks an error of the name lookup as one: those have no kind of their own.
 pub(super) fn unknown_host(error: io::Error) -> io::Error {
-    io::Error::other(UnknownHost(error))
+    io::Error::new(io::ErrorKind::HostUnreachable, UnknownHost(error))
 }
 
 /// Why a connection could not be made.
@@ -434,12 +434,20 @@ pub(super) fn unreachable(config: &Config, error: io::Error) -> Error {
         io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset if config.tls.is_none() => {
             "the server ended the connection at once; if it expects TLS, write rediss:// for redis://"
         }
-        _ if error.to_string().starts_with("failed to lookup address") => {
-            "the name of the host is not known; correct it, or see whether the name server answers"
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            "the host cannot be reached; correct the address, or see to the network"
         }
         _ => "the connection cannot be made; see whether the server runs and is reachable",
     };
-    Error::new(Kind::Unavailable, "connect", message).caused_by(error)
+    let nobody = matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::NotFound
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+    );
+    let error = Error::new(Kind::Unavailable, "connect", message).caused_by(error);
+    if nobody { error.with_nobody_there() } else { error }
 }
 
 /// Why a request has no answer.

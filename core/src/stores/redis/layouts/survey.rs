@@ -8,7 +8,14 @@ use crate::lease::Sighting;
 use crate::protocol::{Call, Reply, Request};
 use crate::replies::{listed, nonsense};
 
+static EVICTION: Call = Call { name: "eviction", body: include_str!("scripts/eviction.lua"), batch: false };
+
 static SURVEY: Call = Call { name: "survey", body: include_str!("scripts/survey.lua"), batch: false };
+
+/// The request for what the server does when its memory is full; `prefix` routes it.
+pub fn eviction(prefix: &str) -> Request {
+    Request::new(&EVICTION, prefix.into(), [])
+}
 
 /// The request for what lies under `name`, or for the page at `cursor` of all that lies under `prefix`.
 pub fn request(prefix: &str, name: Option<&str>, cursor: &str) -> Request {

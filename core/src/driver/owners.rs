@@ -1,0 +1,191 @@
+//! Who of this process holds and waits: the callers' names, and the circles in which they would wait for one another for ever.
+//!
+//! A caller that waits without a limit is entered here once it is known to wait; one that is granted a lock at once never is. Whoever is
+//! entered looks whether its wait ends at itself: it waits for what somebody holds who waits for what somebody holds ... who waits for
+//! what the first one holds. Callers are known by the [`OwnerId`]s that faces hand in: a thread, a task. Each waits for one thing at a time, so a circle is
+//! closed by the last one that comes to wait in it. Other processes are not seen.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use super::engine::Engine;
+use super::entry::Entry;
+use super::wait::locked;
+use crate::error::{Error, Kind};
+use crate::queue::{OwnerId, TaskId};
+
+/// Most holders of one thing that are looked at: a circle over more than these readers is not found.
+const HOLDERS: usize = 256;
+/// Most steps of a circle.
+const STEPS: usize = 64;
+
+/// What threads of Rust's blocking face are known by is above what other faces count.
+const THREADS: u64 = 1 << 63;
+
+static NAMES: Mutex<BTreeMap<OwnerId, String>> = Mutex::new(BTreeMap::new());
+
+/// A thread's own id, which is forgotten with the thread.
+struct Thread(OwnerId);
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        locked(&NAMES).remove(&self.0);
+    }
+}
+
+thread_local! {
+    static THIS: OnceCell<Thread> = const { OnceCell::new() };
+}
+
+/// What this thread is known by.
+pub(crate) fn this_thread() -> Option<OwnerId> {
+    static NEXT: AtomicU64 = AtomicU64::new(THREADS);
+    let me = || {
+        let me = OwnerId(NEXT.fetch_add(1, Ordering::Relaxed));
+        if let Some(name) = std::thread::current().name() {
+            locked(&NAMES).insert(me, format!("thread {name}"));
+        }
+        Thread(me)
+    };
+    THIS.try_with(|this| this.get_or_init(me).0).ok()
+}
+
+fn name(owner: OwnerId) -> Option<String> {
+    locked(&NAMES).get(&owner).cloned()
+}
+
+/// A task of `owner` waits without a limit from now on, or no more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) owner: OwnerId,
+    pub(crate) task: TaskId,
+    pub(crate) begins: bool,
+}
+
+/// Who waits for what without a limit, of one client.
+#[derive(Debug, Default)]
+pub(crate) struct Waits(Mutex<HashMap<OwnerId, Wait>>);
+
+#[derive(Clone, Debug)]
+struct Wait {
+    entry: Weak<Entry>,
+    task: TaskId,
+}
+
+impl Waits {
+    /// The wait of `owner` as `task` is over; it may be in another one already.
+    pub(crate) fn end(&self, owner: OwnerId, task: TaskId) {
+        let mut waits = locked(&self.0);
+        if waits.get(&owner).is_some_and(|wait| wait.task == task) {
+            waits.remove(&owner);
+        }
+    }
+
+    /// The `task` of `owner` waits for `entry`: the error where it would for ever.
+    pub(crate) fn begin(&self, engine: &Engine, entry: &Arc<Entry>, owner: OwnerId, task: TaskId) -> Option<Error> {
+        let mut waits = locked(&self.0);
+        // It may have been granted by another thread since.
+        if !entry.waits(task) {
+            return None;
+        }
+        waits.insert(owner, Wait { entry: Arc::downgrade(entry), task });
+        let circle = circle(&waits, engine, entry, owner)?;
+        waits.remove(&owner);
+        Some(deadlock(entry, &circle))
+    }
+}
+
+/// The locks that are waited for in turn from `entry` on, until one that `owner` holds.
+fn circle(
+    waits: &HashMap<OwnerId, Wait>,
+    engine: &Engine,
+    entry: &Arc<Entry>,
+    owner: OwnerId,
+) -> Option<Vec<Arc<Entry>>> {
+    let mut path = vec![entry.clone()];
+    let mut todo: Vec<(usize, OwnerId)> = holders(engine, entry).map(|holder| (1, holder)).collect();
+    let mut seen = Vec::new();
+    while let Some((depth, holder)) = todo.pop() {
+        path.truncate(depth);
+        if holder == owner {
+            return Some(path);
+        }
+        if seen.contains(&holder) || seen.len() == HOLDERS || depth == STEPS {
+            continue;
+        }
+        seen.push(holder);
+        let Some(wait) = waits.get(&holder) else { continue };
+        if let Some(next) = wait.entry.upgrade().filter(|next| next.waits(wait.task)) {
+            todo.extend(holders(engine, &next).map(|holder| (depth + 1, holder)));
+            path.push(next);
+        }
+    }
+    None
+}
+
+/// Who of this client keeps others from `entry`, as far as their faces said who they are.
+fn holders(engine: &Engine, entry: &Arc<Entry>) -> impl Iterator<Item = OwnerId> {
+    let all =
+        if entry.layout.share().is_some() { engine.entries_of_key(&entry.key, HOLDERS) } else { vec![entry.clone()] };
+    let reads = entry.is_for_a_reader();
+    let kept_by = all.into_iter().filter(move |other| !(reads && other.is_for_a_reader()));
+    kept_by.filter_map(|other| other.holder_here()?.by)
+}
+
+fn deadlock(entry: &Entry, circle: &[Arc<Entry>]) -> Error {
+    let message = match circle {
+        [_] => {
+            let since = entry.holder_here().map(|here| format!(" for {}", span(here.held_for))).unwrap_or_default();
+            let what = match entry.layout.share() {
+                None => "take a reentrant lock, if that is meant",
+                Some(_) => "a reader becomes the writer by try_upgrade, the writer a reader by downgrade",
+            };
+            format!(
+                "the caller has held it itself{since} and would wait for itself without end; release it first ({what}), or wait with a \
+                 time limit if somebody else is to release it"
+            )
+        }
+        several => {
+            let names: Vec<String> = several.iter().map(|entry| format!("{:?}", entry.name)).collect();
+            format!(
+                "the caller would wait without end: who holds it waits for what the caller holds (the circle is {}); take locks in the \
+                 same order everywhere, or together as one multi_lock, or wait with a time limit",
+                names.join(", then ")
+            )
+        }
+    };
+    Error::new(Kind::Deadlock, "acquire", message).on_lock(entry.name.clone())
+}
+
+/// Who of this client holds a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Here {
+    pub(crate) by: Option<OwnerId>,
+    pub(crate) held_for: Duration,
+}
+
+impl Here {
+    /// Who that is, for `me` or somebody of whom nothing is known.
+    pub(crate) fn describe(&self, me: Option<OwnerId>) -> String {
+        let who = match self.by {
+            Some(by) if Some(by) == me => "the caller itself".to_owned(),
+            Some(by) => name(by).map_or_else(|| "this process".to_owned(), |name| format!("this process ({name})")),
+            None => "this process".to_owned(),
+        };
+        format!("{who} for {}", span(self.held_for))
+    }
+}
+
+/// A duration for a person.
+pub(crate) fn span(span: Duration) -> String {
+    match span.as_secs() {
+        0 => format!("{} ms", span.as_millis()),
+        1..10 => format!("{:.1} s", span.as_secs_f64()),
+        seconds @ 10..600 => format!("{seconds} s"),
+        seconds @ 600..36_000 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
+}

@@ -1,0 +1,202 @@
+//! What is refused is said, why a hold ended is said as it was, and what a program does around its locks: ping, drain, leadership, a least time.
+
+mod places;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockwright::blocking::{self, Client};
+use lockwright::lease::LossReason;
+use lockwright::options::{AcquireOptions, ConnectOptions};
+use lockwright::{Kind, PING};
+use places::Place;
+
+const SHORT: Duration = Duration::from_millis(300);
+
+/// The Redis server that tests share, and a name of this test's own whose record `spoil` replaces.
+fn redis() -> (Client, String, redis::Connection) {
+    let place = Place::all().pop().unwrap();
+    let raw = redis::Client::open(place.uri.as_str()).unwrap().get_connection().unwrap();
+    (place.client(), place.name, raw)
+}
+
+fn spoil(raw: &mut redis::Connection, name: &str) {
+    let key = format!("lw:{{{name}}}");
+    let _: () = redis::pipe().del(&key).set(&key, "somebody else's").query(raw).unwrap();
+}
+
+#[test]
+fn an_extension_that_the_store_refuses_says_why() {
+    let (client, name, mut raw) = redis();
+    let guard = client.lock(&name).acquire().unwrap();
+    spoil(&mut raw, &name);
+    let error = guard.extend(Duration::from_secs(60)).unwrap_err();
+    assert_eq!(error.kind(), Kind::ForeignLayout, "{error}");
+    let again = guard.extend(Duration::from_secs(60)).unwrap_err();
+    assert_eq!((again.kind(), guard.why_lost()), (Kind::ForeignLayout, None), "the lease runs yet: {again}");
+}
+
+#[test]
+fn a_downgrade_that_the_store_refuses_says_why() {
+    let (client, name, mut raw) = redis();
+    let guard = client.rwlock(&name).write().acquire().unwrap();
+    spoil(&mut raw, &name);
+    let error = guard.downgrade().unwrap_err();
+    assert_eq!(error.kind(), Kind::ForeignLayout, "{error}");
+    assert_eq!(guard.try_upgrade().unwrap_err().kind(), Kind::ForeignLayout);
+}
+
+#[test]
+fn what_was_abandoned_is_lost_for_that_reason() {
+    let client = blocking::connect("memory://abandoned").unwrap();
+    let guard = client.lock("x").ttl(SHORT).acquire().unwrap();
+    let (tell, hear) = std::sync::mpsc::channel();
+    guard.on_lost(move |reason| tell.send(reason.clone()).unwrap());
+    guard.abandon();
+    assert_eq!(hear.recv_timeout(Duration::from_secs(9)).unwrap(), LossReason::Abandoned);
+    assert_eq!(client.metrics().lost.of(&LossReason::Abandoned), 1);
+}
+
+#[test]
+fn a_store_that_serves_is_well() {
+    for place in Place::all() {
+        let client = place.client();
+        let health = client.ping().unwrap();
+        assert!(health.took < Duration::from_secs(5), "{health:?}");
+        let expected = place.uri.starts_with("redis").then_some("noeviction");
+        assert!(health.eviction.as_deref() == expected && !health.may_evict(), "{health:?}");
+        let held = client.lock(PING).acquire().unwrap();
+        place.client().ping().unwrap();
+        held.release().unwrap();
+    }
+}
+
+#[test]
+fn a_store_that_nobody_serves_is_not_well_at_once() {
+    let began = Instant::now();
+    let client = blocking::connect("redis://127.0.0.1:1").unwrap();
+    assert_eq!(client.ping().unwrap_err().kind(), Kind::Unavailable);
+    assert!(began.elapsed() < Duration::from_secs(4));
+}
+
+#[test]
+fn a_drained_client_begins_nothing_and_waits_for_what_is_held() {
+    for place in Place::all() {
+        let client = place.client();
+        let [first, second] = place.names(["first", "second"]);
+        let guard = client.lock(&first).acquire().unwrap();
+        let waits = thread::spawn({
+            let lock = client.lock(&first);
+            move || lock.acquire()
+        });
+        while client.metrics().waiting == 0 {
+            thread::yield_now();
+        }
+        assert_eq!(client.drain(SHORT).unwrap(), [first.clone()]);
+        assert_eq!(waits.join().unwrap().unwrap_err().kind(), Kind::Closed);
+        assert_eq!(client.lock(&second).try_acquire().unwrap_err().kind(), Kind::Closed);
+        let done = thread::spawn({
+            let client = client.clone();
+            move || client.drain(Duration::from_secs(9))
+        });
+        assert!(guard.is_held());
+        guard.release().unwrap();
+        assert_eq!(done.join().unwrap().unwrap(), [String::new(); 0]);
+        client.close();
+    }
+}
+
+#[test]
+fn what_is_released_early_stays_taken_for_its_least_time() {
+    for place in Place::all() {
+        let (client, other) = (place.client(), place.client());
+        let least = Duration::from_millis(900);
+        let free_after = |began: Instant| {
+            assert!(other.lock(&place.name).try_acquire().unwrap().is_none(), "it is taken yet");
+            drop(other.lock(&place.name).timeout(Duration::from_secs(9)).acquire().unwrap());
+            let after = began.elapsed();
+            assert!(after >= least && after < least + Duration::from_secs(3), "{after:?}");
+        };
+        let began = Instant::now();
+        let guard = client.lock(&place.name).at_least_for(least).acquire().unwrap();
+        assert_eq!(guard.release().unwrap().code(), "released");
+        free_after(began);
+
+        let began = Instant::now();
+        let mut guard = client.lock(&place.name).timeout(Duration::from_secs(9)).acquire().unwrap();
+        guard.hold_at_least_for(least).unwrap();
+        drop(guard);
+        let until = Instant::now() + Duration::from_secs(5);
+        while client.metrics().held > 0 && Instant::now() < until {
+            thread::yield_now();
+        }
+        client.close();
+        free_after(began);
+    }
+}
+
+#[test]
+fn a_least_time_that_is_over_holds_nothing_up() {
+    let client = blocking::connect("memory://least-over").unwrap();
+    let guard = client.lock("x").at_least_for(Duration::from_millis(1)).acquire().unwrap();
+    thread::sleep(Duration::from_millis(5));
+    guard.release().unwrap();
+    assert!(client.lock("x").try_acquire().unwrap().is_some());
+    let refused = client.rwlock("y").read().at_least_for(SHORT).acquire().unwrap_err();
+    assert_eq!(refused.kind(), Kind::Unsupported, "{refused}");
+    let too_long = client.lock("x").at_least_for(Duration::from_secs(90_000)).build().unwrap_err();
+    assert_eq!(too_long.kind(), Kind::InvalidConfig);
+}
+
+#[test]
+fn an_exported_lock_is_resumed_with_other_options() {
+    for place in Place::all() {
+        let client = place.client();
+        let secret = client.lock(&place.name).acquire().unwrap().export(Duration::from_secs(20)).unwrap();
+        let options = AcquireOptions { ttl: Duration::from_secs(500), label: Some("mine".into()), ..client.options() };
+        let guard = place.client().resume_with(secret.as_str(), &options).unwrap();
+        let holder = client.inspect(&place.name).unwrap().holder.unwrap();
+        assert!(holder.remaining > Duration::from_secs(400) && holder.card.label == "mine", "{holder:?}");
+        guard.release().unwrap();
+    }
+}
+
+#[test]
+fn who_loses_leadership_leads_again() {
+    let client = blocking::connect("memory://reigns").unwrap();
+    let operator = blocking::connect("memory://reigns").unwrap();
+    let reigns = AtomicU32::new(0);
+    let done = client.election("x").run("me", |guard| {
+        if reigns.fetch_add(1, Ordering::SeqCst) == 0 {
+            assert!(operator.break_lock("x", guard.token()).unwrap());
+            while guard.is_held() {
+                guard.extend(Duration::from_secs(30)).ok();
+            }
+        }
+        guard.token().n
+    });
+    assert!(done.unwrap() > 0 && reigns.load(Ordering::SeqCst) == 2);
+    assert!(operator.lock("x").try_acquire().unwrap().is_some(), "it resigned");
+}
+
+#[tokio::test]
+async fn the_work_of_a_leader_that_is_no_more_is_dropped_and_begun_again() {
+    let open = || lockwright::Client::open(Some("memory://async-reigns"), ConnectOptions::default()).unwrap();
+    let (client, operator): (lockwright::Client, lockwright::Client) = (open(), open());
+    let options = AcquireOptions { ttl: SHORT, ..client.options() };
+    let reigns = AtomicU32::new(0);
+    let work = |token: lockwright::Token| {
+        let (first, operator) = (reigns.fetch_add(1, Ordering::SeqCst) == 0, operator.clone());
+        async move {
+            if first {
+                assert!(operator.break_lock("x", token).await.unwrap());
+                std::future::pending::<()>().await;
+            }
+            token.n
+        }
+    };
+    assert!(client.election_with("x", &options).run("me", work).await.unwrap() > 0);
+    assert_eq!(reigns.load(Ordering::SeqCst), 2);
+    assert!(operator.lock("x").try_acquire().await.unwrap().is_some());
+}

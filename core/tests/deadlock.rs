@@ -1,0 +1,232 @@
+//! Whoever would wait for itself is told so, and whoever waits in vain is told for whom.
+
+mod places;
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockwright::blocking::{self, Lock};
+use lockwright::options::ConnectOptions;
+use lockwright::queue::OwnerId;
+use lockwright::{Error, Kind};
+use places::Place;
+
+const SHORT: Duration = Duration::from_millis(300);
+
+fn is_deadlock(error: &Error, says: &str) {
+    assert!(error.kind() == Kind::Deadlock && error.to_string().contains(says), "{error}");
+}
+
+#[test]
+fn a_lock_in_itself_is_a_deadlock() {
+    for place in Place::all() {
+        let lock = place.lock().build().unwrap();
+        let guard = lock.acquire().unwrap();
+        is_deadlock(&lock.acquire().unwrap_err(), "the caller has held it itself for");
+        assert!(guard.is_held());
+        guard.release().unwrap();
+        lock.acquire().unwrap().release().unwrap();
+    }
+}
+
+#[test]
+fn several_locks_with_one_that_is_held_already_are_a_deadlock() {
+    let client = blocking::connect("memory://deadlock-multi").unwrap();
+    let guard = client.lock("b").acquire().unwrap();
+    is_deadlock(&client.multi_lock(["a", "b"]).unwrap().acquire().unwrap_err(), "itself");
+    client.lock("a").timeout(Duration::from_secs(9)).acquire().unwrap().release().unwrap();
+    drop(guard);
+}
+
+#[test]
+fn a_reader_that_wants_to_write_and_a_writer_that_wants_to_read_are_deadlocks() {
+    for place in Place::all() {
+        let rwlock = place.client().rwlock(&place.name);
+        let reads = rwlock.read().acquire().unwrap();
+        is_deadlock(&rwlock.write().acquire().unwrap_err(), "try_upgrade");
+        let again = rwlock.read().acquire().unwrap();
+        again.release().unwrap();
+        reads.release().unwrap();
+        let writes = rwlock.write().acquire().unwrap();
+        is_deadlock(&rwlock.read().acquire().unwrap_err(), "itself");
+        is_deadlock(&rwlock.write().acquire().unwrap_err(), "itself");
+        writes.release().unwrap();
+        rwlock.write().acquire().unwrap().release().unwrap();
+    }
+}
+
+#[test]
+fn two_permits_are_none() {
+    let client = blocking::connect("memory://deadlock-permits").unwrap();
+    let first = client.semaphore("x", 1).acquire().unwrap();
+    let other = client.semaphore("x", 1);
+    let (begun, begins) = mpsc::channel();
+    let waits = thread::spawn(move || {
+        begun.send(()).unwrap();
+        other.acquire().unwrap().release().unwrap();
+    });
+    begins.recv().unwrap();
+    first.release().unwrap();
+    waits.join().unwrap();
+}
+
+/// Threads each of which holds its own of so many locks, then wants the next one's: what each got, once all have asked.
+fn in_a_circle(client: &blocking::Client, count: usize) -> Vec<Result<(), Kind>> {
+    let name = move |i: usize| format!("circle-{}", i % count);
+    let barrier = std::sync::Barrier::new(count);
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..count)
+            .map(|i| {
+                let (client, barrier) = (client.clone(), &barrier);
+                scope.spawn(move || {
+                    let mine = client.lock(&name(i)).acquire().unwrap();
+                    barrier.wait();
+                    let next = client.lock(&name(i + 1)).acquire();
+                    drop(mine);
+                    next.map(drop).map_err(|error| error.kind())
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn a_circle_of_waiters_is_broken_by_one_of_them() {
+    for place in Place::all() {
+        let client = place.client();
+        for count in [2, 3, 5] {
+            let ended = in_a_circle(&client, count);
+            let refused = ended.iter().filter(|end| **end == Err(Kind::Deadlock)).count();
+            let granted = ended.iter().filter(|end| end.is_ok()).count();
+            assert_eq!((refused, granted), (1, count - 1), "{ended:?}");
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_another_that_waits_for_a_third_is_no_circle() {
+    let client = blocking::connect("memory://no-circle").unwrap();
+    let (a, b) = (client.lock("a").build().unwrap(), client.lock("b").build().unwrap());
+    let held = a.acquire().unwrap();
+    let chain = thread::spawn({
+        let (a, b) = (a.clone(), b.clone());
+        move || {
+            let mine = b.acquire().unwrap();
+            a.acquire().unwrap().release().unwrap();
+            mine.release().unwrap();
+        }
+    });
+    while client.metrics().contended == 0 {
+        thread::yield_now();
+    }
+    let last = thread::spawn(move || b.acquire().unwrap().release().unwrap());
+    while client.metrics().contended < 2 {
+        thread::yield_now();
+    }
+    held.release().unwrap();
+    chain.join().unwrap();
+    last.join().unwrap();
+}
+
+#[test]
+fn who_waits_with_a_limit_is_told_for_whom() {
+    for place in Place::all() {
+        let client = place.client();
+        let lock = client.lock(&place.name).label("night run").build().unwrap();
+        let guard = thread::Builder::new().name("holder".into()).spawn({
+            let lock = lock.clone();
+            move || lock.acquire().unwrap()
+        });
+        let guard = guard.unwrap().join().unwrap();
+        let limited = lock.with_timeout(Some(SHORT));
+        let says = |lock: &Lock, parts: &[&str]| {
+            let error = lock.acquire().unwrap_err();
+            let said = error.to_string();
+            assert!(error.kind() == Kind::Timeout && parts.iter().all(|part| said.contains(part)), "{said}");
+        };
+        says(&limited, &["held by this process", " ms;"]);
+        let other = place.client().lock(&place.name).timeout(SHORT).build().unwrap();
+        says(&other, &["held by this process \"night run\" for "]);
+        guard.release().unwrap();
+        let mine = lock.acquire().unwrap();
+        says(&limited, &["held by the caller itself for "]);
+        mine.release().unwrap();
+        let reader = client.rwlock(&place.names(["shared"])[0]);
+        let reads = (reader.read().acquire().unwrap(), reader.read().acquire().unwrap());
+        says(&reader.write().timeout(SHORT).build().unwrap(), &["held by this process and 1 more for "]);
+        drop(reads);
+    }
+}
+
+#[test]
+fn a_thread_that_lives_is_called_by_its_name() {
+    let client = blocking::connect("memory://thread-name").unwrap();
+    let lock = client.lock("x").build().unwrap();
+    let ((held, holds), (done, ends)) = (mpsc::channel(), mpsc::channel::<()>());
+    let holder = thread::Builder::new().name("the-holder".into()).spawn({
+        let lock = lock.clone();
+        move || {
+            let guard = lock.acquire().unwrap();
+            held.send(()).unwrap();
+            ends.recv().unwrap();
+            drop(guard);
+        }
+    });
+    holds.recv().unwrap();
+    let error = lock.with_timeout(Some(SHORT)).acquire().unwrap_err();
+    assert!(error.to_string().contains("this process (thread the-holder) for"), "{error}");
+    done.send(()).unwrap();
+    holder.unwrap().join().unwrap();
+}
+
+#[test]
+fn to_be_told_takes_no_longer_than_the_limit_and_a_moment_and_many_ask_once() {
+    let holder = blocking::connect("memory://told-once").unwrap();
+    let _guard = holder.lock("x").acquire().unwrap();
+    let client = blocking::connect("memory://told-once").unwrap();
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..50 {
+            scope.spawn(|| client.lock("x").timeout(SHORT).acquire().unwrap_err());
+        }
+    });
+    let (took, requests) = (began.elapsed(), client.metrics().requests);
+    assert!(took < SHORT * 4 && requests < 20, "{took:?}, {requests} requests");
+}
+
+#[test]
+fn where_anybody_may_release_the_wait_goes_on() {
+    let client = blocking::connect("memory://released-by-anybody").unwrap();
+    let lock = client.lock("x").build().unwrap().for_owner(OwnerId(7)).released_by_anybody();
+    let guard = lock.acquire().unwrap();
+    let (begun, begins) = mpsc::channel();
+    let other = thread::spawn(move || {
+        begins.recv().unwrap();
+        guard.release().unwrap();
+    });
+    let mut acquiring = lock.begin(None).unwrap();
+    assert!(acquiring.wait(Duration::ZERO).is_none());
+    begun.send(()).unwrap();
+    let again = loop {
+        if let Some(granted) = acquiring.wait(Duration::MAX) {
+            break granted.unwrap();
+        }
+    };
+    other.join().unwrap();
+    again.release().unwrap();
+}
+
+#[tokio::test]
+async fn a_task_that_says_who_it_is_is_told_the_same() {
+    let client: lockwright::Client =
+        lockwright::Client::open(Some("memory://deadlock-task"), ConnectOptions::default()).unwrap();
+    let lock = client.lock("x").build().unwrap();
+    let (mine, other) = (lock.for_owner(OwnerId(1)), lock.for_owner(OwnerId(2)));
+    let guard = mine.acquire().await.unwrap();
+    is_deadlock(&mine.acquire().await.unwrap_err(), "itself");
+    let waiting = tokio::spawn(async move { other.acquire().await.unwrap().release().await });
+    guard.release().await.unwrap();
+    waiting.await.unwrap().unwrap();
+}
