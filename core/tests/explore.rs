@@ -86,13 +86,6 @@ fn three_clients_are_prompt() {
 }
 
 #[test]
-fn two_copies_of_a_client_never_both_hold() {
-    Setup::copies("two copies of one client, and another").check();
-    let alone = Setup::copies("two copies of one client");
-    Setup { clients: alone.clients[..2].to_vec(), ..alone }.check();
-}
-
-#[test]
 fn a_store_that_does_not_tell_copies_apart_is_found() {
     let found = Setup::copies("a store that does not tell copies apart").explore::<Seeded<TELLS_NONE_APART>>();
     let found = found.expect_err("both are granted it");
