@@ -73,6 +73,7 @@ pub struct SeenSharing {
     pub primitive: &'static str,
     pub permits: Option<u32>,
     pub holders: Vec<SeenPart>,
+    pub unlisted: f64,
 }
 
 /// As `Part` of `ts/records.ts`.
@@ -105,6 +106,7 @@ pub(crate) fn seen(seen: Inspection) -> Seen {
             .into_iter()
             .map(|part| SeenPart { holds: part.describe(shared.primitive), holder: seen_holder(part.holder) })
             .collect(),
+        unlisted: number(shared.unlisted),
     });
     let holder = seen.holder.map(seen_holder);
     let latch = seen.latch.map(|latch| SeenCounting { count: latch.count });

@@ -1,8 +1,10 @@
 // What the face is like: names, types, errors, blocks.
 
 import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { inspect } from 'node:util'
 
 import * as lockwright from '../dist/index.mjs'
@@ -44,6 +46,12 @@ describe('errors', () => {
     const ours = Object.values(CLASSES).map(Class => new Class('')).map(({ code, retryable }) => ({ code, retryable }))
     assert.deepEqual(ours, native.codes())
     for (const [code, Class] of Object.entries(CLASSES)) assert.equal(new Class('').code, code)
+  })
+
+  test('of a loss have the reasons that the core has', async t => {
+    const types = readFileSync(fileURLToPath(new URL('../dist/records.d.ts', import.meta.url)), 'utf8')
+    const [line] = types.match(/type LossReason = .*/)
+    for (const reason of Object.keys((await client(t, inMemory())).metrics().lost)) assert.ok(line.includes(`'${reason}'`), reason)
   })
 
   test('say what was done, to what lock, where, and from where it was called', async t => {

@@ -84,7 +84,10 @@ for (const [store, uri] of Object.entries(stores())) {
     const here = await client(t, uri)
     for (const name of ['a', 'c']) await (await here.lock(name, { ttl: 5_000 }).acquire({ timeout: 20_000 })).release()
     await told
-    for (const { reason } of [one, both]) assert.equal(reason.code, 'lost')
+    for (const { reason } of [one, both]) {
+      assert.equal(reason.code, 'lost')
+      assert.match(reason.message, /forgotten without a release/)
+    }
   })
 }
 

@@ -121,7 +121,7 @@ const [SECOND, HOUR] = [1_000, 3_600_000]
 
 /** Warns once in a process of a ttl that may have been meant in seconds, or microseconds. */
 function doubt(ttl: number): void {
-  const [short, long] = [ttl > 0 && ttl < SECOND, ttl > HOUR]
+  const [short, long] = [ttl > 0 && ttl < SECOND, ttl > HOUR && Number.isFinite(ttl)]
   if (!(short || long) || !native.firstDoubt()) return
   const other = short ? `"${ttl}s" for seconds` : `"${Math.round(ttl / 1_000)}ms"`
   const warning = `the ttl ${ttl} is a number, so milliseconds: ${short ? 'less than a second' : 'more than an hour'}. Write ${other}, or "${ttl}ms" if that is what you want`

@@ -95,8 +95,10 @@ export interface Sharing {
   readonly primitive: 'rwlock' | 'semaphore'
   /** How many there are, of a semaphore. */
   readonly permits?: number | undefined
-  /** In the order of their tokens. */
+  /** In the order of their tokens: all, unless a store has no room for so many in one answer (on Redis some 13,000). */
   readonly holders: readonly Part[]
+  /** How many more hold it than these. */
+  readonly unlisted: number
 }
 
 /** What one of several holders has. */

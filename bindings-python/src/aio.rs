@@ -28,7 +28,7 @@ use crate::guard::{Ending, Exported, Guard};
 use crate::latch::Latch;
 use crate::lock::Lock;
 use crate::several::{Bundle, Segments};
-use crate::{Seconds, locked, outside, text};
+use crate::{Span, locked, outside, text};
 
 /// The jobs of one event loop.
 #[pyclass(frozen, weakref, module = "lockwright._lockwright")]
@@ -213,13 +213,18 @@ impl Reactor {
         py: Python<'_>,
         future: Py<PyAny>,
         lock: Py<Lock>,
-        timeout: Option<Seconds>,
+        timeout: Option<Span>,
         who: u64,
+        as_in_threading: bool,
     ) -> PyResult<u64> {
         self.own("acquire")?;
         let limit = lock.get().limit(timeout)?;
         lock.get().shared.prepare(py)?;
-        let wanted = lock.get().wanted_by(who).into_face::<Async>();
+        let wanted = match as_in_threading {
+            true => lock.get().wanted_as_in_threading(who),
+            false => lock.get().wanted_by(who),
+        };
+        let wanted = wanted.into_face::<Async>();
         let work = async move { wanted.acquire_within(limit).await };
         self.ask(py, future, work, move |py, granted| {
             let guard = lock.get().guard(py, granted.map_err(Raised)?.into_face())?;
@@ -232,7 +237,7 @@ impl Reactor {
         py: Python<'_>,
         future: Py<PyAny>,
         lock: Py<Lock>,
-        secret: &Bound<'_, PyString>,
+        secret: &Bound<'_, PyAny>,
         who: u64,
     ) -> PyResult<u64> {
         self.own("resume")?;
@@ -251,7 +256,7 @@ impl Reactor {
         py: Python<'_>,
         future: Py<PyAny>,
         bundle: Py<Bundle>,
-        timeout: Option<Seconds>,
+        timeout: Option<Span>,
     ) -> PyResult<u64> {
         self.own("acquire")?;
         let limit = bundle.get().limit(timeout)?;
@@ -263,13 +268,7 @@ impl Reactor {
         })
     }
 
-    fn any(
-        &self,
-        py: Python<'_>,
-        future: Py<PyAny>,
-        segments: Py<Segments>,
-        timeout: Option<Seconds>,
-    ) -> PyResult<u64> {
+    fn any(&self, py: Python<'_>, future: Py<PyAny>, segments: Py<Segments>, timeout: Option<Span>) -> PyResult<u64> {
         self.own("acquire")?;
         let limit = segments.get().limit(timeout)?;
         segments.get().shared.prepare(py)?;
@@ -284,10 +283,10 @@ impl Reactor {
         })
     }
 
-    fn export(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, ttl: Seconds) -> PyResult<u64> {
+    fn export(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, ttl: Span) -> PyResult<u64> {
         guard.get().own("export")?;
         self.own("export")?;
-        let ttl = ttl.check("export", "ttl")?;
+        let ttl = ttl.check_ttl(py, "export")?;
         let mut released = guard.get().take("export")?;
         let core = released.core.take();
         let work = async move {
@@ -323,11 +322,11 @@ impl Reactor {
         })
     }
 
-    fn extend(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>, ttl: Seconds) -> PyResult<u64> {
+    fn extend(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>, ttl: Span) -> PyResult<u64> {
         let guard = guard.get();
         guard.own("extend")?;
         self.own("extend")?;
-        let ttl = ttl.check("extend", "ttl")?;
+        let ttl = ttl.check_ttl(py, "extend")?;
         let begun = guard.ask(|core| core.begin_extend(ttl)).ok_or_else(|| guard.not_owned("extend"))?;
         self.ask(py, future, begun.map_err(Raised)?, |py, extended| {
             extended.map_err(Raised)?;
@@ -395,7 +394,7 @@ impl Reactor {
         py: Python<'_>,
         future: Py<PyAny>,
         latch: &Bound<'_, Latch>,
-        timeout: Option<Seconds>,
+        timeout: Option<Span>,
     ) -> PyResult<u64> {
         let limit = Latch::limit(timeout)?;
         let latch = self.latch(py, latch)?;
@@ -426,7 +425,7 @@ impl Reactor {
         py: Python<'_>,
         future: Py<PyAny>,
         barrier: &Bound<'_, Barrier>,
-        timeout: Option<Seconds>,
+        timeout: Option<Span>,
     ) -> PyResult<u64> {
         let limit = Latch::limit(timeout)?;
         let barrier = self.barrier(py, barrier)?;
@@ -458,7 +457,7 @@ impl Reactor {
         py: Python<'_>,
         future: Py<PyAny>,
         client: &Bound<'_, Client>,
-        name: &Bound<'_, PyString>,
+        name: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
         let name = text("inspect", "name", name)?;
         let client = self.client(py, "inspect", &client.get().0)?;
@@ -476,7 +475,7 @@ impl Reactor {
         py: Python<'_>,
         future: Py<PyAny>,
         client: &Bound<'_, Client>,
-        name: &Bound<'_, PyString>,
+        name: &Bound<'_, PyAny>,
         expected_token: &Bound<'_, PyAny>,
     ) -> PyResult<u64> {
         let (name, token) = (text("break", "name", name)?, token(py, expected_token)?);

@@ -10,7 +10,7 @@ use lockwright::options::{AcquireOptions, ConnectOptions, Retry};
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Token};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyString};
+use pyo3::types::{PyDict, PyList};
 
 use crate::barrier::Barrier;
 use crate::error::Raised;
@@ -21,7 +21,7 @@ use crate::report::{follow_logging, metrics_record};
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::several::{Bundle, Segments};
-use crate::{Seconds, herald, locked, outside, text};
+use crate::{Span, herald, locked, outside, text};
 
 /// What locks and guards remember of where they come from.
 pub(crate) struct Origin {
@@ -59,18 +59,22 @@ impl Shared {
     }
 }
 
-/// Connects to the place that `url` names; nothing is sent before the first use.
+/// Connects to the place that `url` names, else `LOCKWRIGHT_URL`, else a file of this user's.
+///
+/// Nothing is sent before the first use. Times are numbers of seconds, texts such as `10s` and `500ms`, or timedeltas. What the address says goes before what is given here.
+/// `credentials` returns a user and a password and is asked at every new connection, by the thread that makes it or by
+/// one of the library's. When it raises, what needed the connection raises `AuthFailed`, which names the cause.
 #[pyfunction]
 #[pyo3(signature = (url=None, *, prefix=None, connect_timeout=None, response_timeout=None, store_timeout=None, ca=None,
     cert=None, key=None, credentials=None))]
 #[allow(clippy::too_many_arguments)]
 pub(crate) fn connect(
     py: Python<'_>,
-    url: Option<&Bound<'_, PyString>>,
-    prefix: Option<&Bound<'_, PyString>>,
-    connect_timeout: Option<Seconds>,
-    response_timeout: Option<Seconds>,
-    store_timeout: Option<Seconds>,
+    url: Option<&Bound<'_, PyAny>>,
+    prefix: Option<&Bound<'_, PyAny>>,
+    connect_timeout: Option<Span>,
+    response_timeout: Option<Span>,
+    store_timeout: Option<Span>,
     ca: Option<std::path::PathBuf>,
     cert: Option<std::path::PathBuf>,
     key: Option<std::path::PathBuf>,
@@ -101,103 +105,126 @@ pub(crate) fn connect(
             let (origin, limit) = (origin.clone(), options.connect_timeout);
             options.credentials = Some(Arc::new(move || herald::credentials(&origin, limit)));
         }
-        let client = url.and_then(|url| Ok(blocking::Client::open(url.as_deref(), options)?));
+        let client = url.and_then(|url| Ok(blocking::Client::open(url.as_deref(), options).map_err(Raised)?));
         let address = client.as_ref().map(|client| client.address().to_owned()).unwrap_or_default();
         opened = Some(client);
         Origin { address, credentials }
     });
-    let client = opened.unwrap_or_else(|| Err(crate::error::lost_track("connect")))?;
+    let client = opened.unwrap_or_else(|| Err(crate::error::lost_track("connect").into()))?;
     let shared = Shared { client, origin, orphans: Mutex::default() };
     shared.prepare(py)?;
     follow_logging(py)?;
     Ok(Client(Arc::new(shared)))
 }
 
+/// One place where locks are kept. After a fork the child's copy connects by itself at its next use.
 #[pyclass(frozen, weakref, module = "lockwright")]
 pub(crate) struct Client(pub(crate) Arc<Shared>);
 
 #[pymethods]
 impl Client {
+    /// The lock called `name`. What is not given is as the address says, else as it says here.
+    ///
+    /// Times are numbers of seconds, texts such as `10s`, `500ms` and `2m`, or timedeltas. `ttl`: how long it stays ours without a
+    /// renewal, 20 ms to 24 hours (30). `timeout`: how long to wait for others (-1, for ever).
+    /// `renew`: whether it is renewed while it is held (True). `max_hold`: how long after the grant renewal ends
+    /// (never). `fair`: first come, first served over all processes (False). `layout`: how it lies in the store, such as
+    /// `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`: the first and the longest
+    /// pause between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a text that
+    /// `inspect` shows.
+    ///
+    /// Who comes from redis-py: its `timeout` is `ttl` here, and its `blocking_timeout` is `timeout`.
+    ///
+    /// Raises `InvalidConfig` for what cannot be, and `Unsupported` for what this store or layout cannot do.
     #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
         format=None, retry=None, label=None))]
     #[allow(clippy::too_many_arguments)]
     fn lock(
         &self,
-        name: &Bound<'_, PyString>,
-        ttl: Option<Seconds>,
-        timeout: Option<Seconds>,
+        name: &Bound<'_, PyAny>,
+        ttl: Option<Span>,
+        timeout: Option<Span>,
         renew: Option<bool>,
-        max_hold: Option<Seconds>,
+        max_hold: Option<Span>,
         fair: Option<bool>,
-        layout: Option<&Bound<'_, PyString>>,
-        format: Option<&Bound<'_, PyString>>,
-        retry: Option<(Seconds, Seconds)>,
-        label: Option<&Bound<'_, PyString>>,
+        layout: Option<&Bound<'_, PyAny>>,
+        format: Option<&Bound<'_, PyAny>>,
+        retry: Option<(Span, Span)>,
+        label: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Lock> {
         self.build(name, &Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, Of::Lock)
     }
 
+    /// As `lock`, but its thread may acquire it again, through any RLock of that name of this client.
     #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
         format=None, retry=None, label=None))]
     #[allow(clippy::too_many_arguments)]
     fn rlock(
         &self,
         py: Python<'_>,
-        name: &Bound<'_, PyString>,
-        ttl: Option<Seconds>,
-        timeout: Option<Seconds>,
+        name: &Bound<'_, PyAny>,
+        ttl: Option<Span>,
+        timeout: Option<Span>,
         renew: Option<bool>,
-        max_hold: Option<Seconds>,
+        max_hold: Option<Span>,
         fair: Option<bool>,
-        layout: Option<&Bound<'_, PyString>>,
-        format: Option<&Bound<'_, PyString>>,
-        retry: Option<(Seconds, Seconds)>,
-        label: Option<&Bound<'_, PyString>>,
+        layout: Option<&Bound<'_, PyAny>>,
+        format: Option<&Bound<'_, PyAny>>,
+        retry: Option<(Span, Span)>,
+        label: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<RLock>> {
         let lock =
             self.build(name, &Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, Of::RLock)?;
         Py::new(py, PyClassInitializer::from(lock).add_subclass(RLock))
     }
 
+    /// The read/write lock called `name`: many readers at once, or one writer. The options are those of `lock`, for both.
+    ///
+    /// First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of the
+    /// same name is something else: whoever comes second gets `ForeignLayout`.
     #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
         format=None, retry=None, label=None))]
     #[allow(clippy::too_many_arguments)]
     fn rwlock(
         &self,
         py: Python<'_>,
-        name: &Bound<'_, PyString>,
-        ttl: Option<Seconds>,
-        timeout: Option<Seconds>,
+        name: &Bound<'_, PyAny>,
+        ttl: Option<Span>,
+        timeout: Option<Span>,
         renew: Option<bool>,
-        max_hold: Option<Seconds>,
+        max_hold: Option<Span>,
         fair: Option<bool>,
-        layout: Option<&Bound<'_, PyString>>,
-        format: Option<&Bound<'_, PyString>>,
-        retry: Option<(Seconds, Seconds)>,
-        label: Option<&Bound<'_, PyString>>,
+        layout: Option<&Bound<'_, PyAny>>,
+        format: Option<&Bound<'_, PyAny>>,
+        retry: Option<(Span, Span)>,
+        label: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<RwLock> {
         let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
         RwLock::new(py, self.build(name, &given, Of::Read)?, self.build(name, &given, Of::Write)?)
     }
 
+    /// The semaphore called `name`, with `permits` permits, of which each acquisition takes `take`, all or none.
+    ///
+    /// Whoever first uses an idle one says how many permits it has, until it is resized. With `fair`, an acquisition that
+    /// wants more than is free is not passed over by those that want less. The other options are those of `lock`.
     #[pyo3(signature = (name, permits=1, *, take=1, ttl=None, timeout=None, renew=None, max_hold=None, fair=None,
         layout=None, format=None, retry=None, label=None))]
     #[allow(clippy::too_many_arguments)]
     fn semaphore(
         &self,
         py: Python<'_>,
-        name: &Bound<'_, PyString>,
+        name: &Bound<'_, PyAny>,
         permits: i128,
         take: i128,
-        ttl: Option<Seconds>,
-        timeout: Option<Seconds>,
+        ttl: Option<Span>,
+        timeout: Option<Span>,
         renew: Option<bool>,
-        max_hold: Option<Seconds>,
+        max_hold: Option<Span>,
         fair: Option<bool>,
-        layout: Option<&Bound<'_, PyString>>,
-        format: Option<&Bound<'_, PyString>>,
-        retry: Option<(Seconds, Seconds)>,
-        label: Option<&Bound<'_, PyString>>,
+        layout: Option<&Bound<'_, PyAny>>,
+        format: Option<&Bound<'_, PyAny>>,
+        retry: Option<(Span, Span)>,
+        label: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<Semaphore>> {
         let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
         let (permits, take) = (count(permits), count(take));
@@ -205,8 +232,13 @@ impl Client {
         Py::new(py, PyClassInitializer::from(lock).add_subclass(Semaphore { take }))
     }
 
+    /// The latch called `name`, which is open once it was counted down `count` times, by whomever.
+    ///
+    /// Whoever first uses it says how many. It is forgotten `idle` seconds (60 to 2,592,000, which is 30 days and the default) after
+    /// anybody last used it, and open until then. A lock of the same name is something else: whoever comes second gets
+    /// `ForeignLayout`.
     #[pyo3(signature = (name, count, *, idle=None))]
-    fn latch(&self, name: &Bound<'_, PyString>, count: i128, idle: Option<Seconds>) -> PyResult<Latch> {
+    fn latch(&self, name: &Bound<'_, PyAny>, count: i128, idle: Option<Span>) -> PyResult<Latch> {
         follow_logging(name.py())?;
         let builder = self.0.client.latch(&text("latch", "name", name)?, crate::client::count(count));
         let builder = match idle {
@@ -216,12 +248,17 @@ impl Client {
         Ok(Latch { core: builder.build().map_err(Raised)?, shared: self.0.clone() })
     }
 
+    /// The barrier called `name`, which opens whenever `parties` (1 to 10,000) wait for it at the same time.
+    ///
+    /// The place of a party that died stands for at most `ttl` seconds more (0.02 to 86,400; 30), and is another's then. Those who
+    /// wait must name the same number of parties. A lock of the same name is something else: whoever comes second gets
+    /// `ForeignLayout`.
     #[pyo3(signature = (name, parties, *, ttl=None))]
-    fn barrier(&self, name: &Bound<'_, PyString>, parties: i128, ttl: Option<Seconds>) -> PyResult<Barrier> {
+    fn barrier(&self, name: &Bound<'_, PyAny>, parties: i128, ttl: Option<Span>) -> PyResult<Barrier> {
         follow_logging(name.py())?;
         let builder = self.0.client.barrier(&text("barrier", "name", name)?, crate::client::count(parties));
         let builder = match ttl {
-            Some(ttl) => builder.ttl(ttl.check("barrier", "ttl")?),
+            Some(ttl) => builder.ttl(ttl.check_ttl(name.py(), "barrier")?),
             None => builder,
         };
         Ok(Barrier { core: builder.build().map_err(Raised)?, shared: self.0.clone() })
@@ -232,20 +269,21 @@ impl Client {
     #[allow(clippy::too_many_arguments)]
     fn _bundle(
         &self,
-        names: Vec<Bound<'_, PyString>>,
-        ttl: Option<Seconds>,
-        timeout: Option<Seconds>,
+        py: Python<'_>,
+        names: Vec<Bound<'_, PyAny>>,
+        ttl: Option<Span>,
+        timeout: Option<Span>,
         renew: Option<bool>,
-        max_hold: Option<Seconds>,
+        max_hold: Option<Span>,
         fair: Option<bool>,
-        layout: Option<&Bound<'_, PyString>>,
-        format: Option<&Bound<'_, PyString>>,
-        retry: Option<(Seconds, Seconds)>,
-        label: Option<&Bound<'_, PyString>>,
+        layout: Option<&Bound<'_, PyAny>>,
+        format: Option<&Bound<'_, PyAny>>,
+        retry: Option<(Span, Span)>,
+        label: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bundle> {
         let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
-        let names: Vec<String> = names.iter().map(|name| text("lock", "name", name)).collect::<Result<_, _>>()?;
-        let core = self.0.client.multi_lock_with(names, &given.options(&self.0.client)?).map_err(Raised)?;
+        let names: Vec<String> = names.iter().map(|name| text("lock", "name", name)).collect::<PyResult<_>>()?;
+        let core = self.0.client.multi_lock_with(names, &given.options(py, &self.0.client)?).map_err(Raised)?;
         Ok(Bundle::new(core, self.0.clone()))
     }
 
@@ -254,24 +292,26 @@ impl Client {
     #[allow(clippy::too_many_arguments)]
     fn _segments(
         &self,
-        name: &Bound<'_, PyString>,
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
         segments: usize,
-        ttl: Option<Seconds>,
-        timeout: Option<Seconds>,
+        ttl: Option<Span>,
+        timeout: Option<Span>,
         renew: Option<bool>,
-        max_hold: Option<Seconds>,
+        max_hold: Option<Span>,
         fair: Option<bool>,
-        layout: Option<&Bound<'_, PyString>>,
-        format: Option<&Bound<'_, PyString>>,
-        retry: Option<(Seconds, Seconds)>,
-        label: Option<&Bound<'_, PyString>>,
+        layout: Option<&Bound<'_, PyAny>>,
+        format: Option<&Bound<'_, PyAny>>,
+        retry: Option<(Span, Span)>,
+        label: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Segments> {
         let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
         let name = text("lock", "name", name)?;
-        let core = self.0.client.striped_with(&name, segments, &given.options(&self.0.client)?).map_err(Raised)?;
+        let core = self.0.client.striped_with(&name, segments, &given.options(py, &self.0.client)?).map_err(Raised)?;
         Ok(Segments::new(core, self.0.clone()))
     }
 
+    /// The locks called `names`, to be held all at once. Options are those of `lock`; the timeout is for all of them.
     #[pyo3(signature = (names, **options))]
     fn multi_lock<'py>(
         slf: Bound<'py, Self>,
@@ -282,6 +322,7 @@ impl Client {
         slf.py().import("lockwright._several")?.getattr("MultiLock")?.call1((bundle,))
     }
 
+    /// The lock `name` cut into 1 to 256 `segments`. Options are those of `lock`.
     #[pyo3(signature = (name, segments, **options))]
     fn striped<'py>(
         slf: Bound<'py, Self>,
@@ -293,6 +334,9 @@ impl Client {
         slf.py().import("lockwright._several")?.getattr("Striped")?.call1((segments,))
     }
 
+    /// A job that one caller at a time does, such as to rebuild a cache entry: see `Once`. Options are those of `lock`.
+    ///
+    /// `waits`: callers wait for a fresh value though there is a stale one (False).
     #[pyo3(signature = (name, look, make, *, waits=false, **options))]
     fn once<'py>(
         slf: Bound<'py, Self>,
@@ -306,6 +350,7 @@ impl Client {
         slf.py().import("lockwright._once")?.getattr("Once")?.call1((lock, look, make, waits))
     }
 
+    /// One of many leads: see `Election`. Options are those of `lock`, but for `fair` and `label`.
     #[pyo3(signature = (name, **options))]
     fn election<'py>(
         slf: Bound<'py, Self>,
@@ -315,22 +360,43 @@ impl Client {
         slf.py().import("lockwright._election")?.getattr("Election")?.call((slf.clone(), name), options.as_ref())
     }
 
+    /// Decorates a function, so that every call of it holds the lock that `key` names: `@client.guarded("customer:{cid}")`.
+    ///
+    /// The names in braces are parameters of the function, filled in as `str.format` does from what each call was given or the
+    /// parameters' defaults. Options are those of `lock`. Raises `InvalidConfig` where a name is no parameter, and `TypeError`
+    /// for what runs after its call has returned, such as a coroutine function (for those there is `lockwright.aio`).
+    #[pyo3(signature = (key, **options))]
+    fn guarded<'py>(
+        slf: Bound<'py, Self>,
+        key: Bound<'py, PyAny>,
+        options: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("lockwright._guarded")?.getattr("guarded_by_key")?.call((slf.clone(), key), options.as_ref())
+    }
+
     /// The lock that a secret is of, as the address says.
-    fn _exported(&self, secret: &Bound<'_, PyString>) -> PyResult<Lock> {
+    fn _exported(&self, secret: &Bound<'_, PyAny>) -> PyResult<Lock> {
         follow_logging(secret.py())?;
         let core = self.0.client.exported(&text("resume", "secret", secret)?).map_err(Raised)?;
         let name = core.name().into();
         Ok(Lock::new(core, name, false, self.0.clone()))
     }
 
-    fn resume(&self, py: Python<'_>, secret: &Bound<'_, PyString>) -> PyResult<Py<Guard>> {
+    /// Takes over a lock that somebody exported, with this client's options; its token is higher than the exporter's.
+    ///
+    /// Raises `NotOwned` when somebody resumed it before, or its time ran out and somebody else has the lock.
+    fn resume(&self, py: Python<'_>, secret: &Bound<'_, PyAny>) -> PyResult<Py<Guard>> {
         self._exported(secret)?.resume(py, secret)
     }
 
+    /// What locks of this client promise.
     fn guarantees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         guarantees_record(py, &self.0.client.guarantees().map_err(Raised)?)
     }
 
+    /// Raises `Unsupported` unless all of it is promised: of locks, or where `rwlock`, `semaphore`, `latch` or `barrier` are named, of each of them.
+    ///
+    /// Nobody holds a latch or a barrier, so `fenced`, `fair` and `reentrant` say nothing of them. Nothing is sent.
     #[pyo3(signature = (*, rwlock=false, semaphore=false, latch=false, barrier=false, fenced=false, fair=false, reentrant=false, shared=false, push=false, failover_safe=false))]
     #[allow(clippy::too_many_arguments)]
     fn require(
@@ -351,34 +417,34 @@ impl Client {
         Ok(self.0.client.require(wanted).map_err(Raised)?)
     }
 
-    fn inspect<'py>(&self, py: Python<'py>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    /// What lies under `name`: who holds it, and how many wait; of a latch, how many are still to come.
+    fn inspect<'py>(&self, py: Python<'py>, name: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let name = text("inspect", "name", name)?;
         self.0.prepare(py)?;
         let seen = outside(py, || self.0.client.inspect(&name)).map_err(Raised)?;
         inspection_record(py, seen)
     }
 
+    /// The names of the locks there are.
     fn list(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         self.0.prepare(py)?;
         Ok(outside(py, || self.0.client.list()).map_err(Raised)?)
     }
 
-    fn break_lock(
-        &self,
-        py: Python<'_>,
-        name: &Bound<'_, PyString>,
-        expected_token: &Bound<'_, PyAny>,
-    ) -> PyResult<bool> {
+    /// Takes the lock from whoever holds it under that token, which `inspect` shows. Whether somebody did.
+    fn break_lock(&self, py: Python<'_>, name: &Bound<'_, PyAny>, expected_token: &Bound<'_, PyAny>) -> PyResult<bool> {
         let name = text("break", "name", name)?;
         let token = token(py, expected_token)?;
         self.0.prepare(py)?;
         Ok(outside(py, || self.0.client.break_lock(&name, token)).map_err(Raised)?)
     }
 
+    /// What this client did in this process so far.
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         metrics_record(py, self.0.client.metrics())
     }
 
+    /// Gives back what is held and ends every wait with `Closed`.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let over = self.0.take_orphans();
         let closed = outside(py, || {
@@ -405,6 +471,7 @@ impl Client {
         self.close(py)
     }
 
+    /// The address without credentials.
     #[getter]
     fn address(&self) -> &str {
         &self.0.origin.address
@@ -431,29 +498,29 @@ pub(crate) fn count(number: i128) -> u32 {
 }
 
 struct Given<'a, 'py> {
-    ttl: Option<Seconds>,
-    timeout: Option<Seconds>,
+    ttl: Option<Span>,
+    timeout: Option<Span>,
     renew: Option<bool>,
-    max_hold: Option<Seconds>,
+    max_hold: Option<Span>,
     fair: Option<bool>,
-    layout: Option<&'a Bound<'py, PyString>>,
-    format: Option<&'a Bound<'py, PyString>>,
-    retry: Option<(Seconds, Seconds)>,
-    label: Option<&'a Bound<'py, PyString>>,
+    layout: Option<&'a Bound<'py, PyAny>>,
+    format: Option<&'a Bound<'py, PyAny>>,
+    retry: Option<(Span, Span)>,
+    label: Option<&'a Bound<'py, PyAny>>,
 }
 
 impl Given<'_, '_> {
     /// What is not given stays as the address says.
-    fn options(&self, client: &blocking::Client) -> PyResult<AcquireOptions> {
+    fn options(&self, py: Python<'_>, client: &blocking::Client) -> PyResult<AcquireOptions> {
         let given = self;
         let mut options = client.options();
-        if let Some(ttl) = given.ttl {
-            options.ttl = ttl.check("lock", "ttl")?;
+        if let Some(ttl) = &given.ttl {
+            options.ttl = ttl.check_ttl(py, "lock")?;
         }
-        if let Some(timeout) = given.timeout {
-            options.timeout = if timeout == Seconds(-1.0) { None } else { Some(timeout.check("lock", "timeout")?) };
+        if let Some(timeout) = &given.timeout {
+            options.timeout = if *timeout == Span::FOR_EVER { None } else { Some(timeout.check("lock", "timeout")?) };
         }
-        if let Some(max_hold) = given.max_hold {
+        if let Some(max_hold) = &given.max_hold {
             options.max_hold = Some(max_hold.check("lock", "max_hold")?);
         }
         if let Some(layout) = given.layout {
@@ -462,7 +529,7 @@ impl Given<'_, '_> {
         if let Some(format) = given.format {
             options.format = Some(text("lock", "format", format)?.into());
         }
-        if let Some((min, max)) = given.retry {
+        if let Some((min, max)) = &given.retry {
             options.retry = Retry { min: min.check("lock", "retry")?, max: max.check("lock", "retry")? };
         }
         if let Some(label) = given.label {
@@ -475,10 +542,10 @@ impl Given<'_, '_> {
 }
 
 impl Client {
-    fn build(&self, name: &Bound<'_, PyString>, given: &Given<'_, '_>, of: Of) -> PyResult<Lock> {
+    fn build(&self, name: &Bound<'_, PyAny>, given: &Given<'_, '_>, of: Of) -> PyResult<Lock> {
         follow_logging(name.py())?;
         let (client, reentrant) = (&self.0.client, of == Of::RLock);
-        let options = AcquireOptions { reentrant, ..given.options(client)? };
+        let options = AcquireOptions { reentrant, ..given.options(name.py(), client)? };
         let name = text("lock", "name", name)?;
         let builder = match of {
             Of::Lock | Of::RLock => client.lock(&name),
@@ -551,6 +618,7 @@ fn sharing_record(py: Python<'_>, shared: Sharing) -> PyResult<Bound<'_, PyAny>>
     fields.set_item("primitive", shared.primitive.name())?;
     fields.set_item("permits", shared.permits)?;
     fields.set_item("holders", pyo3::types::PyTuple::new(py, holders)?)?;
+    fields.set_item("unlisted", shared.unlisted)?;
     record(py, "Sharing", &fields)
 }
 

@@ -8,9 +8,10 @@ use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use lockwright::blocking;
+use lockwright::blocking::Wait;
 use lockwright::export::Secret;
 use lockwright::lease::{LossReason, ReleaseOutcome};
-use lockwright::{Async, Error, Kind};
+use lockwright::{Async, Error, Kind, fork_generation};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyResourceWarning;
 use pyo3::gc::PyVisit;
@@ -20,12 +21,17 @@ use pyo3::types::PyString;
 use crate::client::{Origin, Shared};
 use crate::error::{Raised, lost_track};
 use crate::herald::{self, Message};
-use crate::{Seconds, in_slices, locked, outside};
+use crate::{Span, in_slices, locked, outside, report};
 
+/// A lock that is held.
+///
+/// One that is collected unreleased gives a `ResourceWarning` and is not renewed any more, but not released: the
+/// collector may come in the middle of what the lock protects. To use one that was made before a fork raises `Forked`
+/// in the child, except that leaving its `with` block does nothing.
 #[pyclass(frozen, weakref, module = "lockwright")]
 pub(crate) struct Guard {
-    /// The process that acquired it: in a forked child nothing behind this is touched, for it may be locked for ever.
-    pid: u32,
+    /// Of the process that acquired it: in a forked child nothing behind this is touched, for it may be locked for ever.
+    generation: u64,
     origin: Arc<Origin>,
     client: blocking::Client,
     name: Arc<str>,
@@ -106,7 +112,7 @@ impl Guard {
     pub(crate) fn new(core: blocking::Guard, name: Arc<str>, shared: &Shared) -> Self {
         let token = core.token();
         Guard {
-            pid: std::process::id(),
+            generation: fork_generation(),
             origin: shared.origin.clone(),
             client: shared.client.clone(),
             name,
@@ -121,12 +127,12 @@ impl Guard {
     }
 
     fn is_inherited(&self) -> bool {
-        self.pid != std::process::id()
+        self.generation != fork_generation()
     }
 
-    /// How things stand in the process `pid`, which is this one: its id costs a system call.
-    pub(crate) fn standing(&self, pid: u32) -> Standing {
-        if self.pid != pid {
+    /// How things stand in the process of this generation, which is this one.
+    pub(crate) fn standing(&self, generation: u64) -> Standing {
+        if self.generation != generation {
             Standing::Inherited
         } else if locked(&self.state).core.is_none() {
             Standing::Released
@@ -267,7 +273,7 @@ impl Guard {
 
     /// Ends what was held for a block of code: a loss is an error of the block, unless it has one already.
     pub(crate) fn end_block(&self, py: Python<'_>, failed: bool) -> PyResult<()> {
-        if self.standing(std::process::id()) != Standing::Open {
+        if self.standing(fork_generation()) != Standing::Open {
             return Ok(());
         }
         match self.end(py).and_then(|ending| self.unless_lost(&ending)) {
@@ -287,45 +293,56 @@ impl Guard {
 
 #[pymethods]
 impl Guard {
+    /// The fencing token: whatever the lock protects refuses one that is lower than it has seen.
     #[getter]
     fn token(&self) -> u64 {
         self.token.load(Ordering::Relaxed)
     }
 
+    /// Changes only where tokens start again; goes before the token when two are compared.
     #[getter]
     fn epoch(&self) -> u64 {
         self.epoch
     }
 
+    /// The name of its lock.
     #[getter]
     fn name(&self) -> &str {
         &self.name
     }
 
+    /// How many times its thread holds it.
     #[getter]
     fn depth(&self) -> u32 {
         self.depth
     }
 
+    /// Whether the lock is certainly held at this moment.
     #[getter]
     pub(crate) fn is_held(&self) -> bool {
         self.ask(blocking::Guard::is_held).unwrap_or(false)
     }
 
+    /// Seconds that the lock is certainly held without a further renewal.
     fn remaining(&self) -> f64 {
         self.ask(blocking::Guard::remaining).unwrap_or_default().as_secs_f64()
     }
 
+    /// `expired`, `max_hold`, `abandoned`, `not_renewed`, `gone`, `broken` or `closed`; None unless it was lost.
     #[getter]
     fn why_lost(&self) -> Option<&'static str> {
         self.why().map(|why| why.code())
     }
 
+    /// The loss as an event.
     #[getter]
     fn lost(slf: Bound<'_, Self>) -> Lost {
         Lost { guard: slf.unbind() }
     }
 
+    /// Has `callback(why)` called once, if the lock is lost before it is released and this guard still exists.
+    ///
+    /// It is called on a thread of the library's, one callback after another; what it raises is logged.
     fn on_lost(&self, py: Python<'_>, callback: Bound<'_, PyAny>) -> PyResult<()> {
         self.own("on_lost")?;
         let post = herald::summon(py)?;
@@ -339,14 +356,19 @@ impl Guard {
         Ok(())
     }
 
-    fn extend(&self, py: Python<'_>, ttl: Seconds) -> PyResult<()> {
-        let ttl = ttl.check("extend", "ttl")?;
+    /// Makes the lease last `ttl` seconds from now, and at every renewal.
+    fn extend(&self, py: Python<'_>, ttl: Span) -> PyResult<()> {
+        let ttl = ttl.check_ttl(py, "extend")?;
         self.using(py, "extend", |core| core.extend(ttl))
     }
 
-    fn export(&self, py: Python<'_>, ttl: Seconds) -> PyResult<String> {
+    /// Leaves the lock to a secret, which `Client.resume` takes over within `ttl` seconds, in this process or another.
+    ///
+    /// Nobody renews it meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a password.
+    /// Raises `Unsupported` where the layout cannot, or its thread holds it more than once: then it is still held.
+    fn export(&self, py: Python<'_>, ttl: Span) -> PyResult<String> {
         self.own("export")?;
-        let ttl = ttl.check("export", "ttl")?;
+        let ttl = ttl.check_ttl(py, "export")?;
         let mut released = self.take("export")?;
         let exported = outside(py, || {
             let mut core = self.sole(&mut released, "export")?;
@@ -357,21 +379,29 @@ impl Guard {
         Ok(self.exported(released, core, secret)?.secret)
     }
 
+    /// Of a read/write lock: the writer becomes a reader, and nobody else writes in between. The token stays.
     fn downgrade(&self, py: Python<'_>) -> PyResult<()> {
         self.change(py, blocking::Guard::downgrade)
     }
 
+    /// Of a read/write lock: whether this reader is the writer now, with a new token.
+    ///
+    /// It is if nobody else reads; else it says no at once, so that two readers cannot wait for one another.
     fn try_upgrade(&self, py: Python<'_>) -> PyResult<bool> {
         self.change(py, blocking::Guard::try_upgrade)
     }
 
+    /// Gives the lock back, and says what the store found.
+    ///
+    /// `kept`: its thread still holds it. `expired`, `stolen`: it was lost before. `unknown`: the store did not say; the
+    /// lock is free when its lease ends. Raises `NotOwned` the second time.
     fn release(&self, py: Python<'_>) -> PyResult<&'static str> {
         self.own("release")?;
         Ok(self.end(py)?.outcome.code())
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
-        match slf.get().standing(std::process::id()) {
+        match slf.get().standing(fork_generation()) {
             Standing::Open => Ok(slf),
             Standing::Released => Err(slf.get().not_owned("enter").into()),
             Standing::Inherited => Err(slf.get().forked("enter").into()),
@@ -418,7 +448,7 @@ impl Drop for Guard {
     /// The collector may run inside the critical section, so the lock is not released: its lease runs out.
     fn drop(&mut self) {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if state.core.is_none() || self.pid != std::process::id() {
+        if state.core.is_none() || self.generation != fork_generation() {
             return;
         }
         let released = Released { core: None, watch: state.watch.take() };
@@ -438,12 +468,16 @@ fn warn(py: Python<'_>, name: &str, left: Duration) {
     let lock = PyString::new(py, name);
     let shown = lock.repr().map_or_else(|_| String::new(), |name| name.to_string());
     let message = format!(
-        "a guard of lock {shown} was collected without a release; the lock is not renewed any more and free in {:.1} s",
+        "a guard of lock {shown} was collected without a release; the lock is not renewed any more and free in {:.1} s; \
+         keep what try_acquire and acquire_guard return, best in a `with`",
         left.as_secs_f64()
     );
+    // Python hides the warning unless it is asked for.
+    let logged = report::tell_collected(py, &message);
     let warned = std::ffi::CString::new(message).map_err(PyErr::from);
     let category = py.get_type::<PyResourceWarning>();
-    if let Err(error) = warned.and_then(|message| PyErr::warn(py, &category, &message, 1)) {
+    let warned = warned.and_then(|message| PyErr::warn(py, &category, &message, 1));
+    for error in [logged.err(), warned.err()].into_iter().flatten() {
         error.write_unraisable(py, Some(&lock));
     }
     if let Some(pending) = pending {
@@ -465,7 +499,7 @@ impl Callbacks {
     }
 }
 
-/// A guard's loss as something to wait for.
+/// A guard's loss, as a `threading.Event` that nobody can set.
 #[pyclass(frozen, module = "lockwright")]
 pub(crate) struct Lost {
     guard: Py<Guard>,
@@ -473,20 +507,23 @@ pub(crate) struct Lost {
 
 #[pymethods]
 impl Lost {
+    /// Whether the lock was lost.
     fn is_set(&self) -> PyResult<bool> {
         let guard = self.guard.get();
         guard.own("lost")?;
         Ok(guard.why().is_some())
     }
 
+    /// Waits for the loss. False when the time is over, or the lock was released.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<bool> {
+    fn wait(&self, py: Python<'_>, timeout: Option<Span>) -> PyResult<bool> {
         let guard = self.guard.get();
         guard.own("lost")?;
         let limit = timeout.map(|limit| limit.not_negative().check("lost", "timeout")).transpose()?;
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let Some(watch) = guard.watch() else { return self.is_set() };
-        let told = in_slices(py, |slice| watch.wait(slice, deadline))?;
+        let place = watch.place();
+        let told = in_slices(py, limit, |how| place.wait(how, deadline))?;
         Ok(told || self.is_set()?)
     }
 
@@ -547,54 +584,66 @@ impl Watch {
         tasks.into_values().for_each(Waker::wake);
     }
 
-    /// Whether the lock was lost; `None` when nothing happened yet.
-    fn wait(&self, slice: Duration, deadline: Option<Instant>) -> Option<bool> {
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let news = locked(&self.news);
-        let slice = left.map_or(slice, |left| left.min(slice));
-        let is_held = |news: &mut News| news.fate == Fate::Held;
-        let fate = if slice == Duration::MAX {
-            self.bell.wait_while(news, is_held).unwrap_or_else(PoisonError::into_inner).fate
-        } else {
-            let waited = self.bell.wait_timeout_while(news, slice, is_held);
-            waited.unwrap_or_else(PoisonError::into_inner).0.fate
-        };
-        match fate {
-            Fate::Held if left.is_some_and(|left| left <= slice) => Some(false),
-            Fate::Held => None,
-            fate => Some(fate != Fate::Over),
-        }
+    /// A place to wait at.
+    fn place(self: &Arc<Self>) -> Place {
+        let mut news = locked(&self.news);
+        news.next += 1;
+        Place { watch: self.clone(), number: news.next }
     }
 
     /// Why the lock was lost; `None` once it was released.
     pub(crate) async fn told(self: Arc<Self>) -> Option<&'static str> {
-        let place = {
-            let mut news = locked(&self.news);
-            news.next += 1;
-            Place { watch: &self, number: news.next }
-        };
-        let fate = poll_fn(|context| {
-            let mut news = locked(&self.news);
-            if news.fate != Fate::Held {
-                return Poll::Ready(news.fate);
-            }
-            news.tasks.insert(place.number, context.waker().clone());
-            Poll::Pending
-        });
-        match fate.await {
+        let place = self.place();
+        match poll_fn(|context| place.look(context.waker()).map_or(Poll::Pending, Poll::Ready)).await {
             Fate::Lost(why) => Some(why),
             Fate::Held | Fate::Over => None,
         }
     }
 }
 
-/// A task's place at a watch, which it leaves when it is dropped.
-struct Place<'a> {
-    watch: &'a Watch,
+/// A place at a watch of one who waits, which is left when it is dropped.
+struct Place {
+    watch: Arc<Watch>,
     number: u64,
 }
 
-impl Drop for Place<'_> {
+impl Place {
+    /// What became of the lock; while it is held, `waker` is called when it is not any more.
+    fn look(&self, waker: &Waker) -> Option<Fate> {
+        let mut news = locked(&self.watch.news);
+        if news.fate == Fate::Held {
+            news.tasks.insert(self.number, waker.clone());
+        }
+        (news.fate != Fate::Held).then_some(news.fate)
+    }
+
+    fn park(&self, slice: Duration) -> Option<Fate> {
+        let (watch, news) = (&self.watch, locked(&self.watch.news));
+        let is_held = |news: &mut News| news.fate == Fate::Held;
+        let fate = if slice == Duration::MAX {
+            watch.bell.wait_while(news, is_held).unwrap_or_else(PoisonError::into_inner).fate
+        } else {
+            let waited = watch.bell.wait_timeout_while(news, slice, is_held);
+            waited.unwrap_or_else(PoisonError::into_inner).0.fate
+        };
+        (fate != Fate::Held).then_some(fate)
+    }
+
+    /// Whether the lock was lost; `None` when nothing happened yet.
+    fn wait(&self, how: Wait<'_>, deadline: Option<Instant>) -> Option<bool> {
+        let left = || deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+        let fate = match how {
+            Wait::Park(slice) => self.park(slice.min(left())),
+            Wait::Wake(waker) => self.look(waker),
+        };
+        match fate {
+            None => left().is_zero().then_some(false),
+            Some(fate) => Some(fate != Fate::Over),
+        }
+    }
+}
+
+impl Drop for Place {
     fn drop(&mut self) {
         locked(&self.watch.news).tasks.remove(&self.number);
     }

@@ -7,11 +7,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use lockwright::fork_generation;
 use lockwright::options::Credentials;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::client::Origin;
+use crate::error::Raised;
+use crate::green::{self, Hub};
 use crate::guard::Callbacks;
 use crate::{is_outside, locked, outside};
 
@@ -20,6 +23,9 @@ pub(crate) enum Message {
     Lost(Weak<Callbacks>, &'static str),
     Credentials(Weak<Origin>, Arc<Reply>),
 }
+
+/// How long the thread waits in one piece; as good as for ever.
+const ROUND: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
 pub(crate) struct Post {
@@ -42,23 +48,19 @@ impl Post {
         }
     }
 
-    fn wait(&self) -> Option<Message> {
-        let mut state = locked(&self.state);
-        loop {
-            if state.closed {
-                return None;
-            }
-            if let Some(message) = state.messages.pop_front() {
-                return Some(message);
-            }
-            state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
+    /// The next message, or that there will be none; `None` when neither is so within `limit`.
+    fn wait(&self, limit: Duration) -> Option<Option<Message>> {
+        let quiet = |state: &mut State| !state.closed && state.messages.is_empty();
+        let state = locked(&self.state);
+        let waited = self.bell.wait_timeout_while(state, limit, quiet);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if state.closed { Some(None) } else { state.messages.pop_front().map(Some) }
     }
 }
 
 /// Each process appends its own, and a forked child never touches its parent's: somebody may have been using that.
 struct Node {
-    pid: u32,
+    generation: u64,
     post: Arc<Post>,
     next: OnceLock<Box<Node>>,
 }
@@ -67,9 +69,9 @@ static FIRST: OnceLock<Box<Node>> = OnceLock::new();
 
 /// The mailbox of this process, if its herald was summoned.
 fn current() -> Option<&'static Arc<Post>> {
-    let pid = std::process::id();
+    let generation = fork_generation();
     let mut node = FIRST.get()?;
-    while node.pid != pid {
+    while node.generation != generation {
         node = node.next.get()?;
     }
     Some(&node.post)
@@ -80,11 +82,11 @@ pub(crate) fn summon(py: Python<'_>) -> PyResult<&'static Arc<Post>> {
     if let Some(post) = current() {
         return Ok(post);
     }
-    let pid = std::process::id();
+    let generation = fork_generation();
     let post = Arc::new(Post::default());
-    let mailbox = Py::new(py, Mailbox { post: post.clone(), pid })?;
+    let mailbox = Py::new(py, Mailbox { post: post.clone(), generation })?;
     py.import("lockwright._herald")?.call_method1("start", (&mailbox,))?;
-    let mut made = Box::new(Node { pid, post, next: OnceLock::new() });
+    let mut made = Box::new(Node { generation, post, next: OnceLock::new() });
     let mut end = &FIRST;
     loop {
         match end.set(made) {
@@ -93,7 +95,7 @@ pub(crate) fn summon(py: Python<'_>) -> PyResult<&'static Arc<Post>> {
         }
         match end.get() {
             // Another thread was faster; the herald of this one goes home.
-            Some(node) if node.pid == pid => {
+            Some(node) if node.generation == generation => {
                 mailbox.get().close();
                 return Ok(&node.post);
             }
@@ -109,7 +111,7 @@ type Call = (Py<PyAny>, Py<PyTuple>, Option<Py<Answer>>);
 #[pyclass(frozen, module = "lockwright._lockwright")]
 pub(crate) struct Mailbox {
     post: Arc<Post>,
-    pid: u32,
+    generation: u64,
 }
 
 #[pymethods]
@@ -117,14 +119,19 @@ impl Mailbox {
     /// What is to be called, with what, and who wants the result; `None` when the herald may go. Python calls it: no Rust
     /// frame may lie below code that the interpreter's exit can cut short.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Vec<Call>>> {
-        match outside(py, || Ok(self.post.wait())) {
-            Ok(Some(message)) => calls(py, message).map(Some),
-            _ => Ok(None),
+        let hub = green::hub(py)?;
+        let limit = if hub.is_some() { Duration::ZERO } else { ROUND };
+        loop {
+            match outside(py, || Ok(self.post.wait(limit))).map_err(Raised)? {
+                Some(Some(message)) => return calls(py, message).map(Some),
+                Some(None) => return Ok(None),
+                None => hub.as_ref().map_or(Ok(()), Hub::pause)?,
+            }
         }
     }
 
     fn close(&self) {
-        if self.pid == std::process::id() {
+        if self.generation == fork_generation() {
             let mut state = locked(&self.post.state);
             state.closed = true;
             // Whoever waits for an answer finds that there will be none.
@@ -209,7 +216,17 @@ pub(crate) fn credentials(
     origin: &Weak<Origin>,
     limit: Duration,
 ) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
-    let found = if is_outside() {
+    let found = if is_outside() && Python::attach(green::is_patched).map_err(|error| error.to_string())? {
+        // Other greenlets must not run here, in the middle of a call: a thread of its own asks.
+        let reply = Arc::<Reply>::default();
+        let begun = Python::attach(|py| {
+            let origin = origin.upgrade();
+            let callable = origin.as_ref().and_then(|origin| origin.credentials.as_ref());
+            green::beside(py, callable, Py::new(py, Answer(reply.clone()))?)
+        });
+        begun.map_err(|error| error.to_string())?;
+        reply.wait(limit).ok_or_else(|| late(limit))?
+    } else if is_outside() {
         Python::attach(|py| {
             let origin = origin.upgrade().ok_or("the client is gone")?;
             let ask = py.import("lockwright._herald").and_then(|herald| herald.getattr("ask"));
@@ -220,10 +237,14 @@ pub(crate) fn credentials(
         let post = current().ok_or("Python is exiting")?;
         let reply = Arc::<Reply>::default();
         post.leave(Message::Credentials(origin.clone(), reply.clone()));
-        reply.wait(limit).ok_or_else(|| format!("the credentials callable did not return within {limit:?}"))?
+        reply.wait(limit).ok_or_else(|| late(limit))?
     };
     match found {
         Found::Pair((user, password)) => Ok(Credentials { user, password }),
         Found::Why(why) => Err(why.into()),
     }
+}
+
+fn late(limit: Duration) -> String {
+    format!("the credentials callable did not return within {limit:?}")
 }

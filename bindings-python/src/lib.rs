@@ -1,6 +1,6 @@
 //! The Python face: [`client`], [`lock`] and [`guard`] as Python sees them, [`error`] as Python raises it, and the
 //! [`herald`], the one Python thread that the driver can ask for something; [`rwlock`] and [`semaphore`] are further locks, [`latch`] and [`barrier`] are none; [`aio`] is the same inside an event loop;
-//! [`report`] has figures and events.
+//! [`report`] has figures and events; [`green`] is for programs whose threads are greenlets.
 //!
 //! What holds everywhere here:
 //! - Whatever may wait or do I/O goes through [`outside`]: the GIL is released and a panic becomes an error.
@@ -15,6 +15,7 @@ mod aio;
 mod barrier;
 mod client;
 mod error;
+mod green;
 mod guard;
 mod herald;
 mod latch;
@@ -26,13 +27,17 @@ mod several;
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockwright::{Error, Kind, Token, kit, options};
-use pyo3::exceptions::PyOverflowError;
+use lockwright::blocking::Wait;
+use lockwright::{Error, Kind, Token, fork_generation, kit, options, uri};
+use pyo3::exceptions::{PyOverflowError, PyRuntimeWarning, PyTypeError, PyUserWarning};
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyString, PyType};
 
 use error::Raised;
 
@@ -57,6 +62,9 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<report::Histogram>()?;
     module.add_class::<herald::Mailbox>()?;
     module.add_class::<herald::Answer>()?;
+    module.add_class::<green::Bell>()?;
+    module.add_function(wrap_pyfunction!(generation, module)?)?;
+    module.add_function(wrap_pyfunction!(main_thread, module)?)?;
     module.add_function(wrap_pyfunction!(aio::pin, module)?)?;
     module.add_function(wrap_pyfunction!(aio::unpin, module)?)?;
     module.add_function(wrap_pyfunction!(aio::unpin_block, module)?)?;
@@ -84,6 +92,12 @@ fn restored(py: Python<'_>) -> PyResult<()> {
         Ok(())
     });
     restored.map_err(|error| Raised(error).into())
+}
+
+/// Differs between a process and each that it was forked from; ids of processes may be the same in two namespaces.
+#[pyfunction(name = "_generation")]
+fn generation() -> u64 {
+    fork_generation()
 }
 
 #[pyfunction(name = "_sql_condition")]
@@ -127,50 +141,154 @@ pub(crate) fn is_outside() -> bool {
 /// How long a wait goes on before it looks for signals.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Repeats `wait`, which waits for at most what it is given, until it has a result or a signal handler raises. Only the
-/// main thread runs signal handlers; every other one waits in one piece.
-pub(crate) fn in_slices<T: Send>(py: Python<'_>, mut wait: impl FnMut(Duration) -> Option<T> + Send) -> PyResult<T> {
-    let threading = py.import("threading")?;
-    let main = threading.call_method0("main_thread")?.getattr("ident")?;
-    let slice = if threading.call_method0("get_ident")?.eq(main)? { SLICE } else { Duration::MAX };
+/// Repeats `wait` until it has a result or a signal handler raises; it may take as long as `limit` says. Only the main thread
+/// runs signal handlers; every other one waits in one piece. A greenlet lets others run meanwhile.
+pub(crate) fn in_slices<T: Send>(
+    py: Python<'_>,
+    limit: Option<Duration>,
+    mut wait: impl FnMut(Wait<'_>) -> Option<T> + Send,
+) -> PyResult<T> {
+    if let Some(hub) = green::hub(py)? {
+        return hub.wait(limit, wait);
+    }
+    if limit != Some(Duration::ZERO) {
+        warn_in_event_loop(py)?;
+    }
+    let slice = if is_main_thread(py)? { SLICE } else { Duration::MAX };
     loop {
-        if let Some(result) = outside(py, || Ok(wait(slice))).map_err(Raised)? {
+        if let Some(result) = outside(py, || Ok(wait(Wait::Park(slice)))).map_err(Raised)? {
             return Ok(result);
         }
         py.check_signals()?;
     }
 }
 
+/// The identity of the main thread, as `_thread` has it.
+static MAIN_THREAD: AtomicU64 = AtomicU64::new(0);
+
+/// Tells which thread runs signal handlers: at the import, and again in a forked child.
+#[pyfunction(name = "_main_thread")]
+fn main_thread(ident: u64) {
+    MAIN_THREAD.store(ident, Ordering::Relaxed);
+}
+
+/// Without code of Python's: while that runs below a frame of Rust, the interpreter's exit aborts the process.
+fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+    static IDENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let ident = || py.import("_thread")?.getattr("get_ident").map(Bound::unbind);
+    let ident: u64 = IDENT.get_or_try_init(py, ident)?.call0(py)?.extract(py)?;
+    Ok(ident == MAIN_THREAD.load(Ordering::Relaxed))
+}
+
+/// Nothing else that the loop runs goes on before the wait is over; not even what would end it, if that is in the same loop.
+fn warn_in_event_loop(py: Python<'_>) -> PyResult<()> {
+    let modules = py.import("sys")?.getattr(intern!(py, "modules"))?;
+    let asyncio = modules.call_method1(intern!(py, "get"), (intern!(py, "_asyncio"),))?;
+    if asyncio.is_none() || asyncio.call_method0(intern!(py, "_get_running_loop"))?.is_none() {
+        return Ok(());
+    }
+    let message = "this call waits and blocks the event loop of this thread meanwhile; use lockwright.aio";
+    warn(py, message, &py.get_type::<PyRuntimeWarning>())
+}
+
+/// Warns of the line of the program that led here.
+fn warn(py: Python<'_>, message: &str, category: &Bound<'_, PyType>) -> PyResult<()> {
+    py.import("lockwright._warn")?.call_method1("warn", (message, category)).map(drop)
+}
+
 /// A text from Python, which may hold what no UTF-8 can.
-pub(crate) fn text(operation: &'static str, what: &str, text: &Bound<'_, PyString>) -> Result<String, Raised> {
-    let no_utf8 =
-        |_| Error::invalid(operation, format!("the {what} holds a lone surrogate, which UTF-8 cannot; encode it"));
+pub(crate) fn text(operation: &'static str, what: &str, text: &Bound<'_, PyAny>) -> PyResult<String> {
+    let Ok(text) = text.cast::<PyString>() else {
+        return Err(PyTypeError::new_err(format!("{what} must be a str, not {}", type_name(text))));
+    };
+    let no_utf8 = |_| {
+        Raised(Error::invalid(operation, format!("the {what} holds a lone surrogate, which UTF-8 cannot; encode it")))
+    };
     Ok(text.to_cow().map_err(no_utf8)?.into_owned())
 }
 
-/// A number of seconds from Python, not checked yet.
-#[derive(Clone, Copy, PartialEq, PartialOrd)]
-pub(crate) struct Seconds(pub(crate) f64);
+fn type_name(object: &Bound<'_, PyAny>) -> String {
+    object.get_type().name().map_or_else(|_| "that".into(), |name| name.to_string())
+}
 
-impl FromPyObject<'_, '_> for Seconds {
+/// A length of time from Python, not checked yet.
+#[derive(Clone, PartialEq)]
+pub(crate) enum Span {
+    /// A bare number of seconds.
+    Seconds(f64),
+    /// A `timedelta`, in seconds.
+    Delta(f64),
+    /// With its unit, such as `10s`.
+    Text(String),
+    /// Of this type, and none at all.
+    Other(String),
+}
+
+impl FromPyObject<'_, '_> for Span {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        if let Ok(text) = object.cast::<PyString>() {
+            return Ok(Span::Text(text.to_string_lossy().into_owned()));
+        }
         match object.extract::<f64>() {
-            Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => Ok(Seconds(f64::INFINITY)),
-            seconds => seconds.map(Seconds),
+            Ok(seconds) => Ok(Span::Seconds(seconds)),
+            Err(error) if error.is_instance_of::<PyOverflowError>(object.py()) => Ok(Span::Seconds(f64::INFINITY)),
+            Err(_) => {
+                let total = object.call_method0(intern!(object.py(), "total_seconds"));
+                let total = total.and_then(|seconds| seconds.extract::<f64>());
+                Ok(total.map_or_else(|_| Span::Other(type_name(&object)), Span::Delta))
+            }
         }
     }
 }
 
-impl Seconds {
+/// What a bare number of seconds is not likely to mean as a ttl.
+const LONG: f64 = 3600.0;
+
+impl Span {
+    /// As `threading` has it.
+    pub(crate) const FOR_EVER: Span = Span::Seconds(-1.0);
+
     /// For time limits that a caller computes, which may have passed meanwhile.
     pub(crate) fn not_negative(self) -> Self {
-        if self.0 < 0.0 { Seconds(0.0) } else { self }
+        match self {
+            Span::Seconds(seconds) | Span::Delta(seconds) if seconds < 0.0 => Span::Seconds(0.0),
+            other => other,
+        }
     }
 
-    pub(crate) fn check(self, operation: &'static str, what: &str) -> Result<Duration, Raised> {
-        Ok(options::seconds(operation, what, self.0)?)
+    pub(crate) fn check(&self, operation: &'static str, what: &str) -> PyResult<Duration> {
+        let span = match self {
+            Span::Seconds(seconds) | Span::Delta(seconds) => options::seconds(operation, what, *seconds),
+            Span::Text(text) => {
+                uri::span(what, text).map_err(|error| Error::invalid(operation, error.context().to_owned()))
+            }
+            Span::Other(kind) => {
+                let message = format!(
+                    "{what} must be a number of seconds, a text such as '10s' or '500ms', or a timedelta, not {kind}"
+                );
+                return Err(PyTypeError::new_err(message));
+            }
+        };
+        Ok(span.map_err(Raised)?)
+    }
+
+    /// As [`check`](Self::check), of a ttl: many a library counts those in milliseconds.
+    pub(crate) fn check_ttl(&self, py: Python<'_>, operation: &'static str) -> PyResult<Duration> {
+        let ttl = self.check(operation, "ttl")?;
+        // What is longer still is refused.
+        if let Span::Seconds(seconds) = self
+            && *seconds > LONG
+            && ttl <= options::MAX_TTL
+        {
+            let message = format!(
+                "a ttl of {seconds} is {:.1} hours, since numbers are seconds; if it is meant, write a timedelta or a text such as '2h'",
+                seconds / LONG
+            );
+            warn(py, &message, &py.get_type::<PyUserWarning>())?;
+        }
+        Ok(ttl)
     }
 }
 

@@ -6,16 +6,18 @@ use std::time::Duration;
 
 use lockwright::blocking::{self, Acquiring};
 use lockwright::queue::OwnerId;
-use lockwright::{Error, Kind};
+use lockwright::{Error, Kind, fork_generation};
 use pyo3::PyTraverseError;
+use pyo3::exceptions::PyOverflowError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::client::{Orphan, Shared, guarantees_record, inspection_record, token};
 use crate::error::Raised;
+use crate::green::me;
 use crate::guard::{Guard, Standing};
-use crate::{Seconds, in_slices, locked, outside, text};
+use crate::{Span, in_slices, locked, outside, text};
 
 /// This thread's id, never used again for another thread; the operating system's ids are.
 pub(crate) fn this_thread() -> u64 {
@@ -26,6 +28,7 @@ pub(crate) fn this_thread() -> u64 {
     MINE.try_with(|id| *id).unwrap_or_else(|_| NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// A named lock that behaves as `threading.Lock`. What `acquire` took outlives this object.
 #[pyclass(frozen, subclass, weakref, module = "lockwright")]
 pub(crate) struct Lock {
     pub(crate) core: blocking::Lock,
@@ -43,15 +46,21 @@ struct Pin {
     guard: Py<Guard>,
 }
 
-/// A lock that the thread which holds it may acquire again.
+/// A lock that the thread which holds it may acquire again, and no other thread release; as `threading.RLock`.
 #[pyclass(frozen, extends = Lock, weakref, module = "lockwright")]
 pub(crate) struct RLock;
 
+/// `threading.TIMEOUT_MAX`, beyond which `threading` raises an `OverflowError`.
+const TIMEOUT_MAX: f64 = 9_223_372_036.0;
+
 /// A time limit as `threading` takes it: -1 is none but `own`.
-pub(crate) fn limit(timeout: Option<Seconds>, own: Option<Duration>) -> Result<Option<Duration>, Raised> {
+pub(crate) fn limit(timeout: Option<Span>, own: Option<Duration>) -> PyResult<Option<Duration>> {
     match timeout {
-        None | Some(Seconds(-1.0)) => Ok(own),
-        Some(seconds) => seconds.check("acquire", "timeout").map(Some),
+        None | Some(Span::FOR_EVER) => Ok(own),
+        Some(Span::Seconds(seconds)) if seconds > TIMEOUT_MAX => Err(PyOverflowError::new_err(
+            "timeout is greater than threading.TIMEOUT_MAX; leave it out to wait for ever",
+        )),
+        Some(span) => span.check("acquire", "timeout").map(Some),
     }
 }
 
@@ -62,15 +71,14 @@ impl Lock {
 
     /// The guard, or why there is none. The inner error is the core's, the outer one a signal handler's.
     fn attempt(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<lockwright::Result<Py<Guard>>> {
-        self.finish(py, || match self.reentrant {
-            true => self.wanted_by(this_thread()).begin(timeout),
-            false => self.core.begin(timeout),
-        })
+        let me = me(py)?;
+        self.finish(py, timeout, || self.wanted_by(me).begin(timeout))
     }
 
     fn finish(
         &self,
         py: Python<'_>,
+        limit: Option<Duration>,
         begin: impl FnOnce() -> lockwright::Result<Acquiring> + Send,
     ) -> PyResult<lockwright::Result<Py<Guard>>> {
         self.shared.prepare(py)?;
@@ -83,7 +91,7 @@ impl Lock {
             Err(error) => Err(error),
             Ok((Some(result), _)) => result,
             Ok((None, mut acquiring)) => {
-                let waited = in_slices(py, |slice| acquiring.wait(slice));
+                let waited = in_slices(py, limit, |how| acquiring.wait(how));
                 if waited.is_err() {
                     // To give up may cost more than a moment with the GIL held.
                     let given_up = outside(py, move || {
@@ -107,12 +115,19 @@ impl Lock {
 
     /// What `who` is to acquire.
     pub(crate) fn wanted_by(&self, who: u64) -> blocking::Lock {
-        if self.reentrant { self.core.for_owner(OwnerId(who)) } else { self.core.clone() }
+        self.core.for_owner(OwnerId(who))
     }
 
-    /// As [`attempt`](Self::attempt), where somebody else's lock is no error.
+    /// The same, where anybody may release it as `threading` has it, and nobody is told who holds it.
+    pub(crate) fn wanted_as_in_threading(&self, who: u64) -> blocking::Lock {
+        let wanted = self.wanted_by(who).quietly();
+        if self.reentrant { wanted } else { wanted.released_by_anybody() }
+    }
+
+    /// As [`attempt`](Self::attempt) in the style of `threading`, where somebody else's lock is no error.
     fn try_attempt(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Option<Py<Guard>>> {
-        match self.attempt(py, timeout)? {
+        let me = me(py)?;
+        match self.finish(py, timeout, || self.wanted_as_in_threading(me).begin(timeout))? {
             Ok(guard) => Ok(Some(guard)),
             Err(error) if error.kind() == Kind::Timeout => Ok(None),
             Err(error) => Err(Raised(error).into()),
@@ -123,7 +138,7 @@ impl Lock {
         self.core.options().timeout
     }
 
-    pub(crate) fn limit(&self, timeout: Option<Seconds>) -> Result<Option<Duration>, Raised> {
+    pub(crate) fn limit(&self, timeout: Option<Span>) -> PyResult<Option<Duration>> {
         limit(timeout, self.own_timeout())
     }
 
@@ -140,36 +155,51 @@ impl Lock {
         locked(&self.pins).push(Pin { who, block, guard });
     }
 
-    /// What the innermost block of `who` took; none when the block gave it back itself.
+    /// What the innermost block of `who` took; when the block gave that back and acquired again, what it has now.
     pub(crate) fn unpin_block(&self, who: u64) -> Option<Py<Guard>> {
+        let generation = fork_generation();
         let mut pins = locked(&self.pins);
         let at = pins.iter().rposition(|pin| pin.block && pin.who == who)?;
+        let standing = |pin: &Pin| pin.guard.get().standing(generation);
+        let again = |pin: &Pin| !pin.block && pin.who == who && standing(pin) == Standing::Open;
+        if standing(&pins[at]) == Standing::Released
+            && let Some(later) = pins.iter().rposition(again).filter(|later| *later > at)
+        {
+            pins.swap(at, later);
+            let over = pins.remove(later);
+            let guard = pins.remove(at).guard;
+            drop(pins);
+            drop(over);
+            return Some(guard);
+        }
         Some(pins.remove(at).guard)
     }
 
     /// The hold that `release` means: the latest of `me`, else anybody's where `threading` allows that, else one of a lock
     /// of this name that was collected.
     pub(crate) fn unpin(&self, py: Python<'_>, me: u64) -> PyResult<Py<Guard>> {
-        let pid = std::process::id();
+        let generation = fork_generation();
         let mut over = Vec::new();
         let found = {
             let mut pins = locked(&self.pins);
-            over.extend(pins.extract_if(.., |pin| !pin.block && pin.guard.get().standing(pid) == Standing::Released));
-            let usable = |pin: &Pin| pin.guard.get().standing(pid) == Standing::Open;
+            over.extend(
+                pins.extract_if(.., |pin| !pin.block && pin.guard.get().standing(generation) == Standing::Released),
+            );
+            let usable = |pin: &Pin| pin.guard.get().standing(generation) == Standing::Open;
             let mine = pins.iter().rposition(|pin| usable(pin) && pin.who == me);
             let found = mine.or_else(|| pins.iter().rposition(usable).filter(|_| !self.reentrant));
             // A block finds what it took when it ends, released or not, and not what the block around it took.
             found.map(|at| if pins[at].block { pins[at].guard.clone_ref(py) } else { pins.remove(at).guard })
         };
         drop(over);
-        if let Some(guard) = found.or_else(|| self.adopt(me, pid)) {
+        if let Some(guard) = found.or_else(|| self.adopt(me, generation)) {
             return Ok(guard);
         }
         let inherited = locked(&self.pins)
             .iter()
             .rev()
             .map(|pin| pin.guard.get())
-            .find(|guard| guard.standing(pid) == Standing::Inherited)
+            .find(|guard| guard.standing(generation) == Standing::Inherited)
             .map(|guard| guard.forked("release"));
         Err(inherited.unwrap_or_else(|| self.not_held()).into())
     }
@@ -184,12 +214,12 @@ impl Lock {
         Raised(error.on_store(&*self.shared.origin.address))
     }
 
-    fn adopt(&self, me: u64, pid: u32) -> Option<Py<Guard>> {
+    fn adopt(&self, me: u64, generation: u64) -> Option<Py<Guard>> {
         let mut orphans = locked(&self.shared.orphans);
         let mine = |orphan: &Orphan| {
             let same = orphan.name == self.name && orphan.reentrant == self.reentrant;
             let whose = !self.reentrant || orphan.who == me;
-            same && whose && orphan.guard.get().standing(pid) == Standing::Open
+            same && whose && orphan.guard.get().standing(generation) == Standing::Open
         };
         let at = orphans.iter().rposition(mine)?;
         Some(orphans.remove(at).guard)
@@ -218,11 +248,12 @@ pub(crate) fn end(py: Python<'_>, guard: &Py<Guard>) -> PyResult<()> {
 
 #[pymethods]
 impl Lock {
-    #[pyo3(signature = (blocking=true, timeout=Seconds(-1.0)), text_signature = "($self, blocking=True, timeout=-1)")]
-    pub(crate) fn acquire(&self, py: Python<'_>, blocking: bool, timeout: Seconds) -> PyResult<bool> {
+    /// Whether the lock was acquired in time. A `timeout` of -1 is the lock's own.
+    #[pyo3(signature = (blocking=true, timeout=Span::FOR_EVER), text_signature = "($self, blocking=True, timeout=-1)")]
+    pub(crate) fn acquire(&self, py: Python<'_>, blocking: bool, timeout: Span) -> PyResult<bool> {
         let limit = if blocking {
             self.limit(Some(timeout))?
-        } else if timeout == Seconds(-1.0) {
+        } else if timeout == Span::FOR_EVER {
             Some(Duration::ZERO)
         } else {
             let message = "a timeout was given for a call that shall not block; give one of the two";
@@ -230,7 +261,7 @@ impl Lock {
         };
         match self.try_attempt(py, limit)? {
             Some(guard) => {
-                self.pin(guard, false, this_thread());
+                self.pin(guard, false, me(py)?);
                 Ok(true)
             }
             None => Ok(false),
@@ -241,11 +272,15 @@ impl Lock {
         Lock::new(self.core.fair_if_possible(), self.name.clone(), self.reentrant, self.shared.clone())
     }
 
+    /// Gives back what this thread acquired, else what another thread did.
+    ///
+    /// Raises `NotOwned` when nothing is held through this lock, `LockLost` when it was lost before.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
-        let guard = self.unpin(py, this_thread())?;
+        let guard = self.unpin(py, me(py)?)?;
         end(py, &guard)
     }
 
+    /// Whether anybody holds the lock at this moment, in any process.
     fn locked(&self, py: Python<'_>) -> PyResult<bool> {
         if self.is_held_here() {
             return Ok(true);
@@ -255,24 +290,27 @@ impl Lock {
         Ok(seen.holder.is_some())
     }
 
+    /// Who holds it, and how many wait for it.
     fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.shared.prepare(py)?;
         inspection_record(py, outside(py, || self.core.inspect()).map_err(Raised)?)
     }
 
+    /// Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did.
     fn break_lock(&self, py: Python<'_>, expected_token: &Bound<'_, PyAny>) -> PyResult<bool> {
         let token = token(py, expected_token)?;
         self.shared.prepare(py)?;
         Ok(outside(py, || self.core.break_lock(token)).map_err(Raised)?)
     }
 
+    /// What it promises in its layout.
     fn guarantees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         guarantees_record(py, &self.core.guarantees())
     }
 
     fn __enter__(&self, py: Python<'_>) -> PyResult<Py<Guard>> {
         let guard = self.wait_for(py, self.own_timeout())?;
-        self.pin(guard.clone_ref(py), true, this_thread());
+        self.pin(guard.clone_ref(py), true, me(py)?);
         Ok(guard)
     }
 
@@ -285,31 +323,37 @@ impl Lock {
         traceback: Option<Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         let _ = (exc, traceback);
-        match self.unpin_block(this_thread()) {
+        match self.unpin_block(me(py)?) {
             Some(guard) => guard.get().end_block(py, exc_type.is_some()),
             None => Ok(()),
         }
     }
 
+    /// Waits for the lock. Raises `LockTimeout` when others held it all the time.
     #[pyo3(signature = (timeout=None))]
-    fn acquire_guard(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Py<Guard>> {
+    fn acquire_guard(&self, py: Python<'_>, timeout: Option<Span>) -> PyResult<Py<Guard>> {
         self.wait_for(py, self.limit(timeout)?)
     }
 
+    /// The lock, if it is free.
     fn try_acquire(&self, py: Python<'_>) -> PyResult<Option<Py<Guard>>> {
         self.try_attempt(py, Some(Duration::ZERO))
     }
 
-    pub(crate) fn resume(&self, py: Python<'_>, secret: &Bound<'_, PyString>) -> PyResult<Py<Guard>> {
+    /// Takes the lock over from `secret`, as `Client.resume` does, with this lock's options.
+    pub(crate) fn resume(&self, py: Python<'_>, secret: &Bound<'_, PyAny>) -> PyResult<Py<Guard>> {
         let secret = text("resume", "secret", secret)?;
-        Ok(self.finish(py, || self.wanted_by(this_thread()).begin_resume(&secret))?.map_err(Raised)?)
+        let me = me(py)?;
+        Ok(self.finish(py, None, || self.wanted_by(me).begin_resume(&secret))?.map_err(Raised)?)
     }
 
+    /// Decorates a function, so that every call of it holds the lock.
     fn guarded<'py>(slf: Bound<'py, Self>, function: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         py.import("lockwright._guarded")?.call_method1("guarded", (slf, function))
     }
 
+    /// Its name, without the prefix of the address.
     #[getter]
     fn name(&self) -> &str {
         &self.name
@@ -330,6 +374,38 @@ impl Lock {
 
     fn __clear__(&self) {
         self.orphan_pins();
+    }
+}
+
+/// What `threading.Condition` asks a lock for that its owner may have acquired several times.
+#[pymethods]
+impl RLock {
+    fn _is_owned(slf: &Bound<'_, Self>) -> PyResult<bool> {
+        let me = me(slf.py())?;
+        Ok(locked(&slf.as_super().get().pins).iter().any(|pin| pin.who == me && pin.guard.get().is_held()))
+    }
+
+    /// Gives all back that the caller has of it. Which of them are blocks, whose ends are to find what is taken again.
+    fn _release_save(slf: &Bound<'_, Self>) -> PyResult<Vec<bool>> {
+        let (py, lock) = (slf.py(), slf.as_super().get());
+        let me = me(py)?;
+        let mine: Vec<Pin> = locked(&lock.pins).extract_if(.., |pin| pin.who == me).collect();
+        if mine.is_empty() {
+            return Err(lock.not_held().into());
+        }
+        let ended: Vec<_> = mine.iter().rev().map(|pin| end(py, &pin.guard)).collect();
+        let saved = mine.iter().map(|pin| pin.block).collect();
+        ended.into_iter().collect::<PyResult<()>>().map(|()| saved)
+    }
+
+    /// Waits for as long as it takes, as `threading` does.
+    fn _acquire_restore(slf: &Bound<'_, Self>, saved: Vec<bool>) -> PyResult<()> {
+        let (py, lock) = (slf.py(), slf.as_super().get());
+        for block in saved {
+            let guard = lock.wait_for(py, None)?;
+            lock.pin(guard, block, me(py)?);
+        }
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use pyo3::types::PyString;
 
 use crate::lock::Lock;
 
+/// A named read/write lock, of which `read()` and `write()` are locks like any other.
 #[pyclass(frozen, weakref, module = "lockwright")]
 pub(crate) struct RwLock {
     read: Py<Lock>,
@@ -21,14 +22,17 @@ impl RwLock {
 
 #[pymethods]
 impl RwLock {
+    /// The lock of readers: held by any number at once, while nobody writes.
     fn read(&self, py: Python<'_>) -> Py<Lock> {
         self.read.clone_ref(py)
     }
 
+    /// The lock of the writer, who is alone.
     fn write(&self, py: Python<'_>) -> Py<Lock> {
         self.write.clone_ref(py)
     }
 
+    /// Its name, without the prefix of the address.
     #[getter]
     fn name(&self) -> &str {
         &self.write.get().name

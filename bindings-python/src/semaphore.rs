@@ -7,9 +7,11 @@ use pyo3::types::PyString;
 
 use crate::client::count;
 use crate::error::Raised;
-use crate::lock::{Lock, end, this_thread};
-use crate::{Seconds, outside};
+use crate::green::me;
+use crate::lock::{Lock, end};
+use crate::{Span, outside};
 
+/// A named semaphore that behaves as `threading.BoundedSemaphore`, and whose permits end with their holder.
 #[pyclass(frozen, extends = Lock, weakref, module = "lockwright")]
 pub(crate) struct Semaphore {
     pub(crate) take: u32,
@@ -23,11 +25,16 @@ pub(crate) fn is_locked(seen: &Inspection, take: u32) -> bool {
 
 #[pymethods]
 impl Semaphore {
+    /// Whether the permits were acquired in time. Without a `timeout`, the semaphore's own.
     #[pyo3(signature = (blocking=true, timeout=None))]
-    fn acquire(slf: &Bound<'_, Self>, blocking: bool, timeout: Option<Seconds>) -> PyResult<bool> {
-        slf.as_super().get().acquire(slf.py(), blocking, timeout.unwrap_or(Seconds(-1.0)))
+    fn acquire(slf: &Bound<'_, Self>, blocking: bool, timeout: Option<Span>) -> PyResult<bool> {
+        slf.as_super().get().acquire(slf.py(), blocking, timeout.unwrap_or(Span::FOR_EVER))
     }
 
+    /// Gives back what `n` acquisitions took: this thread's, else those of other threads.
+    ///
+    /// Raises `OverReleased`, which is a `ValueError`, and gives back nothing, when fewer are held through this object;
+    /// `LockLost` when one was lost before.
     #[pyo3(signature = (n=1))]
     fn release(slf: &Bound<'_, Self>, n: i128) -> PyResult<()> {
         let (py, lock) = (slf.py(), slf.as_super().get());
@@ -35,13 +42,13 @@ impl Semaphore {
             let message = "n must be one or more";
             return Err(Raised(Error::invalid("release", message).on_lock(lock.name.clone())).into());
         }
-        let mut guards = Vec::new();
+        let (mut guards, me) = (Vec::new(), me(py)?);
         for _ in 0..n {
-            match lock.unpin(py, this_thread()) {
+            match lock.unpin(py, me) {
                 Ok(guard) => guards.push(guard),
                 Err(error) => {
                     // All or none.
-                    guards.into_iter().for_each(|guard| lock.pin(guard, false, this_thread()));
+                    guards.into_iter().for_each(|guard| lock.pin(guard, false, me));
                     return Err(over_released(py, error)?);
                 }
             }
@@ -51,6 +58,7 @@ impl Semaphore {
         ended.into_iter().collect()
     }
 
+    /// Whether an acquisition would have to wait at this moment.
     fn locked(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let lock = slf.as_super().get();
         lock.shared.prepare(slf.py())?;
@@ -58,12 +66,14 @@ impl Semaphore {
         Ok(is_locked(&seen, slf.get().take))
     }
 
+    /// Gives it so many permits, for everybody and for good. Nobody loses what it holds.
     fn resize(slf: &Bound<'_, Self>, permits: i128) -> PyResult<()> {
         let lock = slf.as_super().get();
         lock.shared.prepare(slf.py())?;
         Ok(outside(slf.py(), || lock.core.resize(count(permits))).map_err(Raised)?)
     }
 
+    /// How many permits each acquisition takes.
     #[getter]
     fn take(&self) -> u32 {
         self.take

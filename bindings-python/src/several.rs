@@ -9,13 +9,12 @@ use lockwright::multi::{MultiGuard, MultiLock};
 use lockwright::striped::Striped;
 use lockwright::{Error, Face, blocking};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
 use crate::client::Shared;
 use crate::error::Raised;
 use crate::guard::Guard;
 use crate::lock::{Lock, limit};
-use crate::{Seconds, in_slices, outside, text};
+use crate::{Span, in_slices, outside, text};
 
 /// Locks that are acquired together.
 #[pyclass(frozen, module = "lockwright._lockwright")]
@@ -33,7 +32,7 @@ impl Bundle {
         self.core.clone()
     }
 
-    pub(crate) fn limit(&self, timeout: Option<Seconds>) -> Result<Option<Duration>, Raised> {
+    pub(crate) fn limit(&self, timeout: Option<Span>) -> PyResult<Option<Duration>> {
         limit(timeout, self.core.options().timeout)
     }
 
@@ -71,11 +70,17 @@ impl Bundle {
     }
 
     #[pyo3(signature = (timeout=None))]
-    fn acquire(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Vec<Py<Guard>>> {
+    fn acquire(&self, py: Python<'_>, timeout: Option<Span>) -> PyResult<Vec<Py<Guard>>> {
         let limit = self.limit(timeout)?;
         self.shared.prepare(py)?;
         let mut acquiring = outside(py, || self.core.begin(limit)).map_err(Raised)?;
-        let waited = in_slices(py, |slice| acquiring.wait(slice));
+        // Each that is free is one look, where the store takes them one by one.
+        let at_once =
+            outside(py, || Ok(self.core.names().find_map(|_| acquiring.wait(Duration::ZERO)))).map_err(Raised)?;
+        let waited = match at_once {
+            Some(result) => Ok(result),
+            None => in_slices(py, limit, |how| acquiring.wait(how)),
+        };
         let_go(py, acquiring)?;
         self.guards(py, waited?.map_err(Raised)?)
     }
@@ -97,7 +102,7 @@ impl Segments {
         self.core.clone()
     }
 
-    pub(crate) fn limit(&self, timeout: Option<Seconds>) -> Result<Option<Duration>, Raised> {
+    pub(crate) fn limit(&self, timeout: Option<Span>) -> PyResult<Option<Duration>> {
         limit(timeout, self.core.options().timeout)
     }
 
@@ -126,7 +131,7 @@ impl Segments {
         &self.shared.origin.address
     }
 
-    fn index_for(&self, key: &Bound<'_, PyString>) -> PyResult<usize> {
+    fn index_for(&self, key: &Bound<'_, PyAny>) -> PyResult<usize> {
         Ok(self.core.index_for(&text("lock", "key", key)?))
     }
 
@@ -147,11 +152,15 @@ impl Segments {
 
     /// Which segment, and its guard; `None` once all are sold out.
     #[pyo3(signature = (timeout=None))]
-    fn any(&self, py: Python<'_>, timeout: Option<Seconds>) -> PyResult<Option<(usize, Py<Guard>)>> {
+    fn any(&self, py: Python<'_>, timeout: Option<Span>) -> PyResult<Option<(usize, Py<Guard>)>> {
         let limit = self.limit(timeout)?;
         self.shared.prepare(py)?;
         let mut choosing = self.core.begin_any(limit);
-        let waited = in_slices(py, |slice| choosing.wait(slice));
+        let at_once = outside(py, || Ok(choosing.wait(Duration::ZERO))).map_err(Raised)?;
+        let waited = match at_once {
+            Some(result) => Ok(result),
+            None => in_slices(py, limit, |how| choosing.wait(how)),
+        };
         let_go(py, choosing)?;
         match waited?.map_err(Raised)? {
             Some(segment) => Ok(Some((segment.index(), self.guard(py, segment.into_guard())?))),

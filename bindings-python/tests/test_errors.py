@@ -91,7 +91,7 @@ def test_unsupported_options(client: lockwright.Client) -> None:
         client.lock("x", layout="no such layout")
 
 
-@pytest.mark.parametrize("timeout", [-2, -0.001, NAN, 1e300, 10**400, float("inf")])
+@pytest.mark.parametrize("timeout", [-2, -0.001, NAN, "-1s", "soon"])
 def test_bad_timeouts(client: lockwright.Client, timeout: float) -> None:
     lock = client.lock("x")
     for attempt in lock.acquire, lock.acquire_guard:

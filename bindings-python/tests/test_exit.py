@@ -8,7 +8,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from types import FrameType
 
+import lockwright
 import pytest
 
 RUNS = int(os.environ.get("LOCKWRIGHT_EXIT_RUNS", "20"))
@@ -52,6 +54,17 @@ def hammer():
 for _ in range(3):
     threading.Thread(target=hammer, daemon=True).start()
 with lock: pass
+""",
+    # Each switch of threads is one at which the exit can end a thread, wherever that is.
+    "while threads that switch at once lock": """
+import time
+sys.setswitchinterval(1e-6)
+def hammer():
+    while True:
+        with client.lock(sys.argv[2]): pass
+for _ in range(8):
+    threading.Thread(target=hammer, daemon=True).start()
+time.sleep(0.01)
 """,
 }
 
@@ -140,6 +153,31 @@ def test_exit(store_uri: str, ending: str) -> None:
 def test_exit_with_an_event_loop(store_uri: str, ending: str) -> None:
     for run in range(max(2, RUNS // len(ASYNC_ENDINGS))):
         ends(ASYNC_PREAMBLE + ASYNC_ENDINGS[ending], store_uri, f"{ending} {run}", ("asyncio", "uvloop")[run % 2])
+
+
+def test_no_code_of_pythons_runs_below_a_call(client: lockwright.Client, other: lockwright.Client) -> None:
+    """Where a daemon thread is in such code, the interpreter's exit unwinds it through frames of Rust, which aborts."""
+    called: list[str] = []
+
+    def watch(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            called.append(f"{frame.f_code.co_filename}:{frame.f_code.co_name}")
+
+    client.lock("x"), client.rlock("y")
+    held = other.lock("x").acquire_guard()
+    sys.setprofile(watch)
+    try:
+        lock, rlock = client.lock("x"), client.rlock("y")
+        lock.acquire(timeout=0.01)
+        lock.try_acquire()
+        held.release()
+        lock.acquire()
+        lock.release()
+        with lock as guard, rlock, rlock:
+            guard.is_held, guard.remaining(), guard.token
+    finally:
+        sys.setprofile(None)
+    assert not called
 
 
 def ends(text: str, *arguments: str) -> None:

@@ -112,3 +112,31 @@ def test_a_handler_may_use_the_lock_that_is_awaited(client: lockwright.Client, o
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert seen == [False]
+
+
+TERMINATED = """
+import signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+import lockwright
+client = lockwright.connect(sys.argv[1])
+lock = client.lock("x", ttl=60)
+with client.lock("y"), lock:
+    print("held", flush=True)
+    if sys.argv[2] == "waiting":
+        client.lock("y").acquire()
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("where", ["inside", "waiting"])
+def test_sigterm_as_an_exception_leaves_the_blocks(store_uri: str, where: str) -> None:
+    if store_uri.startswith("memory"):
+        pytest.skip("it ends with its process")
+    command = [sys.executable, "-c", TERMINATED, store_uri, where]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as script:
+        assert script.stdout is not None and script.stdout.readline() == "held\n"
+        script.terminate()
+        assert script.wait(20) == 143
+    with lockwright.connect(store_uri) as client:
+        assert client.lock("x").acquire(timeout=10)
+        assert client.lock("y").acquire(timeout=10)

@@ -57,7 +57,7 @@ def test_wrong_arguments(make_lock: Make, make_rlock: Make, arguments: tuple[boo
         assert not lock.acquire(timeout=0.0) or lock.release() is None
 
 
-@pytest.mark.parametrize("timeout", ["1", [], None])
+@pytest.mark.parametrize("timeout", [b"1", [], None])
 def test_wrong_types(make_lock: Make, timeout: Any) -> None:
     with pytest.raises(TypeError):
         make_lock().acquire(timeout=timeout)
@@ -191,3 +191,59 @@ def test_guarded_refuses_what_runs_later(client: lockwright.Client) -> None:
     for later in coroutine, generator, both:
         with pytest.raises(TypeError, match="cannot guard"):
             client.lock("x").guarded(later)
+
+
+@pytest.mark.parametrize("kind", ["lock", "rlock"])
+def test_a_condition_over_it(client: lockwright.Client, kind: str) -> None:
+    lock = getattr(client, kind)("x")
+    condition = threading.Condition(lock)
+    items: list[int] = []
+    got: list[int] = []
+
+    def consume() -> None:
+        with condition:
+            assert condition.wait_for(lambda: items, timeout=20)
+            got.append(items.pop())
+
+    consumer = threading.Thread(target=consume)
+    consumer.start()
+    with condition:
+        items.append(1)
+        condition.notify()
+    consumer.join()
+    assert got == [1]
+    assert not client.lock("x").locked()
+
+
+def test_a_condition_over_a_lock_held_twice(client: lockwright.Client) -> None:
+    lock = client.rlock("x")
+    condition = threading.Condition(lock)
+    with pytest.raises(RuntimeError):
+        condition.notify()
+    lock.acquire()
+    with condition:
+        assert not condition.wait(0.01)
+        assert lock.locked()
+        condition.notify()
+    lock.release()
+    assert not lock.locked()
+    with pytest.raises(lockwright.NotOwned):
+        lock.release()
+
+
+def test_a_block_that_released_and_acquired_again_releases_at_its_end(client: lockwright.Client) -> None:
+    lock = client.lock("x")
+    with lock:
+        lock.release()
+        assert not lock.locked()
+        lock.acquire()
+    assert not lock.locked()
+
+
+def test_limits_as_threading_has_them(client: lockwright.Client) -> None:
+    lock = client.lock("x")
+    assert lock.acquire(timeout=threading.TIMEOUT_MAX)
+    lock.release()
+    for limit in threading.TIMEOUT_MAX * 2, float("inf"), 10**400:
+        with pytest.raises(OverflowError, match="TIMEOUT_MAX"):
+            lock.acquire(timeout=limit)

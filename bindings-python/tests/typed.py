@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from typing import Literal, Optional
 
 import lockwright
@@ -102,3 +103,19 @@ report("2026")  # type: ignore[arg-type]
 client.lock("x").acquire("now")  # type: ignore[arg-type]
 client.lock("x", 10)  # type: ignore[call-arg]
 client.lock("x", tll=10)  # type: ignore[call-arg]
+
+
+async def lengths_of_time_and_keys(client: lockwright.Client, later: lockwright.aio.Client) -> None:
+    client.lock("x", ttl="10s", timeout=timedelta(seconds=1), retry=("1ms", 0.1)).acquire(timeout="1m")
+    later.lock("x", ttl="10s", timeout=timedelta(seconds=1), retry=("1ms", 0.1))
+
+    @client.guarded("customer:{cid}", ttl="1m")
+    def charge(cid: int) -> str:
+        return str(cid)
+
+    @later.guarded("customer:{cid}", ttl="1m")
+    async def charge_later(cid: int) -> str:
+        return str(cid)
+
+    assert_type(charge(7), str)
+    assert_type(await charge_later(7), str)

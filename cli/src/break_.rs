@@ -24,6 +24,9 @@ pub(crate) struct Break {
     token: Option<u64>,
 }
 
+/// How many tokens of a thousand holders are named as those to choose from.
+const SHOWN: usize = 20;
+
 impl Break {
     /// The command that breaks the hold under `token`, to be copied.
     fn line(&self, place: &Place, token: &str) -> String {
@@ -43,7 +46,10 @@ impl Break {
             let hint = match &seen.holder {
                 Some(_) if several(&seen).len() > 1 => {
                     let tokens = several(&seen).iter().map(|part| part.holder.first_token.to_string());
-                    let tokens: Vec<_> = tokens.collect();
+                    let mut tokens: Vec<_> = tokens.take(SHOWN + 1).collect();
+                    if tokens.len() > SHOWN {
+                        tokens[SHOWN] = "..".into();
+                    }
                     let line = self.line(place, "TOKEN");
                     format!("several hold it; choose one of the tokens {}, then: {line}", tokens.join(", "))
                 }

@@ -80,22 +80,23 @@ pub(crate) fn who(holder: &Holder) -> String {
     text
 }
 
-/// Who is waited for, in one line.
+/// Who is waited for, in one line, by one of those who wait.
 pub(crate) fn waiting_for(seen: &Inspection) -> String {
-    let mut text = format!("waiting for {:?}", seen.name);
-    let Some(holder) = &seen.holder else { return text };
-    let others = seen.shared.as_ref().map_or(0, |shared| shared.holders.len().saturating_sub(1));
-    let who = match others {
+    let text = format!("waiting for {:?}", seen.name);
+    holding(seen, seen.waiters.saturating_sub(1)).map_or(text.clone(), |who| format!("{text}: {who}"))
+}
+
+/// Who holds a lock, since when, and how many `others` wait; `None` when it is free.
+pub(crate) fn holding(seen: &Inspection, others: u64) -> Option<String> {
+    let holder = seen.holder.as_ref()?;
+    let more = seen.shared.as_ref().map_or(0, |shared| shared.holders.len().saturating_sub(1));
+    let who = match more {
         0 => format!("{} has", who(holder)),
-        _ => format!("{} and {others} more have", who(holder)),
+        _ => format!("{} and {more} more have", who(holder)),
     };
     let held_for = holder.held_for.map_or("it".to_owned(), |held| format!("held it for {}", span(held)));
-    text.push_str(&format!(": {who} {held_for}"));
-    // One of those who wait is this process.
-    if seen.waiters > 1 {
-        text.push_str(&format!("; {} others wait", seen.waiters - 1));
-    }
-    text
+    let wait = if others > 0 { format!("; {others} others wait") } else { String::new() };
+    Some(format!("{who} {held_for}{wait}"))
 }
 
 /// The tokens of a hold: one, or a block that its process hands out to its own tasks.

@@ -121,7 +121,7 @@ impl Run {
             Ok(Waited::Interrupted(signal)) => return Ok(exit::by_signal(signal)),
             Err(error) if error.kind() == Kind::Timeout && self.quiet => return Ok(self.taken()),
             Err(error) if error.kind() == Kind::Timeout => {
-                output::complain(&error.to_string());
+                output::complain(&self.refused(&client, error).to_string());
                 return Ok(self.taken());
             }
             Err(error) => return Err(self.what.explain(&client, &self.name, error)),
@@ -159,6 +159,13 @@ impl Run {
             options.label = Some(label.as_str().into());
         }
         builder.options(options).build()
+    }
+
+    /// Who has the lock: who only tries was not told by the store.
+    fn refused(&self, client: &Client, error: Error) -> Error {
+        let seen = client.inspect(&self.name).ok().filter(|_| self.try_);
+        let Some(who) = seen.and_then(|seen| output::holding(&seen, seen.waiters)) else { return error };
+        Error::new(error.kind(), "run", who).on_lock(&*self.name).on_store(client.address())
     }
 
     fn taken(&self) -> u8 {

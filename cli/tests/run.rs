@@ -51,9 +51,10 @@ fn holder(place: &Place, options: &[&str]) -> Talking {
 fn a_taken_lock_is_waited_for_as_long_as_wanted() {
     let place = Place::new();
     let mut first = holder(&place, &["--label", "first"]);
-    for options in [&["--try"][..], &["--timeout", "50ms"], &["--timeout", "0s"]] {
+    for options in [&["--try"][..], &["--timeout", "500ms"], &["--timeout", "0s"]] {
         let refused = place.says(["run", "x"].iter().chain(options).copied().chain(["--", "echo", "never"]));
         assert_eq!((refused.code, refused.out.as_str()), (Some(75), ""), "{options:?}");
+        assert!(options != ["--try"] || refused.err.contains("(cli) \"first\" has held it for"), "{}", refused.err);
         assert!(
             refused.err.starts_with("lockwright: timeout: ") && refused.err.lines().count() == 1,
             "{}",
@@ -72,7 +73,7 @@ fn a_taken_lock_is_passed_over_in_silence_where_that_is_wanted() {
     let _first = holder(&place, &[]);
     for (options, code) in [(&["--quiet"][..], 75), (&["--quiet", "--if-taken", "0"], 0), (&["-q", "--if-taken=7"], 7)]
     {
-        for wait in [&["--try"][..], &["--timeout", "50ms"]] {
+        for wait in [&["--try"][..], &["--timeout", "500ms"]] {
             let words = ["run", "x"].iter().chain(options).chain(wait).copied();
             let passed = place.says(words.chain(["--", "echo", "never"]));
             assert_eq!((passed.code, &*passed.out, &*passed.err), (Some(code), "", ""), "{options:?} {wait:?}");
@@ -441,7 +442,7 @@ fn a_store_that_stops_answering_ends_the_command_before_the_lease() {
     assert_eq!(run.code(), Some(73));
     let err = run.err.rest();
     assert!(err[0].contains("ends in") && err[1].starts_with("lockwright: lost: "), "{err:?}");
-    assert!(err[1].contains(": no renewal of its lease was answered in time; "), "{err:?}");
+    assert!(err[1].contains("renewal") && !err[1].contains("max"), "{err:?}");
 }
 
 #[test]

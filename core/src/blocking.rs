@@ -10,6 +10,7 @@
 //! # }
 //! ```
 
+use std::task::Waker;
 use std::time::Duration;
 
 use crate::client::{Acquisition, Extension, Face, extended, free, left, outcome_of};
@@ -17,11 +18,9 @@ use crate::driver::engine::Trial;
 use crate::driver::entry::{Effects, PARTING};
 use crate::driver::owners::this_thread;
 use crate::driver::wait::Settled;
-use crate::driver::{clock, notice};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{Inspection, ReleaseOutcome, Sighting};
 use crate::options::ConnectOptions;
-use crate::time::Time;
 use crate::token::Token;
 
 /// Waiting blocks the thread.
@@ -161,21 +160,29 @@ impl Lock {
     }
 }
 
-/// A lock being acquired. Dropping it gives up.
-pub struct Acquiring {
-    acquisition: Acquisition<Blocking>,
-    begun: Time,
-    /// It was said that it waits for itself.
-    warned: bool,
+/// How a call waits for what was begun.
+#[derive(Clone, Copy, Debug)]
+pub enum Wait<'a> {
+    /// Blocks the thread, for at most so long.
+    Park(Duration),
+    /// Does not block: for threads that have other work, such as greenlets. Has the waker called, once, when it is worth looking
+    /// again; when the time limit is over, whoever waits has to look by itself.
+    Wake(&'a Waker),
 }
 
-/// How long a caller may wait for what it holds itself before that is said, where somebody else may release it.
-const SELF_WAIT: Duration = Duration::from_secs(1);
+impl From<Duration> for Wait<'_> {
+    fn from(slice: Duration) -> Self {
+        Wait::Park(slice)
+    }
+}
+
+/// A lock being acquired. Dropping it gives up.
+pub struct Acquiring(Acquisition<Blocking>);
 
 impl Acquiring {
     pub(crate) fn begin((acquisition, effects): (Acquisition<Blocking>, Effects)) -> Self {
         acquisition.span.in_scope(|| acquisition.engine.perform(&acquisition.entry, effects, acquisition.deadline));
-        Acquiring { acquisition, begun: clock::now(), warned: false }
+        Acquiring(acquisition)
     }
 
     pub(crate) fn finish(mut self) -> Result<Guard> {
@@ -186,41 +193,30 @@ impl Acquiring {
         }
     }
 
-    /// Waits for at most `slice`; `None` when there is no result yet. Call it no more after a result.
-    pub fn wait(&mut self, slice: Duration) -> Option<Result<Guard>> {
-        let left = self.warn_of_itself();
-        let acquisition = &mut self.acquisition;
+    /// Waits as `how` says; `None` when there is no result yet. Call it no more after a result.
+    pub fn wait<'a>(&mut self, how: impl Into<Wait<'a>>) -> Option<Result<Guard>> {
+        let acquisition = &mut self.0;
         if acquisition.is_forked() {
             let message = "this acquisition was begun before a fork; begin it in this process";
             return Some(Err(Error::new(Kind::Forked, "acquire", message)));
         }
-        let slice = slice.min(left).min(acquisition.give_up_in_time());
-        let limit = (slice < Duration::MAX).then_some(slice);
-        let settled = acquisition.waiter.park(limit)?;
+        let left = acquisition.give_up_in_time();
+        let settled = match how.into() {
+            Wait::Park(slice) => {
+                let slice = slice.min(left);
+                acquisition.waiter.park((slice < Duration::MAX).then_some(slice))
+            }
+            Wait::Wake(waker) => acquisition.waiter.take_or_wake(waker),
+        }?;
         let who = match acquisition.who(&settled) {
             Ok(who) => who,
-            Err((requests, limit)) => {
+            Err(look) => {
+                let (requests, limit) = *look;
                 let (engine, entry) = (&acquisition.engine, &acquisition.entry);
                 engine.seen(entry, engine.store.call(&requests, limit))
             }
         };
         Some(acquisition.conclude_with(settled, who.as_deref()))
-    }
-
-    /// How much longer until it would be said that the caller waits for itself.
-    fn warn_of_itself(&mut self) -> Duration {
-        if self.warned || !self.acquisition.lenient {
-            return Duration::MAX;
-        }
-        let left = left(self.begun.after(SELF_WAIT));
-        if left.is_zero() {
-            self.warned = true;
-            if self.acquisition.waits_for_itself() {
-                notice::waits_for_itself(&self.acquisition.entry.name, self.acquisition.engine.store.address());
-            }
-            return Duration::MAX;
-        }
-        left
     }
 }
 
@@ -242,7 +238,7 @@ impl Acquisition<Blocking> {
 
 impl std::fmt::Debug for Acquiring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Acquiring({:?})", self.acquisition.entry.name)
+        write!(f, "Acquiring({:?})", self.0.entry.name)
     }
 }
 

@@ -74,6 +74,8 @@ pub use client::{Async, Client, Face, Guard, Health, Lock, LockBuilder, PING, co
 pub use driver::companion::outlived_by;
 #[cfg(feature = "net")]
 pub use driver::engine::restored;
+#[cfg(feature = "net")]
+pub use driver::fork::generation as fork_generation;
 pub use error::{Error, Kind, Result};
 #[cfg(feature = "net")]
 pub use latch::{Latch, LatchBuilder};

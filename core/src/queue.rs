@@ -170,6 +170,7 @@ struct Turn {
 #[derive(Clone, Debug, Default)]
 pub struct Room {
     waiting: Lent<Ask>,
+    waiting_fairly: Lent<Ask>,
     actions: Lent<Action>,
 }
 
@@ -178,9 +179,15 @@ pub struct Room {
 pub struct Queue {
     block: u64,
     next_contender: u64,
-    contenders: SmallVec<[Contender; 1]>,
+    /// The contender of all tasks that are not fair.
+    shared: Option<Contender>,
+    /// Those of one task each, the oldest and so the lowest id first. There may be very many.
+    own: Lent<Contender>,
+    /// Tasks that are not fair.
     waiting: Lent<Ask>,
-    deadlines: BTreeSet<(Time, TaskId)>,
+    waiting_fairly: Lent<Ask>,
+    #[allow(clippy::box_collection, reason = "one word instead of three, since a client may hold very many locks")]
+    deadlines: Option<Box<BTreeSet<(Time, TaskId)>>>,
     hold: Option<Hold>,
     turn: Option<Turn>,
     actions: Lent<Action>,
@@ -192,9 +199,11 @@ impl Queue {
         Queue {
             block,
             next_contender: 0,
-            contenders: SmallVec::new(),
+            shared: None,
+            own: Lent::new(),
             waiting: Lent::new(),
-            deadlines: BTreeSet::new(),
+            waiting_fairly: Lent::new(),
+            deadlines: None,
             hold: None,
             turn: None,
             actions: Lent::new(),
@@ -226,23 +235,30 @@ impl Queue {
     /// lends the same to each in turn, so that none keeps its own.
     pub fn lend(&mut self, room: &mut Room) {
         self.waiting.exchange(&mut room.waiting);
+        self.waiting_fairly.exchange(&mut room.waiting_fairly);
         self.actions.exchange(&mut room.actions);
     }
 
     /// Takes the memory back that is not in use, after the last action.
     pub fn reclaim(&mut self, room: &mut Room) {
         room.waiting.take_back(&mut self.waiting);
+        room.waiting_fairly.take_back(&mut self.waiting_fairly);
         room.actions.take_back(&mut self.actions);
     }
 
     /// The earliest deadline of a waiting task.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.deadlines.first().map(|(at, _)| *at)
+        self.first_deadline().map(|(at, _)| at)
+    }
+
+    fn first_deadline(&self) -> Option<(Time, TaskId)> {
+        self.deadlines.as_ref()?.first().copied()
     }
 
     /// Whether nobody holds, waits or contends.
     pub fn is_idle(&self) -> bool {
-        self.hold.is_none() && self.waiting.is_empty() && self.contenders.is_empty()
+        let nobody_waits = self.waiting.is_empty() && self.waiting_fairly.is_empty();
+        self.hold.is_none() && nobody_waits && self.shared.is_none() && self.own.is_empty()
     }
 
     /// The contender whose lease is held under `token`, if that hold is still in force.
@@ -257,7 +273,7 @@ impl Queue {
 
     /// The waiting tasks that queue at the store by themselves, and are in no hurry.
     pub fn waiting_fairly(&self) -> impl Iterator<Item = TaskId> {
-        self.waiting.iter().filter(|ask| ask.fair && !ask.tries).map(|ask| ask.task)
+        self.waiting_fairly.iter().filter(|ask| !ask.tries).map(|ask| ask.task)
     }
 
     /// How many contenders were sent since `id`, for those who compare what goes on: the ids themselves only count up.
@@ -267,7 +283,7 @@ impl Queue {
 
     /// How many tasks wait.
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.waiting_fairly.len()
     }
 
     fn acquire(&mut self, ask: Ask) {
@@ -284,13 +300,14 @@ impl Queue {
             return self.refuse(ask.task, Refusal::Taken);
         }
         if let Some(deadline) = ask.deadline {
-            self.deadlines.insert((deadline, ask.task));
+            self.deadlines.get_or_insert_default().insert((deadline, ask.task));
         }
-        self.waiting.push_back(ask);
         if ask.fair {
+            self.waiting_fairly.push_back(ask);
             self.contend(Some(ask.task), ask);
-        } else if self.shared().is_none() {
-            self.contend(None, ask);
+        } else {
+            self.waiting.push_back(ask);
+            self.contend_for_the_rest();
         }
     }
 
@@ -304,14 +321,23 @@ impl Queue {
         let id = ContenderId(self.next_contender);
         self.next_contender += 1;
         let tried_by = ask.tries.then_some(ask.task);
-        self.contenders.push(Contender { id, fair_for, tried_by, service: ask.service.into() });
+        let contender = Contender { id, fair_for, tried_by, service: ask.service.into() };
+        match fair_for {
+            Some(_) if self.own.is_empty() => {
+                // Most have one at most.
+                self.own.reserve_exact(1);
+                self.own.push_back(contender);
+            }
+            Some(_) => self.own.push_back(contender),
+            None => self.shared = Some(contender),
+        }
         id
     }
 
     /// Whatever is held or wanted here, the store decides; what it gives is this task's alone, as if it were fair.
     fn resume(&mut self, ask: Ask, secret: AttemptId) {
         let ask = Ask { fair: true, tries: true, deadline: None, ..ask };
-        self.waiting.push_back(ask);
+        self.waiting_fairly.push_back(ask);
         let contender = self.add_contender(Some(ask.task), &ask);
         self.actions.push_back(Action::Resume { contender, secret, service: ask.service });
     }
@@ -329,33 +355,41 @@ impl Queue {
         }
     }
 
-    /// The contender of all tasks that are not fair.
-    fn shared(&self) -> Option<&Contender> {
-        self.contenders.iter().find(|c| c.fair_for.is_none())
-    }
-
-    fn first_shared_waiter(&self) -> Option<Ask> {
-        self.waiting.iter().find(|ask| !ask.fair).copied()
-    }
-
     fn contend_for_the_rest(&mut self) {
-        if self.shared().is_none()
-            && let Some(ask) = self.first_shared_waiter()
+        if self.shared.is_none()
+            && let Some(ask) = self.waiting.front().copied()
         {
             self.contend(None, ask);
         }
     }
 
+    fn contender(&mut self, id: ContenderId) -> Option<&mut Contender> {
+        if self.shared.as_ref().is_some_and(|shared| shared.id == id) {
+            return self.shared.as_mut();
+        }
+        let at = self.own.binary_search_by_key(&id, |own| own.id).ok()?;
+        self.own.get_mut(at)
+    }
+
     fn remove_contender(&mut self, id: ContenderId) -> Option<Contender> {
-        let at = self.contenders.iter().position(|c| c.id == id)?;
-        Some(self.contenders.remove(at))
+        if let Some(shared) = self.shared.take_if(|shared| shared.id == id) {
+            return Some(shared);
+        }
+        let at = self.own.binary_search_by_key(&id, |own| own.id).ok()?;
+        self.own.remove(at)
     }
 
     fn remove_waiting(&mut self, task: TaskId) -> Option<Ask> {
-        let at = self.waiting.iter().position(|ask| ask.task == task)?;
-        let ask = self.waiting.remove(at)?;
-        if let Some(deadline) = ask.deadline {
-            self.deadlines.remove(&(deadline, task));
+        let place = |list: &Lent<Ask>| list.iter().position(|ask| ask.task == task);
+        let ask = match place(&self.waiting) {
+            Some(at) => self.waiting.remove(at)?,
+            None => place(&self.waiting_fairly).and_then(|at| self.waiting_fairly.remove(at))?,
+        };
+        if let (Some(deadline), Some(deadlines)) = (ask.deadline, &mut self.deadlines) {
+            deadlines.remove(&(deadline, task));
+            if deadlines.is_empty() {
+                self.deadlines = None;
+            }
         }
         Some(ask)
     }
@@ -366,12 +400,11 @@ impl Queue {
 
     fn cancel(&mut self, task: TaskId) {
         let Some(ask) = self.remove_waiting(task) else { return };
-        let nobody_else = ask.fair || self.first_shared_waiter().is_none();
         let holding = self.hold.as_ref().map(|hold| hold.contender);
-        let useless = self.contenders.iter().find(|c| match c.fair_for {
-            Some(fair) => fair == task,
-            None => nobody_else && !ask.fair,
-        });
+        let useless = match ask.fair {
+            true => self.own.iter().find(|own| own.fair_for == Some(task)),
+            false => self.shared.as_ref().filter(|_| self.waiting.is_empty()),
+        };
         if let Some(id) = useless.map(|c| c.id).filter(|id| Some(*id) != holding) {
             self.remove_contender(id);
             self.actions.push_back(Action::Withdraw(id));
@@ -379,7 +412,7 @@ impl Queue {
     }
 
     fn granted(&mut self, now: Time, id: ContenderId, first: u64, last: u64) {
-        let Some(contender) = self.contenders.iter().find(|c| c.id == id).cloned() else {
+        let Some(contender) = self.contender(id).cloned() else {
             return self.actions.push_back(Action::GiveBack { contender: id, used: first });
         };
         if let Some(hold) = self.hold.take() {
@@ -388,11 +421,11 @@ impl Queue {
             self.remove_contender(hold.contender);
         }
         let next = match contender.fair_for {
-            Some(task) => self.waiting.iter().find(|ask| ask.task == task).copied(),
-            None => self.first_shared_waiter(),
+            Some(task) => self.waiting_fairly.iter().find(|ask| ask.task == task).copied(),
+            None => self.waiting.front().copied(),
         };
         let Some(ask) = next else { return self.give_back(id, first) };
-        let waiting = if ask.fair { 0 } else { self.waiting.iter().filter(|ask| !ask.fair).count() };
+        let waiting = if ask.fair { 0 } else { self.waiting.len() };
         let hand_offs_left = waiting.min(usize::try_from(self.block).unwrap_or(usize::MAX)).saturating_sub(1);
         self.turn = Some(Turn { last, ends: now.after(SLICE), hand_offs_left });
         if contender.service.get() != ask.service {
@@ -408,7 +441,7 @@ impl Queue {
     }
 
     fn serve(&mut self, id: ContenderId, service: Service) {
-        if let Some(contender) = self.contenders.iter_mut().find(|c| c.id == id) {
+        if let Some(contender) = self.contender(id) {
             contender.service = service.into();
         }
         self.actions.push_back(Action::Serve { contender: id, service });
@@ -437,8 +470,8 @@ impl Queue {
         }
         let id = hold.contender;
         self.hold = None;
-        let is_shared = self.contenders.iter().any(|c| c.id == id && c.fair_for.is_none());
-        match self.first_shared_waiter().filter(|_| is_shared) {
+        let is_shared = self.shared.as_ref().is_some_and(|shared| shared.id == id);
+        match self.waiting.front().copied().filter(|_| is_shared) {
             Some(ask) if self.may_hand_on(now, token, left, &ask) => {
                 self.actions.push_back(Action::Released { token, outcome: ReleaseOutcome::Released });
                 // Also when it wants the same: the one before may have extended its hold.
@@ -463,7 +496,7 @@ impl Queue {
 
     fn yield_to(&mut self, id: ContenderId, used: u64, ask: Ask) {
         self.turn = None;
-        if let Some(contender) = self.contenders.iter_mut().find(|c| c.id == id) {
+        if let Some(contender) = self.contender(id) {
             contender.service = ask.service.into();
             contender.tried_by = None;
         }
@@ -475,38 +508,42 @@ impl Queue {
             self.turn = None;
             self.actions.push_back(Action::Lost { token: hold.token });
         }
-        self.replace(id);
+        if let Some(contender) = self.remove_contender(id) {
+            self.replace(&contender);
+        }
     }
 
     /// Whoever the contender stood for, and still waits, has another one.
-    fn replace(&mut self, id: ContenderId) {
-        let Some(contender) = self.remove_contender(id) else { return };
-        let alone = contender.fair_for.and_then(|task| self.waiting.iter().find(|ask| ask.task == task).copied());
-        if let Some(ask) = alone {
+    fn replace(&mut self, contender: &Contender) {
+        let of = |task| self.waiting_fairly.iter().find(|ask| ask.task == task).copied();
+        if let Some(ask) = contender.fair_for.and_then(of) {
             self.contend(contender.fair_for, ask);
         }
         self.contend_for_the_rest();
     }
 
     fn ended(&mut self, id: ContenderId, failure: Option<Error>) {
-        let Some(contender) = self.contenders.iter().find(|c| c.id == id).cloned() else { return };
+        let Some(contender) = self.remove_contender(id) else { return };
         if let Some(error) = failure {
-            let stood_for = |ask: &&Ask| contender.fair_for.map_or(!ask.fair, |task| task == ask.task);
-            let tasks: SmallVec<[TaskId; 4]> = self.waiting.iter().filter(stood_for).map(|ask| ask.task).collect();
+            let tasks: SmallVec<[TaskId; 4]> = match contender.fair_for {
+                Some(task) => SmallVec::from_iter([task]),
+                None => self.waiting.iter().map(|ask| ask.task).collect(),
+            };
             for task in tasks {
-                self.remove_waiting(task);
-                self.refuse(task, Refusal::Failed(error.clone()));
+                if self.remove_waiting(task).is_some() {
+                    self.refuse(task, Refusal::Failed(error.clone()));
+                }
             }
         } else if let Some(task) = contender.tried_by
             && self.remove_waiting(task).is_some()
         {
             self.refuse(task, Refusal::Taken);
         }
-        self.replace(id);
+        self.replace(&contender);
     }
 
     fn expire(&mut self, now: Time) {
-        while let Some((at, task)) = self.deadlines.first().copied()
+        while let Some((at, task)) = self.first_deadline()
             && at <= now
         {
             self.cancel(task);
@@ -516,11 +553,11 @@ impl Queue {
 
     /// Feeds everything that later answers depend on to `state`, in the names of `view`.
     pub fn fingerprint(&self, view: &impl Relative, state: &mut impl Hasher) {
-        (self.block, self.contenders.len(), self.waiting.len(), self.hold.is_some()).hash(state);
-        for Contender { id, fair_for, tried_by, service } in &self.contenders {
+        (self.block, self.own.len(), self.waiting.len(), self.waiting_fairly.len(), self.hold.is_some()).hash(state);
+        for Contender { id, fair_for, tried_by, service } in self.shared.iter().chain(self.own.iter()) {
             (self.contenders_since(*id), fair_for, tried_by, service).hash(state);
         }
-        for ask in self.waiting.iter() {
+        for ask in self.waiting.iter().chain(self.waiting_fairly.iter()) {
             (ask.task, ask.owner, ask.fair, ask.tries, ask.service).hash(state);
             ask.deadline.map(|at| view.ahead(at)).hash(state);
         }

@@ -93,7 +93,7 @@ fn a_drained_client_begins_nothing_and_waits_for_what_is_held() {
         while client.metrics().waiting == 0 {
             thread::yield_now();
         }
-        assert_eq!(client.drain(SHORT).unwrap(), [first.clone()]);
+        assert_eq!(client.drain(SHORT).unwrap(), std::slice::from_ref(&first));
         assert_eq!(waits.join().unwrap().unwrap_err().kind(), Kind::Closed);
         assert_eq!(client.lock(&second).try_acquire().unwrap_err().kind(), Kind::Closed);
         let done = thread::spawn({
@@ -102,7 +102,7 @@ fn a_drained_client_begins_nothing_and_waits_for_what_is_held() {
         });
         assert!(guard.is_held());
         guard.release().unwrap();
-        assert_eq!(done.join().unwrap().unwrap(), [String::new(); 0]);
+        assert!(done.join().unwrap().unwrap().is_empty());
         client.close();
     }
 }

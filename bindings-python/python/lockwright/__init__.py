@@ -13,12 +13,17 @@ same for asyncio.
 
 from __future__ import annotations
 
+import _thread
+import os
+import threading
 from typing import TYPE_CHECKING, Any
 
 # The helpers that native code imports are loaded here, lest a fork catches another thread in the middle of that.
+from lockwright import _green as _green
 from lockwright import _guarded as _guarded
 from lockwright import _herald as _herald
 from lockwright import _log as _log
+from lockwright import _warn as _warn
 
 from lockwright._errors import (
     AuthFailed,
@@ -60,8 +65,14 @@ from lockwright._once import Once
 from lockwright._records import Counting, Guarantees, Holder, Inspection, Metrics, Part, Sharing
 from lockwright._several import MultiGuard, MultiLock, Segment, Striped
 
+from lockwright._lockwright import _main_thread
+
 if TYPE_CHECKING:
     from lockwright import aio as aio
+
+_main_thread(threading.main_thread().ident or 0)
+# Whichever thread forks is the child's main one.
+os.register_at_fork(after_in_child=lambda: _main_thread(_thread.get_ident()))
 
 __all__ = [
     "Arrival",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from lockwright._lockwright import Client, Guard
-from lockwright._records import Inspection
+from lockwright._records import Inspection, Span
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Election:
     def __init__(self, client: Client, name: str, **options: Any) -> None:
         self._client, self.name, self._options = client, name, options
 
-    def campaign(self, proclaims: str, timeout: Optional[float] = None) -> Guard:
+    def campaign(self, proclaims: str, timeout: Optional[Span] = None) -> Guard:
         """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
         lock = self._client.lock(self.name, fair=False, label=proclaims, **self._options)
         return lock._fair_if_possible().acquire_guard(timeout)

@@ -2,17 +2,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any, Callable
+import string
+from typing import Any, Callable, Tuple
 
-from lockwright._lockwright import Lock
+from lockwright._errors import InvalidConfig
+from lockwright._lockwright import Client, Lock
 
 
 def guarded(lock: Lock, function: Callable[..., Any]) -> Callable[..., Any]:
-    # The lock would be free again before the first line of such a function runs.
-    for later in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction):
-        if later(function):
-            instead = "take a lock of lockwright.aio" if later is inspect.iscoroutinefunction else "hold it inside"
-            raise TypeError(f"{function!r} runs after its call has returned, so this lock cannot guard it: {instead}")
+    refuse_later(function)
 
     @functools.wraps(function)
     def holding(*args: Any, **kwargs: Any) -> Any:
@@ -20,3 +18,55 @@ def guarded(lock: Lock, function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
 
     return holding
+
+
+def guarded_by_key(client: Client, key: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    # What is wrong with the options is told here, and not at the first call.
+    client.lock(key, **options)
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        refuse_later(function)
+        name_of = namer(key, function)
+
+        @functools.wraps(function)
+        def holding(*args: Any, **kwargs: Any) -> Any:
+            with client.lock(name_of(args, kwargs), **options):
+                return function(*args, **kwargs)
+
+        return holding
+
+    return decorate
+
+
+def refuse_later(function: Callable[..., Any]) -> None:
+    # The lock would be free again before the first line of such a function runs.
+    for later in (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction):
+        if later(function):
+            instead = "take a lock of lockwright.aio" if later is inspect.iscoroutinefunction else "hold it inside"
+            raise TypeError(f"{function!r} runs after its call has returned, so this lock cannot guard it: {instead}")
+
+
+def namer(key: str, function: Callable[..., Any]) -> Callable[[Tuple[Any, ...], Any], str]:
+    """What makes a lock's name of a key, such as `customer:{cid}`, and the arguments of a call of `function`."""
+    signature = inspect.signature(function)
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(key) if field is not None]
+    except ValueError as error:
+        raise InvalidConfig(
+            f"the key {key!r} is no format: {error}; write {{{{ and }}}} for braces themselves", operation="lock"
+        ) from None
+    for field in fields:
+        name = field.partition(".")[0].partition("[")[0]
+        if name not in signature.parameters:
+            known = ", ".join(signature.parameters) or "none"
+            shown = getattr(function, "__qualname__", repr(function))
+            raise InvalidConfig(
+                f"the key {key!r} names {name!r}, which is no parameter of {shown}; it has {known}", operation="lock"
+            )
+
+    def name_of(args: Tuple[Any, ...], kwargs: Any) -> str:
+        call = signature.bind(*args, **kwargs)
+        call.apply_defaults()
+        return key.format(**call.arguments)
+
+    return name_of

@@ -8,7 +8,7 @@ from typing_extensions import disjoint_base
 
 from lockwright._election import Election
 from lockwright._once import Once
-from lockwright._records import Guarantees, Inspection, Metrics
+from lockwright._records import Guarantees, Inspection, Metrics, Span
 from lockwright._several import MultiLock, Striped
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -18,6 +18,7 @@ __all__ = [
     "Answer",
     "Arrival",
     "Barrier",
+    "Bell",
     "Bundle",
     "Client",
     "Events",
@@ -37,8 +38,10 @@ __all__ = [
     "_SET_SCRIPT",
     "__version__",
     "_codes",
+    "_generation",
     "_header_value",
     "_loss",
+    "_main_thread",
     "_pin",
     "_read_header",
     "_sql_condition",
@@ -54,9 +57,9 @@ def connect(
     url: Optional[str] = None,
     *,
     prefix: Optional[str] = None,
-    connect_timeout: Optional[float] = None,
-    response_timeout: Optional[float] = None,
-    store_timeout: Optional[float] = None,
+    connect_timeout: Optional[Span] = None,
+    response_timeout: Optional[Span] = None,
+    store_timeout: Optional[Span] = None,
     ca: Optional[Union[str, PathLike[str]]] = None,
     cert: Optional[Union[str, PathLike[str]]] = None,
     key: Optional[Union[str, PathLike[str]]] = None,
@@ -64,7 +67,7 @@ def connect(
 ) -> Client:
     """Connects to the place that `url` names, else `LOCKWRIGHT_URL`, else a file of this user's.
 
-    Nothing is sent before the first use. Times are seconds. What the address says goes before what is given here.
+    Nothing is sent before the first use. Times are numbers of seconds, texts such as `10s` and `500ms`, or timedeltas. What the address says goes before what is given here.
     `credentials` returns a user and a password and is asked at every new connection, by the thread that makes it or by
     one of the library's. When it raises, what needed the connection raises `AuthFailed`, which names the cause.
     """
@@ -89,38 +92,43 @@ class Client:
         self,
         name: str,
         *,
-        ttl: Optional[float] = None,
-        timeout: Optional[float] = None,
+        ttl: Optional[Span] = None,
+        timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
-        max_hold: Optional[float] = None,
+        max_hold: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
-        retry: Optional[tuple[float, float]] = None,
+        retry: Optional[tuple[Span, Span]] = None,
         label: Optional[str] = None,
     ) -> Lock:
         """The lock called `name`. What is not given is as the address says, else as it says here.
 
-        `ttl`: seconds that it stays ours without a renewal (30). `timeout`: seconds to wait for others (-1, for ever).
-        `renew`: whether it is renewed while it is held (True). `max_hold`: seconds after the grant at which renewal ends
+        Times are numbers of seconds, texts such as `10s`, `500ms` and `2m`, or timedeltas. `ttl`: how long it stays ours without a
+        renewal, 20 ms to 24 hours (30). `timeout`: how long to wait for others (-1, for ever).
+        `renew`: whether it is renewed while it is held (True). `max_hold`: how long after the grant renewal ends
         (never). `fair`: first come, first served over all processes (False). `layout`: how it lies in the store, such as
         `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`: the first and the longest
-        pause, in seconds, between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a text that
+        pause between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a text that
         `inspect` shows.
+
+        Who comes from redis-py: its `timeout` is `ttl` here, and its `blocking_timeout` is `timeout`.
+
+        Raises `InvalidConfig` for what cannot be, and `Unsupported` for what this store or layout cannot do.
         """
 
     def rlock(
         self,
         name: str,
         *,
-        ttl: Optional[float] = None,
-        timeout: Optional[float] = None,
+        ttl: Optional[Span] = None,
+        timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
-        max_hold: Optional[float] = None,
+        max_hold: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
-        retry: Optional[tuple[float, float]] = None,
+        retry: Optional[tuple[Span, Span]] = None,
         label: Optional[str] = None,
     ) -> RLock:
         """As `lock`, but its thread may acquire it again, through any RLock of that name of this client."""
@@ -148,18 +156,26 @@ class Client:
     def election(self, name: str, **options: Any) -> Election:
         """One of many leads: see `Election`. Options are those of `lock`, but for `fair` and `label`."""
 
+    def guarded(self, key: str, **options: Any) -> Callable[[_F], _F]:
+        """Decorates a function, so that every call of it holds the lock that `key` names: `@client.guarded("customer:{cid}")`.
+
+        The names in braces are parameters of the function, filled in as `str.format` does from what each call was given or the
+        parameters' defaults. Options are those of `lock`. Raises `InvalidConfig` where a name is no parameter, and `TypeError`
+        for what runs after its call has returned, such as a coroutine function (for those there is `lockwright.aio`).
+        """
+
     def _bundle(
         self,
         names: list[str],
         *,
-        ttl: Optional[float] = None,
-        timeout: Optional[float] = None,
+        ttl: Optional[Span] = None,
+        timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
-        max_hold: Optional[float] = None,
+        max_hold: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
-        retry: Optional[tuple[float, float]] = None,
+        retry: Optional[tuple[Span, Span]] = None,
         label: Optional[str] = None,
     ) -> Bundle: ...
     def _segments(
@@ -167,14 +183,14 @@ class Client:
         name: str,
         segments: int,
         *,
-        ttl: Optional[float] = None,
-        timeout: Optional[float] = None,
+        ttl: Optional[Span] = None,
+        timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
-        max_hold: Optional[float] = None,
+        max_hold: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
-        retry: Optional[tuple[float, float]] = None,
+        retry: Optional[tuple[Span, Span]] = None,
         label: Optional[str] = None,
     ) -> Segments: ...
     def resume(self, secret: str) -> Guard:
@@ -188,14 +204,14 @@ class Client:
         self,
         name: str,
         *,
-        ttl: Optional[float] = None,
-        timeout: Optional[float] = None,
+        ttl: Optional[Span] = None,
+        timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
-        max_hold: Optional[float] = None,
+        max_hold: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
-        retry: Optional[tuple[float, float]] = None,
+        retry: Optional[tuple[Span, Span]] = None,
         label: Optional[str] = None,
     ) -> RwLock:
         """The read/write lock called `name`: many readers at once, or one writer. The options are those of `lock`, for both.
@@ -210,14 +226,14 @@ class Client:
         permits: int = 1,
         *,
         take: int = 1,
-        ttl: Optional[float] = None,
-        timeout: Optional[float] = None,
+        ttl: Optional[Span] = None,
+        timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
-        max_hold: Optional[float] = None,
+        max_hold: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
-        retry: Optional[tuple[float, float]] = None,
+        retry: Optional[tuple[Span, Span]] = None,
         label: Optional[str] = None,
     ) -> Semaphore:
         """The semaphore called `name`, with `permits` permits, of which each acquisition takes `take`, all or none.
@@ -226,7 +242,7 @@ class Client:
         wants more than is free is not passed over by those that want less. The other options are those of `lock`.
         """
 
-    def latch(self, name: str, count: int, *, idle: Optional[float] = None) -> Latch:
+    def latch(self, name: str, count: int, *, idle: Optional[Span] = None) -> Latch:
         """The latch called `name`, which is open once it was counted down `count` times, by whomever.
 
         Whoever first uses it says how many. It is forgotten `idle` seconds (60 to 2,592,000, which is 30 days and the default) after
@@ -234,7 +250,7 @@ class Client:
         `ForeignLayout`.
         """
 
-    def barrier(self, name: str, parties: int, *, ttl: Optional[float] = None) -> Barrier:
+    def barrier(self, name: str, parties: int, *, ttl: Optional[Span] = None) -> Barrier:
         """The barrier called `name`, which opens whenever `parties` (1 to 10,000) wait for it at the same time.
 
         The place of a party that died stands for at most `ttl` seconds more (0.02 to 86,400; 30), and is another's then. Those who
@@ -293,8 +309,10 @@ class Lock:
     """A named lock that behaves as `threading.Lock`. What `acquire` took outlives this object."""
 
     @property
-    def name(self) -> str: ...
-    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+    def name(self) -> str:
+        """Its name, without the prefix of the address."""
+
+    def acquire(self, blocking: bool = True, timeout: Span = -1) -> bool:
         """Whether the lock was acquired in time. A `timeout` of -1 is the lock's own."""
 
     def release(self) -> None:
@@ -315,7 +333,7 @@ class Lock:
     def guarantees(self) -> Guarantees:
         """What it promises in its layout."""
 
-    def acquire_guard(self, timeout: Optional[float] = None) -> Guard:
+    def acquire_guard(self, timeout: Optional[Span] = None) -> Guard:
         """Waits for the lock. Raises `LockTimeout` when others held it all the time."""
 
     def try_acquire(self) -> Optional[Guard]:
@@ -346,7 +364,9 @@ class RwLock:
     """A named read/write lock, of which `read()` and `write()` are locks like any other."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name, without the prefix of the address."""
+
     def read(self) -> Lock:
         """The lock of readers: held by any number at once, while nobody writes."""
 
@@ -361,7 +381,7 @@ class Semaphore(Lock):
     def take(self) -> int:
         """How many permits each acquisition takes."""
 
-    def acquire(self, blocking: bool = True, timeout: Optional[float] = None) -> bool:
+    def acquire(self, blocking: bool = True, timeout: Optional[Span] = None) -> bool:
         """Whether the permits were acquired in time. Without a `timeout`, the semaphore's own."""
 
     def release(self, n: int = 1) -> None:
@@ -382,8 +402,10 @@ class Latch:
     """Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, nothing to release."""
 
     @property
-    def name(self) -> str: ...
-    def wait(self, timeout: Optional[float] = None) -> bool:
+    def name(self) -> str:
+        """Its name, without the prefix of the address."""
+
+    def wait(self, timeout: Optional[Span] = None) -> bool:
         """Waits until it is open, as `threading.Event.wait`. Whether it is; without a `timeout`, it is."""
 
     def count_down(self) -> int:
@@ -423,10 +445,14 @@ class Barrier:
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Its name, without the prefix of the address."""
+
     @property
-    def parties(self) -> int: ...
-    def wait(self, timeout: Optional[float] = None) -> Optional[Arrival]:
+    def parties(self) -> int:
+        """How many have to wait for it to open."""
+
+    def wait(self, timeout: Optional[Span] = None) -> Optional[Arrival]:
         """Waits until as many wait as there are parties, for at most `timeout` seconds: 0 goes on if this is the last one.
 
         `None` when it did not open in time. Raises `InvalidConfig` when those who wait name another number of parties, `LockLost`
@@ -455,7 +481,9 @@ class Guard:
         """Changes only where tokens start again; goes before the token when two are compared."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of its lock."""
+
     @property
     def depth(self) -> int:
         """How many times its thread holds it."""
@@ -481,10 +509,10 @@ class Guard:
         It is called on a thread of the library's, one callback after another; what it raises is logged.
         """
 
-    def extend(self, ttl: float) -> None:
+    def extend(self, ttl: Span) -> None:
         """Makes the lease last `ttl` seconds from now, and at every renewal."""
 
-    def export(self, ttl: float) -> str:
+    def export(self, ttl: Span) -> str:
         """Leaves the lock to a secret, which `Client.resume` takes over within `ttl` seconds, in this process or another.
 
         Nobody renews it meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a password.
@@ -522,7 +550,7 @@ class Bundle:
     def names(self) -> list[str]: ...
     @property
     def address(self) -> str: ...
-    def acquire(self, timeout: Optional[float] = None) -> list[Guard]: ...
+    def acquire(self, timeout: Optional[Span] = None) -> list[Guard]: ...
 
 @final
 class Segments:
@@ -534,7 +562,7 @@ class Segments:
     def lock(self, index: int) -> Lock: ...
     def mark_sold_out(self, index: int) -> None: ...
     def restock(self) -> None: ...
-    def any(self, timeout: Optional[float] = None) -> Optional[tuple[int, Guard]]: ...
+    def any(self, timeout: Optional[Span] = None) -> Optional[tuple[int, Guard]]: ...
 
 @final
 class Exported:
@@ -545,8 +573,10 @@ class Exported:
 class Lost:
     """A guard's loss, as a `threading.Event` that nobody can set."""
 
-    def is_set(self) -> bool: ...
-    def wait(self, timeout: Optional[float] = None) -> bool:
+    def is_set(self) -> bool:
+        """Whether the lock was lost."""
+
+    def wait(self, timeout: Optional[Span] = None) -> bool:
         """Waits for the loss. False when the time is over, or the lock was released."""
 
 @final
@@ -554,15 +584,21 @@ class Histogram:
     """A distribution of times from 1 us to 19 hours, in seconds, each kept to two digits."""
 
     @property
-    def count(self) -> int: ...
+    def count(self) -> int:
+        """How many times it has."""
+
     @property
-    def sum(self) -> float: ...
+    def sum(self) -> float:
+        """The sum of all, in seconds."""
+
     @property
-    def max(self) -> float: ...
+    def max(self) -> float:
+        """The longest of all, in seconds."""
+
     def quantile(self, q: float) -> float:
         """The time within which the fraction `q` (0 to 1) of all lies; 0 while there is none."""
 
-    def at_most(self, bound: float) -> int:
+    def at_most(self, bound: Span) -> int:
         """How many are not longer than `bound`: what a cumulative bucket of Prometheus counts."""
 
     def buckets(self) -> list[tuple[float, int]]:
@@ -588,24 +624,24 @@ class Reactor:
     def forget(self, number: int) -> None:
         """Gives up what the number stands for; a guard is given back."""
 
-    def acquire(self, future: Future[None], lock: Lock, timeout: Optional[float], who: int) -> int: ...
+    def acquire(self, future: Future[None], lock: Lock, timeout: Optional[Span], who: int, by_anybody: bool) -> int: ...
     def resume(self, future: Future[None], lock: Lock, secret: str, who: int) -> int: ...
-    def acquire_all(self, future: Future[None], bundle: Bundle, timeout: Optional[float]) -> int: ...
-    def any(self, future: Future[None], segments: Segments, timeout: Optional[float]) -> int: ...
-    def export(self, future: Future[None], guard: Guard, ttl: float) -> int: ...
+    def acquire_all(self, future: Future[None], bundle: Bundle, timeout: Optional[Span]) -> int: ...
+    def any(self, future: Future[None], segments: Segments, timeout: Optional[Span]) -> int: ...
+    def export(self, future: Future[None], guard: Guard, ttl: Span) -> int: ...
     def release(self, future: Future[None], guard: Guard, strictly: bool) -> int: ...
-    def extend(self, future: Future[None], guard: Guard, ttl: float) -> int: ...
+    def extend(self, future: Future[None], guard: Guard, ttl: Span) -> int: ...
     def change(self, future: Future[None], guard: Guard, writes: bool) -> int: ...
     def lost(self, future: Future[None], guard: Guard) -> int: ...
     def give_back(self, guard: Guard) -> None: ...
     def locked(self, future: Future[None], lock: Lock) -> int: ...
     def inspect_lock(self, future: Future[None], lock: Lock) -> int: ...
     def resize(self, future: Future[None], lock: Lock, permits: int) -> int: ...
-    def latch_wait(self, future: Future[None], latch: Latch, timeout: Optional[float]) -> int: ...
+    def latch_wait(self, future: Future[None], latch: Latch, timeout: Optional[Span]) -> int: ...
     def latch_count_down(self, future: Future[None], latch: Latch) -> int: ...
     def latch_count(self, future: Future[None], latch: Latch) -> int: ...
     def latch_set(self, future: Future[None], latch: Latch, to: int) -> int: ...
-    def barrier_wait(self, future: Future[None], barrier: Barrier, timeout: Optional[float]) -> int: ...
+    def barrier_wait(self, future: Future[None], barrier: Barrier, timeout: Optional[Span]) -> int: ...
     def barrier_waiting(self, future: Future[None], barrier: Barrier) -> int: ...
     def break_hold(self, future: Future[None], lock: Lock, expected_token: int) -> int: ...
     def inspect(self, future: Future[None], client: Client, name: str) -> int: ...
@@ -617,6 +653,18 @@ def _pin(lock: Lock, guard: Guard, block: bool, who: int) -> None: ...
 def _unpin(lock: Lock, who: int) -> Guard: ...
 def _unpin_block(lock: Lock, who: int) -> Optional[Guard]: ...
 def _loss(guard: Guard) -> Optional[BaseException]: ...
+
+@final
+class Bell:
+    """What the driver's thread rings for greenlets, through a descriptor that their hub watches."""
+
+    def __new__(cls) -> Bell: ...
+    def fileno(self) -> int: ...
+    def rung(self) -> list[int]:
+        """For whom it was rung since the last look."""
+
+def _generation() -> int: ...
+def _main_thread(ident: int) -> None: ...
 
 @final
 class Mailbox:

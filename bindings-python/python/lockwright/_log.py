@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import threading
 import traceback
 from typing import Any, Dict, Optional
 
-from lockwright._lockwright import Events
+from lockwright._lockwright import Events, _generation
 
 _logger = logging.getLogger("lockwright")
 
@@ -23,7 +22,7 @@ _LEVELS = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG, 5)
 _PATIENCE = 1.0
 
 _level: Optional[int] = None
-# By process: a forked child has none of its parent's. No lock guards it, which a fork could find taken.
+# By generation of the process: a forked child has none of its parent's. No lock guards it, which a fork could find taken.
 _threads: Dict[int, threading.Thread] = {}
 
 
@@ -31,14 +30,14 @@ def follow() -> None:
     """From now on what somebody wants to see is told. Called at whatever a program does before it uses a lock."""
     global _level
     level = _wanted()
-    if level == _level and (level is None or os.getpid() in _threads):
+    if level == _level and (level is None or _generation() in _threads):
         return
     events = Events()
     events.set_level(level)
     _level = level
     if level is not None:
         thread = threading.Thread(target=_serve, args=(events,), name="lockwright-log", daemon=True)
-        if _threads.setdefault(os.getpid(), thread) is thread:
+        if _threads.setdefault(_generation(), thread) is thread:
             thread.start()
             atexit.register(_dismiss, events, thread)
 
@@ -76,6 +75,11 @@ def _tell(at: float, level: int, target: str, message: str, fields: Dict[str, An
     # It happened before it is told.
     record.created, record.msecs = at, at % 1 * 1000
     _logger.handle(record)
+
+
+def collected(message: str) -> None:
+    """A guard was collected unreleased. Told here and not as an event: also where nothing of `logging` is set up."""
+    _logger.warning("%s", message)
 
 
 def _dismiss(events: Events, thread: threading.Thread) -> None:

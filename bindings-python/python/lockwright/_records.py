@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Dict, Optional
+from datetime import timedelta
+from typing import TYPE_CHECKING, Dict, Optional, Union
 
 if TYPE_CHECKING:
     from lockwright._lockwright import Histogram
+
+Span = Union[float, str, timedelta]
+"""A length of time: a number of seconds, a text such as `10s`, `500ms`, `2m` or `1h`, or a timedelta."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,9 @@ class Sharing:
     permits: Optional[int]
     """How many there are, of a semaphore."""
     holders: tuple[Part, ...]
+    """In the order of their tokens: all, unless a store has no room for so many in one answer (on Redis some 13,000)."""
+    unlisted: int
+    """How many more hold it than these."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Callable, Dict, List, Optional, Tuple, Type
 
 from lockwright._errors import LockError, LockTimeout
+from lockwright._records import Span
 from lockwright._lockwright import Bundle, Guard, Lock, Segments
 
 
@@ -65,14 +66,23 @@ class MultiGuard(Held):
         for guard in self._guards:
             guard.on_lost(once)
 
-    def extend(self, ttl: float) -> None:
+    def extend(self, ttl: Span) -> None:
         """Makes every lease last `ttl` seconds from now, and at every renewal."""
         for guard in self._guards:
             guard.extend(ttl)
 
     def release(self) -> str:
         """Gives all back. What the store found: of the first that was not simply `released`, if any."""
-        outcomes = [guard.release() for guard in reversed(self._guards)]
+        outcomes: List[str] = []
+        first: Optional[LockError] = None
+        # Each is given back, whatever became of those before it.
+        for guard in reversed(self._guards):
+            try:
+                outcomes.append(guard.release())
+            except LockError as error:
+                first = first or error
+        if first is not None:
+            raise first
         return next((outcome for outcome in outcomes if outcome != "released"), "released")
 
     def __enter__(self) -> MultiGuard:
@@ -110,7 +120,7 @@ class MultiLock:
         """Each name once, in the order in which they are taken."""
         return self._core.names
 
-    def acquire_guard(self, timeout: Optional[float] = None) -> MultiGuard:
+    def acquire_guard(self, timeout: Optional[Span] = None) -> MultiGuard:
         """Waits until all are held. Raises `LockTimeout` when others held one of them all the time: then none is."""
         return MultiGuard(self._core.acquire(timeout))
 
@@ -200,7 +210,7 @@ class Striped:
         """How many segments there are."""
         return self._core.count
 
-    def any(self, timeout: Optional[float] = None) -> Optional[Segment]:
+    def any(self, timeout: Optional[Span] = None) -> Optional[Segment]:
         """A free segment, or the first to be had where none is free; None once all are sold out.
 
         Raises `LockTimeout` when others held them all the time.

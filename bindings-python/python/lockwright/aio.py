@@ -25,9 +25,10 @@ from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Itera
 
 from lockwright import _lockwright as _native
 from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned, over_released
+from lockwright._guarded import namer
 from lockwright._election import Leader, is_news, leader_of
 from lockwright._reactors import here
-from lockwright._records import Guarantees, Inspection, Metrics
+from lockwright._records import Guarantees, Inspection, Metrics, Span
 from lockwright._several import Held
 
 __all__ = [
@@ -61,9 +62,9 @@ def connect(
     url: Optional[str] = None,
     *,
     prefix: Optional[str] = None,
-    connect_timeout: Optional[float] = None,
-    response_timeout: Optional[float] = None,
-    store_timeout: Optional[float] = None,
+    connect_timeout: Optional[Span] = None,
+    response_timeout: Optional[Span] = None,
+    store_timeout: Optional[Span] = None,
     ca: Optional[_Path] = None,
     cert: Optional[_Path] = None,
     key: Optional[_Path] = None,
@@ -128,25 +129,30 @@ class Client:
         self,
         name: str,
         *,
-        ttl: Optional[float] = None,
-        timeout: Optional[float] = None,
+        ttl: Optional[Span] = None,
+        timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
-        max_hold: Optional[float] = None,
+        max_hold: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
-        retry: Optional["tuple[float, float]"] = None,
+        retry: Optional["tuple[Span, Span]"] = None,
         label: Optional[str] = None,
         cancel_on_loss: bool = False,
     ) -> Lock:
         """The lock called `name`. What is not given is as the address says, else as it says here.
 
-        `ttl`: seconds that it stays ours without a renewal (30). `timeout`: seconds to wait for others (-1, for ever).
-        `renew`: whether it is renewed while it is held (True). `max_hold`: seconds after the grant at which renewal ends
+        Times are numbers of seconds, texts such as `10s`, `500ms` and `2m`, or timedeltas. `ttl`: how long it stays ours without a
+        renewal, 20 ms to 24 hours (30). `timeout`: how long to wait for others (-1, for ever).
+        `renew`: whether it is renewed while it is held (True). `max_hold`: how long after the grant renewal ends
         (never). `fair`: first come, first served over all processes (False). `layout`: how it lies in the store, such as
         `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`: the first and the longest
-        pause, in seconds, between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a text that
+        pause between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a text that
         `inspect` shows.
+
+        Who comes from redis-py: its `timeout` is `ttl` here, and its `blocking_timeout` is `timeout`.
+
+        Raises `InvalidConfig` for what cannot be, and `Unsupported` for what this store or layout cannot do.
         `cancel_on_loss`: whether the task in an `async with` block of the lock is cancelled when the lock is lost, so that
         the block raises `LockLost` at once (False: when it ends).
         """
@@ -168,14 +174,14 @@ class Client:
         self,
         name: str,
         *,
-        ttl: Optional[float] = None,
-        timeout: Optional[float] = None,
+        ttl: Optional[Span] = None,
+        timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
-        max_hold: Optional[float] = None,
+        max_hold: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
-        retry: Optional["tuple[float, float]"] = None,
+        retry: Optional["tuple[Span, Span]"] = None,
         label: Optional[str] = None,
         cancel_on_loss: bool = False,
     ) -> RLock:
@@ -224,6 +230,30 @@ class Client:
         """One of many leads: see `Election`. Options are those of `lock`, but for `fair` and `label`."""
         return Election(self, name, **options)
 
+    def guarded(self, key: str, **options: Any) -> Callable[[_F], _F]:
+        """Decorates a coroutine function, so that every call of it holds the lock that `key` names:
+        `@client.guarded("customer:{cid}")`.
+
+        The names in braces are parameters of the function, filled in as `str.format` does from what each call was given or the
+        parameters' defaults. Options are those of `lock`. Raises `InvalidConfig` where a name is no parameter, and `TypeError`
+        for what is no coroutine function.
+        """
+        # What is wrong with the options is told here, and not at the first call.
+        self.lock(key, **options)
+
+        def decorate(function: _F) -> _F:
+            _refuse_others(function)
+            name_of = namer(key, function)
+
+            @functools.wraps(function)
+            async def holding(*args: Any, **kwargs: Any) -> Any:
+                async with self.lock(name_of(args, kwargs), **options):
+                    return await function(*args, **kwargs)
+
+            return holding  # type: ignore[return-value]
+
+        return decorate
+
     async def resume(self, secret: str) -> Guard:
         """Takes over a lock that somebody exported, with this client's options; its token is higher than the exporter's.
 
@@ -235,14 +265,14 @@ class Client:
         self,
         name: str,
         *,
-        ttl: Optional[float] = None,
-        timeout: Optional[float] = None,
+        ttl: Optional[Span] = None,
+        timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
-        max_hold: Optional[float] = None,
+        max_hold: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
-        retry: Optional["tuple[float, float]"] = None,
+        retry: Optional["tuple[Span, Span]"] = None,
         label: Optional[str] = None,
         cancel_on_loss: bool = False,
     ) -> RwLock:
@@ -271,14 +301,14 @@ class Client:
         permits: int = 1,
         *,
         take: int = 1,
-        ttl: Optional[float] = None,
-        timeout: Optional[float] = None,
+        ttl: Optional[Span] = None,
+        timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
-        max_hold: Optional[float] = None,
+        max_hold: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
-        retry: Optional["tuple[float, float]"] = None,
+        retry: Optional["tuple[Span, Span]"] = None,
         label: Optional[str] = None,
         cancel_on_loss: bool = False,
     ) -> Semaphore:
@@ -303,7 +333,7 @@ class Client:
         )
         return Semaphore(core, cancel_on_loss)
 
-    def latch(self, name: str, count: int, *, idle: Optional[float] = None) -> Latch:
+    def latch(self, name: str, count: int, *, idle: Optional[Span] = None) -> Latch:
         """The latch called `name`, which is open once it was counted down `count` times, by whomever.
 
         Whoever first uses it says how many. It is forgotten `idle` seconds (60 to 2,592,000, which is 30 days and the default) after
@@ -312,7 +342,7 @@ class Client:
         """
         return Latch(self._core.latch(name, count, idle=idle))
 
-    def barrier(self, name: str, parties: int, *, ttl: Optional[float] = None) -> Barrier:
+    def barrier(self, name: str, parties: int, *, ttl: Optional[Span] = None) -> Barrier:
         """The barrier called `name`, which opens whenever `parties` (1 to 10,000) wait for it at the same time.
 
         The place of a party that died stands for at most `ttl` seconds more (0.02 to 86,400; 30), and is another's then. Those who
@@ -428,6 +458,7 @@ class Lock:
 
     @property
     def name(self) -> str:
+        """Its name, without the prefix of the address."""
         return self._core.name
 
     def _fair_if_possible(self) -> Lock:
@@ -437,11 +468,11 @@ class Lock:
         # Its task is alive while it is in the block, and asyncio lets any task release.
         return id(_task())
 
-    async def _acquire(self, timeout: Optional[float]) -> _native.Guard:
-        guard: _native.Guard = await _ask(_native.Reactor.acquire, self._core, timeout, self._who())
+    async def _acquire(self, timeout: Optional[Span], by_anybody: bool = False) -> _native.Guard:
+        guard: _native.Guard = await _ask(_native.Reactor.acquire, self._core, timeout, self._who(), by_anybody)
         return guard
 
-    async def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+    async def acquire(self, blocking: bool = True, timeout: Span = -1) -> bool:
         """Whether the lock was acquired in time. A `timeout` of -1 is the lock's own."""
         if not blocking:
             if timeout != -1:
@@ -452,7 +483,7 @@ class Lock:
                 )
             timeout = 0
         try:
-            guard = await self._acquire(timeout)
+            guard = await self._acquire(timeout, True)
         except LockTimeout:
             return False
         _native._pin(self._core, guard, False, self._who())
@@ -486,7 +517,7 @@ class Lock:
         """What it promises in its layout."""
         return self._core.guarantees()
 
-    async def acquire_guard(self, timeout: Optional[float] = None) -> Guard:
+    async def acquire_guard(self, timeout: Optional[Span] = None) -> Guard:
         """Waits for the lock. Raises `LockTimeout` when others held it all the time."""
         return Guard(await self._acquire(timeout))
 
@@ -503,9 +534,7 @@ class Lock:
 
     def guarded(self, function: _F) -> _F:
         """Decorates a coroutine function, so that every call of it holds the lock."""
-        if not inspect.iscoroutinefunction(function):
-            kind = "an async generator" if inspect.isasyncgenfunction(function) else "no coroutine function"
-            raise TypeError(f"{function!r} is {kind}, so this lock cannot guard it: {_instead(function)}")
+        _refuse_others(function)
 
         @functools.wraps(function)
         async def holding(*args: Any, **kwargs: Any) -> Any:
@@ -541,6 +570,12 @@ class Lock:
         return f"<lockwright.aio.{type(self).__name__} {self.name!r}{repr(self._core).partition(repr(self.name))[2]}"
 
 
+def _refuse_others(function: Callable[..., Any]) -> None:
+    if not inspect.iscoroutinefunction(function):
+        kind = "an async generator" if inspect.isasyncgenfunction(function) else "no coroutine function"
+        raise TypeError(f"{function!r} is {kind}, so this lock cannot guard it: {_instead(function)}")
+
+
 def _instead(function: Callable[..., Any]) -> str:
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         return "hold it inside, with `async with`"
@@ -568,7 +603,7 @@ class MultiGuard(Held):
 
         ends.extend(_watch(guard, once) for guard in self._guards)
 
-    async def extend(self, ttl: float) -> None:
+    async def extend(self, ttl: Span) -> None:
         """Makes every lease last `ttl` seconds from now, and at every renewal."""
         for guard in self._guards:
             await _ask(_native.Reactor.extend, guard, ttl)
@@ -609,7 +644,7 @@ class MultiLock:
         """Each name once, in the order in which they are taken."""
         return self._core.names
 
-    async def acquire_guard(self, timeout: Optional[float] = None) -> MultiGuard:
+    async def acquire_guard(self, timeout: Optional[Span] = None) -> MultiGuard:
         """Waits until all are held. Raises `LockTimeout` when others held one of them all the time: then none is."""
         return MultiGuard(await _ask(_native.Reactor.acquire_all, self._core, timeout))
 
@@ -699,7 +734,7 @@ class Striped:
         """How many segments there are."""
         return self._core.count
 
-    async def any(self, timeout: Optional[float] = None) -> Optional[Segment]:
+    async def any(self, timeout: Optional[Span] = None) -> Optional[Segment]:
         """A free segment, or the first to be had where none is free; None once all are sold out.
 
         Raises `LockTimeout` when others held them all the time.
@@ -768,7 +803,7 @@ class Election:
     def __init__(self, client: Client, name: str, **options: Any) -> None:
         self._client, self.name, self._options = client, name, options
 
-    async def campaign(self, proclaims: str, timeout: Optional[float] = None) -> Guard:
+    async def campaign(self, proclaims: str, timeout: Optional[Span] = None) -> Guard:
         """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
         lock = self._client.lock(self.name, fair=False, label=proclaims, **self._options)
         return await lock._fair_if_possible().acquire_guard(timeout)
@@ -810,6 +845,7 @@ class RwLock:
 
     @property
     def name(self) -> str:
+        """Its name, without the prefix of the address."""
         return self._write.name
 
     def read(self) -> Lock:
@@ -884,9 +920,10 @@ class Latch:
 
     @property
     def name(self) -> str:
+        """Its name, without the prefix of the address."""
         return self._core.name
 
-    async def wait(self, timeout: Optional[float] = None) -> bool:
+    async def wait(self, timeout: Optional[Span] = None) -> bool:
         """Waits until it is open. Whether it is; without a `timeout`, it is. May be cancelled at any time."""
         is_open: bool = await _ask(_native.Reactor.latch_wait, self._core, timeout)
         return is_open
@@ -928,13 +965,15 @@ class Barrier:
 
     @property
     def name(self) -> str:
+        """Its name, without the prefix of the address."""
         return self._core.name
 
     @property
     def parties(self) -> int:
+        """How many have to wait for it to open."""
         return self._core.parties
 
-    async def wait(self, timeout: Optional[float] = None) -> Optional[_native.Arrival]:
+    async def wait(self, timeout: Optional[Span] = None) -> Optional[_native.Arrival]:
         """Waits until as many wait as there are parties, for at most `timeout` seconds: 0 goes on if this is the last one.
 
         `None` when it did not open in time. Raises `InvalidConfig` when those who wait name another number of parties, `LockLost`
@@ -1049,6 +1088,7 @@ class Guard:
 
     @property
     def name(self) -> str:
+        """The name of its lock."""
         return self._core.name
 
     @property
@@ -1079,11 +1119,11 @@ class Guard:
         """Has `callback(why)` called in this event loop, if the lock is lost before it is released."""
         _watch(self._core, callback)
 
-    async def extend(self, ttl: float) -> None:
+    async def extend(self, ttl: Span) -> None:
         """Makes the lease last `ttl` seconds from now, and at every renewal."""
         await _ask(_native.Reactor.extend, self._core, ttl)
 
-    async def export(self, ttl: float) -> str:
+    async def export(self, ttl: Span) -> str:
         """Leaves the lock to a secret, which `Client.resume` takes over within `ttl` seconds, in this process or another.
 
         Nobody renews it meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a password.
@@ -1140,6 +1180,7 @@ class Lost:
         self._core = core
 
     def is_set(self) -> bool:
+        """Whether the lock was lost."""
         return self._core.lost.is_set()
 
     async def wait(self) -> bool:

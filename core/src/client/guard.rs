@@ -42,9 +42,9 @@ pub(crate) struct Holding {
 pub struct Guard<F: Face = Async> {
     /// `None` once it was released or exported.
     holding: Option<Holding>,
-    exported: bool,
     /// Until when the lock stays taken though it is released.
     not_before: Option<Time>,
+    exported: bool,
     depth: u32,
     generation: u64,
     face: PhantomData<F>,
@@ -54,7 +54,7 @@ impl<F: Face> Guard<F> {
     /// What an acquisition ended with, in the process of this fork `generation`.
     pub(super) fn new(holding: Holding, depth: u32, generation: u64, at_least_for: Option<Duration>) -> Self {
         let not_before = at_least_for.map(|span| holding.hold.since.after(span));
-        Guard { holding: Some(holding), exported: false, not_before, depth, generation, face: PhantomData }
+        Guard { holding: Some(holding), not_before, exported: false, depth, generation, face: PhantomData }
     }
 
     /// However early it is released, or dropped, the lock stays taken until so long after the grant (at most 24 h): so that whoever comes
@@ -223,9 +223,9 @@ impl<F: Face> Guard<F> {
 
     /// The same guard for callers that wait in another way.
     pub fn into_face<G: Face>(mut self) -> Guard<G> {
-        let (holding, not_before, exported) = (self.holding.take(), self.not_before, self.exported);
+        let (holding, not_before) = (self.holding.take(), self.not_before);
         let (depth, generation) = (self.depth, self.generation);
-        Guard { holding, exported, not_before, depth, generation, face: PhantomData }
+        Guard { holding, not_before, exported: self.exported, depth, generation, face: PhantomData }
     }
 }
 

@@ -10,10 +10,13 @@ use tracing::{Instrument, Span, debug_span};
 
 use super::guard::{Guard, Holding};
 use super::{Async, Client, Face, aside, left};
+use crate::driver::clock;
 use crate::driver::engine::{self, Engine, Trial, Wish};
 use crate::driver::entry::{Effects, Entry, PARTING, unfair};
 use crate::driver::fork::{self, Generational};
 use crate::driver::hold::Hold;
+use crate::driver::runtime;
+use crate::driver::turnstile::{Passage, Turnstile};
 use crate::driver::wait::{Settled, Waiter};
 use crate::error::{Error, Kind, Result};
 use crate::gate::Gate;
@@ -375,7 +378,6 @@ impl<F: Face> Lock<F> {
             deadline: ask.deadline,
             timeout,
             owner,
-            lenient,
             at_least_for,
             tells_who: !quiet && self.spot.layout.is_held(),
             generation: fork::image(),
@@ -428,8 +430,6 @@ pub(crate) struct Acquisition<F: Face> {
     pub(crate) deadline: Option<Time>,
     timeout: Option<Duration>,
     owner: Option<OwnerId>,
-    /// Somebody else than its owner may release what that one holds.
-    pub(crate) lenient: bool,
     at_least_for: Option<Duration>,
     /// When its time is over the error says who holds the lock.
     tells_who: bool,
@@ -441,20 +441,15 @@ pub(crate) struct Acquisition<F: Face> {
 
 impl<F: Face> Acquisition<F> {
     /// Who holds what it did not get in time, where that is to be told: known here, or what to ask the store for and until when.
-    pub(crate) fn who(&self, settled: &Settled) -> std::result::Result<Option<Arc<str>>, (Requests, Time)> {
+    pub(crate) fn who(&self, settled: &Settled) -> std::result::Result<Option<Arc<str>>, Box<(Requests, Time)>> {
         let limit = self.deadline.map(|deadline| deadline.after(PARTING)).filter(|limit| !left(*limit).is_zero());
         match (settled, limit) {
             (Settled::Refused(Refusal::TimedOut), Some(limit)) if self.tells_who => match self.entry.holder_here() {
                 Some(here) => Ok(Some(here.describe(self.owner).into())),
-                None => self.engine.look_at(&self.entry).map_or_else(Ok, |requests| Err((requests, limit))),
+                None => self.engine.look_at(&self.entry).map_or_else(Ok, |requests| Err(Box::new((requests, limit)))),
             },
             _ => Ok(None),
         }
-    }
-
-    /// Whether it waits for what its owner holds itself.
-    pub(crate) fn waits_for_itself(&self) -> bool {
-        self.owner.is_some() && self.entry.holder_here().is_some_and(|here| here.by == self.owner)
     }
 
     /// What the waiter got, as what the caller gets.
@@ -557,7 +552,7 @@ impl Lock {
     /// Acquires the lock if it is free, for a caller that may wait longer than that.
     pub(crate) async fn try_as(&self, trial: Trial) -> Result<Option<Guard>> {
         let (acquisition, effects) = self.start_trying(trial)?;
-        free(acquisition.finish(effects).await)
+        free(acquisition.finish(effects, None).await)
     }
 
     /// Who holds it, since when, and how many wait; as [`Client::inspect`], in this lock's layout.
@@ -583,23 +578,48 @@ impl Lock {
     /// # Errors
     /// As there.
     pub async fn acquire_within(&self, timeout: Option<Duration>) -> Result<Guard> {
-        let (acquisition, effects) = self.start(timeout)?;
-        acquisition.finish(effects).await
+        let turnstile = &self.client.place.engine().map_err(|error| self.explain(error))?.turnstile;
+        let (passage, left) = match turnstile.pass() {
+            Some(passage) => (passage, timeout),
+            None => self.line_up(turnstile, timeout).await?,
+        };
+        let (mut acquisition, effects) = self.start(left)?;
+        acquisition.timeout = timeout;
+        acquisition.finish(effects, Some(passage)).await
+    }
+
+    /// Waits until another task may ask the store, and says how long the lock may still be waited for then.
+    async fn line_up<'a>(
+        &self,
+        turnstile: &'a Turnstile,
+        timeout: Option<Duration>,
+    ) -> Result<(Passage<'a>, Option<Duration>)> {
+        // Who only tries does not wait for the lock, but for an answer.
+        let Some(limit) = timeout.filter(|limit| !limit.is_zero()) else {
+            return Ok((turnstile.enter().await, timeout));
+        };
+        let began = clock::now();
+        let entered = runtime::within(async { tokio::time::timeout(limit, turnstile.enter()).await }).await?;
+        let passage = entered.map_err(|_| self.explain(Error::timeout(limit)))?;
+        let left = limit.saturating_sub(clock::now().since(began));
+        Ok((passage, Some(left.max(Duration::from_nanos(1)))))
     }
 }
 
 impl Acquisition<Async> {
-    /// Performs what it began with, and waits for the result.
-    pub(crate) async fn finish(mut self, effects: Effects) -> Result<Guard> {
+    /// Performs what it began with, and waits for the result. Others may ask in its place once the store has answered it.
+    pub(crate) async fn finish(mut self, effects: Effects, passage: Option<Passage<'_>>) -> Result<Guard> {
         let span = self.span.clone();
         let settled = async {
             self.engine.perform_async(&self.entry, effects, self.deadline).await;
+            drop(passage);
             poll_fn(|context| self.waiter.poll(context)).await
         };
         let settled = settled.instrument(span).await;
         let who = match self.who(&settled) {
             Ok(who) => who,
-            Err((requests, limit)) => {
+            Err(look) => {
+                let (requests, limit) = *look;
                 self.engine.seen(&self.entry, self.engine.store.call_async(&requests, limit).await)
             }
         };

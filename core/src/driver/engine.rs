@@ -16,9 +16,10 @@ use super::entry::{Demand, Effects, Entry, Outbound, PARTING};
 use super::fence::{self, Fence};
 use super::fork::{self, Generational};
 use super::notice::{self, Counters, Silence};
-use super::owners::{Waiting, Waits};
+use super::owners::{self, Waiting, Waits};
 use super::random;
 use super::runtime;
+use super::turnstile::Turnstile;
 use super::wait::{Settled, Waiter, locked};
 use super::wheel::Wheel;
 use crate::client::drained;
@@ -37,6 +38,8 @@ use crate::time::Time;
 struct Entries {
     /// By the hash of their key, which they know themselves: a client may have very many.
     by_hash: HashMap<u64, SmallVec<[Weak<Entry>; 1]>>,
+    /// Those of one acquisition each, by the attempt that waits: there may be very many of one key.
+    by_attempt: HashMap<AttemptId, Weak<Entry>>,
     hasher: RandomState,
     recent: VecDeque<Arc<Entry>>,
 }
@@ -62,7 +65,13 @@ impl Entries {
             }
         }
         let known = self.by_hash.entry(self.hasher.hash_one(&*entry.key)).or_default();
-        known.retain(|entry| entry.strong_count() > 0);
+        if known.len() == known.capacity() {
+            known.retain(|entry| entry.strong_count() > 0);
+            if known.len() > known.capacity() / 2 {
+                // As above.
+                known.reserve(known.len());
+            }
+        }
         known.push(Arc::downgrade(entry));
     }
 
@@ -97,6 +106,9 @@ pub(crate) struct Engine {
     pub(crate) wheel: Wheel,
     renewals: Courier,
     returns: Courier,
+    asks: Courier,
+    /// What tasks pass before they ask the store for a lock.
+    pub(crate) turnstile: Turnstile,
     closed: AtomicBool,
     drained: AtomicBool,
     pub(crate) counters: Counters,
@@ -207,6 +219,8 @@ impl Engine {
             wheel: Wheel::new(me.clone()),
             renewals: Courier::of(Freight::Renewals),
             returns: Courier::of(Freight::Returns),
+            asks: Courier::of(Freight::Asks),
+            turnstile: Turnstile::new(),
             closed: AtomicBool::new(false),
             drained: AtomicBool::new(false),
             counters: Counters::default(),
@@ -461,12 +475,16 @@ impl Engine {
         match freight {
             Freight::Renewals => &self.renewals,
             Freight::Returns => &self.returns,
+            Freight::Asks => &self.asks,
         }
     }
 
     /// One round trip to the store ended, of so many requests.
     pub(super) fn heard(&self, requests: u64, answered: Answered) -> Answered {
         let answers_again = self.silence.hear(&answered, &self.store);
+        if !matches!(answered.outcome, Outcome::Replies(_)) {
+            self.turnstile.open();
+        }
         self.counters.change(|metrics| {
             metrics.requests += requests;
             metrics.round_trips += 1;
@@ -510,8 +528,12 @@ impl Engine {
             };
             sends.extend(self.perform_local(entry, follow));
         }
-        for Waiting { owner, task, begins } in waits {
-            if !begins {
+        for Waiting { owner, task, lenient, begins } in waits {
+            if lenient {
+                if begins {
+                    owners::warn_of_itself(entry, self.store.address(), owner, task);
+                }
+            } else if !begins {
                 self.waits.end(owner, task);
             } else if let Some(error) = self.waits.begin(self, entry, owner, task) {
                 let follow = entry.refuse(self, task, error);
@@ -587,6 +609,31 @@ impl Engine {
 
     fn entries_of(&self, key: &str) -> SmallVec<[Arc<Entry>; 1]> {
         locked(&self.entries).of_key(key).collect()
+    }
+
+    /// The entries of `key` that `event` may concern.
+    fn concerned(&self, key: &str, event: &StoreEvent) -> SmallVec<[Arc<Entry>; 1]> {
+        if let StoreEvent::Granted { attempt, .. } = event {
+            let waits = locked(&self.entries).by_attempt.get(attempt).and_then(Weak::upgrade);
+            if let Some(entry) = waits.filter(|entry| *entry.key == *key) {
+                return SmallVec::from_iter([entry]);
+            }
+        }
+        self.entries_of(key)
+    }
+
+    /// `entry`, which is of one acquisition, waits under `attempt`.
+    pub(super) fn await_grant(&self, attempt: AttemptId, entry: &Arc<Entry>) {
+        locked(&self.entries).by_attempt.insert(attempt, Arc::downgrade(entry));
+    }
+
+    /// It waits no more.
+    pub(super) fn await_no_grant(&self, attempt: AttemptId) {
+        let mut entries = locked(&self.entries);
+        entries.by_attempt.remove(&attempt);
+        if entries.by_attempt.is_empty() {
+            entries.by_attempt.shrink_to(RECENT);
+        }
     }
 
     /// What this client holds under `key` may be gone: asks the store, in this thread.
@@ -717,7 +764,7 @@ impl Sink for Engine {
     }
 
     fn pushed(&self, key: &str, event: &StoreEvent) {
-        for entry in self.entries_of(key) {
+        for entry in self.concerned(key, event) {
             let effects = entry.pushed(self, event);
             self.perform_in_background(&entry, effects);
         }
@@ -819,6 +866,15 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(lock.try_acquire().unwrap().is_some());
+    }
+
+    #[test]
+    fn a_short_time_limit_leaves_a_store_that_is_well_the_time_to_answer() {
+        let client = blocking::Client::open(Some("memory://short-limit"), ConnectOptions::default()).unwrap();
+        let (engine, now) = (taken(&client).engine.clone(), clock::now());
+        let deadline = now.after(Duration::from_millis(1));
+        assert_eq!(engine.limit(now, Some(deadline)), deadline.after(PARTING));
+        assert!(engine.limit(now, None) > deadline.after(PARTING));
     }
 
     /// The lock `x` is granted, and nobody has taken up the grant.

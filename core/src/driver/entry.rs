@@ -15,6 +15,7 @@ use super::fence::{Panicked, caught};
 use super::hold::Hold;
 use super::notice::{Notice, Way, Why};
 use super::owners::{Here, Waiting};
+use super::slots::{Slot, Slots};
 use super::wait::{Settled, Waiter, locked};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{LossReason, ReleaseOutcome};
@@ -43,7 +44,7 @@ pub(crate) struct Entry {
 
 struct State {
     queue: Queue,
-    slots: SmallVec<[Slot; 1]>,
+    slots: Slots,
     next_slot: u64,
     tasks: Lent<Task>,
     /// How many of them were not yet said to wait.
@@ -76,6 +77,7 @@ struct State {
 pub(crate) struct Room {
     session: session::Room,
     queue: queue::Room,
+    slots: Lent<u32>,
     tasks: Lent<Task>,
     releases: Lent<Release>,
 }
@@ -98,6 +100,7 @@ impl Room {
 
     fn give_back(mut self: Box<Self>) {
         // Something many were waiting for is not kept for ever.
+        self.slots.shrink_to(64);
         self.tasks.shrink_to(64);
         self.releases.shrink_to(64);
         let _ = ROOM.try_with(|room| room.set(Some(self)));
@@ -117,6 +120,8 @@ struct Task {
     by: Option<OwnerId>,
     /// The same, where a wait for that one itself would never end.
     waits_as: Option<OwnerId>,
+    /// Somebody else may release what that one holds.
+    lenient: bool,
     /// It wants to be served in order or not at all, where it wants an order.
     insists: bool,
     /// It only tries: that there is nobody at the store's address is an answer.
@@ -162,17 +167,6 @@ struct Wish {
     /// To hold more or less, not for longer.
     changes: bool,
     waiter: Arc<Waiter>,
-}
-
-struct Slot {
-    id: u64,
-    /// Whom it stands for; `None` once the queue has nothing to do with it any more.
-    contender: Option<ContenderId>,
-    session: Session,
-    /// Its contract ended; only what is left at the store keeps it.
-    idle: bool,
-    /// It listens on its session's channel.
-    listens: bool,
 }
 
 impl Slot {
@@ -244,7 +238,7 @@ pub(crate) struct Effects {
 
 impl Entry {
     pub(crate) fn new(name: Arc<str>, key: Arc<str>, layout: Arc<dyn Layout>) -> Self {
-        let state = Mutex::new(State::new(&*layout, key.clone()));
+        let state = Mutex::new(State::new(&*layout, &key));
         Entry { name, key, layout, state }
     }
 
@@ -269,9 +263,21 @@ impl Entry {
             effects.notices.push(Notice::Asked);
             let behind = !ask.tries && !state.queue.is_idle();
             let waiter = waiter.clone();
-            let waits_as = by.filter(|_| !lenient && !ask.tries && ask.deadline.is_none() && state.is_of_holders);
+            let waits_as = by.filter(|_| !ask.tries && ask.deadline.is_none() && state.is_of_holders);
             let (id, since, said, parts) = (ask.task, now, false, None);
-            state.tasks.push_back(Task { id, waiter, since, behind, said, waits_as, by, insists, hurries, parts });
+            state.tasks.push_back(Task {
+                id,
+                waiter,
+                since,
+                behind,
+                said,
+                waits_as,
+                lenient,
+                by,
+                insists,
+                hurries,
+                parts,
+            });
             state.unsaid += 1;
             if state.closed {
                 return state.refuse(now, ask.task, Refusal::Failed(closed()), effects);
@@ -320,7 +326,7 @@ impl Entry {
             // The deadline is the truth, however late the wheel is.
             state.tick(now);
             state.pump(self, engine, now, effects);
-            let slot = state.queue.holder(token).and_then(|contender| state.slot_of(contender));
+            let slot = state.queue.holder(token).and_then(|contender| state.slot_of(contender, now));
             if slot.is_some_and(|slot| !slot.session.can_pass()) {
                 let message = "this layout cannot pass a held lock on; take one that can, such as native";
                 let error = Error::unsupported("export", message);
@@ -366,7 +372,7 @@ impl Entry {
         self.with(engine, |state, now, _| {
             let contender = state.queue.holder(token);
             state.holds.iter().filter(|hold| hold.token.n == token).for_each(|hold| hold.abandon());
-            if let Some(slot) = contender.and_then(|contender| state.slot_of_mut(contender)) {
+            if let Some(slot) = contender.and_then(|contender| state.slot_of(contender, now)) {
                 let left = slot.session.valid_until().map_or(Duration::ZERO, |until| until.since(now));
                 let max_hold = Some(Duration::ZERO);
                 let service = Service { ttl: left, renew: true, max_hold, retry: Retry::DEFAULT };
@@ -382,7 +388,7 @@ impl Entry {
             // Else it is free once the secret's time is over.
             let Ok(terms) = self.terms(engine, &state.card, service) else { return };
             let secret = Terms::of_secret(self.name.clone(), secret, MIN_TTL, "".into());
-            let slot = state.idle_slot(self, engine, effects);
+            let slot = state.idle_slot(self, engine, now, effects);
             slot.contender = None;
             slot.idle = false;
             slot.session.handle(now, session::Event::Resume { terms, secret, service });
@@ -392,7 +398,8 @@ impl Entry {
     /// A write of this entry ended.
     pub(crate) fn answered(self: &Arc<Self>, engine: &Engine, slot: u64, id: RequestId, answered: Answered) -> Effects {
         self.with(engine, |state, now, effects| {
-            let Some(slot) = state.slots.iter_mut().find(|s| s.id == slot) else { return };
+            let Some(at) = state.slots.position(slot, now) else { return };
+            let slot = &mut state.slots[at];
             let renews = id.op == Op::Renew && slot.session.awaits(id);
             let Answered { sent, outcome } = answered;
             let reply = |answer| session::Event::Reply { id, sent, answer };
@@ -421,7 +428,18 @@ impl Entry {
     pub(crate) fn pushed(self: &Arc<Self>, engine: &Engine, event: &StoreEvent) -> Effects {
         self.with(engine, |state, now, effects| {
             effects.pushed = true;
-            state.every_session(|session| session.handle(now, session::Event::Push(event)));
+            match event {
+                StoreEvent::Granted { attempt, .. } | StoreEvent::Broken { attempt } | StoreEvent::Next { attempt } => {
+                    for at in state.slots.positions_for(*attempt, now) {
+                        if !state.slots[at].idle {
+                            state.slots[at].session.handle(now, session::Event::Push(event));
+                        }
+                    }
+                }
+                StoreEvent::Dropped { .. } | StoreEvent::Changed { .. } | StoreEvent::Gone { .. } => {
+                    state.every_session(|session| session.handle(now, session::Event::Push(event)));
+                }
+            }
         })
     }
 
@@ -441,9 +459,11 @@ impl Entry {
     /// What is heard on a channel of this lock changed.
     pub(crate) fn channel(self: &Arc<Self>, engine: &Engine, channel: &str, state: Inbox) -> Effects {
         self.with(engine, |entry, now, _| {
-            let listening = entry.slots.iter_mut().filter(|slot| slot.listens);
-            for slot in listening.filter(|slot| slot.session.channel().as_deref() == Some(channel)) {
-                slot.session.handle(now, session::Event::Inbox(state));
+            let listens = |slot: &Slot| slot.listens && slot.session.channel().as_deref() == Some(channel);
+            for at in 0..entry.slots.len() {
+                if listens(&entry.slots[at]) {
+                    entry.slots[at].session.handle(now, session::Event::Inbox(state));
+                }
             }
         })
     }
@@ -481,7 +501,8 @@ impl Entry {
             }
             let held = state.queue.held_token().and_then(|token| Some((token, state.queue.holder(token)?)));
             state.queue = Queue::new(1);
-            for slot in &mut state.slots {
+            for at in 0..state.slots.len() {
+                let slot = &mut state.slots[at];
                 let given_back = held.filter(|(_, holder)| slot.contender == Some(*holder));
                 slot.contender = None;
                 slot.session.handle(
@@ -514,7 +535,7 @@ impl Entry {
                 effects.settled.push((wish.waiter, refused));
             }
             state.queue = Queue::new(1);
-            state.slots.clear();
+            state.slots = Slots::new();
         })
     }
 
@@ -574,7 +595,7 @@ impl Entry {
         });
         if let Err(panicked) = done {
             state.give_up(now, panicked, &mut effects);
-            let like_new = State::new(&*self.layout, self.key.clone());
+            let like_new = State::new(&*self.layout, &self.key);
             *state = State { next_slot: state.next_slot, closed: state.closed, ..like_new };
         }
         if let Some(mut room) = effects.room.take() {
@@ -630,11 +651,11 @@ fn renewal(session: &Session, token: Token, error: Option<Error>) -> Option<Noti
 }
 
 impl State {
-    fn new(layout: &dyn Layout, key: Arc<str>) -> Self {
-        let Traits { block, push, .. } = layout.protocol(key).traits();
+    fn new(layout: &dyn Layout, key: &Arc<str>) -> Self {
+        let Traits { block, push, .. } = layout.protocol(key.clone()).traits();
         State {
             queue: Queue::new(block),
-            slots: SmallVec::new(),
+            slots: Slots::new(),
             next_slot: 0,
             tasks: Lent::new(),
             unsaid: 0,
@@ -660,8 +681,10 @@ impl State {
         self.queue.lend(&mut room.queue);
         self.tasks.exchange(&mut room.tasks);
         self.releases.exchange(&mut room.releases);
-        if let Some(slot) = self.slots.first_mut() {
-            slot.session.lend(&mut room.session);
+        self.slots.exchange(&mut room.slots);
+        self.slots.begin();
+        if !self.slots.is_empty() {
+            self.slots.aside(0).session.lend(&mut room.session);
         }
     }
 
@@ -669,22 +692,20 @@ impl State {
         self.queue.reclaim(&mut room.queue);
         room.tasks.take_back(&mut self.tasks);
         room.releases.take_back(&mut self.releases);
-        for slot in &mut self.slots {
-            slot.session.reclaim(&mut room.session);
+        for at in self.slots.worked() {
+            self.slots.aside(at).session.reclaim(&mut room.session);
         }
+        self.slots.take_back(&mut room.slots);
     }
 
     /// The slot whose session stands for `contender`.
-    fn slot_of(&self, contender: ContenderId) -> Option<&Slot> {
-        self.slots.iter().find(|slot| slot.contender == Some(contender))
-    }
-
-    fn slot_of_mut(&mut self, contender: ContenderId) -> Option<&mut Slot> {
-        self.slots.iter_mut().find(|slot| slot.contender == Some(contender))
+    fn slot_of(&mut self, contender: ContenderId, now: Time) -> Option<&mut Slot> {
+        let at = self.slots.position_of(contender, now)?;
+        Some(&mut self.slots[at])
     }
 
     fn every_session(&mut self, mut each: impl FnMut(&mut Session)) {
-        self.slots.iter_mut().filter(|slot| !slot.idle).for_each(|slot| each(&mut slot.session));
+        self.slots.each(|slot| each(&mut slot.session));
     }
 
     /// Lets queue and sessions talk until both are silent.
@@ -692,27 +713,28 @@ impl State {
         loop {
             if let Some(action) = self.queue.poll_action() {
                 self.queue_wants(entry, engine, now, action, effects);
-            } else if let Some((index, action)) = self.session_action() {
+            } else if let Some((index, action)) = self.slots.next_action() {
                 self.session_wants(entry, engine, index, now, action, effects);
             } else {
                 break;
             }
         }
         if self.hints {
-            self.slots.iter_mut().filter(|slot| !slot.session.listens()).for_each(|slot| slot.forget(engine));
+            for at in self.slots.worked() {
+                let slot = self.slots.aside(at);
+                if !slot.session.listens() {
+                    slot.forget(engine);
+                }
+            }
         }
         self.part(now, effects);
         self.say_who_waits(effects);
-        self.refresh_deadlines();
+        self.refresh_deadlines(now);
         self.appoint(now, effects);
         let needed = self.slots.iter().any(|slot| !slot.idle);
         if needed != self.alive.is_some() {
             self.alive = needed.then(|| entry.clone());
         }
-    }
-
-    fn session_action(&mut self) -> Option<(usize, session::Action)> {
-        self.slots.iter_mut().enumerate().find_map(|(i, slot)| slot.session.poll_action().map(|action| (i, action)))
     }
 
     fn queue_wants(
@@ -729,8 +751,11 @@ impl State {
                     Ok(terms) => Terms { fair, ..terms },
                     Err(error) => return self.fail(now, contender, entry, error),
                 };
+                if wait && entry.layout.has_many_holders() {
+                    engine.await_grant(terms.attempt, entry);
+                }
                 let hints = self.hints;
-                let slot = self.idle_slot(entry, engine, effects);
+                let slot = self.idle_slot(entry, engine, now, effects);
                 slot.contender = Some(contender);
                 slot.idle = false;
                 let inbox = if hints { slot.overhear(engine, &terms) } else { engine.inbox() };
@@ -742,7 +767,7 @@ impl State {
                     Err(error) => return self.fail(now, contender, entry, error),
                 };
                 let secret = Terms::of_secret(entry.name.clone(), secret, service.ttl, "".into());
-                let slot = self.idle_slot(entry, engine, effects);
+                let slot = self.idle_slot(entry, engine, now, effects);
                 slot.contender = Some(contender);
                 slot.idle = false;
                 slot.session.handle(now, session::Event::Resume { terms, secret, service });
@@ -759,7 +784,7 @@ impl State {
                     }
                     Err(error) => {
                         self.tell(contender, now, session::Event::Release { used });
-                        self.detach(contender);
+                        self.detach(contender, now);
                         self.fail(now, contender, entry, error);
                     }
                 }
@@ -767,18 +792,18 @@ impl State {
             queue::Action::GiveBack { contender, used } => {
                 self.release_goes_to(now, contender, used, effects);
                 self.tell(contender, now, session::Event::Release { used });
-                self.detach(contender);
+                self.detach(contender, now);
             }
             queue::Action::Export { contender, used, secret, ttl } => {
                 self.release_goes_to(now, contender, used, effects);
                 let secret = Terms::of_secret(entry.name.clone(), secret, ttl, self.card.clone());
                 self.tell(contender, now, session::Event::Export { secret, used });
-                self.detach(contender);
+                self.detach(contender, now);
             }
             queue::Action::Withdraw(contender) => {
-                effects.withdrawn = self.slot_of(contender).and_then(|slot| slot.session.silence());
+                effects.withdrawn = self.slot_of(contender, now).and_then(|slot| slot.session.silence());
                 self.tell(contender, now, session::Event::Cancel);
-                self.detach(contender);
+                self.detach(contender, now);
             }
             queue::Action::Grant { task, token, depth, contender } => {
                 self.grant(now, task, token, depth, contender, effects);
@@ -872,8 +897,11 @@ impl State {
                 self.settle_release(|release| release.asked == Some(slot), outcome, effects);
             }
             session::Action::Ended => {
+                if entry.layout.has_many_holders() {
+                    engine.await_no_grant(self.slots[index].session.attempt());
+                }
                 self.contender_ended(index, now);
-                self.retire(index, engine);
+                self.retire(index, now, engine);
             }
         }
     }
@@ -881,7 +909,7 @@ impl State {
     /// Tells the session that holds under `token` what is wanted of it; whether there is one.
     fn wish(&mut self, now: Time, token: u64, event: session::Event<'_>, changes: bool, waiter: &Arc<Waiter>) -> bool {
         let contender = self.queue.holder(token);
-        let Some(slot) = contender.and_then(|contender| self.slot_of_mut(contender)) else { return false };
+        let Some(slot) = contender.and_then(|contender| self.slot_of(contender, now)) else { return false };
         slot.session.handle(now, event);
         let wish = Wish { slot: slot.id, changes, waiter: waiter.clone() };
         self.wishes.push_back(wish);
@@ -944,44 +972,45 @@ impl State {
     }
 
     /// A slot whose session can contend: the entry keeps one that is through for its next contender.
-    fn idle_slot(&mut self, entry: &Entry, engine: &Engine, effects: &mut Effects) -> &mut Slot {
-        let at = self.slots.iter().position(|slot| slot.idle).unwrap_or_else(|| {
+    fn idle_slot(&mut self, entry: &Entry, engine: &Engine, now: Time, effects: &mut Effects) -> &mut Slot {
+        let at = self.slots.idle(now).unwrap_or_else(|| {
             let mut session = Session::new(entry.layout.protocol(entry.key.clone()), engine.store_timeout());
             if let Some(room) = &mut effects.room {
                 session.lend(&mut room.session);
             }
-            self.slots.push(Slot { id: 0, contender: None, session, idle: true, listens: false });
-            self.slots.len() - 1
+            self.slots.push(Slot { id: 0, contender: None, session, idle: true, listens: false })
         });
-        self.slots[at].forget(engine);
-        self.slots[at].id = self.next_slot;
+        let slot = &mut self.slots[at];
+        slot.forget(engine);
+        slot.id = self.next_slot;
         self.next_slot += 1;
-        &mut self.slots[at]
+        slot
     }
 
-    fn retire(&mut self, index: usize, engine: &Engine) {
+    fn retire(&mut self, index: usize, now: Time, engine: &Engine) {
+        let another = self.slots.idle(now).is_some();
         self.slots[index].idle = true;
         self.slots[index].forget(engine);
-        if self.slots.iter().filter(|slot| slot.idle).count() > 1 {
-            self.slots.remove(index);
+        if another {
+            self.slots.remove(index, now);
         }
     }
 
     fn tell(&mut self, contender: ContenderId, now: Time, event: session::Event<'_>) {
-        if let Some(slot) = self.slot_of_mut(contender) {
+        if let Some(slot) = self.slot_of(contender, now) {
             slot.session.handle(now, event);
         }
     }
 
-    fn detach(&mut self, contender: ContenderId) {
-        if let Some(slot) = self.slot_of_mut(contender) {
+    fn detach(&mut self, contender: ContenderId, now: Time) {
+        if let Some(slot) = self.slot_of(contender, now) {
             slot.contender = None;
         }
     }
 
     fn release(&mut self, now: Time, token: u64, waiter: Arc<Waiter>) {
         let left = self.queue.holder(token).and_then(|contender| {
-            let slot = self.slot_of_mut(contender)?;
+            let slot = self.slot_of(contender, now)?;
             let left = slot.session.valid_until()?.since(now);
             slot.session.is_certain(now).then_some(left)
         });
@@ -993,7 +1022,7 @@ impl State {
 
     /// The release that used `token` will be answered by the session of `contender`.
     fn release_goes_to(&mut self, now: Time, contender: ContenderId, token: u64, effects: &mut Effects) {
-        let slot = self.slot_of(contender).map(|slot| slot.id);
+        let slot = self.slot_of(contender, now).map(|slot| slot.id);
         for release in self.releases.iter_mut().filter(|r| r.token == token && r.asked.is_none()) {
             release.asked = slot;
         }
@@ -1027,7 +1056,8 @@ impl State {
         contender: ContenderId,
         effects: &mut Effects,
     ) {
-        let Some(Slot { session, .. }) = self.slot_of(contender) else {
+        let at = self.slots.position_of(contender, now);
+        let Some(Slot { session, .. }) = at.and_then(|at| self.slots.get(at)) else {
             let nobody =
                 Error::new(Kind::Internal, "acquire", "granted to a contender that is gone; please report this");
             return self.refuse(now, task, Refusal::Failed(nobody), effects);
@@ -1064,8 +1094,8 @@ impl State {
 
     fn take_task(&mut self, task: TaskId, effects: &mut Effects) -> Option<Task> {
         let at = self.tasks.iter().position(|other| other.id == task)?;
-        let task = self.tasks.swap_remove_back(at)?;
-        let over = |owner| Waiting { owner, task: task.id, begins: false };
+        let task = self.tasks.remove(at)?;
+        let over = |owner| Waiting { owner, task: task.id, lenient: task.lenient, begins: false };
         effects.waits.extend(task.waits_as.filter(|_| task.said).map(over));
         self.unsaid -= u32::from(!task.said);
         self.parting -= u32::from(task.parts.is_some());
@@ -1155,11 +1185,14 @@ impl State {
         if self.unsaid == 0 {
             return;
         }
-        let wait = self.slots.iter().any(|slot| !slot.idle && slot.session.is_waiting());
-        for task in self.tasks.iter_mut().filter(|task| !task.said && (wait || task.behind)) {
+        let waits = |slot: &Slot| !slot.idle && slot.session.is_waiting();
+        let wait = self.slots.worked().into_iter().any(|at| waits(&self.slots[at]));
+        // Who came last stands behind; of those before, only who found nobody may not have been said to wait.
+        let concerned = self.tasks.iter_mut().rev().take_while(|task| wait || !task.said);
+        for task in concerned.filter(|task| !task.said && (wait || task.behind)) {
             task.said = true;
             self.unsaid -= 1;
-            let begun = |owner| Waiting { owner, task: task.id, begins: true };
+            let begun = |owner| Waiting { owner, task: task.id, lenient: task.lenient, begins: true };
             effects.waits.extend(task.waits_as.map(begun));
             effects.notices.push(Notice::Waits);
         }
@@ -1189,18 +1222,20 @@ impl State {
 
     fn tick(&mut self, now: Time) {
         self.queue.handle(now, queue::Event::Tick);
-        for slot in self.slots.iter_mut().filter(|slot| !slot.idle) {
-            if slot.session.poll_timeout().is_some_and(|at| at <= now) {
+        for at in self.slots.due_by(now) {
+            let slot = &mut self.slots[at];
+            if !slot.idle && slot.session.poll_timeout().is_some_and(|at| at <= now) {
                 slot.session.handle(now, session::Event::Tick);
             }
         }
     }
 
     /// Tells the hold in force until when it lasts.
-    fn refresh_deadlines(&self) {
+    fn refresh_deadlines(&mut self, now: Time) {
         for hold in &self.holds {
-            let slot = self.queue.holder(hold.token.n).and_then(|contender| self.slot_of(contender));
-            let Some(session) = slot.map(|slot| &slot.session) else { continue };
+            let contender = self.queue.holder(hold.token.n);
+            let at = contender.and_then(|contender| self.slots.position_of(contender, now));
+            let Some(session) = at.and_then(|at| self.slots.get(at)).map(|slot| &slot.session) else { continue };
             if let Some(until) = session.valid_until() {
                 hold.prolong(until, &session.expires_as());
             }
@@ -1209,10 +1244,8 @@ impl State {
 
     /// Asks the wheel to come, unless it will come early enough anyway.
     fn appoint(&mut self, now: Time, effects: &mut Effects) {
-        let sessions = self.slots.iter().filter(|slot| !slot.idle).map(|slot| &slot.session);
-        // While a renewal is unanswered its lease's end is what matters; but the answer will ask for an earlier look.
-        let looks = sessions.flat_map(|session| [session.poll_timeout(), session.next_renewal(now)]);
-        let next = looks.flatten().chain(self.queue.poll_timeout()).chain(self.next_parting()).min();
+        let due = self.slots.first_due(now);
+        let next = due.into_iter().chain(self.queue.poll_timeout()).chain(self.next_parting()).min();
         if let Some(next) = next
             && self.due.is_none_or(|due| next < due)
         {

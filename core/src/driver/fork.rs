@@ -22,7 +22,7 @@ static RESTORED: AtomicU64 = AtomicU64::new(0);
 
 /// How often this process and its ancestors forked since the library was first used: differs between a parent and its
 /// child.
-pub(crate) fn generation() -> u64 {
+pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 

@@ -14,11 +14,14 @@ use std::time::Duration;
 use super::engine::Engine;
 use super::entry::Entry;
 use super::wait::locked;
+use super::{notice, runtime};
 use crate::error::{Error, Kind};
 use crate::queue::{OwnerId, TaskId};
 
 /// Most holders of one thing that are looked at: a circle over more than these readers is not found.
 const HOLDERS: usize = 256;
+/// How long an owner may wait for itself before that is said, where somebody else may release what it holds.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Most steps of a circle.
 const STEPS: usize = 64;
 
@@ -62,6 +65,8 @@ fn name(owner: OwnerId) -> Option<String> {
 pub(crate) struct Waiting {
     pub(crate) owner: OwnerId,
     pub(crate) task: TaskId,
+    /// Somebody else may release what the owner holds.
+    pub(crate) lenient: bool,
     pub(crate) begins: bool,
 }
 
@@ -95,6 +100,24 @@ impl Waits {
         let circle = circle(&waits, engine, entry, owner)?;
         waits.remove(&owner);
         Some(deadlock(entry, &circle))
+    }
+}
+
+/// Says so, where the `task` of `owner` waits a while for what that one holds itself and somebody else may yet release.
+pub(crate) fn warn_of_itself(entry: &Arc<Entry>, store: &Arc<str>, owner: OwnerId, task: TaskId) {
+    let waits_for_itself = move |entry: &Entry| entry.holder_here().is_some_and(|here| here.by == Some(owner));
+    if !waits_for_itself(entry) {
+        return;
+    }
+    let (entry, store) = (entry.clone(), store.clone());
+    let warning = async move {
+        tokio::time::sleep(PATIENCE).await;
+        if entry.waits(task) && waits_for_itself(&entry) {
+            notice::waits_for_itself(&entry.name, &store);
+        }
+    };
+    if let Ok(handle) = runtime::handle() {
+        handle.spawn(warning);
     }
 }
 

@@ -1,5 +1,7 @@
 //! The one background runtime of a process: a single thread, started at first need, stamped with the fork generation.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -20,6 +22,24 @@ pub(crate) fn handle() -> Result<Handle> {
         let message = "the background thread could not be started; raise the limits of threads and open files";
         Error::new(Kind::Internal, "connect", message).caused_by(error)
     })
+}
+
+/// Runs `work` where tokio's sockets and timers are to be had: in the caller's runtime, or, for a caller of another kind,
+/// against the background runtime's.
+///
+/// # Errors
+/// As [`handle`].
+pub(crate) async fn within<T>(work: impl Future<Output = T>) -> Result<T> {
+    if Handle::try_current().is_ok() {
+        return Ok(work.await);
+    }
+    let handle = handle()?;
+    let mut work = pin!(work);
+    Ok(poll_fn(|context| {
+        let _entered = handle.enter();
+        work.as_mut().poll(context)
+    })
+    .await)
 }
 
 /// How long a thread for what blocks waits for more: many come at once, and then none for long.

@@ -103,14 +103,16 @@ impl Waiter {
     }
 
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Settled> {
+        self.take_or_wake(context.waker()).map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Takes the result if it is there, else has `waker` called when it comes.
+    pub(crate) fn take_or_wake(&self, waker: &Waker) -> Option<Settled> {
         let mut state = locked(&self.0);
-        match state.result.take() {
-            Some(result) => Poll::Ready(result),
-            None => {
-                state.wake = Wake::Task(context.waker().clone());
-                Poll::Pending
-            }
+        if state.result.is_none() {
+            state.wake = Wake::Task(waker.clone());
         }
+        state.result.take()
     }
 }
 

@@ -211,7 +211,7 @@ impl Lock {
     pub async fn resume(&self, secret: &str) -> Result<Guard> {
         let attempt = self.attempt_of(secret)?;
         let (acquisition, effects) = self.start_as(Some(Duration::ZERO), Trial::AT_ONCE, Some(attempt), None)?;
-        acquisition.finish(effects).await
+        acquisition.finish(effects, None).await
     }
 }
 

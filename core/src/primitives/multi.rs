@@ -32,7 +32,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::Async;
-use crate::blocking::{Acquiring, Blocking};
+use crate::blocking::{Acquiring, Blocking, Wait};
 use crate::client::{Call, Client, Face, Guard, Lock, left, outcome_of};
 use crate::driver::clock;
 use crate::driver::convoy::Convoy;
@@ -255,12 +255,12 @@ pub struct AcquiringAll {
 }
 
 impl AcquiringAll {
-    /// Waits for at most `slice`; `None` when there is no result yet. Call it no more after a result.
-    pub fn wait(&mut self, slice: Duration) -> Option<Result<MultiGuard<Blocking>>> {
+    /// Waits as `how` says; `None` when there is no result yet. Call it no more after a result.
+    pub fn wait<'a>(&mut self, how: impl Into<Wait<'a>>) -> Option<Result<MultiGuard<Blocking>>> {
         if let Some(result) = self.result.take() {
             return Some(result);
         }
-        let result = self.next.as_mut()?.wait(slice)?;
+        let result = self.next.as_mut()?.wait(how)?;
         let result = result.and_then(|guard| {
             self.guards.push(guard);
             self.begin_next()

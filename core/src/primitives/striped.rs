@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::Async;
-use crate::blocking::{Acquiring, Blocking};
+use crate::blocking::{Acquiring, Blocking, Wait};
 use crate::client::{Client, Face, Guard, Lock, left};
 use crate::driver::clock;
 use crate::driver::engine::Trial;
@@ -259,10 +259,10 @@ pub struct Choosing {
 }
 
 impl Choosing {
-    /// Waits for at most `slice`; `None` when there is no result yet. Call it no more after a result.
-    pub fn wait(&mut self, slice: Duration) -> Option<Result<Option<Segment<Blocking>>>> {
+    /// Waits as `how` says; `None` when there is no result yet. Call it no more after a result.
+    pub fn wait<'a>(&mut self, how: impl Into<Wait<'a>>) -> Option<Result<Option<Segment<Blocking>>>> {
         let Some((index, acquiring)) = &mut self.waits else { return self.look().transpose() };
-        let (index, result) = (*index, acquiring.wait(slice)?);
+        let (index, result) = (*index, acquiring.wait(how)?);
         match result {
             Err(error) if may_go_on(&error) && !is_over(self.deadline) => {
                 self.waits = None;

@@ -2,14 +2,12 @@
 //! same commands.
 
 use std::collections::{HashMap, VecDeque};
-use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
-use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use super::config::Config;
@@ -328,21 +326,6 @@ impl Redis {
     fn push(&self, exchange: &Exchange<'_>, commands: &mut SmallVec<[Cmd; 1]>, not_after: StoreTime) {
         exchange.write(&self.scripts, not_after, &mut Cmd::new(), |command| commands.push(command.take()));
     }
-
-    /// Runs `work` where tokio's sockets and timers are to be had: in the caller's runtime, or, for a caller of another kind,
-    /// against the background runtime's.
-    async fn within_tokio<T>(&self, work: impl Future<Output = T>) -> std::result::Result<T, Error> {
-        if Handle::try_current().is_ok() {
-            return Ok(work.await);
-        }
-        let handle = runtime::handle()?;
-        let mut work = std::pin::pin!(work);
-        Ok(poll_fn(|cx| {
-            let _entered = handle.enter();
-            work.as_mut().poll(cx)
-        })
-        .await)
-    }
 }
 
 impl Store for Redis {
@@ -390,7 +373,7 @@ impl Store for Redis {
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
         Box::pin(async move {
             let began = clock::now();
-            let answered = self.within_tokio(self.ask(requests, limit)).await;
+            let answered = runtime::within(self.ask(requests, limit)).await;
             answered.unwrap_or_else(|error| self.answered(began, Err(Failed::Unsent(error))))
         })
     }

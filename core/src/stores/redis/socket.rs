@@ -439,13 +439,14 @@ pub(super) fn unreachable(config: &Config, error: io::Error) -> Error {
         }
         _ => "the connection cannot be made; see whether the server runs and is reachable",
     };
-    let nobody = matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionRefused
-            | io::ErrorKind::NotFound
-            | io::ErrorKind::HostUnreachable
-            | io::ErrorKind::NetworkUnreachable
-    );
+    let nobody = is_unknown_host
+        || matches!(
+            error.kind(),
+            io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::NotFound
+                | io::ErrorKind::HostUnreachable
+                | io::ErrorKind::NetworkUnreachable
+        );
     let error = Error::new(Kind::Unavailable, "connect", message).caused_by(error);
     if nobody { error.with_nobody_there() } else { error }
 }

@@ -323,7 +323,8 @@ fn helper() {
             until_told();
         }
         "hold for two" => {
-            let mut heir = Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
+            // In our group, with which it ends should the test fail.
+            let mut heir = Command::new("sleep").arg("1000").stderr(Stdio::null()).spawn().unwrap();
             outlived_by(heir.id());
             let mut contender = Contender::new(&store(&path), "a");
             let mut reader = Contender::of_one_permit(&store(&path), "s");

@@ -90,6 +90,7 @@ pub static OWN: OwnCalls = OwnCalls {
 
 /// How many a script finds to listen on a channel. Whoever does not find itself there is behind a proxy that spreads clients over servers: a
 /// script that looked for it there, before it hands a lock over, would take it for dead.
+#[cfg(feature = "redis")]
 pub(crate) static LISTENERS: Call =
     Call { name: "listeners", body: "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]", batch: false };
 

@@ -1,0 +1,312 @@
+//! The sessions of an entry. Mostly there is one; where very many tasks want their own place at the store there are as many, and no step of
+//! one of them looks at all the others.
+
+use std::collections::{BTreeSet, HashMap};
+use std::ops::{Deref, Index, IndexMut};
+
+use smallvec::SmallVec;
+
+use crate::lent::Lent;
+use crate::protocol::AttemptId;
+use crate::queue::ContenderId;
+use crate::session::{Action, Session};
+use crate::time::Time;
+
+/// From how many on they are found by an index.
+const MANY: usize = 16;
+
+pub(super) struct Slot {
+    pub(super) id: u64,
+    /// Whom it stands for; `None` once the queue has nothing to do with it any more.
+    pub(super) contender: Option<ContenderId>,
+    pub(super) session: Session,
+    /// Its contract ended; only what is left at the store keeps it.
+    pub(super) idle: bool,
+    /// It listens on its session's channel.
+    pub(super) listens: bool,
+}
+
+impl Slot {
+    /// When something of its session is due at the latest.
+    fn due(&self, now: Time) -> Option<Time> {
+        // While a renewal is unanswered its lease's end is what matters; but the answer will ask for an earlier look.
+        let looks = [self.session.poll_timeout(), self.session.next_renewal(now)];
+        looks.into_iter().flatten().min().filter(|_| !self.idle)
+    }
+}
+
+/// See the [module](self). Whatever is lent out to be changed is taken to have been, so it is what
+/// [`next_action`](Self::next_action) asks and the index is corrected by.
+pub(super) struct Slots {
+    all: SmallVec<[Slot; 1]>,
+    /// Which were lent out since they had no more actions.
+    touched: Lent<u32>,
+    many: Option<Box<Many>>,
+}
+
+/// The index of many.
+#[derive(Default)]
+struct Many {
+    by_id: HashMap<u64, usize>,
+    by_contender: HashMap<ContenderId, usize>,
+    by_attempt: HashMap<AttemptId, usize>,
+    by_due: BTreeSet<(Time, u64)>,
+    /// The one that is not in use, if there is one.
+    idle: Option<usize>,
+    /// Under what each of them is found.
+    filed: Vec<Filed>,
+    /// Which were touched in this step, and how many of these have been filed since.
+    worked: Vec<u32>,
+    done: usize,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+struct Filed {
+    id: u64,
+    contender: Option<ContenderId>,
+    attempt: AttemptId,
+    due: Option<Time>,
+    idle: bool,
+}
+
+impl Many {
+    fn forget(&mut self, at: usize) {
+        let Filed { id, contender, attempt, due, idle } = self.filed[at];
+        self.idle.take_if(|_| idle);
+        self.by_id.remove(&id);
+        self.by_attempt.remove(&attempt);
+        contender.map(|contender| self.by_contender.remove(&contender));
+        due.map(|due| self.by_due.remove(&(due, id)));
+    }
+
+    fn find(&mut self, at: usize) {
+        let Filed { id, contender, attempt, due, idle } = self.filed[at];
+        self.idle = self.idle.or(idle.then_some(at));
+        self.by_id.insert(id, at);
+        self.by_attempt.insert(attempt, at);
+        contender.map(|contender| self.by_contender.insert(contender, at));
+        due.map(|due| self.by_due.insert((due, id)));
+    }
+
+    fn file(&mut self, at: usize, slot: &Slot, now: Time) {
+        let Slot { id, contender, idle, .. } = *slot;
+        let filed = Filed { id, contender, attempt: slot.session.attempt(), due: slot.due(now), idle };
+        if self.filed.get(at) == Some(&filed) {
+            return;
+        }
+        match self.filed.get(at) {
+            Some(_) => {
+                self.forget(at);
+                self.filed[at] = filed;
+            }
+            None => self.filed.push(filed),
+        }
+        self.find(at);
+    }
+
+    /// The one at `at` goes, and the last one comes in its place.
+    fn remove(&mut self, at: usize) {
+        let last = self.filed.len() - 1;
+        self.forget(at);
+        if at < last {
+            self.forget(last);
+        }
+        self.filed.swap_remove(at);
+        if at < last {
+            self.find(at);
+        }
+        self.worked = moved(std::mem::take(&mut self.worked).into_iter(), at, last).collect();
+        self.done = 0;
+    }
+}
+
+/// Places after a removal at `at`, where the `last` comes instead.
+fn moved(places: impl Iterator<Item = u32>, at: usize, last: usize) -> impl Iterator<Item = u32> {
+    let left = places.filter(move |place| *place as usize != at);
+    left.map(move |place| if place as usize == last { at as u32 } else { place })
+}
+
+impl Slots {
+    pub(super) fn new() -> Self {
+        Slots { all: SmallVec::new(), touched: Lent::new(), many: None }
+    }
+
+    /// Lends memory for what is touched, and takes it back.
+    pub(super) fn exchange(&mut self, room: &mut Lent<u32>) {
+        self.touched.exchange(room);
+    }
+
+    pub(super) fn take_back(&mut self, room: &mut Lent<u32>) {
+        room.take_back(&mut self.touched);
+    }
+
+    /// Where they are that took part in this step, or all of few.
+    pub(super) fn worked(&self) -> SmallVec<[usize; 4]> {
+        match &self.many {
+            Some(many) => many.worked.iter().map(|at| *at as usize).collect(),
+            None => (0..self.all.len()).collect(),
+        }
+    }
+
+    /// To be changed in what no step depends on.
+    pub(super) fn aside(&mut self, at: usize) -> &mut Slot {
+        &mut self.all[at]
+    }
+
+    /// A step begins.
+    pub(super) fn begin(&mut self) {
+        if let Some(many) = &mut self.many {
+            many.worked.clear();
+            many.done = 0;
+        }
+    }
+
+    /// Where it is that has this id.
+    pub(super) fn position(&mut self, id: u64, now: Time) -> Option<usize> {
+        match self.filed(now) {
+            Some(many) => many.by_id.get(&id).copied(),
+            None => self.all.iter().position(|slot| slot.id == id),
+        }
+    }
+
+    /// Where it is that stands for `contender`.
+    pub(super) fn position_of(&mut self, contender: ContenderId, now: Time) -> Option<usize> {
+        match self.filed(now) {
+            Some(many) => many.by_contender.get(&contender).copied(),
+            None => self.all.iter().position(|slot| slot.contender == Some(contender)),
+        }
+    }
+
+    /// Where they are that an event for `attempt` may concern: all of few.
+    pub(super) fn positions_for(&mut self, attempt: AttemptId, now: Time) -> SmallVec<[usize; 4]> {
+        match self.filed(now).map(|many| many.by_attempt.get(&attempt).copied()) {
+            Some(Some(at)) => SmallVec::from_iter([at]),
+            // Of an attempt before the present one.
+            Some(None) | None => (0..self.all.len()).collect(),
+        }
+    }
+
+    /// Where they are of which something may be due.
+    pub(super) fn due_by(&mut self, now: Time) -> SmallVec<[usize; 4]> {
+        match self.filed(now) {
+            Some(many) => {
+                let due = many.by_due.range(..=(now, u64::MAX));
+                due.filter_map(|(_, id)| many.by_id.get(id).copied()).collect()
+            }
+            None => (0..self.all.len()).collect(),
+        }
+    }
+
+    /// When the first of them is due.
+    pub(super) fn first_due(&mut self, now: Time) -> Option<Time> {
+        match self.filed(now) {
+            Some(many) => many.by_due.first().map(|(due, _)| *due),
+            None => self.all.iter().filter_map(|slot| slot.due(now)).min(),
+        }
+    }
+
+    /// The index, as things are now; none of few.
+    fn filed(&mut self, now: Time) -> Option<&Many> {
+        let Slots { all, touched, many } = self;
+        if many.is_none() && all.len() <= MANY {
+            return None;
+        }
+        let many = many.get_or_insert_with(|| {
+            let mut many = Box::<Many>::default();
+            all.iter().enumerate().for_each(|(at, slot)| many.file(at, slot, now));
+            (many.worked, many.done) = ((0..all.len() as u32).collect(), all.len());
+            many
+        });
+        for i in many.done..many.worked.len() {
+            let at = many.worked[i] as usize;
+            many.file(at, &all[at], now);
+        }
+        many.done = many.worked.len();
+        touched.iter().for_each(|at| many.file(*at as usize, &all[*at as usize], now));
+        Some(many)
+    }
+
+    /// Where one is that is not in use.
+    pub(super) fn idle(&mut self, now: Time) -> Option<usize> {
+        match self.filed(now) {
+            Some(many) => many.idle,
+            None => self.all.iter().position(|slot| slot.idle),
+        }
+    }
+
+    pub(super) fn push(&mut self, slot: Slot) -> usize {
+        self.all.push(slot);
+        let at = self.all.len() - 1;
+        self.touch(at);
+        at
+    }
+
+    pub(super) fn remove(&mut self, at: usize, now: Time) {
+        let last = self.all.len() - 1;
+        self.filed(now);
+        if let Some(many) = &mut self.many {
+            many.remove(at);
+        }
+        self.all.swap_remove(at);
+        let touched: SmallVec<[u32; 4]> = moved(self.touched.iter().copied(), at, last).collect();
+        self.touched.clear();
+        self.touched.extend(touched);
+        if self.all.len() <= MANY / 2 && self.many.take().is_some() {
+            self.all.shrink_to_fit();
+        }
+    }
+
+    fn touch(&mut self, at: usize) {
+        let place = at as u32;
+        if self.touched.back() != Some(&place) {
+            self.touched.push_back(place);
+        }
+    }
+
+    /// What one of them wants done, and which.
+    pub(super) fn next_action(&mut self) -> Option<(usize, Action)> {
+        while let Some(place) = self.touched.front().copied() {
+            let at = place as usize;
+            if let Some(action) = self.all[at].session.poll_action() {
+                return Some((at, action));
+            }
+            self.touched.pop_front();
+            if let Some(many) = &mut self.many {
+                many.worked.push(place);
+            }
+        }
+        None
+    }
+
+    /// All that are in use, to be changed.
+    pub(super) fn each(&mut self, mut change: impl FnMut(&mut Slot)) {
+        for at in 0..self.all.len() {
+            if !self.all[at].idle {
+                change(&mut self[at]);
+            }
+        }
+    }
+}
+
+impl Deref for Slots {
+    type Target = [Slot];
+
+    fn deref(&self) -> &[Slot] {
+        &self.all
+    }
+}
+
+impl Index<usize> for Slots {
+    type Output = Slot;
+
+    fn index(&self, at: usize) -> &Slot {
+        &self.all[at]
+    }
+}
+
+impl IndexMut<usize> for Slots {
+    fn index_mut(&mut self, at: usize) -> &mut Slot {
+        self.touch(at);
+        &mut self.all[at]
+    }
+}
