@@ -238,6 +238,24 @@ def test_a_block_without_an_error_raises_the_loss(store_uri: str, run: Run) -> N
     run(main())
 
 
+def test_a_task_that_is_over_is_not_taken_for_another(store_uri: str, run: Run) -> None:
+    async def main() -> None:
+        async with aio.connect(store_uri) as client:
+            lock = client.lock("x")
+            guard = await asyncio.create_task(lock.acquire_guard())
+            for _ in range(20):
+                # Each of these tasks may lie where the one that acquired it did.
+                waits = asyncio.create_task(lock.acquire_guard())
+                await asyncio.sleep(0)
+                await asyncio.wait([waits], timeout=0.002)
+                waits.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waits
+            await guard.release()
+
+    run(main())
+
+
 def test_a_block_with_an_error_raises_that(store_uri: str, run: Run) -> None:
     async def main() -> None:
         async with aio.connect(store_uri) as client:

@@ -73,6 +73,8 @@ const GRANULARITY: Duration = Duration::from_millis(2);
 /// The longest that one who waits does not look after whoever holds the lock, so that a push which was lost, however that came, costs no
 /// more; the shortest at which many thousand locks that are waited for cost next to nothing.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(30);
+/// An answer that takes no longer than this is none that a store fails to give.
+const PROMPT: Duration = Duration::from_millis(100);
 /// First and longest pause before asking again a store that did not answer.
 const RETRY: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(320));
 
@@ -262,10 +264,12 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// Why there is no answer, if the store said nothing to the contender after `since`.
-    pub fn after(self, since: Time) -> Option<Error> {
+    /// Why there is no answer at `now`, if the store said nothing to the contender after `since`. A request that has just left
+    /// says nothing of the store.
+    pub fn after(self, since: Time, now: Time) -> Option<Error> {
         let silent = self.owed <= since || self.answered.is_none_or(|at| at < since);
-        silent.then(|| self.trouble.unwrap_or_else(silent_store))
+        let is_due = self.trouble.is_some() || now.since(self.owed) >= PROMPT;
+        (silent && is_due).then(|| self.trouble.unwrap_or_else(silent_store))
     }
 }
 
@@ -508,6 +512,11 @@ impl Session {
             }
             _ => LossReason::Expired,
         }
+    }
+
+    /// Whether the hold goes on until it is given back, as long as the store answers.
+    pub fn is_endless(&self) -> bool {
+        matches!(self.service.get(), Service { renew: true, max_hold: None, .. })
     }
 
     /// How long a push that arrives now makes the lock ours.

@@ -31,6 +31,16 @@ fn a_lock_in_itself_is_a_deadlock() {
 }
 
 #[test]
+fn a_hold_that_ends_by_itself_is_waited_for() {
+    for place in Place::all() {
+        let short = place.lock().ttl(SHORT).renew(false).build().unwrap();
+        let guard = short.acquire().unwrap();
+        short.acquire().unwrap().release().unwrap();
+        assert!(!guard.is_held());
+    }
+}
+
+#[test]
 fn several_locks_with_one_that_is_held_already_are_a_deadlock() {
     let client = blocking::connect("memory://deadlock-multi").unwrap();
     let guard = client.lock("b").acquire().unwrap();

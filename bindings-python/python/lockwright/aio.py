@@ -464,12 +464,8 @@ class Lock:
     def _fair_if_possible(self) -> Lock:
         return Lock(self._core._fair_if_possible(), self._cancel_on_loss)
 
-    def _who(self) -> int:
-        # Its task is alive while it is in the block, and asyncio lets any task release.
-        return id(_task())
-
     async def _acquire(self, timeout: Optional[Span], by_anybody: bool = False) -> _native.Guard:
-        guard: _native.Guard = await _ask(_native.Reactor.acquire, self._core, timeout, self._who(), by_anybody)
+        guard: _native.Guard = await _ask(_native.Reactor.acquire, self._core, timeout, _owner(), by_anybody)
         return guard
 
     async def acquire(self, blocking: bool = True, timeout: Span = -1) -> bool:
@@ -486,7 +482,7 @@ class Lock:
             guard = await self._acquire(timeout, True)
         except LockTimeout:
             return False
-        _native._pin(self._core, guard, False, self._who())
+        _native._pin(self._core, guard, False, _owner())
         return True
 
     async def release(self) -> None:
@@ -496,7 +492,7 @@ class Lock:
         not take the release back.
         """
         here()
-        await _ask(_native.Reactor.release, _native._unpin(self._core, self._who()), True)
+        await _ask(_native.Reactor.release, _native._unpin(self._core, _owner()), True)
 
     async def locked(self) -> bool:
         """Whether anybody holds the lock at this moment, in any process."""
@@ -530,7 +526,7 @@ class Lock:
 
     async def resume(self, secret: str) -> Guard:
         """Takes the lock over from `secret`, as `Client.resume` does, with this lock's options."""
-        return Guard(await _ask(_native.Reactor.resume, self._core, secret, self._who()))
+        return Guard(await _ask(_native.Reactor.resume, self._core, secret, _owner()))
 
     def guarded(self, function: _F) -> _F:
         """Decorates a coroutine function, so that every call of it holds the lock."""
@@ -545,7 +541,7 @@ class Lock:
 
     async def __aenter__(self) -> Guard:
         guard = await self._acquire(None)
-        _native._pin(self._core, guard, True, self._who())
+        _native._pin(self._core, guard, True, _owner())
         if self._cancel_on_loss:
             self._interruptions[guard] = _Interruption(guard)
         return Guard(guard)
@@ -557,7 +553,7 @@ class Lock:
         traceback: Optional[TracebackType] = None,
         /,
     ) -> None:
-        guard = _native._unpin_block(self._core, self._who())
+        guard = _native._unpin_block(self._core, _owner())
         # None: the block gave it back itself.
         if guard is None:
             return
@@ -830,9 +826,6 @@ class RLock(Lock):
 
     __slots__ = ()
 
-    def _who(self) -> int:
-        return _owner()
-
 
 class RwLock:
     """A named read/write lock, of which `read()` and `write()` are locks like any other."""
@@ -883,11 +876,11 @@ class Semaphore(Lock):
         guards: List[_native.Guard] = []
         try:
             for _ in range(n):
-                guards.append(_native._unpin(self._core, self._who()))
+                guards.append(_native._unpin(self._core, _owner()))
         except LockError as error:
             # All or none.
             for guard in guards:
-                _native._pin(self._core, guard, False, self._who())
+                _native._pin(self._core, guard, False, _owner())
             raise over_released(error) from None
         ended = await asyncio.gather(
             *(_ask(_native.Reactor.release, guard, True) for guard in guards), return_exceptions=True

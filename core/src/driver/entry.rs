@@ -541,10 +541,12 @@ impl Entry {
 
     /// Who of this client holds it.
     pub(crate) fn holder_here(&self) -> Option<Here> {
-        let state = locked(&self.state);
+        let (mut state, now) = (locked(&self.state), clock::now());
         let token = state.queue.held_token()?;
+        let slot = state.queue.holder(token).and_then(|contender| state.slots.position_of(contender, now));
+        let is_endless = slot.is_some_and(|at| state.slots[at].session.is_endless());
         let hold = state.holds.iter().find(|hold| hold.token.n == token)?;
-        Some(Here { by: hold.by(), held_for: clock::now().since(hold.since) })
+        Some(Here { by: hold.by(), held_for: now.since(hold.since), is_endless })
     }
 
     /// Whether a task waits for it yet.
@@ -809,7 +811,7 @@ impl State {
                 self.grant(now, task, token, depth, contender, effects);
             }
             queue::Action::Refuse { task, why: Refusal::TimedOut } => {
-                let why = self.why_out_of_time(task, effects.withdrawn.take());
+                let why = self.why_out_of_time(now, task, effects.withdrawn.take());
                 if !self.is_undoing() {
                     return self.refuse(now, task, why, effects);
                 }
@@ -1109,9 +1111,9 @@ impl State {
 
     /// Why a task whose time limit passed did not get the lock: others have it, as far as anybody here knows, or the store has not said
     /// since it asked. `withdrawn` is what the store owes to the contender that stood for the task alone.
-    fn why_out_of_time(&self, task: TaskId, withdrawn: Option<session::Silence>) -> Refusal {
+    fn why_out_of_time(&self, now: Time, task: TaskId, withdrawn: Option<session::Silence>) -> Refusal {
         let task = self.tasks.iter().find(|other| other.id == task).filter(|_| self.queue.held_token().is_none());
-        let silence = task.and_then(|task| withdrawn.or_else(|| self.silence())?.after(task.since));
+        let silence = task.and_then(|task| withdrawn.or_else(|| self.silence())?.after(task.since, now));
         silence.map_or(Refusal::TimedOut, Refusal::Failed)
     }
 

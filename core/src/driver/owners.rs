@@ -105,7 +105,7 @@ impl Waits {
 
 /// Says so, where the `task` of `owner` waits a while for what that one holds itself and somebody else may yet release.
 pub(crate) fn warn_of_itself(entry: &Arc<Entry>, store: &Arc<str>, owner: OwnerId, task: TaskId) {
-    let waits_for_itself = move |entry: &Entry| entry.holder_here().is_some_and(|here| here.by == Some(owner));
+    let waits_for_itself = move |entry: &Entry| kept_by(entry) == Some(owner);
     if !waits_for_itself(entry) {
         return;
     }
@@ -154,8 +154,13 @@ fn holders(engine: &Engine, entry: &Arc<Entry>) -> impl Iterator<Item = OwnerId>
     let all =
         if entry.layout.share().is_some() { engine.entries_of_key(&entry.key, HOLDERS) } else { vec![entry.clone()] };
     let reads = entry.is_for_a_reader();
-    let kept_by = all.into_iter().filter(move |other| !(reads && other.is_for_a_reader()));
-    kept_by.filter_map(|other| other.holder_here()?.by)
+    let in_the_way = all.into_iter().filter(move |other| !(reads && other.is_for_a_reader()));
+    in_the_way.filter_map(|other| kept_by(&other))
+}
+
+/// Who of this client has `entry` until that one gives it back. A hold that ends by itself keeps nobody for ever.
+fn kept_by(entry: &Entry) -> Option<OwnerId> {
+    entry.holder_here().filter(|here| here.is_endless)?.by
 }
 
 fn deadlock(entry: &Entry, circle: &[Arc<Entry>]) -> Error {
@@ -188,6 +193,8 @@ fn deadlock(entry: &Entry, circle: &[Arc<Entry>]) -> Error {
 pub(crate) struct Here {
     pub(crate) by: Option<OwnerId>,
     pub(crate) held_for: Duration,
+    /// It is given back by its holder or never: its lease is renewed without an end.
+    pub(crate) is_endless: bool,
 }
 
 impl Here {
