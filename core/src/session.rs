@@ -41,6 +41,7 @@
 //!   Undoing     undone, nothing in doubt       Ended       Ended
 //!   Undoing     undone, acquire unanswered     Undoing     Send(undo) once it is answered or can no longer run
 //!   Undoing     undone or granted, of a place  Undoing     Parted                   as above besides
+//!   Undoing     the only acquire never left    Ended       Parted, Ended            nothing can be at the store
 //!   any         place not renewed for long     Ended       Failed                   instead of Send(acquire)
 //! ```
 //!
@@ -721,6 +722,7 @@ impl Session {
         let pause = self.pause(RETRY);
         match (op, self.phase) {
             (Op::Acquire, Phase::Asking) if hopeless => self.fail(now, error),
+            (Op::Acquire, Phase::Undoing) if !self.touched && self.prev.is_none() => self.never_asked(),
             (Op::Acquire, Phase::Undoing) => self.answered_after_the_undo(now, None),
             (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_at = Some(now.after(pause)),
             (Op::Acquire, Phase::Asking) => {
@@ -1219,7 +1221,7 @@ impl Session {
             Phase::Idle | Phase::Undoing | Phase::Releasing => {}
             _ => {
                 self.stop_extending();
-                self.touched |= self.flight(Op::Acquire).is_some() || self.phase == Phase::Held;
+                self.touched |= self.phase == Phase::Held;
                 self.finish(now);
             }
         }
@@ -1245,7 +1247,7 @@ impl Session {
         self.wake = None;
         self.stop_renewing();
         self.silent_since = None;
-        if self.touched {
+        if self.touched || self.flight(Op::Acquire).is_some() {
             self.phase = Phase::Undoing;
             self.retries = 0;
             return self.undo(now);
@@ -1268,6 +1270,14 @@ impl Session {
         self.doubt.take_if(|until| *until <= now);
         let intent = Intent::Undo { terms: self.terms.clone(), prev: self.prev.as_deref().cloned() };
         self.converse(now, now, Op::Undo, Input::Begin(intent));
+    }
+
+    /// No acquire of this attempt ever left, so there is nothing to undo.
+    fn never_asked(&mut self) {
+        if self.has_place() {
+            self.actions.push_back(Action::Parted(None));
+        }
+        self.end();
     }
 
     /// Whatever the acquire did was done before or after the undo; only asking once more makes sure.
@@ -1376,10 +1386,7 @@ impl Session {
             }
             Phase::Confirming if now >= self.valid_until => self.ask(now),
             Phase::Held | Phase::Confirming => self.renew_if_due(now),
-            Phase::Asking if self.is_silent_too_long(now) => {
-                self.touched |= self.flight(Op::Acquire).is_some();
-                self.fail_in_silence(now);
-            }
+            Phase::Asking if self.is_silent_too_long(now) => self.fail_in_silence(now),
             Phase::Releasing if now >= self.store_until => self.retract(now),
             Phase::Releasing if self.secret.is_some() && self.is_silent_too_long(now) => self.retract(now),
             Phase::Releasing if self.is_silent_too_long(now) => {
@@ -1571,6 +1578,17 @@ mod tests {
         };
         assert!(unanswered(Kind::Cancelled).is_none());
         assert_eq!(unanswered(Kind::Unavailable).unwrap().kind(), Kind::Unavailable);
+    }
+
+    #[test]
+    fn whose_only_request_never_left_has_nothing_to_undo() {
+        let (mut session, id, now) = asking();
+        session.handle(now, Event::Cancel);
+        let undo = session.poll_action();
+        assert!(matches!(undo, Some(Action::Send { id, .. }) if id.op == Op::Undo), "{undo:?}");
+        let answer = Answer::NotSent(Error::new(Kind::Unavailable, "acquire", "nothing listens there"));
+        session.handle(now, Event::Reply { id, sent: now, answer });
+        assert!(matches!(session.poll_action(), Some(Action::Ended)));
     }
 
     #[test]

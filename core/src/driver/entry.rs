@@ -1147,9 +1147,9 @@ impl State {
 
     /// The store says what became of the place that a task gave up: granted before that, or not at all.
     fn parted(&mut self, now: Time, index: usize, granted: Option<u64>, effects: &mut Effects) {
-        let Some(Task { id, since, .. }) = self.tasks.iter().find(|task| task.parts.is_some()) else { return };
-        let (id, waited) = (*id, now.since(*since));
-        let Some(token) = granted.map(Token::new) else { return self.refuse(now, id, Refusal::TimedOut, effects) };
+        let gone = |task: &Task| Some((task.id, now.since(task.since), task.parts.as_ref()?.why.clone()));
+        let Some((id, waited, why)) = self.tasks.iter().find_map(gone) else { return };
+        let Some(token) = granted.map(Token::new) else { return self.refuse(now, id, why, effects) };
         let session = &self.slots[index].session;
         let (attempt, ttl) = (session.attempt(), session.ttl());
         let hold = Arc::new(Hold::new(token, now, now.after(ttl), None));
