@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lockwright::lease::ReleaseOutcome;
-use lockwright::{Async, Kind};
+use lockwright::multi::MultiGuard;
+use lockwright::{Async, Error, Kind};
 use places::Place;
 
 #[test]
@@ -260,5 +261,26 @@ async fn whoever_goes_away_in_the_middle_leaves_nothing() {
         let begun = Instant::now();
         lock.acquire().await.unwrap().release().await.unwrap();
         assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+}
+
+#[tokio::test]
+async fn guards_that_were_taken_apart_are_given_back_together_and_none_stays_for_anothers_failure() {
+    for place in Place::all() {
+        let client: lockwright::Client = place.client().into_face();
+        let names = place.names(["a", "b", "c"]);
+        let mut guards = client.multi_lock(&names).unwrap().acquire().await.unwrap().into_guards();
+        let stranger = place.client().into_face::<Async>().lock(&place.name).acquire().await.unwrap();
+        guards[1].export(Duration::from_secs(20)).await.unwrap();
+        let outcomes = MultiGuard::from_guards(guards).unwrap().release_each().await;
+        let told: Vec<_> =
+            outcomes.iter().map(|outcome| outcome.as_ref().map_or_else(Error::code, |told| told.code())).collect();
+        assert_eq!(told, ["released", "not_owned", "released"]);
+        for free in [&names[0], &names[2]] {
+            client.lock(free).try_acquire().await.unwrap().unwrap().release().await.unwrap();
+        }
+        let mine = client.lock(&names[0]).acquire().await.unwrap();
+        let refused = MultiGuard::from_guards(vec![stranger, mine]).unwrap_err();
+        assert_eq!(refused.kind(), Kind::InvalidConfig);
     }
 }

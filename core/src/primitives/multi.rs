@@ -97,6 +97,12 @@ impl<F: Face> MultiLock<F> {
         MultiLock { locks: self.locks.iter().map(|lock| lock.clone().into_face()).collect() }
     }
 
+    /// The same locks for an owner; see [`Lock::for_owner`].
+    #[must_use]
+    pub fn for_owner(&self, owner: OwnerId) -> Self {
+        MultiLock { locks: self.locks.iter().map(|lock| lock.for_owner(owner)).collect() }
+    }
+
     /// The options of each.
     pub fn options(&self) -> &AcquireOptions {
         // One is always named.
@@ -348,19 +354,36 @@ impl<F: Face> MultiGuard<F> {
         self.guards
     }
 
-    /// The releases that are still to be answered, and what is sent for them.
-    fn start_release(&mut self) -> Result<(Vec<Call>, Convoy)> {
-        let mut calls = self.guards.iter_mut().rev().map(Guard::start_release).collect::<Result<Vec<_>>>()?;
+    /// Guards that were taken apart by [`into_guards`](Self::into_guards) as one again, or some of them.
+    ///
+    /// # Errors
+    /// `invalid_config` where they are of several clients.
+    pub fn from_guards(guards: Vec<Guard<F>>) -> Result<Self> {
+        let mut engines = guards.iter().filter_map(|guard| Some(&guard.holding().ok()?.engine));
+        let first = engines.next();
+        if engines.any(|other| first.is_none_or(|first| !Arc::ptr_eq(first, other))) {
+            return Err(Error::invalid(
+                "release",
+                "the guards are of several clients; release those of each by themselves",
+            ));
+        }
+        Ok(MultiGuard { guards })
+    }
+
+    /// The releases that are still to be answered, from the last guard to the first, and what is sent for them.
+    fn start_release(&mut self) -> (Vec<Result<Call>>, Convoy) {
+        let mut calls: Vec<_> = self.guards.iter_mut().rev().map(Guard::start_release).collect();
         let local =
             |call: &mut Call| call.effects.take().map(|effects| call.engine.perform_local(&call.entry, effects));
-        let sends = calls.iter_mut().filter_map(local).flatten().collect();
-        Ok((calls, Convoy::new(sends, None)))
+        let sends = calls.iter_mut().flatten().filter_map(local).flatten().collect();
+        (calls, Convoy::new(sends, None))
     }
 }
 
 /// What became of all: the first that was not simply released.
-fn worst(outcomes: impl IntoIterator<Item = ReleaseOutcome>) -> ReleaseOutcome {
-    outcomes.into_iter().find(|outcome| *outcome != ReleaseOutcome::Released).unwrap_or(ReleaseOutcome::Released)
+fn worst(outcomes: impl IntoIterator<Item = Result<ReleaseOutcome>>) -> Result<ReleaseOutcome> {
+    let all = outcomes.into_iter().collect::<Result<Vec<_>>>()?;
+    Ok(all.into_iter().find(|outcome| *outcome != ReleaseOutcome::Released).unwrap_or(ReleaseOutcome::Released))
 }
 
 impl MultiGuard {
@@ -369,16 +392,25 @@ impl MultiGuard {
     ///
     /// # Errors
     /// `forked` when the guard belongs to the parent of this process.
-    pub async fn release(mut self) -> Result<ReleaseOutcome> {
-        let (calls, convoy) = self.start_release()?;
-        if let Some(call) = calls.first() {
+    pub async fn release(self) -> Result<ReleaseOutcome> {
+        worst(self.release_each().await.into_iter().rev())
+    }
+
+    /// The same, and what became of each, in the order of the locks. What fails for one keeps none of the others.
+    pub async fn release_each(mut self) -> Vec<Result<ReleaseOutcome>> {
+        let (calls, convoy) = self.start_release();
+        if let Some(call) = calls.iter().flatten().next() {
             convoy.perform_async(&call.engine, None).await;
         }
         let mut outcomes = Vec::with_capacity(calls.len());
-        for call in &calls {
-            outcomes.push(outcome_of(poll_fn(|context| call.waiter.poll(context)).await));
+        for call in calls {
+            outcomes.push(match call {
+                Ok(call) => Ok(outcome_of(poll_fn(|context| call.waiter.poll(context)).await)),
+                Err(error) => Err(error),
+            });
         }
-        Ok(worst(outcomes))
+        outcomes.reverse();
+        outcomes
     }
 
     /// Makes every lease last at least `ttl` (20 ms to 24 h) from now, and renewals from now on.
@@ -412,11 +444,11 @@ impl MultiGuard<Blocking> {
     /// # Errors
     /// As there.
     pub fn release(mut self) -> Result<ReleaseOutcome> {
-        let (calls, convoy) = self.start_release()?;
-        if let Some(call) = calls.first() {
+        let (calls, convoy) = self.start_release();
+        if let Some(call) = calls.iter().flatten().next() {
             convoy.perform(&call.engine, None);
         }
-        Ok(worst(calls.iter().map(|call| outcome_of(call.waiter.park_until_settled()))))
+        worst(calls.into_iter().map(|call| Ok(outcome_of(call?.waiter.park_until_settled()))))
     }
 
     /// See the async [`extend`](crate::multi::MultiGuard::extend).
