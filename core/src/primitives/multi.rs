@@ -97,6 +97,12 @@ impl<F: Face> MultiLock<F> {
         MultiLock { locks: self.locks.iter().map(|lock| lock.clone().into_face()).collect() }
     }
 
+    /// The same locks for an owner; see [`Lock::for_owner`].
+    #[must_use]
+    pub fn for_owner(&self, owner: OwnerId) -> Self {
+        MultiLock { locks: self.locks.iter().map(|lock| lock.for_owner(owner)).collect() }
+    }
+
     /// The options of each.
     pub fn options(&self) -> &AcquireOptions {
         // One is always named.
