@@ -85,9 +85,6 @@ pub(crate) async fn end(guard: Guard) -> Result<Ending> {
 pub(crate) async fn end_all(guards: MultiGuard) -> Vec<Result<Ending>> {
     let guards = guards.into_guards();
     let known: Vec<_> = guards.iter().map(Guard::why_lost).collect();
-    let outcomes = match MultiGuard::from_guards(guards) {
-        Ok(guards) => guards.release_each().await,
-        Err(error) => vec![Err(error)],
-    };
+    let outcomes = MultiGuard::of(guards).release_each().await;
     known.into_iter().zip(outcomes).map(|(known, outcome)| Ok(Ending::new(known, &outcome?))).collect()
 }

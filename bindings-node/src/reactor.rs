@@ -393,7 +393,7 @@ impl Reactor {
     pub fn release_all(&self, env: &Env, guards: Vec<u32>) -> Answer<u32> {
         let taken = self.in_room("release", |room| {
             let taken = guards.iter().map(|guard| room.held.take("release", *guard));
-            MultiGuard::from_guards(taken.collect::<Result<_>>()?)
+            Ok(MultiGuard::of(taken.collect::<Result<_>>()?))
         });
         self.ask(env, taken.map(|guards| async move { Ok(Told::AllReleased(end_all(guards).await)) }))
     }
