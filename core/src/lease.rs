@@ -20,7 +20,9 @@ pub struct Lease {
     pub ttl: Duration,
 }
 
-/// What a release found.
+/// What a release found. What was done under a lock that was lost meanwhile may have to be undone, so it is to be looked at; `let _ =` says
+/// that it does not matter.
+#[must_use = "it says whether the lock was held until now; `let _ =` where that does not matter"]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseOutcome {
     /// It was ours until now.

@@ -1099,7 +1099,7 @@ mod tests {
         let holder = client.inspect("x").unwrap().holder.unwrap();
         assert!(client.lock("x").try_acquire().unwrap().is_none());
         assert!(client.break_lock("x", Token::new(holder.last_token)).unwrap());
-        client.lock("x").acquire().unwrap().release().unwrap();
+        let _ = client.lock("x").acquire().unwrap().release().unwrap();
     }
 
     #[test]
@@ -1119,7 +1119,7 @@ mod tests {
         assert!(errors.iter().all(|error| error.kind() == Kind::Internal && error.lock() == Some("x")), "{errors:?}");
         assert_eq!((requests(), client.metrics().waiting, entry.is_idle()), (before, 0, true));
         engine.dry.store(false, Ordering::Relaxed);
-        client.lock("x").acquire().unwrap().release().unwrap();
+        let _ = client.lock("x").acquire().unwrap().release().unwrap();
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! # async fn example(client: lockwright::Client) -> lockwright::Result<()> {
 //! let guard = client.semaphore("reports", 5).acquire().await?;        // one of five
 //! let many = client.semaphore("reports", 5).take(2).try_acquire().await?;
-//! guard.release().await?;
+//! let _ = guard.release().await?;
 //! # Ok(())
 //! # }
 //! ```
