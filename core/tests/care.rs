@@ -7,8 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockwright::blocking::{self, Client};
-use lockwright::lease::LossReason;
+use lockwright::lease::{LossReason, ReleaseOutcome};
 use lockwright::options::{AcquireOptions, ConnectOptions};
+use lockwright::queue::OwnerId;
 use lockwright::{Kind, PING};
 use places::Place;
 
@@ -56,6 +57,22 @@ fn what_was_abandoned_is_lost_for_that_reason() {
     guard.abandon();
     assert_eq!(hear.recv_timeout(Duration::from_secs(9)).unwrap(), LossReason::Abandoned);
     assert_eq!(client.metrics().lost.of(&LossReason::Abandoned), 1);
+}
+
+#[test]
+fn one_guard_of_several_that_is_abandoned_takes_nothing_from_the_others() {
+    let client = blocking::connect("memory://abandoned-level").unwrap();
+    let lock = client.lock("x").ttl(SHORT).reentrant(OwnerId(7)).build().unwrap();
+    let (outer, inner) = (lock.acquire().unwrap(), lock.acquire().unwrap());
+    inner.abandon();
+    std::thread::sleep(3 * SHORT);
+    assert!(outer.is_held());
+    let (tell, hear) = std::sync::mpsc::channel();
+    outer.on_lost(move |reason| tell.send(reason.clone()).unwrap());
+    assert_eq!(outer.release().unwrap(), ReleaseOutcome::Kept(1));
+    // Whoever forgot the inner one may yet be at work under it.
+    assert_eq!(hear.recv_timeout(Duration::from_secs(9)).unwrap(), LossReason::Abandoned);
+    assert!(lock.acquire().unwrap().is_held());
 }
 
 #[test]

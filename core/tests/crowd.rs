@@ -83,7 +83,7 @@ async fn a_crowd_that_gives_up_leaves_no_places() {
     let held = client.lock("x").acquire().await.unwrap();
     let mut tasks: Vec<_> = (0..SOME)
         .map(|i| {
-            let lock = client.lock("x").fair().timeout(Duration::from_millis(if i % 2 == 0 { 300 } else { 60_000 }));
+            let lock = client.lock("x").fair().timeout(Duration::from_millis(if i % 2 == 0 { 3_000 } else { 60_000 }));
             tokio::spawn(async move { lock.acquire().await.map(drop) })
         })
         .collect();
