@@ -202,3 +202,31 @@ test('a semaphore has so many permits, and may be resized', async t => {
     assert.throws(() => here.semaphore('pool', 3, { reentrant: true }))
   }
 })
+
+for (const [store, uri] of Object.entries(stores())) {
+  test(`several locks of ${store} are given back in one write, all of them, whatever fails`, async t => {
+    const here = await client(t, uri)
+    const names = ['one', 'two', 'three', 'four']
+    const many = here.multiLock(names)
+    const guard = await many.acquire()
+    const before = here.metrics()
+    assert.equal(await guard.release(), 'released')
+    const after = here.metrics()
+    if (store === 'redis') assert.deepEqual([after.requests - before.requests, after.roundTrips - before.roundTrips], [4, 1])
+    await assert.rejects(guard.release(), ({ code, lock, cause }) => {
+      assert.deepEqual([code, lock], ['not_owned', many.names[0]])
+      assert.ok(cause instanceof AggregateError)
+      assert.deepEqual(cause.errors.map(({ code, lock }) => [code, lock]), many.names.slice(1).map(name => ['not_owned', name]))
+      return true
+    })
+    const again = await many.acquire()
+    await again.guards[1].release()
+    await assert.rejects(again.release(), ({ code, lock, cause }) => code === 'not_owned' && lock === many.names[1] && cause === undefined)
+    for (const name of names) assert.equal(await (await here.lock(name).tryAcquire()).release(), 'released')
+    await many.using(({ guards }) => guards[0].release())
+    await assert.rejects(many.using(async held => {
+      for (const name of ['one', 'two']) await here.breakLock(name, held.tokens.get(name))
+    }), ({ code, cause }) => code === 'lost' && cause instanceof AggregateError && cause.errors[0].code === 'lost')
+    await (await many.tryAcquire()).release()
+  })
+}

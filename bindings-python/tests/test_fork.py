@@ -109,7 +109,7 @@ def test_callbacks_of_a_child(client: lockwright.Client) -> None:
     def lose() -> None:
         told = threading.Event()
         with pytest.raises(lockwright.LockLost):
-            with client.lock("x", ttl=0.05, renew=False) as guard:
+            with client.lock("x", ttl="50ms", renew=False) as guard:
                 guard.on_lost(lambda why: told.set())
                 assert told.wait(20)
 
@@ -160,7 +160,7 @@ def test_forks_beside_threads_that_lock(client: lockwright.Client, held: lockwri
                     pass
                 if shared.acquire(timeout=0.01):
                     shared.release()
-                guard = client.lock("guard", ttl=0.05, renew=number % 2 == 0).try_acquire()
+                guard = client.lock("guard", ttl="50ms", renew=number % 2 == 0).try_acquire()
                 if guard is not None:
                     guard.on_lost(lambda why: None)
                     guard.lost.wait(0)

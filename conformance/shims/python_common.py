@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import lockwright
@@ -36,6 +37,8 @@ def say(line: Dict[str, Any]) -> None:
 def greet() -> None:
     if os.environ.get("LOCKWRIGHT_SHIM_LOGS"):
         logging.basicConfig(level=logging.DEBUG)
+    # Spans are bare numbers in scenarios, and meant so.
+    warnings.filterwarnings("ignore", "a ttl of", UserWarning)
     # A shell that starts the runner in the background has it ignore interrupts, and all its children with it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     say({"pid": os.getpid(), "language": "python"})
