@@ -216,7 +216,10 @@ mod tests {
         let mut lost = Losses::default();
         lost.count(&LossReason::Gone);
         let said = format!("{lost:?}");
-        assert!(said.starts_with(r#"{"expired": 0, "max_hold": 0, "#) && said.contains(r#""gone": 1, "broken": 0"#), "{said}");
+        assert!(
+            said.starts_with(r#"{"expired": 0, "max_hold": 0, "#) && said.contains(r#""gone": 1, "broken": 0"#),
+            "{said}"
+        );
     }
 
     #[test]

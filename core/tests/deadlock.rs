@@ -266,8 +266,8 @@ async fn a_wait_that_is_awaited_by_who_is_in_its_way_is_endless() {
     let (waiter, error) = client.endless_wait(&ids(&[(1, 3), (1, 4)])).unwrap();
     assert_eq!(waiter, OwnerId(4));
     is_deadlock(&error, "itself");
-    a.release().await.unwrap();
+    let _ = a.release().await.unwrap();
     assert!(client.endless_wait(&ids(&[(1, 3), (2, 4)])).is_none(), "it was released");
-    b.release().await.unwrap();
+    let _ = b.release().await.unwrap();
     drop((for_a.await.unwrap(), for_b.await.unwrap()));
 }

@@ -302,7 +302,7 @@ async fn guards_that_were_taken_apart_are_given_back_together_and_none_stays_for
             outcomes.iter().map(|outcome| outcome.as_ref().map_or_else(Error::code, |told| told.code())).collect();
         assert_eq!(told, ["released", "not_owned", "released"]);
         for free in [&names[0], &names[2]] {
-            client.lock(free).try_acquire().await.unwrap().unwrap().release().await.unwrap();
+            let _ = client.lock(free).try_acquire().await.unwrap().unwrap().release().await.unwrap();
         }
     }
 }
