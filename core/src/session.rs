@@ -22,7 +22,8 @@
 //!   Waiting     push, in time                  Held        Granted
 //!   Waiting     push, over                     Asking      Send(acquire)            same attempt
 //!   Waiting     timer, inbox (re)subscribed    Asking      Send(acquire)            same attempt
-//!   Waiting     hint                           Asking      Send(acquire)            same attempt
+//!   Waiting     hint, places dropped           Asking      Send(acquire)            same attempt
+//!   Waiting     next in line, a claim runs     Waiting                              looks when it is over
 //!   Confirming  renewed                        Held        Granted
 //!   Confirming  gone                           Asking      Send(acquire)
 //!   Held        timer                          Held        Send(renew)
@@ -67,6 +68,9 @@ use crate::time::{Relative, StoreTime, Time};
 pub(crate) const DRIFT_DIVISOR: u32 = 100;
 /// And a fixed allowance for their granularity.
 const GRANULARITY: Duration = Duration::from_millis(2);
+/// The longest that one who waits does not look after whoever holds the lock, so that a push which was lost, however that came, costs no
+/// more; the shortest at which many thousand locks that are waited for cost next to nothing.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(30);
 /// An answer that takes no longer than this is none that a store fails to give.
 const PROMPT: Duration = Duration::from_millis(100);
 /// First and longest pause before asking again a store that did not answer.
@@ -883,7 +887,6 @@ impl Session {
         if self.has_place() {
             self.lasts(sent, now, self.terms.ttl);
         }
-        let claim = self.terms.claim;
         match self.inbox {
             Inbox::Closed if self.is_hinted() || self.has_place() => self.actions.push_back(Action::OpenInbox),
             Inbox::Unavailable if self.is_hinted() || self.has_place() => {
@@ -895,13 +898,34 @@ impl Session {
         }
         self.retries = 0;
         let patience = match wait.at {
-            // One is enough to find out that a claim ran out: if all of a long queue looked, each hand-off would cost as many
-            // requests as there are waiters.
-            Some(_) => wait.remaining.min(claim).saturating_add(claim / 8 * wait.position.min(1 << 20)),
+            Some(_) => self.patience(wait.remaining, wait.position),
             // Grants that are no claims need no watching in the meantime.
-            None => wait.remaining,
+            None => self.jittered(wait.remaining),
         };
-        self.wake = Some(now.after(self.jittered(patience)));
+        self.wake = Some(now.after(patience));
+    }
+
+    /// How long whoever has `position` others ahead does not look after a holder whose lease lasts for `remaining`: until that is over,
+    /// and a little longer the more come before it.
+    ///
+    /// While claims follow each other, each an eighth of one more: one is enough to see a claim run out, and if all of a long queue
+    /// looked, each hand-off would cost as many requests as there are waiters. A lease that is longer than any claim ends at most
+    /// once, so then it is an eighth for each doubling of the place: all of a process may have died, at the head of the queue.
+    fn patience(&self, remaining: Duration, position: u32) -> Duration {
+        let eighth = self.terms.claim / 8;
+        if self.is_hinted() {
+            // In another library's queue, whoever does not show itself is thrown out.
+            let until = remaining.min(self.terms.claim);
+            return self.jittered(until.saturating_add(eighth.saturating_mul(position.min(1 << 20))));
+        }
+        let place = if remaining > crate::options::CLAIM {
+            eighth * position.saturating_add(1).ilog2()
+        } else {
+            eighth.saturating_mul(position).min(self.terms.ttl)
+        };
+        let until_over = remaining.saturating_add(margin(remaining)).min(LONGEST_PATIENCE);
+        let apart = self.terms.claim - self.jittered(self.terms.claim);
+        until_over.saturating_add(place).saturating_add(apart)
     }
 
     fn granted(&mut self, now: Time, sent: Time, grant: Grant) {
@@ -1341,6 +1365,15 @@ impl Session {
             StoreEvent::Broken { attempt } if self.prev.as_ref().is_some_and(|prev| prev.terms.attempt == *attempt) => {
                 self.given_until = Time::ZERO;
             }
+            StoreEvent::Next { tail } if *tail == self.terms.attempt.tail() && self.phase == Phase::Waiting => {
+                let claim_over = now.after(self.patience(crate::options::CLAIM, 0));
+                self.wake = self.wake.map(|at| at.min(claim_over));
+            }
+            StoreEvent::Dropped => match self.phase {
+                Phase::Waiting => self.ask(now),
+                Phase::Asking => self.ask_again = true,
+                _ => {}
+            },
             StoreEvent::Changed { path } if self.is_hinted() => self.hinted(now, path),
             StoreEvent::Changed { .. } | StoreEvent::Gone { .. }
                 if matches!(self.phase, Phase::Asking | Phase::Waiting) =>
@@ -1592,12 +1625,27 @@ mod tests {
     }
 
     #[test]
-    fn the_first_in_line_watches_the_holder_and_the_others_watch_the_first() {
+    fn the_first_in_line_looks_at_the_holders_end_and_the_others_later() {
         let millis = |ms: u64| Duration::from_millis(ms);
-        for (remaining, ahead, latest) in [(400, 0, 400), (30_000, 0, 1000), (400, 1, 525), (30_000, 1, 1125)] {
+        let cases = [
+            // While claims follow each other, most of a long queue is asleep.
+            (400, 0, 406),
+            (400, 1, 406 + 125),
+            (1_000, 8, 1_012 + 1_000),
+            (400, 200, 406 + 25_000),
+            // At the end of a long lease all of the head may be gone.
+            (5_000, 0, 5_052),
+            (5_000, 1, 5_052 + 125),
+            (5_000, 400, 5_052 + 1_000),
+            // However long that is, a push may have been lost.
+            (86_400_000, 0, 30_000),
+        ];
+        for (remaining, ahead, earliest) in cases {
             let after = asks_again_after(remaining, ahead);
-            assert!(after <= millis(latest) && after >= millis(latest) * 7 / 8, "{remaining} {ahead}: {after:?}");
+            let range = millis(earliest)..=millis(earliest + 125);
+            assert!(range.contains(&after), "{remaining} {ahead}: {after:?}");
         }
-        assert!(asks_again_after(400, 200) > Duration::from_secs(20));
+        let long = asks_again_after(400, 100_000);
+        assert!(long <= TTL + millis(600), "a free lock is not left idle for longer than a lease: {long:?}");
     }
 }

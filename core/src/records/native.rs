@@ -468,6 +468,24 @@ impl Procedure {
         line: &mut L,
         env: &mut cell::Surroundings<'_>,
     ) -> Result<Reply, L::Error> {
+        let was_renewed = cell.hold.as_ref().is_some_and(|hold| !hold.claimed);
+        let reply = self.run_alone(cell, line, env)?;
+        let is_claimed = cell.hold.as_ref().is_some_and(|hold| hold.claimed);
+        if was_renewed
+            && is_claimed
+            && let Some(next) = line.first()?
+        {
+            env.tell_next(&next.owner);
+        }
+        Ok(reply)
+    }
+
+    fn run_alone<L: cell::Line>(
+        self,
+        cell: &mut cell::Cell,
+        line: &mut L,
+        env: &mut cell::Surroundings<'_>,
+    ) -> Result<Reply, L::Error> {
         Ok(match self {
             Procedure::Acquire(ask) => {
                 let now = env.now.0;

@@ -1270,6 +1270,7 @@ impl Client {
                     Some(attempt) => (3_u8, view.attempt(attempt)).hash(state),
                     None => path.hash(state),
                 },
+                Wire::Push(StoreEvent::Next { tail }) => (4_u8, view.attempt(AttemptId((*tail).into()))).hash(state),
                 Wire::Push(other) => other.hash(state),
             }
         }

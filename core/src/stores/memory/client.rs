@@ -144,6 +144,10 @@ impl Line for VecDeque<Waiter> {
         Ok(u32::try_from(position).unwrap_or(u32::MAX))
     }
 
+    fn first(&mut self) -> std::result::Result<Option<Waiter>, Infallible> {
+        Ok(self.front().cloned())
+    }
+
     fn count(&mut self) -> std::result::Result<u32, Infallible> {
         Ok(u32::try_from(VecDeque::len(self)).unwrap_or(u32::MAX))
     }

@@ -133,10 +133,18 @@ pub fn channel(inbox: InboxId) -> String {
 }
 
 /// Reads what a script published: `granted <attempt> <first token> <now> <key>`, the same with `taken` where no block of tokens
-/// goes with it, or `broken <attempt> <key>`. `None` for anything else, since whoever may publish to the channel may write what they like.
+/// goes with it, `broken <attempt> <key>`, `next <tail of the attempt> <key>` or `dropped <key>`. `None` for anything else, since whoever
+/// may publish to the channel may write what they like.
 pub fn parse_push(text: &str) -> Option<(Arc<str>, StoreEvent)> {
     let (kind, rest) = text.split_once(' ')?;
+    if kind == "dropped" {
+        return Some((rest.into(), StoreEvent::Dropped));
+    }
     let (attempt, rest) = rest.split_once(' ')?;
+    if kind == "next" {
+        let tail = u32::from_str_radix(attempt, 16).ok()?;
+        return Some((rest.into(), StoreEvent::Next { tail }));
+    }
     let attempt = match attempt.len() {
         32 => AttemptId(u128::from_str_radix(attempt, 16).ok()?),
         _ => return None,
