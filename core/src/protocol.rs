@@ -228,6 +228,8 @@ pub enum Verdict {
         /// What became of the attempt that was given back in the same request.
         prev: Option<ReleaseOutcome>,
     },
+    /// What was pushed cannot be true, or would be dangerous if it were: only the store's own answer is to be believed.
+    Implausible,
     /// The request arrived after its `not_after` and did nothing.
     Late {
         /// The store's clock, by which the client's idea of it is corrected.
@@ -419,7 +421,7 @@ pub enum Reply {
 pub enum StoreEvent {
     /// `attempt` was made the holder by somebody's release.
     Granted { attempt: AttemptId, first: u64, last: u64, at: StoreTime },
-    /// An operator broke the lock that `attempt` held.
+    /// An operator broke the lock that `attempt` held. Like all that is pushed it proves nothing: the store says.
     Broken { attempt: AttemptId },
     /// Whoever held the lock for long gave it to the one before an attempt, for a claim: the next look is due when that is over. Only the
     /// [tail](AttemptId::tail) of the attempt is told, since others may hear what is pushed, and its turn is still to come.

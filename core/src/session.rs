@@ -21,13 +21,14 @@
 //!   Asking      push (overtook the reply)      Held        Granted
 //!   Waiting     push, in time                  Held        Granted
 //!   Waiting     push, over                     Asking      Send(acquire)            same attempt
+//!   Waiting     push, second or implausible    Asking      Send(acquire)            same attempt, and only an answer is believed
 //!   Waiting     timer, inbox (re)subscribed    Asking      Send(acquire)            same attempt
 //!   Waiting     hint, places dropped           Asking      Send(acquire)            same attempt
 //!   Waiting     next in line, a claim runs     Waiting                              looks when it is over
 //!   Confirming  renewed                        Held        Granted
 //!   Confirming  gone                           Asking      Send(acquire)
-//!   Held        timer                          Held        Send(renew)
-//!   Held        deadline, gone, broken         Undoing     Lost
+//!   Held        timer, said to be broken       Held        Send(renew)
+//!   Held        deadline, gone                 Undoing     Lost
 //!   Held        Change                         Held        Send(change)             renews too; sent again until answered
 //!   Held        reply changed                  Held        Changed
 //!   Held        reply refused, may yet run     Held        Send(change) by timer    what is said must be final
@@ -299,6 +300,10 @@ pub struct Session {
     doubt: Option<Time>,
     /// When this attempt's first acquire was sent.
     first_sent: Option<Time>,
+    /// A grant of this attempt was pushed, so that others may know the attempt and push what they like.
+    published: bool,
+    /// It was pushed that the hold was broken; a renewal sent since then tells.
+    broken: bool,
     /// Sending time of an acquire that was answered "queued", and the store's time in that answer.
     anchor: Option<(Time, StoreTime)>,
     /// When the last acquire of this attempt that was answered left.
@@ -365,6 +370,8 @@ impl Session {
             asked_to_queue: false,
             doubt: None,
             first_sent: None,
+            published: false,
+            broken: false,
             anchor: None,
             answered_write: None,
             ask_again: false,
@@ -579,6 +586,8 @@ impl Session {
         self.flights = [None; 4];
         self.doubt = None;
         self.first_sent = None;
+        self.published = false;
+        self.broken = false;
         self.anchor = None;
         self.answered_write = None;
         self.ask_again = false;
@@ -777,7 +786,9 @@ impl Session {
             self.trouble = None;
         }
         match verdict {
+            Verdict::Granted(Grant { term: Term::Pushed(at), .. }) if !self.is_plausible(now, at) => self.ask(now),
             Verdict::Granted(grant) => self.granted(now, sent, grant),
+            Verdict::Implausible => self.ask(now),
             Verdict::Held { remaining, at, prev } => {
                 self.learn(sent, at);
                 self.gave_back(prev);
@@ -973,6 +984,15 @@ impl Session {
         dated.min(now)
     }
 
+    /// Whether a grant that was pushed as of `at` may be believed. Whoever may publish can say anything to whom it knows the attempt
+    /// of; so only the first push counts, as that is what publishes the attempt, and only if the store's clock did not jump since an
+    /// answer told it.
+    fn is_plausible(&mut self, now: Time, at: StoreTime) -> bool {
+        const FAR: Duration = Duration::from_secs(24 * 60 * 60);
+        let is_near = |(sent, anchor): (Time, StoreTime)| at <= anchor.after(now.since(sent)).after(FAR);
+        !std::mem::replace(&mut self.published, true) && self.anchor.is_none_or(is_near)
+    }
+
     fn hold(&mut self, now: Time, from: Time, lease: Duration) {
         self.phase = Phase::Held;
         self.secret = None;
@@ -1042,6 +1062,8 @@ impl Session {
             Verdict::Renewed | Verdict::Changed(_) => {
                 self.trouble = None;
                 self.retries = 0;
+                // A change may have left before that.
+                self.broken &= matches!(verdict, Verdict::Changed(_));
                 self.lasts(sent, now, ttl);
                 self.valid_until = self.valid_until.max(sent.after(ttl).before(margin(ttl)));
                 // An answer that comes after the lease's end is no yes: the loss will be told, and with it that nothing was got.
@@ -1058,7 +1080,7 @@ impl Session {
                 match self.phase {
                     Phase::Confirming if self.valid_until <= now => self.ask(now),
                     Phase::Confirming => self.hold(now, sent, ttl),
-                    _ if self.extending.is_some() => self.renew(now),
+                    _ if self.extending.is_some() || self.broken => self.renew(now),
                     _ => {
                         self.schedule_renewal(sent, ttl);
                         // What was refused while an earlier copy may still run is asked for again when that is over.
@@ -1072,6 +1094,7 @@ impl Session {
                 self.renew_at = Some(now.after(self.pause(RETRY)));
             }
             Verdict::Gone(_) if self.phase == Phase::Confirming => self.ask(now),
+            Verdict::Gone(_) if self.broken => self.lose(now, LossReason::Broken),
             Verdict::Gone(_) => self.lose(now, LossReason::Gone),
             Verdict::Failed(error) if !may_pass(&error) => {
                 self.trouble = Some(error);
@@ -1358,8 +1381,10 @@ impl Session {
                 _ => {}
             },
             StoreEvent::Broken { attempt } if *attempt == self.terms.attempt => match self.phase {
-                Phase::Held => self.lose(now, LossReason::Broken),
-                Phase::Confirming => self.ask(now),
+                Phase::Held | Phase::Confirming => {
+                    self.broken = true;
+                    self.renew_unless_changing(now);
+                }
                 _ => {}
             },
             StoreEvent::Broken { attempt } if self.prev.as_ref().is_some_and(|prev| prev.terms.attempt == *attempt) => {
@@ -1500,7 +1525,7 @@ impl Session {
         let prev = prev.map(|p| (view.attempt(p.terms.attempt), view.token(p.used), view.ahead(self.given_until)));
         prev.hash(state);
         self.secret.as_ref().map(|secret| (view.attempt(secret.attempt), secret.ttl)).hash(state);
-        self.flight(Op::Acquire).is_some().hash(state);
+        (self.flight(Op::Acquire).is_some(), self.published, self.broken).hash(state);
         (ahead(self.wake), ahead(self.doubt)).hash(state);
         (view.ahead(self.store_until), view.ahead(self.forgotten_at()), ahead(self.place_forgotten_at())).hash(state);
         if matches!(self.phase, Phase::Asking | Phase::Releasing) {

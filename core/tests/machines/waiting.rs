@@ -153,12 +153,49 @@ fn rule_12_what_a_restarted_store_may_have_forgotten_is_asked_for_at_once() {
 }
 
 #[test]
-fn rule_12_a_broken_hold_is_lost_at_once() {
+fn rule_12_a_hold_that_is_said_to_be_broken_is_asked_for_and_lost_at_once_if_it_is() {
     let mut rig = Rig::holding();
     rig.tell(5, Event::Push(&StoreEvent::Broken { attempt: AttemptId(9) }));
-    assert!(rig.valid_until().is_some(), "another attempt's");
+    assert_eq!(rig.sent.len(), 1, "another attempt's");
     rig.tell(5, Event::Push(&StoreEvent::Broken { attempt: AttemptId(1) }));
+    assert_eq!((rig.hears().len(), rig.asks()), (0, "renew"));
+    rig.replied(6, 5, Reply::Int(0));
     assert_eq!(rig.hears()[0], "lost: broken");
+}
+
+#[test]
+fn rule_12_a_hold_that_is_wrongly_said_to_be_broken_goes_on() {
+    let mut rig = Rig::holding();
+    rig.tell(5, Event::Push(&StoreEvent::Broken { attempt: AttemptId(1) }));
+    rig.replied(6, 5, Reply::Int(1));
+    assert!(rig.hears().is_empty() && rig.valid_until().is_some());
+    rig.tell(7, Event::Verify);
+    rig.replied(8, 7, Reply::Int(0));
+    assert_eq!(rig.hears()[0], "lost: gone", "whoever said so before was wrong");
+}
+
+#[test]
+fn rule_5_only_the_first_push_to_an_attempt_is_believed() {
+    let mut rig = waiting();
+    rig.pushed(2_000, 1_010_000);
+    assert_eq!((rig.hears().len(), rig.asks(), rig.sent.len()), (0, "acquire", 2), "its claim is over");
+    rig.replied(2_001, 2_000, queued(3_000_000, 0));
+    rig.pushed(2_002, 3_000_000);
+    assert_eq!(
+        (rig.hears().len(), rig.asks(), rig.sent.len()),
+        (0, "acquire", 3),
+        "whoever heard the first may send another"
+    );
+    rig.replied(2_004, 2_002, Reply::Int(200));
+    assert_eq!(rig.hears(), ["granted 200..=263"]);
+}
+
+#[test]
+fn a_push_from_the_far_future_is_asked_about() {
+    let day = 24 * 60 * 60 * 1_000_000;
+    let mut rig = waiting();
+    rig.pushed(5, 2 * day);
+    assert_eq!((rig.hears().len(), rig.asks(), rig.sent.len()), (0, "acquire", 2));
 }
 
 #[test]

@@ -165,6 +165,8 @@ pub fn parse_push(text: &str) -> Option<(Arc<str>, StoreEvent)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{Input, Layout, Step, Verdict};
+    use crate::shared::Share;
 
     #[test]
     fn names_and_keys_are_one_to_one() {
@@ -182,6 +184,22 @@ mod tests {
     }
 
     #[test]
+    fn a_pushed_token_far_ahead_of_the_stores_clock_is_asked_about() {
+        let at = 1_800_000_000_000_000;
+        let lock = layout("");
+        let reader = lock.shared(Share::READ).unwrap();
+        for mut protocol in [lock.protocol("x".into()), reader.protocol("x".into())] {
+            for (first, is_believed) in [(at as u64, true), (9_000_000_000_000_000_000, false), (u64::MAX - 63, false)]
+            {
+                let push = StoreEvent::Granted { attempt: AttemptId(1), first, last: first + 63, at: StoreTime(at) };
+                let step = protocol.step(Input::Event(&push));
+                assert_eq!(matches!(step, Step::Done(Verdict::Granted(_))), is_believed, "{first}: {step:?}");
+                assert_eq!(matches!(step, Step::Done(Verdict::Implausible)), !is_believed, "{first}: {step:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_push_is_read_or_ignored() {
         let attempt = AttemptId(7);
         assert_eq!(
@@ -189,7 +207,19 @@ mod tests {
             Some(("lw:{a b}".into(), StoreEvent::Granted { attempt, first: 10, last: 73, at: StoreTime(99) }))
         );
         assert_eq!(parse_push(&format!("broken {attempt} k")), Some(("k".into(), StoreEvent::Broken { attempt })));
-        for garbage in ["", "granted", "granted 7 1 1 1 k", "broken zz k", "\u{1F512} \u{1F512} \u{1F512}"] {
+        assert_eq!(parse_push("next 0000002a k"), Some(("k".into(), StoreEvent::Next { tail: 42 })));
+        assert_eq!(parse_push("dropped lw:{a b}"), Some(("lw:{a b}".into(), StoreEvent::Dropped)));
+        for garbage in [
+            "",
+            "granted",
+            "dropped",
+            "next",
+            "next 2a",
+            "next zz k",
+            "granted 7 1 1 1 k",
+            "broken zz k",
+            "\u{1F512} \u{1F512} \u{1F512}",
+        ] {
             assert_eq!(parse_push(garbage), None, "{garbage}");
         }
         for tokens in ["0 99", "-1 99", "1e3 99", "10", "10 x", "18446744073709551615 99", "99999999999999999999 99"] {
