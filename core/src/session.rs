@@ -41,7 +41,7 @@
 //!   Releasing   export unknown for too long    Undoing     Released, Send(undo) of both
 //!   any         Cancel                         Undoing     Send(undo)
 //!   Undoing     undone, nothing in doubt       Ended       Ended
-//!   Undoing     undone, acquire unanswered     Undoing     Send(undo) once it is answered or can no longer run
+//!   Undoing     undone, acquire unanswered     Undoing     Send(undo) once it is answered or can no longer run, and a few times before
 //!   Undoing     undone or granted, of a place  Undoing     Parted                   as above besides
 //!   Undoing     the only acquire never left    Ended       Parted, Ended            nothing can be at the store
 //!   any         place not renewed for long     Ended       Failed                   instead of Send(acquire)
@@ -1368,7 +1368,12 @@ impl Session {
             return;
         }
         match self.doubt {
-            Some(until) => self.wake = Some(until),
+            Some(until) => {
+                // Most often it is only a little slower than its undo. What it does meanwhile keeps the lock from everybody.
+                let soon = now.after(RETRY.0.saturating_mul(1 << (2 * self.retries.min(8))));
+                self.retries = self.retries.saturating_add(1);
+                self.wake = Some(soon.min(until));
+            }
             None => self.end(),
         }
     }

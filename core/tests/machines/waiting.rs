@@ -72,6 +72,10 @@ fn rule_4_an_acquire_whose_connection_breaks_after_the_undo_is_undone_again() {
     assert_eq!((rig.asks(), rig.sent.len()), ("undo", 3));
     rig.replied(501, 500, Reply::Int(1));
     assert!(rig.hears().is_empty(), "it may be executed yet");
+    assert_eq!(rig.session.poll_timeout(), Some(at(541)), "and most often is in a moment");
+    rig.tick(541);
+    rig.replied(542, 541, Reply::Int(1));
+    assert_eq!((rig.asks(), rig.sent.len(), rig.session.poll_timeout()), ("undo", 4, Some(at(702))));
     rig.tick(900);
     rig.replied(901, 900, Reply::Int(1));
     assert_eq!(rig.hears(), ["Ended"]);
