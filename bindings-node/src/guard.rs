@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use lockwright::lease::{LossReason, ReleaseOutcome};
+use lockwright::multi::MultiGuard;
 use lockwright::{Error, Guard, Kind, Result};
 use napi_derive::napi;
 
@@ -18,6 +19,13 @@ pub(crate) struct Ending {
     pub(crate) outcome: &'static str,
     /// Why it was lost, if it was.
     pub(crate) why: Option<&'static str>,
+}
+
+impl Ending {
+    fn new(known: Option<LossReason>, outcome: &ReleaseOutcome) -> Self {
+        let why = known.or_else(|| outcome.loss());
+        Ending { outcome: outcome.code(), why: why.map(|why| why.code()) }
+    }
 }
 
 impl Held {
@@ -40,6 +48,10 @@ impl Held {
 
     pub(crate) fn get(&self, operation: &'static str, number: u32) -> Result<&Guard> {
         self.guards.get(&number).ok_or_else(|| released(operation))
+    }
+
+    pub(crate) fn get_mut(&mut self, operation: &'static str, number: u32) -> Result<&mut Guard> {
+        self.guards.get_mut(&number).ok_or_else(|| released(operation))
     }
 
     pub(crate) fn take(&mut self, operation: &'static str, number: u32) -> Result<Guard> {
@@ -66,7 +78,13 @@ fn released(operation: &'static str) -> Error {
 /// Gives a lock back.
 pub(crate) async fn end(guard: Guard) -> Result<Ending> {
     let known = guard.why_lost();
-    let outcome: ReleaseOutcome = guard.release().await?;
-    let why = known.or_else(|| outcome.loss());
-    Ok(Ending { outcome: outcome.code(), why: why.map(|why| why.code()) })
+    Ok(Ending::new(known, &guard.release().await?))
+}
+
+/// Gives several back in one write.
+pub(crate) async fn end_all(guards: MultiGuard) -> Vec<Result<Ending>> {
+    let guards = guards.into_guards();
+    let known: Vec<_> = guards.iter().map(Guard::why_lost).collect();
+    let outcomes = MultiGuard::of(guards).release_each().await;
+    known.into_iter().zip(outcomes).map(|(known, outcome)| Ok(Ending::new(known, &outcome?))).collect()
 }

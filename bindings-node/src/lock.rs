@@ -11,7 +11,7 @@ use lockwright::{LockBuilder, Result, Token, uri};
 use napi::bindgen_prelude::BigInt;
 use napi_derive::napi;
 
-use crate::error::{Answer, answer};
+use crate::error::{Answer, Failure, answer};
 use crate::reactor::Reactor;
 use crate::report::{Figures, Promises, in_ms, promises};
 
@@ -58,6 +58,7 @@ pub struct Wanted {
     pub timeout: Option<f64>,
     pub renew: Option<bool>,
     pub max_hold: Option<f64>,
+    pub at_least_for: Option<f64>,
     pub fair: Option<bool>,
     pub reentrant: Option<bool>,
     pub layout: Option<String>,
@@ -153,6 +154,17 @@ impl Client {
         answer(self.core.require(wanted).map(|()| true))
     }
 
+    /// Which of the acquisitions in `awaited` waits for ever, if one does: each second one is awaited by whoever holds what the one
+    /// before it got.
+    #[napi(catch_unwind)]
+    pub fn endless_wait(&self, awaited: Vec<f64>) -> Option<Endless> {
+        let pairs = awaited.chunks_exact(2).map(|pair| (known_as(pair[0]), known_as(pair[1])));
+        let (waiter, error) = self.core.endless_wait(&pairs.collect::<Vec<_>>())?;
+        #[expect(clippy::cast_precision_loss, reason = "it was a whole number that JavaScript has")]
+        let waiter = waiter.0 as f64;
+        Some(Endless { waiter, why: error.into() })
+    }
+
     #[napi(catch_unwind)]
     pub fn metrics(&self) -> Figures {
         Figures::new(self.core.metrics())
@@ -171,6 +183,9 @@ impl Wanted {
         }
         if let Some(max_hold) = self.max_hold {
             options.max_hold = Some(milliseconds("lock", "maxHold", max_hold)?);
+        }
+        if let Some(at_least_for) = self.at_least_for {
+            options.at_least_for = Some(milliseconds("lock", "atLeastFor", at_least_for)?);
         }
         if let Some(layout) = self.layout {
             options.set_layout(&layout);
@@ -225,6 +240,12 @@ impl Lock {
         promises(&self.core.guarantees())
     }
 
+    /// Whether one of these acquisitions of this client keeps others from it.
+    #[napi(catch_unwind)]
+    pub fn is_kept_by(&self, owners: Vec<f64>) -> bool {
+        self.core.is_kept_by(&owners.into_iter().map(known_as).collect::<Vec<_>>())
+    }
+
     #[napi(catch_unwind)]
     pub fn fair_if_possible(&self) -> Lock {
         Lock::new(self.core.fair_if_possible(), self.reentrant)
@@ -237,8 +258,11 @@ impl Lock {
     }
 
     /// What `owner` is to acquire.
-    pub(crate) fn wanted_by(&self, owner: Option<u32>) -> lockwright::Lock {
-        owner.map_or_else(|| self.core.clone(), |owner| self.core.for_owner(OwnerId(owner.into())))
+    pub(crate) fn wanted_by(&self, owner: Option<f64>) -> lockwright::Lock {
+        let Some(owner) = owner else { return self.core.clone() };
+        let wanted = self.core.for_owner(known_as(owner));
+        // What an owner does side by side waits for several things at once.
+        if self.reentrant { wanted.released_by_anybody() } else { wanted }
     }
 
     pub(crate) fn limit(&self, timeout: Option<f64>) -> Result<Option<Duration>> {
@@ -258,6 +282,19 @@ pub fn span(text: String) -> Option<f64> {
 pub fn first_doubt() -> bool {
     static ASKED: AtomicBool = AtomicBool::new(false);
     !ASKED.swap(true, Ordering::Relaxed)
+}
+
+/// An acquisition that would wait for ever.
+#[napi(object, object_from_js = false)]
+pub struct Endless {
+    pub waiter: f64,
+    pub why: Failure,
+}
+
+/// Who acquires, by the number that JavaScript gave it.
+pub(crate) fn known_as(number: f64) -> OwnerId {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it counts from 1")]
+    OwnerId(number as u64)
 }
 
 /// How long an acquisition waits: as the lock says where nothing is given.

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use lockwright::event_loop::{EventLoop, JobId, Reader, Watch};
 use lockwright::lease::Inspection;
+use lockwright::multi::MultiGuard;
 use lockwright::options::{Credentials, milliseconds};
 use lockwright::shared::Share;
-use lockwright::{Arrival, Error, Guard, Kind, Result};
+use lockwright::{Arrival, Error, Guard, Health, Kind, Result};
 use napi::bindgen_prelude::{Array, BigInt, ToNapiValue};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status};
@@ -24,10 +25,10 @@ use napi_derive::napi;
 use crate::barrier::Barrier;
 use crate::descriptor::Lent;
 use crate::error::{Answer, Failure, answer, lost_track, panicked};
-use crate::guard::{Ending, Held, end};
+use crate::guard::{Ending, Held, end, end_all};
 use crate::latch::Latch;
-use crate::lock::{Client, Lock, token};
-use crate::report::{in_ms, listen, news, seen};
+use crate::lock::{Client, Lock, known_as, token};
+use crate::report::{Condition, in_ms, listen, news, seen};
 use crate::several::{Bundle, Segments};
 use crate::{locked, report};
 
@@ -68,6 +69,8 @@ enum Told {
     /// It may still be held: the guard's number, the guard, and why.
     NotExported(u32, Box<Guard>, Error),
     Released(Ending),
+    AllReleased(Vec<Result<Ending>>),
+    Well(Health),
     Seen(Box<Inspection>),
     Names(Vec<String>),
     Flag(bool),
@@ -330,8 +333,8 @@ impl Reactor {
     }
 
     #[napi(catch_unwind)]
-    pub fn acquire(&self, env: &Env, lock: &Lock, timeout: Option<f64>, owner: Option<u32>) -> Answer<u32> {
-        let wanted = lock.wanted_by(owner);
+    pub fn acquire(&self, env: &Env, lock: &Lock, timeout: Option<f64>, owner: f64) -> Answer<u32> {
+        let wanted = lock.wanted_by(Some(owner));
         let work = lock.limit(timeout).map(|limit| async move {
             let granted = wanted.acquire_within(limit).await;
             granted.map(|guard| Told::Granted(Box::new(guard)))
@@ -340,8 +343,8 @@ impl Reactor {
     }
 
     #[napi(catch_unwind)]
-    pub fn acquire_all(&self, env: &Env, bundle: &Bundle, timeout: Option<f64>) -> Answer<u32> {
-        let wanted = bundle.core.clone();
+    pub fn acquire_all(&self, env: &Env, bundle: &Bundle, timeout: Option<f64>, owner: f64) -> Answer<u32> {
+        let wanted = bundle.core.for_owner(known_as(owner));
         let work = bundle.limit(timeout).map(|limit| async move {
             let granted = wanted.acquire_within(limit).await;
             granted.map(|all| Told::AllGranted(all.into_guards()))
@@ -360,7 +363,7 @@ impl Reactor {
     }
 
     #[napi(catch_unwind)]
-    pub fn resume(&self, env: &Env, lock: &Lock, secret: String, owner: Option<u32>) -> Answer<u32> {
+    pub fn resume(&self, env: &Env, lock: &Lock, secret: String, owner: Option<f64>) -> Answer<u32> {
         let wanted = lock.wanted_by(owner);
         let work = async move { wanted.resume(&secret).await.map(|guard| Told::Granted(Box::new(guard))) };
         self.ask(env, Ok(work))
@@ -383,6 +386,25 @@ impl Reactor {
     pub fn release(&self, env: &Env, guard: u32) -> Answer<u32> {
         let taken = self.in_room("release", |room| room.held.take("release", guard));
         self.ask(env, taken.map(|guard| async move { end(guard).await.map(Told::Released) }))
+    }
+
+    /// Gives several back in one write: what became of each.
+    #[napi(catch_unwind)]
+    pub fn release_all(&self, env: &Env, guards: Vec<u32>) -> Answer<u32> {
+        let taken = self.in_room("release", |room| {
+            let taken = guards.iter().map(|guard| room.held.take("release", *guard));
+            Ok(MultiGuard::of(taken.collect::<Result<_>>()?))
+        });
+        self.ask(env, taken.map(|guards| async move { Ok(Told::AllReleased(end_all(guards).await)) }))
+    }
+
+    /// However early it is released, it stays taken until so long after its grant.
+    #[napi(catch_unwind)]
+    pub fn hold_at_least_for(&self, guard: u32, span: f64) -> Answer<bool> {
+        let span = milliseconds("hold", "span", span);
+        let kept = span
+            .and_then(|span| self.in_room("hold", |room| room.held.get_mut("hold", guard)?.hold_at_least_for(span)));
+        answer(kept.map(|()| true))
     }
 
     #[napi(catch_unwind)]
@@ -518,6 +540,20 @@ impl Reactor {
     }
 
     #[napi(catch_unwind)]
+    pub fn ping(&self, env: &Env, client: &Client) -> Answer<u32> {
+        let core = client.core.clone();
+        self.ask(env, Ok(async move { core.ping().await.map(Told::Well) }))
+    }
+
+    /// The names of what is held yet after at most `limit` milliseconds.
+    #[napi(catch_unwind)]
+    pub fn drain(&self, env: &Env, client: &Client, limit: f64) -> Answer<u32> {
+        let core = client.core.clone();
+        let work = |limit| async move { core.drain(limit).await.map(Told::Names) };
+        self.ask(env, milliseconds("drain", "limit", limit).map(work))
+    }
+
+    #[napi(catch_unwind)]
     pub fn close(&self, env: &Env, client: &Client) -> Answer<u32> {
         let core = client.core.clone();
         let work = async move {
@@ -606,6 +642,17 @@ impl Told {
             }
             Told::Released(Ending { outcome, why: None }) => told.add(kind::DONE, number, outcome),
             Told::Released(Ending { outcome, why: Some(why) }) => told.add(kind::DONE, number, vec![outcome, why]),
+            Told::AllReleased(endings) => {
+                let mut all = env.create_array(0)?;
+                for (at, ending) in (0..).zip(endings) {
+                    match ending {
+                        Ok(Ending { outcome, why }) => all.set(at, vec![Some(outcome), why])?,
+                        Err(error) => all.set(at, Failure::from(error))?,
+                    }
+                }
+                told.add(kind::DONE, number, all)
+            }
+            Told::Well(health) => told.add(kind::DONE, number, Condition::from(health)),
             Told::Seen(found) => told.add(kind::DONE, number, seen(*found)),
             Told::Names(names) => told.add(kind::DONE, number, names),
             Told::Flag(flag) => told.add(kind::DONE, number, flag),

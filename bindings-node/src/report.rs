@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
+use lockwright::Health;
 use lockwright::events::{self, Event, Level, Value};
 use lockwright::guarantee::Guarantees;
 use lockwright::lease::{Holder, Inspection};
@@ -386,5 +387,19 @@ pub(crate) fn leave(bell: &Arc<Bell>) {
     hall.listeners.retain(|listener| !listener.is(bell));
     if let Some(Ok(events)) = EVENTS.get() {
         events.set_level(hall.level());
+    }
+}
+
+/// As `Health` of `ts/records.ts`.
+#[napi(object, object_from_js = false)]
+pub struct Condition {
+    pub took: f64,
+    pub eviction: Option<String>,
+    pub may_evict: bool,
+}
+
+impl From<Health> for Condition {
+    fn from(health: Health) -> Self {
+        Condition { took: in_ms(health.took), may_evict: health.may_evict(), eviction: health.eviction }
     }
 }

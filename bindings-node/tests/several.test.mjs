@@ -93,6 +93,26 @@ test('what several locks cannot be is refused, and what cannot be exported stays
   })
 })
 
+test('that this process has one of several locks says nothing of the store', async () => {
+  for (const uri of Object.values(shared())) {
+    const text = `
+      const client = await lw.connect(process.argv[1])
+      const held = await client.lock('a').acquire()
+      console.log(await client.multiLock(['a', 'b']).tryAcquire())
+      await client.multiLock(['a', 'b']).acquire({ signal: AbortSignal.timeout(20) }).catch(error => console.log(error.name))
+      const gone = new AbortController()
+      const waits = Array.from({ length: 50 }, (_, i) => client.multiLock(['c' + i, 'd' + i]).acquire({ signal: gone.signal }).then(guard => guard.release(), () => {}))
+      await null
+      await null
+      gone.abort()
+      await Promise.all(waits)
+      await held.release()
+      await client.close()`
+    const { stdout, stderr } = await program(text, uri)
+    assert.deepEqual([stdout, stderr], ['null\nTimeoutError\n', ''])
+  }
+})
+
 test('another process takes a lock over', async t => {
   for (const uri of Object.values(shared())) {
     const here = await client(t, uri)
@@ -202,3 +222,31 @@ test('a semaphore has so many permits, and may be resized', async t => {
     assert.throws(() => here.semaphore('pool', 3, { reentrant: true }))
   }
 })
+
+for (const [store, uri] of Object.entries(stores())) {
+  test(`several locks of ${store} are given back in one write, all of them, whatever fails`, async t => {
+    const here = await client(t, uri)
+    const names = ['one', 'two', 'three', 'four']
+    const many = here.multiLock(names)
+    const guard = await many.acquire()
+    const before = here.metrics()
+    assert.equal(await guard.release(), 'released')
+    const after = here.metrics()
+    if (store === 'redis') assert.deepEqual([after.requests - before.requests, after.roundTrips - before.roundTrips], [4, 1])
+    await assert.rejects(guard.release(), ({ code, lock, cause }) => {
+      assert.deepEqual([code, lock], ['not_owned', many.names[0]])
+      assert.ok(cause instanceof AggregateError)
+      assert.deepEqual(cause.errors.map(({ code, lock }) => [code, lock]), many.names.slice(1).map(name => ['not_owned', name]))
+      return true
+    })
+    const again = await many.acquire()
+    await again.guards[1].release()
+    await assert.rejects(again.release(), ({ code, lock, cause }) => code === 'not_owned' && lock === many.names[1] && cause === undefined)
+    for (const name of names) assert.equal(await (await here.lock(name).tryAcquire()).release(), 'released')
+    await many.using(({ guards }) => guards[0].release())
+    await assert.rejects(many.using(async held => {
+      for (const name of ['one', 'two']) await here.breakLock(name, held.tokens.get(name))
+    }), ({ code, cause }) => code === 'lost' && cause instanceof AggregateError && cause.errors[0].code === 'lost')
+    await (await many.tryAcquire()).release()
+  })
+}

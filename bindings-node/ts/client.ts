@@ -3,12 +3,12 @@ import { checked } from './errors'
 import { Election } from './election'
 import type { Guard } from './guard'
 import { Latch, type LatchOptions } from './latch'
-import { Lock, type LockOptions } from './lock'
+import { type Home, Lock, type LockOptions } from './lock'
 import { native, type NativeClient } from './native'
-import { BARRIER, CONNECT, count, type Duration, LATCH, LOCK, options as checkedOptions, PAUSES, REQUIRE, SEMAPHORE, text, token } from './options'
+import { BARRIER, CONNECT, count, type Duration, LATCH, LOCK, milliseconds, options as checkedOptions, PAUSES, REQUIRE, SEMAPHORE, text, token } from './options'
 import { OURS, only } from './ours'
 import { type CredentialsSource, dismiss, employ, outcome, reactor } from './reactor'
-import { type Guarantees, type Inspection, inspection, type Metrics, metricsOf, type Requirements } from './records'
+import { type Guarantees, type Health, type Inspection, inspection, type Metrics, metricsOf, type Requirements } from './records'
 import { type Job, Once } from './once'
 import { MultiLock, Striped } from './several'
 import { RwLock, Semaphore, type SemaphoreOptions } from './shared'
@@ -84,6 +84,10 @@ export class Client implements AsyncDisposable {
     return new Client(OURS, native, clerk)
   }
 
+  get #home(): Home {
+    return { store: this.address, client: this.#native }
+  }
+
   /** The address without credentials. */
   get address(): string {
     return this.#native.address
@@ -96,7 +100,7 @@ export class Client implements AsyncDisposable {
    */
   lock(name: string, options?: LockOptions): Lock {
     const lock = checked(this.#native.lock(text('lock', 'name', name), wanted(options)))
-    return Lock.make(lock, name, this.address)
+    return Lock.make(lock, name, this.#home)
   }
 
   /**
@@ -107,7 +111,7 @@ export class Client implements AsyncDisposable {
    */
   rwlock(name: string, options?: LockOptions): RwLock {
     const both = text('lock', 'name', name)
-    const part = (writes: boolean): Lock => Lock.make(checked(this.#native.rwlock(both, writes, wanted(options))), name, this.address)
+    const part = (writes: boolean): Lock => Lock.make(checked(this.#native.rwlock(both, writes, wanted(options))), name, this.#home)
     return RwLock.make(name, part(false), part(true))
   }
 
@@ -119,7 +123,7 @@ export class Client implements AsyncDisposable {
   semaphore(name: string, permits: number, options?: SemaphoreOptions): Semaphore {
     const { take = 1, ...rest } = checkedOptions<SemaphoreOptions>('lock', options, SEMAPHORE)
     const [shared, all, some] = [text('lock', 'name', name), count('permits', permits), count('permits taken', take)]
-    return Semaphore.makeSemaphore(checked(this.#native.semaphore(shared, all, some, wanted(rest))), name, this.address, take)
+    return Semaphore.makeSemaphore(checked(this.#native.semaphore(shared, all, some, wanted(rest))), name, this.#home, take)
   }
 
   /**
@@ -153,7 +157,7 @@ export class Client implements AsyncDisposable {
    */
   multiLock(names: Iterable<string>, options?: LockOptions): MultiLock {
     const list = Array.from(names, name => text('lock', 'name', name))
-    return MultiLock.make(checked(this.#native.multiLock(list, wanted(options))), this.address)
+    return MultiLock.make(checked(this.#native.multiLock(list, wanted(options))), this.#home)
   }
 
   /**
@@ -163,7 +167,7 @@ export class Client implements AsyncDisposable {
    */
   striped(name: string, segments: number, options?: LockOptions): Striped {
     const lock = text('lock', 'name', name)
-    return Striped.make(checked(this.#native.striped(lock, count('segments', segments), wanted(options))), { lock, store: this.address })
+    return Striped.make(checked(this.#native.striped(lock, count('segments', segments), wanted(options))), { lock, ...this.#home })
   }
 
   /**
@@ -188,13 +192,14 @@ export class Client implements AsyncDisposable {
   }
 
   /**
-   * Takes over a lock that somebody exported from the same store, under the same prefix.
+   * Takes over a lock that somebody exported from the same store, under the same prefix. The options say how it is held from now on, such as its
+   * `ttl`; as the address says where none are given.
    *
-   * @throws As `Lock.resume`.
+   * @throws As `Lock.resume`, and as {@link lock}.
    */
-  async resume(secret: string): Promise<Guard> {
-    const lock = checked(this.#native.exported(text('resume', 'secret', secret)))
-    return Lock.make(lock, lock.name, this.address).resume(secret)
+  async resume(secret: string, options?: LockOptions): Promise<Guard> {
+    const { name } = checked(this.#native.exported(text('resume', 'secret', secret)))
+    return this.lock(name, options).resume(secret)
   }
 
   /** What locks of this client promise. */
@@ -221,6 +226,29 @@ export class Client implements AsyncDisposable {
   async breakLock(name: string, expectedToken: bigint): Promise<boolean> {
     const [lock, expected] = [text('break', 'name', name), token('break', expectedToken)]
     return checked(await outcome<boolean>(reactor().breakLock(this.#native, lock, expected)))
+  }
+
+  /**
+   * Whether locks can be had here, now: a lock of its own, `lockwright-ping`, is acquired and given back, with all the rights that takes. For
+   * readiness probes; about three requests.
+   *
+   * @throws Why not: {@link Unavailable} (at once where nobody listens, else after `storeTimeout`), {@link AuthFailed}, {@link ForeignLayout},
+   * {@link ProtocolError}, {@link Closed}.
+   */
+  async ping(): Promise<Health> {
+    const { took, eviction, mayEvict } = checked(await outcome<Health>(reactor().ping(this.#native)))
+    return eviction == null ? { took, mayEvict } : { took, eviction, mayEvict }
+  }
+
+  /**
+   * Begins nothing any more, and waits until everything that this client holds was released, for at most `limit`: for a program that is told
+   * to end. Acquisitions fail with {@link Closed} from now on, also those that wait. The names of the locks that are held yet, none when
+   * it is done; {@link close} gives them back.
+   *
+   * @throws {@link InvalidConfig} for what is no span of time, {@link Closed}.
+   */
+  async drain(limit: Duration): Promise<string[]> {
+    return checked(await outcome<string[]>(reactor().drain(this.#native, milliseconds('drain', 'limit', limit))))
   }
 
   /** What this client did so far. */

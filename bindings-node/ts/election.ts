@@ -1,10 +1,12 @@
 import type { Client } from './client'
+import { LockLost, mistake, Unavailable } from './errors'
 import type { Guard } from './guard'
-import type { AcquireOptions, LockOptions } from './lock'
-import { type Duration, OBSERVE, options as checkedOptions, token } from './options'
+import type { AcquireOptions, Lock, LockOptions } from './lock'
+import { type Duration, OBSERVE, options as checkedOptions, RUN, token } from './options'
 import { OURS, only } from './ours'
 import { printable } from './records'
 import { pause } from './time'
+import { block } from './waits'
 
 /** Who leads. */
 export interface Leader {
@@ -24,6 +26,20 @@ export interface ObserveOptions {
   readonly every?: Duration | undefined
   /** Ends it. */
   readonly signal?: AbortSignal | undefined
+}
+
+/** Until when one leads, or wants to. */
+export interface RunOptions {
+  /** Ends it. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** How often an observer looks, and a candidate asks a store that does not answer, in milliseconds. */
+const EVERY = 500
+
+/** Whether a candidate goes on after it. */
+function mayComeBack(error: unknown): boolean {
+  return error instanceof Unavailable || error instanceof LockLost
 }
 
 /** The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair` and the server allows it. */
@@ -51,8 +67,37 @@ export class Election {
    * @throws As `Client.lock` and `Lock.acquire`.
    */
   async campaign(proclaims: string, options?: AcquireOptions): Promise<Guard> {
-    const lock = this.#client.lock(this.name, { ...this.#options, fair: false, label: proclaims })
-    return lock.fairIfPossible().acquire(options)
+    return this.#seat(proclaims).acquire(options)
+  }
+
+  #seat(proclaims: string): Lock {
+    return this.#client.lock(this.name, { ...this.#options, fair: false, label: proclaims }).fairIfPossible()
+  }
+
+  /**
+   * Campaigns, and calls `work` as the leader; resigns when that is over, and ends as it did. When leadership is lost before, what becomes of
+   * `work` is dropped, and it campaigns again: `signal` aborts then, and `work` has to end soon. The signal of the options aborts it too, and ends a
+   * candidacy with its reason. A store that does not answer is asked again every 500 ms: leadership is not given up for good because of an outage.
+   *
+   * @throws What `work` throws as the leader; the signal's reason; else as {@link campaign}, but neither {@link Unavailable} nor {@link LockLost}.
+   */
+  async run<T>(proclaims: string, work: (guard: Guard, signal: AbortSignal) => T | PromiseLike<T>, options?: RunOptions): Promise<T> {
+    const { signal } = checkedOptions<{ signal?: AbortSignal }>('run', options, RUN)
+    if (signal !== undefined && !(signal instanceof AbortSignal)) throw mistake('invalid_config', 'run', 'signal must be an AbortSignal')
+    const seat = this.#seat(proclaims)
+    for (;;) {
+      let leading: Guard | undefined
+      try {
+        return await block(number => seat.acquireAs(number, { signal }), guard => {
+          leading = guard
+          return work(guard, signal === undefined ? guard.signal : AbortSignal.any([guard.signal, signal]))
+        })
+      } catch (error) {
+        const leadsAgain = leading === undefined ? mayComeBack(error) : leading.whyLost !== undefined
+        if (!leadsAgain) throw error
+      }
+      if (leading === undefined) await pause(EVERY, signal)
+    }
   }
 
   /** Who leads now; `undefined` when nobody does. */
@@ -71,7 +116,7 @@ export class Election {
    */
   async changed(known?: bigint, options?: ObserveOptions): Promise<Leader | undefined> {
     if (known !== undefined) token('changed', known)
-    const { every = 500, signal } = checkedOptions<{ every?: number; signal?: AbortSignal }>('changed', options, OBSERVE)
+    const { every = EVERY, signal } = checkedOptions<{ every?: number; signal?: AbortSignal }>('changed', options, OBSERVE)
     for (;;) {
       signal?.throwIfAborted()
       const leader = await this.leader()

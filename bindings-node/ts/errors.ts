@@ -177,6 +177,14 @@ export function mistake(code: ErrorCode, operation: string, what: string, origin
   return new CLASSES[code](`${code}: ${operation}${where}: ${what}`, { operation, ...origin })
 }
 
+/** @internal The first of several errors, with the others as its cause. */
+export function firstOf(errors: readonly LockError[]): LockError | undefined {
+  const [first, ...others] = errors
+  if (first === undefined || others.length === 0) return first
+  const value = new AggregateError(others, `${others.length} more failed`)
+  return Object.defineProperty(first, 'cause', { value, configurable: true, writable: true })
+}
+
 /** @internal */
 export function errorOf(failure: Failure): LockError {
   return new CLASSES[failure.code](failure.message, failure)

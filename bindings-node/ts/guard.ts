@@ -1,4 +1,4 @@
-import { checked, type LockError, LockLost, mistake, type Origin } from './errors'
+import { checked, errorOf, type Failure, isFailure, type LockError, LockLost, mistake, type Origin } from './errors'
 import { type Grant, native } from './native'
 import { type Duration, milliseconds } from './options'
 import { OURS, only } from './ours'
@@ -72,7 +72,10 @@ export class Guard implements AsyncDisposable {
   /** Why it was lost; `undefined` unless it was. */
   get whyLost(): LossReason | undefined {
     if (this.#ended) return this.#why
-    return (reactor().whyLost(this.#number) ?? undefined) as LossReason | undefined
+    const why = (reactor().whyLost(this.#number) ?? undefined) as LossReason | undefined
+    // It may be known here before the event loop gets to tell it: whoever asks sees the same everywhere.
+    if (why !== undefined && this.#losing?.signal.aborted === false) this.#losing.abort(loss(why, this.#origin))
+    return why
   }
 
   /**
@@ -164,6 +167,43 @@ export class Guard implements AsyncDisposable {
     return told[0]
   }
 
+  /** @internal Gives several of one client back in one write: what became of each, `undefined` for those that were over. */
+  static async releaseAll(guards: readonly Guard[]): Promise<(ReleaseOutcome | LockError | undefined)[]> {
+    const open = guards.filter(guard => !guard.#ended)
+    for (const guard of open) guard.#end()
+    const told = open.length === 0 ? [] : checked(await outcome<Ending[]>(reactor().releaseAll(open.map(guard => guard.#number))))
+    return guards.map(guard => {
+      const ending = told[open.indexOf(guard)]
+      if (ending === undefined) return undefined
+      if (isFailure(ending)) return errorOf(ending)
+      guard.#why = ending[1] ?? undefined
+      return ending[0]
+    })
+  }
+
+  /** @internal The error for what is asked of it though it is over. */
+  overSince(operation: string): LockError {
+    return mistake('not_owned', operation, this.#over, this.#origin)
+  }
+
+  /** @internal The error that ends a block in which it was lost. */
+  lossAtEnd(): LockError | undefined {
+    const told: unknown = this.#losing?.signal.reason
+    if (this.#why === undefined) return undefined
+    return told instanceof LockLost ? told : loss(this.#why, this.#origin)
+  }
+
+  /**
+   * However early it is released, or its block ends, the lock stays taken until `span` (at most 24 h) after its grant: as `atLeastFor`, where
+   * only the work shows how long. The store keeps it, also when this process ends; `Client.close` before the release gives it back.
+   *
+   * @throws {@link Unsupported} where the layout cannot keep it, {@link InvalidConfig}, {@link NotOwned}.
+   */
+  holdAtLeastFor(span: Duration): void {
+    this.#own('hold')
+    checked(reactor().holdAtLeastFor(this.#number, milliseconds('hold', 'span', span)))
+  }
+
   /**
    * Ends a block: gives the lock back, unless the block did.
    *
@@ -173,10 +213,8 @@ export class Guard implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#ended) return
     await this.release()
-    if (this.#why !== undefined) {
-      const told: unknown = this.#losing?.signal.reason
-      throw told instanceof LockLost ? told : loss(this.#why, this.#origin)
-    }
+    const lost = this.lossAtEnd()
+    if (lost !== undefined) throw lost
   }
 
   /** For `JSON.stringify`, which knows no bigint: token and epoch as texts. */
@@ -192,7 +230,7 @@ export class Guard implements AsyncDisposable {
   }
 
   #own(operation: string): void {
-    if (this.#ended) throw mistake('not_owned', operation, this.#over, this.#origin)
+    if (this.#ended) throw this.overSince(operation)
   }
 
   /** @internal */
@@ -203,20 +241,8 @@ export class Guard implements AsyncDisposable {
   }
 }
 
-/** @internal Calls `work` with what `acquire` gets. */
-export async function block<G extends AsyncDisposable, T>(acquire: () => Promise<G>, work: (guard: G) => T | PromiseLike<T>): Promise<T> {
-  const guard = await acquire()
-  let result: T
-  try {
-    result = await work(guard)
-  } catch (error) {
-    // The block's own error is the one to be known.
-    await Promise.resolve(guard[Symbol.asyncDispose]()).catch(() => {})
-    throw error
-  }
-  await guard[Symbol.asyncDispose]()
-  return result
-}
+/** How one of several ended. */
+type Ending = [outcome: ReleaseOutcome, why: LossReason | null] | Failure
 
 function loss(why: LossReason, origin: Origin): LockError {
   return mistake('lost', 'release', `the lock was lost while it was held: ${native.sentence(why)}`, origin)

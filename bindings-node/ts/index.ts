@@ -34,7 +34,7 @@ export {
   Unsupported,
 } from './errors'
 export { type Arrival, Barrier, type BarrierOptions } from './barrier'
-export { Election, type Leader, type ObserveOptions } from './election'
+export { Election, type Leader, type ObserveOptions, type RunOptions } from './election'
 export { Guard } from './guard'
 export * as kit from './kit'
 export { Latch, type LatchOptions } from './latch'
@@ -49,6 +49,7 @@ export { RwLock, Semaphore, type SemaphoreOptions } from './shared'
 export {
   type Counting,
   type Guarantees,
+  type Health,
   Histogram,
   type Holder,
   type Inspection,

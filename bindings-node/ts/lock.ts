@@ -1,11 +1,12 @@
 import { checked, type Failure, isFailure, mistake } from './errors'
-import { block, Guard, type Source } from './guard'
-import type { Grant, NativeLock } from './native'
+import { Guard, type Source } from './guard'
+import type { Answer, Grant, NativeClient, NativeLock } from './native'
 import { ACQUIRE, type Duration, options as checkedOptions, text, token } from './options'
 import { OURS, only } from './ours'
 import { Owner } from './owner'
 import { attempt, outcome, reactor } from './reactor'
 import { type Guarantees, type Inspection, inspection } from './records'
+import { block, explained, granted, mayBeEndless, newNumber } from './waits'
 
 /** What a lock is like. What is not given is as the address says, else as it says here. */
 export interface LockOptions {
@@ -17,6 +18,11 @@ export interface LockOptions {
   readonly renew?: boolean | undefined
   /** How long after the grant renewal ends; never. */
   readonly maxHold?: Duration | undefined
+  /**
+   * However early it is released, it stays taken until so long after the grant, at most 24 h; not at all. For what is to be done once
+   * in a while, by whoever comes first: who comes a little later, by a clock that is a little late, finds it taken.
+   */
+  readonly atLeastFor?: Duration | undefined
   /** First come, first served over all tasks of all processes; false. */
   readonly fair?: boolean | undefined
   /** Whether its {@link Owner} may acquire it again; false. */
@@ -38,46 +44,67 @@ export interface AcquireOptions {
   readonly signal?: AbortSignal | undefined
 }
 
+/** @internal Where a lock is. */
+export interface Home {
+  readonly store: string
+  readonly client: NativeClient
+}
+
 /** A named lock, to be acquired as often as wanted. */
 export class Lock {
   readonly name: string
   readonly #native: NativeLock
   readonly #reentrant: boolean
+  readonly #client: NativeClient
   readonly #origin: Source
 
   protected constructor()
   /** @internal */
-  protected constructor(ours: typeof OURS, native: NativeLock, name: string, store: string)
+  protected constructor(ours: typeof OURS, native: NativeLock, name: string, home: Home)
   protected constructor(...given: unknown[]) {
-    const [ours, native, name, store] = given as [typeof OURS, NativeLock, string, string]
+    const [ours, native, name, home] = given as [typeof OURS, NativeLock, string, Home]
     only(ours, new.target.name, new.target === Lock ? 'client.lock(name)' : 'client.semaphore(name, permits)')
     this.name = name
     this.#native = native
     this.#reentrant = native.reentrant
-    this.#origin = { lock: name, store, of: native }
+    this.#client = home.client
+    this.#origin = { lock: name, store: home.store, of: native }
   }
 
   /** @internal */
-  static make(native: NativeLock, name: string, store: string): Lock {
-    return new Lock(OURS, native, name, store)
+  static make(native: NativeLock, name: string, home: Home): Lock {
+    return new Lock(OURS, native, name, home)
   }
 
   /**
    * Waits for the lock. When `signal` aborts, a place in the queue is left, a lock granted in the same moment is given back
    * in the background, and the promise rejects with the signal's reason.
    *
-   * @throws {@link LockTimeout} when others held it all the time, {@link Unavailable} when the store did not answer for
-   * `storeTimeout`, {@link AuthFailed}, {@link ForeignLayout}, {@link ProtocolError}, {@link Closed}.
+   * @throws {@link LockTimeout} when others held it all the time, and who they are; {@link Deadlock} after a second or two without `timeout`
+   * and `signal`, where a `using` that awaits this holds it, or waits in a circle with it; {@link Unavailable} when the store did not answer for
+   * `storeTimeout`; {@link AuthFailed}, {@link ForeignLayout}, {@link ProtocolError}, {@link Closed}.
    */
-  async acquire(options?: AcquireOptions): Promise<Guard> {
+  acquire(options?: AcquireOptions): Promise<Guard> {
+    return this.acquireAs(newNumber(), options)
+  }
+
+  /** @internal The same for a block of that number. */
+  async acquireAs(number: number, options: AcquireOptions | undefined): Promise<Guard> {
     const { timeout, signal } = within(options)
     signal?.throwIfAborted()
-    return this.#guard(await this.#attempt(timeout, signal))
+    const begun = this.#begin(timeout, number)
+    const told = await (mayBeEndless(signal) ? granted<Grant>(number, this.#client, begun) : attempt<Grant>(begun, signal))
+    return this.#guard(explained(told, blocks => this.#native.isKeptBy(blocks)))
   }
 
   /** The lock, if it is free; `null` when somebody else holds it. */
-  async tryAcquire(): Promise<Guard | null> {
-    const told = await this.#attempt(0, undefined)
+  tryAcquire(): Promise<Guard | null> {
+    return this.tryAcquireAs(newNumber())
+  }
+
+  /** @internal The same for a block of that number. */
+  async tryAcquireAs(number: number): Promise<Guard | null> {
+    const told = await outcome<Grant>(this.#begin(0, number))
     return isFailure(told) && told.code === 'timeout' ? null : this.#guard(told)
   }
 
@@ -87,7 +114,7 @@ export class Lock {
    * @throws What `work` throws; otherwise {@link LockLost} when the lock was lost meanwhile; or as {@link acquire}.
    */
   async using<T>(work: (guard: Guard) => T | PromiseLike<T>, options?: AcquireOptions): Promise<T> {
-    const hold = (): Promise<T> => block(() => this.acquire(options), work)
+    const hold = (): Promise<T> => block(number => this.acquireAs(number, options), work)
     return this.#reentrant && Owner.current === undefined ? new Owner().run(hold) : hold()
   }
 
@@ -119,11 +146,11 @@ export class Lock {
 
   /** @internal */
   fairIfPossible(): Lock {
-    return Lock.make(this.#native.fairIfPossible(), this.name, this.#origin.store)
+    return Lock.make(this.#native.fairIfPossible(), this.name, { store: this.#origin.store, client: this.#client })
   }
 
-  #attempt(timeout: number | undefined, signal: AbortSignal | undefined): Promise<Grant | Failure> {
-    return attempt(reactor().acquire(this.#native, timeout, this.#reentrant ? this.#owner() : undefined), signal)
+  #begin(timeout: number | undefined, number: number): Answer<number> {
+    return reactor().acquire(this.#native, timeout, this.#reentrant ? this.#owner() : number)
   }
 
   #guard(told: Grant | Failure): Guard {

@@ -42,6 +42,7 @@ export interface NativeSegments {
 export interface NativeLock {
   readonly name: string
   readonly reentrant: boolean
+  isKeptBy(owners: number[]): boolean
   guarantees(): Guarantees
   fairIfPossible(): NativeLock
 }
@@ -80,6 +81,7 @@ export interface NativeClient {
   exported(secret: string): Answer<NativeLock>
   guarantees(): Answer<Guarantees>
   require(wanted: Requirements): Answer<boolean>
+  endlessWait(awaited: number[]): { waiter: number; why: Failure } | null
   metrics(): NativeFigures
 }
 
@@ -88,12 +90,14 @@ export interface NativeReactor {
   feed(socket: number, bytes: Uint8Array, length: number): unknown[]
   taken(socket: number): void
   forget(job: number): void
-  acquire(lock: NativeLock, timeout: number | undefined, owner: number | undefined): Answer<number>
-  acquireAll(bundle: NativeBundle, timeout: number | undefined): Answer<number>
+  acquire(lock: NativeLock, timeout: number | undefined, owner: number): Answer<number>
+  acquireAll(bundle: NativeBundle, timeout: number | undefined, owner: number): Answer<number>
   any(segments: NativeSegments, timeout: number | undefined): Answer<number>
   resume(lock: NativeLock, secret: string, owner: number | undefined): Answer<number>
   export(guard: number, ttl: number): Answer<number>
   release(guard: number): Answer<number>
+  releaseAll(guards: number[]): Answer<number>
+  holdAtLeastFor(guard: number, span: number): Answer<boolean>
   extend(guard: number, ttl: number): Answer<number>
   change(guard: number, writes: boolean): Answer<number>
   resize(lock: NativeLock, permits: number): Answer<number>
@@ -113,6 +117,8 @@ export interface NativeReactor {
   list(client: NativeClient): Answer<number>
   breakLock(client: NativeClient, name: string, expected: bigint): Answer<number>
   breakHold(lock: NativeLock, expected: bigint): Answer<number>
+  ping(client: NativeClient): Answer<number>
+  drain(client: NativeClient, limit: number): Answer<number>
   close(client: NativeClient): Answer<number>
   give(question: number, user?: string, password?: string, why?: string): void
   listen(level?: number): Answer<boolean>

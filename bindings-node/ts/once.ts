@@ -1,8 +1,8 @@
 import { mistake } from './errors'
-import { block, type Guard } from './guard'
 import type { AcquireOptions, Lock } from './lock'
 import { options as checkedOptions } from './options'
 import { OURS, only } from './ours'
+import { block } from './waits'
 
 /** What a look at the cache found. */
 export interface Found<T> {
@@ -52,11 +52,11 @@ export class Once<T> {
     const found = await look()
     if (found?.fresh === true) return found.value
     const mayWait = !found || waits === true
-    const guard = mayWait ? await this.lock.acquire(options) : await this.lock.tryAcquire()
-    if (guard === null) return (found as Found<T>).value
-    return block(async () => guard, async ({ token }: Guard) => {
+    const acquire = (number: number) => (mayWait ? this.lock.acquireAs(number, options) : this.lock.tryAcquireAs(number))
+    return await block(acquire, async guard => {
+      if (guard === null) return (found as Found<T>).value
       const again = await look()
-      return again?.fresh === true ? again.value : make(token)
+      return again?.fresh === true ? again.value : make(guard.token)
     })
   }
 }

@@ -31,6 +31,7 @@ export const LOCK: Record<string, Shape> = {
   timeout: 'span',
   renew: 'boolean',
   maxHold: 'span',
+  atLeastFor: 'span',
   fair: 'boolean',
   reentrant: 'boolean',
   layout: 'string',
@@ -50,6 +51,8 @@ export const PAUSES: Record<string, Shape> = { min: 'span', max: 'span' }
 export const ACQUIRE: Record<string, Shape> = { timeout: 'span', signal: 'object' }
 
 export const OBSERVE: Record<string, Shape> = { every: 'span', signal: 'object' }
+
+export const RUN: Record<string, Shape> = { signal: 'object' }
 
 export const REQUIRE: Record<string, Shape> = {
   rwlock: 'boolean',

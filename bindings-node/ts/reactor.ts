@@ -5,7 +5,7 @@ import { errorOf, type Failure } from './errors'
 import { type Heard, tell } from './log'
 import { Answer, Kind, native, type NativeReactor } from './native'
 import type { LossReason } from './records'
-import { onAbort, soon } from './time'
+import { later, onAbort, soon } from './time'
 
 /** Who awaits what job. */
 const open = new Map<number, (told: unknown) => void>()
@@ -34,18 +34,30 @@ const READS = process.versions['bun'] === undefined
 
 /** The one reactor of this thread, made at first need. */
 export function reactor(): NativeReactor {
-  return (made ??= new native.Reactor(turn, READS))
+  return (made ??= new native.Reactor(called, READS))
 }
+
+/** How many turns follow one another before timers and sockets have theirs: what is granted at once is asked for again at once. */
+const MOST = 32
+let turns = 0
 
 /** All that is asked within a tick goes out in one turn. */
 function schedule(): void {
   if (scheduled) return
   scheduled = true
-  soon(turn)
+  if (turns < MOST) soon(turn)
+  else later(called)
+}
+
+/** The event loop calls: whatever else it has comes before the next. */
+function called(): void {
+  turns = 0
+  turn()
 }
 
 function turn(): void {
   scheduled = false
+  turns++
   hear(reactor().turn())
 }
 
@@ -80,7 +92,10 @@ const sockets = new Map<number, Socket>()
 
 /** All that comes from a socket goes to the native layer, which writes to it by a descriptor of its own. */
 function read(number: number, fd: number): void {
-  const feed = (length: number, bytes: Uint8Array): void => hear(reactor().feed(number, bytes, length))
+  const feed = (length: number, bytes: Uint8Array): void => {
+    turns = 0
+    hear(reactor().feed(number, bytes, length))
+  }
   const callback = (length: number, bytes: Uint8Array): boolean => (feed(length, bytes), true)
   const options = { fd, readable: true, writable: false, onread: { buffer: Buffer.allocUnsafeSlow(16_384), callback } }
   let socket: Socket
@@ -124,9 +139,7 @@ function outcomeUnless<T>(signal: AbortSignal, begun: Answer<number>): Promise<A
   const job = started(begun)
   return new Promise((resolve, reject) => {
     const listensNoMore = onAbort(signal, () => {
-      open.delete(job)
-      reactor().forget(job)
-      schedule()
+      giveUp(job)
       reject(signal.reason as Error)
     })
     open.set(job, told => {
@@ -134,6 +147,13 @@ function outcomeUnless<T>(signal: AbortSignal, begun: Answer<number>): Promise<A
       resolve(told as Answer<T>)
     })
   })
+}
+
+/** Nobody wants what comes of a job any more. */
+export function giveUp(job: number): void {
+  open.delete(job)
+  reactor().forget(job)
+  schedule()
 }
 
 /** The one or the other. */

@@ -50,6 +50,16 @@ export interface Requirements {
   readonly failoverSafe?: boolean | undefined
 }
 
+/** What `ping` found. */
+export interface Health {
+  /** Milliseconds to acquire a lock and give it back: two round trips, and a connection where there was none. */
+  readonly took: number
+  /** What the store does when its memory is full, such as Redis' `noeviction`, where it has such a thing and this user may ask. */
+  readonly eviction?: string | undefined
+  /** Whether the store may then throw away locks that are held. */
+  readonly mayEvict: boolean
+}
+
 /** Who holds a lock. */
 export interface Holder {
   /** A hash that tells two holders apart. */

@@ -1,29 +1,30 @@
-import { checked, type Failure, isFailure, type LockError, type Origin } from './errors'
-import { block, Guard } from './guard'
-import { Lock, type AcquireOptions, within } from './lock'
-import type { Grant, NativeBundle, NativeSegments } from './native'
+import { checked, firstOf, isFailure, LockError } from './errors'
+import { Guard } from './guard'
+import { Lock, type AcquireOptions, type Home, within } from './lock'
+import type { Answer, Grant, NativeBundle, NativeSegments } from './native'
 import { type Duration, text } from './options'
 import { OURS, only } from './ours'
-import { attempt, reactor } from './reactor'
+import { attempt, outcome, reactor } from './reactor'
 import type { LossReason, ReleaseOutcome } from './records'
+import { block, granted, mayBeEndless, newNumber } from './waits'
 
 /** Several named locks that are acquired together: all or none, in an order in which nobody deadlocks. */
 export class MultiLock {
   /** Each name once, in the order in which they are taken. */
   readonly names: readonly string[]
   readonly #native: NativeBundle
-  readonly #store: string
+  readonly #home: Home
 
-  private constructor(ours: typeof OURS, native: NativeBundle, store: string) {
+  private constructor(ours: typeof OURS, native: NativeBundle, home: Home) {
     only(ours, 'MultiLock', 'client.multiLock(names)')
     this.names = native.names
     this.#native = native
-    this.#store = store
+    this.#home = home
   }
 
   /** @internal */
-  static make(native: NativeBundle, store: string): MultiLock {
-    return new MultiLock(OURS, native, store)
+  static make(native: NativeBundle, home: Home): MultiLock {
+    return new MultiLock(OURS, native, home)
   }
 
   /**
@@ -32,38 +33,44 @@ export class MultiLock {
    * @throws {@link LockTimeout} when others held one of them all the time, {@link LockLost} when one was lost while others were
    * waited for; else as `Lock.acquire`. Then none is held.
    */
-  async acquire(options?: AcquireOptions): Promise<MultiGuard> {
+  acquire(options?: AcquireOptions): Promise<MultiGuard> {
+    return this.#acquireAs(newNumber(), options)
+  }
+
+  async #acquireAs(number: number, options: AcquireOptions | undefined): Promise<MultiGuard> {
     const { timeout, signal } = within(options)
     signal?.throwIfAborted()
-    return this.#guard(checked(await this.#attempt(timeout, signal)))
+    const begun = this.#begin(timeout, number)
+    return this.#guard(checked(await (mayBeEndless(signal) ? granted<Named[]>(number, this.#home.client, begun) : attempt<Named[]>(begun, signal))))
   }
 
   /** All of them, if all are free; `null` when somebody else holds one. */
   async tryAcquire(): Promise<MultiGuard | null> {
-    const told = await this.#attempt(0, undefined)
+    const told = await outcome<Named[]>(this.#begin(0, newNumber()))
     return isFailure(told) && told.code === 'timeout' ? null : this.#guard(checked(told))
   }
 
   /** Calls `work` with all locks held, as `Lock.using` does with one. */
   using<T>(work: (guard: MultiGuard) => T | PromiseLike<T>, options?: AcquireOptions): Promise<T> {
-    return block(() => this.acquire(options), work)
+    return block(number => this.#acquireAs(number, options), work)
   }
 
-  #attempt(timeout: number | undefined, signal: AbortSignal | undefined): Promise<Named[] | Failure> {
-    return attempt(reactor().acquireAll(this.#native, timeout), signal)
+  #begin(timeout: number | undefined, number: number): Answer<number> {
+    return reactor().acquireAll(this.#native, timeout, number)
   }
 
-  #guard(granted: Named[]): MultiGuard {
+  #guard(named: Named[]): MultiGuard {
     const guards: Guard[] = []
-    for (let at = 0; at < granted.length; at += 2) {
-      guards.push(Guard.make(granted[at + 1] as Grant, { lock: granted[at] as string, store: this.#store, of: this.#native }))
+    const { store } = this.#home
+    for (let at = 0; at < named.length; at += 2) {
+      guards.push(Guard.make(named[at + 1] as Grant, { lock: named[at] as string, store, of: this.#native }))
     }
     return MultiGuard.make(guards)
   }
 
   /** @internal */
   [Symbol.for('nodejs.util.inspect.custom')](): string {
-    return `<MultiLock ${this.names.map(name => JSON.stringify(name)).join(', ')} on ${this.#store}>`
+    return `<MultiLock ${this.names.map(name => JSON.stringify(name)).join(', ')} on ${this.#home.store}>`
   }
 }
 
@@ -116,10 +123,19 @@ export class MultiGuard implements AsyncDisposable {
     await Promise.all(this.guards.map(guard => guard.extend(ttl)))
   }
 
-  /** Gives all back. What the store found: of the first that was not simply `released`, if any. */
+  /**
+   * Gives all back, in one write. What the store found: of the first that was not simply `released`, if any.
+   *
+   * @throws As `Guard.release`, when all the others are given back; where several fail, the first error has the others as its `cause`.
+   */
   async release(): Promise<ReleaseOutcome> {
-    const outcomes = await Promise.all(this.guards.map(guard => guard.release()))
-    return outcomes.find(outcome => outcome !== 'released') ?? 'released'
+    const ends = await Guard.releaseAll(this.guards)
+    const failed = firstOf(ends.flatMap((end, at) => {
+      const error = end ?? (this.guards[at] as Guard).overSince('release')
+      return error instanceof LockError ? [error] : []
+    }))
+    if (failed !== undefined) throw failed
+    return (ends as ReleaseOutcome[]).find(end => end !== 'released') ?? 'released'
   }
 
   /** For `JSON.stringify`, which knows no bigint: the guards as they are told by themselves. */
@@ -129,9 +145,12 @@ export class MultiGuard implements AsyncDisposable {
 
   /** Ends a block, as `Guard` does: each is given back, and the first loss is thrown. */
   async [Symbol.asyncDispose](): Promise<void> {
-    const ends = await Promise.allSettled(this.guards.map(guard => guard[Symbol.asyncDispose]()))
-    const failed = ends.find(end => end.status === 'rejected')
-    if (failed !== undefined) throw failed.reason as LockError
+    const ends = await Guard.releaseAll(this.guards)
+    const failed = firstOf(ends.flatMap((end, at) => {
+      const error = end instanceof LockError ? end : end && (this.guards[at] as Guard).lossAtEnd()
+      return error === undefined ? [] : [error]
+    }))
+    if (failed !== undefined) throw failed
   }
 
   /** @internal */
@@ -145,9 +164,9 @@ export class Striped {
   /** How many segments there are. */
   readonly count: number
   readonly #native: NativeSegments
-  readonly #origin: Origin
+  readonly #origin: Home & { readonly lock: string }
 
-  private constructor(ours: typeof OURS, native: NativeSegments, origin: Origin) {
+  private constructor(ours: typeof OURS, native: NativeSegments, origin: Home & { readonly lock: string }) {
     only(ours, 'Striped', 'client.striped(name, segments)')
     this.count = native.count
     this.#native = native
@@ -155,7 +174,7 @@ export class Striped {
   }
 
   /** @internal */
-  static make(native: NativeSegments, origin: Origin): Striped {
+  static make(native: NativeSegments, origin: Home & { readonly lock: string }): Striped {
     return new Striped(OURS, native, origin)
   }
 
@@ -170,7 +189,7 @@ export class Striped {
     const found = checked(await attempt<[index: number, grant: Grant] | undefined>(reactor().any(this.#native, timeout), signal))
     if (found === undefined) return null
     const [index, grant] = found
-    const guard = Guard.make(grant, { ...this.#origin, lock: this.segment(index).name, of: this.#native })
+    const guard = Guard.make(grant, { store: this.#origin.store, lock: this.segment(index).name, of: this.#native })
     return Segment.make(index, guard, () => checked(this.#native.markSoldOut(index)))
   }
 
@@ -187,7 +206,7 @@ export class Striped {
   /** The lock of the segment of that index, from 0. */
   segment(index: number): Lock {
     const lock = checked(this.#native.lock(index))
-    return Lock.make(lock, lock.name, this.#origin.store)
+    return Lock.make(lock, lock.name, this.#origin)
   }
 
   /** Forgets what is sold out: there is something again. */

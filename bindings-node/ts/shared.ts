@@ -1,5 +1,5 @@
 import { checked } from './errors'
-import { Lock, type LockOptions } from './lock'
+import { type Home, Lock, type LockOptions } from './lock'
 import type { NativeLock } from './native'
 import { count } from './options'
 import { OURS, only } from './ours'
@@ -49,15 +49,15 @@ export class Semaphore extends Lock {
   readonly take: number
   readonly #shared: NativeLock
 
-  private constructor(ours: typeof OURS, native: NativeLock, name: string, store: string, take: number) {
-    super(ours, native, name, store)
+  private constructor(ours: typeof OURS, native: NativeLock, name: string, home: Home, take: number) {
+    super(ours, native, name, home)
     this.#shared = native
     this.take = take
   }
 
   /** @internal */
-  static makeSemaphore(native: NativeLock, name: string, store: string, take: number): Semaphore {
-    return new Semaphore(OURS, native, name, store, take)
+  static makeSemaphore(native: NativeLock, name: string, home: Home, take: number): Semaphore {
+    return new Semaphore(OURS, native, name, home, take)
   }
 
   /** Gives it so many permits, for everybody and for good. Nobody loses what it holds. */

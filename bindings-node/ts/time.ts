@@ -1,7 +1,9 @@
-import { clearTimeout, setTimeout } from 'node:timers'
+import { clearTimeout, setImmediate, setTimeout } from 'node:timers'
 
 // As they are when the library is loaded: fake timers of a test must not stop it.
-const [begin, end] = [setTimeout, clearTimeout]
+/** `setTimeout` and `setImmediate`. */
+export const [begin, later] = [setTimeout, setImmediate]
+const end = clearTimeout
 
 const NOW = Promise.resolve()
 

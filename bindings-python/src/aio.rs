@@ -22,12 +22,13 @@ use pyo3::types::{PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, PyTraverseError};
 
 use crate::barrier::{Arrival, Barrier};
+use crate::care::health_record;
 use crate::client::{Client, Shared, count, inspection_record, token};
 use crate::error::{Raised, lost_track};
 use crate::guard::{Ending, Exported, Guard};
 use crate::latch::Latch;
 use crate::lock::Lock;
-use crate::several::{Bundle, Segments};
+use crate::several::{Bundle, Returning, Segments, merge, split};
 use crate::{Span, locked, outside, text};
 
 /// The jobs of one event loop.
@@ -322,6 +323,17 @@ impl Reactor {
         })
     }
 
+    /// As `_release_all`.
+    fn release_all(&self, py: Python<'_>, future: Py<PyAny>, guards: Vec<Py<Guard>>, of_block: bool) -> PyResult<u64> {
+        self.own("release")?;
+        let mut returning = Returning::take(guards, of_block);
+        let cores = outside(py, || Ok(returning.cores())).map_err(Raised)?;
+        let (guards, known) = split(cores);
+        let each = guards.into_face::<Async>();
+        let work = async move { Ok(merge(known, each.release_each().await)) };
+        self.ask(py, future, work, move |py, ended| returning.told(py, ended.map_err(Raised)?))
+    }
+
     fn extend(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>, ttl: Span) -> PyResult<u64> {
         let guard = guard.get();
         guard.own("extend")?;
@@ -462,6 +474,19 @@ impl Reactor {
         let name = text("inspect", "name", name)?;
         let client = self.client(py, "inspect", &client.get().0)?;
         self.ask(py, future, async move { client.inspect(&name).await }, seen_by_python)
+    }
+
+    fn ping(&self, py: Python<'_>, future: Py<PyAny>, client: &Bound<'_, Client>) -> PyResult<u64> {
+        let client = self.client(py, "ping", &client.get().0)?;
+        let work = async move { client.ping().await };
+        self.ask(py, future, work, |py, health| Ok(health_record(py, health.map_err(Raised)?)?.unbind()))
+    }
+
+    fn drain(&self, py: Python<'_>, future: Py<PyAny>, client: &Bound<'_, Client>, limit: Span) -> PyResult<u64> {
+        let limit = limit.check("drain", "limit")?;
+        let client = self.client(py, "drain", &client.get().0)?;
+        let work = async move { client.drain(limit).await };
+        self.ask(py, future, work, |py, held| held.map_err(Raised)?.into_py_any(py))
     }
 
     fn list(&self, py: Python<'_>, future: Py<PyAny>, client: &Bound<'_, Client>) -> PyResult<u64> {

@@ -10,9 +10,10 @@ use lockwright::options::{AcquireOptions, ConnectOptions, Retry};
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Token};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::barrier::Barrier;
+use crate::care::{drain, ping};
 use crate::error::Raised;
 use crate::guard::Guard;
 use crate::latch::Latch;
@@ -128,16 +129,17 @@ impl Client {
     /// Times are numbers of seconds, texts such as `10s`, `500ms` and `2m`, or timedeltas. `ttl`: how long it stays ours without a
     /// renewal, 20 ms to 24 hours (30). `timeout`: how long to wait for others (-1, for ever).
     /// `renew`: whether it is renewed while it is held (True). `max_hold`: how long after the grant renewal ends
-    /// (never). `fair`: first come, first served over all processes (False). `layout`: how it lies in the store, such as
-    /// `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`: the first and the longest
-    /// pause between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a text that
-    /// `inspect` shows.
+    /// (never). `at_least_for`: how long after the grant it stays taken however early it is released, as
+    /// `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `layout`: how it
+    /// lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`:
+    /// the first and the longest pause between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`:
+    /// a text that `inspect` shows.
     ///
     /// Who comes from redis-py: its `timeout` is `ttl` here, and its `blocking_timeout` is `timeout`.
     ///
     /// Raises `InvalidConfig` for what cannot be, and `Unsupported` for what this store or layout cannot do.
-    #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
-        format=None, retry=None, label=None))]
+    #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, at_least_for=None, fair=None,
+        layout=None, format=None, retry=None, label=None))]
     #[allow(clippy::too_many_arguments)]
     fn lock(
         &self,
@@ -146,18 +148,23 @@ impl Client {
         timeout: Option<Span>,
         renew: Option<bool>,
         max_hold: Option<Span>,
+        at_least_for: Option<Span>,
         fair: Option<bool>,
         layout: Option<&Bound<'_, PyAny>>,
         format: Option<&Bound<'_, PyAny>>,
         retry: Option<(Span, Span)>,
         label: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Lock> {
-        self.build(name, &Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, Of::Lock)
+        self.build(
+            name,
+            &Given { ttl, timeout, renew, max_hold, at_least_for, fair, layout, format, retry, label },
+            Of::Lock,
+        )
     }
 
     /// As `lock`, but its thread may acquire it again, through any RLock of that name of this client.
-    #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
-        format=None, retry=None, label=None))]
+    #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, at_least_for=None, fair=None,
+        layout=None, format=None, retry=None, label=None))]
     #[allow(clippy::too_many_arguments)]
     fn rlock(
         &self,
@@ -167,14 +174,18 @@ impl Client {
         timeout: Option<Span>,
         renew: Option<bool>,
         max_hold: Option<Span>,
+        at_least_for: Option<Span>,
         fair: Option<bool>,
         layout: Option<&Bound<'_, PyAny>>,
         format: Option<&Bound<'_, PyAny>>,
         retry: Option<(Span, Span)>,
         label: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<RLock>> {
-        let lock =
-            self.build(name, &Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label }, Of::RLock)?;
+        let lock = self.build(
+            name,
+            &Given { ttl, timeout, renew, max_hold, at_least_for, fair, layout, format, retry, label },
+            Of::RLock,
+        )?;
         Py::new(py, PyClassInitializer::from(lock).add_subclass(RLock))
     }
 
@@ -182,8 +193,8 @@ impl Client {
     ///
     /// First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of the
     /// same name is something else: whoever comes second gets `ForeignLayout`.
-    #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
-        format=None, retry=None, label=None))]
+    #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, at_least_for=None, fair=None,
+        layout=None, format=None, retry=None, label=None))]
     #[allow(clippy::too_many_arguments)]
     fn rwlock(
         &self,
@@ -193,13 +204,14 @@ impl Client {
         timeout: Option<Span>,
         renew: Option<bool>,
         max_hold: Option<Span>,
+        at_least_for: Option<Span>,
         fair: Option<bool>,
         layout: Option<&Bound<'_, PyAny>>,
         format: Option<&Bound<'_, PyAny>>,
         retry: Option<(Span, Span)>,
         label: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<RwLock> {
-        let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
+        let given = Given { ttl, timeout, renew, max_hold, at_least_for, fair, layout, format, retry, label };
         RwLock::new(py, self.build(name, &given, Of::Read)?, self.build(name, &given, Of::Write)?)
     }
 
@@ -207,8 +219,8 @@ impl Client {
     ///
     /// Whoever first uses an idle one says how many permits it has, until it is resized. With `fair`, an acquisition that
     /// wants more than is free is not passed over by those that want less. The other options are those of `lock`.
-    #[pyo3(signature = (name, permits=1, *, take=1, ttl=None, timeout=None, renew=None, max_hold=None, fair=None,
-        layout=None, format=None, retry=None, label=None))]
+    #[pyo3(signature = (name, permits=1, *, take=1, ttl=None, timeout=None, renew=None, max_hold=None, at_least_for=None,
+        fair=None, layout=None, format=None, retry=None, label=None))]
     #[allow(clippy::too_many_arguments)]
     fn semaphore(
         &self,
@@ -220,13 +232,14 @@ impl Client {
         timeout: Option<Span>,
         renew: Option<bool>,
         max_hold: Option<Span>,
+        at_least_for: Option<Span>,
         fair: Option<bool>,
         layout: Option<&Bound<'_, PyAny>>,
         format: Option<&Bound<'_, PyAny>>,
         retry: Option<(Span, Span)>,
         label: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Py<Semaphore>> {
-        let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
+        let given = Given { ttl, timeout, renew, max_hold, at_least_for, fair, layout, format, retry, label };
         let (permits, take) = (count(permits), count(take));
         let lock = self.build(name, &given, Of::Permits { permits, take })?;
         Py::new(py, PyClassInitializer::from(lock).add_subclass(Semaphore { take }))
@@ -264,8 +277,8 @@ impl Client {
         Ok(Barrier { core: builder.build().map_err(Raised)?, shared: self.0.clone() })
     }
 
-    #[pyo3(signature = (names, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
-        format=None, retry=None, label=None))]
+    #[pyo3(signature = (names, *, ttl=None, timeout=None, renew=None, max_hold=None, at_least_for=None, fair=None,
+        layout=None, format=None, retry=None, label=None))]
     #[allow(clippy::too_many_arguments)]
     fn _bundle(
         &self,
@@ -275,20 +288,21 @@ impl Client {
         timeout: Option<Span>,
         renew: Option<bool>,
         max_hold: Option<Span>,
+        at_least_for: Option<Span>,
         fair: Option<bool>,
         layout: Option<&Bound<'_, PyAny>>,
         format: Option<&Bound<'_, PyAny>>,
         retry: Option<(Span, Span)>,
         label: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Bundle> {
-        let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
+        let given = Given { ttl, timeout, renew, max_hold, at_least_for, fair, layout, format, retry, label };
         let names: Vec<String> = names.iter().map(|name| text("lock", "name", name)).collect::<PyResult<_>>()?;
         let core = self.0.client.multi_lock_with(names, &given.options(py, &self.0.client)?).map_err(Raised)?;
         Ok(Bundle::new(core, self.0.clone()))
     }
 
-    #[pyo3(signature = (name, segments, *, ttl=None, timeout=None, renew=None, max_hold=None, fair=None, layout=None,
-        format=None, retry=None, label=None))]
+    #[pyo3(signature = (name, segments, *, ttl=None, timeout=None, renew=None, max_hold=None, at_least_for=None, fair=None,
+        layout=None, format=None, retry=None, label=None))]
     #[allow(clippy::too_many_arguments)]
     fn _segments(
         &self,
@@ -299,13 +313,14 @@ impl Client {
         timeout: Option<Span>,
         renew: Option<bool>,
         max_hold: Option<Span>,
+        at_least_for: Option<Span>,
         fair: Option<bool>,
         layout: Option<&Bound<'_, PyAny>>,
         format: Option<&Bound<'_, PyAny>>,
         retry: Option<(Span, Span)>,
         label: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Segments> {
-        let given = Given { ttl, timeout, renew, max_hold, fair, layout, format, retry, label };
+        let given = Given { ttl, timeout, renew, max_hold, at_least_for, fair, layout, format, retry, label };
         let name = text("lock", "name", name)?;
         let core = self.0.client.striped_with(&name, segments, &given.options(py, &self.0.client)?).map_err(Raised)?;
         Ok(Segments::new(core, self.0.clone()))
@@ -374,19 +389,58 @@ impl Client {
         slf.py().import("lockwright._guarded")?.getattr("guarded_by_key")?.call((slf.clone(), key), options.as_ref())
     }
 
-    /// The lock that a secret is of, as the address says.
-    fn _exported(&self, secret: &Bound<'_, PyAny>) -> PyResult<Lock> {
-        follow_logging(secret.py())?;
-        let core = self.0.client.exported(&text("resume", "secret", secret)?).map_err(Raised)?;
-        let name = core.name().into();
-        Ok(Lock::new(core, name, false, self.0.clone()))
+    /// The lock that a secret is of. What is not given is as the address says.
+    #[pyo3(signature = (secret, *, ttl=None, renew=None, max_hold=None, at_least_for=None, layout=None, format=None,
+        label=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn _exported(
+        &self,
+        secret: &Bound<'_, PyAny>,
+        ttl: Option<Span>,
+        renew: Option<bool>,
+        max_hold: Option<Span>,
+        at_least_for: Option<Span>,
+        layout: Option<&Bound<'_, PyAny>>,
+        format: Option<&Bound<'_, PyAny>>,
+        label: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Lock> {
+        let known = self.0.client.exported(&text("resume", "secret", secret)?).map_err(Raised)?;
+        let name = PyString::new(secret.py(), known.name()).into_any();
+        let (timeout, fair, retry) = (None, None, None);
+        let given = Given { ttl, timeout, renew, max_hold, at_least_for, fair, layout, format, retry, label };
+        self.build(&name, &given, Of::Lock)
     }
 
-    /// Takes over a lock that somebody exported, with this client's options; its token is higher than the exporter's.
+    /// Takes over a lock that somebody exported; its token is higher than the exporter's.
     ///
-    /// Raises `NotOwned` when somebody resumed it before, or its time ran out and somebody else has the lock.
-    fn resume(&self, py: Python<'_>, secret: &Bound<'_, PyAny>) -> PyResult<Py<Guard>> {
-        self._exported(secret)?.resume(py, secret)
+    /// It is held with this client's options and those given here: `ttl`, `renew`, `max_hold`, `at_least_for`, `layout`,
+    /// `format` and `label`, as `lock` has them. Nothing is waited for. Raises `NotOwned` when somebody resumed it before, or
+    /// its time ran out and somebody else has the lock; `InvalidConfig` for what is no secret.
+    #[pyo3(signature = (secret, **options))]
+    fn resume<'py>(
+        slf: Bound<'py, Self>,
+        secret: Bound<'py, PyAny>,
+        options: Option<Bound<'py, PyDict>>,
+    ) -> PyResult<Py<Guard>> {
+        let lock = slf.call_method("_exported", (&secret,), options.as_ref())?;
+        lock.cast_into::<Lock>()?.get().resume(slf.py(), &secret)
+    }
+
+    /// Whether locks can be had here, now: acquires a lock of its own and gives it back, which needs all the rights that locking needs.
+    ///
+    /// For readiness probes: about three requests. Raises `Unavailable` when nobody answers (at once where nobody listens, else
+    /// after `store_timeout`), `AuthFailed` when a right is missing, `ForeignLayout`, `ProtocolError`, and `Closed`.
+    fn ping<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.0.prepare(py)?;
+        ping(py, &self.0.client)
+    }
+
+    /// Begins nothing any more and waits until everything that this client holds was released, for at most `limit` seconds.
+    ///
+    /// For a program that is told to end. From the call on, acquisitions fail with `Closed`, also those that wait. Returns the names
+    /// of the locks that are still held, none when all were released; `close` gives them back. Raises `Closed`.
+    fn drain(&self, py: Python<'_>, limit: Span) -> PyResult<Vec<String>> {
+        drain(py, &self.0.client, limit.check("drain", "limit")?)
     }
 
     /// What locks of this client promise.
@@ -502,6 +556,7 @@ struct Given<'a, 'py> {
     timeout: Option<Span>,
     renew: Option<bool>,
     max_hold: Option<Span>,
+    at_least_for: Option<Span>,
     fair: Option<bool>,
     layout: Option<&'a Bound<'py, PyAny>>,
     format: Option<&'a Bound<'py, PyAny>>,
@@ -522,6 +577,9 @@ impl Given<'_, '_> {
         }
         if let Some(max_hold) = &given.max_hold {
             options.max_hold = Some(max_hold.check("lock", "max_hold")?);
+        }
+        if let Some(least) = &given.at_least_for {
+            options.at_least_for = Some(least.check("lock", "at_least_for")?);
         }
         if let Some(layout) = given.layout {
             options.set_layout(&text("lock", "layout", layout)?);

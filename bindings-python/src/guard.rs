@@ -235,7 +235,7 @@ impl Guard {
         match secret {
             Ok(secret) => {
                 drop(released);
-                drop(self.callbacks.take());
+                self.forget_callbacks();
                 self.exported.store(true, Ordering::Relaxed);
                 Ok(Exported { secret: secret.into_string(), client: self.client.clone() })
             }
@@ -255,6 +255,11 @@ impl Guard {
         locked(&self.state).why.clone_from(&ending.why);
     }
 
+    /// What was to be called when the lock is lost never will be.
+    pub(crate) fn forget_callbacks(&self) {
+        drop(self.callbacks.take());
+    }
+
     /// For a guard of this process.
     pub(crate) fn end(&self, py: Python<'_>) -> Result<Ending, Raised> {
         let mut released = self.take("release")?;
@@ -267,7 +272,7 @@ impl Guard {
             self.ended(ending);
         }
         drop(released);
-        drop(self.callbacks.take());
+        self.forget_callbacks();
         ended.map_err(Raised)
     }
 
@@ -351,7 +356,7 @@ impl Guard {
         let tell = move |why: &LossReason| post.leave(Message::Lost(callbacks.clone(), why.code()));
         if self.ask(|core| core.on_lost(tell)).is_none() {
             // Released already: it will never be called.
-            drop(self.callbacks.take());
+            self.forget_callbacks();
         }
         Ok(())
     }
@@ -360,6 +365,23 @@ impl Guard {
     fn extend(&self, py: Python<'_>, ttl: Span) -> PyResult<()> {
         let ttl = ttl.check_ttl(py, "extend")?;
         self.using(py, "extend", |core| core.extend(ttl))
+    }
+
+    /// However early it is released, the lock stays taken until `span` seconds after it was acquired (at most 24 hours).
+    ///
+    /// For jobs that several hosts start by clocks that differ: whoever comes a little later finds that it was done. The store
+    /// keeps the lock then, also when this process ends; only `Client.close` with this guard unreleased gives it back before.
+    /// Raises `Unsupported` where the layout cannot, `InvalidConfig` for more than 24 hours, `NotOwned` when it was released.
+    fn hold_at_least_for(&self, py: Python<'_>, span: Span) -> PyResult<()> {
+        let span = span.check("hold_at_least_for", "span")?;
+        self.own("hold_at_least_for")?;
+        let kept = outside(py, || {
+            let _alone = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
+            let mut state = locked(&self.state);
+            let core = state.core.as_mut().ok_or_else(|| self.not_owned("hold_at_least_for").0)?;
+            Arc::get_mut(core).ok_or_else(|| lost_track("hold_at_least_for").0)?.hold_at_least_for(span)
+        });
+        Ok(kept.map_err(Raised)?)
     }
 
     /// Leaves the lock to a secret, which `Client.resume` takes over within `ttl` seconds, in this process or another.
@@ -440,7 +462,7 @@ impl Guard {
     }
 
     fn __clear__(&self) {
-        drop(self.callbacks.take());
+        self.forget_callbacks();
     }
 }
 

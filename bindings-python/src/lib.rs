@@ -1,6 +1,6 @@
 //! The Python face: [`client`], [`lock`] and [`guard`] as Python sees them, [`error`] as Python raises it, and the
 //! [`herald`], the one Python thread that the driver can ask for something; [`rwlock`] and [`semaphore`] are further locks, [`latch`] and [`barrier`] are none; [`aio`] is the same inside an event loop;
-//! [`report`] has figures and events; [`green`] is for programs whose threads are greenlets.
+//! [`care`] is what a program asks of its client as a whole; [`report`] has figures and events; [`green`] is for programs whose threads are greenlets.
 //!
 //! What holds everywhere here:
 //! - Whatever may wait or do I/O goes through [`outside`]: the GIL is released and a panic becomes an error.
@@ -13,6 +13,7 @@
 
 mod aio;
 mod barrier;
+mod care;
 mod client;
 mod error;
 mod green;
@@ -26,6 +27,7 @@ mod semaphore;
 mod several;
 
 use std::cell::Cell;
+use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -69,6 +71,7 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(aio::unpin, module)?)?;
     module.add_function(wrap_pyfunction!(aio::unpin_block, module)?)?;
     module.add_function(wrap_pyfunction!(aio::loss, module)?)?;
+    module.add_function(wrap_pyfunction!(several::release_all, module)?)?;
     module.add_function(wrap_pyfunction!(client::connect, module)?)?;
     module.add_function(wrap_pyfunction!(restored, module)?)?;
     module.add_function(wrap_pyfunction!(error::codes, module)?)?;
@@ -243,8 +246,9 @@ impl FromPyObject<'_, '_> for Span {
     }
 }
 
-/// What a bare number of seconds is not likely to mean as a ttl.
-const LONG: f64 = 3600.0;
+/// What a bare number of seconds is likely to mean as a ttl.
+const LIKELY: RangeInclusive<f64> = 1.0..=HOUR;
+const HOUR: f64 = 3600.0;
 
 impl Span {
     /// As `threading` has it.
@@ -277,14 +281,18 @@ impl Span {
     /// As [`check`](Self::check), of a ttl: many a library counts those in milliseconds.
     pub(crate) fn check_ttl(&self, py: Python<'_>, operation: &'static str) -> PyResult<Duration> {
         let ttl = self.check(operation, "ttl")?;
-        // What is longer still is refused.
         if let Span::Seconds(seconds) = self
-            && *seconds > LONG
-            && ttl <= options::MAX_TTL
+            && !LIKELY.contains(seconds)
+            // What is shorter or longer still is refused.
+            && (options::MIN_TTL..=options::MAX_TTL).contains(&ttl)
         {
+            let (is, such_as) = if *seconds < 1.0 {
+                (format!("{:.0} ms", seconds * 1000.0), "500ms")
+            } else {
+                (format!("{:.1} hours", seconds / HOUR), "2h")
+            };
             let message = format!(
-                "a ttl of {seconds} is {:.1} hours, since numbers are seconds; if it is meant, write a timedelta or a text such as '2h'",
-                seconds / LONG
+                "a ttl of {seconds} is {is}, since numbers are seconds; if it is meant, write a timedelta or a text such as '{such_as}'"
             );
             warn(py, &message, &py.get_type::<PyUserWarning>())?;
         }

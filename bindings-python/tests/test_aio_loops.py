@@ -59,7 +59,7 @@ def test_loops_in_threads_share_a_client(store_uri: str, run: Run) -> None:
 
 def test_a_loss_is_told_in_every_loop(store_uri: str, run: Run) -> None:
     client = aio.connect(store_uri)
-    guard = run(client.lock("x", ttl=0.2, renew=False).acquire_guard())
+    guard = run(client.lock("x", ttl="200ms", renew=False).acquire_guard())
 
     async def lost() -> bool:
         return await asyncio.wait_for(guard.lost.wait(), SOON)
@@ -130,7 +130,7 @@ class Unwatching(asyncio.SelectorEventLoop):
 def test_a_loop_that_watches_no_descriptors(store_uri: str) -> None:
     async def main() -> None:
         async with aio.connect(store_uri) as client, aio.connect(store_uri) as other:
-            lock = other.lock("x", ttl=0.1, renew=False)
+            lock = other.lock("x", ttl="100ms", renew=False)
             async with client.lock("x"):
                 assert not await lock.acquire(timeout=0.01)
             await asyncio.gather(*(use(c) for c in (client, other) for _ in range(5)))

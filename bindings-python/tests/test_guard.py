@@ -15,7 +15,7 @@ SOON = 20
 
 
 def lost(client: lockwright.Client, name: str = "x") -> lockwright.Guard:
-    guard = client.lock(name, ttl=0.05, renew=False).acquire_guard()
+    guard = client.lock(name, ttl="50ms", renew=False).acquire_guard()
     assert guard.lost.wait(SOON)
     return guard
 
@@ -86,7 +86,7 @@ def test_extend(client: lockwright.Client) -> None:
 
 
 def test_a_block_without_an_error_raises_the_loss(client: lockwright.Client) -> None:
-    lock = client.lock("x", ttl=0.05, renew=False)
+    lock = client.lock("x", ttl="50ms", renew=False)
     with pytest.raises(lockwright.LockLost) as raised:
         with lock as guard:
             guard.lost.wait(SOON)
@@ -106,7 +106,7 @@ def test_a_block_without_an_error_raises_the_loss(client: lockwright.Client) -> 
 
 def test_a_block_with_an_error_raises_that(client: lockwright.Client) -> None:
     with pytest.raises(KeyError) as raised:
-        with client.lock("x", ttl=0.05, renew=False) as guard:
+        with client.lock("x", ttl="50ms", renew=False) as guard:
             guard.lost.wait(SOON)
             raise KeyError
     assert raised.value.__context__ is None
@@ -147,13 +147,13 @@ def test_what_a_late_release_says(client: lockwright.Client) -> None:
 
 
 def test_a_held_lock_is_renewed(client: lockwright.Client, other: lockwright.Client) -> None:
-    with client.lock("x", ttl=0.5) as guard:
+    with client.lock("x", ttl="500ms") as guard:
         assert not other.lock("x").acquire(timeout=1.0)
         assert guard.is_held
 
 
 def test_max_hold(client: lockwright.Client) -> None:
-    guard = client.lock("x", ttl=0.1, max_hold=0.1).acquire_guard()
+    guard = client.lock("x", ttl="100ms", max_hold=0.1).acquire_guard()
     assert guard.lost.wait(SOON) and guard.why_lost == "max_hold"
     guard.release()
 
@@ -168,7 +168,7 @@ def test_a_broken_lock(client: lockwright.Client) -> None:
 
 
 def test_loss_is_told_to_callbacks(client: lockwright.Client) -> None:
-    guard = client.lock("x", ttl=0.05, renew=False).acquire_guard()
+    guard = client.lock("x", ttl="50ms", renew=False).acquire_guard()
     told: list[Any] = []
     done = threading.Event()
 
@@ -187,7 +187,7 @@ def test_loss_is_told_to_callbacks(client: lockwright.Client) -> None:
 
 
 def test_a_callback_may_use_the_client(client: lockwright.Client) -> None:
-    guard = client.lock("x", ttl=0.05, renew=False).acquire_guard()
+    guard = client.lock("x", ttl="50ms", renew=False).acquire_guard()
     outcomes: list[str] = []
     done = threading.Event()
 
@@ -202,13 +202,13 @@ def test_a_callback_may_use_the_client(client: lockwright.Client) -> None:
 
 def test_no_callback_after_a_release(client: lockwright.Client) -> None:
     told: list[str] = []
-    guard = client.lock("x", ttl=0.4, renew=False).acquire_guard()
+    guard = client.lock("x", ttl="400ms", renew=False).acquire_guard()
     guard.on_lost(told.append)
     guard.release()
     guard.on_lost(told.append)
     done = threading.Event()
     # It is lost after the other would have been.
-    after = client.lock("x", ttl=0.4, renew=False).acquire_guard()
+    after = client.lock("x", ttl="400ms", renew=False).acquire_guard()
     after.on_lost(lambda why: done.set())
     assert done.wait(SOON) and told == []
     after.release()
@@ -254,7 +254,7 @@ def test_two_threads_release_once(client: lockwright.Client) -> None:
 
 def test_a_collected_guard_warns_and_is_not_released(client: lockwright.Client, other: lockwright.Client) -> None:
     began = time.monotonic()
-    guard = client.lock("x", ttl=0.5).acquire_guard()
+    guard = client.lock("x", ttl="500ms").acquire_guard()
     with pytest.warns(ResourceWarning, match="'x' was collected without a release"):
         del guard
         gc.collect()
@@ -265,12 +265,12 @@ def test_a_collected_guard_warns_and_is_not_released(client: lockwright.Client, 
 
 def test_a_collected_client_warns_of_what_it_holds(store_uri: str, other: lockwright.Client) -> None:
     with pytest.warns(ResourceWarning):
-        lockwright.connect(store_uri).lock("x", ttl=0.5).acquire()
+        lockwright.connect(store_uri).lock("x", ttl="500ms").acquire()
     assert other.lock("x").acquire(timeout=SOON)
 
 
 def test_a_guard_in_a_cycle_is_collected(client: lockwright.Client) -> None:
-    guard = client.lock("x", ttl=0.5).acquire_guard()
+    guard = client.lock("x", ttl="500ms").acquire_guard()
     guard.on_lost(lambda why: guard.release())  # type: ignore[has-type]
     gone = weakref.ref(guard)
     with pytest.warns(ResourceWarning):

@@ -18,11 +18,11 @@ import pytest
 @pytest.mark.parametrize(
     "wait",
     [
-        lambda client: client.lock("x").acquire(timeout=0.05),
-        lambda client: client.rlock("x").acquire(timeout=0.05),
-        lambda client: client.multi_lock(["x", "y"], timeout=0.05).acquire_guard(),
-        lambda client: client.latch("l", 1).wait(0.05),
-        lambda client: client.barrier("b", 2).wait(0.05),
+        lambda client: client.lock("x").acquire(timeout=0.2),
+        lambda client: client.rlock("x").acquire(timeout=0.2),
+        lambda client: client.multi_lock(["x", "y"], timeout=0.2).acquire_guard(),
+        lambda client: client.latch("l", 1).wait(0.2),
+        lambda client: client.barrier("b", 2).wait(0.2),
     ],
     ids=["lock", "rlock", "multi_lock", "latch", "barrier"],
 )

@@ -50,7 +50,7 @@ def told() -> Iterator[Told]:
 
 
 def lose(client: lockwright.Client, name: str) -> lockwright.Guard:
-    guard = client.lock(name, ttl=0.05, renew=False).acquire_guard()
+    guard = client.lock(name, ttl="50ms", renew=False).acquire_guard()
     assert guard.lost.wait(SOON)
     return guard
 
@@ -78,7 +78,7 @@ def test_the_level_is_respected(client: lockwright.Client, told: Told) -> None:
     told.until("release", "detailed")
     assert not [record for record in told.records if record.levelno < logging.DEBUG]
     logger.setLevel(5)
-    with client.lock("renewed", ttl=0.5) as guard:
+    with client.lock("renewed", ttl="500ms") as guard:
         assert told.until("renew", "renewed").levelno == 5
         assert guard.is_held
     logger.setLevel(logging.CRITICAL)
@@ -128,7 +128,7 @@ def test_nothing_is_started_for_a_program_without_logging(store_uri: str) -> Non
     text = """
 import sys, threading, lockwright
 client = lockwright.connect(sys.argv[1])
-with client.lock("x", ttl=0.05, renew=False).acquire_guard() as guard:
+with client.lock("x", ttl="50ms", renew=False).acquire_guard() as guard:
     guard.lost.wait()
     print([thread.name for thread in threading.enumerate()])
     sys.exit()

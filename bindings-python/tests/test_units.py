@@ -81,14 +81,18 @@ def test_an_error_names_the_text(name: str, call: Callable[[Any], object]) -> No
         call(lockwright.connect("memory://units"))
 
 
-def test_a_bare_number_that_is_hours_is_warned_of() -> None:
-    """Whoever writes 10000 mostly means 10 seconds, as many a library counts."""
+def test_a_bare_number_that_is_hours_or_a_moment_is_warned_of() -> None:
+    """Whoever writes 10000 mostly means 10 seconds, as many a library counts, and who writes 0.03 may mean half a minute."""
     client = lockwright.connect("memory://units")
+    with pytest.warns(UserWarning, match="a ttl of 0.03 is 30 ms.*'500ms'"):
+        client.lock("x", ttl=0.03)
+    with client.lock("x") as guard, pytest.warns(UserWarning, match="999 ms"):
+        guard.extend(0.999)
     with pytest.warns(UserWarning, match="a ttl of 10000 is 2.8 hours"):
         client.lock("x", ttl=10000)
     with client.lock("x") as guard, pytest.warns(UserWarning, match="hours"):
         guard.extend(10000)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for meant in "10000", "3h", timedelta(hours=3), 3600, 0.5:
+        for meant in "10000", "3h", timedelta(hours=3), 3600, 1, "300ms", timedelta(milliseconds=20):
             client.lock("x", ttl=meant)

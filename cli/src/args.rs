@@ -12,7 +12,7 @@ use lockwright::options::ConnectOptions;
 use lockwright::uri::{ENVIRONMENT, span};
 use lockwright::{Error, Kind, Result};
 
-use crate::{break_, demo, exit, inspect, ls, run, start, try_, warden};
+use crate::{break_, demo, exit, inspect, ls, ping, run, start, try_, warden};
 
 /// Runs commands under a distributed lock, and looks at locks.
 #[derive(Debug, Parser)]
@@ -31,6 +31,7 @@ pub(crate) enum Command {
     Inspect(inspect::Inspect),
     Ls(ls::Ls),
     Break(break_::Break),
+    Ping(ping::Ping),
     Demo(demo::Demo),
     #[command(hide = true)]
     DemoWorker(demo::worker::Worker),
@@ -113,6 +114,11 @@ impl Place {
         }
         self.url = Some(address.into());
         Ok(())
+    }
+
+    /// Whether an option says where.
+    pub(crate) fn is_named(&self) -> bool {
+        self.url.is_some() || self.url_file.is_some()
     }
 
     /// A client of the place.

@@ -72,7 +72,10 @@ fn standing(seen: &Inspection) -> String {
         Some(latch) if latch.count > 0 => format!("latch, {} still to come", latch.count),
         Some(_) => "latch, open".into(),
         None if seen.is_barrier() => "barrier".into(),
-        None => "-".into(),
+        None => match &seen.shared {
+            Some(shared) => format!("free ({})", shared.primitive.name()),
+            None => "free".into(),
+        },
     }
 }
 

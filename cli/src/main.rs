@@ -9,6 +9,7 @@ mod inspect;
 mod log;
 mod ls;
 mod output;
+mod ping;
 mod run;
 mod start;
 mod terminal;
@@ -40,9 +41,10 @@ fn main() -> ExitCode {
             return ExitCode::from(exit::USAGE);
         }
     };
-    let Cli { mut place, command } = cli;
-    let result = log::start(place.log.as_deref()).and_then(|()| match command {
+    let Cli { mut place, mut command } = cli;
+    let result = log::start(place.log.as_deref()).and_then(|()| match &mut command {
         Command::Start(_) | Command::Warden(_) => Ok(()),
+        Command::Ping(ping) => ping.lead(&mut place).and_then(|()| place.read_file()),
         _ => place.read_file(),
     });
     let result = result.and_then(|()| match command {
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Inspect(inspect) => inspect.go(&place),
         Command::Ls(ls) => ls.go(&place),
         Command::Break(break_) => break_.go(&place),
+        Command::Ping(ping) => ping.go(&place),
         Command::Demo(demo) => demo.go(&place),
         Command::DemoWorker(worker) => worker.go(&place),
         Command::Start(start) => start.go(),

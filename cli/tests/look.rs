@@ -1,4 +1,4 @@
-//! `lockwright try`, `inspect`, `ls` and `break`.
+//! `lockwright try`, `inspect`, `ls`, `break` and `ping`.
 
 mod common;
 
@@ -69,6 +69,11 @@ fn ls_lists_what_is_held_or_all() {
     let names = |seen: &Value| seen.as_array().unwrap().iter().map(|lock| lock["name"].to_string()).collect::<Vec<_>>();
     assert_eq!(names(&json(&place, &["ls"])), ["\"a {held}\"", "\"c-held\""]);
     let all = json(&place, &["ls", "--all"]);
+    if names(&all).contains(&"\"b-free\"".to_owned()) {
+        let shown = place.says(["ls", "--all"]).out;
+        let free: Vec<_> = shown.lines().filter(|line| line.starts_with("b-free ")).collect();
+        assert!(matches!(free[..], [line] if line.ends_with("  0        free")), "{shown}");
+    }
     assert!(names(&all).contains(&"\"a {held}\"".to_owned()));
     let table = place.says(["ls"]);
     let lines: Vec<_> = table.out.lines().collect();
@@ -288,4 +293,31 @@ fn a_barrier_is_shown_as_one() {
     assert!(place.says(["ls", "--all"]).out.contains("barrier"));
     let asked = place.says(["break", "x"]);
     assert!(asked.code == Some(64) && asked.err.contains("a barrier is held by nobody"), "{asked:?}");
+}
+
+#[test]
+fn ping_says_whether_locks_can_be_had() {
+    let place = Place::new();
+    let ready = place.says(["ping"]);
+    assert_eq!((ready.code, ready.err.as_str()), (Some(0), ""), "{ready:?}");
+    assert!(ready.out.contains(": ready\n  took       ") && ready.out.contains(" ms"), "{}", ready.out);
+    let seen = json(&place, &["ping"]);
+    assert!(seen["took_ms"].as_f64().unwrap() > 0.0, "{seen}");
+    assert_eq!(seen["may_evict"], false);
+    let named = said(bare().args(["ping", &place.url]));
+    assert_eq!((named.code, named.err.as_str()), (Some(0), ""), "{named:?}");
+    let twice = place.says(["--url", "sqlite://", "ping", &place.url]);
+    assert!(twice.code == Some(64) && twice.err.contains("given twice"), "{twice:?}");
+
+    let nobody = said(bare().args(["ping", "redis://127.0.0.1:1", "--json"]));
+    assert_eq!((nobody.code, nobody.out.as_str()), (Some(69), ""), "{nobody:?}");
+    assert!(
+        nobody.err.starts_with("lockwright: unavailable: ") && nobody.err.contains("nothing listens"),
+        "{nobody:?}"
+    );
+    let Ok(redis) = std::env::var("LOCKWRIGHT_TEST_REDIS") else { return };
+    assert_eq!(json(&place, &["ping", &redis])["eviction"], "noeviction");
+    let stranger = redis.replacen("redis://", "redis://nobody:wrong@", 1);
+    let refused = said(bare().args(["ping", &stranger]));
+    assert!(refused.code == Some(77) && !refused.err.contains("wrong@"), "{refused:?}");
 }

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import lockwright
@@ -17,7 +18,7 @@ import lockwright.aio
 Command = Dict[str, Any]
 Guard = Union[lockwright.Guard, lockwright.aio.Guard, lockwright.MultiGuard, lockwright.aio.MultiGuard]
 
-SPANS = ("timeout", "ttl", "max_hold")
+SPANS = ("timeout", "ttl", "max_hold", "at_least_for")
 OPTIONS = ("renew", "fair", "label", "layout", "format")
 
 _mutex = threading.Lock()
@@ -36,6 +37,8 @@ def say(line: Dict[str, Any]) -> None:
 def greet() -> None:
     if os.environ.get("LOCKWRIGHT_SHIM_LOGS"):
         logging.basicConfig(level=logging.DEBUG)
+    # Spans are bare numbers in scenarios, and meant so.
+    warnings.filterwarnings("ignore", "a ttl of", UserWarning)
     # A shell that starts the runner in the background has it ignore interrupts, and all its children with it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     say({"pid": os.getpid(), "language": "python"})

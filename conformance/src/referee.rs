@@ -287,7 +287,8 @@ fn tokens_are_unique(tenures: &[&Tenure<'_>], found: &mut Judgement) {
 fn tokens_order_the_increments(tenures: &[&Tenure<'_>], found: &mut Judgement) {
     let mut by_token: Vec<_> =
         tenures.iter().flat_map(|tenure| tenure.increments.iter().map(move |i| (*tenure, i))).collect();
-    by_token.retain(|(_, increment)| increment.held);
+    let late: Vec<_> =
+        by_token.extract_if(.., |(_, increment)| !increment.held).map(|(_, increment)| increment).collect();
     by_token.sort_by_key(|(tenure, increment)| (tenure.token, increment.begin));
     for pair in by_token.windows(2) {
         let [(lower, before), (higher, after)] = pair else { continue };
@@ -300,7 +301,7 @@ fn tokens_order_the_increments(tenures: &[&Tenure<'_>], found: &mut Judgement) {
             );
             found.blame(Verdict::StoreTruth, text);
         }
-        if after.value <= before.value {
+        if after.value <= before.value && !goes_on_from_a_late_write(after, before, &late) {
             let text = format!(
                 "{b} (token {}) wrote {} after {a} (token {}) had written {}",
                 higher.token, after.value, lower.token, before.value
@@ -308,6 +309,12 @@ fn tokens_order_the_increments(tenures: &[&Tenure<'_>], found: &mut Judgement) {
             found.blame(Verdict::StoreTruth, text);
         }
     }
+}
+
+/// Whether somebody whose lock was lost threw the counter back between two increments, and the second one read that.
+fn goes_on_from_a_late_write(after: &Increment, before: &Increment, late: &[&Increment]) -> bool {
+    let between = |write: &&&Increment| write.end >= before.begin && write.begin <= after.end;
+    late.iter().filter(between).any(|write| write.value + 1 == after.value)
 }
 
 fn tokens_rise_in_time(tenures: &[&Tenure<'_>], found: &mut Judgement) {
@@ -497,6 +504,40 @@ mod tests {
         history.records[1] = increment(11, 20, "a", 1, 2);
         history.records[4] = increment(26, 35, "b", 2, 1);
         assert_eq!(verdicts(&history), [Verdict::StoreTruth]);
+    }
+
+    #[test]
+    fn a_write_after_the_lock_was_lost_may_throw_the_counter_back() {
+        // A stopped process had read 0 under token 1; whoever comes after its write goes on from 1.
+        let thrown_back = |value| {
+            let records = vec![
+                grant(5, "z", 1),
+                grant(10, "a", 2),
+                increment(11, 20, "a", 2, 1),
+                released(21, "a", 2),
+                grant(22, "b", 3),
+                increment(23, 30, "b", 3, 2),
+                released(31, "b", 3),
+                late(6, 32, "z", 1, 1),
+                lost(33, "z", 1),
+                grant(34, "a", 4),
+                increment(35, 40, "a", 4, value),
+                released(41, "a", 4),
+            ];
+            judge(&of(records, value)).violations.into_iter().filter(|v| v.text.contains("had written")).count()
+        };
+        assert_eq!(thrown_back(2), 0);
+        assert_eq!(thrown_back(1), 1, "nobody wrote what was read");
+    }
+
+    #[test]
+    fn a_late_write_explains_nothing_that_came_before_it() {
+        let mut history = fine();
+        history.records[1] = increment(11, 20, "a", 1, 2);
+        history.records[4] = increment(26, 35, "b", 2, 1);
+        history.records.extend([grant(62, "c", 4), late(63, 70, "c", 4, 0), lost(71, "c", 4)]);
+        let violations = judge(&history).violations;
+        assert!(violations.iter().any(|v| v.text.contains("had written")), "{violations:?}");
     }
 
     #[test]

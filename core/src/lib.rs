@@ -80,9 +80,9 @@ pub use error::{Error, Kind, Result};
 #[cfg(feature = "net")]
 pub use latch::{Latch, LatchBuilder};
 #[cfg(feature = "net")]
-pub(crate) use primitives::together;
-#[cfg(feature = "net")]
 pub use primitives::{barrier, election, export, latch, multi, once, rwlock, semaphore, striped};
+#[cfg(feature = "net")]
+pub(crate) use primitives::{release, together};
 pub(crate) use records::inspection;
 pub use records::{
     barrier_cell, barrier_layout, cell, gate, latch_cell, latch_layout, native, remembered, shared, shared_cell,

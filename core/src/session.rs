@@ -1268,7 +1268,6 @@ impl Session {
             Phase::Idle | Phase::Undoing | Phase::Releasing => {}
             _ => {
                 self.stop_extending();
-                self.touched |= self.phase == Phase::Held;
                 self.finish(now);
             }
         }
@@ -1641,17 +1640,6 @@ mod tests {
         };
         assert!(unanswered(Kind::Cancelled).is_none());
         assert_eq!(unanswered(Kind::Unavailable).unwrap().kind(), Kind::Unavailable);
-    }
-
-    #[test]
-    fn whose_only_request_never_left_has_nothing_to_undo() {
-        let (mut session, id, now) = asking();
-        session.handle(now, Event::Cancel);
-        let undo = session.poll_action();
-        assert!(matches!(undo, Some(Action::Send { id, .. }) if id.op == Op::Undo), "{undo:?}");
-        let answer = Answer::NotSent(Error::new(Kind::Unavailable, "acquire", "nothing listens there"));
-        session.handle(now, Event::Reply { id, sent: now, answer });
-        assert!(matches!(session.poll_action(), Some(Action::Ended)));
     }
 
     #[test]

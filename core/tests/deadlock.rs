@@ -240,3 +240,34 @@ async fn a_task_that_says_who_it_is_is_told_the_same() {
     guard.release().await.unwrap();
     waiting.await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn a_wait_that_is_awaited_by_who_is_in_its_way_is_endless() {
+    let client: lockwright::Client =
+        lockwright::Client::open(Some("memory://deadlock-awaited"), ConnectOptions::default()).unwrap();
+    let lock = |name: &str, owner| client.lock(name).build().unwrap().for_owner(OwnerId(owner));
+    let waits = |name: &'static str, owner| {
+        let lock = lock(name, owner);
+        tokio::spawn(async move { lock.acquire().await })
+    };
+    let ids = |pairs: &[(u64, u64)]| pairs.iter().map(|(a, b)| (OwnerId(*a), OwnerId(*b))).collect::<Vec<_>>();
+    let (a, b) = (lock("a", 1).acquire().await.unwrap(), lock("b", 2).acquire().await.unwrap());
+    let (for_b, for_a) = (waits("b", 3), waits("a", 4));
+    while client.metrics().waiting < 2 {
+        tokio::task::yield_now().await;
+    }
+    assert!(lock("a", 9).is_kept_by(&[OwnerId(2), OwnerId(1)]) && !lock("a", 9).is_kept_by(&[OwnerId(2)]));
+    for no_circle in [&[][..], &[(1, 3)], &[(1, 9), (2, 4)]] {
+        assert!(client.endless_wait(&ids(no_circle)).is_none(), "{no_circle:?}");
+    }
+    let (waiter, error) = client.endless_wait(&ids(&[(1, 3), (2, 4)])).unwrap();
+    assert_eq!(waiter, OwnerId(3));
+    is_deadlock(&error, "the circle is \"b\", then \"a\"");
+    let (waiter, error) = client.endless_wait(&ids(&[(1, 3), (1, 4)])).unwrap();
+    assert_eq!(waiter, OwnerId(4));
+    is_deadlock(&error, "itself");
+    a.release().await.unwrap();
+    assert!(client.endless_wait(&ids(&[(1, 3), (2, 4)])).is_none(), "it was released");
+    b.release().await.unwrap();
+    drop((for_a.await.unwrap(), for_b.await.unwrap()));
+}

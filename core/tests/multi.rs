@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use lockwright::lease::ReleaseOutcome;
-use lockwright::{Async, Kind};
+use lockwright::multi::MultiGuard;
+use lockwright::{Async, Error, Kind};
 use places::Place;
 
 #[test]
@@ -260,5 +261,48 @@ async fn whoever_goes_away_in_the_middle_leaves_nothing() {
         let begun = Instant::now();
         lock.acquire().await.unwrap().release().await.unwrap();
         assert!(begun.elapsed() < Duration::from_secs(20));
+    }
+}
+
+#[test]
+fn all_are_given_back_in_one_write_and_each_says_how_it_went() {
+    for place in Place::all() {
+        let (a, b) = (place.client(), place.client());
+        let names = place.names(["a", "b", "c", "d"]);
+        let guard = a.multi_lock(&names).unwrap().acquire().unwrap();
+        let before = a.metrics().round_trips;
+        let (broken, token) = guard.tokens().nth(1).map(|(name, token)| (name.to_owned(), token)).unwrap();
+        assert!(b.break_lock(&broken, token).unwrap());
+        let outcomes: Vec<_> = guard.release_each().into_iter().map(|each| each.unwrap().code()).collect();
+        assert_eq!([outcomes[0], outcomes[2], outcomes[3]], ["released"; 3], "{outcomes:?}");
+        assert_ne!(outcomes[1], "released");
+        if place.uri.starts_with("redis") {
+            let sent = a.metrics().round_trips - before;
+            assert!(sent <= 1, "{sent} writes for {} locks", names.len());
+        }
+        for name in &names {
+            assert!(b.lock(name).try_acquire().unwrap().is_some(), "{name} is free");
+        }
+        let one_by_one = vec![a.lock(&names[0]).acquire().unwrap(), b.lock(&names[1]).acquire().unwrap()];
+        let outcomes = MultiGuard::of(one_by_one).release_each();
+        assert!(outcomes.iter().all(|each| *each.as_ref().unwrap() == ReleaseOutcome::Released), "{outcomes:?}");
+        assert!(a.multi_lock(&names).unwrap().try_acquire().unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn guards_that_were_taken_apart_are_given_back_together_and_none_stays_for_anothers_failure() {
+    for place in Place::all() {
+        let client: lockwright::Client = place.client().into_face();
+        let names = place.names(["a", "b", "c"]);
+        let mut guards = client.multi_lock(&names).unwrap().acquire().await.unwrap().into_guards();
+        guards[1].export(Duration::from_secs(20)).await.unwrap();
+        let outcomes = MultiGuard::of(guards).release_each().await;
+        let told: Vec<_> =
+            outcomes.iter().map(|outcome| outcome.as_ref().map_or_else(Error::code, |told| told.code())).collect();
+        assert_eq!(told, ["released", "not_owned", "released"]);
+        for free in [&names[0], &names[2]] {
+            client.lock(free).try_acquire().await.unwrap().unwrap().release().await.unwrap();
+        }
     }
 }

@@ -62,7 +62,7 @@ from lockwright._lockwright import (
     restored,
 )
 from lockwright._once import Once
-from lockwright._records import Counting, Guarantees, Holder, Inspection, Metrics, Part, Sharing
+from lockwright._records import Counting, Guarantees, Health, Holder, Inspection, Metrics, Part, Sharing
 from lockwright._several import MultiGuard, MultiLock, Segment, Striped
 
 from lockwright._lockwright import _main_thread
@@ -88,6 +88,7 @@ __all__ = [
     "Forked",
     "Guarantees",
     "Guard",
+    "Health",
     "Histogram",
     "Holder",
     "Inspection",

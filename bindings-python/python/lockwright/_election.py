@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any, Callable, Optional, TypeVar
 
+from lockwright._errors import LockLost, Unavailable
 from lockwright._lockwright import Client, Guard
 from lockwright._records import Inspection, Span
+
+_T = TypeVar("_T")
+
+EVERY = 0.5
+"""How often, in seconds, a store that does not answer is asked again."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,27 @@ class Election:
         """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
         lock = self._client.lock(self.name, fair=False, label=proclaims, **self._options)
         return lock._fair_if_possible().acquire_guard(timeout)
+
+    def run(self, proclaims: str, work: Callable[[Guard], _T]) -> _T:
+        """Campaigns, calls `work(guard)` while this one leads, and returns what the work returns; then it resigns.
+
+        The work has to look at `guard.is_held`, or wait for `guard.lost`, and to return soon once leadership is lost: then this
+        campaigns again, and what the work returned is dropped. A `LockLost` that the work raises because of that is no error. A
+        store that does not answer is asked again every 0.5 s. Raises what the work raises, having resigned, and else what
+        `campaign` raises, but neither `Unavailable` nor `LockLost`.
+        """
+        while True:
+            try:
+                guard = self.campaign(proclaims)
+            except (Unavailable, LockLost):
+                time.sleep(EVERY)
+                continue
+            try:
+                with guard:
+                    return work(guard)
+            except LockLost:
+                if guard.why_lost is None:
+                    raise
 
     def leader(self) -> Optional[Leader]:
         """Who leads now."""

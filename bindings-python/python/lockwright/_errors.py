@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import ClassVar, Optional
+from typing import ClassVar, List, Optional
 
 
 class LockError(Exception):
@@ -131,6 +131,15 @@ class InternalError(LockError):
     """A defect of this library."""
 
     code = "internal"
+
+
+def first_of(errors: List[LockError]) -> LockError:
+    """The first of several errors, with a note on each of the others, which a traceback shows from Python 3.11 on."""
+    first, *others = errors
+    notes = [f"and {type(other).__name__}: {other}" for other in others]
+    if notes:
+        setattr(first, "__notes__", [*getattr(first, "__notes__", ()), *notes])
+    return first
 
 
 BY_CODE = {error.code: error for error in LockError.__subclasses__()}

@@ -7,8 +7,9 @@ from typing import Any, Final, Literal, Optional, TypeVar, Union, final
 from typing_extensions import disjoint_base
 
 from lockwright._election import Election
+from lockwright._errors import LockError
 from lockwright._once import Once
-from lockwright._records import Guarantees, Inspection, Metrics, Span
+from lockwright._records import Guarantees, Health, Inspection, Metrics, Span
 from lockwright._several import MultiLock, Striped
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -44,6 +45,7 @@ __all__ = [
     "_main_thread",
     "_pin",
     "_read_header",
+    "_release_all",
     "_sql_condition",
     "_unpin",
     "_unpin_block",
@@ -96,6 +98,7 @@ class Client:
         timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
         max_hold: Optional[Span] = None,
+        at_least_for: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
@@ -107,10 +110,11 @@ class Client:
         Times are numbers of seconds, texts such as `10s`, `500ms` and `2m`, or timedeltas. `ttl`: how long it stays ours without a
         renewal, 20 ms to 24 hours (30). `timeout`: how long to wait for others (-1, for ever).
         `renew`: whether it is renewed while it is held (True). `max_hold`: how long after the grant renewal ends
-        (never). `fair`: first come, first served over all processes (False). `layout`: how it lies in the store, such as
-        `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`: the first and the longest
-        pause between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a text that
-        `inspect` shows.
+        (never). `at_least_for`: how long after the grant it stays taken however early it is released, as
+        `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `layout`: how it
+        lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`:
+        the first and the longest pause between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`:
+        a text that `inspect` shows.
 
         Who comes from redis-py: its `timeout` is `ttl` here, and its `blocking_timeout` is `timeout`.
 
@@ -125,6 +129,7 @@ class Client:
         timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
         max_hold: Optional[Span] = None,
+        at_least_for: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
@@ -172,6 +177,7 @@ class Client:
         timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
         max_hold: Optional[Span] = None,
+        at_least_for: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
@@ -187,19 +193,47 @@ class Client:
         timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
         max_hold: Optional[Span] = None,
+        at_least_for: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
         retry: Optional[tuple[Span, Span]] = None,
         label: Optional[str] = None,
     ) -> Segments: ...
-    def resume(self, secret: str) -> Guard:
-        """Takes over a lock that somebody exported, with this client's options; its token is higher than the exporter's.
+    def resume(self, secret: str, **options: Any) -> Guard:
+        """Takes over a lock that somebody exported; its token is higher than the exporter's.
 
-        Raises `NotOwned` when somebody resumed it before, or its time ran out and somebody else has the lock.
+        It is held with this client's options and those given here: `ttl`, `renew`, `max_hold`, `at_least_for`, `layout`,
+        `format` and `label`, as `lock` has them. Nothing is waited for. Raises `NotOwned` when somebody resumed it before, or
+        its time ran out and somebody else has the lock; `InvalidConfig` for what is no secret.
         """
 
-    def _exported(self, secret: str) -> Lock: ...
+    def _exported(
+        self,
+        secret: str,
+        *,
+        ttl: Optional[Span] = None,
+        renew: Optional[bool] = None,
+        max_hold: Optional[Span] = None,
+        at_least_for: Optional[Span] = None,
+        layout: Optional[str] = None,
+        format: Optional[str] = None,
+        label: Optional[str] = None,
+    ) -> Lock: ...
+    def ping(self) -> Health:
+        """Whether locks can be had here, now: acquires a lock of its own and gives it back, which needs all the rights that locking needs.
+
+        For readiness probes: about three requests. Raises `Unavailable` when nobody answers (at once where nobody listens, else
+        after `store_timeout`), `AuthFailed` when a right is missing, `ForeignLayout`, `ProtocolError`, and `Closed`.
+        """
+
+    def drain(self, limit: Span) -> list[str]:
+        """Begins nothing any more and waits until everything that this client holds was released, for at most `limit` seconds.
+
+        For a program that is told to end. From the call on, acquisitions fail with `Closed`, also those that wait. Returns the names
+        of the locks that are still held, none when all were released; `close` gives them back. Raises `Closed`.
+        """
+
     def rwlock(
         self,
         name: str,
@@ -208,6 +242,7 @@ class Client:
         timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
         max_hold: Optional[Span] = None,
+        at_least_for: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
@@ -230,6 +265,7 @@ class Client:
         timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
         max_hold: Optional[Span] = None,
+        at_least_for: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
@@ -512,6 +548,14 @@ class Guard:
     def extend(self, ttl: Span) -> None:
         """Makes the lease last `ttl` seconds from now, and at every renewal."""
 
+    def hold_at_least_for(self, span: Span) -> None:
+        """However early it is released, the lock stays taken until `span` seconds after it was acquired (at most 24 hours).
+
+        For jobs that several hosts start by clocks that differ: whoever comes a little later finds that it was done. The store
+        keeps the lock then, also when this process ends; only `Client.close` with this guard unreleased gives it back before.
+        Raises `Unsupported` where the layout cannot, `InvalidConfig` for more than 24 hours, `NotOwned` when it was released.
+        """
+
     def export(self, ttl: Span) -> str:
         """Leaves the lock to a secret, which `Client.resume` takes over within `ttl` seconds, in this process or another.
 
@@ -630,6 +674,7 @@ class Reactor:
     def any(self, future: Future[None], segments: Segments, timeout: Optional[Span]) -> int: ...
     def export(self, future: Future[None], guard: Guard, ttl: Span) -> int: ...
     def release(self, future: Future[None], guard: Guard, strictly: bool) -> int: ...
+    def release_all(self, future: Future[None], guards: list[Guard], of_block: bool) -> int: ...
     def extend(self, future: Future[None], guard: Guard, ttl: Span) -> int: ...
     def change(self, future: Future[None], guard: Guard, writes: bool) -> int: ...
     def lost(self, future: Future[None], guard: Guard) -> int: ...
@@ -645,6 +690,8 @@ class Reactor:
     def barrier_waiting(self, future: Future[None], barrier: Barrier) -> int: ...
     def break_hold(self, future: Future[None], lock: Lock, expected_token: int) -> int: ...
     def inspect(self, future: Future[None], client: Client, name: str) -> int: ...
+    def ping(self, future: Future[None], client: Client) -> int: ...
+    def drain(self, future: Future[None], client: Client, limit: Span) -> int: ...
     def list(self, future: Future[None], client: Client) -> int: ...
     def break_lock(self, future: Future[None], client: Client, name: str, expected_token: int) -> int: ...
     def close(self, future: Future[None], client: Client) -> int: ...
@@ -653,6 +700,9 @@ def _pin(lock: Lock, guard: Guard, block: bool, who: int) -> None: ...
 def _unpin(lock: Lock, who: int) -> Guard: ...
 def _unpin_block(lock: Lock, who: int) -> Optional[Guard]: ...
 def _loss(guard: Guard) -> Optional[BaseException]: ...
+def _release_all(guards: list[Guard], of_block: bool) -> list[Union[str, LockError]]:
+    """Gives all back in one write. What became of each; in a block a loss is an error, and what is over already is none."""
+
 
 @final
 class Bell:

@@ -107,6 +107,21 @@ class Inspection:
 
 
 @dataclass(frozen=True)
+class Health:
+    """What a `ping` found."""
+
+    took: float
+    """Seconds to acquire a lock and to give it back: two round trips, and a connection where there was none."""
+    eviction: Optional[str]
+    """What the store does when its memory is full, such as `noeviction` of Redis, where it has such a thing and this user may ask."""
+
+    @property
+    def may_evict(self) -> bool:
+        """Whether the store may throw held locks away when its memory is full."""
+        return self.eviction is not None and self.eviction != "noeviction"
+
+
+@dataclass(frozen=True)
 class Metrics:
     """What a client did in this process since it was connected, all of the same moment. A forked child begins at zero."""
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Callable, Dict, List, Optional, Tuple, Type
+from typing import Callable, Dict, List, Optional, Tuple, Type, Union
 
-from lockwright._errors import LockError, LockTimeout
+from lockwright._errors import LockError, LockTimeout, first_of
 from lockwright._records import Span
-from lockwright._lockwright import Bundle, Guard, Lock, Segments
+from lockwright._lockwright import Bundle, Guard, Lock, Segments, _release_all
+
+
+def given_back(ends: List[Union[str, LockError]]) -> str:
+    """What became of several: the first that was not simply `released`. Raises the first error."""
+    errors = [end for end in ends if isinstance(end, LockError)]
+    if errors:
+        raise first_of(errors)
+    return next((str(end) for end in ends if end != "released"), "released")
 
 
 class Held:
@@ -72,18 +80,12 @@ class MultiGuard(Held):
             guard.extend(ttl)
 
     def release(self) -> str:
-        """Gives all back. What the store found: of the first that was not simply `released`, if any."""
-        outcomes: List[str] = []
-        first: Optional[LockError] = None
-        # Each is given back, whatever became of those before it.
-        for guard in reversed(self._guards):
-            try:
-                outcomes.append(guard.release())
-            except LockError as error:
-                first = first or error
-        if first is not None:
-            raise first
-        return next((outcome for outcome in outcomes if outcome != "released"), "released")
+        """Gives all back, in one write. What the store found: of the first that was not simply `released`, if any.
+
+        One that cannot be given back keeps no other from it: the first error is raised then, with a note (`__notes__`) on each
+        of the others. Raises `NotOwned` for one that was released before.
+        """
+        return given_back(_release_all(self._guards, False))
 
     def __enter__(self) -> MultiGuard:
         return self
@@ -95,15 +97,10 @@ class MultiGuard(Held):
         traceback: Optional[TracebackType] = None,
         /,
     ) -> None:
-        # Each is ended, whatever became of those before it; the first loss is an error of the block.
-        first: Optional[LockError] = None
-        for guard in reversed(self._guards):
-            try:
-                guard.__exit__(exc_type, exc, traceback)
-            except LockError as error:
-                first = first or error
-        if first is not None:
-            raise first
+        ends = _release_all(self._guards, True)
+        # A loss is an error of the block, unless it has one already.
+        if exc_type is None:
+            given_back(ends)
 
 
 class MultiLock:

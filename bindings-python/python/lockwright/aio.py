@@ -24,12 +24,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Literal, Optional, Type, TypeVar, Union
 
 from lockwright import _lockwright as _native
-from lockwright._errors import Forked, InvalidConfig, LockError, LockTimeout, NotOwned, over_released
+from lockwright._errors import Forked, InvalidConfig, LockError, LockLost, LockTimeout, NotOwned, Unavailable, over_released
 from lockwright._guarded import namer
-from lockwright._election import Leader, is_news, leader_of
+from lockwright._election import EVERY, Leader, is_news, leader_of
 from lockwright._reactors import here
-from lockwright._records import Guarantees, Inspection, Metrics, Span
-from lockwright._several import Held
+from lockwright._records import Guarantees, Health, Inspection, Metrics, Span
+from lockwright._several import Held, given_back
 
 __all__ = [
     "Barrier",
@@ -133,6 +133,7 @@ class Client:
         timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
         max_hold: Optional[Span] = None,
+        at_least_for: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
@@ -145,10 +146,11 @@ class Client:
         Times are numbers of seconds, texts such as `10s`, `500ms` and `2m`, or timedeltas. `ttl`: how long it stays ours without a
         renewal, 20 ms to 24 hours (30). `timeout`: how long to wait for others (-1, for ever).
         `renew`: whether it is renewed while it is held (True). `max_hold`: how long after the grant renewal ends
-        (never). `fair`: first come, first served over all processes (False). `layout`: how it lies in the store, such as
-        `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`: the first and the longest
-        pause between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`: a text that
-        `inspect` shows.
+        (never). `at_least_for`: how long after the grant it stays taken however early it is released, as
+        `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `layout`: how it
+        lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`:
+        the first and the longest pause between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`:
+        a text that `inspect` shows.
 
         Who comes from redis-py: its `timeout` is `ttl` here, and its `blocking_timeout` is `timeout`.
 
@@ -162,6 +164,7 @@ class Client:
             timeout=timeout,
             renew=renew,
             max_hold=max_hold,
+            at_least_for=at_least_for,
             fair=fair,
             layout=layout,
             format=format,
@@ -178,6 +181,7 @@ class Client:
         timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
         max_hold: Optional[Span] = None,
+        at_least_for: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
@@ -195,6 +199,7 @@ class Client:
             timeout=timeout,
             renew=renew,
             max_hold=max_hold,
+            at_least_for=at_least_for,
             fair=fair,
             layout=layout,
             format=format,
@@ -254,12 +259,32 @@ class Client:
 
         return decorate
 
-    async def resume(self, secret: str) -> Guard:
-        """Takes over a lock that somebody exported, with this client's options; its token is higher than the exporter's.
+    async def resume(self, secret: str, **options: Any) -> Guard:
+        """Takes over a lock that somebody exported; its token is higher than the exporter's.
 
-        Raises `NotOwned` when somebody resumed it before, or its time ran out and somebody else has the lock.
+        It is held with this client's options and those given here: `ttl`, `renew`, `max_hold`, `at_least_for`, `layout`,
+        `format` and `label`, as `lock` has them. Nothing is waited for. Raises `NotOwned` when somebody resumed it before, or
+        its time ran out and somebody else has the lock; `InvalidConfig` for what is no secret.
         """
-        return await Lock(self._core._exported(secret), False).resume(secret)
+        return await Lock(self._core._exported(secret, **options), False).resume(secret)
+
+    async def ping(self) -> Health:
+        """Whether locks can be had here, now: acquires a lock of its own and gives it back, which needs all the rights that locking needs.
+
+        For readiness probes: about three requests. Raises `Unavailable` when nobody answers (at once where nobody listens, else
+        after `store_timeout`), `AuthFailed` when a right is missing, `ForeignLayout`, `ProtocolError`, and `Closed`.
+        """
+        health: Health = await _ask(_native.Reactor.ping, self._core)
+        return health
+
+    async def drain(self, limit: Span) -> "List[str]":
+        """Begins nothing any more and waits until everything that this client holds was released, for at most `limit` seconds.
+
+        For a program that is told to end. From the call on, acquisitions fail with `Closed`, also those that wait. Returns the names
+        of the locks that are still held, none when all were released; `close` gives them back. Raises `Closed`.
+        """
+        held: List[str] = await _ask(_native.Reactor.drain, self._core, limit)
+        return held
 
     def rwlock(
         self,
@@ -269,6 +294,7 @@ class Client:
         timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
         max_hold: Optional[Span] = None,
+        at_least_for: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
@@ -287,6 +313,7 @@ class Client:
             timeout=timeout,
             renew=renew,
             max_hold=max_hold,
+            at_least_for=at_least_for,
             fair=fair,
             layout=layout,
             format=format,
@@ -305,6 +332,7 @@ class Client:
         timeout: Optional[Span] = None,
         renew: Optional[bool] = None,
         max_hold: Optional[Span] = None,
+        at_least_for: Optional[Span] = None,
         fair: Optional[bool] = None,
         layout: Optional[str] = None,
         format: Optional[str] = None,
@@ -325,6 +353,7 @@ class Client:
             timeout=timeout,
             renew=renew,
             max_hold=max_hold,
+            at_least_for=at_least_for,
             fair=fair,
             layout=layout,
             format=format,
@@ -605,10 +634,12 @@ class MultiGuard(Held):
             await _ask(_native.Reactor.extend, guard, ttl)
 
     async def release(self) -> str:
-        """Gives all back. What the store found: of the first that was not simply `released`, if any."""
-        releases = (_ask(_native.Reactor.release, guard, False) for guard in reversed(self._guards))
-        outcomes: List[str] = await asyncio.gather(*releases)
-        return next((outcome for outcome in outcomes if outcome != "released"), "released")
+        """Gives all back, in one write. What the store found: of the first that was not simply `released`, if any.
+
+        One that cannot be given back keeps no other from it: the first error is raised then, with a note (`__notes__`) on each
+        of the others. Raises `NotOwned` for one that was released before. Cancelling it does not take the release back.
+        """
+        return given_back(await _ask(_native.Reactor.release_all, self._guards, False))
 
     async def __aenter__(self) -> MultiGuard:
         return self
@@ -620,10 +651,10 @@ class MultiGuard(Held):
         traceback: Optional[TracebackType] = None,
         /,
     ) -> None:
-        ends = await asyncio.gather(*(_end(guard, exc) for guard in reversed(self._guards)), return_exceptions=True)
-        for failed in ends:
-            if failed is not None:
-                raise failed
+        ends = await _ask(_native.Reactor.release_all, self._guards, True)
+        # A loss is an error of the block, unless it has one already.
+        if exc is None:
+            given_back(ends)
 
 
 class MultiLock:
@@ -804,6 +835,26 @@ class Election:
         lock = self._client.lock(self.name, fair=False, label=proclaims, **self._options)
         return await lock._fair_if_possible().acquire_guard(timeout)
 
+    async def run(self, proclaims: str, work: Callable[[Guard], Awaitable[_T]]) -> _T:
+        """Campaigns, awaits `work(guard)` while this one leads, and returns what the work returns; then it resigns.
+
+        The work is a task of its own. When leadership is lost it is cancelled, and once it has ended this campaigns again. A store
+        that does not answer is asked again every 0.5 s. Raises what the work raises, having resigned, and else what `campaign`
+        raises, but neither `Unavailable` nor `LockLost`. Cancelling it cancels the work, and resigns when that has ended.
+        """
+        while True:
+            try:
+                guard = await self.campaign(proclaims)
+            except (Unavailable, LockLost):
+                await asyncio.sleep(EVERY)
+                continue
+            try:
+                async with guard:
+                    return await _while_held(guard, work(guard))
+            except LockLost:
+                if guard.why_lost is None:
+                    raise
+
     async def leader(self) -> Optional[Leader]:
         """Who leads now."""
         return leader_of(await self._client.lock(self.name, **self._options).inspect())
@@ -819,6 +870,30 @@ class Election:
 
     def __repr__(self) -> str:
         return f"<lockwright.aio.Election {self.name!r} on {self._client.address}>"
+
+
+async def _while_held(guard: Guard, work: Awaitable[_T]) -> _T:
+    """What the work ends with. It is cancelled when the guard is lost, which is raised then."""
+    told: List[str] = []
+    working = asyncio.ensure_future(work)
+
+    def lose(why: str) -> None:
+        told.append(why)
+        working.cancel()
+
+    end = _watch(guard._core, lose)
+    try:
+        await asyncio.wait([working])
+    except asyncio.CancelledError:
+        working.cancel()
+        await asyncio.wait([working])
+        raise
+    finally:
+        end()
+    loss = _native._loss(guard._core)
+    if told and loss is not None and working.cancelled():
+        raise loss
+    return working.result()
 
 
 class RLock(Lock):
@@ -1115,6 +1190,15 @@ class Guard:
     async def extend(self, ttl: Span) -> None:
         """Makes the lease last `ttl` seconds from now, and at every renewal."""
         await _ask(_native.Reactor.extend, self._core, ttl)
+
+    def hold_at_least_for(self, span: Span) -> None:
+        """However early it is released, the lock stays taken until `span` seconds after it was acquired (at most 24 hours).
+
+        For jobs that several hosts start by clocks that differ: whoever comes a little later finds that it was done. The store
+        keeps the lock then, also when this process ends; only `Client.close` with this guard unreleased gives it back before.
+        Raises `Unsupported` where the layout cannot, `InvalidConfig` for more than 24 hours, `NotOwned` when it was released.
+        """
+        self._core.hold_at_least_for(span)
 
     async def export(self, ttl: Span) -> str:
         """Leaves the lock to a secret, which `Client.resume` takes over within `ttl` seconds, in this process or another.

@@ -3,6 +3,7 @@
 //! The same types serve async programs ([`Async`], the default) and threads ([`Blocking`](crate::blocking)): only what
 //! waits differs.
 
+mod awaited;
 mod care;
 mod guard;
 mod lock;

@@ -113,7 +113,7 @@ pub(crate) struct Engine {
     drained: AtomicBool,
     pub(crate) counters: Counters,
     silence: Silence,
-    waits: Waits,
+    pub(crate) waits: Waits,
     /// What was last seen of a holder, for those whose time is over together.
     seen: Mutex<Option<Seen>>,
     /// For those who need to outlive a borrow: the background's work, and the store's way to us.

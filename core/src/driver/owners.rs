@@ -6,7 +6,7 @@
 //! closed by the last one that comes to wait in it. Other processes are not seen.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -97,10 +97,41 @@ impl Waits {
             return None;
         }
         waits.insert(owner, Wait { entry: Arc::downgrade(entry), task });
-        let circle = circle(&waits, engine, entry, owner)?;
+        let circle =
+            circle(engine, entry, |holder| waits.get(&holder).into_iter().collect(), |holder| holder == owner)?;
         waits.remove(&owner);
         Some(deadlock(entry, &circle))
     }
+
+    /// The first wait without an end, where each of the owners in `awaited` goes on only when the wait of the one beside it is over.
+    pub(crate) fn endless(&self, engine: &Engine, awaited: &[(OwnerId, OwnerId)]) -> Option<(OwnerId, Error)> {
+        let waits = locked(&self.0);
+        let known: HashSet<_> = awaited.iter().copied().collect();
+        let mut of = HashMap::<OwnerId, Vec<&Wait>>::new();
+        for (owner, waiter) in awaited {
+            of.entry(*owner).or_default().extend(waits.get(waiter));
+        }
+        awaited.iter().find_map(|(_, waiter)| {
+            let entry = waits.get(waiter)?.entry()?;
+            let next = |holder| of.get(&holder).cloned().unwrap_or_default();
+            let circle = circle(engine, &entry, next, |holder| known.contains(&(holder, *waiter)))?;
+            Some((*waiter, deadlock(&entry, &circle)))
+        })
+    }
+}
+
+impl Wait {
+    /// What is waited for, unless the wait is over.
+    fn entry(&self) -> Option<Arc<Entry>> {
+        self.entry.upgrade().filter(|entry| entry.waits(self.task))
+    }
+}
+
+/// Whether one of `owners` holds what keeps others from the lock under `key`.
+pub(crate) fn keeps_out(engine: &Engine, key: &str, reads: bool, owners: &[OwnerId]) -> bool {
+    let in_the_way = |other: &Arc<Entry>| !(reads && other.is_for_a_reader());
+    let by = |entry: Arc<Entry>| entry.holder_here()?.by;
+    engine.entries_of_key(key, HOLDERS).into_iter().filter(in_the_way).filter_map(by).any(|by| owners.contains(&by))
 }
 
 /// Says so, where the `task` of `owner` waits a while for what that one holds itself and somebody else may yet release.
@@ -121,29 +152,28 @@ pub(crate) fn warn_of_itself(entry: &Arc<Entry>, store: &Arc<str>, owner: OwnerI
     }
 }
 
-/// The locks that are waited for in turn from `entry` on, until one that `owner` holds.
-fn circle(
-    waits: &HashMap<OwnerId, Wait>,
+/// The locks that are waited for in turn from `entry` on, until one whose holder `ends` the circle; `waits` is what a holder waits for.
+fn circle<'a>(
     engine: &Engine,
     entry: &Arc<Entry>,
-    owner: OwnerId,
+    waits: impl Fn(OwnerId) -> Vec<&'a Wait>,
+    ends: impl Fn(OwnerId) -> bool,
 ) -> Option<Vec<Arc<Entry>>> {
-    let mut path = vec![entry.clone()];
-    let mut todo: Vec<(usize, OwnerId)> = holders(engine, entry).map(|holder| (1, holder)).collect();
-    let mut seen = Vec::new();
-    while let Some((depth, holder)) = todo.pop() {
+    let mut todo = vec![(0, entry.clone())];
+    let (mut path, mut seen) = (Vec::new(), Vec::new());
+    while let Some((depth, entry)) = todo.pop() {
         path.truncate(depth);
-        if holder == owner {
-            return Some(path);
-        }
-        if seen.contains(&holder) || seen.len() == HOLDERS || depth == STEPS {
-            continue;
-        }
-        seen.push(holder);
-        let Some(wait) = waits.get(&holder) else { continue };
-        if let Some(next) = wait.entry.upgrade().filter(|next| next.waits(wait.task)) {
-            todo.extend(holders(engine, &next).map(|holder| (depth + 1, holder)));
-            path.push(next);
+        path.push(entry.clone());
+        for holder in holders(engine, &entry) {
+            if ends(holder) {
+                return Some(path);
+            }
+            if seen.contains(&holder) || seen.len() == HOLDERS || path.len() == STEPS {
+                continue;
+            }
+            seen.push(holder);
+            let next = waits(holder).into_iter().filter_map(Wait::entry);
+            todo.extend(next.map(|next| (path.len(), next)));
         }
     }
     None

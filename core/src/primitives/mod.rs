@@ -8,6 +8,7 @@ pub mod latch;
 pub mod multi;
 pub mod once;
 mod pass;
+pub(crate) mod release;
 pub mod rwlock;
 pub mod semaphore;
 pub mod striped;

@@ -33,9 +33,8 @@ use std::time::Duration;
 
 use crate::Async;
 use crate::blocking::{Acquiring, Blocking, Wait};
-use crate::client::{Call, Client, Face, Guard, Lock, left, outcome_of};
+use crate::client::{Client, Face, Guard, Lock, left};
 use crate::driver::clock;
-use crate::driver::convoy::Convoy;
 use crate::driver::engine::Trial;
 use crate::driver::owners::this_thread;
 use crate::driver::wait::locked;
@@ -44,6 +43,7 @@ use crate::lease::{LossReason, ReleaseOutcome};
 use crate::options::AcquireOptions;
 use crate::protocol::Policy;
 use crate::queue::OwnerId;
+use crate::release::{Outcomes, Releases};
 use crate::time::Time;
 use crate::together::{Taken, try_together, try_together_here};
 use crate::token::Token;
@@ -95,6 +95,12 @@ impl<F: Face> MultiLock<F> {
     /// The same locks for callers that wait in another way.
     pub fn into_face<G: Face>(self) -> MultiLock<G> {
         MultiLock { locks: self.locks.iter().map(|lock| lock.clone().into_face()).collect() }
+    }
+
+    /// The same locks for an owner; see [`Lock::for_owner`].
+    #[must_use]
+    pub fn for_owner(&self, owner: OwnerId) -> Self {
+        MultiLock { locks: self.locks.iter().map(|lock| lock.for_owner(owner)).collect() }
     }
 
     /// The options of each.
@@ -343,24 +349,26 @@ impl<F: Face> MultiGuard<F> {
         }
     }
 
+    /// The same guard for callers that wait in another way.
+    pub fn into_face<G: Face>(self) -> MultiGuard<G> {
+        MultiGuard { guards: self.guards.into_iter().map(Guard::into_face).collect() }
+    }
+
+    /// Guards that were acquired one by one, to be released in one write; those of several clients are one write each.
+    pub fn of(guards: Vec<Guard<F>>) -> Self {
+        MultiGuard { guards }
+    }
+
     /// The guards of the single locks, to be released each at its own time.
     pub fn into_guards(self) -> Vec<Guard<F>> {
         self.guards
     }
-
-    /// The releases that are still to be answered, and what is sent for them.
-    fn start_release(&mut self) -> Result<(Vec<Call>, Convoy)> {
-        let mut calls = self.guards.iter_mut().rev().map(Guard::start_release).collect::<Result<Vec<_>>>()?;
-        let local =
-            |call: &mut Call| call.effects.take().map(|effects| call.engine.perform_local(&call.entry, effects));
-        let sends = calls.iter_mut().filter_map(local).flatten().collect();
-        Ok((calls, Convoy::new(sends, None)))
-    }
 }
 
-/// What became of all: the first that was not simply released.
-fn worst(outcomes: impl IntoIterator<Item = ReleaseOutcome>) -> ReleaseOutcome {
-    outcomes.into_iter().find(|outcome| *outcome != ReleaseOutcome::Released).unwrap_or(ReleaseOutcome::Released)
+/// What became of all: the first error, else the first that was not simply released.
+fn worst(outcomes: Outcomes) -> Result<ReleaseOutcome> {
+    let outcomes = outcomes.into_iter().collect::<Result<Vec<_>>>()?.into_iter();
+    Ok(outcomes.into_iter().find(|outcome| *outcome != ReleaseOutcome::Released).unwrap_or(ReleaseOutcome::Released))
 }
 
 impl MultiGuard {
@@ -369,16 +377,14 @@ impl MultiGuard {
     ///
     /// # Errors
     /// `forked` when the guard belongs to the parent of this process.
-    pub async fn release(mut self) -> Result<ReleaseOutcome> {
-        let (calls, convoy) = self.start_release()?;
-        if let Some(call) = calls.first() {
-            convoy.perform_async(&call.engine, None).await;
-        }
-        let mut outcomes = Vec::with_capacity(calls.len());
-        for call in &calls {
-            outcomes.push(outcome_of(poll_fn(|context| call.waiter.poll(context)).await));
-        }
-        Ok(worst(outcomes))
+    pub async fn release(self) -> Result<ReleaseOutcome> {
+        worst(self.release_each().await)
+    }
+
+    /// The same, and says of each, in the order of [`tokens`](Self::tokens), what became of it: one that cannot be given back keeps no
+    /// other from it.
+    pub async fn release_each(self) -> Vec<Result<ReleaseOutcome>> {
+        Releases::of(self.guards).perform_async().await
     }
 
     /// Makes every lease last at least `ttl` (20 ms to 24 h) from now, and renewals from now on.
@@ -411,12 +417,13 @@ impl MultiGuard<Blocking> {
     ///
     /// # Errors
     /// As there.
-    pub fn release(mut self) -> Result<ReleaseOutcome> {
-        let (calls, convoy) = self.start_release()?;
-        if let Some(call) = calls.first() {
-            convoy.perform(&call.engine, None);
-        }
-        Ok(worst(calls.iter().map(|call| outcome_of(call.waiter.park_until_settled()))))
+    pub fn release(self) -> Result<ReleaseOutcome> {
+        worst(self.release_each())
+    }
+
+    /// See the async [`release_each`](crate::multi::MultiGuard::release_each).
+    pub fn release_each(self) -> Vec<Result<ReleaseOutcome>> {
+        Releases::of(self.guards).perform()
     }
 
     /// See the async [`extend`](crate::multi::MultiGuard::extend).

@@ -81,6 +81,35 @@ fn rule_4_an_acquire_whose_connection_breaks_after_the_undo_is_undone_again() {
     assert_eq!(rig.hears(), ["Ended"]);
 }
 
+/// The acquire `id` never left, which comes to be known at `now`.
+fn never_left(rig: &mut Rig, now: u64, id: RequestId) {
+    let answer = Answer::NotSent(Error::new(Kind::Unavailable, "acquire", "nothing listens there"));
+    rig.tell(now, Event::Reply { id, sent: at(now), answer });
+}
+
+#[test]
+fn rule_4_whose_only_acquire_never_left_has_nothing_to_undo() {
+    let mut rig = Rig::asking(SERVICE);
+    let (acquire, _) = rig.sent[0];
+    rig.tell(1, Event::Cancel);
+    assert_eq!((rig.hears().len(), rig.asks()), (0, "undo"));
+    never_left(&mut rig, 2, acquire);
+    assert_eq!(rig.hears(), ["Ended"]);
+}
+
+#[test]
+fn rule_4_a_place_is_undone_though_the_acquire_after_it_never_left() {
+    let mut rig = waiting();
+    rig.tick(1_000);
+    let (acquire, _) = rig.sent[1];
+    rig.tell(1_001, Event::Cancel);
+    never_left(&mut rig, 1_002, acquire);
+    rig.replied(1_003, 1_001, Reply::Int(1));
+    assert_eq!((rig.hears().len(), rig.asks(), rig.sent.len()), (0, "undo", 4), "asked once more, to be sure");
+    rig.replied(1_004, 1_003, Reply::Int(1));
+    assert_eq!(rig.hears(), ["Ended"]);
+}
+
 #[test]
 fn rule_4_what_was_lost_at_its_deadline_or_cancelled_is_given_back() {
     let mut rig = Rig::holding();
