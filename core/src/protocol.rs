@@ -41,6 +41,11 @@ impl fmt::Display for AttemptId {
 }
 
 impl AttemptId {
+    /// Its last 8 of 32 hex digits, for whoever may hear what is not meant for them: enough for its client to tell its attempts apart.
+    pub fn tail(self) -> u32 {
+        self.0 as u32
+    }
+
     /// Its first 8 of 32 hex digits, for logs: an attempt id is the credential that releases the lock, and a part of it is
     /// enough to tell two apart.
     pub fn short(self) -> impl fmt::Display + Copy {
@@ -223,6 +228,8 @@ pub enum Verdict {
         /// What became of the attempt that was given back in the same request.
         prev: Option<ReleaseOutcome>,
     },
+    /// What was pushed cannot be true, or would be dangerous if it were: only the store's own answer is to be believed.
+    Implausible,
     /// The request arrived after its `not_after` and did nothing.
     Late {
         /// The store's clock, by which the client's idea of it is corrected.
@@ -414,8 +421,13 @@ pub enum Reply {
 pub enum StoreEvent {
     /// `attempt` was made the holder by somebody's release.
     Granted { attempt: AttemptId, first: u64, last: u64, at: StoreTime },
-    /// An operator broke the lock that `attempt` held.
+    /// An operator broke the lock that `attempt` held. Like all that is pushed it proves nothing: the store says.
     Broken { attempt: AttemptId },
+    /// Whoever held the lock for long gave it to the one before an attempt, for a claim: the next look is due when that is over. Only the
+    /// [tail](AttemptId::tail) of the attempt is told, since others may hear what is pushed, and its turn is still to come.
+    Next { tail: u32 },
+    /// A claim was over before it was renewed, so all of its client's places in that queue are gone.
+    Dropped,
     /// Something that a protocol watches does not exist any more (node deleted, key gone).
     Gone { path: Arc<str> },
     /// Something that a protocol watches may have changed; how is not said, so it proves nothing and asks for a look.

@@ -21,12 +21,14 @@
 //!   Asking      push (overtook the reply)      Held        Granted
 //!   Waiting     push, in time                  Held        Granted
 //!   Waiting     push, over                     Asking      Send(acquire)            same attempt
+//!   Waiting     push, second or implausible    Asking      Send(acquire)            same attempt, and only an answer is believed
 //!   Waiting     timer, inbox (re)subscribed    Asking      Send(acquire)            same attempt
-//!   Waiting     hint                           Asking      Send(acquire)            same attempt
+//!   Waiting     hint, places dropped           Asking      Send(acquire)            same attempt
+//!   Waiting     next in line, a claim runs     Waiting                              looks when it is over
 //!   Confirming  renewed                        Held        Granted
 //!   Confirming  gone                           Asking      Send(acquire)
-//!   Held        timer                          Held        Send(renew)
-//!   Held        deadline, gone, broken         Undoing     Lost
+//!   Held        timer, said to be broken       Held        Send(renew)
+//!   Held        deadline, gone                 Undoing     Lost
 //!   Held        Change                         Held        Send(change)             renews too; sent again until answered
 //!   Held        reply changed                  Held        Changed
 //!   Held        reply refused, may yet run     Held        Send(change) by timer    what is said must be final
@@ -39,7 +41,7 @@
 //!   Releasing   export unknown for too long    Undoing     Released, Send(undo) of both
 //!   any         Cancel                         Undoing     Send(undo)
 //!   Undoing     undone, nothing in doubt       Ended       Ended
-//!   Undoing     undone, acquire unanswered     Undoing     Send(undo) once it is answered or can no longer run
+//!   Undoing     undone, acquire unanswered     Undoing     Send(undo) once it is answered or can no longer run, and a few times before
 //!   Undoing     undone or granted, of a place  Undoing     Parted                   as above besides
 //!   Undoing     the only acquire never left    Ended       Parted, Ended            nothing can be at the store
 //!   any         place not renewed for long     Ended       Failed                   instead of Send(acquire)
@@ -67,6 +69,9 @@ use crate::time::{Relative, StoreTime, Time};
 pub(crate) const DRIFT_DIVISOR: u32 = 100;
 /// And a fixed allowance for their granularity.
 const GRANULARITY: Duration = Duration::from_millis(2);
+/// The longest that one who waits does not look after whoever holds the lock, so that a push which was lost, however that came, costs no
+/// more; the shortest at which many thousand locks that are waited for cost next to nothing.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(30);
 /// An answer that takes no longer than this is none that a store fails to give.
 const PROMPT: Duration = Duration::from_millis(100);
 /// First and longest pause before asking again a store that did not answer.
@@ -304,6 +309,10 @@ pub struct Session {
     doubt: Option<Time>,
     /// When this attempt's first acquire was sent.
     first_sent: Option<Time>,
+    /// A grant of this attempt was pushed, so that others may know the attempt and push what they like.
+    published: bool,
+    /// It was pushed that the hold was broken; a renewal sent since then tells.
+    broken: bool,
     /// Sending time of an acquire that was answered "queued", and the store's time in that answer.
     anchor: Option<(Time, StoreTime)>,
     /// When the last acquire of this attempt that was answered left.
@@ -371,6 +380,8 @@ impl Session {
             ahead: u32::MAX,
             doubt: None,
             first_sent: None,
+            published: false,
+            broken: false,
             anchor: None,
             answered_write: None,
             ask_again: false,
@@ -597,6 +608,8 @@ impl Session {
         self.ahead = u32::MAX;
         self.doubt = None;
         self.first_sent = None;
+        self.published = false;
+        self.broken = false;
         self.anchor = None;
         self.answered_write = None;
         self.ask_again = false;
@@ -795,7 +808,9 @@ impl Session {
             self.trouble = None;
         }
         match verdict {
+            Verdict::Granted(Grant { term: Term::Pushed(at), .. }) if !self.is_plausible(now, at) => self.ask(now),
             Verdict::Granted(grant) => self.granted(now, sent, grant),
+            Verdict::Implausible => self.ask(now),
             Verdict::Held { remaining, at, prev } => {
                 self.learn(sent, at);
                 self.gave_back(prev);
@@ -907,7 +922,6 @@ impl Session {
         if self.has_place() {
             self.lasts(sent, now, self.terms.ttl);
         }
-        let claim = self.terms.claim;
         match self.inbox {
             Inbox::Closed if self.is_hinted() || self.has_place() => self.actions.push_back(Action::OpenInbox),
             Inbox::Unavailable if self.is_hinted() || self.has_place() => {
@@ -919,13 +933,34 @@ impl Session {
         }
         self.retries = 0;
         let patience = match wait.at {
-            // One is enough to find out that a claim ran out: if all of a long queue looked, each hand-off would cost as many
-            // requests as there are waiters.
-            Some(_) => wait.remaining.min(claim).saturating_add(claim / 8 * wait.position.min(1 << 20)),
+            Some(_) => self.patience(wait.remaining, wait.position),
             // Grants that are no claims need no watching in the meantime.
-            None => wait.remaining,
+            None => self.jittered(wait.remaining),
         };
-        self.wake = Some(now.after(self.jittered(patience)));
+        self.wake = Some(now.after(patience));
+    }
+
+    /// How long whoever has `position` others ahead does not look after a holder whose lease lasts for `remaining`: until that is over,
+    /// and a little longer the more come before it.
+    ///
+    /// While claims follow each other, each an eighth of one more: one is enough to see a claim run out, and if all of a long queue
+    /// looked, each hand-off would cost as many requests as there are waiters. A lease that is longer than any claim ends at most
+    /// once, so then it is an eighth for each doubling of the place: all of a process may have died, at the head of the queue.
+    fn patience(&self, remaining: Duration, position: u32) -> Duration {
+        let eighth = self.terms.claim / 8;
+        if self.is_hinted() {
+            // In another library's queue, whoever does not show itself is thrown out.
+            let until = remaining.min(self.terms.claim);
+            return self.jittered(until.saturating_add(eighth.saturating_mul(position.min(1 << 20))));
+        }
+        let place = if remaining > crate::options::CLAIM {
+            eighth * position.saturating_add(1).ilog2()
+        } else {
+            eighth.saturating_mul(position).min(self.terms.ttl)
+        };
+        let until_over = remaining.saturating_add(margin(remaining)).min(LONGEST_PATIENCE);
+        let apart = self.terms.claim - self.jittered(self.terms.claim);
+        until_over.saturating_add(place).saturating_add(apart)
     }
 
     fn granted(&mut self, now: Time, sent: Time, grant: Grant) {
@@ -971,6 +1006,15 @@ impl Session {
         let drift = span / DRIFT_DIVISOR;
         let dated = if distance >= 0 { sent.after(span - drift) } else { sent.before(span + drift) };
         dated.min(now)
+    }
+
+    /// Whether a grant that was pushed as of `at` may be believed. Whoever may publish can say anything to whom it knows the attempt
+    /// of; so only the first push counts, as that is what publishes the attempt, and only if the store's clock did not jump since an
+    /// answer told it.
+    fn is_plausible(&mut self, now: Time, at: StoreTime) -> bool {
+        const FAR: Duration = Duration::from_secs(24 * 60 * 60);
+        let is_near = |(sent, anchor): (Time, StoreTime)| at <= anchor.after(now.since(sent)).after(FAR);
+        !std::mem::replace(&mut self.published, true) && self.anchor.is_none_or(is_near)
     }
 
     fn hold(&mut self, now: Time, from: Time, lease: Duration) {
@@ -1042,6 +1086,8 @@ impl Session {
             Verdict::Renewed | Verdict::Changed(_) => {
                 self.trouble = None;
                 self.retries = 0;
+                // A change may have left before that.
+                self.broken &= matches!(verdict, Verdict::Changed(_));
                 self.lasts(sent, now, ttl);
                 self.valid_until = self.valid_until.max(sent.after(ttl).before(margin(ttl)));
                 // An answer that comes after the lease's end is no yes: the loss will be told, and with it that nothing was got.
@@ -1058,7 +1104,7 @@ impl Session {
                 match self.phase {
                     Phase::Confirming if self.valid_until <= now => self.ask(now),
                     Phase::Confirming => self.hold(now, sent, ttl),
-                    _ if self.extending.is_some() => self.renew(now),
+                    _ if self.extending.is_some() || self.broken => self.renew(now),
                     _ => {
                         self.schedule_renewal(sent, ttl);
                         // What was refused while an earlier copy may still run is asked for again when that is over.
@@ -1072,6 +1118,7 @@ impl Session {
                 self.renew_at = Some(now.after(self.pause(RETRY)));
             }
             Verdict::Gone(_) if self.phase == Phase::Confirming => self.ask(now),
+            Verdict::Gone(_) if self.broken => self.lose(now, LossReason::Broken),
             Verdict::Gone(_) => self.lose(now, LossReason::Gone),
             Verdict::Failed(error) if !may_pass(&error) => {
                 self.trouble = Some(error);
@@ -1344,7 +1391,12 @@ impl Session {
             return;
         }
         match self.doubt {
-            Some(until) => self.wake = Some(until),
+            Some(until) => {
+                // Most often it is only a little slower than its undo. What it does meanwhile keeps the lock from everybody.
+                let soon = now.after(RETRY.0.saturating_mul(1 << (2 * self.retries.min(8))));
+                self.retries = self.retries.saturating_add(1);
+                self.wake = Some(soon.min(until));
+            }
             None => self.end(),
         }
     }
@@ -1357,13 +1409,24 @@ impl Session {
                 _ => {}
             },
             StoreEvent::Broken { attempt } if *attempt == self.terms.attempt => match self.phase {
-                Phase::Held => self.lose(now, LossReason::Broken),
-                Phase::Confirming => self.ask(now),
+                Phase::Held | Phase::Confirming => {
+                    self.broken = true;
+                    self.renew_unless_changing(now);
+                }
                 _ => {}
             },
             StoreEvent::Broken { attempt } if self.prev.as_ref().is_some_and(|prev| prev.terms.attempt == *attempt) => {
                 self.given_until = Time::ZERO;
             }
+            StoreEvent::Next { tail } if *tail == self.terms.attempt.tail() && self.phase == Phase::Waiting => {
+                let claim_over = now.after(self.patience(crate::options::CLAIM, 0));
+                self.wake = self.wake.map(|at| at.min(claim_over));
+            }
+            StoreEvent::Dropped => match self.phase {
+                Phase::Waiting => self.ask(now),
+                Phase::Asking => self.ask_again = true,
+                _ => {}
+            },
             StoreEvent::Changed { path } if self.is_hinted() => self.hinted(now, path),
             StoreEvent::Changed { .. } | StoreEvent::Gone { .. }
                 if matches!(self.phase, Phase::Asking | Phase::Waiting) =>
@@ -1490,7 +1553,7 @@ impl Session {
         let prev = prev.map(|p| (view.attempt(p.terms.attempt), view.token(p.used), view.ahead(self.given_until)));
         prev.hash(state);
         self.secret.as_ref().map(|secret| (view.attempt(secret.attempt), secret.ttl)).hash(state);
-        self.flight(Op::Acquire).is_some().hash(state);
+        (self.flight(Op::Acquire).is_some(), self.published, self.broken).hash(state);
         (ahead(self.wake), ahead(self.doubt)).hash(state);
         (view.ahead(self.store_until), view.ahead(self.forgotten_at()), ahead(self.place_forgotten_at())).hash(state);
         if matches!(self.phase, Phase::Asking | Phase::Releasing) {
@@ -1604,12 +1667,27 @@ mod tests {
     }
 
     #[test]
-    fn the_first_in_line_watches_the_holder_and_the_others_watch_the_first() {
+    fn the_first_in_line_looks_at_the_holders_end_and_the_others_later() {
         let millis = |ms: u64| Duration::from_millis(ms);
-        for (remaining, ahead, latest) in [(400, 0, 400), (30_000, 0, 1000), (400, 1, 525), (30_000, 1, 1125)] {
+        let cases = [
+            // While claims follow each other, most of a long queue is asleep.
+            (400, 0, 406),
+            (400, 1, 406 + 125),
+            (1_000, 8, 1_012 + 1_000),
+            (400, 200, 406 + 25_000),
+            // At the end of a long lease all of the head may be gone.
+            (5_000, 0, 5_052),
+            (5_000, 1, 5_052 + 125),
+            (5_000, 400, 5_052 + 1_000),
+            // However long that is, a push may have been lost.
+            (86_400_000, 0, 30_000),
+        ];
+        for (remaining, ahead, earliest) in cases {
             let after = asks_again_after(remaining, ahead);
-            assert!(after <= millis(latest) && after >= millis(latest) * 7 / 8, "{remaining} {ahead}: {after:?}");
+            let range = millis(earliest)..=millis(earliest + 125);
+            assert!(range.contains(&after), "{remaining} {ahead}: {after:?}");
         }
-        assert!(asks_again_after(400, 200) > Duration::from_secs(20));
+        let long = asks_again_after(400, 100_000);
+        assert!(long <= TTL + millis(600), "a free lock is not left idle for longer than a lease: {long:?}");
     }
 }

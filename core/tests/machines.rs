@@ -863,7 +863,7 @@ mod found {
     fn overtaken() -> (Rig, RequestId) {
         let mut rig = Rig::asking(SERVICE);
         rig.replied(0, 0, queued(1_000_000, 0));
-        rig.tell(1100, Event::Tick);
+        rig.tell(1100, Event::Verify);
         let (again, _) = rig.sent.last().cloned().unwrap();
         let attempt = AttemptId(1);
         let push = StoreEvent::Granted { attempt, first: 200, last: 263, at: StoreTime(2_100_000) };
@@ -876,10 +876,22 @@ mod found {
     fn a_push_that_is_over_waits_for_the_acquire_in_flight() {
         let mut rig = Rig::asking(SERVICE);
         rig.replied(0, 0, queued(1_000_000, 0));
-        rig.tell(1100, Event::Tick);
+        rig.tell(1100, Event::Verify);
         let asked = rig.sent.len();
         let push = StoreEvent::Granted { attempt: AttemptId(1), first: 200, last: 263, at: StoreTime(1_010_000) };
         rig.tell(1200, Event::Push(&push));
+        assert_eq!(rig.sent.len(), asked, "two acquires of one attempt are under way");
+        rig.replied(1300, 1100, queued(2_100_000, 0));
+        assert_eq!(rig.sent.len(), asked + 1, "nobody asked again");
+    }
+
+    #[test]
+    fn a_place_that_was_dropped_is_asked_for_again_once_the_acquire_in_flight_is_answered() {
+        let mut rig = Rig::asking(SERVICE);
+        rig.replied(0, 0, queued(1_000_000, 0));
+        rig.tell(1100, Event::Verify);
+        let asked = rig.sent.len();
+        rig.tell(1200, Event::Push(&StoreEvent::Dropped));
         assert_eq!(rig.sent.len(), asked, "two acquires of one attempt are under way");
         rig.replied(1300, 1100, queued(2_100_000, 0));
         assert_eq!(rig.sent.len(), asked + 1, "nobody asked again");

@@ -399,6 +399,10 @@ impl Line for Queue {
         Ok(u32::try_from(at).expect("few"))
     }
 
+    fn first(&mut self) -> Result<Option<Waiter>, Infallible> {
+        Ok(self.waiters.front().cloned())
+    }
+
     fn count(&mut self) -> Result<u32, Infallible> {
         Ok(u32::try_from(self.waiters.len()).expect("few"))
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use line::Queued;
-use lockwright::cell::{Cell, Claimant, Surroundings};
+use lockwright::cell::{Cell, Surroundings};
 use lockwright::native::{Native, Procedure};
 use lockwright::protocol::{AttemptId, InboxId, Intent, Layout, Policy, Reply, Request, StoreEvent, Terms};
 use lockwright::stores::redis::layouts::native::{CALLS, OWN, layout};
@@ -207,11 +207,8 @@ impl<'a> Run<'a> {
             }
         }
         for place in 0..decided.filter(|_| all).unwrap_or(0) {
-            let owner = Claimant::of(&terms(who, locks[place]));
-            let undo = |cell: &mut Cell, line: &mut Queued, env: &mut Surroundings<'_>| {
-                cell.undo(line, env, &owner).unwrap_or_else(|never| match never {})
-            };
-            pushes.extend(self.with(locks[place], undo).1);
+            let undo = Intent::Undo { terms: terms(who, locks[place]), prev: None };
+            pushes.extend(self.alone(locks[place], undo).1.1);
             answers[place] = refused.clone();
         }
         (Reply::List(answers), pushes)

@@ -382,6 +382,7 @@ fn show(step: &Step) -> String {
                 };
                 format!("held by another, {left}{}{}", at(*time), ended(prev))
             }
+            Verdict::Implausible => "implausible".into(),
             Verdict::Late { at } => format!("late, store time {}", at.0),
             Verdict::Renewed => "renewed".into(),
             Verdict::Changed(Some(token)) => format!("renewed and changed, token {token}"),

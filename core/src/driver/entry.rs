@@ -470,7 +470,13 @@ impl Entry {
                         }
                     }
                 }
-                StoreEvent::Changed { .. } | StoreEvent::Gone { .. } => {
+                StoreEvent::Next { tail } => {
+                    let next = |slot: &Slot| !slot.idle && slot.session.attempt().tail() == *tail;
+                    if let Some(at) = state.slots.iter().position(next) {
+                        state.slots[at].session.handle(now, session::Event::Push(event));
+                    }
+                }
+                StoreEvent::Dropped | StoreEvent::Changed { .. } | StoreEvent::Gone { .. } => {
                     state.every_session(|session| session.handle(now, session::Event::Push(event)));
                 }
             }

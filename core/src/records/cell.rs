@@ -14,6 +14,10 @@
 //! | pass | gone | given to whom the holder names, fresh tokens | gone |
 //!
 //! A lease that has run out counts as free, but its holder may still renew it while nobody else was granted the lock.
+//!
+//! Whoever does not renew a claim loses all places of its client, which is told ([`StoreEvent::Dropped`]). Where a hold that was no
+//! claim ends by a hand-off, those who wait may sleep until it would have ended; so the next in line is told of the claim
+//! ([`StoreEvent::Next`]).
 
 use std::collections::{HashSet, VecDeque};
 use std::convert::Infallible;
@@ -150,6 +154,8 @@ pub trait Line {
     type Error;
     /// Adds `waiter` at the end unless its attempt is in the line already; how many are ahead of it.
     fn join(&mut self, waiter: &Waiter) -> Result<u32, Self::Error>;
+    /// The first in line, who stays there.
+    fn first(&mut self) -> Result<Option<Waiter>, Self::Error>;
     /// How many wait.
     fn count(&mut self) -> Result<u32, Self::Error>;
     /// Takes the first in line.
@@ -172,6 +178,20 @@ pub struct Surroundings<'a> {
     pub alive: &'a dyn Fn(InboxId) -> bool,
     /// What to push, and where to, when the change is kept.
     pub pushes: Vec<(InboxId, StoreEvent)>,
+}
+
+impl Surroundings<'_> {
+    /// The client at `inbox` lost its places in a queue, if it had `any` there, because it did not renew a claim.
+    pub(crate) fn tell_dropped(&mut self, inbox: InboxId, any: bool) {
+        if any {
+            self.pushes.push((inbox, StoreEvent::Dropped));
+        }
+    }
+
+    /// The first in line is told that a claim runs.
+    pub(crate) fn tell_next(&mut self, next: &Claimant) {
+        self.pushes.push((next.inbox, StoreEvent::Next { tail: next.attempt.tail() }));
+    }
 }
 
 impl std::fmt::Debug for Surroundings<'_> {
@@ -404,12 +424,14 @@ impl Cell {
         }
     }
 
-    fn forget_expired<L: Line>(&mut self, line: &mut L, env: &Surroundings<'_>) -> Result<(), L::Error> {
+    fn forget_expired<L: Line>(&mut self, line: &mut L, env: &mut Surroundings<'_>) -> Result<(), L::Error> {
         if let Some(hold) = self.hold.take_if(|hold| hold.expires <= env.now)
             && hold.claimed
         {
             // It never even renewed its claim: its other waiters would each cost another claim.
-            line.drop_inbox(hold.owner.inbox)?;
+            let (inbox, before) = (hold.owner.inbox, line.count()?);
+            line.drop_inbox(inbox)?;
+            env.tell_dropped(inbox, before != line.count()?);
         }
         Ok(())
     }
@@ -472,6 +494,10 @@ impl Line for Kept {
             self.waiters.len() - 1
         });
         Ok(u32::try_from(position).unwrap_or(u32::MAX))
+    }
+
+    fn first(&mut self) -> Result<Option<Waiter>, Infallible> {
+        Ok(self.waiters.front().cloned())
     }
 
     fn count(&mut self) -> Result<u32, Infallible> {

@@ -29,7 +29,7 @@ use std::time::Duration;
 use crate::barrier_layout::BarrierCalls;
 use crate::cell::{self, Acquired, BLOCK, Claimant, Given};
 use crate::gate::{Gate, GateLayout};
-use crate::guarantee::Guarantees;
+use crate::guarantee::{Guarantees, TokenRises};
 use crate::inspection;
 use crate::latch_layout::LatchCalls;
 use crate::lease::{Card, Holder, Inspection, LOCK, ReleaseOutcome};
@@ -150,7 +150,9 @@ impl Layout for NativeLayout {
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        Box::new(Native::new(self.calls, key, self.guarantees().push).with(self.own))
+        let Guarantees { push, token, .. } = self.guarantees();
+        let clocked = token == TokenRises::WithStoreClock;
+        Box::new(Native { clocked, ..Native::new(self.calls, key, push).with(self.own) })
     }
 
     fn tries_together(&self) -> bool {
@@ -238,13 +240,22 @@ pub struct Native {
     own: Option<&'static OwnCalls>,
     key: Arc<str>,
     push: Push,
+    /// Tokens are the store's clock.
+    clocked: bool,
+}
+
+/// Whether a token that is the store's clock, or a little more, cannot have been given out when that stood `at`: it would outrank those of
+/// all who come later, and whoever may publish may say so. Where the clock really stepped back by a day, asking costs a request.
+pub(crate) fn is_far(token: u64, at: StoreTime) -> bool {
+    const FAR: Duration = Duration::from_secs(24 * 60 * 60);
+    i64::try_from(token).map_or(true, |token| StoreTime(token) > at.after(FAR))
 }
 
 impl Native {
     /// The machine for the lock kept under `key`, by the procedures `calls` of a store that can `push`.
     pub fn new(calls: &'static Calls, key: Arc<str>, push: bool) -> Self {
         let push = if push { Push::Inbox } else { Push::None };
-        Native { calls, own: None, key, push }
+        Native { calls, own: None, key, push, clocked: false }
     }
 
     /// The same, able to do what only this layout can.
@@ -299,6 +310,9 @@ impl Protocol for Native {
         match input {
             Input::Begin(intent) => Step::Ask(Requests::from_iter([self.begin(&intent)])),
             Input::Reply(op, replies) => answered(op, replies, |reply| self.answer(op, reply)),
+            Input::Event(StoreEvent::Granted { last, at, .. }) if self.clocked && is_far(*last, *at) => {
+                Step::Done(Verdict::Implausible)
+            }
             Input::Event(StoreEvent::Granted { first, last, at, .. }) => {
                 Step::Done(Verdict::Granted(Grant { first: *first, last: *last, term: Term::Pushed(*at), prev: None }))
             }
@@ -463,6 +477,24 @@ impl Procedure {
 
     /// Runs it on a record and its queue.
     pub fn run<L: cell::Line>(
+        self,
+        cell: &mut cell::Cell,
+        line: &mut L,
+        env: &mut cell::Surroundings<'_>,
+    ) -> Result<Reply, L::Error> {
+        let was_renewed = cell.hold.as_ref().is_some_and(|hold| !hold.claimed);
+        let reply = self.run_alone(cell, line, env)?;
+        let is_claimed = cell.hold.as_ref().is_some_and(|hold| hold.claimed);
+        if was_renewed
+            && is_claimed
+            && let Some(next) = line.first()?
+        {
+            env.tell_next(&next.owner);
+        }
+        Ok(reply)
+    }
+
+    fn run_alone<L: cell::Line>(
         self,
         cell: &mut cell::Cell,
         line: &mut L,

@@ -27,10 +27,10 @@ use std::time::Duration;
 
 use crate::cell::{Claimant, Surroundings, Waiter};
 use crate::error::Error;
-use crate::guarantee::Guarantees;
+use crate::guarantee::{Guarantees, TokenRises};
 use crate::inspection;
 use crate::lease::{Card, Holder, Inspection, Part, ReleaseOutcome, Sharing};
-use crate::native::{Arguments, NativeLayout, micros, shown, token_arg};
+use crate::native::{Arguments, NativeLayout, is_far, micros, shown, token_arg};
 use crate::protocol::{
     Arg, Call, Change, Grant, Input, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent,
     Term, Traits, Verdict, Wait,
@@ -147,7 +147,9 @@ impl Layout for SharedLayout {
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        Box::new(Shared::new(self.native.shared, key, self.share, self.guarantees().push))
+        let Guarantees { push, token, .. } = self.guarantees();
+        let clocked = token == TokenRises::WithStoreClock;
+        Box::new(Shared { clocked, ..Shared::new(self.native.shared, key, self.share, push) })
     }
 
     fn share(&self) -> Option<Share> {
@@ -248,13 +250,15 @@ pub struct Shared {
     key: Arc<str>,
     share: Share,
     push: Push,
+    /// Tokens are the store's clock.
+    clocked: bool,
 }
 
 impl Shared {
     /// The machine for `share` of the record kept under `key`, by the procedures `calls` of a store that can `push`.
     pub fn new(calls: &'static SharedCalls, key: Arc<str>, share: Share, push: bool) -> Self {
         let push = if push { Push::Inbox } else { Push::None };
-        Shared { calls, key, share, push }
+        Shared { calls, key, share, push, clocked: false }
     }
 
     fn begin(&self, intent: &Intent) -> Request {
@@ -302,6 +306,9 @@ impl Protocol for Shared {
         match input {
             Input::Begin(intent) => Step::Ask(Requests::from_iter([self.begin(&intent)])),
             Input::Reply(op, replies) => answered(op, replies, |reply| answer(op, reply)),
+            Input::Event(StoreEvent::Granted { first, at, .. }) if self.clocked && is_far(*first, *at) => {
+                Step::Done(Verdict::Implausible)
+            }
             Input::Event(StoreEvent::Granted { first, at, .. }) => granted(*first, Term::Pushed(*at)),
             Input::Event(_) => Step::Ignore,
         }

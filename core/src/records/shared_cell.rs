@@ -290,8 +290,7 @@ impl SharedCell {
         owner: &Claimant,
     ) -> Result<bool, H::Error> {
         let Some(mine) = hall.holder(owner.attempt)? else { return Ok(false) };
-        self.end(hall, &mine)?;
-        self.serve(hall, env, None)?;
+        self.end_early(hall, env, &mine)?;
         Ok(true)
     }
 
@@ -318,8 +317,7 @@ impl SharedCell {
     ) -> Result<bool, H::Error> {
         let Some(theirs) = hall.holders()?.into_iter().find(|holder| holder.token == token) else { return Ok(false) };
         env.pushes.push((theirs.owner.inbox, StoreEvent::Broken { attempt: theirs.owner.attempt }));
-        self.end(hall, &theirs)?;
-        self.serve(hall, env, None)?;
+        self.end_early(hall, env, &theirs)?;
         Ok(true)
     }
 
@@ -358,7 +356,7 @@ impl SharedCell {
         self.used.saturating_add(units) <= self.capacity
     }
 
-    fn forget_expired<H: Hall>(&mut self, hall: &mut H, env: &Surroundings<'_>) -> Result<(), H::Error> {
+    fn forget_expired<H: Hall>(&mut self, hall: &mut H, env: &mut Surroundings<'_>) -> Result<(), H::Error> {
         if self.used == 0 || env.now < self.soonest {
             return Ok(());
         }
@@ -367,10 +365,32 @@ impl SharedCell {
             self.end(hall, holder)?;
             if holder.claimed {
                 // It never even renewed its claim: its other waiters would each cost another claim.
-                hall.drop_inbox(holder.owner.inbox)?;
+                let (inbox, before) = (holder.owner.inbox, hall.waiting()?);
+                hall.drop_inbox(inbox)?;
+                env.tell_dropped(inbox, before != hall.waiting()?);
             }
         }
         self.soonest = on.iter().map(|holder| holder.expires).min().unwrap_or_default();
+        Ok(())
+    }
+
+    /// Ends a hold before its time. Those who wait may sleep until it would have ended; where a hand-off follows that was no claim,
+    /// the first of them looks after it.
+    fn end_early<H: Hall>(
+        &mut self,
+        hall: &mut H,
+        env: &mut Surroundings<'_>,
+        holder: &Holder,
+    ) -> Result<(), H::Error> {
+        let before = env.pushes.len();
+        self.end(hall, holder)?;
+        self.serve(hall, env, None)?;
+        if !holder.claimed
+            && env.pushes.len() > before
+            && let Some(next) = hall.nth(0)?
+        {
+            env.tell_next(&next.who.owner);
+        }
         Ok(())
     }
 

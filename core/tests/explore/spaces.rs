@@ -154,7 +154,7 @@ impl Setup {
     pub fn bound(&self, spent: &Spent) -> Recovery {
         // Whoever hears late that it had a place, which is over meanwhile, asks for another one when it looks.
         let lapses = self.role(0) == Role::Party && !self.prompt;
-        let pause = (spent.pauses + u8::from(lapses)) * self.look() + self.idle_between_polls();
+        let pause = (spent.pauses + u8::from(lapses)) * self.patience() + self.idle_between_polls();
         let of = |class: &Class| self.bound_of(*class);
         spent.faults.iter().map(of).fold((pause, pause), |sum, of| (sum.0 + of.0, sum.1 + of.1))
     }
@@ -165,7 +165,7 @@ impl Setup {
         if self.polls { tasks as u8 - 1 } else { 0 }
     }
 
-    /// In how many ticks whoever waits looks whether a claim ran out: the claim, and an eighth more for each ahead.
+    /// In how many ticks whoever waits looks whether a claim ran out: the claim, and some moments more.
     fn look(&self) -> u8 {
         if self.role(0) == Role::Waiter {
             return PATIENCE.as_millis().div_ceil(self.tick.as_millis()) as u8;
@@ -173,22 +173,27 @@ impl Setup {
         if self.role(0) == Role::Party {
             return self.ttl.div_ceil(3) as u8;
         }
-        let eighths = 8 + self.clients.len().saturating_sub(2) as u128;
-        (1000 * eighths).div_ceil(8 * self.tick.as_millis()) as u8
+        1000_u128.div_ceil(self.tick.as_millis()) as u8 + 1
+    }
+
+    /// In how many ticks whoever waits looks after whoever it last heard holds the lock: at the end of the lease, and some moments more.
+    fn patience(&self) -> u8 {
+        if matches!(self.role(0), Role::Waiter | Role::Party) { self.look() } else { self.longest() as u8 + 1 }
     }
 
     fn bound_of(&self, class: Class) -> Recovery {
-        let (look, longest) = (self.look(), self.longest() as u8);
+        let (look, patience) = (self.look(), self.patience());
         match class {
             Class::None | Class::Blip => (0, 0),
-            Class::PushLost | Class::Delayed => (look, look),
+            Class::PushLost | Class::Delayed => (patience, patience),
             // Nobody has to wait for what another one left.
             Class::Duplicate | Class::Crash | Class::HalfOpen if matches!(self.role(0), Role::Waiter | Role::Party) => {
                 (0, 0)
             }
             // A pause before the next try counts as a tick here.
             Class::Refused | Class::Lost | Class::Ghost | Class::ReplyLost | Class::Reset => (look + 1, look + 1),
-            Class::Duplicate | Class::Crash | Class::HalfOpen => (longest, longest),
+            // It ends with its lease, and whoever waits looks a moment later.
+            Class::Duplicate | Class::Crash | Class::HalfOpen => (patience, patience),
         }
     }
 

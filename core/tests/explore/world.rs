@@ -863,11 +863,19 @@ impl<R: Record> World<R> {
         Ok(())
     }
 
-    /// A client is told what became of its attempt: that it passed, under that token, or that it gave up before.
+    /// Whether a request of the client is under way that may yet make it a party.
+    fn may_be_asked(&self, client: usize) -> bool {
+        let asks =
+            |message: &Message<R::Call>| matches!(message.body, Body::Request { .. }) && message.id.op == Op::Acquire;
+        self.net.iter().any(|message| message.client == client && asks(message))
+    }
+
+    /// A client is told what became of its attempt, unless nothing of it ever left: that it passed, under that token, or that it gave up before.
     fn check_told(&self, client: usize, token: Option<u64>) -> Checked<()> {
         let told = token.map_or(Fate::Left, |token| Fate::Passed(Passage::of(Token::new(token))));
         match self.store.record.fate(client) {
             Some(fate) if fate == told => Ok(()),
+            None if token.is_none() && !self.may_be_asked(client) => Ok(()),
             fate => Err(format!("{} is told {told:?}; the store says {fate:?}", name_of_client(client))),
         }
     }
@@ -1262,6 +1270,7 @@ impl Client {
                     Some(attempt) => (3_u8, view.attempt(attempt)).hash(state),
                     None => path.hash(state),
                 },
+                Wire::Push(StoreEvent::Next { tail }) => (4_u8, view.attempt(AttemptId((*tail).into()))).hash(state),
                 Wire::Push(other) => other.hash(state),
             }
         }

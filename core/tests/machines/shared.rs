@@ -55,6 +55,18 @@ fn a_change_renews_and_says_the_new_token() {
 }
 
 #[test]
+fn rule_12_a_change_that_left_before_a_hold_was_broken_does_not_prove_the_hold() {
+    let mut rig = reading();
+    rig.tell(1_000, Event::Change(ALL));
+    rig.tell(1_005, Event::Push(&StoreEvent::Broken { attempt: AttemptId(1) }));
+    assert_eq!(rig.sent.len(), 2, "two changes under way could not be told apart");
+    rig.replied(1_010, 1_000, numbers(&[1, 300]));
+    assert_eq!((rig.sent.len(), rig.asks()), (3, "shared.renew"));
+    rig.replied(1_012, 1_010, Reply::Int(0));
+    assert!(rig.hears().contains(&"lost: broken".to_owned()));
+}
+
+#[test]
 fn a_change_that_is_refused_is_told_at_once_and_renews_all_the_same() {
     let mut rig = reading();
     rig.tell(1_000, Event::Change(ALL));

@@ -72,6 +72,10 @@ fn rule_4_an_acquire_whose_connection_breaks_after_the_undo_is_undone_again() {
     assert_eq!((rig.asks(), rig.sent.len()), ("undo", 3));
     rig.replied(501, 500, Reply::Int(1));
     assert!(rig.hears().is_empty(), "it may be executed yet");
+    assert_eq!(rig.session.poll_timeout(), Some(at(541)), "and most often is in a moment");
+    rig.tick(541);
+    rig.replied(542, 541, Reply::Int(1));
+    assert_eq!((rig.asks(), rig.sent.len(), rig.session.poll_timeout()), ("undo", 4, Some(at(702))));
     rig.tick(900);
     rig.replied(901, 900, Reply::Int(1));
     assert_eq!(rig.hears(), ["Ended"]);
@@ -133,8 +137,11 @@ fn rule_4_an_undo_that_nobody_answers_ends_once_the_store_has_forgotten() {
 fn rule_6_a_waiter_asks_again_by_a_timer() {
     let mut rig = waiting();
     let wake = rig.session.poll_timeout().unwrap();
-    assert!(wake <= at(1_000) && wake >= at(875), "a claim, less its jitter: {wake:?}");
-    rig.tick(1_000);
+    assert!(
+        wake >= at(30_000) && wake <= at(30_125),
+        "the end of the holder's lease, or the longest patience: {wake:?}"
+    );
+    rig.tick(30_125);
     assert_eq!((rig.asks(), rig.sent.len(), rig.sent[1].0.attempt), ("acquire", 2, AttemptId(1)));
 }
 
@@ -179,12 +186,67 @@ fn rule_12_what_a_restarted_store_may_have_forgotten_is_asked_for_at_once() {
 }
 
 #[test]
-fn rule_12_a_broken_hold_is_lost_at_once() {
+fn rule_12_a_hold_that_is_said_to_be_broken_is_asked_for_and_lost_at_once_if_it_is() {
     let mut rig = Rig::holding();
     rig.tell(5, Event::Push(&StoreEvent::Broken { attempt: AttemptId(9) }));
-    assert!(rig.valid_until().is_some(), "another attempt's");
+    assert_eq!(rig.sent.len(), 1, "another attempt's");
     rig.tell(5, Event::Push(&StoreEvent::Broken { attempt: AttemptId(1) }));
+    assert_eq!((rig.hears().len(), rig.asks()), (0, "renew"));
+    rig.replied(6, 5, Reply::Int(0));
     assert_eq!(rig.hears()[0], "lost: broken");
+}
+
+#[test]
+fn rule_12_a_hold_that_is_wrongly_said_to_be_broken_goes_on() {
+    let mut rig = Rig::holding();
+    rig.tell(5, Event::Push(&StoreEvent::Broken { attempt: AttemptId(1) }));
+    rig.replied(6, 5, Reply::Int(1));
+    assert!(rig.hears().is_empty() && rig.valid_until().is_some());
+    rig.tell(7, Event::Verify);
+    rig.replied(8, 7, Reply::Int(0));
+    assert_eq!(rig.hears()[0], "lost: gone", "whoever said so before was wrong");
+}
+
+#[test]
+fn rule_5_only_the_first_push_to_an_attempt_is_believed() {
+    let mut rig = waiting();
+    rig.pushed(2_000, 1_010_000);
+    assert_eq!((rig.hears().len(), rig.asks(), rig.sent.len()), (0, "acquire", 2), "its claim is over");
+    rig.replied(2_001, 2_000, queued(3_000_000, 0));
+    rig.pushed(2_002, 3_000_000);
+    assert_eq!(
+        (rig.hears().len(), rig.asks(), rig.sent.len()),
+        (0, "acquire", 3),
+        "whoever heard the first may send another"
+    );
+    rig.replied(2_004, 2_002, Reply::Int(200));
+    assert_eq!(rig.hears(), ["granted 200..=263"]);
+}
+
+#[test]
+fn a_push_from_the_far_future_is_asked_about() {
+    let day = 24 * 60 * 60 * 1_000_000;
+    let mut rig = waiting();
+    rig.pushed(5, 2 * day);
+    assert_eq!((rig.hears().len(), rig.asks(), rig.sent.len()), (0, "acquire", 2));
+}
+
+#[test]
+fn whoever_lost_its_places_asks_at_once() {
+    let mut rig = waiting();
+    rig.tell(5, Event::Push(&StoreEvent::Dropped));
+    assert_eq!((rig.asks(), rig.sent.len()), ("acquire", 2));
+}
+
+#[test]
+fn whoever_is_next_looks_when_the_claim_is_over() {
+    let mut rig = waiting();
+    rig.tell(5, Event::Push(&StoreEvent::Next { tail: 2 }));
+    assert!(rig.session.poll_timeout() >= Some(at(30_000)), "another one is");
+    rig.tell(5, Event::Push(&StoreEvent::Next { tail: 1 }));
+    assert_eq!(rig.sent.len(), 1);
+    let wake = rig.session.poll_timeout().unwrap();
+    assert!(wake >= at(1_005) && wake <= at(1_200), "{wake:?}");
 }
 
 #[test]
@@ -201,7 +263,7 @@ fn rule_14_a_store_that_stays_silent_is_unavailable_after_store_timeout() {
 fn rule_14_waiting_for_a_holder_is_not_silence() {
     let mut rig = waiting();
     for round in 1..20 {
-        rig.tick(round * 1_000);
+        rig.tell(round * 1_000, Event::Verify);
         rig.tick(round * 1_000 + 1);
         rig.replied(round * 1_000 + 2, round * 1_000, queued(round as i64 * 1_000_000, 0));
     }

@@ -29,6 +29,10 @@ impl Line for Nobody {
         unreachable!("nobody waits")
     }
 
+    fn first(&mut self) -> Result<Option<Waiter>, Infallible> {
+        Ok(None)
+    }
+
     fn count(&mut self) -> Result<u32, Infallible> {
         Ok(0)
     }

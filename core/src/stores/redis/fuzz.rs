@@ -98,7 +98,7 @@ pub fn redis_greeting(data: &[u8]) {
     }
 }
 
-/// What is pushed is a grant or a break that can be told again, or nothing.
+/// What is pushed is something that can be told again, or nothing.
 pub fn redis_push(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Some((key, event)) = parse_push(&text) else { return };
@@ -108,6 +108,8 @@ pub fn redis_push(data: &[u8]) {
             format!("granted {attempt} {first} {} {key}", at.0)
         }
         StoreEvent::Broken { attempt } => format!("broken {attempt} {key}"),
+        StoreEvent::Next { tail } => format!("next {tail:08x} {key}"),
+        StoreEvent::Dropped => format!("dropped {key}"),
         other => panic!("nobody pushes {other:?}"),
     };
     assert_eq!(parse_push(&told), Some((key, event)));

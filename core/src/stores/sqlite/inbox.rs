@@ -242,6 +242,8 @@ pub(super) fn encode(key: &str, event: &StoreEvent) -> Option<String> {
     Some(match event {
         StoreEvent::Granted { attempt, first, last, at } => format!("granted {attempt} {first} {last} {} {key}", at.0),
         StoreEvent::Broken { attempt } => format!("broken {attempt} 0 0 0 {key}"),
+        StoreEvent::Next { tail } => format!("next {tail:x} 0 0 0 {key}"),
+        StoreEvent::Dropped => format!("dropped 0 0 0 0 {key}"),
         StoreEvent::Changed { .. } | StoreEvent::Gone { .. } => return None,
     })
 }
@@ -255,6 +257,8 @@ pub(super) fn decode(text: &str) -> Option<(&str, StoreEvent)> {
     let event = match kind {
         "granted" => StoreEvent::Granted { attempt, first, last, at },
         "broken" => StoreEvent::Broken { attempt },
+        "next" => StoreEvent::Next { tail: attempt.tail() },
+        "dropped" => StoreEvent::Dropped,
         _ => return None,
     };
     Some((parts.next()?, event))
@@ -268,7 +272,8 @@ mod tests {
     fn pushes_read_back() {
         let attempt = AttemptId(7 << 100);
         let granted = StoreEvent::Granted { attempt, first: 1, last: u64::MAX, at: StoreTime(-3) };
-        for event in [granted, StoreEvent::Broken { attempt }] {
+        let told = [StoreEvent::Broken { attempt }, StoreEvent::Next { tail: 7 }, StoreEvent::Dropped];
+        for event in std::iter::once(granted).chain(told) {
             for key in ["a", "with spaces and\ttabs", ""] {
                 assert_eq!(decode(&encode(key, &event).unwrap()), Some((key, event.clone())));
             }

@@ -580,16 +580,21 @@ fn a_release_is_pushed_to_the_next_in_line() {
     let folder = Folder::new();
     let (ours, theirs) = (store(&folder.file()), store(&folder.file()));
     let mut holder = Contender::new(&ours, "a");
-    let first = holder.try_lock().unwrap();
+    let first_token = holder.try_lock().unwrap();
     let mut waiters: Vec<_> = (0..3).map(|_| Contender::listening(&theirs, "a")).collect();
     let positions: Vec<_> = waiters.iter_mut().map(Contender::queue).collect();
     assert_eq!(positions, [0, 1, 2]);
     assert_eq!(waiters[1].queue(), 1, "asking again keeps the place");
     assert_eq!(inspect(&ours, "a").waiters, 3);
     assert_eq!(holder.release(), ReleaseOutcome::Released);
-    let mut last = first;
+    let mut last = first_token;
     for waiter in &mut waiters {
-        let Heard::Pushed(key, StoreEvent::Granted { attempt, first, at, .. }) = waiter.ears.next() else { panic!() };
+        let mut heard = waiter.ears.next();
+        if let Heard::Pushed(_, StoreEvent::Next { tail }) = heard {
+            assert!(tail == waiter.terms.attempt.tail() && last > first_token, "only behind a hand-off");
+            heard = waiter.ears.next();
+        }
+        let Heard::Pushed(key, StoreEvent::Granted { attempt, first, at, .. }) = heard else { panic!("{heard:?}") };
         assert_eq!((key.as_str(), attempt), ("a", waiter.terms.attempt));
         assert!(first > last && at.0 > 0);
         last = first;

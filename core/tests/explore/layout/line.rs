@@ -19,6 +19,10 @@ impl Line for Queued {
         Ok(at as u32)
     }
 
+    fn first(&mut self) -> Result<Option<Waiter>, Infallible> {
+        Ok(self.0.first().cloned())
+    }
+
     fn count(&mut self) -> Result<u32, Infallible> {
         Ok(self.0.len() as u32)
     }

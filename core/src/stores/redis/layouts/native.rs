@@ -133,10 +133,18 @@ pub fn channel(inbox: InboxId) -> String {
 }
 
 /// Reads what a script published: `granted <attempt> <first token> <now> <key>`, the same with `taken` where no block of tokens
-/// goes with it, or `broken <attempt> <key>`. `None` for anything else, since whoever may publish to the channel may write what they like.
+/// goes with it, `broken <attempt> <key>`, `next <tail of the attempt> <key>` or `dropped <key>`. `None` for anything else, since whoever
+/// may publish to the channel may write what they like.
 pub fn parse_push(text: &str) -> Option<(Arc<str>, StoreEvent)> {
     let (kind, rest) = text.split_once(' ')?;
+    if kind == "dropped" {
+        return Some((rest.into(), StoreEvent::Dropped));
+    }
     let (attempt, rest) = rest.split_once(' ')?;
+    if kind == "next" {
+        let tail = u32::from_str_radix(attempt, 16).ok()?;
+        return Some((rest.into(), StoreEvent::Next { tail }));
+    }
     let attempt = match attempt.len() {
         32 => AttemptId(u128::from_str_radix(attempt, 16).ok()?),
         _ => return None,
@@ -157,6 +165,8 @@ pub fn parse_push(text: &str) -> Option<(Arc<str>, StoreEvent)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::{Input, Layout, Step, Verdict};
+    use crate::shared::Share;
 
     #[test]
     fn names_and_keys_are_one_to_one() {
@@ -174,6 +184,22 @@ mod tests {
     }
 
     #[test]
+    fn a_pushed_token_far_ahead_of_the_stores_clock_is_asked_about() {
+        let at = 1_800_000_000_000_000;
+        let lock = layout("");
+        let reader = lock.shared(Share::READ).unwrap();
+        for mut protocol in [lock.protocol("x".into()), reader.protocol("x".into())] {
+            for (first, is_believed) in [(at as u64, true), (9_000_000_000_000_000_000, false), (u64::MAX - 63, false)]
+            {
+                let push = StoreEvent::Granted { attempt: AttemptId(1), first, last: first + 63, at: StoreTime(at) };
+                let step = protocol.step(Input::Event(&push));
+                assert_eq!(matches!(step, Step::Done(Verdict::Granted(_))), is_believed, "{first}: {step:?}");
+                assert_eq!(matches!(step, Step::Done(Verdict::Implausible)), !is_believed, "{first}: {step:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_push_is_read_or_ignored() {
         let attempt = AttemptId(7);
         assert_eq!(
@@ -181,7 +207,19 @@ mod tests {
             Some(("lw:{a b}".into(), StoreEvent::Granted { attempt, first: 10, last: 73, at: StoreTime(99) }))
         );
         assert_eq!(parse_push(&format!("broken {attempt} k")), Some(("k".into(), StoreEvent::Broken { attempt })));
-        for garbage in ["", "granted", "granted 7 1 1 1 k", "broken zz k", "\u{1F512} \u{1F512} \u{1F512}"] {
+        assert_eq!(parse_push("next 0000002a k"), Some(("k".into(), StoreEvent::Next { tail: 42 })));
+        assert_eq!(parse_push("dropped lw:{a b}"), Some(("lw:{a b}".into(), StoreEvent::Dropped)));
+        for garbage in [
+            "",
+            "granted",
+            "dropped",
+            "next",
+            "next 2a",
+            "next zz k",
+            "granted 7 1 1 1 k",
+            "broken zz k",
+            "\u{1F512} \u{1F512} \u{1F512}",
+        ] {
             assert_eq!(parse_push(garbage), None, "{garbage}");
         }
         for tokens in ["0 99", "-1 99", "1e3 99", "10", "10 x", "18446744073709551615 99", "99999999999999999999 99"] {

@@ -373,6 +373,19 @@ impl Line for Queue<'_> {
         self.join_for(waiter, 1, true)
     }
 
+    fn first(&mut self) -> rusqlite::Result<Option<Waiter>> {
+        if self.waiting == 0 {
+            return Ok(None);
+        }
+        self.db
+            .prepare_cached(
+                "SELECT attempt, inbox, claim, card FROM waiters WHERE key = ?1 AND \
+                 seq = (SELECT min(seq) FROM waiters WHERE key = ?1)",
+            )?
+            .query_row([self.key], read_waiter)
+            .optional()
+    }
+
     fn count(&mut self) -> rusqlite::Result<u32> {
         Ok(self.waiting)
     }
@@ -667,6 +680,10 @@ pub(super) mod tests {
                 self.0.len() - 1
             });
             Ok(u32::try_from(place).unwrap())
+        }
+
+        fn first(&mut self) -> rusqlite::Result<Option<Waiter>> {
+            Ok(self.0.front().cloned())
         }
 
         fn count(&mut self) -> rusqlite::Result<u32> {

@@ -16,7 +16,7 @@ if prev ~= '' then
 end
 if owner ~= '' and expires <= now then
   -- It did not even renew its claim: its other waiters would each cost another one.
-  if claimed then drop_inbox(owner:sub(33, 48)) end
+  if claimed then drop_inbox(owner) end
   owner = ''
 end
 

@@ -1,6 +1,6 @@
 -- Those who wait for what a record is about, and the end of a script that changed it. Changes gather in `put` and are written in one
 -- command; only what leaves the queue is deleted at once, since a later step may look for it.
-local put, push, left, requeued, goes = {}, {}, {}, false, nil
+local put, push, left, requeued, goes, looks = {}, {}, {}, false, nil, false
 
 local function set(field, value)
   put[#put + 1] = field
@@ -40,15 +40,6 @@ local function leave(attempt)
   if seq then remove(tonumber(seq), attempt) end
 end
 
-local function drop_inbox(inbox)
-  local seq = head
-  while seq < tail do
-    local entry, behind = look_at(seq)
-    if entry and entry:sub(33, 48) == inbox then behind = remove(seq, entry:sub(1, 32)) end
-    seq = behind
-  end
-end
-
 -- A server that is full refuses whatever may need memory, but not to a script that has written already. So nothing is changed here first by
 -- whoever gives back what it has: that makes room.
 local function although_full() redis.call('HDEL', key, '') end
@@ -62,6 +53,25 @@ local function tell(claimant, words)
   push[#push + 1] = {'lwi:' .. claimant:sub(33, 48), table.concat(words, ' ')}
 end
 
+-- A claim was not renewed: its client loses all its places, and hears so.
+local function drop_inbox(claimant)
+  local before, inbox = waiting, claimant:sub(33, 48)
+  local seq = head
+  while seq < tail do
+    local entry, behind = look_at(seq)
+    if entry and entry:sub(33, 48) == inbox then behind = remove(seq, entry:sub(1, 32)) end
+    seq = behind
+  end
+  if waiting < before then tell(claimant, {'dropped', key}) end
+end
+
+-- A hold that was no claim passed to somebody for one: the next, who may sleep until the end of that hold, looks when the claim is over.
+-- Whoever listens to its channel does not learn its attempt before its turn.
+local function tell_next()
+  local entry = waiting > 0 and look_at(head)
+  if entry then tell(entry, {'next', entry:sub(25, 32), key}) end
+end
+
 local function write()
   if requeued and waiting > 0 then
     set('w', waiting)
@@ -72,6 +82,7 @@ local function write()
   end
   if #put > 0 then redis.call('HSET', key, unpack(put)) end
   if goes then redis.call('PEXPIREAT', key, math.ceil(goes / 1000)) end
+  if looks then tell_next() end
   -- A user without the right to publish still releases: the next in the queue asks by its timer.
   for _, message in ipairs(push) do redis.pcall('PUBLISH', message[1], message[2]) end
 end

@@ -55,6 +55,8 @@ local function grant(to, card, span)
   return text
 end
 
+local was_renewed = owner ~= '' and not claimed
+
 local function free(used)
   last = math.min(last, math.max(used, last - 63))
   owner = ''
@@ -69,6 +71,7 @@ local function hand_over(asker, ttl)
       if to == asker then return grant(to, entry:sub(57), ttl) end
       local first = grant(to, entry:sub(57), '-' .. to:sub(49) .. '000')
       tell(to, {'granted', to:sub(1, 32), first, now_text, key})
+      looks = was_renewed
       return
     end
     entry = pop()

@@ -43,13 +43,14 @@ local function forget_expired()
     local hold = attempt and (held[attempt] or kept(all[i + 1]))
     if hold and hold.expires <= now then
       ends(hold)
-      if hold.claimed then silent[#silent + 1] = hold.owner:sub(33, 48) end
+      if hold.claimed then silent[#silent + 1] = hold end
     elseif hold and (soonest == 0 or hold.expires < soonest) then
       soonest = hold.expires
     end
   end
   -- Who did not even renew its claim: its other waiters would each cost another one.
-  for _, inbox in ipairs(silent) do drop_inbox(inbox) end
+  table.sort(silent, function(a, b) return a.token < b.token end)
+  for _, hold in ipairs(silent) do drop_inbox(hold.owner) end
 end
 
 local function next_token()
@@ -104,11 +105,18 @@ local function serve(asker, ttl)
   return mine, waiting == passed
 end
 
+-- A hold ends before its time. Where a hand-off follows one that was no claim, the first of those who wait looks after it.
+local function ends_early(hold)
+  local before = #push
+  ends(hold)
+  serve()
+  looks = not hold.claimed and #push > before
+end
+
 local function release(attempt)
   local mine = holder(attempt)
   if not mine then return 0 end
-  ends(mine)
-  serve()
+  ends_early(mine)
   return 1
 end
 
