@@ -551,7 +551,8 @@ impl Entry {
 
     /// Whether a task waits for it yet.
     pub(crate) fn waits(&self, task: TaskId) -> bool {
-        locked(&self.state).tasks.iter().any(|other| other.id == task)
+        // Who has just begun to is the last of very many.
+        locked(&self.state).tasks.iter().rev().any(|other| other.id == task)
     }
 
     /// Whether it is for a reader, whom other readers do not keep out.
