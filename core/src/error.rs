@@ -181,6 +181,10 @@ impl Error {
             None if waited.is_zero() => {
                 Cow::Borrowed("somebody else holds it; wait with a time limit, or try again later")
             }
+            None if ahead.is_none() => {
+                let unless = "others held it, or the store had not answered by then";
+                format!("not ours within {waited:?}: {unless}; raise the timeout, or `inspect` it").into()
+            }
             None => {
                 format!("not ours within {waited:?}: others hold it{place}; raise the timeout, or `inspect` it").into()
             }
