@@ -51,7 +51,7 @@ async fn crowd(uri: &str) {
                 assert!(began.elapsed() < Duration::from_secs(100), "{:?}", client.metrics());
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
-            first.release().await.unwrap();
+            let _ = first.release().await.unwrap();
         }
         for task in tasks {
             task.await.unwrap().unwrap();
@@ -83,7 +83,7 @@ async fn a_crowd_that_gives_up_leaves_no_places() {
     let held = client.lock("x").acquire().await.unwrap();
     let mut tasks: Vec<_> = (0..SOME)
         .map(|i| {
-            let lock = client.lock("x").fair().timeout(Duration::from_millis(if i % 2 == 0 { 300 } else { 60_000 }));
+            let lock = client.lock("x").fair().timeout(Duration::from_millis(if i % 2 == 0 { 3_000 } else { 60_000 }));
             tokio::spawn(async move { lock.acquire().await.map(drop) })
         })
         .collect();
@@ -102,7 +102,7 @@ async fn a_crowd_that_gives_up_leaves_no_places() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert!(held.is_held());
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     last.await.unwrap().unwrap();
     let metrics = client.metrics();
     assert_eq!((metrics.timeouts, metrics.cancelled), (SOME as u64 / 2, SOME as u64 / 2 - 1));

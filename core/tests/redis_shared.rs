@@ -280,7 +280,7 @@ impl<'a> Run<'a> {
         let mut reply = self.server.ask(&request, self.now);
         // Who asks again learns a bound of its position, since others may have left the queue's middle.
         if let (Some(_), Reply::List(got), Reply::List(wanted)) = (before, &mut reply, &expected)
-            && let ([Reply::Int(1), _, _, Reply::Int(at)], [_, _, _, Reply::Int(want)]) =
+            && let ([Reply::Int(1), _, _, Reply::Int(at), ..], [_, _, _, Reply::Int(want), ..]) =
                 (got.as_mut_slice(), wanted.as_slice())
             && (*want..self.kept.line.len() as i64).contains(at)
         {

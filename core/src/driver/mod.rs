@@ -10,6 +10,7 @@ pub(crate) mod runtime;
 
 pub(crate) mod engine;
 pub(crate) mod entry;
+mod gate;
 pub(crate) mod hold;
 pub(crate) mod notice;
 pub(crate) mod owners;

@@ -24,9 +24,16 @@ pub(super) struct Slot {
     pub(super) idle: bool,
     /// It listens on its session's channel.
     pub(super) listens: bool,
+    /// Others come before it who have no place yet.
+    pub(super) behind: bool,
 }
 
 impl Slot {
+    /// Whether a place that somebody left may still be known to the store.
+    fn undoes(&self) -> bool {
+        self.contender.is_none() && !self.idle && self.session.is_undoing()
+    }
+
     /// When something of its session is due at the latest.
     fn due(&self, now: Time) -> Option<Time> {
         // While a renewal is unanswered its lease's end is what matters; but the answer will ask for an earlier look.
@@ -53,6 +60,8 @@ struct Many {
     by_due: BTreeSet<(Time, u64)>,
     /// The one that is not in use, if there is one.
     idle: Option<usize>,
+    /// How many undo what nobody wants any more.
+    undoing: usize,
     /// Under what each of them is found.
     filed: Vec<Filed>,
     /// Which were touched in this step, and how many of these have been filed since.
@@ -67,12 +76,14 @@ struct Filed {
     attempt: AttemptId,
     due: Option<Time>,
     idle: bool,
+    undoes: bool,
 }
 
 impl Many {
     fn forget(&mut self, at: usize) {
-        let Filed { id, contender, attempt, due, idle } = self.filed[at];
+        let Filed { id, contender, attempt, due, idle, undoes } = self.filed[at];
         self.idle.take_if(|_| idle);
+        self.undoing -= usize::from(undoes);
         self.by_id.remove(&id);
         self.by_attempt.remove(&attempt);
         contender.map(|contender| self.by_contender.remove(&contender));
@@ -80,8 +91,9 @@ impl Many {
     }
 
     fn find(&mut self, at: usize) {
-        let Filed { id, contender, attempt, due, idle } = self.filed[at];
+        let Filed { id, contender, attempt, due, idle, undoes } = self.filed[at];
         self.idle = self.idle.or(idle.then_some(at));
+        self.undoing += usize::from(undoes);
         self.by_id.insert(id, at);
         self.by_attempt.insert(attempt, at);
         contender.map(|contender| self.by_contender.insert(contender, at));
@@ -90,7 +102,8 @@ impl Many {
 
     fn file(&mut self, at: usize, slot: &Slot, now: Time) {
         let Slot { id, contender, idle, .. } = *slot;
-        let filed = Filed { id, contender, attempt: slot.session.attempt(), due: slot.due(now), idle };
+        let (attempt, due, undoes) = (slot.session.attempt(), slot.due(now), slot.undoes());
+        let filed = Filed { id, contender, attempt, due, idle, undoes };
         if self.filed.get(at) == Some(&filed) {
             return;
         }
@@ -224,6 +237,14 @@ impl Slots {
         many.done = many.worked.len();
         touched.iter().for_each(|at| many.file(*at as usize, &all[*at as usize], now));
         Some(many)
+    }
+
+    /// Whether a place that somebody left may still be known to the store.
+    pub(super) fn is_undoing(&mut self, now: Time) -> bool {
+        match self.filed(now) {
+            Some(many) => many.undoing > 0,
+            None => self.all.iter().any(Slot::undoes),
+        }
     }
 
     /// Where one is that is not in use.
