@@ -186,7 +186,10 @@ impl Error {
                 format!("not ours within {waited:?}: {unless}; raise the timeout, or `inspect` it").into()
             }
             None => {
-                format!("not ours within {waited:?}: others hold it{place}; raise the timeout, or `inspect` it").into()
+                // Where no place is known the store may not even have answered.
+                let or = if ahead.is_none() { ", or the store took longer to say" } else { "" };
+                format!("not ours within {waited:?}: others hold it{or}{place}; raise the timeout, or `inspect` it")
+                    .into()
             }
             Some(who) if waited.is_zero() => {
                 format!("held by {who}; wait with a time limit, or try again later").into()
@@ -339,6 +342,13 @@ fn ordinal(ahead: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_limit_says_no_more_than_is_known() {
+        let said = |ahead| Error::timeout_by(Duration::from_millis(5), None, ahead).to_string();
+        assert!(said(None).contains("others hold it, or the store took longer to say;"), "{}", said(None));
+        assert!(said(Some(1)).contains("others hold it; this call was 2nd in line;"), "{}", said(Some(1)));
+    }
 
     #[test]
     fn an_error_is_one_short_line_whatever_it_quotes() {

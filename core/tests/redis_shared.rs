@@ -220,7 +220,7 @@ fn more_holders_than_a_reply_has_room_for_are_counted() {
     let reply = server.plain(&["EVAL", native::CALLS.inspect.body, "1", &key]);
     let seen = native::layout("").identified("x", &reply).expect("a semaphore").shared.expect("it is shared");
     let listed = seen.holders.len() as u64;
-    assert!((10_000..20_000).contains(&listed) && seen.unlisted == 20_000 - listed, "{listed} {}", seen.unlisted);
+    assert!((2_000..4_000).contains(&listed) && seen.unlisted == 20_000 - listed, "{listed} {}", seen.unlisted);
     assert_eq!((seen.held, seen.holders[0].holder.first_token), (40_000, 1));
     server.plain(&["DEL", &key]);
 }
