@@ -93,6 +93,26 @@ test('what several locks cannot be is refused, and what cannot be exported stays
   })
 })
 
+test('that this process has one of several locks says nothing of the store', async () => {
+  for (const uri of Object.values(shared())) {
+    const text = `
+      const client = await lw.connect(process.argv[1])
+      const held = await client.lock('a').acquire()
+      console.log(await client.multiLock(['a', 'b']).tryAcquire())
+      await client.multiLock(['a', 'b']).acquire({ signal: AbortSignal.timeout(20) }).catch(error => console.log(error.name))
+      const gone = new AbortController()
+      const waits = Array.from({ length: 50 }, (_, i) => client.multiLock(['c' + i, 'd' + i]).acquire({ signal: gone.signal }).then(guard => guard.release(), () => {}))
+      await null
+      await null
+      gone.abort()
+      await Promise.all(waits)
+      await held.release()
+      await client.close()`
+    const { stdout, stderr } = await program(text, uri)
+    assert.deepEqual([stdout, stderr], ['null\nTimeoutError\n', ''])
+  }
+})
+
 test('another process takes a lock over', async t => {
   for (const uri of Object.values(shared())) {
     const here = await client(t, uri)

@@ -5,6 +5,7 @@ import itertools
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Any, Callable, Coroutine, Iterator
@@ -18,7 +19,7 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 _serial = itertools.count()
 
 
-def _space(store: str, folder: Path) -> str:
+def space(store: str, folder: Path) -> str:
     """An address where nobody else keeps locks."""
     name = f"test-{os.getpid()}-{next(_serial)}"
     if store == "memory":
@@ -28,20 +29,36 @@ def _space(store: str, folder: Path) -> str:
     return f"{os.environ['LOCKWRIGHT_TEST_REDIS']}?prefix={name}:"
 
 
-def _supported() -> Iterator[str]:
+RAM = Path("/dev/shm")
+
+
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where lock files lie: in memory, since what is tested here is not how slow a busy disk is. `test_several` uses the disk."""
+    if not os.access(RAM, os.W_OK):
+        yield tmp_path_factory.mktemp("locks")
+        return
+    with tempfile.TemporaryDirectory(dir=RAM) as folder:
+        yield Path(folder)
+
+
+def supported() -> Iterator[str]:
     for store in ("memory", "sqlite", "redis"):
         if store == "redis" and "LOCKWRIGHT_TEST_REDIS" not in os.environ:
             continue
         try:
-            lockwright.connect(_space(store, Path("/tmp"))).close()
+            lockwright.connect(space(store, Path("/tmp"))).close()
         except (lockwright.InvalidConfig, lockwright.Unsupported):
             continue
         yield store
 
 
-@pytest.fixture(params=list(_supported()))
-def store_uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return _space(request.param, tmp_path)
+STORES = list(supported())
+
+
+@pytest.fixture(params=STORES)
+def store_uri(request: pytest.FixtureRequest, scratch: Path) -> str:
+    return space(request.param, scratch)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 import lockwright
@@ -144,15 +145,15 @@ loop.run_until_complete(lock.acquire(timeout=0.005))
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_exit(store_uri: str, ending: str) -> None:
-    for run in range(max(1, RUNS // len(ENDINGS))):
-        # A name of its own: the run before may have ended with its lock held.
-        ends(PREAMBLE + ENDINGS[ending], store_uri, f"{ending} {run}")
+    # A name of its own for each: the one before may have ended with its lock held.
+    text, runs = PREAMBLE + ENDINGS[ending], range(max(1, RUNS // len(ENDINGS)))
+    ends(text, [(store_uri, f"{ending} {run}") for run in runs])
 
 
 @pytest.mark.parametrize("ending", ASYNC_ENDINGS)
 def test_exit_with_an_event_loop(store_uri: str, ending: str) -> None:
-    for run in range(max(2, RUNS // len(ASYNC_ENDINGS))):
-        ends(ASYNC_PREAMBLE + ASYNC_ENDINGS[ending], store_uri, f"{ending} {run}", ("asyncio", "uvloop")[run % 2])
+    text, runs = ASYNC_PREAMBLE + ASYNC_ENDINGS[ending], range(max(2, RUNS // len(ASYNC_ENDINGS)))
+    ends(text, [(store_uri, f"{ending} {run}", ("asyncio", "uvloop")[run % 2]) for run in runs])
 
 
 def test_no_code_of_pythons_runs_below_a_call(client: lockwright.Client, other: lockwright.Client) -> None:
@@ -180,7 +181,13 @@ def test_no_code_of_pythons_runs_below_a_call(client: lockwright.Client, other: 
     assert not called
 
 
-def ends(text: str, *arguments: str) -> None:
-    command = [sys.executable, "-c", text, *arguments]
-    script = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (script.returncode, script.stdout, script.stderr) == (0, "", ""), arguments
+def ends(text: str, runs: list[tuple[str, ...]]) -> None:
+    def end(arguments: tuple[str, ...]) -> None:
+        command = [sys.executable, "-c", text, *arguments]
+        script = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (script.returncode, script.stdout, script.stderr) == (0, "", ""), arguments
+
+    # Two at once: most of the time of each goes into starting Python.
+    with ThreadPoolExecutor(2) as pool:
+        for ended in [pool.submit(end, arguments) for arguments in runs]:
+            ended.result()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from conftest import STORES, space
 
 # Not imported here: eventlet warns of every fork from then on.
 if not all(map(importlib.util.find_spec, ("gevent", "eventlet"))):
@@ -44,10 +46,25 @@ clock = spawn(tick)
 """
 
 
-@pytest.fixture(params=list(PATCHED))
-def green(request: pytest.FixtureRequest, store_uri: str):  # type: ignore[no-untyped-def]
+# How a hub waits differs between the libraries, and what it waits for between the stores: not each with each.
+PLACES = [("gevent", store) for store in STORES] + [("eventlet", STORES[-1])]
+
+
+@pytest.fixture(params=PLACES, ids="-".join)
+def place(request: pytest.FixtureRequest) -> "tuple[str, str]":
+    library, store = request.param
+    return library, store
+
+
+@pytest.fixture
+def store_uri(place: "tuple[str, str]", scratch: Path) -> str:
+    return space(place[1], scratch)
+
+
+@pytest.fixture
+def green(place: "tuple[str, str]", store_uri: str):  # type: ignore[no-untyped-def]
     def run(program: str) -> subprocess.CompletedProcess[str]:
-        text = PATCHED[request.param] + PREAMBLE + program
+        text = PATCHED[place[0]] + PREAMBLE + program
         ended = subprocess.run([sys.executable, "-c", text, store_uri], capture_output=True, text=True, timeout=60)
         assert ended.returncode == 0, ended.stderr
         return ended
@@ -115,6 +132,26 @@ with client.lock("x"):
     assert 0.19 < time.monotonic() - begin < 5
     assert client.lock("x").try_acquire() is None
     assert ticks > 10
+"""
+    )
+
+
+def test_others_run_while_a_client_is_pinged_and_drained(green) -> None:  # type: ignore[no-untyped-def]
+    green(
+        """
+assert client.ping().took > 0
+guard = client.lock("x").acquire_guard()
+def release():
+    sleep(0.1)
+    guard.release()
+releasing, before = spawn(release), ticks
+assert client.drain(20) == []
+join([releasing])
+assert ticks - before > 10, ticks - before
+try:
+    client.lock("y").try_acquire()
+except lockwright.Closed:
+    pass
 """
     )
 

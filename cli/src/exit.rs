@@ -17,7 +17,7 @@ pub(crate) const NOT_FOUND: u8 = 127;
 /// What `--help` says of them.
 pub(crate) const HELP: &str = "\
 Exit codes:
-   0  done; try: the lock is free
+   0  done; try: the lock is free; ping: the store serves
    1  refused; break: the lock is not held with this token
   64  wrong name, option or address, or this store cannot do it
   69  the store does not answer

@@ -92,7 +92,7 @@ class Shim:
     def hold(self, command: Command, more: List[Word]) -> Command:
         if command.get("share") is not None:
             more.append(f"--{command['share']}")
-        for key in ("timeout", "ttl", "max_hold", "label", "layout", "format", "permits", "take"):
+        for key in ("timeout", "ttl", "max_hold", "at_least_for", "label", "layout", "format", "permits", "take"):
             if command.get(key) is not None:
                 more.append(f"--{key.replace('_', '-')}={command[key]}")
         if command.get("fair"):
@@ -114,6 +114,10 @@ class Shim:
         if process.returncode:
             raise refusal(process.returncode, err)
         return {"outcome": "released"}
+
+    def do_ping(self, command: Command) -> Command:
+        seen = json.loads(self.run(command, ["ping", "--json"]))
+        return {"took": seen["took_ms"] / 1000, "may_evict": seen["may_evict"]}
 
     def do_inspect(self, command: Command) -> Command:
         return json.loads(self.run(command, ["inspect", "--json", "--", name(command)]))

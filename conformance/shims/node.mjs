@@ -2,7 +2,7 @@
 
 import { closeSync, existsSync, openSync, readFileSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
-import { setImmediate as tick } from 'node:timers/promises'
+import { setImmediate as tick, setTimeout as sleep } from 'node:timers/promises'
 import { inspect } from 'node:util'
 
 import * as lockwright from '../../bindings-node/dist/index.mjs'
@@ -21,7 +21,7 @@ const waiting = new Map()
 const stocks = new Map()
 const segments = new Map()
 
-const SPANS = { timeout: 'timeout', ttl: 'ttl', max_hold: 'maxHold' }
+const SPANS = { timeout: 'timeout', ttl: 'ttl', max_hold: 'maxHold', at_least_for: 'atLeastFor' }
 const OPTIONS = ['renew', 'fair', 'label', 'layout', 'format']
 
 function optionsOf(command) {
@@ -133,7 +133,20 @@ const does = {
     return { secret: await guards.get(guard).export(milliseconds(ttl)) }
   },
   async resume(command) {
-    return keep(command, await lockOf(command).resume(command.secret))
+    const { client, lock, secret } = command
+    const resumed = lock == null ? clients.get(client).resume(secret, optionsOf(command)) : lockOf(command).resume(secret)
+    return keep(command, await resumed)
+  },
+  async hold_at_least_for({ guard, span }) {
+    guards.get(guard).holdAtLeastFor(milliseconds(span))
+    return {}
+  },
+  async ping({ client }) {
+    const { took, mayEvict } = await clients.get(client).ping()
+    return { took: seconds(took), may_evict: mayEvict }
+  },
+  async drain({ client, limit }) {
+    return { held: await clients.get(client).drain(milliseconds(limit)) }
   },
   async state(command) {
     const guard = guards.get(command.guard)
@@ -217,6 +230,21 @@ const does = {
   },
   async campaign(command) {
     return keep(command, await electionOf(command).campaign(command.proclaims))
+  },
+  async lead(command) {
+    const gate = clients.get(command.client).lock(command.gate)
+    let reigns = 0
+    const token = await electionOf(command).run(command.proclaims, async guard => {
+      reigns++
+      while (guard.isHeld) {
+        const passed = await gate.tryAcquire()
+        await passed?.release()
+        if (passed !== null) break
+        await sleep(20)
+      }
+      return guard.token
+    })
+    return { token, reigns }
   },
   async latch(command) {
     const latch = clients.get(command.client).latch(nameOf(command), command.count)

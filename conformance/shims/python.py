@@ -164,7 +164,21 @@ class Shim:
         return {"secret": self.guards[command["guard"]].export(command["ttl"])}
 
     def do_resume(self, command: Command) -> Dict[str, Any]:
-        return self.keep(command, lock_of(self.client(command), command).resume(command["secret"]))
+        client, secret = self.client(command), command["secret"]
+        if command.get("lock") is None:
+            return self.keep(command, client.resume(secret, **options_of(command)))
+        return self.keep(command, lock_of(client, command).resume(secret))
+
+    def do_hold_at_least_for(self, command: Command) -> Dict[str, Any]:
+        self.guards[command["guard"]].hold_at_least_for(command["span"])
+        return {}
+
+    def do_ping(self, command: Command) -> Dict[str, Any]:
+        health = self.client(command).ping()
+        return {"took": health.took, "may_evict": health.may_evict}
+
+    def do_drain(self, command: Command) -> Dict[str, Any]:
+        return {"held": self.client(command).drain(command["limit"])}
 
     def do_count(self, command: Command) -> Dict[str, Any]:
         Log(command["name"], command).increment(self.guards[command["guard"]], command["asked"])
@@ -214,6 +228,19 @@ class Shim:
 
     def do_campaign(self, command: Command) -> Dict[str, Any]:
         return self.keep(command, self.election(command).campaign(command["proclaims"]))
+
+    def do_lead(self, command: Command) -> Dict[str, Any]:
+        gate, reigns = self.client(command).lock(command["gate"]), []
+
+        def work(guard: lockwright.Guard) -> int:
+            reigns.append(guard.token)
+            while guard.is_held:
+                if gate.acquire(timeout=0.02):
+                    gate.release()
+                    break
+            return guard.token
+
+        return {"token": self.election(command).run(command["proclaims"], work), "reigns": len(reigns)}
 
     def do_latch(self, command: Command) -> Dict[str, Any]:
         latch = self.client(command).latch(command["lock"], command["count"])

@@ -155,7 +155,21 @@ class Shim:
         return {"secret": await self.guards[command["guard"]].export(command["ttl"])}
 
     async def do_resume(self, command: Command) -> Dict[str, Any]:
-        return self.keep(command, await lock_of(self.client(command), command).resume(command["secret"]))
+        client, secret = self.client(command), command["secret"]
+        if command.get("lock") is None:
+            return self.keep(command, await client.resume(secret, **options_of(command)))
+        return self.keep(command, await lock_of(client, command).resume(secret))
+
+    async def do_hold_at_least_for(self, command: Command) -> Dict[str, Any]:
+        self.guards[command["guard"]].hold_at_least_for(command["span"])
+        return {}
+
+    async def do_ping(self, command: Command) -> Dict[str, Any]:
+        health = await self.client(command).ping()
+        return {"took": health.took, "may_evict": health.may_evict}
+
+    async def do_drain(self, command: Command) -> Dict[str, Any]:
+        return {"held": await self.client(command).drain(command["limit"])}
 
     async def do_count(self, command: Command) -> Dict[str, Any]:
         Log(command["name"], command).increment(self.guards[command["guard"]], command["asked"])
@@ -208,6 +222,16 @@ class Shim:
 
     async def do_campaign(self, command: Command) -> Dict[str, Any]:
         return self.keep(command, await self.election(command).campaign(command["proclaims"]))
+
+    async def do_lead(self, command: Command) -> Dict[str, Any]:
+        gate, reigns = self.client(command).lock(command["gate"]), []
+
+        async def work(guard: aio.Guard) -> int:
+            reigns.append(guard.token)
+            async with gate:
+                return guard.token
+
+        return {"token": await self.election(command).run(command["proclaims"], work), "reigns": len(reigns)}
 
     async def do_latch(self, command: Command) -> Dict[str, Any]:
         latch = self.client(command).latch(command["lock"], command["count"])

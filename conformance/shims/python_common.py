@@ -18,7 +18,7 @@ import lockwright.aio
 Command = Dict[str, Any]
 Guard = Union[lockwright.Guard, lockwright.aio.Guard, lockwright.MultiGuard, lockwright.aio.MultiGuard]
 
-SPANS = ("timeout", "ttl", "max_hold")
+SPANS = ("timeout", "ttl", "max_hold", "at_least_for")
 OPTIONS = ("renew", "fair", "label", "layout", "format")
 
 _mutex = threading.Lock()

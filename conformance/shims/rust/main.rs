@@ -193,9 +193,30 @@ impl<W: Way> Shim<W> {
                 locked(&self.guards).insert(text("guard").into(), Arc::new(Held::One(guard)));
                 done(json!({ "secret": secret?.as_str() }))
             }
+            "resume" if command["lock"].is_null() => {
+                let client = self.client(command)?;
+                let options = builder_of(&client, command, "")?.current_options().clone();
+                let guard = W::resume_with(&client, text("secret"), &options).await?;
+                Ok(Some(self.keep(text("guard"), Held::One(guard))))
+            }
             "resume" => {
                 let guard = W::resume(&self.lock(command)?, text("secret")).await?;
                 Ok(Some(self.keep(text("guard"), Held::One(guard))))
+            }
+            "hold_at_least_for" => {
+                let span = seconds("hold", "span", command["span"].as_f64().unwrap_or(f64::NAN))?;
+                let mut guard = self.take(text("guard"))?.into_one()?;
+                let kept = guard.hold_at_least_for(span);
+                locked(&self.guards).insert(text("guard").into(), Arc::new(Held::One(guard)));
+                kept.and_then(|()| done(json!({})))
+            }
+            "ping" => {
+                let health = W::ping(&self.client(command)?).await?;
+                done(json!({ "took": health.took.as_secs_f64(), "may_evict": health.may_evict() }))
+            }
+            "drain" => {
+                let limit = seconds("drain", "limit", command["limit"].as_f64().unwrap_or(f64::NAN))?;
+                done(json!({ "held": W::drain(&self.client(command)?, limit).await? }))
             }
             "state" => {
                 let guard = self.guard(text("guard"))?;
@@ -282,6 +303,7 @@ impl<W: Way> Shim<W> {
                 let guard = W::campaign(&self.election(command)?, text("proclaims")).await?;
                 Ok(Some(self.keep(text("guard"), Held::One(guard))))
             }
+            "lead" => done(self.lead(command).await?),
             "latch" => done(json!({ "answer": self.latch(command).await? })),
             "barrier" => done(self.barrier(command).await?),
             "leader" => done(primitives::shown(W::leader(&self.election(command)?).await?)),
@@ -377,6 +399,9 @@ fn builder_of<W: Way>(client: &Client<W>, command: &Value, name: &str) -> Result
     }
     if let Some(max_hold) = in_seconds("max_hold")? {
         lock = lock.max_hold(max_hold);
+    }
+    if let Some(least) = in_seconds("at_least_for")? {
+        lock = lock.at_least_for(least);
     }
     if let Some(renew) = command["renew"].as_bool() {
         lock = lock.renew(renew);

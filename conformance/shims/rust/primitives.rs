@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use lockwright::election::{Election, Leader};
 use lockwright::guarantee::Requirements;
@@ -93,6 +93,15 @@ impl<W: Way> Shim<W> {
         });
         let value = W::once(&job, Box::new(move || look(&file)), make).await?;
         Ok(json!({ "value": value, "made": made.load(Ordering::SeqCst) }))
+    }
+
+    /// Leads until the gate is free.
+    pub(crate) async fn lead(&self, command: &Value) -> Result<Value> {
+        let text = |key: &str| command[key].as_str().unwrap_or_default();
+        let gate = lock_of(&self.client(command)?, &json!({}), text("gate"))?;
+        let reigns = Arc::new(AtomicU32::new(0));
+        let token = W::lead(&self.election(command)?, text("proclaims"), gate, reigns.clone()).await?;
+        Ok(json!({ "token": token, "reigns": reigns.load(Ordering::SeqCst) }))
     }
 
     pub(crate) async fn latch(&self, command: &Value) -> Result<Value> {

@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
@@ -14,9 +14,9 @@ use lockwright::export::Secret;
 use lockwright::lease::{Inspection, LossReason, ReleaseOutcome};
 use lockwright::multi::{MultiGuard, MultiLock};
 use lockwright::once::{Found, Once};
-use lockwright::options::seconds;
+use lockwright::options::{AcquireOptions, seconds};
 use lockwright::striped::{Segment, Striped};
-use lockwright::{Arrival, Async, Barrier, Client, Face, Guard, Latch, Lock, Result, Token};
+use lockwright::{Arrival, Async, Barrier, Client, Face, Guard, Health, Kind, Latch, Lock, Result, Token};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
@@ -63,6 +63,20 @@ pub(crate) trait Way: Face + Sized {
     fn waiting(barrier: &Barrier<Self>) -> Doing<'_, Result<u32>>;
     fn export(guard: Guard<Self>, ttl: Duration) -> Doing<'static, (Guard<Self>, Result<Secret>)>;
     fn resume<'a>(lock: &'a Lock<Self>, secret: &'a str) -> Doing<'a, Result<Guard<Self>>>;
+    fn resume_with<'a>(
+        client: &'a Client<Self>,
+        secret: &'a str,
+        options: &'a AcquireOptions,
+    ) -> Doing<'a, Result<Guard<Self>>>;
+    fn ping(client: &Client<Self>) -> Doing<'_, Result<Health>>;
+    fn drain(client: &Client<Self>, limit: Duration) -> Doing<'_, Result<Vec<String>>>;
+    /// Leads until the gate is free, and says by what token; counts the reigns.
+    fn lead<'a>(
+        election: &'a Election<Self>,
+        proclaims: &'a str,
+        gate: Lock<Self>,
+        reigns: Arc<AtomicU32>,
+    ) -> Doing<'a, Result<u64>>;
     fn acquire_all(lock: &MultiLock<Self>) -> Doing<'_, Result<MultiGuard<Self>>>;
     fn try_acquire_all(lock: &MultiLock<Self>) -> Doing<'_, Result<Option<MultiGuard<Self>>>>;
     fn release_all(guard: MultiGuard<Self>) -> Doing<'static, Result<ReleaseOutcome>>;
@@ -162,6 +176,35 @@ impl Way for Async {
 
     fn resume<'a>(lock: &'a Lock, secret: &'a str) -> Doing<'a, Result<Guard>> {
         Box::pin(lock.resume(secret))
+    }
+
+    fn resume_with<'a>(client: &'a Client, secret: &'a str, options: &'a AcquireOptions) -> Doing<'a, Result<Guard>> {
+        Box::pin(client.resume_with(secret, options))
+    }
+
+    fn ping(client: &Client) -> Doing<'_, Result<Health>> {
+        Box::pin(client.ping())
+    }
+
+    fn drain(client: &Client, limit: Duration) -> Doing<'_, Result<Vec<String>>> {
+        Box::pin(client.drain(limit))
+    }
+
+    fn lead<'a>(
+        election: &'a Election,
+        proclaims: &'a str,
+        gate: Lock,
+        reigns: Arc<AtomicU32>,
+    ) -> Doing<'a, Result<u64>> {
+        let work = move |token: Token| {
+            reigns.fetch_add(1, Ordering::SeqCst);
+            let gate = gate.clone();
+            async move {
+                let _ = gate.acquire().await?.release().await?;
+                Ok(token.n)
+            }
+        };
+        Box::pin(async move { election.run(proclaims, work).await? })
     }
 
     fn acquire_all(lock: &MultiLock) -> Doing<'_, Result<MultiGuard>> {
@@ -317,6 +360,45 @@ impl Way for Blocking {
 
     fn resume<'a>(lock: &'a Lock<Self>, secret: &'a str) -> Doing<'a, Result<Guard<Self>>> {
         at_once(move || lock.resume(secret))
+    }
+
+    fn resume_with<'a>(
+        client: &'a Client<Self>,
+        secret: &'a str,
+        options: &'a AcquireOptions,
+    ) -> Doing<'a, Result<Guard<Self>>> {
+        at_once(move || client.resume_with(secret, options))
+    }
+
+    fn ping(client: &Client<Self>) -> Doing<'_, Result<Health>> {
+        at_once(|| client.ping())
+    }
+
+    fn drain(client: &Client<Self>, limit: Duration) -> Doing<'_, Result<Vec<String>>> {
+        at_once(move || client.drain(limit))
+    }
+
+    fn lead<'a>(
+        election: &'a Election<Self>,
+        proclaims: &'a str,
+        gate: Lock<Self>,
+        reigns: Arc<AtomicU32>,
+    ) -> Doing<'a, Result<u64>> {
+        at_once(move || {
+            let gate = gate.with_timeout(Some(Duration::from_millis(20)));
+            let work = |guard: &Guard<Self>| {
+                reigns.fetch_add(1, Ordering::SeqCst);
+                while guard.is_held() {
+                    match gate.acquire() {
+                        Ok(passed) => return passed.release().map(|_| guard.token().n),
+                        Err(error) if error.kind() == Kind::Timeout => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(guard.token().n)
+            };
+            election.run(proclaims, work)?
+        })
     }
 
     fn acquire_all(lock: &MultiLock<Self>) -> Doing<'_, Result<MultiGuard<Self>>> {

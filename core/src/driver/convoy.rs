@@ -45,7 +45,7 @@ impl Convoy {
 
     /// It stays here: nothing of it was sent, and never will be.
     pub(crate) fn stay(self, engine: &Engine) {
-        let error = Error::new(Kind::Unavailable, "acquire", "another of the locks wanted together is taken");
+        let error = Error::new(Kind::Cancelled, "acquire", "another of the locks wanted together is taken");
         let answered = Answered { sent: clock::now(), outcome: Outcome::NotSent(error) };
         deliver(engine, send_off(self.sends).1, answered);
     }

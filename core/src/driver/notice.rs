@@ -285,6 +285,8 @@ impl Silence {
                 told(|| info!(target: "lockwright::store", store, after, state = "answers", "the store answers again"));
                 true
             }
+            // Who went away, or did not ask after all, says nothing of the store.
+            Outcome::NotSent(error) | Outcome::Unknown { error, .. } if error.kind() == Kind::Cancelled => false,
             Outcome::NotSent(error) | Outcome::Unknown { error, .. } => {
                 let since = answered.sent.as_nanos().max(1);
                 if self.0.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed).is_ok() {

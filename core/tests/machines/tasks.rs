@@ -93,9 +93,18 @@ fn rule_9_a_failure_is_told_to_everybody_it_concerns_and_nobody_else() {
         queue.handle(at(0), queue::Event::Acquire(Ask { fair, ..ask(task) }));
     }
     drain(&mut queue);
-    let failure = Some(Error::new(Kind::Auth, "acquire", "no"));
-    let said = told(&mut queue, queue::Event::Ended { contender: ContenderId(0), failure });
+    let mut fail = |contender, fair| {
+        let failure = Some(Error::new(Kind::Auth, "acquire", "no"));
+        let said = told(&mut queue, queue::Event::Ended { contender: ContenderId(contender), failure });
+        queue.handle(at(0), queue::Event::Acquire(Ask { fair, ..ask(4 + contender) }));
+        drain(&mut queue);
+        said
+    };
+    let said = fail(0, false);
     assert!(said.contains("TaskId(1)") && said.contains("TaskId(2)") && !said.contains("TaskId(3)"), "{said}");
+    // That of a fair task concerns nobody else: TaskId(4) waits by now.
+    let said = fail(1, true);
+    assert!(said.contains("TaskId(3)") && !said.contains("TaskId(4)"), "{said}");
 }
 
 #[test]
