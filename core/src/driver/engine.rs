@@ -15,7 +15,7 @@ use super::courier::{self, Courier, Freight};
 use super::entry::{Demand, Effects, Entry, Outbound, PARTING};
 use super::fence::{self, Fence};
 use super::fork::{self, Generational};
-use super::gate::Gate;
+use super::line_up::LineUp;
 use super::notice::{self, Counters, Silence};
 use super::owners::{self, Waiting, Waits};
 use super::random;
@@ -109,7 +109,7 @@ pub(crate) struct Engine {
     next_task: AtomicU64,
     next_slot: AtomicU64,
     /// Who gets in line before whom, while the inbox is being opened.
-    pub(super) gate: Gate,
+    pub(super) line_up: LineUp,
     /// It will be looked whether something is held for a while.
     watched: AtomicBool,
     /// Of which other numbers of permits was said that they are others.
@@ -228,7 +228,7 @@ impl Engine {
             card: Mutex::default(),
             next_task: AtomicU64::new(1),
             next_slot: AtomicU64::new(1),
-            gate: Gate::default(),
+            line_up: LineUp::default(),
             watched: AtomicBool::default(),
             permits: Mutex::default(),
             entries: Mutex::default(),
@@ -550,7 +550,7 @@ impl Engine {
             self.watch();
         }
         if !let_through.is_empty() {
-            self.gate.went_through(self, &let_through);
+            self.line_up.went_through(self, &let_through);
         }
         if let Some(permits) = permits {
             self.tell_of_permits(entry, permits);
@@ -847,7 +847,7 @@ impl Sink for Engine {
             let effects = entry.inbox(self, state);
             self.perform_in_background(&entry, effects);
         }
-        self.gate.inbox_changed(self, state);
+        self.line_up.inbox_changed(self, state);
     }
 
     fn pushed(&self, key: &str, event: &StoreEvent) {
@@ -1020,7 +1020,7 @@ mod tests {
         engine.perform(&second.entry, effects, None);
         engine.inbox_wanted.store(false, Ordering::Relaxed);
         engine.open_inbox();
-        while clients[1].inspect("x").unwrap().ahead.len() < 2 || engine.gate.is_used() {
+        while clients[1].inspect("x").unwrap().ahead.len() < 2 || engine.line_up.is_used() {
             std::thread::yield_now();
         }
         let _ = guard.release().unwrap();

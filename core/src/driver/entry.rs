@@ -195,7 +195,7 @@ impl Slot {
     /// Its session is about to wait in order. Whoever came before it and has no place yet has one before it: then it is told only in its
     /// turn that the store pushes to this client.
     fn line_up(&mut self, engine: &Engine, entry: &Arc<Entry>) -> Inbox {
-        let (inbox, behind) = engine.gate.line_up(self.id, entry, || engine.inbox());
+        let (inbox, behind) = engine.line_up.join(self.id, entry, || engine.inbox());
         self.behind = behind;
         inbox
     }
@@ -258,7 +258,7 @@ pub(crate) struct Effects {
     withdrawn: Left,
     /// Somebody has it from now on, and hears of it by the inbox when it is broken.
     pub(super) heeds: bool,
-    /// Slots that need not be [let in](super::gate) any more.
+    /// Slots that need not be [let in](super::line_up) any more.
     pub(super) let_through: SmallVec<[u64; 0]>,
     /// What it is of has so many permits, and not as many as this client says.
     pub(super) permits: Option<u32>,

@@ -10,8 +10,8 @@ pub(crate) mod runtime;
 
 pub(crate) mod engine;
 pub(crate) mod entry;
-mod gate;
 pub(crate) mod hold;
+mod line_up;
 pub(crate) mod notice;
 pub(crate) mod owners;
 pub(crate) mod poller;

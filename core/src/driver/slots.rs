@@ -64,9 +64,10 @@ struct Many {
     undoing: usize,
     /// Under what each of them is found.
     filed: Vec<Filed>,
-    /// Which were touched in this step, and how many of these have been filed since.
+    /// Which were touched in this step.
     worked: Vec<u32>,
-    done: usize,
+    /// Which were lent out since they were filed: very many may be before the first of them says what it wants done.
+    unfiled: Vec<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -129,7 +130,6 @@ impl Many {
             self.find(at);
         }
         self.worked = moved(std::mem::take(&mut self.worked).into_iter(), at, last).collect();
-        self.done = 0;
     }
 }
 
@@ -170,7 +170,6 @@ impl Slots {
     pub(super) fn begin(&mut self) {
         if let Some(many) = &mut self.many {
             many.worked.clear();
-            many.done = 0;
         }
     }
 
@@ -220,22 +219,20 @@ impl Slots {
 
     /// The index, as things are now; none of few.
     fn filed(&mut self, now: Time) -> Option<&Many> {
-        let Slots { all, touched, many } = self;
+        let Slots { all, many, .. } = self;
         if many.is_none() && all.len() <= MANY {
             return None;
         }
         let many = many.get_or_insert_with(|| {
             let mut many = Box::<Many>::default();
             all.iter().enumerate().for_each(|(at, slot)| many.file(at, slot, now));
-            (many.worked, many.done) = ((0..all.len() as u32).collect(), all.len());
+            many.worked = (0..all.len() as u32).collect();
             many
         });
-        for i in many.done..many.worked.len() {
-            let at = many.worked[i] as usize;
-            many.file(at, &all[at], now);
-        }
-        many.done = many.worked.len();
-        touched.iter().for_each(|at| many.file(*at as usize, &all[*at as usize], now));
+        // In the order in which they were lent out, which has new ones as they came.
+        let mut unfiled = std::mem::take(&mut many.unfiled);
+        unfiled.drain(..).for_each(|at| many.file(at as usize, &all[at as usize], now));
+        many.unfiled = unfiled;
         Some(many)
     }
 
@@ -281,6 +278,11 @@ impl Slots {
         let place = at as u32;
         if self.touched.back() != Some(&place) {
             self.touched.push_back(place);
+        }
+        if let Some(many) = &mut self.many
+            && many.unfiled.last() != Some(&place)
+        {
+            many.unfiled.push(place);
         }
     }
 

@@ -19,7 +19,7 @@ const AT_ONCE: usize = 100;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct LineUp {
     line: Mutex<Line>,
     /// Somebody stands in that line.
     used: AtomicBool,
@@ -41,7 +41,7 @@ impl Line {
     }
 }
 
-impl Gate {
+impl LineUp {
     #[cfg(test)]
     pub(super) fn is_used(&self) -> bool {
         self.used.load(Ordering::Acquire)
@@ -49,7 +49,7 @@ impl Gate {
 
     /// What `slot` of `entry`, which is about to ask, is to know of the client's inbox, and whether it stands behind others, or is the
     /// first to.
-    pub(super) fn line_up(&self, slot: u64, entry: &Arc<Entry>, inbox: impl Fn() -> Inbox) -> (Inbox, bool) {
+    pub(super) fn join(&self, slot: u64, entry: &Arc<Entry>, inbox: impl Fn() -> Inbox) -> (Inbox, bool) {
         if inbox() == Inbox::Live && !self.used.load(Ordering::Acquire) {
             return (Inbox::Live, false);
         }
