@@ -80,6 +80,9 @@ def test_waits_that_are_given_up(
     try:
         # The first renewal would open a connection of its own.
         with other.lock("x", ttl=3600) as guard:
+            # Who holds for a second listens, and who waits does at once.
+            with client.lock("y"):
+                assert not other.lock("y").acquire(timeout=0.01)
             # Whoever waits undoes its own place, and the background that of whoever is interrupted.
             give_up(1)
             nothing_left()
