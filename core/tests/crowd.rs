@@ -71,6 +71,12 @@ async fn a_crowd_in_memory_is_served_one_by_one() {
 }
 
 #[tokio::test]
+async fn a_crowd_at_a_file_is_served_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    crowd(&format!("sqlite://{}/locks.db", folder.path().display())).await;
+}
+
+#[tokio::test]
 async fn a_crowd_at_a_server_is_served_one_by_one() {
     let uri = std::env::var("LOCKWRIGHT_TEST_REDIS").expect("LOCKWRIGHT_TEST_REDIS is the address of a server");
     crowd(&uri).await;

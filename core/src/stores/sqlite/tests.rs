@@ -879,7 +879,7 @@ fn what_cannot_be_a_lock_file_is_refused_and_left_alone() {
     sql(&other).execute_batch("CREATE TABLE accounts (name TEXT)").unwrap();
     let newer = folder.0.join("newer.db");
     Contender::new(&store(&newer), "a").try_lock().unwrap();
-    sql(&newer).pragma_update(None, "user_version", 5).unwrap();
+    sql(&newer).pragma_update(None, "user_version", 6).unwrap();
     let damaged = folder.0.join("damaged.db");
     Contender::new(&store(&damaged), "a").try_lock().unwrap();
     sql(&damaged).query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();

@@ -11,11 +11,13 @@ use crate::protocol::{AttemptId, Reply};
 use crate::time::StoreTime;
 use crate::token::Token;
 
-/// What is true of a place that stands, where the clock, a time on it and the same time by the wall clock are the second to fourth
-/// parameters.
-macro_rules! stands {
+/// The places that are over, where the clock, its time and the time by the wall clock are the second to fourth parameters. Each
+/// part is a range of the index, so those that stand cost nothing, however many they are.
+macro_rules! over {
     () => {
-        "((clock = ?2 AND ends > ?3) OR (clock <> ?2 AND ends_wall > ?4))"
+        "SELECT seq FROM places WHERE key = ?1 AND clock = ?2 AND ends <= ?3 \
+         UNION ALL SELECT seq FROM places WHERE key = ?1 AND clock < ?2 AND ends_wall <= ?4 \
+         UNION ALL SELECT seq FROM places WHERE key = ?1 AND clock > ?2 AND ends_wall <= ?4"
     };
 }
 
@@ -56,7 +58,7 @@ impl Yard for Rows<'_> {
     }
 
     fn end(&mut self, now: StoreTime) -> rusqlite::Result<()> {
-        let sql = concat!("DELETE FROM places WHERE key = ?1 AND NOT ", stands!());
+        let sql = concat!("DELETE FROM places WHERE key = ?1 AND seq IN (", over!(), ")");
         execute(self.db, sql, (self.key, self.env.clock, now.0, by_the_wall(self.env, now))).map(|_| ())
     }
 
@@ -67,8 +69,9 @@ impl Yard for Rows<'_> {
     }
 
     fn count(&mut self, now: StoreTime) -> rusqlite::Result<u32> {
+        let sql = concat!("SELECT count(*) - (SELECT count(*) FROM (", over!(), ")) FROM places WHERE key = ?1");
         self.db
-            .prepare_cached(concat!("SELECT count(*) FROM places WHERE key = ?1 AND ", stands!()))?
+            .prepare_cached(sql)?
             .query_row((self.key, self.env.clock, now.0, by_the_wall(self.env, now)), |row| row.get(0))
     }
 

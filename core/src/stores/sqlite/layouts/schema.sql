@@ -125,6 +125,8 @@ CREATE TABLE places (
     UNIQUE (key, attempt)
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX places_by_end ON places (key, clock, ends, ends_wall);
+
 -- Attempts that changed a latch, passed a barrier or gave up there, and until when, on which clock, that is remembered.
 CREATE TABLE remembered (
     key TEXT NOT NULL,
