@@ -164,7 +164,7 @@ fn pairs(client: &Client, raw: &mut Option<Raw>, count: usize) -> Result<(f64, O
     let (mut ours, mut raws) = (Vec::new(), Vec::new());
     for _ in 0..count {
         let start = Instant::now();
-        lock.acquire()?.release()?;
+        let _ = lock.acquire()?.release()?;
         ours.push(nanos(start));
         if let Some(raw) = raw {
             raws.extend(raw.pairs(1)?);

@@ -1,6 +1,6 @@
 //! What the core tells: promises, who holds a lock, figures, and events on their way to the process's warnings.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -152,7 +152,7 @@ impl Figures {
 #[napi]
 impl Figures {
     #[napi(catch_unwind)]
-    pub fn counts(&self) -> HashMap<&'static str, f64> {
+    pub fn counts(&self) -> BTreeMap<&'static str, f64> {
         let metrics = &self.0;
         let counts = [
             ("held", metrics.held),
@@ -175,7 +175,7 @@ impl Figures {
     }
 
     #[napi(catch_unwind)]
-    pub fn lost(&self) -> HashMap<&'static str, f64> {
+    pub fn lost(&self) -> BTreeMap<&'static str, f64> {
         self.0.lost.each().map(|(reason, count)| (reason.code(), number(count))).collect()
     }
 

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { getEventListeners } from 'node:events'
 import { test } from 'node:test'
 
-import { client, FULL, inMemory, nothingIsLeft, sleep, stores } from './lib.mjs'
+import { client, FULL, inMemory, nothingIsLeft, shared, sleep, stores } from './lib.mjs'
 
 test('a signal that is aborted already, or aborts, ends the wait with its reason', async t => {
   const here = await client(t, inMemory())
@@ -91,3 +91,13 @@ for (const [store, uri] of Object.entries(stores())) {
     assert.deepEqual([held, waiting], [0, 0])
   })
 }
+
+test('a free lock that is not had in a moment is not said to be held', async t => {
+  for (const uri of Object.values(shared())) {
+    const lock = (await client(t, uri)).lock('free')
+    for (let tries = 0; tries < 20; tries++) {
+      const told = await lock.acquire({ timeout: 0.1 }).then(guard => guard.release(), error => error)
+      if (told instanceof Error) assert.match(told.message, /^timeout: .*: others held it, or the store had not answered by then; raise/)
+    }
+  }
+})

@@ -1,6 +1,6 @@
 // What a user's program may say, and what the compiler must refuse; compiled, never run.
 
-import { Client, connect, Guard, Lock, LockError, LockTimeout, type LossReason, onEvent, Owner } from '../dist/index.mjs'
+import { Client, connect, Guard, type Health, Lock, LockError, LockTimeout, type LossReason, onEvent, Owner, type RunOptions } from '../dist/index.mjs'
 
 export async function uses(signal: AbortSignal): Promise<bigint> {
   await using client = await connect('redis://localhost', { prefix: 'shop:', credentials: async () => ({ password: 'x' }) })
@@ -22,6 +22,12 @@ export async function uses(signal: AbortSignal): Promise<bigint> {
   const open: boolean = await client.latch('done', 3, { idle: 3_600_000 }).wait({ timeout: 50, signal })
   const arrival = await client.barrier('step', 3, { ttl: 5_000 }).wait({ timeout: 50, signal })
   const generation: bigint | undefined = arrival?.generation
+  const { took, eviction, mayEvict }: Health = await client.ping()
+  const left: string[] = await client.drain('20s')
+  const options: RunOptions = { signal }
+  const reigned: number = await client.election('x', { atLeastFor: '5s' }).run('me', async (held, lost) => (held.holdAtLeastFor(5), lost.aborted ? 0 : 1), options)
+  await client.resume('secret', { ttl: '10s' })
+  console.log(took, eviction, mayEvict, left, reigned)
   console.log(resumed.name, tokens, segment?.token, open, generation)
   return guard.token
 }
@@ -44,6 +50,8 @@ export async function refuses(): Promise<void> {
   new Guard()
   // @ts-expect-error: connect makes clients
   new Client('redis://localhost')
+  // @ts-expect-error: whoever runs for election says what it does
+  await client.election('x').run('me')
   // @ts-expect-error: a barrier says how many
   client.barrier('x')
   // @ts-expect-error: a latch says how many

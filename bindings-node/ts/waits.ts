@@ -5,6 +5,8 @@
  * limit looks at its stack: V8 shows there who awaits whom, and so which of these frames go on only when the wait is over. The core knows
  * who holds what, and finds the circle. A wait that nobody awaits yet, or whose promise several await, shows no frame, and is left alone.
  */
+import { randomBytes } from 'node:crypto'
+
 import { type Failure, isFailure } from './errors'
 import type { Answer, NativeClient } from './native'
 import { giveUp, outcome } from './reactor'
@@ -24,7 +26,8 @@ interface Frame {
   readonly call: <G, T>(work: (guard: G) => T | PromiseLike<T>, guard: G) => Promise<T>
 }
 
-const NAME = 'lockwright block '
+/** Another copy of the library in this process counts its blocks by itself. */
+const NAME = `lockwright block ${randomBytes(4).toString('hex')}-`
 /** Those that no block is in: to name one costs more than all else. */
 const spare: Frame[] = []
 const MOST_SPARE = 1_000

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Coroutine, Iterator
 
 import lockwright
+import lockwright.aio
 import pytest
 import uvloop
 
@@ -84,6 +85,23 @@ def run(request: pytest.FixtureRequest) -> Run:
         return uvloop.run(main)
 
     return run
+
+
+def soon_lost(client: lockwright.Client, name: str) -> lockwright.Guard:
+    """A guard that is lost in a moment. On a busy machine it may be before the call returns: then it is another one."""
+    while True:
+        try:
+            return client.lock(name, ttl="50ms", renew=False).acquire_guard()
+        except lockwright.LockLost:
+            pass
+
+
+async def soon_lost_by_task(client: lockwright.aio.Client, name: str) -> lockwright.aio.Guard:
+    while True:
+        try:
+            return await client.lock(name, ttl="50ms", renew=False).acquire_guard()
+        except lockwright.LockLost:
+            pass
 
 
 def fork(work: Callable[[], None]) -> int:

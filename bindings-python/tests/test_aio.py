@@ -13,14 +13,14 @@ import lockwright
 import lockwright.aio as aio
 import pytest
 
-from conftest import Run
+from conftest import Run, soon_lost_by_task
 
 SOON = 20
 """Seconds after which what should have happened at once did not."""
 
 
 async def lost(client: aio.Client, name: str = "x") -> aio.Guard:
-    guard = await client.lock(name, ttl="50ms", renew=False).acquire_guard()
+    guard = await soon_lost_by_task(client, name)
     assert await asyncio.wait_for(guard.lost.wait(), SOON)
     return guard
 
@@ -216,7 +216,7 @@ def test_tasks_that_share_a_context_are_two_owners(store_uri: str) -> None:
 def test_a_block_without_an_error_raises_the_loss(store_uri: str, run: Run) -> None:
     async def main() -> None:
         async with aio.connect(store_uri) as client:
-            lock = client.lock("x", ttl="50ms", renew=False)
+            lock = client.lock("x", ttl="200ms", renew=False)
             with pytest.raises(lockwright.LockLost) as raised:
                 async with lock as guard:
                     assert await guard.lost.wait()
@@ -260,7 +260,7 @@ def test_a_block_with_an_error_raises_that(store_uri: str, run: Run) -> None:
     async def main() -> None:
         async with aio.connect(store_uri) as client:
             with pytest.raises(KeyError) as raised:
-                async with client.lock("x", ttl="50ms", renew=False) as guard:
+                async with client.lock("x", ttl="200ms", renew=False) as guard:
                     await guard.lost.wait()
                     raise KeyError
             assert raised.value.__context__ is None
@@ -292,7 +292,7 @@ def test_a_block_may_give_back_by_itself(store_uri: str, run: Run) -> None:
 def test_cancel_on_loss(store_uri: str, run: Run) -> None:
     async def main() -> None:
         async with aio.connect(store_uri) as client:
-            lock = client.lock("x", ttl="50ms", renew=False, cancel_on_loss=True)
+            lock = client.lock("x", ttl="200ms", renew=False, cancel_on_loss=True)
             cancelled = False
             with pytest.raises(lockwright.LockLost) as raised:
                 async with lock as guard:
@@ -342,7 +342,7 @@ def test_cancel_on_loss(store_uri: str, run: Run) -> None:
 def test_cancel_on_loss_beside_another_cancellation(store_uri: str, run: Run) -> None:
     async def main() -> None:
         async with aio.connect(store_uri) as client:
-            lock = client.lock("x", ttl="50ms", renew=False, cancel_on_loss=True)
+            lock = client.lock("x", ttl="200ms", renew=False, cancel_on_loss=True)
             kept = client.lock("x", cancel_on_loss=True)
             at = asyncio.Event()
 
@@ -388,7 +388,7 @@ def test_cancel_on_loss_beside_another_cancellation(store_uri: str, run: Run) ->
 def test_cancel_on_loss_in_a_group_of_tasks(store_uri: str, run: Run) -> None:
     async def main() -> None:
         async with aio.connect(store_uri) as client:
-            lock = client.lock("x", ttl="50ms", renew=False, cancel_on_loss=True)
+            lock = client.lock("x", ttl="200ms", renew=False, cancel_on_loss=True)
 
             async def hold() -> None:
                 async with lock:
@@ -415,7 +415,7 @@ def test_cancel_on_loss_in_a_group_of_tasks(store_uri: str, run: Run) -> None:
 def test_a_loss_is_told(store_uri: str, run: Run) -> None:
     async def main() -> None:
         async with aio.connect(store_uri) as client:
-            guard = await client.lock("x", ttl="50ms", renew=False).acquire_guard()
+            guard = await soon_lost_by_task(client, "x")
             told: List[str] = []
             guard.on_lost(told.append)
             waiting = asyncio.create_task(guard.lost.wait())

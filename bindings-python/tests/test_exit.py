@@ -37,7 +37,12 @@ for _ in range(3):
 threading.Thread(target=lock.acquire, args=(True, 0.01), daemon=True).start()
 """,
     "while it is being lost": """
-guard = client.lock("y" + sys.argv[2], ttl="20ms", renew=False).acquire_guard()
+guard = None
+while guard is None:
+    try:
+        guard = client.lock("y" + sys.argv[2], ttl="20ms", renew=False).acquire_guard()
+    except lockwright.LockLost:
+        pass  # over before the call returned
 guard.on_lost(lambda why: lock.locked())
 threading.Thread(target=guard.lost.wait, daemon=True).start()
 lock.acquire()
@@ -116,7 +121,12 @@ loop.run_until_complete(main())
     "while it is being lost": """
 async def main():
     global guard
-    guard = await client.lock("y" + sys.argv[2], ttl="20ms", renew=False).acquire_guard()
+    guard = None
+    while guard is None:
+        try:
+            guard = await client.lock("y" + sys.argv[2], ttl="20ms", renew=False).acquire_guard()
+        except lockwright.LockLost:
+            pass  # over before the call returned
     guard.on_lost(lambda why: guard.is_held)
     asyncio.ensure_future(guard.lost.wait())
     await asyncio.sleep(0.018)

@@ -213,7 +213,7 @@ def test_a_loss_is_logged_and_told(green) -> None:  # type: ignore[no-untyped-de
     ended = green(
         """
 told = []
-guard = client.lock("x", ttl="50ms", renew=False).acquire_guard()
+guard = client.lock("x", ttl="200ms", renew=False).acquire_guard()
 guard.on_lost(told.append)
 assert guard.lost.wait(20)
 while not told: sleep(0.01)

@@ -9,13 +9,14 @@ from typing import Any
 
 import lockwright
 import pytest
+from conftest import soon_lost
 
 SOON = 20
 """Seconds after which what should have happened at once did not."""
 
 
 def lost(client: lockwright.Client, name: str = "x") -> lockwright.Guard:
-    guard = client.lock(name, ttl="50ms", renew=False).acquire_guard()
+    guard = soon_lost(client, name)
     assert guard.lost.wait(SOON)
     return guard
 
@@ -86,7 +87,7 @@ def test_extend(client: lockwright.Client) -> None:
 
 
 def test_a_block_without_an_error_raises_the_loss(client: lockwright.Client) -> None:
-    lock = client.lock("x", ttl="50ms", renew=False)
+    lock = client.lock("x", ttl="200ms", renew=False)
     with pytest.raises(lockwright.LockLost) as raised:
         with lock as guard:
             guard.lost.wait(SOON)
@@ -106,7 +107,7 @@ def test_a_block_without_an_error_raises_the_loss(client: lockwright.Client) -> 
 
 def test_a_block_with_an_error_raises_that(client: lockwright.Client) -> None:
     with pytest.raises(KeyError) as raised:
-        with client.lock("x", ttl="50ms", renew=False) as guard:
+        with client.lock("x", ttl="200ms", renew=False) as guard:
             guard.lost.wait(SOON)
             raise KeyError
     assert raised.value.__context__ is None
@@ -168,7 +169,7 @@ def test_a_broken_lock(client: lockwright.Client) -> None:
 
 
 def test_loss_is_told_to_callbacks(client: lockwright.Client) -> None:
-    guard = client.lock("x", ttl="50ms", renew=False).acquire_guard()
+    guard = soon_lost(client, "x")
     told: list[Any] = []
     done = threading.Event()
 
@@ -187,7 +188,7 @@ def test_loss_is_told_to_callbacks(client: lockwright.Client) -> None:
 
 
 def test_a_callback_may_use_the_client(client: lockwright.Client) -> None:
-    guard = client.lock("x", ttl="50ms", renew=False).acquire_guard()
+    guard = soon_lost(client, "x")
     outcomes: list[str] = []
     done = threading.Event()
 

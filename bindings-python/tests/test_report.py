@@ -14,7 +14,7 @@ import lockwright
 import lockwright.aio
 import pytest
 
-from conftest import fork, joined
+from conftest import fork, joined, soon_lost
 
 SOON = 20
 
@@ -50,7 +50,7 @@ def told() -> Iterator[Told]:
 
 
 def lose(client: lockwright.Client, name: str) -> lockwright.Guard:
-    guard = client.lock(name, ttl="50ms", renew=False).acquire_guard()
+    guard = soon_lost(client, name)
     assert guard.lost.wait(SOON)
     return guard
 
@@ -128,7 +128,7 @@ def test_nothing_is_started_for_a_program_without_logging(store_uri: str) -> Non
     text = """
 import sys, threading, lockwright
 client = lockwright.connect(sys.argv[1])
-with client.lock("x", ttl="50ms", renew=False).acquire_guard() as guard:
+with client.lock("x", ttl="200ms", renew=False).acquire_guard() as guard:
     guard.lost.wait()
     print([thread.name for thread in threading.enumerate()])
     sys.exit()

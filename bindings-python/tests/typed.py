@@ -37,6 +37,10 @@ def program() -> None:
             client.require(fenced=True, shared=True)
             client.require(rwlock=True, fair=True)
             assert_type(client.inspect("x").latch, Optional[lockwright.Counting])
+            assert_type(client.ping().may_evict, bool)
+            assert_type(client.drain("20s"), list[str])
+            assert_type(client.resume("secret", ttl="10m", label="mine"), lockwright.Guard)
+            assert_type(client.election("scheduler").run("me", lambda guard: guard.token), int)
         except lockwright.LockError as error:
             assert_type(error.code, str)
             assert_type(error.lock, Optional[str])
@@ -69,10 +73,19 @@ async def async_program() -> None:
         assert_type(await latch.wait(), bool)
         assert_type(await client.barrier("step", 3).wait(5), Optional[lockwright.Arrival])
         assert_type(await client.list(), list[str])
+        assert_type((await client.ping()).took, float)
+        assert_type(await client.drain(20), list[str])
+        guard = await client.resume("secret", ttl="10m")
+        guard.hold_at_least_for("5m")
+        assert_type(await client.election("scheduler").run("me", leads), int)
         holder = (await client.inspect("x")).holder
         if holder is not None:
             assert_type(await client.break_lock("x", holder.last_token), bool)
         assert_type(await async_report(2026), str)
+
+
+async def leads(guard: lockwright.aio.Guard) -> int:
+    return guard.token
 
 
 @lockwright.aio.connect("memory://").lock("nightly-report").guarded

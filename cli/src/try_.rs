@@ -30,7 +30,7 @@ impl Try {
         let tried = self.what.of(&client, &self.name).ttl(TTL).label("lockwright try").try_acquire();
         let code = match tried.map_err(|error| self.what.explain(&client, &self.name, error))? {
             Some(guard) => {
-                guard.release()?;
+                let _ = guard.release()?;
                 exit::OK
             }
             None => exit::TAKEN,

@@ -171,21 +171,32 @@ impl Error {
 
     /// The error of a wait that reached its limit of `waited`.
     pub fn timeout(waited: Duration) -> Self {
-        Error::timeout_by(waited, None)
+        Error::timeout_by(waited, None, None)
     }
 
-    /// The same, of what is held by `who`, if that is known.
-    pub(crate) fn timeout_by(waited: Duration, who: Option<&str>) -> Self {
+    /// The same, of what is held by `who` and was waited for behind at most `ahead` others, if that is known.
+    pub(crate) fn timeout_by(waited: Duration, who: Option<&str>, ahead: Option<u32>) -> Self {
+        let place = ahead.map_or_else(String::new, |ahead| format!("; this call was {} in line", ordinal(ahead)));
         let message = match who {
             None if waited.is_zero() => {
                 Cow::Borrowed("somebody else holds it; wait with a time limit, or try again later")
             }
-            None => format!("not ours within {waited:?}: others hold it; raise the timeout, or `inspect` it").into(),
+            None if ahead.is_none() => {
+                let unless = "others held it, or the store had not answered by then";
+                format!("not ours within {waited:?}: {unless}; raise the timeout, or `inspect` it").into()
+            }
+            None => {
+                // Where no place is known the store may not even have answered.
+                let or = if ahead.is_none() { ", or the store took longer to say" } else { "" };
+                format!("not ours within {waited:?}: others hold it{or}{place}; raise the timeout, or `inspect` it")
+                    .into()
+            }
             Some(who) if waited.is_zero() => {
                 format!("held by {who}; wait with a time limit, or try again later").into()
             }
             Some(who) => {
-                format!("not ours within {waited:?}: held by {who}; raise the timeout, or see to the holder").into()
+                format!("not ours within {waited:?}: held by {who}{place}; raise the timeout, or see to the holder")
+                    .into()
             }
         };
         Error::new(Kind::Timeout, "acquire", message)
@@ -316,9 +327,28 @@ impl fmt::Debug for Error {
 /// The result of every operation that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// The place behind so many others, as the store said last: some of them may have gone since.
+fn ordinal(ahead: u32) -> String {
+    let place = u64::from(ahead) + 1;
+    let ending = match (place % 10, place % 100) {
+        (1, rest) if rest != 11 => "st",
+        (2, rest) if rest != 12 => "nd",
+        (3, rest) if rest != 13 => "rd",
+        _ => "th",
+    };
+    format!("{place}{ending}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_limit_says_no_more_than_is_known() {
+        let said = |ahead| Error::timeout_by(Duration::from_millis(5), None, ahead).to_string();
+        assert!(said(None).contains("others hold it, or the store took longer to say;"), "{}", said(None));
+        assert!(said(Some(1)).contains("others hold it; this call was 2nd in line;"), "{}", said(Some(1)));
+    }
 
     #[test]
     fn an_error_is_one_short_line_whatever_it_quotes() {

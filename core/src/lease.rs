@@ -20,7 +20,9 @@ pub struct Lease {
     pub ttl: Duration,
 }
 
-/// What a release found.
+/// What a release found. What was done under a lock that was lost meanwhile may have to be undone, so it is to be looked at; `let _ =` says
+/// that it does not matter.
+#[must_use = "it says whether the lock was held until now; `let _ =` where that does not matter"]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseOutcome {
     /// It was ours until now.
@@ -147,6 +149,10 @@ pub struct Inspection {
     pub holder: Option<Holder>,
     /// How many attempts wait in the store's queue, over all clients.
     pub waiters: u64,
+    /// How many are ahead at most of each attempt of this client that waits there, in the order in which they came, as the store said last:
+    /// some of them may have gone since. Acquisitions of one lock that are not `fair` wait together, as one attempt; whoever has no place
+    /// in a queue is left out.
+    pub ahead: Vec<u32>,
     /// What lies there: `lock`, `rwlock`, `semaphore`, `latch` or `barrier`, held or remembered; `None` where nothing does.
     pub primitive: Option<&'static str>,
     /// For a read/write lock or a semaphore: what it is, and all who hold it.
@@ -159,7 +165,16 @@ impl Inspection {
     /// What is seen where nothing lies.
     pub(crate) fn of_nothing(layout: &str, name: &str) -> Self {
         let (name, layout) = (name.into(), layout.into());
-        Inspection { name, layout, holder: None, waiters: 0, primitive: None, shared: None, latch: None }
+        Inspection {
+            name,
+            layout,
+            holder: None,
+            waiters: 0,
+            ahead: Vec::new(),
+            primitive: None,
+            shared: None,
+            latch: None,
+        }
     }
 
     /// The same where a lock lies.

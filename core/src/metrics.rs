@@ -79,7 +79,7 @@ impl AddAssign<&Metrics> for Metrics {
 }
 
 /// How many holds were lost, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Losses([u64; LossReason::ALL.len()]);
 
 impl Losses {
@@ -100,6 +100,12 @@ impl Losses {
 
     pub(crate) fn count(&mut self, reason: &LossReason) {
         self.0[usize::from(reason.position())] += 1;
+    }
+}
+
+impl fmt::Debug for Losses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.each().map(|(reason, count)| (reason.code(), count))).finish()
     }
 }
 
@@ -203,6 +209,17 @@ mod tests {
         [Duration::ZERO, Duration::MAX].into_iter().for_each(|time| times.record(time));
         assert_eq!((times.count(), times.sum()), (2, Duration::MAX));
         assert_eq!(times.at_most(Duration::from_micros(1)), 1);
+    }
+
+    #[test]
+    fn losses_are_printed_by_their_names_in_the_order_of_the_documentation() {
+        let mut lost = Losses::default();
+        lost.count(&LossReason::Gone);
+        let said = format!("{lost:?}");
+        assert!(
+            said.starts_with(r#"{"expired": 0, "max_hold": 0, "#) && said.contains(r#""gone": 1, "broken": 0"#),
+            "{said}"
+        );
     }
 
     #[test]

@@ -510,6 +510,12 @@ pub trait Layout: Send + Sync + fmt::Debug {
         None
     }
 
+    /// How many permits there are, where an acquisition was answered with `replies` that say so: when they are not as many as it said.
+    fn other_permits(&self, replies: &[Reply]) -> Option<u32> {
+        let _ = replies;
+        None
+    }
+
     /// What of a shared record it is for; `None` for a lock, which has one holder.
     fn share(&self) -> Option<Share> {
         None

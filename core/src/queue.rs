@@ -17,7 +17,10 @@
 //!   Cancel    waiting, the last one             Withdraw
 //!   Granted   somebody still waits              Grant to the first (Serve when it wants other terms)
 //!   Granted   nobody waits any more             GiveBack
-//!   Release   deeper level                      Released(kept)
+//!   Release   deeper level                      Released(kept); RunOut when all that are left were forgotten
+//!   Abandon   deeper level                      nothing: it is never released
+//!   Abandon   the last that was not             RunOut
+//!   Acquire   held by the same owner, runs out  Serve, Grant, one level deeper
 //!   Release   not the holder's token            Released(expired): it cannot free the next holder
 //!   Release   somebody waits, turn not over     Released, Serve, Grant to the next
 //!   Release   somebody waits, turn over         Yield
@@ -47,7 +50,8 @@ use crate::time::{Relative, Time};
 /// 256 hand-offs, measured).
 pub const SLICE: Duration = Duration::from_millis(1);
 
-/// One acquisition wanted by one task; minted by the driver, never reused.
+/// One acquisition wanted by one task; minted by the driver, never reused. There may be very many: where the ids of
+/// a queue rise in the order in which its tasks ask, none is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u64);
 
@@ -81,8 +85,8 @@ pub struct Ask {
 pub enum Refusal {
     /// Somebody else holds it, and the task only tried.
     Taken,
-    /// Its deadline passed.
-    TimedOut,
+    /// Its deadline passed. How many were ahead of it at most, by what the store said last: nothing where it says no such thing.
+    TimedOut(Option<u32>),
     /// The contender failed.
     Failed(Error),
 }
@@ -103,6 +107,8 @@ pub enum Event {
     Release { token: u64, left: Option<Duration> },
     /// The holder under `token` leaves the lock to `secret` for `ttl`.
     Export { token: u64, secret: AttemptId, ttl: Duration },
+    /// One level of the hold under `token` was forgotten: nobody will ever release it.
+    Abandon { token: u64 },
     /// A contender's lease is lost.
     Lost(ContenderId),
     /// A contender is through: refused, failed, or withdrawn.
@@ -122,6 +128,8 @@ pub enum Action {
     Serve { contender: ContenderId, service: Service },
     /// Give the lock back and contend again, in one request if possible; `used` is the highest token used.
     Yield { contender: ContenderId, used: u64, service: Service },
+    /// Every level of the hold under `token` that was not released was forgotten: nothing is to prolong the lease.
+    RunOut { contender: ContenderId, token: u64 },
     /// Give the lock back.
     GiveBack { contender: ContenderId, used: u64 },
     /// Leave the lock to `secret` for `ttl`.
@@ -155,6 +163,8 @@ struct Hold {
     token: u64,
     owner: Option<OwnerId>,
     depth: u32,
+    /// How many of its levels were forgotten.
+    abandoned: u32,
 }
 
 /// This process's present turn.
@@ -171,6 +181,16 @@ pub struct Room {
     waiting: Lent<Ask>,
     waiting_fairly: Lent<Ask>,
     actions: Lent<Action>,
+}
+
+/// Where it stands that belongs to `task`: found at once in a list whose tasks came in the order of their ids.
+fn place<T: 'static>(list: &Lent<T>, task: TaskId, of: impl Fn(&T) -> Option<TaskId>) -> Option<usize> {
+    let by_order = list.binary_search_by_key(&Some(task), &of).ok();
+    by_order.or_else(|| list.iter().position(|one| of(one) == Some(task)))
+}
+
+fn waits(ask: &Ask) -> Option<TaskId> {
+    Some(ask.task)
 }
 
 /// See the [module's table](self).
@@ -219,6 +239,7 @@ impl Queue {
             Event::Granted { contender, first, last } => self.granted(now, contender, first, last),
             Event::Release { token, left } => self.release(now, token, left),
             Event::Export { token, secret, ttl } => self.export(token, secret, ttl),
+            Event::Abandon { token } => self.abandon(token),
             Event::Lost(contender) => self.lost(contender),
             Event::Ended { contender, failure } => self.ended(contender, failure),
             Event::Tick => self.expire(now),
@@ -270,6 +291,17 @@ impl Queue {
         self.hold.as_ref().map(|hold| hold.token)
     }
 
+    /// The contender of all tasks that are not fair, while there is one.
+    pub fn shared_contender(&self) -> Option<ContenderId> {
+        self.shared.as_ref().map(|shared| shared.id)
+    }
+
+    /// The contender that stands for the fair `task` alone, while it waits.
+    pub fn contender_for(&self, task: TaskId) -> Option<ContenderId> {
+        let at = place(&self.own, task, |own| own.fair_for)?;
+        self.own.get(at).map(|own| own.id)
+    }
+
     /// The waiting tasks that queue at the store by themselves, and are in no hurry.
     pub fn waiting_fairly(&self) -> impl Iterator<Item = TaskId> {
         self.waiting_fairly.iter().filter(|ask| !ask.tries).map(|ask| ask.task)
@@ -286,8 +318,12 @@ impl Queue {
                 let message = "its owner has entered it as often as can be counted; release what it holds";
                 return self.refuse(ask.task, Refusal::Failed(Error::unsupported("acquire", message)));
             };
+            let runs_out = hold.depth == hold.abandoned;
             hold.depth = deeper;
             let Hold { contender, token, depth, .. } = *hold;
+            if runs_out {
+                self.serve(contender, ask.service);
+            }
             return self.actions.push_back(Action::Grant { task: ask.task, token, depth, contender });
         }
         if ask.tries && !self.is_idle() {
@@ -374,10 +410,9 @@ impl Queue {
     }
 
     fn remove_waiting(&mut self, task: TaskId) -> Option<Ask> {
-        let place = |list: &Lent<Ask>| list.iter().position(|ask| ask.task == task);
-        let ask = match place(&self.waiting) {
-            Some(at) => self.waiting.remove(at)?,
-            None => place(&self.waiting_fairly).and_then(|at| self.waiting_fairly.remove(at))?,
+        let ask = match place(&self.waiting_fairly, task, waits) {
+            Some(at) => self.waiting_fairly.remove(at)?,
+            None => place(&self.waiting, task, waits).and_then(|at| self.waiting.remove(at))?,
         };
         if let (Some(deadline), Some(deadlines)) = (ask.deadline, &mut self.deadlines) {
             deadlines.remove(&(deadline, task));
@@ -396,10 +431,10 @@ impl Queue {
         let Some(ask) = self.remove_waiting(task) else { return };
         let holding = self.hold.as_ref().map(|hold| hold.contender);
         let useless = match ask.fair {
-            true => self.own.iter().find(|own| own.fair_for == Some(task)),
-            false => self.shared.as_ref().filter(|_| self.waiting.is_empty()),
+            true => self.contender_for(task),
+            false => self.shared_contender().filter(|_| self.waiting.is_empty()),
         };
-        if let Some(id) = useless.map(|c| c.id).filter(|id| Some(*id) != holding) {
+        if let Some(id) = useless.filter(|id| Some(*id) != holding) {
             self.remove_contender(id);
             self.actions.push_back(Action::Withdraw(id));
         }
@@ -415,7 +450,7 @@ impl Queue {
             self.remove_contender(hold.contender);
         }
         let next = match contender.fair_for {
-            Some(task) => self.waiting_fairly.iter().find(|ask| ask.task == task).copied(),
+            Some(task) => place(&self.waiting_fairly, task, waits).and_then(|at| self.waiting_fairly.get(at)).copied(),
             None => self.waiting.front().copied(),
         };
         let Some(ask) = next else { return self.give_back(id, first) };
@@ -430,7 +465,7 @@ impl Queue {
 
     fn grant(&mut self, contender: ContenderId, ask: Ask, token: u64) {
         self.remove_waiting(ask.task);
-        self.hold = Some(Hold { contender, token, owner: ask.owner, depth: 1 });
+        self.hold = Some(Hold { contender, token, owner: ask.owner, depth: 1, abandoned: 0 });
         self.actions.push_back(Action::Grant { task: ask.task, token, depth: 1, contender });
     }
 
@@ -460,7 +495,8 @@ impl Queue {
         hold.depth -= 1;
         if hold.depth > 0 {
             let outcome = ReleaseOutcome::Kept(hold.depth);
-            return self.actions.push_back(Action::Released { token, outcome });
+            self.actions.push_back(Action::Released { token, outcome });
+            return self.run_out_if_forgotten();
         }
         let id = hold.contender;
         self.hold = None;
@@ -475,6 +511,21 @@ impl Queue {
             // What is in doubt is not yielded, and is not over before nothing of it can be executed any more.
             Some(ask) if left.is_some() => self.yield_to(id, token, ask),
             _ => self.give_back(id, token),
+        }
+    }
+
+    /// Whoever forgets a guard may yet be at work under it: the lock is not given back, and lasts as long as a level is left that is not
+    /// forgotten.
+    fn abandon(&mut self, token: u64) {
+        if let Some(hold) = self.hold.as_mut().filter(|hold| hold.token == token && hold.abandoned < hold.depth) {
+            hold.abandoned += 1;
+            self.run_out_if_forgotten();
+        }
+    }
+
+    fn run_out_if_forgotten(&mut self) {
+        if let Some(&Hold { contender, token, .. }) = self.hold.as_ref().filter(|hold| hold.abandoned == hold.depth) {
+            self.actions.push_back(Action::RunOut { contender, token });
         }
     }
 
@@ -531,7 +582,7 @@ impl Queue {
             && at <= now
         {
             self.cancel(task);
-            self.refuse(task, Refusal::TimedOut);
+            self.refuse(task, Refusal::TimedOut(None));
         }
     }
 
@@ -544,7 +595,7 @@ impl Queue {
             ask.deadline.map(|at| view.ahead(at)).hash(state);
         }
         if let Some(hold) = &self.hold {
-            (hold.contender, view.token(hold.token), hold.owner, hold.depth).hash(state);
+            (hold.contender, view.token(hold.token), hold.owner, hold.depth, hold.abandoned).hash(state);
         }
         self.turn.as_ref().map(|t| (view.token(t.last), view.ahead(t.ends), t.hand_offs_left)).hash(state);
     }

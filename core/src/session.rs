@@ -101,6 +101,13 @@ pub struct Service {
     pub retry: Retry,
 }
 
+impl Service {
+    /// How a lease is held whose holder was forgotten: for what is `left` of it, and no longer.
+    pub fn that_runs_out(left: Duration) -> Self {
+        Service { ttl: left, renew: true, max_hold: Some(Duration::ZERO), retry: Retry::DEFAULT }
+    }
+}
+
 /// A [`Service`] as it is kept: a client may hold very many locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Kept {
@@ -296,6 +303,8 @@ pub struct Session {
     flights: [Option<NonZeroU64>; 4],
     /// Whether the acquire in flight asked for a place in the queue.
     asked_to_queue: bool,
+    /// How many were ahead of it in the queue by the last answer; the highest number there is while it has no place.
+    ahead: u32,
     /// Until when an acquire whose outcome is unknown may still be executed.
     doubt: Option<Time>,
     /// When this attempt's first acquire was sent.
@@ -319,7 +328,7 @@ pub struct Session {
     /// Why the acquire that is asked again was not answered, or the last renewal of what is held refused.
     trouble: Option<Error>,
     /// How often the present thing was retried in a row.
-    retries: u32,
+    retries: u8,
     /// When the phase wants to be woken.
     wake: Option<Time>,
     tokens: (u64, u64),
@@ -368,6 +377,7 @@ impl Session {
             seq: 0,
             flights: [None; 4],
             asked_to_queue: false,
+            ahead: u32::MAX,
             doubt: None,
             first_sent: None,
             published: false,
@@ -471,6 +481,12 @@ impl Session {
         self.phase == Phase::Waiting
     }
 
+    /// How many are ahead of it in the store's queue at most, as the store said last; `None` where it has no place there.
+    pub fn ahead(&self) -> Option<u32> {
+        let waits = matches!(self.phase, Phase::Asking | Phase::Waiting | Phase::Confirming);
+        (waits && self.ahead < u32::MAX).then_some(self.ahead)
+    }
+
     /// What the store owes it; `None` while it has the last word.
     pub fn silence(&self) -> Option<Silence> {
         let owed = self.silent_since.filter(|_| self.phase == Phase::Asking)?;
@@ -495,6 +511,11 @@ impl Session {
     /// The first token of the present grant.
     pub fn first_token(&self) -> u64 {
         self.tokens.0
+    }
+
+    /// Whether the present grant is under `token`, or has set it aside for a hand-off.
+    pub fn has_token(&self, token: u64) -> bool {
+        self.phase == Phase::Held && (self.tokens.0..=self.tokens.1).contains(&token)
     }
 
     /// How long each renewal makes the lease last.
@@ -584,6 +605,7 @@ impl Session {
         self.service = service.into();
         self.secret = None;
         self.flights = [None; 4];
+        self.ahead = u32::MAX;
         self.doubt = None;
         self.first_sent = None;
         self.published = false;
@@ -854,6 +876,7 @@ impl Session {
             return self.ask(now);
         }
         self.phase = Phase::Waiting;
+        self.ahead = u32::MAX;
         let pause = match (self.protocol.traits().push, self.inbox) {
             (Push::Inbox | Push::Hint, Inbox::Closed) => {
                 self.actions.push_back(Action::OpenInbox);
@@ -886,6 +909,7 @@ impl Session {
         }
         self.learn(sent, wait.at);
         self.gave_back(wait.prev);
+        self.ahead = wait.position;
         self.touched = true;
         self.silent_since = None;
         if let Some(at) = wait.at {

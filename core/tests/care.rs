@@ -7,8 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lockwright::blocking::{self, Client};
-use lockwright::lease::LossReason;
+use lockwright::lease::{LossReason, ReleaseOutcome};
 use lockwright::options::{AcquireOptions, ConnectOptions};
+use lockwright::queue::OwnerId;
 use lockwright::{Kind, PING};
 use places::Place;
 
@@ -59,6 +60,22 @@ fn what_was_abandoned_is_lost_for_that_reason() {
 }
 
 #[test]
+fn one_guard_of_several_that_is_abandoned_takes_nothing_from_the_others() {
+    let client = blocking::connect("memory://abandoned-level").unwrap();
+    let lock = client.lock("x").ttl(SHORT).reentrant(OwnerId(7)).build().unwrap();
+    let (outer, inner) = (lock.acquire().unwrap(), lock.acquire().unwrap());
+    inner.abandon();
+    std::thread::sleep(3 * SHORT);
+    assert!(outer.is_held());
+    let (tell, hear) = std::sync::mpsc::channel();
+    outer.on_lost(move |reason| tell.send(reason.clone()).unwrap());
+    assert_eq!(outer.release().unwrap(), ReleaseOutcome::Kept(1));
+    // Whoever forgot the inner one may yet be at work under it.
+    assert_eq!(hear.recv_timeout(Duration::from_secs(9)).unwrap(), LossReason::Abandoned);
+    assert!(lock.acquire().unwrap().is_held());
+}
+
+#[test]
 fn a_store_that_serves_is_well() {
     for place in Place::all() {
         let client = place.client();
@@ -68,7 +85,7 @@ fn a_store_that_serves_is_well() {
         assert!(health.eviction.as_deref() == expected && !health.may_evict(), "{health:?}");
         let held = client.lock(PING).acquire().unwrap();
         place.client().ping().unwrap();
-        held.release().unwrap();
+        let _ = held.release().unwrap();
     }
 }
 
@@ -101,7 +118,7 @@ fn a_drained_client_begins_nothing_and_waits_for_what_is_held() {
             move || client.drain(Duration::from_secs(9))
         });
         assert!(guard.is_held());
-        guard.release().unwrap();
+        let _ = guard.release().unwrap();
         assert!(done.join().unwrap().unwrap().is_empty());
         client.close();
     }
@@ -141,7 +158,7 @@ fn a_least_time_that_is_over_holds_nothing_up() {
     let client = blocking::connect("memory://least-over").unwrap();
     let guard = client.lock("x").at_least_for(Duration::from_millis(1)).acquire().unwrap();
     thread::sleep(Duration::from_millis(5));
-    guard.release().unwrap();
+    let _ = guard.release().unwrap();
     assert!(client.lock("x").try_acquire().unwrap().is_some());
     let refused = client.rwlock("y").read().at_least_for(SHORT).acquire().unwrap_err();
     assert_eq!(refused.kind(), Kind::Unsupported, "{refused}");
@@ -158,7 +175,7 @@ fn an_exported_lock_is_resumed_with_other_options() {
         let guard = place.client().resume_with(secret.as_str(), &options).unwrap();
         let holder = client.inspect(&place.name).unwrap().holder.unwrap();
         assert!(holder.remaining > Duration::from_secs(400) && holder.card.label == "mine", "{holder:?}");
-        guard.release().unwrap();
+        let _ = guard.release().unwrap();
     }
 }
 

@@ -51,7 +51,7 @@ async fn crowd(uri: &str) {
                 assert!(began.elapsed() < Duration::from_secs(100), "{:?}", client.metrics());
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
-            first.release().await.unwrap();
+            let _ = first.release().await.unwrap();
         }
         for task in tasks {
             task.await.unwrap().unwrap();
@@ -76,6 +76,31 @@ async fn a_crowd_at_a_server_is_served_one_by_one() {
     crowd(&uri).await;
 }
 
+/// A step in which all of them give up that took time by the square of their number would keep the holder from renewing, too.
+#[tokio::test]
+async fn a_crowd_whose_time_is_over_at_once_is_told_so_and_keeps_nobody_up() {
+    let crowd = std::env::var("LOCKWRIGHT_CROWD").map_or(2 * CROWD, |crowd| crowd.parse().unwrap());
+    let client = lockwright::connect("memory://crowd-out-of-time").await.unwrap();
+    let held = client.lock("x").ttl(Duration::from_secs(10)).acquire().await.unwrap();
+    let lock = client.lock("x").fair().build().unwrap().quietly();
+    let give_up = Instant::now() + Duration::from_secs(4);
+    let tasks: Vec<_> = (0..crowd)
+        .map(|_| {
+            let lock = lock.clone();
+            let left = give_up.saturating_duration_since(Instant::now());
+            tokio::spawn(async move { lock.acquire_within(Some(left)).await.map(drop) })
+        })
+        .collect();
+    for task in tasks {
+        assert_eq!(task.await.unwrap().unwrap_err().code(), "timeout");
+    }
+    println!("{crowd} are told {:?} after their time was over", give_up.elapsed());
+    assert!(held.is_held());
+    let metrics = client.metrics();
+    assert_eq!((metrics.timeouts, metrics.lost.total()), (crowd as u64, 0), "{metrics:?}");
+    let _ = held.release().await.unwrap();
+}
+
 #[tokio::test]
 async fn a_crowd_that_gives_up_leaves_no_places() {
     const SOME: usize = 300;
@@ -83,7 +108,7 @@ async fn a_crowd_that_gives_up_leaves_no_places() {
     let held = client.lock("x").acquire().await.unwrap();
     let mut tasks: Vec<_> = (0..SOME)
         .map(|i| {
-            let lock = client.lock("x").fair().timeout(Duration::from_millis(if i % 2 == 0 { 300 } else { 60_000 }));
+            let lock = client.lock("x").fair().timeout(Duration::from_millis(if i % 2 == 0 { 3_000 } else { 60_000 }));
             tokio::spawn(async move { lock.acquire().await.map(drop) })
         })
         .collect();
@@ -102,7 +127,7 @@ async fn a_crowd_that_gives_up_leaves_no_places() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert!(held.is_held());
-    held.release().await.unwrap();
+    let _ = held.release().await.unwrap();
     last.await.unwrap().unwrap();
     let metrics = client.metrics();
     assert_eq!((metrics.timeouts, metrics.cancelled), (SOME as u64 / 2, SOME as u64 / 2 - 1));

@@ -25,8 +25,8 @@ fn a_lock_in_itself_is_a_deadlock() {
         let guard = lock.acquire().unwrap();
         is_deadlock(&lock.acquire().unwrap_err(), "the caller has held it itself for");
         assert!(guard.is_held());
-        guard.release().unwrap();
-        lock.acquire().unwrap().release().unwrap();
+        let _ = guard.release().unwrap();
+        let _ = lock.acquire().unwrap().release().unwrap();
     }
 }
 
@@ -35,7 +35,7 @@ fn a_hold_that_ends_by_itself_is_waited_for() {
     for place in Place::all() {
         let short = place.lock().ttl(SHORT).renew(false).build().unwrap();
         let guard = short.acquire().unwrap();
-        short.acquire().unwrap().release().unwrap();
+        let _ = short.acquire().unwrap().release().unwrap();
         assert!(!guard.is_held());
     }
 }
@@ -45,7 +45,7 @@ fn several_locks_with_one_that_is_held_already_are_a_deadlock() {
     let client = blocking::connect("memory://deadlock-multi").unwrap();
     let guard = client.lock("b").acquire().unwrap();
     is_deadlock(&client.multi_lock(["a", "b"]).unwrap().acquire().unwrap_err(), "itself");
-    client.lock("a").timeout(Duration::from_secs(9)).acquire().unwrap().release().unwrap();
+    let _ = client.lock("a").timeout(Duration::from_secs(9)).acquire().unwrap().release().unwrap();
     drop(guard);
 }
 
@@ -56,13 +56,13 @@ fn a_reader_that_wants_to_write_and_a_writer_that_wants_to_read_are_deadlocks() 
         let reads = rwlock.read().acquire().unwrap();
         is_deadlock(&rwlock.write().acquire().unwrap_err(), "try_upgrade");
         let again = rwlock.read().acquire().unwrap();
-        again.release().unwrap();
-        reads.release().unwrap();
+        let _ = again.release().unwrap();
+        let _ = reads.release().unwrap();
         let writes = rwlock.write().acquire().unwrap();
         is_deadlock(&rwlock.read().acquire().unwrap_err(), "itself");
         is_deadlock(&rwlock.write().acquire().unwrap_err(), "itself");
-        writes.release().unwrap();
-        rwlock.write().acquire().unwrap().release().unwrap();
+        let _ = writes.release().unwrap();
+        let _ = rwlock.write().acquire().unwrap().release().unwrap();
     }
 }
 
@@ -74,10 +74,10 @@ fn two_permits_are_none() {
     let (begun, begins) = mpsc::channel();
     let waits = thread::spawn(move || {
         begun.send(()).unwrap();
-        other.acquire().unwrap().release().unwrap();
+        let _ = other.acquire().unwrap().release().unwrap();
     });
     begins.recv().unwrap();
-    first.release().unwrap();
+    let _ = first.release().unwrap();
     waits.join().unwrap();
 }
 
@@ -124,8 +124,8 @@ fn who_waits_for_another_that_waits_for_a_third_is_no_circle() {
         let (a, b) = (a.clone(), b.clone());
         move || {
             let mine = b.acquire().unwrap();
-            a.acquire().unwrap().release().unwrap();
-            mine.release().unwrap();
+            let _ = a.acquire().unwrap().release().unwrap();
+            let _ = mine.release().unwrap();
         }
     });
     while client.metrics().contended == 0 {
@@ -135,9 +135,9 @@ fn who_waits_for_another_that_waits_for_a_third_is_no_circle() {
     while client.metrics().contended < 2 {
         thread::yield_now();
     }
-    held.release().unwrap();
+    let _ = held.release().unwrap();
     chain.join().unwrap();
-    last.join().unwrap();
+    let _ = last.join().unwrap();
 }
 
 #[test]
@@ -159,10 +159,10 @@ fn who_waits_with_a_limit_is_told_for_whom() {
         says(&limited, &["held by this process", " ms;"]);
         let other = place.client().lock(&place.name).timeout(SHORT).build().unwrap();
         says(&other, &["held by this process \"night run\" for "]);
-        guard.release().unwrap();
+        let _ = guard.release().unwrap();
         let mine = lock.acquire().unwrap();
         says(&limited, &["held by the caller itself for "]);
-        mine.release().unwrap();
+        let _ = mine.release().unwrap();
         let reader = client.rwlock(&place.names(["shared"])[0]);
         let reads = (reader.read().acquire().unwrap(), reader.read().acquire().unwrap());
         says(&reader.write().timeout(SHORT).build().unwrap(), &["held by this process and 1 more for "]);
@@ -214,7 +214,7 @@ fn where_anybody_may_release_the_wait_goes_on() {
     let (begun, begins) = mpsc::channel();
     let other = thread::spawn(move || {
         begins.recv().unwrap();
-        guard.release().unwrap();
+        let _ = guard.release().unwrap();
     });
     let mut acquiring = lock.begin(None).unwrap();
     assert!(acquiring.wait(Duration::ZERO).is_none());
@@ -225,7 +225,7 @@ fn where_anybody_may_release_the_wait_goes_on() {
         }
     };
     other.join().unwrap();
-    again.release().unwrap();
+    let _ = again.release().unwrap();
 }
 
 #[tokio::test]
@@ -237,8 +237,8 @@ async fn a_task_that_says_who_it_is_is_told_the_same() {
     let guard = mine.acquire().await.unwrap();
     is_deadlock(&mine.acquire().await.unwrap_err(), "itself");
     let waiting = tokio::spawn(async move { other.acquire().await.unwrap().release().await });
-    guard.release().await.unwrap();
-    waiting.await.unwrap().unwrap();
+    let _ = guard.release().await.unwrap();
+    let _ = waiting.await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -266,8 +266,8 @@ async fn a_wait_that_is_awaited_by_who_is_in_its_way_is_endless() {
     let (waiter, error) = client.endless_wait(&ids(&[(1, 3), (1, 4)])).unwrap();
     assert_eq!(waiter, OwnerId(4));
     is_deadlock(&error, "itself");
-    a.release().await.unwrap();
+    let _ = a.release().await.unwrap();
     assert!(client.endless_wait(&ids(&[(1, 3), (2, 4)])).is_none(), "it was released");
-    b.release().await.unwrap();
+    let _ = b.release().await.unwrap();
     drop((for_a.await.unwrap(), for_b.await.unwrap()));
 }

@@ -77,7 +77,7 @@ fn an_abandoned_job_gives_up_and_a_dropped_loop_all_of_them() {
         drop(jobs);
         drop(guard);
         let blocking = client.clone().into_face::<lockwright::blocking::Blocking>();
-        blocking.lock("x").timeout(SOON).acquire().unwrap().release().unwrap();
+        let _ = blocking.lock("x").timeout(SOON).acquire().unwrap().release().unwrap();
         assert!(results.try_recv().is_err());
     }
 }
@@ -123,7 +123,7 @@ fn several_loops_share_a_client_and_wake_each_other() {
                         for _ in 0..50 {
                             let guard = client.lock("x").acquire().await.unwrap();
                             leave.send(guard.token()).unwrap();
-                            guard.release().await.unwrap();
+                            let _ = guard.release().await.unwrap();
                         }
                         done.send(()).unwrap();
                     });

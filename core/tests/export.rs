@@ -71,7 +71,7 @@ fn the_resumed_lock_goes_on_to_whoever_waits() {
         let resumed = here.resume(secret.as_str()).unwrap();
         assert!(!waiter.is_finished());
         let token = resumed.token();
-        resumed.release().unwrap();
+        let _ = resumed.release().unwrap();
         assert!(waiter.join().unwrap() > token);
     }
 }
@@ -108,7 +108,7 @@ fn what_cannot_be_exported_stays_as_it_is() {
             client.lock("other").build().unwrap().resume(secret.as_str()).unwrap_err().kind(),
             Kind::InvalidConfig
         );
-        client.resume(secret.as_str()).unwrap().release().unwrap();
+        let _ = client.resume(secret.as_str()).unwrap().release().unwrap();
     }
     let redis = Place::all().pop().unwrap();
     let joined = redis.client().lock(&redis.name).layout("string").format("redis-py").build().unwrap();
@@ -131,14 +131,14 @@ async fn an_export_that_nobody_waits_for_is_taken_back() {
             for _ in 0..polls {
                 if let Poll::Ready(secret) = export.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                     // Answered at once, as memory does: told, so it stays.
-                    client.resume(secret.unwrap().as_str()).await.unwrap().release().await.unwrap();
+                    let _ = client.resume(secret.unwrap().as_str()).await.unwrap().release().await.unwrap();
                 }
             }
             drop(export);
             drop(guard);
             // Long before the secret would have ended by itself.
             let next = client.lock(&place.name).timeout(TTL / 3).acquire().await;
-            next.unwrap().release().await.unwrap();
+            let _ = next.unwrap().release().await.unwrap();
         }
     }
 }

@@ -54,7 +54,7 @@ fn whoever_has_a_stale_value_goes_on_with_it_or_waits() {
         let waiting = a.once_with(&place.name, &options).unwrap().waiting();
         assert_eq!(waiting.get(stale, |_| panic!("somebody else does")).unwrap_err().kind(), Kind::Timeout);
         let token = busy.token();
-        busy.release().unwrap();
+        let _ = busy.release().unwrap();
         // The place in line of whoever was just refused may be there for a moment yet.
         let made = job.waiting().get(stale, |given| Ok::<_, Error>(i32::from(given > token) + 1)).unwrap();
         assert_eq!(made, 2);
@@ -123,13 +123,13 @@ fn one_leads_and_the_next_follows_when_it_resigns() {
         while c.inspect(&place.name).unwrap().waiters == 0 {
             std::thread::yield_now();
         }
-        first.release().unwrap();
+        let _ = first.release().unwrap();
         let second = candidate.join().unwrap();
         let known = seen.token;
         let seen = c.election(&place.name).changed(Some(known), Duration::from_millis(5)).unwrap().unwrap();
         assert_eq!((seen.card.label.as_str(), seen.token), ("there", second.token().n));
         assert!(second.token().n > known);
-        second.release().unwrap();
+        let _ = second.release().unwrap();
         assert_eq!(c.election(&place.name).changed(Some(seen.token), Duration::from_millis(5)).unwrap(), None);
         let impatient = AcquireOptions { timeout: Some(Duration::ZERO), ..c.options() };
         let held = election.campaign("back").unwrap();
@@ -153,7 +153,7 @@ fn candidates_of_one_client_stand_in_line_each_by_itself() {
             assert!(Instant::now() < give_up, "both are known to the store");
             std::thread::yield_now();
         }
-        first.release().unwrap();
+        let _ = first.release().unwrap();
         for candidate in candidates {
             candidate.join().unwrap();
         }

@@ -70,7 +70,7 @@ fn a_lock_held_by_another_task_of_this_process_is_waited_for_too() {
             std::thread::yield_now();
         }
         assert!(!waiting.is_finished());
-        held.release().unwrap();
+        let _ = held.release().unwrap();
         assert!(waiting.join().unwrap().is_held());
     }
 }
@@ -106,10 +106,10 @@ fn what_is_lost_while_others_are_waited_for_is_waited_for_again() {
         }
         let broken = c.inspect(&names[0]).unwrap().holder.unwrap().first_token;
         assert!(c.break_lock(&names[0], lockwright::Token::new(broken)).unwrap());
-        held.release().unwrap();
+        let _ = held.release().unwrap();
         let guard = waiting.join().unwrap();
         assert!(guard.is_held() && guard.token_of(&names[0]).unwrap().n > broken);
-        guard.release().unwrap();
+        let _ = guard.release().unwrap();
     }
 }
 
@@ -126,7 +126,7 @@ fn crossing(place: &Place, times: u64) {
                     let guard = lock.acquire().unwrap();
                     assert!(!inside.swap(true, Ordering::SeqCst));
                     inside.store(false, Ordering::SeqCst);
-                    guard.release().unwrap();
+                    let _ = guard.release().unwrap();
                 }
             })
         })
@@ -155,7 +155,7 @@ fn any_takes_a_free_segment_by_one_request() {
     let client = place.client();
     let sale = client.striped(&place.name, 32).unwrap();
     let requests = |client: &lockwright::blocking::Client| client.metrics().round_trips;
-    sale.any().unwrap().unwrap().into_guard().release().unwrap();
+    let _ = sale.any().unwrap().unwrap().into_guard().release().unwrap();
     let mut taken: Vec<_> = (0..31).map(|_| sale.any().unwrap().unwrap()).collect();
     let other = place.client();
     let theirs = other.striped(&place.name, 32).unwrap();
@@ -187,7 +187,7 @@ fn stock_is_sold_out_segment_by_segment_and_never_oversold() {
                                 std::thread::yield_now();
                                 left.store(some - 1, Ordering::Relaxed);
                                 sold.fetch_add(1, Ordering::Relaxed);
-                                segment.into_guard().release().unwrap();
+                                let _ = segment.into_guard().release().unwrap();
                             }
                         }
                     }
@@ -237,7 +237,7 @@ async fn tasks_take_several_and_any_too() {
         }
         assert_eq!(striped.any_within(Some(Duration::ZERO)).await.unwrap_err().kind(), Kind::Timeout);
         for segment in held {
-            segment.sold_out().await.unwrap();
+            let _ = segment.sold_out().await.unwrap();
         }
         assert!(striped.any().await.unwrap().is_none());
         striped.restock();
@@ -259,7 +259,7 @@ async fn whoever_goes_away_in_the_middle_leaves_nothing() {
             drop(acquiring);
         }
         let begun = Instant::now();
-        lock.acquire().await.unwrap().release().await.unwrap();
+        let _ = lock.acquire().await.unwrap().release().await.unwrap();
         assert!(begun.elapsed() < Duration::from_secs(20));
     }
 }
@@ -281,7 +281,8 @@ fn all_are_given_back_in_one_write_and_each_says_how_it_went() {
             assert!(sent <= 1, "{sent} writes for {} locks", names.len());
         }
         for name in &names {
-            assert!(b.lock(name).try_acquire().unwrap().is_some(), "{name} is free");
+            let free = b.lock(name).try_acquire().unwrap().unwrap_or_else(|| panic!("{name} is not free"));
+            let _ = free.release().unwrap();
         }
         let one_by_one = vec![a.lock(&names[0]).acquire().unwrap(), b.lock(&names[1]).acquire().unwrap()];
         let outcomes = MultiGuard::of(one_by_one).release_each();
@@ -302,7 +303,7 @@ async fn guards_that_were_taken_apart_are_given_back_together_and_none_stays_for
             outcomes.iter().map(|outcome| outcome.as_ref().map_or_else(Error::code, |told| told.code())).collect();
         assert_eq!(told, ["released", "not_owned", "released"]);
         for free in [&names[0], &names[2]] {
-            client.lock(free).try_acquire().await.unwrap().unwrap().release().await.unwrap();
+            let _ = client.lock(free).try_acquire().await.unwrap().unwrap().release().await.unwrap();
         }
     }
 }

@@ -369,3 +369,29 @@ fn who_waits_for_itself_where_anybody_may_release_is_told_after_a_while() {
     drop(guard);
     waiting.join().unwrap().unwrap();
 }
+
+#[test]
+fn a_semaphore_of_another_size_says_so_once() {
+    let folder = Folder::new("permits");
+    let redis = std::env::var("LOCKWRIGHT_TEST_REDIS").expect("LOCKWRIGHT_TEST_REDIS is the address of a server");
+    let sqlite = format!("sqlite://{}/locks.db", folder.0.display());
+    for (n, uri) in ["memory://permits".to_owned(), sqlite, redis].iter().enumerate() {
+        told();
+        let clients = [0, 1].map(|_| blocking::connect(uri).unwrap());
+        let name = format!("permits-{}-{n}", std::process::id());
+        let three = clients[0].semaphore(&name, 3).acquire().unwrap();
+        let taken = [0, 1].map(|_| clients[1].semaphore(&name, 5).acquire().unwrap());
+        assert!(clients[1].semaphore(&name, 2).try_acquire().unwrap().is_none());
+        let said = heard("lockwright::permits", &[("lock", &name)]);
+        assert_eq!(
+            (field(&said, "wanted"), field(&said, "permits")),
+            (Some(&Value::Number(5)), Some(&Value::Number(3)))
+        );
+        assert_eq!(said.level, Level::Warn);
+        let of_it = |event: &&Event| event.target == "lockwright::permits" && says(event, "lock", &name);
+        assert_eq!(told().iter().filter(of_it).count(), 1);
+        assert_eq!(clients[1].inspect(&name).unwrap().shared.unwrap().permits, Some(3));
+        drop((three, taken));
+        clients.iter().for_each(Client::close);
+    }
+}

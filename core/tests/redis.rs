@@ -112,7 +112,7 @@ fn without_the_right_to_subscribe_waiters_poll() {
         assert_eq!(poor.lock(&name).fair().build().unwrap_err().kind(), Kind::Unsupported);
         assert_eq!(early.acquire().unwrap_err().kind(), Kind::Unsupported);
         let released = Instant::now();
-        held.release().unwrap();
+        let _ = held.release().unwrap();
         let (granted, outcome) = patient.join().unwrap();
         assert_eq!(outcome, ReleaseOutcome::Released);
         assert!(
@@ -141,10 +141,10 @@ fn a_candidate_that_turns_out_to_wait_in_no_order_leads_all_the_same() {
     while poor.guarantees().unwrap().fair {
         std::thread::yield_now();
     }
-    first.release().unwrap();
+    let _ = first.release().unwrap();
     let second = waits.join().unwrap().unwrap();
     assert_eq!(client().election(&name).leader().unwrap().unwrap().card.label, "second");
-    second.release().unwrap();
+    let _ = second.release().unwrap();
     drop(poor.election(&name).campaign("third").unwrap());
 }
 
@@ -265,9 +265,9 @@ fn a_channel_is_heard_while_somebody_waits_and_not_much_longer() {
         })
     };
     until("it listens", || listeners(&name) == 1);
-    held.release().unwrap();
+    let _ = held.release().unwrap();
     times.recv_timeout(Duration::from_secs(5)).unwrap();
-    waiting.join().unwrap().release().unwrap();
+    let _ = waiting.join().unwrap().release().unwrap();
     until("it listens no more", || listeners(&name) == 0);
 }
 
@@ -288,7 +288,7 @@ fn without_the_right_to_subscribe_a_fair_lock_of_redisson_keeps_its_order() {
     until("the second queues", || deaf.inspect(&name).unwrap().waiters == 2);
     until("the refusal is known", || !deaf.guarantees().unwrap().push);
     assert!(deaf.guarantees().unwrap().fair);
-    held.release().unwrap();
+    let _ = held.release().unwrap();
     let (first, second) = (first.join().unwrap(), second.join().unwrap());
     assert!(first.n < second.n, "{first:?} {second:?}");
 }

@@ -220,7 +220,7 @@ fn more_holders_than_a_reply_has_room_for_are_counted() {
     let reply = server.plain(&["EVAL", native::CALLS.inspect.body, "1", &key]);
     let seen = native::layout("").identified("x", &reply).expect("a semaphore").shared.expect("it is shared");
     let listed = seen.holders.len() as u64;
-    assert!((10_000..20_000).contains(&listed) && seen.unlisted == 20_000 - listed, "{listed} {}", seen.unlisted);
+    assert!((2_000..4_000).contains(&listed) && seen.unlisted == 20_000 - listed, "{listed} {}", seen.unlisted);
     assert_eq!((seen.held, seen.holders[0].holder.first_token), (40_000, 1));
     server.plain(&["DEL", &key]);
 }
@@ -280,7 +280,7 @@ impl<'a> Run<'a> {
         let mut reply = self.server.ask(&request, self.now);
         // Who asks again learns a bound of its position, since others may have left the queue's middle.
         if let (Some(_), Reply::List(got), Reply::List(wanted)) = (before, &mut reply, &expected)
-            && let ([Reply::Int(1), _, _, Reply::Int(at)], [_, _, _, Reply::Int(want)]) =
+            && let ([Reply::Int(1), _, _, Reply::Int(at), ..], [_, _, _, Reply::Int(want), ..]) =
                 (got.as_mut_slice(), wanted.as_slice())
             && (*want..self.kept.line.len() as i64).contains(at)
         {

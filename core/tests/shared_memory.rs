@@ -61,11 +61,11 @@ fn a_reader_that_comes_later_waits_for_the_writer_that_waits() {
         std::thread::spawn(move || lock.acquire().unwrap())
     };
     until_so_many_wait(&client, 2);
-    reader.release().unwrap();
+    let _ = reader.release().unwrap();
     let writer = writing.join().unwrap();
     assert!(writer.is_held() && !late.is_finished());
     let token = writer.token();
-    writer.release().unwrap();
+    let _ = writer.release().unwrap();
     assert!(late.join().unwrap().token() > token);
 }
 
@@ -102,7 +102,7 @@ fn the_writer_becomes_a_reader_and_the_only_reader_the_writer() {
     assert!(!other.try_upgrade().unwrap());
     assert_eq!(guard.token(), written);
     let read = other.token();
-    other.release().unwrap();
+    let _ = other.release().unwrap();
     assert!(guard.try_upgrade().unwrap());
     assert!(guard.token() > read && guard.token() > written);
     assert!(there.read().try_acquire().unwrap().is_none());
@@ -164,10 +164,10 @@ fn a_size_is_the_first_users_until_it_is_resized() {
     let third = lock.try_acquire().unwrap().unwrap();
     lock.resize(1).unwrap();
     assert!(first.is_held() && second.is_held() && third.is_held());
-    first.release().unwrap();
-    second.release().unwrap();
+    let _ = first.release().unwrap();
+    let _ = second.release().unwrap();
     assert!(lock.try_acquire().unwrap().is_none());
-    third.release().unwrap();
+    let _ = third.release().unwrap();
     let only = lock.acquire().unwrap();
     assert!(lock.try_acquire().unwrap().is_none(), "it keeps its size though it was idle");
     let seen = a.inspect("x").unwrap();
@@ -224,7 +224,7 @@ async fn tasks_read_together_and_change_what_they_hold() {
     assert!(!guard.try_upgrade().await.unwrap());
     let waiting = tokio::time::timeout(SOON, rw.write().acquire()).await;
     assert!(waiting.is_err());
-    other.release().await.unwrap();
+    let _ = other.release().await.unwrap();
     assert!(guard.try_upgrade().await.unwrap());
     client.close().await;
     assert!(!guard.is_held());

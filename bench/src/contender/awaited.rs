@@ -42,7 +42,7 @@ impl Contend for Awaited {
             let mut ns = Vec::with_capacity(count);
             for _ in 0..count {
                 let start = Instant::now();
-                lock.acquire().await?.release().await?;
+                let _ = lock.acquire().await?.release().await?;
                 ns.push(nanos(start));
             }
             Ok(ns)
@@ -77,7 +77,7 @@ async fn contend(lock: Lock, stop: Arc<AtomicBool>) -> lockwright::Result<Tally>
         let start = Instant::now();
         let guard = lock.acquire().await?;
         tally.add(start, &stop);
-        guard.release().await?;
+        let _ = guard.release().await?;
     }
     Ok(tally)
 }

@@ -25,7 +25,7 @@ impl Blocking {
 
 impl Contend for Blocking {
     fn pair(&mut self) -> Result<()> {
-        self.lock.acquire()?.release()?;
+        let _ = self.lock.acquire()?.release()?;
         Ok(())
     }
 
@@ -48,7 +48,7 @@ fn contend(lock: &Lock, stop: &AtomicBool) -> lockwright::Result<Tally> {
         let start = Instant::now();
         let guard = lock.acquire()?;
         tally.add(start, stop);
-        guard.release()?;
+        let _ = guard.release()?;
     }
     Ok(tally)
 }
@@ -58,7 +58,7 @@ pub(super) struct Anew(pub(super) Client);
 
 impl Contend for Anew {
     fn pair(&mut self) -> Result<()> {
-        self.0.lock("bench:free").acquire()?.release()?;
+        let _ = self.0.lock("bench:free").acquire()?.release()?;
         Ok(())
     }
 

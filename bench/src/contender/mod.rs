@@ -90,7 +90,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Options::Cold { name: _, url } => {
             let guard = lockwright::blocking::connect(url)?.lock("bench:cold").acquire()?;
             println!("held");
-            guard.release()?;
+            let _ = guard.release()?;
             Ok(())
         }
     }

@@ -82,7 +82,7 @@ impl<W: Way> Shim<W> {
         let make = Box::pin(async move {
             makes.store(true, Ordering::SeqCst);
             if let Some(gate) = gate {
-                W::release(W::acquire(&gate).await?).await?;
+                let _ = W::release(W::acquire(&gate).await?).await?;
             }
             let value = match look(&place)? {
                 Found::Fresh(value) | Found::Stale(value) => value + 1,

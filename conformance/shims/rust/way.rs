@@ -200,7 +200,7 @@ impl Way for Async {
             reigns.fetch_add(1, Ordering::SeqCst);
             let gate = gate.clone();
             async move {
-                gate.acquire().await?.release().await?;
+                let _ = gate.acquire().await?.release().await?;
                 Ok(token.n)
             }
         };

@@ -184,7 +184,7 @@ fn fill(path: &Path) -> io::Result<()> {
 /// A lock file in use before, and by nobody now.
 fn lock_file(path: &Path) -> Result<(), Unmade> {
     let client = lockwright::blocking::connect(&format!("sqlite://{}", path.display())).map_err(broken)?;
-    client.lock("earlier").acquire().and_then(lockwright::blocking::Guard::release).map_err(broken)?;
+    let _ = client.lock("earlier").acquire().and_then(lockwright::blocking::Guard::release).map_err(broken)?;
     client.close();
     // Closed by an ordinary connection it is one file.
     sql(path, "PRAGMA wal_checkpoint(TRUNCATE)")

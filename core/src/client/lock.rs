@@ -444,7 +444,7 @@ impl<F: Face> Acquisition<F> {
     pub(crate) fn who(&self, settled: &Settled) -> std::result::Result<Option<Arc<str>>, Box<(Requests, Time)>> {
         let limit = self.deadline.map(|deadline| deadline.after(PARTING)).filter(|limit| !left(*limit).is_zero());
         match (settled, limit) {
-            (Settled::Refused(Refusal::TimedOut), Some(limit)) if self.tells_who => match self.entry.holder_here() {
+            (Settled::Refused(Refusal::TimedOut(_)), Some(limit)) if self.tells_who => match self.entry.holder_here() {
                 Some(here) => Ok(Some(here.describe(self.owner).into())),
                 None => self.engine.look_at(&self.entry).map_or_else(Ok, |requests| Err(Box::new((requests, limit)))),
             },
@@ -479,7 +479,10 @@ impl<F: Face> Acquisition<F> {
             }
             Settled::Granted { hold, depth } => return Ok(self.guard(hold, depth)),
             Settled::Refused(Refusal::Taken) => Error::timeout(Duration::ZERO),
-            Settled::Refused(Refusal::TimedOut) => Error::timeout_by(self.timeout.unwrap_or_default(), who),
+            Settled::Refused(Refusal::TimedOut(ahead)) => {
+                let ahead = ahead.filter(|_| self.entry.layout.is_held());
+                Error::timeout_by(self.timeout.unwrap_or_default(), who, ahead)
+            }
             Settled::Refused(Refusal::Failed(error)) => error,
             Settled::Released(_) | Settled::Extended(_) | Settled::Changed(_) | Settled::Exported(_) => {
                 Error::new(Kind::Internal, "acquire", "an acquisition got another call's result; please report this")

@@ -204,13 +204,25 @@ impl<F: Face> Client<F> {
     pub(crate) fn inspect_now(&self, name: &str) -> Result<Inspection> {
         let inspect = |spot: &Spot| spot.layout.inspect(spot.key.clone());
         self.at_either(name, inspect, |spot, request| {
-            self.answered_at(spot, request, |reply| spot.layout.identified(&spot.name, reply))
+            self.seen_at(spot, request, |reply| spot.layout.identified(&spot.name, reply))
         })
     }
 
     fn inspect_at(&self, spot: &Spot) -> Result<Inspection> {
         let request = spot.layout.inspect(spot.key.clone());
-        self.answered_at(spot, request, |reply| spot.layout.inspected(&spot.name, reply))
+        self.seen_at(spot, request, |reply| spot.layout.inspected(&spot.name, reply))
+    }
+
+    /// What the store says of a lock, with what is known here of those who wait for it.
+    fn seen_at(
+        &self,
+        spot: &Spot,
+        request: Request,
+        read: impl FnOnce(&Reply) -> Result<Inspection>,
+    ) -> Result<Inspection> {
+        let seen = self.answered_at(spot, request, read)?;
+        let ahead = if seen.waiters > 0 { self.on_store(|engine| Ok(engine.places(&spot.key)))? } else { Vec::new() };
+        Ok(Inspection { ahead, ..seen })
     }
 
     /// What `read` makes of the store's answer to a request about a lock.
@@ -277,7 +289,10 @@ impl<F: Face> Client<F> {
     fn break_by(&self, Spot { layout, name, key }: &Spot, request: Request, expected: Token) -> Result<bool> {
         let broken = self.on_store(|engine| {
             let reply = engine.administer(request)?;
-            engine.verify(key);
+            match &reply {
+                Reply::Int(1) => engine.broken(key, expected.n),
+                _ => engine.verify(key),
+            }
             match &reply {
                 Reply::Int(0) => Ok(false),
                 Reply::Int(1) => Ok(true),

@@ -15,6 +15,7 @@ use super::courier::{self, Courier, Freight};
 use super::entry::{Demand, Effects, Entry, Outbound, PARTING};
 use super::fence::{self, Fence};
 use super::fork::{self, Generational};
+use super::line_up::LineUp;
 use super::notice::{self, Counters, Silence};
 use super::owners::{self, Waiting, Waits};
 use super::random;
@@ -85,6 +86,10 @@ impl Entries {
 
 const RECENT: usize = 64;
 
+/// How long something is held before its client listens whether it is broken: most is not held for that long, and a subscription
+/// is a connection more.
+const A_WHILE: Duration = Duration::from_secs(1);
+
 /// See the [module](self).
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
@@ -102,6 +107,13 @@ pub(crate) struct Engine {
     /// The last label and its card: most locks of a client have the same.
     card: Mutex<Option<(String, Arc<str>)>>,
     next_task: AtomicU64,
+    next_slot: AtomicU64,
+    /// Who gets in line before whom, while the inbox is being opened.
+    pub(super) line_up: LineUp,
+    /// It will be looked whether something is held for a while.
+    watched: AtomicBool,
+    /// Of which other numbers of permits was said that they are others.
+    permits: Mutex<VecDeque<(Arc<str>, u32)>>,
     entries: Mutex<Entries>,
     pub(crate) wheel: Wheel,
     renewals: Courier,
@@ -215,6 +227,10 @@ impl Engine {
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             card: Mutex::default(),
             next_task: AtomicU64::new(1),
+            next_slot: AtomicU64::new(1),
+            line_up: LineUp::default(),
+            watched: AtomicBool::default(),
+            permits: Mutex::default(),
             entries: Mutex::default(),
             wheel: Wheel::new(me.clone()),
             renewals: Courier::of(Freight::Renewals),
@@ -337,11 +353,11 @@ impl Engine {
         }
     }
 
-    /// What the queue is asked for `wish`, made now.
+    /// What the queue is asked for `wish`, made now; which task that is will be known once its lock has it.
     fn ask(&self, wish: &Wish) -> Ask {
         let options = &wish.options;
         Ask {
-            task: TaskId(self.next_task.fetch_add(1, Ordering::Relaxed)),
+            task: TaskId(0),
             owner: wish.owner.filter(|_| options.reentrant),
             fair: options.fair,
             tries: options.tries(),
@@ -356,6 +372,16 @@ impl Engine {
                 retry: options.retry,
             },
         }
+    }
+
+    /// Rises from call to call.
+    pub(super) fn next_task(&self) -> TaskId {
+        TaskId(self.next_task.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// As [`next_task`](Self::next_task), for slots.
+    pub(super) fn next_slot(&self) -> u64 {
+        self.next_slot.fetch_add(1, Ordering::Relaxed)
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
@@ -497,6 +523,7 @@ impl Engine {
     pub(crate) fn perform_local(&self, entry: &Arc<Entry>, effects: Effects) -> SmallVec<[Outbound; 1]> {
         let Effects { mut sends, settled, lost, ended, learnt, open_inbox, hear_hints, notices, waits, due, .. } =
             effects;
+        let Effects { heeds, let_through, permits, .. } = effects;
         let fence = Fence { lock: &entry.name, store: self.store.address() };
         for (sent, at) in learnt {
             self.store.learn(sent, at);
@@ -518,6 +545,15 @@ impl Engine {
         }
         if hear_hints {
             self.hear_hints();
+        }
+        if heeds {
+            self.watch();
+        }
+        if !let_through.is_empty() {
+            self.line_up.went_through(self, &let_through);
+        }
+        if let Some(permits) = permits {
+            self.tell_of_permits(entry, permits);
         }
         for (waiter, result) in settled {
             // Whoever wanted it may have gone in this very moment.
@@ -570,6 +606,41 @@ impl Engine {
             seen.who = Some(who.clone());
         }
         Some(who)
+    }
+
+    /// Something is held from now on. Once something has been for a while, this client listens: whoever breaks it is heard at once.
+    fn watch(&self) {
+        if self.inbox_wanted.load(Ordering::Relaxed) || self.watched.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let me = self.me.clone();
+        let look = async move {
+            tokio::time::sleep(A_WHILE).await;
+            let Some(engine) = me.upgrade().filter(|engine| engine.check_open().is_ok()) else { return };
+            engine.watched.store(false, Ordering::Relaxed);
+            if engine.counters.holds() {
+                engine.open_inbox();
+            }
+        };
+        match runtime::handle() {
+            Ok(handle) => drop(handle.spawn(look)),
+            Err(error) => no_background(&error),
+        }
+    }
+
+    /// What this client takes for a semaphore of another size has so many permits: said once, for the last few of which it was.
+    fn tell_of_permits(&self, entry: &Entry, permits: u32) {
+        let mut told = locked(&self.permits);
+        let this = (entry.key.clone(), permits);
+        if !told.contains(&this) {
+            told.push_back(this);
+            if told.len() > RECENT {
+                told.pop_front();
+            }
+            drop(told);
+            let wanted = entry.layout.share().map_or(0, |share| share.capacity);
+            notice::other_permits(&entry.name, self.store.address(), wanted, permits);
+        }
     }
 
     fn open_inbox(&self) {
@@ -636,10 +707,25 @@ impl Engine {
         }
     }
 
+    /// How many are ahead at most of those who wait for `key` here, in the order in which they came.
+    pub(crate) fn places(&self, key: &str) -> Vec<u32> {
+        let mut all: Vec<_> = self.entries_of(key).iter().flat_map(|entry| entry.places()).collect();
+        all.sort_unstable();
+        all.into_iter().map(|(_, ahead)| ahead).collect()
+    }
+
     /// What this client holds under `key` may be gone: asks the store, in this thread.
     pub(crate) fn verify(&self, key: &str) {
         for entry in self.entries_of(key) {
             let effects = entry.verify(self);
+            self.perform(&entry, effects, None);
+        }
+    }
+
+    /// What is held under `key` with `token` was broken by this client: whoever has it here is told, in this thread.
+    pub(crate) fn broken(&self, key: &str, token: u64) {
+        for entry in self.entries_of(key) {
+            let effects = entry.broken(self, token);
             self.perform(&entry, effects, None);
         }
     }
@@ -761,6 +847,7 @@ impl Sink for Engine {
             let effects = entry.inbox(self, state);
             self.perform_in_background(&entry, effects);
         }
+        self.line_up.inbox_changed(self, state);
     }
 
     fn pushed(&self, key: &str, event: &StoreEvent) {
@@ -831,7 +918,7 @@ pub(crate) fn begin(
     card: &Arc<str>,
     secret: Option<AttemptId>,
 ) -> (Ask, Arc<Waiter>, Effects) {
-    let ask = engine.ask(wish);
+    let mut ask = engine.ask(wish);
     let waiter = Arc::new(Waiter::default());
     let hurries = ask.tries && secret.is_none() && wish.trial.hurries;
     let demand = Demand {
@@ -842,7 +929,8 @@ pub(crate) fn begin(
         insists: !wish.prefers_order,
         hurries,
     };
-    let effects = entry.acquire(engine, demand, card, &waiter);
+    let (task, effects) = entry.acquire(engine, demand, card, &waiter);
+    ask.task = task;
     (ask, waiter, effects)
 }
 
@@ -916,6 +1004,31 @@ mod tests {
     }
 
     #[test]
+    fn who_came_before_the_inbox_was_open_gets_in_line_first() {
+        let clients =
+            [0, 1].map(|_| blocking::Client::open(Some("memory://in-line"), ConnectOptions::default()).unwrap());
+        let guard = clients[0].lock("x").acquire().unwrap();
+        let lock = clients[1].lock("x").fair().build().unwrap();
+        let (first, effects) = lock.start(None).unwrap();
+        let engine = first.engine.clone();
+        // It is wanted, and nobody opens it yet.
+        engine.inbox_wanted.store(true, Ordering::Relaxed);
+        engine.perform(&first.entry, effects, None);
+        // It is open, and nobody was told so yet.
+        engine.inbox.store(code(Inbox::Live), Ordering::Release);
+        let (second, effects) = lock.start(None).unwrap();
+        engine.perform(&second.entry, effects, None);
+        engine.inbox_wanted.store(false, Ordering::Relaxed);
+        engine.open_inbox();
+        while clients[1].inspect("x").unwrap().ahead.len() < 2 || engine.line_up.is_used() {
+            std::thread::yield_now();
+        }
+        let _ = guard.release().unwrap();
+        let served = first.waiter.park(Some(Duration::from_secs(20)));
+        assert!(matches!(served, Some(Settled::Granted { .. })) && second.waiter.take().is_none(), "{served:?}");
+    }
+
+    #[test]
     fn who_is_told_that_the_time_is_over_has_left_no_place() {
         let (waits, clients, _guard) = out_of_time("memory://parting");
         let effects = waits.entry.expire(&waits.engine);
@@ -923,7 +1036,7 @@ mod tests {
         assert!(effects.settled.is_empty());
         waits.engine.perform(&waits.entry, effects, None);
         assert_eq!(clients[0].inspect("x").unwrap().waiters, 0);
-        assert!(matches!(waits.waiter.take(), Some(Settled::Refused(Refusal::TimedOut))));
+        assert!(matches!(waits.waiter.take(), Some(Settled::Refused(Refusal::TimedOut(_)))));
     }
 
     #[test]
@@ -933,7 +1046,7 @@ mod tests {
         assert!(unsent.due.is_some_and(|due| due <= unsent.at.after(PARTING)));
         std::thread::sleep(PARTING);
         let told = waits.entry.tick(&waits.engine);
-        assert!(matches!(&told.settled[..], [(_, Settled::Refused(Refusal::TimedOut))]));
+        assert!(matches!(&told.settled[..], [(_, Settled::Refused(Refusal::TimedOut(_)))]));
         drop(unsent);
     }
 
@@ -969,7 +1082,7 @@ mod tests {
     fn a_wait_that_is_given_up_before_is_counted_for_nobody() {
         let (waits, [_, other], effects) = giving_up("memory://barrier-stays-shut");
         waits.engine.perform(&waits.entry, effects, None);
-        assert!(matches!(waits.waiter.take(), Some(Settled::Refused(Refusal::TimedOut))));
+        assert!(matches!(waits.waiter.take(), Some(Settled::Refused(Refusal::TimedOut(_)))));
         assert_eq!(other.waiting().unwrap(), 0);
         assert!(other.wait_within(Some(Duration::ZERO)).unwrap().is_none());
     }
@@ -1099,7 +1212,7 @@ mod tests {
         let holder = client.inspect("x").unwrap().holder.unwrap();
         assert!(client.lock("x").try_acquire().unwrap().is_none());
         assert!(client.break_lock("x", Token::new(holder.last_token)).unwrap());
-        client.lock("x").acquire().unwrap().release().unwrap();
+        let _ = client.lock("x").acquire().unwrap().release().unwrap();
     }
 
     #[test]
@@ -1119,7 +1232,7 @@ mod tests {
         assert!(errors.iter().all(|error| error.kind() == Kind::Internal && error.lock() == Some("x")), "{errors:?}");
         assert_eq!((requests(), client.metrics().waiting, entry.is_idle()), (before, 0, true));
         engine.dry.store(false, Ordering::Relaxed);
-        client.lock("x").acquire().unwrap().release().unwrap();
+        let _ = client.lock("x").acquire().unwrap().release().unwrap();
     }
 
     #[test]

@@ -45,12 +45,14 @@ pub(crate) struct Entry {
 struct State {
     queue: Queue,
     slots: Slots,
-    next_slot: u64,
+    /// In the order of their ids, which is that in which they came.
     tasks: Lent<Task>,
     /// How many of them were not yet said to wait.
     unsaid: u32,
-    /// How many of them gave up, and are told once their place is gone.
-    parting: u32,
+    /// How many of them only try.
+    hurrying: u32,
+    /// Those of them that gave up, and when at the latest they are told so: once their place is gone. Some may have gone since.
+    parting: Lent<(Time, TaskId)>,
     holds: SmallVec<[Arc<Hold>; 1]>,
     releases: Lent<Release>,
     /// Extensions and changes, by slot.
@@ -63,10 +65,8 @@ struct State {
     /// Keeps the entry alive while the store may know of it.
     alive: Option<Arc<Entry>>,
     closed: bool,
-    /// Its waiters are told on channels, not by the client's inbox.
-    hints: bool,
-    /// Its waiters have places, and whoever gives one up learns whether it came too late.
-    places: bool,
+    /// How its waiters are told.
+    push: Push,
     /// Whoever holds all of it keeps the others out: it is no semaphore, and no gate.
     is_of_holders: bool,
 }
@@ -126,14 +126,17 @@ struct Task {
     insists: bool,
     /// It only tries: that there is nobody at the store's address is an answer.
     hurries: bool,
-    /// Its time limit passed; it is told so by then.
-    parts: Option<Parting>,
+    /// Its time limit passed; it is told this.
+    parts: Option<Refusal>,
 }
 
-/// What a task that gave up is told, and when at the latest.
-struct Parting {
-    by: Time,
-    why: Refusal,
+/// How the contender that was withdrawn last stood.
+#[derive(Debug, Default)]
+struct Left {
+    /// What the store owed it.
+    silence: Option<session::Silence>,
+    /// How many were ahead of it at most.
+    ahead: Option<u32>,
 }
 
 /// What a task wants.
@@ -189,6 +192,21 @@ impl Slot {
         }
     }
 
+    /// Its session is about to wait in order. Whoever came before it and has no place yet has one before it: then it is told only in its
+    /// turn that the store pushes to this client.
+    fn line_up(&mut self, engine: &Engine, entry: &Arc<Entry>) -> Inbox {
+        let (inbox, behind) = engine.line_up.join(self.id, entry, || engine.inbox());
+        self.behind = behind;
+        inbox
+    }
+
+    /// Whether it does not stand behind others any more: it has its place, or wants none.
+    fn is_through(&mut self) -> bool {
+        let wants = self.contender.is_some() && !self.idle;
+        let has = self.session.ahead().is_some() || self.session.valid_until().is_some();
+        self.behind && (has || !wants) && std::mem::take(&mut self.behind)
+    }
+
     fn forget(&mut self, engine: &Engine) {
         if std::mem::take(&mut self.listens)
             && let Some(channel) = self.session.channel()
@@ -197,6 +215,19 @@ impl Slot {
             engine.store.forget(&channel, !self.session.is_fair());
         }
     }
+}
+
+/// What became of a contender that was to be [let in](Entry::let_in).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It asks for its place.
+    Asks,
+    /// It will, once it is answered.
+    AsksAgain,
+    /// It has to be answered first.
+    Later,
+    /// It needs none.
+    Over,
 }
 
 /// A write to perform.
@@ -224,8 +255,13 @@ pub(crate) struct Effects {
     pub(crate) notices: SmallVec<[Notice; 2]>,
     /// Who waits without a limit from now on, or no more.
     pub(crate) waits: SmallVec<[Waiting; 0]>,
-    /// What the store owes to the contender that was withdrawn last.
-    withdrawn: Option<session::Silence>,
+    withdrawn: Left,
+    /// Somebody has it from now on, and hears of it by the inbox when it is broken.
+    pub(super) heeds: bool,
+    /// Slots that need not be [let in](super::line_up) any more.
+    pub(super) let_through: SmallVec<[u64; 0]>,
+    /// What it is of has so many permits, and not as many as this client says.
+    pub(super) permits: Option<u32>,
     /// Lent while the entry's mutex is held.
     room: Option<Box<Room>>,
     /// The store pushed something that led to all this.
@@ -242,16 +278,18 @@ impl Entry {
         Entry { name, key, layout, state }
     }
 
-    /// A task wants the lock, and shows `card` while it has it; `waiter` gets the result.
+    /// A task wants the lock, and shows `card` while it has it; `waiter` gets the result. Which task that is, is found here: those of one
+    /// lock are numbered in the order in which they come.
     pub(crate) fn acquire(
         self: &Arc<Self>,
         engine: &Engine,
         demand: Demand,
         card: &Arc<str>,
         waiter: &Arc<Waiter>,
-    ) -> Effects {
-        let Demand { ask, by, lenient, secret, insists, hurries } = demand;
-        self.with(engine, |state, now, effects| {
+    ) -> (TaskId, Effects) {
+        let Demand { mut ask, by, lenient, secret, insists, hurries } = demand;
+        let effects = self.with(engine, |state, now, effects| {
+            ask.task = engine.next_task();
             if !Arc::ptr_eq(&state.card, card) {
                 state.card = card.clone();
             }
@@ -279,6 +317,7 @@ impl Entry {
                 parts,
             });
             state.unsaid += 1;
+            state.hurrying += u32::from(hurries);
             if state.closed {
                 return state.refuse(now, ask.task, Refusal::Failed(closed()), effects);
             }
@@ -287,7 +326,8 @@ impl Entry {
                 None => queue::Event::Acquire(ask),
             };
             state.queue.handle(now, event);
-        })
+        });
+        (ask.task, effects)
     }
 
     /// The task is gone. If it was granted the lock meanwhile, that is given back.
@@ -367,18 +407,9 @@ impl Entry {
         })
     }
 
-    /// The guard of `token` was forgotten: the lease may run out, but nothing prolongs it.
+    /// A guard of `token` was forgotten: once no other guard of this hold is left, the lease may run out, and nothing prolongs it.
     pub(crate) fn abandon(self: &Arc<Self>, engine: &Engine, token: u64) -> Effects {
-        self.with(engine, |state, now, _| {
-            let contender = state.queue.holder(token);
-            state.holds.iter().filter(|hold| hold.token.n == token).for_each(|hold| hold.abandon());
-            if let Some(slot) = contender.and_then(|contender| state.slot_of(contender, now)) {
-                let left = slot.session.valid_until().map_or(Duration::ZERO, |until| until.since(now));
-                let max_hold = Some(Duration::ZERO);
-                let service = Service { ttl: left, renew: true, max_hold, retry: Retry::DEFAULT };
-                slot.session.handle(now, session::Event::Serve(service));
-            }
-        })
+        self.with(engine, |state, now, _| state.queue.handle(now, queue::Event::Abandon { token }))
     }
 
     /// Nobody was told `secret`, or wants it any more: what it holds is given back.
@@ -404,6 +435,9 @@ impl Entry {
             let Answered { sent, outcome } = answered;
             let reply = |answer| session::Event::Reply { id, sent, answer };
             let mut unanswered = None;
+            if let (Op::Acquire, Outcome::Replies(replies)) = (id.op, &outcome) {
+                effects.permits = self.layout.other_permits(replies);
+            }
             match outcome {
                 Outcome::Replies(replies) => slot.session.handle(now, reply(Answer::Replies(&replies))),
                 Outcome::NotSent(error) => {
@@ -452,14 +486,58 @@ impl Entry {
     /// The client's inbox changed.
     pub(crate) fn inbox(self: &Arc<Self>, engine: &Engine, inbox: Inbox) -> Effects {
         self.with(engine, |state, now, effects| {
-            if state.hints {
+            if state.push == Push::Hint {
                 return;
             }
             if inbox == Inbox::Unavailable {
                 state.refuse_the_fair(now, effects);
             }
-            state.every_session(|session| session.handle(now, session::Event::Inbox(inbox)));
+            state.slots.each(|slot| {
+                slot.behind &= inbox != Inbox::Unavailable;
+                // Whoever stands behind others is told in its turn.
+                if !(slot.behind && inbox == Inbox::Live) {
+                    slot.session.handle(now, session::Event::Inbox(inbox));
+                }
+            });
         })
+    }
+
+    /// The contender of `slot`, if it still stands behind others, may ask for a place: at once if it waits, else if it is the `first` of
+    /// all, once it is answered.
+    pub(super) fn let_in(self: &Arc<Self>, engine: &Engine, slot: u64, first: bool) -> (Turn, Effects) {
+        let mut turn = Turn::Over;
+        let effects = self.with(engine, |state, now, _| {
+            let Some(at) = state.slots.position(slot, now).filter(|at| state.slots[*at].behind) else { return };
+            turn = match state.slots[at].session.is_waiting() {
+                true => Turn::Asks,
+                false if first => Turn::AsksAgain,
+                false => return turn = Turn::Later,
+            };
+            state.slots[at].session.handle(now, session::Event::Inbox(Inbox::Live));
+        });
+        (turn, effects)
+    }
+
+    /// An operator broke the hold under `token`, as the store says: whoever has it here is told so, the others ask the store.
+    pub(crate) fn broken(self: &Arc<Self>, engine: &Engine, token: u64) -> Effects {
+        self.with(engine, |state, now, _| {
+            let holder = state.queue.held_token().and_then(|held| state.queue.holder(held));
+            let slot = holder.and_then(|holder| state.slot_of(holder, now));
+            match slot.filter(|slot| slot.session.has_token(token)) {
+                Some(slot) => {
+                    let attempt = slot.session.attempt();
+                    slot.session.handle(now, session::Event::Push(&StoreEvent::Broken { attempt }));
+                }
+                None => state.every_session(|session| session.handle(now, session::Event::Verify)),
+            }
+        })
+    }
+
+    /// How many are ahead at most of each contender that waits for it here, by its slot.
+    pub(crate) fn places(&self) -> Vec<(u64, u32)> {
+        let state = locked(&self.state);
+        let waits = |slot: &Slot| Some((slot.id, slot.session.ahead()?)).filter(|_| self.layout.is_held());
+        state.slots.iter().filter_map(waits).collect()
     }
 
     /// What is heard on a channel of this lock changed.
@@ -557,8 +635,7 @@ impl Entry {
 
     /// Whether a task waits for it yet.
     pub(crate) fn waits(&self, task: TaskId) -> bool {
-        // Who has just begun to is the last of very many.
-        locked(&self.state).tasks.iter().rev().any(|other| other.id == task)
+        locked(&self.state).task_at(task).is_some()
     }
 
     /// Whether it is for a reader, whom other readers do not keep out.
@@ -605,7 +682,7 @@ impl Entry {
         if let Err(panicked) = done {
             state.give_up(now, panicked, &mut effects);
             let like_new = State::new(&*self.layout, &self.key);
-            *state = State { next_slot: state.next_slot, closed: state.closed, ..like_new };
+            *state = State { closed: state.closed, ..like_new };
         }
         if let Some(mut room) = effects.room.take() {
             state.move_out(&mut room);
@@ -665,10 +742,10 @@ impl State {
         State {
             queue: Queue::new(block),
             slots: Slots::new(),
-            next_slot: 0,
             tasks: Lent::new(),
             unsaid: 0,
-            parting: 0,
+            hurrying: 0,
+            parting: Lent::new(),
             holds: SmallVec::new(),
             releases: Lent::new(),
             wishes: Lent::new(),
@@ -677,8 +754,7 @@ impl State {
             due: None,
             alive: None,
             closed: false,
-            hints: push == Push::Hint,
-            places: push == Push::Place,
+            push,
             is_of_holders: match layout.share() {
                 Some(share) => share.primitive == Primitive::RwLock,
                 None => !layout.has_many_holders(),
@@ -728,12 +804,13 @@ impl State {
                 break;
             }
         }
-        if self.hints {
-            for at in self.slots.worked() {
-                let slot = self.slots.aside(at);
-                if !slot.session.listens() {
-                    slot.forget(engine);
-                }
+        for at in self.slots.worked() {
+            let slot = self.slots.aside(at);
+            if self.push == Push::Hint && !slot.session.listens() {
+                slot.forget(engine);
+            }
+            if slot.is_through() {
+                effects.let_through.push(slot.id);
             }
         }
         self.part(now, effects);
@@ -763,11 +840,16 @@ impl State {
                 if wait && entry.layout.has_many_holders() {
                     engine.await_grant(terms.attempt, entry);
                 }
-                let hints = self.hints;
+                let push = self.push;
+                let ordered = wait && push == Push::Inbox && (fair || entry.layout.has_many_holders());
                 let slot = self.idle_slot(entry, engine, now, effects);
                 slot.contender = Some(contender);
                 slot.idle = false;
-                let inbox = if hints { slot.overhear(engine, &terms) } else { engine.inbox() };
+                let inbox = match push {
+                    Push::Hint => slot.overhear(engine, &terms),
+                    _ if ordered => slot.line_up(engine, entry),
+                    _ => engine.inbox(),
+                };
                 slot.session.handle(now, session::Event::Acquire { terms, wait, service, inbox });
             }
             queue::Action::Resume { contender, secret, service } => {
@@ -782,7 +864,19 @@ impl State {
                 slot.session.handle(now, session::Event::Resume { terms, secret, service });
             }
             queue::Action::Serve { contender, service } => {
+                if let Some(hold) = self.queue.held_token().and_then(|token| self.hold_of(token)) {
+                    hold.abandon(false);
+                }
                 self.tell(contender, now, session::Event::Serve(service));
+            }
+            queue::Action::RunOut { contender, token } => {
+                if let Some(hold) = self.hold_of(token) {
+                    hold.abandon(true);
+                }
+                if let Some(slot) = self.slot_of(contender, now) {
+                    let left = slot.session.valid_until().map_or(Duration::ZERO, |until| until.since(now));
+                    slot.session.handle(now, session::Event::Serve(Service::that_runs_out(left)));
+                }
             }
             queue::Action::Yield { contender, used, service } => {
                 self.release_goes_to(now, contender, used, effects);
@@ -810,24 +904,27 @@ impl State {
                 self.detach(contender, now);
             }
             queue::Action::Withdraw(contender) => {
-                effects.withdrawn = self.slot_of(contender, now).and_then(|slot| slot.session.silence());
+                let session = self.slot_of(contender, now).map(|slot| &slot.session);
+                effects.withdrawn = session
+                    .map_or_else(Left::default, |session| Left { silence: session.silence(), ahead: session.ahead() });
                 self.tell(contender, now, session::Event::Cancel);
                 self.detach(contender, now);
             }
             queue::Action::Grant { task, token, depth, contender } => {
                 self.grant(now, task, token, depth, contender, effects);
             }
-            queue::Action::Refuse { task, why: Refusal::TimedOut } => {
-                let why = self.why_out_of_time(now, task, effects.withdrawn.take());
-                if !self.is_undoing() {
+            queue::Action::Refuse { task, why: Refusal::TimedOut(_) } => {
+                let why = self.why_out_of_time(now, task, std::mem::take(&mut effects.withdrawn));
+                if !self.slots.is_undoing(now) {
                     return self.refuse(now, task, why, effects);
                 }
                 // What may have been granted is worth waiting for as long as for any answer.
-                let patience = if self.places { engine.store_timeout() } else { PARTING };
-                self.let_part(task, Parting { by: now.after(patience), why });
+                let patience = if self.push == Push::Place { engine.store_timeout() } else { PARTING };
+                self.let_part(task, now.after(patience), why);
             }
             queue::Action::Refuse { task, why: Refusal::Taken } => {
-                self.refuse(now, task, self.why_taken(), effects);
+                let why = self.why_taken(now);
+                self.refuse(now, task, why, effects);
             }
             queue::Action::Refuse { task, why } => self.refuse(now, task, why, effects),
             queue::Action::Released { token, outcome } => {
@@ -861,7 +958,7 @@ impl State {
                 }
                 effects.sends.push(Outbound { entry: entry.clone(), slot, id, requests });
             }
-            session::Action::OpenInbox if self.hints => {
+            session::Action::OpenInbox if self.push == Push::Hint => {
                 effects.hear_hints = true;
                 self.slots[index].hear(engine, entry, now);
             }
@@ -889,7 +986,7 @@ impl State {
                 }
             }
             session::Action::Extended(done) => {
-                self.answer_wishes(slot, false, done, || Settled::Extended(done), effects)
+                self.answer_wishes(now, slot, false, done, || Settled::Extended(done), effects)
             }
             session::Action::Changed(token) => {
                 let held = self.queue.held_token().and_then(|known| self.holds.iter().find(|h| h.token.n == known));
@@ -899,7 +996,7 @@ impl State {
                     effects.notices.push(Notice::Changed { before, token: hold.shown() });
                 }
                 let done = token.is_some();
-                self.answer_wishes(slot, true, done, || Settled::Changed(done), effects);
+                self.answer_wishes(now, slot, true, done, || Settled::Changed(done), effects);
             }
             session::Action::Parted(granted) => self.parted(now, index, granted, effects),
             session::Action::Released(outcome) => {
@@ -910,7 +1007,7 @@ impl State {
                     engine.await_no_grant(self.slots[index].session.attempt());
                 }
                 self.contender_ended(index, now);
-                self.retire(index, now, engine);
+                self.retire(index, now, engine, effects);
             }
         }
     }
@@ -928,13 +1025,14 @@ impl State {
     /// One answer for all that are waiting for one: where it is not `done`, the store's refusal, if that is why.
     fn answer_wishes(
         &mut self,
+        now: Time,
         slot: u64,
         changes: bool,
         done: bool,
         answer: impl Fn() -> Settled,
         effects: &mut Effects,
     ) {
-        let session = self.slots.iter().find(|other| other.id == slot).map(|slot| &slot.session);
+        let session = self.slots.position(slot, now).and_then(|at| self.slots.get(at)).map(|slot| &slot.session);
         let refusal = session.filter(|_| !done).and_then(Session::refusal).cloned();
         let answer = || match &refusal {
             Some(error) => Settled::Refused(Refusal::Failed(error.clone())),
@@ -987,19 +1085,22 @@ impl State {
             if let Some(room) = &mut effects.room {
                 session.lend(&mut room.session);
             }
-            self.slots.push(Slot { id: 0, contender: None, session, idle: true, listens: false })
+            self.slots.push(Slot { id: 0, contender: None, session, idle: true, listens: false, behind: false })
         });
         let slot = &mut self.slots[at];
         slot.forget(engine);
-        slot.id = self.next_slot;
-        self.next_slot += 1;
+        slot.id = engine.next_slot();
         slot
     }
 
-    fn retire(&mut self, index: usize, now: Time, engine: &Engine) {
+    fn retire(&mut self, index: usize, now: Time, engine: &Engine, effects: &mut Effects) {
         let another = self.slots.idle(now).is_some();
-        self.slots[index].idle = true;
-        self.slots[index].forget(engine);
+        let slot = &mut self.slots[index];
+        slot.idle = true;
+        slot.forget(engine);
+        if slot.is_through() {
+            effects.let_through.push(slot.id);
+        }
         if another {
             self.slots.remove(index, now);
         }
@@ -1078,7 +1179,7 @@ impl State {
             _ => Way::Reentry,
         };
         let known = self.holds.iter().find(|hold| hold.token.n == token).cloned();
-        let by = self.tasks.iter().find(|other| other.id == task).and_then(|task| task.by);
+        let by = self.task(task).and_then(|task| task.by);
         let (attempt, ttl) = (session.attempt(), session.ttl());
         let until = session.valid_until().unwrap_or(Time::ZERO);
         let hold = known.unwrap_or_else(|| {
@@ -1086,6 +1187,7 @@ impl State {
             self.holds.push(hold.clone());
             hold
         });
+        effects.heeds = self.push == Push::Inbox;
         if let Some(task) = self.take_task(task, effects) {
             let (token, waited) = (hold.token, now.since(task.since));
             effects.notices.push(Notice::Granted { token, attempt, ttl, waited, way });
@@ -1101,67 +1203,96 @@ impl State {
         }
     }
 
+    fn task_at(&self, task: TaskId) -> Option<usize> {
+        self.tasks.binary_search_by_key(&task, |other| other.id).ok()
+    }
+
+    fn task(&self, task: TaskId) -> Option<&Task> {
+        self.tasks.get(self.task_at(task)?)
+    }
+
     fn take_task(&mut self, task: TaskId, effects: &mut Effects) -> Option<Task> {
-        let at = self.tasks.iter().position(|other| other.id == task)?;
+        let at = self.task_at(task)?;
         let task = self.tasks.remove(at)?;
         let over = |owner| Waiting { owner, task: task.id, lenient: task.lenient, begins: false };
         effects.waits.extend(task.waits_as.filter(|_| task.said).map(over));
         self.unsaid -= u32::from(!task.said);
-        self.parting -= u32::from(task.parts.is_some());
+        self.hurrying -= u32::from(task.hurries);
         Some(task)
     }
 
-    /// Whether a place that somebody left may still be known to the store.
-    fn is_undoing(&self) -> bool {
-        self.slots.iter().any(|slot| slot.contender.is_none() && !slot.idle && slot.session.is_undoing())
+    /// Why a task whose time limit passed did not get the lock: others have it, as far as anybody here knows, or the store has not said
+    /// since it asked. `left` is how the contender stood that stood for the task alone.
+    fn why_out_of_time(&mut self, now: Time, task: TaskId, left: Left) -> Refusal {
+        let Left { silence, ahead } = left;
+        let ahead = ahead.or_else(|| self.ahead_of(now, task));
+        let held = self.queue.held_token().is_some();
+        let Some(since) = self.task(task).filter(|_| !held).map(|task| task.since) else {
+            return Refusal::TimedOut(ahead);
+        };
+        let silence = silence.or_else(|| self.silence(now)).and_then(|silence| silence.after(since, now));
+        silence.map_or(Refusal::TimedOut(ahead), Refusal::Failed)
     }
 
-    /// Why a task whose time limit passed did not get the lock: others have it, as far as anybody here knows, or the store has not said
-    /// since it asked. `withdrawn` is what the store owes to the contender that stood for the task alone.
-    fn why_out_of_time(&self, now: Time, task: TaskId, withdrawn: Option<session::Silence>) -> Refusal {
-        let task = self.tasks.iter().find(|other| other.id == task).filter(|_| self.queue.held_token().is_none());
-        let silence = task.and_then(|task| withdrawn.or_else(|| self.silence())?.after(task.since, now));
-        silence.map_or(Refusal::TimedOut, Refusal::Failed)
+    /// How many are ahead of a task that is not fair at most: at the store, and of this process.
+    fn ahead_of(&mut self, now: Time, task: TaskId) -> Option<u32> {
+        let here = u32::try_from(self.task_at(task)?).ok()?;
+        let contender = self.queue.shared_contender()?;
+        Some(self.slot_of(contender, now)?.session.ahead()?.saturating_add(here))
     }
 
     /// Why a task that only tries does not get the lock: somebody has it, or others here have asked for it in vain.
-    fn why_taken(&self) -> Refusal {
-        let silence = if self.queue.held_token().is_none() { self.silence() } else { None };
+    fn why_taken(&mut self, now: Time) -> Refusal {
+        let silence = if self.queue.held_token().is_none() { self.silence(now) } else { None };
         silence.and_then(|silence| silence.trouble).map_or(Refusal::Taken, Refusal::Failed)
     }
 
     /// What the store owes to the contender of all tasks that are not fair.
-    fn silence(&self) -> Option<session::Silence> {
-        let mut shared = self.slots.iter().filter(|slot| slot.contender.is_some() && !slot.session.is_fair());
-        shared.find_map(|slot| slot.session.silence())
+    fn silence(&mut self, now: Time) -> Option<session::Silence> {
+        let contender = self.queue.shared_contender()?;
+        self.slot_of(contender, now)?.session.silence()
     }
 
     /// There is nobody at the store's address.
     fn refuse_who_hurries(&mut self, now: Time, error: &Error, effects: &mut Effects) {
-        while let Some(task) = self.tasks.iter().find(|task| task.hurries).map(|task| task.id) {
+        while self.hurrying > 0
+            && let Some(task) = self.tasks.iter().find(|task| task.hurries).map(|task| task.id)
+        {
             self.queue.handle(now, queue::Event::Cancel(task));
             self.refuse(now, task, Refusal::Failed(error.clone()), effects);
         }
     }
 
     /// The task gave up, and is told so by [`part`](Self::part).
-    fn let_part(&mut self, task: TaskId, parting: Parting) {
-        if let Some(task) = self.tasks.iter_mut().find(|other| other.id == task) {
-            task.parts = Some(parting);
-            self.parting += 1;
+    fn let_part(&mut self, task: TaskId, by: Time, why: Refusal) {
+        if let Some(task) = self.task_at(task).and_then(|at| self.tasks.get_mut(at)) {
+            task.parts = Some(why);
+            self.parting.push_back((by, task.id));
         }
+    }
+
+    /// The first of those who gave up and are not told yet, and what it will be told by when.
+    fn first_parting(&mut self) -> Option<(Time, TaskId, Refusal)> {
+        while let Some((by, task)) = self.parting.front().copied() {
+            if let Some(why) = self.task(task).and_then(|task| task.parts.clone()) {
+                return Some((by, task, why));
+            }
+            self.parting.pop_front();
+        }
+        self.parting = Lent::new();
+        None
     }
 
     /// The store says what became of the place that a task gave up: granted before that, or not at all.
     fn parted(&mut self, now: Time, index: usize, granted: Option<u64>, effects: &mut Effects) {
-        let gone = |task: &Task| Some((task.id, now.since(task.since), task.parts.as_ref()?.why.clone()));
-        let Some((id, waited, why)) = self.tasks.iter().find_map(gone) else { return };
+        let Some((_, id, why)) = self.first_parting() else { return };
         let Some(token) = granted.map(Token::new) else { return self.refuse(now, id, why, effects) };
         let session = &self.slots[index].session;
         let (attempt, ttl) = (session.attempt(), session.ttl());
         let hold = Arc::new(Hold::new(token, now, now.after(ttl), None));
         self.holds.push(hold.clone());
         if let Some(task) = self.take_task(id, effects) {
+            let waited = now.since(task.since);
             effects.notices.push(Notice::Granted { token, attempt, ttl, waited, way: Way::Answer });
             effects.settled.push((task.waiter, Settled::Granted { hold, depth: 1 }));
         }
@@ -1169,24 +1300,21 @@ impl State {
 
     /// Tells those who gave up so, once their places are gone or have taken too long to go.
     fn part(&mut self, now: Time, effects: &mut Effects) {
-        if self.parting == 0 {
+        if self.parting.is_empty() {
             return;
         }
-        let undoing = self.is_undoing();
-        let over = |task: &Task| {
-            let parting = task.parts.as_ref().filter(|parting| !undoing || parting.by <= now)?;
-            Some((task.id, parting.why.clone()))
-        };
-        while let Some((task, why)) = self.tasks.iter().find_map(over) {
-            let why = if self.places { Refusal::Failed(unsaid()) } else { why };
+        let undoing = self.slots.is_undoing(now);
+        while let Some((by, task, why)) = self.first_parting()
+            && (!undoing || by <= now)
+        {
+            let why = if self.push == Push::Place { Refusal::Failed(unsaid()) } else { why };
             self.refuse(now, task, why, effects);
         }
     }
 
     /// When the first of those who gave up is told so at the latest.
     fn next_parting(&self) -> Option<Time> {
-        let some = self.parting > 0;
-        some.then(|| self.tasks.iter().filter_map(|task| Some(task.parts.as_ref()?.by)).min()).flatten()
+        self.parting.front().map(|(by, _)| *by)
     }
 
     /// A task waits once somebody else of this process, or at the store, is known to have the lock or to come before it.
@@ -1197,8 +1325,14 @@ impl State {
         let waits = |slot: &Slot| !slot.idle && slot.session.is_waiting();
         let wait = self.slots.worked().into_iter().any(|at| waits(&self.slots[at]));
         // Who came last stands behind; of those before, only who found nobody may not have been said to wait.
-        let concerned = self.tasks.iter_mut().rev().take_while(|task| wait || !task.said);
-        for task in concerned.filter(|task| !task.said && (wait || task.behind)) {
+        for task in self.tasks.iter_mut().rev() {
+            // None of very many before is left unsaid.
+            if self.unsaid == 0 || (task.said && !wait) {
+                break;
+            }
+            if task.said || !(wait || task.behind) {
+                continue;
+            }
             task.said = true;
             self.unsaid -= 1;
             let begun = |owner| Waiting { owner, task: task.id, lenient: task.lenient, begins: true };
@@ -1209,12 +1343,16 @@ impl State {
 
     /// Whoever polls is served in no order.
     fn refuse_the_fair(&mut self, now: Time, effects: &mut Effects) {
-        let insists = |id: &TaskId| self.tasks.iter().any(|task| task.id == *id && task.insists);
+        let insists = |id: &TaskId| self.task(*id).is_some_and(|task| task.insists);
         let tasks: SmallVec<[TaskId; 4]> = self.queue.waiting_fairly().filter(insists).collect();
         for task in tasks {
             self.queue.handle(now, queue::Event::Cancel(task));
             self.refuse(now, task, Refusal::Failed(unfair()), effects);
         }
+    }
+
+    fn hold_of(&self, token: u64) -> Option<&Arc<Hold>> {
+        self.holds.iter().find(|hold| hold.token.n == token)
     }
 
     fn take_hold(&mut self, token: u64) -> Option<Arc<Hold>> {
@@ -1307,6 +1445,6 @@ mod tests {
     #[test]
     fn a_lock_that_is_held_takes_little_memory() {
         let (entry, hold) = (size_of::<Entry>(), size_of::<Hold>());
-        assert!(entry <= 848 && hold <= 80, "an entry has {entry} bytes, a hold {hold}");
+        assert!(entry <= 848 && hold <= 72, "an entry has {entry} bytes, a hold {hold}");
     }
 }

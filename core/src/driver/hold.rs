@@ -31,36 +31,16 @@ pub(crate) struct Hold {
     lost: AtomicU8,
     /// Why it is lost when it is not prolonged any more: a position there.
     expires_as: AtomicU8,
-    interest: Mutex<Interest>,
-}
-
-/// Who wants to be told of a loss.
-#[derive(Default)]
-enum Interest {
-    #[default]
-    None,
-    Some(Box<Interested>),
-    /// It was released: there is nothing to tell any more.
-    Over,
+    /// It was released: there is nothing to tell any more. Changes under the mutex below.
+    over: AtomicBool,
+    /// Who wants to be told of a loss.
+    interest: Mutex<Option<Box<Interested>>>,
 }
 
 #[derive(Default)]
 struct Interested {
     wakers: Vec<Waker>,
     callbacks: Vec<Callback>,
-}
-
-impl Interest {
-    /// Those interested, if there may be any yet.
-    fn open(&mut self) -> Option<&mut Interested> {
-        if let Interest::None = self {
-            *self = Interest::Some(Box::default());
-        }
-        match self {
-            Interest::Some(interested) => Some(interested),
-            _ => None,
-        }
-    }
 }
 
 impl Hold {
@@ -74,13 +54,14 @@ impl Hold {
             valid_until: AtomicU64::new(valid_until.as_nanos()),
             lost: AtomicU8::new(0),
             expires_as: AtomicU8::new(0),
+            over: AtomicBool::new(false),
             interest: Mutex::default(),
         }
     }
 
-    /// Its guard was forgotten: nothing renews it any more.
-    pub(crate) fn abandon(&self) {
-        self.abandoned.store(true, Ordering::Relaxed);
+    /// Whether all its guards were forgotten, so that nothing renews it any more.
+    pub(crate) fn abandon(&self, abandoned: bool) {
+        self.abandoned.store(abandoned, Ordering::Relaxed);
     }
 
     /// Why it is lost when its session says `reason`: what is abandoned has a limit that nobody set.
@@ -142,7 +123,7 @@ impl Hold {
             return;
         }
         self.valid_until.store(0, Ordering::Release);
-        let Interest::Some(interested) = std::mem::take(&mut *locked(&self.interest)) else { return };
+        let Some(interested) = locked(&self.interest).take() else { return };
         let Interested { wakers, callbacks } = *interested;
         wakers.into_iter().for_each(|waker| fence.run("a waker", || waker.wake()));
         callbacks.into_iter().for_each(|callback| fence.run("a callback of on_lost", || callback(&reason)));
@@ -150,7 +131,11 @@ impl Hold {
 
     /// It was released: nobody will ever be told of a loss. To be called where no mutex is held, since callbacks are dropped.
     pub(crate) fn end(&self, fence: Fence<'_>) {
-        let before = std::mem::replace(&mut *locked(&self.interest), Interest::Over);
+        let before = {
+            let mut interest = locked(&self.interest);
+            self.over.store(true, Ordering::Relaxed);
+            interest.take()
+        };
         fence.run("a callback of on_lost", || drop(before));
     }
 
@@ -158,27 +143,28 @@ impl Hold {
         if let Some(reason) = self.lost() {
             return Poll::Ready(reason);
         }
-        if let Some(Interested { wakers, .. }) = locked(&self.interest).open()
-            && !wakers.iter().any(|waker| waker.will_wake(context.waker()))
-        {
-            wakers.push(context.waker().clone());
-        }
+        self.interested(|Interested { wakers, .. }| {
+            if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+                wakers.push(context.waker().clone());
+            }
+        });
         self.lost().map_or(Poll::Pending, Poll::Ready)
     }
 
     /// Has `callback` run when the hold is lost; at once if it is already.
     pub(crate) fn on_lost(&self, callback: Callback) {
+        let mut callback = Some(callback);
+        self.interested(|Interested { callbacks, .. }| callbacks.extend(callback.take()));
+        if let (Some(reason), Some(callback)) = (self.lost(), callback) {
+            callback(&reason);
+        }
+    }
+
+    /// Adds to those who want to be told, if there may be anything to tell them yet.
+    fn interested(&self, add: impl FnOnce(&mut Interested)) {
         let mut interest = locked(&self.interest);
-        match self.lost() {
-            Some(reason) => {
-                drop(interest);
-                callback(&reason);
-            }
-            None => {
-                if let Some(interested) = interest.open() {
-                    interested.callbacks.push(callback);
-                }
-            }
+        if self.lost().is_none() && !self.over.load(Ordering::Relaxed) {
+            add(interest.get_or_insert_default());
         }
     }
 }

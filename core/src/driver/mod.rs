@@ -11,6 +11,7 @@ pub(crate) mod runtime;
 pub(crate) mod engine;
 pub(crate) mod entry;
 pub(crate) mod hold;
+mod line_up;
 pub(crate) mod notice;
 pub(crate) mod owners;
 pub(crate) mod poller;

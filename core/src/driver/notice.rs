@@ -81,7 +81,7 @@ impl From<&Refusal> for Why {
     fn from(refusal: &Refusal) -> Self {
         match refusal {
             Refusal::Taken => Why::Taken,
-            Refusal::TimedOut => Why::TimedOut,
+            Refusal::TimedOut(_) => Why::TimedOut,
             Refusal::Failed(error) => Why::Failed(error.clone()),
         }
     }
@@ -135,6 +135,11 @@ impl Counters {
                 self.nothing_held.notify_all();
             }
         }
+    }
+
+    /// Whether anything is held.
+    pub(crate) fn holds(&self) -> bool {
+        locked(&self.metrics).held > 0
     }
 
     /// Waits until nothing is held, for at most `limit`.
@@ -315,6 +320,12 @@ pub(crate) fn waits_for_itself(lock: &str, store: &str) {
         target: "lockwright::wait", lock, store,
         "the caller waits for a lock that it holds itself: unless somebody else releases it, it waits for ever"
     );
+}
+
+/// A semaphore has another number of permits than this client says.
+pub(crate) fn other_permits(lock: &str, store: &str, wanted: u32, permits: u32) {
+    let what = "the semaphore has another number of permits than this client asks for, and keeps it while it is in use; `resize` changes it";
+    told(|| warn!(target: "lockwright::permits", lock, store, wanted, permits, "{what}"));
 }
 
 /// The store is not the one it was.

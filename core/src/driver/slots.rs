@@ -24,9 +24,16 @@ pub(super) struct Slot {
     pub(super) idle: bool,
     /// It listens on its session's channel.
     pub(super) listens: bool,
+    /// Others come before it who have no place yet.
+    pub(super) behind: bool,
 }
 
 impl Slot {
+    /// Whether a place that somebody left may still be known to the store.
+    fn undoes(&self) -> bool {
+        self.contender.is_none() && !self.idle && self.session.is_undoing()
+    }
+
     /// When something of its session is due at the latest.
     fn due(&self, now: Time) -> Option<Time> {
         // While a renewal is unanswered its lease's end is what matters; but the answer will ask for an earlier look.
@@ -53,11 +60,14 @@ struct Many {
     by_due: BTreeSet<(Time, u64)>,
     /// The one that is not in use, if there is one.
     idle: Option<usize>,
+    /// How many undo what nobody wants any more.
+    undoing: usize,
     /// Under what each of them is found.
     filed: Vec<Filed>,
-    /// Which were touched in this step, and how many of these have been filed since.
+    /// Which were touched in this step.
     worked: Vec<u32>,
-    done: usize,
+    /// Which were lent out since they were filed: very many may be before the first of them says what it wants done.
+    unfiled: Vec<u32>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -67,12 +77,14 @@ struct Filed {
     attempt: AttemptId,
     due: Option<Time>,
     idle: bool,
+    undoes: bool,
 }
 
 impl Many {
     fn forget(&mut self, at: usize) {
-        let Filed { id, contender, attempt, due, idle } = self.filed[at];
+        let Filed { id, contender, attempt, due, idle, undoes } = self.filed[at];
         self.idle.take_if(|_| idle);
+        self.undoing -= usize::from(undoes);
         self.by_id.remove(&id);
         self.by_attempt.remove(&attempt);
         contender.map(|contender| self.by_contender.remove(&contender));
@@ -80,8 +92,9 @@ impl Many {
     }
 
     fn find(&mut self, at: usize) {
-        let Filed { id, contender, attempt, due, idle } = self.filed[at];
+        let Filed { id, contender, attempt, due, idle, undoes } = self.filed[at];
         self.idle = self.idle.or(idle.then_some(at));
+        self.undoing += usize::from(undoes);
         self.by_id.insert(id, at);
         self.by_attempt.insert(attempt, at);
         contender.map(|contender| self.by_contender.insert(contender, at));
@@ -90,7 +103,8 @@ impl Many {
 
     fn file(&mut self, at: usize, slot: &Slot, now: Time) {
         let Slot { id, contender, idle, .. } = *slot;
-        let filed = Filed { id, contender, attempt: slot.session.attempt(), due: slot.due(now), idle };
+        let (attempt, due, undoes) = (slot.session.attempt(), slot.due(now), slot.undoes());
+        let filed = Filed { id, contender, attempt, due, idle, undoes };
         if self.filed.get(at) == Some(&filed) {
             return;
         }
@@ -116,7 +130,6 @@ impl Many {
             self.find(at);
         }
         self.worked = moved(std::mem::take(&mut self.worked).into_iter(), at, last).collect();
-        self.done = 0;
     }
 }
 
@@ -157,7 +170,6 @@ impl Slots {
     pub(super) fn begin(&mut self) {
         if let Some(many) = &mut self.many {
             many.worked.clear();
-            many.done = 0;
         }
     }
 
@@ -207,23 +219,29 @@ impl Slots {
 
     /// The index, as things are now; none of few.
     fn filed(&mut self, now: Time) -> Option<&Many> {
-        let Slots { all, touched, many } = self;
+        let Slots { all, many, .. } = self;
         if many.is_none() && all.len() <= MANY {
             return None;
         }
         let many = many.get_or_insert_with(|| {
             let mut many = Box::<Many>::default();
             all.iter().enumerate().for_each(|(at, slot)| many.file(at, slot, now));
-            (many.worked, many.done) = ((0..all.len() as u32).collect(), all.len());
+            many.worked = (0..all.len() as u32).collect();
             many
         });
-        for i in many.done..many.worked.len() {
-            let at = many.worked[i] as usize;
-            many.file(at, &all[at], now);
-        }
-        many.done = many.worked.len();
-        touched.iter().for_each(|at| many.file(*at as usize, &all[*at as usize], now));
+        // In the order in which they were lent out, which has new ones as they came.
+        let mut unfiled = std::mem::take(&mut many.unfiled);
+        unfiled.drain(..).for_each(|at| many.file(at as usize, &all[at as usize], now));
+        many.unfiled = unfiled;
         Some(many)
+    }
+
+    /// Whether a place that somebody left may still be known to the store.
+    pub(super) fn is_undoing(&mut self, now: Time) -> bool {
+        match self.filed(now) {
+            Some(many) => many.undoing > 0,
+            None => self.all.iter().any(Slot::undoes),
+        }
     }
 
     /// Where one is that is not in use.
@@ -260,6 +278,11 @@ impl Slots {
         let place = at as u32;
         if self.touched.back() != Some(&place) {
             self.touched.push_back(place);
+        }
+        if let Some(many) = &mut self.many
+            && many.unfiled.last() != Some(&place)
+        {
+            many.unfiled.push(place);
         }
     }
 

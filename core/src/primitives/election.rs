@@ -15,7 +15,7 @@
 //! let election = client.election("scheduler");
 //! let leadership = election.campaign("10.0.0.7:8080").await?;
 //! println!("leading under token {}", leadership.token());
-//! leadership.release().await?;                     // resigns
+//! let _ = leadership.release().await?;                     // resigns
 //! # Ok(())
 //! # }
 //! ```

@@ -20,7 +20,7 @@
 //! for (name, token) in guard.tokens() {
 //!     println!("{name}: fencing token {token}");
 //! }
-//! guard.release().await?;
+//! let _ = guard.release().await?;
 //! # Ok(())
 //! # }
 //! ```

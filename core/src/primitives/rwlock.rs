@@ -8,7 +8,7 @@
 //!     // Nobody else reads: this is the writer now, with a new fencing token.
 //!     guard.downgrade().await?;
 //! }
-//! guard.release().await?;
+//! let _ = guard.release().await?;
 //! # Ok(())
 //! # }
 //! ```

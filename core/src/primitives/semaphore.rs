@@ -4,7 +4,7 @@
 //! # async fn example(client: lockwright::Client) -> lockwright::Result<()> {
 //! let guard = client.semaphore("reports", 5).acquire().await?;        // one of five
 //! let many = client.semaphore("reports", 5).take(2).try_acquire().await?;
-//! guard.release().await?;
+//! let _ = guard.release().await?;
 //! # Ok(())
 //! # }
 //! ```
@@ -19,7 +19,8 @@
 //!   by those that want less, so that nothing free lies idle: it may wait for long while small ones keep coming. With `fair` it is
 //!   overtaken by nobody, and free permits gather for it. Where everybody takes one permit the two are the same.
 //! * **Size.** Whoever first uses an idle semaphore (nobody holds, nobody waits) says how many permits it has; a client that names
-//!   another number meanwhile goes by the one there is, which `inspect` shows, and one that wants to take more than that gets
+//!   another number meanwhile goes by the one there is, which `inspect` shows and an event `lockwright::permits` tells once (in our own
+//!   layout), and one that wants to take more than that gets
 //!   `invalid_config`. [`Lock::resize`] changes it for everybody, and that stays until the next `resize`, or until nobody has used it
 //!   for 15 to 30 days. When it is
 //!   shrunk below what is held nobody loses anything: no permit is given until enough came back.

@@ -24,7 +24,7 @@
 //! while let Some(segment) = sale.any().await? {
 //!     if stock(segment.index()).await > 0 {
 //!         sell(segment.index()).await;
-//!         segment.into_guard().release().await?;
+//!         let _ = segment.into_guard().release().await?;
 //!         break;
 //!     }
 //!     segment.sold_out().await?;

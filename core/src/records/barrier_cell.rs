@@ -22,7 +22,7 @@
 //! Source of the semantics: `java.util.concurrent.CyclicBarrier`, with leases in the place of its broken state: a party that is gone
 //! gives up its place, and whoever replaces it completes the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -267,13 +267,20 @@ impl BarrierCell {
 pub struct Kept {
     /// The places, by when they were taken.
     pub places: BTreeMap<u64, Place>,
+    /// The same by their attempts and by when they end: there may be very many.
+    known: BTreeMap<AttemptId, u64>,
+    ends: BTreeSet<(StoreTime, u64)>,
     /// What became of others.
     pub fates: Remembered<Fate>,
 }
 
 impl Kept {
-    fn of(&self, attempt: AttemptId) -> Option<u64> {
-        self.places.iter().find(|(_, place)| place.attempt == attempt).map(|(order, _)| *order)
+    fn vacate(&mut self, attempt: AttemptId) -> Option<u64> {
+        let order = self.known.remove(&attempt)?;
+        if let Some(place) = self.places.remove(&order) {
+            self.ends.remove(&(place.ends, order));
+        }
+        Some(order)
     }
 }
 
@@ -290,32 +297,43 @@ impl Yard for Kept {
     }
 
     fn end(&mut self, now: StoreTime) -> Result<(), Infallible> {
-        self.places.retain(|_, place| place.ends > now);
+        while let Some((_, order)) = self.ends.first().copied().filter(|(ends, _)| *ends <= now) {
+            match self.places.get(&order).map(|place| place.attempt) {
+                Some(attempt) => _ = self.vacate(attempt),
+                None => _ = self.ends.pop_first(),
+            }
+        }
         Ok(())
     }
 
     fn stands(&mut self, attempt: AttemptId) -> Result<bool, Infallible> {
-        Ok(self.of(attempt).is_some())
+        Ok(self.known.contains_key(&attempt))
     }
 
     fn count(&mut self, now: StoreTime) -> Result<u32, Infallible> {
-        let standing = self.places.values().filter(|place| place.ends > now).count();
+        let over = self.ends.iter().take_while(|(ends, _)| *ends <= now).count();
+        let standing = self.places.len() - over;
         Ok(u32::try_from(standing).unwrap_or(u32::MAX))
     }
 
     fn stand(&mut self, place: &Place) -> Result<(), Infallible> {
         let behind = || self.places.last_key_value().map_or(0, |(order, _)| order + 1);
-        let order = self.of(place.attempt).unwrap_or_else(behind);
+        let next = behind();
+        let order = self.vacate(place.attempt).unwrap_or(next);
         self.places.insert(order, *place);
+        self.known.insert(place.attempt, order);
+        self.ends.insert((place.ends, order));
         Ok(())
     }
 
     fn leave(&mut self, attempt: AttemptId) -> Result<(), Infallible> {
-        self.places.retain(|_, place| place.attempt != attempt);
+        self.vacate(attempt);
         Ok(())
     }
 
     fn take(&mut self) -> Result<Vec<Place>, Infallible> {
+        self.known.clear();
+        self.ends.clear();
         Ok(std::mem::take(&mut self.places).into_values().collect())
     }
 

@@ -4,9 +4,11 @@
 //! ```text
 //!   acquire  claimant ttl-us not-after card wait primitive units capacity in-order
 //!                                           ->  token
-//!                                           |   [0, now, remaining-us]            no room
+//!                                           |   [0, now, remaining-us, -]         no room
 //!                                           |   [1, now, remaining-us, position]  queued
 //!                                           |   [2, now]                          late
+//!                                           |   [3, token, -, -]                  as a token alone
+//!                                           with one more number behind the four where the record has another capacity: that
 //!   renew    claimant ttl-us                ->  1 | 0
 //!   change   claimant token ttl-us not-after units
 //!                                           ->  [1, token] | 0 gone | [0] refused | [2, now] late
@@ -164,6 +166,13 @@ impl Layout for SharedLayout {
 
     fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
         Request::new(&self.native.shared.break_hold, key, [token_arg(token)])
+    }
+
+    fn other_permits(&self, replies: &[Reply]) -> Option<u32> {
+        match replies {
+            [Reply::List(list)] => list.get(4).and_then(int).and_then(|permits| u32::try_from(permits).ok()),
+            _ => None,
+        }
     }
 
     fn resize(&self, key: Arc<str>, permits: u32) -> Option<Request> {
@@ -346,6 +355,7 @@ fn acquired(reply: &Reply) -> Option<Step> {
             prev: None,
         }),
         2 => Step::Done(Verdict::Late { at: now }),
+        3 => return Some(granted(token_of(at(1)?)?, Term::FromRequest)),
         _ => return None,
     })
 }
@@ -437,7 +447,10 @@ impl Procedure {
         }
         let now = env.now.0;
         Ok(match self {
-            Procedure::Acquire(ask) => acquired_reply(now, cell.acquire(hall, env, ask)?),
+            Procedure::Acquire(ask) => {
+                let answer = cell.acquire(hall, env, ask)?;
+                acquired_reply(now, answer, Some(cell.capacity).filter(|capacity| *capacity != ask.capacity))
+            }
             Procedure::Renew(owner, ttl) => Reply::Int(cell.renew(hall, env, owner, *ttl)?.into()),
             Procedure::Change(change) => match cell.change(hall, env, change)? {
                 Changed::Done(token) => numbers(&[1, i64::try_from(token).unwrap_or(i64::MAX)]),
@@ -477,12 +490,20 @@ pub fn foreign(what: &str) -> Reply {
     Reply::Error { code: "FOREIGN".into(), message: format!("this name is a {what}'s") }
 }
 
-fn acquired_reply(now: i64, answer: Acquired) -> Reply {
+/// The answer of a record with `other` units than was said.
+fn acquired_reply(now: i64, answer: Acquired, other: Option<u32>) -> Reply {
     let us = |span: Duration| i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+    let says = |list: [i64; 4], without: usize| match other {
+        Some(units) => numbers(&[list[0], list[1], list[2], list[3], units.into()]),
+        None => numbers(&list[..without]),
+    };
     match answer {
-        Acquired::Granted(token) => Reply::Int(i64::try_from(token).unwrap_or(i64::MAX)),
-        Acquired::Held(remaining) => numbers(&[0, now, us(remaining)]),
-        Acquired::Queued { remaining, position } => numbers(&[1, now, us(remaining), position.into()]),
+        Acquired::Granted(token) => match (i64::try_from(token).unwrap_or(i64::MAX), other) {
+            (token, None) => Reply::Int(token),
+            (token, Some(_)) => says([3, token, 0, 0], 4),
+        },
+        Acquired::Held(remaining) => says([0, now, us(remaining), 0], 3),
+        Acquired::Queued { remaining, position } => says([1, now, us(remaining), position.into()], 4),
         Acquired::Late => numbers(&[2, now]),
         Acquired::TooMany(permits) => {
             Reply::Error { code: "TOOMANY".into(), message: format!("it has {permits} permits") }

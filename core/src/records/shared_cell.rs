@@ -25,7 +25,7 @@
 //!
 //! Source of the rule for reads and writes: the shared locks of the ZooKeeper recipes, with one record in the place of nodes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -490,6 +490,15 @@ pub struct Kept {
     pub holders: BTreeMap<AttemptId, Holder>,
     /// Who waits, in order of arrival.
     pub line: VecDeque<Seeker>,
+    /// The same by their attempts: there may be very many.
+    known: BTreeSet<AttemptId>,
+}
+
+impl Kept {
+    fn position(&self, attempt: AttemptId) -> Option<usize> {
+        let in_line = self.known.contains(&attempt);
+        in_line.then(|| self.line.iter().position(|seeker| seeker.who.owner.attempt == attempt))?
+    }
 }
 
 impl Hall for Kept {
@@ -516,9 +525,10 @@ impl Hall for Kept {
     }
 
     fn join(&mut self, seeker: &Seeker) -> Result<u32, Infallible> {
-        let known = self.line.iter().position(|other| other.who.owner.attempt == seeker.who.owner.attempt);
+        let known = self.position(seeker.who.owner.attempt);
         if known.is_none() {
             self.line.push_back(seeker.clone());
+            self.known.insert(seeker.who.owner.attempt);
         }
         Ok(u32::try_from(known.unwrap_or(self.line.len() - 1)).unwrap_or(u32::MAX))
     }
@@ -532,12 +542,16 @@ impl Hall for Kept {
     }
 
     fn leave(&mut self, attempt: AttemptId) -> Result<(), Infallible> {
-        self.line.retain(|seeker| seeker.who.owner.attempt != attempt);
+        if let Some(at) = self.position(attempt) {
+            self.line.remove(at);
+            self.known.remove(&attempt);
+        }
         Ok(())
     }
 
     fn drop_inbox(&mut self, inbox: InboxId) -> Result<(), Infallible> {
         self.line.retain(|seeker| seeker.who.owner.inbox != inbox);
+        self.known = self.line.iter().map(|seeker| seeker.who.owner.attempt).collect();
         Ok(())
     }
 }

@@ -242,6 +242,13 @@ impl Process {
                 self.tell(now, contender, session::Event::Export { secret, used });
                 self.detach(contender);
             }
+            queue::Action::RunOut { contender, .. } => {
+                let slot = self.slots.iter_mut().find(|slot| slot.contender == Some(contender));
+                if let Some(Slot { session, .. }) = slot {
+                    let left = session.valid_until().map_or(Duration::ZERO, |until| until.since(now));
+                    session.handle(now, session::Event::Serve(Service::that_runs_out(left)));
+                }
+            }
             queue::Action::Withdraw(contender) => {
                 self.tell(now, contender, session::Event::Cancel);
                 self.detach(contender);

@@ -46,6 +46,29 @@ fn rule_10_a_lock_entered_twice_is_free_after_the_second_release() {
 }
 
 #[test]
+fn rule_10_a_hold_lasts_as_long_as_one_of_its_levels_is_not_forgotten() {
+    let mut queue = held_by_an_owner();
+    told(&mut queue, queue::Event::Acquire(owned(2, 7)));
+    let abandon = || queue::Event::Abandon { token: 100 };
+    assert_eq!(told(&mut queue, abandon()), "");
+    // The level that is left is released: nobody will release the other one.
+    let kept = give_back(&mut queue, at(0), 100);
+    assert!(kept.contains("Kept(1)") && kept.contains("RunOut") && queue.held_token() == Some(100), "{kept}");
+    // Its owner comes again, and has it as long as it wants.
+    let again = told(&mut queue, queue::Event::Acquire(owned(3, 7)));
+    assert!(again.contains("Serve") && again.contains("depth: 2"), "{again}");
+    assert!(told(&mut queue, abandon()).contains("RunOut"));
+    assert_eq!(told(&mut queue, queue::Event::Abandon { token: 99 }), "");
+}
+
+#[test]
+fn rule_10_a_hold_of_one_level_that_is_forgotten_runs_out() {
+    let mut queue = held_by_an_owner();
+    assert!(told(&mut queue, queue::Event::Abandon { token: 100 }).contains("RunOut"));
+    assert_eq!(queue.held_token(), Some(100));
+}
+
+#[test]
 fn rule_9_a_try_does_not_wait_for_others_of_its_process() {
     let mut queue = granted_queue(1);
     let refused = told(&mut queue, queue::Event::Acquire(Ask { tries: true, ..ask(2) }));

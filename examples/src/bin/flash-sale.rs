@@ -29,13 +29,13 @@ async fn sell(place: &str, segments: usize) -> Result<(u64, f64), Failure> {
                 // Not atomic in the least: the lock has to make it so.
                 let some = left.load(Ordering::Relaxed);
                 if some == 0 {
-                    segment.sold_out().await?;
+                    let _ = segment.sold_out().await?;
                     continue;
                 }
                 tokio::time::sleep(SALE).await;
                 left.store(some - 1, Ordering::Relaxed);
                 sold.fetch_add(1, Ordering::Relaxed);
-                segment.into_guard().release().await?;
+                let _ = segment.into_guard().release().await?;
             }
             Ok::<_, Failure>(())
         }));

@@ -60,7 +60,7 @@ async fn token(lock: Option<&Lock>, provider: &Provider, kept: &Kept) -> Result<
     // Sent under the lock too: else it may be ended on its way.
     provider.call(token);
     if let Some(guard) = guard {
-        guard.release().await?;
+        let _ = guard.release().await?;
     }
     Ok(token)
 }

@@ -25,14 +25,14 @@ fn sale(place: &str, stock: u32, wants: &[u32]) -> Result<Vec<bool>, Failure> {
             if served {
                 *stock.lock().expect("nobody panics") = left - wanted;
             }
-            guard.release()?;
+            let _ = guard.release()?;
             Ok::<_, Failure>(served)
         }));
         while shop.inspect(&name)?.waiters <= place_in_line as u64 {
             std::thread::yield_now();
         }
     }
-    closed.release()?;
+    let _ = closed.release()?;
     buyers.into_iter().map(|buyer| buyer.join().map_err(|_| "a buyer panicked")?).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Locks kept in this process.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::future::ready;
 use std::ops::Bound;
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use super::layouts::native::layout;
 use crate::barrier_cell::{self, BarrierCell};
 use crate::barrier_layout;
-use crate::cell::{Cell, Line, Surroundings, Waiter};
+use crate::cell::{self, Cell, Surroundings};
 use crate::driver::clock;
 use crate::driver::fork::Generational;
 use crate::driver::wait::locked;
@@ -17,7 +17,7 @@ use crate::error::{Error, Kind, Result};
 use crate::latch_cell::{self, LatchCell};
 use crate::latch_layout;
 use crate::native;
-use crate::protocol::{Arg, AttemptId, InboxId, Layout, Reply, Request, Requests, StoreEvent};
+use crate::protocol::{Arg, InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
 use crate::shared;
 use crate::shared_cell::{Kept, Primitive, SharedCell};
@@ -50,7 +50,7 @@ struct Records {
 }
 
 enum Record {
-    Lock(Cell, VecDeque<Waiter>),
+    Lock(Cell, cell::Kept),
     Shared(SharedCell, Kept),
     Latch(LatchCell, latch_cell::Kept),
     Barrier(BarrierCell, barrier_cell::Kept),
@@ -76,7 +76,7 @@ impl Procedure {
     /// The record that it makes where there is none.
     fn record(&self) -> Record {
         match self {
-            Procedure::Lock(_) => Record::Lock(Cell::default(), VecDeque::new()),
+            Procedure::Lock(_) => Record::Lock(Cell::default(), cell::Kept::default()),
             Procedure::Shared(_) => Record::Shared(SharedCell::default(), Kept::default()),
             Procedure::Latch(_) => Record::Latch(LatchCell::default(), latch_cell::Kept::default()),
             Procedure::Barrier(_) => Record::Barrier(BarrierCell::default(), barrier_cell::Kept::default()),
@@ -129,45 +129,6 @@ impl Record {
             Record::Latch(cell, _) => cell.look(now).is_none(),
             Record::Barrier(cell, _) => !cell.is_there(now),
         }
-    }
-}
-
-impl Line for VecDeque<Waiter> {
-    type Error = Infallible;
-
-    fn join(&mut self, waiter: &Waiter) -> std::result::Result<u32, Infallible> {
-        let known = self.iter().position(|other| other.owner.attempt == waiter.owner.attempt);
-        let position = known.unwrap_or_else(|| {
-            self.push_back(waiter.clone());
-            VecDeque::len(self) - 1
-        });
-        Ok(u32::try_from(position).unwrap_or(u32::MAX))
-    }
-
-    fn first(&mut self) -> std::result::Result<Option<Waiter>, Infallible> {
-        Ok(self.front().cloned())
-    }
-
-    fn count(&mut self) -> std::result::Result<u32, Infallible> {
-        Ok(u32::try_from(VecDeque::len(self)).unwrap_or(u32::MAX))
-    }
-
-    fn pop(&mut self) -> std::result::Result<Option<Waiter>, Infallible> {
-        Ok(self.pop_front())
-    }
-
-    fn contains(&mut self, attempt: AttemptId) -> std::result::Result<bool, Infallible> {
-        Ok(self.iter().any(|waiter| waiter.owner.attempt == attempt))
-    }
-
-    fn leave(&mut self, attempt: AttemptId) -> std::result::Result<(), Infallible> {
-        self.retain(|waiter| waiter.owner.attempt != attempt);
-        Ok(())
-    }
-
-    fn drop_inbox(&mut self, inbox: InboxId) -> std::result::Result<(), Infallible> {
-        self.retain(|waiter| waiter.owner.inbox != inbox);
-        Ok(())
     }
 }
 

@@ -673,7 +673,7 @@ fn a_waiter_that_was_killed_is_passed_over() {
     assert_eq!(inboxes(), 2);
     helper.child.kill().unwrap();
     helper.child.wait().unwrap();
-    holder.release();
+    let _ = holder.release();
     assert!(matches!(next.ears.next(), Heard::Pushed(..)));
     assert_eq!(inboxes(), 1, "the socket of the dead is removed");
 }
@@ -758,7 +758,7 @@ fn a_path_may_be_longer_than_a_socket_address() {
     holder.try_lock().unwrap();
     let mut waiter = Contender::listening(&store, "a");
     waiter.queue();
-    holder.release();
+    let _ = holder.release();
     assert!(matches!(waiter.ears.next(), Heard::Pushed(..)));
 }
 
@@ -1058,7 +1058,7 @@ fn a_link_to_the_file_has_its_inboxes() {
     let mut waiter = Contender::listening(&linked, "a");
     holder.try_lock().unwrap();
     waiter.queue();
-    holder.release();
+    let _ = holder.release();
     assert!(matches!(waiter.ears.next(), Heard::Pushed(..)));
     assert!(!folder.0.join("link.db-inbox").exists() && !folder.0.join("link.db-wal").exists());
 }
@@ -1302,7 +1302,7 @@ fn nothing_stays_of_locks_that_nobody_uses() {
         {
             contender.terms.card = Card { label: "a label of somebody".into(), ..Card::default() }.encode().into();
             contender.try_lock().unwrap();
-            contender.release();
+            let _ = contender.release();
         }
     };
     leave("one");

@@ -5,11 +5,20 @@ if h[1] and h[1] ~= ARGV[6] .. '1' then
 end
 if now > tonumber(ARGV[3]) then return {2, now} end
 
+-- Whoever names another number of permits than there are is told so.
+local function says(answer, short)
+  if capacity ~= tonumber(ARGV[8]) then
+    answer[5] = capacity
+    return answer
+  end
+  return short
+end
+
 local mine = holder(me)
 if mine then
   prolong(mine, ttl)
   finish()
-  return mine.token
+  return says({3, mine.token, 0, 0}, mine.token)
 end
 forget_expired()
 if not resized and used == 0 and waiting == 0 then
@@ -25,7 +34,7 @@ local token, all = serve(me, ttl)
 if not token and all and used + units <= capacity then token = grant(asker, units, card, ttl, false) end
 if token then
   finish()
-  return token
+  return says({3, token, 0, 0}, token)
 end
 -- The position of one who stood in the queue before counts those who left meanwhile ahead of it: a bound, without a scan.
 local position
@@ -42,5 +51,5 @@ if waits then
 end
 finish()
 local remaining = used == 0 and 0 or math.max(soonest - now, 0)
-if waits then return {1, now, remaining, position} end
-return {0, now, remaining}
+if waits then return says({1, now, remaining, position}, {1, now, remaining, position}) end
+return says({0, now, remaining, 0}, {0, now, remaining})

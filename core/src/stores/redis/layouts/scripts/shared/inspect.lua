@@ -9,12 +9,12 @@ for i = 1, #all, 2 do
 end
 table.sort(tokens)
 local answer = {h[1]:sub(1, -2), capacity, waiting}
--- A client takes no reply of more than 4 MiB: whoever does not fit is counted, in the end.
+-- A reply of thousands takes the server too long, and more than 4 MiB no client takes: whoever does not fit is counted, in the end.
 local size, more, units = 0, 0, 0
 for _, token in ipairs(tokens) do
   local text = texts[token]
   size = size + #text + 85
-  if size <= 3000000 then
+  if size <= 500000 then
     local hold = kept(text)
     answer[#answer + 1] = {
       hold.owner, now - hold.since, math.max(hold.expires - now, 0), token, hold.units, hold.card,

@@ -8,7 +8,7 @@ for _, owner in ipairs(redis.call('HKEYS', beside)) do
   for i, permit in ipairs(permits(owner, units or 0)) do hidden[permit] = i > 1 end
 end
 local held = redis.call('ZRANGEBYSCORE', leases, '(' .. millis, '+inf', 'WITHSCORES')
--- A client takes no reply of more than 4 MiB: whoever does not fit is counted, in the end.
+-- A reply of thousands takes the server too long, and more than 4 MiB no client takes: whoever does not fit is counted, in the end.
 local size, more, more_units = 0, 0, 0
 for i = 1, #held, 2 do
   if not hidden[held[i]] then
@@ -17,7 +17,7 @@ for i = 1, #held, 2 do
     local left = math.min(tonumber(held[i + 1]) - millis, 86400000)
     units, card = units or 1, card or '\t\tredisson\t'
     size = size + #card + 200
-    if size <= 3000000 then
+    if size <= 500000 then
       answer[#answer + 1] = {owner, since and now - since or -1, left * 1000, token, units, card}
     else
       more, more_units = more + 1, more_units + units

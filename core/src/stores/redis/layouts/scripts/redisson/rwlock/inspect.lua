@@ -8,8 +8,8 @@ for _, field in ipairs(redis.call('HKEYS', key)) do
     local token, since, _, card = noted(owner or field)
     card = card or '\t\tredisson\t'
     size = size + #card + 200
-    -- A client takes no reply of more than 4 MiB: whoever does not fit is counted.
-    if size > 3000000 then
+    -- A reply of thousands takes the server too long, and more than 4 MiB no client takes: whoever does not fit is counted.
+    if size > 500000 then
       more = more + 1
     else
       answer[#answer + 1] =

@@ -1,0 +1,116 @@
+//! Tasks of one client that want to be served in order: they get in line as they come, and who leaves it is told where it stood.
+
+mod places;
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use lockwright::{Client, Error, Guard, Kind};
+use places::Place;
+
+/// Clients whose inbox is opened while tasks come; LOCKWRIGHT_ROUNDS says how many instead.
+const ROUNDS: usize = 20;
+const TASKS: usize = 8;
+
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    Fair,
+    Permit,
+    Writer,
+}
+
+async fn acquire(client: &Client, wanted: Wanted, name: &str) -> Result<Guard, Error> {
+    match wanted {
+        Wanted::Fair => client.lock(name).fair().acquire().await,
+        Wanted::Permit => client.semaphore(name, 1).acquire().await,
+        Wanted::Writer => client.rwlock(name).write().acquire().await,
+    }
+}
+
+/// In which order the tasks of a client that waits for the first time are served, some of which come while its inbox is being opened.
+async fn served(uri: &str, holder: &Client, wanted: Wanted, name: &str, pause: Duration) -> Vec<usize> {
+    let guard = acquire(holder, wanted, name).await.unwrap();
+    let client = lockwright::connect(uri).await.unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for i in 0..TASKS {
+        let (client, name, order) = (client.clone(), name.to_owned(), order.clone());
+        tasks.push(tokio::spawn(async move {
+            let guard = acquire(&client, wanted, &name).await.unwrap();
+            order.lock().unwrap().push(i);
+            let _ = guard.release().await.unwrap();
+        }));
+        let began = Instant::now();
+        while began.elapsed() < pause {
+            tokio::task::yield_now().await;
+        }
+    }
+    while holder.inspect(name).await.unwrap().waiters < TASKS as u64 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let _ = guard.release().await.unwrap();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    client.close().await;
+    Arc::into_inner(order).unwrap().into_inner().unwrap()
+}
+
+#[tokio::test]
+async fn tasks_are_served_as_they_came_also_while_the_inbox_opens() {
+    let rounds = std::env::var("LOCKWRIGHT_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
+    for place in Place::all() {
+        let holder = lockwright::connect(&place.uri).await.unwrap();
+        for wanted in [Wanted::Fair, Wanted::Permit, Wanted::Writer] {
+            let name = format!("{}-{wanted:?}", place.name);
+            for round in 0..rounds {
+                let pause = Duration::from_micros(17 * (round as u64 % 12));
+                let order = served(&place.uri, &holder, wanted, &name, pause).await;
+                assert!(order.is_sorted(), "{} {wanted:?}, {pause:?} between two: {order:?}", place.uri);
+            }
+        }
+        holder.close().await;
+    }
+}
+
+#[test]
+fn who_gives_up_is_told_where_it_stood() {
+    for place in Place::all() {
+        let (holder, client) = (place.client(), place.client());
+        let name = &place.name;
+        let guard = holder.lock(name).acquire().unwrap();
+        let waits = |ahead: u64| {
+            let lock = client.lock(name).fair().timeout(Duration::from_secs(30)).build().unwrap();
+            let waiting = std::thread::spawn(move || lock.acquire().map(drop));
+            while holder.inspect(name).unwrap().waiters < ahead {
+                std::thread::yield_now();
+            }
+            waiting
+        };
+        let before = [waits(1), waits(2)];
+        let error = client.lock(name).fair().timeout(Duration::from_millis(300)).acquire().unwrap_err();
+        let said = error.to_string();
+        assert!(error.kind() == Kind::Timeout && said.contains("; this call was 3rd in line; "), "{said}");
+        let seen = client.inspect(name).unwrap();
+        assert_eq!((seen.waiters, &seen.ahead[..]), (2, &[0, 1][..]));
+        assert_eq!(holder.inspect(name).unwrap().ahead, []);
+        let _ = guard.release().unwrap();
+        before.into_iter().for_each(|waiting| waiting.join().unwrap().unwrap());
+    }
+}
+
+#[test]
+fn who_waits_behind_others_of_its_process_is_told_where_it_stood() {
+    let place = &Place::all()[0];
+    let (holder, client) = (place.client(), place.client());
+    let guard = holder.lock("x").acquire().unwrap();
+    let lock = client.lock("x").timeout(Duration::from_secs(30)).build().unwrap();
+    let first = std::thread::spawn(move || lock.acquire().map(drop));
+    while holder.inspect("x").unwrap().waiters < 1 {
+        std::thread::yield_now();
+    }
+    let said = client.lock("x").timeout(Duration::from_millis(50)).acquire().unwrap_err().to_string();
+    assert!(said.contains("; this call was 2nd in line; "), "{said}");
+    let _ = guard.release().unwrap();
+    first.join().unwrap().unwrap();
+}
