@@ -100,7 +100,7 @@ fn rule_4_whose_only_acquire_never_left_has_nothing_to_undo() {
 #[test]
 fn rule_4_a_place_is_undone_though_the_acquire_after_it_never_left() {
     let mut rig = waiting();
-    rig.tick(1_000);
+    rig.tell(1_000, Event::Verify);
     let (acquire, _) = rig.sent[1];
     rig.tell(1_001, Event::Cancel);
     never_left(&mut rig, 1_002, acquire);
