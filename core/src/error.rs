@@ -181,15 +181,13 @@ impl Error {
             None if waited.is_zero() => {
                 Cow::Borrowed("somebody else holds it; wait with a time limit, or try again later")
             }
-            None if ahead.is_none() => {
-                let unless = "others held it, or the store had not answered by then";
-                format!("not ours within {waited:?}: {unless}; raise the timeout, or `inspect` it").into()
-            }
             None => {
                 // Where no place is known the store may not even have answered.
-                let or = if ahead.is_none() { ", or the store took longer to say" } else { "" };
-                format!("not ours within {waited:?}: others hold it{or}{place}; raise the timeout, or `inspect` it")
-                    .into()
+                let by = match ahead {
+                    None => "others held it, or the store had not answered by then",
+                    Some(_) => "others hold it",
+                };
+                format!("not ours within {waited:?}: {by}{place}; raise the timeout, or `inspect` it").into()
             }
             Some(who) if waited.is_zero() => {
                 format!("held by {who}; wait with a time limit, or try again later").into()
@@ -346,7 +344,7 @@ mod tests {
     #[test]
     fn a_time_limit_says_no_more_than_is_known() {
         let said = |ahead| Error::timeout_by(Duration::from_millis(5), None, ahead).to_string();
-        assert!(said(None).contains("others hold it, or the store took longer to say;"), "{}", said(None));
+        assert!(said(None).contains("others held it, or the store had not answered by then;"), "{}", said(None));
         assert!(said(Some(1)).contains("others hold it; this call was 2nd in line;"), "{}", said(Some(1)));
     }
 

@@ -191,4 +191,15 @@ mod tests {
         // What became of one is known to the others' clocks too.
         assert_eq!(reply(&db, &Env { wall: 1_038, ..env(5_000_038, "one") }, &arrive(2, true, 3)), vec![3, 0, 2]);
     }
+
+    #[test]
+    fn a_place_that_is_over_by_the_wall_clock_is_not_counted_on_another_clock() {
+        let db = file();
+        let boots = [("one", 1_000_i64), ("other", 1_025), ("one", 1_050)];
+        for (n, (boot, wall)) in (1u64..).zip(boots) {
+            let now = wall * if boot == "one" { 5_000 } else { 1 };
+            let env = Env { wall: wall.cast_unsigned(), ..env(now, boot) };
+            assert_eq!(reply(&db, &env, &arrive(n, true, 3)), [1, now, 1], "{boot} {wall}");
+        }
+    }
 }
