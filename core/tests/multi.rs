@@ -106,6 +106,10 @@ fn what_is_lost_while_others_are_waited_for_is_waited_for_again() {
         }
         let broken = c.inspect(&names[0]).unwrap().holder.unwrap().first_token;
         assert!(c.break_lock(&names[0], lockwright::Token::new(broken)).unwrap());
+        // That is pushed, and the store confirms it.
+        while b.metrics().lost.total() == 0 {
+            std::thread::yield_now();
+        }
         let _ = held.release().unwrap();
         let guard = waiting.join().unwrap();
         assert!(guard.is_held() && guard.token_of(&names[0]).unwrap().n > broken);
