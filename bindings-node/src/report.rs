@@ -57,6 +57,7 @@ pub struct Seen {
     pub layout: String,
     pub holder: Option<SeenHolder>,
     pub waiters: f64,
+    pub ahead: Vec<u32>,
     pub primitive: Option<&'static str>,
     pub shared: Option<SeenSharing>,
     pub latch: Option<SeenCounting>,
@@ -111,8 +112,8 @@ pub(crate) fn seen(seen: Inspection) -> Seen {
     });
     let holder = seen.holder.map(seen_holder);
     let latch = seen.latch.map(|latch| SeenCounting { count: latch.count });
-    let Inspection { name, layout, primitive, waiters, .. } = seen;
-    Seen { name, layout, holder, waiters: number(waiters), primitive, shared, latch }
+    let Inspection { name, layout, primitive, waiters, ahead, .. } = seen;
+    Seen { name, layout, holder, waiters: number(waiters), ahead, primitive, shared, latch }
 }
 
 fn seen_holder(holder: Holder) -> SeenHolder {

@@ -39,6 +39,16 @@ for (const [store, uri] of Object.entries(stores())) {
     assert.equal(await lock.breakLock(next.token), true)
     await assert.rejects(async () => next[Symbol.asyncDispose](), { code: 'lost' })
   })
+
+  test(`who waits in line for a lock of ${store} is told how many are ahead`, async t => {
+    const [here, there] = [await client(t, uri), await client(t, uri)]
+    const guard = await here.lock('x').acquire()
+    const waiting = [0, 1].map(() => there.lock('x', { fair: true }).using(async () => {}))
+    while ((await there.inspect('x')).ahead.join() !== '0,1') await sleep(2)
+    assert.deepEqual((await here.inspect('x')).ahead, [])
+    await guard.release()
+    await Promise.all(waiting)
+  })
 }
 
 describe('errors', () => {

@@ -86,6 +86,9 @@ export interface Inspection {
   readonly holder?: Holder | undefined
   /** How many wait, over all clients. */
   readonly waiters: number
+  /** How many are ahead, at most, of each that waits by this client, in the order in which they came, as the store said last. Those who are not
+   * `fair` wait together, as one; who has no place in a queue is left out. */
+  readonly ahead: readonly number[]
   /** What lies there, held or remembered; `undefined` where nothing does. */
   readonly primitive?: 'lock' | 'rwlock' | 'semaphore' | 'latch' | 'barrier' | undefined
   /** For a read/write lock or a semaphore: what it is, and all who hold it. */
@@ -105,7 +108,7 @@ export interface Sharing {
   readonly primitive: 'rwlock' | 'semaphore'
   /** How many there are, of a semaphore. */
   readonly permits?: number | undefined
-  /** In the order of their tokens: all, unless a store has no room for so many in one answer (on Redis some 13,000). */
+  /** In the order of their tokens: all, unless a store has no room for so many in one answer (on Redis some 2,300). */
   readonly holders: readonly Part[]
   /** How many more hold it than these. */
   readonly unlisted: number

@@ -652,6 +652,7 @@ pub(crate) fn inspection_record(py: Python<'_>, seen: Inspection) -> PyResult<Bo
     fields.set_item("layout", seen.layout)?;
     fields.set_item("holder", seen.holder.map(|holder| holder_record(py, holder)).transpose()?)?;
     fields.set_item("waiters", seen.waiters)?;
+    fields.set_item("ahead", pyo3::types::PyTuple::new(py, seen.ahead)?)?;
     fields.set_item("primitive", seen.primitive)?;
     fields.set_item("shared", seen.shared.map(|shared| sharing_record(py, shared)).transpose()?)?;
     fields.set_item("latch", seen.latch.map(|latch| counting_record(py, latch)).transpose()?)?;

@@ -322,6 +322,21 @@ def test_what_others_see(client: lockwright.Client, other: lockwright.Client) ->
     assert other.inspect("x").holder is None
 
 
+def test_who_waits_in_line_is_told_how_many_are_ahead(client: lockwright.Client, other: lockwright.Client) -> None:
+    def take_turn() -> None:
+        with other.lock("x", fair=True, timeout=SOON):
+            pass
+
+    with ThreadPoolExecutor(2) as pool:
+        with client.lock("x"):
+            waiting = [pool.submit(take_turn) for _ in range(2)]
+            while other.inspect("x").ahead != (0, 1):
+                assert not any(one.done() for one in waiting)
+            assert client.inspect("x").ahead == ()
+        for one in waiting:
+            one.result()
+
+
 def test_promises(client: lockwright.Client) -> None:
     promised = client.guarantees()
     assert promised.fair and promised.reentrant and promised.token != "none"

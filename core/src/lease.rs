@@ -242,7 +242,7 @@ pub struct Sharing {
     pub primitive: Primitive,
     /// How many permits there are, of a semaphore that was used.
     pub permits: Option<u32>,
-    /// The holders, in the order of their tokens: all of them, unless a store has no room for so many in one answer (on Redis some 13,000).
+    /// The holders, in the order of their tokens: all of them, unless a store has no room for so many in one answer (on Redis some 2,300).
     pub holders: Vec<Part>,
     /// How many more holders there are than these, whose tokens are higher.
     pub unlisted: u64,

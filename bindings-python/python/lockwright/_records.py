@@ -75,7 +75,7 @@ class Sharing:
     permits: Optional[int]
     """How many there are, of a semaphore."""
     holders: tuple[Part, ...]
-    """In the order of their tokens: all, unless a store has no room for so many in one answer (on Redis some 13,000)."""
+    """In the order of their tokens: all, unless a store has no room for so many in one answer (on Redis some 2,300)."""
     unlisted: int
     """How many more hold it than these."""
 
@@ -98,6 +98,9 @@ class Inspection:
     """`None` when the lock is free."""
     waiters: int
     """How many wait at the store."""
+    ahead: tuple[int, ...] = ()
+    """How many are ahead, at most, of each that waits by this client, in the order in which they came, as the store said last. Those who are not
+    `fair` wait together, as one; who has no place in a queue is left out."""
     primitive: Optional[str] = None
     """What lies there: `lock`, `rwlock`, `semaphore`, `latch` or `barrier`, held or remembered; `None` where nothing does."""
     shared: Optional[Sharing] = None
