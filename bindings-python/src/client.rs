@@ -9,6 +9,7 @@ use lockwright::lease::{Counting, Holder, Inspection, Sharing};
 use lockwright::options::{AcquireOptions, ConnectOptions, Retry};
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Token};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
@@ -139,7 +140,9 @@ impl Client {
     ///
     /// Raises `InvalidConfig` for what cannot be, and `Unsupported` for what this store or layout cannot do.
     #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, at_least_for=None, fair=None,
-        layout=None, format=None, retry=None, label=None))]
+        layout=None, format=None, retry=None, label=None, **others),
+        text_signature = "($self, name, *, ttl=None, timeout=None, renew=None, max_hold=None, at_least_for=None, \
+        fair=None, layout=None, format=None, retry=None, label=None)")]
     #[allow(clippy::too_many_arguments)]
     fn lock(
         &self,
@@ -154,7 +157,9 @@ impl Client {
         format: Option<&Bound<'_, PyAny>>,
         retry: Option<(Span, Span)>,
         label: Option<&Bound<'_, PyAny>>,
+        others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Lock> {
+        refuse("lock", others)?;
         self.build(
             name,
             &Given { ttl, timeout, renew, max_hold, at_least_for, fair, layout, format, retry, label },
@@ -164,7 +169,9 @@ impl Client {
 
     /// As `lock`, but its thread may acquire it again, through any RLock of that name of this client.
     #[pyo3(signature = (name, *, ttl=None, timeout=None, renew=None, max_hold=None, at_least_for=None, fair=None,
-        layout=None, format=None, retry=None, label=None))]
+        layout=None, format=None, retry=None, label=None, **others),
+        text_signature = "($self, name, *, ttl=None, timeout=None, renew=None, max_hold=None, at_least_for=None, \
+        fair=None, layout=None, format=None, retry=None, label=None)")]
     #[allow(clippy::too_many_arguments)]
     fn rlock(
         &self,
@@ -180,7 +187,9 @@ impl Client {
         format: Option<&Bound<'_, PyAny>>,
         retry: Option<(Span, Span)>,
         label: Option<&Bound<'_, PyAny>>,
+        others: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<RLock>> {
+        refuse("rlock", others)?;
         let lock = self.build(
             name,
             &Given { ttl, timeout, renew, max_hold, at_least_for, fair, layout, format, retry, label },
@@ -644,6 +653,18 @@ pub(crate) fn guarantees_record<'py>(py: Python<'py>, promised: &Guarantees) -> 
     fields.set_item("incarnation", promised.incarnation)?;
     fields.set_item("notes", pyo3::types::PyTuple::new(py, promised.notes)?)?;
     record(py, "Guarantees", &fields)
+}
+
+/// Refuses an option that there is not, with a hint for who comes from a library that calls it otherwise.
+fn refuse(method: &str, others: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    let Some(name) = others.and_then(|others| others.keys().get_item(0).ok()) else { return Ok(()) };
+    let name: String = name.extract()?;
+    let hint = match name.as_str() {
+        "blocking_timeout" => ": here timeout says how long to wait, and ttl how long the lease lasts",
+        "sleep" => ": here retry says how long to pause, where no waiter is told of its turn",
+        _ => "",
+    };
+    Err(PyTypeError::new_err(format!("Client.{method}() got an unexpected keyword argument '{name}'{hint}")))
 }
 
 pub(crate) fn inspection_record(py: Python<'_>, seen: Inspection) -> PyResult<Bound<'_, PyAny>> {

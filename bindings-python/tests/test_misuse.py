@@ -150,3 +150,12 @@ def test_what_a_key_cannot_guard() -> None:
         client.guarded("{cid}", ttl=0)
     with pytest.raises(lockwright.InvalidConfig, match="ttl"):
         other.guarded("{cid}", ttl=0)
+
+
+@pytest.mark.parametrize("method", ["lock", "rlock"])
+def test_who_comes_from_redis_py_is_told_what_its_options_are_called(method: str) -> None:
+    sync = lockwright.connect("memory://")
+    for client in sync, lockwright.aio.connect("memory://"):
+        for option, hint in ("blocking_timeout", "here timeout says"), ("sleep", "here retry says"), ("label_", "argument 'label_'"):
+            with pytest.raises(TypeError, match=hint):
+                getattr(client, method)("x", **{option: 5})

@@ -21,7 +21,7 @@ import sys
 import weakref
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Literal, Optional, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Literal, NoReturn, Optional, Type, TypeVar, Union
 
 from lockwright import _lockwright as _native
 from lockwright._errors import Forked, InvalidConfig, LockError, LockLost, LockTimeout, NotOwned, Unavailable, over_released
@@ -140,6 +140,7 @@ class Client:
         retry: Optional["tuple[Span, Span]"] = None,
         label: Optional[str] = None,
         cancel_on_loss: bool = False,
+        **others: NoReturn,
     ) -> Lock:
         """The lock called `name`. What is not given is as the address says, else as it says here.
 
@@ -170,6 +171,7 @@ class Client:
             format=format,
             retry=retry,
             label=label,
+            **others,
         )
         return Lock(core, cancel_on_loss)
 
@@ -188,6 +190,7 @@ class Client:
         retry: Optional["tuple[Span, Span]"] = None,
         label: Optional[str] = None,
         cancel_on_loss: bool = False,
+        **others: NoReturn,
     ) -> RLock:
         """As `lock`, but its task may acquire it again, through any RLock of that name of this client.
 
@@ -205,6 +208,7 @@ class Client:
             format=format,
             retry=retry,
             label=label,
+            **others,
         )
         return RLock(core, cancel_on_loss)
 
