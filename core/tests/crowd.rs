@@ -1,43 +1,34 @@
 //! Very many tasks of one process that want the same lock, each with a place of its own at the store. All of them get it, each costs the store a few
 //! requests however many there are, and nobody is told that a store is silent that is well.
 
+mod ordered;
+
 use std::time::{Duration, Instant};
 
 use lockwright::{Client, Error};
+use ordered::Ordered;
 
 /// Tasks; LOCKWRIGHT_CROWD says how many instead.
 const CROWD: usize = 1_000;
 /// Requests that a task costs at most, of which asking and giving back are two, and asking again once pushes can come is the third.
 const REQUESTS: u64 = 5;
 
-#[derive(Clone, Copy, Debug)]
-enum Wanted {
-    Fair,
-    Permit,
-    Writer,
-    Barrier,
-}
-
-async fn pass(client: &Client, wanted: Wanted, name: &str, crowd: usize) -> Result<(), Error> {
-    let guard = match wanted {
-        Wanted::Fair => client.lock(name).fair().acquire().await?,
-        Wanted::Permit => client.semaphore(name, 1).acquire().await?,
-        Wanted::Writer => client.rwlock(name).write().acquire().await?,
-        Wanted::Barrier => return client.barrier(name, crowd as u32).build()?.wait().await.map(drop),
-    };
-    guard.release().await.map(drop)
+/// One of a crowd gets what it wants, or has passed a barrier of all of them where that is `None`.
+async fn pass(client: &Client, wanted: Option<Ordered>, name: &str, crowd: usize) -> Result<(), Error> {
+    match wanted {
+        Some(wanted) => wanted.acquire(client, name).await?.release().await.map(drop),
+        None => client.barrier(name, crowd as u32).build()?.wait().await.map(drop),
+    }
 }
 
 async fn crowd(uri: &str) {
     let crowd = std::env::var("LOCKWRIGHT_CROWD").map_or(CROWD, |crowd| crowd.parse().unwrap());
-    for wanted in [Wanted::Fair, Wanted::Permit, Wanted::Writer, Wanted::Barrier] {
+    for wanted in Ordered::ALL.map(Some).into_iter().chain([None]) {
         let client = lockwright::connect(uri).await.unwrap();
         let name = format!("crowd {wanted:?} {}", std::process::id());
         let first = match wanted {
-            Wanted::Fair => Some(client.lock(&name).acquire().await.unwrap()),
-            Wanted::Permit => Some(client.semaphore(&name, 1).acquire().await.unwrap()),
-            Wanted::Writer => Some(client.rwlock(&name).write().acquire().await.unwrap()),
-            Wanted::Barrier => None,
+            Some(wanted) => Some(wanted.acquire(&client, &name).await.unwrap()),
+            None => None,
         };
         let began = Instant::now();
         let tasks: Vec<_> = (0..crowd)

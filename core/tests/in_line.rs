@@ -1,42 +1,29 @@
 //! Tasks of one client that want to be served in order: they get in line as they come, and who leaves it is told where it stood.
 
+mod ordered;
 mod places;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use lockwright::{Client, Error, Guard, Kind};
+use lockwright::{Client, Kind};
+use ordered::Ordered;
 use places::Place;
 
 /// Clients whose inbox is opened while tasks come; LOCKWRIGHT_ROUNDS says how many instead.
 const ROUNDS: usize = 20;
 const TASKS: usize = 8;
 
-#[derive(Clone, Copy, Debug)]
-enum Wanted {
-    Fair,
-    Permit,
-    Writer,
-}
-
-async fn acquire(client: &Client, wanted: Wanted, name: &str) -> Result<Guard, Error> {
-    match wanted {
-        Wanted::Fair => client.lock(name).fair().acquire().await,
-        Wanted::Permit => client.semaphore(name, 1).acquire().await,
-        Wanted::Writer => client.rwlock(name).write().acquire().await,
-    }
-}
-
 /// In which order the tasks of a client that waits for the first time are served, some of which come while its inbox is being opened.
-async fn served(uri: &str, holder: &Client, wanted: Wanted, name: &str, pause: Duration) -> Vec<usize> {
-    let guard = acquire(holder, wanted, name).await.unwrap();
+async fn served(uri: &str, holder: &Client, wanted: Ordered, name: &str, pause: Duration) -> Vec<usize> {
+    let guard = wanted.acquire(holder, name).await.unwrap();
     let client = lockwright::connect(uri).await.unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = Vec::new();
     for i in 0..TASKS {
         let (client, name, order) = (client.clone(), name.to_owned(), order.clone());
         tasks.push(tokio::spawn(async move {
-            let guard = acquire(&client, wanted, &name).await.unwrap();
+            let guard = wanted.acquire(&client, &name).await.unwrap();
             order.lock().unwrap().push(i);
             let _ = guard.release().await.unwrap();
         }));
@@ -61,7 +48,7 @@ async fn tasks_are_served_as_they_came_also_while_the_inbox_opens() {
     let rounds = std::env::var("LOCKWRIGHT_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
     for place in Place::all() {
         let holder = lockwright::connect(&place.uri).await.unwrap();
-        for wanted in [Wanted::Fair, Wanted::Permit, Wanted::Writer] {
+        for wanted in Ordered::ALL {
             let name = format!("{}-{wanted:?}", place.name);
             for round in 0..rounds {
                 let pause = Duration::from_micros(17 * (round as u64 % 12));
