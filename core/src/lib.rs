@@ -85,7 +85,8 @@ pub use primitives::{barrier, election, export, latch, multi, once, rwlock, sema
 pub(crate) use primitives::{release, together};
 pub(crate) use records::inspection;
 pub use records::{
-    barrier_cell, barrier_layout, cell, gate, latch_cell, latch_layout, native, remembered, shared, shared_cell,
+    barrier_cell, barrier_layout, cell, gate, in_order, latch_cell, latch_layout, native, remembered, shared,
+    shared_cell,
 };
 #[cfg(feature = "net")]
 pub use rwlock::RwLock;

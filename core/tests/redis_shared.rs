@@ -282,7 +282,7 @@ impl<'a> Run<'a> {
         if let (Some(_), Reply::List(got), Reply::List(wanted)) = (before, &mut reply, &expected)
             && let ([Reply::Int(1), _, _, Reply::Int(at), ..], [_, _, _, Reply::Int(want), ..]) =
                 (got.as_mut_slice(), wanted.as_slice())
-            && (*want..self.kept.line.len() as i64).contains(at)
+            && (*want..self.kept.line.len().into()).contains(at)
         {
             *at = *want;
         }

@@ -19,12 +19,12 @@
 //! claim ends by a hand-off, those who wait may sleep until it would have ended; so the next in line is told of the claim
 //! ([`StoreEvent::Next`]).
 
-use std::collections::{HashSet, VecDeque};
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::in_order::InOrder;
 use crate::protocol::{AttemptId, InboxId, StoreEvent, Terms};
 use crate::time::StoreTime;
 
@@ -466,65 +466,36 @@ impl Cell {
     }
 }
 
-/// A [`Line`] in memory. There may be very many: only who leaves from the middle is looked for.
-#[derive(Clone, Debug, Default)]
-pub struct Kept {
-    waiters: VecDeque<Waiter>,
-    known: HashSet<AttemptId>,
-}
-
-impl Kept {
-    /// Whether nobody waits.
-    pub fn is_empty(&self) -> bool {
-        self.waiters.is_empty()
-    }
-
-    fn position(&self, attempt: AttemptId) -> Option<usize> {
-        self.known.contains(&attempt).then(|| self.waiters.iter().position(|w| w.owner.attempt == attempt))?
-    }
-}
-
-impl Line for Kept {
+impl Line for InOrder<Waiter> {
     type Error = Infallible;
 
     fn join(&mut self, waiter: &Waiter) -> Result<u32, Infallible> {
-        let position = self.position(waiter.owner.attempt).unwrap_or_else(|| {
-            self.known.insert(waiter.owner.attempt);
-            self.waiters.push_back(waiter.clone());
-            self.waiters.len() - 1
-        });
-        Ok(u32::try_from(position).unwrap_or(u32::MAX))
+        Ok(self.join(waiter))
     }
 
     fn first(&mut self) -> Result<Option<Waiter>, Infallible> {
-        Ok(self.waiters.front().cloned())
+        Ok(self.get(0).cloned())
     }
 
     fn count(&mut self) -> Result<u32, Infallible> {
-        Ok(u32::try_from(self.waiters.len()).unwrap_or(u32::MAX))
+        Ok(self.len())
     }
 
     fn pop(&mut self) -> Result<Option<Waiter>, Infallible> {
-        let head = self.waiters.pop_front();
-        head.iter().for_each(|head| _ = self.known.remove(&head.owner.attempt));
-        Ok(head)
+        Ok(self.pop())
     }
 
     fn contains(&mut self, attempt: AttemptId) -> Result<bool, Infallible> {
-        Ok(self.known.contains(&attempt))
+        Ok(InOrder::contains(self, attempt))
     }
 
     fn leave(&mut self, attempt: AttemptId) -> Result<(), Infallible> {
-        if let Some(at) = self.position(attempt) {
-            self.waiters.remove(at);
-            self.known.remove(&attempt);
-        }
+        self.leave(attempt);
         Ok(())
     }
 
     fn drop_inbox(&mut self, inbox: InboxId) -> Result<(), Infallible> {
-        self.waiters.retain(|waiter| waiter.owner.inbox != inbox);
-        self.known = self.waiters.iter().map(|waiter| waiter.owner.attempt).collect();
+        self.drop_inbox(inbox);
         Ok(())
     }
 }

@@ -8,13 +8,15 @@
 //! | a latch | [`latch_cell`] | [`latch_layout`] |
 //! | a barrier | [`barrier_cell`] | [`barrier_layout`] |
 //!
-//! What latches and barriers have in common is in [`gate`] (their layout) and [`remembered`] (attempts whose copies may come). What lies
-//! there is told by one look, whichever it is ([`inspection`]).
+//! Who waits for a lock, or for what is shared, stands in one kind of queue ([`in_order`]). What latches and barriers have in common is
+//! in [`gate`] (their layout) and [`remembered`] (attempts whose copies may come). What lies there is told by one look, whichever it
+//! is ([`inspection`]).
 
 pub mod barrier_cell;
 pub mod barrier_layout;
 pub mod cell;
 pub mod gate;
+pub mod in_order;
 pub(crate) mod inspection;
 pub mod latch_cell;
 pub mod latch_layout;

@@ -25,11 +25,12 @@
 //!
 //! Source of the rule for reads and writes: the shared locks of the ZooKeeper recipes, with one record in the place of nodes.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::cell::{Claimant, Surroundings, Waiter};
+use crate::in_order::InOrder;
 use crate::protocol::{AttemptId, InboxId, StoreEvent};
 use crate::time::StoreTime;
 
@@ -488,17 +489,8 @@ fn prolong(holder: &mut Holder, env: &Surroundings<'_>, ttl: Duration) {
 pub struct Kept {
     /// Who holds.
     pub holders: BTreeMap<AttemptId, Holder>,
-    /// Who waits, in order of arrival.
-    pub line: VecDeque<Seeker>,
-    /// The same by their attempts: there may be very many.
-    known: BTreeSet<AttemptId>,
-}
-
-impl Kept {
-    fn position(&self, attempt: AttemptId) -> Option<usize> {
-        let in_line = self.known.contains(&attempt);
-        in_line.then(|| self.line.iter().position(|seeker| seeker.who.owner.attempt == attempt))?
-    }
+    /// Who waits.
+    pub line: InOrder<Seeker>,
 }
 
 impl Hall for Kept {
@@ -525,33 +517,24 @@ impl Hall for Kept {
     }
 
     fn join(&mut self, seeker: &Seeker) -> Result<u32, Infallible> {
-        let known = self.position(seeker.who.owner.attempt);
-        if known.is_none() {
-            self.line.push_back(seeker.clone());
-            self.known.insert(seeker.who.owner.attempt);
-        }
-        Ok(u32::try_from(known.unwrap_or(self.line.len() - 1)).unwrap_or(u32::MAX))
+        Ok(self.line.join(seeker))
     }
 
     fn waiting(&mut self) -> Result<u32, Infallible> {
-        Ok(u32::try_from(self.line.len()).unwrap_or(u32::MAX))
+        Ok(self.line.len())
     }
 
     fn nth(&mut self, ahead: u32) -> Result<Option<Seeker>, Infallible> {
-        Ok(self.line.get(ahead as usize).cloned())
+        Ok(self.line.get(ahead).cloned())
     }
 
     fn leave(&mut self, attempt: AttemptId) -> Result<(), Infallible> {
-        if let Some(at) = self.position(attempt) {
-            self.line.remove(at);
-            self.known.remove(&attempt);
-        }
+        self.line.leave(attempt);
         Ok(())
     }
 
     fn drop_inbox(&mut self, inbox: InboxId) -> Result<(), Infallible> {
-        self.line.retain(|seeker| seeker.who.owner.inbox != inbox);
-        self.known = self.line.iter().map(|seeker| seeker.who.owner.attempt).collect();
+        self.line.drop_inbox(inbox);
         Ok(())
     }
 }

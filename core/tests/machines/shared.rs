@@ -374,7 +374,10 @@ fn a_claim_that_ran_out_unrenewed_takes_its_inbox_out_of_the_line() {
     record.acquire(1, 1, Share::WRITE);
     record.acquire(2, 2, Share::WRITE);
     record.acquire(3, 3, Share::WRITE);
-    record.kept.line[1].who.owner.inbox = claimant(2).inbox;
+    let mut sibling = record.kept.line.get(1).unwrap().clone();
+    sibling.who.owner.inbox = claimant(2).inbox;
+    record.kept.line.leave(sibling.who.owner.attempt);
+    record.kept.line.join(&sibling);
     assert_eq!(record.release(4, 1).1, [2]);
     assert!(GRANTED(&record.acquire(2_000_000, 4, Share::WRITE)));
     assert!(record.kept.line.is_empty());

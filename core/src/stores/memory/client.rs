@@ -9,11 +9,12 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use super::layouts::native::layout;
 use crate::barrier_cell::{self, BarrierCell};
 use crate::barrier_layout;
-use crate::cell::{self, Cell, Surroundings};
+use crate::cell::{Cell, Surroundings, Waiter};
 use crate::driver::clock;
 use crate::driver::fork::Generational;
 use crate::driver::wait::locked;
 use crate::error::{Error, Kind, Result};
+use crate::in_order::InOrder;
 use crate::latch_cell::{self, LatchCell};
 use crate::latch_layout;
 use crate::native;
@@ -50,7 +51,7 @@ struct Records {
 }
 
 enum Record {
-    Lock(Cell, cell::Kept),
+    Lock(Cell, InOrder<Waiter>),
     Shared(SharedCell, Kept),
     Latch(LatchCell, latch_cell::Kept),
     Barrier(BarrierCell, barrier_cell::Kept),
@@ -76,7 +77,7 @@ impl Procedure {
     /// The record that it makes where there is none.
     fn record(&self) -> Record {
         match self {
-            Procedure::Lock(_) => Record::Lock(Cell::default(), cell::Kept::default()),
+            Procedure::Lock(_) => Record::Lock(Cell::default(), InOrder::default()),
             Procedure::Shared(_) => Record::Shared(SharedCell::default(), Kept::default()),
             Procedure::Latch(_) => Record::Latch(LatchCell::default(), latch_cell::Kept::default()),
             Procedure::Barrier(_) => Record::Barrier(BarrierCell::default(), barrier_cell::Kept::default()),

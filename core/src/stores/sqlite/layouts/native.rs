@@ -602,12 +602,11 @@ pub(super) fn unreadable(column: usize, what: &'static str) -> rusqlite::Error {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use std::collections::VecDeque;
-
     use proptest::prelude::*;
 
     use super::*;
     use crate::cell;
+    use crate::in_order::InOrder;
     use crate::name::MAX_BYTES;
     use crate::protocol::Layout;
 
@@ -665,48 +664,7 @@ pub(super) mod tests {
     #[derive(Default)]
     struct Reference {
         cell: Cell,
-        line: Deque,
-    }
-
-    #[derive(Default)]
-    struct Deque(VecDeque<Waiter>);
-
-    impl Line for Deque {
-        type Error = rusqlite::Error;
-
-        fn join(&mut self, waiter: &Waiter) -> rusqlite::Result<u32> {
-            let place = self.0.iter().position(|w| w.owner.attempt == waiter.owner.attempt).unwrap_or_else(|| {
-                self.0.push_back(waiter.clone());
-                self.0.len() - 1
-            });
-            Ok(u32::try_from(place).unwrap())
-        }
-
-        fn first(&mut self) -> rusqlite::Result<Option<Waiter>> {
-            Ok(self.0.front().cloned())
-        }
-
-        fn count(&mut self) -> rusqlite::Result<u32> {
-            Ok(u32::try_from(self.0.len()).unwrap())
-        }
-
-        fn pop(&mut self) -> rusqlite::Result<Option<Waiter>> {
-            Ok(self.0.pop_front())
-        }
-
-        fn contains(&mut self, attempt: AttemptId) -> rusqlite::Result<bool> {
-            Ok(self.0.iter().any(|w| w.owner.attempt == attempt))
-        }
-
-        fn leave(&mut self, attempt: AttemptId) -> rusqlite::Result<()> {
-            self.0.retain(|w| w.owner.attempt != attempt);
-            Ok(())
-        }
-
-        fn drop_inbox(&mut self, inbox: InboxId) -> rusqlite::Result<()> {
-            self.0.retain(|w| w.owner.inbox != inbox);
-            Ok(())
-        }
+        line: InOrder<Waiter>,
     }
 
     fn requests() -> impl Strategy<Value = Request> {
@@ -759,7 +717,7 @@ pub(super) mod tests {
                 prop_assert_eq!(pushes, around.pushes);
                 let lock = Lock::load(&db, &env, "k").unwrap();
                 prop_assert_eq!(&lock.cell, &*cell);
-                prop_assert_eq!(lock.waiting as usize, line.0.len());
+                prop_assert_eq!(lock.waiting, line.len());
             }
         }
     }

@@ -440,7 +440,7 @@ mod tests {
                     prop_assert_eq!(&record.cell, &cell);
                 }
                 prop_assert_eq!(Rows::of(&db, &env, "k", 0, true).holders().unwrap(), kept.holders().unwrap());
-                prop_assert_eq!(record.waiting as usize, kept.line.len());
+                prop_assert_eq!(record.waiting, kept.line.len());
             }
         }
     }
