@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::shared_cell::Primitive;
+use crate::share::Primitive;
 use crate::time::Time;
 use crate::token::Token;
 
@@ -200,7 +200,7 @@ impl Inspection {
             who += &format!(" and {others} more");
         }
         if let Some(held_for) = holder.held_for {
-            who += &format!(" for {}", crate::driver::owners::span(held_for));
+            who += &format!(" for {}", crate::span::about(held_for));
         }
         if self.waiters > 0 {
             who += &format!("; {} wait in its line", self.waiters);

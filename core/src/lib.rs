@@ -43,6 +43,7 @@ pub mod events;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+pub mod gate;
 pub mod guarantee;
 pub mod kit;
 pub mod lease;
@@ -56,10 +57,13 @@ mod primitives;
 pub mod protocol;
 pub mod queue;
 mod records;
+pub mod relative;
 mod replies;
 #[cfg(feature = "net")]
 pub mod require;
 pub mod session;
+pub mod share;
+mod span;
 pub mod store_clock;
 pub mod stores;
 pub mod time;
@@ -83,9 +87,9 @@ pub use latch::{Latch, LatchBuilder};
 pub use primitives::{barrier, election, export, latch, multi, once, rwlock, semaphore, striped};
 #[cfg(feature = "net")]
 pub(crate) use primitives::{release, together};
-pub(crate) use records::inspection;
+pub(crate) use records::{arguments, inspection};
 pub use records::{
-    barrier_cell, barrier_layout, cell, gate, latch_cell, latch_layout, native, remembered, shared, shared_cell,
+    barrier_cell, barrier_layout, cell, gate_layout, latch_cell, latch_layout, native, remembered, shared, shared_cell,
 };
 #[cfg(feature = "net")]
 pub use rwlock::RwLock;

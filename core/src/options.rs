@@ -7,7 +7,7 @@ use zeroize::Zeroize;
 
 use crate::error::{Error, Result};
 use crate::name;
-use crate::uri::written;
+use crate::span::written;
 
 /// The default ttl.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
@@ -153,14 +153,22 @@ impl AcquireOptions {
     }
 
     #[cfg(feature = "net")]
-    pub(crate) fn wanted(&self) -> crate::stores::Wanted<'_> {
-        crate::stores::Wanted { layout: self.layout.as_deref(), format: self.format.as_deref() }
+    pub(crate) fn wanted(&self) -> Wanted<'_> {
+        Wanted { layout: self.layout.as_deref(), format: self.format.as_deref() }
     }
 
     /// Whether the caller only tries.
     pub fn tries(&self) -> bool {
         self.timeout == Some(Duration::ZERO)
     }
+}
+
+/// A layout as it is asked for.
+#[cfg(feature = "net")]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) layout: Option<&'a str>,
+    pub(crate) format: Option<&'a str>,
 }
 
 /// A number of seconds from another language, as a duration; of ten years at most, which longer ones are cut to.

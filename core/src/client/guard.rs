@@ -20,7 +20,7 @@ use crate::error::{Error, Kind, Result};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::options::{AcquireOptions, MIN_TTL};
 use crate::queue::Refusal;
-use crate::shared::Share;
+use crate::share::Share;
 use crate::time::Time;
 use crate::token::Token;
 

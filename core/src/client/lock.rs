@@ -26,7 +26,7 @@ use crate::name;
 use crate::options::{AcquireOptions, Retry};
 use crate::protocol::{AttemptId, Layout, Requests};
 use crate::queue::{OwnerId, Refusal, TaskId};
-use crate::shared::Share;
+use crate::share::Share;
 use crate::time::Time;
 use crate::token::Token;
 

@@ -1,6 +1,6 @@
 //! The public face: a [`Client`] of one place, its [`Lock`]s, and the [`Guard`] of what is held.
 //!
-//! The same types serve async programs ([`Async`], the default) and threads ([`Blocking`](crate::blocking)): only what
+//! The same types serve async programs ([`Async`], the default) and threads ([`Blocking`]; see [`blocking`](crate::blocking)): only what
 //! waits differs.
 
 mod awaited;
@@ -23,13 +23,12 @@ use crate::name;
 use crate::options::{AcquireOptions, ConnectOptions};
 use crate::protocol::{Layout, Reply, Request};
 use crate::replies::{nonsense, refusal};
-use crate::shared::Share;
+use crate::share::Share;
 use crate::stores::{self, Store};
 use crate::time::Time;
 use crate::token::Token;
 use crate::uri::{ENVIRONMENT, Uri};
 
-pub(crate) use care::drained;
 pub use care::{Health, PING};
 pub use guard::Guard;
 pub(crate) use guard::{Call, Extension, Holding, extended, outcome_of};
@@ -45,6 +44,12 @@ pub trait Face: Send + Sync + 'static {}
 pub enum Async {}
 
 impl Face for Async {}
+
+/// Waiting blocks the thread.
+#[derive(Clone, Copy, Debug)]
+pub enum Blocking {}
+
+impl Face for Blocking {}
 
 /// Connects to the place that `uri` names; nothing is sent before the first use.
 ///

@@ -23,7 +23,6 @@ use super::runtime;
 use super::turnstile::Turnstile;
 use super::wait::{Settled, Waiter, locked};
 use super::wheel::Wheel;
-use crate::client::drained;
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::Guarantees;
 use crate::lease::Card;
@@ -529,7 +528,7 @@ impl Engine {
             self.store.learn(sent, at);
         }
         for notice in notices {
-            fence.run("a subscriber of tracing", || notice.tell(entry, self.store.address()));
+            fence.run("a subscriber of tracing", || notice.tell(&entry.name, self.store.address()));
         }
         for (hold, reason) in lost {
             hold.lose(reason, fence);
@@ -880,6 +879,11 @@ impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Engine({})", self.store.address())
     }
+}
+
+/// Why nothing is begun by a client that is drained.
+fn drained() -> Error {
+    Error::new(Kind::Closed, "acquire", "the client is drained before its program ends; connect again")
 }
 
 fn unrandom(why: impl Into<String>) -> Error {

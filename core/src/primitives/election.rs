@@ -26,8 +26,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::Async;
-use crate::blocking::Blocking;
-use crate::client::{Client, Face, Guard, Lock};
+use crate::client::{Blocking, Client, Face, Guard, Lock};
 use crate::driver::runtime;
 use crate::error::{Error, Kind, Result};
 use crate::lease::{Card, Inspection};

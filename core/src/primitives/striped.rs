@@ -39,8 +39,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::Async;
-use crate::blocking::{Acquiring, Blocking, Wait};
-use crate::client::{Client, Face, Guard, Lock, left};
+use crate::blocking::{Acquiring, Wait};
+use crate::client::{Blocking, Client, Face, Guard, Lock, left};
 use crate::driver::clock;
 use crate::driver::engine::Trial;
 use crate::driver::random;

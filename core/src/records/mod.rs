@@ -8,13 +8,14 @@
 //! | a latch | [`latch_cell`] | [`latch_layout`] |
 //! | a barrier | [`barrier_cell`] | [`barrier_layout`] |
 //!
-//! What latches and barriers have in common is in [`gate`] (their layout) and [`remembered`] (attempts whose copies may come). What lies
+//! What latches and barriers have in common is in [`gate_layout`] (their layout) and [`remembered`] (attempts whose copies may come). What lies
 //! there is told by one look, whichever it is ([`inspection`]).
 
+pub(crate) mod arguments;
 pub mod barrier_cell;
 pub mod barrier_layout;
 pub mod cell;
-pub mod gate;
+pub mod gate_layout;
 pub(crate) mod inspection;
 pub mod latch_cell;
 pub mod latch_layout;

@@ -19,8 +19,9 @@ use crate::latch_layout;
 use crate::native;
 use crate::protocol::{Arg, InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
+use crate::share::Primitive;
 use crate::shared;
-use crate::shared_cell::{Kept, Primitive, SharedCell};
+use crate::shared_cell::{Kept, SharedCell};
 use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store};
 use crate::time::{StoreTime, Time};
 

@@ -21,13 +21,13 @@ use crate::driver::fork;
 use crate::driver::{clock, runtime};
 use crate::error::{Error, Kind};
 use crate::lease::{Card, Inspection, ReleaseOutcome};
+use crate::options::Wanted;
 use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Op, Protocol, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
 };
 use crate::session::Inbox;
-use crate::shared::Share;
-use crate::shared_cell::Primitive;
-use crate::stores::{Outcome, Sink, Store, Wanted};
+use crate::share::{Primitive, Share};
+use crate::stores::{Outcome, Sink, Store};
 
 const TTL: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_secs(20);
