@@ -37,8 +37,6 @@ mod client;
 mod driver;
 pub mod error;
 #[cfg(feature = "net")]
-pub mod event_loop;
-#[cfg(feature = "net")]
 pub mod events;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -52,6 +50,8 @@ mod lent;
 pub mod metrics;
 pub mod name;
 pub mod options;
+#[cfg(feature = "net")]
+mod platform;
 #[cfg(feature = "net")]
 mod primitives;
 pub mod protocol;
@@ -75,14 +75,16 @@ pub use barrier::{Arrival, Barrier, BarrierBuilder};
 #[cfg(feature = "net")]
 pub use client::{Async, Client, Face, Guard, Health, Lock, LockBuilder, PING, connect};
 #[cfg(feature = "net")]
-pub use driver::companion::outlived_by;
-#[cfg(feature = "net")]
 pub use driver::engine::restored;
-#[cfg(feature = "net")]
-pub use driver::fork::generation as fork_generation;
 pub use error::{Error, Kind, Result};
 #[cfg(feature = "net")]
 pub use latch::{Latch, LatchBuilder};
+#[cfg(feature = "net")]
+pub use platform::companion::outlived_by;
+#[cfg(feature = "net")]
+pub use platform::event_loop;
+#[cfg(feature = "net")]
+pub use platform::fork::generation as fork_generation;
 #[cfg(feature = "net")]
 pub use primitives::{barrier, election, export, latch, multi, once, rwlock, semaphore, striped};
 #[cfg(feature = "net")]

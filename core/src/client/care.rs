@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{Async, Blocking, Client, Face, aside};
-use crate::driver::clock;
 use crate::error::Result;
 use crate::options::AcquireOptions;
+use crate::platform::clock;
 use crate::protocol::Reply;
 
 /// The lock that a [`ping`](Client::ping) tries.

@@ -13,14 +13,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::driver::engine::Engine;
-use crate::driver::fork::Generational;
-use crate::driver::{clock, notice, runtime};
+use crate::driver::notice;
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::Guarantees;
 use crate::lease::{Inspection, Sighting};
 use crate::metrics::Metrics;
 use crate::name;
 use crate::options::{AcquireOptions, ConnectOptions};
+use crate::platform::fork::Generational;
+use crate::platform::{clock, runtime};
 use crate::protocol::{Layout, Reply, Request};
 use crate::replies::{nonsense, refusal};
 use crate::share::Share;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use super::engine::{Engine, no_background};
 use super::entry::{Entry, Outbound};
-use super::fence;
-use super::wait::locked;
-use super::{clock, runtime};
+use crate::platform::fence;
+use crate::platform::mutex::locked;
+use crate::platform::{clock, runtime};
 use crate::protocol::{Op, Request, Requests};
 use crate::session::RequestId;
 use crate::stores::{Answered, BATCH, Outcome};

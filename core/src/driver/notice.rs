@@ -8,12 +8,12 @@ use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, debug, info, trace, warn};
 
-use super::clock;
-use super::fence::{Panicked, told};
-use super::wait::locked;
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::metrics::Metrics;
+use crate::platform::clock;
+use crate::platform::fence::{Panicked, told};
+use crate::platform::mutex::locked;
 use crate::protocol::AttemptId;
 use crate::queue::Refusal;
 use crate::session::Inbox;

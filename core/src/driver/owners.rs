@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use super::engine::Engine;
 use super::entry::Entry;
-use super::wait::locked;
-use super::{notice, runtime};
+use super::notice;
 use crate::error::{Error, Kind};
+use crate::platform::mutex::locked;
+use crate::platform::runtime;
 use crate::queue::{OwnerId, TaskId};
 use crate::span::about;
 

@@ -19,9 +19,9 @@ use super::config::{Config, Endpoint, Tls};
 use super::greeting::{Greeting, Welcome};
 use super::shortcut::Known;
 use super::wire::{NO_REPLY, Watch};
-use crate::driver::clock;
-use crate::driver::fork::{Registered, register};
 use crate::error::{Error, Kind, Result};
+use crate::platform::clock;
+use crate::platform::fork::{Registered, register};
 use crate::time::Time;
 
 /// A connection that greeted.

@@ -19,10 +19,10 @@ use super::greeting::{Greeting, Welcome};
 use super::shortcut::Known;
 use super::socket::{lost, unknown_host, unreachable};
 use super::wire::{Broken, Frames, Watch};
-use crate::driver::fork::{Registered, register};
-use crate::driver::poller::Socket;
 use crate::error::Result;
-use crate::event_loop;
+use crate::platform::event_loop;
+use crate::platform::fork::{Registered, register};
+use crate::platform::poller::Socket;
 
 /// How many requests may wait to be written before their tasks do.
 const QUEUE: usize = 1024;

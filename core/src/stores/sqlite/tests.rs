@@ -16,12 +16,12 @@ use rusqlite::config::DbConfig;
 
 use super::client::SqliteStore;
 use super::config::Config;
-use crate::driver::companion::outlived_by;
-use crate::driver::fork;
-use crate::driver::{clock, runtime};
 use crate::error::{Error, Kind};
 use crate::lease::{Card, Inspection, ReleaseOutcome};
 use crate::options::Wanted;
+use crate::platform::companion::outlived_by;
+use crate::platform::fork;
+use crate::platform::{clock, runtime};
 use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Op, Protocol, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
 };
