@@ -81,7 +81,7 @@ pub use error::{Error, Kind, Result};
 pub use latch::{Latch, LatchBuilder};
 #[cfg(feature = "net")]
 pub use platform::companion::outlived_by;
-#[cfg(feature = "net")]
+#[cfg(all(feature = "net", unix))]
 pub use platform::event_loop;
 #[cfg(feature = "net")]
 pub use platform::fork::generation as fork_generation;

@@ -26,6 +26,7 @@ use crate::platform::clock;
 use crate::platform::fence::{self, Fence};
 use crate::platform::fork::{self, Generational};
 use crate::platform::mutex::locked;
+use crate::platform::os::host_name;
 use crate::platform::random;
 use crate::platform::runtime;
 use crate::protocol::{AttemptId, InboxId, Layout, Push, Reply, Request, Requests, StoreEvent};
@@ -224,7 +225,7 @@ impl Engine {
             hints_wanted: AtomicBool::new(false),
             hints_refused: AtomicBool::new(false),
             listeners: Mutex::default(),
-            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            host: host_name(),
             card: Mutex::default(),
             next_task: AtomicU64::new(1),
             next_slot: AtomicU64::new(1),
