@@ -54,8 +54,6 @@ pub struct AcquireOptions {
     pub label: Option<Arc<str>>,
     /// How often a waiter asks where it cannot be told that it is its turn.
     pub retry: Retry,
-    /// The sticky lease; not built yet, so asking for it is `unsupported`.
-    pub keep: bool,
 }
 
 /// The pauses between two tries of a waiter: the first is `min`, each is twice the one before, none is longer than `max`. Each
@@ -93,7 +91,6 @@ impl Default for AcquireOptions {
             format: None,
             label: None,
             retry: Retry::DEFAULT,
-            keep: false,
         }
     }
 }
@@ -132,9 +129,6 @@ impl AcquireOptions {
             let message =
                 format!("retry is {min:?} to {max:?}; both must be {MIN_LIMIT:?} to ten years, in this order");
             return Err(Error::invalid("lock", message));
-        }
-        if self.keep {
-            return Err(Error::unsupported("lock", "keep (the sticky lease) is not built yet; leave it out"));
         }
         Ok(())
     }

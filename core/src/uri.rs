@@ -133,7 +133,10 @@ impl Uri {
             "max_hold" => self.lock.max_hold = Some(span(&key, text)?),
             "renew" => self.lock.renew = flag(&key, text)?,
             "fair" => self.lock.fair = flag(&key, text)?,
-            "keep" => self.lock.keep = flag(&key, text)?,
+            "keep" if flag(&key, text)? => {
+                return Err(Error::unsupported("lock", "keep (the sticky lease) is not built yet; leave it out"));
+            }
+            "keep" => {}
             "layout" => self.lock.layout = Some(text.into()),
             "format" => self.lock.format = (!text.is_empty()).then(|| text.into()),
             "retry" => self.lock.retry = retry(&key, text)?,
