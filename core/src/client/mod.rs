@@ -70,7 +70,8 @@ pub struct Client<F: Face = Async> {
 
 pub(crate) struct Place {
     uri: Uri,
-    layouts: Arc<dyn Store>,
+    /// Of the process that made the client; asked for its address and layouts alone, which a forked child may read.
+    store: Arc<dyn Store>,
     engines: Generational<Result<Arc<Engine>>>,
 }
 
@@ -100,9 +101,9 @@ impl<F: Face> Client<F> {
         let text = uri.or(environment.as_deref()).unwrap_or("sqlite://");
         let uri = Uri::parse(text, options)?;
         let engine = new_engine(&mut uri.clone())?;
-        let layouts = stores::open(&mut uri.clone())?;
+        let store = engine.store.clone();
         let engines = Generational::of_image(Arc::new(Ok(engine)));
-        Ok(Client { place: Arc::new(Place { uri, layouts, engines }), face: PhantomData })
+        Ok(Client { place: Arc::new(Place { uri, store, engines }), face: PhantomData })
     }
 
     /// The lock called `name`, to be acquired as it is or after setting options.
@@ -139,7 +140,7 @@ impl<F: Face> Client<F> {
 
     /// The address without credentials and options.
     pub fn address(&self) -> &str {
-        self.place.layouts.address()
+        self.place.store.address()
     }
 
     /// The key under which the lock `name` lies in the store, as tools of the store's own want it. Nothing is sent.
@@ -164,7 +165,7 @@ impl<F: Face> Client<F> {
     }
 
     pub(crate) fn default_layout(&self) -> Result<Arc<dyn Layout>> {
-        self.place.layouts.layout(self.place.uri.lock.wanted())
+        self.place.store.layout(self.place.uri.lock.wanted())
     }
 
     pub(crate) fn promises(&self, layout: &dyn Layout) -> Guarantees {
