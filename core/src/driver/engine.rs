@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -123,6 +123,8 @@ pub(crate) struct Engine {
     /// What tasks pass before they ask the store for a lock.
     pub(crate) turnstile: Turnstile,
     closed: AtomicBool,
+    /// Notified of whatever happens to an entry once the client is closed.
+    closing: (Mutex<()>, Condvar),
     drained: AtomicBool,
     pub(crate) counters: Counters,
     silence: Silence,
@@ -239,6 +241,7 @@ impl Engine {
             asks: Courier::of(Freight::Asks),
             turnstile: Turnstile::new(),
             closed: AtomicBool::new(false),
+            closing: Default::default(),
             drained: AtomicBool::new(false),
             counters: Counters::default(),
             silence: Silence::default(),
@@ -577,6 +580,10 @@ impl Engine {
                 sends.extend(self.perform_local(entry, follow));
             }
         }
+        if self.closed.load(Ordering::Relaxed) {
+            drop(locked(&self.closing.0));
+            self.closing.1.notify_all();
+        }
         sends
     }
 
@@ -806,10 +813,9 @@ impl Engine {
                 courier::deliver(self, receipts, answered);
             }
         }
-        let give_up = clock::now().after(self.options.store_timeout);
-        while clock::now() < give_up && !entries.iter().all(|entry| entry.is_idle()) {
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let (guard, happened) = (locked(&self.closing.0), &self.closing.1);
+        let is_busy = |(): &mut ()| !entries.iter().all(|entry| entry.is_idle());
+        drop(happened.wait_timeout_while(guard, self.options.store_timeout, is_busy));
         self.store.close();
         self.wheel.stop();
     }
