@@ -15,6 +15,10 @@ pub(crate) mod mutex;
 pub(crate) mod poller;
 pub(crate) mod random;
 pub(crate) mod runtime;
+#[cfg(feature = "redis")]
+pub(crate) mod socket;
+#[cfg(feature = "redis")]
+pub(crate) mod stream;
 pub(crate) mod timer;
 
 #[cfg(not(unix))]
