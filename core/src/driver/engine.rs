@@ -1110,6 +1110,76 @@ mod tests {
         drop(unsent);
     }
 
+    /// Memory whose background answers once it may.
+    #[derive(Debug)]
+    struct Gated {
+        memory: Arc<dyn Store>,
+        is_asked: tokio::sync::Notify,
+        may_answer: tokio::sync::Notify,
+    }
+
+    impl Store for Gated {
+        fn address(&self) -> &Arc<str> {
+            self.memory.address()
+        }
+
+        fn layouts(&self) -> &[Arc<dyn Layout>] {
+            self.memory.layouts()
+        }
+
+        fn call(&self, requests: &Requests, limit: Time) -> Answered {
+            self.memory.call(requests, limit)
+        }
+
+        fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
+            Box::pin(async move {
+                self.is_asked.notify_one();
+                self.may_answer.notified().await;
+                self.memory.call(requests, limit)
+            })
+        }
+
+        fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
+            self.memory.clone().call_batch(requests)
+        }
+
+        fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+            self.memory.clone().open_inbox(inbox, sink)
+        }
+    }
+
+    #[test]
+    fn closing_goes_on_as_soon_as_the_background_is_done() {
+        let mut uri = crate::uri::Uri::parse("memory://closing", ConnectOptions::default()).unwrap();
+        let memory = crate::stores::open(&mut uri).unwrap();
+        let store = Arc::new(Gated { memory, is_asked: Default::default(), may_answer: Default::default() });
+        let options = ConnectOptions { store_timeout: Duration::from_secs(20), ..uri.connect };
+        let engine = Engine::new(store.clone(), options).unwrap();
+        let layout = store.layouts()[0].clone();
+        let entry = engine.entry(&layout, &"x".into(), &layout.key("x").unwrap());
+        let wish = Wish::new(AcquireOptions::default(), None);
+        let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
+        engine.perform(&entry, effects, None);
+        let Some(Settled::Granted { hold, .. }) = waiter.take() else { panic!("it is free") };
+        let effects = entry.release(&engine, hold.token.n, &Arc::default());
+        engine.perform_in_background(&entry, effects);
+        runtime::handle().unwrap().block_on(store.is_asked.notified());
+        let began = std::time::Instant::now();
+        let closing = std::thread::spawn({
+            let engine = engine.clone();
+            move || engine.close()
+        });
+        // It looks once before it waits; whoever looked again and again would not notice the difference.
+        while engine.check_open().is_ok() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!closing.is_finished(), "a release is under way");
+        store.may_answer.notify_one();
+        closing.join().unwrap();
+        assert!(entry.is_idle() && began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    }
+
     /// Memory that answers an acquire late, and anything later not at all.
     #[derive(Debug)]
     struct Slow(Arc<dyn Store>, Duration);
