@@ -8,7 +8,7 @@ pub(crate) mod companion;
 #[cfg(unix)]
 pub mod event_loop;
 pub(crate) mod fence;
-#[cfg_attr(not(unix), allow(dead_code, reason = "nothing forks"))]
+#[cfg_attr(not(unix), allow(dead_code, unused_imports, reason = "nothing forks"))]
 pub(crate) mod fork;
 pub(crate) mod mutex;
 #[cfg(unix)]
