@@ -44,6 +44,19 @@ need_rust() {
 # need_rust_component NAME: a minimal installation by rustup leaves clippy and rustfmt out.
 need_rust_component() { cargo "$1" --version >/dev/null 2>&1 || rustup component add "$1" || lack "rustup component add $1"; }
 
+# cargo_for TARGET COMMAND [ARGUMENT...]: cargo for another target, whose standard library need not be here.
+cargo_for() {
+  local target=$1 build_std=()
+  if [[ ! -d $(rustc --print target-libdir --target "$target") ]]; then
+    say "No standard library here for $target (rustup target add $target): building it with Debian's compiler"
+    need_apt rustc-web rust-web-src
+    local -x RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1
+    build_std=(-Zbuild-std=std,panic_abort)
+  fi
+  # Two compilers that share a folder would each undo what the other built.
+  CARGO_TARGET_DIR=$TARGET/cross cargo "${build_std[@]}" "$2" --target "$target" "${@:3}"
+}
+
 # need_venv [FOLDER REQUIREMENTS]: Python tools of the tree's own, so that nothing is installed into the system's Python.
 need_venv() {
   need_command python3 python3

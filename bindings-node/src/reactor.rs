@@ -15,7 +15,7 @@ use lockwright::event_loop::{EventLoop, JobId, Reader, Watch};
 use lockwright::lease::Inspection;
 use lockwright::multi::MultiGuard;
 use lockwright::options::{Credentials, milliseconds};
-use lockwright::shared::Share;
+use lockwright::share::Share;
 use lockwright::{Arrival, Error, Guard, Health, Kind, Result};
 use napi::bindgen_prelude::{Array, BigInt, ToNapiValue};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};

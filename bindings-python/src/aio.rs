@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use lockwright::event_loop::{EventLoop, JobId};
 use lockwright::lease::Inspection;
-use lockwright::shared::Share;
+use lockwright::share::Share;
 use lockwright::{Async, Error, Kind, Result};
 use pyo3::gc::PyVisit;
 use pyo3::intern;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockwright::lease::{Holder, Inspection, Part, Sighting};
 use lockwright::name;
-use lockwright::shared_cell::Primitive;
+use lockwright::share::Primitive;
 use serde::Serialize;
 
 use crate::exit;

@@ -13,7 +13,8 @@
 use std::task::Waker;
 use std::time::Duration;
 
-use crate::client::{Acquisition, Extension, Face, extended, free, left, outcome_of};
+pub use crate::client::Blocking;
+use crate::client::{Acquisition, Extension, extended, free, left, outcome_of};
 use crate::driver::engine::Trial;
 use crate::driver::entry::{Effects, PARTING};
 use crate::driver::owners::this_thread;
@@ -22,12 +23,6 @@ use crate::error::{Error, Kind, Result};
 use crate::lease::{Inspection, ReleaseOutcome, Sighting};
 use crate::options::ConnectOptions;
 use crate::token::Token;
-
-/// Waiting blocks the thread.
-#[derive(Clone, Copy, Debug)]
-pub enum Blocking {}
-
-impl Face for Blocking {}
 
 /// See [`crate::Client`].
 pub type Client = crate::client::Client<Blocking>;

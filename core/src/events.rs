@@ -16,9 +16,9 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Metadata, Subscriber};
 
-use crate::driver::fork::Generational;
-use crate::driver::wait::locked;
 use crate::error::{Error, Result};
+use crate::platform::fork::Generational;
+use crate::platform::mutex::locked;
 
 /// How much an event matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,24 +1,8 @@
 //! What is held, how it ended, and what others see of it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::shared_cell::Primitive;
-use crate::time::Time;
-use crate::token::Token;
-
-/// A lock that is held: until when, and under which token.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lease {
-    /// The lock's name.
-    pub name: Arc<str>,
-    /// The fencing token.
-    pub token: Token,
-    /// The local deadline: after it the lock may be somebody else's. Renewals move it.
-    pub valid_until: Time,
-    /// How long each renewal makes it last.
-    pub ttl: Duration,
-}
+use crate::share::Primitive;
 
 /// What a release found. What was done under a lock that was lost meanwhile may have to be undone, so it is to be looked at; `let _ =` says
 /// that it does not matter.
@@ -200,7 +184,7 @@ impl Inspection {
             who += &format!(" and {others} more");
         }
         if let Some(held_for) = holder.held_for {
-            who += &format!(" for {}", crate::driver::owners::span(held_for));
+            who += &format!(" for {}", crate::span::about(held_for));
         }
         if self.waiters > 0 {
             who += &format!("; {} wait in its line", self.waiters);

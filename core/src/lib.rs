@@ -37,12 +37,11 @@ mod client;
 mod driver;
 pub mod error;
 #[cfg(feature = "net")]
-pub mod event_loop;
-#[cfg(feature = "net")]
 pub mod events;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
+pub mod gate;
 pub mod guarantee;
 pub mod kit;
 pub mod lease;
@@ -52,14 +51,19 @@ pub mod metrics;
 pub mod name;
 pub mod options;
 #[cfg(feature = "net")]
+mod platform;
+#[cfg(feature = "net")]
 mod primitives;
 pub mod protocol;
 pub mod queue;
 mod records;
+pub mod relative;
 mod replies;
 #[cfg(feature = "net")]
 pub mod require;
 pub mod session;
+pub mod share;
+mod span;
 pub mod store_clock;
 pub mod stores;
 pub mod time;
@@ -71,21 +75,23 @@ pub use barrier::{Arrival, Barrier, BarrierBuilder};
 #[cfg(feature = "net")]
 pub use client::{Async, Client, Face, Guard, Health, Lock, LockBuilder, PING, connect};
 #[cfg(feature = "net")]
-pub use driver::companion::outlived_by;
-#[cfg(feature = "net")]
 pub use driver::engine::restored;
-#[cfg(feature = "net")]
-pub use driver::fork::generation as fork_generation;
 pub use error::{Error, Kind, Result};
 #[cfg(feature = "net")]
 pub use latch::{Latch, LatchBuilder};
 #[cfg(feature = "net")]
+pub use platform::companion::outlived_by;
+#[cfg(all(feature = "net", unix))]
+pub use platform::event_loop;
+#[cfg(feature = "net")]
+pub use platform::fork::generation as fork_generation;
+#[cfg(feature = "net")]
 pub use primitives::{barrier, election, export, latch, multi, once, rwlock, semaphore, striped};
 #[cfg(feature = "net")]
 pub(crate) use primitives::{release, together};
-pub(crate) use records::inspection;
+pub(crate) use records::{arguments, inspection};
 pub use records::{
-    barrier_cell, barrier_layout, cell, gate, in_order, latch_cell, latch_layout, native, remembered, shared,
+    barrier_cell, barrier_layout, cell, gate_layout, in_order, latch_cell, latch_layout, native, remembered, shared,
     shared_cell,
 };
 #[cfg(feature = "net")]

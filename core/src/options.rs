@@ -7,7 +7,7 @@ use zeroize::Zeroize;
 
 use crate::error::{Error, Result};
 use crate::name;
-use crate::uri::written;
+use crate::span::written;
 
 /// The default ttl.
 pub const DEFAULT_TTL: Duration = Duration::from_secs(30);
@@ -54,8 +54,6 @@ pub struct AcquireOptions {
     pub label: Option<Arc<str>>,
     /// How often a waiter asks where it cannot be told that it is its turn.
     pub retry: Retry,
-    /// The sticky lease; not built yet, so asking for it is `unsupported`.
-    pub keep: bool,
 }
 
 /// The pauses between two tries of a waiter: the first is `min`, each is twice the one before, none is longer than `max`. Each
@@ -93,7 +91,6 @@ impl Default for AcquireOptions {
             format: None,
             label: None,
             retry: Retry::DEFAULT,
-            keep: false,
         }
     }
 }
@@ -133,9 +130,6 @@ impl AcquireOptions {
                 format!("retry is {min:?} to {max:?}; both must be {MIN_LIMIT:?} to ten years, in this order");
             return Err(Error::invalid("lock", message));
         }
-        if self.keep {
-            return Err(Error::unsupported("lock", "keep (the sticky lease) is not built yet; leave it out"));
-        }
         Ok(())
     }
 
@@ -153,14 +147,22 @@ impl AcquireOptions {
     }
 
     #[cfg(feature = "net")]
-    pub(crate) fn wanted(&self) -> crate::stores::Wanted<'_> {
-        crate::stores::Wanted { layout: self.layout.as_deref(), format: self.format.as_deref() }
+    pub(crate) fn wanted(&self) -> Wanted<'_> {
+        Wanted { layout: self.layout.as_deref(), format: self.format.as_deref() }
     }
 
     /// Whether the caller only tries.
     pub fn tries(&self) -> bool {
         self.timeout == Some(Duration::ZERO)
     }
+}
+
+/// A layout as it is asked for.
+#[cfg(feature = "net")]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) layout: Option<&'a str>,
+    pub(crate) format: Option<&'a str>,
 }
 
 /// A number of seconds from another language, as a duration; of ten years at most, which longer ones are cut to.

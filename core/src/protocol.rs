@@ -22,12 +22,11 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::error::Error;
-use crate::gate::Gate;
+use crate::gate::{Deed, Gate, LatchPlan};
 use crate::guarantee::Guarantees;
-use crate::latch_layout::Question;
 use crate::lease::{Inspection, ReleaseOutcome};
 use crate::options::AcquireOptions;
-use crate::shared::Share;
+use crate::share::Share;
 use crate::time::StoreTime;
 
 /// One acquisition's identity: owner and incarnation at once, 128 bits of randomness minted before anything is sent.
@@ -70,6 +69,11 @@ impl fmt::Debug for AttemptId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct InboxId(pub u64);
 
+impl InboxId {
+    /// Where nobody listens.
+    pub const NONE: InboxId = InboxId(0);
+}
+
 impl fmt::Display for InboxId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
@@ -96,10 +100,11 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Those of a secret, which holds the lock `name` for at most `ttl` until somebody resumes it; `card` is its maker's.
+    /// Those of a secret, which holds the lock `name` for at most `ttl` until somebody resumes it; `card` is its maker's. It listens
+    /// nowhere and never waits.
     pub fn of_secret(name: Arc<str>, secret: AttemptId, ttl: Duration, card: Arc<str>) -> Self {
-        let crate::cell::Claimant { attempt, inbox, claim } = crate::cell::Claimant::of_secret(secret);
-        Terms { name, attempt, inbox, ttl, claim, card, fair: false }
+        let (inbox, claim) = (InboxId::NONE, Duration::ZERO);
+        Terms { name, attempt: secret, inbox, ttl, claim, card, fair: false }
     }
 }
 
@@ -162,6 +167,24 @@ pub struct Change {
     pub ttl: Duration,
     /// How many units it wants to have; see [`crate::shared_cell`].
     pub units: u32,
+}
+
+/// What may be asked of a latch beside waiting for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Change the count, as this attempt, of which copies may come for so long.
+    Change {
+        /// What tells it from every other one.
+        attempt: AttemptId,
+        /// For how long a copy may come.
+        copies: Duration,
+        /// What to do.
+        deed: Deed,
+        /// The latch, if there is none.
+        plan: LatchPlan,
+    },
+    /// Look, and change nothing.
+    Look,
 }
 
 /// The attempt that a yield gives back.

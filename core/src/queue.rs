@@ -43,8 +43,9 @@ use crate::error::Error;
 use crate::lease::ReleaseOutcome;
 use crate::lent::Lent;
 use crate::protocol::AttemptId;
+use crate::relative::Relative;
 use crate::session::{Kept, Service, claim};
-use crate::time::{Relative, Time};
+use crate::time::Time;
 
 /// The longest turn of one process while others may wait: beyond it their p99 suffers (48 times the fair share at blocks of
 /// 256 hand-offs, measured).

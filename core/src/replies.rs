@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{Op, Reply, Step, Verdict};
+use crate::time::StoreTime;
 
 /// A span in microseconds; none when it is below zero.
 pub(crate) fn duration(micros: i64) -> Duration {
@@ -30,6 +31,18 @@ pub(crate) fn listed(reply: &Reply) -> Result<&[Reply]> {
         Reply::Error { code, message } => Err(refusal("list", code, message)),
         other => Err(nonsense("list", std::slice::from_ref(other))),
     }
+}
+
+/// An owner as others see it: enough to tell two apart, and no credential.
+pub(crate) fn shown(owner: &str) -> String {
+    sha1_smol::Sha1::from(owner).digest().to_string()[..12].to_owned()
+}
+
+/// Whether a token that is the store's clock, or a little more, cannot have been given out when that stood `at`: it would outrank those of
+/// all who come later, and whoever may publish may say so. Where the clock really stepped back by a day, asking costs a request.
+pub(crate) fn is_far(token: u64, at: StoreTime) -> bool {
+    const FAR: Duration = Duration::from_secs(24 * 60 * 60);
+    i64::try_from(token).map_or(true, |token| StoreTime(token) > at.after(FAR))
 }
 
 /// What a machine of one request a conversation says to its reply: as `read` reads it, or that it makes no sense.

@@ -14,11 +14,9 @@ use std::time::Duration;
 
 use crate::client::{Client, Face, Of};
 use crate::error::{Error, Result};
-use crate::gate::Gate;
+use crate::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
 use crate::guarantee::{Guarantees, Requirements};
-use crate::latch_layout::MAX_IDLE;
 use crate::options::DEFAULT_TTL;
-use crate::{barrier_layout, latch_cell};
 
 impl<F: Face> Client<F> {
     /// Fails when something insisted on is not promised by the client's layout: of locks, or of the primitives that are named. Nothing
@@ -47,8 +45,8 @@ impl<F: Face> Client<F> {
 fn named(wanted: Requirements) -> Vec<(&'static str, Of, Requirements)> {
     // What nobody holds has no token, no order and no owner.
     let of_a_gate = Requirements { fenced: false, fair: false, reentrant: false, ..wanted };
-    let latch = latch_cell::Plan { count: 1, idle: MAX_IDLE };
-    let barrier = barrier_layout::Plan { parties: 1, ttl: DEFAULT_TTL, copies: Duration::ZERO };
+    let latch = LatchPlan { count: 1, idle: MAX_IDLE };
+    let barrier = BarrierPlan { parties: 1, ttl: DEFAULT_TTL, copies: Duration::ZERO };
     let all = [
         (wanted.rwlock, "rwlock", Of::Read, wanted),
         (wanted.semaphore, "semaphore", Of::Permits { take: 1, permits: 1 }, wanted),

@@ -63,7 +63,8 @@ use crate::protocol::{
     AttemptId, Change, Grant, Input, Intent, Op, Previous, Protocol, Push, Reply, Requests, Step, StoreEvent, Term,
     Terms, Verdict, Wait,
 };
-use crate::time::{Relative, StoreTime, Time};
+use crate::relative::Relative;
+use crate::time::{StoreTime, Time};
 
 /// Drift allowed between two clocks, as a fraction of the time measured: 1 %.
 pub(crate) const DRIFT_DIVISOR: u32 = 100;
@@ -357,7 +358,7 @@ impl Session {
         let nobody = Terms {
             name: "".into(),
             attempt: AttemptId(0),
-            inbox: crate::protocol::InboxId(0),
+            inbox: crate::protocol::InboxId::NONE,
             ttl: Duration::ZERO,
             claim: Duration::ZERO,
             card: "".into(),

@@ -3,8 +3,6 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use crate::protocol::AttemptId;
-
 /// A point on this host's own clock, in nanoseconds since an arbitrary start.
 ///
 /// The driver takes it from a clock that also runs while the machine is suspended (`CLOCK_BOOTTIME` on Linux), so that a
@@ -69,22 +67,6 @@ impl StoreTime {
     pub fn micros_since(self, earlier: StoreTime) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
-}
-
-/// How those who explore what could happen next name times, attempts and tokens, so that states that will behave alike look alike.
-///
-/// Machines feed what they know through it, and say of each time what it matters for.
-pub trait Relative {
-    /// A time that matters only as long as it is ahead: a deadline, a timer.
-    fn ahead(&self, at: Time) -> u64;
-    /// A time that matters by how long ago it was.
-    fn ago(&self, at: Time) -> u64;
-    /// A request sent at `sent` was executed when the store's clock stood at `at`: how long it was under way.
-    fn lag(&self, sent: Time, at: StoreTime) -> u64;
-    /// An attempt, of which only matters whose it is and whether two are the same.
-    fn attempt(&self, attempt: AttemptId) -> u64;
-    /// A fencing token, of which only order and distance matter.
-    fn token(&self, token: u64) -> u64;
 }
 
 fn nanos(duration: Duration) -> u64 {

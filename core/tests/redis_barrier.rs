@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use lockwright::Kind;
 use lockwright::barrier_cell::{BarrierCell, Kept};
-use lockwright::barrier_layout::{Barrier, Plan, Procedure, standing};
+use lockwright::barrier_layout::{Barrier, Procedure, standing};
 use lockwright::cell::Surroundings;
-use lockwright::gate::Gate;
-use lockwright::latch_layout::{MIN_IDLE, Question};
-use lockwright::protocol::{AttemptId, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, Terms, Verdict};
+use lockwright::gate::{BarrierPlan, Gate, LatchPlan, MIN_IDLE};
+use lockwright::protocol::{
+    AttemptId, InboxId, Input, Intent, Layout, Protocol, Question, Reply, Request, Step, Terms, Verdict,
+};
 use lockwright::stores::redis::layouts::{barrier::CALLS, native};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
@@ -62,8 +63,8 @@ fn past(key: &str) -> String {
     format!("{key}{}", CALLS.past.expect("apart"))
 }
 
-fn plan(parties: u32, ttl: u64) -> Plan {
-    Plan::new(parties, Duration::from_secs(ttl), COPIES).expect("in range")
+fn plan(parties: u32, ttl: u64) -> BarrierPlan {
+    BarrierPlan::new(parties, Duration::from_secs(ttl), COPIES).expect("in range")
 }
 
 fn layout() -> Arc<dyn Layout> {
@@ -242,7 +243,7 @@ fn one_name_is_one_thing() {
     clear(&mut server, &key);
     let mut machine = Barrier::new(&CALLS, key.clone(), plan(1, 10));
     server.ask(&begun(&mut machine, arrival(0, true)), now);
-    let latch = lockwright::latch_cell::Plan::new(1, MIN_IDLE).expect("in range");
+    let latch = LatchPlan::new(1, MIN_IDLE).expect("in range");
     let latch = native::layout("").gate(Gate::Latch(latch)).expect("there is one");
     let reply = server.ask(&latch.question(key.clone(), Question::Look).expect("one"), now);
     assert!(matches!(reply, Reply::Error { code, .. } if code == "FOREIGN"));

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright::cell::Surroundings;
-use lockwright::gate::Gate;
-use lockwright::latch_cell::{Deed, Kept, LatchCell, Plan};
-use lockwright::latch_layout::{Answer, Latch, MAX_IDLE, MIN_IDLE, Procedure, Question};
+use lockwright::gate::{Deed, Gate, LatchPlan, MAX_IDLE, MIN_IDLE};
+use lockwright::latch_cell::{Kept, LatchCell};
+use lockwright::latch_layout::{Answer, Latch, Procedure};
 use lockwright::protocol::{
-    AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
+    AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Question, Reply, Request, Step, StoreEvent, Terms, Verdict,
 };
-use lockwright::shared::{Share, Shared};
+use lockwright::share::Share;
+use lockwright::shared::Shared;
 use lockwright::stores::redis::layouts::{latch::CALLS, native, shared};
 use lockwright::time::StoreTime;
 use lockwright::{Kind, Result};
@@ -74,8 +75,8 @@ fn past(key: &str) -> String {
     format!("{key}{}", CALLS.past.expect("apart"))
 }
 
-fn plan(count: u32, idle: Duration) -> Plan {
-    Plan::new(count, idle).expect("in range")
+fn plan(count: u32, idle: Duration) -> LatchPlan {
+    LatchPlan::new(count, idle).expect("in range")
 }
 
 fn layout() -> Arc<dyn Layout> {

@@ -19,8 +19,7 @@ use lockwright::options::AcquireOptions;
 use lockwright::protocol::{
     AttemptId, Change, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, Terms, Verdict,
 };
-use lockwright::shared::Share;
-use lockwright::shared_cell::ALL;
+use lockwright::share::{ALL, Share};
 use lockwright::stores::redis::layouts::redisson::{counted, layout};
 use lockwright::stores::redis::layouts::redisson_shared::{
     LONGEST_READ, Object, Shared, leases_base, leases_key, notes_key,

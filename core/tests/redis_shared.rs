@@ -14,8 +14,9 @@ use lockwright::cell::{Claimant, Surroundings};
 use lockwright::protocol::{
     AttemptId, Change, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
 };
-use lockwright::shared::{Procedure, Share, Shared};
-use lockwright::shared_cell::{ALL, Kept, Primitive, SharedCell};
+use lockwright::share::{ALL, Primitive, Share};
+use lockwright::shared::{Procedure, Shared};
+use lockwright::shared_cell::{Kept, SharedCell};
 use lockwright::stores::redis::layouts::{native, shared::CALLS};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;

@@ -43,16 +43,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 use std::{env, fs};
 
-use lockwright::barrier_layout;
-use lockwright::gate::Gate;
-use lockwright::latch_cell::Plan;
-use lockwright::latch_layout::MAX_IDLE;
+use lockwright::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
 use lockwright::lease::ReleaseOutcome;
 use lockwright::protocol::{
     AttemptId, Change, InboxId, Input, Intent, Layout as _, Op, Previous, Protocol, Reply, Request, Step, StoreEvent,
     Term, Terms, Verdict,
 };
-use lockwright::shared::Share;
+use lockwright::share::Share;
 use lockwright::stores::{redis, zookeeper};
 use lockwright::time::StoreTime;
 
@@ -100,13 +97,13 @@ fn redisson_permits(format: &str) -> Box<dyn Protocol> {
 }
 
 fn redis_latch(_: &str) -> Box<dyn Protocol> {
-    let plan = Plan::new(3, MAX_IDLE).expect("in range");
+    let plan = LatchPlan::new(3, MAX_IDLE).expect("in range");
     let layout = redis::layouts::native::layout("").gate(Gate::Latch(plan)).expect("there is one");
     layout.protocol("lw:{orders}".into())
 }
 
 fn redis_barrier(_: &str) -> Box<dyn Protocol> {
-    let plan = barrier_layout::Plan::new(3, Duration::from_secs(30), Duration::from_secs(70)).expect("in range");
+    let plan = BarrierPlan::new(3, Duration::from_secs(30), Duration::from_secs(70)).expect("in range");
     let layout = redis::layouts::native::layout("").gate(Gate::Barrier(plan)).expect("there is one");
     layout.protocol("lw:{orders}".into())
 }

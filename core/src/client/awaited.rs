@@ -4,7 +4,7 @@ use super::{Client, Face, Lock};
 use crate::driver::owners;
 use crate::error::Error;
 use crate::queue::OwnerId;
-use crate::shared::Share;
+use crate::share::Share;
 
 impl<F: Face> Client<F> {
     /// The owner whose wait never ends, and the error that it is to be told, where each of the owners in `awaited` releases what it holds only after the

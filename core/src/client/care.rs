@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Async, Client, Face, aside};
-use crate::blocking::Blocking;
-use crate::driver::clock;
-use crate::error::{Error, Kind, Result};
+use super::{Async, Blocking, Client, Face, aside};
+use crate::error::Result;
 use crate::options::AcquireOptions;
+use crate::platform::clock;
 use crate::protocol::Reply;
 
 /// The lock that a [`ping`](Client::ping) tries.
@@ -102,9 +101,4 @@ impl Client<Blocking> {
     pub fn drain(&self, limit: Duration) -> Result<Vec<String>> {
         self.drain_now(limit)
     }
-}
-
-/// Why nothing is begun by a client that is drained.
-pub(crate) fn drained() -> Error {
-    Error::new(Kind::Closed, "acquire", "the client is drained before its program ends; connect again")
 }

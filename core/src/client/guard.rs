@@ -10,17 +10,17 @@ use tracing::{Instrument, Span, debug_span};
 
 use super::lock::cannot_stay;
 use super::{Async, Face};
-use crate::driver::clock;
 use crate::driver::engine::Engine;
 use crate::driver::entry::{Effects, Entry};
-use crate::driver::fork;
 use crate::driver::hold::Hold;
 use crate::driver::wait::{Settled, Waiter};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::options::{AcquireOptions, MIN_TTL};
+use crate::platform::clock;
+use crate::platform::fork;
 use crate::queue::Refusal;
-use crate::shared::Share;
+use crate::share::Share;
 use crate::time::Time;
 use crate::token::Token;
 

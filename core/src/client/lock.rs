@@ -10,12 +10,9 @@ use tracing::{Instrument, Span, debug_span};
 
 use super::guard::{Guard, Holding};
 use super::{Async, Client, Face, aside, left};
-use crate::driver::clock;
 use crate::driver::engine::{self, Engine, Trial, Wish};
 use crate::driver::entry::{Effects, Entry, PARTING, unfair};
-use crate::driver::fork::{self, Generational};
 use crate::driver::hold::Hold;
-use crate::driver::runtime;
 use crate::driver::turnstile::{Passage, Turnstile};
 use crate::driver::wait::{Settled, Waiter};
 use crate::error::{Error, Kind, Result};
@@ -24,9 +21,12 @@ use crate::guarantee::Guarantees;
 use crate::lease::Inspection;
 use crate::name;
 use crate::options::{AcquireOptions, Retry};
+use crate::platform::clock;
+use crate::platform::fork::{self, Generational};
+use crate::platform::runtime;
 use crate::protocol::{AttemptId, Layout, Requests};
 use crate::queue::{OwnerId, Refusal, TaskId};
-use crate::shared::Share;
+use crate::share::Share;
 use crate::time::Time;
 use crate::token::Token;
 
@@ -166,7 +166,7 @@ impl<F: Face> LockBuilder<F> {
         let build = || {
             let name = name::check(&name)?;
             options.check()?;
-            let layout = of.layout(client.place.layouts.layout(options.wanted())?, &options)?;
+            let layout = of.layout(client.place.store.layout(options.wanted())?, &options)?;
             layout.check(&options)?;
             let can = client.promises(&*layout);
             let wants = [(options.fair && !can.fair, "fair"), (options.reentrant && !can.reentrant, "reentrant")];

@@ -1,6 +1,6 @@
 //! The public face: a [`Client`] of one place, its [`Lock`]s, and the [`Guard`] of what is held.
 //!
-//! The same types serve async programs ([`Async`], the default) and threads ([`Blocking`](crate::blocking)): only what
+//! The same types serve async programs ([`Async`], the default) and threads ([`Blocking`]; see [`blocking`](crate::blocking)): only what
 //! waits differs.
 
 mod awaited;
@@ -13,23 +13,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::driver::engine::Engine;
-use crate::driver::fork::Generational;
-use crate::driver::{clock, notice, runtime};
+use crate::driver::notice;
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::Guarantees;
 use crate::lease::{Inspection, Sighting};
 use crate::metrics::Metrics;
 use crate::name;
 use crate::options::{AcquireOptions, ConnectOptions};
+use crate::platform::fork::Generational;
+use crate::platform::{clock, runtime};
 use crate::protocol::{Layout, Reply, Request};
 use crate::replies::{nonsense, refusal};
-use crate::shared::Share;
+use crate::share::Share;
 use crate::stores::{self, Store};
 use crate::time::Time;
 use crate::token::Token;
 use crate::uri::{ENVIRONMENT, Uri};
 
-pub(crate) use care::drained;
 pub use care::{Health, PING};
 pub use guard::Guard;
 pub(crate) use guard::{Call, Extension, Holding, extended, outcome_of};
@@ -45,6 +45,12 @@ pub trait Face: Send + Sync + 'static {}
 pub enum Async {}
 
 impl Face for Async {}
+
+/// Waiting blocks the thread.
+#[derive(Clone, Copy, Debug)]
+pub enum Blocking {}
+
+impl Face for Blocking {}
 
 /// Connects to the place that `uri` names; nothing is sent before the first use.
 ///
@@ -64,7 +70,8 @@ pub struct Client<F: Face = Async> {
 
 pub(crate) struct Place {
     uri: Uri,
-    layouts: Arc<dyn Store>,
+    /// Of the process that made the client; asked for its address and layouts alone, which a forked child may read.
+    store: Arc<dyn Store>,
     engines: Generational<Result<Arc<Engine>>>,
 }
 
@@ -94,9 +101,9 @@ impl<F: Face> Client<F> {
         let text = uri.or(environment.as_deref()).unwrap_or("sqlite://");
         let uri = Uri::parse(text, options)?;
         let engine = new_engine(&mut uri.clone())?;
-        let layouts = stores::open(&mut uri.clone())?;
+        let store = engine.store.clone();
         let engines = Generational::of_image(Arc::new(Ok(engine)));
-        Ok(Client { place: Arc::new(Place { uri, layouts, engines }), face: PhantomData })
+        Ok(Client { place: Arc::new(Place { uri, store, engines }), face: PhantomData })
     }
 
     /// The lock called `name`, to be acquired as it is or after setting options.
@@ -133,7 +140,7 @@ impl<F: Face> Client<F> {
 
     /// The address without credentials and options.
     pub fn address(&self) -> &str {
-        self.place.layouts.address()
+        self.place.store.address()
     }
 
     /// The key under which the lock `name` lies in the store, as tools of the store's own want it. Nothing is sent.
@@ -158,7 +165,7 @@ impl<F: Face> Client<F> {
     }
 
     pub(crate) fn default_layout(&self) -> Result<Arc<dyn Layout>> {
-        self.place.layouts.layout(self.place.uri.lock.wanted())
+        self.place.store.layout(self.place.uri.lock.wanted())
     }
 
     pub(crate) fn promises(&self, layout: &dyn Layout) -> Guarantees {

@@ -1,10 +1,10 @@
 //! Writes of several locks that go to the store together, in the caller's own thread or task, as one write or one request.
 
-use super::clock;
 use super::courier::{Receipt, deliver, send_off};
 use super::engine::Engine;
 use super::entry::Outbound;
 use crate::error::{Error, Kind};
+use crate::platform::clock;
 use crate::protocol::{Reply, Request, Requests};
 use crate::stores::{Answered, Outcome};
 use crate::time::Time;

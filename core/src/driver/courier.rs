@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use super::engine::{Engine, no_background};
 use super::entry::{Entry, Outbound};
-use super::fence;
-use super::wait::locked;
-use super::{clock, runtime};
+use crate::platform::fence;
+use crate::platform::mutex::locked;
+use crate::platform::{clock, runtime};
 use crate::protocol::{Op, Request, Requests};
 use crate::session::RequestId;
-use crate::stores::{Answered, Outcome};
+use crate::stores::{Answered, BATCH, Outcome};
 
 /// Cartloads under way at once, so that the store need not wait for us while we read its answers.
 const CARTS: usize = 2;
@@ -47,7 +47,7 @@ impl Freight {
     /// Writes in one cartload: what a store does at once without keeping others waiting for more than milliseconds.
     pub(crate) const fn load(self) -> usize {
         match self {
-            Freight::Renewals => 512,
+            Freight::Renewals => BATCH,
             Freight::Returns | Freight::Asks => 100,
         }
     }

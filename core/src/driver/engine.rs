@@ -4,30 +4,31 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 
-use super::clock;
 use super::courier::{self, Courier, Freight};
 use super::entry::{Demand, Effects, Entry, Outbound, PARTING};
-use super::fence::{self, Fence};
-use super::fork::{self, Generational};
 use super::line_up::LineUp;
 use super::notice::{self, Counters, Silence};
 use super::owners::{self, Waiting, Waits};
-use super::random;
-use super::runtime;
 use super::turnstile::Turnstile;
-use super::wait::{Settled, Waiter, locked};
+use super::wait::{Settled, Waiter};
 use super::wheel::Wheel;
-use crate::client::drained;
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::Guarantees;
 use crate::lease::Card;
 use crate::options::{AcquireOptions, ConnectOptions};
+use crate::platform::clock;
+use crate::platform::fence::{self, Fence};
+use crate::platform::fork::{self, Generational};
+use crate::platform::mutex::locked;
+use crate::platform::os::host_name;
+use crate::platform::random;
+use crate::platform::runtime;
 use crate::protocol::{AttemptId, InboxId, Layout, Push, Reply, Request, Requests, StoreEvent};
 use crate::queue::{Ask, OwnerId, TaskId};
 use crate::session::{Inbox, Service};
@@ -122,6 +123,8 @@ pub(crate) struct Engine {
     /// What tasks pass before they ask the store for a lock.
     pub(crate) turnstile: Turnstile,
     closed: AtomicBool,
+    /// Notified of whatever happens to an entry once the client is closed.
+    closing: (Mutex<()>, Condvar),
     drained: AtomicBool,
     pub(crate) counters: Counters,
     silence: Silence,
@@ -224,7 +227,7 @@ impl Engine {
             hints_wanted: AtomicBool::new(false),
             hints_refused: AtomicBool::new(false),
             listeners: Mutex::default(),
-            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            host: host_name(),
             card: Mutex::default(),
             next_task: AtomicU64::new(1),
             next_slot: AtomicU64::new(1),
@@ -238,6 +241,7 @@ impl Engine {
             asks: Courier::of(Freight::Asks),
             turnstile: Turnstile::new(),
             closed: AtomicBool::new(false),
+            closing: Default::default(),
             drained: AtomicBool::new(false),
             counters: Counters::default(),
             silence: Silence::default(),
@@ -529,7 +533,7 @@ impl Engine {
             self.store.learn(sent, at);
         }
         for notice in notices {
-            fence.run("a subscriber of tracing", || notice.tell(entry, self.store.address()));
+            fence.run("a subscriber of tracing", || notice.tell(&entry.name, self.store.address()));
         }
         for (hold, reason) in lost {
             hold.lose(reason, fence);
@@ -575,6 +579,10 @@ impl Engine {
                 let follow = entry.refuse(self, task, error);
                 sends.extend(self.perform_local(entry, follow));
             }
+        }
+        if self.closed.load(Ordering::Relaxed) {
+            drop(locked(&self.closing.0));
+            self.closing.1.notify_all();
         }
         sends
     }
@@ -805,10 +813,9 @@ impl Engine {
                 courier::deliver(self, receipts, answered);
             }
         }
-        let give_up = clock::now().after(self.options.store_timeout);
-        while clock::now() < give_up && !entries.iter().all(|entry| entry.is_idle()) {
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let (guard, happened) = (locked(&self.closing.0), &self.closing.1);
+        let is_busy = |(): &mut ()| !entries.iter().all(|entry| entry.is_idle());
+        drop(happened.wait_timeout_while(guard, self.options.store_timeout, is_busy));
         self.store.close();
         self.wheel.stop();
     }
@@ -880,6 +887,11 @@ impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Engine({})", self.store.address())
     }
+}
+
+/// Why nothing is begun by a client that is drained.
+fn drained() -> Error {
+    Error::new(Kind::Closed, "acquire", "the client is drained before its program ends; connect again")
 }
 
 fn unrandom(why: impl Into<String>) -> Error {
@@ -1096,6 +1108,76 @@ mod tests {
             |refused: &Refusal| matches!(refused, Refusal::Failed(error) if error.kind() == Kind::Unavailable);
         assert!(matches!(&told.settled[..], [(_, Settled::Refused(refused))] if unknown(refused)), "{told:?}");
         drop(unsent);
+    }
+
+    /// Memory whose background answers once it may.
+    #[derive(Debug)]
+    struct Gated {
+        memory: Arc<dyn Store>,
+        is_asked: tokio::sync::Notify,
+        may_answer: tokio::sync::Notify,
+    }
+
+    impl Store for Gated {
+        fn address(&self) -> &Arc<str> {
+            self.memory.address()
+        }
+
+        fn layouts(&self) -> &[Arc<dyn Layout>] {
+            self.memory.layouts()
+        }
+
+        fn call(&self, requests: &Requests, limit: Time) -> Answered {
+            self.memory.call(requests, limit)
+        }
+
+        fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
+            Box::pin(async move {
+                self.is_asked.notify_one();
+                self.may_answer.notified().await;
+                self.memory.call(requests, limit)
+            })
+        }
+
+        fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
+            self.memory.clone().call_batch(requests)
+        }
+
+        fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+            self.memory.clone().open_inbox(inbox, sink)
+        }
+    }
+
+    #[test]
+    fn closing_goes_on_as_soon_as_the_background_is_done() {
+        let mut uri = crate::uri::Uri::parse("memory://closing", ConnectOptions::default()).unwrap();
+        let memory = crate::stores::open(&mut uri).unwrap();
+        let store = Arc::new(Gated { memory, is_asked: Default::default(), may_answer: Default::default() });
+        let options = ConnectOptions { store_timeout: Duration::from_secs(20), ..uri.connect };
+        let engine = Engine::new(store.clone(), options).unwrap();
+        let layout = store.layouts()[0].clone();
+        let entry = engine.entry(&layout, &"x".into(), &layout.key("x").unwrap());
+        let wish = Wish::new(AcquireOptions::default(), None);
+        let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
+        engine.perform(&entry, effects, None);
+        let Some(Settled::Granted { hold, .. }) = waiter.take() else { panic!("it is free") };
+        let effects = entry.release(&engine, hold.token.n, &Arc::default());
+        engine.perform_in_background(&entry, effects);
+        runtime::handle().unwrap().block_on(store.is_asked.notified());
+        let began = std::time::Instant::now();
+        let closing = std::thread::spawn({
+            let engine = engine.clone();
+            move || engine.close()
+        });
+        // It looks once before it waits; whoever looked again and again would not notice the difference.
+        while engine.check_open().is_ok() {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!closing.is_finished(), "a release is under way");
+        store.may_answer.notify_one();
+        closing.join().unwrap();
+        assert!(entry.is_idle() && began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     }
 
     /// Memory that answers an acquire late, and anything later not at all.

@@ -9,23 +9,23 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::clock;
 use super::engine::Engine;
-use super::fence::{Panicked, caught};
 use super::hold::Hold;
 use super::notice::{Notice, Way, Why};
 use super::owners::{Here, Waiting};
 use super::slots::{Slot, Slots};
-use super::wait::{Settled, Waiter, locked};
+use super::wait::{Settled, Waiter};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::lent::Lent;
 use crate::options::{MIN_TTL, Retry};
+use crate::platform::clock;
+use crate::platform::fence::{Panicked, caught};
+use crate::platform::mutex::locked;
 use crate::protocol::{AttemptId, Layout, Op, Push, Requests, StoreEvent, Terms, Traits};
 use crate::queue::{self, Ask, ContenderId, OwnerId, Queue, Refusal, TaskId};
 use crate::session::{self, Answer, Inbox, RequestId, Service, Session, claim};
-use crate::shared::Share;
-use crate::shared_cell::Primitive;
+use crate::share::{Primitive, Share};
 use crate::stores::{Answered, Outcome};
 use crate::time::{StoreTime, Time};
 use crate::token::Token;

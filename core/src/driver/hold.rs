@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::clock;
-use super::fence::Fence;
-use super::wait::locked;
 use crate::lease::LossReason;
+use crate::platform::clock;
+use crate::platform::fence::Fence;
+use crate::platform::mutex::locked;
 use crate::queue::OwnerId;
 use crate::time::Time;
 use crate::token::Token;

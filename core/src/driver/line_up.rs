@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use super::engine::Engine;
 use super::entry::{Entry, Turn};
-use super::wait::locked;
+use crate::platform::mutex::locked;
 use crate::session::Inbox;
 
 /// How many are let in at a time: what the background takes to a store in one write, which keeps their order.

@@ -8,13 +8,12 @@ use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, debug, info, trace, warn};
 
-use super::clock;
-use super::entry::Entry;
-use super::fence::{Panicked, told};
-use super::wait::locked;
 use crate::error::{Error, Kind};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::metrics::Metrics;
+use crate::platform::clock;
+use crate::platform::fence::{Panicked, told};
+use crate::platform::mutex::locked;
 use crate::protocol::AttemptId;
 use crate::queue::Refusal;
 use crate::session::Inbox;
@@ -205,9 +204,8 @@ impl Notice {
         level <= LevelFilter::current()
     }
 
-    /// Tells `tracing` of it.
-    pub(crate) fn tell(&self, entry: &Entry, store: &str) {
-        let lock = &*entry.name;
+    /// Tells `tracing` that it happened to `lock`.
+    pub(crate) fn tell(&self, lock: &str, store: &str) {
         match self {
             Notice::Asked | Notice::Over { .. } => {}
             Notice::Waits => debug!(target: "lockwright::wait", lock, store, "waiting: somebody else has the lock"),
@@ -333,12 +331,6 @@ pub(crate) fn store_restarted(store: &str) {
     told(
         || warn!(target: "lockwright::restart", store, "the store is another one than before: verifying what is held"),
     );
-}
-
-/// The store may drop what is held.
-pub(crate) fn store_evicts(store: &str, policy: &str) {
-    let what = "the server drops keys when its memory is full, locks that are held among them; set its maxmemory-policy to noeviction";
-    told(|| warn!(target: "lockwright::store", store, state = "evicts", policy, "{what}"));
 }
 
 /// Somebody used this client to take a lock from its holder.

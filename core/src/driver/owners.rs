@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use super::engine::Engine;
 use super::entry::Entry;
-use super::wait::locked;
-use super::{notice, runtime};
+use super::notice;
 use crate::error::{Error, Kind};
+use crate::platform::mutex::locked;
+use crate::platform::runtime;
 use crate::queue::{OwnerId, TaskId};
+use crate::span::about;
 
 /// Most holders of one thing that are looked at: a circle over more than these readers is not found.
 const HOLDERS: usize = 256;
@@ -196,7 +198,7 @@ fn kept_by(entry: &Entry) -> Option<OwnerId> {
 fn deadlock(entry: &Entry, circle: &[Arc<Entry>]) -> Error {
     let message = match circle {
         [_] => {
-            let since = entry.holder_here().map(|here| format!(" for {}", span(here.held_for))).unwrap_or_default();
+            let since = entry.holder_here().map(|here| format!(" for {}", about(here.held_for))).unwrap_or_default();
             let what = match entry.layout.share() {
                 None => "take a reentrant lock, if that is meant",
                 Some(_) => "a reader becomes the writer by try_upgrade, the writer a reader by downgrade",
@@ -235,17 +237,6 @@ impl Here {
             Some(by) => name(by).map_or_else(|| "this process".to_owned(), |name| format!("this process ({name})")),
             None => "this process".to_owned(),
         };
-        format!("{who} for {}", span(self.held_for))
-    }
-}
-
-/// A duration for a person.
-pub(crate) fn span(span: Duration) -> String {
-    match span.as_secs() {
-        0 => format!("{} ms", span.as_millis()),
-        1..10 => format!("{:.1} s", span.as_secs_f64()),
-        seconds @ 10..600 => format!("{seconds} s"),
-        seconds @ 600..36_000 => format!("{} min", seconds / 60),
-        seconds => format!("{} h", seconds / 3600),
+        format!("{who} for {}", about(self.held_for))
     }
 }

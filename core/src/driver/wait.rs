@@ -1,13 +1,14 @@
 //! One thread or task waiting for one result.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use super::fence::Fence;
 use super::hold::Hold;
 use crate::lease::ReleaseOutcome;
+use crate::platform::fence::Fence;
+use crate::platform::mutex::locked;
 use crate::protocol::AttemptId;
 use crate::queue::Refusal;
 
@@ -114,9 +115,4 @@ impl Waiter {
         }
         state.result.take()
     }
-}
-
-/// Locks a mutex whose holders never leave it half changed: a panic elsewhere must not wedge every other user.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,13 +10,13 @@ use std::task::Poll;
 
 use tokio::sync::Notify;
 
-use super::clock;
 use super::engine::{Engine, no_background};
 use super::entry::{Entry, Outbound};
-use super::fence;
-use super::runtime;
-use super::timer::Timer;
-use super::wait::locked;
+use crate::platform::clock;
+use crate::platform::fence;
+use crate::platform::mutex::locked;
+use crate::platform::runtime;
+use crate::platform::timer::Timer;
 use crate::time::Time;
 
 /// See the [module](self). Making an appointment costs the fast path one atomic load when the wheel comes early enough.

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use super::{Feed, is_readable};
 use crate::barrier_layout;
-use crate::gate::Gate;
-use crate::latch_cell::Plan;
-use crate::latch_layout::{self, MAX_IDLE};
+use crate::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
+use crate::latch_layout;
 use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
 };
-use crate::shared::Share;
+use crate::share::Share;
 use crate::stores::redis::layouts;
 use crate::stores::zookeeper::layouts::curator::Curator;
 use crate::time::StoreTime;
@@ -47,8 +46,8 @@ pub(crate) fn is_sound(step: &Step, block: u64) {
 pub(crate) fn chosen(choice: u8) -> &'static dyn Layout {
     static LAYOUTS: LazyLock<Vec<Arc<dyn Layout>>> = LazyLock::new(|| {
         let shared = layouts::native::layout("p").shared(Share::READ);
-        let latch = Plan::new(2, MAX_IDLE).ok().map(Gate::Latch);
-        let barrier = barrier_layout::Plan::new(3, Duration::from_secs(30), Duration::from_secs(70)).ok();
+        let latch = LatchPlan::new(2, MAX_IDLE).ok().map(Gate::Latch);
+        let barrier = BarrierPlan::new(3, Duration::from_secs(30), Duration::from_secs(70)).ok();
         let gates = latch.into_iter().chain(barrier.map(Gate::Barrier));
         let gates = gates.filter_map(|gate| layouts::native::layout("p").gate(gate));
         layouts::all("p").into_iter().chain(shared).chain(gates).collect()

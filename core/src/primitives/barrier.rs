@@ -37,12 +37,12 @@
 use std::time::Duration;
 
 use crate::barrier_cell::Passage;
-use crate::barrier_layout::{Plan, standing};
-use crate::client::{Async, Client, Face, Guard, Lock, aside};
+use crate::barrier_layout::standing;
+use crate::client::{Async, Blocking, Client, Face, Guard, Lock, aside};
 use crate::error::{Error, Result};
-use crate::gate::Gate;
-use crate::latch_layout::Question;
+use crate::gate::{BarrierPlan, Gate};
 use crate::options::DEFAULT_TTL;
+use crate::protocol::Question;
 use crate::token::Token;
 
 /// A barrier whose options are being set.
@@ -101,7 +101,7 @@ impl<F: Face> BarrierBuilder<F> {
     pub fn build(self) -> Result<Barrier<F>> {
         let BarrierBuilder { client, name, parties, ttl } = self;
         let explain = |error: Error| error.on_lock(&*name).on_store(client.address());
-        let plan = Plan::new(parties, ttl, client.copies().map_err(explain)?).map_err(explain)?;
+        let plan = BarrierPlan::new(parties, ttl, client.copies().map_err(explain)?).map_err(explain)?;
         Ok(Barrier { gate: client.gate(&name, Gate::Barrier(plan), ttl)?, parties })
     }
 }
@@ -182,7 +182,7 @@ impl Barrier {
     }
 }
 
-impl crate::blocking::Barrier {
+impl Barrier<Blocking> {
     /// See the async [`wait`](Barrier::wait).
     ///
     /// # Errors

@@ -26,12 +26,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use crate::Async;
-use crate::blocking::Blocking;
-use crate::client::{Client, Face, Guard, Lock};
-use crate::driver::runtime;
+use crate::client::{Blocking, Client, Face, Guard, Lock};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{Card, Inspection};
 use crate::options::AcquireOptions;
+use crate::platform::runtime;
 use crate::token::Token;
 
 /// How often an observer looks, unless it says otherwise.

@@ -29,8 +29,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::blocking::{Acquiring, Blocking};
-use crate::client::{Client, Face, Guard, Holding, Lock, LockBuilder};
+use crate::blocking::Acquiring;
+use crate::client::{Blocking, Client, Face, Guard, Holding, Lock, LockBuilder};
 use crate::driver::engine::Trial;
 use crate::driver::entry::Effects;
 use crate::driver::wait::{Settled, Waiter};

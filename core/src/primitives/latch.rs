@@ -28,12 +28,12 @@
 
 use std::time::Duration;
 
-use crate::client::{Async, Client, Face, Lock, aside};
+use crate::client::{Async, Blocking, Client, Face, Lock, aside};
 use crate::driver::engine::Engine;
 use crate::error::{Error, Kind, Result};
-use crate::gate::Gate;
-use crate::latch_cell::{Deed, Plan};
-use crate::latch_layout::{Answer, MAX_IDLE, Question, TTL};
+use crate::gate::{Deed, Gate, LatchPlan, MAX_IDLE};
+use crate::latch_layout::{Answer, TTL};
+use crate::protocol::Question;
 
 /// A latch whose options are being set.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub struct LatchBuilder<F: Face = Async> {
 #[derive(Debug)]
 pub struct Latch<F: Face = Async> {
     gate: Lock<F>,
-    plan: Plan,
+    plan: LatchPlan,
 }
 
 impl<F: Face> Client<F> {
@@ -74,7 +74,7 @@ impl<F: Face> LatchBuilder<F> {
     /// `invalid_config` for a bad name or a number out of range, `unsupported` where the client's layout has no latches.
     pub fn build(self) -> Result<Latch<F>> {
         let LatchBuilder { client, name, count, idle } = self;
-        let plan = Plan::new(count, idle).map_err(|error| error.on_lock(&*name).on_store(client.address()))?;
+        let plan = LatchPlan::new(count, idle).map_err(|error| error.on_lock(&*name).on_store(client.address()))?;
         Ok(Latch { gate: client.gate(&name, Gate::Latch(plan), TTL)?, plan })
     }
 }
@@ -114,7 +114,7 @@ impl<F: Face> Latch<F> {
         Ok(matches!(self.change(Deed::Set, plan)?, Answer::Left(_)))
     }
 
-    fn change(&self, deed: Deed, plan: Plan) -> Result<Answer> {
+    fn change(&self, deed: Deed, plan: LatchPlan) -> Result<Answer> {
         self.ask(|engine| Ok(Question::Change { attempt: engine.mint()?, copies: engine.copies(), deed, plan }))
     }
 
@@ -193,7 +193,7 @@ impl Latch {
     }
 }
 
-impl crate::blocking::Latch {
+impl Latch<Blocking> {
     /// See the async [`wait`](Latch::wait).
     ///
     /// # Errors

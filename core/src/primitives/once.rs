@@ -26,8 +26,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use crate::Async;
-use crate::blocking::Blocking;
-use crate::client::{Client, Face, Guard, Lock};
+use crate::client::{Blocking, Client, Face, Guard, Lock};
 use crate::error::{Error, Result};
 use crate::options::AcquireOptions;
 use crate::token::Token;

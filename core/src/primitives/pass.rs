@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::client::{Client, Face, Lock, Of};
+use crate::client::{Blocking, Client, Face, Lock, Of};
 use crate::error::{Kind, Result};
 use crate::gate::Gate;
 use crate::options::AcquireOptions;
@@ -26,7 +26,7 @@ impl Lock {
     }
 }
 
-impl crate::blocking::Lock {
+impl Lock<Blocking> {
     /// As the async one.
     pub(crate) fn pass_within(&self, timeout: Option<Duration>) -> Result<Option<Token>> {
         let Some(pass) = in_time(self.with_timeout(timeout).acquire())? else { return Ok(None) };

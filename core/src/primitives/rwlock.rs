@@ -30,9 +30,9 @@
 //!   A reader that wants to write must not `acquire` the write lock while it holds the read lock, for the same reason:
 //!   [`Guard::try_upgrade`] is for that.
 
-use crate::client::{Async, Client, Face, Guard, LockBuilder, Of};
+use crate::client::{Async, Blocking, Client, Face, Guard, LockBuilder, Of};
 use crate::error::{Error, Kind, Result};
-use crate::shared::Share;
+use crate::share::Share;
 
 /// A named read/write lock, of which [`read`](Self::read) and [`write`](Self::write) are locks like any other. See the
 /// [module](self) for when to use it and what it promises.
@@ -111,7 +111,7 @@ impl<F: Face> Guard<F> {
     }
 }
 
-impl crate::blocking::Guard {
+impl Guard<Blocking> {
     /// See the async [`downgrade`](Guard::downgrade).
     ///
     /// # Errors

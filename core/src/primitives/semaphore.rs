@@ -27,7 +27,7 @@
 //! * **Another library's** semaphore, in a layout that joins it, promises less: there `guarantees()` of the [`Lock`] says what.
 //! * **Tokens** rise from grant to grant, but several hold at once: a resource that fences must do so by holder.
 
-use crate::client::{Client, Face, Lock, LockBuilder, Of, aside};
+use crate::client::{Blocking, Client, Face, Lock, LockBuilder, Of, aside};
 use crate::error::Result;
 
 impl<F: Face> Client<F> {
@@ -64,7 +64,7 @@ impl Lock {
     }
 }
 
-impl crate::blocking::Lock {
+impl Lock<Blocking> {
     /// See the async [`resize`](Lock::resize).
     ///
     /// # Errors

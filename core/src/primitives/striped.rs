@@ -39,14 +39,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::Async;
-use crate::blocking::{Acquiring, Blocking, Wait};
-use crate::client::{Client, Face, Guard, Lock, left};
-use crate::driver::clock;
+use crate::blocking::{Acquiring, Wait};
+use crate::client::{Blocking, Client, Face, Guard, Lock, left};
 use crate::driver::engine::Trial;
-use crate::driver::random;
 use crate::error::{Error, Kind, Result};
 use crate::lease::ReleaseOutcome;
 use crate::options::AcquireOptions;
+use crate::platform::clock;
+use crate::platform::random;
 use crate::protocol::Policy;
 use crate::time::Time;
 use crate::together::{MOST, Taken, try_together, try_together_here};

@@ -2,8 +2,7 @@
 
 use std::future::poll_fn;
 
-use crate::blocking::Blocking;
-use crate::client::{Acquisition, Async, Face, Guard, Lock};
+use crate::client::{Acquisition, Async, Blocking, Face, Guard, Lock};
 use crate::driver::convoy::Convoy;
 use crate::driver::engine::Trial;
 use crate::driver::entry::{Effects, Outbound};

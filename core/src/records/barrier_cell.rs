@@ -27,13 +27,11 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::cell::{Claimant, Surroundings};
+use crate::gate::MOST_PARTIES;
 use crate::protocol::{AttemptId, InboxId, StoreEvent};
 use crate::remembered::Remembered;
 use crate::time::StoreTime;
 use crate::token::Token;
-
-/// The most parties there can be: opening is one step of the store for all of them.
-pub const MOST: u32 = 10_000;
 
 /// One barrier. Who stands there, and what became of others, lies beside it, in a [`Yard`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -58,21 +56,21 @@ pub struct Passage {
 impl Passage {
     /// Both as one number, which is what a grant carries.
     pub fn token(self) -> Token {
-        Token::new(self.generation.saturating_mul(MOST.into()).saturating_add(self.index.into()))
+        Token::new(self.generation.saturating_mul(MOST_PARTIES.into()).saturating_add(self.index.into()))
     }
 
     /// What such a number says.
     pub fn of(token: Token) -> Self {
-        let most = u64::from(MOST);
+        let most = u64::from(MOST_PARTIES);
         // What is left after dividing by ten thousand fits.
         Passage { index: u32::try_from(token.n % most).unwrap_or(0), generation: token.n / most }
     }
 
     /// The passage of a party with this `index` in this `generation`, if there can be one.
     pub fn new(index: i64, generation: i64) -> Option<Self> {
-        let index = u32::try_from(index).ok().filter(|index| *index < MOST)?;
+        let index = u32::try_from(index).ok().filter(|index| *index < MOST_PARTIES)?;
         let generation = u64::try_from(generation).ok().filter(|generation| *generation > 0)?;
-        generation.checked_mul(MOST.into())?.checked_add(index.into())?;
+        generation.checked_mul(MOST_PARTIES.into())?.checked_add(index.into())?;
         Some(Passage { index, generation })
     }
 }

@@ -22,12 +22,12 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::barrier_cell::{Arrive, Arrived, BarrierCell, MOST, Passage, Yard};
+use crate::arguments::{Arguments, attempt_arg, micros, past_key};
+use crate::barrier_cell::{Arrive, Arrived, BarrierCell, Passage, Yard};
 use crate::cell::{Claimant, Surroundings};
 use crate::error::{Error, Kind};
-use crate::latch_layout::{attempt_arg, past_key};
+use crate::gate::{BarrierPlan, MOST_PARTIES};
 use crate::lease::{BARRIER, Inspection, ReleaseOutcome};
-use crate::native::{Arguments, micros};
 use crate::protocol::{
     Arg, AttemptId, Call, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term,
     Traits, Verdict, Wait,
@@ -72,29 +72,7 @@ impl BarrierCalls {
     }
 }
 
-/// What a party says of its barrier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Plan {
-    /// How many have to stand there at once.
-    pub parties: u32,
-    /// How long its place stands unless it asks again.
-    pub ttl: Duration,
-    /// For how long copies of what it asks may come.
-    pub copies: Duration,
-}
-
-impl Plan {
-    /// A barrier for so many parties, whose ttl is checked as that of a lock.
-    ///
-    /// # Errors
-    /// `invalid_config` for a number that is not 1 to [`MOST`].
-    pub fn new(parties: u32, ttl: Duration, copies: Duration) -> crate::Result<Self> {
-        if parties == 0 || parties > MOST {
-            return Err(Error::invalid("barrier", format!("parties is {parties}; it must be 1 to {MOST}")));
-        }
-        Ok(Plan { parties, ttl, copies })
-    }
-
+impl BarrierPlan {
     /// For how long what becomes of it is to be remembered.
     fn memory(self) -> Duration {
         self.ttl.saturating_mul(REMEMBERED).saturating_add(self.copies)
@@ -109,14 +87,14 @@ pub fn standing(reply: &Reply) -> crate::Result<u32> {
     if let Reply::Error { code, message } = reply {
         return Err(refusal("barrier", code, message));
     }
-    let count = int(reply).and_then(|count| u32::try_from(count).ok()).filter(|count| *count < MOST);
+    let count = int(reply).and_then(|count| u32::try_from(count).ok()).filter(|count| *count < MOST_PARTIES);
     count.ok_or_else(|| nonsense("barrier", std::slice::from_ref(reply)))
 }
 
 /// Reads what follows the kind in the answer to a look at a barrier; see [`inspection`](crate::inspection).
 pub(crate) fn read_inspection(list: &[Reply], nothing: Inspection) -> Option<Inspection> {
     let [parties, waiters] = list else { return None };
-    let in_range = |reply| int(reply).and_then(|n| u64::try_from(n).ok()).filter(|n| *n <= MOST.into());
+    let in_range = |reply| int(reply).and_then(|n| u64::try_from(n).ok()).filter(|n| *n <= MOST_PARTIES.into());
     in_range(parties)?;
     Some(Inspection { waiters: in_range(waiters)?, primitive: Some(BARRIER), ..nothing })
 }
@@ -126,12 +104,12 @@ pub(crate) fn read_inspection(list: &[Reply], nothing: Inspection) -> Option<Ins
 pub struct Barrier {
     calls: &'static BarrierCalls,
     key: Arc<str>,
-    plan: Plan,
+    plan: BarrierPlan,
 }
 
 impl Barrier {
     /// The machine for the barrier kept under `key`, by the procedures `calls` of a store.
-    pub fn new(calls: &'static BarrierCalls, key: Arc<str>, plan: Plan) -> Self {
+    pub fn new(calls: &'static BarrierCalls, key: Arc<str>, plan: BarrierPlan) -> Self {
         Barrier { calls, key, plan }
     }
 
@@ -249,7 +227,7 @@ impl Procedure {
                 not_after: StoreTime(args.number(1)?),
                 wait: args.number(2)? != 0,
                 ttl: duration(args.number(3)?),
-                parties: u32::try_from(args.number(4)?).ok().filter(|parties| (1..=MOST).contains(parties))?,
+                parties: u32::try_from(args.number(4)?).ok().filter(|parties| (1..=MOST_PARTIES).contains(parties))?,
                 memory: duration(args.number(5)?),
             }),
             "barrier.leave" => Procedure::Leave(args.attempt(0)?, duration(args.number(1)?)),

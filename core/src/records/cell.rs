@@ -49,14 +49,9 @@ impl Claimant {
         Claimant { attempt: terms.attempt, inbox: terms.inbox, claim: terms.claim }
     }
 
-    /// Who holds a lock that was exported, until somebody resumes it: it listens nowhere and never waits.
-    pub fn of_secret(secret: AttemptId) -> Self {
-        Claimant { attempt: secret, inbox: InboxId(0), claim: Duration::ZERO }
-    }
-
-    /// Whether it holds for nobody yet.
+    /// Whether it is a [secret](Terms::of_secret), which holds for nobody yet.
     pub fn is_secret(&self) -> bool {
-        *self == Claimant::of_secret(self.attempt)
+        self.inbox == InboxId::NONE && self.claim.is_zero()
     }
 
     /// Reads the text kept at a store; `None` for anything that is not one.

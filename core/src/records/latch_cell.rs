@@ -22,12 +22,10 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use crate::cell::{Claimant, Surroundings};
+use crate::gate::{Deed, LatchPlan};
 use crate::protocol::{AttemptId, InboxId, StoreEvent};
 use crate::remembered::Remembered;
 use crate::time::StoreTime;
-
-/// The highest count there can be.
-pub const MOST: u32 = 1_000_000;
 
 /// One latch. Who waits, and who counted, lies beside it, in a [`Porch`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -58,15 +56,6 @@ pub trait Porch {
     fn clear(&mut self) -> Result<(), Self::Error>;
 }
 
-/// What a request that makes a record says of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Plan {
-    /// Where it counts from, if the request is the first.
-    pub count: u32,
-    /// How long it stays though nobody uses it; the longest that anybody said since it was last used counts.
-    pub idle: Duration,
-}
-
 /// A request to know when the latch is open.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Wait {
@@ -77,7 +66,7 @@ pub struct Wait {
     /// Whether to be told later.
     pub wait: bool,
     /// What it is if there is none.
-    pub plan: Plan,
+    pub plan: LatchPlan,
 }
 
 /// The answer to it.
@@ -93,15 +82,6 @@ pub enum Waited {
     Late,
 }
 
-/// What is to be done with the count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Deed {
-    /// One less.
-    Down,
-    /// The plan's count, if it is open.
-    Set,
-}
-
 /// A request to change the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Change {
@@ -114,7 +94,7 @@ pub struct Change {
     /// What to do.
     pub deed: Deed,
     /// What it is if there is none.
-    pub plan: Plan,
+    pub plan: LatchPlan,
 }
 
 /// The answer to it.
@@ -175,7 +155,7 @@ impl LatchCell {
         }
         // It is not forgotten before a copy can come, which would make it anew.
         let idle = change.plan.idle.max(change.copies);
-        let mut count = self.begin(env.now, Plan { idle, ..change.plan });
+        let mut count = self.begin(env.now, LatchPlan { idle, ..change.plan });
         if !known {
             porch.remember(change.attempt, env.now.after(change.copies), env.now)?;
             count = match change.deed {
@@ -202,7 +182,7 @@ impl LatchCell {
     }
 
     /// Makes the record if there is none, and keeps it; its count.
-    fn begin(&mut self, now: StoreTime, plan: Plan) -> u32 {
+    fn begin(&mut self, now: StoreTime, plan: LatchPlan) -> u32 {
         self.goes = self.goes.max(now.after(plan.idle));
         *self.count.get_or_insert(plan.count)
     }

@@ -19,24 +19,18 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::arguments::{Arguments, attempt_arg, micros, past_key};
 use crate::cell::{Claimant, Surroundings};
-use crate::error::Error;
-use crate::latch_cell::{Change, Changed, Deed, LatchCell, MOST, Plan, Porch, Wait, Waited};
+use crate::gate::{Deed, LatchPlan, MOST_COUNT};
+use crate::latch_cell::{Change, Changed, LatchCell, Porch, Wait, Waited};
 use crate::lease::{Counting, Inspection, LATCH, ReleaseOutcome};
-use crate::native::{Arguments, micros};
 use crate::options::DEFAULT_TTL;
 use crate::protocol::{
-    self, Arg, AttemptId, Call, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent,
-    Term, Traits, Verdict,
+    self, Arg, AttemptId, Call, Grant, Input, Intent, Op, Protocol, Push, Question, Reply, Request, Requests, Step,
+    StoreEvent, Term, Traits, Verdict,
 };
 use crate::replies::{answered, duration, int, nonsense, numbers, operation, refusal};
 use crate::time::StoreTime;
-
-/// How soon a latch may be forgotten that nobody uses: later than a wait is asked again.
-pub const MIN_IDLE: Duration = Duration::from_secs(60);
-
-/// How late it may be at most, and is unless somebody says less.
-pub const MAX_IDLE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// How often a wait is asked again at the latest, should the push that ends it get lost. It keeps the latch.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -98,59 +92,7 @@ impl LatchCalls {
     }
 }
 
-impl Plan {
-    /// A latch that counts from `count`, and is kept for `idle` after its last use.
-    ///
-    /// # Errors
-    /// `invalid_config` for a count that is not 1 to [`MOST`], or a time that is not [`MIN_IDLE`] to [`MAX_IDLE`].
-    pub fn new(count: u32, idle: Duration) -> crate::Result<Self> {
-        if count == 0 || count > MOST {
-            return Err(Error::invalid("latch", format!("count is {count}; it must be 1 to {MOST}")));
-        }
-        if idle < MIN_IDLE || idle > MAX_IDLE {
-            let message = format!("idle is {idle:?}; it must be {MIN_IDLE:?} to {MAX_IDLE:?}");
-            return Err(Error::invalid("latch", message));
-        }
-        Ok(Plan { count, idle })
-    }
-
-    /// The same with another count.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub fn with_count(self, count: u32) -> crate::Result<Self> {
-        Plan::new(count, self.idle)
-    }
-}
-
-/// What may be asked of a latch beside waiting for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
-    /// Change the count, as this attempt, of which copies may come for so long.
-    Change {
-        /// What tells it from every other one.
-        attempt: AttemptId,
-        /// For how long a copy may come.
-        copies: Duration,
-        /// What to do.
-        deed: Deed,
-        /// The latch, if there is none.
-        plan: Plan,
-    },
-    /// Look, and change nothing.
-    Look,
-}
-
-pub(crate) fn attempt_arg(attempt: AttemptId) -> Arg {
-    Arg::Text(attempt.to_string().into())
-}
-
-/// The key, beside `key`, of what is remembered of attempts, where a store keeps that apart.
-pub(crate) fn past_key(past: Option<&'static str>, key: &str) -> Option<Arg> {
-    past.map(|past| Arg::Key(format!("{key}{past}").into()))
-}
-
-fn plan_args(plan: Plan) -> [Arg; 2] {
+fn plan_args(plan: LatchPlan) -> [Arg; 2] {
     [Arg::Int(plan.count.into()), micros(plan.idle)]
 }
 
@@ -163,7 +105,7 @@ pub(crate) fn read_inspection(list: &[Reply], nothing: Inspection) -> Option<Ins
 }
 
 fn counted(n: i64) -> Option<u32> {
-    u32::try_from(n).ok().filter(|n| *n <= MOST)
+    u32::try_from(n).ok().filter(|n| *n <= MOST_COUNT)
 }
 
 /// What a latch answered to a [`Question`].
@@ -211,13 +153,13 @@ impl Answer {
 pub struct Latch {
     calls: &'static LatchCalls,
     key: Arc<str>,
-    plan: Plan,
+    plan: LatchPlan,
     push: Push,
 }
 
 impl Latch {
     /// The machine for the latch kept under `key`, by the procedures `calls` of a store that can `push`.
-    pub fn new(calls: &'static LatchCalls, key: Arc<str>, plan: Plan, push: bool) -> Self {
+    pub fn new(calls: &'static LatchCalls, key: Arc<str>, plan: LatchPlan, push: bool) -> Self {
         let push = if push { Push::Inbox } else { Push::None };
         Latch { calls, key, plan, push }
     }
@@ -319,8 +261,8 @@ impl Procedure {
     pub fn read(request: &Request) -> Option<Self> {
         let args = Arguments(&request.args);
         let plan = |i: usize| {
-            let count = u32::try_from(args.number(i)?).ok().filter(|count| (1..=MOST).contains(count))?;
-            Some(Plan { count, idle: duration(args.number(i + 1)?) })
+            let count = u32::try_from(args.number(i)?).ok().filter(|count| (1..=MOST_COUNT).contains(count))?;
+            Some(LatchPlan { count, idle: duration(args.number(i + 1)?) })
         };
         let not_after = || args.number(1).map(StoreTime);
         Some(match request.call.name {

@@ -9,13 +9,14 @@
 //! | a barrier | [`barrier_cell`] | [`barrier_layout`] |
 //!
 //! Who waits for a lock, or for what is shared, stands in one kind of queue ([`in_order`]). What latches and barriers have in common is
-//! in [`gate`] (their layout) and [`remembered`] (attempts whose copies may come). What lies there is told by one look, whichever it
+//! in [`gate_layout`] (their layout) and [`remembered`] (attempts whose copies may come). What lies there is told by one look, whichever it
 //! is ([`inspection`]).
 
+pub(crate) mod arguments;
 pub mod barrier_cell;
 pub mod barrier_layout;
 pub mod cell;
-pub mod gate;
+pub mod gate_layout;
 pub mod in_order;
 pub(crate) mod inspection;
 pub mod latch_cell;

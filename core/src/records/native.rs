@@ -26,19 +26,22 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::arguments::{Arguments, micros, token_arg};
 use crate::barrier_layout::BarrierCalls;
 use crate::cell::{self, Acquired, BLOCK, Claimant, Given};
-use crate::gate::{Gate, GateLayout};
+use crate::gate::Gate;
+use crate::gate_layout::GateLayout;
 use crate::guarantee::{Guarantees, TokenRises};
 use crate::inspection;
 use crate::latch_layout::LatchCalls;
 use crate::lease::{Card, Holder, Inspection, LOCK, ReleaseOutcome};
 use crate::protocol::{
-    Arg, AttemptId, Call, Grant, Input, Intent, Layout, Op, Policy, Previous, Protocol, Push, Reply, Request, Requests,
-    Step, StoreEvent, Term, Terms, Traits, Verdict, Wait,
+    Arg, Call, Grant, Input, Intent, Layout, Op, Policy, Previous, Protocol, Push, Reply, Request, Requests, Step,
+    StoreEvent, Term, Terms, Traits, Verdict, Wait,
 };
-use crate::replies::{answered, duration, int, listed, operation, refusal};
-use crate::shared::{Share, SharedCalls, SharedLayout};
+use crate::replies::{answered, duration, int, is_far, listed, operation, refusal, shown};
+use crate::share::Share;
+use crate::shared::{SharedCalls, SharedLayout};
 use crate::time::StoreTime;
 
 /// The procedures of one store.
@@ -228,11 +231,6 @@ pub(crate) fn read_inspection(list: &[Reply], free: Inspection) -> Option<Inspec
     Some(Inspection { holder: Some(holder), ..free })
 }
 
-/// An owner as others see it: enough to tell two apart, and no credential.
-pub(crate) fn shown(owner: &str) -> String {
-    sha1_smol::Sha1::from(owner).digest().to_string()[..12].to_owned()
-}
-
 /// The machine.
 #[derive(Clone, Debug)]
 pub struct Native {
@@ -242,13 +240,6 @@ pub struct Native {
     push: Push,
     /// Tokens are the store's clock.
     clocked: bool,
-}
-
-/// Whether a token that is the store's clock, or a little more, cannot have been given out when that stood `at`: it would outrank those of
-/// all who come later, and whoever may publish may say so. Where the clock really stepped back by a day, asking costs a request.
-pub(crate) fn is_far(token: u64, at: StoreTime) -> bool {
-    const FAR: Duration = Duration::from_secs(24 * 60 * 60);
-    i64::try_from(token).map_or(true, |token| StoreTime(token) > at.after(FAR))
 }
 
 impl Native {
@@ -386,46 +377,6 @@ fn prev_args(prev: Option<&Previous>) -> (Arg, Arg) {
     match prev {
         Some(prev) => (Arg::Text(Claimant::of(&prev.terms).text()), token_arg(prev.used)),
         None => (Arg::Nothing, Arg::Int(0)),
-    }
-}
-
-pub(crate) fn micros(duration: Duration) -> Arg {
-    Arg::Int(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX))
-}
-
-pub(crate) fn token_arg(token: u64) -> Arg {
-    Arg::Int(i64::try_from(token).unwrap_or(i64::MAX))
-}
-
-/// A request's arguments, for the stores that run its procedures themselves.
-pub(crate) struct Arguments<'a>(pub(crate) &'a [Arg]);
-
-impl<'a> Arguments<'a> {
-    pub(crate) fn text(&self, i: usize) -> Option<&'a str> {
-        match self.0.get(i) {
-            Some(Arg::Text(text)) => Some(text),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn number(&self, i: usize) -> Option<i64> {
-        match self.0.get(i) {
-            Some(Arg::Int(value)) => Some(*value),
-            Some(Arg::NotAfter) => Some(i64::MAX),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn token(&self, i: usize) -> Option<u64> {
-        self.number(i).and_then(|n| u64::try_from(n).ok())
-    }
-
-    pub(crate) fn attempt(&self, i: usize) -> Option<AttemptId> {
-        u128::from_str_radix(self.text(i)?, 16).ok().map(AttemptId)
-    }
-
-    pub(crate) fn claimant(&self, i: usize) -> Option<Claimant> {
-        self.text(i).and_then(Claimant::parse)
     }
 }
 

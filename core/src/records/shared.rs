@@ -25,56 +25,20 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::arguments::{Arguments, micros, token_arg};
 use crate::cell::{Claimant, Surroundings, Waiter};
-use crate::error::Error;
 use crate::guarantee::{Guarantees, TokenRises};
 use crate::inspection;
 use crate::lease::{Card, Holder, Inspection, Part, ReleaseOutcome, Sharing};
-use crate::native::{Arguments, NativeLayout, is_far, micros, shown, token_arg};
+use crate::native::NativeLayout;
 use crate::protocol::{
     Arg, Call, Change, Grant, Input, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent,
     Term, Traits, Verdict, Wait,
 };
-use crate::replies::{answered, duration, int, nonsense, numbers, operation, refusal};
-use crate::shared_cell::{self, ALL, Acquired, Changed, Hall, MOST_PERMITS, Primitive, Seeker, SharedCell};
+use crate::replies::{answered, duration, int, is_far, nonsense, numbers, operation, refusal, shown};
+use crate::share::{Primitive, Share};
+use crate::shared_cell::{self, Acquired, Changed, Hall, Seeker, SharedCell};
 use crate::time::StoreTime;
-
-/// What of a shared record somebody wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Share {
-    /// Of what.
-    pub primitive: Primitive,
-    /// How many units.
-    pub units: u32,
-    /// How many units the record has, if it has no size yet.
-    pub capacity: u32,
-    /// Whether nobody may overtake it.
-    pub in_order: bool,
-}
-
-impl Share {
-    /// A reader's part.
-    pub const READ: Share = Share { primitive: Primitive::RwLock, units: 1, capacity: ALL, in_order: true };
-
-    /// A writer's part.
-    pub const WRITE: Share = Share { units: ALL, ..Share::READ };
-
-    /// `take` permits of a semaphore that has `permits`.
-    ///
-    /// # Errors
-    /// `invalid_config` when it has fewer, none, or more than [`MOST_PERMITS`].
-    pub fn permits(take: u32, permits: u32, in_order: bool) -> crate::Result<Self> {
-        if permits == 0 || permits > MOST_PERMITS {
-            let message = format!("permits is {permits}; it must be 1 to {MOST_PERMITS}");
-            return Err(Error::invalid("lock", message));
-        }
-        if take == 0 || take > permits {
-            let message = format!("take is {take}; it must be 1 to {permits}, the permits there are");
-            return Err(Error::invalid("lock", message));
-        }
-        Ok(Share { primitive: Primitive::Semaphore, units: take, capacity: permits, in_order })
-    }
-}
 
 /// The procedures of one store for shared records.
 #[derive(Debug)]

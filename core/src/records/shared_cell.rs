@@ -32,40 +32,11 @@ use std::time::Duration;
 use crate::cell::{Claimant, Surroundings, Waiter};
 use crate::in_order::InOrder;
 use crate::protocol::{AttemptId, InboxId, StoreEvent};
+use crate::share::Primitive;
 use crate::time::StoreTime;
-
-/// The units of a read/write lock: more readers than there can be.
-pub const ALL: u32 = 1 << 30;
-
-/// The most permits a semaphore can have.
-pub const MOST_PERMITS: u32 = 1_000_000;
 
 /// How many of those who wait are looked at, from the first: what a release may cost.
 pub const LOOK: u32 = 16;
-
-/// What a shared record is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Primitive {
-    /// A read/write lock.
-    RwLock,
-    /// A semaphore.
-    Semaphore,
-}
-
-impl Primitive {
-    /// Its name, as the stores keep it and `inspect` shows it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Primitive::RwLock => "rwlock",
-            Primitive::Semaphore => "semaphore",
-        }
-    }
-
-    /// The primitive of that name.
-    pub fn named(name: &str) -> Option<Self> {
-        [Primitive::RwLock, Primitive::Semaphore].into_iter().find(|known| known.name() == name)
-    }
-}
 
 /// One record. Holders and queue lie beside it, in a [`Hall`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

@@ -9,11 +9,15 @@ pub mod zookeeper;
 
 #[cfg(feature = "net")]
 mod adapter;
+#[cfg(feature = "net")]
+mod registry;
 
 #[cfg(feature = "net")]
-pub(crate) use adapter::{
-    Answered, BoxFuture, Closing, Outcome, Sink, Store, Wanted, guarantees_of_all, guarantees_of_shared, open,
-};
+pub(crate) use adapter::{Answered, BATCH, BoxFuture, Closing, Outcome, Sink, Store};
+#[cfg(feature = "net")]
+pub(crate) use registry::open;
+#[cfg(feature = "net")]
+use registry::{guarantees_of_all, guarantees_of_shared};
 
 /// What every layout of every store that is built in promises, with what of it that is, unless all: a format, or the read/write
 /// locks or semaphores where they promise something else than locks.

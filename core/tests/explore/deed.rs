@@ -2,7 +2,7 @@
 
 use std::hash::Hash;
 
-use lockwright::time::Relative;
+use lockwright::relative::Relative;
 
 use crate::setup::Setup;
 use crate::view::{Mix, View};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lockwright::options::Retry;
 use lockwright::session::Service;
-use lockwright::shared_cell::ALL;
+use lockwright::share::ALL;
 use lockwright::time::{StoreTime, Time};
 
 use crate::layout::Role;

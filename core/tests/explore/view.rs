@@ -3,7 +3,8 @@
 use std::hash::Hasher;
 
 use lockwright::protocol::AttemptId;
-use lockwright::time::{Relative, StoreTime, Time};
+use lockwright::relative::Relative;
+use lockwright::time::{StoreTime, Time};
 
 /// What is more ticks ahead than this is not met any more.
 const NEVER: u64 = 8;

@@ -10,9 +10,10 @@ use lockwright::error::{Error, Kind};
 use lockwright::lease::ReleaseOutcome;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Reply, Requests, StoreEvent};
 use lockwright::queue::{Ask, Refusal, TaskId};
+use lockwright::relative::Relative;
 use lockwright::session::{Answer, Inbox, RequestId, margin};
-use lockwright::shared_cell::ALL;
-use lockwright::time::{Relative, StoreTime, Time};
+use lockwright::share::ALL;
+use lockwright::time::{StoreTime, Time};
 use lockwright::token::Token;
 
 use crate::deed::Deed;

@@ -8,8 +8,9 @@ use std::time::Duration;
 use lockwright::lease::{LossReason, ReleaseOutcome};
 use lockwright::protocol::{AttemptId, InboxId, Protocol, Requests, StoreEvent, Terms};
 use lockwright::queue::{self, Ask, ContenderId, Queue, Refusal, TaskId};
+use lockwright::relative::Relative;
 use lockwright::session::{self, Answer, Inbox, RequestId, Service, Session, claim};
-use lockwright::time::{Relative, StoreTime, Time};
+use lockwright::time::{StoreTime, Time};
 
 /// What comes to a process.
 pub enum Input<'a> {

@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use lockwright::barrier_cell::{Arrive, Arrived, BarrierCell, Kept, MOST, Passage};
-use lockwright::barrier_layout::{Barrier, BarrierCalls, Plan, standing};
+use lockwright::barrier_cell::{Arrive, Arrived, BarrierCell, Kept, Passage};
+use lockwright::barrier_layout::{Barrier, BarrierCalls, standing};
 use lockwright::cell::Surroundings;
+use lockwright::gate::{BarrierPlan, MOST_PARTIES};
 use lockwright::token::Token;
 
 use super::*;
@@ -14,7 +15,7 @@ static CALLS: BarrierCalls = BarrierCalls::of_cell();
 const COPIES: Duration = Duration::from_secs(70);
 
 fn machine() -> Box<dyn Protocol> {
-    Box::new(Barrier::new(&CALLS, "x".into(), Plan::new(3, TTL, COPIES).unwrap()))
+    Box::new(Barrier::new(&CALLS, "x".into(), BarrierPlan::new(3, TTL, COPIES).unwrap()))
 }
 
 fn waiting(inbox: Inbox) -> Rig {
@@ -159,7 +160,7 @@ fn whoever_names_another_number_of_parties_is_told_both() {
 
 #[test]
 fn what_makes_no_sense_is_no_passage() {
-    let too_many = [3, i64::from(MOST), 7];
+    let too_many = [3, i64::from(MOST_PARTIES), 7];
     for reply in [
         Reply::Int(1),
         Reply::Nil,
@@ -175,7 +176,7 @@ fn what_makes_no_sense_is_no_passage() {
         rig.replied(5, 0, reply.clone());
         assert_eq!(rig.hears(), ["failed: protocol"], "{reply:?}");
     }
-    for reply in [Reply::Nil, Reply::Int(-1), Reply::Int(MOST.into()), numbers(&[1])] {
+    for reply in [Reply::Nil, Reply::Int(-1), Reply::Int(MOST_PARTIES.into()), numbers(&[1])] {
         assert_eq!(standing(&reply).unwrap_err().kind(), Kind::Protocol, "{reply:?}");
     }
     assert_eq!(standing(&Reply::Int(2)).unwrap(), 2);
@@ -183,15 +184,17 @@ fn what_makes_no_sense_is_no_passage() {
 
 #[test]
 fn a_plan_is_in_range() {
-    for parties in [0, MOST + 1, u32::MAX] {
-        assert_eq!(Plan::new(parties, TTL, COPIES).unwrap_err().kind(), Kind::InvalidConfig, "{parties}");
+    for parties in [0, MOST_PARTIES + 1, u32::MAX] {
+        assert_eq!(BarrierPlan::new(parties, TTL, COPIES).unwrap_err().kind(), Kind::InvalidConfig, "{parties}");
     }
-    assert!(Plan::new(1, TTL, COPIES).is_ok() && Plan::new(MOST, TTL, COPIES).is_ok());
+    assert!(BarrierPlan::new(1, TTL, COPIES).is_ok() && BarrierPlan::new(MOST_PARTIES, TTL, COPIES).is_ok());
 }
 
 #[test]
 fn a_passage_is_one_number_and_back() {
-    for passage in [Passage { index: 0, generation: 1 }, Passage { index: MOST - 1, generation: 1_763_000_000_000 }] {
+    for passage in
+        [Passage { index: 0, generation: 1 }, Passage { index: MOST_PARTIES - 1, generation: 1_763_000_000_000 }]
+    {
         assert_eq!(Passage::of(passage.token()), passage);
     }
     assert_eq!(Passage { index: 3, generation: 7 }.token(), Token::new(70_003));

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use lockwright::cell::Surroundings;
-use lockwright::latch_cell::{Change, Changed, Deed, Kept, LatchCell, Plan, Wait, Waited};
-use lockwright::latch_layout::{Answer as Told, Latch, LatchCalls, MAX_IDLE, MIN_IDLE};
+use lockwright::gate::{Deed, LatchPlan, MAX_IDLE, MIN_IDLE};
+use lockwright::latch_cell::{Change, Changed, Kept, LatchCell, Wait, Waited};
+use lockwright::latch_layout::{Answer as Told, Latch, LatchCalls};
 
 use super::*;
 
 static CALLS: LatchCalls = LatchCalls::of_cell();
 
-fn plan(count: u32) -> Plan {
-    Plan::new(count, MIN_IDLE).unwrap()
+fn plan(count: u32) -> LatchPlan {
+    LatchPlan::new(count, MIN_IDLE).unwrap()
 }
 
 fn waiting(inbox: Inbox) -> Rig {
@@ -117,13 +118,13 @@ fn what_makes_no_sense_is_no_open_latch() {
 #[test]
 fn a_plan_is_in_range() {
     for count in [0, 1_000_001, u32::MAX] {
-        assert_eq!(Plan::new(count, MIN_IDLE).unwrap_err().kind(), Kind::InvalidConfig, "{count}");
+        assert_eq!(LatchPlan::new(count, MIN_IDLE).unwrap_err().kind(), Kind::InvalidConfig, "{count}");
         assert_eq!(plan(1).with_count(count).unwrap_err().kind(), Kind::InvalidConfig, "{count}");
     }
     for idle in [Duration::ZERO, MIN_IDLE - millis(1), MAX_IDLE + millis(1), Duration::MAX] {
-        assert_eq!(Plan::new(1, idle).unwrap_err().kind(), Kind::InvalidConfig, "{idle:?}");
+        assert_eq!(LatchPlan::new(1, idle).unwrap_err().kind(), Kind::InvalidConfig, "{idle:?}");
     }
-    assert!(Plan::new(1, MAX_IDLE).is_ok() && Plan::new(1_000_000, MIN_IDLE).is_ok());
+    assert!(LatchPlan::new(1, MAX_IDLE).is_ok() && LatchPlan::new(1_000_000, MIN_IDLE).is_ok());
 }
 
 /// A latch under test, and what must be true of it, counted in another way.

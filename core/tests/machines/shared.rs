@@ -4,8 +4,9 @@ use std::convert::Infallible;
 
 use lockwright::cell::{Surroundings, Waiter};
 use lockwright::protocol::{Input, Step, Verdict};
-use lockwright::shared::{Share, Shared, SharedCalls};
-use lockwright::shared_cell::{ALL, Acquire, Acquired, Change, Changed, Kept, LOOK, Seeker, SharedCell};
+use lockwright::share::{ALL, Share};
+use lockwright::shared::{Shared, SharedCalls};
+use lockwright::shared_cell::{Acquire, Acquired, Change, Changed, Kept, LOOK, Seeker, SharedCell};
 
 use super::*;
 

@@ -17,13 +17,14 @@ use super::inbox;
 use super::layouts::{self, survey};
 use super::shortcut;
 use super::socket::{Connection, unreachable};
-use super::tasks::{Home, HomeId, Line};
+use super::tasks::Line;
 use super::topics::Topics;
 use super::wire::Scripts;
-use crate::driver::wait::locked;
-use crate::driver::{clock, notice, runtime};
 use crate::error::{Error, Result};
 use crate::lease::Sighting;
+use crate::platform::mutex::locked;
+use crate::platform::stream::{Home, HomeId};
+use crate::platform::{clock, fence, runtime};
 use crate::protocol::{InboxId, Layout, Reply, Request, Requests};
 use crate::session::{Inbox, margin};
 use crate::store_clock::StoreClock;
@@ -86,6 +87,12 @@ fn receive(connection: &mut Connection) -> Exchanged<Value> {
     connection.receive().map_err(|error| Failed::Unanswered(connection.lost(error)))
 }
 
+/// The server may drop what is held.
+fn tell_of_eviction(store: &str, policy: &str) {
+    let what = "the server drops keys when its memory is full, locks that are held among them; set its maxmemory-policy to noeviction";
+    fence::told(|| tracing::warn!(target: "lockwright::store", store, state = "evicts", policy, "{what}"));
+}
+
 impl Redis {
     pub(super) fn new(config: Config) -> Self {
         Redis {
@@ -114,7 +121,7 @@ impl Redis {
         drop(met);
         sinks.iter().for_each(|sink| sink.restarted());
         if let Some(policy) = evicts {
-            notice::store_evicts(&self.config.address, &policy);
+            tell_of_eviction(&self.config.address, &policy);
         }
     }
 

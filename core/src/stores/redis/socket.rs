@@ -1,17 +1,11 @@
 //! Connections of blocking callers: sockets of our own, whose every read ends in time and which a forked child closes unseen.
 
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use redis::{Cmd, Parser, Value};
-use rustix::io::Errno;
-use rustix::net::sockopt::Timeout;
-use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 use rustls::{ClientConnection, StreamOwned};
 use zeroize::Zeroize;
 
@@ -19,9 +13,8 @@ use super::config::{Config, Endpoint, Tls};
 use super::greeting::{Greeting, Welcome};
 use super::shortcut::Known;
 use super::wire::{NO_REPLY, Watch};
-use crate::driver::clock;
-use crate::driver::fork::{Registered, register};
 use crate::error::{Error, Kind, Result};
+use crate::platform::{clock, socket};
 use crate::time::Time;
 
 /// A connection that greeted.
@@ -132,10 +125,9 @@ impl Connection {
     /// Whether the other side closed it, or sent what nobody asked for, while it was idle.
     pub(super) fn is_stale(&mut self) -> bool {
         let may_hold_bytes = matches!(self.socket.stream, Stream::Tls(_));
-        let mut byte = [0_u8; 1];
-        match rustix::net::recv(self.socket.stream.raw(), &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-            Err(error) => error != Errno::AGAIN,
-            Ok((_, count)) => count == 0 || !may_hold_bytes,
+        match self.socket.stream.raw().socket.peek() {
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+            Ok(has_come) => !has_come || !may_hold_bytes,
         }
     }
 }
@@ -214,11 +206,9 @@ impl Write for Stream {
     }
 }
 
-/// The descriptor, and until when it is read from and written to.
+/// The socket itself, and until when it is read from and written to.
 struct Raw {
-    // Before the descriptor it stands for: fields are dropped in order.
-    _registered: Registered,
-    pipe: Pipe,
+    socket: socket::Socket,
     deadline: Time,
     /// How long the next read may take, when that is known without a look at the clock.
     patience: Option<Duration>,
@@ -233,18 +223,9 @@ enum Way {
     Out,
 }
 
-enum Pipe {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
 impl Raw {
-    fn new(pipe: Pipe, deadline: Time) -> Self {
-        let _registered = match &pipe {
-            Pipe::Tcp(stream) => register(stream),
-            Pipe::Unix(stream) => register(stream),
-        };
-        Raw { _registered, pipe, deadline, patience: None, timeouts: Default::default() }
+    fn new(socket: socket::Socket, deadline: Time) -> Self {
+        Raw { socket, deadline, patience: None, timeouts: Default::default() }
     }
 
     /// Lets the next read or write last no longer than `limit`.
@@ -257,22 +238,12 @@ impl Raw {
         if *set >= limit && *set - limit <= limit / 64 {
             return Ok(());
         }
-        match (&self.pipe, way) {
-            (Pipe::Tcp(stream), Way::In) => stream.set_read_timeout(Some(limit)),
-            (Pipe::Tcp(stream), Way::Out) => stream.set_write_timeout(Some(limit)),
-            (Pipe::Unix(stream), Way::In) => stream.set_read_timeout(Some(limit)),
-            (Pipe::Unix(stream), Way::Out) => stream.set_write_timeout(Some(limit)),
-        }?;
+        match way {
+            Way::In => self.socket.set_read_timeout(limit)?,
+            Way::Out => self.socket.set_write_timeout(limit)?,
+        }
         *set = limit;
         Ok(())
-    }
-}
-
-/// A limit of the descriptor that is over.
-fn timed_out(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
-        _ => error,
     }
 }
 
@@ -281,13 +252,9 @@ impl Read for Raw {
         loop {
             let limit = self.patience.take().unwrap_or_else(|| self.deadline.since(clock::now()));
             self.at_most(Way::In, limit)?;
-            let result = match &mut self.pipe {
-                Pipe::Tcp(stream) => stream.read(into),
-                Pipe::Unix(stream) => stream.read(into),
-            };
-            match result {
+            match self.socket.read(into) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result.map_err(timed_out),
+                result => return result,
             }
         }
     }
@@ -297,11 +264,7 @@ impl Write for Raw {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // Whoever takes a little at a time gets no more of it than whoever takes nothing.
         self.at_most(Way::Out, self.deadline.since(clock::now()))?;
-        let result = match &mut self.pipe {
-            Pipe::Tcp(stream) => stream.write(bytes),
-            Pipe::Unix(stream) => stream.write(bytes),
-        };
-        result.map_err(timed_out)
+        self.socket.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -309,65 +272,18 @@ impl Write for Raw {
     }
 }
 
-impl AsFd for Raw {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.pipe {
-            Pipe::Tcp(stream) => stream.as_fd(),
-            Pipe::Unix(stream) => stream.as_fd(),
-        }
-    }
-}
-
 fn connect(config: &Config, limit: Time) -> io::Result<Stream> {
-    let pipe = match &config.endpoint {
-        Endpoint::Unix(path) => Pipe::Unix(connect_to_file(path, limit)?),
-        Endpoint::Tcp { host, port } => {
-            let stream = connect_to(&resolve(host, *port, limit)?, limit)?;
-            stream.set_nodelay(true)?;
-            Pipe::Tcp(stream)
-        }
+    let socket = match &config.endpoint {
+        Endpoint::Unix(path) => socket::Socket::to_file(path, limit)?,
+        Endpoint::Tcp { host, port } => socket::Socket::to(&resolve(host, *port, limit)?, limit)?,
     };
-    let mut raw = Raw::new(pipe, limit);
+    let mut raw = Raw::new(socket, limit);
     let Some(Tls { config, name }) = &config.tls else { return Ok(Stream::Plain(raw)) };
     let mut tls = ClientConnection::new(config.clone(), name.clone()).map_err(io::Error::other)?;
     while tls.is_handshaking() {
         tls.complete_io(&mut raw)?;
     }
     Ok(Stream::Tls(Box::new(StreamOwned::new(tls, raw))))
-}
-
-/// A server that is stopped leaves its queue of connections full, and whoever connects waits for a place in it: for as long as the
-/// descriptor may take to write.
-fn connect_to_file(path: &Path, limit: Time) -> io::Result<UnixStream> {
-    let address = SocketAddrUnix::new(path)?;
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    loop {
-        let left = limit.since(clock::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        rustix::net::sockopt::set_socket_timeout(&socket, Timeout::Send, Some(left))?;
-        match rustix::net::connect(&socket, &address) {
-            Ok(()) => return Ok(socket.into()),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(timed_out(error.into())),
-        }
-    }
-}
-
-fn connect_to(addresses: &[SocketAddr], limit: Time) -> io::Result<TcpStream> {
-    let mut last = io::Error::from(io::ErrorKind::TimedOut);
-    for address in addresses {
-        let left = limit.since(clock::now());
-        if left.is_zero() {
-            break;
-        }
-        match TcpStream::connect_timeout(address, left) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }
 
 /// The addresses of `host`. The system's resolver has no time limit, so it runs in a thread that may be left behind.

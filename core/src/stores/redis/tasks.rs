@@ -10,8 +10,6 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Cmd, Parser, Pipeline, ProtocolVersion, RedisConnectionInfo, Value};
 use smallvec::{SmallVec, smallvec};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
-use tokio::runtime::{self, Handle};
 use tokio_rustls::TlsConnector;
 
 use super::config::{Config, Endpoint, Tls};
@@ -19,18 +17,14 @@ use super::greeting::{Greeting, Welcome};
 use super::shortcut::Known;
 use super::socket::{lost, unknown_host, unreachable};
 use super::wire::{Broken, Frames, Watch};
-use crate::driver::fork::{Registered, register};
-use crate::driver::poller::Socket;
 use crate::error::Result;
-use crate::event_loop;
+use crate::platform::stream::{self, Home};
 
 /// How many requests may wait to be written before their tasks do.
 const QUEUE: usize = 1024;
 
-/// A socket of a tokio runtime, which a forked child closes unseen.
+/// A socket that a server answers on.
 pub(super) struct Stream {
-    // Before the descriptor it stands for: fields are dropped in order.
-    _registered: Registered,
     pipe: Pipe,
     watch: Watch,
     /// Told when the other side turned out not to speak the protocol.
@@ -38,72 +32,22 @@ pub(super) struct Stream {
 }
 
 enum Pipe {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-    Tls(Box<tokio_rustls::client::TlsStream<TcpStream>>),
-    ForeignTcp(Socket<mio::net::TcpStream>),
-    ForeignUnix(Socket<mio::net::UnixStream>),
+    Plain(stream::Stream),
+    Tls(Box<tokio_rustls::client::TlsStream<stream::Stream>>),
 }
 
-impl Pipe {
-    /// The same socket, watched by `home` itself. Encrypted ones stay with the driver's thread, which wakes `home`.
-    fn moved_to(self, home: &event_loop::Home) -> io::Result<Self> {
-        Ok(match self {
-            Pipe::Tcp(stream) => {
-                Pipe::ForeignTcp(home.poller.watch(mio::net::TcpStream::from_std(stream.into_std()?))?)
-            }
-            Pipe::Unix(stream) => {
-                Pipe::ForeignUnix(home.poller.watch(mio::net::UnixStream::from_std(stream.into_std()?))?)
-            }
-            stays => stays,
-        })
-    }
-}
-
-/// What polls the tasks that share a connection.
-pub(super) enum Home {
-    Runtime(Handle),
-    Foreign(Arc<event_loop::Home>),
-}
-
-/// Tells one home from another.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum HomeId {
-    Runtime(runtime::Id),
-    Foreign(u64),
-}
-
-impl Home {
-    /// Of the present task, which runs in a tokio context.
-    pub(super) fn current() -> Self {
-        event_loop::current().map_or_else(|| Home::Runtime(Handle::current()), Home::Foreign)
-    }
-
-    pub(super) fn id(&self) -> HomeId {
-        match self {
-            Home::Runtime(handle) => HomeId::Runtime(handle.id()),
-            Home::Foreign(home) => HomeId::Foreign(home.id()),
-        }
-    }
-
-    /// A connection, greeted. In a foreign event loop the driver's thread dials: only the exchange of requests is worth the
-    /// loop's time, and whoever is asked for credentials there must not stop it.
-    async fn dial(&self, config: &Arc<Config>) -> Result<(Stream, Welcome)> {
-        let Home::Foreign(home) = self else { return Stream::dial(config).await };
-        let config = config.clone();
-        let dialled = home.background().spawn(async move { Stream::dial(&config).await });
-        let (stream, welcome) = dialled.await.map_err(|error| lost(io::Error::other(error)))??;
-        let Stream { _registered, pipe, watch, broken } = stream;
-        let pipe = pipe.moved_to(home).map_err(lost)?;
-        Ok((Stream { _registered, pipe, watch, broken }, welcome))
-    }
-
-    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        match self {
-            Home::Runtime(handle) => drop(handle.spawn(work)),
-            Home::Foreign(home) => drop(home.spawn(Box::pin(work))),
-        }
-    }
+/// A connection for `home`, greeted. In a foreign event loop the driver's thread dials: only the exchange of requests is worth the
+/// loop's time, and whoever is asked for credentials there must not stop it. Encrypted sockets stay with that thread, which wakes `home`.
+async fn dial(config: &Arc<Config>, home: &Home) -> Result<(Stream, Welcome)> {
+    let Some(background) = home.background() else { return Stream::dial(config).await };
+    let config = config.clone();
+    let dialled = background.spawn(async move { Stream::dial(&config).await });
+    let (stream, welcome) = dialled.await.map_err(|error| lost(io::Error::other(error)))??;
+    let pipe = match stream.pipe {
+        Pipe::Plain(socket) => Pipe::Plain(home.take(socket).map_err(lost)?),
+        stays @ Pipe::Tls(_) => stays,
+    };
+    Ok((Stream { pipe, ..stream }, welcome))
 }
 
 impl Stream {
@@ -148,37 +92,28 @@ impl Stream {
 }
 
 async fn connect(config: &Config) -> io::Result<Stream> {
-    let (registered, pipe) = match &config.endpoint {
-        Endpoint::Unix(path) => {
-            let stream = UnixStream::connect(path).await?;
-            (register(&stream), Pipe::Unix(stream))
-        }
+    let stream = match &config.endpoint {
+        Endpoint::Unix(path) => stream::Stream::to_file(path).await?,
         Endpoint::Tcp { host, port } => {
             let found = tokio::net::lookup_host((host.as_str(), *port)).await.map_err(unknown_host)?;
-            let stream = TcpStream::connect(&*Vec::from_iter(found)).await?;
-            let registered = register(&stream);
-            stream.set_nodelay(true)?;
-            let pipe = match &config.tls {
-                None => Pipe::Tcp(stream),
-                Some(Tls { config, name }) => {
-                    Pipe::Tls(Box::new(TlsConnector::from(config.clone()).connect(name.clone(), stream).await?))
-                }
-            };
-            (registered, pipe)
+            stream::Stream::to(&Vec::from_iter(found)).await?
         }
     };
-    Ok(Stream { _registered: registered, pipe, watch: Watch::default(), broken: Arc::default() })
+    let pipe = match &config.tls {
+        None => Pipe::Plain(stream),
+        Some(Tls { config, name }) => {
+            Pipe::Tls(Box::new(TlsConnector::from(config.clone()).connect(name.clone(), stream).await?))
+        }
+    };
+    Ok(Stream { pipe, watch: Watch::default(), broken: Arc::default() })
 }
 
 impl AsyncRead for Stream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         let polled = match &mut self.pipe {
-            Pipe::Tcp(stream) => Pin::new(stream).poll_read(cx, into),
-            Pipe::Unix(stream) => Pin::new(stream).poll_read(cx, into),
+            Pipe::Plain(stream) => Pin::new(stream).poll_read(cx, into),
             Pipe::Tls(stream) => Pin::new(stream).poll_read(cx, into),
-            Pipe::ForeignTcp(stream) => Pin::new(stream).poll_read(cx, into),
-            Pipe::ForeignUnix(stream) => Pin::new(stream).poll_read(cx, into),
         };
         if let Poll::Ready(Ok(())) = polled
             && let Err(error) = self.watch.look(&into.filled()[before..])
@@ -195,31 +130,22 @@ impl AsyncRead for Stream {
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match &mut self.pipe {
-            Pipe::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Pipe::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Pipe::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
             Pipe::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Pipe::ForeignTcp(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Pipe::ForeignUnix(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.pipe {
-            Pipe::Tcp(stream) => Pin::new(stream).poll_flush(cx),
-            Pipe::Unix(stream) => Pin::new(stream).poll_flush(cx),
+            Pipe::Plain(stream) => Pin::new(stream).poll_flush(cx),
             Pipe::Tls(stream) => Pin::new(stream).poll_flush(cx),
-            Pipe::ForeignTcp(stream) => Pin::new(stream).poll_flush(cx),
-            Pipe::ForeignUnix(stream) => Pin::new(stream).poll_flush(cx),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut self.pipe {
-            Pipe::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Pipe::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Pipe::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
             Pipe::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-            Pipe::ForeignTcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Pipe::ForeignUnix(stream) => Pin::new(stream).poll_shutdown(cx),
         }
     }
 }
@@ -239,7 +165,7 @@ impl Line {
     /// # Errors
     /// Why it cannot be had.
     pub(super) async fn dial(config: &Arc<Config>, home: Home) -> Result<(Self, Welcome)> {
-        let (stream, welcome) = home.dial(config).await?;
+        let (stream, welcome) = dial(config, &home).await?;
         let broken = stream.broken.clone();
         // The greeting is ours, so that there is one for both kinds of caller; so are time limits.
         let greeted = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();

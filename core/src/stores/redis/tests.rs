@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 use super::super::config::Config;
 use super::super::layouts::native::CALLS;
 use super::{Connection, Redis};
-use crate::driver::wait::locked;
-use crate::driver::{clock, runtime};
 use crate::error::{Error, Kind};
 use crate::lease::ReleaseOutcome;
-use crate::options::{ConnectOptions, Credentials};
+use crate::options::{ConnectOptions, Credentials, Wanted};
+use crate::platform::mutex::locked;
+use crate::platform::{clock, runtime};
 use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Op, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
 };
 use crate::session::Inbox;
-use crate::shared::Share;
-use crate::stores::{Answered, Outcome, Sink, Store, Wanted};
+use crate::share::Share;
+use crate::stores::{Answered, Outcome, Sink, Store};
 use crate::time::{StoreTime, Time};
 use crate::uri::Uri;
 

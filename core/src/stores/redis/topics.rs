@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::driver::wait::locked;
+use crate::platform::mutex::locked;
 use crate::session::Inbox;
 
 /// How long a channel that nobody listens on stays subscribed: a lock that is waited for will soon be waited for again.

@@ -8,9 +8,9 @@ use std::sync::OnceLock;
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
-use crate::driver::courier::Freight;
 use crate::error::{Error, Kind};
 use crate::protocol::{Arg, Call, Reply, Request};
+use crate::stores::BATCH;
 use crate::time::StoreTime;
 
 /// The most bytes one reply may have. A page of 500 names of 1 KiB, each byte of it written as three, fits.
@@ -21,8 +21,6 @@ const MOST_OF_A_LINE: usize = 64 << 10;
 const MOST_DIGITS: usize = 20;
 /// What is told of a server that lost its way.
 pub(super) const NO_REPLY: &str = "the server sent something that is not a reply; see what answers at that address";
-/// How many requests of a batch travel in one command: a script blocks the server while it runs.
-const BATCH: usize = Freight::Renewals.load();
 /// How deep replies may be nested.
 const DEPTH: usize = 8;
 

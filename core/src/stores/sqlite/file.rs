@@ -16,13 +16,14 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 
 use super::config::Config;
+use super::database::Database;
 use super::host::{self, Host};
 use super::inbox::{self, Inboxes};
 use super::layouts::native::{self, Env};
 use super::place::{self, Seen};
-use crate::driver::clock;
-use crate::driver::fork::{self, Database, Gate};
 use crate::error::{Error, Kind};
+use crate::platform::clock;
+use crate::platform::fork::{self, Gate};
 use crate::protocol::{InboxId, Reply, Request, StoreEvent};
 use crate::stores::{Answered, Outcome};
 use crate::time::{StoreTime, Time};

@@ -8,13 +8,10 @@ use rusqlite::types::Value;
 use super::host;
 use super::inbox::{decode, encode};
 use super::layouts::native::{Env, SCHEMA, layout, run};
-use crate::barrier_layout;
 use crate::fuzz::Feed;
-use crate::gate::Gate;
-use crate::latch_cell::Plan;
-use crate::latch_layout::MAX_IDLE;
+use crate::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
 use crate::protocol::{Arg, Call, InboxId, Layout, Request};
-use crate::shared::Share;
+use crate::share::Share;
 use crate::time::StoreTime;
 
 /// What arrives in an inbox is an event that can be told again, or nothing.
@@ -235,8 +232,8 @@ fn shared_rows(db: &Connection, feed: &mut Feed<'_>) -> rusqlite::Result<()> {
         gate_row(db, feed)?;
     }
     let share = Share { in_order: there.is_multiple_of(2), ..Share::READ };
-    let (native, plan, time) = (layout(""), Plan { count: 2, idle: MAX_IDLE }, Duration::from_secs(30));
-    let barrier = barrier_layout::Plan { parties: 2, ttl: time, copies: time };
+    let (native, plan, time) = (layout(""), LatchPlan { count: 2, idle: MAX_IDLE }, Duration::from_secs(30));
+    let barrier = BarrierPlan { parties: 2, ttl: time, copies: time };
     let layouts = (native.shared(share), native.gate(Gate::Latch(plan)), native.gate(Gate::Barrier(barrier)));
     let (Some(shared), Some(latch), Some(barrier)) = layouts else { unreachable!("`native` has them all") };
     for _ in 0..3 {

@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use crate::driver::companion::companion;
 use crate::error::Error;
+use crate::platform::companion::companion;
 
 /// The clock and the process that rows are stamped with.
 #[derive(Debug)]

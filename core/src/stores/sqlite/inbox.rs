@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, open, statat, unlinkat}
 
 use super::file::LockFile;
 use super::place;
-use crate::driver::fork;
+use crate::platform::fork;
 use crate::protocol::{AttemptId, InboxId, StoreEvent};
 use crate::session::Inbox;
 use crate::stores::Sink;

@@ -5,6 +5,8 @@ mod client;
 #[cfg(feature = "sqlite")]
 mod config;
 #[cfg(feature = "sqlite")]
+mod database;
+#[cfg(feature = "sqlite")]
 mod file;
 #[cfg(all(any(test, fuzzing), feature = "sqlite"))]
 pub(crate) mod fuzz;

@@ -16,18 +16,19 @@ use rusqlite::config::DbConfig;
 
 use super::client::SqliteStore;
 use super::config::Config;
-use crate::driver::companion::outlived_by;
-use crate::driver::fork;
-use crate::driver::{clock, runtime};
 use crate::error::{Error, Kind};
 use crate::lease::{Card, Inspection, ReleaseOutcome};
+use crate::options::Wanted;
+use crate::platform::companion::outlived_by;
+use crate::platform::fork;
+use crate::platform::os::fork_to;
+use crate::platform::{clock, runtime};
 use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Op, Protocol, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
 };
 use crate::session::Inbox;
-use crate::shared::Share;
-use crate::shared_cell::Primitive;
-use crate::stores::{Outcome, Sink, Store, Wanted};
+use crate::share::{Primitive, Share};
+use crate::stores::{Outcome, Sink, Store};
 
 const TTL: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_secs(20);
@@ -431,7 +432,7 @@ fn fork_and_leave(path: &Path) {
         while looks.load(Ordering::Relaxed) < before + 10 {
             std::hint::spin_loop();
         }
-        fork::fork_to(|| {
+        fork_to(|| {
             let inherited = contender.store.call(&Requests::new(), clock::now());
             assert!(matches!(inherited.outcome, Outcome::NotSent(error) if error.kind() == Kind::Forked));
             let mut contender = Contender::listening(&self::store(path), "a");
@@ -439,7 +440,7 @@ fn fork_and_leave(path: &Path) {
                 count(path, &mut contender);
                 if n == EACH / 2 {
                     // One grandchild more, from a process that is itself a child with a connection of its own.
-                    fork::fork_to(|| {
+                    fork_to(|| {
                         count(path, &mut Contender::listening(&self::store(path), "a"));
                         0
                     });
@@ -467,7 +468,7 @@ fn fork_in_a_write(path: &Path) {
     });
     is_inside.recv().unwrap();
     let began = Instant::now();
-    let child = fork::fork_to(|| {
+    let child = fork_to(|| {
         for store in [&store, &self::store(path)] {
             let answered = store.call(&Requests::new(), clock::now()).outcome;
             let Outcome::NotSent(error) = answered else { return 1 };
@@ -494,7 +495,7 @@ fn fork_with_others_descriptors() {
     let theirs = std::fs::File::open("/dev/null").unwrap();
     assert_eq!(theirs.as_raw_fd(), number);
     let is_open = |fd: i32| i32::from(Path::new(&format!("/proc/self/fd/{fd}")).exists());
-    let child = fork::fork_to(|| is_open(number) + 2 * is_open(kept.as_raw_fd()));
+    let child = fork_to(|| is_open(number) + 2 * is_open(kept.as_raw_fd()));
     let (_, status) = rustix::process::waitpid(Some(child), rustix::process::WaitOptions::empty()).unwrap().unwrap();
     println!("@ {:?}", status.exit_status());
     drop(registered);

@@ -6,11 +6,13 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use lockwright::barrier_cell::{Arrive, BarrierCell, Fate, Kept, Passage, Place, Yard};
-use lockwright::barrier_layout::{Barrier, BarrierCalls, Plan, Procedure};
+use lockwright::barrier_layout::{Barrier, BarrierCalls, Procedure};
 use lockwright::cell::Surroundings;
+use lockwright::gate::BarrierPlan;
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
+use lockwright::relative::Relative;
 use lockwright::remembered::Remembered;
-use lockwright::time::{Relative, StoreTime, Time};
+use lockwright::time::{StoreTime, Time};
 
 use super::{Around, Checked, Record, name_of};
 use crate::glue::process_of;
@@ -58,9 +60,9 @@ pub struct Seeded<const FAULT: u8, const PARTIES: u32, const COPIES: u64> {
 }
 
 impl<const FAULT: u8, const PARTIES: u32, const COPIES: u64> Seeded<FAULT, PARTIES, COPIES> {
-    fn plan() -> Plan {
+    fn plan() -> BarrierPlan {
         let seconds = Duration::from_secs;
-        Plan::new(PARTIES, seconds(TTL.into()), seconds(COPIES)).expect("there may be so many")
+        BarrierPlan::new(PARTIES, seconds(TTL.into()), seconds(COPIES)).expect("there may be so many")
     }
 
     /// The request as this record takes it.

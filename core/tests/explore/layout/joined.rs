@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use lockwright::cell::BLOCK;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
+use lockwright::relative::Relative;
 use lockwright::stores::redis::layouts::redisson::{self, Redisson, RedissonLock};
 use lockwright::stores::redis::layouts::redisson_fenced::{self, FencedLock};
 use lockwright::stores::redis::layouts::{getset, string};
-use lockwright::time::{Relative, StoreTime, Time};
+use lockwright::time::{StoreTime, Time};
 
 use super::joined_store::{JoinedStore, Place, Way};
 use super::{Around, Checked, Record, name_of};

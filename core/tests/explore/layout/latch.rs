@@ -5,11 +5,13 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use lockwright::cell::Surroundings;
-use lockwright::latch_cell::{Change, Deed, Kept, LatchCell, Plan};
-use lockwright::latch_layout::{Latch, LatchCalls, MAX_IDLE, Procedure};
+use lockwright::gate::{Deed, LatchPlan, MAX_IDLE};
+use lockwright::latch_cell::{Change, Kept, LatchCell};
+use lockwright::latch_layout::{Latch, LatchCalls, Procedure};
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
+use lockwright::relative::Relative;
 use lockwright::remembered::Remembered;
-use lockwright::time::{Relative, StoreTime, Time};
+use lockwright::time::{StoreTime, Time};
 
 use super::{Around, Checked, Record, name_of};
 use crate::glue::process_of;
@@ -18,7 +20,7 @@ use crate::view::{Mix, View};
 static CALLS: LatchCalls = LatchCalls::of_cell();
 
 /// As many count down as are explored. No run lasts until it is forgotten.
-const PLAN: Plan = Plan { count: 2, idle: MAX_IDLE };
+const PLAN: LatchPlan = LatchPlan { count: 2, idle: MAX_IDLE };
 
 /// Later than any run lasts, in microseconds.
 const NEVER: i64 = 1_000_000_000_000_000;

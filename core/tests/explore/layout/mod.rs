@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use lockwright::barrier_cell::Fate;
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
-use lockwright::shared_cell::ALL;
+use lockwright::share::ALL;
 use lockwright::time::{StoreTime, Time};
 
 use crate::view::{Mix, View};

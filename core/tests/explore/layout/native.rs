@@ -6,7 +6,8 @@ use std::time::Duration;
 use lockwright::cell::{Acquire, BLOCK, Cell, Claimant, Surroundings, Waiter};
 use lockwright::native::{Calls, Native, OwnCalls, Procedure};
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
-use lockwright::time::{Relative, StoreTime, Time};
+use lockwright::relative::Relative;
+use lockwright::time::{StoreTime, Time};
 
 use super::line::Queued;
 use super::{Around, Checked, Record, name_of};

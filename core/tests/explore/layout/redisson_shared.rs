@@ -5,10 +5,10 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
-use lockwright::shared::Share;
-use lockwright::shared_cell::{ALL, Primitive};
+use lockwright::relative::Relative;
+use lockwright::share::{ALL, Primitive, Share};
 use lockwright::stores::redis::layouts::redisson_shared::{Object, Shared};
-use lockwright::time::{Relative, StoreTime, Time};
+use lockwright::time::{StoreTime, Time};
 
 use super::joined::{Counted as Locks, Kind as _};
 use super::redisson_store::{Notes, Permits, ReadWrite, arguments};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lockwright::protocol::{Arg, Reply, Request};
-use lockwright::shared_cell::ALL;
+use lockwright::share::ALL;
 
 /// For how long Redisson's holders take what they take.
 pub const TTL: Duration = Duration::from_secs(300);

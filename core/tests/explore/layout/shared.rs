@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use lockwright::cell::{Claimant, Surroundings};
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
-use lockwright::shared::{Procedure, Share, Shared, SharedCalls};
-use lockwright::shared_cell::{Acquire, Holder, Kept, Primitive, SharedCell};
-use lockwright::time::{Relative, StoreTime, Time};
+use lockwright::relative::Relative;
+use lockwright::share::{Primitive, Share};
+use lockwright::shared::{Procedure, Shared, SharedCalls};
+use lockwright::shared_cell::{Acquire, Holder, Kept, SharedCell};
+use lockwright::time::{StoreTime, Time};
 
 use super::{Around, Checked, Record, Role, name_of};
 use crate::glue::process_of;

@@ -45,7 +45,7 @@ use crate::protocol::{
     Terms, Traits, Verdict, Wait,
 };
 use crate::replies::{answered, int, listed, nonsense, operation, refusal};
-use crate::shared::Share;
+use crate::share::Share;
 use crate::time::StoreTime;
 
 /// One script of the pieces named.

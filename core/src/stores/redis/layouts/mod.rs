@@ -10,6 +10,7 @@ pub mod getset;
 pub mod joined;
 pub mod latch;
 pub mod native;
+mod notes;
 pub mod python_redis_lock;
 pub mod recipe;
 pub mod redisson;
@@ -39,18 +40,6 @@ pub fn by_digest() -> impl Iterator<Item = &'static Call> {
 
 /// The joined layouts that are told by a table.
 const FAMILIES: [&Family; 4] = [&string::FAMILY, &python_redis_lock::FAMILY, &getset::FAMILY, &symfony::FAMILY];
-
-/// What holds for every lock on such a server.
-const NOTES: [&str; 4] = [
-    "If the server's clock jumps forward, leases end early: there may be two holders until the first one notices.",
-    "Replication is asynchronous: after a fail-over the new primary may not know the most recent grants.",
-    "A server without persistence forgets every lock when it restarts; `appendfsync always` keeps them.",
-    "When memory runs out, every eviction policy except `noeviction` may drop a held lock.",
-];
-
-/// What holds wherever another library takes the lock too.
-const NO_TOKEN: &str =
-    "Holders that use the other library have no fencing token, so a token does not order them against ours.";
 
 /// Every layout, in each of its formats, for locks whose names get `prefix` put before them; the default one first.
 pub fn all(prefix: &str) -> Vec<Arc<dyn Layout>> {

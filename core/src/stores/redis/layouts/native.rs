@@ -112,7 +112,7 @@ fn guarantees() -> Guarantees {
         push: true,
         survives_disconnect: true,
         incarnation: true,
-        notes: &super::NOTES,
+        notes: &super::notes::NOTES,
     }
 }
 
@@ -166,7 +166,7 @@ pub fn parse_push(text: &str) -> Option<(Arc<str>, StoreEvent)> {
 mod tests {
     use super::*;
     use crate::protocol::{Input, Layout, Step, Verdict};
-    use crate::shared::Share;
+    use crate::share::Share;
 
     #[test]
     fn names_and_keys_are_one_to_one() {

@@ -5,8 +5,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::joined::{JoinedLayout, JoinedLock, Manner, More, Wanted};
+use super::notes::{NO_TOKEN, NOTES};
 use super::shapes::Shape;
-use super::{NO_TOKEN, NOTES};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::native::Calls;
 use crate::protocol::{Arg, AttemptId, Layout, Push};

@@ -37,13 +37,14 @@ use std::time::Duration;
 use smallvec::smallvec;
 
 use super::joined::{JoinedLayout, JoinedLock, Manner, More, NOTES_RECORD, Wanted, calls, is_uuid, script, uuid};
+use super::notes::{NO_TOKEN, NOTES};
+use super::redisson_fenced;
 use super::redisson_shared::{LEASES, Object, SharedLayout};
-use super::{NO_TOKEN, NOTES, redisson_fenced};
 use crate::error::{Error, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::native::Calls;
 use crate::protocol::{Arg, AttemptId, Call, Layout, Push, Terms};
-use crate::shared::Share;
+use crate::share::Share;
 
 /// The scripts.
 pub static CALLS: Calls = SCRIPTS;

@@ -20,14 +20,14 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 
-use super::NOTES;
 use super::joined::{JoinedLayout, JoinedLock, Manner, More, Wanted, script};
+use super::notes::NOTES;
 use super::redisson::{NO_SHARDS, PROMISES, Redisson, SCRIPTS, beside};
 use crate::error::Result;
 use crate::guarantee::{Guarantees, TokenRises};
 use crate::native::Calls;
 use crate::protocol::{Arg, AttemptId, Call, Layout, Push, Terms};
-use crate::shared::Share;
+use crate::share::Share;
 
 /// The scripts.
 pub static CALLS: Calls = Calls {

@@ -49,20 +49,21 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::joined::{Manner, NOTES_RECORD, millis, record_key, script};
+use super::notes::NOTES;
 use super::redisson::{NO_SHARDS, PROMISES, Redisson, beside, layout as locks, suffixed};
-use super::{NOTES, shapes};
+use super::shapes;
+use crate::arguments::token_arg;
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees};
 use crate::lease::Inspection;
-use crate::native::token_arg;
 use crate::options::AcquireOptions;
 use crate::protocol::{
     Arg, AttemptId, Call, Change, Input, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, Terms,
     Traits, Verdict,
 };
 use crate::replies::{answered, operation};
-use crate::shared::{self, Share, SharedCalls};
-use crate::shared_cell::Primitive;
+use crate::share::{Primitive, Share};
+use crate::shared::{self, SharedCalls};
 
 /// A script on a read/write lock.
 macro_rules! rwlock {

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use smallvec::smallvec;
 
 use super::joined::{JoinedLayout, JoinedLock, Manner, More, Wanted, calls, script, uuid};
+use super::notes::{NO_TOKEN, NOTES};
 use super::shapes::Shape;
-use super::{NO_TOKEN, NOTES};
 use crate::error::{Error, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::native::Calls;

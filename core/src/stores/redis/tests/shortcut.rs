@@ -10,9 +10,9 @@ use super::super::super::layouts::string::{FAMILY, REDIS_PY};
 use super::super::super::wire::Frames;
 use super::super::Redis;
 use super::{ONE, Server, replies, store, terms, unknown};
-use crate::driver::clock;
-use crate::driver::wait::locked;
 use crate::lease::ReleaseOutcome;
+use crate::platform::clock;
+use crate::platform::mutex::locked;
 use crate::protocol::{Input, Intent, Layout, Op, Reply, Requests, Step, Verdict};
 use crate::stores::{Answered, Store};
 

@@ -73,7 +73,8 @@ mod tests {
     use super::super::native::{Env, Pushes};
     use super::*;
     use crate::cell::Claimant;
-    use crate::latch_cell::{Change, Deed, Kept, Plan, Wait};
+    use crate::gate::{Deed, LatchPlan};
+    use crate::latch_cell::{Change, Kept, Wait};
     use crate::protocol::Layout;
 
     const IDLE: Duration = Duration::from_micros(50);
@@ -84,13 +85,13 @@ mod tests {
 
     fn wait(n: u64, wait: bool) -> Procedure {
         let asker = Claimant { attempt: AttemptId(n.into()), inbox: InboxId(n), claim: Duration::ZERO };
-        let plan = Plan { count: 2, idle: IDLE };
+        let plan = LatchPlan { count: 2, idle: IDLE };
         Procedure::Wait(Wait { asker, not_after: StoreTime(i64::MAX), wait, plan })
     }
 
     fn change(n: u64, deed: Deed, count: u32, idle: Duration) -> Procedure {
         let (attempt, not_after, copies) = (AttemptId(n.into()), StoreTime(i64::MAX), Duration::from_micros(30));
-        Procedure::Change(Change { attempt, not_after, copies, deed, plan: Plan { count, idle } })
+        Procedure::Change(Change { attempt, not_after, copies, deed, plan: LatchPlan { count, idle } })
     }
 
     fn procedures() -> impl Strategy<Value = Procedure> {

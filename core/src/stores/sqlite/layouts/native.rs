@@ -654,7 +654,7 @@ pub(super) mod tests {
     }
 
     fn secret(n: u64) -> Claimant {
-        Claimant::of_secret(AttemptId((100 + n).into()))
+        Claimant { attempt: AttemptId((100 + n).into()), inbox: InboxId::NONE, claim: Duration::ZERO }
     }
 
     fn pass(from: Claimant, to: Claimant, ttl: i64) -> Request {

@@ -13,8 +13,9 @@ use super::native::{
 };
 use crate::cell::{Claimant, Line, Surroundings};
 use crate::protocol::{AttemptId, InboxId, Reply};
+use crate::share::Primitive;
 use crate::shared::{Procedure, foreign};
-use crate::shared_cell::{Acquire, Hall, Holder, Primitive, Seeker, SharedCell};
+use crate::shared_cell::{Acquire, Hall, Holder, Seeker, SharedCell};
 use crate::time::StoreTime;
 
 /// For how long a size that was chosen is kept though nobody uses it.
@@ -363,7 +364,7 @@ mod tests {
     use super::super::native::tests::file;
     use super::*;
     use crate::cell::Waiter;
-    use crate::shared::Share;
+    use crate::share::Share;
     use crate::shared_cell::{self, Kept};
 
     fn env<'a>(now: i64, clock: &'a str) -> Env<'a> {

@@ -1,34 +1,16 @@
-//! What is waited for and not held, beside a store's `native` locks: its layout, which is that of the locks but for its machine.
+//! The layout of latches and barriers beside a store's `native` locks, which is that of the locks but for its machine.
 
 use std::fmt;
 use std::sync::Arc;
 
+use crate::barrier_layout::Barrier;
+use crate::gate::Gate;
 use crate::guarantee::Guarantees;
 use crate::inspection;
-use crate::latch_layout::{Latch, Question};
-use crate::lease::{BARRIER, Inspection, LATCH};
+use crate::latch_layout::Latch;
+use crate::lease::Inspection;
 use crate::native::NativeLayout;
-use crate::protocol::{Layout, Protocol, Reply, Request};
-use crate::{barrier_layout, latch_cell};
-
-/// Which it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
-    /// One that opens for good when it was counted down; what it is if there is none.
-    Latch(latch_cell::Plan),
-    /// One that opens for as many as wait for it at the same time, and closes behind them.
-    Barrier(barrier_layout::Plan),
-}
-
-impl Gate {
-    /// The word for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Gate::Latch(_) => LATCH,
-            Gate::Barrier(_) => BARRIER,
-        }
-    }
-}
+use crate::protocol::{Layout, Protocol, Question, Reply, Request};
 
 /// The layout of gates: the same keys as the locks', so that nothing is two things at once.
 pub struct GateLayout {
@@ -60,7 +42,7 @@ impl Layout for GateLayout {
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
         match self.gate {
             Gate::Latch(plan) => Box::new(Latch::new(self.native.latch, key, plan, self.guarantees().push)),
-            Gate::Barrier(plan) => Box::new(barrier_layout::Barrier::new(self.native.barrier, key, plan)),
+            Gate::Barrier(plan) => Box::new(Barrier::new(self.native.barrier, key, plan)),
         }
     }
 

@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 /// How long a task of the background that panicked waits before it goes on.
-pub(super) const PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a panic said.
 #[derive(Debug)]

@@ -32,11 +32,11 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use crate::driver::poller::Poller;
-pub use crate::driver::poller::Reader;
-use crate::driver::wait::locked;
-use crate::driver::{fence, fork, runtime};
+use super::mutex::locked;
+use super::poller::Poller;
+pub use super::poller::Reader;
 use crate::error::{Error, Kind, Result};
+use crate::platform::{fence, fork, runtime};
 
 /// What is polled inside one foreign event loop. Dropping it drops its jobs, which gives up what they were about.
 pub struct EventLoop {

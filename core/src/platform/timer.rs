@@ -21,7 +21,7 @@ mod linux {
     use tokio::io::unix::AsyncFd;
 
     use super::{Context, Poll, Time};
-    use crate::driver::{clock, fence, fork};
+    use crate::platform::{clock, fence, fork};
 
     /// A timerfd on `CLOCK_BOOTTIME`: it also counts the time that the machine is suspended.
     pub(crate) struct Timer {
@@ -77,7 +77,7 @@ mod portable {
     use std::pin::Pin;
 
     use super::{Context, Poll, Time};
-    use crate::driver::clock;
+    use crate::platform::clock;
 
     /// The runtime's own timer; it may stand still while the machine is suspended.
     pub(crate) struct Timer(Option<Pin<Box<tokio::time::Sleep>>>, Option<Time>);

@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::fork::{Registered, register};
-use super::wait::locked;
+use super::mutex::locked;
 
 /// How many events are taken at a time.
 const EVENTS: usize = 64;

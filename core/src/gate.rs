@@ -1,0 +1,104 @@
+//! What is waited for and not held: a latch or a barrier, and what those who wait say of it.
+
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::lease::{BARRIER, LATCH};
+
+/// The highest count that a latch can have.
+pub const MOST_COUNT: u32 = 1_000_000;
+
+/// The most parties that a barrier can have: opening is one step of the store for all of them.
+pub const MOST_PARTIES: u32 = 10_000;
+
+/// How soon a latch may be forgotten that nobody uses: later than a wait is asked again.
+pub const MIN_IDLE: Duration = Duration::from_secs(60);
+
+/// How late it may be at most, and is unless somebody says less.
+pub const MAX_IDLE: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// What is waited for and not held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// One that opens for good when it was counted down; what it is if there is none.
+    Latch(LatchPlan),
+    /// One that opens for as many as wait for it at the same time, and closes behind them.
+    Barrier(BarrierPlan),
+}
+
+impl Gate {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Gate::Latch(_) => LATCH,
+            Gate::Barrier(_) => BARRIER,
+        }
+    }
+}
+
+/// What a request that makes a latch says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LatchPlan {
+    /// Where it counts from, if the request is the first.
+    pub count: u32,
+    /// How long it stays though nobody uses it; the longest that anybody said since it was last used counts.
+    pub idle: Duration,
+}
+
+impl LatchPlan {
+    /// A latch that counts from `count`, and is kept for `idle` after its last use.
+    ///
+    /// # Errors
+    /// `invalid_config` for a count that is not 1 to [`MOST_COUNT`], or a time that is not [`MIN_IDLE`] to [`MAX_IDLE`].
+    pub fn new(count: u32, idle: Duration) -> Result<Self> {
+        if count == 0 || count > MOST_COUNT {
+            return Err(Error::invalid("latch", format!("count is {count}; it must be 1 to {MOST_COUNT}")));
+        }
+        if idle < MIN_IDLE || idle > MAX_IDLE {
+            let message = format!("idle is {idle:?}; it must be {MIN_IDLE:?} to {MAX_IDLE:?}");
+            return Err(Error::invalid("latch", message));
+        }
+        Ok(LatchPlan { count, idle })
+    }
+
+    /// The same with another count.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_count(self, count: u32) -> Result<Self> {
+        LatchPlan::new(count, self.idle)
+    }
+}
+
+/// What is to be done with the count of a latch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Deed {
+    /// One less.
+    Down,
+    /// The plan's count, if it is open.
+    Set,
+}
+
+/// What a party says of its barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BarrierPlan {
+    /// How many have to stand there at once.
+    pub parties: u32,
+    /// How long its place stands unless it asks again.
+    pub ttl: Duration,
+    /// For how long copies of what it asks may come.
+    pub copies: Duration,
+}
+
+impl BarrierPlan {
+    /// A barrier for so many parties, whose ttl is checked as that of a lock.
+    ///
+    /// # Errors
+    /// `invalid_config` for a number that is not 1 to [`MOST_PARTIES`].
+    pub fn new(parties: u32, ttl: Duration, copies: Duration) -> Result<Self> {
+        if parties == 0 || parties > MOST_PARTIES {
+            return Err(Error::invalid("barrier", format!("parties is {parties}; it must be 1 to {MOST_PARTIES}")));
+        }
+        Ok(BarrierPlan { parties, ttl, copies })
+    }
+}

@@ -1,0 +1,3 @@
+//! The one clock of the driver.
+
+pub(crate) use super::os::now;

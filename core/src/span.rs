@@ -1,0 +1,27 @@
+//! Spans of time as text.
+
+use std::time::Duration;
+
+/// A span as it is written in an option: `0`, `500ms`, `10s`, `24h`.
+pub(crate) fn written(span: Duration) -> String {
+    let (seconds, millis) = (span.as_secs(), span.as_millis());
+    match () {
+        () if span.is_zero() => "0".into(),
+        () if span.subsec_nanos() == 0 && seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
+        () if span.subsec_nanos() == 0 => format!("{seconds}s"),
+        () if span.subsec_nanos().is_multiple_of(1_000_000) => format!("{millis}ms"),
+        () => format!("{span:?}"),
+    }
+}
+
+/// A span for a person, about as long.
+#[cfg(feature = "net")]
+pub(crate) fn about(span: Duration) -> String {
+    match span.as_secs() {
+        0 => format!("{} ms", span.as_millis()),
+        1..10 => format!("{:.1} s", span.as_secs_f64()),
+        seconds @ 10..600 => format!("{seconds} s"),
+        seconds @ 600..36_000 => format!("{} min", seconds / 60),
+        seconds => format!("{} h", seconds / 3600),
+    }
+}
