@@ -173,7 +173,7 @@ impl<T> Generational<T> {
         Self::by(generation, value)
     }
 
-    /// A value that every [image](image) of a process has its own of.
+    /// A value that every [image] of a process has its own of.
     pub(crate) fn of_image(value: Arc<T>) -> Self {
         Self::by(image, value)
     }

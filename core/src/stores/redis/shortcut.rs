@@ -41,7 +41,7 @@ impl Shortcut {
         }
     }
 
-    /// Makes `command` the one for `request`, which is one that a shortcut [`is_for`](is_for).
+    /// Makes `command` the one for `request`, which is one that a shortcut [`is_for`].
     pub(super) fn write(self, command: &mut Cmd, request: &Request) {
         command.clear();
         command.arg(self.name()).arg(&*request.key);

@@ -26,7 +26,7 @@ use crate::protocol::{AttemptId, InboxId, Reply, Request, StoreEvent};
 use crate::shared::SharedCalls;
 use crate::time::StoreTime;
 
-/// What [`prepare`] executes in an empty file.
+/// What `prepare` executes in an empty file.
 pub(crate) const SCHEMA: &str = include_str!("schema.sql");
 
 /// Keys in one page of `list`.
