@@ -420,8 +420,8 @@ impl Engine {
         let mut is_told = effects.tells();
         let mut todo = self.perform_local(entry, effects);
         while !is_told && !todo.is_empty() {
-            let mut flight = Flight { engine: self, sends: todo };
             let limit = self.limit(clock::now(), deadline);
+            let mut flight = Flight { engine: self, sends: todo, limit };
             let answered = self.heard(1, self.store.call_async(&flight.sends[0].requests, limit).await);
             let send = flight.sends.remove(0);
             let follow = send.entry.answered(self, send.slot, send.id, answered);
@@ -433,25 +433,25 @@ impl Engine {
         self.send_in_background(todo);
     }
 
-    /// What became of a write whose task was dropped before the answer.
-    pub(super) fn abandoned(&self) -> Answered {
-        self.unanswered(Kind::Cancelled, "the task was cancelled before the store answered")
+    /// What became of a write with this `limit` whose task was dropped before the answer.
+    pub(super) fn abandoned(&self, limit: Time) -> Answered {
+        self.unanswered(Kind::Cancelled, "the task was cancelled before the store answered", limit)
     }
 
-    fn unanswered(&self, kind: Kind, why: &'static str) -> Answered {
+    fn unanswered(&self, kind: Kind, why: &'static str, limit: Time) -> Answered {
         let error = Error::new(kind, "acquire", why);
         let now = clock::now();
-        let void_after = now.after(self.options.response_timeout * 2);
+        let void_after = self.store.void_after(now, limit);
         Answered { sent: now, outcome: Outcome::Unknown { error, void_after } }
     }
 
-    /// How a call from the background ends, also where the store panics.
-    pub(super) async fn survive(&self, call: impl Future<Output = Answered>) -> Answered {
+    /// How a call from the background that has until `limit` ends, also where the store panics.
+    pub(super) async fn survive(&self, call: impl Future<Output = Answered>, limit: Time) -> Answered {
         match fence::contained(call).await {
             Ok(answered) => answered,
             Err(panicked) => {
                 panicked.tell("a request", None, self.store.address());
-                self.unanswered(Kind::Unavailable, "the request panicked; please report this")
+                self.unanswered(Kind::Unavailable, "the request panicked; please report this", limit)
             }
         }
     }
@@ -488,7 +488,7 @@ impl Engine {
             let (requests, receipts) = courier::send_off(vec![send]);
             let limit = engine.limit(clock::now(), None);
             let requests = Requests::from_vec(requests);
-            let answered = engine.survive(async { engine.store.call_async(&requests, limit).await }).await;
+            let answered = engine.survive(async { engine.store.call_async(&requests, limit).await }, limit).await;
             courier::deliver(&engine, receipts, answered);
         };
         match runtime::handle() {
@@ -818,6 +818,7 @@ impl Engine {
 struct Flight<'a> {
     engine: &'a Engine,
     sends: SmallVec<[Outbound; 1]>,
+    limit: Time,
 }
 
 impl Drop for Flight<'_> {
@@ -826,7 +827,7 @@ impl Drop for Flight<'_> {
             return;
         }
         let send = self.sends.remove(0);
-        let follow = send.entry.answered(self.engine, send.slot, send.id, self.engine.abandoned());
+        let follow = send.entry.answered(self.engine, send.slot, send.id, self.engine.abandoned(self.limit));
         self.engine.perform_in_background(&send.entry, follow);
         self.engine.send_in_background(std::mem::take(&mut self.sends));
     }
@@ -936,6 +937,8 @@ pub(crate) fn begin(
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Waker};
+
     use super::*;
     use crate::blocking::{self, Blocking};
     use crate::client::Acquisition;
@@ -1133,16 +1136,91 @@ mod tests {
             Box::pin(async move { self.call(requests, limit) })
         }
 
-        fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
+        fn call_batch(self: Arc<Self>, requests: Vec<Request>, limit: Time) -> BoxFuture<'static, Answered> {
             Box::pin(async move {
                 tokio::time::sleep(Duration::from_secs(3600)).await;
-                self.0.clone().call_batch(requests).await
+                self.0.clone().call_batch(requests, limit).await
             })
+        }
+
+        fn void_after(&self, _: Time, limit: Time) -> Time {
+            limit
         }
 
         fn open_inbox(self: Arc<Self>, _: InboxId, _: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
             Box::pin(std::future::ready(()))
         }
+    }
+
+    /// Memory that executes an acquire shortly before the end of its time, whoever awaits it.
+    #[derive(Debug)]
+    struct Tardy {
+        memory: Arc<dyn Store>,
+        has_executed: Arc<AtomicBool>,
+    }
+
+    impl Store for Tardy {
+        fn address(&self) -> &Arc<str> {
+            self.memory.address()
+        }
+
+        fn layouts(&self) -> &[Arc<dyn Layout>] {
+            self.memory.layouts()
+        }
+
+        fn call(&self, requests: &Requests, limit: Time) -> Answered {
+            self.memory.call(requests, limit)
+        }
+
+        fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
+            if requests[0].call.name != "acquire" {
+                return self.memory.call_async(requests, limit);
+            }
+            let (memory, requests, has_executed) = (self.memory.clone(), requests.clone(), self.has_executed.clone());
+            let late = runtime::handle().unwrap().spawn(async move {
+                tokio::time::sleep(limit.since(clock::now()) * 9 / 10).await;
+                let answered = memory.call(&requests, limit);
+                has_executed.store(true, Ordering::SeqCst);
+                answered
+            });
+            Box::pin(async { late.await.unwrap() })
+        }
+
+        fn call_batch(self: Arc<Self>, requests: Vec<Request>, limit: Time) -> BoxFuture<'static, Answered> {
+            self.memory.clone().call_batch(requests, limit)
+        }
+
+        fn void_after(&self, _: Time, limit: Time) -> Time {
+            limit
+        }
+
+        fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+            self.memory.clone().open_inbox(inbox, sink)
+        }
+    }
+
+    #[test]
+    fn an_abandoned_acquire_is_undone_until_the_store_says_that_it_cannot_be_executed_any_more() {
+        let [connect_timeout, response_timeout] = [400, 100].map(Duration::from_millis);
+        let options = ConnectOptions { connect_timeout, response_timeout, ..ConnectOptions::default() };
+        let memory = blocking::Client::open(Some("memory://tardy"), options.clone()).unwrap();
+        let mut uri = crate::uri::Uri::parse("memory://tardy", options).unwrap();
+        let has_executed = Arc::<AtomicBool>::default();
+        let store = Tardy { memory: crate::stores::open(&mut uri).unwrap(), has_executed: has_executed.clone() };
+        let engine = Engine::new(Arc::new(store), uri.connect).unwrap();
+        let layout = engine.store.layouts()[0].clone();
+        let entry = engine.entry(&layout, &"x".into(), &layout.key("x").unwrap());
+        let wish = Wish::new(AcquireOptions::default(), None);
+        let (ask, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
+        let mut acquires = Box::pin(engine.perform_async(&entry, effects, None));
+        assert!(acquires.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(acquires);
+        let effects = entry.cancel(&engine, ask.task, &waiter);
+        engine.perform_in_background(&entry, effects);
+        while !(entry.is_idle() && has_executed.load(Ordering::SeqCst)) {
+            std::thread::yield_now();
+        }
+        assert!(memory.inspect("x").unwrap().holder.is_none());
     }
 
     /// A lock whose grant is answered when its first renewal is due is told at once, with what is left of its lease.

@@ -67,7 +67,11 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// Performs requests of one [`Call`](crate::protocol::Call) that may travel together, from the background runtime. One
     /// result for all: their replies in order, or why there are none.
-    fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered>;
+    fn call_batch(self: Arc<Self>, requests: Vec<Request>, limit: Time) -> BoxFuture<'static, Answered>;
+
+    /// Until when a write with this `limit` may still be executed whose answer nobody awaits since `given_up`: its task
+    /// was cancelled, or it panicked. What is said too early leaves a lock that nobody holds and nobody gives back.
+    fn void_after(&self, given_up: Time, limit: Time) -> Time;
 
     /// Subscribes `inbox` and keeps it subscribed, from the background runtime, until `sink` is gone. Reports through
     /// `sink`, at once where nothing can be pushed.

@@ -211,8 +211,8 @@ impl Redis {
         self.clock.at(sent).after(self.config.response_timeout)
     }
 
-    /// After which point of our clock a write sent at `sent` cannot be executed any more.
-    fn void_after(&self, sent: Time) -> Time {
+    /// After which point of our clock a write sent at `sent` at the latest cannot be executed any more.
+    fn void_after_sending(&self, sent: Time) -> Time {
         let lasts = self.config.response_timeout;
         sent.after(lasts).after(margin(lasts))
     }
@@ -223,7 +223,7 @@ impl Redis {
             Err(Failed::Unsent(error)) => Outcome::NotSent(error.on_store(self.config.address.clone())),
             Err(Failed::Unanswered(error)) => Outcome::Unknown {
                 error: error.on_store(self.config.address.clone()),
-                void_after: self.void_after(sent),
+                void_after: self.void_after_sending(sent),
             },
         };
         Answered { sent, outcome }
@@ -378,11 +378,12 @@ impl Store for Redis {
         })
     }
 
-    fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
-        Box::pin(async move {
-            let limit = clock::now().after(self.config.connect_timeout).after(self.config.response_timeout);
-            self.ask(&requests, limit).await
-        })
+    fn call_batch(self: Arc<Self>, requests: Vec<Request>, limit: Time) -> BoxFuture<'static, Answered> {
+        Box::pin(async move { self.ask(&requests, limit).await })
+    }
+
+    fn void_after(&self, given_up: Time, _: Time) -> Time {
+        self.void_after_sending(given_up)
     }
 
     fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {

@@ -77,6 +77,14 @@ impl SqliteStore {
     }
 }
 
+#[cfg(test)]
+impl SqliteStore {
+    /// Whether nothing that tasks asked for waits to be begun.
+    pub(super) fn is_seen_to(&self) -> bool {
+        locked(&self.line).jobs.is_empty()
+    }
+}
+
 fn not_sent(error: Error) -> Answered {
     Answered { sent: clock::now(), outcome: Outcome::NotSent(error) }
 }
@@ -150,9 +158,14 @@ impl Store for SqliteStore {
         Box::pin(self.in_turn(requests, limit))
     }
 
-    fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
-        let limit = clock::now().after(self.file.response_timeout());
+    fn call_batch(self: Arc<Self>, requests: Vec<Request>, limit: Time) -> BoxFuture<'static, Answered> {
+        let limit = clock::now().after(self.file.response_timeout()).min(limit);
         Box::pin(async move { self.elsewhere(move |file| file.perform_many(&requests, limit)).await })
+    }
+
+    /// A transaction begins before its limit or not at all, and whoever undoes what it does comes after it.
+    fn void_after(&self, given_up: Time, limit: Time) -> Time {
+        limit.max(given_up)
     }
 
     fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {

@@ -953,7 +953,7 @@ fn requests_may_be_awaited_and_travel_together() {
         .collect();
     let many: Vec<_> = renewals.iter().cycle().take(1000).cloned().collect();
     let wanted: Vec<_> = [1, 0, 1].into_iter().map(Reply::Int).cycle().take(1000).collect();
-    let answered = runtime::handle().unwrap().block_on(store.clone().call_batch(many));
+    let answered = runtime::handle().unwrap().block_on(store.clone().call_batch(many, clock::now().after(LIMIT)));
     assert!(matches!(answered.outcome, Outcome::Replies(replies) if replies == wanted));
     let one = Requests::from_iter([renewals[0].clone()]);
     let answered = runtime::handle().unwrap().block_on(store.call_async(&one, clock::now().after(LIMIT)));
@@ -1278,6 +1278,34 @@ fn what_tasks_ask_for_is_done_in_the_order_of_asking() {
     let positions: Vec<_> = waiters[..48].iter_mut().map(Contender::queue).collect();
     assert_eq!(positions, (0..48).collect::<Vec<_>>());
     assert_eq!(inspect(&store, "a").waiters, 48, "what was given up was never asked for");
+}
+
+#[test]
+fn what_is_begun_may_be_done_until_its_limit_though_nobody_awaits_it() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let mut contender = Contender::new(&store, "a");
+    assert!(inspect(&store, "a").holder.is_none());
+    let mut helper = Helper::start("write", &folder.file());
+    assert_eq!(helper.says(), "writing");
+    let intent = Intent::Acquire { terms: contender.terms.clone(), wait: false, prev: None };
+    let Step::Ask(requests) = contender.machine.step(Input::Begin(intent)) else { panic!() };
+    let limit = clock::now().after(LIMIT);
+    let mut call = store.call_async(&requests, limit);
+    {
+        let _entered = runtime::handle().unwrap().enter();
+        assert!(call.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending());
+    }
+    while !store.is_seen_to() {
+        std::thread::yield_now();
+    }
+    drop(call);
+    assert_eq!(store.void_after(clock::now(), limit), limit);
+    helper.end();
+    while inspect(&store, "a").holder.is_none() {
+        assert!(clock::now() < limit, "it was begun");
+        std::thread::yield_now();
+    }
 }
 
 #[test]
