@@ -53,7 +53,7 @@ impl Convoy {
     fn leave(self, engine: &Engine, limit: Time) -> (Requests, Transit<'_>) {
         let (all, receipts) = send_off(self.sends);
         let is_merged = self.merged.is_some();
-        let requests = self.merged.map_or_else(|| Requests::from_vec(all), |one| Requests::from_iter([one]));
+        let requests = self.merged.map_or(all, |one| Requests::from_iter([one]));
         (requests, Transit { engine, is_merged, receipts, limit })
     }
 }

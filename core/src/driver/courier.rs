@@ -13,7 +13,7 @@ use super::entry::{Entry, Outbound};
 use super::fence;
 use super::wait::locked;
 use super::{clock, runtime};
-use crate::protocol::{Op, Request, Requests};
+use crate::protocol::{Op, Requests};
 use crate::session::RequestId;
 use crate::stores::{Answered, Outcome};
 
@@ -113,7 +113,6 @@ async fn drive(engine: &Arc<Engine>, freight: Freight) {
                 engine.survive(async { engine.store.clone().call_batch(requests, limit).await }, limit).await
             }
             Freight::Returns | Freight::Asks => {
-                let requests = Requests::from_vec(requests);
                 engine.survive(async { engine.store.call_async(&requests, limit).await }, limit).await
             }
         };
@@ -139,7 +138,7 @@ pub(crate) struct Receipt {
 }
 
 /// All requests of a cartload, and who waits for their answers.
-pub(crate) fn send_off(load: Vec<Outbound>) -> (Vec<Request>, Vec<Receipt>) {
+pub(crate) fn send_off(load: Vec<Outbound>) -> (Requests, Vec<Receipt>) {
     let mut all = Vec::with_capacity(load.len());
     let receipt = |Outbound { entry, slot, id, requests }| {
         let count = requests.len();
@@ -147,7 +146,7 @@ pub(crate) fn send_off(load: Vec<Outbound>) -> (Vec<Request>, Vec<Receipt>) {
         Receipt { entry, slot, id, requests: count }
     };
     let receipts = load.into_iter().map(receipt).collect();
-    (all, receipts)
+    (Requests::from_vec(all), receipts)
 }
 
 /// Gives each write of a cartload its part of the answer.
@@ -208,7 +207,7 @@ mod tests {
         fn void_after(&self, given_up: Time, _: Time) -> Time {
             given_up
         }
-        fn call_batch(self: Arc<Self>, requests: Vec<Request>, limit: Time) -> BoxFuture<'static, Answered> {
+        fn call_batch(self: Arc<Self>, requests: Requests, limit: Time) -> BoxFuture<'static, Answered> {
             match self.falls.fetch_sub(1, Ordering::SeqCst) as i64 {
                 ..=0 => self.memory.clone().call_batch(requests, limit),
                 fall if fall % 2 == 0 => panic!("before it is awaited"),

@@ -487,7 +487,6 @@ impl Engine {
         let work = async move {
             let (requests, receipts) = courier::send_off(vec![send]);
             let limit = engine.limit(clock::now(), None);
-            let requests = Requests::from_vec(requests);
             let answered = engine.survive(async { engine.store.call_async(&requests, limit).await }, limit).await;
             courier::deliver(&engine, receipts, answered);
         };
@@ -801,7 +800,7 @@ impl Engine {
             while !sends.is_empty() {
                 let load: Vec<_> = sends.drain(..load.min(sends.len())).collect();
                 let (requests, receipts) = courier::send_off(load);
-                let answered = self.store.call(&Requests::from_vec(requests), self.limit(clock::now(), None));
+                let answered = self.store.call(&requests, self.limit(clock::now(), None));
                 courier::deliver(self, receipts, answered);
             }
         }
@@ -1136,7 +1135,7 @@ mod tests {
             Box::pin(async move { self.call(requests, limit) })
         }
 
-        fn call_batch(self: Arc<Self>, requests: Vec<Request>, limit: Time) -> BoxFuture<'static, Answered> {
+        fn call_batch(self: Arc<Self>, requests: Requests, limit: Time) -> BoxFuture<'static, Answered> {
             Box::pin(async move {
                 tokio::time::sleep(Duration::from_secs(3600)).await;
                 self.0.clone().call_batch(requests, limit).await
@@ -1168,10 +1167,6 @@ mod tests {
             self.memory.layouts()
         }
 
-        fn call(&self, requests: &Requests, limit: Time) -> Answered {
-            self.memory.call(requests, limit)
-        }
-
         fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
             if requests[0].call.name != "acquire" {
                 return self.memory.call_async(requests, limit);
@@ -1184,10 +1179,6 @@ mod tests {
                 answered
             });
             Box::pin(async { late.await.unwrap() })
-        }
-
-        fn call_batch(self: Arc<Self>, requests: Vec<Request>, limit: Time) -> BoxFuture<'static, Answered> {
-            self.memory.clone().call_batch(requests, limit)
         }
 
         fn void_after(&self, _: Time, limit: Time) -> Time {

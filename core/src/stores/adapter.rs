@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use tokio::sync::Notify;
 
+use crate::driver::{clock, runtime};
 use crate::error::Error;
 use crate::guarantee::Guarantees;
 use crate::lease::Sighting;
@@ -59,15 +60,23 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
         choose(self.layouts(), wanted)
     }
 
-    /// Performs a write in the caller's thread, and gives up waiting for its replies at `limit`.
-    fn call(&self, requests: &Requests, limit: Time) -> Answered;
-
-    /// The same, awaited in the caller's task.
+    /// Performs a write in the caller's task, and gives up waiting for its replies at `limit`. Whatever it awaits may
+    /// be of tokio.
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered>;
 
-    /// Performs requests of one [`Call`](crate::protocol::Call) that may travel together, from the background runtime. One
-    /// result for all: their replies in order, or why there are none.
-    fn call_batch(self: Arc<Self>, requests: Vec<Request>, limit: Time) -> BoxFuture<'static, Answered>;
+    /// The same in the caller's thread. A store with sockets of its own saves the way to the background and back, where
+    /// else those are that [`call_async`](Self::call_async) awaits.
+    fn call(&self, requests: &Requests, limit: Time) -> Answered {
+        let answered = runtime::block_on(self.call_async(requests, limit));
+        answered.unwrap_or_else(|error| Answered { sent: clock::now(), outcome: Outcome::NotSent(error) })
+    }
+
+    /// The same, from the background runtime, for very many requests of one [`Call`](crate::protocol::Call) that says
+    /// so: in as many parts as are good for others who use the store. One result for all: their replies in order, or
+    /// why there are none.
+    fn call_batch(self: Arc<Self>, requests: Requests, limit: Time) -> BoxFuture<'static, Answered> {
+        Box::pin(async move { self.call_async(&requests, limit).await })
+    }
 
     /// Until when a write with this `limit` may still be executed whose answer nobody awaits since `given_up`: its task
     /// was cancelled, or it panicked. What is said too early leaves a lock that nobody holds and nobody gives back.

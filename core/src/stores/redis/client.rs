@@ -378,10 +378,6 @@ impl Store for Redis {
         })
     }
 
-    fn call_batch(self: Arc<Self>, requests: Vec<Request>, limit: Time) -> BoxFuture<'static, Answered> {
-        Box::pin(async move { self.ask(&requests, limit).await })
-    }
-
     fn void_after(&self, given_up: Time, _: Time) -> Time {
         self.void_after_sending(given_up)
     }

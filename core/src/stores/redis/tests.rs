@@ -16,9 +16,7 @@ use crate::driver::{clock, runtime};
 use crate::error::{Error, Kind};
 use crate::lease::ReleaseOutcome;
 use crate::options::{ConnectOptions, Credentials};
-use crate::protocol::{
-    AttemptId, InboxId, Input, Intent, Op, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
-};
+use crate::protocol::{AttemptId, InboxId, Input, Intent, Op, Reply, Requests, Step, StoreEvent, Terms, Verdict};
 use crate::session::Inbox;
 use crate::shared::Share;
 use crate::stores::{Answered, Outcome, Sink, Store, Wanted};
@@ -688,7 +686,7 @@ fn many_renewals_travel_together_and_each_has_its_answer() {
         }
         renew[0].clone()
     };
-    let renewals: Vec<Request> = (0..1_201).map(renew).collect();
+    let renewals: Requests = (0..1_201).map(renew).collect();
     server.run(&["SET", "lw:{5}", "x"]);
     let commands = || match server.run(&["INFO", "commandstats"]) {
         redis::Value::BulkString(text) => {

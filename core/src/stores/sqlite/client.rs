@@ -14,7 +14,7 @@ use super::layouts::native;
 use crate::driver::wait::locked;
 use crate::driver::{clock, runtime};
 use crate::error::{Error, Kind};
-use crate::protocol::{InboxId, Layout, Request, Requests};
+use crate::protocol::{InboxId, Layout, Requests};
 use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store};
 use crate::time::Time;
 
@@ -158,7 +158,7 @@ impl Store for SqliteStore {
         Box::pin(self.in_turn(requests, limit))
     }
 
-    fn call_batch(self: Arc<Self>, requests: Vec<Request>, limit: Time) -> BoxFuture<'static, Answered> {
+    fn call_batch(self: Arc<Self>, requests: Requests, limit: Time) -> BoxFuture<'static, Answered> {
         let limit = clock::now().after(self.file.response_timeout()).min(limit);
         Box::pin(async move { self.elsewhere(move |file| file.perform_many(&requests, limit)).await })
     }

@@ -951,7 +951,7 @@ fn requests_may_be_awaited_and_travel_together() {
             requests.remove(0)
         })
         .collect();
-    let many: Vec<_> = renewals.iter().cycle().take(1000).cloned().collect();
+    let many: Requests = renewals.iter().cycle().take(1000).cloned().collect();
     let wanted: Vec<_> = [1, 0, 1].into_iter().map(Reply::Int).cycle().take(1000).collect();
     let answered = runtime::handle().unwrap().block_on(store.clone().call_batch(many, clock::now().after(LIMIT)));
     assert!(matches!(answered.outcome, Outcome::Replies(replies) if replies == wanted));
