@@ -26,9 +26,9 @@ use super::wheel::Wheel;
 use crate::client::drained;
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::Guarantees;
-use crate::lease::Card;
+use crate::lease::{Card, Inspection};
 use crate::options::{AcquireOptions, ConnectOptions};
-use crate::protocol::{AttemptId, InboxId, Layout, Push, Reply, Request, Requests, StoreEvent};
+use crate::protocol::{AttemptId, InboxId, Inquiry, Layout, Push, Reply, Request, Requests, StoreEvent};
 use crate::queue::{Ask, OwnerId, TaskId};
 use crate::session::{Inbox, Service};
 use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store};
@@ -583,28 +583,55 @@ impl Engine {
         locked(&self.entries).of_key(key).take(most).collect()
     }
 
-    /// What to ask the store for who holds it, unless somebody did a moment ago; `None` with what is known then.
-    pub(crate) fn look_at(&self, entry: &Entry) -> std::result::Result<Requests, Option<Arc<str>>> {
+    /// Whether to ask the store who holds it, since nobody did a moment ago; else what is known since then.
+    pub(crate) fn looked_at(&self, entry: &Entry) -> Option<Option<Arc<str>>> {
         let now = clock::now();
         let mut seen = locked(&self.seen);
         match &*seen {
-            Some(last) if *last.key == *entry.key && now < last.at.after(PARTING) => Err(last.who.clone()),
+            Some(last) if *last.key == *entry.key && now < last.at.after(PARTING) => Some(last.who.clone()),
             _ => {
                 *seen = Some(Seen { key: entry.key.clone(), at: now, who: None });
-                Ok(Requests::from_iter([entry.layout.inspect(entry.key.clone())]))
+                None
             }
         }
     }
 
-    /// Who holds it, as the store answered.
-    pub(crate) fn seen(&self, entry: &Entry, answered: Answered) -> Option<Arc<str>> {
-        let Outcome::Replies(replies) = self.heard(1, answered).outcome else { return None };
-        let found = entry.layout.inspected(&entry.name, replies.first()?).ok()?;
+    /// Asks the store who holds it, in this thread and until `limit`.
+    pub(crate) fn look_at(&self, entry: &Entry, limit: Time) -> Option<Arc<str>> {
+        let inquiry = entry.layout.inspect(&entry.name, entry.key.clone());
+        let found = inquiry.conclude(|requests| self.replies(self.store.call(requests, limit))).ok()?;
+        self.seen(entry, &found)
+    }
+
+    /// The same in this task.
+    pub(crate) async fn look_at_async(&self, entry: &Entry, limit: Time) -> Option<Arc<str>> {
+        let mut inquiry = entry.layout.inspect(&entry.name, entry.key.clone());
+        let found = loop {
+            match inquiry {
+                Inquiry::Ask(requests, next) => {
+                    let answered = self.store.call_async(&requests, limit).await;
+                    inquiry = next(&self.replies(answered).ok()?);
+                }
+                Inquiry::Done(found) => break found.ok()?,
+            }
+        };
+        self.seen(entry, &found)
+    }
+
+    fn seen(&self, entry: &Entry, found: &Inspection) -> Option<Arc<str>> {
         let who: Arc<str> = found.held_by(&self.host)?.into();
         if let Some(seen) = locked(&self.seen).as_mut().filter(|seen| *seen.key == *entry.key) {
             seen.who = Some(who.clone());
         }
         Some(who)
+    }
+
+    /// What a write was answered that no session is concerned with.
+    fn replies(&self, answered: Answered) -> Result<Vec<Reply>> {
+        match self.heard(1, answered).outcome {
+            Outcome::Replies(replies) => Ok(replies),
+            Outcome::NotSent(error) | Outcome::Unknown { error, .. } => Err(error),
+        }
     }
 
     /// Something is held from now on. Once something has been for a while, this client listens: whoever breaks it is heard at once.
@@ -733,28 +760,33 @@ impl Engine {
         locked(&self.entries).all().collect()
     }
 
-    /// Asks the store something that no session is concerned with, in this thread, as often as `store_timeout` allows.
+    /// Has a conversation with the store that no session is concerned with, in this thread: asks each thing as often as
+    /// `store_timeout` allows.
     ///
     /// # Errors
     /// What the store or the connection said.
-    pub(crate) fn administer(&self, request: Request) -> Result<Reply> {
-        self.administer_timed(request).map(|(_, reply)| reply)
+    pub(crate) fn inquire<T>(&self, inquiry: Inquiry<'_, T>) -> Result<T> {
+        inquiry.conclude(|requests| self.ask_until_answered(requests).map(|(_, replies)| replies))
     }
 
-    /// The same, with the time at which what was answered was sent.
+    /// The same for one request, with the time at which what was answered was sent.
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn administer_timed(&self, request: Request) -> Result<(Time, Reply)> {
+    pub(crate) fn administer(&self, request: Request) -> Result<(Time, Reply)> {
+        let (sent, replies) = self.ask_until_answered(&Requests::from_iter([request]))?;
+        Ok((sent, replies.into_iter().next().unwrap_or(Reply::Nil)))
+    }
+
+    fn ask_until_answered(&self, requests: &Requests) -> Result<(Time, Vec<Reply>)> {
         let give_up = clock::now().after(self.options.store_timeout);
-        let requests = Requests::from_iter([request]);
         let mut told = None;
         loop {
-            let answered = self.store.call(&requests, self.limit(clock::now(), None).min(give_up));
-            let Answered { sent, outcome } = self.heard(1, answered);
-            let error = match outcome {
-                Outcome::Replies(replies) => return Ok((sent, replies.into_iter().next().unwrap_or(Reply::Nil))),
-                Outcome::NotSent(error) | Outcome::Unknown { error, .. } => error,
+            let answered = self.store.call(requests, self.limit(clock::now(), None).min(give_up));
+            let sent = answered.sent;
+            let error = match self.replies(answered) {
+                Ok(replies) => return Ok((sent, replies)),
+                Err(error) => error,
             };
             if error.kind() != Kind::Unavailable {
                 return Err(error);

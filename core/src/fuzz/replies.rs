@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::{Feed, is_readable};
 use crate::barrier_layout;
+use crate::error::{Error, Kind};
 use crate::gate::Gate;
 use crate::latch_cell::Plan;
 use crate::latch_layout::{self, MAX_IDLE};
@@ -65,13 +66,19 @@ pub(crate) fn is_understood_or_refused(layout: &dyn Layout, choice: u8, replies:
     let op = OPS[usize::from(choice) % OPS.len()];
     is_sound(&machine.step(Input::Reply(op, replies)), block);
     let Some(reply) = replies.first() else { return };
-    for seen in [layout.inspected("x", reply), layout.identified("x", reply)] {
-        match seen {
+    for looks in [layout.inspect("x", "k".into()), layout.identify("x", "k".into())] {
+        match looks.answered(reply) {
             Ok(seen) => assert!(seen.holder.is_none_or(|holder| !holder.remaining.is_zero())),
             Err(error) => is_readable(&error),
         }
     }
-    if let Err(error) = layout.listed(reply) {
+    if let Err(error) = layout.break_hold("k".into(), 1).answered(reply) {
+        is_readable(&error);
+    }
+    let mut pages = 0..2;
+    let enough = || Error::new(Kind::Internal, "list", "each page says that there is another one");
+    let listed = layout.list().conclude(|_| pages.next().map(|_| vec![reply.clone()]).ok_or_else(enough));
+    if let Err(error) = listed {
         is_readable(&error);
     }
     if let Err(error) = latch_layout::Answer::read(reply) {

@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::guarantee::Guarantees;
-use crate::inspection;
 use crate::latch_layout::{Latch, Question};
 use crate::lease::{BARRIER, Inspection, LATCH};
 use crate::native::NativeLayout;
-use crate::protocol::{Layout, Protocol, Reply, Request};
+use crate::protocol::{Inquiry, Layout, Protocol, Request};
 use crate::{barrier_layout, latch_cell};
 
 /// Which it is.
@@ -76,23 +75,15 @@ impl Layout for GateLayout {
         }
     }
 
-    fn inspect(&self, key: Arc<str>) -> Request {
-        self.native.inspect(key)
+    fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
+        self.native.look(name, key, [self.gate.name()])
     }
 
-    fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
-        inspection::read_only(&[self.gate.name()], name, reply)
-    }
-
-    fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
+    fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
         self.native.break_hold(key, token)
     }
 
-    fn list(&self, cursor: &str) -> Request {
-        self.native.list(cursor)
-    }
-
-    fn listed(&self, reply: &Reply) -> crate::Result<(Vec<String>, Option<String>)> {
-        self.native.listed(reply)
+    fn list(&self) -> Inquiry<'_, Vec<String>> {
+        self.native.list()
     }
 }

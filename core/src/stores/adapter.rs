@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::guarantee::Guarantees;
 use crate::lease::Sighting;
 use crate::options::ConnectOptions;
-use crate::protocol::{InboxId, Layout, Reply, Request, Requests, StoreEvent};
+use crate::protocol::{InboxId, Inquiry, Layout, Reply, Requests, StoreEvent};
 use crate::session::Inbox;
 use crate::shared::Share;
 use crate::shared_cell::Primitive;
@@ -111,25 +111,16 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
         Box::pin(std::future::ready(()))
     }
 
-    /// The request that looks for a lock of another library under the bare `name`, or for a page of them from `cursor`, where
-    /// others may keep locks there too.
-    fn others(&self, name: Option<&str>, cursor: &str) -> Option<Request> {
-        let _ = (name, cursor);
-        None
+    /// Looks for a lock of another library under the bare `name`, or for all there are, where others may keep locks
+    /// there too. Ends with `auth` where the user may not look, with `protocol` where a reply makes no sense.
+    fn others<'a>(&'a self, name: Option<&'a str>) -> Inquiry<'a, Vec<Sighting>> {
+        let _ = name;
+        Inquiry::Done(Ok(Vec::new()))
     }
 
-    /// Reads its reply, and where the next page begins.
-    ///
-    /// # Errors
-    /// `auth` where the user may not look, `protocol` where the reply makes no sense.
-    fn others_seen(&self, reply: &Reply) -> crate::Result<(Vec<Sighting>, Option<String>)> {
-        let _ = reply;
-        Ok((Vec::new(), None))
-    }
-
-    /// The request for what it does when its memory is full, answered with a text, where it has such a thing.
-    fn eviction(&self) -> Option<Request> {
-        None
+    /// What it does when its memory is full, where it has such a thing and this user may ask.
+    fn eviction(&self) -> Inquiry<'_, Option<String>> {
+        Inquiry::Done(Ok(None))
     }
 
     /// The client was closed: connections and subscriptions go, also those of an inbox. A later call opens what it needs.

@@ -24,7 +24,7 @@ use crate::driver::wait::locked;
 use crate::driver::{clock, notice, runtime};
 use crate::error::{Error, Result};
 use crate::lease::Sighting;
-use crate::protocol::{InboxId, Layout, Reply, Request, Requests};
+use crate::protocol::{InboxId, Inquiry, Layout, Reply, Request, Requests};
 use crate::session::{Inbox, margin};
 use crate::store_clock::StoreClock;
 use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store};
@@ -337,16 +337,12 @@ impl Store for Redis {
         &self.layouts
     }
 
-    fn others(&self, name: Option<&str>, cursor: &str) -> Option<Request> {
-        Some(survey::request(&self.config.prefix, name, cursor))
+    fn others<'a>(&'a self, name: Option<&'a str>) -> Inquiry<'a, Vec<Sighting>> {
+        survey::others(&self.config.prefix, name)
     }
 
-    fn eviction(&self) -> Option<Request> {
-        Some(survey::eviction(&self.config.prefix))
-    }
-
-    fn others_seen(&self, reply: &Reply) -> Result<(Vec<Sighting>, Option<String>)> {
-        survey::seen(reply)
+    fn eviction(&self) -> Inquiry<'_, Option<String>> {
+        survey::eviction(&self.config.prefix)
     }
 
     fn call(&self, requests: &Requests, limit: Time) -> Answered {

@@ -231,8 +231,8 @@ fn attempt() -> AttemptId {
     AttemptId(u128::from(getrandom::u64().unwrap()) << 64 | u128::from(getrandom::u64().unwrap()))
 }
 
-fn ask(store: &SqliteStore, request: Request) -> Reply {
-    match store.call(&Requests::from_iter([request]), clock::now().after(LIMIT)).outcome {
+fn ask(store: &SqliteStore, request: &Request) -> Reply {
+    match store.call(&Requests::from_iter([request.clone()]), clock::now().after(LIMIT)).outcome {
         Outcome::Replies(mut replies) => replies.remove(0),
         other => panic!("{other:?}"),
     }
@@ -240,7 +240,7 @@ fn ask(store: &SqliteStore, request: Request) -> Reply {
 
 fn inspect(store: &SqliteStore, name: &str) -> Inspection {
     let layout = store.layout(Wanted::default()).unwrap();
-    layout.inspected(name, &ask(store, layout.inspect(layout.key(name).unwrap()))).unwrap()
+    layout.inspect(name, layout.key(name).unwrap()).conclude(|requests| Ok(vec![ask(store, &requests[0])])).unwrap()
 }
 
 /// A second look at the file, past the store.
@@ -614,8 +614,10 @@ fn a_lock_that_is_broken_tells_its_holder() {
     let seen = inspect(&store, "a").holder.unwrap();
     assert_eq!((seen.first_token, seen.card.pid), (token, std::process::id()));
     let layout = store.layout(Wanted { layout: Some("native"), format: None }).unwrap();
-    assert_eq!(ask(&store, layout.break_hold("a".into(), token - 1)), Reply::Int(0));
-    assert_eq!(ask(&store, layout.break_hold("a".into(), token)), Reply::Int(1));
+    for (token, is_broken) in [(token - 1, false), (token, true)] {
+        let inquiry = layout.break_hold("a".into(), token);
+        assert_eq!(inquiry.conclude(|requests| Ok(vec![ask(&store, &requests[0])])).unwrap(), is_broken);
+    }
     let told = Heard::Pushed("a".into(), StoreEvent::Broken { attempt: holder.terms.attempt });
     assert_eq!(holder.ears.next(), told);
     assert!(!holder.renew());
@@ -803,7 +805,7 @@ fn a_file_that_stays_busy_is_unavailable() {
     assert_eq!((error.kind(), error.operation()), (Kind::Unavailable, "renew"));
     assert!(error.store().is_some_and(|store| store.ends_with("/locks.db")), "{error}");
     assert!(inspect(&store, "a").holder.is_some(), "looking needs no writing");
-    let _ = ask(&store, layout.list(""));
+    let _ = ask(&store, &layout.list().asks()[0]);
     helper.end();
     assert!(contender.renew());
 }
@@ -859,7 +861,7 @@ fn a_write_that_fails_in_its_commit_may_have_been_done() {
 fn refusal(path: &Path) -> Error {
     let store = store(path);
     let layout = store.layout(Wanted::default()).unwrap();
-    let requests = Requests::from_iter([layout.inspect("a".into())]);
+    let requests = Requests::from_iter(layout.inspect("a", "a".into()).asks().iter().cloned());
     match store.call(&requests, clock::now().after(LIMIT)).outcome {
         Outcome::NotSent(error) => error,
         other => panic!("{other:?}"),
@@ -971,7 +973,7 @@ fn the_embedded_file_makes_its_folder() {
 
 fn is_refused_as_unsupported(store: &SqliteStore, says: &str) {
     let layout = store.layout(Wanted::default()).unwrap();
-    let requests = Requests::from_iter([layout.inspect("a".into())]);
+    let requests = Requests::from_iter(layout.inspect("a", "a".into()).asks().iter().cloned());
     let Outcome::NotSent(error) = store.call(&requests, clock::now().after(LIMIT)).outcome else { panic!() };
     assert_eq!(error.kind(), Kind::Unsupported, "{error}");
     assert!(error.context().contains(says), "{error}");
