@@ -27,6 +27,7 @@ use crate::options::{AcquireOptions, Retry};
 use crate::protocol::{AttemptId, Layout};
 use crate::queue::{OwnerId, Refusal, TaskId};
 use crate::shared::Share;
+use crate::stores;
 use crate::time::Time;
 use crate::token::Token;
 
@@ -166,7 +167,7 @@ impl<F: Face> LockBuilder<F> {
         let build = || {
             let name = name::check(&name)?;
             options.check()?;
-            let layout = of.layout(client.place.layouts.layout(options.wanted())?, &options)?;
+            let layout = of.layout(stores::layout_of(client.place.layouts.layouts(), options.wanted())?, &options)?;
             layout.check(&options)?;
             let can = client.promises(&*layout);
             let wants = [(options.fair && !can.fair, "fair"), (options.reentrant && !can.reentrant, "reentrant")];

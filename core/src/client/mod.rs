@@ -157,7 +157,7 @@ impl<F: Face> Client<F> {
     }
 
     pub(crate) fn default_layout(&self) -> Result<Arc<dyn Layout>> {
-        self.place.layouts.layout(self.place.uri.lock.wanted())
+        stores::layout_of(self.place.layouts.layouts(), self.place.uri.lock.wanted())
     }
 
     pub(crate) fn promises(&self, layout: &dyn Layout) -> Guarantees {

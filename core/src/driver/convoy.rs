@@ -39,7 +39,7 @@ impl Convoy {
         }
         let limit = engine.limit(clock::now(), deadline);
         let (requests, transit) = self.leave(engine, limit);
-        let answered = engine.store.call_async(&requests, limit).await;
+        let answered = engine.call_async(&requests, limit).await;
         transit.arrive(answered);
     }
 

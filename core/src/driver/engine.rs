@@ -31,7 +31,7 @@ use crate::options::{AcquireOptions, ConnectOptions};
 use crate::protocol::{AttemptId, InboxId, Inquiry, Layout, Push, Reply, Request, Requests, StoreEvent};
 use crate::queue::{Ask, OwnerId, TaskId};
 use crate::session::{Inbox, Service};
-use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store};
+use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store, not_sent};
 use crate::time::Time;
 
 /// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock again.
@@ -422,7 +422,7 @@ impl Engine {
         while !is_told && !todo.is_empty() {
             let limit = self.limit(clock::now(), deadline);
             let mut flight = Flight { engine: self, sends: todo, limit };
-            let answered = self.heard(1, self.store.call_async(&flight.sends[0].requests, limit).await);
+            let answered = self.heard(1, self.call_async(&flight.sends[0].requests, limit).await);
             let send = flight.sends.remove(0);
             let follow = send.entry.answered(self, send.slot, send.id, answered);
             is_told = follow.tells();
@@ -431,6 +431,11 @@ impl Engine {
             todo = std::mem::take(&mut flight.sends);
         }
         self.send_in_background(todo);
+    }
+
+    /// Performs a write in this task, which may be of any executor.
+    pub(super) async fn call_async(&self, requests: &Requests, limit: Time) -> Answered {
+        runtime::within(self.store.call_async(requests, limit)).await.unwrap_or_else(not_sent)
     }
 
     /// What became of a write with this `limit` whose task was dropped before the answer.
@@ -609,7 +614,7 @@ impl Engine {
         let found = loop {
             match inquiry {
                 Inquiry::Ask(requests, next) => {
-                    let answered = self.store.call_async(&requests, limit).await;
+                    let answered = self.call_async(&requests, limit).await;
                     inquiry = next(&self.replies(answered).ok()?);
                 }
                 Inquiry::Done(found) => break found.ok()?,

@@ -1,8 +1,11 @@
-//! What the driver asks of every store.
+//! What the driver asks of every store, and how an address comes to one.
+//!
+//! `docs/own-store.md` is this for whoever writes one outside the crate, with the feature `unstable-store`.
+#![cfg_attr(not(feature = "unstable-store"), allow(unreachable_pub))]
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::Poll;
 
 use tokio::sync::Notify;
@@ -19,72 +22,79 @@ use crate::shared_cell::Primitive;
 use crate::time::Time;
 use crate::uri::Uri;
 
-pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// Something to be awaited on any thread.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What became of one write.
 #[derive(Debug)]
-pub(crate) struct Answered {
-    /// When it left; for a write that was never sent, when that was tried.
-    pub(crate) sent: Time,
-    pub(crate) outcome: Outcome,
+pub struct Answered {
+    /// When it left, on the driver's clock; for a write that was never sent, when that was tried. Not later than it
+    /// left: leases count from here.
+    pub sent: Time,
+    /// How it ended.
+    pub outcome: Outcome,
 }
 
 /// The three ways a write can end.
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    /// One reply for each of its requests.
+pub enum Outcome {
+    /// One reply for each of its requests. A request that the store refuses is answered too, by [`Reply::Error`].
     Replies(Vec<Reply>),
     /// It was not executed and never will be.
     NotSent(Error),
-    /// It may have been executed, or may be until `void_after`.
-    Unknown { error: Error, void_after: Time },
+    /// It may have been executed, or may be yet, but not after `void_after`. That is what a library may have sent which
+    /// failed, and all the more if it tries again by itself: such retries are to be switched off.
+    Unknown {
+        /// Why there is no answer.
+        error: Error,
+        /// From when on it is certain that it will not be executed any more, on the driver's clock.
+        void_after: Time,
+    },
 }
 
 /// One place where locks are kept: connections to one server, or the server itself where there is none.
 ///
 /// Every method may be called from many threads. A store belongs to the process that made it: after a fork the child makes
 /// its own and leaks the inherited one, so nothing here may act in `Drop` on what both processes share.
-pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
+pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Its address without credentials, for errors.
     fn address(&self) -> &Arc<str>;
 
-    /// Its layouts, the default one first.
+    /// Its layouts, the default one first. They do not change.
     fn layouts(&self) -> &[Arc<dyn Layout>];
 
-    /// The layout that is wanted.
-    ///
-    /// # Errors
-    /// `unsupported` for a layout or format that this store does not have, `invalid_config` for a format that is missing
-    /// or does not go with the layout.
-    fn layout(&self, wanted: Wanted<'_>) -> crate::Result<Arc<dyn Layout>> {
-        choose(self.layouts(), wanted)
-    }
-
-    /// Performs a write in the caller's task, and gives up waiting for its replies at `limit`. Whatever it awaits may
-    /// be of tokio.
+    /// Performs a write, in the caller's task, and gives up waiting for its replies at `limit`. All its requests go out
+    /// at once, and are executed in their order; to several nodes at the same time, where they are for several. It may
+    /// await what is tokio's. Where it is dropped before its end, [`void_after`](Self::void_after) is asked.
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered>;
 
-    /// The same in the caller's thread. A store with sockets of its own saves the way to the background and back, where
-    /// else those are that [`call_async`](Self::call_async) awaits.
+    /// Until when a write with this `limit` may still be executed that was given up at `given_up`, before its answer:
+    /// its task was cancelled, or it panicked. What is said too early leaves a lock that nobody holds and nobody gives
+    /// back.
+    fn void_after(&self, given_up: Time, limit: Time) -> Time;
+
+    /// The same as [`call_async`](Self::call_async) in the caller's thread, which has the background's sockets
+    /// meanwhile. A store with sockets of its own saves the ways to the background and back.
     fn call(&self, requests: &Requests, limit: Time) -> Answered {
         let answered = runtime::block_on(self.call_async(requests, limit));
-        answered.unwrap_or_else(|error| Answered { sent: clock::now(), outcome: Outcome::NotSent(error) })
+        answered.unwrap_or_else(not_sent)
     }
 
     /// The same, from the background runtime, for very many requests of one [`Call`](crate::protocol::Call) that says
-    /// so: in as many parts as are good for others who use the store. One result for all: their replies in order, or
-    /// why there are none.
+    /// that they may travel together: in as many parts as is good for whoever else uses the store. One result for all.
     fn call_batch(self: Arc<Self>, requests: Requests, limit: Time) -> BoxFuture<'static, Answered> {
         Box::pin(async move { self.call_async(&requests, limit).await })
     }
 
-    /// Until when a write with this `limit` may still be executed whose answer nobody awaits since `given_up`: its task
-    /// was cancelled, or it panicked. What is said too early leaves a lock that nobody holds and nobody gives back.
-    fn void_after(&self, given_up: Time, limit: Time) -> Time;
-
     /// Subscribes `inbox` and keeps it subscribed, from the background runtime, until `sink` is gone. Reports through
     /// `sink`, at once where nothing can be pushed.
-    fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()>;
+    fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+        let _ = inbox;
+        if let Some(sink) = sink.upgrade() {
+            sink.inbox(Inbox::Unavailable);
+        }
+        Box::pin(ready(()))
+    }
 
     /// Begins to listen, for one contender, on a `channel` that tells of the lock kept under `key`, until it is
     /// [forgotten](Self::forget) as often. Returns at once how far that is; every change is reported through the sink of
@@ -108,7 +118,7 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Keeps subscribed what is to be [heard](Self::hear), from the background runtime, until `sink` is gone.
     fn listen(self: Arc<Self>, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
         drop(sink);
-        Box::pin(std::future::ready(()))
+        Box::pin(ready(()))
     }
 
     /// Looks for a lock of another library under the bare `name`, or for all there are, where others may keep locks
@@ -132,6 +142,17 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
     }
 }
 
+/// Now, on the clock on which limits and sending times are: the driver's.
+#[cfg(feature = "unstable-store")]
+pub fn now() -> Time {
+    clock::now()
+}
+
+/// How a write ended that was not sent for this reason.
+pub(crate) fn not_sent(error: Error) -> Answered {
+    Answered { sent: clock::now(), outcome: Outcome::NotSent(error) }
+}
+
 /// Ends what runs in the background for a client, when that is closed.
 #[derive(Debug, Default)]
 pub(crate) struct Closing(Notify);
@@ -153,7 +174,7 @@ impl Closing {
 }
 
 /// Where a store puts what it hears without being asked. Its methods do no I/O and return quickly.
-pub(crate) trait Sink: Send + Sync {
+pub trait Sink: Send + Sync {
     /// The inbox changed; `Live` again means that pushes may have been missed.
     fn inbox(&self, state: Inbox);
 
@@ -167,8 +188,43 @@ pub(crate) trait Sink: Send + Sync {
     fn restarted(&self);
 }
 
+/// What makes a store of an address, and takes the options that only this store has out of it. It sends nothing.
+pub type Opener = fn(&mut Uri) -> crate::Result<Arc<dyn Store>>;
+
+/// A store from outside the crate. The first of them leads to the next one: what is only ever added to needs no lock,
+/// which a fork could leave locked in the child.
+struct Registered {
+    scheme: &'static str,
+    open: Opener,
+    next: OnceLock<Box<Registered>>,
+}
+
+static REGISTERED: OnceLock<Box<Registered>> = OnceLock::new();
+
+fn registered() -> impl Iterator<Item = &'static Registered> {
+    std::iter::successors(REGISTERED.get(), |known| known.next.get()).map(|known| &**known)
+}
+
+/// Has addresses that begin with `scheme://` opened by `open`, in all of this process and from now on.
+///
+/// # Errors
+/// `invalid_config` where there is a store for this scheme.
+#[cfg(feature = "unstable-store")]
+pub fn register(scheme: &'static str, open: Opener) -> crate::Result<()> {
+    let taken = || Error::invalid("connect", format!("there is a store for {scheme}:// already"));
+    if STORES.iter().any(|(schemes, ..)| schemes.contains(&scheme)) {
+        return Err(taken());
+    }
+    let mut new = Box::new(Registered { scheme, open, next: OnceLock::new() });
+    let mut place = &REGISTERED;
+    while let Err(refused) = place.set(new) {
+        let Some(known) = place.get().filter(|known| known.scheme != scheme) else { return Err(taken()) };
+        (new, place) = (refused, &known.next);
+    }
+    Ok(())
+}
+
 /// Schemes, an address, and what opens it: one line a store.
-type Opener = fn(&mut Uri) -> crate::Result<Arc<dyn Store>>;
 const STORES: &[(&[&str], &str, Opener)] = &[
     #[cfg(feature = "memory")]
     (&["memory"], "memory://", |uri| super::memory::open(uri)),
@@ -187,9 +243,11 @@ const PLANNED: &[&str] =
 /// # Errors
 /// `invalid_config` for an unknown scheme or option, `unsupported` for a store that is not built (in).
 pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
-    let known = STORES.iter().find(|(schemes, ..)| schemes.contains(&uri.scheme()));
-    let Some((_, _, open)) = known else {
-        let all: Vec<_> = STORES.iter().flat_map(|(schemes, ..)| schemes.iter().copied()).collect();
+    let built_in = STORES.iter().find(|(schemes, ..)| schemes.contains(&uri.scheme())).map(|(_, _, open)| *open);
+    let outside = || registered().find(|known| known.scheme == uri.scheme()).map(|known| known.open);
+    let Some(open) = built_in.or_else(outside) else {
+        let schemes = STORES.iter().flat_map(|(schemes, ..)| schemes.iter().copied());
+        let all: Vec<_> = schemes.chain(registered().map(|known| known.scheme)).collect();
         let (scheme, all) = (uri.scheme(), all.join(", "));
         return Err(match PLANNED.contains(&scheme) {
             true => Error::unsupported("connect", format!("{scheme}:// is not built yet; there are: {all}")),
@@ -198,7 +256,7 @@ pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
     };
     let store =
         open(uri).and_then(|store| uri.check_all_read().map(|()| store)).map_err(|error| uri.discreet(error))?;
-    store.layout(uri.lock.wanted())?;
+    layout_of(store.layouts(), uri.lock.wanted())?;
     Ok(store)
 }
 
@@ -252,7 +310,12 @@ pub(crate) struct Wanted<'a> {
     pub(crate) format: Option<&'a str>,
 }
 
-fn choose(known: &[Arc<dyn Layout>], wanted: Wanted<'_>) -> crate::Result<Arc<dyn Layout>> {
+/// The one of a store's layouts that is wanted.
+///
+/// # Errors
+/// `unsupported` for a layout or format that this store does not have, `invalid_config` for a format that is missing
+/// or does not go with the layout.
+pub(crate) fn layout_of(known: &[Arc<dyn Layout>], wanted: Wanted<'_>) -> crate::Result<Arc<dyn Layout>> {
     let name = wanted.layout.or(known.first().map(|layout| layout.name())).unwrap_or_default();
     let of_name = || known.iter().filter(|layout| layout.name() == name);
     if let Some(layout) = of_name().find(|layout| layout.format() == wanted.format) {

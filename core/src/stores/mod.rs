@@ -1,6 +1,9 @@
 //! The stores, one folder each, and what the driver asks of them.
 //!
 //! A store adapter turns requests into calls of its client library, and pushes into events. It decides nothing.
+//!
+//! With the feature `unstable-store` one may lie outside this crate: a `Store` that is registered for the
+//! scheme of its addresses. What is public by that feature alone may change with any version.
 
 pub mod memory;
 pub mod redis;
@@ -10,10 +13,12 @@ pub mod zookeeper;
 #[cfg(feature = "net")]
 mod adapter;
 
+#[cfg(feature = "unstable-store")]
+pub use adapter::{Answered, BoxFuture, Opener, Outcome, Sink, Store, now, register};
+#[cfg(all(feature = "net", not(feature = "unstable-store")))]
+pub(crate) use adapter::{Answered, BoxFuture, Outcome, Sink, Store};
 #[cfg(feature = "net")]
-pub(crate) use adapter::{
-    Answered, BoxFuture, Closing, Outcome, Sink, Store, Wanted, guarantees_of_all, guarantees_of_shared, open,
-};
+pub(crate) use adapter::{Closing, Wanted, guarantees_of_all, guarantees_of_shared, layout_of, not_sent, open};
 
 /// What every layout of every store that is built in promises, with what of it that is, unless all: a format, or the read/write
 /// locks or semaphores where they promise something else than locks.

@@ -21,7 +21,7 @@ use super::tasks::{Home, HomeId, Line};
 use super::topics::Topics;
 use super::wire::Scripts;
 use crate::driver::wait::locked;
-use crate::driver::{clock, notice, runtime};
+use crate::driver::{clock, notice};
 use crate::error::{Error, Result};
 use crate::lease::Sighting;
 use crate::protocol::{InboxId, Inquiry, Layout, Reply, Request, Requests};
@@ -367,11 +367,7 @@ impl Store for Redis {
     }
 
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
-        Box::pin(async move {
-            let began = clock::now();
-            let answered = runtime::within(self.ask(requests, limit)).await;
-            answered.unwrap_or_else(|error| self.answered(began, Err(Failed::Unsent(error))))
-        })
+        Box::pin(self.ask(requests, limit))
     }
 
     fn void_after(&self, given_up: Time, _: Time) -> Time {

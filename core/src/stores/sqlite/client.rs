@@ -15,7 +15,7 @@ use crate::driver::wait::locked;
 use crate::driver::{clock, runtime};
 use crate::error::{Error, Kind};
 use crate::protocol::{InboxId, Layout, Requests};
-use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store};
+use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, not_sent};
 use crate::time::Time;
 
 /// The locks in one file.
@@ -83,10 +83,6 @@ impl SqliteStore {
     pub(super) fn is_seen_to(&self) -> bool {
         locked(&self.line).jobs.is_empty()
     }
-}
-
-fn not_sent(error: Error) -> Answered {
-    Answered { sent: clock::now(), outcome: Outcome::NotSent(error) }
 }
 
 fn lost(error: impl std::error::Error + Send + Sync + 'static) -> Answered {

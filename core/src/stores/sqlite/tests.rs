@@ -27,7 +27,7 @@ use crate::protocol::{
 use crate::session::Inbox;
 use crate::shared::Share;
 use crate::shared_cell::Primitive;
-use crate::stores::{Outcome, Sink, Store, Wanted};
+use crate::stores::{Outcome, Sink, Store, Wanted, layout_of};
 
 const TTL: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_secs(20);
@@ -125,7 +125,7 @@ struct Contender {
 
 impl Contender {
     fn new(store: &Arc<SqliteStore>, name: &str) -> Self {
-        let layout = store.layout(Wanted::default()).unwrap();
+        let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
         let terms = Terms {
             name: name.into(),
             attempt: attempt(),
@@ -143,7 +143,7 @@ impl Contender {
     fn of_one_permit(store: &Arc<SqliteStore>, name: &str) -> Self {
         let mut contender = Contender::new(store, name);
         let share = Share { primitive: Primitive::Semaphore, capacity: 1, ..Share::READ };
-        let layout = store.layout(Wanted::default()).unwrap().shared(share).unwrap();
+        let layout = layout_of(store.layouts(), Wanted::default()).unwrap().shared(share).unwrap();
         contender.machine = layout.protocol(layout.key(name).unwrap());
         contender
     }
@@ -239,7 +239,7 @@ fn ask(store: &SqliteStore, request: &Request) -> Reply {
 }
 
 fn inspect(store: &SqliteStore, name: &str) -> Inspection {
-    let layout = store.layout(Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
     layout.inspect(name, layout.key(name).unwrap()).conclude(|requests| Ok(vec![ask(store, &requests[0])])).unwrap()
 }
 
@@ -613,7 +613,7 @@ fn a_lock_that_is_broken_tells_its_holder() {
     let token = holder.try_lock().unwrap();
     let seen = inspect(&store, "a").holder.unwrap();
     assert_eq!((seen.first_token, seen.card.pid), (token, std::process::id()));
-    let layout = store.layout(Wanted { layout: Some("native"), format: None }).unwrap();
+    let layout = layout_of(store.layouts(), Wanted { layout: Some("native"), format: None }).unwrap();
     for (token, is_broken) in [(token - 1, false), (token, true)] {
         let inquiry = layout.break_hold("a".into(), token);
         assert_eq!(inquiry.conclude(|requests| Ok(vec![ask(&store, &requests[0])])).unwrap(), is_broken);
@@ -621,7 +621,10 @@ fn a_lock_that_is_broken_tells_its_holder() {
     let told = Heard::Pushed("a".into(), StoreEvent::Broken { attempt: holder.terms.attempt });
     assert_eq!(holder.ears.next(), told);
     assert!(!holder.renew());
-    assert_eq!(store.layout(Wanted { layout: Some("shedlock"), format: None }).unwrap_err().kind(), Kind::Unsupported);
+    assert_eq!(
+        layout_of(store.layouts(), Wanted { layout: Some("shedlock"), format: None }).unwrap_err().kind(),
+        Kind::Unsupported
+    );
 }
 
 #[test]
@@ -793,7 +796,7 @@ fn a_file_that_stays_busy_is_unavailable() {
     contender.try_lock().unwrap();
     let mut helper = Helper::start("write", &folder.file());
     assert_eq!(helper.says(), "writing");
-    let layout = store.layout(Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
     let Step::Ask(renewal) =
         contender.machine.step(Input::Begin(Intent::Renew { terms: contender.terms.clone(), ttl: TTL }))
     else {
@@ -860,7 +863,7 @@ fn a_write_that_fails_in_its_commit_may_have_been_done() {
 
 fn refusal(path: &Path) -> Error {
     let store = store(path);
-    let layout = store.layout(Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
     let requests = Requests::from_iter(layout.inspect("a", "a".into()).asks().iter().cloned());
     match store.call(&requests, clock::now().after(LIMIT)).outcome {
         Outcome::NotSent(error) => error,
@@ -972,7 +975,7 @@ fn the_embedded_file_makes_its_folder() {
 }
 
 fn is_refused_as_unsupported(store: &SqliteStore, says: &str) {
-    let layout = store.layout(Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
     let requests = Requests::from_iter(layout.inspect("a", "a".into()).asks().iter().cloned());
     let Outcome::NotSent(error) = store.call(&requests, clock::now().after(LIMIT)).outcome else { panic!() };
     assert_eq!(error.kind(), Kind::Unsupported, "{error}");
