@@ -27,9 +27,26 @@ pub fn directory(root: &str, name: &str) -> Arc<str> {
     path.into()
 }
 
+/// The name of the lock whose directory is called `element`; none where [`directory`] writes none so.
+pub fn name_of(element: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(element.len());
+    let mut rest = element.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let digits = [rest.next()?, rest.next()?];
+                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+            }
+            other => other,
+        });
+    }
+    let name = String::from_utf8(bytes).ok()?;
+    (directory("", &name).strip_prefix('/') == Some(element)).then_some(name)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::directory;
+    use super::{directory, name_of};
 
     #[test]
     fn ordinary_names_are_kept_byte_for_byte() {
@@ -45,6 +62,9 @@ mod tests {
         assert!(paths.iter().all(|path| path.matches('/').count() == 2 && !path.ends_with("/.") && path.is_ascii()));
         assert_eq!(&*paths[0], "/locks/a%2Fb");
         assert_eq!(&*paths[9], "/locks/%F0%9F%94%92");
+        let back = paths.iter().map(|path| name_of(path.strip_prefix("/locks/").unwrap()).unwrap());
+        assert!(back.eq(names.iter().map(|name| (*name).to_owned())));
+        assert_eq!(["%2g", "%", "%2", "%41", "zookeeper", "%FF"].map(name_of), [const { None::<String> }; 6]);
         paths.sort();
         paths.dedup();
         assert_eq!(paths.len(), names.len());
