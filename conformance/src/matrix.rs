@@ -61,9 +61,11 @@ pub fn team_name(team: &[Face]) -> String {
     team.iter().map(|face| face.name.as_str()).collect::<Vec<_>>().join("+")
 }
 
-/// Whether the team keeps its locks there: a library that is not ours does so in one way only.
+/// Whether the team keeps its locks there: a library that is not ours does so in one way only, and a store that is not
+/// ours is known to the faces that it names.
 fn may_meet(team: &[Face], store: &Store) -> bool {
-    team.iter().all(|face| face.joins.as_ref().is_none_or(|joins| *joins == store.name))
+    let knows = |face: &Face| store.faces.is_empty() || store.faces.contains(&face.name);
+    team.iter().all(|face| knows(face) && face.joins.as_ref().is_none_or(|joins| *joins == store.name))
 }
 
 /// Every triple there is.
@@ -177,7 +179,8 @@ pub fn not_in_rows(root: &Path, faces: &[Face], stores: &[Store], scenarios: &[S
     for face in faces.iter().filter(|face| joins(face)) {
         wrong.push(format!("{} joins a store that has no row in stores.toml", face.folder));
     }
-    for store in stores.iter().filter(|store| !of_stores.join(&store.folder).is_dir()) {
+    let is_there = |store: &&Store| [&of_stores, root].iter().any(|home| home.join(&store.folder).is_dir());
+    for store in stores.iter().filter(|store| !is_there(store)) {
         wrong.push(format!("stores.toml: {} is to live in {}, which is not there", store.name, store.folder));
     }
     for scenario in scenarios {
@@ -287,6 +290,19 @@ mod tests {
         assert_eq!(triples.len(), 4);
         let found = not_in_rows(Path::new("/nowhere"), &faces, &[store("t")], &[]);
         assert!(found.iter().any(|wrong| wrong.contains("joins a store")), "{found:?}");
+    }
+
+    #[test]
+    fn a_store_outside_the_crate_is_met_by_the_faces_that_have_it() {
+        let faces = [face("a"), face("b"), face("c")];
+        let outside = Store { faces: vec!["a".into(), "b".into()], ..store("s") };
+        let teams: Vec<_> =
+            all(&[scenario("m", "mixed = true")], &faces, &[outside]).into_iter().map(|t| t.team).collect();
+        assert_eq!(teams, ["a", "a+b", "b"]);
+        assert!(
+            not_in_rows(Path::new(env!("CARGO_MANIFEST_DIR")), &[], &[store("src")], &[]).is_empty(),
+            "from the root"
+        );
     }
 
     #[test]

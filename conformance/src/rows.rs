@@ -52,7 +52,11 @@ pub struct Meets {
 pub struct Store {
     #[serde(skip)]
     pub name: String,
+    /// In `core/src/stores`; a store outside the crate says where from the root of the tree.
     pub folder: String,
+    /// The faces that have it: a store outside the crate is in the programs that register it. Without any, all have.
+    #[serde(default)]
+    pub faces: Vec<String>,
     pub uri: Option<String>,
     pub service: Option<String>,
     /// What is put behind the service's URI instead of the options that it has there.
@@ -79,7 +83,8 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 8] = ["restart", "count", "foreign", "line", "rwlock", "semaphore", "latch", "barrier"];
+pub const ABILITIES: [&str; 9] =
+    ["restart", "count", "foreign", "line", "native", "rwlock", "semaphore", "latch", "barrier"];
 
 /// This folder.
 pub fn here() -> &'static Path {

@@ -205,11 +205,7 @@ impl Acquiring {
         }?;
         let who = match acquisition.who(&settled) {
             Ok(who) => who,
-            Err(look) => {
-                let (requests, limit) = *look;
-                let (engine, entry) = (&acquisition.engine, &acquisition.entry);
-                engine.seen(entry, engine.store.call(&requests, limit))
-            }
+            Err(limit) => acquisition.engine.look_at(&acquisition.entry, limit),
         };
         Some(acquisition.conclude_with(settled, who.as_deref()))
     }

@@ -147,7 +147,7 @@ pub struct Inspection {
 
 impl Inspection {
     /// What is seen where nothing lies.
-    pub(crate) fn of_nothing(layout: &str, name: &str) -> Self {
+    pub fn of_nothing(layout: &str, name: &str) -> Self {
         let (name, layout) = (name.into(), layout.into());
         Inspection {
             name,
@@ -162,7 +162,7 @@ impl Inspection {
     }
 
     /// The same where a lock lies.
-    pub(crate) fn of_lock(self) -> Self {
+    pub fn of_lock(self) -> Self {
         Inspection { primitive: Some(LOCK), ..self }
     }
 

@@ -315,7 +315,8 @@ pub struct Call {
     pub name: &'static str,
     /// What the store executes; empty where the name says it all.
     pub body: &'static str,
-    /// Whether many requests of this call may travel as one (keys and arguments concatenated, one reply a key).
+    /// Whether requests of this call, for very many locks, are handed to the store together, which makes as few writes
+    /// of them as it can.
     pub batch: bool,
 }
 
@@ -326,7 +327,7 @@ pub enum Arg {
     Int(i64),
     /// Text, sent byte for byte.
     Text(Arc<str>),
-    /// Another key it works on, in the same slot as the request's own.
+    /// Another key it works on, by which it could be routed as well.
     Key(Arc<str>),
     /// Nothing, sent as an empty text.
     Nothing,
@@ -481,7 +482,8 @@ pub enum Push {
     /// cannot be given back, so an undo is answered [`Verdict::Undone`], after which nothing of the attempt can be granted, or
     /// [`Verdict::Granted`].
     Place,
-    /// By a message on a [channel](Protocol::channel), which says only that asking may help.
+    /// By a message that the store sends to whoever [listens](Protocol::channel) for it, which says only that asking
+    /// may help.
     Hint,
 }
 
@@ -494,9 +496,109 @@ pub enum Policy {
     Any,
 }
 
-/// One lock layout of one store: makes the machines, and reads what lies under a name.
+/// A conversation with a store that belongs to no attempt: a look at what is kept, a lock that is broken, a list.
 ///
-/// Administration (inspect, break, list) is one request each, the same for every face.
+/// Most often it is one request and its reply. A layout that keeps a lock under several keys, or on several nodes, asks
+/// on for as long as it needs to. Whoever has one holds it by [`conclude`](Self::conclude), or by hand where it awaits
+/// the replies.
+#[must_use = "it asks nothing by itself"]
+pub enum Inquiry<'a, T> {
+    /// Send these, all in one write, and hand on their replies.
+    Ask(Requests, Next<'a, T>),
+    /// It is over.
+    Done(crate::Result<T>),
+}
+
+/// How a conversation goes on after the replies to everything that it asked last, in order.
+pub type Next<'a, T> = Box<dyn FnOnce(&[Reply]) -> Inquiry<'a, T> + Send + 'a>;
+
+/// A part of a long answer, and where the next one begins.
+pub type Page<T> = (Vec<T>, Option<String>);
+
+impl<'a, T> Inquiry<'a, T> {
+    /// Asks `requests`, and then what `next` says.
+    pub fn ask(
+        requests: impl IntoIterator<Item = Request>,
+        next: impl FnOnce(&[Reply]) -> Inquiry<'a, T> + Send + 'a,
+    ) -> Self {
+        Inquiry::Ask(requests.into_iter().collect(), Box::new(next))
+    }
+
+    /// Asks `request`, to which the reply is all that `read` needs.
+    pub fn of(request: Request, read: impl FnOnce(&Reply) -> crate::Result<T> + Send + 'a) -> Self {
+        Inquiry::ask([request], move |replies| Inquiry::Done(read(replies.first().unwrap_or(&Reply::Nil))))
+    }
+
+    /// What it asks now; nothing once it is over.
+    pub fn asks(&self) -> &[Request] {
+        match self {
+            Inquiry::Ask(requests, _) => requests,
+            Inquiry::Done(_) => &[],
+        }
+    }
+
+    /// Has everything answered by `answer` until it is over.
+    ///
+    /// # Errors
+    /// What it ends with, or the first that `answer` fails with.
+    pub fn conclude(self, mut answer: impl FnMut(&Requests) -> crate::Result<Vec<Reply>>) -> crate::Result<T> {
+        let mut inquiry = self;
+        loop {
+            match inquiry {
+                Inquiry::Ask(requests, next) => inquiry = next(&answer(&requests)?),
+                Inquiry::Done(result) => return result,
+            }
+        }
+    }
+
+    /// What it ends with where all that it asks is answered by this reply.
+    ///
+    /// # Errors
+    /// As [`conclude`](Self::conclude).
+    pub fn answered(self, reply: &Reply) -> crate::Result<T> {
+        self.conclude(|requests| Ok(vec![reply.clone(); requests.len()]))
+    }
+}
+
+impl<'a, T: Send + 'a> Inquiry<'a, Vec<T>> {
+    /// Asks for page after page: that of `cursor`, which is empty for the first, by `request`; `read` takes its reply.
+    pub fn pages(
+        request: impl Fn(&str) -> Request + Send + 'a,
+        read: impl Fn(&Reply) -> crate::Result<Page<T>> + Send + 'a,
+    ) -> Self {
+        Self::page(String::new(), Vec::new(), request, read)
+    }
+
+    fn page(
+        cursor: String,
+        mut found: Vec<T>,
+        request: impl Fn(&str) -> Request + Send + 'a,
+        read: impl Fn(&Reply) -> crate::Result<Page<T>> + Send + 'a,
+    ) -> Self {
+        Inquiry::ask([request(&cursor)], move |replies| {
+            let (more, next) = match read(replies.first().unwrap_or(&Reply::Nil)) {
+                Ok(page) => page,
+                Err(error) => return Inquiry::Done(Err(error)),
+            };
+            found.extend(more);
+            match next {
+                Some(next) => Self::page(next, found, request, read),
+                None => Inquiry::Done(Ok(found)),
+            }
+        })
+    }
+}
+
+impl<T> fmt::Debug for Inquiry<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Inquiry::Ask(requests, _) => f.debug_tuple("Ask").field(requests).finish(),
+            Inquiry::Done(_) => f.write_str("Done"),
+        }
+    }
+}
+
+/// One lock layout of one store: makes the machines, and knows what lies under a name.
 pub trait Layout: Send + Sync + fmt::Debug {
     /// Its name, as in the option `layout=`.
     fn name(&self) -> &'static str;
@@ -572,8 +674,8 @@ pub trait Layout: Send + Sync + fmt::Debug {
         None
     }
 
-    /// The request that gives the semaphore under `key` another size, answered 1; `None` for what has none.
-    fn resize(&self, key: Arc<str>, permits: u32) -> Option<Request> {
+    /// Gives the semaphore under `key` another size; `None` for what has none.
+    fn resize(&self, key: Arc<str>, permits: u32) -> Option<Inquiry<'_, ()>> {
         let _ = (key, permits);
         None
     }
@@ -590,34 +692,23 @@ pub trait Layout: Send + Sync + fmt::Debug {
         None
     }
 
-    /// The request that looks at what is kept under `key`.
-    fn inspect(&self, key: Arc<str>) -> Request;
-
-    /// Reads its reply.
-    ///
-    /// # Errors
-    /// `foreign_layout` where something else lies under the name, `protocol` where the reply makes no sense.
-    fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection>;
+    /// Looks at the lock `name`, which is kept under `key`. Ends with `foreign_layout` where something else lies there,
+    /// with `protocol` where a reply makes no sense.
+    fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection>;
 
     /// The same for somebody who asks what lies there: other primitives of ours are told of too, as far as one look tells.
-    ///
-    /// # Errors
-    /// As [`inspected`](Self::inspected), of what is none of ours.
-    fn identified(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
-        self.inspected(name, reply)
+    fn identify<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
+        self.inspect(name, key)
     }
 
-    /// The request that takes the lock under `key` from whoever holds it with `token`; answered 1 when somebody did, else 0.
-    fn break_hold(&self, key: Arc<str>, token: u64) -> Request;
+    /// Takes the lock under `key` from whoever holds it with `token`; whether somebody did.
+    fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool>;
 
-    /// The request that lists one page of locks from `cursor` (empty for the first).
-    fn list(&self, cursor: &str) -> Request;
-
-    /// Reads its reply: names, and the next page's cursor.
-    ///
-    /// # Errors
-    /// `protocol` where the reply makes no sense.
-    fn listed(&self, reply: &Reply) -> crate::Result<(Vec<String>, Option<String>)>;
+    /// The names of the locks there are. A store that cannot tell says why, as `unsupported`.
+    fn list(&self) -> Inquiry<'_, Vec<String>> {
+        let message = format!("layout {} cannot tell which locks there are; ask for each by its name", self.name());
+        Inquiry::Done(Err(Error::unsupported("list", message)))
+    }
 }
 
 /// One lock layout of one store, as a pure machine.
@@ -643,8 +734,8 @@ pub trait Protocol: Send + fmt::Debug {
     /// What this layout can do; never changes.
     fn traits(&self) -> Traits;
 
-    /// The channel on which whoever asks on these terms hears that asking may help: whoever waits subscribes it, and asks again
-    /// after each message. `None` unless the layout's waiters are told by [`Push::Hint`].
+    /// What whoever asks on these terms listens to while it waits, in the store's own words, to ask again after each
+    /// message. `None` unless the layout's waiters are told by [`Push::Hint`].
     fn channel(&self, terms: &Terms) -> Option<Arc<str>> {
         let _ = terms;
         None

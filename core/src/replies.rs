@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{Error, Kind, Result};
-use crate::protocol::{Op, Reply, Step, Verdict};
+use crate::protocol::{Op, Page, Reply, Step, Verdict};
 use crate::time::StoreTime;
 
 /// A span in microseconds; none when it is below zero.
@@ -43,6 +43,30 @@ pub(crate) fn shown(owner: &str) -> String {
 pub(crate) fn is_far(token: u64, at: StoreTime) -> bool {
     const FAR: Duration = Duration::from_secs(24 * 60 * 60);
     i64::try_from(token).map_or(true, |token| StoreTime(token) > at.after(FAR))
+}
+
+/// The same of locks, whose names `name_of` finds in what is listed.
+pub(crate) fn names(reply: &Reply, name_of: impl Fn(&str) -> Option<String>) -> Result<Page<String>> {
+    let mut texts = listed(reply)?.iter().filter_map(|item| match item {
+        Reply::Text(text) => Some(text.as_str()),
+        _ => None,
+    });
+    let next = texts.next().filter(|cursor| !cursor.is_empty()).map(str::to_owned);
+    Ok((texts.filter_map(name_of).collect(), next))
+}
+
+/// Whether something was done, as 1 or 0 says; `refused` makes the error of a code and a message.
+pub(crate) fn done(
+    operation: &'static str,
+    reply: &Reply,
+    refused: impl FnOnce(&'static str, &str, &str) -> Error,
+) -> Result<bool> {
+    match reply {
+        Reply::Int(0) => Ok(false),
+        Reply::Int(1) => Ok(true),
+        Reply::Error { code, message } => Err(refused(operation, code, message)),
+        other => Err(nonsense(operation, std::slice::from_ref(other))),
+    }
 }
 
 /// What a machine of one request a conversation says to its reply: as `read` reads it, or that it makes no sense.

@@ -326,7 +326,7 @@ pub struct Session {
     placed: bool,
     /// Since when the store has been owing an answer to the phase's conversation.
     silent_since: Option<Time>,
-    /// Why the acquire that is asked again was not answered, or the last renewal of what is held refused.
+    /// Why the acquire that is asked again was not answered, or the last renewal of what is held not done.
     trouble: Option<Error>,
     /// How often the present thing was retried in a row.
     retries: u8,
@@ -496,6 +496,11 @@ impl Session {
 
     /// Why the store refused for good what a held lock was to be renewed or changed to.
     pub fn refusal(&self) -> Option<&Error> {
+        self.not_renewed().filter(|error| !may_pass(error))
+    }
+
+    /// Why the last renewal or change of a held lock was not done, where the store, or the way to it, said so.
+    pub fn not_renewed(&self) -> Option<&Error> {
         self.trouble.as_ref().filter(|_| self.phase == Phase::Held)
     }
 
@@ -760,12 +765,12 @@ impl Session {
             (Op::Acquire, Phase::Asking) if hopeless => self.fail(now, error),
             (Op::Acquire, Phase::Undoing) if !self.touched && self.prev.is_none() => self.never_asked(),
             (Op::Acquire, Phase::Undoing) => self.answered_after_the_undo(now, None),
-            (Op::Renew, Phase::Held | Phase::Confirming) => self.renew_at = Some(now.after(pause)),
+            (Op::Renew, Phase::Held | Phase::Confirming) => {
+                self.remember(error);
+                self.renew_at = Some(now.after(pause));
+            }
             (Op::Acquire, Phase::Asking) => {
-                // That a task of this process went away says nothing of the store.
-                if error.kind() != Kind::Cancelled {
-                    self.trouble = Some(error);
-                }
+                self.remember(error);
                 match self.is_silent_too_long(now) {
                     true => self.fail_in_silence(now),
                     false => self.wake = Some(now.after(pause)),
@@ -775,6 +780,13 @@ impl Session {
                 self.wake = Some(now.after(pause));
             }
             _ => {}
+        }
+    }
+
+    /// That a task of this process went away says nothing of the store.
+    fn remember(&mut self, error: Error) {
+        if error.kind() != Kind::Cancelled {
+            self.trouble = Some(error);
         }
     }
 
@@ -1121,9 +1133,11 @@ impl Session {
             Verdict::Gone(_) if self.phase == Phase::Confirming => self.ask(now),
             Verdict::Gone(_) if self.broken => self.lose(now, LossReason::Broken),
             Verdict::Gone(_) => self.lose(now, LossReason::Gone),
-            Verdict::Failed(error) if !may_pass(&error) => {
+            Verdict::Failed(error) => {
+                if !may_pass(&error) {
+                    self.stop_extending();
+                }
                 self.trouble = Some(error);
-                self.stop_extending();
                 self.renew_at = Some(now.after(self.pause(RETRY)));
             }
             _ => self.renew_at = Some(now.after(self.pause(RETRY))),

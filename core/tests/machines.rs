@@ -720,6 +720,24 @@ mod extension {
     }
 
     #[test]
+    fn what_a_renewal_failed_with_is_known_until_one_is_done() {
+        let (mut rig, _) = extending();
+        let why = |rig: &Rig| rig.session.not_renewed().map(Error::kind);
+        assert_eq!(why(&rig), None);
+        rig.replied(1_010, 1_000, Reply::Error { code: "LOADING".into(), message: "no".into() });
+        assert_eq!((why(&rig), rig.session.refusal().is_some()), (Some(Kind::Unavailable), false));
+        rig.tick(1_100);
+        rig.replied(1_110, 1_100, Reply::Error { code: "NOPERM".into(), message: "no".into() });
+        assert_eq!((why(&rig), rig.session.refusal().is_some()), (Some(Kind::Auth), true));
+        rig.tick(1_300);
+        rig.unanswered(1_400, 1_500);
+        assert_eq!((why(&rig), rig.session.refusal().is_some()), (Some(Kind::Unavailable), false));
+        rig.tick(1_800);
+        rig.replied(1_810, 1_800, Reply::Int(1));
+        assert_eq!(why(&rig), None);
+    }
+
+    #[test]
     fn extensions_that_overlap_are_answered_together_with_the_longest() {
         for (second, longest) in [(40_000, 60_000), (90_000, 90_000)] {
             let (mut rig, first) = extending();

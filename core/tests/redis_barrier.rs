@@ -247,8 +247,11 @@ fn one_name_is_one_thing() {
     let latch = native::layout("").gate(Gate::Latch(latch)).expect("there is one");
     let reply = server.ask(&latch.question(key.clone(), Question::Look).expect("one"), now);
     assert!(matches!(reply, Reply::Error { code, .. } if code == "FOREIGN"));
-    let seen = server.ask(&native::layout("").inspect(key.clone()), now);
-    assert_eq!(native::layout("").inspected("x", &seen).expect_err("a barrier").kind(), Kind::ForeignLayout);
+    let seen = server.ask(&native::layout("").inspect("x", key.clone()).asks()[0], now);
+    assert_eq!(
+        native::layout("").inspect("x", key.clone()).answered(&seen).expect_err("a barrier").kind(),
+        Kind::ForeignLayout
+    );
     clear(&mut server, &key);
 }
 

@@ -138,7 +138,7 @@ impl<'a> Run<'a> {
                 (self.dated(layout().question(self.key.clone(), question).expect("one"), *late), None)
             }
             Command::Look => (layout().question(self.key.clone(), Question::Look).expect("one"), None),
-            Command::Inspect => (layout().inspect(self.key.clone()), None),
+            Command::Inspect => (layout().inspect("x", self.key.clone()).asks()[0].clone(), None),
             Command::Pass(micros) => {
                 self.pass(*micros);
                 return Ok(());
@@ -165,7 +165,7 @@ impl<'a> Run<'a> {
                 prop_assert!(!matches!(step, Step::Done(Verdict::Failed(_))), "{:?}", step);
             }
             None if matches!(command, Command::Inspect) => {
-                let seen = layout().inspected("x", &reply).expect("a latch or nothing");
+                let seen = layout().inspect("x", self.key.clone()).answered(&reply).expect("a latch or nothing");
                 prop_assert_eq!(seen.latch.map(|latch| latch.count), self.cell.look(self.now));
             }
             None => prop_assert!(Answer::read(&reply).is_ok()),
@@ -270,8 +270,14 @@ fn one_name_is_one_thing() {
     let mut reader = Shared::new(&shared::CALLS, key.clone(), Share::READ, true);
     let reading = begun(&mut reader, Intent::Acquire { terms: terms(1), wait: false, prev: None });
     assert!(matches!(server.ask(&reading, now), Reply::Error { code, .. } if code == "FOREIGN"));
-    let seen = server.ask(&native::layout("").inspect(key.clone()), now);
-    assert_eq!(native::layout("").inspected("x", &seen).expect_err("a latch").kind(), Kind::ForeignLayout);
-    assert_eq!(native::layout("").identified("x", &seen).expect("whatever lies there").primitive, Some("latch"));
+    let seen = server.ask(&native::layout("").inspect("x", key.clone()).asks()[0], now);
+    assert_eq!(
+        native::layout("").inspect("x", key.clone()).answered(&seen).expect_err("a latch").kind(),
+        Kind::ForeignLayout
+    );
+    assert_eq!(
+        native::layout("").identify("x", key.clone()).answered(&seen).expect("whatever lies there").primitive,
+        Some("latch")
+    );
     clear(&mut server, &key);
 }

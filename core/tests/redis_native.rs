@@ -301,8 +301,10 @@ impl<'a> Run<'a> {
                 let request = self.native.pass(&from, &to).expect("it can")[0].clone();
                 return Some(self.timed(request, matches!(command, Command::Resume { late: true, .. })));
             }
-            Command::Break { off } => return Some(layout("").break_hold(self.key.clone(), near(*off))),
-            Command::Inspect => return Some(layout("").inspect(self.key.clone())),
+            Command::Break { off } => {
+                return Some(layout("").break_hold(self.key.clone(), near(*off)).asks()[0].clone());
+            }
+            Command::Inspect => return Some(layout("").inspect("x", self.key.clone()).asks()[0].clone()),
             Command::Pass(micros) => {
                 self.pass(*micros);
                 return None;

@@ -152,13 +152,13 @@ fn whatever_frees_a_lock_of_python_redis_lock_wakes_one_of_its_waiters() {
     let undone = begun(&mut *machine, Intent::Undo { terms: terms(1, TTL), prev: None });
     for freeing in [Some(released.clone()), Some(undone.clone()), None] {
         let Reply::Int(token) = server.ask(&begun(&mut *machine, acquire(1)), StoreTime(1)) else { panic!("granted") };
-        let freeing = freeing.unwrap_or_else(|| layout.break_hold(key.clone(), token as u64));
+        let freeing = freeing.unwrap_or_else(|| layout.break_hold(key.clone(), token as u64).asks()[0].clone());
         assert_eq!(woken_by(&mut server, &freeing, signal), (Reply::Int(1), 1), "{freeing}");
         assert_eq!(server.number(&["EXISTS", &key]), Some(0));
     }
     // What is not ours is not freed, and nobody is woken in vain.
     server.ask(&begun(&mut *machine, acquire(2)), StoreTime(1));
-    for asks in [released, undone, layout.break_hold(key.clone(), 1)] {
+    for asks in [released, undone, layout.break_hold(key.clone(), 1).asks()[0].clone()] {
         assert_eq!(woken_by(&mut server, &asks, signal).1, 0, "{asks}");
     }
     assert_eq!(server.number(&["EXISTS", &key]), Some(1));

@@ -17,7 +17,7 @@ use std::time::Duration;
 use lockwright::Kind;
 use lockwright::options::AcquireOptions;
 use lockwright::protocol::{
-    AttemptId, Change, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, Terms, Verdict,
+    AttemptId, Change, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Requests, Step, Terms, Verdict,
 };
 use lockwright::share::{ALL, Share};
 use lockwright::stores::redis::layouts::redisson::{counted, layout};
@@ -102,10 +102,9 @@ fn something_of_another_kind_is_refused_and_left_alone() {
         assert!(matches!(done(Intent::Renew { terms: terms(1), ttl: TTL }), Verdict::Gone(_)));
         assert!(matches!(done(Intent::Release { terms: terms(1), used: 1 }), Verdict::Released(_)));
         assert!(matches!(done(Intent::Undo { terms: terms(1), prev: None }), Verdict::Undone));
-        for request in [layout.inspect(key.into()), layout.break_hold(key.into(), 1)] {
-            let reply = server.ask(&request, StoreTime(1_000_000));
-            foreign(&layout.inspected("x", &reply).expect_err("refused"));
-        }
+        let mut ask = |requests: &Requests| Ok(vec![server.ask(&requests[0], StoreTime(1_000_000))]);
+        foreign(&layout.inspect("x", key.into()).conclude(&mut ask).expect_err("refused"));
+        foreign(&layout.break_hold(key.into(), 1).conclude(&mut ask).expect_err("refused"));
         assert_eq!(server.plain(&["DUMP", key]), before);
         assert_eq!(server.number(&["EXISTS", &notes_key(key)]), Some(0));
         server.plain(&["DEL", key]);

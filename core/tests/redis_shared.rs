@@ -129,10 +129,10 @@ fn one_name_is_one_thing() {
     let now = server.later();
     let acquire = begun(machine, Intent::Acquire { terms: terms(0), wait: false, prev: None });
     assert!(matches!(server.ask(&acquire, now), Reply::Int(_)));
-    let seen = server.ask(&native::layout("").inspect(key.into()), now);
-    let error = native::layout("").inspected("x", &seen).expect_err("a lock's inspection");
+    let seen = server.ask(&native::layout("").inspect("x", key.into()).asks()[0], now);
+    let error = native::layout("").inspect("x", key.into()).answered(&seen).expect_err("a lock's inspection");
     assert_eq!(error.kind(), Kind::ForeignLayout, "{error}");
-    let seen = native::layout("").identified("x", &seen).expect("whatever lies there");
+    let seen = native::layout("").identify("x", key.into()).answered(&seen).expect("whatever lies there");
     assert_eq!((seen.primitive, seen.holder.is_some()), (Some("rwlock"), true));
     server.plain(&["DEL", key]);
 }
@@ -219,7 +219,12 @@ fn more_holders_than_a_reply_has_room_for_are_counted() {
         redis.call('HSET', KEYS[1], 'v', 'semaphore1', 'm', 100000, 'u', 2 * ARGV[1], 'e', now, 't', ARGV[1])";
     server.plain(&["EVAL", fill, "1", &key, &all.to_string()]);
     let reply = server.plain(&["EVAL", native::CALLS.inspect.body, "1", &key]);
-    let seen = native::layout("").identified("x", &reply).expect("a semaphore").shared.expect("it is shared");
+    let seen = native::layout("")
+        .identify("x", "k".into())
+        .answered(&reply)
+        .expect("a semaphore")
+        .shared
+        .expect("it is shared");
     let listed = seen.holders.len() as u64;
     assert!((2_000..4_000).contains(&listed) && seen.unlisted == 20_000 - listed, "{listed} {}", seen.unlisted);
     assert_eq!((seen.held, seen.holders[0].holder.first_token), (40_000, 1));
@@ -333,10 +338,10 @@ impl<'a> Run<'a> {
             }
             Command::Break { nth } => {
                 let token = self.kept.holders.values().nth(*nth).map_or(7, |holder| holder.token);
-                (None, layout.break_hold(self.key.clone(), token))
+                (None, layout.break_hold(self.key.clone(), token).asks()[0].clone())
             }
-            Command::Resize { permits } => (None, layout.resize(self.key.clone(), *permits)?),
-            Command::Inspect => (None, layout.inspect(self.key.clone())),
+            Command::Resize { permits } => (None, layout.resize(self.key.clone(), *permits)?.asks()[0].clone()),
+            Command::Inspect => (None, layout.inspect("x", self.key.clone()).asks()[0].clone()),
             Command::Pass(micros) => {
                 self.pass(*micros);
                 return None;

@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
             self.one(command)?;
         }
         for lock in 0..LOCKS {
-            let request = layout("").inspect(self.locks[lock].key.clone());
+            let request = layout("").inspect("x", self.locks[lock].key.clone()).asks()[0].clone();
             // A lock that nobody asked for is nothing at the server.
             let is_there = self.server.number(&["EXISTS", &self.locks[lock].key]) == Some(1);
             let expected = if is_there { self.reference(lock, &request).0 } else { Reply::Nil };

@@ -30,6 +30,10 @@ fn main() {
             .with_writer(std::io::stderr)
             .init();
     }
+    if let Err(error) = lockwright_own_store::register() {
+        eprintln!("{error}");
+        std::process::exit(2);
+    }
     match std::env::args().nth(1).as_deref() {
         Some("async") => serve::<Async>(),
         Some("blocking") => serve::<Blocking>(),

@@ -6,7 +6,6 @@ use super::{Async, Blocking, Client, Face, aside};
 use crate::error::Result;
 use crate::options::AcquireOptions;
 use crate::platform::clock;
-use crate::protocol::Reply;
 
 /// The lock that a [`ping`](Client::ping) tries.
 pub const PING: &str = "lockwright-ping";
@@ -43,22 +42,11 @@ impl<F: Face> Client<F> {
     }
 
     fn eviction(&self) -> Result<Option<String>> {
-        self.on_store(|engine| match engine.store.eviction() {
-            Some(request) => engine.administer(request).map(policy),
-            None => Ok(None),
-        })
+        self.on_store(|engine| engine.inquire(engine.store.eviction()))
     }
 
     fn drain_now(&self, limit: Duration) -> Result<Vec<String>> {
         self.on_store(|engine| Ok(engine.drain(limit)))
-    }
-}
-
-fn policy(reply: Reply) -> Option<String> {
-    match reply {
-        Reply::Text(policy) if !policy.is_empty() => Some(policy),
-        // A user without that right has everything else.
-        _ => None,
     }
 }
 

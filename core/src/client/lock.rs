@@ -24,9 +24,10 @@ use crate::options::{AcquireOptions, Retry};
 use crate::platform::clock;
 use crate::platform::fork::{self, Generational};
 use crate::platform::runtime;
-use crate::protocol::{AttemptId, Layout, Requests};
+use crate::protocol::{AttemptId, Layout};
 use crate::queue::{OwnerId, Refusal, TaskId};
 use crate::share::Share;
+use crate::stores;
 use crate::time::Time;
 use crate::token::Token;
 
@@ -166,7 +167,7 @@ impl<F: Face> LockBuilder<F> {
         let build = || {
             let name = name::check(&name)?;
             options.check()?;
-            let layout = of.layout(client.place.store.layout(options.wanted())?, &options)?;
+            let layout = of.layout(stores::layout_of(client.place.store.layouts(), options.wanted())?, &options)?;
             layout.check(&options)?;
             let can = client.promises(&*layout);
             let wants = [(options.fair && !can.fair, "fair"), (options.reentrant && !can.reentrant, "reentrant")];
@@ -264,8 +265,8 @@ impl<F: Face> Lock<F> {
     }
 
     pub(crate) fn break_here(&self, expected: Token) -> Result<bool> {
-        let request = self.spot.layout.break_hold(self.spot.key.clone(), expected.n);
-        self.client.break_by(&self.spot, request, expected)
+        let inquiry = self.spot.layout.break_hold(self.spot.key.clone(), expected.n);
+        self.client.break_by(&self.spot, inquiry, expected)
     }
 
     pub(crate) fn layout(&self) -> &Arc<dyn Layout> {
@@ -440,13 +441,13 @@ pub(crate) struct Acquisition<F: Face> {
 }
 
 impl<F: Face> Acquisition<F> {
-    /// Who holds what it did not get in time, where that is to be told: known here, or what to ask the store for and until when.
-    pub(crate) fn who(&self, settled: &Settled) -> std::result::Result<Option<Arc<str>>, Box<(Requests, Time)>> {
+    /// Who holds what it did not get in time, where that is to be told: known here, or until when to ask the store.
+    pub(crate) fn who(&self, settled: &Settled) -> std::result::Result<Option<Arc<str>>, Time> {
         let limit = self.deadline.map(|deadline| deadline.after(PARTING)).filter(|limit| !left(*limit).is_zero());
         match (settled, limit) {
             (Settled::Refused(Refusal::TimedOut(_)), Some(limit)) if self.tells_who => match self.entry.holder_here() {
                 Some(here) => Ok(Some(here.describe(self.owner).into())),
-                None => self.engine.look_at(&self.entry).map_or_else(Ok, |requests| Err(Box::new((requests, limit)))),
+                None => self.engine.looked_at(&self.entry).ok_or(limit),
             },
             _ => Ok(None),
         }
@@ -621,10 +622,7 @@ impl Acquisition<Async> {
         let settled = settled.instrument(span).await;
         let who = match self.who(&settled) {
             Ok(who) => who,
-            Err(look) => {
-                let (requests, limit) = *look;
-                self.engine.seen(&self.entry, self.engine.store.call_async(&requests, limit).await)
-            }
+            Err(limit) => self.engine.look_at_async(&self.entry, limit).await,
         };
         self.conclude_with(settled, who.as_deref())
     }

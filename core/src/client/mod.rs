@@ -22,8 +22,7 @@ use crate::name;
 use crate::options::{AcquireOptions, ConnectOptions};
 use crate::platform::fork::Generational;
 use crate::platform::{clock, runtime};
-use crate::protocol::{Layout, Reply, Request};
-use crate::replies::{nonsense, refusal};
+use crate::protocol::{Inquiry, Layout};
 use crate::share::Share;
 use crate::stores::{self, Store};
 use crate::time::Time;
@@ -165,7 +164,7 @@ impl<F: Face> Client<F> {
     }
 
     pub(crate) fn default_layout(&self) -> Result<Arc<dyn Layout>> {
-        self.place.store.layout(self.place.uri.lock.wanted())
+        stores::layout_of(self.place.store.layouts(), self.place.uri.lock.wanted())
     }
 
     pub(crate) fn promises(&self, layout: &dyn Layout) -> Guarantees {
@@ -178,16 +177,18 @@ impl<F: Face> Client<F> {
         Spot::new(self.default_layout()?, name::check(name)?)
     }
 
-    /// What `look` finds by the request that `of` makes of a place: of the lock `name`, or of the shared record that lies in its place.
+    /// What `look` finds by the conversation that `of` makes of a place: of the lock `name`, or of the shared record
+    /// that lies in its place.
     fn at_either<T>(
         &self,
         name: &str,
-        of: impl Fn(&Spot) -> Request,
-        look: impl Fn(&Spot, Request) -> Result<T>,
+        of: impl Fn(&Spot) -> Inquiry<'_, T>,
+        look: impl Fn(&Spot, Inquiry<'_, T>) -> Result<T>,
     ) -> Result<T> {
         let spot = self.spot(name)?;
-        let mut asked = vec![of(&spot)];
-        let found = look(&spot, asked[0].clone());
+        let inquiry = of(&spot);
+        let mut asked = vec![inquiry.asks().to_vec()];
+        let found = look(&spot, inquiry);
         let foreign = |seen: &Result<T>| seen.as_ref().is_err_and(|error| error.kind() == Kind::ForeignLayout);
         if !foreign(&found) {
             return found;
@@ -195,12 +196,13 @@ impl<F: Face> Client<F> {
         for share in [Share::READ, Share::permits(1, 1, false)?] {
             let Some(layout) = spot.layout.shared(share) else { continue };
             let there = Spot { layout, name: spot.name.clone(), key: spot.key.clone() };
-            let request = of(&there);
-            if asked.contains(&request) {
+            let inquiry = of(&there);
+            let asks = inquiry.asks().to_vec();
+            if asked.contains(&asks) {
                 continue;
             }
-            asked.push(request.clone());
-            let seen = look(&there, request);
+            asked.push(asks);
+            let seen = look(&there, inquiry);
             if !foreign(&seen) {
                 return seen;
             }
@@ -209,48 +211,29 @@ impl<F: Face> Client<F> {
     }
 
     pub(crate) fn inspect_now(&self, name: &str) -> Result<Inspection> {
-        let inspect = |spot: &Spot| spot.layout.inspect(spot.key.clone());
-        self.at_either(name, inspect, |spot, request| {
-            self.seen_at(spot, request, |reply| spot.layout.identified(&spot.name, reply))
-        })
+        self.at_either(
+            name,
+            |spot| spot.layout.identify(&spot.name, spot.key.clone()),
+            |spot, inquiry| self.seen_at(spot, inquiry),
+        )
     }
 
     fn inspect_at(&self, spot: &Spot) -> Result<Inspection> {
-        let request = spot.layout.inspect(spot.key.clone());
-        self.seen_at(spot, request, |reply| spot.layout.inspected(&spot.name, reply))
+        self.seen_at(spot, spot.layout.inspect(&spot.name, spot.key.clone()))
     }
 
     /// What the store says of a lock, with what is known here of those who wait for it.
-    fn seen_at(
-        &self,
-        spot: &Spot,
-        request: Request,
-        read: impl FnOnce(&Reply) -> Result<Inspection>,
-    ) -> Result<Inspection> {
-        let seen = self.answered_at(spot, request, read)?;
+    fn seen_at(&self, spot: &Spot, inquiry: Inquiry<'_, Inspection>) -> Result<Inspection> {
+        let seen = self.on_store(|engine| engine.inquire(inquiry)).map_err(|error| error.on_lock(spot.name.clone()))?;
         let ahead = if seen.waiters > 0 { self.on_store(|engine| Ok(engine.places(&spot.key)))? } else { Vec::new() };
         Ok(Inspection { ahead, ..seen })
     }
 
-    /// What `read` makes of the store's answer to a request about a lock.
-    fn answered_at<T>(&self, spot: &Spot, request: Request, read: impl FnOnce(&Reply) -> Result<T>) -> Result<T> {
-        let answer = self.on_store(|engine| read(&engine.administer(request)?));
-        answer.map_err(|error| error.on_lock(spot.name.clone()))
-    }
-
     pub(crate) fn list_now(&self) -> Result<Vec<String>> {
         let layout = self.default_layout()?;
-        let mut names = Vec::new();
-        let mut cursor = String::new();
-        loop {
-            let (page, next) = self.on_store(|engine| layout.listed(&engine.administer(layout.list(&cursor))?))?;
-            // With a longer prefix than ours a lock may have a name that is too long for us.
-            names.extend(page.into_iter().filter(|name| name::check(name).is_ok()));
-            match next {
-                Some(next) => cursor = next,
-                None => break,
-            }
-        }
+        let mut names = self.on_store(|engine| engine.inquire(layout.list()))?;
+        // With a longer prefix than ours a lock may have a name that is too long for us.
+        names.retain(|name| name::check(name).is_ok());
         names.sort();
         names.dedup();
         Ok(names)
@@ -258,54 +241,39 @@ impl<F: Face> Client<F> {
 
     pub(crate) fn others_now(&self, name: Option<&str>) -> Result<Vec<Sighting>> {
         let name = name.map(name::check).transpose()?;
-        let (mut found, mut cursor) = (Vec::new(), Some(String::new()));
-        while let Some(at) = cursor {
-            let page = self.on_store(|engine| match engine.store.others(name.as_deref(), &at) {
-                Some(request) => engine.store.others_seen(&engine.administer(request)?),
-                None => Ok((Vec::new(), None)),
-            });
-            let (page, next) = page?;
-            found.extend(page);
-            cursor = next;
-        }
+        let mut found = self.on_store(|engine| engine.inquire(engine.store.others(name.as_deref())))?;
         found.sort_by(|a, b| a.key.cmp(&b.key));
         found.dedup();
         Ok(found)
     }
 
     pub(crate) fn break_now(&self, name: &str, expected: Token) -> Result<bool> {
-        let break_hold = |spot: &Spot| spot.layout.break_hold(spot.key.clone(), expected.n);
-        self.at_either(name, break_hold, |spot, request| self.break_by(spot, request, expected))
+        self.at_either(
+            name,
+            |spot| spot.layout.break_hold(spot.key.clone(), expected.n),
+            |spot, inquiry| self.break_by(spot, inquiry, expected),
+        )
     }
 
     fn resize_at(&self, Spot { layout, name, key }: &Spot, permits: u32) -> Result<()> {
         let share = Share::permits(1, permits, false)?;
         let of_its_kind = layout.share().filter(|is| is.primitive == share.primitive);
-        let request = of_its_kind.and_then(|_| layout.resize(key.clone(), permits));
-        let Some(request) = request else {
+        let Some(inquiry) = of_its_kind.and_then(|_| layout.resize(key.clone(), permits)) else {
             return Err(Error::unsupported("resize", "only a semaphore can be resized"));
         };
-        let resized = self.on_store(|engine| match engine.administer(request)? {
-            Reply::Int(1) => Ok(()),
-            Reply::Error { code, message } => Err(refusal("resize", &code, &message)),
-            other => Err(nonsense("resize", std::slice::from_ref(&other))),
-        });
+        let resized = self.on_store(|engine| engine.inquire(inquiry));
         resized.map_err(|error| error.on_lock(name.clone()))
     }
 
-    fn break_by(&self, Spot { layout, name, key }: &Spot, request: Request, expected: Token) -> Result<bool> {
+    fn break_by(&self, Spot { name, key, .. }: &Spot, inquiry: Inquiry<'_, bool>, expected: Token) -> Result<bool> {
         let broken = self.on_store(|engine| {
-            let reply = engine.administer(request)?;
-            match &reply {
-                Reply::Int(1) => engine.broken(key, expected.n),
-                _ => engine.verify(key),
+            let broken = engine.inquire(inquiry)?;
+            if broken {
+                engine.broken(key, expected.n)
+            } else {
+                engine.verify(key)
             }
-            match &reply {
-                Reply::Int(0) => Ok(false),
-                Reply::Int(1) => Ok(true),
-                error @ Reply::Error { .. } => layout.inspected(name, error).map(|_| false),
-                other => Err(nonsense("break", std::slice::from_ref(other))),
-            }
+            Ok(broken)
         });
         let broken = broken.map_err(|error| error.on_lock(name.clone()))?;
         notice::asked_to_break(name, self.address(), expected, broken);

@@ -27,8 +27,8 @@ impl Convoy {
         if self.sends.is_empty() {
             return;
         }
-        let (requests, transit) = self.leave(engine);
         let limit = engine.limit(clock::now(), deadline);
+        let (requests, transit) = self.leave(engine, limit);
         transit.arrive(engine.store.call(&requests, limit));
     }
 
@@ -37,9 +37,9 @@ impl Convoy {
         if self.sends.is_empty() {
             return;
         }
-        let (requests, transit) = self.leave(engine);
         let limit = engine.limit(clock::now(), deadline);
-        let answered = engine.store.call_async(&requests, limit).await;
+        let (requests, transit) = self.leave(engine, limit);
+        let answered = engine.call_async(&requests, limit).await;
         transit.arrive(answered);
     }
 
@@ -50,11 +50,11 @@ impl Convoy {
         deliver(engine, send_off(self.sends).1, answered);
     }
 
-    fn leave(self, engine: &Engine) -> (Requests, Transit<'_>) {
+    fn leave(self, engine: &Engine, limit: Time) -> (Requests, Transit<'_>) {
         let (all, receipts) = send_off(self.sends);
         let is_merged = self.merged.is_some();
-        let requests = self.merged.map_or_else(|| Requests::from_vec(all), |one| Requests::from_iter([one]));
-        (requests, Transit { engine, is_merged, receipts })
+        let requests = self.merged.map_or(all, |one| Requests::from_iter([one]));
+        (requests, Transit { engine, is_merged, receipts, limit })
     }
 }
 
@@ -63,6 +63,7 @@ struct Transit<'a> {
     engine: &'a Engine,
     is_merged: bool,
     receipts: Vec<Receipt>,
+    limit: Time,
 }
 
 impl Transit<'_> {
@@ -77,7 +78,7 @@ impl Drop for Transit<'_> {
     fn drop(&mut self) {
         let receipts = std::mem::take(&mut self.receipts);
         if !receipts.is_empty() {
-            deliver(self.engine, receipts, self.engine.abandoned());
+            deliver(self.engine, receipts, self.engine.abandoned(self.limit));
         }
     }
 }

@@ -13,7 +13,7 @@ use super::entry::{Entry, Outbound};
 use crate::platform::fence;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
-use crate::protocol::{Op, Request, Requests};
+use crate::protocol::{Op, Requests};
 use crate::session::RequestId;
 use crate::stores::{Answered, BATCH, Outcome};
 
@@ -107,12 +107,13 @@ async fn drive(engine: &Arc<Engine>, freight: Freight) {
     let mut pause = PAUSE.0;
     while let Some(load) = engine.courier(freight).load() {
         let (requests, receipts) = send_off(load);
+        let limit = engine.limit(clock::now(), None);
         let answered = match freight {
-            Freight::Renewals => engine.survive(async { engine.store.clone().call_batch(requests).await }).await,
+            Freight::Renewals => {
+                engine.survive(async { engine.store.clone().call_batch(requests, limit).await }, limit).await
+            }
             Freight::Returns | Freight::Asks => {
-                let limit = engine.limit(clock::now(), None);
-                let requests = Requests::from_vec(requests);
-                engine.survive(async { engine.store.call_async(&requests, limit).await }).await
+                engine.survive(async { engine.store.call_async(&requests, limit).await }, limit).await
             }
         };
         let reached = matches!(answered.outcome, Outcome::Replies(_));
@@ -137,7 +138,7 @@ pub(crate) struct Receipt {
 }
 
 /// All requests of a cartload, and who waits for their answers.
-pub(crate) fn send_off(load: Vec<Outbound>) -> (Vec<Request>, Vec<Receipt>) {
+pub(crate) fn send_off(load: Vec<Outbound>) -> (Requests, Vec<Receipt>) {
     let mut all = Vec::with_capacity(load.len());
     let receipt = |Outbound { entry, slot, id, requests }| {
         let count = requests.len();
@@ -145,7 +146,7 @@ pub(crate) fn send_off(load: Vec<Outbound>) -> (Vec<Request>, Vec<Receipt>) {
         Receipt { entry, slot, id, requests: count }
     };
     let receipts = load.into_iter().map(receipt).collect();
-    (all, receipts)
+    (Requests::from_vec(all), receipts)
 }
 
 /// Gives each write of a cartload its part of the answer.
@@ -203,9 +204,12 @@ mod tests {
         fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
             self.memory.call_async(requests, limit)
         }
-        fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
+        fn void_after(&self, given_up: Time, _: Time) -> Time {
+            given_up
+        }
+        fn call_batch(self: Arc<Self>, requests: Requests, limit: Time) -> BoxFuture<'static, Answered> {
             match self.falls.fetch_sub(1, Ordering::SeqCst) as i64 {
-                ..=0 => self.memory.clone().call_batch(requests),
+                ..=0 => self.memory.clone().call_batch(requests, limit),
                 fall if fall % 2 == 0 => panic!("before it is awaited"),
                 _ => Box::pin(async { panic!("while it is awaited") }),
             }

@@ -20,7 +20,7 @@ use super::wait::{Settled, Waiter};
 use super::wheel::Wheel;
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::Guarantees;
-use crate::lease::Card;
+use crate::lease::{Card, Inspection};
 use crate::options::{AcquireOptions, ConnectOptions};
 use crate::platform::clock;
 use crate::platform::fence::{self, Fence};
@@ -29,10 +29,10 @@ use crate::platform::mutex::locked;
 use crate::platform::os::host_name;
 use crate::platform::random;
 use crate::platform::runtime;
-use crate::protocol::{AttemptId, InboxId, Layout, Push, Reply, Request, Requests, StoreEvent};
+use crate::protocol::{AttemptId, InboxId, Inquiry, Layout, Push, Reply, Request, Requests, StoreEvent};
 use crate::queue::{Ask, OwnerId, TaskId};
 use crate::session::{Inbox, Service};
-use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store};
+use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store, not_sent};
 use crate::time::Time;
 
 /// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock again.
@@ -424,9 +424,9 @@ impl Engine {
         let mut is_told = effects.tells();
         let mut todo = self.perform_local(entry, effects);
         while !is_told && !todo.is_empty() {
-            let mut flight = Flight { engine: self, sends: todo };
             let limit = self.limit(clock::now(), deadline);
-            let answered = self.heard(1, self.store.call_async(&flight.sends[0].requests, limit).await);
+            let mut flight = Flight { engine: self, sends: todo, limit };
+            let answered = self.heard(1, self.call_async(&flight.sends[0].requests, limit).await);
             let send = flight.sends.remove(0);
             let follow = send.entry.answered(self, send.slot, send.id, answered);
             is_told = follow.tells();
@@ -437,25 +437,30 @@ impl Engine {
         self.send_in_background(todo);
     }
 
-    /// What became of a write whose task was dropped before the answer.
-    pub(super) fn abandoned(&self) -> Answered {
-        self.unanswered(Kind::Cancelled, "the task was cancelled before the store answered")
+    /// Performs a write in this task, which may be of any executor.
+    pub(super) async fn call_async(&self, requests: &Requests, limit: Time) -> Answered {
+        runtime::within(self.store.call_async(requests, limit)).await.unwrap_or_else(not_sent)
     }
 
-    fn unanswered(&self, kind: Kind, why: &'static str) -> Answered {
+    /// What became of a write with this `limit` whose task was dropped before the answer.
+    pub(super) fn abandoned(&self, limit: Time) -> Answered {
+        self.unanswered(Kind::Cancelled, "the task was cancelled before the store answered", limit)
+    }
+
+    fn unanswered(&self, kind: Kind, why: &'static str, limit: Time) -> Answered {
         let error = Error::new(kind, "acquire", why);
         let now = clock::now();
-        let void_after = now.after(self.options.response_timeout * 2);
+        let void_after = self.store.void_after(now, limit);
         Answered { sent: now, outcome: Outcome::Unknown { error, void_after } }
     }
 
-    /// How a call from the background ends, also where the store panics.
-    pub(super) async fn survive(&self, call: impl Future<Output = Answered>) -> Answered {
+    /// How a call from the background that has until `limit` ends, also where the store panics.
+    pub(super) async fn survive(&self, call: impl Future<Output = Answered>, limit: Time) -> Answered {
         match fence::contained(call).await {
             Ok(answered) => answered,
             Err(panicked) => {
                 panicked.tell("a request", None, self.store.address());
-                self.unanswered(Kind::Unavailable, "the request panicked; please report this")
+                self.unanswered(Kind::Unavailable, "the request panicked; please report this", limit)
             }
         }
     }
@@ -491,8 +496,7 @@ impl Engine {
         let work = async move {
             let (requests, receipts) = courier::send_off(vec![send]);
             let limit = engine.limit(clock::now(), None);
-            let requests = Requests::from_vec(requests);
-            let answered = engine.survive(async { engine.store.call_async(&requests, limit).await }).await;
+            let answered = engine.survive(async { engine.store.call_async(&requests, limit).await }, limit).await;
             courier::deliver(&engine, receipts, answered);
         };
         match runtime::handle() {
@@ -592,28 +596,55 @@ impl Engine {
         locked(&self.entries).of_key(key).take(most).collect()
     }
 
-    /// What to ask the store for who holds it, unless somebody did a moment ago; `None` with what is known then.
-    pub(crate) fn look_at(&self, entry: &Entry) -> std::result::Result<Requests, Option<Arc<str>>> {
+    /// Whether to ask the store who holds it, since nobody did a moment ago; else what is known since then.
+    pub(crate) fn looked_at(&self, entry: &Entry) -> Option<Option<Arc<str>>> {
         let now = clock::now();
         let mut seen = locked(&self.seen);
         match &*seen {
-            Some(last) if *last.key == *entry.key && now < last.at.after(PARTING) => Err(last.who.clone()),
+            Some(last) if *last.key == *entry.key && now < last.at.after(PARTING) => Some(last.who.clone()),
             _ => {
                 *seen = Some(Seen { key: entry.key.clone(), at: now, who: None });
-                Ok(Requests::from_iter([entry.layout.inspect(entry.key.clone())]))
+                None
             }
         }
     }
 
-    /// Who holds it, as the store answered.
-    pub(crate) fn seen(&self, entry: &Entry, answered: Answered) -> Option<Arc<str>> {
-        let Outcome::Replies(replies) = self.heard(1, answered).outcome else { return None };
-        let found = entry.layout.inspected(&entry.name, replies.first()?).ok()?;
+    /// Asks the store who holds it, in this thread and until `limit`.
+    pub(crate) fn look_at(&self, entry: &Entry, limit: Time) -> Option<Arc<str>> {
+        let inquiry = entry.layout.inspect(&entry.name, entry.key.clone());
+        let found = inquiry.conclude(|requests| self.replies(self.store.call(requests, limit))).ok()?;
+        self.seen(entry, &found)
+    }
+
+    /// The same in this task.
+    pub(crate) async fn look_at_async(&self, entry: &Entry, limit: Time) -> Option<Arc<str>> {
+        let mut inquiry = entry.layout.inspect(&entry.name, entry.key.clone());
+        let found = loop {
+            match inquiry {
+                Inquiry::Ask(requests, next) => {
+                    let answered = self.call_async(&requests, limit).await;
+                    inquiry = next(&self.replies(answered).ok()?);
+                }
+                Inquiry::Done(found) => break found.ok()?,
+            }
+        };
+        self.seen(entry, &found)
+    }
+
+    fn seen(&self, entry: &Entry, found: &Inspection) -> Option<Arc<str>> {
         let who: Arc<str> = found.held_by(&self.host)?.into();
         if let Some(seen) = locked(&self.seen).as_mut().filter(|seen| *seen.key == *entry.key) {
             seen.who = Some(who.clone());
         }
         Some(who)
+    }
+
+    /// What a write was answered that no session is concerned with.
+    fn replies(&self, answered: Answered) -> Result<Vec<Reply>> {
+        match self.heard(1, answered).outcome {
+            Outcome::Replies(replies) => Ok(replies),
+            Outcome::NotSent(error) | Outcome::Unknown { error, .. } => Err(error),
+        }
     }
 
     /// Something is held from now on. Once something has been for a while, this client listens: whoever breaks it is heard at once.
@@ -742,28 +773,33 @@ impl Engine {
         locked(&self.entries).all().collect()
     }
 
-    /// Asks the store something that no session is concerned with, in this thread, as often as `store_timeout` allows.
+    /// Has a conversation with the store that no session is concerned with, in this thread: asks each thing as often as
+    /// `store_timeout` allows.
     ///
     /// # Errors
     /// What the store or the connection said.
-    pub(crate) fn administer(&self, request: Request) -> Result<Reply> {
-        self.administer_timed(request).map(|(_, reply)| reply)
+    pub(crate) fn inquire<T>(&self, inquiry: Inquiry<'_, T>) -> Result<T> {
+        inquiry.conclude(|requests| self.ask_until_answered(requests).map(|(_, replies)| replies))
     }
 
-    /// The same, with the time at which what was answered was sent.
+    /// The same for one request, with the time at which what was answered was sent.
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn administer_timed(&self, request: Request) -> Result<(Time, Reply)> {
+    pub(crate) fn administer(&self, request: Request) -> Result<(Time, Reply)> {
+        let (sent, replies) = self.ask_until_answered(&Requests::from_iter([request]))?;
+        Ok((sent, replies.into_iter().next().unwrap_or(Reply::Nil)))
+    }
+
+    fn ask_until_answered(&self, requests: &Requests) -> Result<(Time, Vec<Reply>)> {
         let give_up = clock::now().after(self.options.store_timeout);
-        let requests = Requests::from_iter([request]);
         let mut told = None;
         loop {
-            let answered = self.store.call(&requests, self.limit(clock::now(), None).min(give_up));
-            let Answered { sent, outcome } = self.heard(1, answered);
-            let error = match outcome {
-                Outcome::Replies(replies) => return Ok((sent, replies.into_iter().next().unwrap_or(Reply::Nil))),
-                Outcome::NotSent(error) | Outcome::Unknown { error, .. } => error,
+            let answered = self.store.call(requests, self.limit(clock::now(), None).min(give_up));
+            let sent = answered.sent;
+            let error = match self.replies(answered) {
+                Ok(replies) => return Ok((sent, replies)),
+                Err(error) => error,
             };
             if error.kind() != Kind::Unavailable {
                 return Err(error);
@@ -809,7 +845,7 @@ impl Engine {
             while !sends.is_empty() {
                 let load: Vec<_> = sends.drain(..load.min(sends.len())).collect();
                 let (requests, receipts) = courier::send_off(load);
-                let answered = self.store.call(&Requests::from_vec(requests), self.limit(clock::now(), None));
+                let answered = self.store.call(&requests, self.limit(clock::now(), None));
                 courier::deliver(self, receipts, answered);
             }
         }
@@ -825,6 +861,7 @@ impl Engine {
 struct Flight<'a> {
     engine: &'a Engine,
     sends: SmallVec<[Outbound; 1]>,
+    limit: Time,
 }
 
 impl Drop for Flight<'_> {
@@ -833,7 +870,7 @@ impl Drop for Flight<'_> {
             return;
         }
         let send = self.sends.remove(0);
-        let follow = send.entry.answered(self.engine, send.slot, send.id, self.engine.abandoned());
+        let follow = send.entry.answered(self.engine, send.slot, send.id, self.engine.abandoned(self.limit));
         self.engine.perform_in_background(&send.entry, follow);
         self.engine.send_in_background(std::mem::take(&mut self.sends));
     }
@@ -948,6 +985,8 @@ pub(crate) fn begin(
 
 #[cfg(test)]
 mod tests {
+    use std::task::{Context, Waker};
+
     use super::*;
     use crate::blocking::{self, Blocking};
     use crate::client::Acquisition;
@@ -1139,8 +1178,8 @@ mod tests {
             })
         }
 
-        fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
-            self.memory.clone().call_batch(requests)
+        fn void_after(&self, given_up: Time, limit: Time) -> Time {
+            self.memory.void_after(given_up, limit)
         }
 
         fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
@@ -1215,16 +1254,83 @@ mod tests {
             Box::pin(async move { self.call(requests, limit) })
         }
 
-        fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
+        fn call_batch(self: Arc<Self>, requests: Requests, limit: Time) -> BoxFuture<'static, Answered> {
             Box::pin(async move {
                 tokio::time::sleep(Duration::from_secs(3600)).await;
-                self.0.clone().call_batch(requests).await
+                self.0.clone().call_batch(requests, limit).await
             })
+        }
+
+        fn void_after(&self, _: Time, limit: Time) -> Time {
+            limit
         }
 
         fn open_inbox(self: Arc<Self>, _: InboxId, _: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
             Box::pin(std::future::ready(()))
         }
+    }
+
+    /// Memory that executes an acquire shortly before the end of its time, whoever awaits it.
+    #[derive(Debug)]
+    struct Tardy {
+        memory: Arc<dyn Store>,
+        has_executed: Arc<AtomicBool>,
+    }
+
+    impl Store for Tardy {
+        fn address(&self) -> &Arc<str> {
+            self.memory.address()
+        }
+
+        fn layouts(&self) -> &[Arc<dyn Layout>] {
+            self.memory.layouts()
+        }
+
+        fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
+            if requests[0].call.name != "acquire" {
+                return self.memory.call_async(requests, limit);
+            }
+            let (memory, requests, has_executed) = (self.memory.clone(), requests.clone(), self.has_executed.clone());
+            let late = runtime::handle().unwrap().spawn(async move {
+                tokio::time::sleep(limit.since(clock::now()) * 9 / 10).await;
+                let answered = memory.call(&requests, limit);
+                has_executed.store(true, Ordering::SeqCst);
+                answered
+            });
+            Box::pin(async { late.await.unwrap() })
+        }
+
+        fn void_after(&self, _: Time, limit: Time) -> Time {
+            limit
+        }
+
+        fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+            self.memory.clone().open_inbox(inbox, sink)
+        }
+    }
+
+    #[test]
+    fn an_abandoned_acquire_is_undone_until_the_store_says_that_it_cannot_be_executed_any_more() {
+        let [connect_timeout, response_timeout] = [400, 100].map(Duration::from_millis);
+        let options = ConnectOptions { connect_timeout, response_timeout, ..ConnectOptions::default() };
+        let memory = blocking::Client::open(Some("memory://tardy"), options.clone()).unwrap();
+        let mut uri = crate::uri::Uri::parse("memory://tardy", options).unwrap();
+        let has_executed = Arc::<AtomicBool>::default();
+        let store = Tardy { memory: crate::stores::open(&mut uri).unwrap(), has_executed: has_executed.clone() };
+        let engine = Engine::new(Arc::new(store), uri.connect).unwrap();
+        let layout = engine.store.layouts()[0].clone();
+        let entry = engine.entry(&layout, &"x".into(), &layout.key("x").unwrap());
+        let wish = Wish::new(AcquireOptions::default(), None);
+        let (ask, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
+        let mut acquires = Box::pin(engine.perform_async(&entry, effects, None));
+        assert!(acquires.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(acquires);
+        let effects = entry.cancel(&engine, ask.task, &waiter);
+        engine.perform_in_background(&entry, effects);
+        while !(entry.is_idle() && has_executed.load(Ordering::SeqCst)) {
+            std::thread::yield_now();
+        }
+        assert!(memory.inspect("x").unwrap().holder.is_none());
     }
 
     /// A lock whose grant is answered when its first renewal is due is told at once, with what is left of its lease.

@@ -729,6 +729,7 @@ impl Effects {
 /// What became of a renewal that was just answered, or was not; nothing to say of it when the hold ended with it.
 fn renewal(session: &Session, token: Token, error: Option<Error>) -> Option<Notice> {
     let (attempt, ttl) = (session.attempt(), session.ttl());
+    let error = error.or_else(|| session.not_renewed().cloned());
     match session.valid_until() {
         _ if error.is_some() || session.is_failing() => Some(Notice::NotRenewed { token, attempt, error }),
         Some(_) => Some(Notice::Renewed { token, attempt, ttl }),

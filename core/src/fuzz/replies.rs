@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use super::{Feed, is_readable};
 use crate::barrier_layout;
+use crate::error::{Error, Kind};
 use crate::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
 use crate::latch_layout;
 use crate::protocol::{
-    AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
+    AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
 };
 use crate::share::Share;
 use crate::stores::redis::layouts;
 use crate::stores::zookeeper::layouts::curator::Curator;
+use crate::stores::zookeeper::layouts::curator_layout::CuratorLayout;
 use crate::time::StoreTime;
 
 const OPS: [Op; 4] = [Op::Acquire, Op::Renew, Op::Release, Op::Undo];
@@ -64,13 +66,19 @@ pub(crate) fn is_understood_or_refused(layout: &dyn Layout, choice: u8, replies:
     let op = OPS[usize::from(choice) % OPS.len()];
     is_sound(&machine.step(Input::Reply(op, replies)), block);
     let Some(reply) = replies.first() else { return };
-    for seen in [layout.inspected("x", reply), layout.identified("x", reply)] {
-        match seen {
+    for looks in [layout.inspect("x", "k".into()), layout.identify("x", "k".into())] {
+        match looks.answered(reply) {
             Ok(seen) => assert!(seen.holder.is_none_or(|holder| !holder.remaining.is_zero())),
             Err(error) => is_readable(&error),
         }
     }
-    if let Err(error) = layout.listed(reply) {
+    if let Err(error) = layout.break_hold("k".into(), 1).answered(reply) {
+        is_readable(&error);
+    }
+    let mut pages = 0..2;
+    let enough = || Error::new(Kind::Internal, "list", "each page says that there is another one");
+    let listed = layout.list().conclude(|_| pages.next().map(|_| vec![reply.clone()]).ok_or_else(enough));
+    if let Err(error) = listed {
         is_readable(&error);
     }
     if let Err(error) = latch_layout::Answer::read(reply) {
@@ -99,7 +107,11 @@ pub fn zookeeper_reply(data: &[u8]) {
     let mut machine = Curator::new("/locks/x".into());
     while !feed.is_over() {
         let (terms, wait) = (terms(feed.byte() % 2), feed.byte() % 2 == 0);
-        let (op, intent) = match feed.byte() % 5 {
+        let (op, intent) = match feed.byte() % 6 {
+            5 => {
+                is_looked_at(&mut feed);
+                continue;
+            }
             0 => (Op::Renew, Intent::Renew { ttl: terms.ttl, terms }),
             1 => (Op::Release, Intent::Release { terms, used: 0 }),
             2 => (Op::Undo, Intent::Undo { terms, prev: None }),
@@ -107,6 +119,24 @@ pub fn zookeeper_reply(data: &[u8]) {
         };
         converse(&mut machine, op, intent, &mut feed);
     }
+}
+
+/// A look at a lock, a break and a list end, too, and with errors for a person.
+fn is_looked_at(feed: &mut Feed<'_>) {
+    let layout = CuratorLayout { root: "/locks".into(), prefix: String::new() };
+    let mut asked = 0;
+    let mut answer = |requests: &Requests| {
+        asked += 1;
+        assert!(asked < 3 * ROUNDS, "it never ends");
+        let count = if feed.byte() == 0 { 0 } else { requests.len() };
+        Ok(requests[..count].iter().map(|request| feed.answer(request)).collect())
+    };
+    let ends = [
+        layout.inspect("x", "/locks/x".into()).conclude(&mut answer).err(),
+        layout.break_hold("/locks/x".into(), 1).conclude(&mut answer).err(),
+        layout.list().conclude(&mut answer).err(),
+    ];
+    ends.iter().flatten().for_each(is_readable);
 }
 
 fn converse(machine: &mut Curator, op: Op, intent: Intent, feed: &mut Feed<'_>) {
@@ -158,6 +188,9 @@ impl Feed<'_> {
             "children" => {
                 let names: Vec<_> = (0..self.byte() % 5).map(|_| Reply::Text(self.node())).collect();
                 Reply::List([vec![session], names].concat())
+            }
+            "get" => {
+                Reply::List(vec![session, Reply::Int(self.int()), Reply::Int(self.int()), Reply::Text(self.text())])
             }
             "exists" | "watch" => Reply::List(vec![session, Reply::Int(self.int()), Reply::Int(self.int())]),
             _ => Reply::Nil,

@@ -3,6 +3,8 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
@@ -42,6 +44,36 @@ pub(crate) async fn within<T>(work: impl Future<Output = T>) -> Result<T> {
     .await)
 }
 
+/// Waits for `work` in this thread, with the background runtime's sockets and timers. Those of the caller's own runtime
+/// are no good, which may not go on before this thread does. Not for the background's own thread.
+///
+/// # Errors
+/// As [`handle`].
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let handle = handle()?;
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut work = pin!(work);
+    loop {
+        let polled = {
+            let _entered = handle.enter();
+            work.as_mut().poll(&mut context)
+        };
+        match polled {
+            Poll::Ready(done) => return Ok(done),
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
 /// How long a thread for what blocks waits for more: many come at once, and then none for long.
 const KEPT: Duration = Duration::from_secs(1);
 
@@ -52,4 +84,17 @@ fn start() -> std::io::Result<Handle> {
         .name("lockwright".into())
         .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
     Ok(handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_waits_also_inside_a_runtime_that_stands_still_meanwhile() {
+        let own = Builder::new_current_thread().enable_all().build().unwrap();
+        let wait = || block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
+        own.block_on(async { wait().unwrap() });
+        wait().unwrap();
+    }
 }

@@ -136,7 +136,7 @@ impl<F: Face> Barrier<F> {
         self.gate.on_store(|engine| {
             let request = self.gate.layout().question(self.gate.key().clone(), Question::Look);
             let request = request.ok_or_else(|| Error::unsupported("barrier", "this layout has no barriers"))?;
-            standing(&engine.administer(request)?)
+            standing(&engine.administer(request)?.1)
         })
     }
 }

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use crate::barrier_layout::Barrier;
 use crate::gate::Gate;
 use crate::guarantee::Guarantees;
-use crate::inspection;
 use crate::latch_layout::Latch;
 use crate::lease::Inspection;
 use crate::native::NativeLayout;
-use crate::protocol::{Layout, Protocol, Question, Reply, Request};
+use crate::protocol::{Inquiry, Layout, Protocol, Question, Request};
 
 /// The layout of gates: the same keys as the locks', so that nothing is two things at once.
 pub struct GateLayout {
@@ -58,23 +57,15 @@ impl Layout for GateLayout {
         }
     }
 
-    fn inspect(&self, key: Arc<str>) -> Request {
-        self.native.inspect(key)
+    fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
+        self.native.look(name, key, [self.gate.name()])
     }
 
-    fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
-        inspection::read_only(&[self.gate.name()], name, reply)
-    }
-
-    fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
+    fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
         self.native.break_hold(key, token)
     }
 
-    fn list(&self, cursor: &str) -> Request {
-        self.native.list(cursor)
-    }
-
-    fn listed(&self, reply: &Reply) -> crate::Result<(Vec<String>, Option<String>)> {
-        self.native.listed(reply)
+    fn list(&self) -> Inquiry<'_, Vec<String>> {
+        self.native.list()
     }
 }

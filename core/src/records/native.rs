@@ -36,10 +36,10 @@ use crate::inspection;
 use crate::latch_layout::LatchCalls;
 use crate::lease::{Card, Holder, Inspection, LOCK, ReleaseOutcome};
 use crate::protocol::{
-    Arg, Call, Grant, Input, Intent, Layout, Op, Policy, Previous, Protocol, Push, Reply, Request, Requests, Step,
-    StoreEvent, Term, Terms, Traits, Verdict, Wait,
+    Arg, Call, Grant, Input, Inquiry, Intent, Layout, Op, Policy, Previous, Protocol, Push, Reply, Request, Requests,
+    Step, StoreEvent, Term, Terms, Traits, Verdict, Wait,
 };
-use crate::replies::{answered, duration, int, is_far, listed, operation, refusal, shown};
+use crate::replies::{answered, done, duration, int, is_far, names, operation, refusal, shown};
 use crate::share::Share;
 use crate::shared::{SharedCalls, SharedLayout};
 use crate::time::StoreTime;
@@ -181,34 +181,35 @@ impl Layout for NativeLayout {
         Some(Arc::new(GateLayout { native: self.clone(), gate }))
     }
 
-    fn inspect(&self, key: Arc<str>) -> Request {
-        Request::new(&self.calls.inspect, key, [])
+    fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
+        self.look(name, key, [LOCK])
     }
 
-    fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
-        inspection::read_only(&[LOCK], name, reply)
+    fn identify<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
+        Inquiry::of(Request::new(&self.calls.inspect, key, []), move |reply| inspection::read(name, reply))
     }
 
-    fn identified(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
-        inspection::read(name, reply)
+    fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
+        let request = Request::new(&self.calls.break_hold, key, [token_arg(token)]);
+        Inquiry::of(request, |reply| done("break", reply, refusal))
     }
 
-    fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
-        Request::new(&self.calls.break_hold, key, [token_arg(token)])
+    fn list(&self) -> Inquiry<'_, Vec<String>> {
+        let page = |cursor: &str| Request::new(&self.calls.list, (self.key)(&self.prefix, "*").into(), [cursor.into()]);
+        Inquiry::pages(page, |reply| names(reply, |key| (self.name_of)(&self.prefix, key)))
     }
+}
 
-    fn list(&self, cursor: &str) -> Request {
-        Request::new(&self.calls.list, (self.key)(&self.prefix, "*").into(), [cursor.into()])
-    }
-
-    fn listed(&self, reply: &Reply) -> crate::Result<(Vec<String>, Option<String>)> {
-        let list = listed(reply)?;
-        let mut texts = list.iter().filter_map(|item| match item {
-            Reply::Text(text) => Some(text.as_str()),
-            _ => None,
-        });
-        let next = texts.next().filter(|cursor| !cursor.is_empty()).map(str::to_owned);
-        Ok((texts.filter_map(|key| (self.name_of)(&self.prefix, key)).collect(), next))
+impl NativeLayout {
+    /// Looks at the record `name` for whoever means one of these `primitives`.
+    pub(crate) fn look<'a, const N: usize>(
+        &self,
+        name: &'a str,
+        key: Arc<str>,
+        primitives: [&'static str; N],
+    ) -> Inquiry<'a, Inspection> {
+        let request = Request::new(&self.calls.inspect, key, []);
+        Inquiry::of(request, move |reply| inspection::read_only(&primitives, name, reply))
     }
 }
 

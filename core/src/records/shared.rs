@@ -28,14 +28,13 @@ use std::time::Duration;
 use crate::arguments::{Arguments, micros, token_arg};
 use crate::cell::{Claimant, Surroundings, Waiter};
 use crate::guarantee::{Guarantees, TokenRises};
-use crate::inspection;
 use crate::lease::{Card, Holder, Inspection, Part, ReleaseOutcome, Sharing};
 use crate::native::NativeLayout;
 use crate::protocol::{
-    Arg, Call, Change, Grant, Input, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent,
-    Term, Traits, Verdict, Wait,
+    Arg, Call, Change, Grant, Input, Inquiry, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step,
+    StoreEvent, Term, Traits, Verdict, Wait,
 };
-use crate::replies::{answered, duration, int, is_far, nonsense, numbers, operation, refusal, shown};
+use crate::replies::{answered, done, duration, int, is_far, nonsense, numbers, operation, refusal, shown};
 use crate::share::{Primitive, Share};
 use crate::shared_cell::{self, Acquired, Changed, Hall, Seeker, SharedCell};
 use crate::time::StoreTime;
@@ -120,16 +119,13 @@ impl Layout for SharedLayout {
         Some(self.share)
     }
 
-    fn inspect(&self, key: Arc<str>) -> Request {
-        self.native.inspect(key)
+    fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
+        self.native.look(name, key, [Primitive::RwLock.name(), Primitive::Semaphore.name()])
     }
 
-    fn inspected(&self, name: &str, reply: &Reply) -> crate::Result<Inspection> {
-        inspection::read_only(&[Primitive::RwLock.name(), Primitive::Semaphore.name()], name, reply)
-    }
-
-    fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
-        Request::new(&self.native.shared.break_hold, key, [token_arg(token)])
+    fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
+        let request = Request::new(&self.native.shared.break_hold, key, [token_arg(token)]);
+        Inquiry::of(request, |reply| done("break", reply, refusal))
     }
 
     fn other_permits(&self, replies: &[Reply]) -> Option<u32> {
@@ -139,18 +135,22 @@ impl Layout for SharedLayout {
         }
     }
 
-    fn resize(&self, key: Arc<str>, permits: u32) -> Option<Request> {
+    fn resize(&self, key: Arc<str>, permits: u32) -> Option<Inquiry<'_, ()>> {
         let is_semaphore = self.share.primitive == Primitive::Semaphore;
-        is_semaphore.then(|| Request::new(&self.native.shared.resize, key, [i64::from(permits).into()]))
+        is_semaphore.then(|| resized(Request::new(&self.native.shared.resize, key, [i64::from(permits).into()])))
     }
 
-    fn list(&self, cursor: &str) -> Request {
-        self.native.list(cursor)
+    fn list(&self) -> Inquiry<'_, Vec<String>> {
+        self.native.list()
     }
+}
 
-    fn listed(&self, reply: &Reply) -> crate::Result<(Vec<String>, Option<String>)> {
-        self.native.listed(reply)
-    }
+/// Gives a semaphore another size by `request`, which is answered 1.
+pub(crate) fn resized<'a>(request: Request) -> Inquiry<'a, ()> {
+    Inquiry::of(request, |reply| match done("resize", reply, refusal)? {
+        true => Ok(()),
+        false => Err(nonsense("resize", std::slice::from_ref(reply))),
+    })
 }
 
 /// Reads what a layout answers to a look at the record `name`.

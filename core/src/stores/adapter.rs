@@ -1,6 +1,9 @@
-//! What the driver asks of every store.
+//! What the driver asks of every store, and how an address comes to one.
+//!
+//! `docs/own-store.md` is this for whoever writes one outside the crate, with the feature `unstable-store`.
+#![cfg_attr(not(feature = "unstable-store"), allow(unreachable_pub))]
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
@@ -10,67 +13,87 @@ use tokio::sync::Notify;
 use crate::error::Error;
 use crate::lease::Sighting;
 use crate::options::Wanted;
-use crate::protocol::{InboxId, Layout, Reply, Request, Requests, StoreEvent};
+use crate::platform::{clock, runtime};
+use crate::protocol::{InboxId, Inquiry, Layout, Reply, Requests, StoreEvent};
 use crate::session::Inbox;
 use crate::time::Time;
 
 /// The most requests of one batch: what a store does at once without keeping others waiting for more than milliseconds.
 pub(crate) const BATCH: usize = 512;
 
-pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+/// Something to be awaited on any thread.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What became of one write.
 #[derive(Debug)]
-pub(crate) struct Answered {
-    /// When it left; for a write that was never sent, when that was tried.
-    pub(crate) sent: Time,
-    pub(crate) outcome: Outcome,
+pub struct Answered {
+    /// When it left, on the driver's clock; for a write that was never sent, when that was tried. Not later than it
+    /// left: leases count from here.
+    pub sent: Time,
+    /// How it ended.
+    pub outcome: Outcome,
 }
 
 /// The three ways a write can end.
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    /// One reply for each of its requests.
+pub enum Outcome {
+    /// One reply for each of its requests. A request that the store refuses is answered too, by [`Reply::Error`].
     Replies(Vec<Reply>),
     /// It was not executed and never will be.
     NotSent(Error),
-    /// It may have been executed, or may be until `void_after`.
-    Unknown { error: Error, void_after: Time },
+    /// It may have been executed, or may be yet, but not after `void_after`. That is what a library may have sent which
+    /// failed, and all the more if it tries again by itself: such retries are to be switched off.
+    Unknown {
+        /// Why there is no answer.
+        error: Error,
+        /// From when on it is certain that it will not be executed any more, on the driver's clock.
+        void_after: Time,
+    },
 }
 
 /// One place where locks are kept: connections to one server, or the server itself where there is none.
 ///
 /// Every method may be called from many threads. A store belongs to the process that made it: after a fork the child makes
 /// its own and leaks the inherited one, so nothing here may act in `Drop` on what both processes share.
-pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
+pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Its address without credentials, for errors.
     fn address(&self) -> &Arc<str>;
 
-    /// Its layouts, the default one first.
+    /// Its layouts, the default one first. They do not change.
     fn layouts(&self) -> &[Arc<dyn Layout>];
 
-    /// The layout that is wanted.
-    ///
-    /// # Errors
-    /// `unsupported` for a layout or format that this store does not have, `invalid_config` for a format that is missing
-    /// or does not go with the layout.
-    fn layout(&self, wanted: Wanted<'_>) -> crate::Result<Arc<dyn Layout>> {
-        choose(self.layouts(), wanted)
-    }
-
-    /// Performs a write in the caller's thread, and gives up waiting for its replies at `limit`.
-    fn call(&self, requests: &Requests, limit: Time) -> Answered;
-
-    /// The same, awaited in the caller's task.
+    /// Performs a write, in the caller's task, and gives up waiting for its replies at `limit`. All its requests go out
+    /// at once, and are executed in their order; to several nodes at the same time, where they are for several. It may
+    /// await what is tokio's. Where it is dropped before its end, [`void_after`](Self::void_after) is asked.
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered>;
 
-    /// Performs requests of one [`Call`](crate::protocol::Call) that may travel together, from the background runtime. One
-    /// result for all: their replies in order, or why there are none.
-    fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered>;
+    /// Until when a write with this `limit` may still be executed that was given up at `given_up`, before its answer:
+    /// its task was cancelled, or it panicked. What is said too early leaves a lock that nobody holds and nobody gives
+    /// back.
+    fn void_after(&self, given_up: Time, limit: Time) -> Time;
+
+    /// The same as [`call_async`](Self::call_async) in the caller's thread, which has the background's sockets
+    /// meanwhile. A store with sockets of its own saves the ways to the background and back.
+    fn call(&self, requests: &Requests, limit: Time) -> Answered {
+        let answered = runtime::block_on(self.call_async(requests, limit));
+        answered.unwrap_or_else(not_sent)
+    }
+
+    /// The same, from the background runtime, for very many requests of one [`Call`](crate::protocol::Call) that says
+    /// that they may travel together: in as many parts as is good for whoever else uses the store. One result for all.
+    fn call_batch(self: Arc<Self>, requests: Requests, limit: Time) -> BoxFuture<'static, Answered> {
+        Box::pin(async move { self.call_async(&requests, limit).await })
+    }
 
     /// Subscribes `inbox` and keeps it subscribed, from the background runtime, until `sink` is gone. Reports through
     /// `sink`, at once where nothing can be pushed.
-    fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()>;
+    fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+        let _ = inbox;
+        if let Some(sink) = sink.upgrade() {
+            sink.inbox(Inbox::Unavailable);
+        }
+        Box::pin(ready(()))
+    }
 
     /// Begins to listen, for one contender, on a `channel` that tells of the lock kept under `key`, until it is
     /// [forgotten](Self::forget) as often. Returns at once how far that is; every change is reported through the sink of
@@ -94,28 +117,19 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Keeps subscribed what is to be [heard](Self::hear), from the background runtime, until `sink` is gone.
     fn listen(self: Arc<Self>, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
         drop(sink);
-        Box::pin(std::future::ready(()))
+        Box::pin(ready(()))
     }
 
-    /// The request that looks for a lock of another library under the bare `name`, or for a page of them from `cursor`, where
-    /// others may keep locks there too.
-    fn others(&self, name: Option<&str>, cursor: &str) -> Option<Request> {
-        let _ = (name, cursor);
-        None
+    /// Looks for a lock of another library under the bare `name`, or for all there are, where others may keep locks
+    /// there too. Ends with `auth` where the user may not look, with `protocol` where a reply makes no sense.
+    fn others<'a>(&'a self, name: Option<&'a str>) -> Inquiry<'a, Vec<Sighting>> {
+        let _ = name;
+        Inquiry::Done(Ok(Vec::new()))
     }
 
-    /// Reads its reply, and where the next page begins.
-    ///
-    /// # Errors
-    /// `auth` where the user may not look, `protocol` where the reply makes no sense.
-    fn others_seen(&self, reply: &Reply) -> crate::Result<(Vec<Sighting>, Option<String>)> {
-        let _ = reply;
-        Ok((Vec::new(), None))
-    }
-
-    /// The request for what it does when its memory is full, answered with a text, where it has such a thing.
-    fn eviction(&self) -> Option<Request> {
-        None
+    /// What it does when its memory is full, where it has such a thing and this user may ask.
+    fn eviction(&self) -> Inquiry<'_, Option<String>> {
+        Inquiry::Done(Ok(None))
     }
 
     /// The client was closed: connections and subscriptions go, also those of an inbox. A later call opens what it needs.
@@ -125,6 +139,17 @@ pub(crate) trait Store: Send + Sync + std::fmt::Debug + 'static {
     fn learn(&self, sent: Time, at: crate::time::StoreTime) {
         let _ = (sent, at);
     }
+}
+
+/// Now, on the clock on which limits and sending times are: the driver's.
+#[cfg(feature = "unstable-store")]
+pub fn now() -> Time {
+    clock::now()
+}
+
+/// How a write ended that was not sent for this reason.
+pub(crate) fn not_sent(error: Error) -> Answered {
+    Answered { sent: clock::now(), outcome: Outcome::NotSent(error) }
 }
 
 /// Ends what runs in the background for a client, when that is closed.
@@ -148,7 +173,7 @@ impl Closing {
 }
 
 /// Where a store puts what it hears without being asked. Its methods do no I/O and return quickly.
-pub(crate) trait Sink: Send + Sync {
+pub trait Sink: Send + Sync {
     /// The inbox changed; `Live` again means that pushes may have been missed.
     fn inbox(&self, state: Inbox);
 
@@ -162,7 +187,12 @@ pub(crate) trait Sink: Send + Sync {
     fn restarted(&self);
 }
 
-fn choose(known: &[Arc<dyn Layout>], wanted: Wanted<'_>) -> crate::Result<Arc<dyn Layout>> {
+/// The one of a store's layouts that is wanted.
+///
+/// # Errors
+/// `unsupported` for a layout or format that this store does not have, `invalid_config` for a format that is missing
+/// or does not go with the layout.
+pub(crate) fn layout_of(known: &[Arc<dyn Layout>], wanted: Wanted<'_>) -> crate::Result<Arc<dyn Layout>> {
     let name = wanted.layout.or(known.first().map(|layout| layout.name())).unwrap_or_default();
     let of_name = || known.iter().filter(|layout| layout.name() == name);
     if let Some(layout) = of_name().find(|layout| layout.format() == wanted.format) {

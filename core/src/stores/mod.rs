@@ -1,6 +1,9 @@
 //! The stores, one folder each, and what the driver asks of them.
 //!
 //! A store adapter turns requests into calls of its client library, and pushes into events. It decides nothing.
+//!
+//! With the feature `unstable-store` one may lie outside this crate: a `Store` that is registered for the
+//! scheme of its addresses. What is public by that feature alone may change with any version.
 
 pub mod memory;
 pub mod redis;
@@ -12,10 +15,16 @@ mod adapter;
 #[cfg(feature = "net")]
 mod registry;
 
+#[cfg(all(feature = "net", not(feature = "unstable-store")))]
+pub(crate) use adapter::{Answered, BoxFuture, Outcome, Sink, Store};
+#[cfg(feature = "unstable-store")]
+pub use adapter::{Answered, BoxFuture, Outcome, Sink, Store, now};
 #[cfg(feature = "net")]
-pub(crate) use adapter::{Answered, BATCH, BoxFuture, Closing, Outcome, Sink, Store};
+pub(crate) use adapter::{BATCH, Closing, layout_of, not_sent};
 #[cfg(feature = "net")]
 pub(crate) use registry::open;
+#[cfg(feature = "unstable-store")]
+pub use registry::{Opener, register};
 #[cfg(feature = "net")]
 use registry::{guarantees_of_all, guarantees_of_shared};
 

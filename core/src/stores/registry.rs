@@ -1,8 +1,9 @@
 //! The stores that there are, by the scheme of their addresses.
+#![cfg_attr(not(feature = "unstable-store"), allow(unreachable_pub))]
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use super::adapter::Store;
+use super::adapter::{Store, layout_of};
 use crate::error::Error;
 use crate::guarantee::Guarantees;
 use crate::options::ConnectOptions;
@@ -10,8 +11,43 @@ use crate::protocol::Layout;
 use crate::share::{Primitive, Share};
 use crate::uri::Uri;
 
+/// What makes a store of an address, and takes the options that only this store has out of it. It sends nothing.
+pub type Opener = fn(&mut Uri) -> crate::Result<Arc<dyn Store>>;
+
+/// A store from outside the crate. The first of them leads to the next one: what is only ever added to needs no lock,
+/// which a fork could leave locked in the child.
+struct Registered {
+    scheme: &'static str,
+    open: Opener,
+    next: OnceLock<Box<Registered>>,
+}
+
+static REGISTERED: OnceLock<Box<Registered>> = OnceLock::new();
+
+fn registered() -> impl Iterator<Item = &'static Registered> {
+    std::iter::successors(REGISTERED.get(), |known| known.next.get()).map(|known| &**known)
+}
+
+/// Has addresses that begin with `scheme://` opened by `open`, in all of this process and from now on.
+///
+/// # Errors
+/// `invalid_config` where there is a store for this scheme.
+#[cfg(feature = "unstable-store")]
+pub fn register(scheme: &'static str, open: Opener) -> crate::Result<()> {
+    let taken = || Error::invalid("connect", format!("there is a store for {scheme}:// already"));
+    if STORES.iter().any(|(schemes, ..)| schemes.contains(&scheme)) {
+        return Err(taken());
+    }
+    let mut new = Box::new(Registered { scheme, open, next: OnceLock::new() });
+    let mut place = &REGISTERED;
+    while let Err(refused) = place.set(new) {
+        let Some(known) = place.get().filter(|known| known.scheme != scheme) else { return Err(taken()) };
+        (new, place) = (refused, &known.next);
+    }
+    Ok(())
+}
+
 /// Schemes, an address, and what opens it: one line a store.
-type Opener = fn(&mut Uri) -> crate::Result<Arc<dyn Store>>;
 const STORES: &[(&[&str], &str, Opener)] = &[
     #[cfg(feature = "memory")]
     (&["memory"], "memory://", |uri| super::memory::open(uri)),
@@ -30,9 +66,11 @@ const PLANNED: &[&str] =
 /// # Errors
 /// `invalid_config` for an unknown scheme or option, `unsupported` for a store that is not built (in).
 pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
-    let known = STORES.iter().find(|(schemes, ..)| schemes.contains(&uri.scheme()));
-    let Some((_, _, open)) = known else {
-        let all: Vec<_> = STORES.iter().flat_map(|(schemes, ..)| schemes.iter().copied()).collect();
+    let built_in = STORES.iter().find(|(schemes, ..)| schemes.contains(&uri.scheme())).map(|(_, _, open)| *open);
+    let outside = || registered().find(|known| known.scheme == uri.scheme()).map(|known| known.open);
+    let Some(open) = built_in.or_else(outside) else {
+        let schemes = STORES.iter().flat_map(|(schemes, ..)| schemes.iter().copied());
+        let all: Vec<_> = schemes.chain(registered().map(|known| known.scheme)).collect();
         let (scheme, all) = (uri.scheme(), all.join(", "));
         return Err(match PLANNED.contains(&scheme) {
             true => Error::unsupported("connect", format!("{scheme}:// is not built yet; there are: {all}")),
@@ -41,7 +79,7 @@ pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
     };
     let store =
         open(uri).and_then(|store| uri.check_all_read().map(|()| store)).map_err(|error| uri.discreet(error))?;
-    store.layout(uri.lock.wanted())?;
+    layout_of(store.layouts(), uri.lock.wanted())?;
     Ok(store)
 }
 

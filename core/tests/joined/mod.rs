@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use lockwright::protocol::{
-    AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, Terms, Verdict,
+    AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Requests, Step, Terms, Verdict,
 };
 use lockwright::stores::redis::layouts::joined::record_key;
 use lockwright::time::StoreTime;
@@ -186,11 +186,13 @@ impl<'a, O: Other> Run<'a, O> {
             Command::Undo { who } => Intent::Undo { terms: terms(*who), prev: None },
             Command::Break { off } => {
                 let token = u64::try_from(first + off).unwrap_or(0);
-                return self.compare(&self.layout.break_hold(O::KEY.into(), token)).map(drop);
+                let request = self.layout.break_hold(O::KEY.into(), token).asks()[0].clone();
+                return self.compare(&request).map(drop);
             }
             Command::Inspect => {
-                let reply = self.compare(&self.layout.inspect(O::KEY.into()))?;
-                let seen = self.layout.inspected("x", &reply);
+                let request = self.layout.inspect("x", O::KEY.into()).asks()[0].clone();
+                let reply = self.compare(&request)?;
+                let seen = self.layout.inspect("x", O::KEY.into()).answered(&reply);
                 prop_assert_eq!(seen.is_ok(), self.is_plausible(), "{:?}", seen);
                 return Ok(());
             }
@@ -391,13 +393,11 @@ pub fn is_refused(server: &mut Server, layout: &dyn Layout, key: &str, setup: &[
     assert!(matches!(done(Intent::Renew { terms: me(), ttl: TTL }), Verdict::Gone(_)));
     assert!(matches!(done(Intent::Release { terms: me(), used: 1 }), Verdict::Released(_)));
     assert!(matches!(done(Intent::Undo { terms: me(), prev: None }), Verdict::Undone));
-    for request in [layout.inspect(key.into()), layout.break_hold(key.into(), 1)] {
-        let reply = server.ask(&request, StoreTime(1));
-        // Or nobody holds it under that token.
-        if reply == Reply::Int(0) {
-            continue;
-        }
-        foreign(&layout.inspected("x", &reply).expect_err("refused"));
+    let mut ask = |requests: &Requests| Ok(vec![server.ask(&requests[0], StoreTime(1))]);
+    foreign(&layout.inspect("x", key.into()).conclude(&mut ask).expect_err("refused"));
+    match layout.break_hold(key.into(), 1).conclude(&mut ask) {
+        Ok(broken) => assert!(!broken, "nobody holds it under that token"),
+        Err(error) => foreign(&error),
     }
     assert_eq!(server.plain(&["TYPE", key]), kind);
     assert_eq!(server.number(&["EXISTS", &record_key(key)]), Some(0));

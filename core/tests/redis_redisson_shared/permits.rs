@@ -85,13 +85,13 @@ impl Run<'_> {
             Command::Undo { who } => begin(share(*who, 5), Intent::Undo { terms: terms(*who), prev: None }, false),
             Command::Break { nth } => {
                 let token = self.model.notes.all.values().nth(*nth).map_or(7, |note| note.token);
-                self.layout.break_hold(KEY.into(), token as u64)
+                self.layout.break_hold(KEY.into(), token as u64).asks()[0].clone()
             }
             Command::Resize(permits) => match self.layout.resize(KEY.into(), *permits) {
-                Some(request) => request,
+                Some(inquiry) => inquiry.asks()[0].clone(),
                 None => return Ok(()),
             },
-            Command::Inspect => self.layout.inspect(KEY.into()),
+            Command::Inspect => self.layout.inspect("x", KEY.into()).asks()[0].clone(),
             _ => {
                 self.meddle(command);
                 return Ok(());
@@ -101,7 +101,7 @@ impl Run<'_> {
         let got = self.server.ask(&request, self.now);
         prop_assert_eq!(sorted(&got), sorted(&expected), "{}", request);
         if matches!(command, Command::Inspect) {
-            let seen = self.layout.inspected("x", &got);
+            let seen = self.layout.inspect("x", KEY.into()).answered(&got);
             prop_assert!(seen.is_ok(), "{:?}", seen);
         }
         Ok(())
@@ -129,7 +129,7 @@ impl Run<'_> {
                     .arg(ends)
                     .arg(now / 1000)
                     .arg(NEVER);
-                let sweep = self.layout.resize(KEY.into(), 5).expect("it can");
+                let sweep = self.layout.resize(KEY.into(), 5).expect("it can").asks()[0].clone();
                 self.model.run(&sweep, now, now);
                 self.server.ask(&sweep, self.now);
                 command.arg("publish").arg(&u128::from_str_radix(&permit(*nth), 16).expect("hex").to_be_bytes());

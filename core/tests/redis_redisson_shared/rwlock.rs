@@ -87,9 +87,9 @@ impl Run<'_> {
             Command::Undo { who } => begin(Intent::Undo { terms: terms(*who), prev: None }, false),
             Command::Break { nth } => {
                 let token = self.model.notes.all.values().nth(*nth).map_or(7, |note| note.token);
-                self.layout.break_hold(KEY.into(), token as u64)
+                self.layout.break_hold(KEY.into(), token as u64).asks()[0].clone()
             }
-            Command::Inspect => self.layout.inspect(KEY.into()),
+            Command::Inspect => self.layout.inspect("x", KEY.into()).asks()[0].clone(),
             Command::TheyRead(thread) => {
                 let thread = THREADS[*thread];
                 self.model.they_read(thread, now);
@@ -140,7 +140,7 @@ impl Run<'_> {
         let got = self.server.ask(&request, self.now);
         prop_assert!(alike(&got, &expected), "{}: {:?}, not {:?}", request, got, expected);
         if matches!(command, Command::Inspect) {
-            let seen = self.layout.inspected("x", &got);
+            let seen = self.layout.inspect("x", KEY.into()).answered(&got);
             prop_assert!(seen.is_ok(), "{:?}", seen);
         }
         Ok(())

@@ -115,13 +115,8 @@ impl Server {
 
     /// Every name that the layout lists, page by page.
     pub fn list(&mut self, layout: &dyn Layout) -> Vec<String> {
-        let (mut found, mut cursor) = (Vec::new(), Some(String::new()));
-        while let Some(at) = cursor {
-            let reply = self.ask(&layout.list(&at), StoreTime(1));
-            let (page, next) = layout.listed(&reply).expect("a page");
-            found.extend(page);
-            cursor = next;
-        }
+        let listed = layout.list().conclude(|requests| Ok(vec![self.ask(&requests[0], StoreTime(1))]));
+        let mut found = listed.expect("pages");
         found.sort();
         found.dedup();
         found

@@ -24,8 +24,8 @@ use crate::error::{Error, Result};
 use crate::lease::Sighting;
 use crate::platform::mutex::locked;
 use crate::platform::stream::{Home, HomeId};
-use crate::platform::{clock, fence, runtime};
-use crate::protocol::{InboxId, Layout, Reply, Request, Requests};
+use crate::platform::{clock, fence};
+use crate::protocol::{InboxId, Inquiry, Layout, Reply, Request, Requests};
 use crate::session::{Inbox, margin};
 use crate::store_clock::StoreClock;
 use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store};
@@ -218,8 +218,8 @@ impl Redis {
         self.clock.at(sent).after(self.config.response_timeout)
     }
 
-    /// After which point of our clock a write sent at `sent` cannot be executed any more.
-    fn void_after(&self, sent: Time) -> Time {
+    /// After which point of our clock a write sent at `sent` at the latest cannot be executed any more.
+    fn void_after_sending(&self, sent: Time) -> Time {
         let lasts = self.config.response_timeout;
         sent.after(lasts).after(margin(lasts))
     }
@@ -230,7 +230,7 @@ impl Redis {
             Err(Failed::Unsent(error)) => Outcome::NotSent(error.on_store(self.config.address.clone())),
             Err(Failed::Unanswered(error)) => Outcome::Unknown {
                 error: error.on_store(self.config.address.clone()),
-                void_after: self.void_after(sent),
+                void_after: self.void_after_sending(sent),
             },
         };
         Answered { sent, outcome }
@@ -344,16 +344,12 @@ impl Store for Redis {
         &self.layouts
     }
 
-    fn others(&self, name: Option<&str>, cursor: &str) -> Option<Request> {
-        Some(survey::request(&self.config.prefix, name, cursor))
+    fn others<'a>(&'a self, name: Option<&'a str>) -> Inquiry<'a, Vec<Sighting>> {
+        survey::others(&self.config.prefix, name)
     }
 
-    fn eviction(&self) -> Option<Request> {
-        Some(survey::eviction(&self.config.prefix))
-    }
-
-    fn others_seen(&self, reply: &Reply) -> Result<(Vec<Sighting>, Option<String>)> {
-        survey::seen(reply)
+    fn eviction(&self) -> Inquiry<'_, Option<String>> {
+        survey::eviction(&self.config.prefix)
     }
 
     fn call(&self, requests: &Requests, limit: Time) -> Answered {
@@ -378,18 +374,11 @@ impl Store for Redis {
     }
 
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
-        Box::pin(async move {
-            let began = clock::now();
-            let answered = runtime::within(self.ask(requests, limit)).await;
-            answered.unwrap_or_else(|error| self.answered(began, Err(Failed::Unsent(error))))
-        })
+        Box::pin(self.ask(requests, limit))
     }
 
-    fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
-        Box::pin(async move {
-            let limit = clock::now().after(self.config.connect_timeout).after(self.config.response_timeout);
-            self.ask(&requests, limit).await
-        })
+    fn void_after(&self, given_up: Time, _: Time) -> Time {
+        self.void_after_sending(given_up)
     }
 
     fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {

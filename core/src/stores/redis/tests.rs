@@ -16,12 +16,10 @@ use crate::lease::ReleaseOutcome;
 use crate::options::{ConnectOptions, Credentials, Wanted};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
-use crate::protocol::{
-    AttemptId, InboxId, Input, Intent, Op, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
-};
+use crate::protocol::{AttemptId, InboxId, Input, Intent, Op, Reply, Requests, Step, StoreEvent, Terms, Verdict};
 use crate::session::Inbox;
 use crate::share::Share;
-use crate::stores::{Answered, Outcome, Sink, Store};
+use crate::stores::{Answered, Outcome, Sink, Store, layout_of};
 use crate::time::{StoreTime, Time};
 use crate::uri::Uri;
 
@@ -129,7 +127,7 @@ fn release(who: u128) -> Intent {
 }
 
 fn requests(store: &Redis, intent: Intent) -> Requests {
-    let layout = store.layout(Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
     match layout.protocol(layout.key("x").unwrap()).step(Input::Begin(intent)) {
         Step::Ask(requests) => requests,
         other => panic!("{other:?}"),
@@ -137,7 +135,7 @@ fn requests(store: &Redis, intent: Intent) -> Requests {
 }
 
 fn step(store: &Redis, op: Op, replies: &[Reply]) -> Step {
-    let layout = store.layout(Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
     layout.protocol(layout.key("x").unwrap()).step(Input::Reply(op, replies))
 }
 
@@ -154,7 +152,8 @@ fn ask(store: &Redis, intent: Intent) -> Step {
 async fn ask_async(store: &Redis, intent: Intent) -> Step {
     let op = intent.op();
     let requests = requests(store, intent);
-    let answered = store.call_async(&requests, clock::now().after(Duration::from_secs(5))).await;
+    let call = store.call_async(&requests, clock::now().after(Duration::from_secs(5)));
+    let answered = runtime::within(call).await.unwrap();
     step(store, op, &replies(answered))
 }
 
@@ -318,7 +317,7 @@ fn a_server_that_is_full_grants_nothing_and_takes_everything_back() {
     assert!(is_granted(&ask(&store, acquire(2, true))));
     assert!(is_released(&ask(&store, Intent::Release { terms: terms(2, TWO), used: 0 })));
     // Units of what several may hold.
-    let layout = store.layout(Wanted::default()).unwrap().shared(Share::WRITE).unwrap();
+    let layout = layout_of(store.layouts(), Wanted::default()).unwrap().shared(Share::WRITE).unwrap();
     let key = layout.key("shared").unwrap();
     for intent in [
         Intent::Renew { terms: terms(1, ONE), ttl: Duration::from_secs(60) },
@@ -415,18 +414,16 @@ fn a_hand_off_reaches_the_inbox_and_garbage_does_not() {
         server.run(&["PUBLISH", "lwi:0000000000000022", garbage]);
     }
     assert!(is_released(&ask(&store, release(1))));
-    let layout = store.layout(Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
     let key = layout.key("x").unwrap();
     let heard = two.take(1);
     let [Heard::Pushed(at, StoreEvent::Granted { attempt: AttemptId(2), first, last, .. })] = heard.as_slice() else {
         panic!("{heard:?}")
     };
     assert_eq!((at.as_str(), last - first), (&*key, 63));
-    let broken = layout.break_hold(key.clone(), *first);
-    assert_eq!(
-        replies(store.call(&Requests::from_iter([broken]), clock::now().after(Duration::from_secs(5)))),
-        [Reply::Int(1)]
-    );
+    let limit = clock::now().after(Duration::from_secs(5));
+    let broken = layout.break_hold(key.clone(), *first).conclude(|requests| Ok(replies(store.call(requests, limit))));
+    assert!(broken.unwrap());
     two.hear(&[Heard::Pushed(key.to_string(), StoreEvent::Broken { attempt: AttemptId(2) })]);
     one.hear(&[]);
 }
@@ -474,12 +471,11 @@ fn a_user_with_the_documented_rights_has_enough() {
         ask(&store, Intent::Renew { terms: terms(1, ONE), ttl: Duration::from_secs(40) }),
         Step::Done(Verdict::Renewed)
     ));
-    let layout = store.layout(Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
     let limit = clock::now().after(Duration::from_secs(5));
-    for request in [layout.inspect(layout.key("x").unwrap()), layout.list("")] {
-        let replies = replies(store.call(&Requests::from_iter([request]), limit));
-        assert!(!matches!(replies[0], Reply::Error { .. }), "{replies:?}");
-    }
+    let answer = |requests: &Requests| Ok(replies(store.call(requests, limit)));
+    layout.inspect("x", layout.key("x").unwrap()).conclude(answer).unwrap();
+    assert_eq!(layout.list().conclude(answer).unwrap(), ["x"]);
     assert!(is_released(&ask(&store, release(1))));
     let undo = Intent::Undo { terms: terms(2, TWO), prev: None };
     assert!(matches!(ask(&store, undo), Step::Done(Verdict::Undone)));
@@ -673,7 +669,7 @@ fn databases_are_apart_and_a_socket_file_is_as_good_as_a_port() {
 fn many_renewals_travel_together_and_each_has_its_answer() {
     let server = Server::start("");
     let store = server.store();
-    let layout = store.layout(Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
     let renew = |i: u32| {
         let key = layout.key(&i.to_string()).unwrap();
         let mut machine = layout.protocol(key.clone());
@@ -688,7 +684,7 @@ fn many_renewals_travel_together_and_each_has_its_answer() {
         }
         renew[0].clone()
     };
-    let renewals: Vec<Request> = (0..1_201).map(renew).collect();
+    let renewals: Requests = (0..1_201).map(renew).collect();
     server.run(&["SET", "lw:{5}", "x"]);
     let commands = || match server.run(&["INFO", "commandstats"]) {
         redis::Value::BulkString(text) => {
@@ -703,7 +699,8 @@ fn many_renewals_travel_together_and_each_has_its_answer() {
     };
     let before = commands();
     let handle = runtime::handle().unwrap();
-    let answers = replies(handle.block_on(store.clone().call_batch(renewals)));
+    let limit = clock::now().after(Duration::from_secs(20));
+    let answers = replies(handle.block_on(store.clone().call_batch(renewals, limit)));
     assert_eq!(commands() - before, 6, "three of them, and again for the script");
     for (i, answer) in answers.iter().enumerate() {
         match (i, answer) {
@@ -1076,7 +1073,7 @@ fn whoever_is_not_found_by_scripts_polls_until_it_is() {
 fn layouts_and_formats_are_chosen_by_name() {
     let store = store("redis://127.0.0.1:1");
     let chosen = |layout, format| {
-        let layout = store.layout(Wanted { layout, format })?;
+        let layout = layout_of(store.layouts(), Wanted { layout, format })?;
         Ok::<_, Error>((layout.name(), layout.format()))
     };
     assert_eq!(chosen(None, None).unwrap(), ("native", None));

@@ -14,8 +14,8 @@ use super::layouts::native;
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
-use crate::protocol::{InboxId, Layout, Request, Requests};
-use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store};
+use crate::protocol::{InboxId, Layout, Requests};
+use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, not_sent};
 use crate::time::Time;
 
 /// The locks in one file.
@@ -77,8 +77,12 @@ impl SqliteStore {
     }
 }
 
-fn not_sent(error: Error) -> Answered {
-    Answered { sent: clock::now(), outcome: Outcome::NotSent(error) }
+#[cfg(test)]
+impl SqliteStore {
+    /// Whether nothing that tasks asked for waits to be begun.
+    pub(super) fn is_seen_to(&self) -> bool {
+        locked(&self.line).jobs.is_empty()
+    }
 }
 
 fn lost(error: impl std::error::Error + Send + Sync + 'static) -> Answered {
@@ -150,9 +154,14 @@ impl Store for SqliteStore {
         Box::pin(self.in_turn(requests, limit))
     }
 
-    fn call_batch(self: Arc<Self>, requests: Vec<Request>) -> BoxFuture<'static, Answered> {
-        let limit = clock::now().after(self.file.response_timeout());
+    fn call_batch(self: Arc<Self>, requests: Requests, limit: Time) -> BoxFuture<'static, Answered> {
+        let limit = clock::now().after(self.file.response_timeout()).min(limit);
         Box::pin(async move { self.elsewhere(move |file| file.perform_many(&requests, limit)).await })
+    }
+
+    /// A transaction begins before its limit or not at all, and whoever undoes what it does comes after it.
+    fn void_after(&self, given_up: Time, limit: Time) -> Time {
+        limit.max(given_up)
     }
 
     fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {

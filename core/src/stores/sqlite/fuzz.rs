@@ -79,8 +79,8 @@ impl Feed<'_> {
             0 => (&calls.renew, vec![self.claimant(), self.number()]),
             1 => (&calls.release, vec![self.claimant(), self.number()]),
             2 => (&calls.undo, vec![self.claimant(), self.claimant()]),
-            3 => return layout.inspect("k".into()),
-            4 => return layout.list(&self.text()),
+            3 => (&calls.inspect, Vec::new()),
+            4 => (&calls.list, vec![Arg::from(&*self.text())]),
             5 => (&calls.break_hold, vec![self.number()]),
             _ => {
                 let (me, ttl, wait) = (self.claimant(), self.number(), Arg::Int(i64::from(self.byte() % 2)));
@@ -239,7 +239,7 @@ fn shared_rows(db: &Connection, feed: &mut Feed<'_>) -> rusqlite::Result<()> {
     for _ in 0..3 {
         let (layout, request): (&dyn Layout, _) = match feed.byte() % 8 {
             0 => (&native, feed.request()),
-            1 => (&native, native.inspect("k".into())),
+            1 => (&native, native.inspect("k", "k".into()).asks()[0].clone()),
             2..4 => (&*latch, feed.latch_request()),
             4..6 => (&*barrier, feed.barrier_request()),
             _ => (&*shared, feed.shared_request()),

@@ -28,7 +28,7 @@ use crate::protocol::{
 };
 use crate::session::Inbox;
 use crate::share::{Primitive, Share};
-use crate::stores::{Outcome, Sink, Store};
+use crate::stores::{Outcome, Sink, Store, layout_of};
 
 const TTL: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_secs(20);
@@ -126,7 +126,7 @@ struct Contender {
 
 impl Contender {
     fn new(store: &Arc<SqliteStore>, name: &str) -> Self {
-        let layout = store.layout(Wanted::default()).unwrap();
+        let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
         let terms = Terms {
             name: name.into(),
             attempt: attempt(),
@@ -144,7 +144,7 @@ impl Contender {
     fn of_one_permit(store: &Arc<SqliteStore>, name: &str) -> Self {
         let mut contender = Contender::new(store, name);
         let share = Share { primitive: Primitive::Semaphore, capacity: 1, ..Share::READ };
-        let layout = store.layout(Wanted::default()).unwrap().shared(share).unwrap();
+        let layout = layout_of(store.layouts(), Wanted::default()).unwrap().shared(share).unwrap();
         contender.machine = layout.protocol(layout.key(name).unwrap());
         contender
     }
@@ -232,16 +232,16 @@ fn attempt() -> AttemptId {
     AttemptId(u128::from(getrandom::u64().unwrap()) << 64 | u128::from(getrandom::u64().unwrap()))
 }
 
-fn ask(store: &SqliteStore, request: Request) -> Reply {
-    match store.call(&Requests::from_iter([request]), clock::now().after(LIMIT)).outcome {
+fn ask(store: &SqliteStore, request: &Request) -> Reply {
+    match store.call(&Requests::from_iter([request.clone()]), clock::now().after(LIMIT)).outcome {
         Outcome::Replies(mut replies) => replies.remove(0),
         other => panic!("{other:?}"),
     }
 }
 
 fn inspect(store: &SqliteStore, name: &str) -> Inspection {
-    let layout = store.layout(Wanted::default()).unwrap();
-    layout.inspected(name, &ask(store, layout.inspect(layout.key(name).unwrap()))).unwrap()
+    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
+    layout.inspect(name, layout.key(name).unwrap()).conclude(|requests| Ok(vec![ask(store, &requests[0])])).unwrap()
 }
 
 /// A second look at the file, past the store.
@@ -614,13 +614,18 @@ fn a_lock_that_is_broken_tells_its_holder() {
     let token = holder.try_lock().unwrap();
     let seen = inspect(&store, "a").holder.unwrap();
     assert_eq!((seen.first_token, seen.card.pid), (token, std::process::id()));
-    let layout = store.layout(Wanted { layout: Some("native"), format: None }).unwrap();
-    assert_eq!(ask(&store, layout.break_hold("a".into(), token - 1)), Reply::Int(0));
-    assert_eq!(ask(&store, layout.break_hold("a".into(), token)), Reply::Int(1));
+    let layout = layout_of(store.layouts(), Wanted { layout: Some("native"), format: None }).unwrap();
+    for (token, is_broken) in [(token - 1, false), (token, true)] {
+        let inquiry = layout.break_hold("a".into(), token);
+        assert_eq!(inquiry.conclude(|requests| Ok(vec![ask(&store, &requests[0])])).unwrap(), is_broken);
+    }
     let told = Heard::Pushed("a".into(), StoreEvent::Broken { attempt: holder.terms.attempt });
     assert_eq!(holder.ears.next(), told);
     assert!(!holder.renew());
-    assert_eq!(store.layout(Wanted { layout: Some("shedlock"), format: None }).unwrap_err().kind(), Kind::Unsupported);
+    assert_eq!(
+        layout_of(store.layouts(), Wanted { layout: Some("shedlock"), format: None }).unwrap_err().kind(),
+        Kind::Unsupported
+    );
 }
 
 #[test]
@@ -792,7 +797,7 @@ fn a_file_that_stays_busy_is_unavailable() {
     contender.try_lock().unwrap();
     let mut helper = Helper::start("write", &folder.file());
     assert_eq!(helper.says(), "writing");
-    let layout = store.layout(Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
     let Step::Ask(renewal) =
         contender.machine.step(Input::Begin(Intent::Renew { terms: contender.terms.clone(), ttl: TTL }))
     else {
@@ -804,7 +809,7 @@ fn a_file_that_stays_busy_is_unavailable() {
     assert_eq!((error.kind(), error.operation()), (Kind::Unavailable, "renew"));
     assert!(error.store().is_some_and(|store| store.ends_with("/locks.db")), "{error}");
     assert!(inspect(&store, "a").holder.is_some(), "looking needs no writing");
-    let _ = ask(&store, layout.list(""));
+    let _ = ask(&store, &layout.list().asks()[0]);
     helper.end();
     assert!(contender.renew());
 }
@@ -859,8 +864,8 @@ fn a_write_that_fails_in_its_commit_may_have_been_done() {
 
 fn refusal(path: &Path) -> Error {
     let store = store(path);
-    let layout = store.layout(Wanted::default()).unwrap();
-    let requests = Requests::from_iter([layout.inspect("a".into())]);
+    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
+    let requests = Requests::from_iter(layout.inspect("a", "a".into()).asks().iter().cloned());
     match store.call(&requests, clock::now().after(LIMIT)).outcome {
         Outcome::NotSent(error) => error,
         other => panic!("{other:?}"),
@@ -952,9 +957,9 @@ fn requests_may_be_awaited_and_travel_together() {
             requests.remove(0)
         })
         .collect();
-    let many: Vec<_> = renewals.iter().cycle().take(1000).cloned().collect();
+    let many: Requests = renewals.iter().cycle().take(1000).cloned().collect();
     let wanted: Vec<_> = [1, 0, 1].into_iter().map(Reply::Int).cycle().take(1000).collect();
-    let answered = runtime::handle().unwrap().block_on(store.clone().call_batch(many));
+    let answered = runtime::handle().unwrap().block_on(store.clone().call_batch(many, clock::now().after(LIMIT)));
     assert!(matches!(answered.outcome, Outcome::Replies(replies) if replies == wanted));
     let one = Requests::from_iter([renewals[0].clone()]);
     let answered = runtime::handle().unwrap().block_on(store.call_async(&one, clock::now().after(LIMIT)));
@@ -971,8 +976,8 @@ fn the_embedded_file_makes_its_folder() {
 }
 
 fn is_refused_as_unsupported(store: &SqliteStore, says: &str) {
-    let layout = store.layout(Wanted::default()).unwrap();
-    let requests = Requests::from_iter([layout.inspect("a".into())]);
+    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
+    let requests = Requests::from_iter(layout.inspect("a", "a".into()).asks().iter().cloned());
     let Outcome::NotSent(error) = store.call(&requests, clock::now().after(LIMIT)).outcome else { panic!() };
     assert_eq!(error.kind(), Kind::Unsupported, "{error}");
     assert!(error.context().contains(says), "{error}");
@@ -1279,6 +1284,34 @@ fn what_tasks_ask_for_is_done_in_the_order_of_asking() {
     let positions: Vec<_> = waiters[..48].iter_mut().map(Contender::queue).collect();
     assert_eq!(positions, (0..48).collect::<Vec<_>>());
     assert_eq!(inspect(&store, "a").waiters, 48, "what was given up was never asked for");
+}
+
+#[test]
+fn what_is_begun_may_be_done_until_its_limit_though_nobody_awaits_it() {
+    let folder = Folder::new();
+    let store = store(&folder.file());
+    let mut contender = Contender::new(&store, "a");
+    assert!(inspect(&store, "a").holder.is_none());
+    let mut helper = Helper::start("write", &folder.file());
+    assert_eq!(helper.says(), "writing");
+    let intent = Intent::Acquire { terms: contender.terms.clone(), wait: false, prev: None };
+    let Step::Ask(requests) = contender.machine.step(Input::Begin(intent)) else { panic!() };
+    let limit = clock::now().after(LIMIT);
+    let mut call = store.call_async(&requests, limit);
+    {
+        let _entered = runtime::handle().unwrap().enter();
+        assert!(call.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop())).is_pending());
+    }
+    while !store.is_seen_to() {
+        std::thread::yield_now();
+    }
+    drop(call);
+    assert_eq!(store.void_after(clock::now(), limit), limit);
+    helper.end();
+    while inspect(&store, "a").holder.is_none() {
+        assert!(clock::now() < limit, "it was begun");
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -41,10 +41,10 @@ use crate::guarantee::Guarantees;
 use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
 use crate::native::Calls;
 use crate::protocol::{
-    Arg, AttemptId, Call, Grant, Input, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, Term,
-    Terms, Traits, Verdict, Wait,
+    Arg, AttemptId, Call, Grant, Input, Inquiry, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step,
+    Term, Terms, Traits, Verdict, Wait,
 };
-use crate::replies::{answered, int, listed, nonsense, operation, refusal};
+use crate::replies::{answered, done, int, names, nonsense, operation, refusal};
 use crate::share::Share;
 use crate::time::StoreTime;
 
@@ -194,7 +194,7 @@ pub trait Manner: Clone + fmt::Debug + Hash + Send + Sync + 'static {
 }
 
 /// A layout that joins the locks of another library.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct JoinedLayout<M> {
     /// In what it differs from the others.
     pub manner: M,
@@ -234,11 +234,41 @@ impl<M: Manner> Layout for JoinedLayout<M> {
         self.manner.shared(share, &self.prefix)
     }
 
-    fn inspect(&self, key: Arc<str>) -> Request {
+    fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
         let more = self.manner.more(Wanted::Look, &key);
         let mut request = with_record(&self.manner.calls().inspect, key, []);
         request.args.extend(more);
-        request
+        Inquiry::of(request, move |reply| self.inspected(name, reply))
+    }
+
+    fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
+        let more = self.manner.more(Wanted::Free, &key);
+        let token = Arg::Int(i64::try_from(token).unwrap_or(i64::MAX));
+        let mut request = with_record(&self.manner.calls().break_hold, key, [token]);
+        request.args.extend(more);
+        let refused = |operation, code: &str, message: &str| refused(operation, &self.manner, code, message);
+        Inquiry::of(request, move |reply| done("break", reply, refused))
+    }
+
+    fn list(&self) -> Inquiry<'_, Vec<String>> {
+        self.clone().listing()
+    }
+}
+
+impl<M: Manner> JoinedLayout<M> {
+    /// The names of the locks there are.
+    pub(super) fn listing<'a>(self) -> Inquiry<'a, Vec<String>>
+    where
+        M: 'a,
+    {
+        let list = &self.manner.calls().list;
+        let page = move |cursor: &str| Request::new(list, format!("{RECORD}*").into(), [cursor.into()]);
+        Inquiry::pages(page, move |reply| names(reply, |record| self.name_of(record)))
+    }
+
+    fn name_of(&self, record: &str) -> Option<String> {
+        let key = key_of(record)?.strip_prefix(self.manner.before())?;
+        key.strip_prefix(&*self.prefix).map(str::to_owned)
     }
 
     fn inspected(&self, name: &str, reply: &Reply) -> Result<Inspection> {
@@ -266,32 +296,6 @@ impl<M: Manner> Layout for JoinedLayout<M> {
         }
     }
 
-    fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
-        let more = self.manner.more(Wanted::Free, &key);
-        let token = Arg::Int(i64::try_from(token).unwrap_or(i64::MAX));
-        let mut request = with_record(&self.manner.calls().break_hold, key, [token]);
-        request.args.extend(more);
-        request
-    }
-
-    fn list(&self, cursor: &str) -> Request {
-        Request::new(&self.manner.calls().list, format!("{RECORD}*").into(), [cursor.into()])
-    }
-
-    fn listed(&self, reply: &Reply) -> Result<(Vec<String>, Option<String>)> {
-        let list = listed(reply)?;
-        let mut texts = list.iter().filter_map(|item| match item {
-            Reply::Text(text) => Some(text.as_str()),
-            _ => None,
-        });
-        let next = texts.next().filter(|cursor| !cursor.is_empty()).map(str::to_owned);
-        let keys = texts.filter_map(key_of).filter_map(|key| key.strip_prefix(self.manner.before()));
-        let names = keys.filter_map(|key| key.strip_prefix(&*self.prefix));
-        Ok((names.map(str::to_owned).collect(), next))
-    }
-}
-
-impl<M: Manner> JoinedLayout<M> {
     /// A holder that has no record is one of the other library's.
     fn holder(&self, owner: &str, left: i64, held: i64, first: i64, card: &str) -> Holder {
         let first_token = u64::try_from(first).unwrap_or(0);

@@ -1,4 +1,9 @@
 //! The lock layouts of Redis. Pure: they build without any feature.
+//!
+//! In this store a request is a script with its keys and arguments. All keys of one are in one slot of a cluster: what
+//! lies beside a lock has its name in braces. Requests that travel together are one script, whose keys and arguments
+//! are those of all of them, one behind the other, and which answers a list. What
+//! [`Protocol::channel`](crate::protocol::Protocol::channel) names is a channel of `SUBSCRIBE`.
 
 use std::sync::Arc;
 

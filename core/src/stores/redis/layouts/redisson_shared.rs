@@ -58,10 +58,10 @@ use crate::guarantee::{ExclusiveUntil, Guarantees};
 use crate::lease::Inspection;
 use crate::options::AcquireOptions;
 use crate::protocol::{
-    Arg, AttemptId, Call, Change, Input, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, Terms,
-    Traits, Verdict,
+    Arg, AttemptId, Call, Change, Input, Inquiry, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step,
+    Terms, Traits, Verdict,
 };
-use crate::replies::{answered, operation};
+use crate::replies::{answered, done, operation, refusal};
 use crate::share::{Primitive, Share};
 use crate::shared::{self, SharedCalls};
 
@@ -313,33 +313,30 @@ impl Layout for SharedLayout {
         Some(self.share)
     }
 
-    fn inspect(&self, key: Arc<str>) -> Request {
+    fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
         let machine = self.machine(key);
-        machine.request(self.object.look(), machine.exact())
-    }
-
-    fn inspected(&self, name: &str, reply: &Reply) -> Result<Inspection> {
-        match foreign(self.object, "inspect", reply) {
+        let request = machine.request(self.object.look(), machine.exact());
+        Inquiry::of(request, move |reply| match foreign(self.object, "inspect", reply) {
             Some(error) => Err(error),
             None => shared::inspected(self.name(), name, reply),
-        }
+        })
     }
 
-    fn break_hold(&self, key: Arc<str>, token: u64) -> Request {
-        self.machine(key).request(&self.object.calls().break_hold, [token_arg(token)])
+    fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
+        let request = self.machine(key).request(&self.object.calls().break_hold, [token_arg(token)]);
+        Inquiry::of(request, |reply| match foreign(self.object, "break", reply) {
+            Some(error) => Err(error),
+            None => done("break", reply, refusal),
+        })
     }
 
-    fn resize(&self, key: Arc<str>, permits: u32) -> Option<Request> {
+    fn resize(&self, key: Arc<str>, permits: u32) -> Option<Inquiry<'_, ()>> {
         let resizes = self.object == Object::Leased;
-        resizes.then(|| self.machine(key).request(&PERMITS.resize, [Arg::Int(permits.into())]))
+        resizes.then(|| shared::resized(self.machine(key).request(&PERMITS.resize, [Arg::Int(permits.into())])))
     }
 
-    fn list(&self, cursor: &str) -> Request {
-        locks(&*self.prefix).list(cursor)
-    }
-
-    fn listed(&self, reply: &Reply) -> Result<(Vec<String>, Option<String>)> {
-        locks(&*self.prefix).listed(reply)
+    fn list(&self) -> Inquiry<'_, Vec<String>> {
+        locks(&*self.prefix).listing()
     }
 }
 

@@ -251,7 +251,9 @@ mod tests {
     #[test]
     fn a_holder_of_the_other_library_has_no_token() {
         let layout = FAMILY.layout(&PREDIS, "");
-        let seen = |list: [Reply; 6]| layout.inspected("x", &Reply::List(list.into())).unwrap().holder.unwrap();
+        let seen = |list: [Reply; 6]| {
+            layout.inspect("x", "x".into()).answered(&Reply::List(list.into())).unwrap().holder.unwrap()
+        };
         let text = |text: &str| Reply::Text(text.into());
         let theirs =
             seen([text("request-17"), Reply::Int(-1), Reply::Int(5_000_000), Reply::Int(0), text(""), Reply::Int(0)]);

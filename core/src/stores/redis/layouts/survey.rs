@@ -5,20 +5,28 @@ use std::time::Duration;
 use super::shapes;
 use crate::error::Result;
 use crate::lease::Sighting;
-use crate::protocol::{Call, Reply, Request};
+use crate::protocol::{Call, Inquiry, Page, Reply, Request};
 use crate::replies::{listed, nonsense};
 
 static EVICTION: Call = Call { name: "eviction", body: include_str!("scripts/eviction.lua"), batch: false };
 
 static SURVEY: Call = Call { name: "survey", body: include_str!("scripts/survey.lua"), batch: false };
 
-/// The request for what the server does when its memory is full; `prefix` routes it.
-pub fn eviction(prefix: &str) -> Request {
-    Request::new(&EVICTION, prefix.into(), [])
+/// What the server does when its memory is full; `prefix` routes the request.
+pub fn eviction<'a>(prefix: &str) -> Inquiry<'a, Option<String>> {
+    Inquiry::of(Request::new(&EVICTION, prefix.into(), []), |reply| match reply {
+        Reply::Text(policy) if !policy.is_empty() => Ok(Some(policy.clone())),
+        // A user without that right has everything else.
+        _ => Ok(None),
+    })
 }
 
-/// The request for what lies under `name`, or for the page at `cursor` of all that lies under `prefix`.
-pub fn request(prefix: &str, name: Option<&str>, cursor: &str) -> Request {
+/// Looks for locks under `name`, or under all that begins with `prefix`.
+pub fn others<'a>(prefix: &'a str, name: Option<&'a str>) -> Inquiry<'a, Vec<Sighting>> {
+    Inquiry::pages(move |cursor| request(prefix, name, cursor), seen)
+}
+
+fn request(prefix: &str, name: Option<&str>, cursor: &str) -> Request {
     let (key, how) = match name {
         Some(name) => (format!("{prefix}{name}"), "one"),
         None => (format!("{prefix}*"), "page"),
@@ -27,10 +35,7 @@ pub fn request(prefix: &str, name: Option<&str>, cursor: &str) -> Request {
 }
 
 /// What looks like a lock in its reply, and where the next page begins.
-///
-/// # Errors
-/// `auth` where the user may not look, `protocol` where the reply makes no sense.
-pub fn seen(reply: &Reply) -> Result<(Vec<Sighting>, Option<String>)> {
+fn seen(reply: &Reply) -> Result<Page<Sighting>> {
     let [Reply::Text(next), keys @ ..] = listed(reply)? else {
         return Err(nonsense("list", std::slice::from_ref(reply)));
     };

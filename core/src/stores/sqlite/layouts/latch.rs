@@ -189,8 +189,9 @@ mod tests {
         // One look tells what lies there, and nothing of what is over.
         let layout = super::super::native::layout("");
         let look = |now| {
-            let seen = super::super::native::run(&db, &env(now, "boot"), &layout.inspect("k".into())).unwrap().0;
-            layout.identified("k", &seen).unwrap()
+            let run = |request: &_| super::super::native::run(&db, &env(now, "boot"), request).unwrap().0;
+            let ask = |requests: &crate::protocol::Requests| Ok(vec![run(&requests[0])]);
+            layout.identify("k", "k".into()).conclude(ask).unwrap()
         };
         let seen = look(4);
         assert_eq!((seen.primitive, seen.latch.map(|latch| latch.count), seen.waiters), (Some("latch"), Some(0), 0));

@@ -851,17 +851,14 @@ pub(super) mod tests {
         }
         run(&db, &env(1, "boot"), &request(&CALLS.release, "app:0007", &release(1).args)).unwrap();
         let layout = layout("app:");
-        let (mut listed, mut pages, mut cursor) = (Vec::new(), 0, String::new());
-        loop {
-            let (names, next) = layout.listed(&run(&db, &env(2, "boot"), &layout.list(&cursor)).unwrap().0).unwrap();
-            assert!(names.len() <= PAGE);
-            listed.extend(names);
+        let mut pages = 0;
+        let listed = layout.list().conclude(|requests| {
             pages += 1;
-            match next {
-                Some(next) => cursor = next,
-                None => break,
-            }
-        }
+            let page = run(&db, &env(2, "boot"), &requests[0]).unwrap().0;
+            assert!(matches!(&page, Reply::List(list) if list.len() <= 1 + PAGE));
+            Ok(vec![page])
+        });
+        let listed = listed.unwrap();
         assert_eq!((listed.len(), pages), (1200, 3));
         assert!(listed.contains(&longest) && !listed.contains(&"0007".into()) && listed.contains(&"1199".into()));
     }

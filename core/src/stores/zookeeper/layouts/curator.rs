@@ -90,7 +90,7 @@ pub struct Curator {
 
 impl Curator {
     /// A contender for the lock kept in the directory `dir`, an absolute path (see
-    /// [`directory`](crate::stores::zookeeper::directory)).
+    /// [`directory`](super::paths::directory)).
     pub fn new(dir: Arc<str>) -> Self {
         Curator { dir, contender: None, renewing: false, released: None, release: None, undo: None }
     }

@@ -10,6 +10,7 @@
 //! | `children` | getChildren, unordered | | `[session, name, name, ...]` |
 //! | `exists` | exists, without a watch | | `[session, czxid, ephemeralOwner]` |
 //! | `watch` | getData with a watch; no watch is left when the node is missing | | `[session, czxid, ephemeralOwner]` |
+//! | `get` | getData, without a watch | | `[session, czxid, ephemeralOwner, data]` |
 //! | `delete` | delete | version, -1 for any | nil |
 //! | `sync` | sync | | nil |
 //!
@@ -22,6 +23,8 @@ use crate::error::{Error, Kind, Result};
 use crate::protocol::{Arg, Call, Op, Reply, Request, Requests};
 
 pub mod curator;
+pub mod curator_layout;
+pub mod paths;
 mod sweep;
 
 const fn call(name: &'static str) -> Call {
@@ -38,6 +41,8 @@ pub static CHILDREN: Call = call("children");
 pub static EXISTS: Call = call("exists");
 /// Reads a node's stat and asks to be told when the node goes or its data changes.
 pub static WATCH: Call = call("watch");
+/// Reads a node's data and stat, without a watch.
+pub static GET: Call = call("get");
 /// Deletes a node.
 pub static DELETE: Call = call("delete");
 /// Makes the reads that follow see everything the ensemble had accepted before.
@@ -57,17 +62,39 @@ fn synced(dir: &Arc<str>, reads: impl IntoIterator<Item = Request>) -> Requests 
     [on(&SYNC, dir)].into_iter().chain(reads).collect()
 }
 
-/// The answers to the reads of [`synced`].
-fn after_sync(op: Op, replies: &[Reply]) -> Result<&[Reply]> {
-    match replies {
-        [Reply::Nil, reads @ ..] => Ok(reads),
-        [Reply::Error { code, message }, ..] => Err(refused(op, code, message)),
-        _ => Err(garbled(op)),
+/// What was being done, for errors.
+#[derive(Clone, Copy)]
+struct Doing(&'static str);
+
+impl From<Op> for Doing {
+    fn from(op: Op) -> Self {
+        Doing(match op {
+            Op::Acquire => "acquire",
+            Op::Renew => "renew",
+            Op::Release => "release",
+            Op::Undo => "undo",
+        })
     }
 }
 
-fn first(op: Op, replies: &[Reply]) -> Result<&Reply> {
-    replies.first().ok_or_else(|| garbled(op))
+impl From<&'static str> for Doing {
+    fn from(doing: &'static str) -> Self {
+        Doing(doing)
+    }
+}
+
+/// The answers to the reads of [`synced`].
+fn after_sync(doing: impl Into<Doing>, replies: &[Reply]) -> Result<&[Reply]> {
+    let doing = doing.into();
+    match replies {
+        [Reply::Nil, reads @ ..] => Ok(reads),
+        [Reply::Error { code, message }, ..] => Err(refused(doing, code, message)),
+        _ => Err(garbled(doing)),
+    }
+}
+
+fn first(doing: impl Into<Doing>, replies: &[Reply]) -> Result<&Reply> {
+    replies.first().ok_or_else(|| garbled(doing))
 }
 
 fn child(dir: &str, name: &str) -> Arc<str> {
@@ -90,66 +117,86 @@ impl Stat {
 }
 
 /// The answer to `exists` or `watch`; `None` when there is no such node.
-fn stat(op: Op, reply: &Reply) -> Result<Option<Stat>> {
+fn stat(doing: impl Into<Doing>, reply: &Reply) -> Result<Option<Stat>> {
+    let doing = doing.into();
     match reply {
         Reply::List(parts) => match parts[..] {
             [Reply::Int(session), Reply::Int(czxid), Reply::Int(owner)] if czxid > 0 => {
                 Ok(Some(Stat { session, czxid: czxid.unsigned_abs(), owner }))
             }
-            _ => Err(garbled(op)),
+            _ => Err(garbled(doing)),
         },
-        other => missing(op, other),
+        other => missing(doing, other),
+    }
+}
+
+/// The answer to `get`: czxid and data; `None` when there is no such node.
+fn found(doing: impl Into<Doing>, reply: &Reply) -> Result<Option<(u64, String)>> {
+    let doing = doing.into();
+    match reply {
+        Reply::List(parts) => match &parts[..] {
+            [Reply::Int(_), Reply::Int(czxid), Reply::Int(_), Reply::Text(data)] if *czxid > 0 => {
+                Ok(Some((czxid.unsigned_abs(), data.clone())))
+            }
+            _ => Err(garbled(doing)),
+        },
+        other => missing(doing, other),
     }
 }
 
 /// The answer to `create`; `None` when the parent is missing.
-fn created(op: Op, reply: &Reply) -> Result<Option<(&str, Stat)>> {
+fn created(doing: impl Into<Doing>, reply: &Reply) -> Result<Option<(&str, Stat)>> {
+    let doing = doing.into();
     match reply {
         Reply::List(parts) => match &parts[..] {
             [Reply::Int(session), Reply::Text(path), Reply::Int(czxid), Reply::Int(owner)] if *czxid > 0 => {
                 Ok(Some((path, Stat { session: *session, czxid: czxid.unsigned_abs(), owner: *owner })))
             }
-            _ => Err(garbled(op)),
+            _ => Err(garbled(doing)),
         },
-        other => missing(op, other),
+        other => missing(doing, other),
     }
 }
 
 /// The answer to `children`: the session and the names; `None` when the node is missing.
-fn names(op: Op, reply: &Reply) -> Result<Option<(i64, Vec<&str>)>> {
-    let Reply::List(parts) = reply else { return missing(op, reply) };
-    let [Reply::Int(session), names @ ..] = &parts[..] else { return Err(garbled(op)) };
+fn names(doing: impl Into<Doing>, reply: &Reply) -> Result<Option<(i64, Vec<&str>)>> {
+    let doing = doing.into();
+    let Reply::List(parts) = reply else { return missing(doing, reply) };
+    let [Reply::Int(session), names @ ..] = &parts[..] else { return Err(garbled(doing)) };
     let names = names.iter().map(|name| match name {
         Reply::Text(name) => Ok(name.as_str()),
-        _ => Err(garbled(op)),
+        _ => Err(garbled(doing)),
     });
     Ok(Some((*session, names.collect::<Result<_>>()?)))
 }
 
 /// The answer to `delete`: whether the node was there.
-fn deleted(op: Op, reply: &Reply) -> Result<bool> {
+fn deleted(doing: impl Into<Doing>, reply: &Reply) -> Result<bool> {
+    let doing = doing.into();
     match reply {
         Reply::Nil => Ok(true),
-        other => missing::<()>(op, other).map(|_| false),
+        other => missing::<()>(doing, other).map(|_| false),
     }
 }
 
-fn missing<T>(op: Op, reply: &Reply) -> Result<Option<T>> {
+fn missing<T>(doing: impl Into<Doing>, reply: &Reply) -> Result<Option<T>> {
+    let doing = doing.into();
     match reply {
         Reply::Error { code, .. } if code == "NoNode" => Ok(None),
-        Reply::Error { code, message } => Err(refused(op, code, message)),
-        _ => Err(garbled(op)),
+        Reply::Error { code, message } => Err(refused(doing, code, message)),
+        _ => Err(garbled(doing)),
     }
 }
 
 /// An answer that no ZooKeeper gives.
-fn garbled(op: Op) -> Error {
+fn garbled(doing: impl Into<Doing>) -> Error {
     let message = "the answer has not the shape of a ZooKeeper answer; is something else listening at this address?";
-    Error::new(Kind::Protocol, word(op), message)
+    Error::new(Kind::Protocol, doing.into().0, message)
 }
 
 /// A refusal as an error. `unavailable` means that the outcome is unknown and asking again may help.
-fn refused(op: Op, code: &str, message: &str) -> Error {
+fn refused(doing: impl Into<Doing>, code: &str, message: &str) -> Error {
+    let doing = doing.into();
     let (kind, advice) = match code {
         "ConnectionLoss" | "OperationTimeout" | "SessionExpired" | "SessionMoved" | "RequestTimeout" => {
             (Kind::Unavailable, "ask again")
@@ -162,7 +209,7 @@ fn refused(op: Op, code: &str, message: &str) -> Error {
         ),
         _ => (Kind::Protocol, "no ZooKeeper gives this answer to this request"),
     };
-    Error::new(kind, word(op), format!("ZooKeeper answered {code} ({message}): {advice}"))
+    Error::new(kind, doing.0, format!("ZooKeeper answered {code} ({message}): {advice}"))
 }
 
 /// Why the lock's directory is still missing after its containers were asked for.
@@ -173,13 +220,4 @@ fn unmade(containers: &[Reply]) -> Error {
     });
     let vanishing = "the lock's directory vanishes as soon as it is made; try again";
     refusal.unwrap_or_else(|| Error::new(Kind::Unavailable, "acquire", vanishing))
-}
-
-fn word(op: Op) -> &'static str {
-    match op {
-        Op::Acquire => "acquire",
-        Op::Renew => "renew",
-        Op::Release => "release",
-        Op::Undo => "undo",
-    }
 }
