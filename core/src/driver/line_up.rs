@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use super::engine::Engine;
-use super::entry::{Entry, Turn};
+use super::entry::Entry;
 use super::wait::locked;
+use crate::machine::Turn;
 use crate::session::Inbox;
 
 /// How many are let in at a time: what the background takes to a store in one write, which keeps their order.

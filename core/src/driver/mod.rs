@@ -16,7 +16,6 @@ pub(crate) mod notice;
 pub(crate) mod owners;
 pub(crate) mod poller;
 pub(crate) mod random;
-mod slots;
 mod timer;
 pub(crate) mod turnstile;
 pub(crate) mod wait;
