@@ -16,11 +16,12 @@ use std::time::Duration;
 pub use crate::client::Blocking;
 use crate::client::{Acquisition, Extension, extended, free, left, outcome_of};
 use crate::driver::engine::Trial;
-use crate::driver::entry::{Effects, PARTING};
+use crate::driver::entry::Effects;
 use crate::driver::owners::this_thread;
 use crate::driver::wait::Settled;
 use crate::error::{Error, Kind, Result};
 use crate::lease::{Inspection, ReleaseOutcome, Sighting};
+use crate::machine::PARTING;
 use crate::options::ConnectOptions;
 use crate::token::Token;
 
@@ -221,7 +222,7 @@ impl Acquisition<Blocking> {
         }
         let _inside = self.span.enter();
         let effects = self.entry.expire(&self.engine);
-        let limit = effects.at.after(PARTING);
+        let limit = effects.wanted.at.after(PARTING);
         self.engine.perform(&self.entry, effects, Some(limit));
         PARTING
     }

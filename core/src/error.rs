@@ -139,7 +139,6 @@ struct Inner {
     lock: Option<Arc<str>>,
     message: Cow<'static, str>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
-    #[cfg(feature = "net")]
     nobody_there: bool,
 }
 
@@ -147,16 +146,7 @@ impl Error {
     /// An error of `kind` met while doing `operation`. `message` says what happened and what to do about it.
     pub fn new(kind: Kind, operation: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
         let message = shortened(message.into());
-        Error(Box::new(Inner {
-            kind,
-            operation,
-            store: None,
-            lock: None,
-            message,
-            source: None,
-            #[cfg(feature = "net")]
-            nobody_there: false,
-        }))
+        Error(Box::new(Inner { kind, operation, store: None, lock: None, message, source: None, nobody_there: false }))
     }
 
     /// An [`Kind::InvalidConfig`] error; nothing was sent.
@@ -226,7 +216,6 @@ impl Error {
     }
 
     /// Whether there is nobody at the address.
-    #[cfg(feature = "net")]
     pub(crate) fn is_nobody_there(&self) -> bool {
         self.0.nobody_there
     }

@@ -32,7 +32,6 @@ impl<T: 'static> Lent<T> {
     }
 
     /// Keeps memory for no more than so many.
-    #[cfg(feature = "net")]
     pub(crate) fn shrink_to(&mut self, most: usize) {
         if let Some(list) = &mut self.0 {
             list.shrink_to(most);

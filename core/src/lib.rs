@@ -15,8 +15,8 @@
 //!   held. [`blocking`] has the same for threads. [`export`] hands a held lock to another process, [`multi`] takes several,
 //!   [`striped`] one of several. [`latch`] has some wait until others are done, [`barrier`] until others wait too. [`once`] lets one caller do what many want done, [`election`] has one of many lead, and [`kit`]
 //!   has what the protected resource asks of a token. [`Error`] has a stable code; [`guarantee`] says what each store promises.
-//! * Inside, four rooms: a [`protocol`] per lock layout, the [`session`] that alone reasons about time, the [`queue`] of one
-//!   process, and the driver with its [`stores`]. The first three are pure: no clock, no socket, no task. They build
+//! * Inside, five rooms: a [`protocol`] per lock layout, the [`session`] that alone reasons about time, the [`queue`] of one
+//!   process, the [`machine`] that joins the two, and the driver with its [`stores`]. All but the last are pure: no clock, no socket, no task. They build
 //!   for WebAssembly (`--no-default-features`), and they are what the explorer explores.
 //! * [`cell`] is the reference semantics of our own layout, [`native`] its wire form and machine. [`shared_cell`] and [`shared`]
 //!   are the same for what has several holders: [`Client::rwlock`] and [`Client::semaphore`]; [`latch_cell`] and [`latch_layout`] for
@@ -46,6 +46,7 @@ pub mod guarantee;
 pub mod kit;
 pub mod lease;
 mod lent;
+pub mod machine;
 #[cfg(feature = "net")]
 pub mod metrics;
 pub mod name;

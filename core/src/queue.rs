@@ -178,14 +178,14 @@ struct Turn {
 
 /// The memory in which waiting tasks and actions gather.
 #[derive(Clone, Debug, Default)]
-pub struct Room {
+pub struct Scratch {
     waiting: Lent<Ask>,
     waiting_fairly: Lent<Ask>,
     actions: Lent<Action>,
 }
 
 /// Where it stands that belongs to `task`: found at once in a list whose tasks came in the order of their ids.
-fn place<T: 'static>(list: &Lent<T>, task: TaskId, of: impl Fn(&T) -> Option<TaskId>) -> Option<usize> {
+pub(crate) fn place<T: 'static>(list: &Lent<T>, task: TaskId, of: impl Fn(&T) -> Option<TaskId>) -> Option<usize> {
     let by_order = list.binary_search_by_key(&Some(task), &of).ok();
     by_order.or_else(|| list.iter().position(|one| of(one) == Some(task)))
 }
@@ -254,17 +254,17 @@ impl Queue {
 
     /// Lends the memory in which tasks and actions gather, before [`handle`](Self::handle). Whoever drives very many queues
     /// lends the same to each in turn, so that none keeps its own.
-    pub fn lend(&mut self, room: &mut Room) {
-        self.waiting.exchange(&mut room.waiting);
-        self.waiting_fairly.exchange(&mut room.waiting_fairly);
-        self.actions.exchange(&mut room.actions);
+    pub fn lend(&mut self, scratch: &mut Scratch) {
+        self.waiting.exchange(&mut scratch.waiting);
+        self.waiting_fairly.exchange(&mut scratch.waiting_fairly);
+        self.actions.exchange(&mut scratch.actions);
     }
 
     /// Takes the memory back that is not in use, after the last action.
-    pub fn reclaim(&mut self, room: &mut Room) {
-        room.waiting.take_back(&mut self.waiting);
-        room.waiting_fairly.take_back(&mut self.waiting_fairly);
-        room.actions.take_back(&mut self.actions);
+    pub fn reclaim(&mut self, scratch: &mut Scratch) {
+        scratch.waiting.take_back(&mut self.waiting);
+        scratch.waiting_fairly.take_back(&mut self.waiting_fairly);
+        scratch.actions.take_back(&mut self.actions);
     }
 
     /// The earliest deadline of a waiting task.

@@ -282,7 +282,7 @@ impl Silence {
 
 /// The memory in which actions gather.
 #[derive(Debug, Default)]
-pub struct Room(Lent<Action>);
+pub struct Scratch(Lent<Action>);
 
 /// See the [module's table](self).
 pub struct Session {
@@ -435,13 +435,13 @@ impl Session {
 
     /// Lends the memory in which actions gather, before [`handle`](Self::handle). Whoever drives very many sessions lends the
     /// same to each in turn, so that none keeps its own.
-    pub fn lend(&mut self, room: &mut Room) {
-        self.actions.exchange(&mut room.0);
+    pub fn lend(&mut self, scratch: &mut Scratch) {
+        self.actions.exchange(&mut scratch.0);
     }
 
     /// Takes the memory back, after the last action.
-    pub fn reclaim(&mut self, room: &mut Room) {
-        room.0.take_back(&mut self.actions);
+    pub fn reclaim(&mut self, scratch: &mut Scratch) {
+        scratch.0.take_back(&mut self.actions);
     }
 
     /// When to call [`handle`](Self::handle) with [`Event::Tick`] at the latest; `None` while only an event can change
@@ -1057,8 +1057,19 @@ impl Session {
 
     fn renew_if_due(&mut self, now: Time) {
         if self.renew_at.is_some_and(|at| now >= at) && self.flight(Op::Renew).is_none() {
-            self.renew(now);
+            match self.may_renew(now) {
+                true => self.renew(now),
+                false => self.renew_at = None,
+            }
         }
+    }
+
+    /// Whether the hold may be renewed yet. A renewal that is due was due before the end of that, but the answer that said when may
+    /// have come late.
+    fn may_renew(&self, now: Time) -> bool {
+        let is_over = |max| now >= self.granted_at.after(max);
+        let is_asked_for = self.phase == Phase::Confirming || self.extending.is_some() || self.changing.is_some();
+        is_asked_for || !self.service.get().max_hold.is_some_and(is_over)
     }
 
     fn renew(&mut self, now: Time) {

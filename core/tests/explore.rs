@@ -13,9 +13,9 @@
 
 #[path = "explore/deed.rs"]
 mod deed;
-mod glue;
 #[path = "explore/layout/mod.rs"]
 mod layout;
+mod process;
 #[path = "explore/search.rs"]
 mod search;
 #[path = "explore/setup.rs"]
@@ -113,6 +113,45 @@ fn several_know_the_secret_and_nobody_renews() {
     let heirs = vec![setup.clients[1].clone(); 2];
     let clients = [&setup.clients[..1], &heirs].concat();
     Setup { renew: false, clients, ..setup }.with_a_pause().with_faults(1).check();
+}
+
+#[test]
+fn whoever_gives_up_at_a_time_limit_leaves_no_place() {
+    Setup::limited("one gives up at a time limit, one fault", 1, 2).with_faults(1).check();
+    Setup::limited("two give up at a time limit", 2, 1).check();
+    let limited = Wish { limit: Some(2), ..ONE };
+    let clients = vec![vec![EARLY, limited], vec![Wish { fair: true, ..limited }]];
+    Setup { clients, ..Setup::limited("a local task and a fair one give up at a time limit", 1, 2) }.check();
+}
+
+#[test]
+fn a_client_is_closed_at_any_moment() {
+    Setup::closed("a client is closed, one fault", ONE).with_faults(1).check();
+    let extends = Wish { extends: Some(4), ..EARLY };
+    Setup::closed("a client that extends its hold is closed", extends).check();
+    let two = Setup::closed("a client of two tasks is closed", EARLY);
+    let clients = vec![vec![two.clients[0][0], ONE], vec![ONE]];
+    Setup { clients, ..two }.check();
+}
+
+#[test]
+fn a_hold_that_is_forgotten_ends_with_its_lease() {
+    Setup::forgotten("a hold is forgotten, one fault").with_faults(1).check();
+    let extends = Wish { forgets: true, extends: Some(4), ..EARLY };
+    let of = |name, clients| Setup { clients, ..Setup::forgotten(name) };
+    of("a hold is extended and forgotten", vec![vec![extends], vec![ONE]]).check();
+    of("a hold is forgotten while another task waits", vec![vec![Wish { forgets: true, ..EARLY }, ONE], vec![]])
+        .check();
+}
+
+#[test]
+fn an_export_is_taken_back() {
+    let setup = Setup::exports("exported and taken back, one fault");
+    let clients = vec![setup.clients[0].clone(), vec![ONE]];
+    let faulty = Setup { clients, retracts: true, ..setup }.with_faults(1);
+    // A copy that took a place is passed over by whoever releases next, and here nobody may.
+    let faults = faulty.faults.iter().copied().filter(|class| *class != Class::Duplicate).collect();
+    Setup { faults, ..faulty }.check();
 }
 
 #[test]

@@ -4,9 +4,9 @@
 
 #[path = "explore/deed.rs"]
 mod deed;
-mod glue;
 #[path = "explore/layout/mod.rs"]
 mod layout;
+mod process;
 #[path = "explore/search.rs"]
 mod search;
 #[path = "explore/setup.rs"]

@@ -331,6 +331,18 @@ fn rule_7_max_hold_ends_renewal_and_says_so() {
 }
 
 #[test]
+fn rule_7_a_renewal_whose_answer_is_late_is_the_last_of_a_hold_that_runs_out_meanwhile() {
+    let mut rig = Rig::holding();
+    rig.tick(10_000);
+    rig.tell(25_000, Event::Serve(Service::that_runs_out(millis(5_000))));
+    rig.replied(25_001, 10_000, Reply::Int(1));
+    rig.tick(25_002);
+    assert_eq!(rig.sent.iter().filter(|(id, _)| id.op == Op::Renew).count(), 1);
+    rig.tick(40_000);
+    assert_eq!(rig.hears()[0], format!("lost: {}", LossReason::MaxHold.code()));
+}
+
+#[test]
 fn rule_8_a_cancel_after_a_yield_names_both_attempts() {
     let mut rig = Rig::holding();
     rig.tell(10, Event::Yield { attempt: AttemptId(2), used: 100, service: SERVICE });

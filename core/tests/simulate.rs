@@ -6,20 +6,20 @@
 
 #![allow(unreachable_pub, dead_code, reason = "the modules are shared, and each test uses its part")]
 
-mod glue;
 #[path = "explore/layout/mod.rs"]
 mod layout;
+mod process;
 #[path = "explore/view.rs"]
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use glue::{Input, Out, Process, process_of};
 use layout::native::NativeRecord;
 use layout::{Around, Record as _};
 use lockwright::error::{Error, Kind};
 use lockwright::lease::ReleaseOutcome;
+use lockwright::machine;
 use lockwright::native::Procedure;
 use lockwright::options::Retry;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Reply, StoreEvent};
@@ -27,6 +27,7 @@ use lockwright::queue::{Ask, OwnerId, TaskId};
 use lockwright::session::{Answer, Inbox, RequestId, Service, margin};
 use lockwright::store_clock::StoreClock;
 use lockwright::time::{StoreTime, Time};
+use process::{Call, Effects, Part, Process, Settled, process_of};
 
 /// Seeds that failed once, each with the reason.
 const SEEDS: &str = include_str!("simulate_seeds.txt");
@@ -125,7 +126,7 @@ enum Event {
 struct Flight {
     client: usize,
     lock: usize,
-    slot: usize,
+    slot: u64,
     id: RequestId,
     sent: Time,
     void_after: Time,
@@ -262,14 +263,14 @@ impl Simulation {
             dead: false,
         };
         for _ in 0..self.locks.len() {
-            client.processes.push(Process::new(
-                id as u8,
-                random.below(1 << 40) << 20,
-                NativeRecord::machine,
-                STORE_TIMEOUT,
-                lockwright::cell::BLOCK,
-                Inbox::Closed,
-            ));
+            let part = Part {
+                id: id as u8,
+                salt: random.below(1 << 40) << 20,
+                speaks: NativeRecord::machine,
+                store_timeout: STORE_TIMEOUT,
+                shares: false,
+            };
+            client.processes.push(Process::new(part, Inbox::Closed));
         }
         // The clock was asked for when the connection was made, and the answer took its time.
         client.store_clock.learn(client.local(random.below(MS)), self.store_time());
@@ -354,19 +355,22 @@ impl Simulation {
                     return Ok(());
                 }
                 match event {
-                    Some(event) => self.feed(client, lock, Input::Push(&event)),
+                    Some(event) => self.feed(client, lock, machine::Event::Pushed(&event)),
                     None => {
                         self.clients[client].opening = false;
-                        self.feed_all(client, || Input::Inbox(Inbox::Live))
+                        self.connected(client, Inbox::Live)
                     }
                 }
             }
             Event::Tick { client, lock } => {
                 self.clients[client].ticks[lock] = None;
-                self.feed(client, lock, Input::Tick)
+                self.feed(client, lock, machine::Event::Tick)
             }
             Event::Alarm { client, task, round } => self.act(client, task, round),
-            Event::Verify { client } => self.feed_all(client, || Input::Verify),
+            Event::Verify { client } => {
+                let mut locks = 0..self.locks.len();
+                locks.try_for_each(|lock| self.feed(client, lock, machine::Event::Verify))
+            }
             Event::Chaos => self.chaos(),
         }
     }
@@ -406,13 +410,13 @@ impl Simulation {
                     self.later(wait, Event::Alarm { client, task: number, round });
                 }
                 self.note(|| format!("client {client} task {number}: {ask:?} on lock {lock}"));
-                self.feed(client, lock, Input::Acquire(ask))
+                self.feed_with(client, lock, |process, effects| process.acquire(ask, None, effects))
             }
             State::Waiting => {
                 let (lock, id) = (task.lock, task.serial * TASKS + number as u64);
                 self.note(|| format!("client {client} task {number} gives up"));
                 self.rest(client, number);
-                self.feed(client, lock, Input::Cancel(TaskId(id)))
+                self.feed(client, lock, machine::Event::Cancel { task: TaskId(id), granted: None })
             }
             State::Holding { token, depth } => {
                 let (lock, nested) = (task.lock, std::mem::take(&mut task.nested));
@@ -429,17 +433,19 @@ impl Simulation {
                         service: self.service(),
                     };
                     self.note(|| format!("client {client} task {number} re-enters"));
-                    return self.feed(client, lock, Input::Acquire(ask));
+                    return self.feed_with(client, lock, |process, effects| process.acquire(ask, None, effects));
                 }
                 if self.random.chance(100) {
                     let ttl = self.service().ttl;
                     self.later(SECOND / 5, Event::Alarm { client, task: number, round });
                     self.note(|| format!("client {client} task {number} extends to {ttl:?}"));
-                    return self.feed(client, lock, Input::Extend { token, ttl });
+                    let waiter = Call::Extend(TaskId(number as u64));
+                    return self.feed(client, lock, machine::Event::Extend { token, ttl, waiter });
                 }
                 task.state = State::Releasing { token, depth };
                 self.note(|| format!("client {client} task {number} releases {token}"));
-                self.feed(client, lock, Input::Release { token })
+                let waiter = Call::Release(TaskId(number as u64));
+                self.feed(client, lock, machine::Event::Release { token, waiter })
             }
             State::Releasing { .. } | State::Through => Ok(()),
         }
@@ -460,17 +466,20 @@ impl Simulation {
         self.later(wait, Event::Alarm { client, task: number, round });
     }
 
-    fn feed_all(&mut self, client: usize, input: impl Fn() -> Input<'static>) -> Checked {
-        (0..self.locks.len()).try_for_each(|lock| self.feed(client, lock, input()))
+    /// The inbox of a client is another one, for all its locks.
+    fn connected(&mut self, client: usize, inbox: Inbox) -> Checked {
+        let mut locks = 0..self.locks.len();
+        locks.try_for_each(|lock| self.feed_with(client, lock, |process, effects| process.connected(inbox, effects)))
     }
 
-    fn feed(&mut self, client: usize, lock: usize, input: Input<'_>) -> Checked {
-        let now = self.clients[client].local(self.now);
-        let mut out = Vec::new();
-        self.clients[client].processes[lock].handle(now, input, &mut out);
-        for out in out {
-            self.perform(client, lock, now, out)?;
-        }
+    fn feed(&mut self, client: usize, lock: usize, event: machine::Event<'_, process::Handles>) -> Checked {
+        self.feed_with(client, lock, |process, effects| process.handle(event, effects))
+    }
+
+    fn feed_with(&mut self, client: usize, lock: usize, feed: impl FnOnce(&mut Process, &mut Effects)) -> Checked {
+        let mut effects = Effects::at(self.clients[client].local(self.now));
+        feed(&mut self.clients[client].processes[lock], &mut effects);
+        self.perform(client, lock, effects)?;
         if let Some(due) = self.clients[client].processes[lock].due() {
             // Timers come late, never early.
             let at = self.clients[client].at(due).max(self.now) + self.random.below(MS);
@@ -482,38 +491,33 @@ impl Simulation {
         Ok(())
     }
 
-    fn perform(&mut self, client: usize, lock: usize, now: Time, out: Out) -> Checked {
-        match out {
-            Out::Send { slot, id, requests } => self.send(client, lock, slot, id, &requests, now)?,
-            Out::OpenInbox => self.subscribe(client),
-            Out::Learn { at, .. } => self.clients[client].store_clock.learn(now, at),
-            Out::Granted { task, token, depth } => {
-                let (number, serial) = ((task.0 % TASKS) as usize, task.0 / TASKS);
-                self.note(|| format!("client {client} task {number} holds lock {lock} under {token}, depth {depth}"));
-                let believed: Vec<_> =
-                    self.clients[client].processes[lock].beliefs().map(|(attempt, _)| attempt).collect();
-                let task = &mut self.clients[client].tasks[number];
-                if task.state != State::Waiting || task.serial != serial {
-                    return Err(format!("client {client} task {number} is granted the lock while {:?}", task.state));
-                }
-                task.state = State::Holding { token, depth };
-                let round = task.round;
-                let record = &mut self.locks[lock];
-                // Granted before the store forgot it, and told only now: the next request will find out.
-                let is_forgotten = believed.iter().any(|attempt| record.forgotten.contains(attempt));
-                if depth == 1 && token <= record.top && !is_forgotten {
-                    return Err(format!("token {token} was given after {}", record.top));
-                }
-                record.top = record.top.max(token);
-                self.granted += 1;
-                let hold = match self.random.below(10) {
-                    0 => self.random.below(8 * SECOND),
-                    1..4 => self.random.below(500 * MS),
-                    _ => self.random.below(3 * MS),
-                };
-                self.later(hold, Event::Alarm { client, task: number, round });
+    fn perform(&mut self, client: usize, lock: usize, effects: Effects) -> Checked {
+        let now = effects.at;
+        for (_, at) in effects.learnt {
+            self.clients[client].store_clock.learn(now, at);
+        }
+        for (hold, reason) in effects.lost {
+            self.note(|| format!("client {client} lost {hold:?} of lock {lock}: {reason:?}"));
+        }
+        for (call, settled) in effects.settled {
+            self.settled(client, lock, call, settled)?;
+        }
+        if effects.open_inbox {
+            self.subscribe(client);
+        }
+        for send in effects.sends {
+            self.send(client, lock, send.slot, send.id, &send.requests, now)?;
+        }
+        Ok(())
+    }
+
+    fn settled(&mut self, client: usize, lock: usize, call: Call, settled: Settled) -> Checked {
+        match (call, settled) {
+            (Call::Acquire(task), Settled::Granted { hold, depth }) => {
+                let token = machine::Hold::token(&hold).n;
+                self.granted(client, lock, task, token, depth)
             }
-            Out::Refused { task, why } => {
+            (Call::Acquire(task), Settled::Refused(why)) => {
                 let (number, serial) = ((task.0 % TASKS) as usize, task.0 / TASKS);
                 self.note(|| format!("client {client} task {number} is refused: {why:?}"));
                 let Task { state, serial: present, .. } = self.clients[client].tasks[number];
@@ -521,25 +525,53 @@ impl Simulation {
                     return Err(format!("client {client} task {number} is refused while {state:?}"));
                 }
                 self.rest(client, number);
+                Ok(())
             }
-            Out::Released { token, outcome } => self.released(client, lock, token, &outcome)?,
-            Out::Lost { token, reason } => {
-                self.note(|| format!("client {client} lost {token} of lock {lock}: {reason:?}"));
+            (Call::Release(task), Settled::Released(outcome)) => self.released(client, lock, task.0 as usize, &outcome),
+            (Call::Extend(_), Settled::Extended(done)) => {
+                self.note(|| format!("client {client} extended: {done}"));
+                Ok(())
             }
-            Out::Extended { done } => self.note(|| format!("client {client} extended: {done}")),
-            Out::Changed { token } => self.note(|| format!("client {client} changed: {token:?}")),
-            Out::Parted { .. } => return Err("what is simulated has no places".into()),
+            (call, settled) => Err(format!("client {client} answers {call:?} with {settled:?}")),
         }
+    }
+
+    fn granted(&mut self, client: usize, lock: usize, task: TaskId, token: u64, depth: u32) -> Checked {
+        let (number, serial) = ((task.0 % TASKS) as usize, task.0 / TASKS);
+        self.note(|| format!("client {client} task {number} holds lock {lock} under {token}, depth {depth}"));
+        let believed: Vec<_> = self.clients[client].processes[lock].beliefs().map(|(attempt, _)| attempt).collect();
+        let task = &mut self.clients[client].tasks[number];
+        if task.state != State::Waiting || task.serial != serial {
+            return Err(format!("client {client} task {number} is granted the lock while {:?}", task.state));
+        }
+        task.state = State::Holding { token, depth };
+        let round = task.round;
+        let record = &mut self.locks[lock];
+        // Granted before the store forgot it, and told only now: the next request will find out.
+        let is_forgotten = believed.iter().any(|attempt| record.forgotten.contains(attempt));
+        if depth == 1 && token <= record.top && !is_forgotten {
+            return Err(format!("token {token} was given after {}", record.top));
+        }
+        record.top = record.top.max(token);
+        self.granted += 1;
+        let hold = match self.random.below(10) {
+            0 => self.random.below(8 * SECOND),
+            1..4 => self.random.below(500 * MS),
+            _ => self.random.below(3 * MS),
+        };
+        self.later(hold, Event::Alarm { client, task: number, round });
         Ok(())
     }
 
-    fn released(&mut self, client: usize, lock: usize, token: u64, outcome: &ReleaseOutcome) -> Checked {
-        self.note(|| format!("client {client} released {token} of lock {lock}: {outcome:?}"));
-        let waits = |task: &Task| matches!(task.state, State::Releasing { token: t, .. } if t == token);
-        let found = self.clients[client].tasks.iter().position(|task| task.lock == lock && waits(task));
-        let Some(number) = found else {
-            return Err(format!("client {client} answers the release of {token} that nobody waits for"));
+    fn released(&mut self, client: usize, lock: usize, number: usize, outcome: &ReleaseOutcome) -> Checked {
+        self.note(|| format!("client {client} task {number} released lock {lock}: {outcome:?}"));
+        let Task { state, lock: of, .. } = self.clients[client].tasks[number];
+        let State::Releasing { token, .. } = state else {
+            return Err(format!("client {client} answers a release of task {number}, which is {state:?}"));
         };
+        if of != lock {
+            return Err(format!("client {client} answers the release of lock {of} for lock {lock}"));
+        }
         match self.clients[client].tasks[number].state {
             State::Releasing { depth, .. } if depth > 1 => {
                 let task = &mut self.clients[client].tasks[number];
@@ -557,7 +589,7 @@ impl Simulation {
         &mut self,
         client: usize,
         lock: usize,
-        slot: usize,
+        slot: u64,
         id: RequestId,
         requests: &lockwright::protocol::Requests,
         now: Time,
@@ -665,7 +697,7 @@ impl Simulation {
                 Answer::Unknown { error, void_after }
             }
         };
-        self.feed(client, lock, Input::Reply { slot, id, sent, answer })
+        self.feed(client, lock, machine::Event::Answered { slot, id, sent, answer })
     }
 
     /// Once a second something may happen to somebody.
@@ -731,7 +763,7 @@ impl Simulation {
         node.opening = false;
         node.heard_until = 0;
         if node.paused_until <= self.now {
-            self.feed_all(client, || Input::Inbox(Inbox::Closed))?;
+            self.connected(client, Inbox::Closed)?;
         }
         self.subscribe(client);
         Ok(())
@@ -791,8 +823,8 @@ impl Simulation {
                 }
             }
             if let Some(lock) = client.processes.iter().position(|process| !process.is_idle()) {
-                let process = client.processes[lock].describe();
-                return Err(format!("client {number} is never through with lock {lock}: {process}"));
+                let process = &client.processes[lock];
+                return Err(format!("client {number} is never through with lock {lock}: {process:?}"));
             }
         }
         for (lock, record) in self.locks.iter().enumerate() {

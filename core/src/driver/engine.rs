@@ -11,16 +11,17 @@ use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 
 use super::courier::{self, Courier, Freight};
-use super::entry::{Demand, Effects, Entry, Outbound, PARTING};
+use super::entry::{Effects, Entry, Outbound};
 use super::line_up::LineUp;
 use super::notice::{self, Counters, Silence};
-use super::owners::{self, Waiting, Waits};
+use super::owners::{self, Waits};
 use super::turnstile::Turnstile;
 use super::wait::{Settled, Waiter};
 use super::wheel::Wheel;
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::Guarantees;
 use crate::lease::{Card, Inspection};
+use crate::machine::{self, Demand, PARTING, Waiting};
 use crate::options::{AcquireOptions, ConnectOptions};
 use crate::platform::clock;
 use crate::platform::fence::{self, Fence};
@@ -405,14 +406,14 @@ impl Engine {
     /// Performs everything in this thread, and what follows from it, until somebody has a result: whoever that is goes on with it,
     /// and what is left (a renewal that is due with the grant) must not keep it. The background does that.
     pub(crate) fn perform(&self, entry: &Arc<Entry>, effects: Effects, deadline: Option<Time>) {
-        let mut limit = self.limit(effects.at, deadline);
+        let mut limit = self.limit(effects.wanted.at, deadline);
         let mut is_told = effects.tells();
         let mut todo = self.perform_local(entry, effects);
         while !is_told && !todo.is_empty() {
             let send = todo.remove(0);
             let answered = self.heard(1, self.store.call(&send.requests, limit));
             let follow = send.entry.answered(self, send.slot, send.id, answered);
-            limit = self.limit(follow.at, deadline);
+            limit = self.limit(follow.wanted.at, deadline);
             is_told = follow.tells();
             todo.extend(self.perform_local(&send.entry, follow));
         }
@@ -529,9 +530,10 @@ impl Engine {
 
     /// Everything but the writes, which it returns.
     pub(crate) fn perform_local(&self, entry: &Arc<Entry>, effects: Effects) -> SmallVec<[Outbound; 1]> {
-        let Effects { mut sends, settled, lost, ended, learnt, open_inbox, hear_hints, notices, waits, due, .. } =
-            effects;
-        let Effects { heeds, let_through, permits, .. } = effects;
+        let Effects { wanted, due, permits } = effects;
+        let machine::Effects { sends, settled, lost, ended, learnt, open_inbox, hear_hints, .. } = wanted;
+        let machine::Effects { heeds, let_through, waits, notices, .. } = wanted;
+        let mut sends: SmallVec<[Outbound; 1]> = sends.into_iter().map(|send| Outbound::of(entry, send)).collect();
         let fence = Fence { lock: &entry.name, store: self.store.address() };
         for (sent, at) in learnt {
             self.store.learn(sent, at);
@@ -972,13 +974,14 @@ pub(crate) fn begin(
     let hurries = ask.tries && secret.is_none() && wish.trial.hurries;
     let demand = Demand {
         ask,
+        card,
         by: wish.owner.filter(|owner| owner.0 > 0),
         lenient: wish.lenient,
         secret,
         insists: !wish.prefers_order,
         hurries,
     };
-    let (task, effects) = entry.acquire(engine, demand, card, &waiter);
+    let (task, effects) = entry.acquire(engine, demand, &waiter);
     ask.task = task;
     (ask, waiter, effects)
 }
@@ -1084,7 +1087,7 @@ mod tests {
         let (waits, clients, _guard) = out_of_time("memory://parting");
         let effects = waits.entry.expire(&waits.engine);
         assert_eq!(clients[0].inspect("x").unwrap().waiters, 1);
-        assert!(effects.settled.is_empty());
+        assert!(effects.wanted.settled.is_empty());
         waits.engine.perform(&waits.entry, effects, None);
         assert_eq!(clients[0].inspect("x").unwrap().waiters, 0);
         assert!(matches!(waits.waiter.take(), Some(Settled::Refused(Refusal::TimedOut(_)))));
@@ -1094,10 +1097,10 @@ mod tests {
     fn a_place_that_does_not_go_keeps_nobody_for_long() {
         let (waits, _clients, _guard) = out_of_time("memory://not-parting");
         let unsent = waits.entry.tick(&waits.engine);
-        assert!(unsent.due.is_some_and(|due| due <= unsent.at.after(PARTING)));
+        assert!(unsent.due.is_some_and(|due| due <= unsent.wanted.at.after(PARTING)));
         std::thread::sleep(PARTING);
         let told = waits.entry.tick(&waits.engine);
-        assert!(matches!(&told.settled[..], [(_, Settled::Refused(Refusal::TimedOut(_)))]));
+        assert!(matches!(&told.wanted.settled[..], [(_, Settled::Refused(Refusal::TimedOut(_)))]));
         drop(unsent);
     }
 
@@ -1112,7 +1115,7 @@ mod tests {
         waits.engine.perform(&waits.entry, effects, None);
         std::thread::sleep(crate::client::left(waits.deadline.unwrap()));
         let effects = waits.entry.expire(&waits.engine);
-        assert!(effects.settled.is_empty());
+        assert!(effects.wanted.settled.is_empty());
         (waits, barriers, effects)
     }
 
@@ -1145,7 +1148,7 @@ mod tests {
         let told = waits.entry.tick(&waits.engine);
         let unknown =
             |refused: &Refusal| matches!(refused, Refusal::Failed(error) if error.kind() == Kind::Unavailable);
-        assert!(matches!(&told.settled[..], [(_, Settled::Refused(refused))] if unknown(refused)), "{told:?}");
+        assert!(matches!(&told.wanted.settled[..], [(_, Settled::Refused(refused))] if unknown(refused)), "{told:?}");
         drop(unsent);
     }
 

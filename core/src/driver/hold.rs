@@ -1,11 +1,12 @@
 //! What a guard shares with the driver: until when the lock is held, and whether it was lost.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::lease::LossReason;
+use crate::machine::{self, Held};
 use crate::platform::clock;
 use crate::platform::fence::Fence;
 use crate::platform::mutex::locked;
@@ -43,9 +44,10 @@ struct Interested {
     callbacks: Vec<Callback>,
 }
 
-impl Hold {
-    pub(crate) fn new(token: Token, since: Time, valid_until: Time, by: Option<OwnerId>) -> Self {
-        Hold {
+/// What the machine of the lock keeps up to date.
+impl machine::Hold for Arc<Hold> {
+    fn new(Held { token, since, valid_until, by }: Held) -> Self {
+        Arc::new(Hold {
             token,
             by: by.map_or(0, |owner| owner.0),
             abandoned: AtomicBool::new(false),
@@ -56,16 +58,42 @@ impl Hold {
             expires_as: AtomicU8::new(0),
             over: AtomicBool::new(false),
             interest: Mutex::default(),
-        }
+        })
     }
 
-    /// Whether all its guards were forgotten, so that nothing renews it any more.
-    pub(crate) fn abandon(&self, abandoned: bool) {
+    fn token(&self) -> Token {
+        self.token
+    }
+
+    fn shown(&self) -> Token {
+        Hold::shown(self)
+    }
+
+    fn show(&mut self, token: u64) {
+        self.shown.store(token, Ordering::Release);
+    }
+
+    fn since(&self) -> Time {
+        self.since
+    }
+
+    fn prolong(&mut self, valid_until: Time, expires_as: &LossReason) {
+        self.expires_as.store(expires_as.position(), Ordering::Relaxed);
+        self.valid_until.fetch_max(valid_until.as_nanos(), Ordering::AcqRel);
+    }
+
+    fn abandon(&mut self, abandoned: bool) {
         self.abandoned.store(abandoned, Ordering::Relaxed);
     }
 
+    fn reason(&self, reason: LossReason) -> LossReason {
+        self.why(reason)
+    }
+}
+
+impl Hold {
     /// Why it is lost when its session says `reason`: what is abandoned has a limit that nobody set.
-    pub(crate) fn reason(&self, reason: LossReason) -> LossReason {
+    fn why(&self, reason: LossReason) -> LossReason {
         match reason {
             LossReason::MaxHold if self.abandoned.load(Ordering::Relaxed) => LossReason::Abandoned,
             other => other,
@@ -82,18 +110,8 @@ impl Hold {
         Token { n: self.shown.load(Ordering::Acquire), ..self.token }
     }
 
-    pub(crate) fn show(&self, token: u64) {
-        self.shown.store(token, Ordering::Release);
-    }
-
     pub(crate) fn valid_until(&self) -> Time {
         Time::from_nanos(self.valid_until.load(Ordering::Acquire))
-    }
-
-    /// It lasts until then at least, and would end for the reason `expires_as`.
-    pub(crate) fn prolong(&self, valid_until: Time, expires_as: &LossReason) {
-        self.expires_as.store(expires_as.position(), Ordering::Relaxed);
-        self.valid_until.fetch_max(valid_until.as_nanos(), Ordering::AcqRel);
     }
 
     pub(crate) fn remaining(&self) -> Duration {
@@ -106,7 +124,7 @@ impl Hold {
     pub(crate) fn why_lost(&self) -> Option<LossReason> {
         let expired = || {
             let reason = || LossReason::ALL[usize::from(self.expires_as.load(Ordering::Relaxed))].clone();
-            (self.valid_until() <= clock::now()).then(reason).map(|reason| self.reason(reason))
+            (self.valid_until() <= clock::now()).then(reason).map(|reason| self.why(reason))
         };
         self.lost().or_else(expired)
     }

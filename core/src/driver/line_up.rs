@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use super::engine::Engine;
-use super::entry::{Entry, Turn};
+use super::entry::Entry;
+use crate::machine::Turn;
 use crate::platform::mutex::locked;
 use crate::session::Inbox;
 

@@ -9,7 +9,6 @@ pub(crate) mod hold;
 mod line_up;
 pub(crate) mod notice;
 pub(crate) mod owners;
-mod slots;
 pub(crate) mod turnstile;
 pub(crate) mod wait;
 mod wheel;

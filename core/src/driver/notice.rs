@@ -8,83 +8,16 @@ use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, debug, info, trace, warn};
 
-use crate::error::{Error, Kind};
-use crate::lease::{LossReason, ReleaseOutcome};
+use crate::error::Kind;
+use crate::machine::{Notice, Way, Why};
 use crate::metrics::Metrics;
 use crate::platform::clock;
-use crate::platform::fence::{Panicked, told};
+use crate::platform::fence::{tell_of_panic, told};
 use crate::platform::mutex::locked;
-use crate::protocol::AttemptId;
-use crate::queue::Refusal;
 use crate::session::Inbox;
 use crate::stores::{Answered, Outcome, Store};
 use crate::time::Time;
 use crate::token::Token;
-
-/// Something that happened to a lock.
-#[derive(Debug)]
-pub(crate) enum Notice {
-    /// A task asks for it.
-    Asked,
-    /// Somebody has it, and a task waits.
-    Waits,
-    /// A task has it.
-    Granted { token: Token, attempt: AttemptId, ttl: Duration, waited: Duration, way: Way },
-    /// A task does not get it.
-    Refused { why: Why, waited: Duration },
-    /// Its lease was prolonged.
-    Renewed { token: Token, attempt: AttemptId, ttl: Duration },
-    /// Its lease was not prolonged; it will be tried again.
-    NotRenewed { token: Token, attempt: AttemptId, error: Option<Error> },
-    /// A reader became the writer, or the writer a reader.
-    Changed { before: Token, token: Token },
-    /// A hold is over, though the store may not know yet.
-    Over { held: Duration },
-    /// What became of a release.
-    Released { token: Token, outcome: ReleaseOutcome },
-    /// It is a secret's now.
-    Exported { token: Token },
-    /// It goes to whoever waits at the store, and is asked for again in the same request.
-    Yielded { token: Token },
-    /// A hold was lost.
-    Lost { token: Token, reason: LossReason, held: Duration },
-    /// The store is asked to forget an attempt.
-    Undone { attempt: AttemptId },
-    /// A step of it panicked, and it was given up.
-    Panicked(Panicked),
-}
-
-/// How a task came to have a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// The store's answer to a request.
-    Answer,
-    /// Pushed by the store, when somebody else released.
-    Push,
-    /// From the task before it in this process.
-    HandOff,
-    /// The task's owner has it already.
-    Reentry,
-}
-
-/// Why a task did not get a lock.
-#[derive(Debug)]
-pub(crate) enum Why {
-    Taken,
-    TimedOut,
-    Cancelled,
-    Failed(Error),
-}
-
-impl From<&Refusal> for Why {
-    fn from(refusal: &Refusal) -> Self {
-        match refusal {
-            Refusal::Taken => Why::Taken,
-            Refusal::TimedOut(_) => Why::TimedOut,
-            Refusal::Failed(error) => Why::Failed(error.clone()),
-        }
-    }
-}
 
 impl Why {
     fn code(&self) -> &'static str {
@@ -188,7 +121,7 @@ impl Notice {
             | Notice::Exported { .. }
             | Notice::Yielded { .. }
             | Notice::Undone { .. }
-            | Notice::Panicked(_) => {}
+            | Notice::Panicked { .. } => {}
         }
     }
 
@@ -198,7 +131,7 @@ impl Notice {
             Notice::Asked | Notice::Over { .. } => return false,
             Notice::Renewed { .. } => Level::TRACE,
             Notice::Lost { .. } => Level::WARN,
-            Notice::Panicked(_) => Level::ERROR,
+            Notice::Panicked { .. } => Level::ERROR,
             _ => Level::DEBUG,
         };
         level <= LevelFilter::current()
@@ -252,7 +185,7 @@ impl Notice {
                 let (reason, held) = (reason.code(), held.as_secs_f64());
                 warn!(target: "lockwright::lost", lock, store, %token, reason, held, "lock lost");
             }
-            Notice::Panicked(panicked) => panicked.tell("a step of this lock", Some(lock), store),
+            Notice::Panicked { said } => tell_of_panic(said, "a step of this lock", Some(lock), store),
             Notice::Undone { attempt } => {
                 let attempt = attempt.short();
                 debug!(target: "lockwright::undo", lock, store, %attempt, "taking back what may be left at the store");

@@ -62,16 +62,6 @@ fn name(owner: OwnerId) -> Option<String> {
     locked(&NAMES).get(&owner).cloned()
 }
 
-/// A task of `owner` waits without a limit from now on, or no more.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
-    pub(crate) owner: OwnerId,
-    pub(crate) task: TaskId,
-    /// Somebody else may release what the owner holds.
-    pub(crate) lenient: bool,
-    pub(crate) begins: bool,
-}
-
 /// Who waits for what without a limit, of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Waits(Mutex<HashMap<OwnerId, Wait>>);

@@ -6,27 +6,12 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use super::hold::Hold;
-use crate::lease::ReleaseOutcome;
+use crate::machine;
 use crate::platform::fence::Fence;
 use crate::platform::mutex::locked;
-use crate::protocol::AttemptId;
-use crate::queue::Refusal;
 
 /// What a waiter gets.
-#[derive(Debug)]
-pub(crate) enum Settled {
-    Granted {
-        hold: Arc<Hold>,
-        depth: u32,
-    },
-    Refused(Refusal),
-    Released(ReleaseOutcome),
-    Extended(bool),
-    /// Whether it holds now what it wanted to.
-    Changed(bool),
-    /// The secret has the lock.
-    Exported(AttemptId),
-}
+pub(crate) type Settled = machine::Settled<Arc<Hold>>;
 
 /// A place for one result, while somebody wants it, and whom to wake when it comes. A thread parks, a task leaves its waker.
 #[derive(Debug, Default)]

@@ -24,13 +24,21 @@ impl Panicked {
         Panicked(text)
     }
 
+    pub(crate) fn said(self) -> String {
+        self.0
+    }
+
     /// Leaves it for `tracing`: `whose` panicked, at something of this lock of this store.
     pub(crate) fn tell(&self, whose: &str, lock: Option<&str>, store: &str) {
-        let said = self.0.as_str();
-        told(|| {
-            tracing::error!(target: "lockwright::panic", lock, store, whose, said, "a panic was caught; the locks are not affected");
-        });
+        tell_of_panic(&self.0, whose, lock, store);
     }
+}
+
+/// The same of a panic of which only is left what it `said`.
+pub(crate) fn tell_of_panic(said: &str, whose: &str, lock: Option<&str>, store: &str) {
+    told(|| {
+        tracing::error!(target: "lockwright::panic", lock, store, whose, said, "a panic was caught; the locks are not affected");
+    });
 }
 
 /// What `work` returns, or that it panicked.

@@ -99,6 +99,12 @@ pub struct Wish {
     pub extends: Option<u32>,
     /// For how many ticks it may export the lock, instead of releasing it.
     pub exports: Option<u32>,
+    /// After how many ticks it gives up, or after fewer.
+    pub limit: Option<u32>,
+    /// Whether its client may be closed.
+    pub closes: bool,
+    /// Whether its guard may be forgotten.
+    pub forgets: bool,
     /// Whether it may become the writer while it reads, or a reader while it writes, once.
     pub changes: bool,
     /// Whether it does not acquire the lock, but resumes what somebody exported.
@@ -132,6 +138,8 @@ pub struct Setup {
     pub roles: &'static [Role],
     /// To how many permits somebody may resize it, once.
     pub resizes: Option<u32>,
+    /// Whether whoever exported the lock may take it back.
+    pub retracts: bool,
     /// How many deeds somebody does beside all clients.
     pub deeds: usize,
     /// Whether the inboxes are still closed.

@@ -18,6 +18,9 @@ pub const ONE: Wish = Wish {
     ttl: None,
     extends: None,
     exports: None,
+    limit: None,
+    closes: false,
+    forgets: false,
     changes: false,
     resumes: false,
 };
@@ -41,6 +44,7 @@ impl Setup {
             clients: vec![vec![ONE], vec![ONE]],
             roles: &[],
             resizes: None,
+            retracts: false,
             deeds: 0,
             cold: false,
             behind: 0,
@@ -89,9 +93,10 @@ impl Setup {
         Setup { ttl: barrier::TTL, ..Setup::shared(name, &ROLES[..clients]) }
     }
 
-    /// The same whose tasks may give up while they wait.
+    /// The same whose tasks give up within as many ticks as a place lasts.
     pub fn fickle(self) -> Self {
-        let clients = self.clients.iter().map(|tasks| vec![Wish { may_cancel: true, ..ONE }; tasks.len()]).collect();
+        let limited = Wish { limit: Some(barrier::TTL), ..ONE };
+        let clients = self.clients.iter().map(|tasks| vec![limited; tasks.len()]).collect();
         Setup { clients, ..self }
     }
 
@@ -132,6 +137,25 @@ impl Setup {
         Setup { clients: vec![vec![exporter], vec![heir], vec![ONE]], ..Setup::three_clients(name) }
     }
 
+    /// One client holds, and others give up after at most so many ticks.
+    pub fn limited(name: &'static str, clients: usize, limit: u32) -> Self {
+        let limited = Wish { limit: Some(limit), ..ONE };
+        let clients = [vec![vec![EARLY]], vec![vec![limited]; clients]].concat();
+        Setup { clients, prompt: true, ..Setup::two_clients(name) }
+    }
+
+    /// A client that may be closed, whose task is that one, and another client.
+    pub fn closed(name: &'static str, task: Wish) -> Self {
+        let clients = vec![vec![Wish { closes: true, ..task }], vec![ONE]];
+        Setup { clients, prompt: true, ..Setup::two_clients(name) }
+    }
+
+    /// One client whose hold may be forgotten, and another client.
+    pub fn forgotten(name: &'static str) -> Self {
+        let forgets = Wish { forgets: true, ..EARLY };
+        Setup { clients: vec![vec![forgets], vec![ONE]], prompt: true, ..Setup::two_clients(name) }
+    }
+
     /// Three tasks of one client, and another client that waits: one of the tasks may give up.
     pub fn local_queue(name: &'static str) -> Self {
         let fickle = Wish { may_cancel: true, ..EARLY };
@@ -154,7 +178,9 @@ impl Setup {
     pub fn bound(&self, spent: &Spent) -> Recovery {
         // Whoever hears late that it had a place, which is over meanwhile, asks for another one when it looks.
         let lapses = self.role(0) == Role::Party && !self.prompt;
-        let pause = (spent.pauses + u8::from(lapses)) * self.patience() + self.idle_between_polls();
+        // What is forgotten, or exported and never resumed, ends with its lease.
+        let forgotten = self.clients.iter().flatten().filter(|wish| wish.forgets).count() as u8;
+        let pause = (spent.pauses + forgotten + u8::from(lapses)) * self.patience() + self.idle_between_polls();
         let of = |class: &Class| self.bound_of(*class);
         spent.faults.iter().map(of).fold((pause, pause), |sum, of| (sum.0 + of.0, sum.1 + of.1))
     }
@@ -275,6 +301,7 @@ impl Setup {
         };
         let marks = [(wish.fair, "f"), (wish.may_cancel, "c"), (wish.extends.is_some(), "x"), (wish.changes, "u")];
         let marks = marks.into_iter().chain([(wish.exports.is_some(), "e"), (wish.resumes, "r")]);
+        let marks = marks.chain([(wish.limit.is_some(), "l"), (wish.forgets, "a"), (wish.closes, "z")]);
         let marks: String = marks.filter(|(is, _)| *is).map(|(_, mark)| mark).collect();
         let ttl = wish.ttl.map_or(String::new(), |ttl| ttl.to_string());
         format!("{part}{marks}{ttl}")

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use lockwright::barrier_cell::{Fate, Passage};
 use lockwright::error::{Error, Kind};
-use lockwright::lease::ReleaseOutcome;
+use lockwright::lease::{LossReason, ReleaseOutcome};
+use lockwright::machine::{Event, Hold, PARTING};
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Reply, Requests, StoreEvent};
 use lockwright::queue::{Ask, Refusal, TaskId};
 use lockwright::relative::Relative;
@@ -17,9 +18,9 @@ use lockwright::time::{StoreTime, Time};
 use lockwright::token::Token;
 
 use crate::deed::Deed;
-use crate::glue::{Input, Out, Process, process_of};
 use crate::layout::joined::attempt_of;
-use crate::layout::{Around, Checked, Record, name_of, name_of_client};
+use crate::layout::{Around, Checked, Record, Role, name_of, name_of_client};
+use crate::process::{Call, Effects, Handles, Part, Process, Settled, process_of};
 use crate::setup::{Class, EPOCH, Setup, Spent, Wish};
 use crate::view::{Mix, View};
 
@@ -40,8 +41,11 @@ pub enum Task {
     Releasing {
         token: u64,
     },
-    /// It gave up, and wants to know whether that came in time.
-    Parting,
+    /// Its guard was forgotten: it is never released, and lasts as long as the lease.
+    Forgotten {
+        token: u64,
+        until: Time,
+    },
     Done,
 }
 
@@ -60,12 +64,27 @@ struct Extension {
     asked: Time,
 }
 
+impl Task {
+    /// Under which token it believes to hold, until when, and how much.
+    fn believes(&self) -> Option<(u64, Time, u32)> {
+        match *self {
+            Task::Holding { token, until, units } => Some((token, until, units)),
+            Task::Forgotten { token, until } => Some((token, until, 1)),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct Client {
     process: Process,
     pub tasks: Vec<Task>,
     /// Which tasks wait, in the order they came.
     waiting: Vec<u8>,
+    /// At which tick each of the tasks gives up.
+    limits: Vec<Option<u32>>,
+    /// Whether it was closed.
+    closed: bool,
     /// The tasks that extended their hold, or tried to.
     extended: u8,
     extension: Option<Extension>,
@@ -116,7 +135,7 @@ impl<R> Store<R> {
 #[derive(Clone, Debug)]
 struct Message<C> {
     client: usize,
-    slot: usize,
+    slot: u64,
     id: RequestId,
     sent: u32,
     /// It takes its time.
@@ -156,37 +175,113 @@ impl<C> Body<C> {
 /// One thing that can happen next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    Start { client: usize, task: usize },
-    Release { client: usize, task: usize },
-    Extend { client: usize, task: usize },
-    Export { client: usize, task: usize },
-    Change { client: usize, task: usize },
-    Take { client: usize, task: usize },
-    Cancel { client: usize, task: usize },
-    Timer { client: usize },
-    Deliver { message: usize },
-    Hear { client: usize },
+    /// It gives up after so many ticks.
+    Start {
+        client: usize,
+        task: usize,
+        limit: Option<u32>,
+    },
+    Release {
+        client: usize,
+        task: usize,
+    },
+    Extend {
+        client: usize,
+        task: usize,
+    },
+    Export {
+        client: usize,
+        task: usize,
+    },
+    Change {
+        client: usize,
+        task: usize,
+    },
+    Take {
+        client: usize,
+        task: usize,
+    },
+    Retract,
+    Forget {
+        client: usize,
+        task: usize,
+    },
+    Close {
+        client: usize,
+    },
+    Cancel {
+        client: usize,
+        task: usize,
+    },
+    Timer {
+        client: usize,
+    },
+    Deliver {
+        message: usize,
+    },
+    Hear {
+        client: usize,
+    },
     Resume,
     Resize,
-    Begin { deed: usize },
-    Arrive { deed: usize },
-    Appear { deed: usize, ghost: usize },
+    Begin {
+        deed: usize,
+    },
+    Arrive {
+        deed: usize,
+    },
+    Appear {
+        deed: usize,
+        ghost: usize,
+    },
     Pass,
-    Pause { client: usize },
-    Delay { message: usize },
-    Lose { message: usize },
-    Refuse { message: usize },
-    Haunt { message: usize },
-    Unanswer { message: usize },
-    Duplicate { message: usize },
-    Reset { client: usize },
-    Crash { client: usize, half_open: bool },
-    Blip { client: usize },
-    LosePush { client: usize, at: usize },
-    LoseDeed { deed: usize },
-    HauntDeed { deed: usize },
-    UnanswerDeed { deed: usize },
-    DuplicateDeed { deed: usize },
+    Pause {
+        client: usize,
+    },
+    Delay {
+        message: usize,
+    },
+    Lose {
+        message: usize,
+    },
+    Refuse {
+        message: usize,
+    },
+    Haunt {
+        message: usize,
+    },
+    Unanswer {
+        message: usize,
+    },
+    Duplicate {
+        message: usize,
+    },
+    Reset {
+        client: usize,
+    },
+    Crash {
+        client: usize,
+        half_open: bool,
+    },
+    Blip {
+        client: usize,
+    },
+    LosePush {
+        client: usize,
+        at: usize,
+    },
+    LoseDeed {
+        deed: usize,
+    },
+    HauntDeed {
+        deed: usize,
+    },
+    UnanswerDeed {
+        deed: usize,
+    },
+    DuplicateDeed {
+        deed: usize,
+    },
 }
 
 impl Step {
@@ -218,6 +313,9 @@ impl Step {
                     | Step::Extend { .. }
                     | Step::Export { .. }
                     | Step::Change { .. }
+                    | Step::Retract
+                    | Step::Forget { .. }
+                    | Step::Close { .. }
                     | Step::Resize
             )
     }
@@ -232,6 +330,8 @@ pub struct World<R: Record> {
     paused: Option<usize>,
     /// The secret that was told, for whoever wants to resume it; it may be known to several.
     secret: Option<AttemptId>,
+    /// The secret that nobody was told after all.
+    retracted: Option<AttemptId>,
     /// Whether it was resized.
     resized: bool,
     deeds: Vec<Deed>,
@@ -239,26 +339,33 @@ pub struct World<R: Record> {
 }
 
 /// What a task asks its queue for.
-fn ask(setup: &Setup, client: usize, task: usize) -> Ask {
+fn ask(setup: &Setup, client: usize, task: usize, deadline: Option<Time>) -> Ask {
     let wish = &setup.clients[client][task];
     let (task, service) = (TaskId(task as u64), setup.service(wish));
-    Ask { task, owner: None, fair: wish.fair, tries: false, deadline: None, service }
+    Ask { task, owner: None, fair: wish.fair, tries: false, deadline, service }
+}
+
+/// How `client` takes part.
+fn part<R: Record>(setup: &Setup, client: usize) -> Part {
+    let role = setup.role(client);
+    Part {
+        id: client as u8,
+        salt: 0,
+        speaks: R::speaker(role),
+        store_timeout: setup.tick * setup.store_timeout,
+        shares: role != Role::Sole,
+    }
 }
 
 impl<R: Record> World<R> {
     pub fn new(setup: &Setup) -> Self {
         let inbox = if setup.cold { Inbox::Closed } else { Inbox::Live };
         let client = |(id, tasks): (usize, &Vec<Wish>)| Client {
-            process: Process::new(
-                id as u8,
-                0,
-                R::speaker(setup.role(id)),
-                setup.tick * setup.store_timeout,
-                R::BLOCK,
-                inbox,
-            ),
+            process: Process::new(part::<R>(setup, id), inbox),
             tasks: vec![Task::Fresh; tasks.len()],
             waiting: Vec::new(),
+            limits: vec![None; tasks.len()],
+            closed: false,
             extended: 0,
             extension: None,
             changed: 0,
@@ -278,13 +385,15 @@ impl<R: Record> World<R> {
             net: Vec::new(),
             paused: None,
             secret: None,
+            retracted: None,
             resized: false,
             deeds: vec![Deed::default(); setup.deeds],
             spent: Spent::NOTHING,
         };
         for (client, tasks) in setup.clients.iter().enumerate() {
-            for (task, _) in tasks.iter().enumerate().filter(|(_, wish)| wish.early) {
-                world.take(setup, Step::Start { client, task }).expect("nothing is checked before anything was sent");
+            for (task, wish) in tasks.iter().enumerate().filter(|(_, wish)| wish.early) {
+                let start = Step::Start { client, task, limit: wish.limit };
+                world.take(setup, start).expect("nothing is checked before anything was sent");
             }
         }
         world
@@ -301,7 +410,13 @@ impl<R: Record> World<R> {
                     Task::Fresh if setup.clients[c][t].resumes => {
                         steps.extend(self.secret.map(|_| Step::Take { client: c, task: t }));
                     }
-                    Task::Fresh => steps.push(Step::Start { client: c, task: t }),
+                    Task::Fresh => match setup.clients[c][t].limit {
+                        None => steps.push(Step::Start { client: c, task: t, limit: None }),
+                        Some(most) => {
+                            let start = |limit| Step::Start { client: c, task: t, limit: Some(limit) };
+                            steps.extend((0..=most).map(start));
+                        }
+                    },
                     Task::Holding { .. } | Task::Mourning { .. } => steps.push(Step::Release { client: c, task: t }),
                     _ => {}
                 }
@@ -326,6 +441,9 @@ impl<R: Record> World<R> {
         if setup.resizes.is_some() && !self.resized {
             steps.push(Step::Resize);
         }
+        if setup.retracts && self.exporter().is_some_and(|c| runs(&c)) {
+            steps.push(Step::Retract);
+        }
         for (d, deed) in self.deeds.iter().enumerate() {
             steps.extend((!deed.begun).then_some(Step::Begin { deed: d }));
             steps.extend((0..deed.ghosts.len()).map(|ghost| Step::Appear { deed: d, ghost }));
@@ -346,6 +464,12 @@ impl<R: Record> World<R> {
                     }
                     _ => {}
                 }
+                if wish.forgets && matches!(task, Task::Holding { .. }) {
+                    steps.push(Step::Forget { client: c, task: t });
+                }
+            }
+            if setup.clients[c].iter().any(|wish| wish.closes) && !client.closed && !client.is_through() {
+                steps.push(Step::Close { client: c });
             }
             if self.spent.pauses < setup.pauses && self.paused.is_none() && !client.is_through() {
                 steps.push(Step::Pause { client: c });
@@ -449,6 +573,8 @@ impl<R: Record> World<R> {
             | Step::Export { client, .. }
             | Step::Change { client, .. }
             | Step::Take { client, .. }
+            | Step::Forget { client, .. }
+            | Step::Close { client }
             | Step::Cancel { client, .. }
             | Step::Timer { client }
             | Step::Hear { client } => Some(client),
@@ -463,9 +589,8 @@ impl<R: Record> World<R> {
     /// Whether `client` believes the same in `other`.
     pub fn believes_the_same(&self, other: &Self, client: usize) -> bool {
         let (here, there) = (&self.clients[client], &other.clients[client]);
-        let holds = |client: &Client| {
-            client.tasks.iter().filter(|task| matches!(task, Task::Holding { .. })).copied().collect::<Vec<_>>()
-        };
+        let holds =
+            |client: &Client| client.tasks.iter().filter(|task| task.believes().is_some()).copied().collect::<Vec<_>>();
         here.process.beliefs().eq(there.process.beliefs()) && holds(here) == holds(there)
     }
 
@@ -482,8 +607,8 @@ impl<R: Record> World<R> {
                 view.ahead(until).hash(&mut one);
             }
             for task in &client.tasks {
-                if let Task::Holding { token, until, .. } = task {
-                    (view.token(*token), view.ahead(*until)).hash(&mut one);
+                if let Some((token, until, _)) = task.believes() {
+                    (view.token(token), view.ahead(until)).hash(&mut one);
                 }
             }
             all = all.wrapping_add(one.finish());
@@ -542,20 +667,41 @@ impl<R: Record> World<R> {
     fn take(&mut self, setup: &Setup, step: Step) -> Checked<()> {
         self.spent.add(step.class());
         match step {
-            Step::Start { client, task } => {
+            Step::Start { client, task, limit } => {
+                let limit = limit.map(|ticks| self.now + ticks);
                 let node = self.client(client);
                 node.tasks[task] = Task::Waiting;
                 node.waiting.push(task as u8);
-                let ask = ask(setup, client, task);
-                self.feed(setup, client, Input::Acquire(ask))
+                node.limits[task] = limit;
+                let ask = ask(setup, client, task, limit.map(|tick| setup.time(tick)));
+                self.feed_with(setup, client, |process, effects| process.acquire(ask, None, effects))
             }
             Step::Take { client, task } => {
                 let Some(secret) = self.secret else { return Err("resumed what nobody exported".into()) };
                 let node = self.client(client);
                 node.tasks[task] = Task::Waiting;
                 node.waiting.push(task as u8);
-                let ask = ask(setup, client, task);
-                self.feed(setup, client, Input::Resume { ask, secret })
+                let ask = ask(setup, client, task, None);
+                self.feed_with(setup, client, |process, effects| process.acquire(ask, Some(secret), effects))
+            }
+            Step::Retract => {
+                let (Some(client), Some(secret)) = (self.exporter(), self.secret.take()) else {
+                    return Err("took back what nobody exported".into());
+                };
+                self.retracted = Some(secret);
+                self.feed(setup, client, Event::Retract { secret })
+            }
+            Step::Forget { client, task } => {
+                let node = self.client(client);
+                let Task::Holding { token, until, .. } = node.tasks[task] else {
+                    return Err("forgot what was not held".into());
+                };
+                node.tasks[task] = Task::Forgotten { token, until };
+                self.feed(setup, client, Event::Abandon { token })
+            }
+            Step::Close { client } => {
+                self.client(client).closed = true;
+                self.feed(setup, client, Event::Close)
             }
             Step::Export { client, task } => {
                 let Task::Holding { token, .. } = self.clients[client].tasks[task] else {
@@ -566,14 +712,16 @@ impl<R: Record> World<R> {
                 node.export = Some((task, secret));
                 node.tasks[task] = Task::Releasing { token };
                 let ttl = setup.tick * setup.clients[client][task].exports.unwrap_or(0);
-                self.feed(setup, client, Input::Export { token, secret, ttl })
+                let waiter = Call::Release(TaskId(task as u64));
+                self.feed(setup, client, Event::Export { token, secret, ttl, waiter })
             }
             Step::Release { client, task } => {
                 let (Task::Holding { token, .. } | Task::Mourning { token }) = self.clients[client].tasks[task] else {
                     return Err("released what was not held".into());
                 };
                 self.client(client).tasks[task] = Task::Releasing { token };
-                self.feed(setup, client, Input::Release { token })
+                let waiter = Call::Release(TaskId(task as u64));
+                self.feed(setup, client, Event::Release { token, waiter })
             }
             Step::Extend { client, task } => {
                 let Task::Holding { token, .. } = self.clients[client].tasks[task] else {
@@ -584,7 +732,8 @@ impl<R: Record> World<R> {
                 node.extended |= 1 << task;
                 node.extension = Some(Extension { task, asked });
                 let ttl = setup.tick * setup.clients[client][task].extends.unwrap_or(0);
-                self.feed(setup, client, Input::Extend { token, ttl })
+                let waiter = Call::Extend(TaskId(task as u64));
+                self.feed(setup, client, Event::Extend { token, ttl, waiter })
             }
             Step::Change { client, task } => {
                 let node = self.client(client);
@@ -597,15 +746,16 @@ impl<R: Record> World<R> {
                 let token = *token;
                 node.changed |= 1 << task;
                 node.change = Some((task, wanted));
-                self.feed(setup, client, Input::Change { token, units: wanted })
+                let waiter = Call::Change(TaskId(task as u64));
+                self.feed(setup, client, Event::Change { token, units: wanted, waiter })
             }
             Step::Cancel { client, task } => {
                 let node = self.client(client);
-                node.tasks[task] = if R::PARTIES > 1 { Task::Parting } else { Task::Done };
+                node.tasks[task] = Task::Done;
                 node.waiting.retain(|waits| usize::from(*waits) != task);
-                self.feed(setup, client, Input::Cancel(TaskId(task as u64)))
+                self.feed(setup, client, Event::Cancel { task: TaskId(task as u64), granted: None })
             }
-            Step::Timer { client } => self.feed(setup, client, Input::Tick),
+            Step::Timer { client } => self.feed(setup, client, Event::Tick),
             Step::Resume => {
                 self.paused = None;
                 Ok(())
@@ -752,11 +902,13 @@ impl<R: Record> World<R> {
         if self.paused == Some(client) {
             self.paused = None;
         }
-        let grave = Process::new(client as u8, 0, R::speaker(setup.role(client)), setup.tick, 1, Inbox::Closed);
+        let grave = Process::new(part::<R>(setup, client), Inbox::Closed);
         *self.client(client) = Client {
             process: grave,
             tasks: Vec::new(),
             waiting: Vec::new(),
+            limits: Vec::new(),
+            closed: false,
             extended: 0,
             extension: None,
             changed: 0,
@@ -783,16 +935,16 @@ impl<R: Record> World<R> {
             }
             Body::Reply(reply) => {
                 let answer = Answer::Replies(std::slice::from_ref(reply));
-                self.feed(setup, client, Input::Reply { slot, id, sent: sent_at, answer })
+                self.feed(setup, client, Event::Answered { slot, id, sent: sent_at, answer })
             }
             Body::Broken { void_after } => {
                 let error = Error::new(Kind::Unavailable, "test", "the connection broke");
                 let answer = Answer::Unknown { error, void_after: setup.time(*void_after) };
-                self.feed(setup, client, Input::Reply { slot, id, sent: sent_at, answer })
+                self.feed(setup, client, Event::Answered { slot, id, sent: sent_at, answer })
             }
             Body::Refused => {
                 let answer = Answer::NotSent(Error::new(Kind::Unavailable, "test", "no connection"));
-                self.feed(setup, client, Input::Reply { slot, id, sent: sent_at, answer })
+                self.feed(setup, client, Event::Answered { slot, id, sent: sent_at, answer })
             }
             Body::Subscribe => {
                 Rc::make_mut(&mut self.store).alive[client] = true;
@@ -804,13 +956,13 @@ impl<R: Record> World<R> {
 
     fn hear(&mut self, setup: &Setup, client: usize) -> Checked<()> {
         match self.client(client).stream.pop_front() {
-            Some(Wire::Push(event)) => self.feed(setup, client, Input::Push(&event)),
+            Some(Wire::Push(event)) => self.feed(setup, client, Event::Pushed(&event)),
             Some(Wire::Live) => {
                 self.client(client).opening = false;
-                self.feed(setup, client, Input::Inbox(Inbox::Live))
+                self.feed_with(setup, client, |process, effects| process.connected(Inbox::Live, effects))
             }
             Some(Wire::Closed) => {
-                self.feed(setup, client, Input::Inbox(Inbox::Closed))?;
+                self.feed_with(setup, client, |process, effects| process.connected(Inbox::Closed, effects))?;
                 self.subscribe(client);
                 Ok(())
             }
@@ -826,41 +978,42 @@ impl<R: Record> World<R> {
         }
     }
 
-    fn feed(&mut self, setup: &Setup, client: usize, input: Input<'_>) -> Checked<()> {
-        let now = setup.time(self.now);
-        let mut out = Vec::new();
-        self.client(client).process.handle(now, input, &mut out);
-        for out in out {
-            self.perform(setup, client, out)?;
-        }
+    fn feed(&mut self, setup: &Setup, client: usize, event: Event<'_, Handles>) -> Checked<()> {
+        self.feed_with(setup, client, |process, effects| process.handle(event, effects))
+    }
+
+    fn feed_with(
+        &mut self,
+        setup: &Setup,
+        client: usize,
+        feed: impl FnOnce(&mut Process, &mut Effects),
+    ) -> Checked<()> {
+        let mut effects = Effects::at(setup.time(self.now));
+        feed(&mut self.client(client).process, &mut effects);
+        self.perform(setup, client, effects)?;
         let node = self.client(client);
         for task in &mut node.tasks {
-            if let Task::Holding { token, until, .. } = task
+            if let Task::Holding { token, until, .. } | Task::Forgotten { token, until } = task
                 && let Some(valid) = node.process.valid_until(*token)
             {
                 *until = valid;
             }
         }
         if let Some(extension) = node.extension
-            && !matches!(node.tasks[extension.task], Task::Holding { .. })
+            && !matches!(node.tasks[extension.task], Task::Holding { .. } | Task::Forgotten { .. })
         {
             return Err(format!("{} ends a hold without answering its extension", name_of_client(client)));
         }
-        self.check_parting(setup, client)
+        self.check_retracted(client)
     }
 
-    /// Whoever gave up is told what became of it, if the store did anything about it and is not silent for too long.
-    fn check_parting(&mut self, setup: &Setup, client: usize) -> Checked<()> {
-        let node = &self.clients[client];
-        let Some(task) = node.tasks.iter().position(|task| *task == Task::Parting) else { return Ok(()) };
-        if !node.process.is_idle() {
-            return Ok(());
+    /// Whoever took an export back is through once it is given back, if nothing went wrong.
+    fn check_retracted(&self, client: usize) -> Checked<()> {
+        let Some(secret) = self.retracted.filter(|secret| process_of(*secret) == client) else { return Ok(()) };
+        let is_left = self.store.record.holds().any(|(owner, _)| owner == secret);
+        if is_left && self.clients[client].process.is_idle() && self.spent == Spent::NOTHING {
+            return Err(format!("{} takes back what it exported, and leaves it", name_of_client(client)));
         }
-        if let Some(fate) = self.store.record.fate(client).filter(|_| !setup.loses_patience()) {
-            let who = name_of_client(client);
-            return Err(format!("{who} gave up and is not told what became of it: {fate:?}"));
-        }
-        self.client(client).tasks[task] = Task::Done;
         Ok(())
     }
 
@@ -881,61 +1034,136 @@ impl<R: Record> World<R> {
         }
     }
 
-    fn perform(&mut self, setup: &Setup, client: usize, out: Out) -> Checked<()> {
-        let who = name_of_client(client);
-        match out {
-            Out::Send { slot, id, requests } => self.send(setup, client, slot, id, &requests)?,
-            Out::OpenInbox => self.subscribe(client),
-            Out::Learn { at, .. } => {
-                // The store's clock stood at `at` or later: never believe it to be further than it is.
-                let age = setup.store_time(self.now).micros_since(at);
-                let behind = (age / setup.tick_micros()) as u32;
-                let node = self.client(client);
-                node.behind = node.behind.min(behind);
-            }
-            Out::Granted { task, token, .. } => self.granted(setup, client, task.0 as usize, token)?,
-            Out::Refused { task, why } => {
-                let resumes = setup.clients[client][task.0 as usize].resumes;
-                if let Refusal::Failed(error) = &why
-                    && !setup.loses_patience()
-                    && !(resumes && error.kind() == Kind::NotOwned)
-                {
-                    return Err(format!("{who} gives up: {error}"));
-                }
-                let node = self.client(client);
-                let task = task.0 as usize;
-                if node.tasks[task] != Task::Waiting {
-                    return Err(format!("{who} refuses ({why:?}) a task that is {:?}", node.tasks[task]));
-                }
-                node.tasks[task] = Task::Done;
-                node.waiting.retain(|waits| usize::from(*waits) != task);
-            }
-            Out::Released { token, outcome } => {
-                let releasing = Task::Releasing { token };
-                let node = self.client(client);
-                let Some(at) = node.tasks.iter().position(|task| *task == releasing) else {
-                    return Err(format!("{who} answers the release of {token} ({outcome:?}) that nobody waits for"));
-                };
-                node.tasks[at] = Task::Done;
-                let exported = node.export.take_if(|(task, _)| *task == at);
-                if let Some((_, secret)) = exported.filter(|_| outcome == ReleaseOutcome::Released) {
-                    self.secret = Some(secret);
-                }
-            }
-            Out::Lost { token, .. } => {
-                let held = |task: &&mut Task| matches!(task, Task::Holding { token: t, .. } if *t == token);
-                if let Some(task) = self.client(client).tasks.iter_mut().find(held) {
-                    *task = Task::Mourning { token };
-                }
-            }
-            Out::Extended { done } => self.extended(setup, client, done)?,
-            Out::Changed { token } => self.changed(setup, client, token)?,
-            Out::Parted { token } => {
-                self.check_told(client, token)?;
-                for task in self.client(client).tasks.iter_mut().filter(|task| **task == Task::Parting) {
+    fn perform(&mut self, setup: &Setup, client: usize, effects: Effects) -> Checked<()> {
+        for (_, at) in effects.learnt {
+            // The store's clock stood at `at` or later: never believe it to be further than it is.
+            let age = setup.store_time(self.now).micros_since(at);
+            let behind = (age / setup.tick_micros()) as u32;
+            let node = self.client(client);
+            node.behind = node.behind.min(behind);
+        }
+        for (hold, reason) in effects.lost {
+            self.lost(client, hold.token().n, &reason)?;
+        }
+        for (call, settled) in effects.settled {
+            self.settled(setup, client, call, settled)?;
+        }
+        if effects.open_inbox || effects.hear_hints {
+            self.subscribe(client);
+        }
+        for send in effects.sends {
+            self.send(setup, client, send.slot, send.id, &send.requests)?;
+        }
+        Ok(())
+    }
+
+    fn lost(&mut self, client: usize, token: u64, reason: &LossReason) -> Checked<()> {
+        for task in &mut self.client(client).tasks {
+            match task {
+                Task::Holding { token: held, .. } if *held == token => *task = Task::Mourning { token },
+                Task::Forgotten { token: held, .. } if *held == token => {
+                    if *reason == LossReason::MaxHold {
+                        return Err(format!("{} ends what was forgotten by a limit", name_of_client(client)));
+                    }
                     *task = Task::Done;
                 }
+                _ => {}
             }
+        }
+        Ok(())
+    }
+
+    fn settled(&mut self, setup: &Setup, client: usize, call: Call, settled: Settled) -> Checked<()> {
+        let who = name_of_client(client);
+        match (call, settled) {
+            (Call::Acquire(task), Settled::Granted { hold, .. }) => {
+                self.granted(setup, client, task.0 as usize, hold.token().n)
+            }
+            (Call::Acquire(task), Settled::Refused(why)) => self.refused(setup, client, task.0 as usize, &why),
+            (Call::Release(task), Settled::Released(outcome)) => {
+                self.released(client, task.0 as usize, &outcome)?;
+                self.client(client).export.take_if(|(exporter, _)| *exporter as u64 == task.0);
+                Ok(())
+            }
+            (Call::Release(task), Settled::Exported(secret)) => {
+                self.released(client, task.0 as usize, &ReleaseOutcome::Released)?;
+                let exported = self.client(client).export.take();
+                if exported != Some((task.0 as usize, secret)) {
+                    return Err(format!("{who} exported something else than was wanted: {exported:?}"));
+                }
+                self.secret = Some(secret);
+                Ok(())
+            }
+            (Call::Extend(_), Settled::Extended(done)) => self.extended(setup, client, done),
+            (Call::Change(_), Settled::Changed(done)) => self.changed(setup, client, done),
+            (Call::Nobodys, _) => Ok(()),
+            (call, settled) => Err(format!("{who} answers {call:?} with {settled:?}")),
+        }
+    }
+
+    fn released(&mut self, client: usize, task: usize, outcome: &ReleaseOutcome) -> Checked<()> {
+        let node = self.client(client);
+        if !matches!(node.tasks[task], Task::Releasing { .. }) {
+            let who = name_of_client(client);
+            return Err(format!("{who} answers a release ({outcome:?}) of a task that is {:?}", node.tasks[task]));
+        }
+        node.tasks[task] = Task::Done;
+        Ok(())
+    }
+
+    fn refused(&mut self, setup: &Setup, client: usize, task: usize, why: &Refusal) -> Checked<()> {
+        let who = name_of_client(client);
+        let node = &self.clients[client];
+        if node.tasks[task] != Task::Waiting {
+            return Err(format!("{who} refuses ({why:?}) a task that is {:?}", node.tasks[task]));
+        }
+        match why {
+            Refusal::TimedOut(_) => self.check_gave_up(setup, client, task)?,
+            Refusal::Failed(error) => {
+                let is_expected = match error.kind() {
+                    Kind::NotOwned => setup.clients[client][task].resumes,
+                    Kind::Closed => node.closed,
+                    _ => setup.loses_patience() || self.is_overdue(client, task),
+                };
+                if !is_expected {
+                    return Err(format!("{who} gives up: {error}"));
+                }
+                if R::PARTIES > 1 && !setup.loses_patience() {
+                    self.check_told(client, None)?;
+                }
+            }
+            Refusal::Taken => return Err(format!("{who} was not to try only")),
+        }
+        let node = self.client(client);
+        node.tasks[task] = Task::Done;
+        node.waiting.retain(|waits| usize::from(*waits) != task);
+        Ok(())
+    }
+
+    /// Whether the time limit of a task passed.
+    fn is_overdue(&self, client: usize, task: usize) -> bool {
+        self.clients[client].limits[task].is_some_and(|limit| self.now >= limit)
+    }
+
+    /// A task is told that its time is over: it is, and no place of it is left, unless the store took too long to forget it. A party
+    /// is told so only where it did not pass.
+    fn check_gave_up(&self, setup: &Setup, client: usize, task: usize) -> Checked<()> {
+        let who = name_of_client(client);
+        if !self.is_overdue(client, task) {
+            return Err(format!("{who} gives up before its time is over"));
+        }
+        if R::PARTIES > 1 {
+            return self.check_told(client, None);
+        }
+        // A copy of a request that nobody knows of may take a place when all others are gone.
+        if self.spent.faults.contains(&Class::Duplicate) {
+            return Ok(());
+        }
+        let node = &self.clients[client];
+        let limit = node.limits[task].map(|limit| setup.time(limit).after(PARTING));
+        let is_hurried = limit.is_some_and(|limit| setup.time(self.now) < limit) && node.tasks.len() == 1;
+        if is_hurried && self.store.record.line().any(|attempt| process_of(attempt) == client) {
+            return Err(format!("{who} gave up, and its place is still there"));
         }
         Ok(())
     }
@@ -948,7 +1176,7 @@ impl<R: Record> World<R> {
         }
         self.give(setup, client, units, token)?;
         let node = self.client(client);
-        if node.tasks[task] != Task::Waiting {
+        if node.tasks[task] != Task::Waiting || node.closed {
             return Err(format!("{who} was granted the lock for a task that is {:?}", node.tasks[task]));
         }
         node.tasks[task] = Task::Holding { token, until: Time::ZERO, units };
@@ -976,18 +1204,18 @@ impl<R: Record> World<R> {
         Ok(())
     }
 
-    fn changed(&mut self, setup: &Setup, client: usize, token: Option<u64>) -> Checked<()> {
+    fn changed(&mut self, setup: &Setup, client: usize, done: bool) -> Checked<()> {
         let who = name_of_client(client);
         let Some((task, wanted)) = self.client(client).change.take() else {
             return Err(format!("{who} answers a change that nobody waits for"));
         };
-        let Task::Holding { units, .. } = self.clients[client].tasks[task] else { return Ok(()) };
-        match token {
+        let Task::Holding { token, units, .. } = self.clients[client].tasks[task] else { return Ok(()) };
+        match self.clients[client].process.shown(token).filter(|_| done) {
             None if wanted < ALL => return Err(format!("{who} may not become a reader, though it writes")),
             Some(token) if wanted == ALL => self.give(setup, client, wanted, token)?,
             _ => {}
         }
-        let now = if token.is_some() { wanted } else { units };
+        let now = if done { wanted } else { units };
         if let Task::Holding { units, .. } = &mut self.client(client).tasks[task] {
             *units = now;
         }
@@ -1009,7 +1237,7 @@ impl<R: Record> World<R> {
         Ok(())
     }
 
-    fn send(&mut self, setup: &Setup, client: usize, slot: usize, id: RequestId, requests: &Requests) -> Checked<()> {
+    fn send(&mut self, setup: &Setup, client: usize, slot: u64, id: RequestId, requests: &Requests) -> Checked<()> {
         let believed = self.now.saturating_sub(self.clients[client].behind);
         let not_after = setup.store_time(believed + setup.response_timeout);
         for request in requests {
@@ -1032,6 +1260,9 @@ impl<R: Record> World<R> {
     /// A hold is renewed for as long as its own task wants, not for as long as an earlier one did.
     fn check_renewal(&self, setup: &Setup, client: usize, ttl: Duration) -> Checked<()> {
         let node = &self.clients[client];
+        if node.tasks.iter().all(|task| matches!(task, Task::Forgotten { .. } | Task::Done)) {
+            return Err(format!("{} renews a hold that everybody forgot", name_of_client(client)));
+        }
         let wishes = setup.clients[client].iter().enumerate();
         let holding = |(t, _): &(usize, &Wish)| matches!(node.tasks[*t], Task::Holding { .. });
         let mut holders = wishes.filter(holding);
@@ -1056,7 +1287,8 @@ impl<R: Record> World<R> {
         store.record.check(&before.record, call, &around)?;
         for (inbox, event) in pushes {
             let to = inbox.0 as usize;
-            if before.alive[to] && !self.clients[to].dead {
+            let hears = |client: &Client| !client.dead && client.process.hears(&event);
+            if before.alive[to] && self.clients.get(to).is_some_and(|client| hears(client)) {
                 self.client(to).stream.push_back(Wire::Push(event));
             }
         }
@@ -1079,10 +1311,10 @@ impl<R: Record> World<R> {
                 }
             }
             for task in &client.tasks {
-                if let Task::Holding { until, units, .. } = task
-                    && *until > now
+                if let Some((_, until, units)) = task.believes()
+                    && until > now
                 {
-                    believed += u64::from(*units);
+                    believed += u64::from(units);
                     let until = StoreTime((until.as_nanos() / 1000) as i64);
                     if self.store.record.lasts(&|owner| process_of(owner) == c) < Some(until) {
                         return Err(format!("a task of {who} believes to hold the lock; the store says it does not"));
@@ -1090,8 +1322,25 @@ impl<R: Record> World<R> {
                 }
             }
         }
+        self.check_limits(setup)?;
         if believed > setup.capacity().into() {
             return Err(format!("tasks believe to hold {believed} of {}", setup.capacity()));
+        }
+        Ok(())
+    }
+
+    /// Where everybody is prompt whoever gives up is told so within a tick, whatever the store does.
+    fn check_limits(&self, setup: &Setup) -> Checked<()> {
+        if !setup.prompt || self.spent.pauses > 0 || R::PARTIES > 1 {
+            return Ok(());
+        }
+        for (c, client) in self.clients.iter().enumerate() {
+            let waits = |(task, limit): (&Task, &Option<u32>)| {
+                *task == Task::Waiting && limit.is_some_and(|limit| self.now > limit + 1)
+            };
+            if client.tasks.iter().zip(&client.limits).any(waits) {
+                return Err(format!("{} waits on though its time is over", name_of_client(c)));
+            }
         }
         Ok(())
     }
@@ -1152,8 +1401,8 @@ impl<R: Record> World<R> {
             sum.wrapping_add(one.finish())
         });
         deeds.hash(&mut state);
-        let exporter = self.secret.map(process_of);
-        (exporter.is_some(), self.resized).hash(&mut state);
+        let exporter = self.exporter();
+        (exporter.is_some(), self.retracted.is_some(), self.resized).hash(&mut state);
         let mut all = 0_u64;
         for (c, client) in self.clients.iter().enumerate() {
             view.newest = client.process.minted();
@@ -1175,15 +1424,20 @@ impl<R: Record> World<R> {
         state.finish()
     }
 
+    /// Who exported what was told to somebody.
+    fn exporter(&self) -> Option<usize> {
+        self.secret.map(process_of)
+    }
+
     /// One line for a person.
     pub fn describe(&self, setup: &Setup) -> String {
         let record = self.store.record.describe(setup.store_time(self.now), setup.tick_micros());
         let mut text = format!("    store: {record}");
         for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.dead) {
             let tasks: Vec<String> = client.tasks.iter().map(|task| format!("{task:?}")).collect();
-            let sessions = client.process.describe();
+            let sessions = &client.process;
             let paused = if self.paused == Some(c) { " (paused)" } else { "" };
-            text += &format!("\n    {}{paused}: {} | {sessions}", name_of_client(c), tasks.join(", "));
+            text += &format!("\n    {}{paused}: {} | {sessions:?}", name_of_client(c), tasks.join(", "));
         }
         text
     }
@@ -1193,7 +1447,10 @@ impl<R: Record> World<R> {
         let message = |i: usize| self.net[i].describe::<R>(setup);
         let client = name_of_client;
         match step {
-            Step::Start { client: c, task } => format!("{}'s task {task} wants the lock", client(c)),
+            Step::Start { client: c, task, limit: None } => format!("{}'s task {task} wants the lock", client(c)),
+            Step::Start { client: c, task, limit: Some(limit) } => {
+                format!("{}'s task {task} wants the lock within {limit} ticks", client(c))
+            }
             Step::Release { client: c, task } => format!("{}'s task {task} releases", client(c)),
             Step::Extend { client: c, task } => format!("{}'s task {task} extends its hold", client(c)),
             Step::Export { client: c, task } => format!("{}'s task {task} exports its hold", client(c)),
@@ -1201,6 +1458,9 @@ impl<R: Record> World<R> {
                 format!("{}'s task {task} asks for more of the lock, or less", client(c))
             }
             Step::Take { client: c, task } => format!("{}'s task {task} resumes what was exported", client(c)),
+            Step::Retract => "what was exported is taken back".into(),
+            Step::Forget { client: c, task } => format!("{}'s task {task} forgets its hold", client(c)),
+            Step::Close { client: c } => format!("{} is closed", client(c)),
             Step::Cancel { client: c, task } => format!("{}'s task {task} gives up", client(c)),
             Step::Timer { client: c } => format!("{}'s timer", client(c)),
             Step::Deliver { message: m } => message(m),
@@ -1285,10 +1545,10 @@ impl Client {
                 Task::Mourning { token } => (4_u8, view.token(*token)).hash(state),
                 Task::Releasing { token } => (5_u8, view.token(*token)).hash(state),
                 Task::Done => 6_u8.hash(state),
-                Task::Parting => 7_u8.hash(state),
+                Task::Forgotten { token, until } => (7_u8, view.token(*token), view.ahead(*until)).hash(state),
             }
         }
-        (&self.waiting, self.extended).hash(state);
+        (&self.waiting, self.extended, self.closed).hash(state);
         self.extension.map(|extension| (extension.task, view.ago(extension.asked))).hash(state);
         (self.changed, self.change).hash(state);
         self.export.map(|(task, secret)| (task, view.attempt(secret))).hash(state);
@@ -1301,11 +1561,12 @@ impl<C: Clone> Message<C> {
         if let Body::Subscribe = self.body {
             return 1_u8.hash(state);
         }
-        (self.slot, self.slow, view.attempt(self.id.attempt), self.id.op).hash(state);
+        (self.slow, view.attempt(self.id.attempt), self.id.op).hash(state);
         let sent = setup.time(self.sent);
         match &self.body {
             Body::Request { wanted: false, ghost, .. } => (2_u8, ghost).hash(state),
-            _ => client.process.awaits(self.slot, self.id).hash(state),
+            // Which contender it is of matters only to one that waits for it.
+            _ => client.process.awaited_by(self.slot, self.id).hash(state),
         }
         match &self.body {
             Body::Request { call, .. } => {

@@ -15,7 +15,7 @@ use lockwright::time::{StoreTime, Time};
 
 use super::joined_store::{JoinedStore, Place, Way};
 use super::{Around, Checked, Record, name_of};
-use crate::glue::{inbox_of, process_of};
+use crate::process::{inbox_of, process_of};
 use crate::view::{Mix, View};
 
 /// The layout `string`.

@@ -14,7 +14,7 @@ use lockwright::remembered::Remembered;
 use lockwright::time::{StoreTime, Time};
 
 use super::{Around, Checked, Record, name_of};
-use crate::glue::process_of;
+use crate::process::process_of;
 use crate::view::{Mix, View};
 
 static CALLS: LatchCalls = LatchCalls::of_cell();

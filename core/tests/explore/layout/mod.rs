@@ -149,5 +149,5 @@ pub fn name_of_client(client: usize) -> char {
 }
 
 pub fn name_of(attempt: AttemptId) -> String {
-    format!("{}{}", name_of_client(crate::glue::process_of(attempt)), attempt.0 as u32)
+    format!("{}{}", name_of_client(crate::process::process_of(attempt)), attempt.0 as u32)
 }

@@ -11,7 +11,7 @@ use lockwright::time::{StoreTime, Time};
 
 use super::line::Queued;
 use super::{Around, Checked, Record, name_of};
-use crate::glue::process_of;
+use crate::process::process_of;
 use crate::view::{Mix, View};
 
 static CALLS: Calls = Calls::of_cell();

@@ -14,7 +14,7 @@ use super::joined::{Counted as Locks, Kind as _};
 use super::redisson_store::{Notes, Permits, ReadWrite, arguments};
 use super::shared::SharedRecord;
 use super::{Around, Checked, Record, Role, name_of};
-use crate::glue::process_of;
+use crate::process::process_of;
 use crate::view::{Mix, View};
 
 /// Redisson's `RReadWriteLock`.

@@ -14,7 +14,7 @@ use lockwright::shared_cell::{Acquire, Holder, Kept, SharedCell};
 use lockwright::time::{StoreTime, Time};
 
 use super::{Around, Checked, Record, Role, name_of};
-use crate::glue::process_of;
+use crate::process::process_of;
 use crate::view::{Mix, View};
 
 static CALLS: SharedCalls = SharedCalls::of_cell();

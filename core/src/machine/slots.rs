@@ -1,4 +1,4 @@
-//! The sessions of an entry. Mostly there is one; where very many tasks want their own place at the store there are as many, and no step of
+//! The sessions of a machine. Mostly there is one; where very many tasks want their own place at the store there are as many, and no step of
 //! one of them looks at all the others.
 
 use std::collections::{BTreeSet, HashMap};
@@ -144,13 +144,19 @@ impl Slots {
         Slots { all: SmallVec::new(), touched: Lent::new(), many: None }
     }
 
-    /// Lends memory for what is touched, and takes it back.
-    pub(super) fn exchange(&mut self, room: &mut Lent<u32>) {
-        self.touched.exchange(room);
+    /// A copy in the same state, which has no index yet.
+    pub(super) fn duplicate(&self) -> Self {
+        let copy = |slot: &Slot| Slot { session: slot.session.duplicate(), ..*slot };
+        Slots { all: self.all.iter().map(copy).collect(), touched: self.touched.clone(), many: None }
     }
 
-    pub(super) fn take_back(&mut self, room: &mut Lent<u32>) {
-        room.take_back(&mut self.touched);
+    /// Lends memory for what is touched, and takes it back.
+    pub(super) fn exchange(&mut self, scratch: &mut Lent<u32>) {
+        self.touched.exchange(scratch);
+    }
+
+    pub(super) fn take_back(&mut self, scratch: &mut Lent<u32>) {
+        scratch.take_back(&mut self.touched);
     }
 
     /// Where they are that took part in this step, or all of few.

@@ -1,0 +1,137 @@
+//! What leaves a machine.
+
+use smallvec::SmallVec;
+
+use super::environment::{Handles, Hold};
+use super::notice::Notice;
+use crate::lease::{LossReason, ReleaseOutcome};
+use crate::protocol::{AttemptId, Requests};
+use crate::queue::{OwnerId, Refusal, TaskId};
+use crate::session::RequestId;
+use crate::time::{StoreTime, Time};
+
+/// An answer, and who gets it.
+pub type Settlement<H> = (<H as Handles>::Waiter, Settled<<H as Handles>::Hold>);
+
+/// What is to be done after a step. The order of the lists among each other does not matter.
+#[must_use = "effects must be performed"]
+pub struct Effects<H: Handles> {
+    /// Writes to send; each is answered by one [`Event::Answered`](super::Event::Answered), whatever happens.
+    pub sends: SmallVec<[Outgoing; 1]>,
+    /// Answers to what was asked.
+    pub settled: SmallVec<[Settlement<H>; 1]>,
+    /// Holds that are over before their time, and why.
+    pub lost: SmallVec<[(H::Hold, LossReason); 0]>,
+    /// Holds that were given back.
+    pub ended: SmallVec<[H::Hold; 0]>,
+    /// A request answered at this time of the store was sent then: correct the idea of its clock.
+    pub learnt: SmallVec<[(Time, StoreTime); 0]>,
+    /// Subscribe the inbox, and report each [change](super::Event::Inbox).
+    pub open_inbox: bool,
+    /// Somebody [listens](super::Environment::hear) on a channel of the store.
+    pub hear_hints: bool,
+    /// Somebody has it from now on, and hears of it by the inbox when it is broken.
+    pub heeds: bool,
+    /// Slots that need not be [let in](super::LockMachine::let_in) any more.
+    pub let_through: SmallVec<[u64; 0]>,
+    /// Who waits without a limit from now on, or no more.
+    pub waits: SmallVec<[Waiting; 0]>,
+    /// What happened, for logs and figures.
+    pub notices: SmallVec<[Notice; 2]>,
+    /// When all this was decided.
+    pub at: Time,
+}
+
+impl<H: Handles> Effects<H> {
+    /// Nothing, of a step at `now`.
+    pub fn at(now: Time) -> Self {
+        Effects {
+            sends: SmallVec::new(),
+            settled: SmallVec::new(),
+            lost: SmallVec::new(),
+            ended: SmallVec::new(),
+            learnt: SmallVec::new(),
+            open_inbox: false,
+            hear_hints: false,
+            heeds: false,
+            let_through: SmallVec::new(),
+            waits: SmallVec::new(),
+            notices: SmallVec::new(),
+            at: now,
+        }
+    }
+
+    /// Whether somebody gets an answer.
+    pub fn tells(&self) -> bool {
+        !self.settled.is_empty()
+    }
+
+    pub(super) fn lose(&mut self, hold: H::Hold, reason: LossReason) {
+        let (token, held) = (hold.shown(), self.at.since(hold.since()));
+        let reason = hold.reason(reason);
+        self.notices.push(Notice::Lost { token, reason: reason.clone(), held });
+        self.lost.push((hold, reason));
+    }
+
+    pub(super) fn end(&mut self, hold: H::Hold) {
+        self.notices.push(Notice::Over { held: self.at.since(hold.since()) });
+        self.ended.push(hold);
+    }
+
+    pub(super) fn settle(&mut self, waiter: H::Waiter, settled: Settled<H::Hold>) {
+        self.settled.push((waiter, settled));
+    }
+}
+
+impl<H: Handles> std::fmt::Debug for Effects<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Effects")
+            .field("sends", &self.sends)
+            .field("settled", &self.settled)
+            .field("lost", &self.lost)
+            .field("ended", &self.ended)
+            .field("notices", &self.notices)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A write to send.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// Which contender asks.
+    pub slot: u64,
+    /// What its answer is matched by.
+    pub id: RequestId,
+    /// What to write.
+    pub requests: Requests,
+}
+
+/// The answer to what somebody asked of a machine.
+#[derive(Debug)]
+pub enum Settled<Hold> {
+    /// The task has the lock; `depth` counts its owner's levels from 1.
+    Granted { hold: Hold, depth: u32 },
+    /// The task does not get the lock, or the hold is as it was.
+    Refused(Refusal),
+    /// What became of the hold that was given back.
+    Released(ReleaseOutcome),
+    /// Whether the lease is extended.
+    Extended(bool),
+    /// Whether it holds now what it wanted to.
+    Changed(bool),
+    /// The secret has the lock.
+    Exported(AttemptId),
+}
+
+/// A task waits without a limit from now on, or no more.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// Whose task.
+    pub owner: OwnerId,
+    /// Which.
+    pub task: TaskId,
+    /// Somebody else may release what the owner holds.
+    pub lenient: bool,
+    /// It begins to wait.
+    pub begins: bool,
+}

@@ -1,0 +1,159 @@
+//! The holds of a lock: kept up to date, extended, changed, ended.
+
+use std::time::Duration;
+
+use super::LockMachine;
+use super::effects::Settled;
+use super::environment::{Handles, Hold, Step};
+use super::notice::Notice;
+use super::pending::Wish;
+use crate::error::{Error, Kind};
+use crate::lease::LossReason;
+use crate::lent::Lent;
+use crate::queue::{ContenderId, Refusal};
+use crate::session::{self, Service, Session};
+use crate::time::Time;
+
+/// The answer that what was wanted is not done, and why that is so is not known.
+fn denied<Hold>(changes: bool) -> Settled<Hold> {
+    if changes { Settled::Changed(false) } else { Settled::Extended(false) }
+}
+
+impl<H: Handles> LockMachine<H> {
+    /// The hold that was granted under `token`, while it is neither given back nor lost.
+    pub fn hold_of(&self, token: u64) -> Option<&H::Hold> {
+        self.holds.iter().find(|hold| hold.token().n == token)
+    }
+
+    /// The hold in force.
+    fn present_hold(&mut self) -> Option<&mut H::Hold> {
+        let token = self.queue.held_token()?;
+        self.holds.iter_mut().find(|hold| hold.token().n == token)
+    }
+
+    fn take_hold(&mut self, token: u64) -> Option<H::Hold> {
+        let at = self.holds.iter().position(|hold| hold.token().n == token)?;
+        Some(self.holds.remove(at))
+    }
+
+    pub(super) fn end_hold(&mut self, step: &mut Step<'_, H>, token: u64) {
+        if let Some(hold) = self.take_hold(token) {
+            step.effects.end(hold);
+        }
+    }
+
+    pub(super) fn lose_hold(&mut self, step: &mut Step<'_, H>, token: u64, reason: LossReason) {
+        if let Some(hold) = self.take_hold(token) {
+            step.effects.lose(hold, reason);
+        }
+    }
+
+    pub(super) fn lose_all(&mut self, step: &mut Step<'_, H>, reason: &LossReason) {
+        for hold in self.holds.drain(..) {
+            step.effects.lose(hold, reason.clone());
+        }
+    }
+
+    /// The contender's lease is held on these terms from now on.
+    pub(super) fn serve(&mut self, now: Time, contender: ContenderId, service: Service) {
+        if let Some(hold) = self.present_hold() {
+            hold.abandon(false);
+        }
+        self.tell(contender, now, session::Event::Serve(service));
+    }
+
+    /// Nothing is to prolong the contender's lease any more.
+    pub(super) fn run_out(&mut self, now: Time, contender: ContenderId, token: u64) {
+        if let Some(hold) = self.holds.iter_mut().find(|hold| hold.token().n == token) {
+            hold.abandon(true);
+        }
+        if let Some(slot) = self.slot_of(contender, now) {
+            let left = slot.session.valid_until().map_or(Duration::ZERO, |until| until.since(now));
+            slot.session.handle(now, session::Event::Serve(Service::that_runs_out(left)));
+        }
+    }
+
+    /// Tells the holds in force until when they last.
+    pub(super) fn refresh_holds(&mut self, now: Time) {
+        for hold in &mut self.holds {
+            let contender = self.queue.holder(hold.token().n);
+            let at = contender.and_then(|contender| self.slots.position_of(contender, now));
+            let Some(session) = at.and_then(|at| self.slots.get(at)).map(|slot| &slot.session) else { continue };
+            if let Some(until) = session.valid_until() {
+                hold.prolong(until, &session.expires_as());
+            }
+        }
+    }
+
+    pub(super) fn extend(&mut self, step: &mut Step<'_, H>, token: u64, ttl: Duration, waiter: H::Waiter) {
+        self.wish(step, token, session::Event::Extend(ttl), false, waiter);
+    }
+
+    pub(super) fn change(&mut self, step: &mut Step<'_, H>, token: u64, units: u32, waiter: H::Waiter) {
+        // One at a time: an answer says nothing of what was wanted.
+        if self.wishes.iter().any(|wish| wish.changes) {
+            let message = "another change of this guard is under way; wait for it, then change it again";
+            let refused = Refusal::Failed(Error::new(Kind::Unavailable, "change", message));
+            return step.effects.settle(waiter, Settled::Refused(refused));
+        }
+        self.wish(step, token, session::Event::Change(units), true, waiter);
+    }
+
+    /// Tells the session that holds under `token` what is wanted of it, if there is one.
+    fn wish(
+        &mut self,
+        step: &mut Step<'_, H>,
+        token: u64,
+        event: session::Event<'_>,
+        changes: bool,
+        waiter: H::Waiter,
+    ) {
+        let contender = self.queue.holder(token);
+        let Some(slot) = contender.and_then(|contender| self.slot_of(contender, step.now)) else {
+            return step.effects.settle(waiter, denied(changes));
+        };
+        slot.session.handle(step.now, event);
+        let wish = Wish { slot: slot.id, changes, waiter };
+        self.wishes.push_back(wish);
+    }
+
+    /// The session of `slot` extended its lease, or cannot.
+    pub(super) fn extended(&mut self, step: &mut Step<'_, H>, slot: u64, done: bool) {
+        self.answer_wishes(step, slot, false, done);
+    }
+
+    /// What the session of `slot` holds is of other units from now on, under `token`; or it is what it was.
+    pub(super) fn changed(&mut self, step: &mut Step<'_, H>, slot: u64, token: Option<u64>) {
+        if let Some(token) = token
+            && let Some(hold) = self.present_hold()
+        {
+            let before = hold.shown();
+            hold.show(token);
+            step.effects.notices.push(Notice::Changed { before, token: hold.shown() });
+        }
+        self.answer_wishes(step, slot, true, token.is_some());
+    }
+
+    /// One answer for all that are waiting for one: where it is not `done`, the store's refusal, if that is why.
+    fn answer_wishes(&mut self, step: &mut Step<'_, H>, slot: u64, changes: bool, done: bool) {
+        let session = self.slots.position(slot, step.now).and_then(|at| self.slots.get(at)).map(|slot| &slot.session);
+        let refusal = session.filter(|_| !done).and_then(Session::refusal).cloned();
+        let answer = || match &refusal {
+            Some(error) => Settled::Refused(Refusal::Failed(error.clone())),
+            None if changes => Settled::Changed(done),
+            None => Settled::Extended(done),
+        };
+        let position =
+            |all: &Lent<Wish<H::Waiter>>| all.iter().position(|wish| (wish.slot, wish.changes) == (slot, changes));
+        while let Some(wish) = position(&self.wishes).and_then(|at| self.wishes.remove(at)) {
+            step.effects.settle(wish.waiter, answer());
+        }
+    }
+
+    /// Nobody will ever answer what is wanted of the holds.
+    pub(super) fn deny_wishes(&mut self, step: &mut Step<'_, H>) {
+        while let Some(wish) = self.wishes.pop_front() {
+            step.effects.settle(wish.waiter, denied(wish.changes));
+        }
+    }
+}

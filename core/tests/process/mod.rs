@@ -1,0 +1,272 @@
+//! One process' part in one lock: the shipped machine, and a client round it that mints attempts and listens.
+
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use lockwright::error::Result;
+use lockwright::lease::LossReason;
+use lockwright::machine::{self, Demand, Environment, Event, Held, Kind, LockMachine, Scratch, Step};
+use lockwright::protocol::{AttemptId, InboxId, Protocol, StoreEvent, Traits};
+use lockwright::queue::{Ask, TaskId};
+use lockwright::relative::Relative;
+use lockwright::session::{Inbox, RequestId};
+use lockwright::time::Time;
+use lockwright::token::Token;
+
+/// Whom an answer is for: what was asked of a machine, and the task that asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Call {
+    #[default]
+    Nobodys,
+    Acquire(TaskId),
+    Release(TaskId),
+    Extend(TaskId),
+    Change(TaskId),
+}
+
+/// What tests know their own by.
+#[derive(Debug)]
+pub enum Handles {}
+
+impl machine::Handles for Handles {
+    type Waiter = Call;
+    type Hold = Holding;
+}
+
+/// A hold, as its task sees it.
+#[derive(Clone, Debug)]
+pub struct Holding {
+    held: Held,
+    shown: Token,
+    abandoned: bool,
+}
+
+impl machine::Hold for Holding {
+    fn new(held: Held) -> Self {
+        Holding { held, shown: held.token, abandoned: false }
+    }
+
+    fn token(&self) -> Token {
+        self.held.token
+    }
+
+    fn shown(&self) -> Token {
+        self.shown
+    }
+
+    fn show(&mut self, token: u64) {
+        self.shown = Token::new(token);
+    }
+
+    fn since(&self) -> Time {
+        self.held.since
+    }
+
+    fn prolong(&mut self, valid_until: Time, _: &LossReason) {
+        self.held.valid_until = self.held.valid_until.max(valid_until);
+    }
+
+    fn abandon(&mut self, abandoned: bool) {
+        self.abandoned = abandoned;
+    }
+
+    fn reason(&self, reason: LossReason) -> LossReason {
+        if self.abandoned { LossReason::Abandoned } else { reason }
+    }
+}
+
+pub type Effects = machine::Effects<Handles>;
+pub type Settled = machine::Settled<Holding>;
+
+/// How a process takes part in one lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// The number of the process.
+    pub id: u8,
+    /// Makes its jitter differ from that of others.
+    pub salt: u64,
+    /// Speaks its layout.
+    pub speaks: fn() -> Box<dyn Protocol>,
+    pub store_timeout: Duration,
+    /// Several may hold at once.
+    pub shares: bool,
+}
+
+/// What the machine is told of the client.
+#[derive(Clone, Debug)]
+struct Client {
+    part: Part,
+    minted: u32,
+    slots: u64,
+    inbox: Inbox,
+}
+
+impl Environment for Client {
+    fn name(&self) -> &Arc<str> {
+        static NAME: LazyLock<Arc<str>> = LazyLock::new(|| "L".into());
+        &NAME
+    }
+
+    fn protocol(&self) -> Box<dyn Protocol> {
+        (self.part.speaks)()
+    }
+
+    fn store_timeout(&self) -> Duration {
+        self.part.store_timeout
+    }
+
+    fn mint(&mut self) -> Result<AttemptId> {
+        self.minted += 1;
+        let number = self.part.salt.wrapping_add(self.minted.into());
+        Ok(AttemptId(u128::from(self.part.id) << 64 | u128::from(number)))
+    }
+
+    fn inbox_id(&mut self) -> Result<InboxId> {
+        Ok(inbox_of(self.part.id.into()))
+    }
+
+    fn inbox(&self) -> Inbox {
+        self.inbox
+    }
+
+    fn next_slot(&mut self) -> u64 {
+        self.slots += 1;
+        self.slots
+    }
+
+    fn line_up(&mut self, _: u64) -> (Inbox, bool) {
+        (self.inbox, false)
+    }
+
+    fn await_grant(&mut self, _: AttemptId) {}
+
+    fn await_no_grant(&mut self, _: AttemptId) {}
+
+    fn overhear(&mut self, _: &Arc<str>) -> bool {
+        self.inbox == Inbox::Live
+    }
+
+    fn hear(&mut self, _: &Arc<str>) -> Inbox {
+        self.inbox
+    }
+
+    fn forget(&mut self, _: &Arc<str>, _: bool) {}
+}
+
+/// See the [module](self).
+pub struct Process {
+    client: Client,
+    machine: LockMachine<Handles>,
+}
+
+impl Clone for Process {
+    fn clone(&self) -> Self {
+        Process { client: self.client.clone(), machine: self.machine.duplicate() }
+    }
+}
+
+/// The number of the process that minted `attempt`.
+pub fn process_of(attempt: AttemptId) -> usize {
+    usize::from((attempt.0 >> 64) as u8)
+}
+
+/// The address of a process' inbox.
+pub fn inbox_of(process: usize) -> InboxId {
+    InboxId(process as u64)
+}
+
+impl Process {
+    /// A process with nothing going on.
+    pub fn new(part: Part, inbox: Inbox) -> Self {
+        let Traits { block, push, .. } = (part.speaks)().traits();
+        let kind = Kind { block, push, has_many_holders: part.shares, is_of_holders: !part.shares };
+        Process { client: Client { part, minted: 0, slots: 0, inbox }, machine: LockMachine::new(kind) }
+    }
+
+    /// How many attempts it minted; the last one is called so.
+    pub fn minted(&self) -> u32 {
+        self.client.minted
+    }
+
+    pub fn mint(&mut self) -> AttemptId {
+        self.client.mint().expect("tests have randomness")
+    }
+
+    /// Takes one event; what follows is added to `effects`.
+    pub fn handle(&mut self, event: Event<'_, Handles>, effects: &mut Effects) {
+        let mut scratch = Scratch::default();
+        self.machine.handle(&mut Step::new(effects, &mut self.client, &mut scratch), event);
+    }
+
+    /// A task wants the lock, or what `secret` holds of it.
+    pub fn acquire(&mut self, ask: Ask, secret: Option<AttemptId>, effects: &mut Effects) {
+        let card = "".into();
+        let demand = Demand { ask, card: &card, by: ask.owner, lenient: false, secret, insists: true, hurries: false };
+        self.handle(Event::Acquire { demand, waiter: Call::Acquire(ask.task) }, effects);
+    }
+
+    /// The connection on which it hears what is pushed changed.
+    pub fn connected(&mut self, inbox: Inbox, effects: &mut Effects) {
+        self.client.inbox = inbox;
+        self.handle(Event::Inbox(inbox), effects);
+        for channel in self.machine.channels().collect::<Vec<_>>() {
+            self.handle(Event::Channel { channel: &channel, state: inbox }, effects);
+        }
+    }
+
+    /// Whether the store sends it `event`: what is told on a channel only reaches who listens there.
+    pub fn hears(&self, event: &StoreEvent) -> bool {
+        match event {
+            StoreEvent::Changed { path } => self.machine.channels().any(|channel| channel == *path),
+            _ => true,
+        }
+    }
+
+    /// When to tick at the latest.
+    pub fn due(&self) -> Option<Time> {
+        self.machine.poll_timeout()
+    }
+
+    /// Until when whoever holds under `token` may believe so, if that hold is in force.
+    pub fn valid_until(&self, token: u64) -> Option<Time> {
+        self.machine.valid_until(token)
+    }
+
+    /// The token that the hold under `token` shows.
+    pub fn shown(&self, token: u64) -> Option<u64> {
+        Some(self.machine.hold_of(token)?.shown.n)
+    }
+
+    /// Every attempt whose session believes to hold, and until when.
+    pub fn beliefs(&self) -> impl Iterator<Item = (AttemptId, Time)> {
+        self.machine.beliefs()
+    }
+
+    /// Whether nobody here holds, waits or contends, and nothing of it is left at the store as far as it knows.
+    pub fn is_idle(&self) -> bool {
+        self.machine.is_idle()
+    }
+
+    /// The state in the names of `view`; equal for processes that will behave alike.
+    pub fn fingerprint(&self, view: &impl Relative, state: &mut impl Hasher) {
+        self.client.inbox.hash(state);
+        self.machine.fingerprint(view, state);
+    }
+
+    /// Whether an answer to `id` would be taken.
+    pub fn awaits(&self, slot: u64, id: RequestId) -> bool {
+        self.machine.awaits(slot, id)
+    }
+
+    /// Where the contender stands among those there are that would take an answer to `id`.
+    pub fn awaited_by(&self, slot: u64, id: RequestId) -> Option<usize> {
+        self.machine.place_of(slot).filter(|_| self.awaits(slot, id))
+    }
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.machine.fmt(f)
+    }
+}
