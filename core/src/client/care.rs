@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Async, Client, Face, aside};
+use super::{Async, Client, Face, Lock, aside};
 use crate::blocking::Blocking;
 use crate::driver::clock;
+use crate::driver::road::{Road, here};
 use crate::error::{Error, Kind, Result};
 use crate::options::AcquireOptions;
 use crate::protocol::Reply;
@@ -29,25 +30,21 @@ impl Health {
 }
 
 impl<F: Face> Client<F> {
-    fn ping_now(&self) -> Result<Health> {
-        let began = clock::now();
-        let here: Client<Blocking> = self.clone().into_face();
+    /// The lock that is tried.
+    fn trial(&self) -> Result<Lock<F>> {
         let options = AcquireOptions { ttl: Duration::from_secs(1), renew: false, ..self.options() };
         let options =
             AcquireOptions { timeout: Some(Duration::ZERO), max_hold: None, fair: false, reentrant: false, ..options };
-        // Somebody else may be at it: that is as good an answer.
-        if let Some(guard) = here.lock(PING).options(options).try_acquire()? {
-            let _ = guard.release()?;
-        }
-        let took = clock::now().since(began);
-        Ok(Health { took, eviction: self.eviction()? })
+        self.lock(PING).options(options).build()
     }
 
-    fn eviction(&self) -> Result<Option<String>> {
-        self.on_store(|engine| match engine.store.eviction() {
-            Some(request) => engine.administer(request).map(policy),
-            None => Ok(None),
-        })
+    async fn eviction(&self, road: Road) -> Result<Option<String>> {
+        let asked = async {
+            let engine = self.place.engine()?.clone();
+            let Some(request) = engine.store.eviction() else { return Ok(None) };
+            Ok(policy(engine.administer_by(road, request).await?.1))
+        };
+        asked.await.map_err(|error: Error| error.on_store(self.address()))
     }
 
     fn drain_now(&self, limit: Duration) -> Result<Vec<String>> {
@@ -70,8 +67,13 @@ impl Client<Async> {
     /// # Errors
     /// Why not: `unavailable` (at once where nobody listens, else after `store_timeout`), `auth`, `foreign_layout`, `protocol`, `closed`.
     pub async fn ping(&self) -> Result<Health> {
-        let client = self.clone();
-        aside(move || client.ping_now()).await
+        let began = clock::now();
+        // Somebody else may be at it: that is as good an answer.
+        if let Some(guard) = self.trial()?.try_acquire().await? {
+            let _ = guard.release().await?;
+        }
+        let took = clock::now().since(began);
+        Ok(Health { took, eviction: self.eviction(Road::Task).await? })
     }
 
     /// Begins nothing any more, and waits until everything that this client and its clones hold was released, for at most `limit`: for a program that is
@@ -92,7 +94,12 @@ impl Client<Blocking> {
     /// # Errors
     /// As there.
     pub fn ping(&self) -> Result<Health> {
-        self.ping_now()
+        let began = clock::now();
+        if let Some(guard) = self.trial()?.try_acquire()? {
+            let _ = guard.release()?;
+        }
+        let took = clock::now().since(began);
+        Ok(Health { took, eviction: here(self.eviction(Road::Thread))? })
     }
 
     /// See the async [`drain`](crate::Client::drain).

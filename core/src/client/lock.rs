@@ -15,6 +15,7 @@ use crate::driver::engine::{self, Engine, Trial, Wish};
 use crate::driver::entry::{Effects, Entry, PARTING, unfair};
 use crate::driver::fork::{self, Generational};
 use crate::driver::hold::Hold;
+use crate::driver::road::Road;
 use crate::driver::runtime;
 use crate::driver::turnstile::{Passage, Turnstile};
 use crate::driver::wait::{Settled, Waiter};
@@ -24,8 +25,9 @@ use crate::guarantee::Guarantees;
 use crate::lease::Inspection;
 use crate::name;
 use crate::options::{AcquireOptions, Retry};
-use crate::protocol::{AttemptId, Layout, Requests};
+use crate::protocol::{AttemptId, Layout, Reply, Requests};
 use crate::queue::{OwnerId, Refusal, TaskId};
+use crate::replies::{nonsense, refusal};
 use crate::shared::Share;
 use crate::time::Time;
 use crate::token::Token;
@@ -259,8 +261,26 @@ impl<F: Face> Lock<F> {
         self.client.on_store(call).map_err(|error| error.on_lock(self.spot.name.clone()))
     }
 
-    pub(crate) fn resize_here(&self, permits: u32) -> Result<()> {
-        self.client.resize_at(&self.spot, permits)
+    pub(crate) async fn resize_by(&self, road: Road, permits: u32) -> Result<()> {
+        let Spot { layout, key, .. } = &*self.spot;
+        let share = Share::permits(1, permits, false)?;
+        let of_its_kind = layout.share().filter(|is| is.primitive == share.primitive);
+        let request = of_its_kind.and_then(|_| layout.resize(key.clone(), permits));
+        let request = request.ok_or_else(|| Error::unsupported("resize", "only a semaphore can be resized"))?;
+        let engine = self.engine()?;
+        let resized = async {
+            match engine.administer_by(road, request).await?.1 {
+                Reply::Int(1) => Ok(()),
+                Reply::Error { code, message } => Err(refusal("resize", &code, &message)),
+                other => Err(nonsense("resize", std::slice::from_ref(&other))),
+            }
+        };
+        resized.await.map_err(|error| self.explain(error))
+    }
+
+    /// What asks the store.
+    pub(crate) fn engine(&self) -> Result<Arc<Engine>> {
+        self.client.place.engine().cloned().map_err(|error| self.explain(error))
     }
 
     pub(crate) fn break_here(&self, expected: Token) -> Result<bool> {
@@ -395,7 +415,7 @@ impl<F: Face> Lock<F> {
         debug_span!(target: "lockwright::acquire", "acquire", lock, store, ttl, timeout, token = Empty, outcome = Empty)
     }
 
-    fn explain(&self, error: Error) -> Error {
+    pub(crate) fn explain(&self, error: Error) -> Error {
         error.on_lock(self.spot.name.clone()).on_store(self.client.address())
     }
 }

@@ -22,7 +22,7 @@ use crate::metrics::Metrics;
 use crate::name;
 use crate::options::{AcquireOptions, ConnectOptions};
 use crate::protocol::{Layout, Reply, Request};
-use crate::replies::{nonsense, refusal};
+use crate::replies::nonsense;
 use crate::shared::Share;
 use crate::stores::{self, Store};
 use crate::time::Time;
@@ -269,21 +269,6 @@ impl<F: Face> Client<F> {
     pub(crate) fn break_now(&self, name: &str, expected: Token) -> Result<bool> {
         let break_hold = |spot: &Spot| spot.layout.break_hold(spot.key.clone(), expected.n);
         self.at_either(name, break_hold, |spot, request| self.break_by(spot, request, expected))
-    }
-
-    fn resize_at(&self, Spot { layout, name, key }: &Spot, permits: u32) -> Result<()> {
-        let share = Share::permits(1, permits, false)?;
-        let of_its_kind = layout.share().filter(|is| is.primitive == share.primitive);
-        let request = of_its_kind.and_then(|_| layout.resize(key.clone(), permits));
-        let Some(request) = request else {
-            return Err(Error::unsupported("resize", "only a semaphore can be resized"));
-        };
-        let resized = self.on_store(|engine| match engine.administer(request)? {
-            Reply::Int(1) => Ok(()),
-            Reply::Error { code, message } => Err(refusal("resize", &code, &message)),
-            other => Err(nonsense("resize", std::slice::from_ref(&other))),
-        });
-        resized.map_err(|error| error.on_lock(name.clone()))
     }
 
     fn break_by(&self, Spot { layout, name, key }: &Spot, request: Request, expected: Token) -> Result<bool> {

@@ -19,6 +19,7 @@ use super::line_up::LineUp;
 use super::notice::{self, Counters, Silence};
 use super::owners::{self, Waiting, Waits};
 use super::random;
+use super::road::{Road, here};
 use super::runtime;
 use super::turnstile::Turnstile;
 use super::wait::{Settled, Waiter, locked};
@@ -739,19 +740,20 @@ impl Engine {
     /// # Errors
     /// What the store or the connection said.
     pub(crate) fn administer(&self, request: Request) -> Result<Reply> {
-        self.administer_timed(request).map(|(_, reply)| reply)
+        here(self.administer_by(Road::Thread, request)).map(|(_, reply)| reply)
     }
 
-    /// The same, with the time at which what was answered was sent.
+    /// The same by any road, with the time at which what was answered was sent.
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn administer_timed(&self, request: Request) -> Result<(Time, Reply)> {
+    pub(crate) async fn administer_by(&self, road: Road, request: Request) -> Result<(Time, Reply)> {
         let give_up = clock::now().after(self.options.store_timeout);
         let requests = Requests::from_iter([request]);
         let mut told = None;
         loop {
-            let answered = self.store.call(&requests, self.limit(clock::now(), None).min(give_up));
+            let limit = self.limit(clock::now(), None).min(give_up);
+            let answered = road.call(&*self.store, &requests, limit).await;
             let Answered { sent, outcome } = self.heard(1, answered);
             let error = match outcome {
                 Outcome::Replies(replies) => return Ok((sent, replies.into_iter().next().unwrap_or(Reply::Nil))),
@@ -765,7 +767,7 @@ impl Engine {
                 return Err(told.unwrap_or(error));
             }
             told = Some(error);
-            std::thread::sleep(Duration::from_millis(20));
+            road.pause(Duration::from_millis(20)).await?;
         }
     }
 

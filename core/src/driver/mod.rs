@@ -16,6 +16,7 @@ pub(crate) mod notice;
 pub(crate) mod owners;
 pub(crate) mod poller;
 pub(crate) mod random;
+pub(crate) mod road;
 mod slots;
 mod timer;
 pub(crate) mod turnstile;
