@@ -228,10 +228,14 @@ mod tests {
         jobs.forget(number);
         assert!(jobs.is_idle() && jobs.ended().is_empty());
         jobs.acquire(lock, Some(Duration::from_secs(20)));
-        while jobs.ended().is_empty() {
+        let ended = loop {
             jobs.turn();
+            if let Some(ended) = jobs.ended().pop() {
+                break ended;
+            }
             std::thread::yield_now();
-        }
+        };
+        assert!(matches!(ended, (_, Ok(Outcome::Granted(_)))), "{ended:?}");
     }
 
     #[test]
