@@ -37,7 +37,13 @@ pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-/// Every name that the wrapper must have, and the shapes of its options.
+/// The shapes of all options.
+#[napi(catch_unwind)]
+pub fn options(env: &Env) -> napi::Result<Object<'_>> {
+    value::object(env, lockwright::binding::manifest::options())
+}
+
+/// Every name that the wrapper must have.
 #[napi(catch_unwind)]
 pub fn manifest(env: &Env) -> napi::Result<Object<'_>> {
     value::object(env, lockwright::binding::manifest::manifest())

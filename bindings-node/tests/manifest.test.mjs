@@ -47,7 +47,7 @@ describe('there is', () => {
   for (const [name, type] of Object.entries({ lock: 'LockOptions', connect: 'ConnectOptions', require: 'Requirements' })) {
     test(`each option of ${type}, and no other`, () => {
       const own = name === 'connect' ? ['credentials'] : []
-      assert.deepEqual(members(type), [...Object.keys(MANIFEST[name]).map(camel), ...own])
+      assert.deepEqual(members(type), [...Object.keys(MANIFEST.options[name]).map(camel), ...own])
     })
   }
 
@@ -55,7 +55,8 @@ describe('there is', () => {
     test(`each field of ${record}, and no other`, () => assert.deepEqual(members(record).sort(), fields.map(camel).sort()))
   }
 
-  for (const [type, names] of Object.entries({ LossReason: MANIFEST.losses, ReleaseOutcome: MANIFEST.outcomes })) {
+  const codes = MANIFEST.errors.map(({ code }) => code)
+  for (const [type, names] of Object.entries({ LossReason: MANIFEST.losses, ReleaseOutcome: MANIFEST.outcomes, ErrorCode: codes })) {
     test(`each ${type}, and no other`, () => {
       const [, said] = TYPES.match(new RegExp(`type ${type} = (.*);`))
       assert.deepEqual(said.split(' | '), names.map(name => `'${name}'`))

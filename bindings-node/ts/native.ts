@@ -94,23 +94,13 @@ export interface NativeReactor {
   listen(level?: number): Answer<boolean>
 }
 
-/** Every name there is, in the core's spelling: options by name with their shape, and what the tests compare. */
-export interface Manifest {
-  readonly lock: Record<string, string>
-  readonly connect: Record<string, string>
-  readonly require: Record<string, string>
-  readonly operations: Record<string, Record<string, string[]>>
-  readonly records: Record<string, string[]>
-  readonly errors: { readonly code: string; readonly retryable: boolean; readonly meaning: string }[]
-  readonly losses: string[]
-  readonly outcomes: string[]
-  readonly events: string[]
-}
-
 interface Native {
   Reactor: new (ready: () => void, reads: boolean) => NativeReactor
   open(reactor: NativeReactor, url: string | undefined, options: object, clerk: number | undefined): Answer<NativeHandle>
-  manifest(): Manifest
+  /** The shapes of all options, in the core's spelling. */
+  options(): Record<'lock' | 'connect' | 'require', Record<string, string>>
+  /** Every name there is, for the tests. */
+  manifest(): unknown
   version(): string
   newOwner(): number
   restored(): void

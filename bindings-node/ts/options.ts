@@ -31,13 +31,13 @@ function known(options: Record<string, string>): Record<string, Shape> {
   return Object.fromEntries(Object.entries(options).map(([name, shape]) => [camel(name), SHAPES[shape] ?? 'object']))
 }
 
-const MANIFEST = native.manifest()
+const OPTIONS = native.options()
 
-export const LOCK: Record<string, Shape> = known(MANIFEST.lock)
+export const LOCK: Record<string, Shape> = known(OPTIONS.lock)
 
-export const REQUIRE: Record<string, Shape> = known(MANIFEST.require)
+export const REQUIRE: Record<string, Shape> = known(OPTIONS.require)
 
-export const CONNECT: Record<string, Shape> = { ...known(MANIFEST.connect), credentials: 'function' }
+export const CONNECT: Record<string, Shape> = { ...known(OPTIONS.connect), credentials: 'function' }
 
 export const SEMAPHORE: Record<string, Shape> = { ...LOCK, take: 'count' }
 

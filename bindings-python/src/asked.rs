@@ -1,10 +1,10 @@
 //! What is asked by name, with the arguments of a method of Python's: here, or as a job of an event loop.
 
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lockwright::binding::operation::{Here, Operation, Takes, Work};
-use lockwright::binding::{Argument, Handle, Outcome, lost_track};
+use lockwright::binding::{Argument, Handle, Outcome, Value, lost_track};
 use lockwright::blocking::Wait;
 use lockwright::{Error, Result};
 use pyo3::exceptions::PyOverflowError;
@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use crate::client::Shared;
 use crate::error::Raised;
 use crate::lock::limit;
-use crate::value::told;
+use crate::value::{of_argument, told};
 use crate::{SLICE, Span, green, is_main_thread, outside, text, waited};
 
 /// Whatever of Python's is asked something.
@@ -37,7 +37,10 @@ pub(crate) fn asked(
         (Takes::Span, Some(span)) => Ok(Argument::Span(span.extract::<Span>()?.check(operation.operation, what)?)),
         (Takes::Text, Some(given)) => Ok(Argument::Text(text(operation.operation, what, given)?)),
         (Takes::Token, Some(given)) => Ok(Argument::Token(token(given)?)),
-        (Takes::Count, Some(given)) => Ok(Argument::Count(count(given.extract()?))),
+        (Takes::Count, Some(given)) => {
+            let number = given.extract().map_err(|error| of_argument(given.py(), what, error))?;
+            Ok(Argument::Count(count(number)))
+        }
         (_, None) => Err(Raised(lost_track(operation.operation)).into()),
     };
     let arguments = operation.takes.iter().zip(given).map(argument).collect::<PyResult<_>>()?;
@@ -104,12 +107,12 @@ fn drained(
     py: Python<'_>,
     operation: &'static Operation,
     client: Handle,
-    limit: std::time::Duration,
+    limit: Duration,
 ) -> PyResult<Result<Outcome>> {
     if let Some(hub) = green::hub(py)? {
         return hub.wait(None, polled(operation.run(client, vec![Argument::Span(limit)])));
     }
-    let slice = if is_main_thread(py)? { SLICE } else { std::time::Duration::MAX };
+    let slice = if is_main_thread(py)? { SLICE } else { Duration::MAX };
     let began = Instant::now();
     loop {
         let left = limit.saturating_sub(began.elapsed());
@@ -123,7 +126,7 @@ fn drained(
 }
 
 fn is_empty(held: &Outcome) -> bool {
-    matches!(held, Outcome::Told(lockwright::binding::Value::List(names)) if names.is_empty())
+    matches!(held, Outcome::Told(Value::List(names)) if names.is_empty())
 }
 
 /// Looks whether `work` is done. It is called with wakers only.

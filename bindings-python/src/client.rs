@@ -11,7 +11,7 @@ use lockwright::queue::OwnerId;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::asked::{Asked, ask, count};
+use crate::asked::{Asked, ask, count as in_range};
 use crate::barrier::Barrier;
 use crate::error::Raised;
 use crate::guard::Guard;
@@ -22,7 +22,7 @@ use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::several::{Bundle, Segments};
 use crate::value::{PYTHON, record, set};
-use crate::{Span, herald, locked, text};
+use crate::{Span, herald, locked, outside, text};
 
 /// What locks and guards remember of where they come from.
 pub(crate) struct Origin {
@@ -156,7 +156,7 @@ impl Client {
         take: i128,
         options: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, Semaphore>> {
-        let (permits, take) = (count(permits), count(take));
+        let (permits, take) = (in_range(permits), in_range(take));
         let lock = self.build("semaphore", name, options, |client, name| client.semaphore(name, permits).take(take))?;
         Bound::new(name.py(), PyClassInitializer::from(lock).add_subclass(Semaphore { take }))
     }
@@ -169,7 +169,7 @@ impl Client {
     #[pyo3(signature = (name, count, *, idle=None))]
     fn latch(&self, name: &Bound<'_, PyAny>, count: i128, idle: Option<Span>) -> PyResult<Latch> {
         follow_logging(name.py())?;
-        let builder = self.0.client.latch(&text("latch", "name", name)?, crate::asked::count(count));
+        let builder = self.0.client.latch(&text("latch", "name", name)?, in_range(count));
         let builder = match idle {
             Some(idle) => builder.idle(idle.check("latch", "idle")?),
             None => builder,
@@ -185,7 +185,7 @@ impl Client {
     #[pyo3(signature = (name, parties, *, ttl=None))]
     fn barrier(&self, name: &Bound<'_, PyAny>, parties: i128, ttl: Option<Span>) -> PyResult<Barrier> {
         follow_logging(name.py())?;
-        let builder = self.0.client.barrier(&text("barrier", "name", name)?, count(parties));
+        let builder = self.0.client.barrier(&text("barrier", "name", name)?, in_range(parties));
         let builder = match ttl {
             Some(ttl) => builder.ttl(ttl.check_ttl(name.py(), "barrier")?),
             None => builder,
@@ -353,9 +353,13 @@ impl Client {
     /// Gives back what is held and ends every wait with `Closed`.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let over = self.0.take_orphans();
-        let closed = ask(py, self, "close", &[]).map(drop);
+        // Nobody is summoned to answer for it: it may be the last that a program does.
+        let closed = outside(py, || {
+            self.0.client.close();
+            Ok(())
+        });
         drop(over);
-        closed
+        Ok(closed.map_err(Raised)?)
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -58,6 +58,7 @@ fn unexpected(method: &str, name: &str) -> PyErr {
 
 fn taken<T>(operation: &'static str, choice: &Choice<T>, value: &Bound<'_, PyAny>) -> PyResult<Given> {
     let what = choice.name;
+    let wrong = |error| of_argument(value.py(), what, error);
     Ok(match choice.shape() {
         Shape::Span | Shape::Limit => {
             let span: Span = value.extract()?;
@@ -68,24 +69,27 @@ fn taken<T>(operation: &'static str, choice: &Choice<T>, value: &Bound<'_, PyAny
             }
             span.given(what)?
         }
-        Shape::Flag => Given::Flag(value.extract().map_err(|error| of_argument(what, error))?),
+        Shape::Flag => Given::Flag(value.extract().map_err(wrong)?),
         Shape::Text => Given::Text(text(operation, what, value)?),
         Shape::Path => {
-            let path: PathBuf = value.extract().map_err(|error| of_argument(what, error))?;
+            let path: PathBuf = value.extract().map_err(wrong)?;
             let path = path.into_os_string().into_string();
             let no_utf8 = |_| Raised(Error::invalid(operation, format!("the path {what} is not UTF-8")));
             Given::Text(path.map_err(no_utf8)?)
         }
         Shape::Range => {
-            let (min, max): (Span, Span) = value.extract().map_err(|error| of_argument(what, error))?;
+            let (min, max): (Span, Span) = value.extract().map_err(wrong)?;
             Given::Range(Box::new([Some(min.given(what)?), Some(max.given(what)?)]))
         }
     })
 }
 
 /// As Python says it of the arguments of its own functions.
-fn of_argument(what: &str, error: PyErr) -> PyErr {
-    Python::attach(|py| PyTypeError::new_err(format!("argument '{what}': {}", error.value(py))))
+pub(crate) fn of_argument(py: Python<'_>, what: &str, error: PyErr) -> PyErr {
+    if error.is_instance_of::<PyTypeError>(py) {
+        return PyTypeError::new_err(format!("argument '{what}': {}", error.value(py)));
+    }
+    error
 }
 
 /// What came of an operation on what belongs to this client.

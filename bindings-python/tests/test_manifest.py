@@ -48,7 +48,7 @@ def test_every_operation_is_in_the_stub(of: str, name: str, takes: list[str]) ->
 )
 def test_every_option_has_a_type(table: str, options: str) -> None:
     # Whoever wants a reentrant lock calls `rlock`.
-    names = [name for name in MANIFEST[table] if (table, name) != ("lock", "reentrant")]
+    names = [name for name in MANIFEST["options"][table] if (table, name) != ("lock", "reentrant")]
     assert list(getattr(_records, options).__annotations__) == names
 
 
@@ -58,7 +58,7 @@ def test_every_option_of_a_lock_is_explained(call: Any) -> None:
 
 
 def test_every_option_of_a_connection_is_explained() -> None:
-    unexplained = [name for name in MANIFEST["connect"] if f"`{name}`" not in (lockwright.connect.__doc__ or "")]
+    unexplained = [name for name in MANIFEST["options"]["connect"] if f"`{name}`" not in (lockwright.connect.__doc__ or "")]
     assert unexplained == []
 
 

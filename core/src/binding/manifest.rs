@@ -26,13 +26,16 @@ const GUARD: [(&str, &[&str]); 7] = [
     ("remaining", &[]),
 ];
 
+/// The options by name, each with its shape; names are in snake case.
+pub fn options() -> Record {
+    fields([("lock", shapes(&LOCK)), ("connect", shapes(&CONNECT)), ("require", shapes(&REQUIRE))])
+}
+
 /// Operations, options, records, errors, reasons of losses, outcomes of releases and events. Names are in snake case.
 pub fn manifest() -> Record {
     fields([
         ("operations", operations()),
-        ("lock", options(&LOCK)),
-        ("connect", options(&CONNECT)),
-        ("require", options(&REQUIRE)),
+        ("options", options().into()),
         ("records", records()),
         ("errors", Value::List(Kind::ALL.map(error).into())),
         ("losses", texts(LossReason::ALL.map(|reason| reason.code()))),
@@ -70,8 +73,7 @@ const CLASSES: [(Of, &str); 6] = [
     (Of::Barrier, "Barrier"),
 ];
 
-/// The shape of each.
-fn options<T>(choices: &[Choice<T>]) -> Value {
+fn shapes<T>(choices: &[Choice<T>]) -> Value {
     fields(choices.iter().map(|choice| (choice.name, Value::from(shape(choice.shape()))))).into()
 }
 
