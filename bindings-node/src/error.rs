@@ -1,6 +1,6 @@
 //! Errors of the core, on their way to the classes of `ts/errors.ts`.
 
-use lockwright::{Error, Kind, Result};
+use lockwright::{Error, Result};
 use napi::Either;
 use napi_derive::napi;
 
@@ -34,26 +34,4 @@ pub(crate) fn answer<T>(result: Result<T>) -> Answer<T> {
         Ok(value) => Either::A(value),
         Err(error) => Either::B(error.into()),
     }
-}
-
-/// An error code and whether it is retryable.
-#[napi(object, object_from_js = false)]
-pub struct Code {
-    pub code: &'static str,
-    pub retryable: bool,
-}
-
-/// Every code there is, for the test that `ts/errors.ts` knows them all.
-#[napi(catch_unwind)]
-pub fn codes() -> Vec<Code> {
-    Kind::ALL.iter().map(|kind| Code { code: kind.code(), retryable: kind.retryable() }).collect()
-}
-
-pub(crate) fn panicked() -> Error {
-    Error::new(Kind::Internal, "call", "the library panicked; please report this")
-}
-
-/// For what cannot happen.
-pub(crate) fn lost_track(operation: &'static str) -> Error {
-    Error::new(Kind::Internal, operation, "the library lost track of its own state; please report this")
 }

@@ -2,33 +2,18 @@
 
 use std::collections::HashMap;
 
-use lockwright::lease::{LossReason, ReleaseOutcome};
-use lockwright::multi::MultiGuard;
+use lockwright::lease::LossReason;
 use lockwright::{Error, Guard, Kind, Result};
 use napi_derive::napi;
 
 /// What is held, by number.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct Guards {
     guards: HashMap<u32, Guard>,
     last: u32,
 }
 
-/// How a hold ended.
-pub(crate) struct Ending {
-    pub(crate) outcome: &'static str,
-    /// Why it was lost, if it was.
-    pub(crate) why: Option<&'static str>,
-}
-
-impl Ending {
-    fn new(known: Option<LossReason>, outcome: &ReleaseOutcome) -> Self {
-        let why = known.or_else(|| outcome.loss());
-        Ending { outcome: outcome.code(), why: why.map(|why| why.code()) }
-    }
-}
-
-impl Held {
+impl Guards {
     pub(crate) fn keep(&mut self, guard: Guard) -> u32 {
         // A number is free again when its guard has ended, at the latest after four billion others.
         loop {
@@ -73,18 +58,4 @@ pub fn sentence(why: String) -> &'static str {
 
 fn released(operation: &'static str) -> Error {
     Error::new(Kind::NotOwned, operation, "this guard was released already")
-}
-
-/// Gives a lock back.
-pub(crate) async fn end(guard: Guard) -> Result<Ending> {
-    let known = guard.why_lost();
-    Ok(Ending::new(known, &guard.release().await?))
-}
-
-/// Gives several back in one write.
-pub(crate) async fn end_all(guards: MultiGuard) -> Vec<Result<Ending>> {
-    let guards = guards.into_guards();
-    let known: Vec<_> = guards.iter().map(Guard::why_lost).collect();
-    let outcomes = MultiGuard::of(guards).release_each().await;
-    known.into_iter().zip(outcomes).map(|(known, outcome)| Ok(Ending::new(known, &outcome?))).collect()
 }

@@ -1,6 +1,6 @@
-//! The native layer of the npm package: [`lock`] and [`guard`] as the wrapper in `ts` uses them, [`error`] as it raises
-//! them; [`several`] locks are taken together, a [`latch`] and a [`barrier`] are none; the [`reactor`] is where an environment (the main thread's, or a worker's) polls the core; [`report`] has figures
-//! and events, [`kit`] checks of fencing tokens.
+//! The native layer of the npm package, a skin of [`lockwright::binding`]: a [`handle`] for whatever the wrapper in `ts` asks something,
+//! a number for each [`guard`], [`error`] as the wrapper raises it, a [`value`] as JavaScript has it; the [`reactor`] is where an
+//! environment (the main thread's, or a worker's) polls the core; [`report`] has events, [`kit`] checks of fencing tokens.
 //!
 //! What holds everywhere here:
 //! - The core is polled on the environment's own thread. What happens elsewhere rings one unreferenced threadsafe function,
@@ -15,26 +15,38 @@
 // Where it builds for tests `napi` registers nothing, so that all seems unused; the tests are in JavaScript.
 #![cfg_attr(test, allow(dead_code))]
 
-mod barrier;
 mod descriptor;
 mod error;
 mod guard;
+mod handle;
 mod kit;
-mod latch;
-mod lock;
 mod reactor;
 mod report;
-mod several;
+mod value;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use napi::Env;
+use napi::bindgen_prelude::Object;
 use napi_derive::napi;
 
 /// The version of the native layer, which the wrapper's must be.
 #[napi(catch_unwind)]
 pub fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
+}
+
+/// The shapes of all options.
+#[napi(catch_unwind)]
+pub fn options(env: &Env) -> napi::Result<Object<'_>> {
+    value::object(env, lockwright::binding::manifest::options())
+}
+
+/// Every name that the wrapper must have.
+#[napi(catch_unwind)]
+pub fn manifest(env: &Env) -> napi::Result<Object<'_>> {
+    value::object(env, lockwright::binding::manifest::manifest())
 }
 
 /// Somebody who may acquire a reentrant lock again; never the same number twice in a process.

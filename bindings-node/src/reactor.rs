@@ -5,31 +5,27 @@
 //! watches for all else, and rings.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockwright::event_loop::{EventLoop, JobId, Reader, Watch};
-use lockwright::lease::Inspection;
-use lockwright::multi::MultiGuard;
-use lockwright::options::{Credentials, milliseconds};
-use lockwright::share::Share;
-use lockwright::{Arrival, Error, Guard, Health, Kind, Result};
+use lockwright::binding::{Ending, Given, Jobs, Outcome, lost_track};
+use lockwright::event_loop::{Reader, Watch};
+use lockwright::lease::LossReason;
+use lockwright::options::Credentials;
+use lockwright::{Error, Guard, Kind, Result};
 use napi::bindgen_prelude::{Array, BigInt, ToNapiValue};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status};
 use napi_derive::napi;
 
-use crate::barrier::Barrier;
 use crate::descriptor::Lent;
-use crate::error::{Answer, Failure, answer, lost_track, panicked};
-use crate::guard::{Ending, Held, end, end_all};
-use crate::latch::Latch;
-use crate::lock::{Client, Lock, known_as, token};
-use crate::report::{Condition, in_ms, listen, news, seen};
-use crate::several::{Bundle, Segments};
+use crate::error::{Answer, Failure, answer};
+use crate::guard::Guards;
+use crate::handle::{Handle, Word};
+use crate::report::{listen, news};
+use crate::value::{NODE, js, object};
 use crate::{locked, report};
 
 /// One environment's jobs and what it holds. All but its bell and its mailbox is used by the environment's thread alone.
@@ -41,11 +37,10 @@ pub struct Reactor {
 }
 
 struct Room {
-    jobs: EventLoop,
-    /// Those that JavaScript waits for.
-    open: HashMap<u32, JobId>,
-    last: u32,
-    held: Held,
+    jobs: Jobs,
+    guards: Guards,
+    /// The number of the guard that a job exports.
+    exporting: HashMap<u32, u32>,
     /// What Node was told of and has not taken yet, by socket.
     lent: HashMap<u32, Lent>,
     _watch: Watch,
@@ -53,30 +48,10 @@ struct Room {
 
 /// What waits for the next turn.
 enum Mail {
-    Ended(u32, Result<Told>),
     Lost(u32, &'static str),
     Asked { whom: u32, question: u32 },
     Read { socket: u32, descriptor: OwnedFd },
     Unread { socket: u32 },
-}
-
-/// What a job found.
-enum Told {
-    Granted(Box<Guard>),
-    AllGranted(Vec<Guard>),
-    Segment(Box<Option<(usize, Guard)>>),
-    Exported(String),
-    /// It may still be held: the guard's number, the guard, and why.
-    NotExported(u32, Box<Guard>, Error),
-    Released(Ending),
-    AllReleased(Vec<Result<Ending>>),
-    Well(Health),
-    Seen(Box<Inspection>),
-    Names(Vec<String>),
-    Flag(bool),
-    Count(u32),
-    Passed(Option<Arrival>),
-    Done,
 }
 
 /// How `ts/reactor.ts` reads what `turn` returns: triples of one of these, a number, and a value.
@@ -107,21 +82,17 @@ impl Bell {
     }
 
     fn leave(&self, mail: Mail) {
-        self.put(mail);
-        self.ring();
-    }
-
-    /// For who is called for anyway.
-    fn put(&self, mail: Mail) {
         let mut kept = locked(&self.mail);
         match &mut *kept {
             Some(kept) => kept.push(mail),
             None => {
                 // Dropping it may leave more mail.
                 drop(kept);
-                drop(mail);
+                return drop(mail);
             }
         }
+        drop(kept);
+        self.ring();
     }
 
     fn take_mail(&self) -> Vec<Mail> {
@@ -172,45 +143,6 @@ impl Reader for Sockets {
     }
 }
 
-/// Where a job leaves its result. Dropping it, as a job that panics does, reports the job as ended without one.
-struct Delivery {
-    number: u32,
-    bell: Arc<Bell>,
-    result: Option<Result<Told>>,
-}
-
-impl Delivery {
-    fn leave(&mut self, result: Result<Told>) {
-        self.result = Some(result);
-    }
-}
-
-impl Drop for Delivery {
-    fn drop(&mut self) {
-        let result = self.result.take().unwrap_or_else(|| Err(panicked()));
-        // No ring: jobs end in turns.
-        self.bell.put(Mail::Ended(self.number, result));
-    }
-}
-
-impl Room {
-    fn begin(&mut self, bell: &Arc<Bell>, work: impl Future<Output = Result<Told>> + Send + 'static) -> u32 {
-        loop {
-            self.last = self.last.wrapping_add(1);
-            if !self.open.contains_key(&self.last) {
-                break;
-            }
-        }
-        let mut delivery = Delivery { number: self.last, bell: bell.clone(), result: None };
-        let job = self.jobs.spawn(async move {
-            let result = work.await;
-            delivery.leave(result);
-        });
-        self.open.insert(self.last, job);
-        self.last
-    }
-}
-
 impl Reactor {
     pub(crate) fn desk(&self) -> Arc<Desk> {
         self.desk.clone()
@@ -223,35 +155,25 @@ impl Reactor {
     }
 
     /// Begins a job, to be followed by a turn.
-    fn ask<W>(&self, env: &Env, work: Result<W>) -> Answer<u32>
-    where
-        W: Future<Output = Result<Told>> + Send + 'static,
-    {
-        let begun = work.and_then(|work| {
-            self.in_room("call", |room| {
-                let number = room.begin(&self.bell, work);
-                if room.open.len() == 1 {
-                    self.bell.keep_alive(env, true).map_err(|_| lost_track("call"))?;
-                }
-                Ok(number)
-            })
-        });
-        answer(begun)
+    fn ask(&self, env: &Env, begin: impl FnOnce(&mut Room) -> Result<u32>) -> Answer<u32> {
+        answer(self.in_room("call", |room| {
+            let was_idle = room.jobs.is_idle();
+            let job = begin(room)?;
+            if was_idle {
+                self.bell.keep_alive(env, true).map_err(|_| lost_track("call"))?;
+            }
+            Ok(job)
+        }))
     }
 
-    fn hear<'env>(&self, env: &'env Env, run: impl FnOnce(&EventLoop)) -> napi::Result<Array<'env>> {
+    fn hear<'env>(&self, env: &'env Env, run: impl FnOnce(&Jobs)) -> napi::Result<Array<'env>> {
         let mut room = locked(&self.room);
         let Some(room) = &mut *room else { return env.create_array(0) };
-        let was_busy = !room.open.is_empty();
+        let was_busy = !room.jobs.is_idle();
         run(&room.jobs);
-        let mail = self.bell.take_mail();
         let mut told = Triples { array: env.create_array(0)?, length: 0 };
-        for letter in mail {
+        for letter in self.bell.take_mail() {
             match letter {
-                // Nobody waits for it any more: a guard in it is given back in the background.
-                Mail::Ended(number, result) if room.open.remove(&number).is_none() => drop(result),
-                Mail::Ended(number, Ok(found)) => found.tell(env, number, &mut room.held, &mut told)?,
-                Mail::Ended(number, Err(error)) => told.add(kind::FAILED, number, Failure::from(error))?,
                 Mail::Lost(guard, why) => told.add(kind::LOST, guard, why)?,
                 Mail::Asked { whom, question } => told.add(kind::ASKED, whom, question)?,
                 Mail::Read { socket, descriptor } => {
@@ -262,17 +184,20 @@ impl Reactor {
                 Mail::Unread { socket } => told.add(kind::UNREAD, socket, ())?,
             }
         }
-        for event in news(&self.bell) {
-            told.add(kind::NEWS, 0, event)?;
+        for (job, result) in room.jobs.ended() {
+            room.tell(env, job, result, &mut told)?;
         }
-        if was_busy && room.open.is_empty() {
+        for event in news(&self.bell) {
+            told.add(kind::NEWS, 0, object(env, event)?)?;
+        }
+        if was_busy && room.jobs.is_idle() {
             self.bell.keep_alive(env, false)?;
         }
         Ok(told.array)
     }
 
     fn on_guard<T>(&self, operation: &'static str, guard: u32, work: impl FnOnce(&Guard) -> Result<T>) -> Result<T> {
-        self.in_room(operation, |room| work(room.held.get(operation, guard)?))
+        self.in_room(operation, |room| work(room.guards.get(operation, guard)?))
     }
 }
 
@@ -284,12 +209,12 @@ impl Reactor {
     pub fn new(env: Env, ready: Function, reads: bool) -> napi::Result<Self> {
         let bell = Arc::new(Bell::new(ready));
         let refused = |error: Error| napi::Error::from_reason(error.to_string());
-        let reader = || EventLoop::with_reader(Arc::new(Sockets(bell.clone())));
-        let jobs = if reads { reader() } else { EventLoop::new() }.map_err(refused)?;
+        let reader = reads.then(|| Arc::new(Sockets(bell.clone())) as Arc<dyn Reader>);
+        let jobs = Jobs::new(reader).map_err(refused)?;
         let ringing = bell.clone();
         let watch = jobs.watch(move || ringing.ring()).map_err(refused)?;
-        let room =
-            Room { jobs, open: HashMap::new(), last: 0, held: Held::default(), lent: HashMap::new(), _watch: watch };
+        let (exporting, lent) = (HashMap::new(), HashMap::new());
+        let room = Room { jobs, guards: Guards::default(), exporting, lent, _watch: watch };
         let room = Arc::new(Mutex::new(Some(room)));
         let reactor = Reactor { room, bell, desk: Arc::default() };
         reactor.desk.serve(&reactor.bell);
@@ -302,7 +227,7 @@ impl Reactor {
     #[napi(catch_unwind)]
     pub fn turn<'env>(&self, env: &'env Env) -> napi::Result<Array<'env>> {
         self.bell.rung.store(false, Ordering::Release);
-        self.hear(env, EventLoop::turn)
+        self.hear(env, Jobs::turn)
     }
 
     /// Takes the first `length` bytes that came from a socket, none when it has ended, and tells what ended as `turn` does.
@@ -324,146 +249,74 @@ impl Reactor {
     pub fn forget(&self, env: &Env, job: u32) -> napi::Result<()> {
         let mut room = locked(&self.room);
         let Some(room) = &mut *room else { return Ok(()) };
-        let Some(known) = room.open.remove(&job) else { return Ok(()) };
-        room.jobs.abandon(known);
-        if room.open.is_empty() {
+        let was_busy = !room.jobs.is_idle();
+        room.jobs.forget(job);
+        if was_busy && room.jobs.is_idle() {
             self.bell.keep_alive(env, false)?;
         }
         Ok(())
     }
 
+    /// What `begin` does for a lock, without a list of arguments.
     #[napi(catch_unwind)]
-    pub fn acquire(&self, env: &Env, lock: &Lock, timeout: Option<f64>, owner: f64) -> Answer<u32> {
-        let wanted = lock.wanted_by(Some(owner));
-        let work = lock.limit(timeout).map(|limit| async move {
-            let granted = wanted.acquire_within(limit).await;
-            granted.map(|guard| Told::Granted(Box::new(guard)))
-        });
-        self.ask(env, work)
+    pub fn acquire(&self, env: &Env, lock: &Handle, timeout: Option<f64>, owner: f64) -> Answer<u32> {
+        self.ask(env, |room| Ok(room.jobs.acquire(lock.wanted_by(owner)?, lock.limit(timeout)?)))
     }
 
+    /// Begins the operation of that name, for an acquisition of that number if it is one.
     #[napi(catch_unwind)]
-    pub fn acquire_all(&self, env: &Env, bundle: &Bundle, timeout: Option<f64>, owner: f64) -> Answer<u32> {
-        let wanted = bundle.core.for_owner(known_as(owner));
-        let work = bundle.limit(timeout).map(|limit| async move {
-            let granted = wanted.acquire_within(limit).await;
-            granted.map(|all| Told::AllGranted(all.into_guards()))
-        });
-        self.ask(env, work)
-    }
-
-    #[napi(catch_unwind)]
-    pub fn any(&self, env: &Env, segments: &Segments, timeout: Option<f64>) -> Answer<u32> {
-        let wanted = segments.core.clone();
-        let work = segments.limit(timeout).map(|limit| async move {
-            let found = wanted.any_within(limit).await?;
-            Ok(Told::Segment(Box::new(found.map(|segment| (segment.index(), segment.into_guard())))))
-        });
-        self.ask(env, work)
-    }
-
-    #[napi(catch_unwind)]
-    pub fn resume(&self, env: &Env, lock: &Lock, secret: String, owner: Option<f64>) -> Answer<u32> {
-        let wanted = lock.wanted_by(owner);
-        let work = async move { wanted.resume(&secret).await.map(|guard| Told::Granted(Box::new(guard))) };
-        self.ask(env, Ok(work))
+    pub fn begin(&self, env: &Env, of: &Handle, name: String, words: Vec<Word>, owner: Option<f64>) -> Answer<u32> {
+        self.ask(env, |room| {
+            let (operation, core, arguments) = of.asked(&name, words, owner)?;
+            Ok(room.jobs.begin(operation.run(core, arguments)))
+        })
     }
 
     #[napi(catch_unwind)]
     pub fn export(&self, env: &Env, guard: u32, ttl: f64) -> Answer<u32> {
-        let ttl = milliseconds("export", "ttl", ttl);
-        let taken = ttl.and_then(|ttl| self.in_room("export", |room| Ok((ttl, room.held.take("export", guard)?))));
-        let work = taken.map(|(ttl, mut core)| async move {
-            Ok(match core.export(ttl).await {
-                Ok(secret) => Told::Exported(secret.into_string()),
-                Err(error) => Told::NotExported(guard, Box::new(core), error),
-            })
-        });
-        self.ask(env, work)
+        self.ask(env, |room| {
+            let ttl = NODE.span("export", "ttl", &Given::Number(ttl))?;
+            let job = room.jobs.export(room.guards.take("export", guard)?, ttl);
+            room.exporting.insert(job, guard);
+            Ok(job)
+        })
     }
 
     #[napi(catch_unwind)]
     pub fn release(&self, env: &Env, guard: u32) -> Answer<u32> {
-        let taken = self.in_room("release", |room| room.held.take("release", guard));
-        self.ask(env, taken.map(|guard| async move { end(guard).await.map(Told::Released) }))
+        self.ask(env, |room| Ok(room.jobs.release(room.guards.take("release", guard)?)))
     }
 
     /// Gives several back in one write: what became of each.
     #[napi(catch_unwind)]
     pub fn release_all(&self, env: &Env, guards: Vec<u32>) -> Answer<u32> {
-        let taken = self.in_room("release", |room| {
-            let taken = guards.iter().map(|guard| room.held.take("release", *guard));
-            Ok(MultiGuard::of(taken.collect::<Result<_>>()?))
-        });
-        self.ask(env, taken.map(|guards| async move { Ok(Told::AllReleased(end_all(guards).await)) }))
+        self.ask(env, |room| {
+            let taken = guards.iter().map(|guard| room.guards.take("release", *guard));
+            Ok(room.jobs.release_all(taken.collect::<Result<_>>()?))
+        })
     }
 
     /// However early it is released, it stays taken until so long after its grant.
     #[napi(catch_unwind)]
     pub fn hold_at_least_for(&self, guard: u32, span: f64) -> Answer<bool> {
-        let span = milliseconds("hold", "span", span);
-        let kept = span
-            .and_then(|span| self.in_room("hold", |room| room.held.get_mut("hold", guard)?.hold_at_least_for(span)));
-        answer(kept.map(|()| true))
+        let hold = |room: &mut Room, span| room.guards.get_mut("hold", guard)?.hold_at_least_for(span);
+        let span = NODE.span("hold", "span", &Given::Number(span));
+        answer(span.and_then(|span| self.in_room("hold", |room| hold(room, span))).map(|()| true))
     }
 
     #[napi(catch_unwind)]
     pub fn extend(&self, env: &Env, guard: u32, ttl: f64) -> Answer<u32> {
-        let ttl = milliseconds("extend", "ttl", ttl);
-        let begun = ttl.and_then(|ttl| self.on_guard("extend", guard, |core| core.begin_extend(ttl)));
-        self.ask(env, begun.map(|extended| async move { extended.await.map(|()| Told::Done) }))
+        self.ask(env, |room| {
+            let ttl = NODE.span("extend", "ttl", &Given::Number(ttl))?;
+            room.jobs.extend(room.guards.get("extend", guard)?, ttl)
+        })
     }
 
     /// Has the writer of a read/write lock go on as a reader, or a reader become the writer: whether it did.
     #[napi(catch_unwind)]
     pub fn change(&self, env: &Env, guard: u32, writes: bool) -> Answer<u32> {
-        let to = if writes { Share::WRITE } else { Share::READ };
-        let begun = self.on_guard(if writes { "upgrade" } else { "downgrade" }, guard, |core| core.begin_change(to));
-        self.ask(env, begun.map(|changed| async move { changed.await.map(Told::Flag) }))
-    }
-
-    #[napi(catch_unwind)]
-    pub fn resize(&self, env: &Env, lock: &Lock, permits: u32) -> Answer<u32> {
-        let core = lock.core.clone();
-        self.ask(env, Ok(async move { core.resize(permits).await.map(|()| Told::Done) }))
-    }
-
-    #[napi(catch_unwind)]
-    pub fn latch_wait(&self, env: &Env, latch: &Latch, timeout: Option<f64>) -> Answer<u32> {
-        let core = latch.core.clone();
-        let work = |limit| async move { core.wait_within(limit).await.map(Told::Flag) };
-        self.ask(env, latch.limit(timeout).map(work))
-    }
-
-    #[napi(catch_unwind)]
-    pub fn latch_count_down(&self, env: &Env, latch: &Latch) -> Answer<u32> {
-        let core = latch.core.clone();
-        self.ask(env, Ok(async move { core.count_down().await.map(Told::Count) }))
-    }
-
-    #[napi(catch_unwind)]
-    pub fn latch_count(&self, env: &Env, latch: &Latch) -> Answer<u32> {
-        let core = latch.core.clone();
-        self.ask(env, Ok(async move { core.count().await.map(Told::Count) }))
-    }
-
-    #[napi(catch_unwind)]
-    pub fn latch_set(&self, env: &Env, latch: &Latch, to: u32) -> Answer<u32> {
-        let core = latch.core.clone();
-        self.ask(env, Ok(async move { core.try_set_count(to).await.map(Told::Flag) }))
-    }
-
-    #[napi(catch_unwind)]
-    pub fn barrier_wait(&self, env: &Env, barrier: &Barrier, timeout: Option<f64>) -> Answer<u32> {
-        let core = barrier.core.clone();
-        let work = |limit| async move { core.wait_within(limit).await.map(Told::Passed) };
-        self.ask(env, barrier.limit(timeout).map(work))
-    }
-
-    #[napi(catch_unwind)]
-    pub fn barrier_waiting(&self, env: &Env, barrier: &Barrier) -> Answer<u32> {
-        let core = barrier.core.clone();
-        self.ask(env, Ok(async move { core.waiting().await.map(Told::Count) }))
+        let operation = if writes { "upgrade" } else { "downgrade" };
+        self.ask(env, |room| room.jobs.change(room.guards.get(operation, guard)?, writes))
     }
 
     /// The token and its epoch, which a change of part renews.
@@ -475,7 +328,7 @@ impl Reactor {
     /// For how many milliseconds the lock is certainly held.
     #[napi(catch_unwind)]
     pub fn remaining(&self, guard: u32) -> f64 {
-        self.on_guard("remaining", guard, |core| Ok(in_ms(core.remaining()))).unwrap_or_default()
+        self.on_guard("remaining", guard, |core| Ok(NODE.number(core.remaining()))).unwrap_or_default()
     }
 
     /// Why it was lost, if it was.
@@ -499,68 +352,12 @@ impl Reactor {
     #[napi(catch_unwind)]
     pub fn abandon(&self, guard: u32) -> f64 {
         let abandoned = self.in_room("abandon", |room| {
-            let core = room.held.take("abandon", guard)?;
+            let core = room.guards.take("abandon", guard)?;
             let left = core.remaining();
             core.abandon();
-            Ok(in_ms(left))
+            Ok(NODE.number(left))
         });
         abandoned.unwrap_or_default()
-    }
-
-    #[napi(catch_unwind)]
-    pub fn inspect(&self, env: &Env, client: &Client, name: String) -> Answer<u32> {
-        let core = client.core.clone();
-        self.ask(env, Ok(async move { core.inspect(&name).await.map(|seen| Told::Seen(Box::new(seen))) }))
-    }
-
-    #[napi(catch_unwind)]
-    pub fn inspect_lock(&self, env: &Env, lock: &Lock) -> Answer<u32> {
-        let core = lock.core.clone();
-        self.ask(env, Ok(async move { core.inspect().await.map(|seen| Told::Seen(Box::new(seen))) }))
-    }
-
-    #[napi(catch_unwind)]
-    pub fn list(&self, env: &Env, client: &Client) -> Answer<u32> {
-        let core = client.core.clone();
-        self.ask(env, Ok(async move { core.list().await.map(Told::Names) }))
-    }
-
-    #[napi(catch_unwind)]
-    pub fn break_lock(&self, env: &Env, client: &Client, name: String, expected: BigInt) -> Answer<u32> {
-        let core = client.core.clone();
-        let work = |token| async move { core.break_lock(&name, token).await.map(Told::Flag) };
-        self.ask(env, token(&expected).map(work))
-    }
-
-    #[napi(catch_unwind)]
-    pub fn break_hold(&self, env: &Env, lock: &Lock, expected: BigInt) -> Answer<u32> {
-        let core = lock.core.clone();
-        let work = |token| async move { core.break_lock(token).await.map(Told::Flag) };
-        self.ask(env, token(&expected).map(work))
-    }
-
-    #[napi(catch_unwind)]
-    pub fn ping(&self, env: &Env, client: &Client) -> Answer<u32> {
-        let core = client.core.clone();
-        self.ask(env, Ok(async move { core.ping().await.map(Told::Well) }))
-    }
-
-    /// The names of what is held yet after at most `limit` milliseconds.
-    #[napi(catch_unwind)]
-    pub fn drain(&self, env: &Env, client: &Client, limit: f64) -> Answer<u32> {
-        let core = client.core.clone();
-        let work = |limit| async move { core.drain(limit).await.map(Told::Names) };
-        self.ask(env, milliseconds("drain", "limit", limit).map(work))
-    }
-
-    #[napi(catch_unwind)]
-    pub fn close(&self, env: &Env, client: &Client) -> Answer<u32> {
-        let core = client.core.clone();
-        let work = async move {
-            core.close().await;
-            Ok(Told::Done)
-        };
-        self.ask(env, Ok(work))
     }
 
     /// The user and the password that were asked for, or why there are none.
@@ -588,7 +385,7 @@ fn clean_up(room: &Mutex<Option<Room>>, bell: &Arc<Bell>, desk: &Desk) {
     desk.close();
     let left = locked(room).take();
     if let Some(mut left) = left {
-        left.held.abandon();
+        left.guards.abandon();
         left.lent.drain().for_each(|(_, lent)| lent.end());
         // With its jobs: acquisitions are undone in the background.
         drop(left);
@@ -613,67 +410,64 @@ impl Triples<'_> {
     }
 }
 
-impl Told {
-    fn tell(self, env: &Env, number: u32, held: &mut Held, told: &mut Triples<'_>) -> napi::Result<()> {
-        match self {
-            Told::Granted(guard) => told.add(kind::DONE, number, grant(env, *guard, held)?),
-            Told::AllGranted(guards) => {
+impl Room {
+    fn tell(&mut self, env: &Env, job: u32, result: Result<Outcome>, told: &mut Triples<'_>) -> napi::Result<()> {
+        let exported = if self.exporting.is_empty() { None } else { self.exporting.remove(&job) };
+        match result {
+            Err(error) => told.add(kind::FAILED, job, Failure::from(error)),
+            Ok(Outcome::Told(value)) => told.add(kind::DONE, job, js(env, value)?),
+            Ok(Outcome::Granted(guard)) => told.add(kind::DONE, job, grant(env, guard, &mut self.guards)?),
+            Ok(Outcome::AllGranted(guards)) => {
                 let mut all = env.create_array(0)?;
                 for (at, guard) in (0..).zip(guards) {
                     let name = guard.name().to_owned();
                     all.set(2 * at, name)?;
-                    all.set(2 * at + 1, grant(env, guard, held)?)?;
+                    all.set(2 * at + 1, grant(env, guard, &mut self.guards)?)?;
                 }
-                told.add(kind::DONE, number, all)
+                told.add(kind::DONE, job, all)
             }
-            Told::Segment(found) => match *found {
-                None => told.add(kind::DONE, number, ()),
-                Some((index, guard)) => {
-                    let mut segment = env.create_array(2)?;
-                    segment.set(0, u32::try_from(index).unwrap_or(u32::MAX))?;
-                    segment.set(1, grant(env, guard, held)?)?;
-                    told.add(kind::DONE, number, segment)
+            Ok(Outcome::Segment(index, guard)) => {
+                let mut segment = env.create_array(2)?;
+                segment.set(0, u32::try_from(index).unwrap_or(u32::MAX))?;
+                segment.set(1, grant(env, guard, &mut self.guards)?)?;
+                told.add(kind::DONE, job, segment)
+            }
+            Ok(Outcome::Exported(both)) => match (*both, exported) {
+                ((_, Ok(secret)), _) => told.add(kind::DONE, job, secret.into_string()),
+                ((guard, Err(error)), number) => {
+                    // It may still be held.
+                    if let Some(number) = number {
+                        self.guards.put_back(number, guard);
+                    }
+                    told.add(kind::FAILED, job, Failure::from(error))
                 }
             },
-            Told::Exported(secret) => told.add(kind::DONE, number, secret),
-            Told::NotExported(guard, core, error) => {
-                held.put_back(guard, *core);
-                told.add(kind::FAILED, number, Failure::from(error))
-            }
-            Told::Released(Ending { outcome, why: None }) => told.add(kind::DONE, number, outcome),
-            Told::Released(Ending { outcome, why: Some(why) }) => told.add(kind::DONE, number, vec![outcome, why]),
-            Told::AllReleased(endings) => {
+            Ok(Outcome::Ended(Ending { outcome, why: None })) => told.add(kind::DONE, job, outcome.code()),
+            Ok(Outcome::Ended(ending)) => told.add(kind::DONE, job, ended(&ending)),
+            Ok(Outcome::AllEnded(endings)) => {
                 let mut all = env.create_array(0)?;
                 for (at, ending) in (0..).zip(endings) {
                     match ending {
-                        Ok(Ending { outcome, why }) => all.set(at, vec![Some(outcome), why])?,
+                        Ok(ending) => all.set(at, ended(&ending))?,
                         Err(error) => all.set(at, Failure::from(error))?,
                     }
                 }
-                told.add(kind::DONE, number, all)
+                told.add(kind::DONE, job, all)
             }
-            Told::Well(health) => told.add(kind::DONE, number, Condition::from(health)),
-            Told::Seen(found) => told.add(kind::DONE, number, seen(*found)),
-            Told::Names(names) => told.add(kind::DONE, number, names),
-            Told::Flag(flag) => told.add(kind::DONE, number, flag),
-            Told::Count(count) => told.add(kind::DONE, number, count),
-            Told::Passed(None) => told.add(kind::DONE, number, ()),
-            Told::Passed(Some(Arrival { index, generation })) => {
-                let mut arrival = env.create_array(2)?;
-                arrival.set(0, index)?;
-                arrival.set(1, BigInt::from(generation))?;
-                told.add(kind::DONE, number, arrival)
-            }
-            Told::Done => told.add(kind::DONE, number, ()),
         }
     }
 }
 
+/// As `Ending` of `ts/guard.ts`.
+fn ended(Ending { outcome, why }: &Ending) -> Vec<Option<&'static str>> {
+    vec![Some(outcome.code()), why.as_ref().map(LossReason::code)]
+}
+
 /// As `Grant` of `ts/native.ts`.
-fn grant<'env>(env: &'env Env, guard: Guard, held: &mut Held) -> napi::Result<Array<'env>> {
+fn grant<'env>(env: &'env Env, guard: Guard, guards: &mut Guards) -> napi::Result<Array<'env>> {
     let (token, depth) = (guard.token(), guard.depth());
     let mut grant = env.create_array(4)?;
-    grant.set(0, held.keep(guard))?;
+    grant.set(0, guards.keep(guard))?;
     grant.set(1, token.n)?;
     grant.set(2, token.epoch)?;
     grant.set(3, depth)?;

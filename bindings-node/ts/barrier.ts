@@ -1,9 +1,8 @@
-import { checked } from './errors'
 import { type AcquireOptions, within } from './lock'
-import type { NativeBarrier } from './native'
+import type { NativeHandle } from './native'
 import type { Duration } from './options'
 import { OURS, only } from './ours'
-import { attempt, outcome, reactor } from './reactor'
+import { ask, wait } from './reactor'
 import { printable } from './records'
 
 /** What a barrier is like. */
@@ -28,10 +27,10 @@ export class Barrier {
   readonly name: string
   /** How many have to wait at the same time. */
   readonly parties: number
-  readonly #native: NativeBarrier
+  readonly #native: NativeHandle
   readonly #store: string
 
-  private constructor(ours: typeof OURS, native: NativeBarrier, name: string, parties: number, store: string) {
+  private constructor(ours: typeof OURS, native: NativeHandle, name: string, parties: number, store: string) {
     only(ours, 'Barrier', 'client.barrier(name, parties)')
     this.#native = native
     this.name = name
@@ -40,7 +39,7 @@ export class Barrier {
   }
 
   /** @internal */
-  static make(native: NativeBarrier, name: string, parties: number, store: string): Barrier {
+  static make(native: NativeHandle, name: string, parties: number, store: string): Barrier {
     return new Barrier(OURS, native, name, parties, store)
   }
 
@@ -53,16 +52,13 @@ export class Barrier {
    * {@link ForeignLayout}, {@link ProtocolError}, {@link Closed}.
    */
   async wait(options?: AcquireOptions): Promise<Arrival | null> {
-    const { timeout, signal } = within(options)
-    signal?.throwIfAborted()
-    type Passed = [index: number, generation: bigint] | undefined
-    const passed = checked(await attempt<Passed>(reactor().barrierWait(this.#native, timeout), signal))
-    return passed ? printable({ index: passed[0], generation: passed[1] }) : null
+    const passed = await wait<Arrival | undefined>(this.#native, 'wait', within(options))
+    return passed === undefined ? null : printable(passed)
   }
 
   /** How many wait now; those whose process died count until their place's ttl is over. */
   async waiting(): Promise<number> {
-    return checked(await outcome<number>(reactor().barrierWaiting(this.#native)))
+    return await ask(this.#native, 'waiting')
   }
 
   /** @internal */

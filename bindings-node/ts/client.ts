@@ -4,10 +4,10 @@ import { Election } from './election'
 import type { Guard } from './guard'
 import { Latch, type LatchOptions } from './latch'
 import { type Home, Lock, type LockOptions } from './lock'
-import { native, type NativeClient } from './native'
+import { native, type NativeHandle } from './native'
 import { BARRIER, CONNECT, count, type Duration, LATCH, LOCK, milliseconds, options as checkedOptions, PAUSES, REQUIRE, SEMAPHORE, text, token } from './options'
 import { OURS, only } from './ours'
-import { type CredentialsSource, dismiss, employ, outcome, reactor } from './reactor'
+import { ask, type CredentialsSource, dismiss, employ, reactor } from './reactor'
 import { type Guarantees, type Health, type Inspection, inspection, type Metrics, metricsOf, type Requirements } from './records'
 import { type Job, Once } from './once'
 import { MultiLock, Striped } from './several'
@@ -47,7 +47,7 @@ export async function connect(url?: string, options?: ConnectOptions): Promise<C
   const address = url === undefined ? undefined : text('connect', 'url', url)
   const clerk = credentials === undefined ? undefined : employ(credentials)
   try {
-    const opened = checked(native.open(reactor(), address, { ...rest, credentials: clerk }))
+    const opened = checked(native.open(reactor(), address, rest, clerk))
     checked(reactor().listen())
     return Client.make(opened, clerk)
   } catch (error) {
@@ -69,10 +69,10 @@ export function restored(): void {
 
 /** One place where locks are kept. Made by {@link connect}; belongs to its thread. */
 export class Client implements AsyncDisposable {
-  readonly #native: NativeClient
+  readonly #native: NativeHandle
   readonly #clerk: number | undefined
 
-  private constructor(ours: typeof OURS, native: NativeClient, clerk: number | undefined) {
+  private constructor(ours: typeof OURS, native: NativeHandle, clerk: number | undefined) {
     only(ours, 'Client', 'await connect(url)')
     this.#native = native
     this.#clerk = clerk
@@ -80,7 +80,7 @@ export class Client implements AsyncDisposable {
   }
 
   /** @internal */
-  static make(native: NativeClient, clerk: number | undefined): Client {
+  static make(native: NativeHandle, clerk: number | undefined): Client {
     return new Client(OURS, native, clerk)
   }
 
@@ -214,18 +214,17 @@ export class Client implements AsyncDisposable {
 
   /** What lies under `name`: who holds it, and how many wait; of a latch, how many are still to come. */
   async inspect(name: string): Promise<Inspection> {
-    return inspection(checked(await outcome<Inspection>(reactor().inspect(this.#native, text('inspect', 'name', name)))))
+    return inspection(await ask(this.#native, 'inspect', text('inspect', 'name', name)))
   }
 
   /** The names of the locks there are. */
   async list(): Promise<string[]> {
-    return checked(await outcome<string[]>(reactor().list(this.#native)))
+    return await ask(this.#native, 'list')
   }
 
   /** Takes the lock from whoever holds it under that token, which `inspect` shows. Whether somebody did. */
   async breakLock(name: string, expectedToken: bigint): Promise<boolean> {
-    const [lock, expected] = [text('break', 'name', name), token('break', expectedToken)]
-    return checked(await outcome<boolean>(reactor().breakLock(this.#native, lock, expected)))
+    return await ask(this.#native, 'break_lock', text('break', 'name', name), token('break', expectedToken))
   }
 
   /**
@@ -236,8 +235,7 @@ export class Client implements AsyncDisposable {
    * {@link ProtocolError}, {@link Closed}.
    */
   async ping(): Promise<Health> {
-    const { took, eviction, mayEvict } = checked(await outcome<Health>(reactor().ping(this.#native)))
-    return eviction == null ? { took, mayEvict } : { took, eviction, mayEvict }
+    return await ask(this.#native, 'ping')
   }
 
   /**
@@ -248,7 +246,7 @@ export class Client implements AsyncDisposable {
    * @throws {@link InvalidConfig} for what is no span of time, {@link Closed}.
    */
   async drain(limit: Duration): Promise<string[]> {
-    return checked(await outcome<string[]>(reactor().drain(this.#native, milliseconds('drain', 'limit', limit))))
+    return await ask(this.#native, 'drain', milliseconds('drain', 'limit', limit))
   }
 
   /** What this client did so far. */
@@ -258,7 +256,7 @@ export class Client implements AsyncDisposable {
 
   /** Gives back what is held and ends every wait with `Closed`. */
   async close(): Promise<void> {
-    checked(await outcome<undefined>(reactor().close(this.#native)))
+    await ask(this.#native, 'close')
     if (this.#clerk !== undefined) dismiss(this.#clerk)
   }
 
@@ -272,9 +270,12 @@ export class Client implements AsyncDisposable {
   }
 }
 
-function wanted(options: LockOptions | undefined): LockOptions {
+/** As the native layer takes them. */
+function wanted(options: LockOptions | undefined): object {
   const { retry, ...known } = checkedOptions<LockOptions>('lock', options, LOCK)
-  return retry === undefined ? known : { ...known, retry: checkedOptions('lock', retry, PAUSES, 'retry.') }
+  if (retry === undefined) return known
+  const { min, max } = checkedOptions<{ min?: number; max?: number }>('lock', retry, PAUSES, 'retry.')
+  return { ...known, retry: [min, max] }
 }
 
 const collected = new FinalizationRegistry<number>(dismiss)

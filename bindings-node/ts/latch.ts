@@ -1,9 +1,8 @@
-import { checked } from './errors'
 import { type AcquireOptions, within } from './lock'
-import type { NativeLatch } from './native'
+import type { NativeHandle } from './native'
 import { count, type Duration } from './options'
 import { OURS, only } from './ours'
-import { attempt, outcome, reactor } from './reactor'
+import { ask, wait } from './reactor'
 
 /** What a latch is like. */
 export interface LatchOptions {
@@ -16,10 +15,10 @@ export interface LatchOptions {
 /** Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, and nothing to be released. */
 export class Latch {
   readonly name: string
-  readonly #native: NativeLatch
+  readonly #native: NativeHandle
   readonly #store: string
 
-  private constructor(ours: typeof OURS, native: NativeLatch, name: string, store: string) {
+  private constructor(ours: typeof OURS, native: NativeHandle, name: string, store: string) {
     only(ours, 'Latch', 'client.latch(name, parties)')
     this.#native = native
     this.name = name
@@ -27,7 +26,7 @@ export class Latch {
   }
 
   /** @internal */
-  static make(native: NativeLatch, name: string, store: string): Latch {
+  static make(native: NativeHandle, name: string, store: string): Latch {
     return new Latch(OURS, native, name, store)
   }
 
@@ -39,9 +38,7 @@ export class Latch {
    * {@link ProtocolError}, {@link Closed}.
    */
   async wait(options?: AcquireOptions): Promise<boolean> {
-    const { timeout, signal } = within(options)
-    signal?.throwIfAborted()
-    return checked(await attempt<boolean>(reactor().latchWait(this.#native, timeout), signal))
+    return await wait(this.#native, 'wait', within(options))
   }
 
   /**
@@ -51,17 +48,17 @@ export class Latch {
    * @throws As {@link wait}; after {@link Unavailable} it is not known whether it was counted down.
    */
   async countDown(): Promise<number> {
-    return checked(await outcome<number>(reactor().latchCountDown(this.#native)))
+    return await ask(this.#native, 'count_down')
   }
 
   /** How many are still to come; of a latch that nobody used yet, its count. */
   async count(): Promise<number> {
-    return checked(await outcome<number>(reactor().latchCount(this.#native)))
+    return await ask(this.#native, 'count')
   }
 
   /** Has it count from `to` (1 to 1,000,000), if it is open or nobody used it yet. Whether it does. */
   async trySetCount(to: number): Promise<boolean> {
-    return checked(await outcome<boolean>(reactor().latchSet(this.#native, count('those to come', to))))
+    return await ask(this.#native, 'try_set_count', count('those to come', to))
   }
 
   /** @internal */

@@ -1,10 +1,10 @@
 import { checked, type Failure, isFailure, mistake } from './errors'
 import { Guard, type Source } from './guard'
-import type { Answer, Grant, NativeClient, NativeLock } from './native'
+import type { Answer, Grant, NativeHandle } from './native'
 import { ACQUIRE, type Duration, options as checkedOptions, text, token } from './options'
 import { OURS, only } from './ours'
 import { Owner } from './owner'
-import { attempt, outcome, reactor } from './reactor'
+import { ask, attempt, outcome, reactor, type Within } from './reactor'
 import { type Guarantees, type Inspection, inspection } from './records'
 import { block, explained, granted, mayBeEndless, newNumber } from './waits'
 
@@ -47,22 +47,22 @@ export interface AcquireOptions {
 /** @internal Where a lock is. */
 export interface Home {
   readonly store: string
-  readonly client: NativeClient
+  readonly client: NativeHandle
 }
 
 /** A named lock, to be acquired as often as wanted. */
 export class Lock {
   readonly name: string
-  readonly #native: NativeLock
+  readonly #native: NativeHandle
   readonly #reentrant: boolean
-  readonly #client: NativeClient
+  readonly #client: NativeHandle
   readonly #origin: Source
 
   protected constructor()
   /** @internal */
-  protected constructor(ours: typeof OURS, native: NativeLock, name: string, home: Home)
+  protected constructor(ours: typeof OURS, native: NativeHandle, name: string, home: Home)
   protected constructor(...given: unknown[]) {
-    const [ours, native, name, home] = given as [typeof OURS, NativeLock, string, Home]
+    const [ours, native, name, home] = given as [typeof OURS, NativeHandle, string, Home]
     only(ours, new.target.name, new.target === Lock ? 'client.lock(name)' : 'client.semaphore(name, permits)')
     this.name = name
     this.#native = native
@@ -72,7 +72,7 @@ export class Lock {
   }
 
   /** @internal */
-  static make(native: NativeLock, name: string, home: Home): Lock {
+  static make(native: NativeHandle, name: string, home: Home): Lock {
     return new Lock(OURS, native, name, home)
   }
 
@@ -126,27 +126,27 @@ export class Lock {
    */
   async resume(secret: string): Promise<Guard> {
     const owner = this.#reentrant ? this.#owner() : undefined
-    return this.#guard(await outcome<Grant>(reactor().resume(this.#native, text('resume', 'secret', secret), owner)))
+    return this.#guard(await outcome<Grant>(reactor().begin(this.#native, 'resume', [text('resume', 'secret', secret)], owner)))
   }
 
   /** Who holds it, and how many wait for it. */
   async inspect(): Promise<Inspection> {
-    return inspection(checked(await outcome<Inspection>(reactor().inspectLock(this.#native))))
+    return inspection(await ask(this.#native, 'inspect'))
   }
 
   /** Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did. */
   async breakLock(expectedToken: bigint): Promise<boolean> {
-    return checked(await outcome<boolean>(reactor().breakHold(this.#native, token('break', expectedToken))))
+    return await ask(this.#native, 'break_lock', token('break', expectedToken))
   }
 
   /** What it promises in its layout. */
   guarantees(): Guarantees {
-    return this.#native.guarantees()
+    return checked(this.#native.guarantees())
   }
 
   /** @internal */
   fairIfPossible(): Lock {
-    return Lock.make(this.#native.fairIfPossible(), this.name, { store: this.#origin.store, client: this.#client })
+    return Lock.make(checked(this.#native.fairIfPossible()), this.name, { store: this.#origin.store, client: this.#client })
   }
 
   #begin(timeout: number | undefined, number: number): Answer<number> {
@@ -170,12 +170,6 @@ export class Lock {
   [Symbol.for('nodejs.util.inspect.custom')](): string {
     return `<Lock ${JSON.stringify(this.name)} on ${this.#origin.store}>`
   }
-}
-
-/** @internal How an acquisition waits: for how many milliseconds, and until what. */
-export interface Within {
-  readonly timeout?: number
-  readonly signal?: AbortSignal
 }
 
 const NOTHING: Within = {}

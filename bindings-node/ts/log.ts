@@ -36,18 +36,16 @@ export function onEvent(level: LogLevel | 'off', listen: (event: LogEvent) => vo
 }
 
 /** An event as the native layer tells it. */
-export interface Heard extends Omit<LogEvent, 'at' | 'level' | 'fields'> {
+export interface Heard extends Omit<LogEvent, 'at' | 'level'> {
   readonly at: number
   readonly level: number
-  readonly fields: readonly { readonly name: string; readonly value: string | number | boolean }[]
 }
 
 export function tell(heard: Heard): void {
   const level = LEVELS[heard.level] ?? 'trace'
-  const fields = Object.fromEntries(heard.fields.map(({ name, value }) => [name, value]))
   const listen = listener
   // Not here: what it throws must not keep others from being told.
-  soon(() => listen({ ...heard, at: new Date(heard.at), level, fields }))
+  soon(() => listen({ ...heard, at: new Date(heard.at), level }))
 }
 
 function warn({ target, message, fields }: LogEvent): void {

@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path'
 
 import { type Failure, type LockError, mistake } from './errors'
 import { type Loaded, PLATFORMS } from './platforms'
-import type { Guarantees, LossReason, Requirements } from './records'
+import type { Guarantees, LossReason } from './records'
 
 /** A result of the native layer, or what went wrong. */
 export type Answer<T> = T | Failure
@@ -27,32 +27,6 @@ export const enum Kind {
 /** A guard's number, its token, the token's epoch and its depth. */
 export type Grant = [guard: number, token: bigint, epoch: bigint, depth: number]
 
-export interface NativeBundle {
-  readonly names: string[]
-}
-
-export interface NativeSegments {
-  readonly count: number
-  indexFor(key: string): number
-  lock(index: number): Answer<NativeLock>
-  markSoldOut(index: number): Answer<boolean>
-  restock(): void
-}
-
-export interface NativeLock {
-  readonly name: string
-  readonly reentrant: boolean
-  isKeptBy(owners: number[]): boolean
-  guarantees(): Guarantees
-  fairIfPossible(): NativeLock
-}
-
-export interface NativeLatch {
-  readonly name: string
-}
-
-export interface NativeBarrier {}
-
 export interface NativeHistogram {
   readonly count: number
   readonly sum: number
@@ -62,71 +36,71 @@ export interface NativeHistogram {
   buckets(): [bound: number, count: number][]
 }
 
-export interface NativeFigures {
-  counts(): Record<string, number>
-  lost(): Record<string, number>
-  wait(): NativeHistogram
-  hold(): NativeHistogram
+export interface NativeMetrics {
+  readonly wait: NativeHistogram
+  readonly hold: NativeHistogram
 }
 
-export interface NativeClient {
+/** A client, a lock or whatever else is asked something; each has what is asked of its kind. */
+export interface NativeHandle {
   readonly address: string
-  lock(name: string, options: object): Answer<NativeLock>
-  multiLock(names: string[], options: object): Answer<NativeBundle>
-  striped(name: string, segments: number, options: object): Answer<NativeSegments>
-  rwlock(name: string, writes: boolean, options: object): Answer<NativeLock>
-  semaphore(name: string, permits: number, take: number, options: object): Answer<NativeLock>
-  latch(name: string, count: number, idle: number | undefined): Answer<NativeLatch>
-  barrier(name: string, parties: number, ttl: number | undefined): Answer<NativeBarrier>
-  exported(secret: string): Answer<NativeLock>
+  lock(name: string, options: object): Answer<NativeHandle>
+  multiLock(names: string[], options: object): Answer<NativeHandle>
+  striped(name: string, segments: number, options: object): Answer<NativeHandle>
+  rwlock(name: string, writes: boolean, options: object): Answer<NativeHandle>
+  semaphore(name: string, permits: number, take: number, options: object): Answer<NativeHandle>
+  latch(name: string, count: number, idle: number | undefined): Answer<NativeHandle>
+  barrier(name: string, parties: number, ttl: number | undefined): Answer<NativeHandle>
+  exported(secret: string): Answer<NativeHandle>
   guarantees(): Answer<Guarantees>
-  require(wanted: Requirements): Answer<boolean>
+  require(wanted: object): Answer<boolean>
   endlessWait(awaited: number[]): { waiter: number; why: Failure } | null
-  metrics(): NativeFigures
+  metrics(): NativeMetrics
+
+  readonly name: string
+  readonly names: string[]
+  readonly reentrant: boolean
+  isKeptBy(owners: number[]): boolean
+  fairIfPossible(): Answer<NativeHandle>
+  readonly count: number
+  indexFor(key: string): number
+  segment(index: number): Answer<NativeHandle>
+  markSoldOut(index: number): Answer<boolean>
+  restock(): void
 }
+
+/** An argument of an operation: a time limit or a number of things, a text, a token. */
+export type Word = number | string | bigint | undefined
 
 export interface NativeReactor {
   turn(): unknown[]
   feed(socket: number, bytes: Uint8Array, length: number): unknown[]
   taken(socket: number): void
   forget(job: number): void
-  acquire(lock: NativeLock, timeout: number | undefined, owner: number): Answer<number>
-  acquireAll(bundle: NativeBundle, timeout: number | undefined, owner: number): Answer<number>
-  any(segments: NativeSegments, timeout: number | undefined): Answer<number>
-  resume(lock: NativeLock, secret: string, owner: number | undefined): Answer<number>
+  acquire(lock: NativeHandle, timeout: number | undefined, owner: number): Answer<number>
+  begin(of: NativeHandle, operation: string, words: Word[], owner?: number): Answer<number>
   export(guard: number, ttl: number): Answer<number>
   release(guard: number): Answer<number>
   releaseAll(guards: number[]): Answer<number>
   holdAtLeastFor(guard: number, span: number): Answer<boolean>
   extend(guard: number, ttl: number): Answer<number>
   change(guard: number, writes: boolean): Answer<number>
-  resize(lock: NativeLock, permits: number): Answer<number>
-  latchWait(latch: NativeLatch, timeout: number | undefined): Answer<number>
-  latchCountDown(latch: NativeLatch): Answer<number>
-  latchCount(latch: NativeLatch): Answer<number>
-  latchSet(latch: NativeLatch, to: number): Answer<number>
-  barrierWait(barrier: NativeBarrier, timeout: number | undefined): Answer<number>
-  barrierWaiting(barrier: NativeBarrier): Answer<number>
   token(guard: number): Answer<[token: bigint, epoch: bigint]>
   remaining(guard: number): number
   whyLost(guard: number): string | null
   watch(guard: number): Answer<boolean>
   abandon(guard: number): number
-  inspect(client: NativeClient, name: string): Answer<number>
-  inspectLock(lock: NativeLock): Answer<number>
-  list(client: NativeClient): Answer<number>
-  breakLock(client: NativeClient, name: string, expected: bigint): Answer<number>
-  breakHold(lock: NativeLock, expected: bigint): Answer<number>
-  ping(client: NativeClient): Answer<number>
-  drain(client: NativeClient, limit: number): Answer<number>
-  close(client: NativeClient): Answer<number>
   give(question: number, user?: string, password?: string, why?: string): void
   listen(level?: number): Answer<boolean>
 }
 
 interface Native {
   Reactor: new (ready: () => void, reads: boolean) => NativeReactor
-  open(reactor: NativeReactor, url: string | undefined, options: object): Answer<NativeClient>
+  open(reactor: NativeReactor, url: string | undefined, options: object, clerk: number | undefined): Answer<NativeHandle>
+  /** The shapes of all options, in the core's spelling. */
+  options(): Record<'lock' | 'connect' | 'require', Record<string, string>>
+  /** Every name there is, for the tests. */
+  manifest(): unknown
   version(): string
   newOwner(): number
   restored(): void
@@ -134,7 +108,6 @@ interface Native {
   span(text: string): number | null
   /** Whether nobody in this process asked before. */
   firstDoubt(): boolean
-  codes(): { code: string; retryable: boolean }[]
   sentence(why: LossReason): string
   kitHeader(): string
   kitSetScript(): string

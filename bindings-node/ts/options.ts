@@ -15,30 +15,29 @@ const MEANING: Record<Exclude<Shape, 'span'>, string> = {
   function: 'a function',
 }
 
-export const CONNECT: Record<string, Shape> = {
-  prefix: 'string',
-  connectTimeout: 'span',
-  responseTimeout: 'span',
-  storeTimeout: 'span',
-  ca: 'string',
-  cert: 'string',
-  key: 'string',
-  credentials: 'function',
+/** What each shape of the native layer is here. */
+const SHAPES: Readonly<Record<string, Shape>> = {
+  span: 'span',
+  limit: 'span',
+  flag: 'boolean',
+  text: 'string',
+  path: 'string',
+  range: 'object',
 }
 
-export const LOCK: Record<string, Shape> = {
-  ttl: 'span',
-  timeout: 'span',
-  renew: 'boolean',
-  maxHold: 'span',
-  atLeastFor: 'span',
-  fair: 'boolean',
-  reentrant: 'boolean',
-  layout: 'string',
-  format: 'string',
-  retry: 'object',
-  label: 'string',
+/** The native layer's options, by their names here. */
+function known(options: Record<string, string>): Record<string, Shape> {
+  const camel = (name: string): string => name.replace(/_(.)/g, (_, first: string) => first.toUpperCase())
+  return Object.fromEntries(Object.entries(options).map(([name, shape]) => [camel(name), SHAPES[shape] ?? 'object']))
 }
+
+const OPTIONS = native.options()
+
+export const LOCK: Record<string, Shape> = known(OPTIONS.lock)
+
+export const REQUIRE: Record<string, Shape> = known(OPTIONS.require)
+
+export const CONNECT: Record<string, Shape> = { ...known(OPTIONS.connect), credentials: 'function' }
 
 export const SEMAPHORE: Record<string, Shape> = { ...LOCK, take: 'count' }
 
@@ -53,19 +52,6 @@ export const ACQUIRE: Record<string, Shape> = { timeout: 'span', signal: 'object
 export const OBSERVE: Record<string, Shape> = { every: 'span', signal: 'object' }
 
 export const RUN: Record<string, Shape> = { signal: 'object' }
-
-export const REQUIRE: Record<string, Shape> = {
-  rwlock: 'boolean',
-  semaphore: 'boolean',
-  latch: 'boolean',
-  barrier: 'boolean',
-  fenced: 'boolean',
-  fair: 'boolean',
-  reentrant: 'boolean',
-  shared: 'boolean',
-  push: 'boolean',
-  failoverSafe: 'boolean',
-}
 
 /**
  * The options without those that are undefined, spans of time as milliseconds. One that is misspelt would otherwise be ignored without a

@@ -1,9 +1,9 @@
 import { closeSync } from 'node:fs'
 import { Socket } from 'node:net'
 
-import { errorOf, type Failure } from './errors'
+import { checked, errorOf, type Failure } from './errors'
 import { type Heard, tell } from './log'
-import { Answer, Kind, native, type NativeReactor } from './native'
+import { Answer, Kind, native, type NativeHandle, type NativeReactor, type Word } from './native'
 import type { LossReason } from './records'
 import { later, onAbort, soon } from './time'
 
@@ -159,6 +159,23 @@ export function giveUp(job: number): void {
 /** The one or the other. */
 export function attempt<T>(begun: Answer<number>, signal: AbortSignal | undefined): Promise<Answer<T>> {
   return signal === undefined ? outcome<T>(begun) : outcomeUnless<T>(signal, begun)
+}
+
+/** What an operation of the native layer ends with. */
+export async function ask<T>(of: NativeHandle, operation: string, ...words: Word[]): Promise<T> {
+  return checked(await outcome<T>(reactor().begin(of, operation, words)))
+}
+
+/** The same of one that waits for others, as `within` says. */
+export async function wait<T>(of: NativeHandle, operation: string, { timeout, signal }: Within, owner?: number): Promise<T> {
+  signal?.throwIfAborted()
+  return checked(await attempt<T>(reactor().begin(of, operation, [timeout], owner), signal))
+}
+
+/** How an operation waits for others: for how many milliseconds, and until what. */
+export interface Within {
+  readonly timeout?: number
+  readonly signal?: AbortSignal
 }
 
 function started(begun: Answer<number>): number {

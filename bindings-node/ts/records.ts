@@ -1,5 +1,5 @@
 import { checked } from './errors'
-import type { NativeFigures, NativeHistogram } from './native'
+import type { NativeHistogram, NativeMetrics } from './native'
 import { OURS, only } from './ours'
 
 /** What locks of a client promise. */
@@ -230,7 +230,6 @@ export function inspection(seen: Inspection): Inspection {
 }
 
 /** @internal */
-export function metricsOf(figures: NativeFigures): Metrics {
-  const [wait, hold] = [Histogram.make(figures.wait()), Histogram.make(figures.hold())]
-  return { ...figures.counts(), lost: figures.lost(), wait, hold } as unknown as Metrics
+export function metricsOf(figures: NativeMetrics): Metrics {
+  return { ...figures, wait: Histogram.make(figures.wait), hold: Histogram.make(figures.hold) } as unknown as Metrics
 }

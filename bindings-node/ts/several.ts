@@ -1,10 +1,10 @@
 import { checked, firstOf, isFailure, LockError } from './errors'
 import { Guard } from './guard'
 import { Lock, type AcquireOptions, type Home, within } from './lock'
-import type { Answer, Grant, NativeBundle, NativeSegments } from './native'
+import type { Answer, Grant, NativeHandle } from './native'
 import { type Duration, text } from './options'
 import { OURS, only } from './ours'
-import { attempt, outcome, reactor } from './reactor'
+import { attempt, outcome, reactor, wait } from './reactor'
 import type { LossReason, ReleaseOutcome } from './records'
 import { block, granted, mayBeEndless, newNumber } from './waits'
 
@@ -12,10 +12,10 @@ import { block, granted, mayBeEndless, newNumber } from './waits'
 export class MultiLock {
   /** Each name once, in the order in which they are taken. */
   readonly names: readonly string[]
-  readonly #native: NativeBundle
+  readonly #native: NativeHandle
   readonly #home: Home
 
-  private constructor(ours: typeof OURS, native: NativeBundle, home: Home) {
+  private constructor(ours: typeof OURS, native: NativeHandle, home: Home) {
     only(ours, 'MultiLock', 'client.multiLock(names)')
     this.names = native.names
     this.#native = native
@@ -23,7 +23,7 @@ export class MultiLock {
   }
 
   /** @internal */
-  static make(native: NativeBundle, home: Home): MultiLock {
+  static make(native: NativeHandle, home: Home): MultiLock {
     return new MultiLock(OURS, native, home)
   }
 
@@ -56,7 +56,7 @@ export class MultiLock {
   }
 
   #begin(timeout: number | undefined, number: number): Answer<number> {
-    return reactor().acquireAll(this.#native, timeout, number)
+    return reactor().begin(this.#native, 'acquire', [timeout], number)
   }
 
   #guard(named: Named[]): MultiGuard {
@@ -163,10 +163,10 @@ export class MultiGuard implements AsyncDisposable {
 export class Striped {
   /** How many segments there are. */
   readonly count: number
-  readonly #native: NativeSegments
+  readonly #native: NativeHandle
   readonly #origin: Home & { readonly lock: string }
 
-  private constructor(ours: typeof OURS, native: NativeSegments, origin: Home & { readonly lock: string }) {
+  private constructor(ours: typeof OURS, native: NativeHandle, origin: Home & { readonly lock: string }) {
     only(ours, 'Striped', 'client.striped(name, segments)')
     this.count = native.count
     this.#native = native
@@ -174,7 +174,7 @@ export class Striped {
   }
 
   /** @internal */
-  static make(native: NativeSegments, origin: Home & { readonly lock: string }): Striped {
+  static make(native: NativeHandle, origin: Home & { readonly lock: string }): Striped {
     return new Striped(OURS, native, origin)
   }
 
@@ -184,9 +184,7 @@ export class Striped {
    * @throws {@link LockTimeout} when others held them all the time; else as `Lock.acquire`.
    */
   async any(options?: AcquireOptions): Promise<Segment | null> {
-    const { timeout, signal } = within(options)
-    signal?.throwIfAborted()
-    const found = checked(await attempt<[index: number, grant: Grant] | undefined>(reactor().any(this.#native, timeout), signal))
+    const found = await wait<[index: number, grant: Grant] | undefined>(this.#native, 'any', within(options))
     if (found === undefined) return null
     const [index, grant] = found
     const guard = Guard.make(grant, { store: this.#origin.store, lock: this.segment(index).name, of: this.#native })
@@ -205,7 +203,7 @@ export class Striped {
 
   /** The lock of the segment of that index, from 0. */
   segment(index: number): Lock {
-    const lock = checked(this.#native.lock(index))
+    const lock = checked(this.#native.segment(index))
     return Lock.make(lock, lock.name, this.#origin)
   }
 

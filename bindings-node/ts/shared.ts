@@ -1,9 +1,8 @@
-import { checked } from './errors'
 import { type Home, Lock, type LockOptions } from './lock'
-import type { NativeLock } from './native'
+import type { NativeHandle } from './native'
 import { count } from './options'
 import { OURS, only } from './ours'
-import { outcome, reactor } from './reactor'
+import { ask } from './reactor'
 
 /**
  * A named read/write lock: many readers at once, or one writer. First come, first served: a reader waits for a writer that came
@@ -47,21 +46,21 @@ export interface SemaphoreOptions extends Omit<LockOptions, 'reentrant'> {
 export class Semaphore extends Lock {
   /** How many permits each acquisition takes. */
   readonly take: number
-  readonly #shared: NativeLock
+  readonly #shared: NativeHandle
 
-  private constructor(ours: typeof OURS, native: NativeLock, name: string, home: Home, take: number) {
+  private constructor(ours: typeof OURS, native: NativeHandle, name: string, home: Home, take: number) {
     super(ours, native, name, home)
     this.#shared = native
     this.take = take
   }
 
   /** @internal */
-  static makeSemaphore(native: NativeLock, name: string, home: Home, take: number): Semaphore {
+  static makeSemaphore(native: NativeHandle, name: string, home: Home, take: number): Semaphore {
     return new Semaphore(OURS, native, name, home, take)
   }
 
   /** Gives it so many permits, for everybody and for good. Nobody loses what it holds. */
   async resize(permits: number): Promise<void> {
-    checked(await outcome<undefined>(reactor().resize(this.#shared, count('permits', permits))))
+    await ask(this.#shared, 'resize', count('permits', permits))
   }
 }

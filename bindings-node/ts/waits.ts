@@ -8,7 +8,7 @@
 import { randomBytes } from 'node:crypto'
 
 import { type Failure, isFailure } from './errors'
-import type { Answer, NativeClient } from './native'
+import type { Answer, NativeHandle } from './native'
 import { giveUp, outcome } from './reactor'
 import { begin, soon } from './time'
 
@@ -119,7 +119,7 @@ class Wait<T> {
   #tell: ((told: Answer<T> | typeof LOOK) => void) | undefined
   #over = false
 
-  constructor(readonly number: number, readonly client: NativeClient, readonly job: number, ended: Promise<Answer<T>>) {
+  constructor(readonly number: number, readonly client: NativeHandle, readonly job: number, ended: Promise<Answer<T>>) {
     this.#ended = ended
     void ended.then(told => this.end(told))
   }
@@ -148,7 +148,7 @@ export function mayBeEndless(signal: AbortSignal | undefined): boolean {
 }
 
 /** What comes of an acquisition that was begun; `deadlock` where it would wait for ever for a block that awaits it. */
-export async function granted<T>(number: number, client: NativeClient, begun: Answer<number>): Promise<Answer<T>> {
+export async function granted<T>(number: number, client: NativeHandle, begun: Answer<number>): Promise<Answer<T>> {
   const wait = new Wait<T>(number, client, begun as number, outcome<T>(begun))
   watch(wait as Wait<unknown>)
   for (;;) {
@@ -186,7 +186,7 @@ function look(): void {
   })
 }
 
-function judge(client: NativeClient, all: readonly Wait<unknown>[]): void {
+function judge(client: NativeHandle, all: readonly Wait<unknown>[]): void {
   const surely = endless(client, all, ({ awaiting }) => awaiting.surely, (wait, why) => {
     giveUp(wait.job)
     wait.end(why)
@@ -200,7 +200,7 @@ function judge(client: NativeClient, all: readonly Wait<unknown>[]): void {
 
 /** Tells `found` of one wait of each circle. */
 function endless(
-  client: NativeClient,
+  client: NativeHandle,
   all: readonly Wait<unknown>[],
   blocksOf: (wait: Wait<unknown>) => readonly number[],
   found: (wait: Wait<unknown>, why: Failure) => void,

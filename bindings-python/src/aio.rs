@@ -6,48 +6,52 @@
 //! the loop's own thread looks.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use lockwright::event_loop::{EventLoop, JobId};
-use lockwright::lease::Inspection;
-use lockwright::share::Share;
-use lockwright::{Async, Error, Kind, Result};
+use lockwright::binding::held::Group;
+use lockwright::binding::operation::Operation;
+use lockwright::binding::{Argument, Handle, Jobs, Outcome, Value, lost_track};
+use lockwright::{Error, Kind, Result};
 use pyo3::gc::PyVisit;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, PyTraverseError};
 
-use crate::barrier::{Arrival, Barrier};
-use crate::care::health_record;
-use crate::client::{Client, Shared, count, inspection_record, token};
-use crate::error::{Raised, lost_track};
-use crate::guard::{Ending, Exported, Guard};
+use crate::asked::{Asked, asked};
+use crate::barrier::Barrier;
+use crate::client::{Client, Shared};
+use crate::error::Raised;
+use crate::guard::{Exported, Guard};
 use crate::latch::Latch;
 use crate::lock::Lock;
-use crate::several::{Bundle, Returning, Segments, merge, split};
+use crate::several::{Bundle, Segments, each};
+use crate::value::{plain, told};
 use crate::{Span, locked, outside, text};
 
 /// The jobs of one event loop.
 #[pyclass(frozen, weakref, module = "lockwright._lockwright")]
 pub(crate) struct Reactor {
-    core: EventLoop,
-    next: AtomicU64,
+    jobs: Jobs,
     /// Locked by attached threads only, and never across a detach.
-    asked: Mutex<HashMap<u64, Question>>,
-    /// Jobs that ended since the last look.
-    ended: Arc<Mutex<Vec<u64>>>,
+    asked: Mutex<HashMap<u32, Question>>,
 }
 
-/// Makes what the task gets of what its job left.
-type Answer = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+/// Makes what the task gets of what came of its job.
+enum Answer {
+    /// A guard, or whatever else is told, of this client.
+    Told(Arc<Shared>),
+    /// Whatever is no guard.
+    Plain,
+    Made(Maker),
+}
+
+type Maker = Box<dyn FnOnce(Python<'_>, Result<Outcome>) -> PyResult<Py<PyAny>> + Send>;
 
 /// What a task asked.
 enum Question {
-    Open { job: JobId, future: Py<PyAny>, answer: Answer },
+    Open { future: Py<PyAny>, answer: Answer },
     Answered(PyResult<Py<PyAny>>),
 }
 
@@ -61,56 +65,39 @@ impl Question {
     }
 }
 
-/// Where a job leaves its result. Dropping it, as a job that panics does, reports the job as ended without one.
-struct Delivery<T> {
-    number: u64,
-    ended: Arc<Mutex<Vec<u64>>>,
-    result: Arc<Mutex<Option<Result<T>>>>,
-}
+impl Answer {
+    fn of(answer: impl FnOnce(Python<'_>, Result<Outcome>) -> PyResult<Py<PyAny>> + Send + 'static) -> Self {
+        Answer::Made(Box::new(answer))
+    }
 
-impl<T> Drop for Delivery<T> {
-    fn drop(&mut self) {
-        locked(&self.ended).push(self.number);
+    fn make(self, py: Python<'_>, result: Result<Outcome>) -> PyResult<Py<PyAny>> {
+        match self {
+            Answer::Told(shared) => told(py, result.map_err(Raised)?, &shared),
+            Answer::Plain => plain(py, result.map_err(Raised)?),
+            Answer::Made(answer) => answer(py, result),
+        }
     }
 }
 
 impl Reactor {
-    /// Begins `work`; `answer` makes of its result that of `future`. Returns the number of the job.
-    fn ask<T: Send + 'static>(
-        &self,
-        py: Python<'_>,
-        future: Py<PyAny>,
-        work: impl Future<Output = Result<T>> + Send + 'static,
-        answer: impl FnOnce(Python<'_>, Result<T>) -> PyResult<Py<PyAny>> + Send + 'static,
-    ) -> PyResult<u64> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let result = Arc::new(Mutex::new(None));
-        let delivery = Delivery { number, ended: self.ended.clone(), result: result.clone() };
-        let job = self.core.spawn(async move {
-            let result = work.await;
-            *locked(&delivery.result) = Some(result);
-        });
-        let answer = Box::new(move |py: Python<'_>| {
-            let result = locked(&result).take();
-            answer(py, result.unwrap_or_else(|| Err(panicked())))
-        });
-        locked(&self.asked).insert(number, Question::Open { job, future, answer });
+    /// The job of that number ends as `answer` says.
+    fn ask(&self, py: Python<'_>, future: Py<PyAny>, job: u32, answer: Answer) -> PyResult<u32> {
+        locked(&self.asked).insert(job, Question::Open { future, answer });
         self.turn(py)?;
-        Ok(number)
+        Ok(job)
     }
 
     fn deliver(&self, py: Python<'_>) -> PyResult<()> {
-        let ended = std::mem::take(&mut *locked(&self.ended));
-        for number in ended {
-            let asked = locked(&self.asked).remove(&number);
-            if let Some(Question::Open { future, answer, .. }) = asked {
-                let answer = answer(py);
+        for (job, result) in self.jobs.ended() {
+            let asked = locked(&self.asked).remove(&job);
+            if let Some(Question::Open { future, answer }) = asked {
+                let answer = answer.make(py, result);
                 let future = future.bind(py);
                 if future.call_method0(intern!(py, "done"))?.is_truthy()? {
                     // Its task was cancelled meanwhile.
                     self.return_it(py, answer)?;
                 } else {
-                    locked(&self.asked).insert(number, Question::Answered(answer));
+                    locked(&self.asked).insert(job, Question::Answered(answer));
                     future.call_method1(intern!(py, "set_result"), (py.None(),))?;
                 }
             }
@@ -126,58 +113,79 @@ impl Reactor {
             // Guards of several locks, or a segment and its guard.
             return answer.try_iter()?.try_for_each(|part| self.return_it(py, part.map(Bound::unbind)));
         }
-        if let Ok(exported) = answer.cast::<Exported>() {
-            self.core.spawn(exported.get().take_back());
-            let turn = || {
-                self.core.turn();
-                Ok(())
-            };
-            return outside(py, turn).map_err(|error| Raised(error).into());
-        }
-        if let Ok(guard) = answer.cast::<Guard>()
-            && let Ok(released) = guard.get().take("release")
-        {
-            outside(py, move || {
-                drop(released);
+        let given_up = if let Ok(exported) = answer.cast::<Exported>() {
+            let back = exported.get().take_back();
+            outside(py, || {
+                self.jobs.spawn_aside(back);
                 Ok(())
             })
-            .map_err(Raised)?;
-        }
-        Ok(())
+        } else if let Ok(guard) = answer.cast::<Guard>()
+            && let Ok(taken) = guard.get().held.take("release")
+        {
+            outside(py, move || {
+                drop(taken);
+                Ok(())
+            })
+        } else {
+            Ok(())
+        };
+        Ok(given_up.map_err(Raised)?)
     }
 
     /// Everything begins here: what belongs to the parent of this process is not touched.
     fn own(&self, operation: &'static str) -> PyResult<()> {
-        if self.core.is_forked() {
+        if self.jobs.is_forked() {
             let message = "this event loop was used before a fork and belongs to the parent process; run a new one";
             return Err(Raised(Error::new(Kind::Forked, operation, message)).into());
         }
         Ok(())
     }
-}
 
-fn panicked() -> Error {
-    Error::new(Kind::Internal, "call", "the library panicked; please report this")
+    fn begin_on(
+        &self,
+        future: Bound<'_, PyAny>,
+        (of, shared): (&impl Asked, &Arc<Shared>),
+        name: &str,
+        given: &[Option<Bound<'_, PyAny>>],
+    ) -> PyResult<u32> {
+        let (py, handle) = (future.py(), of.handle());
+        let (operation, arguments) = asked(&handle, name, given)?;
+        self.own(operation.operation)?;
+        shared.prepare(py)?;
+        let answer = match name {
+            // A client that is closed has nothing left to release.
+            "close" => {
+                let over = shared.take_orphans();
+                Answer::of(move |py, closed| {
+                    drop(over);
+                    closed.map_err(Raised)?;
+                    Ok(py.None())
+                })
+            }
+            _ => Answer::Told(shared.clone()),
+        };
+        self.ask(py, future.unbind(), self.jobs.begin(operation.run(handle, arguments)), answer)
+    }
 }
 
 #[pymethods]
 impl Reactor {
     #[new]
     fn new(py: Python<'_>) -> PyResult<Self> {
-        let core = outside(py, EventLoop::new).map_err(Raised)?;
-        Ok(Reactor { core, next: AtomicU64::new(1), asked: Mutex::default(), ended: Arc::default() })
+        let jobs = outside(py, || Jobs::new(None)).map_err(Raised)?;
+        Ok(Reactor { jobs, asked: Mutex::default() })
     }
 
     fn fileno(&self) -> RawFd {
-        self.core.descriptor().as_raw_fd()
+        self.jobs.descriptor().as_raw_fd()
     }
 
     fn turn(&self, py: Python<'_>) -> PyResult<()> {
-        if self.core.is_forked() {
+        if self.jobs.is_forked() {
             return Ok(());
         }
         outside(py, || {
-            self.core.turn();
+            self.jobs.turn();
             Ok(())
         })
         .map_err(Raised)?;
@@ -185,22 +193,22 @@ impl Reactor {
     }
 
     /// The answer, once the future is done.
-    fn take(&self, number: u64) -> PyResult<Py<PyAny>> {
+    fn take(&self, number: u32) -> PyResult<Py<PyAny>> {
         match locked(&self.asked).remove(&number) {
             Some(Question::Answered(answer)) => answer,
-            _ => Err(lost_track("call").into()),
+            _ => Err(Raised(lost_track("call")).into()),
         }
     }
 
     /// The task that awaited the future is gone: nobody wants what it asked for.
-    fn forget(&self, py: Python<'_>, number: u64) -> PyResult<()> {
-        if self.core.is_forked() {
+    fn forget(&self, py: Python<'_>, number: u32) -> PyResult<()> {
+        if self.jobs.is_forked() {
             return Ok(());
         }
         let asked = locked(&self.asked).remove(&number);
         match asked {
-            Some(Question::Open { job, .. }) => outside(py, || {
-                self.core.abandon(job);
+            Some(Question::Open { .. }) => outside(py, || {
+                self.jobs.forget(number);
                 Ok(())
             })
             .map_err(|error| Raised(error).into()),
@@ -209,318 +217,182 @@ impl Reactor {
         }
     }
 
+    /// Begins the operation of that name of a client, a lock, or whatever else is asked something.
+    #[pyo3(signature = (future, of, name, *given))]
+    fn begin<'py>(
+        &self,
+        future: Bound<'py, PyAny>,
+        of: &Bound<'py, PyAny>,
+        name: &str,
+        given: Vec<Option<Bound<'py, PyAny>>>,
+    ) -> PyResult<u32> {
+        if let Ok(client) = of.cast::<Client>() {
+            self.begin_on(future, (client.get(), &client.get().0), name, &given)
+        } else if let Ok(lock) = of.cast::<Lock>() {
+            self.begin_on(future, (lock.get(), &lock.get().shared), name, &given)
+        } else if let Ok(latch) = of.cast::<Latch>() {
+            self.begin_on(future, (latch.get(), &latch.get().shared), name, &given)
+        } else if let Ok(barrier) = of.cast::<Barrier>() {
+            self.begin_on(future, (barrier.get(), &barrier.get().shared), name, &given)
+        } else if let Ok(bundle) = of.cast::<Bundle>() {
+            self.begin_on(future, (bundle.get(), &bundle.get().shared), name, &given)
+        } else {
+            let segments = of.cast::<Segments>()?;
+            self.begin_on(future, (segments.get(), &segments.get().shared), name, &given)
+        }
+    }
+
     fn acquire(
         &self,
         py: Python<'_>,
         future: Py<PyAny>,
-        lock: Py<Lock>,
+        lock: &Bound<'_, Lock>,
         timeout: Option<Span>,
         who: u64,
         as_in_threading: bool,
-    ) -> PyResult<u64> {
+    ) -> PyResult<u32> {
         self.own("acquire")?;
-        let limit = lock.get().limit(timeout)?;
-        lock.get().shared.prepare(py)?;
-        let wanted = match as_in_threading {
-            true => lock.get().wanted_as_in_threading(who),
-            false => lock.get().wanted_by(who),
-        };
-        let wanted = wanted.into_face::<Async>();
-        let work = async move { wanted.acquire_within(limit).await };
-        self.ask(py, future, work, move |py, granted| {
-            let guard = lock.get().guard(py, granted.map_err(Raised)?.into_face())?;
-            Ok(guard.into_any())
-        })
+        let lock = lock.get();
+        let limit = lock.limit(timeout)?;
+        lock.shared.prepare(py)?;
+        let wanted = if as_in_threading { lock.wanted_as_in_threading(who) } else { lock.wanted_by(who) };
+        let job = self.jobs.acquire(wanted.into_face(), limit);
+        self.ask(py, future, job, Answer::Told(lock.shared.clone()))
     }
 
     fn resume(
         &self,
         py: Python<'_>,
         future: Py<PyAny>,
-        lock: Py<Lock>,
+        lock: &Bound<'_, Lock>,
         secret: &Bound<'_, PyAny>,
         who: u64,
-    ) -> PyResult<u64> {
+    ) -> PyResult<u32> {
         self.own("resume")?;
-        let secret = text("resume", "secret", secret)?;
-        lock.get().shared.prepare(py)?;
-        let wanted = lock.get().wanted_by(who).into_face::<Async>();
-        let work = async move { wanted.resume(&secret).await };
-        self.ask(py, future, work, move |py, resumed| {
-            let guard = lock.get().guard(py, resumed.map_err(Raised)?.into_face())?;
-            Ok(guard.into_any())
-        })
+        let (lock, secret) = (lock.get(), text("resume", "secret", secret)?);
+        lock.shared.prepare(py)?;
+        let handle = Handle::Lock(lock.wanted_by(who).into_face());
+        let operation = Operation::find(handle.of(), "resume").ok_or_else(|| Raised(lost_track("resume")))?;
+        let job = self.jobs.begin(operation.run(handle, vec![Argument::Text(secret)]));
+        self.ask(py, future, job, Answer::Told(lock.shared.clone()))
     }
 
-    fn acquire_all(
-        &self,
-        py: Python<'_>,
-        future: Py<PyAny>,
-        bundle: Py<Bundle>,
-        timeout: Option<Span>,
-    ) -> PyResult<u64> {
-        self.own("acquire")?;
-        let limit = bundle.get().limit(timeout)?;
-        bundle.get().shared.prepare(py)?;
-        let wanted = bundle.get().core().into_face::<Async>();
-        let work = async move { wanted.acquire_within(limit).await };
-        self.ask(py, future, work, move |py, granted| {
-            bundle.get().guards(py, granted.map_err(Raised)?)?.into_py_any(py)
-        })
-    }
-
-    fn any(&self, py: Python<'_>, future: Py<PyAny>, segments: Py<Segments>, timeout: Option<Span>) -> PyResult<u64> {
-        self.own("acquire")?;
-        let limit = segments.get().limit(timeout)?;
-        segments.get().shared.prepare(py)?;
-        let wanted = segments.get().core().into_face::<Async>();
-        let work = async move { wanted.any_within(limit).await };
-        self.ask(py, future, work, move |py, found| match found.map_err(Raised)? {
-            Some(segment) => {
-                let index = segment.index();
-                (index, segments.get().guard(py, segment.into_guard())?).into_py_any(py)
-            }
-            None => Ok(py.None()),
-        })
-    }
-
-    fn export(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, ttl: Span) -> PyResult<u64> {
-        guard.get().own("export")?;
+    fn export(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, ttl: Span) -> PyResult<u32> {
+        let held = &guard.get().held;
+        held.own("export").map_err(Raised)?;
         self.own("export")?;
         let ttl = ttl.check_ttl(py, "export")?;
-        let mut released = guard.get().take("export")?;
-        let core = released.core.take();
-        let work = async move {
-            let mut core = core.and_then(Arc::into_inner).ok_or_else(|| lost_track("export").0)?.into_face::<Async>();
-            let secret = core.export(ttl).await;
-            Ok((core.into_face(), secret))
-        };
-        self.ask(py, future, work, move |py, exported| {
-            let (core, secret) = exported.map_err(Raised)?;
-            Ok(Py::new(py, guard.get().exported(released, core, secret)?)?.into_any())
-        })
+        let mut taken = held.take("export").map_err(Raised)?;
+        let core = taken.guard("export").map_err(Raised)?;
+        let job = self.jobs.export(core, ttl);
+        self.ask(
+            py,
+            future,
+            job,
+            Answer::of(move |py, exported| {
+                let Outcome::Exported(both) = exported.map_err(Raised)? else {
+                    return Err(Raised(lost_track("export")).into());
+                };
+                let (core, secret) = *both;
+                let secret = guard.get().held.exported(taken, core, secret).map_err(Raised)?;
+                guard.get().exported(secret).into_py_any(py)
+            }),
+        )
     }
 
     /// `strictly`: a loss is an error.
-    fn release(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, strictly: bool) -> PyResult<u64> {
-        guard.get().own("release")?;
+    fn release(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, strictly: bool) -> PyResult<u32> {
+        let held = &guard.get().held;
+        held.own("release").map_err(Raised)?;
         self.own("release")?;
-        let mut released = guard.get().take("release")?;
-        let core = released.core.take();
-        let work = async move {
-            let core = core.and_then(Arc::into_inner).ok_or_else(|| lost_track("release").0)?.into_face::<Async>();
-            let why = core.why_lost();
-            Ok(Ending::new(core.release().await?, why))
-        };
-        self.ask(py, future, work, move |py, ended| {
-            let (guard, ending) = (guard.get(), ended.map_err(Raised)?);
-            guard.ended(&ending);
-            drop(released);
-            if strictly {
-                guard.unless_lost(&ending)?;
-            }
-            Ok(PyString::intern(py, ending.code()).unbind().into_any())
-        })
+        let mut taken = held.take("release").map_err(Raised)?;
+        let core = taken.guard("release").map_err(Raised)?;
+        let job = self.jobs.release(core);
+        self.ask(
+            py,
+            future,
+            job,
+            Answer::of(move |py, ended| {
+                let Outcome::Ended(ending) = ended.map_err(Raised)? else {
+                    return Err(Raised(lost_track("release")).into());
+                };
+                guard.get().held.ended(&ending);
+                drop(taken);
+                if strictly {
+                    guard.get().unless_lost(&ending)?;
+                }
+                Ok(PyString::intern(py, ending.outcome.code()).unbind().into_any())
+            }),
+        )
     }
 
     /// As `_release_all`.
-    fn release_all(&self, py: Python<'_>, future: Py<PyAny>, guards: Vec<Py<Guard>>, of_block: bool) -> PyResult<u64> {
+    fn release_all(&self, py: Python<'_>, future: Py<PyAny>, guards: Vec<Py<Guard>>, of_block: bool) -> PyResult<u32> {
         self.own("release")?;
-        let mut returning = Returning::take(guards, of_block);
-        let cores = outside(py, || Ok(returning.cores())).map_err(Raised)?;
-        let (guards, known) = split(cores);
-        let each = guards.into_face::<Async>();
-        let work = async move { Ok(merge(known, each.release_each().await)) };
-        self.ask(py, future, work, move |py, ended| returning.told(py, ended.map_err(Raised)?))
+        let held: Vec<_> = guards.iter().map(|guard| &guard.get().held).collect();
+        let mut group = Group::take(held.iter().copied(), of_block);
+        let cores = outside(py, || Ok(group.guards(held.iter().copied()))).map_err(Raised)?;
+        let job = self.jobs.release_all(cores);
+        self.ask(
+            py,
+            future,
+            job,
+            Answer::of(move |py, ended| {
+                let Outcome::AllEnded(ended) = ended.map_err(Raised)? else {
+                    return Err(Raised(lost_track("release")).into());
+                };
+                let told = group.told(guards.iter().map(|guard| &guard.get().held), ended);
+                each(py, &guards, told)
+            }),
+        )
     }
 
-    fn extend(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>, ttl: Span) -> PyResult<u64> {
-        let guard = guard.get();
-        guard.own("extend")?;
+    fn extend(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>, ttl: Span) -> PyResult<u32> {
+        let held = &guard.get().held;
+        held.own("extend").map_err(Raised)?;
         self.own("extend")?;
         let ttl = ttl.check_ttl(py, "extend")?;
-        let begun = guard.ask(|core| core.begin_extend(ttl)).ok_or_else(|| guard.not_owned("extend"))?;
-        self.ask(py, future, begun.map_err(Raised)?, |py, extended| {
-            extended.map_err(Raised)?;
-            Ok(py.None())
-        })
+        let job = self.jobs.begin(held.begin_extend(ttl).map_err(Raised)?);
+        self.ask(py, future, job, Answer::Plain)
     }
 
     /// Whether it holds now what it is to hold: all of a read/write lock with `writes`, else a reader's part.
-    fn change(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, writes: bool) -> PyResult<u64> {
-        guard.get().own("change")?;
+    fn change(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, writes: bool) -> PyResult<u32> {
+        guard.get().held.own("change").map_err(Raised)?;
         self.own("change")?;
-        let to = if writes { Share::WRITE } else { Share::READ };
-        let begun = guard.get().ask(|core| core.begin_change(to)).ok_or_else(|| guard.get().not_owned("change"))?;
-        self.ask(py, future, begun.map_err(Raised)?, move |py, changed| {
-            let changed = changed.map_err(Raised)?;
-            guard.get().refresh_token();
-            changed.into_py_any(py)
-        })
+        let job = self.jobs.begin(guard.get().held.begin_change(writes).map_err(Raised)?);
+        self.ask(
+            py,
+            future,
+            job,
+            Answer::of(move |py, changed| {
+                let changed = changed.map_err(Raised)?;
+                guard.get().held.refresh_token();
+                plain(py, changed)
+            }),
+        )
     }
 
     /// Why the guard was lost, or `None` when it was released.
-    fn lost(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>) -> PyResult<u64> {
-        let guard = guard.get();
-        guard.own("lost")?;
+    fn lost(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>) -> PyResult<u32> {
+        let held = &guard.get().held;
+        held.own("lost").map_err(Raised)?;
         self.own("lost")?;
-        let (watch, known) = (guard.watch(), guard.why().map(|why| why.code()));
-        let work = async move {
-            match (known, watch) {
-                (None, Some(watch)) => Ok(watch.told().await),
-                (known, _) => Ok(known),
-            }
-        };
-        self.ask(py, future, work, |py, told| told.map_err(Raised)?.into_py_any(py))
+        let (watch, known) = (held.watch(), held.why().map(|why| why.code()));
+        let job = self.jobs.begin(Box::pin(async move {
+            let why = match (known, watch) {
+                (None, Some(watch)) => watch.told().await,
+                (known, _) => known,
+            };
+            Ok(Outcome::Told(Value::from(why)))
+        }));
+        self.ask(py, future, job, Answer::Plain)
     }
 
     /// Has a guard that is of no use any more given back, in the background.
     fn give_back(&self, py: Python<'_>, guard: &Bound<'_, Guard>) -> PyResult<()> {
-        guard.get().own("release")?;
+        guard.get().held.own("release").map_err(Raised)?;
         self.return_it(py, Ok(guard.clone().unbind().into_any()))
-    }
-
-    fn locked(&self, py: Python<'_>, future: Py<PyAny>, lock: &Bound<'_, Lock>) -> PyResult<u64> {
-        let held_here = lock.get().is_held_here();
-        let lock = self.lock(py, "inspect", lock)?;
-        let work = async move { Ok(held_here || lock.inspect().await?.holder.is_some()) };
-        self.ask(py, future, work, |py, held| held.map_err(Raised)?.into_py_any(py))
-    }
-
-    fn inspect_lock(&self, py: Python<'_>, future: Py<PyAny>, lock: &Bound<'_, Lock>) -> PyResult<u64> {
-        let lock = self.lock(py, "inspect", lock)?;
-        self.ask(py, future, async move { lock.inspect().await }, seen_by_python)
-    }
-
-    fn resize(&self, py: Python<'_>, future: Py<PyAny>, lock: &Bound<'_, Lock>, permits: i128) -> PyResult<u64> {
-        let lock = self.lock(py, "resize", lock)?;
-        let work = async move { lock.resize(count(permits)).await };
-        self.ask(py, future, work, |py, resized| {
-            resized.map_err(Raised)?;
-            Ok(py.None())
-        })
-    }
-
-    fn latch_wait(
-        &self,
-        py: Python<'_>,
-        future: Py<PyAny>,
-        latch: &Bound<'_, Latch>,
-        timeout: Option<Span>,
-    ) -> PyResult<u64> {
-        let limit = Latch::limit(timeout)?;
-        let latch = self.latch(py, latch)?;
-        let work = async move { latch.wait_within(limit).await };
-        self.ask(py, future, work, |py, open| open.map_err(Raised)?.into_py_any(py))
-    }
-
-    fn latch_count_down(&self, py: Python<'_>, future: Py<PyAny>, latch: &Bound<'_, Latch>) -> PyResult<u64> {
-        let latch = self.latch(py, latch)?;
-        let work = async move { latch.count_down().await };
-        self.ask(py, future, work, |py, left| left.map_err(Raised)?.into_py_any(py))
-    }
-
-    fn latch_count(&self, py: Python<'_>, future: Py<PyAny>, latch: &Bound<'_, Latch>) -> PyResult<u64> {
-        let latch = self.latch(py, latch)?;
-        let work = async move { latch.count().await };
-        self.ask(py, future, work, |py, left| left.map_err(Raised)?.into_py_any(py))
-    }
-
-    fn latch_set(&self, py: Python<'_>, future: Py<PyAny>, latch: &Bound<'_, Latch>, to: i128) -> PyResult<u64> {
-        let latch = self.latch(py, latch)?;
-        let work = async move { latch.try_set_count(count(to)).await };
-        self.ask(py, future, work, |py, set| set.map_err(Raised)?.into_py_any(py))
-    }
-
-    fn barrier_wait(
-        &self,
-        py: Python<'_>,
-        future: Py<PyAny>,
-        barrier: &Bound<'_, Barrier>,
-        timeout: Option<Span>,
-    ) -> PyResult<u64> {
-        let limit = Latch::limit(timeout)?;
-        let barrier = self.barrier(py, barrier)?;
-        let work = async move { barrier.wait_within(limit).await };
-        self.ask(py, future, work, |py, passed| passed.map_err(Raised)?.map(Arrival::from).into_py_any(py))
-    }
-
-    fn barrier_waiting(&self, py: Python<'_>, future: Py<PyAny>, barrier: &Bound<'_, Barrier>) -> PyResult<u64> {
-        let barrier = self.barrier(py, barrier)?;
-        let work = async move { barrier.waiting().await };
-        self.ask(py, future, work, |py, waiting| waiting.map_err(Raised)?.into_py_any(py))
-    }
-
-    fn break_hold(
-        &self,
-        py: Python<'_>,
-        future: Py<PyAny>,
-        lock: &Bound<'_, Lock>,
-        expected_token: &Bound<'_, PyAny>,
-    ) -> PyResult<u64> {
-        let token = token(py, expected_token)?;
-        let lock = self.lock(py, "break", lock)?;
-        let work = async move { lock.break_lock(token).await };
-        self.ask(py, future, work, |py, broken| broken.map_err(Raised)?.into_py_any(py))
-    }
-
-    fn inspect(
-        &self,
-        py: Python<'_>,
-        future: Py<PyAny>,
-        client: &Bound<'_, Client>,
-        name: &Bound<'_, PyAny>,
-    ) -> PyResult<u64> {
-        let name = text("inspect", "name", name)?;
-        let client = self.client(py, "inspect", &client.get().0)?;
-        self.ask(py, future, async move { client.inspect(&name).await }, seen_by_python)
-    }
-
-    fn ping(&self, py: Python<'_>, future: Py<PyAny>, client: &Bound<'_, Client>) -> PyResult<u64> {
-        let client = self.client(py, "ping", &client.get().0)?;
-        let work = async move { client.ping().await };
-        self.ask(py, future, work, |py, health| Ok(health_record(py, health.map_err(Raised)?)?.unbind()))
-    }
-
-    fn drain(&self, py: Python<'_>, future: Py<PyAny>, client: &Bound<'_, Client>, limit: Span) -> PyResult<u64> {
-        let limit = limit.check("drain", "limit")?;
-        let client = self.client(py, "drain", &client.get().0)?;
-        let work = async move { client.drain(limit).await };
-        self.ask(py, future, work, |py, held| held.map_err(Raised)?.into_py_any(py))
-    }
-
-    fn list(&self, py: Python<'_>, future: Py<PyAny>, client: &Bound<'_, Client>) -> PyResult<u64> {
-        let client = self.client(py, "list", &client.get().0)?;
-        let work = async move { client.list().await };
-        self.ask(py, future, work, |py, names| names.map_err(Raised)?.into_py_any(py))
-    }
-
-    fn break_lock(
-        &self,
-        py: Python<'_>,
-        future: Py<PyAny>,
-        client: &Bound<'_, Client>,
-        name: &Bound<'_, PyAny>,
-        expected_token: &Bound<'_, PyAny>,
-    ) -> PyResult<u64> {
-        let (name, token) = (text("break", "name", name)?, token(py, expected_token)?);
-        let client = self.client(py, "break", &client.get().0)?;
-        let work = async move { client.break_lock(&name, token).await };
-        self.ask(py, future, work, |py, broken| broken.map_err(Raised)?.into_py_any(py))
-    }
-
-    fn close(&self, py: Python<'_>, future: Py<PyAny>, client: &Bound<'_, Client>) -> PyResult<u64> {
-        let over = client.get().0.take_orphans();
-        let client = self.client(py, "close", &client.get().0)?;
-        let work = async move {
-            client.close().await;
-            Ok(())
-        };
-        self.ask(py, future, work, move |py, closed| {
-            drop(over);
-            closed.map_err(Raised)?;
-            Ok(py.None())
-        })
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> std::result::Result<(), PyTraverseError> {
@@ -536,34 +408,10 @@ impl Reactor {
     }
 }
 
-impl Reactor {
-    fn client(&self, py: Python<'_>, operation: &'static str, shared: &Shared) -> PyResult<lockwright::Client> {
-        self.own(operation)?;
-        shared.prepare(py)?;
-        Ok(shared.client.clone().into_face())
-    }
-
-    fn latch(&self, py: Python<'_>, latch: &Bound<'_, Latch>) -> PyResult<lockwright::Latch> {
-        self.own("latch")?;
-        latch.get().shared.prepare(py)?;
-        Ok(latch.get().core.clone().into_face())
-    }
-
-    fn barrier(&self, py: Python<'_>, barrier: &Bound<'_, Barrier>) -> PyResult<lockwright::Barrier> {
-        self.own("barrier")?;
-        barrier.get().shared.prepare(py)?;
-        Ok(barrier.get().core.clone().into_face())
-    }
-
-    fn lock(&self, py: Python<'_>, operation: &'static str, lock: &Bound<'_, Lock>) -> PyResult<lockwright::Lock> {
-        self.own(operation)?;
-        lock.get().shared.prepare(py)?;
-        Ok(lock.get().core.clone().into_face())
-    }
-}
-
-fn seen_by_python(py: Python<'_>, seen: Result<Inspection>) -> PyResult<Py<PyAny>> {
-    Ok(inspection_record(py, seen.map_err(Raised)?)?.unbind())
+/// Whether this lock object holds the lock.
+#[pyfunction(name = "_is_held_here")]
+pub(crate) fn is_held_here(lock: &Bound<'_, Lock>) -> bool {
+    lock.get().is_held_here()
 }
 
 /// Keeps what `who` acquired with the lock, so that a release finds it.
@@ -587,6 +435,6 @@ pub(crate) fn unpin_block(lock: &Bound<'_, Lock>, who: u64) -> Option<Py<Guard>>
 /// The error that a lost guard means for its block.
 #[pyfunction(name = "_loss")]
 pub(crate) fn loss(py: Python<'_>, guard: &Bound<'_, Guard>) -> Option<Py<PyAny>> {
-    let why = guard.get().why()?;
-    Some(PyErr::from(guard.get().loss(&why)).into_value(py).into_any())
+    let held = &guard.get().held;
+    Some(PyErr::from(Raised(held.loss(&held.why()?))).into_value(py).into_any())
 }

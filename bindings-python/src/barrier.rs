@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
+use lockwright::binding::Handle;
 use lockwright::blocking;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+use crate::asked::{Asked, ask};
 use crate::client::Shared;
-use crate::error::Raised;
-use crate::latch::{Latch, pass_within};
-use crate::{Span, outside};
 
 /// Whoever waits goes on once as many wait as there are parties; then it starts over. Made by `Client.barrier`.
 ///
@@ -21,27 +20,13 @@ pub(crate) struct Barrier {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// How a party went on. Made by `Barrier.wait`.
-#[pyclass(frozen, get_all, eq, hash, module = "lockwright")]
-#[derive(PartialEq, Eq, Hash)]
-pub(crate) struct Arrival {
-    /// Which of its generation it was, in the order of arrival: 0 to one less than there are parties, each once.
-    index: u32,
-    /// Rises by one whenever the barrier opens. After minutes without use it goes on from the store's clock.
-    generation: u64,
-}
-
-impl From<lockwright::Arrival> for Arrival {
-    fn from(arrival: lockwright::Arrival) -> Self {
-        let lockwright::Arrival { index, generation } = arrival;
-        Arrival { index, generation }
+impl Asked for Barrier {
+    fn handle(&self) -> Handle {
+        Handle::Barrier(self.core.clone().into_face())
     }
-}
 
-#[pymethods]
-impl Arrival {
-    fn __repr__(&self) -> String {
-        format!("Arrival(index={}, generation={})", self.index, self.generation)
+    fn shared(&self) -> &Shared {
+        &self.shared
     }
 }
 
@@ -53,17 +38,13 @@ impl Barrier {
     /// when this process was stopped for so long that it is not known whether it passed, and `Unavailable` when the store does not
     /// say so.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<Span>) -> PyResult<Option<Arrival>> {
-        let limit = Latch::limit(timeout)?;
-        self.shared.prepare(py)?;
-        let passed = pass_within(py, self.core.gate(), limit)?;
-        Ok(passed.map(|token| lockwright::Arrival::from(token).into()))
+    fn wait(&self, py: Python<'_>, timeout: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+        ask(py, self, "wait", &[timeout])
     }
 
     /// How many wait now; those whose process died count until their place's ttl is over.
-    fn waiting(&self, py: Python<'_>) -> PyResult<u32> {
-        self.shared.prepare(py)?;
-        Ok(outside(py, || self.core.waiting()).map_err(Raised)?)
+    fn waiting(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        ask(py, self, "waiting", &[])
     }
 
     /// Its name, without the prefix of the address.

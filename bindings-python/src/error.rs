@@ -1,6 +1,6 @@
 //! Errors of the core as the exceptions of `lockwright._errors`.
 
-use lockwright::{Error, Kind};
+use lockwright::Error;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -27,15 +27,4 @@ fn exception(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
     attributes.set_item("store", error.store())?;
     let class = py.import("lockwright._errors")?.getattr("BY_CODE")?.get_item(error.code())?;
     Ok(PyErr::from_value(class.call((error.to_string(),), Some(&attributes))?))
-}
-
-/// Every code there is and whether it is retryable, for the test that `lockwright._errors` knows them all.
-#[pyfunction(name = "_codes")]
-pub(crate) fn codes() -> Vec<(&'static str, bool)> {
-    Kind::ALL.iter().map(|kind| (kind.code(), kind.retryable())).collect()
-}
-
-/// For what cannot happen.
-pub(crate) fn lost_track(operation: &'static str) -> Raised {
-    Raised(Error::new(Kind::Internal, operation, "the library lost track of its own state; please report this"))
 }

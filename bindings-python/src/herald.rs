@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
+use lockwright::binding::lost_track;
 use lockwright::fork_generation;
 use lockwright::options::Credentials;
 use pyo3::prelude::*;
@@ -90,7 +91,7 @@ pub(crate) fn summon(py: Python<'_>) -> PyResult<&'static Arc<Post>> {
     let mut end = &FIRST;
     loop {
         match end.set(made) {
-            Ok(()) => return current().ok_or_else(|| crate::error::lost_track("herald").into()),
+            Ok(()) => return current().ok_or_else(|| Raised(lost_track("herald")).into()),
             Err(mine) => made = mine,
         }
         match end.get() {

@@ -1,6 +1,7 @@
-//! The Python face: [`client`], [`lock`] and [`guard`] as Python sees them, [`error`] as Python raises it, and the
-//! [`herald`], the one Python thread that the driver can ask for something; [`rwlock`] and [`semaphore`] are further locks, [`latch`] and [`barrier`] are none; [`aio`] is the same inside an event loop;
-//! [`care`] is what a program asks of its client as a whole; [`report`] has figures and events; [`green`] is for programs whose threads are greenlets.
+//! The Python face, a skin of [`lockwright::binding`]: [`client`], [`lock`] and [`guard`] as Python sees them, [`error`] as Python raises
+//! it, a [`value`] as Python has it, and the [`herald`], the one Python thread that the driver can ask for something; [`rwlock`] and
+//! [`semaphore`] are further locks, [`latch`] and [`barrier`] are none; whatever is seldom done is [`asked`] by name; [`aio`] is the same
+//! inside an event loop; [`report`] has events; [`green`] is for programs whose threads are greenlets.
 //!
 //! What holds everywhere here:
 //! - Whatever may wait or do I/O goes through [`outside`]: the GIL is released and a panic becomes an error.
@@ -12,8 +13,8 @@
 #![deny(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod aio;
+mod asked;
 mod barrier;
-mod care;
 mod client;
 mod error;
 mod green;
@@ -25,6 +26,7 @@ mod report;
 mod rwlock;
 mod semaphore;
 mod several;
+mod value;
 
 use std::cell::Cell;
 use std::ops::RangeInclusive;
@@ -33,8 +35,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lockwright::binding::{Given, Outcome, Waiting, panicked};
 use lockwright::blocking::Wait;
-use lockwright::{Error, Kind, Token, fork_generation, kit, options, uri};
+use lockwright::{Error, Token, fork_generation, kit, options};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeWarning, PyTypeError, PyUserWarning};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -42,6 +45,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
 use error::Raised;
+use value::PYTHON;
 
 #[pymodule(gil_used = false)]
 fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -53,7 +57,6 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<semaphore::Semaphore>()?;
     module.add_class::<latch::Latch>()?;
     module.add_class::<barrier::Barrier>()?;
-    module.add_class::<barrier::Arrival>()?;
     module.add_class::<guard::Guard>()?;
     module.add_class::<several::Bundle>()?;
     module.add_class::<several::Segments>()?;
@@ -67,6 +70,7 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<green::Bell>()?;
     module.add_function(wrap_pyfunction!(generation, module)?)?;
     module.add_function(wrap_pyfunction!(main_thread, module)?)?;
+    module.add_function(wrap_pyfunction!(aio::is_held_here, module)?)?;
     module.add_function(wrap_pyfunction!(aio::pin, module)?)?;
     module.add_function(wrap_pyfunction!(aio::unpin, module)?)?;
     module.add_function(wrap_pyfunction!(aio::unpin_block, module)?)?;
@@ -74,7 +78,7 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(several::release_all, module)?)?;
     module.add_function(wrap_pyfunction!(client::connect, module)?)?;
     module.add_function(wrap_pyfunction!(restored, module)?)?;
-    module.add_function(wrap_pyfunction!(error::codes, module)?)?;
+    module.add_function(wrap_pyfunction!(value::manifest, module)?)?;
     module.add("_SET_SCRIPT", kit::SET_SCRIPT)?;
     module.add("_HEADER", kit::HEADER)?;
     module.add_function(wrap_pyfunction!(sql_condition, module)?)?;
@@ -132,7 +136,7 @@ pub(crate) fn outside<T: Send>(
         let before = OUTSIDE.replace(true);
         let result = catch_unwind(AssertUnwindSafe(work));
         OUTSIDE.set(before);
-        result.unwrap_or_else(|_| Err(Error::new(Kind::Internal, "call", "the library panicked; please report this")))
+        result.unwrap_or_else(|_| Err(panicked()))
     })
 }
 
@@ -163,6 +167,32 @@ pub(crate) fn in_slices<T: Send>(
             return Ok(result);
         }
         py.check_signals()?;
+    }
+}
+
+/// What comes of what `begin` begins, waited for as long as `limit` says. The inner error is the core's, the outer one a signal handler's.
+pub(crate) fn waited(
+    py: Python<'_>,
+    limit: Option<Duration>,
+    begin: impl FnOnce() -> lockwright::Result<Waiting> + Send,
+) -> PyResult<lockwright::Result<Outcome>> {
+    let begun = outside(py, || {
+        let mut waiting = begin()?;
+        Ok((waiting.at_once(), waiting))
+    });
+    match begun {
+        Err(error) => Ok(Err(error)),
+        Ok((Some(result), _)) => Ok(result),
+        Ok((None, mut waiting)) => {
+            let waited = in_slices(py, limit, |how| waiting.wait(how));
+            // To give up may cost more than a moment with the GIL held.
+            let given_up = outside(py, move || {
+                drop(waiting);
+                Ok(())
+            });
+            given_up.map_err(Raised)?;
+            waited
+        }
     }
 }
 
@@ -262,20 +292,19 @@ impl Span {
         }
     }
 
+    /// The value of the option `what`.
+    pub(crate) fn given(&self, what: &str) -> PyResult<Given> {
+        match self {
+            Span::Seconds(seconds) | Span::Delta(seconds) => Ok(Given::Number(*seconds)),
+            Span::Text(text) => Ok(Given::Text(text.clone())),
+            Span::Other(kind) => Err(PyTypeError::new_err(format!(
+                "{what} must be a number of seconds, a text such as '10s' or '500ms', or a timedelta, not {kind}"
+            ))),
+        }
+    }
+
     pub(crate) fn check(&self, operation: &'static str, what: &str) -> PyResult<Duration> {
-        let span = match self {
-            Span::Seconds(seconds) | Span::Delta(seconds) => options::seconds(operation, what, *seconds),
-            Span::Text(text) => {
-                uri::span(what, text).map_err(|error| Error::invalid(operation, error.context().to_owned()))
-            }
-            Span::Other(kind) => {
-                let message = format!(
-                    "{what} must be a number of seconds, a text such as '10s' or '500ms', or a timedelta, not {kind}"
-                );
-                return Err(PyTypeError::new_err(message));
-            }
-        };
-        Ok(span.map_err(Raised)?)
+        Ok(PYTHON.span(operation, what, &self.given(what)?).map_err(Raised)?)
     }
 
     /// As [`check`](Self::check), of a ttl: many a library counts those in milliseconds.

@@ -4,20 +4,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lockwright::binding::{Handle, Outcome, Standing, Waiting, lost_track};
 use lockwright::blocking::{self, Acquiring};
 use lockwright::queue::OwnerId;
-use lockwright::{Error, Kind, fork_generation};
+use lockwright::{Error, Kind};
 use pyo3::PyTraverseError;
 use pyo3::exceptions::PyOverflowError;
 use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::client::{Orphan, Shared, guarantees_record, inspection_record, token};
+use crate::asked::{Asked, ask};
+use crate::client::{Orphan, Shared};
 use crate::error::Raised;
 use crate::green::me;
-use crate::guard::{Guard, Standing};
-use crate::{Span, in_slices, locked, outside, text};
+use crate::guard::Guard;
+use crate::value::record;
+use crate::{Span, locked, outside, text, waited};
 
 /// This thread's id, never used again for another thread; the operating system's ids are.
 pub(crate) fn this_thread() -> u64 {
@@ -70,47 +73,18 @@ impl Lock {
     }
 
     /// The guard, or why there is none. The inner error is the core's, the outer one a signal handler's.
-    fn attempt(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<lockwright::Result<Py<Guard>>> {
-        let me = me(py)?;
-        self.finish(py, timeout, || self.wanted_by(me).begin(timeout))
-    }
-
-    fn finish(
+    fn attempt(
         &self,
         py: Python<'_>,
         limit: Option<Duration>,
         begin: impl FnOnce() -> lockwright::Result<Acquiring> + Send,
     ) -> PyResult<lockwright::Result<Py<Guard>>> {
         self.shared.prepare(py)?;
-        let begun = outside(py, || {
-            let mut acquiring = begin()?;
-            let at_once = acquiring.wait(Duration::ZERO);
-            Ok((at_once, acquiring))
-        });
-        let granted = match begun {
-            Err(error) => Err(error),
-            Ok((Some(result), _)) => result,
-            Ok((None, mut acquiring)) => {
-                let waited = in_slices(py, limit, |how| acquiring.wait(how));
-                if waited.is_err() {
-                    // To give up may cost more than a moment with the GIL held.
-                    let given_up = outside(py, move || {
-                        drop(acquiring);
-                        Ok(())
-                    });
-                    given_up.map_err(Raised)?;
-                }
-                waited?
-            }
-        };
-        match granted {
-            Ok(core) => Ok(Ok(self.guard(py, core)?)),
+        match waited(py, limit, || begin().map(Waiting::Lock))? {
+            Ok(Outcome::Granted(guard)) => Ok(Ok(Py::new(py, Guard::new(guard, &self.shared))?)),
+            Ok(_) => Ok(Err(lost_track("acquire"))),
             Err(error) => Ok(Err(error)),
         }
-    }
-
-    pub(crate) fn guard(&self, py: Python<'_>, core: blocking::Guard) -> PyResult<Py<Guard>> {
-        Py::new(py, Guard::new(core, self.name.clone(), &self.shared))
     }
 
     /// What `who` is to acquire.
@@ -127,7 +101,7 @@ impl Lock {
     /// As [`attempt`](Self::attempt) in the style of `threading`, where somebody else's lock is no error.
     fn try_attempt(&self, py: Python<'_>, timeout: Option<Duration>) -> PyResult<Option<Py<Guard>>> {
         let me = me(py)?;
-        match self.finish(py, timeout, || self.wanted_as_in_threading(me).begin(timeout))? {
+        match self.attempt(py, timeout, || self.wanted_as_in_threading(me).begin(timeout))? {
             Ok(guard) => Ok(Some(guard)),
             Err(error) if error.kind() == Kind::Timeout => Ok(None),
             Err(error) => Err(Raised(error).into()),
@@ -144,11 +118,12 @@ impl Lock {
 
     /// The guard, waited for as long as `limit` says.
     pub(crate) fn wait_for(&self, py: Python<'_>, limit: Option<Duration>) -> PyResult<Py<Guard>> {
-        Ok(self.attempt(py, limit)?.map_err(Raised)?)
+        let me = me(py)?;
+        Ok(self.attempt(py, limit, || self.wanted_by(me).begin(limit))?.map_err(Raised)?)
     }
 
     pub(crate) fn is_held_here(&self) -> bool {
-        locked(&self.pins).iter().any(|pin| pin.guard.get().is_held())
+        locked(&self.pins).iter().any(|pin| pin.guard.get().held.is_held())
     }
 
     pub(crate) fn pin(&self, guard: Py<Guard>, block: bool, who: u64) {
@@ -157,10 +132,9 @@ impl Lock {
 
     /// What the innermost block of `who` took; when the block gave that back and acquired again, what it has now.
     pub(crate) fn unpin_block(&self, who: u64) -> Option<Py<Guard>> {
-        let generation = fork_generation();
         let mut pins = locked(&self.pins);
         let at = pins.iter().rposition(|pin| pin.block && pin.who == who)?;
-        let standing = |pin: &Pin| pin.guard.get().standing(generation);
+        let standing = |pin: &Pin| pin.guard.get().held.standing();
         let again = |pin: &Pin| !pin.block && pin.who == who && standing(pin) == Standing::Open;
         if standing(&pins[at]) == Standing::Released
             && let Some(later) = pins.iter().rposition(again).filter(|later| *later > at)
@@ -178,29 +152,26 @@ impl Lock {
     /// The hold that `release` means: the latest of `me`, else anybody's where `threading` allows that, else one of a lock
     /// of this name that was collected.
     pub(crate) fn unpin(&self, py: Python<'_>, me: u64) -> PyResult<Py<Guard>> {
-        let generation = fork_generation();
         let mut over = Vec::new();
         let found = {
             let mut pins = locked(&self.pins);
-            over.extend(
-                pins.extract_if(.., |pin| !pin.block && pin.guard.get().standing(generation) == Standing::Released),
-            );
-            let usable = |pin: &Pin| pin.guard.get().standing(generation) == Standing::Open;
+            over.extend(pins.extract_if(.., |pin| !pin.block && pin.guard.get().held.standing() == Standing::Released));
+            let usable = |pin: &Pin| pin.guard.get().held.standing() == Standing::Open;
             let mine = pins.iter().rposition(|pin| usable(pin) && pin.who == me);
             let found = mine.or_else(|| pins.iter().rposition(usable).filter(|_| !self.reentrant));
             // A block finds what it took when it ends, released or not, and not what the block around it took.
             found.map(|at| if pins[at].block { pins[at].guard.clone_ref(py) } else { pins.remove(at).guard })
         };
         drop(over);
-        if let Some(guard) = found.or_else(|| self.adopt(me, generation)) {
+        if let Some(guard) = found.or_else(|| self.adopt(me)) {
             return Ok(guard);
         }
         let inherited = locked(&self.pins)
             .iter()
             .rev()
             .map(|pin| pin.guard.get())
-            .find(|guard| guard.standing(generation) == Standing::Inherited)
-            .map(|guard| guard.forked("release"));
+            .find(|guard| guard.held.standing() == Standing::Inherited)
+            .map(|guard| Raised(guard.held.forked("release")));
         Err(inherited.unwrap_or_else(|| self.not_held()).into())
     }
 
@@ -214,12 +185,12 @@ impl Lock {
         Raised(error.on_store(&*self.shared.origin.address))
     }
 
-    fn adopt(&self, me: u64, generation: u64) -> Option<Py<Guard>> {
+    fn adopt(&self, me: u64) -> Option<Py<Guard>> {
         let mut orphans = locked(&self.shared.orphans);
         let mine = |orphan: &Orphan| {
             let same = orphan.name == self.name && orphan.reentrant == self.reentrant;
             let whose = !self.reentrant || orphan.who == me;
-            same && whose && orphan.guard.get().standing(generation) == Standing::Open
+            same && whose && orphan.guard.get().held.standing() == Standing::Open
         };
         let at = orphans.iter().rposition(mine)?;
         Some(orphans.remove(at).guard)
@@ -237,6 +208,16 @@ impl Lock {
             };
             locked(&self.shared.orphans).extend(pins.into_iter().map(orphan));
         }
+    }
+}
+
+impl Asked for Lock {
+    fn handle(&self) -> Handle {
+        Handle::Lock(self.core.clone().into_face())
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.shared
     }
 }
 
@@ -291,21 +272,18 @@ impl Lock {
     }
 
     /// Who holds it, and how many wait for it.
-    fn inspect<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.shared.prepare(py)?;
-        inspection_record(py, outside(py, || self.core.inspect()).map_err(Raised)?)
+    fn inspect(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        ask(py, self, "inspect", &[])
     }
 
     /// Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did.
-    fn break_lock(&self, py: Python<'_>, expected_token: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let token = token(py, expected_token)?;
-        self.shared.prepare(py)?;
-        Ok(outside(py, || self.core.break_lock(token)).map_err(Raised)?)
+    fn break_lock(&self, py: Python<'_>, expected_token: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        ask(py, self, "break_lock", &[Some(expected_token)])
     }
 
     /// What it promises in its layout.
     fn guarantees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        guarantees_record(py, &self.core.guarantees())
+        record(py, self.core.guarantees().into())
     }
 
     fn __enter__(&self, py: Python<'_>) -> PyResult<Py<Guard>> {
@@ -344,7 +322,7 @@ impl Lock {
     pub(crate) fn resume(&self, py: Python<'_>, secret: &Bound<'_, PyAny>) -> PyResult<Py<Guard>> {
         let secret = text("resume", "secret", secret)?;
         let me = me(py)?;
-        Ok(self.finish(py, None, || self.wanted_by(me).begin_resume(&secret))?.map_err(Raised)?)
+        Ok(self.attempt(py, None, || self.wanted_by(me).begin_resume(&secret))?.map_err(Raised)?)
     }
 
     /// Decorates a function, so that every call of it holds the lock.
@@ -382,7 +360,7 @@ impl Lock {
 impl RLock {
     fn _is_owned(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let me = me(slf.py())?;
-        Ok(locked(&slf.as_super().get().pins).iter().any(|pin| pin.who == me && pin.guard.get().is_held()))
+        Ok(locked(&slf.as_super().get().pins).iter().any(|pin| pin.who == me && pin.guard.get().held.is_held()))
     }
 
     /// Gives all back that the caller has of it. Which of them are blocks, whose ends are to find what is taken again.

@@ -3,16 +3,16 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use lockwright::events::{self, Level, Value};
-use lockwright::metrics::{self, Metrics};
-use lockwright::{Error, Result, fork_generation};
+use lockwright::binding::record;
+use lockwright::events::{self, Level};
+use lockwright::{Error, Result, fork_generation, metrics};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
 
-use crate::client::record;
 use crate::error::Raised;
+use crate::value::dict;
 use crate::{Span, green, locked, outside};
 
 /// How many events wait for Python's thread; it takes them within milliseconds, but for a handler that is slow.
@@ -20,7 +20,7 @@ const CAPACITY: usize = 10_000;
 
 /// A distribution of times from 1 us to 19 hours, in seconds, each kept to two digits.
 #[pyclass(frozen, module = "lockwright")]
-pub(crate) struct Histogram(metrics::Histogram);
+pub(crate) struct Histogram(pub(crate) metrics::Histogram);
 
 #[pymethods]
 impl Histogram {
@@ -65,37 +65,6 @@ impl Histogram {
             [self.0.quantile(0.5), self.0.quantile(0.99), self.0.max()].map(|time| time.as_secs_f64());
         format!("<lockwright.Histogram of {}: p50 {half:.6} s, p99 {most:.6} s, max {longest:.6} s>", self.0.count())
     }
-}
-
-pub(crate) fn metrics_record(py: Python<'_>, metrics: Metrics) -> PyResult<Bound<'_, PyAny>> {
-    let fields = PyDict::new(py);
-    for (name, figure) in [
-        ("held", metrics.held),
-        ("waiting", metrics.waiting),
-        ("acquired", metrics.acquired),
-        ("reentered", metrics.reentered),
-        ("hand_offs", metrics.hand_offs),
-        ("contended", metrics.contended),
-        ("refused", metrics.refused),
-        ("timeouts", metrics.timeouts),
-        ("cancelled", metrics.cancelled),
-        ("failed", metrics.failed),
-        ("renewals", metrics.renewals),
-        ("renewal_failures", metrics.renewal_failures),
-        ("requests", metrics.requests),
-        ("round_trips", metrics.round_trips),
-        ("reconnects", metrics.reconnects),
-    ] {
-        fields.set_item(name, figure)?;
-    }
-    let lost = PyDict::new(py);
-    for (reason, count) in metrics.lost.each() {
-        lost.set_item(reason.code(), count)?;
-    }
-    fields.set_item("lost", lost)?;
-    fields.set_item("wait", Py::new(py, Histogram(metrics.wait))?)?;
-    fields.set_item("hold", Py::new(py, Histogram(metrics.hold))?)?;
-    record(py, "Metrics", &fields)
 }
 
 static LOG: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
@@ -199,16 +168,8 @@ impl Events {
     }
 }
 
-fn told(py: Python<'_>, event: events::Event) -> PyResult<Told<'_>> {
-    let fields = PyDict::new(py);
-    for (name, value) in event.fields {
-        match value {
-            Value::Text(text) => fields.set_item(name, text)?,
-            Value::Seconds(seconds) => fields.set_item(name, seconds)?,
-            Value::Number(number) => fields.set_item(name, number)?,
-            Value::Flag(flag) => fields.set_item(name, flag)?,
-        }
-    }
+fn told(py: Python<'_>, mut event: events::Event) -> PyResult<Told<'_>> {
+    let fields = dict(py, record::fields(&mut event))?;
     let at = event.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     Ok((at, event.level as u8, event.target, event.message, fields, event.missed))
 }

@@ -5,7 +5,7 @@ use lockwright::lease::Inspection;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::client::count;
+use crate::asked::ask;
 use crate::error::Raised;
 use crate::green::me;
 use crate::lock::{Lock, end};
@@ -67,10 +67,8 @@ impl Semaphore {
     }
 
     /// Gives it so many permits, for everybody and for good. Nobody loses what it holds.
-    fn resize(slf: &Bound<'_, Self>, permits: i128) -> PyResult<()> {
-        let lock = slf.as_super().get();
-        lock.shared.prepare(slf.py())?;
-        Ok(outside(slf.py(), || lock.core.resize(count(permits))).map_err(Raised)?)
+    fn resize<'py>(slf: &Bound<'py, Self>, permits: Bound<'py, PyAny>) -> PyResult<()> {
+        ask(slf.py(), slf.as_super().get(), "resize", &[Some(permits)]).map(drop)
     }
 
     /// How many permits each acquisition takes.

@@ -6,17 +6,9 @@ from typing import Any
 
 import lockwright
 import pytest
-from lockwright import _errors, _lockwright
 
 SURROGATE = "\ud800"
 NAN = float("nan")
-
-
-def test_every_code_has_its_exception() -> None:
-    known = {code: (error.code, error.retryable) for code, error in _errors.BY_CODE.items()}
-    assert known == {code: (code, retryable) for code, retryable in _lockwright._codes()}
-    for error in _errors.BY_CODE.values():
-        assert issubclass(error, lockwright.LockError) and getattr(lockwright, error.__name__) is error
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
+#[cfg(feature = "bindings")]
+pub mod binding;
 #[cfg(feature = "net")]
 pub mod blocking;
 #[cfg(feature = "net")]

@@ -155,7 +155,7 @@ impl Uri {
 }
 
 /// The options that every store's address may have.
-const OPTIONS: [&str; 17] = [
+pub(crate) const OPTIONS: [&str; 17] = [
     "ttl",
     "timeout",
     "max_hold",

@@ -138,6 +138,28 @@ fn several_loops_share_a_client_and_wake_each_other() {
 }
 
 #[test]
+fn what_is_asked_beside_locks_takes_the_loops_own_road() {
+    // A store in memory answers at once: one turn is enough, unless another thread has to ask it.
+    let client: Client = Client::open(Some("memory://own-road"), ConnectOptions::default()).unwrap();
+    let jobs = EventLoop::new().unwrap();
+    let (leave, results) = mpsc::channel();
+    let latch = client.latch("l", 2).build().unwrap();
+    let barrier = client.barrier("b", 2).build().unwrap();
+    let pool = client.semaphore("s", 1).build().unwrap();
+    jobs.spawn(async move {
+        let told = [latch.count().await.unwrap(), latch.count_down().await.unwrap(), latch.count_down().await.unwrap()];
+        assert!(latch.try_set_count(5).await.unwrap());
+        assert_eq!(barrier.waiting().await.unwrap(), 0);
+        drop(pool.acquire().await.unwrap());
+        pool.resize(3).await.unwrap();
+        client.ping().await.unwrap();
+        leave.send(told).unwrap();
+    });
+    jobs.turn();
+    assert_eq!(results.try_recv(), Ok([2, 1, 0]));
+}
+
+#[test]
 fn a_job_that_panics_takes_no_other_with_it() {
     let client = &stores()[0];
     let jobs = EventLoop::new().unwrap();

@@ -46,7 +46,6 @@ from lockwright._errors import (
 )
 from lockwright._election import Election, Leader
 from lockwright._lockwright import (
-    Arrival,
     Barrier,
     Client,
     Guard,
@@ -62,7 +61,7 @@ from lockwright._lockwright import (
     restored,
 )
 from lockwright._once import Once
-from lockwright._records import Counting, Guarantees, Health, Holder, Inspection, Metrics, Part, Sharing
+from lockwright._records import Arrival, Counting, Guarantees, Health, Holder, Inspection, Metrics, Part, Sharing
 from lockwright._several import MultiGuard, MultiLock, Segment, Striped
 
 from lockwright._lockwright import _main_thread

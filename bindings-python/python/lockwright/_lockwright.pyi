@@ -1,23 +1,24 @@
 from asyncio import Future
 from collections.abc import Callable, Iterable
-from os import PathLike
 from types import TracebackType
 from typing import Any, Final, Literal, Optional, TypeVar, Union, final
 
-from typing_extensions import disjoint_base
+from typing_extensions import TypeAlias, Unpack, disjoint_base
 
 from lockwright._election import Election
 from lockwright._errors import LockError
 from lockwright._once import Once
-from lockwright._records import Guarantees, Health, Inspection, Metrics, Span
+from lockwright._records import Arrival, ConnectOptions, Guarantees, Health, Inspection, LockOptions, Metrics, Requirements, Span
 from lockwright._several import MultiLock, Striped
 
+_Type: TypeAlias = Optional[type[BaseException]]
+_Exc: TypeAlias = Optional[BaseException]
+_Traceback: TypeAlias = Optional[TracebackType]
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
 
 __all__ = [
     "Answer",
-    "Arrival",
     "Barrier",
     "Bell",
     "Bundle",
@@ -38,11 +39,12 @@ __all__ = [
     "_HEADER",
     "_SET_SCRIPT",
     "__version__",
-    "_codes",
     "_generation",
     "_header_value",
+    "_is_held_here",
     "_loss",
     "_main_thread",
+    "_manifest",
     "_pin",
     "_read_header",
     "_release_all",
@@ -58,18 +60,15 @@ __version__: Final[str]
 def connect(
     url: Optional[str] = None,
     *,
-    prefix: Optional[str] = None,
-    connect_timeout: Optional[Span] = None,
-    response_timeout: Optional[Span] = None,
-    store_timeout: Optional[Span] = None,
-    ca: Optional[Union[str, PathLike[str]]] = None,
-    cert: Optional[Union[str, PathLike[str]]] = None,
-    key: Optional[Union[str, PathLike[str]]] = None,
     credentials: Optional[Callable[[], tuple[str, str]]] = None,
+    **options: Unpack[ConnectOptions],
 ) -> Client:
     """Connects to the place that `url` names, else `LOCKWRIGHT_URL`, else a file of this user's.
 
-    Nothing is sent before the first use. Times are numbers of seconds, texts such as `10s` and `500ms`, or timedeltas. What the address says goes before what is given here.
+    Nothing is sent before the first use. Times are numbers of seconds, texts such as `10s` and `500ms`, or timedeltas. What the address says
+    goes before what is given here. `prefix`: put before every lock name, so that applications can share a store. `connect_timeout`: limit for
+    making one connection (2). `response_timeout`: limit for one reply; after it the request is asked again (1). `store_timeout`: how long an
+    operation goes on asking a store that does not answer (5). `ca`, `cert` and `key`: PEM files.
     `credentials` returns a user and a password and is asked at every new connection, by the thread that makes it or by
     one of the library's. When it raises, what needed the connection raises `AuthFailed`, which names the cause.
     """
@@ -90,21 +89,7 @@ class Client:
     def address(self) -> str:
         """The address without credentials."""
 
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: Optional[Span] = None,
-        timeout: Optional[Span] = None,
-        renew: Optional[bool] = None,
-        max_hold: Optional[Span] = None,
-        at_least_for: Optional[Span] = None,
-        fair: Optional[bool] = None,
-        layout: Optional[str] = None,
-        format: Optional[str] = None,
-        retry: Optional[tuple[Span, Span]] = None,
-        label: Optional[str] = None,
-    ) -> Lock:
+    def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:
         """The lock called `name`. What is not given is as the address says, else as it says here.
 
         Times are numbers of seconds, texts such as `10s`, `500ms` and `2m`, or timedeltas. `ttl`: how long it stays ours without a
@@ -121,21 +106,7 @@ class Client:
         Raises `InvalidConfig` for what cannot be, and `Unsupported` for what this store or layout cannot do.
         """
 
-    def rlock(
-        self,
-        name: str,
-        *,
-        ttl: Optional[Span] = None,
-        timeout: Optional[Span] = None,
-        renew: Optional[bool] = None,
-        max_hold: Optional[Span] = None,
-        at_least_for: Optional[Span] = None,
-        fair: Optional[bool] = None,
-        layout: Optional[str] = None,
-        format: Optional[str] = None,
-        retry: Optional[tuple[Span, Span]] = None,
-        label: Optional[str] = None,
-    ) -> RLock:
+    def rlock(self, name: str, **options: Unpack[LockOptions]) -> RLock:
         """As `lock`, but its thread may acquire it again, through any RLock of that name of this client."""
 
     def multi_lock(self, names: Iterable[str], **options: Any) -> MultiLock:
@@ -169,37 +140,8 @@ class Client:
         for what runs after its call has returned, such as a coroutine function (for those there is `lockwright.aio`).
         """
 
-    def _bundle(
-        self,
-        names: list[str],
-        *,
-        ttl: Optional[Span] = None,
-        timeout: Optional[Span] = None,
-        renew: Optional[bool] = None,
-        max_hold: Optional[Span] = None,
-        at_least_for: Optional[Span] = None,
-        fair: Optional[bool] = None,
-        layout: Optional[str] = None,
-        format: Optional[str] = None,
-        retry: Optional[tuple[Span, Span]] = None,
-        label: Optional[str] = None,
-    ) -> Bundle: ...
-    def _segments(
-        self,
-        name: str,
-        segments: int,
-        *,
-        ttl: Optional[Span] = None,
-        timeout: Optional[Span] = None,
-        renew: Optional[bool] = None,
-        max_hold: Optional[Span] = None,
-        at_least_for: Optional[Span] = None,
-        fair: Optional[bool] = None,
-        layout: Optional[str] = None,
-        format: Optional[str] = None,
-        retry: Optional[tuple[Span, Span]] = None,
-        label: Optional[str] = None,
-    ) -> Segments: ...
+    def _bundle(self, names: list[str], **options: Unpack[LockOptions]) -> Bundle: ...
+    def _segments(self, name: str, segments: int, **options: Unpack[LockOptions]) -> Segments: ...
     def resume(self, secret: str, **options: Any) -> Guard:
         """Takes over a lock that somebody exported; its token is higher than the exporter's.
 
@@ -208,18 +150,7 @@ class Client:
         its time ran out and somebody else has the lock; `InvalidConfig` for what is no secret.
         """
 
-    def _exported(
-        self,
-        secret: str,
-        *,
-        ttl: Optional[Span] = None,
-        renew: Optional[bool] = None,
-        max_hold: Optional[Span] = None,
-        at_least_for: Optional[Span] = None,
-        layout: Optional[str] = None,
-        format: Optional[str] = None,
-        label: Optional[str] = None,
-    ) -> Lock: ...
+    def _exported(self, secret: str, **options: Unpack[LockOptions]) -> Lock: ...
     def ping(self) -> Health:
         """Whether locks can be had here, now: acquires a lock of its own and gives it back, which needs all the rights that locking needs.
 
@@ -234,44 +165,14 @@ class Client:
         of the locks that are still held, none when all were released; `close` gives them back. Raises `Closed`.
         """
 
-    def rwlock(
-        self,
-        name: str,
-        *,
-        ttl: Optional[Span] = None,
-        timeout: Optional[Span] = None,
-        renew: Optional[bool] = None,
-        max_hold: Optional[Span] = None,
-        at_least_for: Optional[Span] = None,
-        fair: Optional[bool] = None,
-        layout: Optional[str] = None,
-        format: Optional[str] = None,
-        retry: Optional[tuple[Span, Span]] = None,
-        label: Optional[str] = None,
-    ) -> RwLock:
+    def rwlock(self, name: str, **options: Unpack[LockOptions]) -> RwLock:
         """The read/write lock called `name`: many readers at once, or one writer. The options are those of `lock`, for both.
 
         First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of the
         same name is something else: whoever comes second gets `ForeignLayout`.
         """
 
-    def semaphore(
-        self,
-        name: str,
-        permits: int = 1,
-        *,
-        take: int = 1,
-        ttl: Optional[Span] = None,
-        timeout: Optional[Span] = None,
-        renew: Optional[bool] = None,
-        max_hold: Optional[Span] = None,
-        at_least_for: Optional[Span] = None,
-        fair: Optional[bool] = None,
-        layout: Optional[str] = None,
-        format: Optional[str] = None,
-        retry: Optional[tuple[Span, Span]] = None,
-        label: Optional[str] = None,
-    ) -> Semaphore:
+    def semaphore(self, name: str, permits: int = 1, *, take: int = 1, **options: Unpack[LockOptions]) -> Semaphore:
         """The semaphore called `name`, with `permits` permits, of which each acquisition takes `take`, all or none.
 
         Whoever first uses an idle one says how many permits it has, until it is resized. With `fair`, an acquisition that
@@ -297,20 +198,7 @@ class Client:
     def guarantees(self) -> Guarantees:
         """What locks of this client promise."""
 
-    def require(
-        self,
-        *,
-        rwlock: bool = False,
-        semaphore: bool = False,
-        latch: bool = False,
-        barrier: bool = False,
-        fenced: bool = False,
-        fair: bool = False,
-        reentrant: bool = False,
-        shared: bool = False,
-        push: bool = False,
-        failover_safe: bool = False,
-    ) -> None:
+    def require(self, **wanted: Unpack[Requirements]) -> None:
         """Raises `Unsupported` unless all of it is promised: of locks, or where `rwlock`, `semaphore`, `latch` or `barrier` are named, of each of them.
 
         Nobody holds a latch or a barrier, so `fenced`, `fair` and `reentrant` say nothing of them. Nothing is sent.
@@ -332,13 +220,7 @@ class Client:
         """Gives back what is held and ends every wait with `Closed`."""
 
     def __enter__(self) -> Client: ...
-    def __exit__(
-        self,
-        exc_type: Optional[type[BaseException]] = None,
-        exc: Optional[BaseException] = None,
-        traceback: Optional[TracebackType] = None,
-        /,
-    ) -> None: ...
+    def __exit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None: ...
 
 @disjoint_base
 class Lock:
@@ -383,13 +265,7 @@ class Lock:
 
     def _fair_if_possible(self) -> Lock: ...
     def __enter__(self) -> Guard: ...
-    def __exit__(
-        self,
-        exc_type: Optional[type[BaseException]] = None,
-        exc: Optional[BaseException] = None,
-        traceback: Optional[TracebackType] = None,
-        /,
-    ) -> None: ...
+    def __exit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None: ...
 
 @final
 class RLock(Lock):
@@ -456,21 +332,6 @@ class Latch:
 
     def try_set_count(self, count: int) -> bool:
         """Has it count from `count`, if it is open or nobody used it yet. Whether it does."""
-
-@final
-class Arrival:
-    """How a party went on. Made by `Barrier.wait`."""
-
-    @property
-    def index(self) -> int:
-        """Which of its generation it was, in the order of arrival: 0 to one less than there are parties, each once."""
-
-    @property
-    def generation(self) -> int:
-        """Rises by one whenever the barrier opens. After minutes without use it goes on from the store's clock."""
-
-    def __eq__(self, other: object, /) -> bool: ...
-    def __hash__(self) -> int: ...
 
 @final
 class Barrier:
@@ -580,16 +441,12 @@ class Guard:
         """
 
     def __enter__(self) -> Guard: ...
-    def __exit__(
-        self,
-        exc_type: Optional[type[BaseException]] = None,
-        exc: Optional[BaseException] = None,
-        traceback: Optional[TracebackType] = None,
-        /,
-    ) -> None: ...
+    def __exit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None: ...
 
 @final
 class Bundle:
+    """Locks that are acquired together."""
+
     @property
     def names(self) -> list[str]: ...
     @property
@@ -598,6 +455,8 @@ class Bundle:
 
 @final
 class Segments:
+    """The segments of a hot lock."""
+
     @property
     def count(self) -> int: ...
     @property
@@ -606,10 +465,13 @@ class Segments:
     def lock(self, index: int) -> Lock: ...
     def mark_sold_out(self, index: int) -> None: ...
     def restock(self) -> None: ...
-    def any(self, timeout: Optional[Span] = None) -> Optional[tuple[int, Guard]]: ...
+    def any(self, timeout: Optional[Span] = None) -> Optional[tuple[int, Guard]]:
+        """Which segment, and its guard; `None` once all are sold out."""
 
 @final
 class Exported:
+    """A lock that was exported, for a task that may be gone before it is told the secret."""
+
     @property
     def secret(self) -> str: ...
 
@@ -650,63 +512,62 @@ class Histogram:
 
 @final
 class Events:
+    """The mailbox of the core's events. One for the process; a forked child has an empty one of its own."""
+
     def __new__(cls) -> Events: ...
-    def set_level(self, level: Optional[int]) -> None: ...
-    def wait(self) -> Optional[list[tuple[float, int, str, str, dict[str, Any], int]]]: ...
+    def set_level(self, level: Optional[int]) -> None:
+        """Levels are numbered from 0, errors, to 4, traces."""
+
+    def wait(self) -> Optional[list[tuple[float, int, str, str, dict[str, Any], int]]]:
+        """When, level, target, message, fields and how many were missed, of each; `None` when there will be no more."""
+
     def close(self) -> None: ...
 
 @final
 class Reactor:
-    """What an event loop asks of the core. Methods with a `future` return a number: when the future is done, `take` it."""
+    """The jobs of one event loop."""
 
     def __new__(cls) -> Reactor: ...
-    def fileno(self) -> int:
-        """Readable when `turn` has something to do."""
-
+    def fileno(self) -> int: ...
     def turn(self) -> None: ...
-    def take(self, number: int) -> Any: ...
+    def take(self, number: int) -> Any:
+        """The answer, once the future is done."""
+
     def forget(self, number: int) -> None:
-        """Gives up what the number stands for; a guard is given back."""
+        """The task that awaited the future is gone: nobody wants what it asked for."""
 
     def acquire(self, future: Future[None], lock: Lock, timeout: Optional[Span], who: int, as_in_threading: bool) -> int: ...
-    def resume(self, future: Future[None], lock: Lock, secret: str, who: int) -> int: ...
-    def acquire_all(self, future: Future[None], bundle: Bundle, timeout: Optional[Span]) -> int: ...
-    def any(self, future: Future[None], segments: Segments, timeout: Optional[Span]) -> int: ...
-    def export(self, future: Future[None], guard: Guard, ttl: Span) -> int: ...
-    def release(self, future: Future[None], guard: Guard, strictly: bool) -> int: ...
-    def release_all(self, future: Future[None], guards: list[Guard], of_block: bool) -> int: ...
-    def extend(self, future: Future[None], guard: Guard, ttl: Span) -> int: ...
-    def change(self, future: Future[None], guard: Guard, writes: bool) -> int: ...
-    def lost(self, future: Future[None], guard: Guard) -> int: ...
-    def give_back(self, guard: Guard) -> None: ...
-    def locked(self, future: Future[None], lock: Lock) -> int: ...
-    def inspect_lock(self, future: Future[None], lock: Lock) -> int: ...
-    def resize(self, future: Future[None], lock: Lock, permits: int) -> int: ...
-    def latch_wait(self, future: Future[None], latch: Latch, timeout: Optional[Span]) -> int: ...
-    def latch_count_down(self, future: Future[None], latch: Latch) -> int: ...
-    def latch_count(self, future: Future[None], latch: Latch) -> int: ...
-    def latch_set(self, future: Future[None], latch: Latch, to: int) -> int: ...
-    def barrier_wait(self, future: Future[None], barrier: Barrier, timeout: Optional[Span]) -> int: ...
-    def barrier_waiting(self, future: Future[None], barrier: Barrier) -> int: ...
-    def break_hold(self, future: Future[None], lock: Lock, expected_token: int) -> int: ...
-    def inspect(self, future: Future[None], client: Client, name: str) -> int: ...
-    def ping(self, future: Future[None], client: Client) -> int: ...
-    def drain(self, future: Future[None], client: Client, limit: Span) -> int: ...
-    def list(self, future: Future[None], client: Client) -> int: ...
-    def break_lock(self, future: Future[None], client: Client, name: str, expected_token: int) -> int: ...
-    def close(self, future: Future[None], client: Client) -> int: ...
+    def begin(self, future: Future[None], of: Any, name: str, *given: Any) -> int:
+        """Begins the operation of that name of a client, a lock, or whatever else is asked something."""
 
+    def resume(self, future: Future[None], lock: Lock, secret: str, who: int) -> int: ...
+    def export(self, future: Future[None], guard: Guard, ttl: Span) -> int: ...
+    def release(self, future: Future[None], guard: Guard, strictly: bool) -> int:
+        """`strictly`: a loss is an error."""
+
+    def release_all(self, future: Future[None], guards: list[Guard], of_block: bool) -> int:
+        """As `_release_all`."""
+
+    def extend(self, future: Future[None], guard: Guard, ttl: Span) -> int: ...
+    def change(self, future: Future[None], guard: Guard, writes: bool) -> int:
+        """Whether it holds now what it is to hold: all of a read/write lock with `writes`, else a reader's part."""
+
+    def lost(self, future: Future[None], guard: Guard) -> int:
+        """Why the guard was lost, or `None` when it was released."""
+
+    def give_back(self, guard: Guard) -> None:
+        """Has a guard that is of no use any more given back, in the background."""
+
+def _is_held_here(lock: Lock) -> bool: ...
 def _pin(lock: Lock, guard: Guard, block: bool, who: int) -> None: ...
 def _unpin(lock: Lock, who: int) -> Guard: ...
 def _unpin_block(lock: Lock, who: int) -> Optional[Guard]: ...
 def _loss(guard: Guard) -> Optional[BaseException]: ...
-def _release_all(guards: list[Guard], of_block: bool) -> list[Union[str, LockError]]:
-    """Gives all back in one write. What became of each; in a block a loss is an error, and what is over already is none."""
-
+def _release_all(guards: list[Guard], of_block: bool) -> list[Union[str, LockError]]: ...
 
 @final
 class Bell:
-    """What the driver's thread rings for greenlets, through a descriptor that their hub watches."""
+    """What the driver's thread rings, without entering Python: a descriptor that the hub watches, and for whom it was rung."""
 
     def __new__(cls) -> Bell: ...
     def fileno(self) -> int: ...
@@ -718,11 +579,19 @@ def _main_thread(ident: int) -> None: ...
 
 @final
 class Mailbox:
-    def next(self) -> Optional[list[tuple[Callable[..., Any], tuple[Any, ...], Optional[Answer]]]]: ...
+    """The herald's end of the mailbox."""
+
+    def next(self) -> Optional[list[tuple[Callable[..., Any], tuple[Any, ...], Optional[Answer]]]]:
+        """What is to be called, with what, and who wants the result; `None` when the herald may go. Python calls it: no Rust
+        frame may lie below code that the interpreter's exit can cut short.
+        """
+
     def close(self) -> None: ...
 
 @final
 class Answer:
+    """Takes what a call returned."""
+
     def __call__(self, found: Optional[tuple[str, str]]) -> None: ...
 
 _SET_SCRIPT: Final[str]
@@ -731,4 +600,4 @@ _HEADER: Final[str]
 def _sql_condition(column: str, placeholder: str) -> str: ...
 def _header_value(n: int, epoch: int) -> str: ...
 def _read_header(value: str) -> Optional[tuple[int, int]]: ...
-def _codes() -> list[tuple[str, bool]]: ...
+def _manifest() -> dict[str, Any]: ...

@@ -2,13 +2,56 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Dict, Optional, Union
+from os import PathLike
+from typing import TYPE_CHECKING, Dict, Optional, Tuple, TypedDict, Union
 
 if TYPE_CHECKING:
     from lockwright._lockwright import Histogram
 
 Span = Union[float, str, timedelta]
 """A length of time: a number of seconds, a text such as `10s`, `500ms`, `2m` or `1h`, or a timedelta."""
+
+
+class LockOptions(TypedDict, total=False):
+    """The options of a lock; `Client.lock` explains them."""
+
+    ttl: Optional[Span]
+    timeout: Optional[Span]
+    renew: Optional[bool]
+    max_hold: Optional[Span]
+    at_least_for: Optional[Span]
+    fair: Optional[bool]
+    layout: Optional[str]
+    format: Optional[str]
+    retry: Optional[Tuple[Span, Span]]
+    label: Optional[str]
+
+
+class ConnectOptions(TypedDict, total=False):
+    """The options of a connection; `connect` explains them."""
+
+    prefix: Optional[str]
+    connect_timeout: Optional[Span]
+    response_timeout: Optional[Span]
+    store_timeout: Optional[Span]
+    ca: Union[str, PathLike[str], None]
+    cert: Union[str, PathLike[str], None]
+    key: Union[str, PathLike[str], None]
+
+
+class Requirements(TypedDict, total=False):
+    """What a program may insist on; see `Client.require`."""
+
+    rwlock: bool
+    semaphore: bool
+    latch: bool
+    barrier: bool
+    fenced: bool
+    fair: bool
+    reentrant: bool
+    shared: bool
+    push: bool
+    failover_safe: bool
 
 
 @dataclass(frozen=True)
@@ -118,10 +161,18 @@ class Health:
     eviction: Optional[str]
     """What the store does when its memory is full, such as `noeviction` of Redis, where it has such a thing and this user may ask."""
 
-    @property
-    def may_evict(self) -> bool:
-        """Whether the store may throw held locks away when its memory is full."""
-        return self.eviction is not None and self.eviction != "noeviction"
+    may_evict: bool
+    """Whether the store may throw held locks away when its memory is full."""
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """How a party went on. Made by `Barrier.wait`."""
+
+    index: int
+    """Which of its generation it was, in the order of arrival: 0 to one less than there are parties, each once."""
+    generation: int
+    """Rises by one whenever the barrier opens. After minutes without use it goes on from the store's clock."""
 
 
 @dataclass(frozen=True)

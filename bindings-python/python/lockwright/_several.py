@@ -1,13 +1,25 @@
-"""Several locks that are held together, and one of several: the sync classes. `lockwright.aio` has its own."""
+"""Several locks that are held together, and one of several: the sync classes, and what those of `lockwright.aio` have in common with
+them."""
 
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Callable, Dict, List, Optional, Tuple, Type, Union
+from typing import Callable, Dict, Generic, List, Optional, Tuple, Type, TypeVar, Union
 
 from lockwright._errors import LockError, LockTimeout, first_of
 from lockwright._records import Span
 from lockwright._lockwright import Bundle, Guard, Lock, Segments, _release_all
+
+
+_G = TypeVar("_G")
+_Type = Optional[Type[BaseException]]
+_Exc = Optional[BaseException]
+_Traceback = Optional[TracebackType]
+
+
+def _shown(thing: object) -> str:
+    aio = ".aio" if type(thing).__module__ == "lockwright.aio" else ""
+    return f"lockwright{aio}.{type(thing).__name__}"
 
 
 def given_back(ends: List[Union[str, LockError]]) -> str:
@@ -18,7 +30,7 @@ def given_back(ends: List[Union[str, LockError]]) -> str:
     return next((str(end) for end in ends if end != "released"), "released")
 
 
-class Held:
+class HeldTogether:
     """What guards of several locks have in common."""
 
     __slots__ = ("_guards",)
@@ -49,7 +61,7 @@ class Held:
         return f"<lockwright.{type(self).__name__} {self._guards!r}>"
 
 
-class MultiGuard(Held):
+class MultiGuard(HeldTogether):
     """Several locks that are held together: the loss of one is the loss of all.
 
     Its guards are like any other: what is collected unreleased gives a `ResourceWarning` and is not renewed any more.
@@ -90,32 +102,35 @@ class MultiGuard(Held):
     def __enter__(self) -> MultiGuard:
         return self
 
-    def __exit__(
-        self,
-        exc_type: Optional[Type[BaseException]] = None,
-        exc: Optional[BaseException] = None,
-        traceback: Optional[TracebackType] = None,
-        /,
-    ) -> None:
+    def __exit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None:
         ends = _release_all(self._guards, True)
         # A loss is an error of the block, unless it has one already.
         if exc_type is None:
             given_back(ends)
 
 
-class MultiLock:
-    """Several named locks that are acquired together: all or none, in an order in which nobody deadlocks."""
+class SeveralLocks(Generic[_G]):
+    """What locks that are acquired together have in common."""
 
     __slots__ = ("_core", "_blocks")
 
     def __init__(self, core: Bundle) -> None:
         self._core = core
-        self._blocks: List[MultiGuard] = []
+        self._blocks: List[_G] = []
 
     @property
     def names(self) -> List[str]:
         """Each name once, in the order in which they are taken."""
         return self._core.names
+
+    def __repr__(self) -> str:
+        return f"<{_shown(self)} {self.names!r} on {self._core.address}>"
+
+
+class MultiLock(SeveralLocks[MultiGuard]):
+    """Several named locks that are acquired together: all or none, in an order in which nobody deadlocks."""
+
+    __slots__ = ()
 
     def acquire_guard(self, timeout: Optional[Span] = None) -> MultiGuard:
         """Waits until all are held. Raises `LockTimeout` when others held one of them all the time: then none is."""
@@ -132,41 +147,42 @@ class MultiLock:
         self._blocks.append(self.acquire_guard())
         return self._blocks[-1]
 
-    def __exit__(
-        self,
-        exc_type: Optional[Type[BaseException]] = None,
-        exc: Optional[BaseException] = None,
-        traceback: Optional[TracebackType] = None,
-        /,
-    ) -> None:
+    def __exit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None:
         # Nobody else can be in a block of locks that this one holds.
         self._blocks.pop().__exit__(exc_type, exc, traceback)
 
-    def __repr__(self) -> str:
-        return f"<lockwright.MultiLock {self.names!r} on {self._core.address}>"
 
-
-class Segment:
-    """A segment that is held. Its `guard` is like any other; leaving the `with` block releases it."""
+class Segmented(Generic[_G]):
+    """What segments that are held have in common."""
 
     __slots__ = ("_core", "index", "guard")
 
     index: int
     """Which segment it is, from 0."""
 
-    guard: Guard
+    guard: _G
 
-    def __init__(self, core: Segments, index: int, guard: Guard) -> None:
+    def __init__(self, core: Segments, index: int, guard: _G) -> None:
         self._core, self.index, self.guard = core, index, guard
 
     @property
     def token(self) -> int:
         """The fencing token."""
-        return self.guard.token
+        token: int = getattr(self.guard, "token")
+        return token
 
     def mark_sold_out(self) -> None:
         """Nothing is left in it: it will not be offered again. It is still to be released."""
         self._core.mark_sold_out(self.index)
+
+    def __repr__(self) -> str:
+        return f"<{_shown(self)} {self.index}: {self.guard!r}>"
+
+
+class Segment(Segmented[Guard]):
+    """A segment that is held. Its `guard` is like any other; leaving the `with` block releases it."""
+
+    __slots__ = ()
 
     def sold_out(self) -> str:
         """Nothing is left in it: it is given back, and not offered again."""
@@ -181,21 +197,12 @@ class Segment:
         self.guard.__enter__()
         return self
 
-    def __exit__(
-        self,
-        exc_type: Optional[Type[BaseException]] = None,
-        exc: Optional[BaseException] = None,
-        traceback: Optional[TracebackType] = None,
-        /,
-    ) -> None:
+    def __exit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None:
         self.guard.__exit__(exc_type, exc, traceback)
 
-    def __repr__(self) -> str:
-        return f"<lockwright.Segment {self.index}: {self.guard!r}>"
 
-
-class Striped:
-    """A hot lock cut into segments. What is sold out is known to this object, and to no other process."""
+class Striping:
+    """What hot locks that are cut into segments have in common."""
 
     __slots__ = ("_core",)
 
@@ -207,6 +214,23 @@ class Striped:
         """How many segments there are."""
         return self._core.count
 
+    def index_for(self, key: str) -> int:
+        """The segment that `key` belongs to: the same in every language."""
+        return self._core.index_for(key)
+
+    def restock(self) -> None:
+        """Forgets what is sold out: there is something again."""
+        self._core.restock()
+
+    def __repr__(self) -> str:
+        return f"<{_shown(self)} of {self.count} segments on {self._core.address}>"
+
+
+class Striped(Striping):
+    """A hot lock cut into segments. What is sold out is known to this object, and to no other process."""
+
+    __slots__ = ()
+
     def any(self, timeout: Optional[Span] = None) -> Optional[Segment]:
         """A free segment, or the first to be had where none is free; None once all are sold out.
 
@@ -215,17 +239,6 @@ class Striped:
         found = self._core.any(timeout)
         return None if found is None else Segment(self._core, *found)
 
-    def index_for(self, key: str) -> int:
-        """The segment that `key` belongs to: the same in every language."""
-        return self._core.index_for(key)
-
     def for_key(self, key: str) -> Lock:
         """The lock of the segment that `key` belongs to."""
         return self._core.lock(self.index_for(key))
-
-    def restock(self) -> None:
-        """Forgets what is sold out: there is something again."""
-        self._core.restock()
-
-    def __repr__(self) -> str:
-        return f"<lockwright.Striped of {self.count} segments on {self._core.address}>"

@@ -19,17 +19,16 @@ import inspect
 import itertools
 import sys
 import weakref
-from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Literal, NoReturn, Optional, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Literal, Optional, Type, TypeVar
 
 from lockwright import _lockwright as _native
 from lockwright._errors import Forked, InvalidConfig, LockError, LockLost, LockTimeout, NotOwned, Unavailable, over_released
 from lockwright._guarded import namer
 from lockwright._election import EVERY, Leader, is_news, leader_of
 from lockwright._reactors import here
-from lockwright._records import Guarantees, Health, Inspection, Metrics, Span
-from lockwright._several import Held, given_back
+from lockwright._records import Arrival, ConnectOptions, Guarantees, Health, Inspection, LockOptions, Metrics, Requirements, Span
+from lockwright._several import HeldTogether, Segmented, SeveralLocks, Striping, given_back
 
 __all__ = [
     "Barrier",
@@ -52,23 +51,21 @@ __all__ = [
 
 _F = TypeVar("_F", bound=Callable[..., Awaitable[Any]])
 _T = TypeVar("_T")
-_Path = Union[str, "PathLike[str]"]
+_Type = Optional[Type[BaseException]]
+_Exc = Optional[BaseException]
+_Traceback = Optional[TracebackType]
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     _Outcome = Literal["released", "kept", "expired", "stolen", "unknown"]
 
 
 def connect(
     url: Optional[str] = None,
     *,
-    prefix: Optional[str] = None,
-    connect_timeout: Optional[Span] = None,
-    response_timeout: Optional[Span] = None,
-    store_timeout: Optional[Span] = None,
-    ca: Optional[_Path] = None,
-    cert: Optional[_Path] = None,
-    key: Optional[_Path] = None,
     credentials: Optional[Callable[[], "tuple[str, str]"]] = None,
+    **options: Unpack[ConnectOptions],
 ) -> Client:
     """Connects to the place that `url` names, else `LOCKWRIGHT_URL`, else a file of this user's.
 
@@ -81,18 +78,7 @@ def connect(
             "credentials must be a plain function, which may block: it is called on a thread of the library's",
             operation="connect",
         )
-    client = _native.connect(
-        url,
-        prefix=prefix,
-        connect_timeout=connect_timeout,
-        response_timeout=response_timeout,
-        store_timeout=store_timeout,
-        ca=ca,
-        cert=cert,
-        key=key,
-        credentials=credentials,
-    )
-    return Client(client)
+    return Client(_native.connect(url, credentials=credentials, **options))
 
 
 async def _ask(question: Callable[..., int], *arguments: Any) -> Any:
@@ -107,6 +93,12 @@ async def _ask(question: Callable[..., int], *arguments: Any) -> Any:
         reactor.forget(number)
         raise
     return reactor.take(number)
+
+
+async def _of(method: Callable[..., _T], core: object, *arguments: Any) -> _T:
+    """What comes of the operation that `method` waits for in a thread."""
+    told: _T = await _ask(_native.Reactor.begin, core, method.__name__, *arguments)
+    return told
 
 
 class Client:
@@ -125,23 +117,7 @@ class Client:
         """The address without credentials."""
         return self._core.address
 
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: Optional[Span] = None,
-        timeout: Optional[Span] = None,
-        renew: Optional[bool] = None,
-        max_hold: Optional[Span] = None,
-        at_least_for: Optional[Span] = None,
-        fair: Optional[bool] = None,
-        layout: Optional[str] = None,
-        format: Optional[str] = None,
-        retry: Optional["tuple[Span, Span]"] = None,
-        label: Optional[str] = None,
-        cancel_on_loss: bool = False,
-        **others: NoReturn,
-    ) -> Lock:
+    def lock(self, name: str, *, cancel_on_loss: bool = False, **options: Unpack[LockOptions]) -> Lock:
         """The lock called `name`. What is not given is as the address says, else as it says here.
 
         Times are numbers of seconds, texts such as `10s`, `500ms` and `2m`, or timedeltas. `ttl`: how long it stays ours without a
@@ -159,58 +135,14 @@ class Client:
         `cancel_on_loss`: whether the task in an `async with` block of the lock is cancelled when the lock is lost, so that
         the block raises `LockLost` at once (False: when it ends).
         """
-        core = self._core.lock(
-            name,
-            ttl=ttl,
-            timeout=timeout,
-            renew=renew,
-            max_hold=max_hold,
-            at_least_for=at_least_for,
-            fair=fair,
-            layout=layout,
-            format=format,
-            retry=retry,
-            label=label,
-            **others,
-        )
-        return Lock(core, cancel_on_loss)
+        return Lock(self._core.lock(name, **options), cancel_on_loss)
 
-    def rlock(
-        self,
-        name: str,
-        *,
-        ttl: Optional[Span] = None,
-        timeout: Optional[Span] = None,
-        renew: Optional[bool] = None,
-        max_hold: Optional[Span] = None,
-        at_least_for: Optional[Span] = None,
-        fair: Optional[bool] = None,
-        layout: Optional[str] = None,
-        format: Optional[str] = None,
-        retry: Optional["tuple[Span, Span]"] = None,
-        label: Optional[str] = None,
-        cancel_on_loss: bool = False,
-        **others: NoReturn,
-    ) -> RLock:
+    def rlock(self, name: str, *, cancel_on_loss: bool = False, **options: Unpack[LockOptions]) -> RLock:
         """As `lock`, but its task may acquire it again, through any RLock of that name of this client.
 
         A task that this one starts is another: it waits, although it begins with a copy of this one's context.
         """
-        core = self._core.rlock(
-            name,
-            ttl=ttl,
-            timeout=timeout,
-            renew=renew,
-            max_hold=max_hold,
-            at_least_for=at_least_for,
-            fair=fair,
-            layout=layout,
-            format=format,
-            retry=retry,
-            label=label,
-            **others,
-        )
-        return RLock(core, cancel_on_loss)
+        return RLock(self._core.rlock(name, **options), cancel_on_loss)
 
     def multi_lock(self, names: Iterable[str], **options: Any) -> MultiLock:
         """The locks called `names`, to be held all at once. Options are those of `lock`; the timeout is for all of them."""
@@ -278,8 +210,7 @@ class Client:
         For readiness probes: about three requests. Raises `Unavailable` when nobody answers (at once where nobody listens, else
         after `store_timeout`), `AuthFailed` when a right is missing, `ForeignLayout`, `ProtocolError`, and `Closed`.
         """
-        health: Health = await _ask(_native.Reactor.ping, self._core)
-        return health
+        return await _of(_native.Client.ping, self._core)
 
     async def drain(self, limit: Span) -> "List[str]":
         """Begins nothing any more and waits until everything that this client holds was released, for at most `limit` seconds.
@@ -287,44 +218,15 @@ class Client:
         For a program that is told to end. From the call on, acquisitions fail with `Closed`, also those that wait. Returns the names
         of the locks that are still held, none when all were released; `close` gives them back. Raises `Closed`.
         """
-        held: List[str] = await _ask(_native.Reactor.drain, self._core, limit)
-        return held
+        return await _of(_native.Client.drain, self._core, limit)
 
-    def rwlock(
-        self,
-        name: str,
-        *,
-        ttl: Optional[Span] = None,
-        timeout: Optional[Span] = None,
-        renew: Optional[bool] = None,
-        max_hold: Optional[Span] = None,
-        at_least_for: Optional[Span] = None,
-        fair: Optional[bool] = None,
-        layout: Optional[str] = None,
-        format: Optional[str] = None,
-        retry: Optional["tuple[Span, Span]"] = None,
-        label: Optional[str] = None,
-        cancel_on_loss: bool = False,
-    ) -> RwLock:
+    def rwlock(self, name: str, *, cancel_on_loss: bool = False, **options: Unpack[LockOptions]) -> RwLock:
         """The read/write lock called `name`: many readers at once, or one writer. The options are those of `lock`, for both.
 
         First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of the
         same name is something else: whoever comes second gets `ForeignLayout`.
         """
-        core = self._core.rwlock(
-            name,
-            ttl=ttl,
-            timeout=timeout,
-            renew=renew,
-            max_hold=max_hold,
-            at_least_for=at_least_for,
-            fair=fair,
-            layout=layout,
-            format=format,
-            retry=retry,
-            label=label,
-        )
-        return RwLock(core, cancel_on_loss)
+        return RwLock(self._core.rwlock(name, **options), cancel_on_loss)
 
     def semaphore(
         self,
@@ -332,39 +234,15 @@ class Client:
         permits: int = 1,
         *,
         take: int = 1,
-        ttl: Optional[Span] = None,
-        timeout: Optional[Span] = None,
-        renew: Optional[bool] = None,
-        max_hold: Optional[Span] = None,
-        at_least_for: Optional[Span] = None,
-        fair: Optional[bool] = None,
-        layout: Optional[str] = None,
-        format: Optional[str] = None,
-        retry: Optional["tuple[Span, Span]"] = None,
-        label: Optional[str] = None,
         cancel_on_loss: bool = False,
+        **options: Unpack[LockOptions],
     ) -> Semaphore:
         """The semaphore called `name`, with `permits` permits, of which each acquisition takes `take`, all or none.
 
         Whoever first uses an idle one says how many permits it has, until it is resized. With `fair`, an acquisition that
         wants more than is free is not passed over by those that want less. The other options are those of `lock`.
         """
-        core = self._core.semaphore(
-            name,
-            permits,
-            take=take,
-            ttl=ttl,
-            timeout=timeout,
-            renew=renew,
-            max_hold=max_hold,
-            at_least_for=at_least_for,
-            fair=fair,
-            layout=layout,
-            format=format,
-            retry=retry,
-            label=label,
-        )
-        return Semaphore(core, cancel_on_loss)
+        return Semaphore(self._core.semaphore(name, permits, take=take, **options), cancel_on_loss)
 
     def latch(self, name: str, count: int, *, idle: Optional[Span] = None) -> Latch:
         """The latch called `name`, which is open once it was counted down `count` times, by whomever.
@@ -388,51 +266,24 @@ class Client:
         """What locks of this client promise."""
         return self._core.guarantees()
 
-    def require(
-        self,
-        *,
-        rwlock: bool = False,
-        semaphore: bool = False,
-        latch: bool = False,
-        barrier: bool = False,
-        fenced: bool = False,
-        fair: bool = False,
-        reentrant: bool = False,
-        shared: bool = False,
-        push: bool = False,
-        failover_safe: bool = False,
-    ) -> None:
+    def require(self, **wanted: Unpack[Requirements]) -> None:
         """Raises `Unsupported` unless all of it is promised: of locks, or where `rwlock`, `semaphore`, `latch` or `barrier` are named, of each of them.
 
         Nobody holds a latch or a barrier, so `fenced`, `fair` and `reentrant` say nothing of them. Nothing is sent.
         """
-        self._core.require(
-            rwlock=rwlock,
-            semaphore=semaphore,
-            latch=latch,
-            barrier=barrier,
-            fenced=fenced,
-            fair=fair,
-            reentrant=reentrant,
-            shared=shared,
-            push=push,
-            failover_safe=failover_safe,
-        )
+        self._core.require(**wanted)
 
     async def inspect(self, name: str) -> Inspection:
         """What lies under `name`: who holds it, and how many wait; of a latch, how many are still to come."""
-        seen: Inspection = await _ask(_native.Reactor.inspect, self._core, name)
-        return seen
+        return await _of(_native.Client.inspect, self._core, name)
 
     async def list(self) -> List[str]:
         """The names of the locks there are."""
-        names: List[str] = await _ask(_native.Reactor.list, self._core)
-        return names
+        return await _of(_native.Client.list, self._core)
 
     async def break_lock(self, name: str, expected_token: int) -> bool:
         """Takes the lock from whoever holds it under that token, which `inspect` shows. Whether somebody did."""
-        broken: bool = await _ask(_native.Reactor.break_lock, self._core, name, expected_token)
-        return broken
+        return await _of(_native.Client.break_lock, self._core, name, expected_token)
 
     def metrics(self) -> Metrics:
         """What this client did in this process so far."""
@@ -440,18 +291,12 @@ class Client:
 
     async def close(self) -> None:
         """Gives back what is held and ends every wait with `Closed`."""
-        await _ask(_native.Reactor.close, self._core)
+        await _of(_native.Client.close, self._core)
 
     async def __aenter__(self) -> Client:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: Optional[Type[BaseException]] = None,
-        exc: Optional[BaseException] = None,
-        traceback: Optional[TracebackType] = None,
-        /,
-    ) -> None:
+    async def __aexit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None:
         await self.close()
 
     def __repr__(self) -> str:
@@ -529,18 +374,15 @@ class Lock:
 
     async def locked(self) -> bool:
         """Whether anybody holds the lock at this moment, in any process."""
-        held: bool = await _ask(_native.Reactor.locked, self._core)
-        return held
+        return _native._is_held_here(self._core) or (await self.inspect()).holder is not None
 
     async def inspect(self) -> Inspection:
         """Who holds it, and how many wait for it."""
-        seen: Inspection = await _ask(_native.Reactor.inspect_lock, self._core)
-        return seen
+        return await _of(_native.Lock.inspect, self._core)
 
     async def break_lock(self, expected_token: int) -> bool:
         """Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did."""
-        broken: bool = await _ask(_native.Reactor.break_hold, self._core, expected_token)
-        return broken
+        return await _of(_native.Lock.break_lock, self._core, expected_token)
 
     def guarantees(self) -> Guarantees:
         """What it promises in its layout."""
@@ -579,13 +421,7 @@ class Lock:
             self._interruptions[guard] = _Interruption(guard)
         return Guard(guard)
 
-    async def __aexit__(
-        self,
-        exc_type: Optional[Type[BaseException]] = None,
-        exc: Optional[BaseException] = None,
-        traceback: Optional[TracebackType] = None,
-        /,
-    ) -> None:
+    async def __aexit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None:
         guard = _native._unpin_block(self._core, _owner())
         # None: the block gave it back itself.
         if guard is None:
@@ -611,7 +447,7 @@ def _instead(function: Callable[..., Any]) -> str:
     return "take a lock of lockwright.connect"
 
 
-class MultiGuard(Held):
+class MultiGuard(HeldTogether):
     """Several locks that are held together: the loss of one is the loss of all."""
 
     __slots__ = ()
@@ -648,36 +484,21 @@ class MultiGuard(Held):
     async def __aenter__(self) -> MultiGuard:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: Optional[Type[BaseException]] = None,
-        exc: Optional[BaseException] = None,
-        traceback: Optional[TracebackType] = None,
-        /,
-    ) -> None:
+    async def __aexit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None:
         ends = await _ask(_native.Reactor.release_all, self._guards, True)
         # A loss is an error of the block, unless it has one already.
         if exc is None:
             given_back(ends)
 
 
-class MultiLock:
+class MultiLock(SeveralLocks[MultiGuard]):
     """Several named locks that are acquired together: all or none, in an order in which nobody deadlocks."""
 
-    __slots__ = ("_core", "_blocks")
-
-    def __init__(self, core: _native.Bundle) -> None:
-        self._core = core
-        self._blocks: List[MultiGuard] = []
-
-    @property
-    def names(self) -> List[str]:
-        """Each name once, in the order in which they are taken."""
-        return self._core.names
+    __slots__ = ()
 
     async def acquire_guard(self, timeout: Optional[Span] = None) -> MultiGuard:
         """Waits until all are held. Raises `LockTimeout` when others held one of them all the time: then none is."""
-        return MultiGuard(await _ask(_native.Reactor.acquire_all, self._core, timeout))
+        return MultiGuard(await _of(_native.Bundle.acquire, self._core, timeout))
 
     async def try_acquire(self) -> Optional[MultiGuard]:
         """All of them, if all are free."""
@@ -690,41 +511,15 @@ class MultiLock:
         self._blocks.append(await self.acquire_guard())
         return self._blocks[-1]
 
-    async def __aexit__(
-        self,
-        exc_type: Optional[Type[BaseException]] = None,
-        exc: Optional[BaseException] = None,
-        traceback: Optional[TracebackType] = None,
-        /,
-    ) -> None:
+    async def __aexit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None:
         # Nobody else can be in a block of locks that this one holds.
         await self._blocks.pop().__aexit__(exc_type, exc, traceback)
 
-    def __repr__(self) -> str:
-        return f"<lockwright.aio.MultiLock {self.names!r} on {self._core.address}>"
 
-
-class Segment:
+class Segment(Segmented["Guard"]):
     """A segment that is held. Its `guard` is like any other; leaving the `async with` block releases it."""
 
-    __slots__ = ("_core", "index", "guard")
-
-    index: int
-    """Which segment it is, from 0."""
-
-    guard: Guard
-
-    def __init__(self, core: _native.Segments, index: int, guard: _native.Guard) -> None:
-        self._core, self.index, self.guard = core, index, Guard(guard)
-
-    @property
-    def token(self) -> int:
-        """The fencing token."""
-        return self.guard.token
-
-    def mark_sold_out(self) -> None:
-        """Nothing is left in it: it will not be offered again. It is still to be released."""
-        self._core.mark_sold_out(self.index)
+    __slots__ = ()
 
     async def sold_out(self) -> str:
         """Nothing is left in it: it is given back, and not offered again."""
@@ -739,54 +534,26 @@ class Segment:
         await self.guard.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: Optional[Type[BaseException]] = None,
-        exc: Optional[BaseException] = None,
-        traceback: Optional[TracebackType] = None,
-        /,
-    ) -> None:
+    async def __aexit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None:
         await self.guard.__aexit__(exc_type, exc, traceback)
 
-    def __repr__(self) -> str:
-        return f"<lockwright.aio.Segment {self.index}: {self.guard!r}>"
 
-
-class Striped:
+class Striped(Striping):
     """A hot lock cut into segments. What is sold out is known to this object, and to no other process."""
 
-    __slots__ = ("_core",)
-
-    def __init__(self, core: _native.Segments) -> None:
-        self._core = core
-
-    @property
-    def count(self) -> int:
-        """How many segments there are."""
-        return self._core.count
+    __slots__ = ()
 
     async def any(self, timeout: Optional[Span] = None) -> Optional[Segment]:
         """A free segment, or the first to be had where none is free; None once all are sold out.
 
         Raises `LockTimeout` when others held them all the time.
         """
-        found = await _ask(_native.Reactor.any, self._core, timeout)
-        return None if found is None else Segment(self._core, *found)
-
-    def index_for(self, key: str) -> int:
-        """The segment that `key` belongs to: the same in every language."""
-        return self._core.index_for(key)
+        found = await _of(_native.Segments.any, self._core, timeout)
+        return None if found is None else Segment(self._core, found[0], Guard(found[1]))
 
     def for_key(self, key: str) -> Lock:
         """The lock of the segment that `key` belongs to."""
         return Lock(self._core.lock(self.index_for(key)), False)
-
-    def restock(self) -> None:
-        """Forgets what is sold out: there is something again."""
-        self._core.restock()
-
-    def __repr__(self) -> str:
-        return f"<lockwright.aio.Striped of {self.count} segments on {self._core.address}>"
 
 
 class Once(Generic[_T]):
@@ -979,7 +746,7 @@ class Semaphore(Lock):
 
     async def resize(self, permits: int) -> None:
         """Gives it so many permits, for everybody and for good. Nobody loses what it holds."""
-        await _ask(_native.Reactor.resize, self._core, permits)
+        await _of(_native.Semaphore.resize, self._core, permits)
 
 
 class Latch:
@@ -997,8 +764,7 @@ class Latch:
 
     async def wait(self, timeout: Optional[Span] = None) -> bool:
         """Waits until it is open. Whether it is; without a `timeout`, it is. May be cancelled at any time."""
-        is_open: bool = await _ask(_native.Reactor.latch_wait, self._core, timeout)
-        return is_open
+        return await _of(_native.Latch.wait, self._core, timeout)
 
     async def count_down(self) -> int:
         """Counts it down by one; how many are still to come. An open one stays open.
@@ -1006,18 +772,15 @@ class Latch:
         When it raises `Unavailable`, or is cancelled, it is not known whether it was counted down. Two callers may be told the same
         number, where an answer was lost and asked for again: 0 does not mean that you were the last.
         """
-        left: int = await _ask(_native.Reactor.latch_count_down, self._core)
-        return left
+        return await _of(_native.Latch.count_down, self._core)
 
     async def count(self) -> int:
         """How many are still to come; of a latch that nobody used yet, its count."""
-        left: int = await _ask(_native.Reactor.latch_count, self._core)
-        return left
+        return await _of(_native.Latch.count, self._core)
 
     async def try_set_count(self, count: int) -> bool:
         """Has it count from `count`, if it is open or nobody used it yet. Whether it does."""
-        does: bool = await _ask(_native.Reactor.latch_set, self._core, count)
-        return does
+        return await _of(_native.Latch.try_set_count, self._core, count)
 
     def __repr__(self) -> str:
         return repr(self._core).replace("<lockwright.Latch", "<lockwright.aio.Latch", 1)
@@ -1045,20 +808,18 @@ class Barrier:
         """How many have to wait for it to open."""
         return self._core.parties
 
-    async def wait(self, timeout: Optional[Span] = None) -> Optional[_native.Arrival]:
+    async def wait(self, timeout: Optional[Span] = None) -> Optional[Arrival]:
         """Waits until as many wait as there are parties, for at most `timeout` seconds: 0 goes on if this is the last one.
 
         `None` when it did not open in time. Raises `InvalidConfig` when those who wait name another number of parties, `LockLost`
         when this process was stopped for so long that it is not known whether it passed, and `Unavailable` when the store does not
         say so. May be cancelled at any time; when it opened just then, the others went on with this party.
         """
-        passed: Optional[_native.Arrival] = await _ask(_native.Reactor.barrier_wait, self._core, timeout)
-        return passed
+        return await _of(_native.Barrier.wait, self._core, timeout)
 
     async def waiting(self) -> int:
         """How many wait now; those whose process died count until their place's ttl is over."""
-        waiting: int = await _ask(_native.Reactor.barrier_waiting, self._core)
-        return waiting
+        return await _of(_native.Barrier.waiting, self._core)
 
     def __repr__(self) -> str:
         return repr(self._core).replace("<lockwright.Barrier", "<lockwright.aio.Barrier", 1)
@@ -1239,13 +1000,7 @@ class Guard:
         self._core.__enter__()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: Optional[Type[BaseException]] = None,
-        exc: Optional[BaseException] = None,
-        traceback: Optional[TracebackType] = None,
-        /,
-    ) -> None:
+    async def __aexit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None:
         await _end(self._core, exc)
 
     def __repr__(self) -> str:

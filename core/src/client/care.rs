@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Async, Blocking, Client, Face, aside};
-use crate::error::Result;
+use super::{Async, Blocking, Client, Face, Lock, aside};
+use crate::driver::road::{Road, here};
+use crate::error::{Error, Result};
 use crate::options::AcquireOptions;
 use crate::platform::clock;
 
@@ -27,22 +28,20 @@ impl Health {
 }
 
 impl<F: Face> Client<F> {
-    fn ping_now(&self) -> Result<Health> {
-        let began = clock::now();
-        let here: Client<Blocking> = self.clone().into_face();
+    /// The lock that is tried.
+    fn trial(&self) -> Result<Lock<F>> {
         let options = AcquireOptions { ttl: Duration::from_secs(1), renew: false, ..self.options() };
         let options =
             AcquireOptions { timeout: Some(Duration::ZERO), max_hold: None, fair: false, reentrant: false, ..options };
-        // Somebody else may be at it: that is as good an answer.
-        if let Some(guard) = here.lock(PING).options(options).try_acquire()? {
-            let _ = guard.release()?;
-        }
-        let took = clock::now().since(began);
-        Ok(Health { took, eviction: self.eviction()? })
+        self.lock(PING).options(options).build()
     }
 
-    fn eviction(&self) -> Result<Option<String>> {
-        self.on_store(|engine| engine.inquire(engine.store.eviction()))
+    async fn eviction(&self, road: Road) -> Result<Option<String>> {
+        let asked = async {
+            let engine = self.place.engine()?.clone();
+            engine.inquire_by(road, engine.store.eviction()).await
+        };
+        asked.await.map_err(|error: Error| error.on_store(self.address()))
     }
 
     fn drain_now(&self, limit: Duration) -> Result<Vec<String>> {
@@ -57,8 +56,13 @@ impl Client<Async> {
     /// # Errors
     /// Why not: `unavailable` (at once where nobody listens, else after `store_timeout`), `auth`, `foreign_layout`, `protocol`, `closed`.
     pub async fn ping(&self) -> Result<Health> {
-        let client = self.clone();
-        aside(move || client.ping_now()).await
+        let began = clock::now();
+        // Somebody else may be at it: that is as good an answer.
+        if let Some(guard) = self.trial()?.try_acquire().await? {
+            let _ = guard.release().await?;
+        }
+        let took = clock::now().since(began);
+        Ok(Health { took, eviction: self.eviction(Road::Task).await? })
     }
 
     /// Begins nothing any more, and waits until everything that this client and its clones hold was released, for at most `limit`: for a program that is
@@ -79,7 +83,12 @@ impl Client<Blocking> {
     /// # Errors
     /// As there.
     pub fn ping(&self) -> Result<Health> {
-        self.ping_now()
+        let began = clock::now();
+        if let Some(guard) = self.trial()?.try_acquire()? {
+            let _ = guard.release()?;
+        }
+        let took = clock::now().since(began);
+        Ok(Health { took, eviction: here(self.eviction(Road::Thread))? })
     }
 
     /// See the async [`drain`](crate::Client::drain).

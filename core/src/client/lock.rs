@@ -13,6 +13,7 @@ use super::{Async, Client, Face, aside, left};
 use crate::driver::engine::{self, Engine, Trial, Wish};
 use crate::driver::entry::{Effects, Entry};
 use crate::driver::hold::Hold;
+use crate::driver::road::Road;
 use crate::driver::turnstile::{Passage, Turnstile};
 use crate::driver::wait::{Settled, Waiter};
 use crate::error::{Error, Kind, Result};
@@ -261,8 +262,20 @@ impl<F: Face> Lock<F> {
         self.client.on_store(call).map_err(|error| error.on_lock(self.spot.name.clone()))
     }
 
-    pub(crate) fn resize_here(&self, permits: u32) -> Result<()> {
-        self.client.resize_at(&self.spot, permits)
+    pub(crate) async fn resize_by(&self, road: Road, permits: u32) -> Result<()> {
+        let Spot { layout, key, .. } = &*self.spot;
+        let share = Share::permits(1, permits, false)?;
+        let of_its_kind = layout.share().filter(|is| is.primitive == share.primitive);
+        let inquiry = of_its_kind.and_then(|_| layout.resize(key.clone(), permits));
+        let inquiry = inquiry.ok_or_else(|| Error::unsupported("resize", "only a semaphore can be resized"))?;
+        let engine = self.engine()?;
+        let resized = engine.inquire_by(road, inquiry);
+        resized.await.map_err(|error| self.explain(error))
+    }
+
+    /// What asks the store.
+    pub(crate) fn engine(&self) -> Result<Arc<Engine>> {
+        self.client.place.engine().cloned().map_err(|error| self.explain(error))
     }
 
     pub(crate) fn break_here(&self, expected: Token) -> Result<bool> {
@@ -397,7 +410,7 @@ impl<F: Face> Lock<F> {
         debug_span!(target: "lockwright::acquire", "acquire", lock, store, ttl, timeout, token = Empty, outcome = Empty)
     }
 
-    fn explain(&self, error: Error) -> Error {
+    pub(crate) fn explain(&self, error: Error) -> Error {
         error.on_lock(self.spot.name.clone()).on_store(self.client.address())
     }
 }

@@ -255,16 +255,6 @@ impl<F: Face> Client<F> {
         )
     }
 
-    fn resize_at(&self, Spot { layout, name, key }: &Spot, permits: u32) -> Result<()> {
-        let share = Share::permits(1, permits, false)?;
-        let of_its_kind = layout.share().filter(|is| is.primitive == share.primitive);
-        let Some(inquiry) = of_its_kind.and_then(|_| layout.resize(key.clone(), permits)) else {
-            return Err(Error::unsupported("resize", "only a semaphore can be resized"));
-        };
-        let resized = self.on_store(|engine| engine.inquire(inquiry));
-        resized.map_err(|error| error.on_lock(name.clone()))
-    }
-
     fn break_by(&self, Spot { name, key, .. }: &Spot, inquiry: Inquiry<'_, bool>, expected: Token) -> Result<bool> {
         let broken = self.on_store(|engine| {
             let broken = engine.inquire(inquiry)?;

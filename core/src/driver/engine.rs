@@ -15,6 +15,7 @@ use super::entry::{Effects, Entry, Outbound};
 use super::line_up::LineUp;
 use super::notice::{self, Counters, Silence};
 use super::owners::{self, Waits};
+use super::road::{Road, here};
 use super::turnstile::Turnstile;
 use super::wait::{Settled, Waiter};
 use super::wheel::Wheel;
@@ -781,23 +782,37 @@ impl Engine {
     /// # Errors
     /// What the store or the connection said.
     pub(crate) fn inquire<T>(&self, inquiry: Inquiry<'_, T>) -> Result<T> {
-        inquiry.conclude(|requests| self.ask_until_answered(requests).map(|(_, replies)| replies))
+        here(self.inquire_by(Road::Thread, inquiry))
+    }
+
+    /// The same by any road.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn inquire_by<T>(&self, road: Road, mut inquiry: Inquiry<'_, T>) -> Result<T> {
+        loop {
+            match inquiry {
+                Inquiry::Ask(requests, next) => inquiry = next(&self.ask_until_answered(road, &requests).await?.1),
+                Inquiry::Done(result) => return result,
+            }
+        }
     }
 
     /// The same for one request, with the time at which what was answered was sent.
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn administer(&self, request: Request) -> Result<(Time, Reply)> {
-        let (sent, replies) = self.ask_until_answered(&Requests::from_iter([request]))?;
+    pub(crate) async fn administer_by(&self, road: Road, request: Request) -> Result<(Time, Reply)> {
+        let (sent, replies) = self.ask_until_answered(road, &Requests::from_iter([request])).await?;
         Ok((sent, replies.into_iter().next().unwrap_or(Reply::Nil)))
     }
 
-    fn ask_until_answered(&self, requests: &Requests) -> Result<(Time, Vec<Reply>)> {
+    async fn ask_until_answered(&self, road: Road, requests: &Requests) -> Result<(Time, Vec<Reply>)> {
         let give_up = clock::now().after(self.options.store_timeout);
         let mut told = None;
         loop {
-            let answered = self.store.call(requests, self.limit(clock::now(), None).min(give_up));
+            let limit = self.limit(clock::now(), None).min(give_up);
+            let answered = road.call(&*self.store, requests, limit).await;
             let sent = answered.sent;
             let error = match self.replies(answered) {
                 Ok(replies) => return Ok((sent, replies)),
@@ -811,7 +826,7 @@ impl Engine {
                 return Err(told.unwrap_or(error));
             }
             told = Some(error);
-            std::thread::sleep(Duration::from_millis(20));
+            road.pause(Duration::from_millis(20)).await?;
         }
     }
 

@@ -9,6 +9,7 @@ pub(crate) mod hold;
 mod line_up;
 pub(crate) mod notice;
 pub(crate) mod owners;
+pub(crate) mod road;
 pub(crate) mod turnstile;
 pub(crate) mod wait;
 mod wheel;

@@ -38,7 +38,8 @@ use std::time::Duration;
 
 use crate::barrier_cell::Passage;
 use crate::barrier_layout::standing;
-use crate::client::{Async, Blocking, Client, Face, Guard, Lock, aside};
+use crate::client::{Async, Blocking, Client, Face, Guard, Lock};
+use crate::driver::road::{Road, here};
 use crate::error::{Error, Result};
 use crate::gate::{BarrierPlan, Gate};
 use crate::options::DEFAULT_TTL;
@@ -132,12 +133,14 @@ impl<F: Face> Barrier<F> {
         Barrier { gate: self.gate.into_face(), parties: self.parties }
     }
 
-    fn waiting_here(&self) -> Result<u32> {
-        self.gate.on_store(|engine| {
+    async fn waiting_by(&self, road: Road) -> Result<u32> {
+        let engine = self.gate.engine()?;
+        let asked = async {
             let request = self.gate.layout().question(self.gate.key().clone(), Question::Look);
             let request = request.ok_or_else(|| Error::unsupported("barrier", "this layout has no barriers"))?;
-            standing(&engine.administer(request)?.1)
-        })
+            standing(&engine.administer_by(road, request).await?.1)
+        };
+        asked.await.map_err(|error| self.gate.explain(error))
     }
 }
 
@@ -177,8 +180,7 @@ impl Barrier {
     /// # Errors
     /// `unavailable`, `auth`, `foreign_layout` and `protocol` from the store; `closed`.
     pub async fn waiting(&self) -> Result<u32> {
-        let barrier = self.clone();
-        aside(move || barrier.waiting_here()).await
+        self.waiting_by(Road::Task).await
     }
 }
 
@@ -208,6 +210,6 @@ impl Barrier<Blocking> {
     /// # Errors
     /// As there.
     pub fn waiting(&self) -> Result<u32> {
-        self.waiting_here()
+        here(self.waiting_by(Road::Thread))
     }
 }

@@ -28,8 +28,9 @@
 
 use std::time::Duration;
 
-use crate::client::{Async, Blocking, Client, Face, Lock, aside};
+use crate::client::{Async, Blocking, Client, Face, Lock};
 use crate::driver::engine::Engine;
+use crate::driver::road::{Road, here};
 use crate::error::{Error, Kind, Result};
 use crate::gate::{Deed, Gate, LatchPlan, MAX_IDLE};
 use crate::latch_layout::{Answer, TTL};
@@ -95,36 +96,41 @@ impl<F: Face> Latch<F> {
         Latch { gate: self.gate.into_face(), plan: self.plan }
     }
 
-    fn count_here(&self) -> Result<u32> {
-        match self.ask(|_| Ok(Question::Look))? {
+    async fn count_by(&self, road: Road) -> Result<u32> {
+        match self.ask(road, |_| Ok(Question::Look)).await? {
             Answer::Left(count) => Ok(count),
             _ => Ok(self.plan.count),
         }
     }
 
-    fn count_down_here(&self) -> Result<u32> {
-        match self.change(Deed::Down, self.plan)? {
+    async fn count_down_by(&self, road: Road) -> Result<u32> {
+        match self.change(road, Deed::Down, self.plan).await? {
             Answer::Left(count) => Ok(count),
             _ => Err(self.explain(Error::new(Kind::Protocol, "latch", "a latch refused to be counted down"))),
         }
     }
 
-    fn try_set_here(&self, count: u32) -> Result<bool> {
+    async fn try_set_by(&self, road: Road, count: u32) -> Result<bool> {
         let plan = self.plan.with_count(count).map_err(|error| self.explain(error))?;
-        Ok(matches!(self.change(Deed::Set, plan)?, Answer::Left(_)))
+        Ok(matches!(self.change(road, Deed::Set, plan).await?, Answer::Left(_)))
     }
 
-    fn change(&self, deed: Deed, plan: LatchPlan) -> Result<Answer> {
-        self.ask(|engine| Ok(Question::Change { attempt: engine.mint()?, copies: engine.copies(), deed, plan }))
+    async fn change(&self, road: Road, deed: Deed, plan: LatchPlan) -> Result<Answer> {
+        let question = move |engine: &Engine| {
+            Ok(Question::Change { attempt: engine.mint()?, copies: engine.copies(), deed, plan })
+        };
+        self.ask(road, question).await
     }
 
-    fn ask(&self, question: impl FnOnce(&Engine) -> Result<Question>) -> Result<Answer> {
-        self.gate.on_store(|engine| {
-            let request = self.gate.layout().question(self.gate.key().clone(), question(engine)?);
+    async fn ask(&self, road: Road, question: impl FnOnce(&Engine) -> Result<Question>) -> Result<Answer> {
+        let engine = self.gate.engine()?;
+        let question = question(&engine);
+        let asked = async {
+            let request = self.gate.layout().question(self.gate.key().clone(), question?);
             let request = request.ok_or_else(|| Error::unsupported("latch", "this layout has no latches"))?;
             // What came too late says what time it is at the store, so that the next one does not, unless the clock runs unevenly.
             for _ in 0..3 {
-                let (sent, reply) = engine.administer(request.clone())?;
+                let (sent, reply) = engine.administer_by(road, request.clone()).await?;
                 match Answer::read(&reply)? {
                     Answer::Late(at) => engine.store.learn(sent, at),
                     answer => return Ok(answer),
@@ -132,7 +138,8 @@ impl<F: Face> Latch<F> {
             }
             let late = "the store finds every request too late; see whether its clock runs evenly";
             Err(Error::new(Kind::Unavailable, "latch", late))
-        })
+        };
+        asked.await.map_err(|error| self.gate.explain(error))
     }
 
     fn explain(&self, error: Error) -> Error {
@@ -170,8 +177,7 @@ impl Latch {
     /// `unavailable` when the store did not answer for `store_timeout`: whether it was counted down is then not known. `auth`,
     /// `foreign_layout` and `protocol` from the store; `closed`.
     pub async fn count_down(&self) -> Result<u32> {
-        let latch = self.clone();
-        aside(move || latch.count_down_here()).await
+        self.count_down_by(Road::Task).await
     }
 
     /// How many are still to come; of a latch that nobody used yet, its count. Makes none.
@@ -179,8 +185,7 @@ impl Latch {
     /// # Errors
     /// As [`count_down`](Self::count_down).
     pub async fn count(&self) -> Result<u32> {
-        let latch = self.clone();
-        aside(move || latch.count_here()).await
+        self.count_by(Road::Task).await
     }
 
     /// Has it count from `count` (1 to 1,000,000), if it is open or nobody used it yet; else nothing changes. Whether it does.
@@ -188,8 +193,7 @@ impl Latch {
     /// # Errors
     /// `invalid_config` for a number out of range; else as [`count_down`](Self::count_down).
     pub async fn try_set_count(&self, count: u32) -> Result<bool> {
-        let latch = self.clone();
-        aside(move || latch.try_set_here(count)).await
+        self.try_set_by(Road::Task, count).await
     }
 }
 
@@ -215,7 +219,7 @@ impl Latch<Blocking> {
     /// # Errors
     /// As there.
     pub fn count_down(&self) -> Result<u32> {
-        self.count_down_here()
+        here(self.count_down_by(Road::Thread))
     }
 
     /// See the async [`count`](Latch::count).
@@ -223,7 +227,7 @@ impl Latch<Blocking> {
     /// # Errors
     /// As there.
     pub fn count(&self) -> Result<u32> {
-        self.count_here()
+        here(self.count_by(Road::Thread))
     }
 
     /// See the async [`try_set_count`](Latch::try_set_count).
@@ -231,6 +235,6 @@ impl Latch<Blocking> {
     /// # Errors
     /// As there.
     pub fn try_set_count(&self, count: u32) -> Result<bool> {
-        self.try_set_here(count)
+        here(self.try_set_by(Road::Thread, count))
     }
 }

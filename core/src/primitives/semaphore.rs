@@ -27,7 +27,8 @@
 //! * **Another library's** semaphore, in a layout that joins it, promises less: there `guarantees()` of the [`Lock`] says what.
 //! * **Tokens** rise from grant to grant, but several hold at once: a resource that fences must do so by holder.
 
-use crate::client::{Blocking, Client, Face, Lock, LockBuilder, Of, aside};
+use crate::client::{Blocking, Client, Face, Lock, LockBuilder, Of};
+use crate::driver::road::{Road, here};
 use crate::error::Result;
 
 impl<F: Face> Client<F> {
@@ -59,8 +60,7 @@ impl Lock {
     /// `unsupported` for what is no semaphore, `invalid_config` for a number out of range, `foreign_layout` when something else lies
     /// under its name; `unavailable`, `auth` or `protocol` from the store.
     pub async fn resize(&self, permits: u32) -> Result<()> {
-        let lock = self.clone();
-        aside(move || lock.resize_here(permits)).await
+        self.resize_by(Road::Task, permits).await
     }
 }
 
@@ -70,6 +70,6 @@ impl Lock<Blocking> {
     /// # Errors
     /// As there.
     pub fn resize(&self, permits: u32) -> Result<()> {
-        self.resize_here(permits)
+        here(self.resize_by(Road::Thread, permits))
     }
 }

@@ -1,0 +1,141 @@
+//! What is asked by name, with the arguments of a method of Python's: here, or as a job of an event loop.
+
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use lockwright::binding::operation::{Here, Operation, Takes, Work};
+use lockwright::binding::{Argument, Handle, Outcome, Value, lost_track};
+use lockwright::blocking::Wait;
+use lockwright::{Error, Result};
+use pyo3::exceptions::PyOverflowError;
+use pyo3::prelude::*;
+
+use crate::client::Shared;
+use crate::error::Raised;
+use crate::lock::limit;
+use crate::value::{of_argument, told};
+use crate::{SLICE, Span, green, is_main_thread, outside, text, waited};
+
+/// Whatever of Python's is asked something.
+pub(crate) trait Asked {
+    fn handle(&self) -> Handle;
+    fn shared(&self) -> &Shared;
+}
+
+/// The operation of that name of this handle, and its arguments as Python gave them.
+pub(crate) fn asked(
+    of: &Handle,
+    name: &str,
+    given: &[Option<Bound<'_, PyAny>>],
+) -> PyResult<(&'static Operation, Vec<Argument>)> {
+    let operation = Operation::find(of.of(), name).ok_or_else(|| Raised(lost_track("call")))?;
+    let argument = |((what, takes), given): (&(&'static str, Takes), &Option<Bound<'_, PyAny>>)| match (takes, given) {
+        (Takes::Limit, span) => {
+            let span = span.as_ref().map(|span| span.extract::<Span>()).transpose()?;
+            Ok(Argument::Limit(limit(span, of.own_limit())?))
+        }
+        (Takes::Span, Some(span)) => Ok(Argument::Span(span.extract::<Span>()?.check(operation.operation, what)?)),
+        (Takes::Text, Some(given)) => Ok(Argument::Text(text(operation.operation, what, given)?)),
+        (Takes::Token, Some(given)) => Ok(Argument::Token(token(given)?)),
+        (Takes::Count, Some(given)) => {
+            let number = given.extract().map_err(|error| of_argument(given.py(), what, error))?;
+            Ok(Argument::Count(count(number)))
+        }
+        (_, None) => Err(Raised(lost_track(operation.operation)).into()),
+    };
+    let arguments = operation.takes.iter().zip(given).map(argument).collect::<PyResult<_>>()?;
+    Ok((operation, arguments))
+}
+
+/// A number as the core takes it, which refuses the smallest and the largest.
+pub(crate) fn count(number: i128) -> u32 {
+    u32::try_from(number).unwrap_or(if number < 0 { 0 } else { u32::MAX })
+}
+
+/// The token of the hold to be broken.
+fn token(expected: &Bound<'_, PyAny>) -> PyResult<u64> {
+    expected.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(expected.py()) {
+            return Raised(Error::invalid("break", "the token is out of range; give one that inspect showed")).into();
+        }
+        error
+    })
+}
+
+/// Asks it in this thread, which lets others run meanwhile.
+pub(crate) fn ask<'py>(
+    py: Python<'py>,
+    of: &impl Asked,
+    name: &str,
+    given: &[Option<Bound<'py, PyAny>>],
+) -> PyResult<Py<PyAny>> {
+    let handle = of.handle();
+    let (operation, arguments) = asked(&handle, name, given)?;
+    of.shared().prepare(py)?;
+    told(py, outcome(py, operation, handle, arguments)?.map_err(Raised)?, of.shared())
+}
+
+fn outcome(
+    py: Python<'_>,
+    operation: &'static Operation,
+    handle: Handle,
+    arguments: Vec<Argument>,
+) -> PyResult<Result<Outcome>> {
+    match (operation.name, arguments.first()) {
+        ("drain", Some(Argument::Span(limit))) => return drained(py, operation, handle, *limit),
+        ("ping", _) => {
+            if let Some(hub) = green::hub(py)? {
+                return hub.wait(None, polled(operation.run(handle, arguments)));
+            }
+        }
+        (_, Some(Argument::Limit(limit))) => {
+            return waited(py, *limit, move || match operation.here(handle, arguments)? {
+                Here::Waits(waiting) => Ok(waiting),
+                Here::Done(_) => Err(lost_track(operation.operation)),
+            });
+        }
+        _ => {}
+    }
+    Ok(outside(py, || match operation.here(handle, arguments)? {
+        Here::Done(outcome) => Ok(outcome),
+        Here::Waits(_) => Err(lost_track(operation.operation)),
+    }))
+}
+
+/// Signal handlers run meanwhile, and so do other greenlets, which may be those that are to release something.
+fn drained(
+    py: Python<'_>,
+    operation: &'static Operation,
+    client: Handle,
+    limit: Duration,
+) -> PyResult<Result<Outcome>> {
+    if let Some(hub) = green::hub(py)? {
+        return hub.wait(None, polled(operation.run(client, vec![Argument::Span(limit)])));
+    }
+    let slice = if is_main_thread(py)? { SLICE } else { Duration::MAX };
+    let began = Instant::now();
+    loop {
+        let left = limit.saturating_sub(began.elapsed());
+        let held = outside(py, || operation.here(client.clone(), vec![Argument::Span(left.min(slice))]));
+        match held {
+            Ok(Here::Done(held)) if left <= slice || is_empty(&held) => return Ok(Ok(held)),
+            Ok(_) => py.check_signals()?,
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+}
+
+fn is_empty(held: &Outcome) -> bool {
+    matches!(held, Outcome::Told(Value::List(names)) if names.is_empty())
+}
+
+/// Looks whether `work` is done. It is called with wakers only.
+fn polled(mut work: Work) -> impl FnMut(Wait<'_>) -> Option<Result<Outcome>> + Send {
+    move |how| {
+        let Wait::Wake(waker) = how else { return None };
+        match work.as_mut().poll(&mut Context::from_waker(waker)) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Jobs by number: what a program's event loop asked for, until it took what came of it or gave it up.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::held::{Ending, known, part};
+use super::operation::{Outcome, Work};
+use super::panicked;
+use crate::client::{Guard, Lock};
+use crate::error::Result;
+use crate::event_loop::{EventLoop, JobId, Reader, Watch};
+use crate::multi::MultiGuard;
+use crate::platform::mutex::locked;
+
+/// The jobs of one event loop that is not Rust's. All of it belongs to the loop's own thread; see [`EventLoop`].
+#[derive(Debug)]
+pub struct Jobs {
+    events: EventLoop,
+    open: Mutex<Open>,
+    ended: Arc<Mutex<Vec<Ended>>>,
+}
+
+/// The number of a job, and what came of it.
+pub type Ended = (u32, Result<Outcome>);
+
+#[derive(Debug, Default)]
+struct Open {
+    jobs: HashMap<u32, JobId>,
+    last: u32,
+}
+
+/// Where a job leaves its result. Dropping it, as a job that panics does, reports the job as ended without one.
+struct Delivery {
+    number: u32,
+    ended: Arc<Mutex<Vec<Ended>>>,
+    result: Option<Result<Outcome>>,
+}
+
+impl Delivery {
+    fn leave(&mut self, result: Result<Outcome>) {
+        self.result = Some(result);
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        let result = self.result.take().unwrap_or_else(|| Err(panicked()));
+        locked(&self.ended).push((self.number, result));
+    }
+}
+
+impl Jobs {
+    /// Those of a new event loop, whose sockets `reader` reads, if there is one.
+    ///
+    /// # Errors
+    /// `internal` when the operating system refuses a thread or a descriptor.
+    pub fn new(reader: Option<Arc<dyn Reader>>) -> Result<Self> {
+        let events = reader.map_or_else(EventLoop::new, EventLoop::with_reader)?;
+        Ok(Jobs { events, open: Mutex::default(), ended: Arc::default() })
+    }
+
+    /// Readable whenever [`turn`](Self::turn) has something to do.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.events.descriptor()
+    }
+
+    /// As [`EventLoop::watch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn watch(&self, ready: impl Fn() + Send + 'static) -> Result<Watch> {
+        self.events.watch(ready)
+    }
+
+    /// Whether it was made before a fork, by the parent: then nothing of it is to be touched in this process.
+    pub fn is_forked(&self) -> bool {
+        self.events.is_forked()
+    }
+
+    /// Whether nobody waits for anything.
+    pub fn is_idle(&self) -> bool {
+        locked(&self.open).jobs.is_empty()
+    }
+
+    /// Begins an operation, to be followed by a [`turn`](Self::turn); its number, which is another's once it has ended or was
+    /// [forgotten](Self::forget).
+    pub fn begin(&self, work: Work) -> u32 {
+        self.spawn(work)
+    }
+
+    /// Begins to acquire a lock; what `Lock.acquire` does, without a step in between.
+    pub fn acquire(&self, lock: Lock, limit: Option<Duration>) -> u32 {
+        self.spawn(async move { lock.acquire_within(limit).await.map(Outcome::Granted) })
+    }
+
+    /// Begins to give a lock back.
+    pub fn release(&self, guard: Guard) -> u32 {
+        self.spawn(async move {
+            let why = guard.why_lost();
+            Ok(Outcome::Ended(Ending::new(guard.release().await?, why)))
+        })
+    }
+
+    /// Begins to give several back in one write.
+    pub fn release_all(&self, guards: Vec<Guard>) -> u32 {
+        self.spawn(async move {
+            let why = known(&guards);
+            Ok(Outcome::AllEnded(Ending::each(why, MultiGuard::of(guards).release_each().await)))
+        })
+    }
+
+    /// Begins to leave a lock to a secret.
+    pub fn export(&self, mut guard: Guard, ttl: Duration) -> u32 {
+        self.spawn(async move {
+            let secret = guard.export(ttl).await;
+            Ok(Outcome::Exported(Box::new((guard, secret))))
+        })
+    }
+
+    /// Begins to make a lease last `ttl` from now on.
+    ///
+    /// # Errors
+    /// As [`Guard::begin_extend`].
+    pub fn extend(&self, guard: &Guard, ttl: Duration) -> Result<u32> {
+        let begun = guard.begin_extend(ttl)?;
+        Ok(self.spawn(async move { begun.await.map(|()| Outcome::DONE) }))
+    }
+
+    /// Begins to have a read/write lock's writer go on as a reader, or with `writes` a reader become the writer; whether it did.
+    ///
+    /// # Errors
+    /// As [`Guard::begin_change`].
+    pub fn change(&self, guard: &Guard, writes: bool) -> Result<u32> {
+        let begun = guard.begin_change(part(writes))?;
+        Ok(self.spawn(async move { begun.await.map(|did| Outcome::Told(did.into())) }))
+    }
+
+    /// Nobody wants what comes of a job any more: what it was about is given up.
+    pub fn forget(&self, job: u32) {
+        let known = locked(&self.open).jobs.remove(&job);
+        known.into_iter().for_each(|known| self.events.abandon(known));
+    }
+
+    /// Begins what nobody waits for.
+    pub fn spawn_aside(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.events.spawn(work);
+        self.events.turn();
+    }
+
+    /// Polls what can go on, without blocking.
+    pub fn turn(&self) {
+        self.events.turn();
+    }
+
+    /// Takes what was read from a socket, and polls what can go on then; see [`EventLoop::feed`].
+    pub fn feed(&self, socket: usize, bytes: &[u8]) {
+        self.events.feed(socket, bytes);
+    }
+
+    /// The jobs that ended since the last call. What came of forgotten ones is given back, in the background.
+    pub fn ended(&self) -> Vec<Ended> {
+        let mut ended = std::mem::take(&mut *locked(&self.ended));
+        let mut open = locked(&self.open);
+        let forgotten: Vec<Ended> = ended.extract_if(.., |(number, _)| open.jobs.remove(number).is_none()).collect();
+        drop(open);
+        drop(forgotten);
+        ended
+    }
+
+    fn spawn(&self, work: impl Future<Output = Result<Outcome>> + Send + 'static) -> u32 {
+        let mut open = locked(&self.open);
+        // A number is free again when its job has ended, at the latest after four billion others.
+        loop {
+            open.last = open.last.wrapping_add(1);
+            if !open.jobs.contains_key(&open.last) {
+                break;
+            }
+        }
+        let number = open.last;
+        let mut delivery = Delivery { number, ended: self.ended.clone(), result: None };
+        let job = self.events.spawn(async move {
+            let result = work.await;
+            delivery.leave(result);
+        });
+        open.jobs.insert(number, job);
+        number
+    }
+}
+
+#[cfg(all(test, feature = "memory"))]
+mod tests {
+    use super::super::client_of_test;
+    use super::*;
+
+    fn lock() -> Lock {
+        client_of_test().lock("x").build().unwrap()
+    }
+
+    fn one(jobs: &Jobs) -> Ended {
+        jobs.turn();
+        let mut ended = jobs.ended();
+        assert_eq!(ended.len(), 1);
+        ended.remove(0)
+    }
+
+    #[test]
+    fn a_job_ends_under_its_number() {
+        let (jobs, lock) = (Jobs::new(None).unwrap(), lock());
+        assert!(jobs.is_idle());
+        let number = jobs.acquire(lock.clone(), None);
+        assert!(!jobs.is_idle());
+        let (ended, Ok(Outcome::Granted(guard))) = one(&jobs) else { panic!("not granted") };
+        assert_eq!(ended, number);
+        assert!(jobs.is_idle());
+        jobs.release(guard);
+        let (_, Ok(Outcome::Ended(ending))) = one(&jobs) else { panic!("not released") };
+        assert_eq!((ending.outcome.code(), ending.why), ("released", None));
+    }
+
+    #[test]
+    fn what_nobody_wants_any_more_is_given_back() {
+        let (jobs, lock) = (Jobs::new(None).unwrap(), lock());
+        let number = jobs.acquire(lock.clone(), None);
+        jobs.turn();
+        jobs.forget(number);
+        assert!(jobs.is_idle() && jobs.ended().is_empty());
+        jobs.acquire(lock, Some(Duration::from_secs(20)));
+        let ended = loop {
+            jobs.turn();
+            if let Some(ended) = jobs.ended().pop() {
+                break ended;
+            }
+            std::thread::yield_now();
+        };
+        assert!(matches!(ended, (_, Ok(Outcome::Granted(_)))), "{ended:?}");
+    }
+
+    #[test]
+    fn a_job_that_panics_ends_as_an_error() {
+        let jobs = Jobs::new(None).unwrap();
+        jobs.begin(Box::pin(async { panic!("a defect") }));
+        let (_, Err(error)) = one(&jobs) else { panic!("no error") };
+        assert_eq!(error.code(), "internal");
+    }
+}

@@ -1,0 +1,52 @@
+//! What the bindings of other languages are made of, so that each of them is a skin: the idioms of its language and nothing else.
+//!
+//! Nothing here has a type parameter for how a caller waits, and everything can be kept behind a number or an object of another
+//! language. Of the feature `bindings`, which programs in Rust do not need.
+//!
+//! | what | where |
+//! |---|---|
+//! | options by name and value, in the language's unit | [`options`] |
+//! | operations by name, with arguments as data; what waits waits in slices, or as a job | [`operation`] |
+//! | what comes of them: [`Outcome`], of which all but guards is a [`Value`] | [`operation`], [`record`] |
+//! | jobs by number in the language's own event loop, which may be given up | [`jobs`] |
+//! | a guard that several threads of a program share, and groups of them | [`held`], [`watch`] |
+//! | every name that a language must have, for its test: [`manifest`](manifest::manifest) | [`manifest`] |
+//!
+//! Errors are the core's: [`code`](crate::Error::code), [`retryable`](crate::Error::retryable), and what to do in the text. Events are
+//! collected by [`events`](crate::events) and told as [`fields`](record::fields).
+
+pub mod held;
+pub mod jobs;
+pub mod manifest;
+pub mod operation;
+pub mod options;
+pub mod record;
+pub mod watch;
+
+pub use held::{Ending, Held, Standing};
+pub use jobs::Jobs;
+pub use operation::{Argument, Handle, Outcome, Waiting};
+pub use options::{Case, Given, Language, Unit};
+pub use record::{Record, Value};
+
+use crate::error::{Error, Kind};
+
+/// The error of a call that panicked, which is a defect: nothing unwinds into another language.
+pub fn panicked() -> Error {
+    Error::new(Kind::Internal, "call", "the library panicked; please report this")
+}
+
+/// The error for what cannot happen.
+pub fn lost_track(operation: &'static str) -> Error {
+    Error::new(Kind::Internal, operation, "the library lost track of its own state; please report this")
+}
+
+/// A client of a place of its own.
+#[cfg(all(test, feature = "memory"))]
+fn client_of_test<F: crate::Face>() -> crate::client::Client<F> {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let place = format!("memory://binding-{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    crate::client::Client::open(Some(&place), crate::options::ConnectOptions::default()).unwrap()
+}

@@ -1,0 +1,51 @@
+//! How whoever asks the store something waits for the answer, so that what is asked is written once for threads and for tasks.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::error::{Error, Kind, Result};
+use crate::platform::runtime;
+use crate::protocol::Requests;
+use crate::stores::{Answered, Store};
+use crate::time::Time;
+
+/// The way of a request to the store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Road {
+    /// The caller's thread does it, and blocks; to be ended by [`here`].
+    Thread,
+    /// The caller's task awaits it. In an event loop of another language that is the loop's own connection.
+    Task,
+}
+
+impl Road {
+    pub(crate) async fn call(self, store: &dyn Store, requests: &Requests, limit: Time) -> Answered {
+        match self {
+            Road::Thread => store.call(requests, limit),
+            Road::Task => store.call_async(requests, limit).await,
+        }
+    }
+
+    pub(crate) async fn pause(self, span: Duration) -> Result<()> {
+        match self {
+            Road::Thread => {
+                std::thread::sleep(span);
+                Ok(())
+            }
+            Road::Task => runtime::within(async { tokio::time::sleep(span).await }).await,
+        }
+    }
+}
+
+/// What comes of `work` that takes [`Road::Thread`], and so never waits as a task does.
+pub(crate) fn here<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => {
+            let message = "a call that blocks its thread waited as a task does; please report this";
+            Err(Error::new(Kind::Internal, "call", message))
+        }
+    }
+}
