@@ -178,9 +178,10 @@ impl Setup {
     pub fn bound(&self, spent: &Spent) -> Recovery {
         // Whoever hears late that it had a place, which is over meanwhile, asks for another one when it looks.
         let lapses = self.role(0) == Role::Party && !self.prompt;
-        // What is forgotten, or exported and never resumed, ends with its lease.
-        let forgotten = self.clients.iter().flatten().filter(|wish| wish.forgets).count() as u8;
-        let pause = (spent.pauses + forgotten + u8::from(lapses)) * self.patience() + self.idle_between_polls();
+        // What is forgotten, or exported where nobody resumes it, ends with its lease.
+        let is_left = |wish: &&Wish| wish.forgets || (self.retracts && wish.exports.is_some());
+        let left = self.clients.iter().flatten().filter(is_left).count() as u8;
+        let pause = (spent.pauses + left + u8::from(lapses)) * self.patience() + self.idle_between_polls();
         let of = |class: &Class| self.bound_of(*class);
         spent.faults.iter().map(of).fold((pause, pause), |sum, of| (sum.0 + of.0, sum.1 + of.1))
     }

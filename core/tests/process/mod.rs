@@ -1,5 +1,6 @@
 //! One process' part in one lock: the shipped machine, and a client round it that mints attempts and listens.
 
+use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -23,6 +24,10 @@ pub enum Call {
     Release(TaskId),
     Extend(TaskId),
     Change(TaskId),
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch<Handles>> = RefCell::default();
 }
 
 /// What tests know their own by.
@@ -195,8 +200,9 @@ impl Process {
 
     /// Takes one event; what follows is added to `effects`.
     pub fn handle(&mut self, event: Event<'_, Handles>, effects: &mut Effects) {
-        let mut scratch = Scratch::default();
-        self.machine.handle(&mut Step::new(effects, &mut self.client, &mut scratch), event);
+        SCRATCH.with_borrow_mut(|scratch| {
+            self.machine.handle(&mut Step::new(effects, &mut self.client, scratch), event);
+        });
     }
 
     /// A task wants the lock, or what `secret` holds of it.
