@@ -4,48 +4,80 @@
 //! and release are events in it, never a dropped future, so whatever was sent is finished or undone.
 //!
 //! ```text
-//!   phase       event                          next        action
-//!   ----------  -----------------------------  ----------  --------------------------------------------------
-//!   Idle        Acquire                        Asking      Send(acquire)
-//!   Idle        Resume                         Asking      Send(pass from the secret)
-//!   Asking      reply: the secret is no holder Ended       Failed
-//!   Asking      reply granted, in time         Held        Granted
-//!   Asking      reply granted, half over       Confirming  Send(renew)
-//!   Asking      reply granted, over            Asking      Send(acquire)            same attempt
-//!   Asking      reply queued                   Waiting
-//!   Asking      reply held, does not wait      Ended       Refused
-//!   Asking      reply held, waits              Waiting     OpenInbox
-//!   Asking      reply late                     Asking      Learn, Send(acquire)     same attempt
-//!   Asking      store refuses                  Ended       Failed
-//!   Asking      no answer, or outcome unknown  Asking      Send(acquire) by timer, Failed after store_timeout
-//!   Asking      push (overtook the reply)      Held        Granted
-//!   Waiting     push, in time                  Held        Granted
-//!   Waiting     push, over                     Asking      Send(acquire)            same attempt
-//!   Waiting     push, second or implausible    Asking      Send(acquire)            same attempt, and only an answer is believed
-//!   Waiting     timer, inbox (re)subscribed    Asking      Send(acquire)            same attempt
-//!   Waiting     hint, places dropped           Asking      Send(acquire)            same attempt
-//!   Waiting     next in line, a claim runs     Waiting                              looks when it is over
-//!   Confirming  renewed                        Held        Granted
-//!   Confirming  gone                           Asking      Send(acquire)
-//!   Held        timer, said to be broken       Held        Send(renew)
-//!   Held        deadline, gone                 Undoing     Lost
-//!   Held        Change                         Held        Send(change)             renews too; sent again until answered
-//!   Held        reply changed                  Held        Changed
-//!   Held        reply refused, may yet run     Held        Send(change) by timer    what is said must be final
-//!   Held        Release                        Releasing   Send(release)
-//!   Held        Export                         Releasing   Send(pass to the secret)
-//!   Held        Yield, nothing in doubt        Asking      Send(acquire with prev)  new attempt
-//!   Held        Yield, something in doubt      Releasing   Send(release)
-//!   Releasing   reply                          Ended       Released; Undoing first when an acquire is in doubt
-//!   Releasing   outcome unknown                Releasing   Send(release) by timer
-//!   Releasing   export unknown for too long    Undoing     Released, Send(undo) of both
-//!   any         Cancel                         Undoing     Send(undo)
-//!   Undoing     undone, nothing in doubt       Ended       Ended
-//!   Undoing     undone, acquire unanswered     Undoing     Send(undo) once it is answered or can no longer run, and a few times before
-//!   Undoing     undone or granted, of a place  Undoing     Parted                   as above besides
-//!   Undoing     the only acquire never left    Ended       Parted, Ended            nothing can be at the store
-//!   any         place not renewed for long     Ended       Failed                   instead of Send(acquire)
+//!   phase       event                            next        action                       remark
+//!   ----------  -------------------------------  ----------  ---------------------------  ----------------------------------
+//!   Idle        Acquire                          Asking      Send(acquire)
+//!   Idle        Resume                           Asking      Send(acquire)                passes the lock on from the secret
+//!   Idle        Resume: cannot be passed         Ended       Failed
+//!   Asking      Reply: granted, in time          Held        Granted
+//!   Asking      Reply: granted, is due           Held        Send(renew)                  with the grant
+//!   Asking      Reply: granted, half over        Confirming  Send(renew)
+//!   Asking      Reply: granted, over, or late    Asking      Send(acquire)                same attempt
+//!   Asking      Reply: queued, held              Waiting     OpenInbox                    where the inbox is closed
+//!   Asking      Reply: none, outcome unknown     Asking      -                            asks again by timer
+//!   Asking      Reply: held, does not wait       Ended       Refused
+//!   Asking      Reply: no holder, refused        Ended       Failed
+//!   Asking      Reply: the same, asked before    Undoing     Refused, Failed, Send(undo)  what is not known is undone
+//!   Asking      Push: granted, overtook          Held        Granted
+//!   Asking      Push: granted, is due            Held        Send(renew)
+//!   Asking      Push: granted, half over         Confirming  Send(renew)
+//!   Asking      Push: granted, over, a second    Asking      Send(acquire)                once the one under way is answered
+//!   Asking      Tick: after a pause              Asking      Send(acquire)                same attempt
+//!   Asking      Tick: store silent too long      Ended       Failed                       after store_timeout
+//!   Asking      Tick: the same, asked before     Undoing     Failed, Send(undo)
+//!   Asking      Cancel: nothing is at the store  Ended       -
+//!   Asking      Cancel                           Undoing     Send(undo)
+//!   Waiting     Push: granted, in time           Held        Granted
+//!   Waiting     Push: granted, is due            Held        Send(renew)
+//!   Waiting     Push: granted, half over         Confirming  Send(renew)
+//!   Waiting     Push: granted, over, a second    Asking      Send(acquire)                only an answer is believed
+//!   Waiting     Push: hint, places dropped       Asking      Send(acquire)                a claim that runs only moves the timer
+//!   Waiting     Inbox: it is (re)subscribed      Asking      Send(acquire)
+//!   Waiting     Tick: holder's end, a poll       Asking      Send(acquire)
+//!   Waiting     Verify                           Asking      Send(acquire)
+//!   Waiting     Push/Inbox/Tick/Verify           Undoing     Failed, Send(undo)           its place may be forgotten
+//!   Waiting     Cancel: nothing is at the store  Ended       -
+//!   Waiting     Cancel                           Undoing     Send(undo)
+//!   Confirming  Reply: renewed                   Held        Granted
+//!   Confirming  Reply: renewed, is due           Held        Send(renew)
+//!   Confirming  Reply: gone, over                Asking      Send(acquire)
+//!   Confirming  Push: broken                     Confirming  Send(renew)
+//!   Confirming  Tick: the renewal is due         Confirming  Send(renew)
+//!   Confirming  Tick: deadline                   Asking      Send(acquire)
+//!   Confirming  Tick: deadline, forgotten        Undoing     Failed, Send(undo)
+//!   Confirming  Cancel                           Undoing     Send(undo)
+//!   Held        Reply: renewed, changed          Held        Extended, Changed
+//!   Held        Reply: is due, broken            Held        Send(renew)                  what is said must be final
+//!   Held        Reply: gone                      Ended       Lost
+//!   Held        Reply: gone, asked before        Undoing     Lost, Send(undo)
+//!   Held        Push: broken                     Held        Send(renew)                  its answer ends the hold
+//!   Held        Tick: the renewal is due         Held        Send(renew)                  unless the hold is to run out
+//!   Held        Tick: deadline                   Undoing     Lost, Send(undo)
+//!   Held        Verify                           Held        Send(renew)
+//!   Held        Serve                            Held        Send(renew)                  where its ttl is shorter
+//!   Held        Extend                           Held        Send(renew)
+//!   Held        Change                           Held        Send(renew)                  sent again until answered for good
+//!   Held        Release                          Releasing   Send(release)
+//!   Held        Export                           Releasing   Send(release)                passes the lock on to the secret
+//!   Held        Yield: nothing in doubt          Asking      Send(acquire)                new attempt, gives the old one back
+//!   Held        Yield: something in doubt        Releasing   Send(release)
+//!   Held        Cancel                           Undoing     Send(undo)
+//!   Releasing   Reply: released                  Ended       Released
+//!   Releasing   Reply: asked before, refused     Undoing     Released, Send(undo)
+//!   Releasing   Tick: after a pause              Releasing   Send(release)
+//!   Releasing   Tick: store silent too long      Releasing   Released                     unknown; it is sent on
+//!   Releasing   Tick: lease over                 Ended       Released                     unknown
+//!   Releasing   Tick: lease over, export         Undoing     Released, Send(undo)         of both, also after store_timeout
+//!   Undoing     Reply: undone, no doubt          Ended       Parted
+//!   Undoing     Reply: undone, an answer         Undoing     Parted, Send(undo)           while an acquire may yet be executed
+//!   Undoing     Push: granted                    Undoing     Send(undo)
+//!   Undoing     Tick: after a pause              Undoing     Send(undo)
+//!   Undoing     Tick: the store has forgotten    Ended       -
 //! ```
+//!
+//! *Ended* is Idle again, with [`Action::Ended`]: nothing of the attempt is left anywhere. Besides, any step may tell the store's clock
+//! (`Learn`), what became of an attempt that was given back (`Released`), and whoever wanted more of a hold that it did not get it
+//! (`Extended`, `Changed`). Events that change nothing are left out. `session/table.rs` compares this table with the code.
 //!
 //! A reply counts only if it answers the request last sent in its conversation: request ids carry the attempt and a number
 //! that never restarts.
@@ -1648,6 +1680,9 @@ pub fn margin(lease: Duration) -> Duration {
 pub fn claim(ttl: Duration) -> Duration {
     ttl.min(crate::options::CLAIM)
 }
+
+#[cfg(test)]
+mod table;
 
 #[cfg(test)]
 mod tests {
