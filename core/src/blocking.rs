@@ -222,7 +222,7 @@ impl Acquisition<Blocking> {
         }
         let _inside = self.span.enter();
         let effects = self.entry.expire(&self.engine);
-        let limit = effects.wanted.at.after(PARTING);
+        let limit = effects.machine.at.after(PARTING);
         self.engine.perform(&self.entry, effects, Some(limit));
         PARTING
     }

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 
 use super::courier::{self, Courier, Freight};
-use super::entry::{Effects, Entry, Outbound};
+use super::entry::{Effects, Entry, Outbound, Wanted};
 use super::line_up::LineUp;
 use super::notice::{self, Counters, Silence};
 use super::owners::{self, Waits};
@@ -22,7 +22,7 @@ use super::wheel::Wheel;
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::Guarantees;
 use crate::lease::{Card, Inspection};
-use crate::machine::{self, Demand, PARTING, Waiting};
+use crate::machine::{Demand, PARTING, Waiting};
 use crate::options::{AcquireOptions, ConnectOptions};
 use crate::platform::clock;
 use crate::platform::fence::{self, Fence};
@@ -407,18 +407,20 @@ impl Engine {
     /// Performs everything in this thread, and what follows from it, until somebody has a result: whoever that is goes on with it,
     /// and what is left (a renewal that is due with the grant) must not keep it. The background does that.
     pub(crate) fn perform(&self, entry: &Arc<Entry>, effects: Effects, deadline: Option<Time>) {
-        let mut limit = self.limit(effects.wanted.at, deadline);
+        let mut limit = self.limit(effects.machine.at, deadline);
         let mut is_told = effects.tells();
         let mut todo = self.perform_local(entry, effects);
         while !is_told && !todo.is_empty() {
             let send = todo.remove(0);
             let answered = self.heard(1, self.store.call(&send.requests, limit));
             let follow = send.entry.answered(self, send.slot, send.id, answered);
-            limit = self.limit(follow.wanted.at, deadline);
+            limit = self.limit(follow.machine.at, deadline);
             is_told = follow.tells();
-            todo.extend(self.perform_local(&send.entry, follow));
+            append(&mut todo, self.perform_local(&send.entry, follow));
         }
-        self.send_in_background(todo);
+        if !todo.is_empty() {
+            self.send_in_background(todo);
+        }
     }
 
     /// The same in this task. When the task is dropped meanwhile, the background goes on.
@@ -433,10 +435,12 @@ impl Engine {
             let follow = send.entry.answered(self, send.slot, send.id, answered);
             is_told = follow.tells();
             let more = self.perform_local(&send.entry, follow);
-            flight.sends.extend(more);
+            append(&mut flight.sends, more);
             todo = std::mem::take(&mut flight.sends);
         }
-        self.send_in_background(todo);
+        if !todo.is_empty() {
+            self.send_in_background(todo);
+        }
     }
 
     /// Performs a write in this task, which may be of any executor.
@@ -530,43 +534,44 @@ impl Engine {
     }
 
     /// Everything but the writes, which it returns.
-    pub(crate) fn perform_local(&self, entry: &Arc<Entry>, effects: Effects) -> SmallVec<[Outbound; 1]> {
-        let Effects { wanted, due, permits } = effects;
-        let machine::Effects { sends, settled, lost, ended, learnt, open_inbox, hear_hints, .. } = wanted;
-        let machine::Effects { heeds, let_through, waits, notices, .. } = wanted;
-        let mut sends: SmallVec<[Outbound; 1]> = sends.into_iter().map(|send| Outbound::of(entry, send)).collect();
+    pub(crate) fn perform_local(&self, entry: &Arc<Entry>, mut effects: Effects) -> SmallVec<[Outbound; 1]> {
+        let Wanted { machine: wanted, due, permits } = &mut *effects;
+        let mut sends = SmallVec::<[Outbound; 1]>::new();
+        for send in wanted.sends.drain(..) {
+            sends.push(Outbound::of(entry, send));
+        }
         let fence = Fence { lock: &entry.name, store: self.store.address() };
-        for (sent, at) in learnt {
+        for (sent, at) in wanted.learnt.drain(..) {
             self.store.learn(sent, at);
         }
-        for notice in notices {
+        for notice in wanted.notices.drain(..) {
             fence.run("a subscriber of tracing", || notice.tell(&entry.name, self.store.address()));
         }
-        for (hold, reason) in lost {
+        for (hold, reason) in wanted.lost.drain(..) {
             hold.lose(reason, fence);
         }
-        for hold in ended {
+        for hold in wanted.ended.drain(..) {
             hold.end(fence);
         }
-        if let Some(due) = due {
+        if let Some(due) = due.take() {
             self.wheel.appoint(entry, due);
         }
-        if open_inbox {
+        if wanted.open_inbox {
             self.open_inbox();
         }
-        if hear_hints {
+        if wanted.hear_hints {
             self.hear_hints();
         }
-        if heeds {
+        if wanted.heeds {
             self.watch();
         }
-        if !let_through.is_empty() {
-            self.line_up.went_through(self, &let_through);
+        if !wanted.let_through.is_empty() {
+            self.line_up.went_through(self, &wanted.let_through);
         }
-        if let Some(permits) = permits {
+        if let Some(permits) = permits.take() {
             self.tell_of_permits(entry, permits);
         }
-        for (waiter, result) in settled {
+        for (waiter, result) in wanted.settled.drain(..) {
             // Whoever wanted it may have gone in this very moment.
             let follow = match waiter.settle(result, fence) {
                 Some(Settled::Granted { hold, .. }) => entry.release(self, hold.token.n, &Arc::default()),
@@ -575,7 +580,7 @@ impl Engine {
             };
             sends.extend(self.perform_local(entry, follow));
         }
-        for Waiting { owner, task, lenient, begins } in waits {
+        for Waiting { owner, task, lenient, begins } in wanted.waits.drain(..) {
             if lenient {
                 if begins {
                     owners::warn_of_itself(entry, self.store.address(), owner, task);
@@ -591,6 +596,7 @@ impl Engine {
             drop(locked(&self.closing.0));
             self.closing.1.notify_all();
         }
+        effects.give_back();
         sends
     }
 
@@ -960,6 +966,15 @@ pub(super) fn no_background(error: &Error) {
     });
 }
 
+/// Mostly there is nothing yet.
+fn append(all: &mut SmallVec<[Outbound; 1]>, more: SmallVec<[Outbound; 1]>) {
+    if all.is_empty() {
+        *all = more;
+    } else {
+        all.extend(more);
+    }
+}
+
 fn code(inbox: Inbox) -> u8 {
     match inbox {
         Inbox::Closed => 0,
@@ -1102,7 +1117,7 @@ mod tests {
         let (waits, clients, _guard) = out_of_time("memory://parting");
         let effects = waits.entry.expire(&waits.engine);
         assert_eq!(clients[0].inspect("x").unwrap().waiters, 1);
-        assert!(effects.wanted.settled.is_empty());
+        assert!(effects.machine.settled.is_empty());
         waits.engine.perform(&waits.entry, effects, None);
         assert_eq!(clients[0].inspect("x").unwrap().waiters, 0);
         assert!(matches!(waits.waiter.take(), Some(Settled::Refused(Refusal::TimedOut(_)))));
@@ -1112,10 +1127,10 @@ mod tests {
     fn a_place_that_does_not_go_keeps_nobody_for_long() {
         let (waits, _clients, _guard) = out_of_time("memory://not-parting");
         let unsent = waits.entry.tick(&waits.engine);
-        assert!(unsent.due.is_some_and(|due| due <= unsent.wanted.at.after(PARTING)));
+        assert!(unsent.due.is_some_and(|due| due <= unsent.machine.at.after(PARTING)));
         std::thread::sleep(PARTING);
         let told = waits.entry.tick(&waits.engine);
-        assert!(matches!(&told.wanted.settled[..], [(_, Settled::Refused(Refusal::TimedOut(_)))]));
+        assert!(matches!(&told.machine.settled[..], [(_, Settled::Refused(Refusal::TimedOut(_)))]));
         drop(unsent);
     }
 
@@ -1130,7 +1145,7 @@ mod tests {
         waits.engine.perform(&waits.entry, effects, None);
         std::thread::sleep(crate::client::left(waits.deadline.unwrap()));
         let effects = waits.entry.expire(&waits.engine);
-        assert!(effects.wanted.settled.is_empty());
+        assert!(effects.machine.settled.is_empty());
         (waits, barriers, effects)
     }
 
@@ -1163,7 +1178,7 @@ mod tests {
         let told = waits.entry.tick(&waits.engine);
         let unknown =
             |refused: &Refusal| matches!(refused, Refusal::Failed(error) if error.kind() == Kind::Unavailable);
-        assert!(matches!(&told.wanted.settled[..], [(_, Settled::Refused(refused))] if unknown(refused)), "{told:?}");
+        assert!(matches!(&told.machine.settled[..], [(_, Settled::Refused(refused))] if unknown(refused)), "{told:?}");
         drop(unsent);
     }
 

@@ -4,6 +4,7 @@
 //! the engine to perform once the mutex is free.
 
 use std::cell::Cell;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -65,12 +66,17 @@ impl Outbound {
     }
 }
 
-/// What is to be done once the entry's mutex is free.
+/// What is to be done once the entry's mutex is free. It lies in memory that the thread lends: on its way it is handed on a dozen
+/// times, each of which would copy a kilobyte.
 #[derive(Debug)]
 #[must_use = "effects must be performed"]
-pub(crate) struct Effects {
+pub(crate) struct Effects(Box<Wanted>);
+
+/// See [`Effects`].
+#[derive(Debug)]
+pub(crate) struct Wanted {
     /// What the machine wants done.
-    pub(crate) wanted: machine::Effects<Handles>,
+    pub(crate) machine: machine::Effects<Handles>,
     /// The wheel must look at the entry by then.
     pub(crate) due: Option<Time>,
     /// What it is of has so many permits, and not as many as this client says.
@@ -78,13 +84,43 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
+    fn at(now: Time) -> Self {
+        let new = || Box::new(Wanted { machine: machine::Effects::at(now), due: None, permits: None });
+        let mut wanted = WANTED.try_with(Cell::take).ok().flatten().unwrap_or_else(new);
+        wanted.machine.at = now;
+        Effects(wanted)
+    }
+
     /// Whether somebody gets its result.
     pub(crate) fn tells(&self) -> bool {
-        self.wanted.tells()
+        self.machine.tells()
+    }
+
+    /// Gives the memory back once everything was taken out.
+    pub(crate) fn give_back(mut self) {
+        self.machine.clear();
+        (self.due, self.permits) = (None, None);
+        let _ = WANTED.try_with(|kept| kept.set(Some(self.0)));
+    }
+}
+
+impl Deref for Effects {
+    type Target = Wanted;
+
+    fn deref(&self) -> &Wanted {
+        &self.0
+    }
+}
+
+impl DerefMut for Effects {
+    fn deref_mut(&mut self) -> &mut Wanted {
+        &mut self.0
     }
 }
 
 thread_local! {
+    /// Lent to what the thread wants done next.
+    static WANTED: Cell<Option<Box<Wanted>>> = const { Cell::new(None) };
     /// Lent to the entry that the thread works on.
     static SCRATCH: Cell<Option<Box<Scratch<Handles>>>> = const { Cell::new(None) };
 }
@@ -353,22 +389,22 @@ impl Entry {
 
     fn with(self: &Arc<Self>, engine: &Engine, work: impl FnOnce(&mut State, &mut Step<'_, Handles>)) -> Effects {
         let mut state = locked(&self.state);
-        let mut effects = Effects { wanted: machine::Effects::at(clock::now()), due: None, permits: None };
+        let mut effects = Effects::at(clock::now());
         let mut scratch = borrow_scratch();
         let mut surroundings = Surroundings { engine, entry: self };
-        let mut step = Step::new(&mut effects.wanted, &mut surroundings, &mut scratch);
+        let mut step = Step::new(&mut effects.machine, &mut surroundings, &mut scratch);
         if let Err(panicked) = caught(|| work(&mut state, &mut step)) {
             state.machine.give_up(&mut step, kind(&*self.layout, &self.key), panicked.said());
             state.due = None;
         }
         give_back_scratch(scratch);
-        effects.due = state.appoint(effects.wanted.at);
+        effects.due = state.appoint(effects.machine.at);
         let needed = state.machine.is_at_store();
         if needed != state.alive.is_some() {
             state.alive = needed.then(|| self.clone());
         }
-        engine.counters.count(&effects.wanted.notices);
-        effects.wanted.notices.retain(|notice| notice.is_wanted());
+        engine.counters.count(&effects.machine.notices);
+        effects.machine.notices.retain(|notice| notice.is_wanted());
         effects
     }
 

@@ -61,6 +61,19 @@ impl<H: Handles> Effects<H> {
         }
     }
 
+    /// Forgets everything, and keeps the memory for another step.
+    pub fn clear(&mut self) {
+        clear(&mut self.sends);
+        clear(&mut self.settled);
+        clear(&mut self.lost);
+        clear(&mut self.ended);
+        clear(&mut self.learnt);
+        clear(&mut self.let_through);
+        clear(&mut self.waits);
+        clear(&mut self.notices);
+        (self.open_inbox, self.hear_hints, self.heeds) = (false, false, false);
+    }
+
     /// Whether somebody gets an answer.
     pub fn tells(&self) -> bool {
         !self.settled.is_empty()
@@ -80,6 +93,15 @@ impl<H: Handles> Effects<H> {
 
     pub(super) fn settle(&mut self, waiter: H::Waiter, settled: Settled<H::Hold>) {
         self.settled.push((waiter, settled));
+    }
+}
+
+/// Empties a list; one that had very many in it once keeps no memory for them.
+fn clear<A: smallvec::Array>(list: &mut SmallVec<A>) {
+    if list.capacity() > 64 {
+        *list = SmallVec::new();
+    } else {
+        list.clear();
     }
 }
 

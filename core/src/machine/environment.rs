@@ -148,7 +148,6 @@ impl<H: Handles> std::fmt::Debug for Step<'_, H> {
 pub struct Scratch<H: Handles> {
     pub(super) session: session::Scratch,
     pub(super) queue: queue::Scratch,
-    pub(super) slots: Lent<u32>,
     pub(super) tasks: Lent<Task<H::Waiter>>,
     pub(super) releases: Lent<Release<H::Waiter>>,
 }
@@ -156,7 +155,6 @@ pub struct Scratch<H: Handles> {
 impl<H: Handles> Scratch<H> {
     /// Keeps no more memory than few need: something that many waited for is not kept for ever.
     pub fn shrink(&mut self) {
-        self.slots.shrink_to(64);
         self.tasks.shrink_to(64);
         self.releases.shrink_to(64);
     }
@@ -165,7 +163,7 @@ impl<H: Handles> Scratch<H> {
 impl<H: Handles> Default for Scratch<H> {
     fn default() -> Self {
         let (session, queue) = Default::default();
-        Scratch { session, queue, slots: Lent::new(), tasks: Lent::new(), releases: Lent::new() }
+        Scratch { session, queue, tasks: Lent::new(), releases: Lent::new() }
     }
 }
 

@@ -85,15 +85,15 @@ impl<H: Handles> LockMachine<H> {
 
     /// Nobody listens, or stands behind others, who has no use for that any more.
     pub(super) fn stop_listening(&mut self, step: &mut Step<'_, H>) {
-        for at in self.slots.worked() {
-            let slot = self.slots.aside(at);
-            if self.push == Push::Hint && !slot.session.listens() {
+        let hints = self.push == Push::Hint;
+        self.slots.each_worked(|slot| {
+            if hints && !slot.session.listens() {
                 slot.forget(step.env);
             }
             if slot.is_through() {
                 step.effects.let_through.push(slot.id);
             }
-        }
+        });
     }
 
     pub(super) fn inbox_changed(&mut self, step: &mut Step<'_, H>, inbox: Inbox) {

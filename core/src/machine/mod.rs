@@ -202,7 +202,6 @@ impl<H: Handles> LockMachine<H> {
         self.queue.lend(&mut scratch.queue);
         self.tasks.exchange(&mut scratch.tasks);
         self.releases.exchange(&mut scratch.releases);
-        self.slots.exchange(&mut scratch.slots);
         self.slots.begin();
         if !self.slots.is_empty() {
             self.slots.aside(0).session.lend(&mut scratch.session);
@@ -213,10 +212,7 @@ impl<H: Handles> LockMachine<H> {
         self.queue.reclaim(&mut scratch.queue);
         scratch.tasks.take_back(&mut self.tasks);
         scratch.releases.take_back(&mut self.releases);
-        for at in self.slots.worked() {
-            self.slots.aside(at).session.reclaim(&mut scratch.session);
-        }
-        self.slots.take_back(&mut scratch.slots);
+        self.slots.each_worked(|slot| slot.session.reclaim(&mut scratch.session));
     }
 
     /// When to [tick](Event::Tick) at the latest; `None` while only an event can change anything. Looks at every contender.
@@ -315,12 +311,11 @@ impl<H: Handles> LockMachine<H> {
 
     fn tick(&mut self, now: Time) {
         self.queue.handle(now, queue::Event::Tick);
-        for at in self.slots.due_by(now) {
-            let slot = &mut self.slots[at];
+        self.slots.each_due(now, |slot| {
             if !slot.idle && slot.session.poll_timeout().is_some_and(|at| at <= now) {
                 slot.session.handle(now, session::Event::Tick);
             }
-        }
+        });
     }
 
     /// The slot whose session stands for `contender`.

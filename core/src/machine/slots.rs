@@ -1,12 +1,11 @@
 //! The sessions of a machine. Mostly there is one; where very many tasks want their own place at the store there are as many, and no step of
 //! one of them looks at all the others.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::{Deref, Index, IndexMut};
 
 use smallvec::SmallVec;
 
-use crate::lent::Lent;
 use crate::protocol::AttemptId;
 use crate::queue::ContenderId;
 use crate::session::{Action, Session};
@@ -42,12 +41,10 @@ impl Slot {
     }
 }
 
-/// See the [module](self). Whatever is lent out to be changed is taken to have been, so it is what
+/// See the [module](self). Of few all are looked at. Of many, whatever is lent out to be changed is taken to have been, so it is what
 /// [`next_action`](Self::next_action) asks and the index is corrected by.
 pub(super) struct Slots {
     all: SmallVec<[Slot; 1]>,
-    /// Which were lent out since they had no more actions.
-    touched: Lent<u32>,
     many: Option<Box<Many>>,
 }
 
@@ -64,6 +61,8 @@ struct Many {
     undoing: usize,
     /// Under what each of them is found.
     filed: Vec<Filed>,
+    /// Which were lent out since they had no more actions.
+    touched: VecDeque<u32>,
     /// Which were touched in this step.
     worked: Vec<u32>,
     /// Which were lent out since they were filed: very many may be before the first of them says what it wants done.
@@ -130,6 +129,28 @@ impl Many {
             self.find(at);
         }
         self.worked = moved(std::mem::take(&mut self.worked).into_iter(), at, last).collect();
+        self.touched = moved(std::mem::take(&mut self.touched).into_iter(), at, last).collect();
+    }
+
+    fn touch(&mut self, place: u32) {
+        if self.touched.back() != Some(&place) {
+            self.touched.push_back(place);
+        }
+        if self.unfiled.last() != Some(&place) {
+            self.unfiled.push(place);
+        }
+    }
+
+    fn next_action(&mut self, all: &mut [Slot]) -> Option<(usize, Action)> {
+        while let Some(place) = self.touched.front().copied() {
+            let at = place as usize;
+            if let Some(action) = all[at].session.poll_action() {
+                return Some((at, action));
+            }
+            self.touched.pop_front();
+            self.worked.push(place);
+        }
+        None
     }
 }
 
@@ -141,30 +162,30 @@ fn moved(places: impl Iterator<Item = u32>, at: usize, last: usize) -> impl Iter
 
 impl Slots {
     pub(super) fn new() -> Self {
-        Slots { all: SmallVec::new(), touched: Lent::new(), many: None }
+        Slots { all: SmallVec::new(), many: None }
     }
 
     /// A copy in the same state, which has no index yet.
     pub(super) fn duplicate(&self) -> Self {
         let copy = |slot: &Slot| Slot { session: slot.session.duplicate(), ..*slot };
-        Slots { all: self.all.iter().map(copy).collect(), touched: self.touched.clone(), many: None }
+        Slots { all: self.all.iter().map(copy).collect(), many: None }
     }
 
-    /// Lends memory for what is touched, and takes it back.
-    pub(super) fn exchange(&mut self, scratch: &mut Lent<u32>) {
-        self.touched.exchange(scratch);
-    }
-
-    pub(super) fn take_back(&mut self, scratch: &mut Lent<u32>) {
-        scratch.take_back(&mut self.touched);
-    }
-
-    /// Where they are that took part in this step, or all of few.
-    pub(super) fn worked(&self) -> SmallVec<[usize; 4]> {
-        match &self.many {
-            Some(many) => many.worked.iter().map(|at| *at as usize).collect(),
-            None => (0..self.all.len()).collect(),
+    /// Has `look` see those that took part in this step, or all of few, until it says that this is enough; whether it did.
+    pub(super) fn any_worked(&mut self, mut look: impl FnMut(&mut Slot) -> bool) -> bool {
+        let Slots { all, many } = self;
+        match many {
+            Some(many) => many.worked.iter().any(|at| look(&mut all[*at as usize])),
+            None => all.iter_mut().any(look),
         }
+    }
+
+    /// The same of each of them.
+    pub(super) fn each_worked(&mut self, mut change: impl FnMut(&mut Slot)) {
+        self.any_worked(|slot| {
+            change(slot);
+            false
+        });
     }
 
     /// To be changed in what no step depends on.
@@ -204,15 +225,16 @@ impl Slots {
         }
     }
 
-    /// Where they are of which something may be due.
-    pub(super) fn due_by(&mut self, now: Time) -> SmallVec<[usize; 4]> {
-        match self.filed(now) {
+    /// Those of which something may be due, to be changed.
+    pub(super) fn each_due(&mut self, now: Time, mut change: impl FnMut(&mut Slot)) {
+        let due: Vec<usize> = match self.filed(now) {
             Some(many) => {
                 let due = many.by_due.range(..=(now, u64::MAX));
                 due.filter_map(|(_, id)| many.by_id.get(id).copied()).collect()
             }
-            None => (0..self.all.len()).collect(),
-        }
+            None => return self.all.iter_mut().for_each(change),
+        };
+        due.into_iter().for_each(|at| change(&mut self[at]));
     }
 
     /// When the first of them is due.
@@ -224,22 +246,25 @@ impl Slots {
     }
 
     /// The index, as things are now; none of few.
+    #[inline]
     fn filed(&mut self, now: Time) -> Option<&Many> {
-        let Slots { all, many, .. } = self;
-        if many.is_none() && all.len() <= MANY {
-            return None;
-        }
+        if self.many.is_none() && self.all.len() <= MANY { None } else { Some(self.filed_anew(now)) }
+    }
+
+    fn filed_anew(&mut self, now: Time) -> &Many {
+        let Slots { all, many } = self;
         let many = many.get_or_insert_with(|| {
             let mut many = Box::<Many>::default();
             all.iter().enumerate().for_each(|(at, slot)| many.file(at, slot, now));
             many.worked = (0..all.len() as u32).collect();
+            many.touched = (0..all.len() as u32).collect();
             many
         });
         // In the order in which they were lent out, which has new ones as they came.
         let mut unfiled = std::mem::take(&mut many.unfiled);
         unfiled.drain(..).for_each(|at| many.file(at as usize, &all[at as usize], now));
         many.unfiled = unfiled;
-        Some(many)
+        many
     }
 
     /// Whether a place that somebody left may still be known to the store.
@@ -261,50 +286,29 @@ impl Slots {
     pub(super) fn push(&mut self, slot: Slot) -> usize {
         self.all.push(slot);
         let at = self.all.len() - 1;
-        self.touch(at);
+        if let Some(many) = &mut self.many {
+            many.touch(at as u32);
+        }
         at
     }
 
     pub(super) fn remove(&mut self, at: usize, now: Time) {
-        let last = self.all.len() - 1;
         self.filed(now);
         if let Some(many) = &mut self.many {
             many.remove(at);
         }
         self.all.swap_remove(at);
-        let touched: SmallVec<[u32; 4]> = moved(self.touched.iter().copied(), at, last).collect();
-        self.touched.clear();
-        self.touched.extend(touched);
         if self.all.len() <= MANY / 2 && self.many.take().is_some() {
             self.all.shrink_to_fit();
         }
     }
 
-    fn touch(&mut self, at: usize) {
-        let place = at as u32;
-        if self.touched.back() != Some(&place) {
-            self.touched.push_back(place);
-        }
-        if let Some(many) = &mut self.many
-            && many.unfiled.last() != Some(&place)
-        {
-            many.unfiled.push(place);
-        }
-    }
-
     /// What one of them wants done, and which.
     pub(super) fn next_action(&mut self) -> Option<(usize, Action)> {
-        while let Some(place) = self.touched.front().copied() {
-            let at = place as usize;
-            if let Some(action) = self.all[at].session.poll_action() {
-                return Some((at, action));
-            }
-            self.touched.pop_front();
-            if let Some(many) = &mut self.many {
-                many.worked.push(place);
-            }
+        match &mut self.many {
+            Some(many) => many.next_action(&mut self.all),
+            None => self.all.iter_mut().enumerate().find_map(|(at, slot)| Some((at, slot.session.poll_action()?))),
         }
-        None
     }
 
     /// All that are in use, to be changed.
@@ -335,7 +339,9 @@ impl Index<usize> for Slots {
 
 impl IndexMut<usize> for Slots {
     fn index_mut(&mut self, at: usize) -> &mut Slot {
-        self.touch(at);
+        if let Some(many) = &mut self.many {
+            many.touch(at as u32);
+        }
         &mut self.all[at]
     }
 }

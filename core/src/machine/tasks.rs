@@ -145,8 +145,7 @@ impl<H: Handles> LockMachine<H> {
         if self.unsaid == 0 {
             return;
         }
-        let waits = |slot: &Slot| !slot.idle && slot.session.is_waiting();
-        let wait = self.slots.worked().into_iter().any(|at| waits(&self.slots[at]));
+        let wait = self.slots.any_worked(|slot| !slot.idle && slot.session.is_waiting());
         // Who came last stands behind; of those before, only who found nobody may not have been said to wait.
         for task in self.tasks.iter_mut().rev() {
             // None of very many before is left unsaid.
