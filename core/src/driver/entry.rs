@@ -1,4 +1,4 @@
-//! One lock of one client: its [machine](crate::machine) under a mutex, and what the machine asks of the client meanwhile.
+//! One lock of one client: its [machine] under a mutex, and what the machine asks of the client meanwhile.
 //!
 //! Every change happens under the mutex, without I/O, in memory that the thread lends. What comes of it leaves as [`Effects`], for
 //! the engine to perform once the mutex is free.

@@ -1,6 +1,6 @@
 //! One lock of one client as one pure machine: its queue, its sessions, and the tasks, holds and releases that wait for them.
 //!
-//! The [`queue`] knows who of this process is next, a [`session`] how one contender fares at the store.
+//! The [queue] knows who of this process is next, a [session] how one contender fares at the store.
 //! The machine joins the two: what the queue wants becomes an event of a session and the other way round, until neither has more
 //! to say. Whatever is left leaves as [`Effects`]: writes to send, answers for those who wait, holds that are lost.
 //!

@@ -273,7 +273,7 @@ impl Walk {
 fn observed() -> Steps {
     let mut steps = Steps::new();
     for (seed, push) in [Push::None, Push::Inbox, Push::Watch, Push::Place, Push::Hint].into_iter().enumerate() {
-        for walk in 0..200 {
+        for walk in 0..500 {
             let mut walk = Walk::new(walk * 5 + seed as u64 + 1, push);
             (0..400).for_each(|_| walk.record(&mut steps));
         }
