@@ -59,6 +59,8 @@ fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let _ = tracing::subscriber::set_global_default(Frail);
+    // What writes a backtrace takes as long as a ttl.
+    std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     turn
 }
 
