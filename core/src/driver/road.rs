@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::error::{Error, Kind, Result};
 use crate::platform::runtime;
 use crate::protocol::Requests;
-use crate::stores::{Answered, Store};
+use crate::stores::{Answered, Store, not_sent};
 use crate::time::Time;
 
 /// The way of a request to the store.
@@ -24,7 +24,7 @@ impl Road {
     pub(crate) async fn call(self, store: &dyn Store, requests: &Requests, limit: Time) -> Answered {
         match self {
             Road::Thread => store.call(requests, limit),
-            Road::Task => store.call_async(requests, limit).await,
+            Road::Task => runtime::within(store.call_async(requests, limit)).await.unwrap_or_else(not_sent),
         }
     }
 
