@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 
 use super::courier::{self, Courier, Freight};
-use super::entry::{Effects, Entry, Outbound, Wanted};
+use super::entry::{Contents, Effects, Entry, Outbound};
 use super::line_up::LineUp;
 use super::notice::{self, Counters, Silence};
 use super::owners::{self, Waits};
@@ -34,7 +34,7 @@ use crate::platform::runtime;
 use crate::protocol::{AttemptId, InboxId, Inquiry, Layout, Push, Reply, Request, Requests, StoreEvent};
 use crate::queue::{Ask, OwnerId, TaskId};
 use crate::session::{Inbox, Service};
-use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store, not_sent};
+use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store};
 use crate::time::Time;
 
 /// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock again.
@@ -445,7 +445,7 @@ impl Engine {
 
     /// Performs a write in this task, which may be of any executor.
     pub(super) async fn call_async(&self, requests: &Requests, limit: Time) -> Answered {
-        runtime::within(self.store.call_async(requests, limit)).await.unwrap_or_else(not_sent)
+        Road::Task.call(&*self.store, requests, limit).await
     }
 
     /// What became of a write with this `limit` whose task was dropped before the answer.
@@ -535,7 +535,7 @@ impl Engine {
 
     /// Everything but the writes, which it returns.
     pub(crate) fn perform_local(&self, entry: &Arc<Entry>, mut effects: Effects) -> SmallVec<[Outbound; 1]> {
-        let Wanted { machine: wanted, due, permits } = &mut *effects;
+        let Contents { machine: wanted, due, permits } = &mut *effects;
         let mut sends = SmallVec::<[Outbound; 1]>::new();
         for send in wanted.sends.drain(..) {
             sends.push(Outbound::of(entry, send));

@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
+use std::thread::LocalKey;
 use std::time::Duration;
 
 use super::engine::Engine;
@@ -70,11 +71,11 @@ impl Outbound {
 /// times, each of which would copy a kilobyte.
 #[derive(Debug)]
 #[must_use = "effects must be performed"]
-pub(crate) struct Effects(Box<Wanted>);
+pub(crate) struct Effects(Box<Contents>);
 
 /// See [`Effects`].
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct Contents {
     /// What the machine wants done.
     pub(crate) machine: machine::Effects<Handles>,
     /// The wheel must look at the entry by then.
@@ -85,10 +86,10 @@ pub(crate) struct Wanted {
 
 impl Effects {
     fn at(now: Time) -> Self {
-        let new = || Box::new(Wanted { machine: machine::Effects::at(now), due: None, permits: None });
-        let mut wanted = WANTED.try_with(Cell::take).ok().flatten().unwrap_or_else(new);
-        wanted.machine.at = now;
-        Effects(wanted)
+        let new = || Box::new(Contents { machine: machine::Effects::at(now), due: None, permits: None });
+        let mut contents = borrow(&CONTENTS).unwrap_or_else(new);
+        contents.machine.at = now;
+        Effects(contents)
     }
 
     /// Whether somebody gets its result.
@@ -100,39 +101,41 @@ impl Effects {
     pub(crate) fn give_back(mut self) {
         self.machine.clear();
         (self.due, self.permits) = (None, None);
-        let _ = WANTED.try_with(|kept| kept.set(Some(self.0)));
+        give_back(&CONTENTS, self.0);
     }
 }
 
 impl Deref for Effects {
-    type Target = Wanted;
+    type Target = Contents;
 
-    fn deref(&self) -> &Wanted {
+    fn deref(&self) -> &Contents {
         &self.0
     }
 }
 
 impl DerefMut for Effects {
-    fn deref_mut(&mut self) -> &mut Wanted {
+    fn deref_mut(&mut self) -> &mut Contents {
         &mut self.0
     }
 }
 
 thread_local! {
     /// Lent to what the thread wants done next.
-    static WANTED: Cell<Option<Box<Wanted>>> = const { Cell::new(None) };
+    static CONTENTS: Lendable<Contents> = const { Cell::new(None) };
     /// Lent to the entry that the thread works on.
-    static SCRATCH: Cell<Option<Box<Scratch<Handles>>>> = const { Cell::new(None) };
+    static SCRATCH: Lendable<Scratch<Handles>> = const { Cell::new(None) };
 }
+
+/// Memory of a thread, while nobody has borrowed it.
+type Lendable<T> = Cell<Option<Box<T>>>;
 
 /// A thread that ends has none any more.
-fn borrow_scratch() -> Box<Scratch<Handles>> {
-    SCRATCH.try_with(Cell::take).ok().flatten().unwrap_or_default()
+fn borrow<T>(memory: &'static LocalKey<Lendable<T>>) -> Option<Box<T>> {
+    memory.try_with(Cell::take).ok().flatten()
 }
 
-fn give_back_scratch(mut scratch: Box<Scratch<Handles>>) {
-    scratch.shrink();
-    let _ = SCRATCH.try_with(|kept| kept.set(Some(scratch)));
+fn give_back<T>(memory: &'static LocalKey<Lendable<T>>, lent: Box<T>) {
+    let _ = memory.try_with(|kept| kept.set(Some(lent)));
 }
 
 /// What the machine of an entry may ask of its client.
@@ -390,14 +393,15 @@ impl Entry {
     fn with(self: &Arc<Self>, engine: &Engine, work: impl FnOnce(&mut State, &mut Step<'_, Handles>)) -> Effects {
         let mut state = locked(&self.state);
         let mut effects = Effects::at(clock::now());
-        let mut scratch = borrow_scratch();
+        let mut scratch = borrow(&SCRATCH).unwrap_or_default();
         let mut surroundings = Surroundings { engine, entry: self };
         let mut step = Step::new(&mut effects.machine, &mut surroundings, &mut scratch);
         if let Err(panicked) = caught(|| work(&mut state, &mut step)) {
             state.machine.give_up(&mut step, kind(&*self.layout, &self.key), panicked.said());
             state.due = None;
         }
-        give_back_scratch(scratch);
+        scratch.shrink();
+        give_back(&SCRATCH, scratch);
         effects.due = state.appoint(effects.machine.at);
         let needed = state.machine.is_at_store();
         if needed != state.alive.is_some() {

@@ -21,6 +21,7 @@ pub(crate) enum Road {
 }
 
 impl Road {
+    /// Performs a write. A task may be of any executor.
     pub(crate) async fn call(self, store: &dyn Store, requests: &Requests, limit: Time) -> Answered {
         match self {
             Road::Thread => store.call(requests, limit),
