@@ -1,4 +1,4 @@
-"""Writes the stub of the native module: the types of `_lockwright.pyi` beside this, each with what `help` says of it at run time."""
+"""Writes what `help` says of the native module at run time into its stub, whose types are written by hand."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ import inspect
 from pathlib import Path
 from typing import Any, Iterator
 
-TYPES = Path(__file__).with_name("_lockwright.pyi")
+STUB = Path(__file__).parents[1] / "python" / "lockwright" / "_lockwright.pyi"
 
 
 def stub() -> str:
     """What the stub has to be."""
     from lockwright import _lockwright
 
-    lines = TYPES.read_text().split("\n")
-    for node, thing in documented(ast.parse(TYPES.read_text()), _lockwright):
+    text = STUB.read_text()
+    lines = text.split("\n")
+    for node, thing in documented(ast.parse(text), _lockwright):
         docstring = inspect.getdoc(thing)
-        if docstring is not None:
-            # Lines are numbered from 1, and those above this one are still as they were.
-            at: int = node.lineno if isinstance(node, ast.ClassDef) else node.end_lineno
+        if docstring is None:
+            continue
+        # Lines are numbered from 1, and those above this one are still as they were.
+        if ast.get_docstring(node) is not None:
+            old = node.body[0]
+            at = old.lineno - 1
+            del lines[at : old.end_lineno]
+        else:
+            at = node.lineno if isinstance(node, ast.ClassDef) else node.end_lineno
             lines[at - 1] = lines[at - 1].removesuffix(" ...")
-            lines[at:at] = written(docstring, node.col_offset + 4) + ([""] if lines[at] else [])
+        lines[at:at] = written(docstring, node.col_offset + 4) + ([""] if lines[at] else [])
     return "\n".join(lines)
 
 
@@ -42,6 +49,4 @@ def written(docstring: str, indent: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    import lockwright
-
-    Path(lockwright.__file__).with_name("_lockwright.pyi").write_text(stub())
+    STUB.write_text(stub())
