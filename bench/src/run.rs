@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::entrant::Entrant;
 use crate::machine::{self, QUIET, Watch};
 use crate::report::Report;
-use crate::rows::{Place, ROWS, Row, Size};
+use crate::rows::{MeasuredStore, ROWS, Row, Size};
 use crate::server::Server;
 use crate::talk::contenders;
 use crate::{Result, page};
@@ -35,8 +35,8 @@ pub(crate) struct Options {
 
 pub(crate) fn run(url: &str, options: &Options) -> Result<()> {
     let rows = chosen(&options.rows)?;
-    let mut place = Place { url: url.to_owned(), server: Server::connect(url)? };
-    same_cpu(&mut place.server)?;
+    let mut store = MeasuredStore { url: url.to_owned(), server: Server::connect(url)? };
+    same_cpu(&mut store.server)?;
     refuse_load(options.loaded)?;
     let contenders = contenders(&options.contenders)?;
     let size = Size { rounds: options.rounds.into(), quick: options.quick };
@@ -46,7 +46,7 @@ pub(crate) fn run(url: &str, options: &Options) -> Result<()> {
             eprintln!("{}: no contender", row.id);
             continue;
         }
-        let report = measure(row, &mut place, entrants, size)?;
+        let report = measure(row, &mut store, entrants, size)?;
         report.write(&options.out)?;
         if !report.machine.is_quiet() {
             eprintln!("{}: LOADED: {}", row.id, page::load(&report.machine));
@@ -90,13 +90,13 @@ fn refuse_load(anyway: bool) -> Result<()> {
     Ok(())
 }
 
-fn measure(row: &Row, place: &mut Place, mut entrants: Vec<Entrant>, size: Size) -> Result<Report> {
+fn measure(row: &Row, store: &mut MeasuredStore, mut entrants: Vec<Entrant>, size: Size) -> Result<Report> {
     eprintln!("{}: {}", row.id, row.title);
-    place.server.clear()?;
-    let watch = Watch::begin(place.server.pid()?.parse()?)?;
-    let columns = row.measure(place, &mut entrants, size)?;
+    store.server.clear()?;
+    let watch = Watch::begin(store.server.pid()?.parse()?)?;
+    let columns = row.measure(store, &mut entrants, size)?;
     let machine = watch.end()?;
-    let server = BTreeMap::from([("redis-server".to_owned(), place.server.version()?)]);
+    let server = BTreeMap::from([("redis-server".to_owned(), store.server.version()?)]);
     Ok(Report {
         row: row.id.to_owned(),
         title: row.title.to_owned(),

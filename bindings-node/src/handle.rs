@@ -25,15 +25,15 @@ pub struct Handle {
     reentrant: bool,
 }
 
-/// Nothing is sent before the first use. `clerk` is by what number the reactor asks for user and password.
+/// Nothing is sent before the first use. `source` is by what number the reactor asks for user and password.
 #[napi(catch_unwind)]
-pub fn open(reactor: &Reactor, url: Option<String>, given: Options, clerk: Option<u32>) -> Answer<Handle> {
+pub fn open(reactor: &Reactor, url: Option<String>, given: Options, source: Option<u32>) -> Answer<Handle> {
     let open = || {
         let mut options = ConnectOptions { language: NODE.name, ..ConnectOptions::default() };
         set(&CONNECT, &mut options, given, "connect")?;
-        if let Some(whom) = clerk {
-            let (desk, limit) = (reactor.desk(), options.connect_timeout);
-            options.credentials = Some(Arc::new(move || desk.ask(whom, limit)));
+        if let Some(whom) = source {
+            let (broker, limit) = (reactor.broker(), options.connect_timeout);
+            options.credentials = Some(Arc::new(move || broker.ask(whom, limit)));
         }
         lockwright::Client::open(url.as_deref(), options).map(|client| Core::Client(client).into())
     };

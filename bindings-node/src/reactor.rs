@@ -28,15 +28,15 @@ use crate::report::{listen, news};
 use crate::value::{NODE, js, object};
 use crate::{locked, report};
 
-/// One environment's jobs and what it holds. All but its bell and its mailbox is used by the environment's thread alone.
+/// One environment's jobs and what it holds. All but its notifier is used by the environment's thread alone.
 #[napi]
 pub struct Reactor {
-    room: Arc<Mutex<Option<Room>>>,
-    bell: Arc<Bell>,
-    desk: Arc<Desk>,
+    environment: Arc<Mutex<Option<Environment>>>,
+    notifier: Arc<Notifier>,
+    broker: Arc<Broker>,
 }
 
-struct Room {
+struct Environment {
     jobs: Jobs,
     guards: Guards,
     /// The number of the guard that a job exports.
@@ -47,7 +47,7 @@ struct Room {
 }
 
 /// What waits for the next turn.
-enum Mail {
+enum Message {
     Lost(u32, &'static str),
     Asked { whom: u32, question: u32 },
     Read { socket: u32, descriptor: OwnedFd },
@@ -68,45 +68,45 @@ mod kind {
 type Function = ThreadsafeFunction<(), (), (), Status, false, true>;
 
 /// Calls for a turn from any thread, as long as the environment exists, and keeps what that turn is to tell.
-pub(crate) struct Bell {
+pub(crate) struct Notifier {
     function: Mutex<Option<Function>>,
-    rung: AtomicBool,
+    notified: AtomicBool,
     /// `None` once the environment has ended: what comes later is dropped.
-    mail: Mutex<Option<Vec<Mail>>>,
+    messages: Mutex<Option<Vec<Message>>>,
 }
 
-impl Bell {
+impl Notifier {
     fn new(ready: Function) -> Self {
-        let mail = Mutex::new(Some(Vec::new()));
-        Bell { function: Mutex::new(Some(ready)), rung: AtomicBool::new(false), mail }
+        let messages = Mutex::new(Some(Vec::new()));
+        Notifier { function: Mutex::new(Some(ready)), notified: AtomicBool::new(false), messages }
     }
 
-    fn leave(&self, mail: Mail) {
-        let mut kept = locked(&self.mail);
+    fn post(&self, message: Message) {
+        let mut kept = locked(&self.messages);
         match &mut *kept {
-            Some(kept) => kept.push(mail),
+            Some(kept) => kept.push(message),
             None => {
-                // Dropping it may leave more mail.
+                // Dropping it may post more messages.
                 drop(kept);
-                return drop(mail);
+                return drop(message);
             }
         }
         drop(kept);
-        self.ring();
+        self.notify();
     }
 
-    fn take_mail(&self) -> Vec<Mail> {
-        locked(&self.mail).as_mut().map(std::mem::take).unwrap_or_default()
+    fn take_messages(&self) -> Vec<Message> {
+        locked(&self.messages).as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// What is in the mail keeps its connection, and that this bell.
+    /// What is in a message keeps its connection, and that this notifier.
     fn close(&self) {
-        let left = locked(&self.mail).take();
+        let left = locked(&self.messages).take();
         drop(left);
     }
 
-    pub(crate) fn ring(&self) {
-        if !self.rung.swap(true, Ordering::AcqRel)
+    pub(crate) fn notify(&self) {
+        if !self.notified.swap(true, Ordering::AcqRel)
             && let Some(function) = &*locked(&self.function)
         {
             // It refuses only where the environment ends.
@@ -114,7 +114,7 @@ impl Bell {
         }
     }
 
-    /// Whether the environment must go on existing for what is rung.
+    /// Whether the environment must go on existing for what is notified.
     fn keep_alive(&self, env: &Env, wanted: bool) -> napi::Result<()> {
         let mut function = locked(&self.function);
         #[expect(deprecated, reason = "its advice is for another purpose: that of dropping the function")]
@@ -127,77 +127,81 @@ impl Bell {
 }
 
 /// Has Node read the sockets of this environment. They are made and dropped by jobs, so in turns.
-struct Sockets(Arc<Bell>);
+struct Sockets(Arc<Notifier>);
 
 impl Reader for Sockets {
     fn read(&self, number: usize, descriptor: OwnedFd) {
         if let Ok(socket) = u32::try_from(number) {
-            self.0.leave(Mail::Read { socket, descriptor });
+            self.0.post(Message::Read { socket, descriptor });
         }
     }
 
     fn stop(&self, number: usize) {
         if let Ok(socket) = u32::try_from(number) {
-            self.0.leave(Mail::Unread { socket });
+            self.0.post(Message::Unread { socket });
         }
     }
 }
 
 impl Reactor {
-    pub(crate) fn desk(&self) -> Arc<Desk> {
-        self.desk.clone()
+    pub(crate) fn broker(&self) -> Arc<Broker> {
+        self.broker.clone()
     }
 
-    fn in_room<T>(&self, operation: &'static str, work: impl FnOnce(&mut Room) -> Result<T>) -> Result<T> {
-        let mut room = locked(&self.room);
+    fn in_environment<T>(
+        &self,
+        operation: &'static str,
+        work: impl FnOnce(&mut Environment) -> Result<T>,
+    ) -> Result<T> {
+        let mut environment = locked(&self.environment);
         let ended = || Error::new(Kind::Closed, operation, "this environment of Node has ended");
-        room.as_mut().ok_or_else(ended).and_then(work)
+        environment.as_mut().ok_or_else(ended).and_then(work)
     }
 
     /// Begins a job, to be followed by a turn.
-    fn ask(&self, env: &Env, begin: impl FnOnce(&mut Room) -> Result<u32>) -> Answer<u32> {
-        answer(self.in_room("call", |room| {
-            let was_idle = room.jobs.is_idle();
-            let job = begin(room)?;
+    fn ask(&self, env: &Env, begin: impl FnOnce(&mut Environment) -> Result<u32>) -> Answer<u32> {
+        answer(self.in_environment("call", |environment| {
+            let was_idle = environment.jobs.is_idle();
+            let job = begin(environment)?;
             if was_idle {
-                self.bell.keep_alive(env, true).map_err(|_| lost_track("call"))?;
+                self.notifier.keep_alive(env, true).map_err(|_| lost_track("call"))?;
             }
             Ok(job)
         }))
     }
 
     fn hear<'env>(&self, env: &'env Env, run: impl FnOnce(&Jobs)) -> napi::Result<Array<'env>> {
-        let mut room = locked(&self.room);
-        let Some(room) = &mut *room else { return env.create_array(0) };
-        let was_busy = !room.jobs.is_idle();
-        run(&room.jobs);
+        let mut environment = locked(&self.environment);
+        let Some(environment) = &mut *environment else { return env.create_array(0) };
+        let was_busy = !environment.jobs.is_idle();
+        run(&environment.jobs);
         let mut told = Triples { array: env.create_array(0)?, length: 0 };
-        for letter in self.bell.take_mail() {
-            match letter {
-                Mail::Lost(guard, why) => told.add(kind::LOST, guard, why)?,
-                Mail::Asked { whom, question } => told.add(kind::ASKED, whom, question)?,
-                Mail::Read { socket, descriptor } => {
+        for message in self.notifier.take_messages() {
+            match message {
+                Message::Lost(guard, why) => told.add(kind::LOST, guard, why)?,
+                Message::Asked { whom, question } => told.add(kind::ASKED, whom, question)?,
+                Message::Read { socket, descriptor } => {
                     let lent = Lent::new(descriptor);
                     told.add(kind::READ, socket, lent.number())?;
-                    room.lent.insert(socket, lent);
+                    environment.lent.insert(socket, lent);
                 }
-                Mail::Unread { socket } => told.add(kind::UNREAD, socket, ())?,
+                Message::Unread { socket } => told.add(kind::UNREAD, socket, ())?,
             }
         }
-        for (job, result) in room.jobs.ended() {
-            room.tell(env, job, result, &mut told)?;
+        for (job, result) in environment.jobs.ended() {
+            environment.tell(env, job, result, &mut told)?;
         }
-        for event in news(&self.bell) {
+        for event in news(&self.notifier) {
             told.add(kind::NEWS, 0, object(env, event)?)?;
         }
-        if was_busy && room.jobs.is_idle() {
-            self.bell.keep_alive(env, false)?;
+        if was_busy && environment.jobs.is_idle() {
+            self.notifier.keep_alive(env, false)?;
         }
         Ok(told.array)
     }
 
     fn on_guard<T>(&self, operation: &'static str, guard: u32, work: impl FnOnce(&Guard) -> Result<T>) -> Result<T> {
-        self.in_room(operation, |room| work(room.guards.get(operation, guard)?))
+        self.in_environment(operation, |environment| work(environment.guards.get(operation, guard)?))
     }
 }
 
@@ -207,26 +211,26 @@ impl Reactor {
     /// their descriptors, else they are read in turns.
     #[napi(constructor, catch_unwind)]
     pub fn new(env: Env, ready: Function, reads: bool) -> napi::Result<Self> {
-        let bell = Arc::new(Bell::new(ready));
+        let notifier = Arc::new(Notifier::new(ready));
         let refused = |error: Error| napi::Error::from_reason(error.to_string());
-        let reader = reads.then(|| Arc::new(Sockets(bell.clone())) as Arc<dyn Reader>);
+        let reader = reads.then(|| Arc::new(Sockets(notifier.clone())) as Arc<dyn Reader>);
         let jobs = Jobs::new(reader).map_err(refused)?;
-        let ringing = bell.clone();
-        let watch = jobs.watch(move || ringing.ring()).map_err(refused)?;
+        let notifying = notifier.clone();
+        let watch = jobs.watch(move || notifying.notify()).map_err(refused)?;
         let (exporting, lent) = (HashMap::new(), HashMap::new());
-        let room = Room { jobs, guards: Guards::default(), exporting, lent, _watch: watch };
-        let room = Arc::new(Mutex::new(Some(room)));
-        let reactor = Reactor { room, bell, desk: Arc::default() };
-        reactor.desk.serve(&reactor.bell);
-        let left = (reactor.room.clone(), reactor.bell.clone(), reactor.desk.clone());
-        env.add_env_cleanup_hook(left, |(room, bell, desk)| clean_up(&room, &bell, &desk))?;
+        let environment = Environment { jobs, guards: Guards::default(), exporting, lent, _watch: watch };
+        let environment = Arc::new(Mutex::new(Some(environment)));
+        let reactor = Reactor { environment, notifier, broker: Arc::default() };
+        reactor.broker.serve(&reactor.notifier);
+        let left = (reactor.environment.clone(), reactor.notifier.clone(), reactor.broker.clone());
+        env.add_env_cleanup_hook(left, |(environment, notifier, broker)| clean_up(&environment, &notifier, &broker))?;
         Ok(reactor)
     }
 
     /// Polls what can go on, and tells what ended: triples of a kind, a number and a value, one after another.
     #[napi(catch_unwind)]
     pub fn turn<'env>(&self, env: &'env Env) -> napi::Result<Array<'env>> {
-        self.bell.rung.store(false, Ordering::Release);
+        self.notifier.notified.store(false, Ordering::Release);
         self.hear(env, Jobs::turn)
     }
 
@@ -240,19 +244,19 @@ impl Reactor {
     /// The descriptor of that socket is Node's now, to be closed by it.
     #[napi(catch_unwind)]
     pub fn taken(&self, socket: u32) {
-        let lent = locked(&self.room).as_mut().and_then(|room| room.lent.remove(&socket));
+        let lent = locked(&self.environment).as_mut().and_then(|environment| environment.lent.remove(&socket));
         lent.into_iter().for_each(Lent::given);
     }
 
     /// Nobody wants what the job is about any more.
     #[napi(catch_unwind)]
     pub fn forget(&self, env: &Env, job: u32) -> napi::Result<()> {
-        let mut room = locked(&self.room);
-        let Some(room) = &mut *room else { return Ok(()) };
-        let was_busy = !room.jobs.is_idle();
-        room.jobs.forget(job);
-        if was_busy && room.jobs.is_idle() {
-            self.bell.keep_alive(env, false)?;
+        let mut environment = locked(&self.environment);
+        let Some(environment) = &mut *environment else { return Ok(()) };
+        let was_busy = !environment.jobs.is_idle();
+        environment.jobs.forget(job);
+        if was_busy && environment.jobs.is_idle() {
+            self.notifier.keep_alive(env, false)?;
         }
         Ok(())
     }
@@ -260,55 +264,56 @@ impl Reactor {
     /// What `begin` does for a lock, without a list of arguments.
     #[napi(catch_unwind)]
     pub fn acquire(&self, env: &Env, lock: &Handle, timeout: Option<f64>, owner: f64) -> Answer<u32> {
-        self.ask(env, |room| Ok(room.jobs.acquire(lock.wanted_by(owner)?, lock.limit(timeout)?)))
+        self.ask(env, |environment| Ok(environment.jobs.acquire(lock.wanted_by(owner)?, lock.limit(timeout)?)))
     }
 
     /// Begins the operation of that name, for an acquisition of that number if it is one.
     #[napi(catch_unwind)]
     pub fn begin(&self, env: &Env, of: &Handle, name: String, words: Vec<Word>, owner: Option<f64>) -> Answer<u32> {
-        self.ask(env, |room| {
+        self.ask(env, |environment| {
             let (operation, core, arguments) = of.asked(&name, words, owner)?;
-            Ok(room.jobs.begin(operation.run(core, arguments)))
+            Ok(environment.jobs.begin(operation.run(core, arguments)))
         })
     }
 
     #[napi(catch_unwind)]
     pub fn export(&self, env: &Env, guard: u32, ttl: f64) -> Answer<u32> {
-        self.ask(env, |room| {
+        self.ask(env, |environment| {
             let ttl = NODE.span("export", "ttl", &Given::Number(ttl))?;
-            let job = room.jobs.export(room.guards.take("export", guard)?, ttl);
-            room.exporting.insert(job, guard);
+            let job = environment.jobs.export(environment.guards.take("export", guard)?, ttl);
+            environment.exporting.insert(job, guard);
             Ok(job)
         })
     }
 
     #[napi(catch_unwind)]
     pub fn release(&self, env: &Env, guard: u32) -> Answer<u32> {
-        self.ask(env, |room| Ok(room.jobs.release(room.guards.take("release", guard)?)))
+        self.ask(env, |environment| Ok(environment.jobs.release(environment.guards.take("release", guard)?)))
     }
 
     /// Gives several back in one write: what became of each.
     #[napi(catch_unwind)]
     pub fn release_all(&self, env: &Env, guards: Vec<u32>) -> Answer<u32> {
-        self.ask(env, |room| {
-            let taken = guards.iter().map(|guard| room.guards.take("release", *guard));
-            Ok(room.jobs.release_all(taken.collect::<Result<_>>()?))
+        self.ask(env, |environment| {
+            let taken = guards.iter().map(|guard| environment.guards.take("release", *guard));
+            Ok(environment.jobs.release_all(taken.collect::<Result<_>>()?))
         })
     }
 
     /// However early it is released, it stays taken until so long after its grant.
     #[napi(catch_unwind)]
     pub fn hold_at_least_for(&self, guard: u32, span: f64) -> Answer<bool> {
-        let hold = |room: &mut Room, span| room.guards.get_mut("hold", guard)?.hold_at_least_for(span);
+        let hold =
+            |environment: &mut Environment, span| environment.guards.get_mut("hold", guard)?.hold_at_least_for(span);
         let span = NODE.span("hold", "span", &Given::Number(span));
-        answer(span.and_then(|span| self.in_room("hold", |room| hold(room, span))).map(|()| true))
+        answer(span.and_then(|span| self.in_environment("hold", |environment| hold(environment, span))).map(|()| true))
     }
 
     #[napi(catch_unwind)]
     pub fn extend(&self, env: &Env, guard: u32, ttl: f64) -> Answer<u32> {
-        self.ask(env, |room| {
+        self.ask(env, |environment| {
             let ttl = NODE.span("extend", "ttl", &Given::Number(ttl))?;
-            room.jobs.extend(room.guards.get("extend", guard)?, ttl)
+            environment.jobs.extend(environment.guards.get("extend", guard)?, ttl)
         })
     }
 
@@ -316,7 +321,7 @@ impl Reactor {
     #[napi(catch_unwind)]
     pub fn change(&self, env: &Env, guard: u32, writes: bool) -> Answer<u32> {
         let operation = if writes { "upgrade" } else { "downgrade" };
-        self.ask(env, |room| room.jobs.change(room.guards.get(operation, guard)?, writes))
+        self.ask(env, |environment| environment.jobs.change(environment.guards.get(operation, guard)?, writes))
     }
 
     /// The token and its epoch, which a change of part renews.
@@ -341,8 +346,8 @@ impl Reactor {
     #[napi(catch_unwind)]
     pub fn watch(&self, guard: u32) -> Answer<bool> {
         let watched = self.on_guard("lost", guard, |core| {
-            let bell = self.bell.clone();
-            core.on_lost(move |why| bell.leave(Mail::Lost(guard, why.code())));
+            let notifier = self.notifier.clone();
+            core.on_lost(move |why| notifier.post(Message::Lost(guard, why.code())));
             Ok(true)
         });
         answer(watched)
@@ -351,8 +356,8 @@ impl Reactor {
     /// Lets the lease of a guard that was collected run out. For how many milliseconds it was still held.
     #[napi(catch_unwind)]
     pub fn abandon(&self, guard: u32) -> f64 {
-        let abandoned = self.in_room("abandon", |room| {
-            let core = room.guards.take("abandon", guard)?;
+        let abandoned = self.in_environment("abandon", |environment| {
+            let core = environment.guards.take("abandon", guard)?;
             let left = core.remaining();
             core.abandon();
             Ok(NODE.number(left))
@@ -367,30 +372,30 @@ impl Reactor {
             (Some(user), Some(password)) => Ok(Credentials { user, password }),
             _ => Err(why.unwrap_or_else(|| "the credentials function gave none".into())),
         };
-        self.desk.give(question, found);
+        self.broker.give(question, found);
     }
 
     /// Has events told, of `level` (0, errors, to 4, traces; above, none) from now on; without one, of what level was set
     /// before, at first warnings.
     #[napi(catch_unwind)]
     pub fn listen(&self, level: Option<u8>) -> Answer<bool> {
-        answer(listen(&self.bell, level).map(|()| true))
+        answer(listen(&self.notifier, level).map(|()| true))
     }
 }
 
 /// The environment ends: its thread does this, and runs no JavaScript after it.
-fn clean_up(room: &Mutex<Option<Room>>, bell: &Arc<Bell>, desk: &Desk) {
-    report::leave(bell);
-    let function = locked(&bell.function).take();
-    desk.close();
-    let left = locked(room).take();
+fn clean_up(environment: &Mutex<Option<Environment>>, notifier: &Arc<Notifier>, broker: &Broker) {
+    report::leave(notifier);
+    let function = locked(&notifier.function).take();
+    broker.close();
+    let left = locked(environment).take();
     if let Some(mut left) = left {
         left.guards.abandon();
         left.lent.drain().for_each(|(_, lent)| lent.end());
         // With its jobs: acquisitions are undone in the background.
         drop(left);
     }
-    bell.close();
+    notifier.close();
     drop(function);
 }
 
@@ -410,7 +415,7 @@ impl Triples<'_> {
     }
 }
 
-impl Room {
+impl Environment {
     fn tell(&mut self, env: &Env, job: u32, result: Result<Outcome>, told: &mut Triples<'_>) -> napi::Result<()> {
         let exported = if self.exporting.is_empty() { None } else { self.exporting.remove(&job) };
         match result {
@@ -476,7 +481,7 @@ fn grant<'env>(env: &'env Env, guard: Guard, guards: &mut Guards) -> napi::Resul
 
 /// Where the driver's threads ask for credentials, and wait for JavaScript's answer.
 #[derive(Default)]
-pub(crate) struct Desk {
+pub(crate) struct Broker {
     state: Mutex<Questions>,
     answered: Condvar,
 }
@@ -484,16 +489,16 @@ pub(crate) struct Desk {
 #[derive(Default)]
 struct Questions {
     /// `None` once the environment has ended.
-    bell: Option<Arc<Bell>>,
+    notifier: Option<Arc<Notifier>>,
     open: HashMap<u32, Option<Found>>,
     last: u32,
 }
 
 type Found = std::result::Result<Credentials, String>;
 
-impl Desk {
-    fn serve(&self, bell: &Arc<Bell>) {
-        locked(&self.state).bell = Some(bell.clone());
+impl Broker {
+    fn serve(&self, notifier: &Arc<Notifier>) {
+        locked(&self.state).notifier = Some(notifier.clone());
     }
 
     /// Blocks a thread of the driver's, which has no other work meanwhile, for `limit` at most.
@@ -506,13 +511,13 @@ impl Desk {
         limit: Duration,
     ) -> std::result::Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
         let mut state = locked(&self.state);
-        let bell = state.bell.clone().ok_or("this environment of Node has ended")?;
+        let notifier = state.notifier.clone().ok_or("this environment of Node has ended")?;
         state.last = state.last.wrapping_add(1);
         let question = state.last;
         state.open.insert(question, None);
-        bell.leave(Mail::Asked { whom, question });
+        notifier.post(Message::Asked { whom, question });
         let unanswered =
-            |state: &mut Questions| state.bell.is_some() && matches!(state.open.get(&question), Some(None));
+            |state: &mut Questions| state.notifier.is_some() && matches!(state.open.get(&question), Some(None));
         let waited = self.answered.wait_timeout_while(state, limit, unanswered);
         let found = waited.unwrap_or_else(PoisonError::into_inner).0.open.remove(&question).flatten();
         let late = || Err(format!("the credentials function did not answer within {limit:?}"));
@@ -528,7 +533,7 @@ impl Desk {
     }
 
     fn close(&self) {
-        locked(&self.state).bell = None;
+        locked(&self.state).notifier = None;
         self.answered.notify_all();
     }
 }

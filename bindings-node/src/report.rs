@@ -12,7 +12,7 @@ use napi_derive::napi;
 
 use crate::error::{Answer, answer};
 use crate::locked;
-use crate::reactor::Bell;
+use crate::reactor::Notifier;
 use crate::value::{NODE, number};
 
 /// A distribution of times, in milliseconds.
@@ -70,30 +70,30 @@ fn heard(mut event: Event) -> Record {
     Record { class: "Heard", fields: parts.into() }
 }
 
-/// How many events wait for an environment to take them; and how many in the core's mailbox.
+/// How many events wait for an environment to take them; and how many in the core.
 const CAPACITY: usize = 10_000;
 
 /// What is told where nobody said what it wants.
 const UNASKED: Option<Level> = Some(Level::Warn);
 
 /// The environments that may be told what happens in this process.
-struct Hall {
+struct Listeners {
     listeners: Vec<Listener>,
 }
 
 /// One environment: the main thread's, a worker's, that of another copy of the wrapper.
 struct Listener {
-    bell: Weak<Bell>,
+    notifier: Weak<Notifier>,
     /// Of what level it wants events; `None` while it did not say.
     wants: Option<Option<Level>>,
     events: VecDeque<Event>,
-    /// How many found no room since the last one that did.
+    /// How many had no space since the last one that did.
     missed: u64,
 }
 
 impl Listener {
-    fn is(&self, bell: &Arc<Bell>) -> bool {
-        self.bell.ptr_eq(&Arc::downgrade(bell))
+    fn is(&self, notifier: &Arc<Notifier>) -> bool {
+        self.notifier.ptr_eq(&Arc::downgrade(notifier))
     }
 
     fn take(&mut self, event: &Event) {
@@ -103,13 +103,13 @@ impl Listener {
         }
         let missed = event.missed + std::mem::take(&mut self.missed);
         self.events.push_back(Event { missed, ..event.clone() });
-        if let Some(bell) = self.bell.upgrade() {
-            bell.ring();
+        if let Some(notifier) = self.notifier.upgrade() {
+            notifier.notify();
         }
     }
 }
 
-impl Hall {
+impl Listeners {
     /// The most that anybody wants.
     fn level(&self) -> Option<Level> {
         self.listeners.iter().filter_map(|listener| listener.wants).max().unwrap_or(UNASKED)
@@ -126,26 +126,26 @@ impl Hall {
         }
     }
 
-    fn listener(&mut self, bell: &Arc<Bell>) -> &mut Listener {
-        let known = self.listeners.iter().position(|listener| listener.is(bell));
+    fn listener(&mut self, notifier: &Arc<Notifier>) -> &mut Listener {
+        let known = self.listeners.iter().position(|listener| listener.is(notifier));
         let place = known.unwrap_or_else(|| {
-            let bell = Arc::downgrade(bell);
-            self.listeners.push(Listener { bell, wants: None, events: VecDeque::new(), missed: 0 });
+            let notifier = Arc::downgrade(notifier);
+            self.listeners.push(Listener { notifier, wants: None, events: VecDeque::new(), missed: 0 });
             self.listeners.len() - 1
         });
         &mut self.listeners[place]
     }
 }
 
-static HALL: Mutex<Hall> = Mutex::new(Hall { listeners: Vec::new() });
+static LISTENERS: Mutex<Listeners> = Mutex::new(Listeners { listeners: Vec::new() });
 static EVENTS: OnceLock<Result<Arc<events::Events>>> = OnceLock::new();
 
 /// Has events told to this environment, of `level` (0, errors, to 4, traces; above, none) from now on. Without one, as it said
 /// before; if it never did, warnings, while no environment said anything and this is the first.
-pub(crate) fn listen(bell: &Arc<Bell>, level: Option<u8>) -> Result<()> {
+pub(crate) fn listen(notifier: &Arc<Notifier>, level: Option<u8>) -> Result<()> {
     let events = EVENTS.get_or_init(begin).clone()?;
-    let mut hall = locked(&HALL);
-    let listener = hall.listener(bell);
+    let mut all = locked(&LISTENERS);
+    let listener = all.listener(notifier);
     if let Some(number) = level {
         listener.wants = Some(match number {
             0 => Some(Level::Error),
@@ -156,7 +156,7 @@ pub(crate) fn listen(bell: &Arc<Bell>, level: Option<u8>) -> Result<()> {
             _ => None,
         });
     }
-    events.set_level(hall.level());
+    events.set_level(all.level());
     Ok(())
 }
 
@@ -174,23 +174,23 @@ fn begin() -> Result<Arc<events::Events>> {
 
 fn serve(events: &events::Events) {
     while let Some(come) = events.wait(Duration::MAX) {
-        let mut hall = locked(&HALL);
-        come.iter().for_each(|event| hall.tell(event));
+        let mut all = locked(&LISTENERS);
+        come.iter().for_each(|event| all.tell(event));
     }
 }
 
 /// What happened, for this environment to tell.
-pub(crate) fn news(bell: &Arc<Bell>) -> Vec<Record> {
-    let mut hall = locked(&HALL);
-    let listener = hall.listeners.iter_mut().find(|listener| listener.is(bell));
+pub(crate) fn news(notifier: &Arc<Notifier>) -> Vec<Record> {
+    let mut all = locked(&LISTENERS);
+    let listener = all.listeners.iter_mut().find(|listener| listener.is(notifier));
     listener.map_or_else(Vec::new, |listener| listener.events.drain(..).map(heard).collect())
 }
 
 /// This environment ends.
-pub(crate) fn leave(bell: &Arc<Bell>) {
-    let mut hall = locked(&HALL);
-    hall.listeners.retain(|listener| !listener.is(bell));
+pub(crate) fn leave(notifier: &Arc<Notifier>) {
+    let mut all = locked(&LISTENERS);
+    all.listeners.retain(|listener| !listener.is(notifier));
     if let Some(Ok(events)) = EVENTS.get() {
-        events.set_level(hall.level());
+        events.set_level(all.level());
     }
 }

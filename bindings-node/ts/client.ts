@@ -7,7 +7,7 @@ import { type Home, Lock, type LockOptions } from './lock'
 import { native, type NativeHandle } from './native'
 import { BARRIER, CONNECT, count, type Duration, LATCH, LOCK, milliseconds, options as checkedOptions, PAUSES, REQUIRE, SEMAPHORE, text, token } from './options'
 import { OURS, only } from './ours'
-import { ask, type CredentialsSource, dismiss, employ, reactor } from './reactor'
+import { ask, type CredentialsSource, forgetSource, registerSource, reactor } from './reactor'
 import { type Guarantees, type Health, type Inspection, inspection, type Metrics, metricsOf, type Requirements } from './records'
 import { type Job, Once } from './once'
 import { MultiLock, Striped } from './several'
@@ -45,13 +45,13 @@ export interface ConnectOptions {
 export async function connect(url?: string, options?: ConnectOptions): Promise<Client> {
   const { credentials, ...rest } = checkedOptions<ConnectOptions>('connect', options, CONNECT)
   const address = url === undefined ? undefined : text('connect', 'url', url)
-  const clerk = credentials === undefined ? undefined : employ(credentials)
+  const source = credentials === undefined ? undefined : registerSource(credentials)
   try {
-    const opened = checked(native.open(reactor(), address, rest, clerk))
+    const opened = checked(native.open(reactor(), address, rest, source))
     checked(reactor().listen())
-    return Client.make(opened, clerk)
+    return Client.make(opened, source)
   } catch (error) {
-    if (clerk !== undefined) dismiss(clerk)
+    if (source !== undefined) forgetSource(source)
     throw error
   }
 }
@@ -70,18 +70,18 @@ export function restored(): void {
 /** One place where locks are kept. Made by {@link connect}; belongs to its thread. */
 export class Client implements AsyncDisposable {
   readonly #native: NativeHandle
-  readonly #clerk: number | undefined
+  readonly #source: number | undefined
 
-  private constructor(ours: typeof OURS, native: NativeHandle, clerk: number | undefined) {
+  private constructor(ours: typeof OURS, native: NativeHandle, source: number | undefined) {
     only(ours, 'Client', 'await connect(url)')
     this.#native = native
-    this.#clerk = clerk
-    if (clerk !== undefined) collected.register(this, clerk)
+    this.#source = source
+    if (source !== undefined) collected.register(this, source)
   }
 
   /** @internal */
-  static make(native: NativeHandle, clerk: number | undefined): Client {
-    return new Client(OURS, native, clerk)
+  static make(native: NativeHandle, source: number | undefined): Client {
+    return new Client(OURS, native, source)
   }
 
   get #home(): Home {
@@ -257,7 +257,7 @@ export class Client implements AsyncDisposable {
   /** Gives back what is held and ends every wait with `Closed`. */
   async close(): Promise<void> {
     await ask(this.#native, 'close')
-    if (this.#clerk !== undefined) dismiss(this.#clerk)
+    if (this.#source !== undefined) forgetSource(this.#source)
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -278,4 +278,4 @@ function wanted(options: LockOptions | undefined): object {
   return { ...known, retry: [min, max] }
 }
 
-const collected = new FinalizationRegistry<number>(dismiss)
+const collected = new FinalizationRegistry<number>(forgetSource)

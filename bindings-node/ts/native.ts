@@ -96,7 +96,7 @@ export interface NativeReactor {
 
 interface Native {
   Reactor: new (ready: () => void, reads: boolean) => NativeReactor
-  open(reactor: NativeReactor, url: string | undefined, options: object, clerk: number | undefined): Answer<NativeHandle>
+  open(reactor: NativeReactor, url: string | undefined, options: object, source: number | undefined): Answer<NativeHandle>
   /** The shapes of all options, in the core's spelling. */
   options(): Record<'lock' | 'connect' | 'require', Record<string, string>>
   /** Every name there is, for the tests. */

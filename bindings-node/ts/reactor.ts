@@ -12,8 +12,8 @@ const open = new Map<number, (told: unknown) => void>()
 /** Who wants to know of what guard's loss. */
 const watched = new Map<number, (why: LossReason) => void>()
 /** Who is asked for credentials. */
-const clerks = new Map<number, CredentialsSource>()
-let clerksEver = 0
+const sources = new Map<number, CredentialsSource>()
+let sourcesEver = 0
 
 /** User and password of a new connection. */
 export interface Credentials {
@@ -202,18 +202,18 @@ function lost(guard: number, why: LossReason): void {
 }
 
 /** The number by which the native layer asks for credentials. */
-export function employ(clerk: CredentialsSource): number {
-  clerks.set(++clerksEver, clerk)
-  return clerksEver
+export function registerSource(source: CredentialsSource): number {
+  sources.set(++sourcesEver, source)
+  return sourcesEver
 }
 
-export function dismiss(clerk: number): void {
-  clerks.delete(clerk)
+export function forgetSource(source: number): void {
+  sources.delete(source)
 }
 
-async function answer(clerk: number, question: number): Promise<void> {
+async function answer(source: number, question: number): Promise<void> {
   try {
-    const ask = clerks.get(clerk)
+    const ask = sources.get(source)
     if (ask === undefined) throw new Error('the client is gone')
     const found: unknown = await ask()
     const { user = '', password } = (found ?? {}) as Partial<Credentials>

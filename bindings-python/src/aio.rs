@@ -21,7 +21,7 @@ use pyo3::{IntoPyObjectExt, PyTraverseError};
 
 use crate::asked::{Asked, asked};
 use crate::barrier::Barrier;
-use crate::client::{Client, Shared};
+use crate::client::{Client, SharedClient};
 use crate::error::Raised;
 use crate::guard::{Exported, Guard};
 use crate::latch::Latch;
@@ -41,7 +41,7 @@ pub(crate) struct Reactor {
 /// Makes what the task gets of what came of its job.
 enum Answer {
     /// A guard, or whatever else is told, of this client.
-    Told(Arc<Shared>),
+    Told(Arc<SharedClient>),
     /// Whatever is no guard.
     Plain,
     Made(Maker),
@@ -144,7 +144,7 @@ impl Reactor {
     fn begin_on(
         &self,
         future: Bound<'_, PyAny>,
-        (of, shared): (&impl Asked, &Arc<Shared>),
+        (of, shared): (&impl Asked, &Arc<SharedClient>),
         name: &str,
         given: &[Option<Bound<'_, PyAny>>],
     ) -> PyResult<u32> {

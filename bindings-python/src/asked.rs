@@ -10,7 +10,7 @@ use lockwright::{Error, Result};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
-use crate::client::Shared;
+use crate::client::SharedClient;
 use crate::error::Raised;
 use crate::lock::limit;
 use crate::value::{of_argument, told};
@@ -19,7 +19,7 @@ use crate::{SLICE, Span, green, is_main_thread, outside, text, waited};
 /// Whatever of Python's is asked something.
 pub(crate) trait Asked {
     fn handle(&self) -> Handle;
-    fn shared(&self) -> &Shared;
+    fn shared(&self) -> &SharedClient;
 }
 
 /// The operation of that name of this handle, and its arguments as Python gave them.

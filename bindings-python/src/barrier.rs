@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::asked::{Asked, ask};
-use crate::client::Shared;
+use crate::client::SharedClient;
 
 /// Whoever waits goes on once as many wait as there are parties; then it starts over. Made by `Client.barrier`.
 ///
@@ -17,7 +17,7 @@ use crate::client::Shared;
 #[pyclass(frozen, weakref, module = "lockwright")]
 pub(crate) struct Barrier {
     pub(crate) core: blocking::Barrier,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedClient>,
 }
 
 impl Asked for Barrier {
@@ -25,7 +25,7 @@ impl Asked for Barrier {
         Handle::Barrier(self.core.clone().into_face())
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &SharedClient {
         &self.shared
     }
 }

@@ -22,7 +22,7 @@ use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::several::{Bundle, Segments};
 use crate::value::{PYTHON, record, set};
-use crate::{Span, herald, locked, outside, text};
+use crate::{Span, dispatcher, locked, outside, text};
 
 /// What locks and guards remember of where they come from.
 pub(crate) struct Origin {
@@ -31,7 +31,7 @@ pub(crate) struct Origin {
 }
 
 /// What a client shares with its locks.
-pub(crate) struct Shared {
+pub(crate) struct SharedClient {
     pub(crate) client: blocking::Client,
     pub(crate) origin: Arc<Origin>,
     /// Holds of locks that were collected meanwhile; another lock of the same name may release them.
@@ -45,7 +45,7 @@ pub(crate) struct Orphan {
     pub(crate) guard: Py<Guard>,
 }
 
-impl Shared {
+impl SharedClient {
     /// A client that is closed has nothing left to release.
     pub(crate) fn take_orphans(&self) -> Vec<Orphan> {
         std::mem::take(&mut *locked(&self.orphans))
@@ -54,7 +54,7 @@ impl Shared {
     /// A process whose driver may ask for credentials needs somebody to answer it.
     pub(crate) fn prepare(&self, py: Python<'_>) -> PyResult<()> {
         if self.origin.credentials.is_some() {
-            herald::summon(py)?;
+            dispatcher::started(py)?;
         }
         Ok(())
     }
@@ -84,7 +84,7 @@ pub(crate) fn connect(
     let origin = Arc::new_cyclic(|origin| {
         if credentials.is_some() {
             let (origin, limit) = (origin.clone(), options.connect_timeout);
-            options.credentials = Some(Arc::new(move || herald::credentials(&origin, limit)));
+            options.credentials = Some(Arc::new(move || dispatcher::credentials(&origin, limit)));
         }
         let client = url.and_then(|url| Ok(blocking::Client::open(url.as_deref(), options).map_err(Raised)?));
         let address = client.as_ref().map(|client| client.address().to_owned()).unwrap_or_default();
@@ -92,7 +92,7 @@ pub(crate) fn connect(
         Origin { address, credentials }
     });
     let client = opened.unwrap_or_else(|| Err(Raised(lost_track("connect")).into()))?;
-    let shared = Shared { client, origin, orphans: Mutex::default() };
+    let shared = SharedClient { client, origin, orphans: Mutex::default() };
     shared.prepare(py)?;
     follow_logging(py)?;
     Ok(Client(Arc::new(shared)))
@@ -100,7 +100,7 @@ pub(crate) fn connect(
 
 /// One place where locks are kept. After a fork the child's copy connects by itself at its next use.
 #[pyclass(frozen, weakref, module = "lockwright")]
-pub(crate) struct Client(pub(crate) Arc<Shared>);
+pub(crate) struct Client(pub(crate) Arc<SharedClient>);
 
 #[pymethods]
 impl Client {
@@ -426,7 +426,7 @@ impl Asked for Client {
         Handle::Client(self.0.client.clone().into_face())
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &SharedClient {
         &self.0
     }
 }

@@ -17,8 +17,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyModule};
 
+use crate::dispatcher::Answer;
 use crate::error::Raised;
-use crate::herald::Answer;
 use crate::lock::this_thread;
 use crate::{locked, outside};
 
@@ -74,9 +74,9 @@ impl Hub<'_> {
     ) -> PyResult<T> {
         let py = self.0.py();
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
-        let bell = self.0.getattr(intern!(py, "bell"))?.cast_into::<Bell>()?;
-        let number = bell.get().0.next.fetch_add(1, Ordering::Relaxed);
-        let waker = Waker::from(Arc::new(Rope { bell: bell.get().0.clone(), number }));
+        let notifier = self.0.getattr(intern!(py, "notifier"))?.cast_into::<Notifier>()?;
+        let number = notifier.get().0.next.fetch_add(1, Ordering::Relaxed);
+        let waker = Waker::from(Arc::new(NotifierWaker { notifier: notifier.get().0.clone(), number }));
         loop {
             if let Some(result) = outside(py, || Ok(look(Wait::Wake(&waker)))).map_err(Raised)? {
                 return Ok(result);
@@ -93,11 +93,11 @@ impl Hub<'_> {
     }
 }
 
-/// What the driver's thread rings, without entering Python: a descriptor that the hub watches, and for whom it was rung.
+/// What the driver's thread notifies, without entering Python: a descriptor that the hub watches, and for whom it was notified.
 #[pyclass(frozen, module = "lockwright._lockwright")]
-pub(crate) struct Bell(Arc<Rung>);
+pub(crate) struct Notifier(Arc<Notifications>);
 
-struct Rung {
+struct Notifications {
     reader: PipeReader,
     writer: PipeWriter,
     /// While there are any, one byte is in the pipe.
@@ -105,37 +105,37 @@ struct Rung {
     next: AtomicU64,
 }
 
-/// The bell in the hand of one who waits.
-struct Rope {
-    bell: Arc<Rung>,
+/// The notifier as the waker of one who waits.
+struct NotifierWaker {
+    notifier: Arc<Notifications>,
     number: u64,
 }
 
-impl Wake for Rope {
+impl Wake for NotifierWaker {
     fn wake(self: Arc<Self>) {
-        let mut numbers = locked(&self.bell.numbers);
+        let mut numbers = locked(&self.notifier.numbers);
         // A pipe that refuses a byte is looked at a round later.
         if numbers.is_empty() {
-            let _ = (&self.bell.writer).write(&[0]);
+            let _ = (&self.notifier.writer).write(&[0]);
         }
         numbers.push(self.number);
     }
 }
 
 #[pymethods]
-impl Bell {
+impl Notifier {
     #[new]
     fn new() -> PyResult<Self> {
         let (reader, writer) = std::io::pipe()?;
-        Ok(Bell(Arc::new(Rung { reader, writer, numbers: Mutex::default(), next: AtomicU64::new(1) })))
+        Ok(Notifier(Arc::new(Notifications { reader, writer, numbers: Mutex::default(), next: AtomicU64::new(1) })))
     }
 
     fn fileno(&self) -> RawFd {
         self.0.reader.as_raw_fd()
     }
 
-    /// For whom it was rung since the last look.
-    fn rung(&self) -> Vec<u64> {
+    /// For whom it was notified since the last look.
+    fn notified(&self) -> Vec<u64> {
         let mut numbers = locked(&self.0.numbers);
         if !numbers.is_empty() {
             let _ = (&self.0.reader).read(&mut [0]);

@@ -12,9 +12,9 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::client::Shared;
+use crate::client::SharedClient;
+use crate::dispatcher::{self, Message};
 use crate::error::Raised;
-use crate::herald::{self, Message};
 use crate::{Span, in_slices, locked, outside, report};
 
 /// A lock that is held.
@@ -46,7 +46,7 @@ impl Exported {
 }
 
 impl Guard {
-    pub(crate) fn new(guard: lockwright::Guard, shared: &Shared) -> Self {
+    pub(crate) fn new(guard: lockwright::Guard, shared: &SharedClient) -> Self {
         Guard { held: Held::new(guard), client: shared.client.clone(), callbacks: Arc::default() }
     }
 
@@ -138,10 +138,10 @@ impl Guard {
     /// It is called on a thread of the library's, one callback after another; what it raises is logged.
     fn on_lost(&self, py: Python<'_>, callback: Bound<'_, PyAny>) -> PyResult<()> {
         self.held.own("on_lost").map_err(Raised)?;
-        let post = herald::summon(py)?;
+        let messages = dispatcher::started(py)?;
         self.callbacks.add(callback.unbind());
         let callbacks = Arc::downgrade(&self.callbacks);
-        if !self.held.on_lost(Box::new(move |why| post.leave(Message::Lost(callbacks, why)))) {
+        if !self.held.on_lost(Box::new(move |why| messages.post(Message::Lost(callbacks, why)))) {
             // Released already: it will never be called.
             self.forget_callbacks();
         }
@@ -305,8 +305,8 @@ impl Lost {
         let limit = timeout.map(|limit| limit.not_negative().check("lost", "timeout")).transpose()?;
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let Some(watch) = held.watch() else { return self.is_set() };
-        let place = watch.place();
-        let told = in_slices(py, limit, |how| place.wait(how, deadline))?;
+        let registration = watch.register();
+        let told = in_slices(py, limit, |how| registration.wait(how, deadline))?;
         Ok(told || self.is_set()?)
     }
 

@@ -8,13 +8,13 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::asked::{Asked, ask};
-use crate::client::Shared;
+use crate::client::SharedClient;
 
 /// Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, nothing to release.
 #[pyclass(frozen, weakref, module = "lockwright")]
 pub(crate) struct Latch {
     pub(crate) core: blocking::Latch,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedClient>,
 }
 
 impl Asked for Latch {
@@ -22,7 +22,7 @@ impl Asked for Latch {
         Handle::Latch(self.core.clone().into_face())
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &SharedClient {
         &self.shared
     }
 }

@@ -1,5 +1,5 @@
 //! The Python face, a skin of [`lockwright::binding`]: [`client`], [`lock`] and [`guard`] as Python sees them, [`error`] as Python raises
-//! it, a [`value`] as Python has it, and the [`herald`], the one Python thread that the driver can ask for something; [`rwlock`] and
+//! it, a [`value`] as Python has it, and the [`dispatcher`], the one Python thread that the driver can ask for something; [`rwlock`] and
 //! [`semaphore`] are further locks, [`latch`] and [`barrier`] are none; whatever is seldom done is [`asked`] by name; [`aio`] is the same
 //! inside an event loop; [`report`] has events; [`green`] is for programs whose threads are greenlets.
 //!
@@ -16,10 +16,10 @@ mod aio;
 mod asked;
 mod barrier;
 mod client;
+mod dispatcher;
 mod error;
 mod green;
 mod guard;
-mod herald;
 mod latch;
 mod lock;
 mod report;
@@ -65,9 +65,9 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<aio::Reactor>()?;
     module.add_class::<report::Events>()?;
     module.add_class::<report::Histogram>()?;
-    module.add_class::<herald::Mailbox>()?;
-    module.add_class::<herald::Answer>()?;
-    module.add_class::<green::Bell>()?;
+    module.add_class::<dispatcher::Mailbox>()?;
+    module.add_class::<dispatcher::Answer>()?;
+    module.add_class::<green::Notifier>()?;
     module.add_function(wrap_pyfunction!(generation, module)?)?;
     module.add_function(wrap_pyfunction!(main_thread, module)?)?;
     module.add_function(wrap_pyfunction!(aio::is_held_here, module)?)?;

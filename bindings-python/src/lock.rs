@@ -15,7 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::asked::{Asked, ask};
-use crate::client::{Orphan, Shared};
+use crate::client::{Orphan, SharedClient};
 use crate::error::Raised;
 use crate::green::me;
 use crate::guard::Guard;
@@ -37,7 +37,7 @@ pub(crate) struct Lock {
     pub(crate) core: blocking::Lock,
     pub(crate) name: Arc<str>,
     reentrant: bool,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedClient>,
     /// What `acquire` and `with` took and nobody gave back yet.
     pins: Mutex<Vec<Pin>>,
 }
@@ -68,7 +68,7 @@ pub(crate) fn limit(timeout: Option<Span>, own: Option<Duration>) -> PyResult<Op
 }
 
 impl Lock {
-    pub(crate) fn new(core: blocking::Lock, name: Arc<str>, reentrant: bool, shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(core: blocking::Lock, name: Arc<str>, reentrant: bool, shared: Arc<SharedClient>) -> Self {
         Lock { core, name, reentrant, shared, pins: Mutex::default() }
     }
 
@@ -216,7 +216,7 @@ impl Asked for Lock {
         Handle::Lock(self.core.clone().into_face())
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &SharedClient {
         &self.shared
     }
 }

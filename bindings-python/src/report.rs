@@ -126,7 +126,7 @@ fn setup(log: &Bound<'_, PyAny>) -> PyResult<Setup> {
 #[pyclass(frozen, module = "lockwright._lockwright")]
 pub(crate) struct Events(Arc<events::Events>);
 
-type Told<'py> = (f64, u8, &'static str, String, Bound<'py, PyDict>, u64);
+type EventTuple<'py> = (f64, u8, &'static str, String, Bound<'py, PyDict>, u64);
 
 #[pymethods]
 impl Events {
@@ -150,7 +150,7 @@ impl Events {
     }
 
     /// When, level, target, message, fields and how many were missed, of each; `None` when there will be no more.
-    fn wait<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<Told<'py>>>> {
+    fn wait<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<EventTuple<'py>>>> {
         let hub = green::hub(py)?;
         let limit = if hub.is_some() { Duration::ZERO } else { Duration::MAX };
         let taken = loop {
@@ -168,7 +168,7 @@ impl Events {
     }
 }
 
-fn told(py: Python<'_>, mut event: events::Event) -> PyResult<Told<'_>> {
+fn told(py: Python<'_>, mut event: events::Event) -> PyResult<EventTuple<'_>> {
     let fields = dict(py, record::fields(&mut event))?;
     let at = event.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     Ok((at, event.level as u8, event.target, event.message, fields, event.missed))

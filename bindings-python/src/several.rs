@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::asked::{Asked, ask};
-use crate::client::Shared;
+use crate::client::SharedClient;
 use crate::error::Raised;
 use crate::guard::Guard;
 use crate::lock::Lock;
@@ -24,7 +24,7 @@ use crate::{outside, text};
 #[pyclass(frozen, module = "lockwright._lockwright")]
 pub(crate) struct Bundle {
     pub(crate) core: MultiLock<Blocking>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedClient>,
 }
 
 impl Asked for Bundle {
@@ -32,7 +32,7 @@ impl Asked for Bundle {
         Handle::Locks(self.core.clone().into_face())
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &SharedClient {
         &self.shared
     }
 }
@@ -77,7 +77,7 @@ impl Bundle {
 #[pyclass(frozen, module = "lockwright._lockwright")]
 pub(crate) struct Segments {
     pub(crate) core: Striped<Blocking>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SharedClient>,
 }
 
 impl Asked for Segments {
@@ -85,7 +85,7 @@ impl Asked for Segments {
         Handle::Segments(self.core.clone().into_face())
     }
 
-    fn shared(&self) -> &Shared {
+    fn shared(&self) -> &SharedClient {
         &self.shared
     }
 }

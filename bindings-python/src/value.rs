@@ -10,7 +10,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use crate::client::Shared;
+use crate::client::SharedClient;
 use crate::error::Raised;
 use crate::guard::Guard;
 use crate::report::Histogram;
@@ -93,7 +93,7 @@ pub(crate) fn of_argument(py: Python<'_>, what: &str, error: PyErr) -> PyErr {
 }
 
 /// What came of an operation on what belongs to this client.
-pub(crate) fn told(py: Python<'_>, outcome: Outcome, shared: &Shared) -> PyResult<Py<PyAny>> {
+pub(crate) fn told(py: Python<'_>, outcome: Outcome, shared: &SharedClient) -> PyResult<Py<PyAny>> {
     let guard = |guard| Py::new(py, Guard::new(guard, shared));
     match outcome {
         Outcome::Told(Value::List(values)) => PyList::new(py, objects(py, values)?)?.into_py_any(py),

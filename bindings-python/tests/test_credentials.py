@@ -52,14 +52,14 @@ def test_they_are_asked_for_at_every_connection(connect: Connect) -> None:
         assert asked_by == [threading.current_thread().name]
         # Whoever waits is told of its turn over a connection of the driver's own.
         assert not other.lock("x").acquire(timeout=0.5)
-        assert "lockwright-herald" in asked_by
+        assert "lockwright-dispatcher" in asked_by
     assert guard.why_lost is None
 
     def child() -> None:
         before = len(asked_by)
         with client.lock("x"):
             assert not other.lock("x").acquire(timeout=0.5)
-        assert len(asked_by) > before and "lockwright-herald" in asked_by[before:]
+        assert len(asked_by) > before and "lockwright-dispatcher" in asked_by[before:]
 
     assert joined(fork(child)) == 0
 

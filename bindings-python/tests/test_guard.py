@@ -180,7 +180,7 @@ def test_loss_is_told_to_callbacks(client: lockwright.Client) -> None:
     guard.on_lost(first)
     guard.on_lost(lambda why: done.set())
     assert done.wait(SOON)
-    assert told == [("not_renewed", "lockwright-herald", False)]
+    assert told == [("not_renewed", "lockwright-dispatcher", False)]
     done.clear()
     guard.on_lost(lambda why: done.set())
     assert done.wait(SOON), "a loss that is past is told at once"

@@ -19,7 +19,7 @@ use crate::{break_, demo, exit, inspect, ls, ping, run, start, try_, warden};
 #[command(name = "lockwright", version, after_help = exit::HELP, disable_help_subcommand = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) store: StoreArgs,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -47,7 +47,7 @@ const FILE: &str = "LOCKWRIGHT_URL_FILE";
 /// Where locks are kept.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Where the locks are kept")]
-pub(crate) struct Place {
+pub(crate) struct StoreArgs {
     /// The store, as a URI such as redis://host:6379/0 or sqlite:///var/lib/locks.db; options may ride in it, such as
     /// ?ttl=10s&store_timeout=2s. Everybody on this host can read a password given here (ps shows it): put such an address
     /// into $LOCKWRIGHT_URL or a file [default: $LOCKWRIGHT_URL, else a SQLite file of this user on this host]
@@ -84,7 +84,7 @@ fn setting(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|text| !text.is_empty())
 }
 
-impl Place {
+impl StoreArgs {
     /// Reads the address from the file that holds it, once: a descriptor cannot be read again.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use lockwright::blocking::Client;
 use lockwright::lease::{Holder, Inspection, Part};
 use lockwright::{Error, Kind, Result, Token};
 
-use crate::args::Place;
+use crate::args::StoreArgs;
 use crate::exit;
 use crate::output;
 
@@ -29,17 +29,17 @@ const SHOWN: usize = 20;
 
 impl Break {
     /// The command that breaks the hold under `token`, to be copied.
-    fn line(&self, place: &Place, token: &str) -> String {
+    fn line(&self, store: &StoreArgs, token: &str) -> String {
         let mut words = vec!["lockwright".to_owned()];
         // An address that holds no password can be repeated.
-        words.extend(place.url.iter().filter(|url| !url.contains('@')).map(|url| format!("--url={url}")));
-        words.extend(place.names());
+        words.extend(store.url.iter().filter(|url| !url.contains('@')).map(|url| format!("--url={url}")));
+        words.extend(store.names());
         words.extend(["break", "--token", token, "--", &self.name].map(str::to_owned));
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }
 
-    pub(crate) fn go(self, place: &Place) -> Result<u8> {
-        let client = place.open()?;
+    pub(crate) fn go(self, store: &StoreArgs) -> Result<u8> {
+        let client = store.open()?;
         let seen = client.inspect(&self.name)?;
         output::line(&output::card(&seen));
         let Some(token) = self.token else {
@@ -50,14 +50,14 @@ impl Break {
                     if tokens.len() > SHOWN {
                         tokens[SHOWN] = "..".into();
                     }
-                    let line = self.line(place, "TOKEN");
+                    let line = self.line(store, "TOKEN");
                     format!("several hold it; choose one of the tokens {}, then: {line}", tokens.join(", "))
                 }
                 Some(holder) if holder.first_token == 0 => delete(&client, &self.name, holder)?,
                 Some(holder) => {
                     format!(
                         "make sure that its holder is dead, then: {}",
-                        self.line(place, &holder.first_token.to_string())
+                        self.line(store, &holder.first_token.to_string())
                     )
                 }
                 None if seen.latch.is_some() => "a latch is held by nobody: there is nothing to break".to_owned(),

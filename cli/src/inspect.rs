@@ -1,7 +1,7 @@
 use clap::Args;
 use lockwright::Result;
 
-use crate::args::Place;
+use crate::args::StoreArgs;
 use crate::exit;
 use crate::output::{self, LockJson};
 
@@ -18,8 +18,8 @@ pub(crate) struct Inspect {
 }
 
 impl Inspect {
-    pub(crate) fn go(self, place: &Place) -> Result<u8> {
-        let client = place.open()?;
+    pub(crate) fn go(self, store: &StoreArgs) -> Result<u8> {
+        let client = store.open()?;
         let seen = client.inspect(&self.name)?;
         // A joined lock lies under the bare name itself. Whoever may only lock may not look there, and has asked for the lock.
         let is_native = client.guarantees()?.layout == "native";

@@ -2,7 +2,7 @@ use clap::Args;
 use lockwright::lease::{Holder, Inspection};
 use lockwright::{Kind, Result};
 
-use crate::args::Place;
+use crate::args::StoreArgs;
 use crate::exit;
 use crate::output::{self, LockJson, SightingJson};
 
@@ -22,8 +22,8 @@ pub(crate) struct Ls {
 }
 
 impl Ls {
-    pub(crate) fn go(self, place: &Place) -> Result<u8> {
-        let client = place.open()?;
+    pub(crate) fn go(self, store: &StoreArgs) -> Result<u8> {
+        let client = store.open()?;
         if self.foreign {
             let found = client.others(None)?;
             if self.json {

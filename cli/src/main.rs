@@ -41,21 +41,21 @@ fn main() -> ExitCode {
             return ExitCode::from(exit::USAGE);
         }
     };
-    let Cli { mut place, mut command } = cli;
-    let result = log::start(place.log.as_deref()).and_then(|()| match &mut command {
+    let Cli { mut store, mut command } = cli;
+    let result = log::start(store.log.as_deref()).and_then(|()| match &mut command {
         Command::Start(_) | Command::Warden(_) => Ok(()),
-        Command::Ping(ping) => ping.lead(&mut place).and_then(|()| place.read_file()),
-        _ => place.read_file(),
+        Command::Ping(ping) => ping.lead(&mut store).and_then(|()| store.read_file()),
+        _ => store.read_file(),
     });
     let result = result.and_then(|()| match command {
-        Command::Run(run) => run.go(&place),
-        Command::Try(try_) => try_.go(&place),
-        Command::Inspect(inspect) => inspect.go(&place),
-        Command::Ls(ls) => ls.go(&place),
-        Command::Break(break_) => break_.go(&place),
-        Command::Ping(ping) => ping.go(&place),
-        Command::Demo(demo) => demo.go(&place),
-        Command::DemoWorker(worker) => worker.go(&place),
+        Command::Run(run) => run.go(&store),
+        Command::Try(try_) => try_.go(&store),
+        Command::Inspect(inspect) => inspect.go(&store),
+        Command::Ls(ls) => ls.go(&store),
+        Command::Break(break_) => break_.go(&store),
+        Command::Ping(ping) => ping.go(&store),
+        Command::Demo(demo) => demo.go(&store),
+        Command::DemoWorker(worker) => worker.go(&store),
         Command::Start(start) => start.go(),
         Command::Warden(warden) => warden.go(),
     });

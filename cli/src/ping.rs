@@ -2,7 +2,7 @@ use clap::Args;
 use lockwright::{Error, Health, Result};
 use serde::Serialize;
 
-use crate::args::Place;
+use crate::args::StoreArgs;
 use crate::exit;
 use crate::output;
 
@@ -27,22 +27,22 @@ impl Ping {
     ///
     /// # Errors
     /// `invalid_config` where two are named.
-    pub(crate) fn lead(&mut self, place: &mut Place) -> Result<()> {
+    pub(crate) fn lead(&mut self, store: &mut StoreArgs) -> Result<()> {
         match self.uri.take() {
-            Some(_) if place.is_named() => Err(Error::invalid(
+            Some(_) if store.is_named() => Err(Error::invalid(
                 "connect",
                 "the address is given twice; leave out --url and --url-file, or the other one",
             )),
             Some(url) => {
-                place.url = Some(url);
+                store.url = Some(url);
                 Ok(())
             }
             None => Ok(()),
         }
     }
 
-    pub(crate) fn go(self, place: &Place) -> Result<u8> {
-        let client = place.open()?;
+    pub(crate) fn go(self, store: &StoreArgs) -> Result<u8> {
+        let client = store.open()?;
         let health = client.ping()?;
         if self.json {
             output::json(&HealthJson::of(client.address(), &health));

@@ -12,7 +12,7 @@ use rustix::process::{
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH};
 use signal_hook::iterator::Signals;
 
-use crate::args::{Place, What, internal, parse_span};
+use crate::args::{StoreArgs, What, internal, parse_span};
 use crate::terminal::{self, Terminal};
 use crate::warden::{Limits, Warden, Word};
 use crate::{clock, exit, output, start};
@@ -107,8 +107,8 @@ enum Event {
 }
 
 impl Run {
-    pub(crate) fn go(self, place: &Place) -> Result<u8> {
-        let client = place.open()?;
+    pub(crate) fn go(self, store: &StoreArgs) -> Result<u8> {
+        let client = store.open()?;
         let lock = self.lock(&client)?;
         let limits = self.limits(lock.options().ttl)?;
         let (tell, events) = mpsc::channel();

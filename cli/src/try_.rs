@@ -3,7 +3,7 @@ use std::time::Duration;
 use clap::Args;
 use lockwright::Result;
 
-use crate::args::{Place, What};
+use crate::args::{StoreArgs, What};
 use crate::exit;
 use crate::output::{self, LockJson};
 
@@ -25,8 +25,8 @@ pub(crate) struct Try {
 const TTL: Duration = Duration::from_secs(2);
 
 impl Try {
-    pub(crate) fn go(self, place: &Place) -> Result<u8> {
-        let client = place.open()?;
+    pub(crate) fn go(self, store: &StoreArgs) -> Result<u8> {
+        let client = store.open()?;
         let tried = self.what.of(&client, &self.name).ttl(TTL).label("lockwright try").try_acquire();
         let code = match tried.map_err(|error| self.what.explain(&client, &self.name, error))? {
             Some(guard) => {

@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::{Place, bare, said};
+use common::{TestStore, bare, said};
 
 #[test]
 fn bad_input_is_refused_in_one_line() {
-    let place = Place::new();
+    let store = TestStore::new();
     let long = "x".repeat(1025);
     let label = "x".repeat(129);
     let cases: &[(&[&str], &str)] = &[
@@ -48,7 +48,7 @@ fn bad_input_is_refused_in_one_line() {
         (&["try", "x", "--frobnicate"], "--frobnicate"),
     ];
     for (arguments, part) in cases {
-        let refused = place.says(arguments.iter().copied());
+        let refused = store.says(arguments.iter().copied());
         assert_eq!((refused.code, refused.out.as_str()), (Some(64), ""), "{arguments:?}: {refused:?}");
         assert_eq!(refused.err.lines().count(), 1, "{arguments:?}: {}", refused.err);
         assert!(
@@ -91,9 +91,9 @@ fn help_is_for_stdout_and_a_closed_pipe_is_no_error() {
     let nothing = said(&mut bare());
     assert!(nothing.code == Some(64) && nothing.out.is_empty() && nothing.err.contains("Usage:"));
 
-    let place = Place::new();
+    let store = TestStore::new();
     let mut command = std::process::Command::new("bash");
     let script = format!("set -o pipefail; {} ls | true", env!("CARGO_BIN_EXE_lockwright"));
-    let closed = said(command.args(["-c", &script]).env("LOCKWRIGHT_URL", &place.url));
+    let closed = said(command.args(["-c", &script]).env("LOCKWRIGHT_URL", &store.url));
     assert!(matches!(closed.code, Some(0 | 141)) && closed.err.is_empty(), "{closed:?}");
 }

@@ -2,37 +2,37 @@
 
 mod common;
 
-use common::{Place, Talking, bare, said};
+use common::{Talking, TestStore, bare, said};
 use serde_json::Value;
 
-fn holder(place: &Place, name: &str) -> (Talking, u64) {
+fn holder(store: &TestStore, name: &str) -> (Talking, u64) {
     let script = "echo $LOCKWRIGHT_TOKEN; read go";
-    let holder = place.starts(["run", name, "--label", "nightly \"task\"", "--ttl", "20s", "--", "sh", "-c", script]);
+    let holder = store.starts(["run", name, "--label", "nightly \"task\"", "--ttl", "20s", "--", "sh", "-c", script]);
     let token = holder.out.next().parse().unwrap();
     (holder, token)
 }
 
-fn json(place: &Place, arguments: &[&str]) -> Value {
-    let said = place.says(arguments.iter().copied().chain(["--json"]));
+fn json(store: &TestStore, arguments: &[&str]) -> Value {
+    let said = store.says(arguments.iter().copied().chain(["--json"]));
     assert_eq!(said.out.lines().count(), 1, "{said:?}");
     serde_json::from_str(&said.out).unwrap()
 }
 
 #[test]
 fn try_says_free_or_by_whom_it_is_taken() {
-    let place = Place::new();
-    let free = place.says(["try", "x"]);
+    let store = TestStore::new();
+    let free = store.says(["try", "x"]);
     assert_eq!((free.code, free.err.as_str()), (Some(0), ""));
     assert!(free.out.starts_with("x: free\n"), "{}", free.out);
-    assert_eq!(json(&place, &["try", "x"])["free"], true);
+    assert_eq!(json(&store, &["try", "x"])["free"], true);
     // It was given back.
-    assert_eq!(place.says(["try", "x"]).code, Some(0));
+    assert_eq!(store.says(["try", "x"]).code, Some(0));
 
-    let (mut holding, token) = holder(&place, "x");
-    let taken = place.says(["try", "x"]);
+    let (mut holding, token) = holder(&store, "x");
+    let taken = store.says(["try", "x"]);
     assert_eq!(taken.code, Some(75));
     assert!(taken.out.contains(&format!("token      {token}")), "{}", taken.out);
-    let taken = json(&place, &["try", "x"]);
+    let taken = json(&store, &["try", "x"]);
     assert_eq!((&taken["free"], &taken["holder"]["first_token"]), (&Value::from(false), &Value::from(token)));
     holding.write("go");
     assert_eq!(holding.code(), Some(0));
@@ -40,15 +40,15 @@ fn try_says_free_or_by_whom_it_is_taken() {
 
 #[test]
 fn inspect_shows_the_holder_card() {
-    let place = Place::new();
-    assert!(place.says(["inspect", "x"]).out.starts_with("x: free\n"));
-    let (holding, token) = holder(&place, "x");
-    let shown = place.says(["inspect", "x"]);
+    let store = TestStore::new();
+    assert!(store.says(["inspect", "x"]).out.starts_with("x: free\n"));
+    let (holding, token) = holder(&store, "x");
+    let shown = store.says(["inspect", "x"]);
     assert_eq!(shown.code, Some(0));
     for part in ["x: held", "(cli) \"nightly \"task\"\"", &format!("pid {}", holding.child.id()), "waiters    0"] {
         assert!(shown.out.contains(part), "{part} in {}", shown.out);
     }
-    let seen = json(&place, &["inspect", "x"]);
+    let seen = json(&store, &["inspect", "x"]);
     let held = &seen["holder"];
     assert_eq!(
         (seen["name"].as_str(), seen["waiters"].as_u64(), seen["free"].as_bool()),
@@ -61,21 +61,21 @@ fn inspect_shows_the_holder_card() {
 
 #[test]
 fn ls_lists_what_is_held_or_all() {
-    let place = Place::new();
-    assert_eq!(json(&place, &["ls"]), Value::Array(vec![]));
-    place.says(["try", "b-free"]);
-    let (_a, token) = holder(&place, "a {held}");
-    let (_c, _) = holder(&place, "c-held");
+    let store = TestStore::new();
+    assert_eq!(json(&store, &["ls"]), Value::Array(vec![]));
+    store.says(["try", "b-free"]);
+    let (_a, token) = holder(&store, "a {held}");
+    let (_c, _) = holder(&store, "c-held");
     let names = |seen: &Value| seen.as_array().unwrap().iter().map(|lock| lock["name"].to_string()).collect::<Vec<_>>();
-    assert_eq!(names(&json(&place, &["ls"])), ["\"a {held}\"", "\"c-held\""]);
-    let all = json(&place, &["ls", "--all"]);
+    assert_eq!(names(&json(&store, &["ls"])), ["\"a {held}\"", "\"c-held\""]);
+    let all = json(&store, &["ls", "--all"]);
     if names(&all).contains(&"\"b-free\"".to_owned()) {
-        let shown = place.says(["ls", "--all"]).out;
+        let shown = store.says(["ls", "--all"]).out;
         let free: Vec<_> = shown.lines().filter(|line| line.starts_with("b-free ")).collect();
         assert!(matches!(free[..], [line] if line.ends_with("  0        free")), "{shown}");
     }
     assert!(names(&all).contains(&"\"a {held}\"".to_owned()));
-    let table = place.says(["ls"]);
+    let table = store.says(["ls"]);
     let lines: Vec<_> = table.out.lines().collect();
     assert_eq!((table.code, lines.len()), (Some(0), 3), "{}", table.out);
     assert!(lines[0].starts_with("LOCK ") && lines[1].starts_with(&format!("a {{held}}  {token}  ")), "{}", table.out);
@@ -83,22 +83,22 @@ fn ls_lists_what_is_held_or_all() {
 
 #[test]
 fn break_wants_the_token_and_says_what_it_did() {
-    let place = Place::new();
-    let (holding, token) = holder(&place, "x");
+    let store = TestStore::new();
+    let (holding, token) = holder(&store, "x");
 
-    let asked = place.says(["break", "x"]);
+    let asked = store.says(["break", "x"]);
     assert_eq!(asked.code, Some(64));
     assert!(
         asked.out.contains("x: held") && asked.err.contains(&format!("lockwright break --token {token} -- x\n")),
         "{asked:?}"
     );
 
-    let wrong = place.says(["break", "x", "--token", &(token + 1000).to_string()]);
+    let wrong = store.says(["break", "x", "--token", &(token + 1000).to_string()]);
     assert_eq!(wrong.code, Some(1));
     assert!(wrong.err.contains(" did not break lock \"x\"") && wrong.err.contains("not_owned"), "{}", wrong.err);
-    assert_eq!(place.says(["try", "x"]).code, Some(75));
+    assert_eq!(store.says(["try", "x"]).code, Some(75));
 
-    let broken = place.says(["break", "x", "--token", &token.to_string()]);
+    let broken = store.says(["break", "x", "--token", &token.to_string()]);
     assert_eq!(broken.code, Some(0), "{broken:?}");
     assert!(broken.out.contains("broken"), "{}", broken.out);
     let audit: Vec<_> = broken.err.lines().collect();
@@ -106,41 +106,41 @@ fn break_wants_the_token_and_says_what_it_did() {
         matches!(audit[..], [line] if line.starts_with("lockwright: audit: 20") && line.contains(" broke lock \"x\""))
     );
     assert!(audit[0].contains("nightly") && audit[0].contains(&format!("pid {}", holding.child.id())), "{audit:?}");
-    assert_eq!(place.says(["try", "x"]).code, Some(0));
+    assert_eq!(store.says(["try", "x"]).code, Some(0));
 
-    let free = place.says(["break", "x", "--token", "1"]);
+    let free = store.says(["break", "x", "--token", "1"]);
     assert_eq!(free.code, Some(1));
 }
 
 #[test]
 fn prefixes_are_worlds_of_their_own() {
-    let place = Place::new();
-    let (_holding, _) = holder(&place, "x");
-    if place.url.starts_with("sqlite:") {
-        assert_eq!(place.says(["try", "x", "--prefix", "other:"]).code, Some(0));
-        assert_eq!(json(&place, &["ls", "--prefix", "other:"]), Value::Array(vec![]));
+    let store = TestStore::new();
+    let (_holding, _) = holder(&store, "x");
+    if store.url.starts_with("sqlite:") {
+        assert_eq!(store.says(["try", "x", "--prefix", "other:"]).code, Some(0));
+        assert_eq!(json(&store, &["ls", "--prefix", "other:"]), Value::Array(vec![]));
     }
-    assert_eq!(place.says(["try", "x"]).code, Some(75));
+    assert_eq!(store.says(["try", "x"]).code, Some(75));
 }
 
 #[test]
 fn what_happens_is_told_to_whoever_asks_for_it() {
-    let place = Place::new();
-    let quiet = place.says(["run", "told", "--", "true"]);
+    let store = TestStore::new();
+    let quiet = store.says(["run", "told", "--", "true"]);
     assert_eq!((quiet.code, quiet.err.as_str()), (Some(0), ""));
-    let told = place.says(["--log", "lockwright::grant=debug", "run", "told", "--", "true"]);
+    let told = store.says(["--log", "lockwright::grant=debug", "run", "told", "--", "true"]);
     assert_eq!((told.code, told.err.lines().count()), (Some(0), 1), "{}", told.err);
     assert!(told.err.contains("lockwright::grant") && told.err.contains("lock=\"told\""), "{}", told.err);
-    let by_environment = said(place.lockwright(["run", "told", "--", "true"]).env("LOCKWRIGHT_LOG", "debug"));
+    let by_environment = said(store.lockwright(["run", "told", "--", "true"]).env("LOCKWRIGHT_LOG", "debug"));
     assert!(by_environment.err.contains("lockwright::release"), "{}", by_environment.err);
 }
 
 #[test]
 fn locks_of_other_libraries_are_told_by_their_looks() {
     let Ok(redis) = std::env::var("LOCKWRIGHT_TEST_REDIS") else { return };
-    let mut place = Place::new();
-    place.url.clone_from(&redis);
-    let key = format!("{}:x", place.prefix);
+    let mut store = TestStore::new();
+    store.url.clone_from(&redis);
+    let key = format!("{}:x", store.prefix);
     let owner = "9b2e1c3a-0000-4000-8000-0123456789ab:7";
     let tell = |words: &[&str]| {
         let port = redis.rsplit(':').next().unwrap_or_default();
@@ -150,83 +150,83 @@ fn locks_of_other_libraries_are_told_by_their_looks() {
     tell(&["hset", &key, owner, "1"]);
     tell(&["pexpire", &key, "60000"]);
     tell(&["set", &format!("{key}-cache"), "{}"]);
-    let seen = place.says(["inspect", "x"]);
+    let seen = store.says(["inspect", "x"]);
     assert!(seen.out.starts_with("x: free\n"), "{}", seen.out);
     assert!(seen.out.contains("a hash, as Redisson's locks are, lies under the name"), "{}", seen.out);
-    assert_eq!(json(&place, &["inspect", "x"])["others"][0]["looks_like"], "a hash, as Redisson's locks are");
-    let listed = json(&place, &["ls", "--foreign"]);
+    assert_eq!(json(&store, &["inspect", "x"])["others"][0]["looks_like"], "a hash, as Redisson's locks are");
+    let listed = json(&store, &["ls", "--foreign"]);
     let keys: Vec<_> = listed.as_array().unwrap().iter().map(|one| one["key"].as_str().unwrap()).collect();
     assert_eq!(keys, [&*key]);
-    assert!(place.says(["ls", "--foreign"]).out.contains("LOOKS LIKE"));
+    assert!(store.says(["ls", "--foreign"]).out.contains("LOOKS LIKE"));
     tell(&["del", &key, &format!("{key}-cache")]);
 }
 
 #[test]
 fn several_hold_what_is_shared_and_each_is_shown_and_broken_by_its_token() {
-    let place = Place::new();
+    let store = TestStore::new();
     let script = "echo $LOCKWRIGHT_TOKEN; read go";
     let starts = |what: [&str; 3]| {
-        let holder = place.starts(["run", "x", what[0], what[1], what[2], "--", "sh", "-c", script]);
+        let holder = store.starts(["run", "x", what[0], what[1], what[2], "--", "sh", "-c", script]);
         let token: u64 = holder.out.next().parse().unwrap();
         (holder, token)
     };
     let (_one, first) = starts(["--permits=3", "--take=2", "--label=two"]);
     let (_other, second) = starts(["--permits=3", "--try", "--label=one"]);
-    let taken = place.says(["run", "x", "--permits=3", "--try", "--", "true"]);
+    let taken = store.says(["run", "x", "--permits=3", "--try", "--", "true"]);
     assert_eq!(taken.code, Some(75), "{taken:?}");
-    let seen = json(&place, &["inspect", "x"]);
+    let seen = json(&store, &["inspect", "x"]);
     let shared = &seen["shared"];
     assert_eq!((shared["primitive"].as_str(), shared["permits"].as_u64()), (Some("semaphore"), Some(3)));
     let holds: Vec<_> = shared["holders"].as_array().unwrap().iter().map(|part| &part["holds"]).collect();
     assert_eq!(holds, ["2", "1"]);
-    let table = place.says(["ls"]).out;
+    let table = store.says(["ls"]).out;
     assert!(table.contains("\"two\"") && table.contains("\"one\""), "{table}");
-    let asked = place.says(["break", "x"]);
+    let asked = store.says(["break", "x"]);
     assert!(asked.err.contains(&format!("{first}, {second}")), "{}", asked.err);
-    let broken = place.says(["break", "x", "--token", &second.to_string()]);
+    let broken = store.says(["break", "x", "--token", &second.to_string()]);
     assert!(broken.code == Some(0) && broken.err.contains("\"one\""), "{broken:?}");
     for command in [&["run", "x", "--", "true"][..], &["try", "x"]] {
-        let foreign = place.says(command.iter().copied());
+        let foreign = store.says(command.iter().copied());
         assert_eq!(foreign.code, Some(76), "{foreign:?}");
         assert!(foreign.err.contains("this name is a semaphore; use --permits 3"), "{}", foreign.err);
     }
-    assert_eq!(place.says(["try", "x", "--permits", "3"]).code, Some(0));
+    assert_eq!(store.says(["try", "x", "--permits", "3"]).code, Some(0));
 }
 
 #[test]
 fn a_name_that_is_something_else_says_which_option_to_give() {
-    let place = Place::new();
-    let (_locked, _) = holder(&place, "plain");
-    let plain = place.says(["try", "plain", "--read"]);
+    let store = TestStore::new();
+    let (_locked, _) = holder(&store, "plain");
+    let plain = store.says(["try", "plain", "--read"]);
     assert!(plain.err.contains("this name is a plain lock; leave out --read"), "{plain:?}");
-    let reader = place.starts(["run", "catalog", "--read", "--", "sh", "-c", "echo go; read go"]);
+    let reader = store.starts(["run", "catalog", "--read", "--", "sh", "-c", "echo go; read go"]);
     reader.out.next();
-    let catalog = place.says(["run", "catalog", "--", "true"]);
+    let catalog = store.says(["run", "catalog", "--", "true"]);
     assert!(
         catalog.code == Some(76) && catalog.err.contains("a read/write lock; use --read or --write"),
         "{catalog:?}"
     );
-    assert_eq!(place.says(["try", "catalog", "--write"]).code, Some(75));
-    assert_eq!(place.says(["try", "catalog", "--read"]).code, Some(0));
+    assert_eq!(store.says(["try", "catalog", "--write"]).code, Some(75));
+    assert_eq!(store.says(["try", "catalog", "--read"]).code, Some(0));
 }
 
 #[test]
 fn how_to_break_a_lock_is_said_by_the_line_to_type() {
-    let place = Place::new();
+    let store = TestStore::new();
     let names = ["--prefix", "an app's:"];
     let script = "echo $LOCKWRIGHT_TOKEN; read go";
-    let holder = place.starts(names.into_iter().chain(["run", "the night", "--", "sh", "-c", script]));
+    let holder = store.starts(names.into_iter().chain(["run", "the night", "--", "sh", "-c", script]));
     let token = holder.out.next();
-    let asked = place.says(names.into_iter().chain(["break", "the night"]));
+    let asked = store.says(names.into_iter().chain(["break", "the night"]));
     let line = asked.err.trim_end().rsplit_once("then: ").unwrap().1.to_owned();
     assert_eq!(line, format!("lockwright '--prefix=an app'\\''s:' break --token {token} -- 'the night'"));
     let mut shell = std::process::Command::new("sh");
     let typed = line.replacen("lockwright", env!("CARGO_BIN_EXE_lockwright"), 1);
-    let broken = said(shell.args(["-c", &typed]).env("LOCKWRIGHT_URL", &place.url));
+    let broken = said(shell.args(["-c", &typed]).env("LOCKWRIGHT_URL", &store.url));
     assert_eq!(broken.code, Some(0), "{broken:?}");
 
     let Ok(redis) = std::env::var("LOCKWRIGHT_TEST_REDIS") else { return };
-    let key = format!("{}:orders 42", place.prefix);
+    let key = format!("{}:orders 42", store.prefix);
     let server = redis.split('?').next().unwrap_or_default();
     let tell = |words: &[&str]| said(std::process::Command::new("redis-cli").args(["-u", server]).args(words)).out;
     assert_eq!(tell(&["set", &key, "0123456789abcdef0123456789abcdef", "px", "60000"]), "OK\n");
@@ -240,73 +240,73 @@ fn how_to_break_a_lock_is_said_by_the_line_to_type() {
 
 #[test]
 fn readers_run_together_and_a_writer_alone() {
-    let place = Place::new();
+    let store = TestStore::new();
     let script = "echo go; read go";
-    let mut reader = place.starts(["run", "x", "--read", "--", "sh", "-c", script]);
+    let mut reader = store.starts(["run", "x", "--read", "--", "sh", "-c", script]);
     reader.out.next();
-    assert_eq!(place.says(["run", "x", "--read", "--try", "--", "true"]).code, Some(0));
-    assert_eq!(place.says(["run", "x", "--write", "--try", "--", "true"]).code, Some(75));
+    assert_eq!(store.says(["run", "x", "--read", "--try", "--", "true"]).code, Some(0));
+    assert_eq!(store.says(["run", "x", "--write", "--try", "--", "true"]).code, Some(75));
     reader.write("go");
     assert_eq!(reader.code(), Some(0));
-    assert_eq!(place.says(["run", "x", "--write", "--try", "--", "true"]).code, Some(0));
+    assert_eq!(store.says(["run", "x", "--write", "--try", "--", "true"]).code, Some(0));
 }
 
 /// The address by which a program has the names of the commands: there is no command that makes a latch or a barrier.
-fn own_url(place: &Place) -> String {
-    let mut url = place.url.clone();
+fn own_url(store: &TestStore) -> String {
+    let mut url = store.url.clone();
     if !url.starts_with("sqlite:") {
-        url.push_str(&format!("{}prefix={}:", if url.contains('?') { '&' } else { '?' }, place.prefix));
+        url.push_str(&format!("{}prefix={}:", if url.contains('?') { '&' } else { '?' }, store.prefix));
     }
     url
 }
 
 #[test]
 fn a_latch_is_shown_as_one_with_its_count() {
-    let place = Place::new();
-    let latch = lockwright::blocking::connect(&own_url(&place)).unwrap().latch("x", 2).build().unwrap();
+    let store = TestStore::new();
+    let latch = lockwright::blocking::connect(&own_url(&store)).unwrap().latch("x", 2).build().unwrap();
     assert_eq!(latch.count_down().unwrap(), 1);
-    let shown = place.says(["inspect", "x"]).out;
+    let shown = store.says(["inspect", "x"]).out;
     assert!(shown.starts_with("x: counting\n  kind       latch\n  count      1\n  waiters    0\n"), "{shown}");
-    let seen = json(&place, &["inspect", "x"]);
+    let seen = json(&store, &["inspect", "x"]);
     assert_eq!(
         (seen["primitive"].as_str(), seen["latch"]["count"].as_u64(), seen["free"].as_bool()),
         (Some("latch"), Some(1), Some(false))
     );
-    assert!(place.says(["ls"]).out.contains("latch, 1 still to come"));
-    let asked = place.says(["break", "x"]);
+    assert!(store.says(["ls"]).out.contains("latch, 1 still to come"));
+    let asked = store.says(["break", "x"]);
     assert!(asked.code == Some(64) && asked.err.contains("a latch is held by nobody"), "{asked:?}");
     latch.count_down().unwrap();
-    assert!(place.says(["inspect", "x"]).out.starts_with("x: open\n"));
-    assert!(place.says(["ls", "--all"]).out.contains("latch, open"));
-    assert_eq!(json(&place, &["ls", "--all"])[0]["latch"]["count"], 0);
-    assert_eq!(json(&place, &["ls"]), Value::Array(vec![]));
+    assert!(store.says(["inspect", "x"]).out.starts_with("x: open\n"));
+    assert!(store.says(["ls", "--all"]).out.contains("latch, open"));
+    assert_eq!(json(&store, &["ls", "--all"])[0]["latch"]["count"], 0);
+    assert_eq!(json(&store, &["ls"]), Value::Array(vec![]));
 }
 
 #[test]
 fn a_barrier_is_shown_as_one() {
-    let place = Place::new();
-    let barrier = lockwright::blocking::connect(&own_url(&place)).unwrap().barrier("x", 1).build().unwrap();
+    let store = TestStore::new();
+    let barrier = lockwright::blocking::connect(&own_url(&store)).unwrap().barrier("x", 1).build().unwrap();
     barrier.wait().unwrap();
-    let shown = place.says(["inspect", "x"]).out;
+    let shown = store.says(["inspect", "x"]).out;
     assert!(shown.starts_with("x: shut\n  kind       barrier\n  waiters    0\n"), "{shown}");
-    assert_eq!(json(&place, &["inspect", "x"])["primitive"], "barrier");
-    assert!(place.says(["ls", "--all"]).out.contains("barrier"));
-    let asked = place.says(["break", "x"]);
+    assert_eq!(json(&store, &["inspect", "x"])["primitive"], "barrier");
+    assert!(store.says(["ls", "--all"]).out.contains("barrier"));
+    let asked = store.says(["break", "x"]);
     assert!(asked.code == Some(64) && asked.err.contains("a barrier is held by nobody"), "{asked:?}");
 }
 
 #[test]
 fn ping_says_whether_locks_can_be_had() {
-    let place = Place::new();
-    let ready = place.says(["ping"]);
+    let store = TestStore::new();
+    let ready = store.says(["ping"]);
     assert_eq!((ready.code, ready.err.as_str()), (Some(0), ""), "{ready:?}");
     assert!(ready.out.contains(": ready\n  took       ") && ready.out.contains(" ms"), "{}", ready.out);
-    let seen = json(&place, &["ping"]);
+    let seen = json(&store, &["ping"]);
     assert!(seen["took_ms"].as_f64().unwrap() > 0.0, "{seen}");
     assert_eq!(seen["may_evict"], false);
-    let named = said(bare().args(["ping", &place.url]));
+    let named = said(bare().args(["ping", &store.url]));
     assert_eq!((named.code, named.err.as_str()), (Some(0), ""), "{named:?}");
-    let twice = place.says(["--url", "sqlite://", "ping", &place.url]);
+    let twice = store.says(["--url", "sqlite://", "ping", &store.url]);
     assert!(twice.code == Some(64) && twice.err.contains("given twice"), "{twice:?}");
 
     let nobody = said(bare().args(["ping", "redis://127.0.0.1:1", "--json"]));
@@ -316,7 +316,7 @@ fn ping_says_whether_locks_can_be_had() {
         "{nobody:?}"
     );
     let Ok(redis) = std::env::var("LOCKWRIGHT_TEST_REDIS") else { return };
-    assert_eq!(json(&place, &["ping", &redis])["eviction"], "noeviction");
+    assert_eq!(json(&store, &["ping", &redis])["eviction"], "noeviction");
     let stranger = redis.replacen("redis://", "redis://nobody:wrong@", 1);
     let refused = said(bare().args(["ping", &stranger]));
     assert!(refused.code == Some(77) && !refused.err.contains("wrong@"), "{refused:?}");

@@ -4,12 +4,12 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Place, Talking, bare, end, runs, said, shows_life};
+use common::{Talking, TestStore, bare, end, runs, said, shows_life};
 use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
 fn the_commands_exit_code_is_ours() {
-    let place = Place::new();
+    let place = TestStore::new();
     let code = |command: &[&str]| place.says(["run", "x", "--"].iter().chain(command).copied()).code;
     assert_eq!(code(&["true"]), Some(0));
     assert_eq!(code(&["sh", "-c", "exit 7"]), Some(7));
@@ -23,7 +23,7 @@ fn the_commands_exit_code_is_ours() {
 
 #[test]
 fn the_command_knows_its_lock_and_token() {
-    let place = Place::new();
+    let place = TestStore::new();
     let ask = || place.says(["run", "orders:42", "--", "sh", "-c", "echo $LOCKWRIGHT_LOCK $LOCKWRIGHT_TOKEN"]).out;
     let token = |said: String| said.trim().strip_prefix("orders:42 ").unwrap().parse::<u64>().unwrap();
     let first = token(ask());
@@ -32,7 +32,7 @@ fn the_command_knows_its_lock_and_token() {
 
 #[test]
 fn the_commands_input_and_output_are_its_own() {
-    let place = Place::new();
+    let place = TestStore::new();
     let mut run = place.starts(["run", "x", "--", "sh", "-c", "read a; echo got $a; echo aside >&2"]);
     run.write("something");
     assert_eq!((run.out.next(), run.err.next()), ("got something".to_owned(), "aside".to_owned()));
@@ -40,7 +40,7 @@ fn the_commands_input_and_output_are_its_own() {
 }
 
 /// A run that holds `name` until it reads a line.
-fn holder(place: &Place, options: &[&str]) -> Talking {
+fn holder(place: &TestStore, options: &[&str]) -> Talking {
     let holder =
         place.starts(["run", "x"].iter().chain(options).copied().chain(["--", "sh", "-c", "echo held $$; read go"]));
     assert!(holder.out.next().starts_with("held "));
@@ -49,7 +49,7 @@ fn holder(place: &Place, options: &[&str]) -> Talking {
 
 #[test]
 fn a_taken_lock_is_waited_for_as_long_as_wanted() {
-    let place = Place::new();
+    let place = TestStore::new();
     let mut first = holder(&place, &["--label", "first"]);
     for options in [&["--try"][..], &["--timeout", "500ms"], &["--timeout", "0s"]] {
         let refused = place.says(["run", "x"].iter().chain(options).copied().chain(["--", "echo", "never"]));
@@ -69,7 +69,7 @@ fn a_taken_lock_is_waited_for_as_long_as_wanted() {
 
 #[test]
 fn a_taken_lock_is_passed_over_in_silence_where_that_is_wanted() {
-    let place = Place::new();
+    let place = TestStore::new();
     let _first = holder(&place, &[]);
     for (options, code) in [(&["--quiet"][..], 75), (&["--quiet", "--if-taken", "0"], 0), (&["-q", "--if-taken=7"], 7)]
     {
@@ -88,7 +88,7 @@ fn a_taken_lock_is_passed_over_in_silence_where_that_is_wanted() {
 
 #[test]
 fn who_waits_for_long_is_told_for_whom() {
-    let place = Place::new();
+    let place = TestStore::new();
     let mut first = holder(&place, &["--label", "alice"]);
     let mut second = place.starts(["run", "x", "--", "true"]);
     let told = second.err.next();
@@ -108,7 +108,7 @@ fn the_command_finds_the_address_without_its_password() {
     let Ok(server) = std::env::var("LOCKWRIGHT_TEST_REDIS") else {
         return eprintln!("skipped: LOCKWRIGHT_TEST_REDIS names no server");
     };
-    let place = Place::new();
+    let place = TestStore::new();
     let address = server.trim_start_matches("redis://").split('?').next().unwrap();
     // The default user has no password here, and any will do.
     let secret = format!("redis://default:hunter2@{address}?prefix={}:", place.prefix);
@@ -130,7 +130,7 @@ fn the_command_finds_the_address_without_its_password() {
 
 #[test]
 fn the_address_may_be_in_a_file_or_behind_a_descriptor() {
-    let place = Place::new();
+    let place = TestStore::new();
     let file = place.folder.join("address");
     std::fs::write(&file, format!("{}\nwhatever else\n", place.url)).unwrap();
     let file = file.to_str().unwrap();
@@ -148,7 +148,7 @@ fn the_address_may_be_in_a_file_or_behind_a_descriptor() {
 
 #[test]
 fn signals_reach_the_command() {
-    let place = Place::new();
+    let place = TestStore::new();
     let script = "for s in INT TERM HUP QUIT USR1 USR2; do trap \"echo $s\" $s; done
         trap 'echo WINCH; exit 3' WINCH; echo ready; while :; do sleep 0.01; done";
     // Whoever runs the tests in the background ignores some signals.
@@ -174,7 +174,7 @@ fn signals_reach_the_command() {
 
 #[test]
 fn a_signal_that_our_starter_ignores_stays_ignored() {
-    let place = Place::new();
+    let place = TestStore::new();
     let mut command = std::process::Command::new("sh");
     let script = format!(
         "trap '' HUP; exec {} run x -- sh -c 'grep SigIgn /proc/self/status; read go; echo $go'",
@@ -191,7 +191,7 @@ fn a_signal_that_our_starter_ignores_stays_ignored() {
 
 #[test]
 fn a_signal_ends_the_wait_and_leaves_the_queue() {
-    let place = Place::new();
+    let place = TestStore::new();
     let mut first = holder(&place, &[]);
     let mut second = place.starts(["run", "x", "--", "echo", "never"]);
     while !place.says(["inspect", "x", "--json"]).out.contains("\"waiters\":1") {
@@ -206,7 +206,7 @@ fn a_signal_ends_the_wait_and_leaves_the_queue() {
 
 #[test]
 fn what_the_command_leaves_running_ends_before_the_lock_is_free() {
-    let place = Place::new();
+    let place = TestStore::new();
     // The first goes when asked, the second has to be killed.
     let script = "sleep 1000 & echo $!; (trap '' TERM; echo ready; while :; do sleep 1000; done) & echo $!; read go";
     let mut run = place.starts(["run", "x", "--ttl", "1s", "--", "bash", "-c", script]);
@@ -226,7 +226,7 @@ const STUBBORN: &str = "trap 'echo term' TERM; (trap '' TERM; echo $BASHPID; whi
 
 #[test]
 fn nothing_of_it_outlives_a_killed_run() {
-    let place = Place::new();
+    let place = TestStore::new();
     let mut run = place.starts(["run", "x", "--", "bash", "-c", STUBBORN]);
     let pids = [run.out.next(), run.out.next()];
     assert!(pids.iter().all(|pid| runs(pid)));
@@ -238,7 +238,7 @@ fn nothing_of_it_outlives_a_killed_run() {
 
 #[test]
 fn nothing_of_it_outlives_the_lease_of_a_stopped_run() {
-    let place = Place::new();
+    let place = TestStore::new();
     let mut run = place.starts(["run", "x", "--ttl", "500ms", "--", "bash", "-c", STUBBORN]);
     let pids = [run.out.next(), run.out.next()];
     run.signal(Signal::STOP);
@@ -253,7 +253,7 @@ fn nothing_of_it_outlives_the_lease_of_a_stopped_run() {
 
 #[test]
 fn a_command_does_not_run_without_its_warden() {
-    let place = Place::new();
+    let place = TestStore::new();
     let mut run = place.starts(["run", "x", "--", "bash", "-c", STUBBORN]);
     let pids = [run.out.next(), run.out.next()];
     let children = format!("/proc/{0}/task/{0}/children", run.child.id());
@@ -270,7 +270,7 @@ fn a_command_does_not_run_without_its_warden() {
 
 #[test]
 fn a_lease_that_is_not_renewed_any_more_ends_the_command_first() {
-    let place = Place::new();
+    let place = TestStore::new();
     let options = ["--ttl", "600ms", "--max-hold", "600ms", "--kill-grace", "300ms"];
     let began = Instant::now();
     let mut run = place.starts(["run", "x"].into_iter().chain(options).chain(["--", "bash", "-c", STUBBORN]));
@@ -286,7 +286,7 @@ fn a_lease_that_is_not_renewed_any_more_ends_the_command_first() {
 
 #[test]
 fn a_broken_lock_ends_the_command_at_once() {
-    let place = Place::new();
+    let place = TestStore::new();
     let mut run = place.starts([
         "run",
         "x",
@@ -305,7 +305,7 @@ fn a_broken_lock_ends_the_command_at_once() {
 
 #[test]
 fn the_lock_is_kept_at_least_for_a_while() {
-    let place = Place::new();
+    let place = TestStore::new();
     let began = Instant::now();
     let mut run =
         place.starts(["run", "x", "--ttl", "300ms", "--at-least-for", "700ms", "--", "sh", "-c", "echo done; exit 4"]);
@@ -323,7 +323,7 @@ fn the_lock_is_kept_at_least_for_a_while() {
 
 #[test]
 fn a_command_on_a_terminal_can_read_it_and_is_interrupted_by_it() {
-    let place = Place::new();
+    let place = TestStore::new();
     let terminal = |script: &str| {
         let run = format!("{} run x -- bash -c '{script}'; echo code $?", env!("CARGO_BIN_EXE_lockwright"));
         let mut command = std::process::Command::new("script");
@@ -362,7 +362,7 @@ fn a_command_on_a_terminal_can_read_it_and_is_interrupted_by_it() {
 
 #[test]
 fn a_lock_file_that_is_taken_away_or_blocked_ends_the_command() {
-    let place = Place::new();
+    let place = TestStore::new();
     if !place.url.starts_with("sqlite:") {
         return;
     }
@@ -424,7 +424,7 @@ fn a_store_that_stops_answering_ends_the_command_before_the_lease() {
     };
     let address = server.trim_start_matches("redis://").split(['/', '?']).next().unwrap().to_owned();
     let (port, cut) = cuttable(&address);
-    let mut place = Place::new();
+    let mut place = TestStore::new();
     place.url = format!("redis://127.0.0.1:{port}");
     let mut run = place.starts(["run", "x", "--ttl", "1s", "--max-hold", "1h", "--", "bash", "-c", STUBBORN]);
     let pids = [run.out.next(), run.out.next()];
@@ -447,7 +447,7 @@ fn a_store_that_stops_answering_ends_the_command_before_the_lease() {
 
 #[test]
 fn options_that_cannot_be_honoured_are_refused_before_anything_runs() {
-    let place = Place::new();
+    let place = TestStore::new();
     for options in
         [&["--ttl", "1ms"][..], &["--kill-grace", "20s"], &["--max-hold", "1s"], &["--try", "--timeout", "1s"]]
     {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use lockwright_conformance::bad_input::{self, Asked};
-use lockwright_conformance::run::{self, Report, Suite, Wanted};
+use lockwright_conformance::run::{self, Report, Selection, Suite};
 use lockwright_conformance::{interop, matrix, rows, torture};
 
 /// One suite of scenarios for every face and store.
@@ -99,7 +99,7 @@ fn obey(command: Command) -> Result<bool, String> {
             Ok(true)
         }
         Command::Run { faces, stores, scenarios, full, times, jobs } => {
-            let wanted = Wanted { faces, stores, scenarios, full, jobs, patience: 30.0, keep: true };
+            let wanted = Selection { faces, stores, scenarios, full, jobs, patience: 30.0, keep: true };
             let mut sum = (0, 0, 0);
             for _ in 0..times {
                 let (passed, failed, skipped) = played(&suite, &wanted)?.counts();
@@ -111,8 +111,10 @@ fn obey(command: Command) -> Result<bool, String> {
         Command::Interop { full, write, jobs } => {
             let (scenarios, _) = interop::heading(&suite);
             let scenarios = scenarios.into_iter().map(str::to_owned).collect();
-            let report =
-                played(&suite, &Wanted { scenarios, full, jobs, patience: 30.0, keep: true, ..Wanted::default() })?;
+            let report = played(
+                &suite,
+                &Selection { scenarios, full, jobs, patience: 30.0, keep: true, ..Selection::default() },
+            )?;
             let (passed, failed, skipped) = report.counts();
             if write && failed == 0 {
                 let path = rows::here().join("../docs/interop.md");
@@ -125,7 +127,7 @@ fn obey(command: Command) -> Result<bool, String> {
         Command::Torture { stores, faces, minutes, seed } => {
             let mut failed = 0;
             for store in &stores {
-                let wanted = torture::Wanted { store: store.clone(), faces: faces.clone(), minutes, seed };
+                let wanted = torture::Options { store: store.clone(), faces: faces.clone(), minutes, seed };
                 failed += usize::from(!torture::run(&suite, &wanted, &|line| println!("{line}"))?);
             }
             println!("{} passed, {failed} failed, 0 skipped", stores.len() - failed);
@@ -140,7 +142,7 @@ fn obey(command: Command) -> Result<bool, String> {
     }
 }
 
-fn played(suite: &Suite, wanted: &Wanted) -> Result<Report, String> {
+fn played(suite: &Suite, wanted: &Selection) -> Result<Report, String> {
     let report = run::run(suite, wanted, &|line| println!("{line}"))?;
     report.reasons().iter().for_each(|(reason, count)| println!("{count:>5} skipped: {reason}"));
     report.failed().for_each(|triple| println!("FAILED  {triple}"));

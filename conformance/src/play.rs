@@ -13,7 +13,7 @@ use crate::clock::{self, Nanos, after, between};
 use crate::expect::{self, Refs};
 use crate::record::{self, Event, Record};
 use crate::referee::{self, History, Judgement};
-use crate::rows::{Face, Place};
+use crate::rows::{Face, RunningStore};
 use crate::scenario::{Action, Command, Expect, FirstGrant, Scaled, Scenario, Signal};
 use crate::shim::{Answer, Pending, Shim};
 
@@ -25,7 +25,7 @@ const WORK: f64 = 240.0;
 pub struct Stage<'a> {
     /// Who plays; actor `a` is of the first face, `b` of the second, and so on in turn.
     pub team: &'a [Face],
-    pub place: &'a Place,
+    pub place: &'a RunningStore,
     /// Whether the store is shared between processes.
     pub shared: bool,
     /// Whether waiters stand in a queue at the store, where `inspect` counts them. Those who poll are seen by nobody.
@@ -95,7 +95,7 @@ fn password(uri: &str) -> Option<String> {
 struct Play<'a> {
     stage: &'a Stage<'a>,
     actors: BTreeMap<String, Actor>,
-    said: BTreeMap<String, Said>,
+    said: BTreeMap<String, Transcript>,
     marks: BTreeMap<String, Nanos>,
     /// How many requests were counted, and when.
     counted: (u64, Nanos),
@@ -111,7 +111,7 @@ struct Actor {
 
 /// What was asked under a label, and what was answered.
 #[derive(Default)]
-struct Said {
+struct Transcript {
     pending: Vec<(String, Pending)>,
     answers: Vec<Answer>,
     /// How long an answer may take, in seconds.
@@ -391,7 +391,7 @@ impl Play<'_> {
             let unmet = answers.iter().find_map(|answer| self.meets(&Expect::default(), Some(wanted), answer).err());
             match unmet {
                 None => {
-                    self.said.insert(command.label.clone(), Said { answers, ..Said::default() });
+                    self.said.insert(command.label.clone(), Transcript { answers, ..Transcript::default() });
                     return Ok(());
                 }
                 Some(unmet) if clock::now() > give_up => {
@@ -409,7 +409,7 @@ impl Play<'_> {
             match until.map(|until| expect::compare(until, &seen, self)) {
                 None => {
                     let answers = vec![Answer::of(seen)];
-                    self.said.insert(label.to_owned(), Said { answers, ..Said::default() });
+                    self.said.insert(label.to_owned(), Transcript { answers, ..Transcript::default() });
                     return Ok(());
                 }
                 Some(Ok(())) => return Ok(()),

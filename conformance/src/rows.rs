@@ -171,15 +171,15 @@ fn python() -> PathBuf {
 
 /// A store that is there, for the time of a run.
 #[derive(Debug)]
-pub struct Place {
+pub struct RunningStore {
     pub store: Store,
     started: bool,
 }
 
-impl Place {
+impl RunningStore {
     /// Starts the store's server, unless it runs already.
     pub fn start(store: Store) -> Result<Self, String> {
-        let mut place = Place { store, started: false };
+        let mut place = RunningStore { store, started: false };
         if place.store.service.is_some() && place.service(&["uri"]).is_err() {
             place.service(&["start"])?;
             place.started = true;
@@ -240,7 +240,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RunningStore {
     fn drop(&mut self) {
         if self.started
             && let Err(error) = self.service(&["stop"])

@@ -12,13 +12,13 @@ use tempfile::TempDir;
 
 use crate::matrix::{self, Outcome, Triple};
 use crate::play::{self, Fault, Stage};
-use crate::rows::{self, Face, Place};
+use crate::rows::{self, Face, RunningStore};
 use crate::scenario::{self, Scenario};
 use crate::shim::Shim;
 
 /// What is asked for.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct Selection {
     /// Only these faces; empty for all.
     pub faces: Vec<String>,
     /// Only these stores; empty for all.
@@ -35,7 +35,7 @@ pub struct Wanted {
     pub keep: bool,
 }
 
-impl Wanted {
+impl Selection {
     fn has(&self, triple: &Triple) -> bool {
         let any = |chosen: &[String], name: &str| chosen.is_empty() || chosen.iter().any(|c| c == name);
         let face = || triple.team.split('+').all(|face| any(&self.faces, face)) || any(&self.faces, &triple.team);
@@ -70,7 +70,7 @@ struct Job<'a> {
     triple: Triple,
     scenario: &'a Scenario,
     team: Vec<Face>,
-    place: &'a Place,
+    place: &'a RunningStore,
     shared: bool,
     queue: bool,
 }
@@ -109,7 +109,7 @@ impl Report {
 }
 
 /// Runs. `tell` hears a line for each triple.
-pub fn run(suite: &Suite, wanted: &Wanted, tell: &(dyn Fn(&str) + Sync)) -> Result<Report, String> {
+pub fn run(suite: &Suite, wanted: &Selection, tell: &(dyn Fn(&str) + Sync)) -> Result<Report, String> {
     let mut expected = matrix::all(&suite.scenarios, &suite.faces, &suite.stores);
     expected.retain(|triple| wanted.has(triple));
     if expected.is_empty() {
@@ -118,7 +118,7 @@ pub fn run(suite: &Suite, wanted: &Wanted, tell: &(dyn Fn(&str) + Sync)) -> Resu
     let scratch = Scratch::new()?;
     let used: BTreeSet<_> = expected.iter().map(|triple| triple.store.as_str()).collect();
     let used = suite.stores.iter().filter(|store| used.contains(store.name.as_str()));
-    let places = used.map(|store| Place::start(store.clone())).collect::<Result<Vec<_>, _>>()?;
+    let places = used.map(|store| RunningStore::start(store.clone())).collect::<Result<Vec<_>, _>>()?;
     let account = Account { outcomes: Mutex::default(), tell };
     let (together, alone) = plan(suite, wanted, &places, &expected, &scratch, &account);
     work(together, wanted.jobs.max(1), &scratch, wanted, &account);
@@ -156,8 +156,8 @@ impl Account<'_> {
 /// not.
 fn plan<'a>(
     suite: &'a Suite,
-    wanted: &Wanted,
-    places: &'a [Place],
+    wanted: &Selection,
+    places: &'a [RunningStore],
     expected: &BTreeSet<Triple>,
     scratch: &Scratch,
     account: &Account<'_>,
@@ -205,7 +205,7 @@ fn in_line(scenario: &Scenario, store: &rows::Store) -> bool {
 }
 
 /// What the store promises, as the face shows it.
-pub(crate) fn ask(face: &Face, place: &Place, scratch: &Scratch) -> Result<Value, String> {
+pub(crate) fn ask(face: &Face, place: &RunningStore, scratch: &Scratch) -> Result<Value, String> {
     let folder = scratch.folder("guarantees")?;
     let shim = Shim::start(face, &folder.join("a.err"))?;
     let uri = place.uri(&scratch.word("guarantees"), &folder)?;
@@ -223,7 +223,7 @@ pub(crate) fn ask(face: &Face, place: &Place, scratch: &Scratch) -> Result<Value
     Err("there is no answer".into())
 }
 
-fn work(jobs: VecDeque<Job<'_>>, hands: usize, scratch: &Scratch, wanted: &Wanted, account: &Account<'_>) {
+fn work(jobs: VecDeque<Job<'_>>, hands: usize, scratch: &Scratch, wanted: &Selection, account: &Account<'_>) {
     let jobs = Mutex::new(jobs);
     let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     std::thread::scope(|scope| {
@@ -237,7 +237,7 @@ fn work(jobs: VecDeque<Job<'_>>, hands: usize, scratch: &Scratch, wanted: &Wante
     });
 }
 
-fn play(job: &Job<'_>, scratch: &Scratch, wanted: &Wanted, account: &Account<'_>) {
+fn play(job: &Job<'_>, scratch: &Scratch, wanted: &Selection, account: &Account<'_>) {
     let begin = Instant::now();
     let Job { triple, scenario, team, place, shared, queue } = job;
     let mut attempt = 0;
@@ -246,7 +246,7 @@ fn play(job: &Job<'_>, scratch: &Scratch, wanted: &Wanted, account: &Account<'_>
         let name = format!("{}-{}-{}", scenario.name, place.store.name, triple.team.replace('+', "-"));
         let word = scratch.word(&name);
         let result = scratch.folder(&word).map_err(Fault::Wrong).and_then(|folder| {
-            let Wanted { full, patience, .. } = *wanted;
+            let Selection { full, patience, .. } = *wanted;
             let stage =
                 Stage { team, place, shared: *shared, queue: *queue, full, patience, folder, word: word.clone() };
             play::play(scenario, &stage)

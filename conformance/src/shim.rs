@@ -111,7 +111,7 @@ impl Hello {
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct AnswerLine {
     id: u64,
     #[serde(flatten)]
     answer: Answer,
@@ -144,8 +144,8 @@ impl Shim {
                     let _ = greet.send(line);
                     continue;
                 }
-                match serde_json::from_str::<Line>(&line) {
-                    Ok(Line { id, answer }) => {
+                match serde_json::from_str::<AnswerLine>(&line) {
+                    Ok(AnswerLine { id, answer }) => {
                         let sender = locked(&answered).remove(&id);
                         if let Some(sender) = sender {
                             drop(sender.send(answer));

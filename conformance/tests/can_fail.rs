@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use lockwright_conformance::matrix::Outcome;
 use lockwright_conformance::rows::Face;
-use lockwright_conformance::run::{self, Suite, Wanted};
+use lockwright_conformance::run::{self, Selection, Suite};
 use lockwright_conformance::scenario::Peer;
 use lockwright_conformance::torture;
 
@@ -23,7 +23,7 @@ fn unlocked() -> Suite {
 #[test]
 fn a_face_that_locks_nothing_is_convicted() {
     let suite = unlocked();
-    let wanted = Wanted { stores: vec!["memory".into()], jobs: 8, patience: 2.0, ..Wanted::default() };
+    let wanted = Selection { stores: vec!["memory".into()], jobs: 8, patience: 2.0, ..Selection::default() };
     let said = Mutex::new(String::new());
     let report = run::run(&suite, &wanted, &|line| said.lock().unwrap().push_str(line)).unwrap();
     assert!(report.unaccounted.is_empty());
@@ -38,7 +38,7 @@ fn a_face_that_locks_nothing_is_convicted() {
 
 #[test]
 fn torture_convicts_a_face_that_locks_nothing() {
-    let wanted = torture::Wanted { store: "sqlite".into(), faces: Vec::new(), minutes: 0.05, seed: 3 };
+    let wanted = torture::Options { store: "sqlite".into(), faces: Vec::new(), minutes: 0.05, seed: 3 };
     let said = Mutex::new(String::new());
     assert!(!torture::run(&unlocked(), &wanted, &|line| said.lock().unwrap().push_str(line)).unwrap());
     let said = said.into_inner().unwrap();

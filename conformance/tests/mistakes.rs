@@ -4,7 +4,7 @@ use std::sync::Mutex;
 
 use lockwright_conformance::matrix::Outcome;
 use lockwright_conformance::rows::Face;
-use lockwright_conformance::run::{self, Suite, Wanted};
+use lockwright_conformance::run::{self, Selection, Suite};
 
 /// How often a mistake may be missed: a machine under load may take both ways at once.
 const ATTEMPTS: u32 = 5;
@@ -29,14 +29,14 @@ fn naive(words: &[&str]) -> Face {
 fn convicted(faces: &[Face], scenario: &str, team: &str) -> Option<String> {
     let mut suite = Suite::read().unwrap();
     suite.faces = faces.to_vec();
-    let wanted = Wanted {
+    let wanted = Selection {
         stores: vec!["redis".into()],
         scenarios: vec![scenario.into()],
         faces: vec![team.into()],
         full: true,
         jobs: 1,
         patience: 10.0,
-        ..Wanted::default()
+        ..Selection::default()
     };
     let said = Mutex::new(String::new());
     let report = run::run(&suite, &wanted, &|line| said.lock().unwrap().push_str(line)).unwrap();

@@ -118,12 +118,12 @@ pub struct Events {
 
 #[derive(Default)]
 struct Mailbox {
-    mail: Mutex<Mail>,
-    bell: Condvar,
+    queue: Mutex<EventQueue>,
+    arrived: Condvar,
 }
 
 #[derive(Default)]
-struct Mail {
+struct EventQueue {
     events: VecDeque<Event>,
     missed: u64,
     closed: bool,
@@ -141,23 +141,23 @@ impl Events {
     pub fn wait(&self, limit: Duration) -> Option<Vec<Event>> {
         let mailbox = self.mailbox();
         let give_up = Instant::now().checked_add(limit);
-        let mut mail = locked(&mailbox.mail);
-        while mail.events.is_empty() && !mail.closed {
+        let mut queue = locked(&mailbox.queue);
+        while queue.events.is_empty() && !queue.closed {
             let left = give_up.map_or(Duration::from_secs(3600), |at| at.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 break;
             }
-            mail = mailbox.bell.wait_timeout(mail, left).unwrap_or_else(PoisonError::into_inner).0;
+            queue = mailbox.arrived.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let over = mail.closed && mail.events.is_empty();
-        (!over).then(|| mail.events.drain(..).collect())
+        let over = queue.closed && queue.events.is_empty();
+        (!over).then(|| queue.events.drain(..).collect())
     }
 
     /// Ends every wait, now and later, and takes no more events: the program ends.
     pub fn close(&self) {
         let mailbox = self.mailbox();
-        locked(&mailbox.mail).closed = true;
-        mailbox.bell.notify_all();
+        locked(&mailbox.queue).closed = true;
+        mailbox.arrived.notify_all();
     }
 
     fn mailbox(&self) -> &Mailbox {
@@ -166,17 +166,17 @@ impl Events {
 
     fn leave(&self, event: Event) {
         let mailbox = self.mailbox();
-        let mut mail = locked(&mailbox.mail);
-        if mail.closed {
+        let mut queue = locked(&mailbox.queue);
+        if queue.closed {
             return;
         }
-        if mail.events.len() >= self.capacity {
-            mail.missed += 1;
+        if queue.events.len() >= self.capacity {
+            queue.missed += 1;
             return;
         }
-        let missed = std::mem::take(&mut mail.missed);
-        mail.events.push_back(Event { missed, ..event });
-        mailbox.bell.notify_one();
+        let missed = std::mem::take(&mut queue.missed);
+        queue.events.push_back(Event { missed, ..event });
+        mailbox.arrived.notify_one();
     }
 
     fn wants(&self, metadata: &Metadata<'_>) -> bool {
@@ -211,10 +211,10 @@ impl Subscriber for Collector {
     fn event(&self, event: &tracing::Event<'_>) {
         let metadata = event.metadata();
         let (level, target) = ((*metadata.level()).into(), metadata.target());
-        let mut kept =
+        let mut fields =
             Event { at: SystemTime::now(), level, target, message: String::new(), fields: Vec::new(), missed: 0 };
-        event.record(&mut kept);
-        self.0.leave(kept);
+        event.record(&mut fields);
+        self.0.leave(fields);
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

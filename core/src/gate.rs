@@ -72,7 +72,7 @@ impl LatchPlan {
 
 /// What is to be done with the count of a latch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Deed {
+pub enum CountOperation {
     /// One less.
     Down,
     /// The plan's count, if it is open.

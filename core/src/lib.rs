@@ -18,9 +18,9 @@
 //! * Inside, five rooms: a [`protocol`] per lock layout, the [`session`] that alone reasons about time, the [`queue`] of one
 //!   process, the [`machine`] that joins the two, and the driver with its [`stores`]. All but the last are pure: no clock, no socket, no task. They build
 //!   for WebAssembly (`--no-default-features`), and they are what the explorer explores.
-//! * [`cell`] is the reference semantics of our own layout, [`native`] its wire form and machine. [`shared_cell`] and [`shared`]
-//!   are the same for what has several holders: [`Client::rwlock`] and [`Client::semaphore`]; [`latch_cell`] and [`latch_layout`] for
-//!   [`Client::latch`], [`barrier_cell`] and [`barrier_layout`] for [`Client::barrier`].
+//! * [`lock_cell`] is the reference semantics of our own layout, [`native_machine`] its wire form and machine. [`shared_cell`] and [`shared_machine`]
+//!   are the same for what has several holders: [`Client::rwlock`] and [`Client::semaphore`]; [`latch_cell`] and [`latch_machine`] for
+//!   [`Client::latch`], [`barrier_cell`] and [`barrier_machine`] for [`Client::barrier`].
 
 #![deny(unsafe_code)]
 
@@ -94,8 +94,8 @@ pub use primitives::{barrier, election, export, latch, multi, once, rwlock, sema
 pub(crate) use primitives::{release, together};
 pub(crate) use records::{arguments, inspection};
 pub use records::{
-    barrier_cell, barrier_layout, cell, gate_layout, in_order, latch_cell, latch_layout, native, remembered, shared,
-    shared_cell,
+    barrier_cell, barrier_machine, gate_layout, in_order, latch_cell, latch_machine, lock_cell, native_machine,
+    remembered, shared_cell, shared_machine,
 };
 #[cfg(feature = "net")]
 pub use rwlock::RwLock;

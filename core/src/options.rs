@@ -147,8 +147,8 @@ impl AcquireOptions {
     }
 
     #[cfg(feature = "net")]
-    pub(crate) fn wanted(&self) -> Wanted<'_> {
-        Wanted { layout: self.layout.as_deref(), format: self.format.as_deref() }
+    pub(crate) fn wanted(&self) -> LayoutChoice<'_> {
+        LayoutChoice { layout: self.layout.as_deref(), format: self.format.as_deref() }
     }
 
     /// Whether the caller only tries.
@@ -160,7 +160,7 @@ impl AcquireOptions {
 /// A layout as it is asked for.
 #[cfg(feature = "net")]
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct LayoutChoice<'a> {
     pub(crate) layout: Option<&'a str>,
     pub(crate) format: Option<&'a str>,
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::error::Error;
-use crate::gate::{Deed, Gate, LatchPlan};
+use crate::gate::{CountOperation, Gate, LatchPlan};
 use crate::guarantee::Guarantees;
 use crate::lease::{Inspection, ReleaseOutcome};
 use crate::options::AcquireOptions;
@@ -179,7 +179,7 @@ pub enum Question {
         /// For how long a copy may come.
         copies: Duration,
         /// What to do.
-        deed: Deed,
+        operation: CountOperation,
         /// The latch, if there is none.
         plan: LatchPlan,
     },

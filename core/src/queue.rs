@@ -44,7 +44,7 @@ use crate::lease::ReleaseOutcome;
 use crate::lent::Lent;
 use crate::protocol::AttemptId;
 use crate::relative::Relative;
-use crate::session::{Kept, Service, claim};
+use crate::session::{CompactService, Service, claim};
 use crate::time::Time;
 
 /// The longest turn of one process while others may wait: beyond it their p99 suffers (48 times the fair share at blocks of
@@ -154,7 +154,7 @@ struct Contender {
     fair_for: Option<TaskId>,
     /// The task that only tried, when that is why it was sent.
     tried_by: Option<TaskId>,
-    service: Kept,
+    service: CompactService,
 }
 
 /// The task that holds the lock now.

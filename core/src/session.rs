@@ -143,7 +143,7 @@ impl Service {
 
 /// A [`Service`] as it is kept: a client may hold very many locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Kept {
+pub(crate) struct CompactService {
     ttl: u64,
     /// The longest there is for none.
     max_hold: u64,
@@ -151,16 +151,16 @@ pub(crate) struct Kept {
     renew: bool,
 }
 
-impl From<Service> for Kept {
+impl From<Service> for CompactService {
     fn from(Service { ttl, renew, max_hold, retry: Retry { min, max } }: Service) -> Self {
         let nanos = |span| Span::of(span).nanos();
         let retry = (nanos(min), nanos(max));
-        Kept { ttl: nanos(ttl), max_hold: max_hold.map_or(u64::MAX, nanos), retry, renew }
+        CompactService { ttl: nanos(ttl), max_hold: max_hold.map_or(u64::MAX, nanos), retry, renew }
     }
 }
 
-impl Kept {
-    const NOTHING: Kept = Kept { ttl: 0, max_hold: u64::MAX, retry: (0, 0), renew: false };
+impl CompactService {
+    const NOTHING: CompactService = CompactService { ttl: 0, max_hold: u64::MAX, retry: (0, 0), renew: false };
 
     pub(crate) fn get(self) -> Service {
         let [ttl, max_hold, min, max] = [self.ttl, self.max_hold, self.retry.0, self.retry.1].map(Duration::from_nanos);
@@ -322,7 +322,7 @@ pub struct Session {
     store_timeout: Duration,
     phase: Phase,
     terms: Terms,
-    service: Kept,
+    service: CompactService,
     waits: bool,
     inbox: Inbox,
     /// The earlier attempt that the acquire conversation gives back, until an answer says that it did.
@@ -401,7 +401,7 @@ impl Session {
             store_timeout,
             phase: Phase::Idle,
             terms: nobody,
-            service: Kept::NOTHING,
+            service: CompactService::NOTHING,
             waits: false,
             inbox: Inbox::Closed,
             prev: None,
@@ -1687,7 +1687,7 @@ mod table;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::native::{Calls, Native};
+    use crate::native_machine::{Calls, NativeMachine};
     use crate::protocol::InboxId;
 
     const TTL: Duration = Duration::from_secs(30);
@@ -1695,7 +1695,7 @@ mod tests {
 
     /// A contender whose first request has left.
     fn asking() -> (Session, RequestId, Time) {
-        let mut session = Session::new(Box::new(Native::new(&CALLS, "x".into(), true)), TTL);
+        let mut session = Session::new(Box::new(NativeMachine::new(&CALLS, "x".into(), true)), TTL);
         let (attempt, inbox) = (AttemptId(1), InboxId(1));
         let (name, card) = ("x".into(), "".into());
         let terms = Terms { name, attempt, inbox, ttl: TTL, claim: claim(TTL), card, fair: false };

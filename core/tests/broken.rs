@@ -1,6 +1,6 @@
 //! Who breaks a lock is heard at once by whoever had it, whatever it was, and with one reason.
 
-mod places;
+mod test_stores;
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use lockwright::blocking;
 use lockwright::blocking::{Client, Guard};
 use lockwright::lease::LossReason;
 use lockwright::options::ConnectOptions;
-use places::Place;
+use test_stores::TestStore;
 
 /// Renewals of a lease as long as this come too late to tell anybody.
 const TTL: Duration = Duration::from_secs(60);
@@ -37,39 +37,39 @@ fn told(guard: &Guard) -> mpsc::Receiver<LossReason> {
 
 #[test]
 fn whoever_breaks_a_lock_elsewhere_is_heard_at_once() {
-    for place in Place::all() {
-        let (holder, operator) = (place.client(), place.client());
-        let names = place.names(KINDS);
+    for store in TestStore::all() {
+        let (holder, operator) = (store.client(), store.client());
+        let names = store.names(KINDS);
         let guards: Vec<_> = KINDS.iter().zip(&names).map(|(kind, name)| hold(&holder, kind, name)).collect();
         let hears: Vec<_> = guards.iter().map(told).collect();
         std::thread::sleep(A_WHILE);
         for ((guard, hear), name) in guards.iter().zip(hears).zip(&names) {
             assert!(operator.break_lock(name, guard.token()).unwrap());
-            assert_eq!(hear.recv_timeout(AT_ONCE), Ok(LossReason::Broken), "{} {name}", place.uri);
+            assert_eq!(hear.recv_timeout(AT_ONCE), Ok(LossReason::Broken), "{} {name}", store.uri);
         }
     }
 }
 
 #[test]
 fn whoever_breaks_a_lock_of_its_own_client_is_heard_at_once() {
-    for place in Place::all() {
-        let client = place.client();
-        for (kind, name) in KINDS.iter().zip(place.names(KINDS)) {
+    for store in TestStore::all() {
+        let client = store.client();
+        for (kind, name) in KINDS.iter().zip(store.names(KINDS)) {
             let guard = hold(&client, kind, &name);
             let hear = told(&guard);
             assert!(client.break_lock(&name, guard.token()).unwrap());
-            assert_eq!(hear.try_recv(), Ok(LossReason::Broken), "{} {name}", place.uri);
+            assert_eq!(hear.try_recv(), Ok(LossReason::Broken), "{} {name}", store.uri);
         }
     }
 }
 
 #[test]
 fn a_joined_lock_that_its_own_client_breaks_is_broken() {
-    let place = Place::all().pop().unwrap();
+    let store = TestStore::all().pop().unwrap();
     for layout in ["string&format=redis-py", "redisson"] {
-        let uri = format!("{}?layout={layout}", place.uri);
+        let uri = format!("{}?layout={layout}", store.uri);
         let client = blocking::Client::open(Some(&uri), ConnectOptions::default()).unwrap();
-        let name = format!("{}-{layout}", place.name);
+        let name = format!("{}-{layout}", store.name);
         let guard = client.lock(&name).ttl(TTL).acquire().unwrap();
         let hear = told(&guard);
         assert!(client.break_lock(&name, guard.token()).unwrap());

@@ -1,9 +1,13 @@
 //! What is refused is said, why a hold ended is said as it was, and what a program does around its locks: ping, drain, leadership, a least time.
 
-mod places;
+mod test_stores;
 
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use lockwright::blocking::{self, Client};
@@ -11,15 +15,15 @@ use lockwright::lease::{LossReason, ReleaseOutcome};
 use lockwright::options::{AcquireOptions, ConnectOptions};
 use lockwright::queue::OwnerId;
 use lockwright::{Kind, PING};
-use places::Place;
+use test_stores::TestStore;
 
 const SHORT: Duration = Duration::from_millis(300);
 
 /// The Redis server that tests share, and a name of this test's own whose record `spoil` replaces.
 fn redis() -> (Client, String, redis::Connection) {
-    let place = Place::all().pop().unwrap();
-    let raw = redis::Client::open(place.uri.as_str()).unwrap().get_connection().unwrap();
-    (place.client(), place.name, raw)
+    let store = TestStore::all().pop().unwrap();
+    let raw = redis::Client::open(store.uri.as_str()).unwrap().get_connection().unwrap();
+    (store.client(), store.name, raw)
 }
 
 fn spoil(raw: &mut redis::Connection, name: &str) {
@@ -77,15 +81,50 @@ fn one_guard_of_several_that_is_abandoned_takes_nothing_from_the_others() {
 
 #[test]
 fn a_store_that_serves_is_well() {
-    for place in Place::all() {
-        let client = place.client();
+    for store in TestStore::all() {
+        let client = store.client();
         let health = client.ping().unwrap();
         assert!(health.took < Duration::from_secs(5), "{health:?}");
-        let expected = place.uri.starts_with("redis").then_some("noeviction");
+        let expected = store.uri.starts_with("redis").then_some("noeviction");
         assert!(health.eviction.as_deref() == expected && !health.may_evict(), "{health:?}");
         let held = client.lock(PING).acquire().unwrap();
-        place.client().ping().unwrap();
+        store.client().ping().unwrap();
         let _ = held.release().unwrap();
+    }
+}
+
+/// Runs a task to its end in this thread, with no runtime of anybody's around it.
+fn run<T>(task: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let mut task = pin!(task);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match task.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(result) => return result,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[test]
+fn a_task_of_an_executor_that_is_not_tokios_asks_the_store() {
+    for store in TestStore::all() {
+        let client: lockwright::Client = lockwright::Client::open(Some(&store.uri), ConnectOptions::default()).unwrap();
+        let holder = store.client().lock(&store.name).acquire().unwrap();
+        run(async {
+            client.ping().await.unwrap();
+            let waited = client.lock(&store.name).build().unwrap().acquire_within(Some(SHORT)).await;
+            assert_eq!(waited.unwrap_err().kind(), Kind::Timeout);
+            assert_eq!(holder.release().unwrap(), ReleaseOutcome::Released);
+            drop(client.lock(&store.name).build().unwrap().acquire().await.unwrap());
+        });
     }
 }
 
@@ -99,9 +138,9 @@ fn a_store_that_nobody_serves_is_not_well_at_once() {
 
 #[test]
 fn a_drained_client_begins_nothing_and_waits_for_what_is_held() {
-    for place in Place::all() {
-        let client = place.client();
-        let [first, second] = place.names(["first", "second"]);
+    for store in TestStore::all() {
+        let client = store.client();
+        let [first, second] = store.names(["first", "second"]);
         let guard = client.lock(&first).acquire().unwrap();
         let waits = thread::spawn({
             let lock = client.lock(&first);
@@ -126,22 +165,22 @@ fn a_drained_client_begins_nothing_and_waits_for_what_is_held() {
 
 #[test]
 fn what_is_released_early_stays_taken_for_its_least_time() {
-    for place in Place::all() {
-        let (client, other) = (place.client(), place.client());
+    for store in TestStore::all() {
+        let (client, other) = (store.client(), store.client());
         let least = Duration::from_millis(900);
         let free_after = |began: Instant| {
-            assert!(other.lock(&place.name).try_acquire().unwrap().is_none(), "it is taken yet");
-            drop(other.lock(&place.name).timeout(Duration::from_secs(9)).acquire().unwrap());
+            assert!(other.lock(&store.name).try_acquire().unwrap().is_none(), "it is taken yet");
+            drop(other.lock(&store.name).timeout(Duration::from_secs(9)).acquire().unwrap());
             let after = began.elapsed();
             assert!(after >= least && after < least + Duration::from_secs(3), "{after:?}");
         };
         let began = Instant::now();
-        let guard = client.lock(&place.name).at_least_for(least).acquire().unwrap();
+        let guard = client.lock(&store.name).at_least_for(least).acquire().unwrap();
         assert_eq!(guard.release().unwrap().code(), "released");
         free_after(began);
 
         let began = Instant::now();
-        let mut guard = client.lock(&place.name).timeout(Duration::from_secs(9)).acquire().unwrap();
+        let mut guard = client.lock(&store.name).timeout(Duration::from_secs(9)).acquire().unwrap();
         guard.hold_at_least_for(least).unwrap();
         drop(guard);
         let until = Instant::now() + Duration::from_secs(5);
@@ -168,12 +207,12 @@ fn a_least_time_that_is_over_holds_nothing_up() {
 
 #[test]
 fn an_exported_lock_is_resumed_with_other_options() {
-    for place in Place::all() {
-        let client = place.client();
-        let secret = client.lock(&place.name).acquire().unwrap().export(Duration::from_secs(20)).unwrap();
+    for store in TestStore::all() {
+        let client = store.client();
+        let secret = client.lock(&store.name).acquire().unwrap().export(Duration::from_secs(20)).unwrap();
         let options = AcquireOptions { ttl: Duration::from_secs(500), label: Some("mine".into()), ..client.options() };
-        let guard = place.client().resume_with(secret.as_str(), &options).unwrap();
-        let holder = client.inspect(&place.name).unwrap().holder.unwrap();
+        let guard = store.client().resume_with(secret.as_str(), &options).unwrap();
+        let holder = client.inspect(&store.name).unwrap().holder.unwrap();
         assert!(holder.remaining > Duration::from_secs(400) && holder.card.label == "mine", "{holder:?}");
         let _ = guard.release().unwrap();
     }

@@ -1,6 +1,6 @@
 //! Whoever would wait for itself is told so, and whoever waits in vain is told for whom.
 
-mod places;
+mod test_stores;
 
 use std::sync::mpsc;
 use std::thread;
@@ -10,7 +10,7 @@ use lockwright::blocking::{self, Lock};
 use lockwright::options::ConnectOptions;
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Kind};
-use places::Place;
+use test_stores::TestStore;
 
 const SHORT: Duration = Duration::from_millis(300);
 
@@ -20,8 +20,8 @@ fn is_deadlock(error: &Error, says: &str) {
 
 #[test]
 fn a_lock_in_itself_is_a_deadlock() {
-    for place in Place::all() {
-        let lock = place.lock().build().unwrap();
+    for store in TestStore::all() {
+        let lock = store.lock().build().unwrap();
         let guard = lock.acquire().unwrap();
         is_deadlock(&lock.acquire().unwrap_err(), "the caller has held it itself for");
         assert!(guard.is_held());
@@ -32,8 +32,8 @@ fn a_lock_in_itself_is_a_deadlock() {
 
 #[test]
 fn a_hold_that_ends_by_itself_is_waited_for() {
-    for place in Place::all() {
-        let short = place.lock().ttl(SHORT).renew(false).build().unwrap();
+    for store in TestStore::all() {
+        let short = store.lock().ttl(SHORT).renew(false).build().unwrap();
         let guard = short.acquire().unwrap();
         let _ = short.acquire().unwrap().release().unwrap();
         assert!(!guard.is_held());
@@ -51,8 +51,8 @@ fn several_locks_with_one_that_is_held_already_are_a_deadlock() {
 
 #[test]
 fn a_reader_that_wants_to_write_and_a_writer_that_wants_to_read_are_deadlocks() {
-    for place in Place::all() {
-        let rwlock = place.client().rwlock(&place.name);
+    for store in TestStore::all() {
+        let rwlock = store.client().rwlock(&store.name);
         let reads = rwlock.read().acquire().unwrap();
         is_deadlock(&rwlock.write().acquire().unwrap_err(), "try_upgrade");
         let again = rwlock.read().acquire().unwrap();
@@ -104,8 +104,8 @@ fn in_a_circle(client: &blocking::Client, count: usize) -> Vec<Result<(), Kind>>
 
 #[test]
 fn a_circle_of_waiters_is_broken_by_one_of_them() {
-    for place in Place::all() {
-        let client = place.client();
+    for store in TestStore::all() {
+        let client = store.client();
         for count in [2, 3, 5] {
             let ended = in_a_circle(&client, count);
             let refused = ended.iter().filter(|end| **end == Err(Kind::Deadlock)).count();
@@ -142,9 +142,9 @@ fn who_waits_for_another_that_waits_for_a_third_is_no_circle() {
 
 #[test]
 fn who_waits_with_a_limit_is_told_for_whom() {
-    for place in Place::all() {
-        let client = place.client();
-        let lock = client.lock(&place.name).label("night run").build().unwrap();
+    for store in TestStore::all() {
+        let client = store.client();
+        let lock = client.lock(&store.name).label("night run").build().unwrap();
         let guard = thread::Builder::new().name("holder".into()).spawn({
             let lock = lock.clone();
             move || lock.acquire().unwrap()
@@ -157,13 +157,13 @@ fn who_waits_with_a_limit_is_told_for_whom() {
             assert!(error.kind() == Kind::Timeout && parts.iter().all(|part| said.contains(part)), "{said}");
         };
         says(&limited, &["held by this process", " ms;"]);
-        let other = place.client().lock(&place.name).timeout(SHORT).build().unwrap();
+        let other = store.client().lock(&store.name).timeout(SHORT).build().unwrap();
         says(&other, &["held by this process \"night run\" for "]);
         let _ = guard.release().unwrap();
         let mine = lock.acquire().unwrap();
         says(&limited, &["held by the caller itself for "]);
         let _ = mine.release().unwrap();
-        let reader = client.rwlock(&place.names(["shared"])[0]);
+        let reader = client.rwlock(&store.names(["shared"])[0]);
         let reads = (reader.read().acquire().unwrap(), reader.read().acquire().unwrap());
         says(&reader.write().timeout(SHORT).build().unwrap(), &["held by this process and 1 more for "]);
         drop(reads);

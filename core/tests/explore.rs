@@ -11,10 +11,10 @@
 
 #![allow(unreachable_pub, dead_code, reason = "the modules are shared, and each test uses its part")]
 
-#[path = "explore/deed.rs"]
-mod deed;
 #[path = "explore/layout/mod.rs"]
 mod layout;
+#[path = "explore/operation.rs"]
+mod operation;
 mod process;
 #[path = "explore/search.rs"]
 mod search;

@@ -1,14 +1,14 @@
 //! Tasks of one client that want to be served in order: they get in line as they come, and who leaves it is told where it stood.
 
 mod ordered;
-mod places;
+mod test_stores;
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use lockwright::{Client, Kind};
 use ordered::Ordered;
-use places::Place;
+use test_stores::TestStore;
 
 /// Clients whose inbox is opened while tasks come; LOCKWRIGHT_ROUNDS says how many instead.
 const ROUNDS: usize = 20;
@@ -46,14 +46,14 @@ async fn served(uri: &str, holder: &Client, wanted: Ordered, name: &str, pause: 
 #[tokio::test]
 async fn tasks_are_served_as_they_came_also_while_the_inbox_opens() {
     let rounds = std::env::var("LOCKWRIGHT_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
-    for place in Place::all() {
-        let holder = lockwright::connect(&place.uri).await.unwrap();
+    for store in TestStore::all() {
+        let holder = lockwright::connect(&store.uri).await.unwrap();
         for wanted in Ordered::ALL {
-            let name = format!("{}-{wanted:?}", place.name);
+            let name = format!("{}-{wanted:?}", store.name);
             for round in 0..rounds {
                 let pause = Duration::from_micros(17 * (round as u64 % 12));
-                let order = served(&place.uri, &holder, wanted, &name, pause).await;
-                assert!(order.is_sorted(), "{} {wanted:?}, {pause:?} between two: {order:?}", place.uri);
+                let order = served(&store.uri, &holder, wanted, &name, pause).await;
+                assert!(order.is_sorted(), "{} {wanted:?}, {pause:?} between two: {order:?}", store.uri);
             }
         }
         holder.close().await;
@@ -62,9 +62,9 @@ async fn tasks_are_served_as_they_came_also_while_the_inbox_opens() {
 
 #[test]
 fn who_gives_up_is_told_where_it_stood() {
-    for place in Place::all() {
-        let (holder, client) = (place.client(), place.client());
-        let name = &place.name;
+    for store in TestStore::all() {
+        let (holder, client) = (store.client(), store.client());
+        let name = &store.name;
         let guard = holder.lock(name).acquire().unwrap();
         let waits = |ahead: u64| {
             let lock = client.lock(name).fair().timeout(Duration::from_secs(30)).build().unwrap();
@@ -88,8 +88,8 @@ fn who_gives_up_is_told_where_it_stood() {
 
 #[test]
 fn who_waits_behind_others_of_its_process_is_told_where_it_stood() {
-    let place = &Place::all()[0];
-    let (holder, client) = (place.client(), place.client());
+    let store = &TestStore::all()[0];
+    let (holder, client) = (store.client(), store.client());
     let guard = holder.lock("x").acquire().unwrap();
     let lock = client.lock("x").timeout(Duration::from_secs(30)).build().unwrap();
     let first = std::thread::spawn(move || lock.acquire().map(drop));

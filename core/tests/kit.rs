@@ -1,7 +1,7 @@
 //! What is built of locks for a purpose: one caller does the job, one of many leads, and what is protected refuses whoever comes
 //! late.
 
-mod places;
+mod test_stores;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,13 +11,13 @@ use lockwright::kit::{self, Fence};
 use lockwright::once::Found;
 use lockwright::options::AcquireOptions;
 use lockwright::{Async, Error, Kind};
-use places::Place;
+use test_stores::TestStore;
 
 const TTL: Duration = Duration::from_secs(20);
 
 #[test]
 fn one_of_many_callers_does_the_job() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         let (made, value) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let callers: Vec<_> = (0..16)
             .map(|_| {
@@ -44,7 +44,7 @@ fn one_of_many_callers_does_the_job() {
 
 #[test]
 fn whoever_has_a_stale_value_goes_on_with_it_or_waits() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         let (a, b) = (place.client(), place.client());
         let job = a.once(&place.name, TTL).unwrap();
         let busy = b.lock(&place.name).acquire().unwrap();
@@ -63,7 +63,7 @@ fn whoever_has_a_stale_value_goes_on_with_it_or_waits() {
 
 #[test]
 fn a_job_that_fails_or_dies_goes_to_the_next() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         let job = place.client().once(&place.name, TTL).unwrap();
         let missing = || Ok::<Found<u8>, Error>(Found::Missing);
         let failed = job.get(missing, |_| Err(Error::new(Kind::Internal, "make", "no luck"))).unwrap_err();
@@ -78,7 +78,7 @@ fn a_job_that_fails_or_dies_goes_to_the_next() {
 
 #[tokio::test]
 async fn tasks_share_a_job_too() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         let client = lockwright::Client::<Async>::open(Some(&place.uri), Default::default()).unwrap();
         let job = client.once(&place.name, TTL).unwrap();
         let (made, value) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
@@ -111,7 +111,7 @@ async fn tasks_share_a_job_too() {
 
 #[test]
 fn one_leads_and_the_next_follows_when_it_resigns() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         let (a, b, c) = (place.client(), place.client(), place.client());
         let election = a.election(&place.name);
         assert_eq!(election.leader().unwrap(), None);
@@ -141,7 +141,7 @@ fn one_leads_and_the_next_follows_when_it_resigns() {
 
 #[test]
 fn candidates_of_one_client_stand_in_line_each_by_itself() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         let client = place.client();
         let first = client.election(&place.name).campaign("first").unwrap();
         let candidates = ["second", "third"].map(|who| {
@@ -161,7 +161,7 @@ fn candidates_of_one_client_stand_in_line_each_by_itself() {
 }
 
 /// Two holders: the first was stopped past its lease and writes when the second has written.
-fn late_and_next(place: &Place) -> [u64; 2] {
+fn late_and_next(place: &TestStore) -> [u64; 2] {
     let stopped = place.lock().ttl(Duration::from_millis(100)).renew(false).acquire().unwrap();
     let next = place.lock().acquire().unwrap();
     assert!(!stopped.is_held());
@@ -176,14 +176,14 @@ fn a_stale_writer_is_refused_by_a_table() {
     let update =
         format!("UPDATE account SET balance = ?1, fence = ?2 WHERE id = 7 AND {}", kit::sql_condition("fence", "?2"));
     let write = |balance: i64, token: u64| db.execute(&update, (balance, token as i64)).unwrap();
-    let [late, next] = late_and_next(&Place::all()[0]);
+    let [late, next] = late_and_next(&TestStore::all()[0]);
     assert_eq!((write(90, next), write(80, next), write(50, late)), (1, 1, 0));
     assert_eq!(db.query_row("SELECT balance FROM account", [], |row| row.get::<_, i64>(0)).unwrap(), 80);
 }
 
 #[test]
 fn a_stale_writer_is_refused_by_a_script() {
-    let place = Place::all().pop().unwrap();
+    let place = TestStore::all().pop().unwrap();
     let mut server = redis::Client::open(place.uri.as_str()).unwrap().get_connection().unwrap();
     let (value, fence) = (format!("{{{}}}:value", place.name), format!("{{{}}}:fence", place.name));
     let mut write = |text: &str, token: u64| -> i64 {
@@ -202,7 +202,7 @@ fn a_stale_writer_is_refused_by_a_script() {
 
 #[test]
 fn a_stale_writer_is_refused_by_a_header() {
-    let [late, next] = late_and_next(&Place::all()[0]);
+    let [late, next] = late_and_next(&TestStore::all()[0]);
     let mut resource = Fence::default();
     let mut put = |header: &str| match kit::read_header(header) {
         Some(token) => resource.admit(token).map_or(412, |()| 204),

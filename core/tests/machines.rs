@@ -23,9 +23,9 @@ mod waiting;
 
 use std::time::Duration;
 
-use lockwright::cell::Claimant;
 use lockwright::lease::LossReason;
-use lockwright::native::{Calls, Native};
+use lockwright::lock_cell::Claimant;
+use lockwright::native_machine::{Calls, NativeMachine};
 use lockwright::options::Retry;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent, Terms};
 use lockwright::queue::{self, Ask, ContenderId, Queue, TaskId};
@@ -64,7 +64,7 @@ impl Rig {
     }
 
     fn asking_over(service: Service, inbox: Inbox) -> Self {
-        Rig::speaking(Box::new(Native::new(&CALLS, "x".into(), true)), service, inbox)
+        Rig::speaking(Box::new(NativeMachine::new(&CALLS, "x".into(), true)), service, inbox)
     }
 
     fn speaking(protocol: Box<dyn Protocol>, service: Service, inbox: Inbox) -> Self {
@@ -452,7 +452,7 @@ fn rule_9_the_last_to_cancel_withdraws_the_contender() {
 
 /// The reference record with its queue, at a store's clock that the test sets.
 mod record {
-    use lockwright::cell::{Acquire, Acquired, Cell, Claimant, Given, Release, Surroundings, Waiter};
+    use lockwright::lock_cell::{Acquire, Acquired, Cell, Claimant, Given, Release, Surroundings, Waiter};
     use lockwright::protocol::{InboxId, StoreEvent};
     use lockwright::time::StoreTime;
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockwright::blocking;
-use lockwright::cell::{Claimant, Waiter};
 use lockwright::in_order::InOrder;
 use lockwright::lease::ReleaseOutcome;
+use lockwright::lock_cell::{Claimant, Waiter};
 use lockwright::options::ConnectOptions;
 use lockwright::protocol::{AttemptId, InboxId};
 use lockwright::{Kind, queue::OwnerId};

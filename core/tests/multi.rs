@@ -1,6 +1,6 @@
 //! Several locks at once, and one of several, on every store.
 
-mod places;
+mod test_stores;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use lockwright::lease::ReleaseOutcome;
 use lockwright::multi::MultiGuard;
 use lockwright::{Async, Error, Kind};
-use places::Place;
+use test_stores::TestStore;
 
 #[test]
 fn all_are_held_or_none() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         let (a, b) = (place.client(), place.client());
         let names = place.names(["b", "a", "c", "a"]);
         let lock = a.multi_lock(&names).unwrap();
@@ -46,7 +46,7 @@ fn all_are_held_or_none() {
 
 #[test]
 fn one_that_is_taken_leaves_the_others_free_at_once() {
-    let place = Place::all().pop().unwrap();
+    let place = TestStore::all().pop().unwrap();
     let names = place.names(["a", "b", "c"]);
     let (a, b, c) = (place.client(), place.client(), place.client());
     let held = a.lock(&names[1]).acquire().unwrap();
@@ -59,7 +59,7 @@ fn one_that_is_taken_leaves_the_others_free_at_once() {
 
 #[test]
 fn a_lock_held_by_another_task_of_this_process_is_waited_for_too() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         let client = place.client();
         let names = place.names(["a", "b"]);
         let held = client.lock(&names[1]).acquire().unwrap();
@@ -77,7 +77,7 @@ fn a_lock_held_by_another_task_of_this_process_is_waited_for_too() {
 
 #[test]
 fn the_loss_of_one_is_the_loss_of_all() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         let client = place.client();
         let names = place.names(["a", "b"]);
         let guard = client.multi_lock(&names).unwrap().acquire().unwrap();
@@ -95,7 +95,7 @@ fn the_loss_of_one_is_the_loss_of_all() {
 
 #[test]
 fn what_is_lost_while_others_are_waited_for_is_waited_for_again() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         let (a, b, c) = (place.client(), place.client(), place.client());
         let names = place.names(["a", "b"]);
         let held = a.lock(&names[1]).acquire().unwrap();
@@ -118,7 +118,7 @@ fn what_is_lost_while_others_are_waited_for_is_waited_for_again() {
 }
 
 /// In opposite order, from two processes' worth of clients and two threads each.
-fn crossing(place: &Place, times: u64) {
+fn crossing(place: &TestStore, times: u64) {
     let (one, other) = (place.names(["x", "y", "z"]), place.names(["z", "y", "x"]));
     let inside = Arc::new(AtomicBool::new(false));
     let threads: Vec<_> = (0..4)
@@ -140,7 +140,7 @@ fn crossing(place: &Place, times: u64) {
 
 #[test]
 fn opposite_orders_never_deadlock() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         crossing(&place, 400);
     }
 }
@@ -148,14 +148,14 @@ fn opposite_orders_never_deadlock() {
 #[test]
 #[ignore = "takes minutes; scripts/full.d asks for it"]
 fn opposite_orders_never_deadlock_10_000_times() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         crossing(&place, 10_000);
     }
 }
 
 #[test]
 fn any_takes_a_free_segment_by_one_request() {
-    let place = Place::all().pop().unwrap();
+    let place = TestStore::all().pop().unwrap();
     let client = place.client();
     let sale = client.striped(&place.name, 32).unwrap();
     let requests = |client: &lockwright::blocking::Client| client.metrics().round_trips;
@@ -175,7 +175,7 @@ fn any_takes_a_free_segment_by_one_request() {
 
 #[test]
 fn stock_is_sold_out_segment_by_segment_and_never_oversold() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         let stock: Arc<Vec<AtomicU64>> = Arc::new((0..8).map(|_| AtomicU64::new(25)).collect());
         let sold = Arc::new(AtomicU64::new(0));
         let buyers: Vec<_> = (0..6)
@@ -205,7 +205,7 @@ fn stock_is_sold_out_segment_by_segment_and_never_oversold() {
 
 #[test]
 fn the_segment_of_a_key_is_the_same_everywhere() {
-    let client = Place::all().remove(0).client();
+    let client = TestStore::all().remove(0).client();
     let striped = client.striped("x", 32).unwrap();
     // By hand: echo -n KEY | sha1sum | cut -c1-16, modulo 32.
     for (key, index) in [("", 13), ("user:42", 9), ("订单", 9)] {
@@ -219,7 +219,7 @@ fn the_segment_of_a_key_is_the_same_everywhere() {
 
 #[tokio::test]
 async fn tasks_take_several_and_any_too() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         let client = lockwright::Client::<Async>::open(Some(&place.uri), Default::default()).unwrap();
         let names = place.names(["a", "b"]);
         let lock = client.multi_lock(&names).unwrap();
@@ -253,7 +253,7 @@ async fn tasks_take_several_and_any_too() {
 async fn whoever_goes_away_in_the_middle_leaves_nothing() {
     use std::future::Future;
     use std::task::{Context, Waker};
-    for place in Place::all() {
+    for place in TestStore::all() {
         let client = lockwright::Client::<Async>::open(Some(&place.uri), Default::default()).unwrap();
         let names = place.names(["a", "b", "c"]);
         let lock = client.multi_lock(&names).unwrap();
@@ -270,7 +270,7 @@ async fn whoever_goes_away_in_the_middle_leaves_nothing() {
 
 #[test]
 fn all_are_given_back_in_one_write_and_each_says_how_it_went() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         let (a, b) = (place.client(), place.client());
         let names = place.names(["a", "b", "c", "d"]);
         let guard = a.multi_lock(&names).unwrap().acquire().unwrap();
@@ -297,7 +297,7 @@ fn all_are_given_back_in_one_write_and_each_says_how_it_went() {
 
 #[tokio::test]
 async fn guards_that_were_taken_apart_are_given_back_together_and_none_stays_for_anothers_failure() {
-    for place in Place::all() {
+    for place in TestStore::all() {
         let client: lockwright::Client = place.client().into_face();
         let names = place.names(["a", "b", "c"]);
         let mut guards = client.multi_lock(&names).unwrap().acquire().await.unwrap().into_guards();

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright::Kind;
-use lockwright::barrier_cell::{BarrierCell, Kept};
-use lockwright::barrier_layout::{Barrier, Procedure, standing};
-use lockwright::cell::Surroundings;
+use lockwright::barrier_cell::{BarrierCell, BarrierInMemory};
+use lockwright::barrier_machine::{BarrierMachine, Procedure, standing};
 use lockwright::gate::{BarrierPlan, Gate, LatchPlan, MIN_IDLE};
+use lockwright::lock_cell::Surroundings;
 use lockwright::protocol::{
     AttemptId, InboxId, Input, Intent, Layout, Protocol, Question, Reply, Request, Step, Terms, Verdict,
 };
-use lockwright::stores::redis::layouts::{barrier::CALLS, native};
+use lockwright::stores::redis::layouts::{barrier_scripts::CALLS, native_scripts};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -68,7 +68,7 @@ fn plan(parties: u32, ttl: u64) -> BarrierPlan {
 }
 
 fn layout() -> Arc<dyn Layout> {
-    native::layout("").gate(Gate::Barrier(plan(3, 10))).expect("there is one")
+    native_scripts::layout("").gate(Gate::Barrier(plan(3, 10))).expect("there is one")
 }
 
 fn look(key: &Arc<str>) -> Request {
@@ -102,7 +102,7 @@ struct Run<'a> {
     inbox: &'a mut Inbox,
     key: Arc<str>,
     cell: BarrierCell,
-    kept: Kept,
+    kept: BarrierInMemory,
     now: StoreTime,
 }
 
@@ -111,7 +111,7 @@ impl<'a> Run<'a> {
         let key: Arc<str> = "lw:{barrier model}".into();
         clear(server, &key);
         let now = server.later();
-        Run { server, inbox, key, cell: BarrierCell::default(), kept: Kept::default(), now }
+        Run { server, inbox, key, cell: BarrierCell::default(), kept: BarrierInMemory::default(), now }
     }
 
     fn play(mut self, commands: &[Command]) -> Result<(), TestCaseError> {
@@ -159,8 +159,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn machine(&self, parties: u32, ttl: u64) -> Barrier {
-        Barrier::new(&CALLS, self.key.clone(), plan(parties, ttl))
+    fn machine(&self, parties: u32, ttl: u64) -> BarrierMachine {
+        BarrierMachine::new(&CALLS, self.key.clone(), plan(parties, ttl))
     }
 
     fn pass(&mut self, micros: i64) {
@@ -192,7 +192,7 @@ fn those_who_passed_are_forgotten_once_nobody_can_ask_for_them() {
     let mut now = server.later();
     for who in 0..100 {
         now = StoreTime(now.0 + 10 * SECOND);
-        let mut machine = Barrier::new(&CALLS, key.clone(), plan(2, 10));
+        let mut machine = BarrierMachine::new(&CALLS, key.clone(), plan(2, 10));
         let reply = server.ask(&begun(&mut machine, unheard(who)), now);
         assert_eq!(matches!(reply, Reply::List(list) if list[0] == Reply::Int(3)), who % 2 == 1);
         // The place of the one before still stands.
@@ -226,7 +226,7 @@ fn one_name_is_one_thing() {
         clear(&mut server, &key);
         server.plain(setup);
         let before = server.plain(&["DUMP", &key]);
-        let mut machine = Barrier::new(&CALLS, key.clone(), plan(1, 10));
+        let mut machine = BarrierMachine::new(&CALLS, key.clone(), plan(1, 10));
         for intent in [arrival(0, true), Intent::Undo { terms: terms(0), prev: None }] {
             let op = intent.op();
             let reply = server.ask(&begun(&mut machine, intent), now);
@@ -241,15 +241,15 @@ fn one_name_is_one_thing() {
         assert_eq!(server.plain(&["DUMP", &key]), before);
     }
     clear(&mut server, &key);
-    let mut machine = Barrier::new(&CALLS, key.clone(), plan(1, 10));
+    let mut machine = BarrierMachine::new(&CALLS, key.clone(), plan(1, 10));
     server.ask(&begun(&mut machine, arrival(0, true)), now);
     let latch = LatchPlan::new(1, MIN_IDLE).expect("in range");
-    let latch = native::layout("").gate(Gate::Latch(latch)).expect("there is one");
+    let latch = native_scripts::layout("").gate(Gate::Latch(latch)).expect("there is one");
     let reply = server.ask(&latch.question(key.clone(), Question::Look).expect("one"), now);
     assert!(matches!(reply, Reply::Error { code, .. } if code == "FOREIGN"));
-    let seen = server.ask(&native::layout("").inspect("x", key.clone()).asks()[0], now);
+    let seen = server.ask(&native_scripts::layout("").inspect("x", key.clone()).asks()[0], now);
     assert_eq!(
-        native::layout("").inspect("x", key.clone()).answered(&seen).expect_err("a barrier").kind(),
+        native_scripts::layout("").inspect("x", key.clone()).answered(&seen).expect_err("a barrier").kind(),
         Kind::ForeignLayout
     );
     clear(&mut server, &key);
@@ -262,7 +262,7 @@ fn thousands_pass_in_the_order_of_arrival() {
     let key: Arc<str> = "lw:{barrier of thousands}".into();
     clear(&mut server, &key);
     let now = server.later();
-    let mut machine = Barrier::new(&CALLS, key.clone(), plan(PARTIES as u32, 10));
+    let mut machine = BarrierMachine::new(&CALLS, key.clone(), plan(PARTIES as u32, 10));
     let mut reply = Reply::Nil;
     for who in 0..PARTIES {
         reply = server.ask(&begun(&mut machine, unheard(who)), now);

@@ -8,16 +8,16 @@ mod redis_server;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright::cell::Surroundings;
-use lockwright::gate::{Deed, Gate, LatchPlan, MAX_IDLE, MIN_IDLE};
-use lockwright::latch_cell::{Kept, LatchCell};
-use lockwright::latch_layout::{Answer, Latch, Procedure};
+use lockwright::gate::{CountOperation, Gate, LatchPlan, MAX_IDLE, MIN_IDLE};
+use lockwright::latch_cell::{LatchCell, LatchInMemory};
+use lockwright::latch_machine::{Answer, LatchMachine, Procedure};
+use lockwright::lock_cell::Surroundings;
 use lockwright::protocol::{
     AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Question, Reply, Request, Step, StoreEvent, Terms, Verdict,
 };
 use lockwright::share::Share;
-use lockwright::shared::Shared;
-use lockwright::stores::redis::layouts::{latch::CALLS, native, shared};
+use lockwright::shared_machine::SharedMachine;
+use lockwright::stores::redis::layouts::{latch_scripts::CALLS, native_scripts, shared_scripts};
 use lockwright::time::StoreTime;
 use lockwright::{Kind, Result};
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ const COPIES: Duration = Duration::from_secs(70);
 enum Command {
     Wait { who: usize, wait: bool, late: bool },
     Leave { who: usize },
-    Change { attempt: u128, deed: Deed, count: u32, idle: Duration, late: bool },
+    Change { attempt: u128, operation: CountOperation, count: u32, idle: Duration, late: bool },
     Look,
     Inspect,
     Pass(i64),
@@ -45,10 +45,17 @@ fn commands() -> impl Strategy<Value = Vec<Command>> {
         wait,
         late,
     });
-    let deed = prop_oneof![6 => Just(Deed::Down), 1 => Just(Deed::Set)];
+    let operation = prop_oneof![6 => Just(CountOperation::Down), 1 => Just(CountOperation::Set)];
     // Few attempts, so that many are copies.
-    let change = (0..24_u128, deed, 1..4_u32, prop::sample::select(vec![MIN_IDLE, MIN_IDLE * 3, MAX_IDLE]), late())
-        .prop_map(|(attempt, deed, count, idle, late)| Command::Change { attempt, deed, count, idle, late });
+    let change =
+        (0..24_u128, operation, 1..4_u32, prop::sample::select(vec![MIN_IDLE, MIN_IDLE * 3, MAX_IDLE]), late())
+            .prop_map(|(attempt, operation, count, idle, late)| Command::Change {
+                attempt,
+                operation,
+                count,
+                idle,
+                late,
+            });
     let pauses = vec![0, 1, 400_000, MINUTE / 2, MINUTE, 2 * MINUTE, 40 * 24 * 60 * MINUTE];
     let command = prop_oneof![
         6 => wait,
@@ -80,7 +87,7 @@ fn plan(count: u32, idle: Duration) -> LatchPlan {
 }
 
 fn layout() -> Arc<dyn Layout> {
-    native::layout("").gate(Gate::Latch(plan(1, MIN_IDLE))).expect("there is one")
+    native_scripts::layout("").gate(Gate::Latch(plan(1, MIN_IDLE))).expect("there is one")
 }
 
 fn terms(who: usize) -> Terms {
@@ -101,7 +108,7 @@ struct Run<'a> {
     inbox: &'a mut Inbox,
     key: Arc<str>,
     cell: LatchCell,
-    kept: Kept,
+    kept: LatchInMemory,
     now: StoreTime,
 }
 
@@ -110,7 +117,7 @@ impl<'a> Run<'a> {
         let key: Arc<str> = "lw:{latch model}".into();
         clear(server, &key);
         let now = server.later();
-        Run { server, inbox, key, cell: LatchCell::default(), kept: Kept::default(), now }
+        Run { server, inbox, key, cell: LatchCell::default(), kept: LatchInMemory::default(), now }
     }
 
     fn play(mut self, commands: &[Command]) -> std::result::Result<(), TestCaseError> {
@@ -132,9 +139,9 @@ impl<'a> Run<'a> {
             Command::Leave { who } => {
                 (begun(&mut self.machine(), Intent::Undo { terms: terms(*who), prev: None }), Some(Op::Undo))
             }
-            Command::Change { attempt, deed, count, idle, late } => {
+            Command::Change { attempt, operation, count, idle, late } => {
                 let (attempt, plan) = (AttemptId(*attempt), plan(*count, *idle));
-                let question = Question::Change { attempt, copies: COPIES, deed: *deed, plan };
+                let question = Question::Change { attempt, copies: COPIES, operation: *operation, plan };
                 (self.dated(layout().question(self.key.clone(), question).expect("one"), *late), None)
             }
             Command::Look => (layout().question(self.key.clone(), Question::Look).expect("one"), None),
@@ -173,8 +180,8 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn machine(&self) -> Latch {
-        Latch::new(&CALLS, self.key.clone(), plan(2, MIN_IDLE), true)
+    fn machine(&self) -> LatchMachine {
+        LatchMachine::new(&CALLS, self.key.clone(), plan(2, MIN_IDLE), true)
     }
 
     fn dated(&self, request: Request, late: bool) -> Request {
@@ -216,8 +223,12 @@ fn those_who_counted_are_forgotten_once_no_copy_can_come() {
     let mut now = server.later();
     for n in 0..200 {
         now = StoreTime(now.0 + 10_000_000);
-        let question =
-            Question::Change { attempt: AttemptId(n), copies: COPIES, deed: Deed::Down, plan: plan(1_000, MAX_IDLE) };
+        let question = Question::Change {
+            attempt: AttemptId(n),
+            copies: COPIES,
+            operation: CountOperation::Down,
+            plan: plan(1_000, MAX_IDLE),
+        };
         server.ask(&layout().question(key.clone(), question).expect("one"), now);
     }
     // One each 10 s, each remembered for 70 s.
@@ -233,8 +244,12 @@ fn one_name_is_one_thing() {
     let now = server.later();
     let kind = |answer: Result<Answer>| answer.expect_err("it is something else").kind();
     let change = |attempt| {
-        let question =
-            Question::Change { attempt: AttemptId(attempt), copies: COPIES, deed: Deed::Down, plan: plan(2, MIN_IDLE) };
+        let question = Question::Change {
+            attempt: AttemptId(attempt),
+            copies: COPIES,
+            operation: CountOperation::Down,
+            plan: plan(2, MIN_IDLE),
+        };
         layout().question(key.clone(), question).expect("one")
     };
     for (setup, what) in [
@@ -246,7 +261,7 @@ fn one_name_is_one_thing() {
         clear(&mut server, &key);
         server.plain(setup);
         let before = server.plain(&["DUMP", &key]);
-        let mut machine = Latch::new(&CALLS, key.clone(), plan(2, MIN_IDLE), true);
+        let mut machine = LatchMachine::new(&CALLS, key.clone(), plan(2, MIN_IDLE), true);
         for intent in
             [Intent::Acquire { terms: terms(0), wait: true, prev: None }, Intent::Undo { terms: terms(0), prev: None }]
         {
@@ -267,16 +282,16 @@ fn one_name_is_one_thing() {
     }
     clear(&mut server, &key);
     assert!(Answer::read(&server.ask(&change(2), now)).is_ok());
-    let mut reader = Shared::new(&shared::CALLS, key.clone(), Share::READ, true);
+    let mut reader = SharedMachine::new(&shared_scripts::CALLS, key.clone(), Share::READ, true);
     let reading = begun(&mut reader, Intent::Acquire { terms: terms(1), wait: false, prev: None });
     assert!(matches!(server.ask(&reading, now), Reply::Error { code, .. } if code == "FOREIGN"));
-    let seen = server.ask(&native::layout("").inspect("x", key.clone()).asks()[0], now);
+    let seen = server.ask(&native_scripts::layout("").inspect("x", key.clone()).asks()[0], now);
     assert_eq!(
-        native::layout("").inspect("x", key.clone()).answered(&seen).expect_err("a latch").kind(),
+        native_scripts::layout("").inspect("x", key.clone()).answered(&seen).expect_err("a latch").kind(),
         Kind::ForeignLayout
     );
     assert_eq!(
-        native::layout("").identify("x", key.clone()).answered(&seen).expect("whatever lies there").primitive,
+        native_scripts::layout("").identify("x", key.clone()).answered(&seen).expect("whatever lies there").primitive,
         Some("latch")
     );
     clear(&mut server, &key);

@@ -1,4 +1,4 @@
-//! The scripts of the layout `native` do what [`lockwright::cell`] does: the same random commands go to both, and answers,
+//! The scripts of the layout `native` do what [`lockwright::lock_cell`] does: the same random commands go to both, and answers,
 //! pushes and what is left in the end must be equal. The scripts run on a real server, under a clock that the test sets.
 
 #![cfg(feature = "redis")]
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright::Kind;
-use lockwright::cell::{Cell, Claimant, Line, Surroundings, Waiter};
-use lockwright::native::{Native, Procedure};
+use lockwright::lock_cell::{Cell, Claimant, LockStorage, Surroundings, Waiter};
+use lockwright::native_machine::{NativeMachine, Procedure};
 use lockwright::protocol::{
     Arg, AttemptId, InboxId, Input, Intent, Layout, Op, Previous, Protocol, Reply, Request, Step, StoreEvent, Terms,
     Verdict,
 };
-use lockwright::stores::redis::layouts::native::{CALLS, OWN, layout};
+use lockwright::stores::redis::layouts::native_scripts::{CALLS, OWN, layout};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -117,7 +117,7 @@ fn those_who_left_the_queue_cost_nobody_a_step() {
     let key: Arc<str> = "lw:{thousands left}".into();
     let request = |who: usize, intent: fn(Terms) -> Intent| {
         let terms = Terms { attempt: AttemptId(who as u128), inbox: InboxId(2), ..terms(0) };
-        begun(&mut Native::new(&CALLS, key.clone(), true), intent(terms))
+        begun(&mut NativeMachine::new(&CALLS, key.clone(), true), intent(terms))
     };
     let now = server.later();
     for backwards in [false, true] {
@@ -148,7 +148,7 @@ fn a_key_of_another_kind_is_refused_and_left_alone() {
         server.plain(&["DEL", key]);
         server.plain(setup);
         let before = server.plain(&["GET", key]);
-        let mut native = Native::new(&CALLS, key.into(), true);
+        let mut native = NativeMachine::new(&CALLS, key.into(), true);
         let me = terms(0);
         for intent in [
             Intent::Acquire { terms: me.clone(), wait: true, prev: None },
@@ -180,7 +180,7 @@ fn a_batch_of_renewals_answers_for_each_lock_in_order() {
     server.plain(&["DEL", keys[0], keys[1], keys[2], keys[3]]);
     let me = terms(0);
     for key in [keys[0], keys[3]] {
-        let mut native = Native::new(&CALLS, key.into(), true);
+        let mut native = NativeMachine::new(&CALLS, key.into(), true);
         let acquire = begun(&mut native, Intent::Acquire { terms: me.clone(), wait: false, prev: None });
         assert!(matches!(server.ask(&acquire, now), Reply::Int(_)));
     }
@@ -237,7 +237,7 @@ struct Run<'a> {
     server: &'a mut Server,
     inbox: &'a mut Inbox,
     key: Arc<str>,
-    native: Native,
+    native: NativeMachine,
     cell: Cell,
     line: Queue,
     now: StoreTime,
@@ -247,7 +247,7 @@ impl<'a> Run<'a> {
     fn new(server: &'a mut Server, inbox: &'a mut Inbox) -> Self {
         let key: Arc<str> = "lw:{model}".into();
         server.plain(&["DEL", &key]);
-        let native = Native::new(&CALLS, key.clone(), true).with(&OWN);
+        let native = NativeMachine::new(&CALLS, key.clone(), true).with(&OWN);
         let now = server.later();
         Run { server, inbox, key, native, cell: Cell::default(), line: Queue::default(), now }
     }
@@ -389,7 +389,7 @@ impl Queue {
     }
 }
 
-impl Line for Queue {
+impl LockStorage for Queue {
     type Error = Infallible;
 
     fn join(&mut self, waiter: &Waiter) -> Result<u32, Infallible> {

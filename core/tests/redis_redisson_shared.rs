@@ -22,7 +22,7 @@ use lockwright::protocol::{
 use lockwright::share::{ALL, Share};
 use lockwright::stores::redis::layouts::redisson::{counted, layout};
 use lockwright::stores::redis::layouts::redisson_shared::{
-    LONGEST_READ, Object, Shared, leases_base, leases_key, notes_key,
+    LONGEST_READ, Object, RedissonSharedMachine, leases_base, leases_key, notes_key,
 };
 use lockwright::time::StoreTime;
 use proptest::prelude::*;

@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright::Kind;
-use lockwright::cell::{Claimant, Surroundings};
+use lockwright::lock_cell::{Claimant, Surroundings};
 use lockwright::protocol::{
     AttemptId, Change, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
 };
 use lockwright::share::{ALL, Primitive, Share};
-use lockwright::shared::{Procedure, Shared};
-use lockwright::shared_cell::{Kept, SharedCell};
-use lockwright::stores::redis::layouts::{native, shared::CALLS};
+use lockwright::shared_cell::{SharedCell, SharedInMemory};
+use lockwright::shared_machine::{Procedure, SharedMachine};
+use lockwright::stores::redis::layouts::{native_scripts, shared_scripts::CALLS};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -102,7 +102,7 @@ fn one_name_is_one_thing() {
         server.plain(&["DEL", key]);
         server.plain(setup);
         let before = server.plain(&["DUMP", key]);
-        let mut machine = Shared::new(&CALLS, key.into(), Share::READ, true);
+        let mut machine = SharedMachine::new(&CALLS, key.into(), Share::READ, true);
         let me = terms(0);
         let is_semaphore = setup.last() == Some(&"semaphore1");
         for intent in [
@@ -125,14 +125,14 @@ fn one_name_is_one_thing() {
         assert_eq!(server.plain(&["DUMP", key]), before);
     }
     server.plain(&["DEL", key]);
-    let machine = &mut Shared::new(&CALLS, key.into(), Share::READ, true);
+    let machine = &mut SharedMachine::new(&CALLS, key.into(), Share::READ, true);
     let now = server.later();
     let acquire = begun(machine, Intent::Acquire { terms: terms(0), wait: false, prev: None });
     assert!(matches!(server.ask(&acquire, now), Reply::Int(_)));
-    let seen = server.ask(&native::layout("").inspect("x", key.into()).asks()[0], now);
-    let error = native::layout("").inspect("x", key.into()).answered(&seen).expect_err("a lock's inspection");
+    let seen = server.ask(&native_scripts::layout("").inspect("x", key.into()).asks()[0], now);
+    let error = native_scripts::layout("").inspect("x", key.into()).answered(&seen).expect_err("a lock's inspection");
     assert_eq!(error.kind(), Kind::ForeignLayout, "{error}");
-    let seen = native::layout("").identify("x", key.into()).answered(&seen).expect("whatever lies there");
+    let seen = native_scripts::layout("").identify("x", key.into()).answered(&seen).expect("whatever lies there");
     assert_eq!((seen.primitive, seen.holder.is_some()), (Some("rwlock"), true));
     server.plain(&["DEL", key]);
 }
@@ -144,7 +144,7 @@ fn a_batch_of_renewals_answers_for_each_hold_in_order() {
     let keys = ["lw:{shared batch 1}", "lw:{shared batch 2}", "lw:{shared batch 3}"];
     server.plain(&["DEL", keys[0], keys[1], keys[2]]);
     let me = terms(0);
-    let mut machine = Shared::new(&CALLS, keys[2].into(), Share::WRITE, true);
+    let mut machine = SharedMachine::new(&CALLS, keys[2].into(), Share::WRITE, true);
     let acquire = begun(&mut machine, Intent::Acquire { terms: me.clone(), wait: false, prev: None });
     assert!(matches!(server.ask(&acquire, now), Reply::Int(_)));
     server.plain(&["SET", keys[0], "x"]);
@@ -181,7 +181,7 @@ fn those_who_left_the_queue_cost_nobody_a_step() {
         let terms = Terms { attempt: AttemptId(who as u128), inbox: InboxId(2), ..terms(0) };
         // One permit is left, and those who wait want two, in no order: all of them are looked at, and passed over.
         let share = Share::permits(if who == 0 { 3 } else { 2 }, 4, false).expect("in range");
-        begun(&mut Shared::new(&CALLS, key.clone(), share, true), intent(terms))
+        begun(&mut SharedMachine::new(&CALLS, key.clone(), share, true), intent(terms))
     };
     let now = server.later();
     for backwards in [false, true] {
@@ -218,8 +218,8 @@ fn more_holders_than_a_reply_has_room_for_are_counted() {
         end
         redis.call('HSET', KEYS[1], 'v', 'semaphore1', 'm', 100000, 'u', 2 * ARGV[1], 'e', now, 't', ARGV[1])";
     server.plain(&["EVAL", fill, "1", &key, &all.to_string()]);
-    let reply = server.plain(&["EVAL", native::CALLS.inspect.body, "1", &key]);
-    let seen = native::layout("")
+    let reply = server.plain(&["EVAL", native_scripts::CALLS.inspect.body, "1", &key]);
+    let seen = native_scripts::layout("")
         .identify("x", "k".into())
         .answered(&reply)
         .expect("a semaphore")
@@ -250,7 +250,7 @@ struct Run<'a> {
     inbox: &'a mut Inbox,
     key: Arc<str>,
     cell: SharedCell,
-    kept: Kept,
+    kept: SharedInMemory,
     now: StoreTime,
 }
 
@@ -259,7 +259,7 @@ impl<'a> Run<'a> {
         let key: Arc<str> = "lw:{shared model}".into();
         server.plain(&["DEL", &key]);
         let now = server.later();
-        Run { server, inbox, key, cell: SharedCell::default(), kept: Kept::default(), now }
+        Run { server, inbox, key, cell: SharedCell::default(), kept: SharedInMemory::default(), now }
     }
 
     fn play(mut self, commands: &[Command]) -> Result<(), TestCaseError> {
@@ -275,7 +275,7 @@ impl<'a> Run<'a> {
 
     fn one(&mut self, command: &Command) -> Result<(), TestCaseError> {
         let Some((op, request)) = self.request(command) else { return Ok(()) };
-        let place = |line: &Kept| match command {
+        let place = |line: &SharedInMemory| match command {
             Command::Acquire { who, .. } => {
                 line.line.iter().position(|seeker| seeker.who.owner.attempt == terms(*who).attempt)
             }
@@ -304,12 +304,13 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn machine(&self, share: Share) -> Shared {
-        Shared::new(&CALLS, self.key.clone(), share, true)
+    fn machine(&self, share: Share) -> SharedMachine {
+        SharedMachine::new(&CALLS, self.key.clone(), share, true)
     }
 
     fn request(&mut self, command: &Command) -> Option<(Option<Op>, Request)> {
-        let layout = native::layout("").shared(Share::permits(1, 1, false).expect("in range")).expect("there is one");
+        let layout =
+            native_scripts::layout("").shared(Share::permits(1, 1, false).expect("in range")).expect("there is one");
         let mut lateness = 0;
         let (op, request) = match command {
             Command::Acquire { who, share, wait, late } => {
@@ -356,7 +357,7 @@ impl<'a> Run<'a> {
         if goes.is_some_and(|goes| self.now.0 >= goes) {
             self.server.plain(&["DEL", &self.key]);
             self.cell = SharedCell::default();
-            self.kept = Kept::default();
+            self.kept = SharedInMemory::default();
         }
     }
 

@@ -1,4 +1,4 @@
-//! Several locks tried by one request are each left as [`lockwright::cell`] leaves it when they are tried one after the other, and
+//! Several locks tried by one request are each left as [`lockwright::lock_cell`] leaves it when they are tried one after the other, and
 //! those before the first that cannot be had given back: the same random commands go to both, and answers, pushes and what is
 //! left in the end must be equal. The script runs on a real server, under a clock that the test sets.
 
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use line::Queued;
-use lockwright::cell::{Cell, Surroundings};
-use lockwright::native::{Native, Procedure};
+use lockwright::lock_cell::{Cell, Surroundings};
+use lockwright::native_machine::{NativeMachine, Procedure};
 use lockwright::protocol::{AttemptId, InboxId, Intent, Layout, Policy, Reply, Request, StoreEvent, Terms};
-use lockwright::stores::redis::layouts::native::{CALLS, OWN, layout};
+use lockwright::stores::redis::layouts::native_scripts::{CALLS, OWN, layout};
 use lockwright::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -75,7 +75,7 @@ fn several_at_once_are_what_the_reference_makes_of_one_after_the_other() {
 /// One lock on the server, and the same in the reference.
 struct Pair {
     key: Arc<str>,
-    native: Native,
+    native: NativeMachine,
     cell: Cell,
     line: Queued,
 }
@@ -93,7 +93,7 @@ impl<'a> Run<'a> {
     fn new(server: &'a mut Server, inbox: &'a mut Inbox) -> Self {
         let pair = |number| {
             let key: Arc<str> = format!("lw:{{together {number}}}").into();
-            let native = Native::new(&CALLS, key.clone(), true).with(&OWN);
+            let native = NativeMachine::new(&CALLS, key.clone(), true).with(&OWN);
             Pair { key, native, cell: Cell::default(), line: Queued::default() }
         };
         let locks: Vec<_> = (0..LOCKS).map(pair).collect();

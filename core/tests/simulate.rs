@@ -20,7 +20,7 @@ use layout::{Around, Record as _};
 use lockwright::error::{Error, Kind};
 use lockwright::lease::ReleaseOutcome;
 use lockwright::machine;
-use lockwright::native::Procedure;
+use lockwright::native_machine::Procedure;
 use lockwright::options::Retry;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Reply, StoreEvent};
 use lockwright::queue::{Ask, OwnerId, TaskId};

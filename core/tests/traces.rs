@@ -61,7 +61,7 @@ const LAYOUTS: &[Layout] = &[
     ("redis_barrier", redis_barrier),
     ("redis_getset", |format| by_recipe(&redis::layouts::getset::FAMILY, format)),
     ("redis_latch", redis_latch),
-    ("redis_native", |_| redis::layouts::native::layout("").protocol("lw:{orders}".into())),
+    ("redis_native", |_| redis::layouts::native_scripts::layout("").protocol("lw:{orders}".into())),
     ("redis_python_redis_lock", |format| by_recipe(&redis::layouts::python_redis_lock::FAMILY, format)),
     ("redis_redisson", |_| redis::layouts::redisson::layout("").protocol("orders".into())),
     ("redis_redisson_fenced", |_| redis::layouts::redisson_fenced::layout("").protocol("orders".into())),
@@ -80,7 +80,7 @@ fn redis_shared(share: &str) -> Box<dyn Protocol> {
         "write" => Share::WRITE,
         _ => Share::permits(2, 5, false).expect("in range"),
     };
-    let layout = redis::layouts::native::layout("").shared(share).expect("there is one");
+    let layout = redis::layouts::native_scripts::layout("").shared(share).expect("there is one");
     layout.protocol("lw:{orders}".into())
 }
 
@@ -98,13 +98,13 @@ fn redisson_permits(format: &str) -> Box<dyn Protocol> {
 
 fn redis_latch(_: &str) -> Box<dyn Protocol> {
     let plan = LatchPlan::new(3, MAX_IDLE).expect("in range");
-    let layout = redis::layouts::native::layout("").gate(Gate::Latch(plan)).expect("there is one");
+    let layout = redis::layouts::native_scripts::layout("").gate(Gate::Latch(plan)).expect("there is one");
     layout.protocol("lw:{orders}".into())
 }
 
 fn redis_barrier(_: &str) -> Box<dyn Protocol> {
     let plan = BarrierPlan::new(3, Duration::from_secs(30), Duration::from_secs(70)).expect("in range");
-    let layout = redis::layouts::native::layout("").gate(Gate::Barrier(plan)).expect("there is one");
+    let layout = redis::layouts::native_scripts::layout("").gate(Gate::Barrier(plan)).expect("there is one");
     layout.protocol("lw:{orders}".into())
 }
 

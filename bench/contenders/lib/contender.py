@@ -71,8 +71,10 @@ class Contender:
         go()
         for thread in threads:
             thread.start()
-        stop()
-        stopped.set()
+        try:
+            stop()
+        finally:
+            stopped.set()
         for thread in threads:
             thread.join()
         return tallies
@@ -159,8 +161,15 @@ class Awaited(Contender):
             tasks = [contend_awaited(*self.task(key), tally) for key, tally in zip(keys, tallies)]
             await asyncio.gather(*tasks)
 
+        def wait_for_stop():
+            # Also whoever is told nothing any more stops.
+            try:
+                stop()
+            finally:
+                stopped.set()
+
         go()
-        end = threading.Thread(target=lambda: (stop(), stopped.set()))
+        end = threading.Thread(target=wait_for_stop)
         end.start()
         self.loop.run_until_complete(run())
         end.join()

@@ -1,22 +1,22 @@
 //! From the start of a process to its first lock.
 
-use super::{Place, Size, main_column, progress};
+use super::{MeasuredStore, Size, main_column, progress};
 use crate::Result;
 use crate::entrant::{Entrant, order};
 use crate::report::{Better, Column, Role};
 use crate::stats::quantile;
 
-pub(super) fn measure(place: &mut Place, entrants: &mut [Entrant], size: Size) -> Result<Vec<Column>> {
+pub(super) fn measure(store: &mut MeasuredStore, entrants: &mut [Entrant], size: Size) -> Result<Vec<Column>> {
     let starts = if size.quick { 3 } else { 20 };
     for entrant in entrants.iter_mut() {
         // Files are in memory, Python's are compiled.
-        entrant.attempt(|entrant| entrant.contender.cold_start(&place.url));
+        entrant.attempt(|entrant| entrant.contender.cold_start(&store.url));
     }
     for round in 0..size.rounds {
         let mut samples = vec![Vec::new(); entrants.len()];
         for start in 0..starts {
             for i in order(entrants.len(), round + start) {
-                let took = entrants[i].attempt(|entrant| entrant.contender.cold_start(&place.url));
+                let took = entrants[i].attempt(|entrant| entrant.contender.cold_start(&store.url));
                 samples[i].extend(took.map(|took| took.as_nanos() as u64));
             }
         }

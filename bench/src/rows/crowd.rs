@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Place, Size, column, main_column, progress, yardstick};
+use super::{MeasuredStore, Size, column, main_column, progress, yardstick};
 use crate::Result;
 use crate::entrant::{Entrant, order};
 use crate::machine::used_by;
@@ -30,16 +30,21 @@ struct Turn {
 }
 
 impl Crowd {
-    pub(super) fn measure(&self, place: &mut Place, entrants: &mut [Entrant], size: Size) -> Result<Vec<Column>> {
+    pub(super) fn measure(
+        &self,
+        store: &mut MeasuredStore,
+        entrants: &mut [Entrant],
+        size: Size,
+    ) -> Result<Vec<Column>> {
         let time = Duration::from_millis(if size.quick { 300 } else { 3000 });
         let raw = yardstick(entrants);
         if let Some(raw) = raw {
-            entrants[raw].start(&place.url);
+            entrants[raw].start(&store.url);
         }
         for round in 0..size.rounds {
             for i in order(entrants.len(), round).filter(|i| Some(*i) != raw) {
                 let mut raw_pairs = raw.and_then(|raw| entrants[raw].pairs(RAW_PAIRS)).unwrap_or_default();
-                let Some(turn) = entrants[i].attempt(|entrant| self.turn(place, &entrant.contender, time)) else {
+                let Some(turn) = entrants[i].attempt(|entrant| self.turn(store, &entrant.contender, time)) else {
                     continue;
                 };
                 raw_pairs.extend(raw.and_then(|raw| entrants[raw].pairs(RAW_PAIRS)).unwrap_or_default());
@@ -82,15 +87,15 @@ impl Crowd {
         Ok(columns)
     }
 
-    fn turn(&self, place: &mut Place, contender: &Contender, time: Duration) -> Result<Turn> {
-        let start = || Peer::start(contender, &place.url);
+    fn turn(&self, store: &mut MeasuredStore, contender: &Contender, time: Duration) -> Result<Turn> {
+        let start = || Peer::start(contender, &store.url);
         let mut peers = (0..self.processes).map(|_| start()).collect::<Result<Vec<_>>>()?;
         for peer in &mut peers {
             peer.crowd(self.tasks, self.own_keys)?;
         }
         let names = &contender.offer.requests;
-        let before = place.server.calls(names)?;
-        let pids: Vec<u32> = peers.iter().map(Peer::pid).chain([place.server.pid()?.parse()?]).collect();
+        let before = store.server.calls(names)?;
+        let pids: Vec<u32> = peers.iter().map(Peer::pid).chain([store.server.pid()?.parse()?]).collect();
         let cpu_before = cpu(&pids)?;
         let began = Instant::now();
         for peer in &mut peers {
@@ -106,7 +111,7 @@ impl Crowd {
             tallies.extend(peer.tallies(self.tasks)?);
         }
         let cpu = cpu(&pids)? - cpu_before;
-        let calls = place.server.calls(names)? - before;
+        let calls = store.server.calls(names)? - before;
         Ok(Turn { tallies, elapsed, cpu, requests: (!names.is_empty()).then_some(calls) })
     }
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use clap::CommandFactory;
 use serde_json::Value;
 
-use super::{Place, Size, column, main_column, progress};
+use super::{MeasuredStore, Size, column, main_column, progress};
 use crate::entrant::Entrant;
 use crate::report::{Better, Column, Figures};
 use crate::{Arguments, Result};
@@ -20,12 +20,12 @@ pub(crate) fn is_there() -> bool {
 /// A round takes minutes, and does not vary as pairs do.
 const ROUNDS: usize = 3;
 
-pub(super) fn measure(place: &mut Place, entrants: &mut [Entrant], size: Size) -> Result<Vec<Column>> {
+pub(super) fn measure(store: &mut MeasuredStore, entrants: &mut [Entrant], size: Size) -> Result<Vec<Column>> {
     let rounds = size.rounds.min(ROUNDS);
     let less: &[&str] = if size.quick { &["--locks", "1000", "--ttl", "3", "--seconds", "3"] } else { &[] };
     for round in 0..rounds {
         for entrant in entrants.iter_mut() {
-            let Some(figures) = entrant.attempt(|_| rig(&place.url, less)) else { continue };
+            let Some(figures) = entrant.attempt(|_| rig(&store.url, less)) else { continue };
             progress("S11", round, rounds, &format!("{}: {figures:?}", entrant.name()));
             entrant.record_all(figures);
         }

@@ -107,7 +107,7 @@ pub(crate) struct Size {
 }
 
 /// Where it is done.
-pub(crate) struct Place {
+pub(crate) struct MeasuredStore {
     pub(crate) url: String,
     pub(crate) server: Server,
 }
@@ -117,7 +117,12 @@ impl Row {
     ///
     /// # Errors
     /// When the server cannot be asked; a contender that fails is out by itself.
-    pub(crate) fn measure(&self, place: &mut Place, entrants: &mut [Entrant], size: Size) -> Result<Vec<Column>> {
+    pub(crate) fn measure(
+        &self,
+        place: &mut MeasuredStore,
+        entrants: &mut [Entrant],
+        size: Size,
+    ) -> Result<Vec<Column>> {
         match self.kind {
             Kind::Pairs => pairs::measure(self.id, place, entrants, size),
             Kind::Crowd { processes, tasks, own_keys } => {

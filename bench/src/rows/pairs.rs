@@ -1,6 +1,6 @@
 //! One task, one lock that nobody else wants.
 
-use super::{Place, Size, column, main_column, progress, yardstick};
+use super::{MeasuredStore, Size, column, main_column, progress, yardstick};
 use crate::Result;
 use crate::entrant::{Entrant, order};
 use crate::report::{Better, Column};
@@ -9,10 +9,15 @@ use crate::stats::{quantile, ratio};
 /// Short enough that whatever the machine does meanwhile it does to each contender.
 const TURN: usize = 50;
 
-pub(super) fn measure(row: &str, place: &mut Place, entrants: &mut [Entrant], size: Size) -> Result<Vec<Column>> {
+pub(super) fn measure(
+    row: &str,
+    store: &mut MeasuredStore,
+    entrants: &mut [Entrant],
+    size: Size,
+) -> Result<Vec<Column>> {
     let turns = if size.quick { 4 } else { 100 };
     for entrant in entrants.iter_mut() {
-        entrant.start(&place.url);
+        entrant.start(&store.url);
         // Connections are dialled, scripts loaded, code compiled.
         entrant.pairs(4 * TURN);
     }
@@ -29,7 +34,7 @@ pub(super) fn measure(row: &str, place: &mut Place, entrants: &mut [Entrant], si
         let raw = yardstick(entrants).map(|i| quantile(&samples[i], 0.5) as f64 / 1e3);
         for (entrant, sample) in entrants.iter_mut().zip(&samples) {
             let us = |q| quantile(sample, q) as f64 / 1e3;
-            let requests = requests(place, entrant)?;
+            let requests = requests(store, entrant)?;
             entrant.record([
                 ("us", Some(us(0.5))),
                 ("raw", raw.and_then(|raw| ratio(us(0.5), raw))),
@@ -53,13 +58,13 @@ pub(super) fn measure(row: &str, place: &mut Place, entrants: &mut [Entrant], si
 }
 
 /// Requests of one pair, by the server's count.
-fn requests(place: &mut Place, entrant: &mut Entrant) -> Result<Option<f64>> {
+fn requests(store: &mut MeasuredStore, entrant: &mut Entrant) -> Result<Option<f64>> {
     let names = entrant.contender.offer.requests.clone();
     if names.is_empty() {
         return Ok(None);
     }
-    let before = place.server.calls(&names)?;
+    let before = store.server.calls(&names)?;
     let done = entrant.pairs(TURN).map(|ns| ns.len());
-    let calls = place.server.calls(&names)? - before;
+    let calls = store.server.calls(&names)? - before;
     Ok(done.and_then(|done| ratio(calls as f64, done as f64)))
 }

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 # The helpers that native code imports are loaded here, lest a fork catches another thread in the middle of that.
 from lockwright import _green as _green
 from lockwright import _guarded as _guarded
-from lockwright import _herald as _herald
+from lockwright import _dispatcher as _dispatcher
 from lockwright import _log as _log
 from lockwright import _warn as _warn
 

@@ -16,8 +16,8 @@ import sys
 import weakref
 from typing import Any, Callable, Dict, List, Optional
 
-from lockwright._herald import ask
-from lockwright._lockwright import Bell
+from lockwright._dispatcher import ask
+from lockwright._lockwright import Notifier
 
 # By the hub of each thread; a forked child makes its own.
 _hubs: "weakref.WeakKeyDictionary[Any, Hub]" = weakref.WeakKeyDictionary()
@@ -31,13 +31,13 @@ class Hub:
     """What runs the greenlets of one thread."""
 
     def __init__(self, event: Callable[[], Any], sleep: Callable[[float], object]) -> None:
-        self.bell = Bell()
+        self.notifier = Notifier()
         self.pause = sleep
         self._event = event
         self._waiting: Dict[int, Any] = {}
 
     def wait(self, number: int, seconds: float) -> None:
-        """Until the bell is rung for `number`, for at most so many seconds."""
+        """Until the notifier is notified for `number`, for at most so many seconds."""
         event = self._waiting[number] = self._event()
         try:
             event.wait(seconds)
@@ -45,17 +45,17 @@ class Hub:
             del self._waiting[number]
 
     def _rung(self) -> List[Any]:
-        return [self._waiting[number] for number in self.bell.rung() if number in self._waiting]
+        return [self._waiting[number] for number in self.notifier.notified() if number in self._waiting]
 
     def inherited(self) -> None:
-        """In a forked child, where what is rung is for the parent."""
+        """In a forked child, where what is notified is for the parent."""
         raise NotImplementedError
 
 
 class _Gevent(Hub):
     def __init__(self, gevent: Any, hub: Any) -> None:
         super().__init__(importlib.import_module("gevent.event").Event, lambda seconds: gevent.sleep(seconds, ref=False))
-        self._watcher = hub.loop.io(self.bell.fileno(), 1, ref=False)
+        self._watcher = hub.loop.io(self.notifier.fileno(), 1, ref=False)
         self._watcher.start(self._ring)
 
     def _ring(self) -> None:
@@ -70,7 +70,7 @@ class _Eventlet(Hub):
     def __init__(self, eventlet: Any, hub: Any) -> None:
         super().__init__(importlib.import_module("eventlet.event").Event, eventlet.sleep)
         self._is_inherited = False
-        hub.add(hub.READ, self.bell.fileno(), self._ring, _ignore, _ignore)
+        hub.add(hub.READ, self.notifier.fileno(), self._ring, _ignore, _ignore)
 
     def _ring(self, _: int) -> None:
         if not self._is_inherited:

@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 __all__ = [
     "Answer",
     "Barrier",
-    "Bell",
+    "Notifier",
     "Bundle",
     "Client",
     "Events",
@@ -566,23 +566,23 @@ def _loss(guard: Guard) -> Optional[BaseException]: ...
 def _release_all(guards: list[Guard], of_block: bool) -> list[Union[str, LockError]]: ...
 
 @final
-class Bell:
-    """What the driver's thread rings, without entering Python: a descriptor that the hub watches, and for whom it was rung."""
+class Notifier:
+    """What the driver's thread rings, without entering Python: a descriptor that the hub watches, and for whom it was notified."""
 
-    def __new__(cls) -> Bell: ...
+    def __new__(cls) -> Notifier: ...
     def fileno(self) -> int: ...
-    def rung(self) -> list[int]:
-        """For whom it was rung since the last look."""
+    def notified(self) -> list[int]:
+        """For whom it was notified since the last look."""
 
 def _generation() -> int: ...
 def _main_thread(ident: int) -> None: ...
 
 @final
 class Mailbox:
-    """The herald's end of the mailbox."""
+    """The dispatcher's end of the mailbox."""
 
     def next(self) -> Optional[list[tuple[Callable[..., Any], tuple[Any, ...], Optional[Answer]]]]:
-        """What is to be called, with what, and who wants the result; `None` when the herald may go. Python calls it: no Rust
+        """What is to be called, with what, and who wants the result; `None` when the dispatcher may go. Python calls it: no Rust
         frame may lie below code that the interpreter's exit can cut short.
         """
 

@@ -19,7 +19,7 @@ use signal_hook::iterator::Signals;
 use self::progress::Progress;
 use self::shop::Shop;
 use self::tally::Tally;
-use crate::args::{Place, internal, this_program};
+use crate::args::{StoreArgs, internal, this_program};
 use crate::{clock, exit, output};
 
 /// Sells a limited stock from many processes through one lock, while one of them is killed and one stopped.
@@ -66,14 +66,14 @@ enum Event {
 }
 
 impl Demo {
-    pub(crate) fn go(self, place: &Place) -> Result<u8> {
+    pub(crate) fn go(self, store: &StoreArgs) -> Result<u8> {
         let folder = Folder::new()?;
         let shop = Shop::found(&folder.0, u64::from(self.stock)).map_err(unusable)?;
         let lock = folder.0.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let how = if self.unsafe_ {
             "without any lock".to_owned()
         } else {
-            let client = place.open()?;
+            let client = store.open()?;
             // A store that does not answer is known before anybody starts.
             client.inspect(&lock)?;
             format!("through one lock on {}", client.address())
@@ -89,7 +89,7 @@ impl Demo {
             crew: Vec::new(),
             stopped: None,
             failure: None,
-            start: Box::new(|number| self.start(number, place, &folder.0, &lock)),
+            start: Box::new(|number| self.start(number, store, &folder.0, &lock)),
             tell,
         };
         show.progress.note(&format!("{} processes sell {} items {how}", self.workers, self.stock));
@@ -108,7 +108,7 @@ impl Demo {
         Ok(self.conclude(&verdict))
     }
 
-    fn start(&self, number: usize, place: &Place, folder: &Path, lock: &str) -> Result<Command> {
+    fn start(&self, number: usize, store: &StoreArgs, folder: &Path, lock: &str) -> Result<Command> {
         let mut command = this_program()?;
         let third = self.stock / 3;
         command.arg("demo-worker").args(["--ttl", &format!("{}ms", TTL.as_millis())]);
@@ -116,7 +116,7 @@ impl Demo {
         command.args(["--kill-at", &(self.stock - third).to_string(), "--stop-at", &third.to_string()]);
         if !self.unsafe_ {
             command.args(["--lock", lock]);
-            place.lead(&mut command);
+            store.lead(&mut command);
         }
         Ok(command)
     }

@@ -22,7 +22,7 @@ use lockwright::blocking::{Guard, Lock};
 use lockwright::{Error, Result};
 
 use super::shop::{Answer, Shop};
-use crate::args::{Place, internal, parse_span};
+use crate::args::{StoreArgs, internal, parse_span};
 use crate::{clock, exit};
 
 #[derive(Debug, Args)]
@@ -55,7 +55,7 @@ struct Selling {
 }
 
 impl Worker {
-    pub(crate) fn go(self, place: &Place) -> Result<u8> {
+    pub(crate) fn go(self, store: &StoreArgs) -> Result<u8> {
         let (tell, told) = mpsc::channel();
         std::thread::spawn(move || {
             let lines = std::io::stdin().lock().lines();
@@ -71,7 +71,7 @@ impl Worker {
             random: clock::now() | 1,
         };
         let sold_out = match &self.lock {
-            Some(name) => selling.under(&place.open()?.lock(name).ttl(self.ttl).label("lockwright demo").build()?),
+            Some(name) => selling.under(&store.open()?.lock(name).ttl(self.ttl).label("lockwright demo").build()?),
             None => selling.without_lock().map_err(shop_broken),
         };
         match sold_out {

@@ -15,13 +15,13 @@ use rustix::process::{Pid, Signal, kill_process};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A place for locks that no other test uses: a SQLite file, or the store that LOCKWRIGHT_TEST_CLI_STORE names.
-pub(crate) struct Place {
+pub(crate) struct TestStore {
     pub(crate) folder: PathBuf,
     pub(crate) url: String,
     pub(crate) prefix: String,
 }
 
-impl Place {
+impl TestStore {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let own = format!("lockwright-cli-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -29,7 +29,7 @@ impl Place {
         std::fs::create_dir_all(&folder).unwrap();
         let file = format!("sqlite://{}", folder.join("locks.db").display());
         let url = std::env::var("LOCKWRIGHT_TEST_CLI_STORE").unwrap_or(file);
-        Place { folder, url, prefix: own }
+        TestStore { folder, url, prefix: own }
     }
 
     /// `lockwright` with these arguments, for this place.
@@ -44,7 +44,7 @@ impl Place {
     }
 
     /// Runs it to its end.
-    pub(crate) fn says<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Said {
+    pub(crate) fn says<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Output {
         said(&mut self.lockwright(arguments))
     }
 
@@ -54,7 +54,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestStore {
     fn drop(&mut self) {
         drop(std::fs::remove_dir_all(&self.folder));
     }
@@ -69,16 +69,16 @@ pub(crate) fn bare() -> Command {
 
 /// What a command that ended has said.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Output {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-pub(crate) fn said(command: &mut Command) -> Said {
+pub(crate) fn said(command: &mut Command) -> Output {
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
-    Said { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
+    Output { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
 }
 
 /// A command under way. Its stdout and stderr arrive line by line, and end when nobody has them open any more.

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::way::Way;
 use crate::{builder_of, lock_of, plain};
 
-pub(crate) enum Wanted<W: Way> {
+pub(crate) enum Target<W: Way> {
     One(Lock<W>),
     /// Several, and which of them has the token that is told.
     All(MultiLock<W>, String),
@@ -23,27 +23,27 @@ pub(crate) enum Held<W: Way> {
     Part(Segment<W>),
 }
 
-impl<W: Way> Wanted<W> {
+impl<W: Way> Target<W> {
     pub(crate) fn of(client: &Client<W>, command: &Value, name: &str) -> Result<Self> {
-        let Some(with) = command["with"].as_array() else { return lock_of(client, command, name).map(Wanted::One) };
+        let Some(with) = command["with"].as_array() else { return lock_of(client, command, name).map(Target::One) };
         let last = plain(name);
         let mut names: Vec<String> = with.iter().filter_map(Value::as_str).map(plain).collect();
         names.push(last.clone());
         let options = builder_of(client, command, name)?.current_options().clone();
-        Ok(Wanted::All(client.multi_lock_with(names, &options)?, last))
+        Ok(Target::All(client.multi_lock_with(names, &options)?, last))
     }
 
     pub(crate) async fn acquire(&self) -> Result<Held<W>> {
         match self {
-            Wanted::One(lock) => W::acquire(lock).await.map(Held::One),
-            Wanted::All(lock, name) => Ok(Held::All(W::acquire_all(lock).await?, name.clone())),
+            Target::One(lock) => W::acquire(lock).await.map(Held::One),
+            Target::All(lock, name) => Ok(Held::All(W::acquire_all(lock).await?, name.clone())),
         }
     }
 
     pub(crate) async fn try_acquire(&self) -> Result<Option<Held<W>>> {
         match self {
-            Wanted::One(lock) => Ok(W::try_acquire(lock).await?.map(Held::One)),
-            Wanted::All(lock, name) => {
+            Target::One(lock) => Ok(W::try_acquire(lock).await?.map(Held::One)),
+            Target::All(lock, name) => {
                 let held = W::try_acquire_all(lock).await?;
                 Ok(held.map(|guard| Held::All(guard, name.clone())))
             }

@@ -20,7 +20,7 @@ use lockwright::{Async, Client, Error, Kind, Lock, LockBuilder, Result, Token};
 use lockwright_conformance::clock::{self, Nanos};
 use serde_json::{Value, json};
 
-use held::{Held, Wanted};
+use held::{Held, Target};
 use way::{Cancel, Way};
 
 fn main() {
@@ -342,8 +342,8 @@ impl<W: Way> Shim<W> {
         lock_of(&self.client(command)?, command, command["lock"].as_str().unwrap_or_default())
     }
 
-    fn wanted(&self, command: &Value) -> Result<Wanted<W>> {
-        Wanted::of(&self.client(command)?, command, command["lock"].as_str().unwrap_or_default())
+    fn wanted(&self, command: &Value) -> Result<Target<W>> {
+        Target::of(&self.client(command)?, command, command["lock"].as_str().unwrap_or_default())
     }
 
     fn keep(&self, name: &str, held: Held<W>) -> Done {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::Shim;
-use crate::held::{Held, Wanted};
+use crate::held::{Held, Target};
 use crate::way::Way;
 
 pub(crate) async fn work<W: Way>(shim: &Arc<Shim<W>>, command: &Value) -> Result<Value> {
@@ -46,14 +46,14 @@ pub(crate) fn count<W: Way>(held: &Held<W>, command: &Value) -> Result<Value> {
 
 pub(crate) struct Task<W: Way> {
     client: Client<W>,
-    wanted: Wanted<W>,
+    wanted: Target<W>,
     command: Value,
     ledger: Ledger,
 }
 
 impl<W: Way> Task<W> {
     pub(crate) fn new(client: Client<W>, command: &Value, name: String, log: &Arc<Log>) -> Result<Self> {
-        let wanted = Wanted::of(&client, command, command["lock"].as_str().unwrap_or_default())?;
+        let wanted = Target::of(&client, command, command["lock"].as_str().unwrap_or_default())?;
         Ok(Task { client, wanted, command: command.clone(), ledger: Ledger::new(command, name, log) })
     }
 
@@ -75,7 +75,7 @@ impl<W: Way> Task<W> {
         // The face that excludes nobody has another lock each time.
         let other = crate::UNLOCKED.load(std::sync::atomic::Ordering::Relaxed);
         let name = self.command["lock"].as_str().unwrap_or_default();
-        let wanted = if other { &Wanted::of(&self.client, &self.command, name)? } else { &self.wanted };
+        let wanted = if other { &Target::of(&self.client, &self.command, name)? } else { &self.wanted };
         let held = wanted.acquire().await?;
         self.ledger.count(&held, clock::now(), asked)?;
         let token = held.token();

@@ -16,7 +16,7 @@ use super::network;
 
 /// A place, and what was there before.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct LockFile {
     /// The lock file.
     pub(super) path: PathBuf,
     before: Vec<(PathBuf, Vec<u8>)>,
@@ -36,13 +36,13 @@ impl Drop for Mounted {
     }
 }
 
-impl Place {
+impl LockFile {
     /// The place called `kind`.
     pub(super) fn make(kind: &str) -> Result<Self, Unmade> {
         let folder = tempfile::Builder::new().prefix("lockwright-bad-").tempdir().map_err(broken)?;
         let (path, mounted) = build(kind, folder.path())?;
         let before = look(folder.path()).map_err(broken)?;
-        Ok(Place { path, before, _mounted: mounted, folder })
+        Ok(LockFile { path, before, _mounted: mounted, folder })
     }
 
     /// Where everything of it lies.

@@ -7,7 +7,7 @@ use super::files;
 use super::hostile::Hostile;
 use super::redis::Server;
 use super::table::Row;
-use crate::rows::{Face, Place};
+use crate::rows::{Face, RunningStore};
 
 /// Limits short enough for a table of many rows that wait for them, and after which what may have been done is forgotten.
 const LIMITS: &str = "store_timeout=600ms&connect_timeout=300ms&response_timeout=250ms&ttl=1s";
@@ -42,17 +42,17 @@ pub(super) struct Ground<'a> {
 
 #[derive(Debug)]
 enum Kind<'a> {
-    Store(&'a Place),
+    Store(&'a RunningStore),
     Server { _hostile: Hostile },
     Redis(&'a Server),
-    File(files::Place),
+    File(files::LockFile),
     Nowhere,
 }
 
 /// What all rows share.
 #[derive(Debug)]
 pub(super) struct World {
-    pub(super) stores: Vec<Place>,
+    pub(super) stores: Vec<RunningStore>,
     pub(super) servers: BTreeMap<Vec<String>, Server>,
     /// The password that nobody may show.
     pub(super) secret: String,
@@ -77,7 +77,7 @@ impl World {
     ) -> Result<Vec<Ground<'_>>, Unmade> {
         let promises = lockwright::stores::guarantees();
         let is_shared = |name: &str| promises.iter().any(|(_, promised)| promised.store == name && promised.shared);
-        let wanted = |place: &&Place| {
+        let wanted = |place: &&RunningStore| {
             let is_named = names.is_empty() || names.contains(&place.store.name);
             is_named && (!face.process_each || is_shared(&place.store.folder))
         };
@@ -105,7 +105,7 @@ impl World {
             let address = format!("redis://127.0.0.1:{port}/{database}");
             (format!("redis://{login}127.0.0.1:{port}/{database}"), Some(address), port, Kind::Redis(server))
         } else if let Some(kind) = &row.file {
-            let place = files::Place::make(kind)?;
+            let place = files::LockFile::make(kind)?;
             let uri = format!("sqlite://{}", place.path.display());
             (uri.clone(), Some(uri), 0, Kind::File(place))
         } else {

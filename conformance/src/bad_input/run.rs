@@ -17,7 +17,7 @@ use super::{docs, judge};
 use crate::clock::between;
 use crate::matrix::Outcome;
 use crate::play::Fault;
-use crate::rows::{self, Face, Place, Store};
+use crate::rows::{self, Face, RunningStore, Store};
 use crate::scenario;
 use crate::shim::{Answer, Pending, Shim};
 
@@ -107,7 +107,7 @@ fn world(rows: &[Row], stores: Vec<Store>) -> Result<World, String> {
     let ours = |store: &Store| store.only.is_none() && store.peers_only.is_none() && store.faces.is_empty();
     let stores = stores.into_iter().filter(ours);
     let needed = rows.iter().any(|row| row.stores.is_some());
-    let stores = stores.filter(|_| needed).map(Place::start).collect::<Result<_, _>>()?;
+    let stores = stores.filter(|_| needed).map(RunningStore::start).collect::<Result<_, _>>()?;
     let mut servers = BTreeMap::new();
     for redis in rows.iter().filter_map(|row| row.redis.as_ref()) {
         if !servers.contains_key(&redis.config) {

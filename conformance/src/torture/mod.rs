@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::clock::{self, Nanos, after, between};
 use crate::record;
 use crate::referee::{self, History};
-use crate::rows::{Face, Place};
+use crate::rows::{Face, RunningStore};
 use crate::run::{self, Scratch, Suite};
 use crate::scenario::Signal;
 use crate::shim::{Pending, Shim};
@@ -22,7 +22,7 @@ use proxy::{Disturbance, Proxy};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct Options {
     pub store: String,
     /// Only these faces; empty for all.
     pub faces: Vec<String>,
@@ -40,9 +40,9 @@ const SERVED_WITHIN: f64 = 60.0;
 ///
 /// # Errors
 /// When there is no such store, or it cannot be started.
-pub fn run(suite: &Suite, wanted: &Wanted, tell: &dyn Fn(&str)) -> Result<bool, String> {
+pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool, String> {
     let store = suite.stores.iter().find(|store| store.name == wanted.store);
-    let place = Place::start(store.ok_or_else(|| format!("there is no store {}", wanted.store))?.clone())?;
+    let place = RunningStore::start(store.ok_or_else(|| format!("there is no store {}", wanted.store))?.clone())?;
     let scratch = Scratch::new()?;
     let word = scratch.word(&format!("torture-{}", wanted.store));
     let folder = scratch.folder(&word)?;
@@ -82,7 +82,7 @@ pub fn run(suite: &Suite, wanted: &Wanted, tell: &dyn Fn(&str)) -> Result<bool, 
 }
 
 struct Torture<'a> {
-    place: &'a Place,
+    place: &'a RunningStore,
     /// Half of the workers go through it, where the store is reached by an address.
     proxy: Option<Proxy>,
     dice: Dice,

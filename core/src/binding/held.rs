@@ -509,7 +509,7 @@ mod tests {
         let guard = held(&client, "x");
         let watch = guard.watch().unwrap();
         assert!(client.break_lock("x", crate::Token::new(guard.token())).unwrap());
-        assert_eq!(watch.place().wait(blocking::Wait::Park(Duration::MAX), None), Some(true));
+        assert_eq!(watch.register().wait(blocking::Wait::Park(Duration::MAX), None), Some(true));
         assert_eq!(guard.release().unwrap().why, Some(LossReason::Broken));
         assert_eq!(guard.why(), Some(LossReason::Broken));
     }

@@ -49,30 +49,30 @@ impl Watch {
     }
 
     /// A place to wait at.
-    pub fn place(self: &Arc<Self>) -> Place {
+    pub fn register(self: &Arc<Self>) -> Registration {
         let mut news = locked(&self.news);
         news.next += 1;
-        Place { watch: self.clone(), number: news.next }
+        Registration { watch: self.clone(), number: news.next }
     }
 
     /// Why the lock was lost; `None` once it was released.
     pub async fn told(self: Arc<Self>) -> Option<&'static str> {
-        let place = self.place();
-        match poll_fn(|context| place.look(context.waker()).map_or(Poll::Pending, Poll::Ready)).await {
+        let registration = self.register();
+        match poll_fn(|context| registration.look(context.waker()).map_or(Poll::Pending, Poll::Ready)).await {
             Fate::Lost(why) => Some(why),
             Fate::Held | Fate::Over => None,
         }
     }
 }
 
-/// A place at a watch of one who waits, which is left when it is dropped.
+/// The registration of one who waits at a watch; dropped, it is over.
 #[derive(Debug)]
-pub struct Place {
+pub struct Registration {
     watch: Arc<Watch>,
     number: u64,
 }
 
-impl Place {
+impl Registration {
     /// What became of the lock; while it is held, `waker` is called when it is not any more.
     fn look(&self, waker: &Waker) -> Option<Fate> {
         let mut news = locked(&self.watch.news);
@@ -108,7 +108,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Registration {
     fn drop(&mut self) {
         locked(&self.watch.news).tasks.remove(&self.number);
     }

@@ -38,7 +38,7 @@ impl<F: Face> Client<F> {
 
     async fn eviction(&self, road: Road) -> Result<Option<String>> {
         let asked = async {
-            let engine = self.place.engine()?.clone();
+            let engine = self.inner.engine()?.clone();
             engine.inquire_by(road, engine.store.eviction()).await
         };
         asked.await.map_err(|error: Error| error.on_store(self.address()))

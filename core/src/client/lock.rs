@@ -169,7 +169,7 @@ impl<F: Face> LockBuilder<F> {
         let build = || {
             let name = name::check(&name)?;
             options.check()?;
-            let layout = of.layout(stores::layout_of(client.place.store.layouts(), options.wanted())?, &options)?;
+            let layout = of.layout(stores::layout_of(client.inner.store.layouts(), options.wanted())?, &options)?;
             layout.check(&options)?;
             let can = client.promises(&*layout);
             let wants = [(options.fair && !can.fair, "fair"), (options.reentrant && !can.reentrant, "reentrant")];
@@ -183,7 +183,7 @@ impl<F: Face> LockBuilder<F> {
                 return Err(cannot_stay(&*spot.layout));
             }
             let label = options.label.as_deref().unwrap_or_default();
-            let at_work = AtWork::new(client.place.engine()?, &spot, label);
+            let at_work = AtWork::new(client.inner.engine()?, &spot, label);
             Ok((spot, Arc::new(Generational::of_image(Arc::new(at_work)))))
         };
         let (spot, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
@@ -275,7 +275,7 @@ impl<F: Face> Lock<F> {
 
     /// What asks the store.
     pub(crate) fn engine(&self) -> Result<Arc<Engine>> {
-        self.client.place.engine().cloned().map_err(|error| self.explain(error))
+        self.client.inner.engine().cloned().map_err(|error| self.explain(error))
     }
 
     pub(crate) fn break_here(&self, expected: Token) -> Result<bool> {
@@ -367,7 +367,7 @@ impl<F: Face> Lock<F> {
         secret: Option<AttemptId>,
         by: Option<OwnerId>,
     ) -> Result<(Acquisition<F>, Effects)> {
-        let engine = self.client.place.engine().map_err(|error| self.explain(error))?.clone();
+        let engine = self.client.inner.engine().map_err(|error| self.explain(error))?.clone();
         engine.check_not_drained().map_err(|error| self.explain(error))?;
         let options = &self.wish.options;
         let prefers_order = self.wish.prefers_order;
@@ -596,7 +596,7 @@ impl Lock {
     /// # Errors
     /// As there.
     pub async fn acquire_within(&self, timeout: Option<Duration>) -> Result<Guard> {
-        let turnstile = &self.client.place.engine().map_err(|error| self.explain(error))?.turnstile;
+        let turnstile = &self.client.inner.engine().map_err(|error| self.explain(error))?.turnstile;
         let (passage, left) = match turnstile.pass() {
             Some(passage) => (passage, timeout),
             None => self.line_up(turnstile, timeout).await?,

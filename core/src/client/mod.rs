@@ -63,18 +63,18 @@ pub async fn connect(uri: &str) -> Result<Client> {
 ///
 /// After a fork the child's copy builds everything anew at its next use and touches nothing of the parent's.
 pub struct Client<F: Face = Async> {
-    place: Arc<Place>,
+    inner: Arc<Inner>,
     face: PhantomData<F>,
 }
 
-pub(crate) struct Place {
+pub(crate) struct Inner {
     uri: Uri,
     /// Of the process that made the client; asked for its address and layouts alone, which a forked child may read.
     store: Arc<dyn Store>,
     engines: Generational<Result<Arc<Engine>>>,
 }
 
-impl Place {
+impl Inner {
     fn engine(&self) -> Result<&Arc<Engine>> {
         let made = self.engines.get_or_make(|| Arc::new(new_engine(&mut self.uri.clone()))).as_ref();
         let engine = made.as_ref().map_err(Clone::clone)?;
@@ -102,7 +102,7 @@ impl<F: Face> Client<F> {
         let engine = new_engine(&mut uri.clone())?;
         let store = engine.store.clone();
         let engines = Generational::of_image(Arc::new(Ok(engine)));
-        Ok(Client { place: Arc::new(Place { uri, store, engines }), face: PhantomData })
+        Ok(Client { inner: Arc::new(Inner { uri, store, engines }), face: PhantomData })
     }
 
     /// The lock called `name`, to be acquired as it is or after setting options.
@@ -114,13 +114,13 @@ impl<F: Face> Client<F> {
     }
 
     pub(crate) fn builder(&self, name: &str, of: Of) -> LockBuilder<F> {
-        let options = self.place.uri.lock.clone();
+        let options = self.inner.uri.lock.clone();
         LockBuilder { client: self.clone(), name: name.to_owned(), of, options, owner: None }
     }
 
     /// The options that a lock of this client has before others are set: what the address says, else the defaults.
     pub fn options(&self) -> AcquireOptions {
-        self.place.uri.lock.clone()
+        self.inner.uri.lock.clone()
     }
 
     /// What locks of this client promise, in the store's default layout or the one that the address chose. Once the store
@@ -134,12 +134,12 @@ impl<F: Face> Client<F> {
 
     /// The same client for callers that wait in another way.
     pub fn into_face<G: Face>(self) -> Client<G> {
-        Client { place: self.place, face: PhantomData }
+        Client { inner: self.inner, face: PhantomData }
     }
 
     /// The address without credentials and options.
     pub fn address(&self) -> &str {
-        self.place.store.address()
+        self.inner.store.address()
     }
 
     /// The key under which the lock `name` lies in the store, as tools of the store's own want it. Nothing is sent.
@@ -152,7 +152,7 @@ impl<F: Face> Client<F> {
 
     /// What this client and its clones did in this process so far; all zero in a forked child that has not used it yet.
     pub fn metrics(&self) -> Metrics {
-        match self.place.engines.current().map(|made| &**made) {
+        match self.inner.engines.current().map(|made| &**made) {
             Some(Ok(engine)) => engine.counters.snapshot(),
             _ => Metrics::default(),
         }
@@ -164,11 +164,11 @@ impl<F: Face> Client<F> {
     }
 
     pub(crate) fn default_layout(&self) -> Result<Arc<dyn Layout>> {
-        stores::layout_of(self.place.store.layouts(), self.place.uri.lock.wanted())
+        stores::layout_of(self.inner.store.layouts(), self.inner.uri.lock.wanted())
     }
 
     pub(crate) fn promises(&self, layout: &dyn Layout) -> Guarantees {
-        let engine = self.place.engines.current().and_then(|made| (**made).as_ref().ok());
+        let engine = self.inner.engines.current().and_then(|made| (**made).as_ref().ok());
         engine.map_or_else(|| layout.guarantees(), |engine| engine.still_promised(layout))
     }
 
@@ -271,11 +271,11 @@ impl<F: Face> Client<F> {
     }
 
     fn on_store<T>(&self, call: impl FnOnce(&Engine) -> Result<T>) -> Result<T> {
-        self.place.engine().and_then(|engine| call(engine)).map_err(|error| error.on_store(self.address()))
+        self.inner.engine().and_then(|engine| call(engine)).map_err(|error| error.on_store(self.address()))
     }
 
     pub(crate) fn close_now(&self) {
-        if let Some(made) = self.place.engines.current()
+        if let Some(made) = self.inner.engines.current()
             && let Ok(engine) = &**made
         {
             engine.close();
@@ -347,7 +347,7 @@ pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + 
 
 impl<F: Face> Clone for Client<F> {
     fn clone(&self) -> Self {
-        Client { place: self.place.clone(), face: PhantomData }
+        Client { inner: self.inner.clone(), face: PhantomData }
     }
 }
 

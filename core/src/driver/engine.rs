@@ -1,4 +1,4 @@
-//! One client's engine: its locks, its inbox, its wheel, and the two ways to perform what they want done: inline in the
+//! One client's engine: its locks, its inbox, its timer queue, and the two ways to perform what they want done: inline in the
 //! caller's thread or task, or in the background.
 
 use std::collections::{HashMap, VecDeque};
@@ -10,15 +10,15 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 
-use super::courier::{self, Courier, Freight};
 use super::entry::{Contents, Effects, Entry, Outbound};
+use super::flusher::{BatchKind, Flusher, distribute, joined};
 use super::line_up::LineUp;
 use super::notice::{self, Counters, Silence};
 use super::owners::{self, Waits};
 use super::road::{Road, here};
+use super::timer_queue::TimerQueue;
 use super::turnstile::Turnstile;
 use super::wait::{Settled, Waiter};
-use super::wheel::Wheel;
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::Guarantees;
 use crate::lease::{Card, Inspection};
@@ -118,10 +118,10 @@ pub(crate) struct Engine {
     /// Of which other numbers of permits was said that they are others.
     permits: Mutex<VecDeque<(Arc<str>, u32)>>,
     entries: Mutex<Entries>,
-    pub(crate) wheel: Wheel,
-    renewals: Courier,
-    returns: Courier,
-    asks: Courier,
+    pub(crate) timer_queue: TimerQueue,
+    renewals: Flusher,
+    returns: Flusher,
+    asks: Flusher,
     /// What tasks pass before they ask the store for a lock.
     pub(crate) turnstile: Turnstile,
     closed: AtomicBool,
@@ -237,10 +237,10 @@ impl Engine {
             watched: AtomicBool::default(),
             permits: Mutex::default(),
             entries: Mutex::default(),
-            wheel: Wheel::new(me.clone()),
-            renewals: Courier::of(Freight::Renewals),
-            returns: Courier::of(Freight::Returns),
-            asks: Courier::of(Freight::Asks),
+            timer_queue: TimerQueue::new(me.clone()),
+            renewals: Flusher::of(BatchKind::Renewals),
+            returns: Flusher::of(BatchKind::Returns),
+            asks: Flusher::of(BatchKind::Asks),
             turnstile: Turnstile::new(),
             closed: AtomicBool::new(false),
             closing: Default::default(),
@@ -268,7 +268,7 @@ impl Engine {
         }
         locked(&self.listeners).drain(..).for_each(|task| task.abort());
         self.store.close();
-        self.wheel.stop();
+        self.timer_queue.stop();
     }
 
     /// Where this client hears what is pushed.
@@ -483,27 +483,27 @@ impl Engine {
             return;
         }
         let Some(engine) = self.me.upgrade() else { return };
-        let mut freight: SmallVec<[(Freight, Vec<Outbound>); 2]> = SmallVec::new();
+        let mut batches: SmallVec<[(BatchKind, Vec<Outbound>); 2]> = SmallVec::new();
         for send in sends {
-            match (Freight::of(&send), freight.iter_mut()) {
+            match (BatchKind::of(&send), batches.iter_mut()) {
                 (None, _) => self.send_alone(engine.clone(), send),
                 (Some(kind), mut known) => match known.find(|(other, _)| *other == kind) {
-                    Some((_, parcels)) => parcels.push(send),
-                    None => freight.push((kind, vec![send])),
+                    Some((_, writes)) => writes.push(send),
+                    None => batches.push((kind, vec![send])),
                 },
             }
         }
-        for (kind, parcels) in freight {
-            self.courier(kind).take(&engine, parcels);
+        for (kind, writes) in batches {
+            self.flusher(kind).take(&engine, writes);
         }
     }
 
     fn send_alone(&self, engine: Arc<Engine>, send: Outbound) {
         let work = async move {
-            let (requests, receipts) = courier::send_off(vec![send]);
+            let (requests, parts) = joined(vec![send]);
             let limit = engine.limit(clock::now(), None);
             let answered = engine.survive(async { engine.store.call_async(&requests, limit).await }, limit).await;
-            courier::deliver(&engine, receipts, answered);
+            distribute(&engine, parts, answered);
         };
         match runtime::handle() {
             Ok(handle) => drop(handle.spawn(work)),
@@ -511,11 +511,11 @@ impl Engine {
         }
     }
 
-    pub(super) fn courier(&self, freight: Freight) -> &Courier {
-        match freight {
-            Freight::Renewals => &self.renewals,
-            Freight::Returns => &self.returns,
-            Freight::Asks => &self.asks,
+    pub(super) fn flusher(&self, kind: BatchKind) -> &Flusher {
+        match kind {
+            BatchKind::Renewals => &self.renewals,
+            BatchKind::Returns => &self.returns,
+            BatchKind::Asks => &self.asks,
         }
     }
 
@@ -554,7 +554,7 @@ impl Engine {
             hold.end(fence);
         }
         if let Some(due) = due.take() {
-            self.wheel.appoint(entry, due);
+            self.timer_queue.schedule(entry, due);
         }
         if wanted.open_inbox {
             self.open_inbox();
@@ -861,22 +861,22 @@ impl Engine {
             return;
         }
         let entries = self.live_entries();
-        let load = Freight::Returns.load();
-        for some in entries.chunks(load) {
+        let size = BatchKind::Returns.size();
+        for some in entries.chunks(size) {
             let mut sends: Vec<_> =
                 some.iter().flat_map(|entry| self.perform_local(entry, entry.close(self))).collect();
             while !sends.is_empty() {
-                let load: Vec<_> = sends.drain(..load.min(sends.len())).collect();
-                let (requests, receipts) = courier::send_off(load);
+                let writes: Vec<_> = sends.drain(..size.min(sends.len())).collect();
+                let (requests, parts) = joined(writes);
                 let answered = self.store.call(&requests, self.limit(clock::now(), None));
-                courier::deliver(self, receipts, answered);
+                distribute(self, parts, answered);
             }
         }
         let (guard, happened) = (locked(&self.closing.0), &self.closing.1);
         let is_busy = |(): &mut ()| !entries.iter().all(|entry| entry.is_idle());
         drop(happened.wait_timeout_while(guard, self.options.store_timeout, is_busy));
         self.store.close();
-        self.wheel.stop();
+        self.timer_queue.stop();
     }
 }
 
@@ -902,7 +902,7 @@ impl Drop for Flight<'_> {
 impl Drop for Engine {
     fn drop(&mut self) {
         locked(&self.listeners).drain(..).for_each(|task| task.abort());
-        self.wheel.stop();
+        self.timer_queue.stop();
     }
 }
 
@@ -1028,10 +1028,10 @@ mod tests {
 
     #[test]
     fn a_hold_that_is_over_refuses_nobody_though_the_wheel_is_late() {
-        let client = blocking::Client::open(Some("memory://late-wheel"), ConnectOptions::default()).unwrap();
+        let client = blocking::Client::open(Some("memory://late-timers"), ConnectOptions::default()).unwrap();
         let lock = client.lock("x").ttl(Duration::from_millis(20)).renew(false).build().unwrap();
         let (held, effects) = lock.start(None).unwrap();
-        held.engine.wheel.starve();
+        held.engine.timer_queue.starve();
         held.engine.perform(&held.entry, effects, None);
         assert!(lock.try_acquire().unwrap().is_none());
         while client.inspect("x").unwrap().holder.is_some() {
@@ -1072,12 +1072,12 @@ mod tests {
         assert!(matches!(answers, [Some(Settled::Extended(true)), Some(Settled::Extended(true))]), "{answers:?}");
     }
 
-    /// Somebody waits for `x`, which another client holds, and the time limit is over; the wheel looks at nothing.
+    /// Somebody waits for `x`, which another client holds, and the time limit is over; the timer queue looks at nothing.
     fn out_of_time(space: &str) -> (Acquisition<Blocking>, [blocking::Client; 2], blocking::Guard) {
         let clients = [0, 1].map(|_| blocking::Client::open(Some(space), ConnectOptions::default()).unwrap());
         let guard = clients[0].lock("x").acquire().unwrap();
         let (waits, effects) = clients[1].lock("x").build().unwrap().start(Some(Duration::from_millis(5))).unwrap();
-        waits.engine.wheel.starve();
+        waits.engine.timer_queue.starve();
         waits.engine.perform(&waits.entry, effects, None);
         // The inbox is opened in the background, which then takes the place.
         while clients[0].inspect("x").unwrap().waiters == 0 {
@@ -1141,7 +1141,7 @@ mod tests {
             blocking::Client::open(Some(space), options).unwrap().barrier("x", 2).build().unwrap()
         });
         let (waits, effects) = barriers[0].gate().start(Some(Duration::from_millis(5))).unwrap();
-        waits.engine.wheel.starve();
+        waits.engine.timer_queue.starve();
         waits.engine.perform(&waits.entry, effects, None);
         std::thread::sleep(crate::client::left(waits.deadline.unwrap()));
         let effects = waits.entry.expire(&waits.engine);

@@ -46,7 +46,7 @@ pub(crate) struct Entry {
 
 struct State {
     machine: Machine,
-    /// When the wheel will look at this entry.
+    /// When the timer queue will look at this entry.
     due: Option<Time>,
     /// Keeps the entry alive while the store may know of it.
     alive: Option<Arc<Entry>>,
@@ -78,7 +78,7 @@ pub(crate) struct Effects(Box<Contents>);
 pub(crate) struct Contents {
     /// What the machine wants done.
     pub(crate) machine: machine::Effects<Handles>,
-    /// The wheel must look at the entry by then.
+    /// The timer queue must look at the entry by then.
     pub(crate) due: Option<Time>,
     /// What it is of has so many permits, and not as many as this client says.
     pub(super) permits: Option<u32>,
@@ -329,16 +329,16 @@ impl Entry {
         self.handle(engine, Event::Verify)
     }
 
-    /// The wheel looks at the entry.
+    /// The timer queue looks at the entry.
     pub(crate) fn tick(self: &Arc<Self>, engine: &Engine) -> Effects {
         self.with(engine, |state, step| {
-            // An appointment that a sooner one made needless changes nothing, so that they do not multiply.
+            // A timer that a sooner one made needless changes nothing, so that they do not multiply.
             state.due.take_if(|due| *due <= step.now);
             state.machine.handle(step, Event::Tick);
         })
     }
 
-    /// A waiting thread's own deadline passed: the same as the wheel's look, but the wheel keeps its appointment.
+    /// A waiting thread's own deadline passed: the same as the timer queue's look, whose timer stays.
     pub(crate) fn expire(self: &Arc<Self>, engine: &Engine) -> Effects {
         self.handle(engine, Event::Tick)
     }
@@ -402,7 +402,7 @@ impl Entry {
         }
         scratch.shrink();
         give_back(&SCRATCH, scratch);
-        effects.due = state.appoint(effects.machine.at);
+        effects.due = state.schedule(effects.machine.at);
         let needed = state.machine.is_at_store();
         if needed != state.alive.is_some() {
             state.alive = needed.then(|| self.clone());
@@ -420,8 +420,8 @@ impl Entry {
 }
 
 impl State {
-    /// Asks the wheel to come, unless it will come early enough anyway.
-    fn appoint(&mut self, now: Time) -> Option<Time> {
+    /// Asks the timer queue to look, unless it will do so early enough anyway.
+    fn schedule(&mut self, now: Time) -> Option<Time> {
         let next = self.machine.next_look(now).filter(|next| self.due.is_none_or(|due| *next < due))?;
         self.due = Some(next);
         self.due
@@ -448,7 +448,7 @@ impl std::fmt::Debug for Entry {
 mod tests {
     use super::*;
 
-    /// What it takes beside this: the hold, key and name, the protocol, its place in the wheel and among the
+    /// What it takes beside this: the hold, key and name, the protocol, its place in the timer queue and among the
     /// client's entries, and the guard.
     #[test]
     fn a_lock_that_is_held_takes_little_memory() {

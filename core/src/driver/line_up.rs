@@ -21,14 +21,14 @@ const AT_ONCE: usize = 100;
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct LineUp {
-    line: Mutex<Line>,
+    line: Mutex<Places>,
     /// Somebody stands in that line.
     used: AtomicBool,
 }
 
 /// Slots by their numbers, which rise in the order in which their contenders came.
 #[derive(Debug, Default)]
-struct Line {
+struct Places {
     behind: BTreeMap<u64, Weak<Entry>>,
     /// Those that may ask for their places, and do not have them yet.
     let_in: BTreeMap<u64, Weak<Entry>>,
@@ -36,7 +36,7 @@ struct Line {
     is_attended: bool,
 }
 
-impl Line {
+impl Places {
     fn is_empty(&self) -> bool {
         self.behind.is_empty() && self.let_in.is_empty()
     }

@@ -1,11 +1,11 @@
 //! Texts that a store keeps, and anybody may have written there.
 
 use super::Feed;
-use crate::cell::Claimant;
 use crate::lease::Card;
+use crate::lock_cell::Claimant;
 use crate::name;
 use crate::protocol::Layout;
-use crate::stores::redis::layouts::native;
+use crate::stores::redis::layouts::native_scripts;
 
 /// What is read as something is written and read as the same; names and keys are one to one.
 pub fn kept_text(data: &[u8]) {
@@ -23,7 +23,7 @@ pub fn kept_text(data: &[u8]) {
     if name::check_prefix(&prefix).is_err() {
         return;
     }
-    let redis = native::layout(prefix.as_str());
+    let redis = native_scripts::layout(prefix.as_str());
     for text in [&*name, &*whole] {
         if name::check(text).is_ok() {
             let key = redis.key(text).unwrap_or_else(|error| panic!("{error}"));

@@ -4,10 +4,10 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use super::{Feed, is_readable};
-use crate::barrier_layout;
+use crate::barrier_machine;
 use crate::error::{Error, Kind};
 use crate::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
-use crate::latch_layout;
+use crate::latch_machine;
 use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
 };
@@ -47,11 +47,11 @@ pub(crate) fn is_sound(step: &Step, block: u64) {
 /// The layout that `choice` means: one a run, since all would make each run as many times slower.
 pub(crate) fn chosen(choice: u8) -> &'static dyn Layout {
     static LAYOUTS: LazyLock<Vec<Arc<dyn Layout>>> = LazyLock::new(|| {
-        let shared = layouts::native::layout("p").shared(Share::READ);
+        let shared = layouts::native_scripts::layout("p").shared(Share::READ);
         let latch = LatchPlan::new(2, MAX_IDLE).ok().map(Gate::Latch);
         let barrier = BarrierPlan::new(3, Duration::from_secs(30), Duration::from_secs(70)).ok();
         let gates = latch.into_iter().chain(barrier.map(Gate::Barrier));
-        let gates = gates.filter_map(|gate| layouts::native::layout("p").gate(gate));
+        let gates = gates.filter_map(|gate| layouts::native_scripts::layout("p").gate(gate));
         layouts::all("p").into_iter().chain(shared).chain(gates).collect()
     });
     &*LAYOUTS[usize::from(choice) / OPS.len() % LAYOUTS.len()]
@@ -81,10 +81,10 @@ pub(crate) fn is_understood_or_refused(layout: &dyn Layout, choice: u8, replies:
     if let Err(error) = listed {
         is_readable(&error);
     }
-    if let Err(error) = latch_layout::Answer::read(reply) {
+    if let Err(error) = latch_machine::Answer::read(reply) {
         is_readable(&error);
     }
-    if let Err(error) = barrier_layout::standing(reply) {
+    if let Err(error) = barrier_machine::standing(reply) {
         is_readable(&error);
     }
 }

@@ -1,4 +1,4 @@
-//! Sockets and a bell behind one descriptor, which a foreign event loop watches. One that would rather read sockets itself is
+//! Sockets and a waker behind one descriptor, which a foreign event loop watches. One that would rather read sockets itself is
 //! given them, and feeds what it read.
 
 use std::collections::{HashMap, VecDeque};
@@ -20,7 +20,7 @@ use super::mutex::locked;
 
 /// How many events are taken at a time.
 const EVENTS: usize = 64;
-const BELL: Token = Token(0);
+const WAKER: Token = Token(0);
 
 /// A foreign event loop that reads sockets itself, since being told that there is something to read costs it more.
 pub trait Reader: Send + Sync + 'static {
@@ -37,7 +37,7 @@ pub(crate) struct Poller {
     // Before the descriptors they stand for: fields are dropped in order.
     _registered: [Registered; 2],
     registry: mio::Registry,
-    bell: mio::Waker,
+    waker: mio::Waker,
     reader: Option<Arc<dyn Reader>>,
     watched: Mutex<Watched>,
 }
@@ -56,14 +56,14 @@ impl Poller {
         let registry = poll.registry().try_clone()?;
         Ok(Poller {
             _registered: [register(&poll), register(&registry)],
-            bell: mio::Waker::new(&registry, BELL)?,
+            waker: mio::Waker::new(&registry, WAKER)?,
             registry,
             reader,
             watched: Mutex::new(Watched {
                 poll,
                 events: Events::with_capacity(EVENTS),
                 sockets: HashMap::new(),
-                next: BELL.0 + 1,
+                next: WAKER.0 + 1,
             }),
         })
     }
@@ -75,7 +75,7 @@ impl Poller {
 
     /// Makes the descriptor readable until the next look.
     pub(crate) fn ring(&self) {
-        if let Err(error) = self.bell.wake() {
+        if let Err(error) = self.waker.wake() {
             tracing::error!(%error, "an event loop could not be woken");
         }
     }
@@ -94,7 +94,7 @@ impl Poller {
         {
             tracing::error!(%error, "an event loop cannot see its sockets");
         }
-        let ready = |event: &Event| Some((sockets.get(&event.token())?.upgrade()?, Change::of(event)));
+        let ready = |event: &Event| Some((sockets.get(&event.token())?.upgrade()?, SocketEvent::of(event)));
         let (seen, ready) = (events.iter().count(), events.iter().filter_map(ready).collect::<SmallVec<[_; 4]>>());
         drop(watched);
         for (socket, change) in ready {
@@ -131,25 +131,25 @@ impl Poller {
 }
 
 /// What an event says of a socket.
-struct Change {
+struct SocketEvent {
     readable: bool,
     writable: bool,
     ended: bool,
 }
 
-impl Change {
+impl SocketEvent {
     fn of(event: &Event) -> Self {
         let ended = event.is_error() || event.is_read_closed() || event.is_write_closed();
-        Change { readable: event.is_readable() || ended, writable: event.is_writable() || ended, ended }
+        SocketEvent { readable: event.is_readable() || ended, writable: event.is_writable() || ended, ended }
     }
 }
 
 /// What is known of a socket: events tell of changes only.
 #[derive(Default)]
-struct Readiness(Mutex<Known>);
+struct Readiness(Mutex<SocketState>);
 
 #[derive(Default)]
-struct Known {
+struct SocketState {
     reading: Side,
     writing: Side,
     /// Nothing will change any more.
@@ -174,7 +174,7 @@ impl Side {
 }
 
 impl Readiness {
-    fn becomes(&self, change: &Change) {
+    fn becomes(&self, change: &SocketEvent) {
         let mut known = locked(&self.0);
         known.ended |= change.ended;
         let woken = [known.reading.becomes(change.readable), known.writing.becomes(change.writable)];
@@ -230,7 +230,7 @@ impl<S> Socket<S> {
     fn attempt(
         &self,
         context: &Context<'_>,
-        of: impl Fn(&mut Known) -> &mut Side,
+        of: impl Fn(&mut SocketState) -> &mut Side,
         mut work: impl FnMut(&S) -> io::Result<usize>,
         whole: usize,
     ) -> Poll<io::Result<usize>> {
@@ -261,11 +261,11 @@ impl<S> Socket<S> {
     }
 }
 
-fn reading(known: &mut Known) -> &mut Side {
+fn reading(known: &mut SocketState) -> &mut Side {
     &mut known.reading
 }
 
-fn writing(known: &mut Known) -> &mut Side {
+fn writing(known: &mut SocketState) -> &mut Side {
     &mut known.writing
 }
 

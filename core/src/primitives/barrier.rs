@@ -37,7 +37,7 @@
 use std::time::Duration;
 
 use crate::barrier_cell::Passage;
-use crate::barrier_layout::standing;
+use crate::barrier_machine::standing;
 use crate::client::{Async, Blocking, Client, Face, Guard, Lock};
 use crate::driver::road::{Road, here};
 use crate::error::{Error, Result};

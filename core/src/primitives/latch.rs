@@ -32,8 +32,8 @@ use crate::client::{Async, Blocking, Client, Face, Lock};
 use crate::driver::engine::Engine;
 use crate::driver::road::{Road, here};
 use crate::error::{Error, Kind, Result};
-use crate::gate::{Deed, Gate, LatchPlan, MAX_IDLE};
-use crate::latch_layout::{Answer, TTL};
+use crate::gate::{CountOperation, Gate, LatchPlan, MAX_IDLE};
+use crate::latch_machine::{Answer, TTL};
 use crate::protocol::Question;
 
 /// A latch whose options are being set.
@@ -104,7 +104,7 @@ impl<F: Face> Latch<F> {
     }
 
     async fn count_down_by(&self, road: Road) -> Result<u32> {
-        match self.change(road, Deed::Down, self.plan).await? {
+        match self.change(road, CountOperation::Down, self.plan).await? {
             Answer::Left(count) => Ok(count),
             _ => Err(self.explain(Error::new(Kind::Protocol, "latch", "a latch refused to be counted down"))),
         }
@@ -112,12 +112,12 @@ impl<F: Face> Latch<F> {
 
     async fn try_set_by(&self, road: Road, count: u32) -> Result<bool> {
         let plan = self.plan.with_count(count).map_err(|error| self.explain(error))?;
-        Ok(matches!(self.change(road, Deed::Set, plan).await?, Answer::Left(_)))
+        Ok(matches!(self.change(road, CountOperation::Set, plan).await?, Answer::Left(_)))
     }
 
-    async fn change(&self, road: Road, deed: Deed, plan: LatchPlan) -> Result<Answer> {
+    async fn change(&self, road: Road, operation: CountOperation, plan: LatchPlan) -> Result<Answer> {
         let question = move |engine: &Engine| {
-            Ok(Question::Change { attempt: engine.mint()?, copies: engine.copies(), deed, plan })
+            Ok(Question::Change { attempt: engine.mint()?, copies: engine.copies(), operation, plan })
         };
         self.ask(road, question).await
     }

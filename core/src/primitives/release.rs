@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use crate::client::{Call, Face, Guard, outcome_of};
-use crate::driver::convoy::Convoy;
+use crate::driver::batch::Batch;
 use crate::driver::engine::Engine;
 use crate::error::Result;
 use crate::lease::ReleaseOutcome;
@@ -25,18 +25,18 @@ impl Releases {
     }
 
     /// What one client still has to send.
-    fn next(&mut self) -> Option<(Arc<Engine>, Convoy)> {
+    fn next(&mut self) -> Option<(Arc<Engine>, Batch)> {
         let engine = self.calls.iter().flatten().find(|call| call.effects.is_some())?.engine.clone();
         let its = self.calls.iter_mut().flatten().filter(|call| Arc::ptr_eq(&call.engine, &engine));
         let local =
             |call: &mut Call| call.effects.take().map(|effects| call.engine.perform_local(&call.entry, effects));
         let sends = its.filter_map(local).flatten().collect();
-        Some((engine, Convoy::new(sends, None)))
+        Some((engine, Batch::new(sends, None)))
     }
 
     pub(crate) async fn perform_async(mut self) -> Outcomes {
-        while let Some((engine, convoy)) = self.next() {
-            convoy.perform_async(&engine, None).await;
+        while let Some((engine, batch)) = self.next() {
+            batch.perform_async(&engine, None).await;
         }
         let mut outcomes = Vec::with_capacity(self.calls.len());
         for call in self.calls.into_iter().rev() {
@@ -49,8 +49,8 @@ impl Releases {
     }
 
     pub(crate) fn perform(mut self) -> Outcomes {
-        while let Some((engine, convoy)) = self.next() {
-            convoy.perform(&engine, None);
+        while let Some((engine, batch)) = self.next() {
+            batch.perform(&engine, None);
         }
         let settle = |call: Call| outcome_of(call.waiter.park_until_settled());
         self.calls.into_iter().rev().map(|call| call.map(settle)).collect()

@@ -57,10 +57,10 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// A lock in segments. Cheap to clone; clones share what is known to be sold out.
 pub struct Striped<F: Face = Async> {
     segments: Arc<[Lock<F>]>,
-    known: Arc<Known>,
+    hints: Arc<SegmentHints>,
 }
 
-struct Known {
+struct SegmentHints {
     sold_out: Vec<AtomicBool>,
     next: AtomicUsize,
 }
@@ -89,9 +89,11 @@ impl<F: Face> Client<F> {
         let segment = |i: usize| self.lock(&format!("{name}#{i}")).options(options.clone()).build();
         // Processes that start together are not to begin at the same segment.
         let start = random::number()? as usize % segments;
-        let known =
-            Known { sold_out: (0..segments).map(|_| AtomicBool::new(false)).collect(), next: AtomicUsize::new(start) };
-        Ok(Striped { segments: (0..segments).map(segment).collect::<Result<_>>()?, known: Arc::new(known) })
+        let known = SegmentHints {
+            sold_out: (0..segments).map(|_| AtomicBool::new(false)).collect(),
+            next: AtomicUsize::new(start),
+        };
+        Ok(Striped { segments: (0..segments).map(segment).collect::<Result<_>>()?, hints: Arc::new(known) })
     }
 }
 
@@ -126,18 +128,18 @@ impl<F: Face> Striped<F> {
     /// # Panics
     /// For an index that is not below [`count`](Self::count).
     pub fn mark_sold_out(&self, index: usize) {
-        self.known.sold_out[index].store(true, Ordering::Relaxed);
+        self.hints.sold_out[index].store(true, Ordering::Relaxed);
     }
 
     /// The same segments for callers that wait in another way; what is sold out is known to both.
     pub fn into_face<G: Face>(self) -> Striped<G> {
         let segments = self.segments.iter().map(|lock| lock.clone().into_face()).collect();
-        Striped { segments, known: self.known }
+        Striped { segments, hints: self.hints }
     }
 
     /// Forgets what is sold out: there is something again.
     pub fn restock(&self) {
-        self.known.sold_out.iter().for_each(|segment| segment.store(false, Ordering::Relaxed));
+        self.hints.sold_out.iter().for_each(|segment| segment.store(false, Ordering::Relaxed));
     }
 
     /// The options of each segment.
@@ -147,9 +149,9 @@ impl<F: Face> Striped<F> {
 
     /// The segments that are not sold out, from another one on at each call.
     fn open(&self) -> (Vec<usize>, Vec<Lock<F>>) {
-        let (count, start) = (self.count(), self.known.next.fetch_add(1, Ordering::Relaxed));
+        let (count, start) = (self.count(), self.hints.next.fetch_add(1, Ordering::Relaxed));
         let in_turn = (0..count).map(|i| start.wrapping_add(i) % count);
-        let open: Vec<usize> = in_turn.filter(|i| !self.known.sold_out[*i].load(Ordering::Relaxed)).collect();
+        let open: Vec<usize> = in_turn.filter(|i| !self.hints.sold_out[*i].load(Ordering::Relaxed)).collect();
         let locks = open.iter().map(|i| self.segment(*i).clone()).collect();
         (open, locks)
     }
@@ -359,7 +361,7 @@ impl<F: Face> Deref for Segment<F> {
 
 impl<F: Face> Clone for Striped<F> {
     fn clone(&self) -> Self {
-        Striped { segments: self.segments.clone(), known: self.known.clone() }
+        Striped { segments: self.segments.clone(), hints: self.hints.clone() }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 
 use crate::client::{Acquisition, Async, Blocking, Face, Guard, Lock};
-use crate::driver::convoy::Convoy;
+use crate::driver::batch::Batch;
 use crate::driver::engine::Trial;
 use crate::driver::entry::{Effects, Outbound};
 use crate::driver::wait::Settled;
@@ -19,7 +19,7 @@ pub(crate) type Taken<F> = Vec<(usize, Guard<F>)>;
 /// Several acquisitions that were begun, and what is to be sent for them.
 struct Begun<F: Face> {
     acquisitions: Vec<Acquisition<F>>,
-    convoy: Convoy,
+    batch: Batch,
     /// One of those that must all be had is taken by another task of this process.
     hopeless: bool,
 }
@@ -44,7 +44,7 @@ impl<F: Face> Begun<F> {
                 }
                 Err(error) => {
                     if let Some(begun) = acquisitions.first() {
-                        Convoy::new(sends, None).stay(&begun.engine);
+                        Batch::new(sends, None).withdraw(&begun.engine);
                     }
                     return Err(error);
                 }
@@ -53,7 +53,7 @@ impl<F: Face> Begun<F> {
         let hopeless = policy == Policy::All && sends.len() < acquisitions.len();
         let requests: Vec<_> = sends.iter().filter_map(|send| send.requests.first()).collect();
         let merged = if requests.len() > 1 { layout.together(policy, &requests) } else { None };
-        Ok(Some(Begun { acquisitions, convoy: Convoy::new(sends, merged), hopeless }))
+        Ok(Some(Begun { acquisitions, batch: Batch::new(sends, merged), hopeless }))
     }
 }
 
@@ -77,15 +77,15 @@ fn granted<F: Face>(results: Vec<Result<Guard<F>>>) -> Result<Taken<F>> {
 
 /// Tries `locks` by one request, as `trial` says. `None` where that cannot be.
 pub(crate) async fn try_together(locks: &[Lock], policy: Policy, trial: Trial) -> Result<Option<Taken<Async>>> {
-    let Some(Begun { mut acquisitions, convoy, hopeless }) = Begun::begin(locks, policy, trial)? else {
+    let Some(Begun { mut acquisitions, batch, hopeless }) = Begun::begin(locks, policy, trial)? else {
         return Ok(None);
     };
     let Some(engine) = acquisitions.first().map(|first| first.engine.clone()) else { return Ok(None) };
     if hopeless {
-        convoy.stay(&engine);
+        batch.withdraw(&engine);
         return Ok(Some(Vec::new()));
     }
-    convoy.perform_async(&engine, trial.until).await;
+    batch.perform_async(&engine, trial.until).await;
     let mut results = Vec::with_capacity(acquisitions.len());
     for acquisition in &mut acquisitions {
         let settled: Settled = poll_fn(|context| acquisition.waiter.poll(context)).await;
@@ -100,15 +100,15 @@ pub(crate) fn try_together_here(
     policy: Policy,
     trial: Trial,
 ) -> Result<Option<Taken<Blocking>>> {
-    let Some(Begun { mut acquisitions, convoy, hopeless }) = Begun::begin(locks, policy, trial)? else {
+    let Some(Begun { mut acquisitions, batch, hopeless }) = Begun::begin(locks, policy, trial)? else {
         return Ok(None);
     };
     let Some(engine) = acquisitions.first().map(|first| first.engine.clone()) else { return Ok(None) };
     if hopeless {
-        convoy.stay(&engine);
+        batch.withdraw(&engine);
         return Ok(Some(Vec::new()));
     }
-    convoy.perform(&engine, trial.until);
+    batch.perform(&engine, trial.until);
     let conclude = |acquisition: &mut Acquisition<Blocking>| {
         let settled = acquisition.waiter.park_until_settled();
         acquisition.conclude(settled)

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::cell::Claimant;
+use crate::lock_cell::Claimant;
 use crate::protocol::{Arg, AttemptId};
 
 pub(crate) fn attempt_arg(attempt: AttemptId) -> Arg {

@@ -1,11 +1,11 @@
 //! The reference semantics of a barrier: what its record does with each request.
 //!
-//! Pure, and the single source of truth, as [`crate::cell`] is for a lock: memory and SQLite run it as it stands, Redis runs the
+//! Pure, and the single source of truth, as [`crate::lock_cell`] is for a lock: memory and SQLite run it as it stands, Redis runs the
 //! same rules as Lua, compared with this file on random commands.
 //!
-//! Each party that waits has a **place**, which lasts for its ttl and is renewed whenever it asks again. Once as many places stand at one
+//! Each party that waits has a **party**, which lasts for its ttl and is renewed whenever it asks again. Once as many places stand at one
 //! instant as there are parties, all of them pass: each is told its index, in the order of arrival, and the generation, and the next
-//! generation begins with no place.
+//! generation begins with no party.
 //!
 //! | request | passed already | gave up | its place stands | neither |
 //! |---|---|---|---|---|
@@ -15,7 +15,7 @@
 //!
 //! **All or none.** A party is counted once: that its attempt passed is remembered for longer than it may be silent and still ask again
 //! (`memory`; whoever was silent for longer, because it was stopped, does not ask). That it gave up is remembered as long: once `leave` was
-//! answered, no copy of an arrival that is still on its way takes a place.
+//! answered, no copy of an arrival that is still on its way takes a party.
 //!
 //! Whoever names another number of parties than those who stand there is refused. Where nobody stands, the newcomer's number counts.
 //!
@@ -26,14 +26,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::cell::{Claimant, Surroundings};
 use crate::gate::MOST_PARTIES;
+use crate::lock_cell::{Claimant, Surroundings};
 use crate::protocol::{AttemptId, InboxId, StoreEvent};
 use crate::remembered::Remembered;
 use crate::time::StoreTime;
 use crate::token::Token;
 
-/// One barrier. Who stands there, and what became of others, lies beside it, in a [`Yard`].
+/// One barrier. Who stands there, and what became of others, lies beside it, in a [`BarrierStorage`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct BarrierCell {
     /// How many have to stand there at once, as those who stand there say.
@@ -84,9 +84,9 @@ pub enum Fate {
     Left,
 }
 
-/// Where a party stands.
+/// One who waits, and until when its place stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct Party {
     /// Whose it is.
     pub attempt: AttemptId,
     /// Where that one listens.
@@ -98,7 +98,7 @@ pub struct Place {
 }
 
 /// Those who stand at one barrier, and what became of others. Where they are kept is the store's affair.
-pub trait Yard {
+pub trait BarrierStorage {
     /// Why keeping them can fail.
     type Error;
     /// What became of `attempt`, if that is to be remembered for longer than `now`.
@@ -108,16 +108,16 @@ pub trait Yard {
     -> Result<(), Self::Error>;
     /// Forgets the places that are over at `now`.
     fn end(&mut self, now: StoreTime) -> Result<(), Self::Error>;
-    /// Whether `attempt` has a place.
+    /// Whether `attempt` has a party.
     fn stands(&mut self, attempt: AttemptId) -> Result<bool, Self::Error>;
     /// How many places stand for longer than `now`.
     fn count(&mut self, now: StoreTime) -> Result<u32, Self::Error>;
     /// Notes a place: in the stead of the same party's, if it has one, else behind all others.
-    fn stand(&mut self, place: &Place) -> Result<(), Self::Error>;
+    fn stand(&mut self, party: &Party) -> Result<(), Self::Error>;
     /// Forgets the place of `attempt`.
     fn leave(&mut self, attempt: AttemptId) -> Result<(), Self::Error>;
     /// Every place, in the order of arrival; there is none any more.
-    fn take(&mut self) -> Result<Vec<Place>, Self::Error>;
+    fn take(&mut self) -> Result<Vec<Party>, Self::Error>;
     /// Forgets everything.
     fn clear(&mut self) -> Result<(), Self::Error>;
 }
@@ -144,7 +144,7 @@ pub struct Arrive {
 pub enum Arrived {
     /// It passes, or has passed.
     Passed(Passage),
-    /// So many others stand there, which are too few, and the asker has no place.
+    /// So many others stand there, which are too few, and the asker has no party.
     Short(u32),
     /// The asker's is one of so many places.
     Stands(u32),
@@ -158,64 +158,64 @@ pub enum Arrived {
 
 impl BarrierCell {
     /// Asks to pass.
-    pub fn arrive<Y: Yard>(
+    pub fn arrive<S: BarrierStorage>(
         &mut self,
-        yard: &mut Y,
+        storage: &mut S,
         env: &mut Surroundings<'_>,
         ask: &Arrive,
-    ) -> Result<Arrived, Y::Error> {
+    ) -> Result<Arrived, S::Error> {
         let (me, now) = (ask.asker.attempt, env.now);
         if now > ask.not_after {
             return Ok(Arrived::Late);
         }
-        self.end_if_over(yard, now)?;
-        match yard.recall(me, now)? {
+        self.end_if_over(storage, now)?;
+        match storage.recall(me, now)? {
             Some(Fate::Passed(passage)) => return Ok(Arrived::Passed(passage)),
             Some(Fate::Left) => return Ok(Arrived::Gone),
             None => {}
         }
-        yard.end(now)?;
-        let stands = yard.stands(me)?;
-        let others = yard.count(now)? - u32::from(stands);
+        storage.end(now)?;
+        let stands = storage.stands(me)?;
+        let others = storage.count(now)? - u32::from(stands);
         if others > 0 && ask.parties != self.parties {
             return Ok(Arrived::Differs(self.parties));
         }
-        let place = Place { attempt: me, inbox: ask.asker.inbox, ends: now.after(ask.ttl), memory: ask.memory };
+        let party = Party { attempt: me, inbox: ask.asker.inbox, ends: now.after(ask.ttl), memory: ask.memory };
         if others + 1 >= ask.parties {
             self.parties = ask.parties;
-            yard.stand(&place)?;
-            return Ok(Arrived::Passed(self.open(yard, env, me)?));
+            storage.stand(&party)?;
+            return Ok(Arrived::Passed(self.open(storage, env, me)?));
         }
         if !ask.wait {
             return Ok(Arrived::Short(others));
         }
-        yard.stand(&place)?;
+        storage.stand(&party)?;
         self.parties = ask.parties;
         self.keep(now, ask.memory);
         Ok(Arrived::Stands(others + 1))
     }
 
     /// Gives up, for good: how it passed, if it has.
-    pub fn leave<Y: Yard>(
+    pub fn leave<S: BarrierStorage>(
         &mut self,
-        yard: &mut Y,
+        storage: &mut S,
         env: &Surroundings<'_>,
         attempt: AttemptId,
         memory: Duration,
-    ) -> Result<Option<Passage>, Y::Error> {
-        self.end_if_over(yard, env.now)?;
-        if let Some(Fate::Passed(passage)) = yard.recall(attempt, env.now)? {
+    ) -> Result<Option<Passage>, S::Error> {
+        self.end_if_over(storage, env.now)?;
+        if let Some(Fate::Passed(passage)) = storage.recall(attempt, env.now)? {
             return Ok(Some(passage));
         }
-        yard.leave(attempt)?;
-        yard.remember(attempt, Fate::Left, env.now.after(memory), env.now)?;
+        storage.leave(attempt)?;
+        storage.remember(attempt, Fate::Left, env.now.after(memory), env.now)?;
         self.keep(env.now, memory);
         Ok(None)
     }
 
     /// How many stand there.
-    pub fn look<Y: Yard>(&self, yard: &mut Y, now: StoreTime) -> Result<u32, Y::Error> {
-        if self.is_there(now) { yard.count(now) } else { Ok(0) }
+    pub fn look<S: BarrierStorage>(&self, storage: &mut S, now: StoreTime) -> Result<u32, S::Error> {
+        if self.is_there(now) { storage.count(now) } else { Ok(0) }
     }
 
     /// Whether there is a record.
@@ -224,7 +224,12 @@ impl BarrierCell {
     }
 
     /// All who stand there pass; how `me` does, who is told by the answer.
-    fn open<Y: Yard>(&mut self, yard: &mut Y, env: &mut Surroundings<'_>, me: AttemptId) -> Result<Passage, Y::Error> {
+    fn open<S: BarrierStorage>(
+        &mut self,
+        storage: &mut S,
+        env: &mut Surroundings<'_>,
+        me: AttemptId,
+    ) -> Result<Passage, S::Error> {
         // A record that was forgotten is made anew with a higher one, as long as the clock goes forward. Milliseconds leave room for
         // the index in one number.
         self.generation = match self.generation {
@@ -232,17 +237,17 @@ impl BarrierCell {
             last => last + 1,
         };
         let mut mine = Passage { index: 0, generation: self.generation };
-        for (index, place) in (0..).zip(yard.take()?) {
+        for (index, party) in (0..).zip(storage.take()?) {
             let passage = Passage { index, generation: self.generation };
-            yard.remember(place.attempt, Fate::Passed(passage), env.now.after(place.memory), env.now)?;
-            self.keep(env.now, place.memory);
-            if place.attempt == me {
+            storage.remember(party.attempt, Fate::Passed(passage), env.now.after(party.memory), env.now)?;
+            self.keep(env.now, party.memory);
+            if party.attempt == me {
                 mine = passage;
                 continue;
             }
             let token = passage.token().n;
-            let event = StoreEvent::Granted { attempt: place.attempt, first: token, last: token, at: env.now };
-            env.pushes.push((place.inbox, event));
+            let event = StoreEvent::Granted { attempt: party.attempt, first: token, last: token, at: env.now };
+            env.pushes.push((party.inbox, event));
         }
         Ok(mine)
     }
@@ -251,38 +256,38 @@ impl BarrierCell {
         self.goes = self.goes.max(now.after(memory));
     }
 
-    fn end_if_over<Y: Yard>(&mut self, yard: &mut Y, now: StoreTime) -> Result<(), Y::Error> {
+    fn end_if_over<S: BarrierStorage>(&mut self, storage: &mut S, now: StoreTime) -> Result<(), S::Error> {
         if self.is_there(now) || *self == BarrierCell::default() {
             return Ok(());
         }
         *self = BarrierCell::default();
-        yard.clear()
+        storage.clear()
     }
 }
 
-/// A [`Yard`] in memory.
+/// A [`BarrierStorage`] in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Kept {
-    /// The places, by when they were taken.
-    pub places: BTreeMap<u64, Place>,
+pub struct BarrierInMemory {
+    /// The parties, by when they came.
+    pub parties: BTreeMap<u64, Party>,
     /// The same by their attempts and by when they end: there may be very many.
-    known: BTreeMap<AttemptId, u64>,
+    orders: BTreeMap<AttemptId, u64>,
     ends: BTreeSet<(StoreTime, u64)>,
     /// What became of others.
     pub fates: Remembered<Fate>,
 }
 
-impl Kept {
+impl BarrierInMemory {
     fn vacate(&mut self, attempt: AttemptId) -> Option<u64> {
-        let order = self.known.remove(&attempt)?;
-        if let Some(place) = self.places.remove(&order) {
-            self.ends.remove(&(place.ends, order));
+        let order = self.orders.remove(&attempt)?;
+        if let Some(party) = self.parties.remove(&order) {
+            self.ends.remove(&(party.ends, order));
         }
         Some(order)
     }
 }
 
-impl Yard for Kept {
+impl BarrierStorage for BarrierInMemory {
     type Error = Infallible;
 
     fn recall(&mut self, attempt: AttemptId, now: StoreTime) -> Result<Option<Fate>, Infallible> {
@@ -296,7 +301,7 @@ impl Yard for Kept {
 
     fn end(&mut self, now: StoreTime) -> Result<(), Infallible> {
         while let Some((_, order)) = self.ends.first().copied().filter(|(ends, _)| *ends <= now) {
-            match self.places.get(&order).map(|place| place.attempt) {
+            match self.parties.get(&order).map(|party| party.attempt) {
                 Some(attempt) => _ = self.vacate(attempt),
                 None => _ = self.ends.pop_first(),
             }
@@ -305,22 +310,22 @@ impl Yard for Kept {
     }
 
     fn stands(&mut self, attempt: AttemptId) -> Result<bool, Infallible> {
-        Ok(self.known.contains_key(&attempt))
+        Ok(self.orders.contains_key(&attempt))
     }
 
     fn count(&mut self, now: StoreTime) -> Result<u32, Infallible> {
         let over = self.ends.iter().take_while(|(ends, _)| *ends <= now).count();
-        let standing = self.places.len() - over;
+        let standing = self.parties.len() - over;
         Ok(u32::try_from(standing).unwrap_or(u32::MAX))
     }
 
-    fn stand(&mut self, place: &Place) -> Result<(), Infallible> {
-        let behind = || self.places.last_key_value().map_or(0, |(order, _)| order + 1);
+    fn stand(&mut self, party: &Party) -> Result<(), Infallible> {
+        let behind = || self.parties.last_key_value().map_or(0, |(order, _)| order + 1);
         let next = behind();
-        let order = self.vacate(place.attempt).unwrap_or(next);
-        self.places.insert(order, *place);
-        self.known.insert(place.attempt, order);
-        self.ends.insert((place.ends, order));
+        let order = self.vacate(party.attempt).unwrap_or(next);
+        self.parties.insert(order, *party);
+        self.orders.insert(party.attempt, order);
+        self.ends.insert((party.ends, order));
         Ok(())
     }
 
@@ -329,14 +334,14 @@ impl Yard for Kept {
         Ok(())
     }
 
-    fn take(&mut self) -> Result<Vec<Place>, Infallible> {
-        self.known.clear();
+    fn take(&mut self) -> Result<Vec<Party>, Infallible> {
+        self.orders.clear();
         self.ends.clear();
-        Ok(std::mem::take(&mut self.places).into_values().collect())
+        Ok(std::mem::take(&mut self.parties).into_values().collect())
     }
 
     fn clear(&mut self) -> Result<(), Infallible> {
-        *self = Kept::default();
+        *self = BarrierInMemory::default();
         Ok(())
     }
 }

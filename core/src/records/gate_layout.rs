@@ -3,12 +3,12 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::barrier_layout::Barrier;
+use crate::barrier_machine::BarrierMachine;
 use crate::gate::Gate;
 use crate::guarantee::Guarantees;
-use crate::latch_layout::Latch;
+use crate::latch_machine::LatchMachine;
 use crate::lease::Inspection;
-use crate::native::NativeLayout;
+use crate::native_machine::NativeLayout;
 use crate::protocol::{Inquiry, Layout, Protocol, Question, Request};
 
 /// The layout of gates: the same keys as the locks', so that nothing is two things at once.
@@ -40,8 +40,8 @@ impl Layout for GateLayout {
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
         match self.gate {
-            Gate::Latch(plan) => Box::new(Latch::new(self.native.latch, key, plan, self.guarantees().push)),
-            Gate::Barrier(plan) => Box::new(Barrier::new(self.native.barrier, key, plan)),
+            Gate::Latch(plan) => Box::new(LatchMachine::new(self.native.latch, key, plan, self.guarantees().push)),
+            Gate::Barrier(plan) => Box::new(BarrierMachine::new(self.native.barrier, key, plan)),
         }
     }
 

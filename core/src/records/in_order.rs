@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::cell::{Claimant, Waiter};
+use crate::lock_cell::{Claimant, Waiter};
 use crate::protocol::{AttemptId, InboxId};
 use crate::shared_cell::Seeker;
 

@@ -8,13 +8,13 @@
 //!            |   ["barrier", parties, waiters]
 //! ```
 //!
-//! The stores whose records are [`cell`](crate::cell)s answer so, and Redis by scripts.
+//! The stores whose records are [`cell`](crate::lock_cell)s answer so, and Redis by scripts.
 
 use crate::error::Result;
 use crate::lease::{BARRIER, Inspection, LATCH, LOCK};
 use crate::protocol::Reply;
 use crate::replies::{nonsense, refusal};
-use crate::{barrier_layout, latch_layout, native, shared};
+use crate::{barrier_machine, latch_machine, native_machine, shared_machine};
 
 /// The layout whose records these are.
 const LAYOUT: &str = "native";
@@ -26,10 +26,10 @@ pub(crate) fn read(name: &str, reply: &Reply) -> Result<Inspection> {
         Reply::Nil => Some(nothing),
         Reply::Error { code, message } => return Err(refusal("inspect", code, message)),
         Reply::List(list) => match list.as_slice() {
-            [Reply::Text(kind), rest @ ..] if kind == LOCK => native::read_inspection(rest, nothing.of_lock()),
-            [Reply::Text(kind), rest @ ..] if kind == LATCH => latch_layout::read_inspection(rest, nothing),
-            [Reply::Text(kind), rest @ ..] if kind == BARRIER => barrier_layout::read_inspection(rest, nothing),
-            several => shared::read_inspection(several, nothing),
+            [Reply::Text(kind), rest @ ..] if kind == LOCK => native_machine::read_inspection(rest, nothing.of_lock()),
+            [Reply::Text(kind), rest @ ..] if kind == LATCH => latch_machine::read_inspection(rest, nothing),
+            [Reply::Text(kind), rest @ ..] if kind == BARRIER => barrier_machine::read_inspection(rest, nothing),
+            several => shared_machine::read_inspection(several, nothing),
         },
         _ => None,
     };

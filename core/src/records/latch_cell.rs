@@ -1,6 +1,6 @@
 //! The reference semantics of a latch: what its record does with each request.
 //!
-//! Pure, and the single source of truth, as [`crate::cell`] is for a lock: memory and SQLite run it as it stands, Redis runs the
+//! Pure, and the single source of truth, as [`crate::lock_cell`] is for a lock: memory and SQLite run it as it stands, Redis runs the
 //! same rules as Lua, compared with this file on random commands.
 //!
 //! | request | no record | counting | open (0) |
@@ -21,13 +21,13 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::cell::{Claimant, Surroundings};
-use crate::gate::{Deed, LatchPlan};
+use crate::gate::{CountOperation, LatchPlan};
+use crate::lock_cell::{Claimant, Surroundings};
 use crate::protocol::{AttemptId, InboxId, StoreEvent};
 use crate::remembered::Remembered;
 use crate::time::StoreTime;
 
-/// One latch. Who waits, and who counted, lies beside it, in a [`Porch`].
+/// One latch. Who waits, and who counted, lies beside it, in a [`LatchStorage`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LatchCell {
     /// How many are still to come; none while there is no record.
@@ -37,7 +37,7 @@ pub struct LatchCell {
 }
 
 /// Those who wait for one latch, and the attempts that changed its count. Where they are kept is the store's affair.
-pub trait Porch {
+pub trait LatchStorage {
     /// Why keeping them can fail.
     type Error;
     /// Whether `attempt` changed the count, and is to be remembered for longer than `now`.
@@ -84,7 +84,7 @@ pub enum Waited {
 
 /// A request to change the count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Change {
+pub struct CountChange {
     /// What tells it from every other one, and a copy of it from a second one.
     pub attempt: AttemptId,
     /// Do nothing when the store's clock has passed this.
@@ -92,7 +92,7 @@ pub struct Change {
     /// For how long a copy of it may come after it.
     pub copies: Duration,
     /// What to do.
-    pub deed: Deed,
+    pub operation: CountOperation,
     /// What it is if there is none.
     pub plan: LatchPlan,
 }
@@ -110,11 +110,16 @@ pub enum Changed {
 
 impl LatchCell {
     /// Asks whether it is open.
-    pub fn wait<P: Porch>(&mut self, porch: &mut P, env: &Surroundings<'_>, ask: &Wait) -> Result<Waited, P::Error> {
+    pub fn wait<S: LatchStorage>(
+        &mut self,
+        storage: &mut S,
+        env: &Surroundings<'_>,
+        ask: &Wait,
+    ) -> Result<Waited, S::Error> {
         if env.now > ask.not_after {
             return Ok(Waited::Late);
         }
-        self.end_if_over(porch, env.now)?;
+        self.end_if_over(storage, env.now)?;
         let count = self.begin(env.now, ask.plan);
         if count == 0 {
             return Ok(Waited::Open);
@@ -122,45 +127,45 @@ impl LatchCell {
         if !ask.wait {
             return Ok(Waited::Shut(count));
         }
-        porch.join(ask.asker.attempt, ask.asker.inbox)?;
+        storage.join(ask.asker.attempt, ask.asker.inbox)?;
         Ok(Waited::Told(count))
     }
 
     /// Wants to be told no more.
-    pub fn leave<P: Porch>(
+    pub fn leave<S: LatchStorage>(
         &mut self,
-        porch: &mut P,
+        storage: &mut S,
         env: &Surroundings<'_>,
         attempt: AttemptId,
-    ) -> Result<(), P::Error> {
-        self.end_if_over(porch, env.now)?;
-        porch.leave(attempt)
+    ) -> Result<(), S::Error> {
+        self.end_if_over(storage, env.now)?;
+        storage.leave(attempt)
     }
 
     /// Counts down, or sets the count.
-    pub fn change<P: Porch>(
+    pub fn change<S: LatchStorage>(
         &mut self,
-        porch: &mut P,
+        storage: &mut S,
         env: &mut Surroundings<'_>,
-        change: &Change,
-    ) -> Result<Changed, P::Error> {
+        change: &CountChange,
+    ) -> Result<Changed, S::Error> {
         if env.now > change.not_after {
             return Ok(Changed::Late);
         }
-        self.end_if_over(porch, env.now)?;
-        let known = porch.counted(change.attempt, env.now)?;
+        self.end_if_over(storage, env.now)?;
+        let known = storage.counted(change.attempt, env.now)?;
         let is_counting = self.count.is_some_and(|count| count > 0);
-        if change.deed == Deed::Set && is_counting && !known {
+        if change.operation == CountOperation::Set && is_counting && !known {
             return Ok(Changed::Refused);
         }
         // It is not forgotten before a copy can come, which would make it anew.
         let idle = change.plan.idle.max(change.copies);
         let mut count = self.begin(env.now, LatchPlan { idle, ..change.plan });
         if !known {
-            porch.remember(change.attempt, env.now.after(change.copies), env.now)?;
-            count = match change.deed {
-                Deed::Set => change.plan.count,
-                Deed::Down => self.count_down(porch, env, count)?,
+            storage.remember(change.attempt, env.now.after(change.copies), env.now)?;
+            count = match change.operation {
+                CountOperation::Set => change.plan.count,
+                CountOperation::Down => self.count_down(storage, env, count)?,
             };
             self.count = Some(count);
         }
@@ -172,9 +177,14 @@ impl LatchCell {
         self.count.filter(|_| now < self.goes)
     }
 
-    fn count_down<P: Porch>(&self, porch: &mut P, env: &mut Surroundings<'_>, count: u32) -> Result<u32, P::Error> {
+    fn count_down<S: LatchStorage>(
+        &self,
+        storage: &mut S,
+        env: &mut Surroundings<'_>,
+        count: u32,
+    ) -> Result<u32, S::Error> {
         if count == 1 {
-            for (attempt, inbox) in porch.take()? {
+            for (attempt, inbox) in storage.take()? {
                 env.pushes.push((inbox, StoreEvent::Granted { attempt, first: 1, last: 1, at: env.now }));
             }
         }
@@ -187,25 +197,25 @@ impl LatchCell {
         *self.count.get_or_insert(plan.count)
     }
 
-    fn end_if_over<P: Porch>(&mut self, porch: &mut P, now: StoreTime) -> Result<(), P::Error> {
+    fn end_if_over<S: LatchStorage>(&mut self, storage: &mut S, now: StoreTime) -> Result<(), S::Error> {
         if self.count.is_none() || self.look(now).is_some() {
             return Ok(());
         }
         *self = LatchCell::default();
-        porch.clear()
+        storage.clear()
     }
 }
 
-/// A [`Porch`] in memory.
+/// A [`LatchStorage`] in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Kept {
+pub struct LatchInMemory {
     /// Who waits, and where each listens.
     pub waiting: BTreeMap<AttemptId, InboxId>,
     /// Who changed the count.
     pub counted: Remembered<()>,
 }
 
-impl Porch for Kept {
+impl LatchStorage for LatchInMemory {
     type Error = Infallible;
 
     fn counted(&mut self, attempt: AttemptId, now: StoreTime) -> Result<bool, Infallible> {
@@ -236,7 +246,7 @@ impl Porch for Kept {
     }
 
     fn clear(&mut self) -> Result<(), Infallible> {
-        *self = Kept::default();
+        *self = LatchInMemory::default();
         Ok(())
     }
 }

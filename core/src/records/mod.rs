@@ -3,10 +3,10 @@
 //!
 //! | a name is | what its record does | wire form and machine |
 //! |---|---|---|
-//! | a lock | [`cell`] | [`native`] |
-//! | a read/write lock, a semaphore | [`shared_cell`] | [`shared`] |
-//! | a latch | [`latch_cell`] | [`latch_layout`] |
-//! | a barrier | [`barrier_cell`] | [`barrier_layout`] |
+//! | a lock | [`lock_cell`] | [`native_machine`] |
+//! | a read/write lock, a semaphore | [`shared_cell`] | [`shared_machine`] |
+//! | a latch | [`latch_cell`] | [`latch_machine`] |
+//! | a barrier | [`barrier_cell`] | [`barrier_machine`] |
 //!
 //! Who waits for a lock, or for what is shared, stands in one kind of queue ([`in_order`]). What latches and barriers have in common is
 //! in [`gate_layout`] (their layout) and [`remembered`] (attempts whose copies may come). What lies there is told by one look, whichever it
@@ -14,14 +14,14 @@
 
 pub(crate) mod arguments;
 pub mod barrier_cell;
-pub mod barrier_layout;
-pub mod cell;
+pub mod barrier_machine;
 pub mod gate_layout;
 pub mod in_order;
 pub(crate) mod inspection;
 pub mod latch_cell;
-pub mod latch_layout;
-pub mod native;
+pub mod latch_machine;
+pub mod lock_cell;
+pub mod native_machine;
 pub mod remembered;
-pub mod shared;
 pub mod shared_cell;
+pub mod shared_machine;

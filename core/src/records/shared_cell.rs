@@ -1,6 +1,6 @@
 //! The reference semantics of a shared record: what a read/write lock's or a semaphore's record does with each request.
 //!
-//! Pure, and the single source of truth, as [`crate::cell`] is for a lock: memory and SQLite run it as it stands, Redis runs
+//! Pure, and the single source of truth, as [`crate::lock_cell`] is for a lock: memory and SQLite run it as it stands, Redis runs
 //! the same rules as Lua, compared with this file on random commands; the explorer uses it as its model of a store.
 //!
 //! A record has room for so many *units*. A holder of a semaphore has as many as it took permits, a reader one, a writer all.
@@ -29,8 +29,8 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::cell::{Claimant, Surroundings, Waiter};
 use crate::in_order::InOrder;
+use crate::lock_cell::{Claimant, Surroundings, Waiter};
 use crate::protocol::{AttemptId, InboxId, StoreEvent};
 use crate::share::Primitive;
 use crate::time::StoreTime;
@@ -38,7 +38,7 @@ use crate::time::StoreTime;
 /// How many of those who wait are looked at, from the first: what a release may cost.
 pub const LOOK: u32 = 16;
 
-/// One record. Holders and queue lie beside it, in a [`Hall`].
+/// One record. Holders and queue lie beside it, in a [`SharedStorage`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SharedCell {
     /// What it is of; none while nobody used it.
@@ -86,7 +86,7 @@ pub struct Seeker {
 }
 
 /// The holders and the queue of one record. Where they are kept is the store's affair.
-pub trait Hall {
+pub trait SharedStorage {
     /// Why keeping them can fail.
     type Error;
     /// The hold of `attempt`.
@@ -171,75 +171,75 @@ pub enum Changed {
 
 impl SharedCell {
     /// Asks for units.
-    pub fn acquire<H: Hall>(
+    pub fn acquire<S: SharedStorage>(
         &mut self,
-        hall: &mut H,
+        storage: &mut S,
         env: &mut Surroundings<'_>,
         ask: &Acquire,
-    ) -> Result<Acquired, H::Error> {
+    ) -> Result<Acquired, S::Error> {
         if env.now > ask.not_after {
             return Ok(Acquired::Late);
         }
         let Seeker { who, units, .. } = &ask.asker;
-        if let Some(mut mine) = hall.holder(who.owner.attempt)? {
+        if let Some(mut mine) = storage.holder(who.owner.attempt)? {
             prolong(&mut mine, env, ask.ttl);
-            hall.keep(&mine)?;
+            storage.keep(&mine)?;
             return Ok(Acquired::Granted(mine.token));
         }
-        self.forget_expired(hall, env)?;
-        self.begin(hall, ask.primitive, ask.capacity)?;
+        self.forget_expired(storage, env)?;
+        self.begin(storage, ask.primitive, ask.capacity)?;
         if *units > self.capacity {
             return Ok(Acquired::TooMany(self.capacity));
         }
-        let served = self.serve(hall, env, Some((who.owner.attempt, ask.ttl)))?;
+        let served = self.serve(storage, env, Some((who.owner.attempt, ask.ttl)))?;
         if let Some(token) = served.asker {
             return Ok(Acquired::Granted(token));
         }
         if served.all && self.has_room_for(*units) {
-            return Ok(Acquired::Granted(self.grant(hall, env, &ask.asker, ask.ttl, false)?));
+            return Ok(Acquired::Granted(self.grant(storage, env, &ask.asker, ask.ttl, false)?));
         }
         let remaining = self.remaining(env.now);
         if !ask.wait {
             return Ok(Acquired::Held(remaining));
         }
-        let position = hall.join(&ask.asker)?;
+        let position = storage.join(&ask.asker)?;
         Ok(Acquired::Queued { remaining, position })
     }
 
     /// Extends the lease of `owner` to at least `ttl` from now; whether it still holds.
-    pub fn renew<H: Hall>(
+    pub fn renew<S: SharedStorage>(
         &mut self,
-        hall: &mut H,
+        storage: &mut S,
         env: &Surroundings<'_>,
         owner: &Claimant,
         ttl: Duration,
-    ) -> Result<bool, H::Error> {
-        let Some(mut mine) = hall.holder(owner.attempt)? else { return Ok(false) };
+    ) -> Result<bool, S::Error> {
+        let Some(mut mine) = storage.holder(owner.attempt)? else { return Ok(false) };
         prolong(&mut mine, env, ttl);
-        hall.keep(&mine)?;
+        storage.keep(&mine)?;
         Ok(true)
     }
 
     /// Gives a holder more units, if they are free, or takes some back: in one step, so that nobody comes in between.
-    pub fn change<H: Hall>(
+    pub fn change<S: SharedStorage>(
         &mut self,
-        hall: &mut H,
+        storage: &mut S,
         env: &mut Surroundings<'_>,
         change: &Change,
-    ) -> Result<Changed, H::Error> {
+    ) -> Result<Changed, S::Error> {
         if env.now > change.not_after {
             return Ok(Changed::Late);
         }
-        let Some(mut mine) = hall.holder(change.owner.attempt)? else { return Ok(Changed::Gone) };
+        let Some(mut mine) = storage.holder(change.owner.attempt)? else { return Ok(Changed::Gone) };
         prolong(&mut mine, env, change.ttl);
-        hall.keep(&mine)?;
+        storage.keep(&mine)?;
         if mine.units == change.units {
             return Ok(Changed::Done(mine.token));
         }
         if mine.token != change.token {
             return Ok(Changed::Refused);
         }
-        self.forget_expired(hall, env)?;
+        self.forget_expired(storage, env)?;
         let others = self.used.saturating_sub(mine.units);
         if change.units > mine.units {
             if others.saturating_add(change.units) > self.capacity {
@@ -249,63 +249,65 @@ impl SharedCell {
         }
         mine.units = change.units;
         self.used = others.saturating_add(mine.units);
-        hall.keep(&mine)?;
-        self.serve(hall, env, None)?;
+        storage.keep(&mine)?;
+        self.serve(storage, env, None)?;
         Ok(Changed::Done(mine.token))
     }
 
     /// Gives back what `owner` holds, if it does.
-    pub fn release<H: Hall>(
+    pub fn release<S: SharedStorage>(
         &mut self,
-        hall: &mut H,
+        storage: &mut S,
         env: &mut Surroundings<'_>,
         owner: &Claimant,
-    ) -> Result<bool, H::Error> {
-        let Some(mine) = hall.holder(owner.attempt)? else { return Ok(false) };
-        self.end_early(hall, env, &mine)?;
+    ) -> Result<bool, S::Error> {
+        let Some(mine) = storage.holder(owner.attempt)? else { return Ok(false) };
+        self.end_early(storage, env, &mine)?;
         Ok(true)
     }
 
     /// Takes `owner` out of the queue, and releases if it holds. Whoever waited behind it may be next.
-    pub fn undo<H: Hall>(
+    pub fn undo<S: SharedStorage>(
         &mut self,
-        hall: &mut H,
+        storage: &mut S,
         env: &mut Surroundings<'_>,
         owner: &Claimant,
-    ) -> Result<(), H::Error> {
-        hall.leave(owner.attempt)?;
-        if !self.release(hall, env, owner)? {
-            self.serve(hall, env, None)?;
+    ) -> Result<(), S::Error> {
+        storage.leave(owner.attempt)?;
+        if !self.release(storage, env, owner)? {
+            self.serve(storage, env, None)?;
         }
         Ok(())
     }
 
     /// Ends the hold with `token` and tells its holder; whether there was one.
-    pub fn break_hold<H: Hall>(
+    pub fn break_hold<S: SharedStorage>(
         &mut self,
-        hall: &mut H,
+        storage: &mut S,
         env: &mut Surroundings<'_>,
         token: u64,
-    ) -> Result<bool, H::Error> {
-        let Some(theirs) = hall.holders()?.into_iter().find(|holder| holder.token == token) else { return Ok(false) };
+    ) -> Result<bool, S::Error> {
+        let Some(theirs) = storage.holders()?.into_iter().find(|holder| holder.token == token) else {
+            return Ok(false);
+        };
         env.pushes.push((theirs.owner.inbox, StoreEvent::Broken { attempt: theirs.owner.attempt }));
-        self.end_early(hall, env, &theirs)?;
+        self.end_early(storage, env, &theirs)?;
         Ok(true)
     }
 
     /// Gives the record another size, which stays. Who holds keeps what it has: while that is more than there is now, nobody is
     /// let in.
-    pub fn resize<H: Hall>(
+    pub fn resize<S: SharedStorage>(
         &mut self,
-        hall: &mut H,
+        storage: &mut S,
         env: &mut Surroundings<'_>,
         primitive: Primitive,
         capacity: u32,
-    ) -> Result<(), H::Error> {
+    ) -> Result<(), S::Error> {
         self.primitive = Some(primitive);
         self.capacity = capacity;
         self.resized = true;
-        self.serve(hall, env, None)?;
+        self.serve(storage, env, None)?;
         Ok(())
     }
 
@@ -316,9 +318,14 @@ impl SharedCell {
     }
 
     /// Whoever finds it idle says how large it is, unless it was resized.
-    fn begin<H: Hall>(&mut self, hall: &mut H, primitive: Primitive, capacity: u32) -> Result<(), H::Error> {
+    fn begin<S: SharedStorage>(
+        &mut self,
+        storage: &mut S,
+        primitive: Primitive,
+        capacity: u32,
+    ) -> Result<(), S::Error> {
         self.primitive = Some(primitive);
-        if !self.resized && self.used == 0 && hall.waiting()? == 0 {
+        if !self.resized && self.used == 0 && storage.waiting()? == 0 {
             self.capacity = capacity;
         }
         Ok(())
@@ -328,18 +335,22 @@ impl SharedCell {
         self.used.saturating_add(units) <= self.capacity
     }
 
-    fn forget_expired<H: Hall>(&mut self, hall: &mut H, env: &mut Surroundings<'_>) -> Result<(), H::Error> {
+    fn forget_expired<S: SharedStorage>(
+        &mut self,
+        storage: &mut S,
+        env: &mut Surroundings<'_>,
+    ) -> Result<(), S::Error> {
         if self.used == 0 || env.now < self.soonest {
             return Ok(());
         }
-        let (over, on): (Vec<_>, Vec<_>) = hall.holders()?.into_iter().partition(|holder| holder.expires <= env.now);
+        let (over, on): (Vec<_>, Vec<_>) = storage.holders()?.into_iter().partition(|holder| holder.expires <= env.now);
         for holder in &over {
-            self.end(hall, holder)?;
+            self.end(storage, holder)?;
             if holder.claimed {
                 // It never even renewed its claim: its other waiters would each cost another claim.
-                let (inbox, before) = (holder.owner.inbox, hall.waiting()?);
-                hall.drop_inbox(inbox)?;
-                env.tell_dropped(inbox, before != hall.waiting()?);
+                let (inbox, before) = (holder.owner.inbox, storage.waiting()?);
+                storage.drop_inbox(inbox)?;
+                env.tell_dropped(inbox, before != storage.waiting()?);
             }
         }
         self.soonest = on.iter().map(|holder| holder.expires).min().unwrap_or_default();
@@ -348,45 +359,45 @@ impl SharedCell {
 
     /// Ends a hold before its time. Those who wait may sleep until it would have ended; where a hand-off follows that was no claim,
     /// the first of them looks after it.
-    fn end_early<H: Hall>(
+    fn end_early<S: SharedStorage>(
         &mut self,
-        hall: &mut H,
+        storage: &mut S,
         env: &mut Surroundings<'_>,
         holder: &Holder,
-    ) -> Result<(), H::Error> {
+    ) -> Result<(), S::Error> {
         let before = env.pushes.len();
-        self.end(hall, holder)?;
-        self.serve(hall, env, None)?;
+        self.end(storage, holder)?;
+        self.serve(storage, env, None)?;
         if !holder.claimed
             && env.pushes.len() > before
-            && let Some(next) = hall.nth(0)?
+            && let Some(next) = storage.nth(0)?
         {
             env.tell_next(&next.who.owner);
         }
         Ok(())
     }
 
-    fn end<H: Hall>(&mut self, hall: &mut H, holder: &Holder) -> Result<(), H::Error> {
+    fn end<S: SharedStorage>(&mut self, storage: &mut S, holder: &Holder) -> Result<(), S::Error> {
         self.used = self.used.saturating_sub(holder.units);
-        hall.forget(holder.owner.attempt)
+        storage.forget(holder.owner.attempt)
     }
 
     /// Lets in whoever of the queue fits. The asker, if it is among them, gets an answer in the place of a push, and with it its
     /// whole ttl.
-    fn serve<H: Hall>(
+    fn serve<S: SharedStorage>(
         &mut self,
-        hall: &mut H,
+        storage: &mut S,
         env: &mut Surroundings<'_>,
         asker: Option<(AttemptId, Duration)>,
-    ) -> Result<Served, H::Error> {
+    ) -> Result<Served, S::Error> {
         let mut served = Served { asker: None, all: true };
-        if hall.waiting()? == 0 {
+        if storage.waiting()? == 0 {
             return Ok(served);
         }
-        self.forget_expired(hall, env)?;
+        self.forget_expired(storage, env)?;
         let mut ahead = 0;
         while self.used < self.capacity {
-            let Some(next) = hall.nth(ahead)? else { return Ok(served) };
+            let Some(next) = storage.nth(ahead)? else { return Ok(served) };
             if ahead == LOOK {
                 break;
             }
@@ -396,7 +407,7 @@ impl SharedCell {
             // Who wants more than there is would keep those behind it waiting for ever, and who is not there for long.
             let hopeless = next.units > self.capacity;
             if hopeless || ((fits || next.in_order) && asks.is_none() && !(env.alive)(inbox)) {
-                hall.leave(attempt)?;
+                storage.leave(attempt)?;
                 continue;
             }
             if !fits && next.in_order {
@@ -406,8 +417,8 @@ impl SharedCell {
                 ahead += 1;
                 continue;
             }
-            hall.leave(attempt)?;
-            let token = self.grant(hall, env, &next, asks.map_or(claim, |(_, ttl)| ttl), asks.is_none())?;
+            storage.leave(attempt)?;
+            let token = self.grant(storage, env, &next, asks.map_or(claim, |(_, ttl)| ttl), asks.is_none())?;
             match asks {
                 Some(_) => served.asker = Some(token),
                 None => {
@@ -416,7 +427,7 @@ impl SharedCell {
                 }
             }
         }
-        served.all = hall.nth(ahead)?.is_none();
+        served.all = storage.nth(ahead)?.is_none();
         Ok(served)
     }
 
@@ -425,19 +436,19 @@ impl SharedCell {
         self.last
     }
 
-    fn grant<H: Hall>(
+    fn grant<S: SharedStorage>(
         &mut self,
-        hall: &mut H,
+        storage: &mut S,
         env: &Surroundings<'_>,
         to: &Seeker,
         lease: Duration,
         claimed: bool,
-    ) -> Result<u64, H::Error> {
+    ) -> Result<u64, S::Error> {
         let (token, expires) = (self.next_token(env), env.now.after(lease));
         self.soonest = if self.used == 0 { expires } else { self.soonest.min(expires) };
         self.used = self.used.saturating_add(to.units);
         let Waiter { owner, card } = to.who.clone();
-        hall.keep(&Holder { owner, units: to.units, token, since: env.now, expires, claimed, card })?;
+        storage.keep(&Holder { owner, units: to.units, token, since: env.now, expires, claimed, card })?;
         Ok(token)
     }
 }
@@ -455,16 +466,16 @@ fn prolong(holder: &mut Holder, env: &Surroundings<'_>, ttl: Duration) {
     holder.claimed = false;
 }
 
-/// A [`Hall`] in memory.
+/// A [`SharedStorage`] in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Kept {
+pub struct SharedInMemory {
     /// Who holds.
     pub holders: BTreeMap<AttemptId, Holder>,
     /// Who waits.
     pub line: InOrder<Seeker>,
 }
 
-impl Hall for Kept {
+impl SharedStorage for SharedInMemory {
     type Error = Infallible;
 
     fn holder(&mut self, attempt: AttemptId) -> Result<Option<Holder>, Infallible> {

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::error::Error;
 use crate::lease::Sighting;
-use crate::options::Wanted;
+use crate::options::LayoutChoice;
 use crate::platform::{clock, runtime};
 use crate::protocol::{InboxId, Inquiry, Layout, Reply, Requests, StoreEvent};
 use crate::session::Inbox;
@@ -192,7 +192,7 @@ pub trait Sink: Send + Sync {
 /// # Errors
 /// `unsupported` for a layout or format that this store does not have, `invalid_config` for a format that is missing
 /// or does not go with the layout.
-pub(crate) fn layout_of(known: &[Arc<dyn Layout>], wanted: Wanted<'_>) -> crate::Result<Arc<dyn Layout>> {
+pub(crate) fn layout_of(known: &[Arc<dyn Layout>], wanted: LayoutChoice<'_>) -> crate::Result<Arc<dyn Layout>> {
     let name = wanted.layout.or(known.first().map(|layout| layout.name())).unwrap_or_default();
     let of_name = || known.iter().filter(|layout| layout.name() == name);
     if let Some(layout) = of_name().find(|layout| layout.format() == wanted.format) {

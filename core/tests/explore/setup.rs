@@ -140,8 +140,8 @@ pub struct Setup {
     pub resizes: Option<u32>,
     /// Whether whoever exported the lock may take it back.
     pub retracts: bool,
-    /// How many deeds somebody does beside all clients.
-    pub deeds: usize,
+    /// How many operations somebody does beside all clients.
+    pub operations: usize,
     /// Whether the inboxes are still closed.
     pub cold: bool,
     /// How far behind the store's clock the clients believe it to be.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockwright::latch_layout::{PATIENCE, TTL};
+use lockwright::latch_machine::{PATIENCE, TTL};
 
 use crate::layout::barrier;
 use crate::layout::native::NativeRecord;
@@ -45,7 +45,7 @@ impl Setup {
             roles: &[],
             resizes: None,
             retracts: false,
-            deeds: 0,
+            operations: 0,
             cold: false,
             behind: 0,
             prompt: false,
@@ -84,7 +84,7 @@ impl Setup {
     pub fn latch(name: &'static str, waiters: usize) -> Self {
         const ROLES: [Role; 3] = [Role::Waiter; 3];
         let (tick, ttl) = (PATIENCE / 2, (TTL.as_secs() / (PATIENCE / 2).as_secs()) as u32);
-        Setup { tick, ttl, deeds: 2, ..Setup::shared(name, &ROLES[..waiters]) }
+        Setup { tick, ttl, operations: 2, ..Setup::shared(name, &ROLES[..waiters]) }
     }
 
     /// As many clients, each of which is a party.
@@ -277,8 +277,8 @@ impl Setup {
         };
         let pauses = if self.pauses > 0 { ", 1 pause" } else { "" };
         let clients = clients.join(" + ");
-        if self.deeds > 0 {
-            return format!("tasks {clients}, {} count-downs; {network}, {faults}{pauses}", self.deeds);
+        if self.operations > 0 {
+            return format!("tasks {clients}, {} count-downs; {network}, {faults}{pauses}", self.operations);
         }
         if self.role(0) == Role::Party {
             return format!("tasks {clients}; place {}; {network}, {faults}{pauses}", self.ttl);

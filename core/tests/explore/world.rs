@@ -17,9 +17,9 @@ use lockwright::share::ALL;
 use lockwright::time::{StoreTime, Time};
 use lockwright::token::Token;
 
-use crate::deed::Deed;
 use crate::layout::joined::attempt_of;
 use crate::layout::{Around, Checked, Record, Role, name_of, name_of_client};
+use crate::operation::Operation;
 use crate::process::{Call, Effects, Handles, Part, Process, Settled, process_of};
 use crate::setup::{Class, EPOCH, Setup, Spent, Wish};
 use crate::view::{Mix, View};
@@ -225,13 +225,13 @@ pub enum Step {
     Resume,
     Resize,
     Begin {
-        deed: usize,
+        operation: usize,
     },
     Arrive {
-        deed: usize,
+        operation: usize,
     },
     Appear {
-        deed: usize,
+        operation: usize,
         ghost: usize,
     },
     Pass,
@@ -270,17 +270,17 @@ pub enum Step {
         client: usize,
         at: usize,
     },
-    LoseDeed {
-        deed: usize,
+    LoseOperation {
+        operation: usize,
     },
-    HauntDeed {
-        deed: usize,
+    HauntOperation {
+        operation: usize,
     },
-    UnanswerDeed {
-        deed: usize,
+    UnanswerOperation {
+        operation: usize,
     },
-    DuplicateDeed {
-        deed: usize,
+    DuplicateOperation {
+        operation: usize,
     },
 }
 
@@ -289,11 +289,11 @@ impl Step {
         match self {
             Step::Delay { .. } => Class::Delayed,
             Step::Refuse { .. } => Class::Refused,
-            Step::Lose { .. } | Step::LoseDeed { .. } => Class::Lost,
-            Step::Haunt { .. } | Step::HauntDeed { .. } => Class::Ghost,
-            Step::Unanswer { .. } | Step::UnanswerDeed { .. } => Class::ReplyLost,
+            Step::Lose { .. } | Step::LoseOperation { .. } => Class::Lost,
+            Step::Haunt { .. } | Step::HauntOperation { .. } => Class::Ghost,
+            Step::Unanswer { .. } | Step::UnanswerOperation { .. } => Class::ReplyLost,
             Step::Reset { .. } => Class::Reset,
-            Step::Duplicate { .. } | Step::DuplicateDeed { .. } => Class::Duplicate,
+            Step::Duplicate { .. } | Step::DuplicateOperation { .. } => Class::Duplicate,
             Step::Crash { half_open: false, .. } => Class::Crash,
             Step::Crash { half_open: true, .. } => Class::HalfOpen,
             Step::Blip { .. } => Class::Blip,
@@ -334,7 +334,7 @@ pub struct World<R: Record> {
     retracted: Option<AttemptId>,
     /// Whether it was resized.
     resized: bool,
-    deeds: Vec<Deed>,
+    operations: Vec<Operation>,
     pub spent: Spent,
 }
 
@@ -387,7 +387,7 @@ impl<R: Record> World<R> {
             secret: None,
             retracted: None,
             resized: false,
-            deeds: vec![Deed::default(); setup.deeds],
+            operations: vec![Operation::default(); setup.operations],
             spent: Spent::NOTHING,
         };
         for (client, tasks) in setup.clients.iter().enumerate() {
@@ -430,8 +430,8 @@ impl<R: Record> World<R> {
         }
         let arrives = |m: &Message<R::Call>| m.body.is_upward() || runs(&m.client);
         steps.extend((0..self.net.len()).filter(|m| arrives(&self.net[*m])).map(|message| Step::Deliver { message }));
-        let under_way = self.deeds.iter().enumerate().filter(|(_, deed)| deed.awaited.is_some());
-        steps.extend(under_way.map(|(deed, _)| Step::Arrive { deed }));
+        let under_way = self.operations.iter().enumerate().filter(|(_, operation)| operation.awaited.is_some());
+        steps.extend(under_way.map(|(operation, _)| Step::Arrive { operation }));
         if self.paused.is_some() {
             steps.push(Step::Resume);
         }
@@ -444,9 +444,9 @@ impl<R: Record> World<R> {
         if setup.retracts && self.exporter().is_some_and(|c| runs(&c)) {
             steps.push(Step::Retract);
         }
-        for (d, deed) in self.deeds.iter().enumerate() {
-            steps.extend((!deed.begun).then_some(Step::Begin { deed: d }));
-            steps.extend((0..deed.ghosts.len()).map(|ghost| Step::Appear { deed: d, ghost }));
+        for (d, operation) in self.operations.iter().enumerate() {
+            steps.extend((!operation.begun).then_some(Step::Begin { operation: d }));
+            steps.extend((0..operation.ghosts.len()).map(|ghost| Step::Appear { operation: d, ghost }));
         }
         for c in (0..self.clients.len()).filter(runs) {
             let client = &self.clients[c];
@@ -493,7 +493,7 @@ impl<R: Record> World<R> {
             matches!(m.body, Body::Request { ghost: false, .. }) && self.now > m.sent + setup.response_timeout
         };
         let urgent = |step: &Step| setup.prompt && self.is_urgent(*step);
-        let is_late = self.deeds.iter().any(|deed| deed.is_overdue(setup, self.now));
+        let is_late = self.operations.iter().any(|operation| operation.is_overdue(setup, self.now));
         !is_late && !self.net.iter().any(|message| overdue(message)) && !steps.iter().any(urgent)
     }
 
@@ -525,12 +525,12 @@ impl<R: Record> World<R> {
                 _ => {}
             }
         }
-        for (deed, _) in self.deeds.iter().enumerate().filter(|(_, deed)| deed.awaited.is_some()) {
+        for (operation, _) in self.operations.iter().enumerate().filter(|(_, operation)| operation.awaited.is_some()) {
             steps.extend([
-                Step::LoseDeed { deed },
-                Step::HauntDeed { deed },
-                Step::UnanswerDeed { deed },
-                Step::DuplicateDeed { deed },
+                Step::LoseOperation { operation },
+                Step::HauntOperation { operation },
+                Step::UnanswerOperation { operation },
+                Step::DuplicateOperation { operation },
             ]);
         }
         for (c, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.dead && !client.is_through()) {
@@ -770,21 +770,21 @@ impl<R: Record> World<R> {
                 let Some(call) = setup.resizes.and_then(R::resize) else { return Err("cannot be resized".into()) };
                 self.execute(setup, &call).map(drop)
             }
-            Step::Begin { deed } | Step::LoseDeed { deed } => {
-                self.deeds[deed].send(self.now);
+            Step::Begin { operation } | Step::LoseOperation { operation } => {
+                self.operations[operation].send(self.now);
                 Ok(())
             }
-            Step::Arrive { deed } => self.arrive(setup, deed, true),
-            Step::UnanswerDeed { deed } => self.arrive(setup, deed, false),
-            Step::Appear { deed, ghost } => {
-                let sent = self.deeds[deed].ghosts.swap_remove(ghost);
-                self.carry_out(setup, deed, sent).map(drop)
+            Step::Arrive { operation } => self.arrive(setup, operation, true),
+            Step::UnanswerOperation { operation } => self.arrive(setup, operation, false),
+            Step::Appear { operation, ghost } => {
+                let sent = self.operations[operation].ghosts.swap_remove(ghost);
+                self.carry_out(setup, operation, sent).map(drop)
             }
-            Step::HauntDeed { deed } | Step::DuplicateDeed { deed } => {
-                let (now, deed) = (self.now, &mut self.deeds[deed]);
-                deed.ghosts.extend(deed.awaited);
-                if matches!(step, Step::HauntDeed { .. }) {
-                    deed.send(now);
+            Step::HauntOperation { operation } | Step::DuplicateOperation { operation } => {
+                let (now, operation) = (self.now, &mut self.operations[operation]);
+                operation.ghosts.extend(operation.awaited);
+                if matches!(step, Step::HauntOperation { .. }) {
+                    operation.send(now);
                 }
                 Ok(())
             }
@@ -850,22 +850,24 @@ impl<R: Record> World<R> {
     }
 
     /// The copy arrives that is waited for. Whoever is not answered, or came too late, sends another one.
-    fn arrive(&mut self, setup: &Setup, deed: usize, answers: bool) -> Checked<()> {
-        let Some(sent) = self.deeds[deed].awaited.take() else { return Err("nothing was sent".into()) };
-        let is_done = self.carry_out(setup, deed, sent)?;
+    fn arrive(&mut self, setup: &Setup, operation: usize, answers: bool) -> Checked<()> {
+        let Some(sent) = self.operations[operation].awaited.take() else { return Err("nothing was sent".into()) };
+        let is_done = self.carry_out(setup, operation, sent)?;
         if !is_done || !answers {
-            self.deeds[deed].send(self.now);
+            self.operations[operation].send(self.now);
         }
         Ok(())
     }
 
     /// A copy that was sent then is carried out; whether it was in time.
-    fn carry_out(&mut self, setup: &Setup, deed: usize, sent: u32) -> Checked<bool> {
+    fn carry_out(&mut self, setup: &Setup, operation: usize, sent: u32) -> Checked<bool> {
         let not_after = setup.store_time(sent + setup.response_timeout);
-        let Some(call) = R::deed(deed, not_after) else { return Err("there is nothing to do beside clients".into()) };
+        let Some(call) = R::operation(operation, not_after) else {
+            return Err("there is nothing to do beside clients".into());
+        };
         self.execute(setup, &call)?;
         let is_done = setup.store_time(self.now) <= not_after;
-        self.deeds[deed].done |= is_done;
+        self.operations[operation].done |= is_done;
         Ok(is_done)
     }
 
@@ -1376,7 +1378,7 @@ impl<R: Record> World<R> {
         let now = setup.store_time(self.now);
         self.is_served(setup)
             && self.net.is_empty()
-            && self.deeds.iter().all(Deed::is_silent)
+            && self.operations.iter().all(Operation::is_silent)
             && self.clients.iter().all(|client| client.stream.is_empty())
             && self.clients.iter().enumerate().all(|(c, client)| client.process.is_idle() || self.is_alone(c))
             && self.store.record.holds().all(|(_, expires)| expires <= now)
@@ -1395,12 +1397,12 @@ impl<R: Record> World<R> {
             (units, view.token(*top)).hash(&mut state);
         }
         self.store.record.fingerprint(&view, &mut state);
-        let deeds = self.deeds.iter().fold(0_u64, |sum, deed| {
+        let operations = self.operations.iter().fold(0_u64, |sum, operation| {
             let mut one = Mix::new();
-            deed.fingerprint(setup, &view, &mut one);
+            operation.fingerprint(setup, &view, &mut one);
             sum.wrapping_add(one.finish())
         });
-        deeds.hash(&mut state);
+        operations.hash(&mut state);
         let exporter = self.exporter();
         (exporter.is_some(), self.retracted.is_some(), self.resized).hash(&mut state);
         let mut all = 0_u64;
@@ -1473,15 +1475,17 @@ impl<R: Record> World<R> {
             },
             Step::Resume => format!("{} runs again", client(self.paused.unwrap_or_default())),
             Step::Resize => format!("it is resized to {} units", setup.resizes.unwrap_or_default()),
-            Step::Begin { deed } => format!("count-down {deed} is sent"),
-            Step::Arrive { deed } => format!("count-down {deed} arrives and is answered"),
-            Step::Appear { deed, .. } => format!("a copy of count-down {deed} arrives that nobody waits for"),
-            Step::LoseDeed { deed } => format!("FAULT count-down {deed} is lost, and sent again"),
-            Step::HauntDeed { deed } => format!("FAULT count-down {deed} may still arrive, and is sent again"),
-            Step::UnanswerDeed { deed } => {
-                format!("FAULT count-down {deed} arrives, its answer is lost, it is sent again")
+            Step::Begin { operation } => format!("count-down {operation} is sent"),
+            Step::Arrive { operation } => format!("count-down {operation} arrives and is answered"),
+            Step::Appear { operation, .. } => format!("a copy of count-down {operation} arrives that nobody waits for"),
+            Step::LoseOperation { operation } => format!("FAULT count-down {operation} is lost, and sent again"),
+            Step::HauntOperation { operation } => {
+                format!("FAULT count-down {operation} may still arrive, and is sent again")
             }
-            Step::DuplicateDeed { deed } => format!("FAULT count-down {deed} arrives twice"),
+            Step::UnanswerOperation { operation } => {
+                format!("FAULT count-down {operation} arrives, its answer is lost, it is sent again")
+            }
+            Step::DuplicateOperation { operation } => format!("FAULT count-down {operation} arrives twice"),
             Step::Pass => "a tick passes".into(),
             Step::Pause { client: c } => format!("PAUSE of {}", client(c)),
             Step::Delay { message: m } => format!("FAULT takes its time: {}", message(m)),

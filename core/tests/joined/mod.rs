@@ -13,7 +13,7 @@ use lockwright::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::joined_store::{JoinedStore, Place, Value, Way};
+use crate::joined_store::{JoinedStore, Value, Waiter, Way};
 use crate::redis_server::{Server, begun, compare, dated};
 
 const SEQUENCES: u32 = 200;
@@ -228,7 +228,7 @@ impl<'a, O: Other> Run<'a, O> {
                     let deadline = self.now.0 / 1000 + patience;
                     self.server.plain(&["RPUSH", &queue, O::OWNER]);
                     self.server.plain(&["ZADD", &deadlines, &deadline.to_string(), O::OWNER]);
-                    self.reference.queue.push(Place { owner: O::OWNER.into(), deadline });
+                    self.reference.queue.push(Waiter { owner: O::OWNER.into(), deadline });
                 }
             }
             Command::AlienCounts(tokens) => {
@@ -330,7 +330,7 @@ impl<'a, O: Other> Run<'a, O> {
                 other => panic!("{other:?} is no list"),
             };
             let found = list(self.server.plain(&["LRANGE", &queue, "0", "-1"]));
-            let text = |place: &Place| Reply::Text(place.owner.clone());
+            let text = |place: &Waiter| Reply::Text(place.owner.clone());
             prop_assert_eq!(found, self.reference.queue.iter().map(text).collect::<Vec<_>>());
             let scores = list(self.server.plain(&["ZRANGE", &deadlines, "0", "-1", "WITHSCORES"]));
             prop_assert_eq!(scores.len(), 2 * self.reference.queue.len(), "{:?}", scores);

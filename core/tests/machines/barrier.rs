@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use lockwright::barrier_cell::{Arrive, Arrived, BarrierCell, Kept, Passage};
-use lockwright::barrier_layout::{Barrier, BarrierCalls, standing};
-use lockwright::cell::Surroundings;
+use lockwright::barrier_cell::{Arrive, Arrived, BarrierCell, BarrierInMemory, Passage};
+use lockwright::barrier_machine::{BarrierCalls, BarrierMachine, standing};
 use lockwright::gate::{BarrierPlan, MOST_PARTIES};
+use lockwright::lock_cell::Surroundings;
 use lockwright::token::Token;
 
 use super::*;
@@ -15,7 +15,7 @@ static CALLS: BarrierCalls = BarrierCalls::of_cell();
 const COPIES: Duration = Duration::from_secs(70);
 
 fn machine() -> Box<dyn Protocol> {
-    Box::new(Barrier::new(&CALLS, "x".into(), BarrierPlan::new(3, TTL, COPIES).unwrap()))
+    Box::new(BarrierMachine::new(&CALLS, "x".into(), BarrierPlan::new(3, TTL, COPIES).unwrap()))
 }
 
 fn waiting(inbox: Inbox) -> Rig {
@@ -204,7 +204,7 @@ fn a_passage_is_one_number_and_back() {
 #[derive(Clone, Default)]
 struct World {
     cell: BarrierCell,
-    kept: Kept,
+    kept: BarrierInMemory,
     now: i64,
     /// Who stands there, in the order of arrival, and until when.
     standing: Vec<(u128, i64)>,
@@ -233,7 +233,7 @@ fn arrival(who: u128, wait: bool, parties: u32) -> Arrive {
 impl World {
     fn in_it<T>(
         &mut self,
-        act: impl FnOnce(&mut BarrierCell, &mut Kept, &mut Surroundings<'_>) -> T,
+        act: impl FnOnce(&mut BarrierCell, &mut BarrierInMemory, &mut Surroundings<'_>) -> T,
     ) -> (T, Vec<u128>) {
         let alive = |_| true;
         let mut env = Surroundings { now: StoreTime(self.now), token_floor: 0, alive: &alive, pushes: Vec::new() };
@@ -332,7 +332,7 @@ fn an_arrival_that_comes_late_does_nothing() {
     let late = Arrive { not_after: StoreTime(9), ..arrival(1, true, 1) };
     let (arrived, _) = world.in_it(|cell, kept, env| cell.arrive(kept, env, &late));
     assert_eq!(arrived, Ok(Arrived::Late));
-    assert_eq!((world.cell, world.kept), (BarrierCell::default(), Kept::default()));
+    assert_eq!((world.cell, world.kept), (BarrierCell::default(), BarrierInMemory::default()));
 }
 
 /// An arrival that the model knows nothing of.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use lockwright::cell::Surroundings;
-use lockwright::gate::{Deed, LatchPlan, MAX_IDLE, MIN_IDLE};
-use lockwright::latch_cell::{Change, Changed, Kept, LatchCell, Wait, Waited};
-use lockwright::latch_layout::{Answer as Told, Latch, LatchCalls};
+use lockwright::gate::{CountOperation, LatchPlan, MAX_IDLE, MIN_IDLE};
+use lockwright::latch_cell::{Changed, CountChange, LatchCell, LatchInMemory, Wait, Waited};
+use lockwright::latch_machine::{Answer as Told, LatchCalls, LatchMachine};
+use lockwright::lock_cell::Surroundings;
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn plan(count: u32) -> LatchPlan {
 }
 
 fn waiting(inbox: Inbox) -> Rig {
-    Rig::speaking(Box::new(Latch::new(&CALLS, "x".into(), plan(3), true)), SERVICE, inbox)
+    Rig::speaking(Box::new(LatchMachine::new(&CALLS, "x".into(), plan(3), true)), SERVICE, inbox)
 }
 
 fn numbers(numbers: &[i64]) -> Reply {
@@ -131,7 +131,7 @@ fn a_plan_is_in_range() {
 #[derive(Clone, Default)]
 struct World {
     cell: LatchCell,
-    kept: Kept,
+    kept: LatchInMemory,
     now: i64,
     waiting: BTreeSet<u128>,
     counted: BTreeSet<u128>,
@@ -150,9 +150,14 @@ enum Step {
 const COPIES: Duration = Duration::from_secs(70);
 
 impl World {
-    fn change(&mut self, attempt: u128, deed: Deed, count: u32) -> (Changed, Vec<(InboxId, StoreEvent)>) {
+    fn change(
+        &mut self,
+        attempt: u128,
+        operation: CountOperation,
+        count: u32,
+    ) -> (Changed, Vec<(InboxId, StoreEvent)>) {
         let (attempt, not_after) = (AttemptId(attempt), StoreTime(self.now));
-        let change = Change { attempt, not_after, copies: COPIES, deed, plan: plan(count) };
+        let change = CountChange { attempt, not_after, copies: COPIES, operation, plan: plan(count) };
         self.in_it(|cell, kept, env| {
             let Ok(changed) = cell.change(kept, env, &change);
             changed
@@ -172,7 +177,7 @@ impl World {
 
     fn in_it<T>(
         &mut self,
-        act: impl FnOnce(&mut LatchCell, &mut Kept, &mut Surroundings<'_>) -> T,
+        act: impl FnOnce(&mut LatchCell, &mut LatchInMemory, &mut Surroundings<'_>) -> T,
     ) -> (T, Vec<(InboxId, StoreEvent)>) {
         let alive = |_| true;
         let mut env = Surroundings { now: StoreTime(self.now), token_floor: 1, alive: &alive, pushes: Vec::new() };
@@ -203,7 +208,7 @@ impl World {
             }
             Step::Leave(who) => {
                 self.waiting.remove(&who);
-                let leave = |cell: &mut LatchCell, kept: &mut Kept, env: &mut Surroundings<'_>| {
+                let leave = |cell: &mut LatchCell, kept: &mut LatchInMemory, env: &mut Surroundings<'_>| {
                     let Ok(()) = cell.leave(kept, env, AttemptId(who));
                 };
                 self.in_it(leave);
@@ -212,7 +217,7 @@ impl World {
                 if self.counted.insert(who) {
                     self.left = Some(self.left.unwrap_or(2).saturating_sub(1));
                 }
-                let (changed, pushes) = self.change(who, Deed::Down, 2);
+                let (changed, pushes) = self.change(who, CountOperation::Down, 2);
                 assert_eq!(Some(changed), self.left.map(Changed::Left));
                 self.check_pushes(before, &pushes);
             }
@@ -221,7 +226,7 @@ impl World {
                 if !refused && self.counted.insert(who) {
                     self.left = Some(1);
                 }
-                let (changed, pushes) = self.change(who, Deed::Set, 1);
+                let (changed, pushes) = self.change(who, CountOperation::Set, 1);
                 assert_eq!(Some(changed), if refused { Some(Changed::Refused) } else { self.left.map(Changed::Left) });
                 assert!(pushes.is_empty());
             }
@@ -275,32 +280,42 @@ fn whatever_is_asked_in_whatever_order_each_counts_once_and_all_who_wait_are_tol
 #[test]
 fn a_request_that_comes_late_does_nothing() {
     let mut world = World { now: 10, ..World::default() };
-    let late = |deed| Change { attempt: AttemptId(1), not_after: StoreTime(9), copies: COPIES, deed, plan: plan(2) };
-    for deed in [Deed::Down, Deed::Set] {
-        let (changed, _) = world.in_it(|cell, kept, env| cell.change(kept, env, &late(deed)));
+    let late = |operation| CountChange {
+        attempt: AttemptId(1),
+        not_after: StoreTime(9),
+        copies: COPIES,
+        operation,
+        plan: plan(2),
+    };
+    for operation in [CountOperation::Down, CountOperation::Set] {
+        let (changed, _) = world.in_it(|cell, kept, env| cell.change(kept, env, &late(operation)));
         assert_eq!(changed, Ok(Changed::Late));
     }
     let asker = Claimant { attempt: AttemptId(1), inbox: InboxId(1), claim: millis(1) };
     let ask = Wait { asker, not_after: StoreTime(9), wait: true, plan: plan(2) };
     let (waited, _) = world.in_it(|cell, kept, env| cell.wait(kept, env, &ask));
     assert_eq!(waited, Ok(Waited::Late));
-    assert_eq!((world.cell, world.kept), (LatchCell::default(), Kept::default()));
+    assert_eq!((world.cell, world.kept), (LatchCell::default(), LatchInMemory::default()));
 }
 
 #[test]
 fn a_copy_counts_nothing_for_as_long_as_one_can_come() {
     let mut world = World::default();
-    assert_eq!(world.change(1, Deed::Down, 9).0, Changed::Left(8));
+    assert_eq!(world.change(1, CountOperation::Down, 9).0, Changed::Left(8));
     world.now = COPIES.as_micros() as i64 - 1;
-    assert_eq!(world.change(1, Deed::Down, 9).0, Changed::Left(8));
+    assert_eq!(world.change(1, CountOperation::Down, 9).0, Changed::Left(8));
     world.now += 1;
-    assert_eq!(world.change(1, Deed::Down, 9).0, Changed::Left(7), "it is forgotten, lest there are ever more");
+    assert_eq!(
+        world.change(1, CountOperation::Down, 9).0,
+        Changed::Left(7),
+        "it is forgotten, lest there are ever more"
+    );
 }
 
 #[test]
 fn a_latch_that_nobody_uses_is_forgotten_with_all_who_waited() {
     let mut world = World::default();
-    assert_eq!(world.change(1, Deed::Down, 2).0, Changed::Left(1));
+    assert_eq!(world.change(1, CountOperation::Down, 2).0, Changed::Left(1));
     let idle = MIN_IDLE.as_micros() as i64;
     world.now = idle - 1;
     assert_eq!(world.wait(5, true), Waited::Told(1));
@@ -308,7 +323,7 @@ fn a_latch_that_nobody_uses_is_forgotten_with_all_who_waited() {
     assert_eq!(world.cell.look(StoreTime(world.now)), Some(1));
     world.now += 1;
     assert_eq!(world.cell.look(StoreTime(world.now)), None);
-    assert_eq!(world.change(2, Deed::Down, 1).0, Changed::Left(0));
+    assert_eq!(world.change(2, CountOperation::Down, 1).0, Changed::Left(0));
     assert!(world.kept.waiting.is_empty());
 }
 
@@ -317,7 +332,7 @@ fn many_who_counted_are_not_kept_for_ever() {
     let mut world = World::default();
     for n in 0..1_000 {
         world.now += 1_000_000;
-        world.change(n, Deed::Down, 1_000_000);
+        world.change(n, CountOperation::Down, 1_000_000);
     }
     assert!(world.kept.counted.len() <= 256, "{}", world.kept.counted.len());
 }

@@ -1,8 +1,8 @@
 //! A held lock is passed to a secret, and from it to whoever knows it.
 
 use super::*;
-use lockwright::cell::{Acquire, Cell, Pass, Passed, Surroundings, Waiter};
-use lockwright::native::OwnCalls;
+use lockwright::lock_cell::{Acquire, Cell, Pass, Passed, Surroundings, Waiter};
+use lockwright::native_machine::OwnCalls;
 
 static OWN: OwnCalls = OwnCalls::of_cell();
 const SECRET: AttemptId = AttemptId(77);
@@ -12,7 +12,7 @@ fn secret() -> Terms {
 }
 
 fn native() -> Box<dyn Protocol> {
-    Box::new(Native::new(&CALLS, "x".into(), true).with(&OWN))
+    Box::new(NativeMachine::new(&CALLS, "x".into(), true).with(&OWN))
 }
 
 fn exporting() -> Rig {
@@ -132,7 +132,7 @@ fn rule_8_who_gives_up_resuming_undoes_its_own_attempt_and_leaves_the_secret_alo
 
 #[test]
 fn rule_7_what_a_layout_cannot_pass_is_unsupported() {
-    let session = Session::new(Box::new(Native::new(&CALLS, "x".into(), true)), Duration::from_secs(5));
+    let session = Session::new(Box::new(NativeMachine::new(&CALLS, "x".into(), true)), Duration::from_secs(5));
     let mut rig = Rig { session, sent: Vec::new(), said: Vec::new(), learnt: Vec::new() };
     assert!(!rig.session.can_pass());
     rig.tell(0, Event::Resume { terms: terms(1), secret: secret(), service: SERVICE });

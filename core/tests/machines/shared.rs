@@ -2,18 +2,18 @@
 
 use std::convert::Infallible;
 
-use lockwright::cell::{Surroundings, Waiter};
+use lockwright::lock_cell::{Surroundings, Waiter};
 use lockwright::protocol::{Input, Step, Verdict};
 use lockwright::share::{ALL, Share};
-use lockwright::shared::{Shared, SharedCalls};
-use lockwright::shared_cell::{Acquire, Acquired, Change, Changed, Kept, LOOK, Seeker, SharedCell};
+use lockwright::shared_cell::{Acquire, Acquired, Change, Changed, LOOK, Seeker, SharedCell, SharedInMemory};
+use lockwright::shared_machine::{SharedCalls, SharedMachine};
 
 use super::*;
 
 static CALLS: SharedCalls = SharedCalls::of_cell();
 
 fn asking(share: Share) -> Rig {
-    Rig::speaking(Box::new(Shared::new(&CALLS, "x".into(), share, true)), SERVICE, Inbox::Live)
+    Rig::speaking(Box::new(SharedMachine::new(&CALLS, "x".into(), share, true)), SERVICE, Inbox::Live)
 }
 
 fn reading() -> Rig {
@@ -39,7 +39,7 @@ fn a_grant_is_one_token_answered_or_pushed() {
 #[test]
 fn a_place_before_the_first_is_no_answer() {
     let reply = numbers(&[1, 1_000_000, 30_000_000, -12]);
-    let step = Shared::new(&CALLS, "x".into(), Share::READ, true).step(Input::Reply(Op::Acquire, &[reply]));
+    let step = SharedMachine::new(&CALLS, "x".into(), Share::READ, true).step(Input::Reply(Op::Acquire, &[reply]));
     assert!(matches!(&step, Step::Done(Verdict::Failed(error)) if error.kind() == Kind::Protocol), "{step:?}");
 }
 
@@ -159,7 +159,7 @@ fn more_than_there_is_is_refused_for_good() {
 #[derive(Default)]
 struct Record {
     cell: SharedCell,
-    kept: Kept,
+    kept: SharedInMemory,
 }
 
 fn claimant(attempt: u128) -> Claimant {

@@ -71,7 +71,7 @@ impl Run<'_> {
     fn one(&mut self, command: &Command) -> Result<(), TestCaseError> {
         let (object, now) = (self.object, self.now.0);
         let begin = |share, intent, late: bool| {
-            let mut machine = Shared::new(object, share, KEY.into());
+            let mut machine = RedissonSharedMachine::new(object, share, KEY.into());
             asked(machine.step(Input::Begin(intent)), now - i64::from(late))
         };
         let request = match command {

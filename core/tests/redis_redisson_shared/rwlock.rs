@@ -67,7 +67,9 @@ struct Run<'a> {
 
 impl Run<'_> {
     fn one(&mut self, command: &Command) -> Result<(), TestCaseError> {
-        let machine = |write| Shared::new(Object::RwLock, if write { Share::WRITE } else { Share::READ }, KEY.into());
+        let machine = |write| {
+            RedissonSharedMachine::new(Object::RwLock, if write { Share::WRITE } else { Share::READ }, KEY.into())
+        };
         let begin = |intent, late: bool| asked(machine(false).step(Input::Begin(intent)), self.now.0 - i64::from(late));
         let (ttl, now) = (TTL.as_millis().to_string(), self.now.0);
         let request = match command {
@@ -243,7 +245,7 @@ fn a_late_copy_of_a_change_is_not_done_again() {
     let (mut server, key) = (Server::connect(), "redisson rwlock late copy");
     server.plain(&["DEL", key, &notes_key(key)]);
     let now = StoreTime(1_000_000);
-    let mut machine = Shared::new(Object::RwLock, Share::READ, key.into());
+    let mut machine = RedissonSharedMachine::new(Object::RwLock, Share::READ, key.into());
     let taken =
         asked(machine.step(Input::Begin(Intent::Acquire { terms: terms(1), wait: true, prev: None })), i64::MAX);
     let Reply::Int(reader) = server.ask(&taken, now) else { panic!("granted") };
@@ -267,12 +269,12 @@ fn a_batch_of_renewals_answers_for_each() {
         server.plain(&["DEL", key, &notes_key(key)]);
     }
     server.plain(&["SET", keys[0], "x"]);
-    let mut one = Shared::new(Object::RwLock, Share::READ, keys[2].into());
+    let mut one = RedissonSharedMachine::new(Object::RwLock, Share::READ, keys[2].into());
     let taken = asked(one.step(Input::Begin(Intent::Acquire { terms: terms(1), wait: true, prev: None })), i64::MAX);
     assert!(matches!(server.ask(&taken, StoreTime(1_000_000)), Reply::Int(_)));
     let mut command = redis::cmd("EVAL");
     let renewals = keys.map(|key| {
-        let mut machine = Shared::new(Object::RwLock, Share::READ, key.into());
+        let mut machine = RedissonSharedMachine::new(Object::RwLock, Share::READ, key.into());
         asked(machine.step(Input::Begin(Intent::Renew { terms: terms(1), ttl: LONGEST_READ })), i64::MAX)
     });
     command.arg(renewals[0].call.body).arg(2 * keys.len());

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lockwright::protocol::{Arg, Call, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, StoreEvent};
-use lockwright::stores::redis::layouts::native::{channel, parse_push};
+use lockwright::stores::redis::layouts::native_scripts::{channel, parse_push};
 use lockwright::time::StoreTime;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};

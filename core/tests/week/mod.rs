@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use lockwright::cell::{Acquire, Acquired, Cell, Claimant, Line, Surroundings, Waiter};
 use lockwright::error::{Error, Kind};
-use lockwright::native::{Calls, Native};
+use lockwright::lock_cell::{Acquire, Acquired, Cell, Claimant, LockStorage, Surroundings, Waiter};
+use lockwright::native_machine::{Calls, NativeMachine};
 use lockwright::options::Retry;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Reply, Request, Terms};
 use lockwright::session::{Action, Answer, Event, Inbox, Service, Session, claim, margin};
@@ -22,7 +22,7 @@ static CALLS: Calls = Calls::of_cell();
 /// Nobody else wants the lock.
 struct Nobody;
 
-impl Line for Nobody {
+impl LockStorage for Nobody {
     type Error = Infallible;
 
     fn join(&mut self, _: &Waiter) -> Result<u32, Infallible> {
@@ -75,7 +75,7 @@ pub struct Week {
 
 impl Week {
     pub fn new(ttl: Duration, drift: i64) -> Self {
-        let session = Session::new(Box::new(Native::new(&CALLS, "week".into(), true)), Duration::from_secs(5));
+        let session = Session::new(Box::new(NativeMachine::new(&CALLS, "week".into(), true)), Duration::from_secs(5));
         let (name, card) = ("week".into(), "".into());
         let terms = Terms { name, attempt: AttemptId(7), inbox: InboxId(1), ttl, claim: claim(ttl), card, fair: false };
         let me = Waiter { owner: Claimant::of(&terms), card: String::new() };

@@ -7,13 +7,13 @@ use lockwright::blocking::{self, Client};
 use lockwright::{Async, Kind, Token};
 use tempfile::TempDir;
 
-struct Place(TempDir);
+struct TestStore(TempDir);
 
-impl Place {
+impl TestStore {
     fn new() -> Self {
         static REGISTERED: Once = Once::new();
         REGISTERED.call_once(|| lockwright_own_store::register().unwrap());
-        Place(tempfile::tempdir().unwrap())
+        TestStore(tempfile::tempdir().unwrap())
     }
 
     fn client(&self) -> Client {
@@ -30,7 +30,7 @@ impl Place {
 
 #[test]
 fn an_address_is_a_folder_and_a_scheme_has_one_store() {
-    let _place = Place::new();
+    let _place = TestStore::new();
     for address in ["dir://", "dir://host/path", "dir:///a%20b"] {
         assert_eq!(blocking::connect(address).unwrap_err().kind(), Kind::InvalidConfig, "{address}");
     }
@@ -40,7 +40,7 @@ fn an_address_is_a_folder_and_a_scheme_has_one_store() {
 
 #[test]
 fn nothing_but_the_tokens_is_left_in_the_folder() {
-    let place = Place::new();
+    let place = TestStore::new();
     let client = place.client();
     let guard = client.lock("x").acquire().unwrap();
     assert_eq!((client.list().unwrap(), place.files().len()), (vec!["x".to_owned()], 3));
@@ -52,7 +52,7 @@ fn nothing_but_the_tokens_is_left_in_the_folder() {
 
 #[test]
 fn a_held_lock_is_passed_on_and_kept_for_a_while_and_broken() {
-    let place = Place::new();
+    let place = TestStore::new();
     let (here, there) = (place.client(), place.client());
     let mut guard = here.lock("x").acquire().unwrap();
     let secret = guard.export(Duration::from_secs(20)).unwrap();
@@ -70,7 +70,7 @@ fn a_held_lock_is_passed_on_and_kept_for_a_while_and_broken() {
 
 #[test]
 fn a_task_of_another_executor_is_served_too() {
-    let place = Place::new();
+    let place = TestStore::new();
     let client = place.client().into_face::<Async>();
     let mut acquires = Box::pin(async move { client.lock("x").acquire().await.map(|guard| guard.token()) });
     // No runtime of tokio's is here.
@@ -86,7 +86,7 @@ fn a_task_of_another_executor_is_served_too() {
 
 #[test]
 fn a_folder_that_cannot_be_made_is_told() {
-    let place = Place::new();
+    let place = TestStore::new();
     std::fs::write(place.0.path().join("locks"), "in the way").unwrap();
     let client = blocking::connect(&format!("dir://{}/locks?store_timeout=50ms", place.0.path().display())).unwrap();
     let error = client.lock("x").acquire().unwrap_err();

@@ -38,13 +38,13 @@ impl Provider {
 }
 
 /// Where all nodes keep the token: it, and until when it is good.
-type Kept = Mutex<Option<(u32, Instant)>>;
+type Cached = Mutex<Option<(u32, Instant)>>;
 
-fn good(kept: &Kept) -> Option<u32> {
+fn good(kept: &Cached) -> Option<u32> {
     kept.lock().expect("nobody panics").filter(|(_, until)| Instant::now() < *until).map(|(token, _)| token)
 }
 
-async fn token(lock: Option<&Lock>, provider: &Provider, kept: &Kept) -> Result<u32, Failure> {
+async fn token(lock: Option<&Lock>, provider: &Provider, kept: &Cached) -> Result<u32, Failure> {
     let guard = match lock {
         Some(lock) => Some(lock.acquire().await?),
         None => None,
@@ -67,7 +67,7 @@ async fn token(lock: Option<&Lock>, provider: &Provider, kept: &Kept) -> Result<
 
 /// How many requests the provider refused, and how many tokens were fetched.
 async fn run(place: Option<&str>) -> Result<(u32, u32), Failure> {
-    let (provider, kept, name) = (Arc::new(Provider::default()), Arc::new(Kept::default()), name_of("token"));
+    let (provider, kept, name) = (Arc::new(Provider::default()), Arc::new(Cached::default()), name_of("token"));
     let until = Instant::now() + RUN;
     let mut nodes = Vec::new();
     for _ in 0..NODES {

@@ -8,21 +8,21 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use super::layouts::native::layout;
 use crate::barrier_cell::{self, BarrierCell};
-use crate::barrier_layout;
-use crate::cell::{Cell, Surroundings, Waiter};
+use crate::barrier_machine;
 use crate::error::{Error, Kind, Result};
 use crate::in_order::InOrder;
 use crate::latch_cell::{self, LatchCell};
-use crate::latch_layout;
-use crate::native;
+use crate::latch_machine;
+use crate::lock_cell::{Cell, Surroundings, Waiter};
+use crate::native_machine;
 use crate::platform::clock;
 use crate::platform::fork::Generational;
 use crate::platform::mutex::locked;
 use crate::protocol::{Arg, InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
 use crate::share::Primitive;
-use crate::shared;
-use crate::shared_cell::{Kept, SharedCell};
+use crate::shared_cell::{SharedCell, SharedInMemory};
+use crate::shared_machine;
 use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store};
 use crate::time::{StoreTime, Time};
 
@@ -53,25 +53,25 @@ struct Records {
 
 enum Record {
     Lock(Cell, InOrder<Waiter>),
-    Shared(SharedCell, Kept),
-    Latch(LatchCell, latch_cell::Kept),
-    Barrier(BarrierCell, barrier_cell::Kept),
+    Shared(SharedCell, SharedInMemory),
+    Latch(LatchCell, latch_cell::LatchInMemory),
+    Barrier(BarrierCell, barrier_cell::BarrierInMemory),
 }
 
 /// A request as one of the kinds of record takes it.
 enum Procedure {
-    Lock(native::Procedure),
-    Shared(shared::Procedure),
-    Latch(latch_layout::Procedure),
-    Barrier(barrier_layout::Procedure),
+    Lock(native_machine::Procedure),
+    Shared(shared_machine::Procedure),
+    Latch(latch_machine::Procedure),
+    Barrier(barrier_machine::Procedure),
 }
 
 impl Procedure {
     fn read(request: &Request) -> Option<Self> {
-        let lock = native::Procedure::read(request).map(Procedure::Lock);
-        let shared = || shared::Procedure::read(request).map(Procedure::Shared);
-        let latch = || latch_layout::Procedure::read(request).map(Procedure::Latch);
-        let barrier = || barrier_layout::Procedure::read(request).map(Procedure::Barrier);
+        let lock = native_machine::Procedure::read(request).map(Procedure::Lock);
+        let shared = || shared_machine::Procedure::read(request).map(Procedure::Shared);
+        let latch = || latch_machine::Procedure::read(request).map(Procedure::Latch);
+        let barrier = || barrier_machine::Procedure::read(request).map(Procedure::Barrier);
         lock.or_else(shared).or_else(latch).or_else(barrier)
     }
 
@@ -79,9 +79,9 @@ impl Procedure {
     fn record(&self) -> Record {
         match self {
             Procedure::Lock(_) => Record::Lock(Cell::default(), InOrder::default()),
-            Procedure::Shared(_) => Record::Shared(SharedCell::default(), Kept::default()),
-            Procedure::Latch(_) => Record::Latch(LatchCell::default(), latch_cell::Kept::default()),
-            Procedure::Barrier(_) => Record::Barrier(BarrierCell::default(), barrier_cell::Kept::default()),
+            Procedure::Shared(_) => Record::Shared(SharedCell::default(), SharedInMemory::default()),
+            Procedure::Latch(_) => Record::Latch(LatchCell::default(), latch_cell::LatchInMemory::default()),
+            Procedure::Barrier(_) => Record::Barrier(BarrierCell::default(), barrier_cell::BarrierInMemory::default()),
         }
     }
 }
@@ -94,21 +94,21 @@ impl Record {
             (Record::Latch(cell, kept), Procedure::Latch(procedure)) => procedure.run(cell, kept, env),
             (Record::Barrier(cell, kept), Procedure::Barrier(procedure)) => procedure.run(cell, kept, env),
             // A look tells of whatever is there.
-            (Record::Shared(cell, kept), Procedure::Lock(native::Procedure::Inspect)) => {
-                shared::Procedure::Inspect.run(cell, kept, env)
+            (Record::Shared(cell, kept), Procedure::Lock(native_machine::Procedure::Inspect)) => {
+                shared_machine::Procedure::Inspect.run(cell, kept, env)
             }
-            (Record::Latch(cell, kept), Procedure::Lock(native::Procedure::Inspect)) => {
-                latch_layout::Procedure::Inspect.run(cell, kept, env)
+            (Record::Latch(cell, kept), Procedure::Lock(native_machine::Procedure::Inspect)) => {
+                latch_machine::Procedure::Inspect.run(cell, kept, env)
             }
-            (Record::Barrier(cell, kept), Procedure::Lock(native::Procedure::Inspect)) => {
-                barrier_layout::Procedure::Inspect.run(cell, kept, env)
+            (Record::Barrier(cell, kept), Procedure::Lock(native_machine::Procedure::Inspect)) => {
+                barrier_machine::Procedure::Inspect.run(cell, kept, env)
             }
-            (Record::Lock(..), _) => Ok(shared::foreign("lock")),
+            (Record::Lock(..), _) => Ok(shared_machine::foreign("lock")),
             (Record::Shared(cell, _), _) => {
-                Ok(shared::foreign(cell.primitive.map_or("shared record", Primitive::name)))
+                Ok(shared_machine::foreign(cell.primitive.map_or("shared record", Primitive::name)))
             }
-            (Record::Latch(..), _) => Ok(shared::foreign("latch")),
-            (Record::Barrier(..), _) => Ok(shared::foreign("barrier")),
+            (Record::Latch(..), _) => Ok(shared_machine::foreign("latch")),
+            (Record::Barrier(..), _) => Ok(shared_machine::foreign("barrier")),
         }
     }
 
@@ -168,7 +168,7 @@ impl Space {
         };
         records.sweep(env.now);
         let is_there = records.by_key.get(&request.key).is_some_and(|record| !record.is_idle(env.now));
-        if !is_there && matches!(procedure, Procedure::Lock(native::Procedure::Inspect)) {
+        if !is_there && matches!(procedure, Procedure::Lock(native_machine::Procedure::Inspect)) {
             return Ok(Reply::Nil);
         }
         let known = records.by_key.entry(request.key.clone()).or_insert_with(|| procedure.record());

@@ -17,7 +17,7 @@ use super::inbox;
 use super::layouts::{self, survey};
 use super::shortcut;
 use super::socket::{Connection, unreachable};
-use super::tasks::Line;
+use super::tasks::TaskConnection;
 use super::topics::Topics;
 use super::wire::Scripts;
 use crate::error::{Error, Result};
@@ -48,7 +48,7 @@ pub(crate) struct Redis {
     clock: StoreClock,
     /// Idle blocking connections, the last used at the back.
     pool: Mutex<VecDeque<Box<Connection>>>,
-    lines: Mutex<HashMap<HomeId, Arc<Shared>>>,
+    lines: Mutex<HashMap<HomeId, Arc<SharedConnection>>>,
     met: Mutex<Met>,
     closing: Closing,
     /// What cleans up yet dials for itself, and leaves nothing open.
@@ -60,8 +60,8 @@ pub(crate) struct Redis {
 
 /// The connection of one runtime or foreign event loop, and who dials it.
 #[derive(Default)]
-struct Shared {
-    line: Mutex<Option<Line>>,
+struct SharedConnection {
+    line: Mutex<Option<TaskConnection>>,
     dialling: tokio::sync::Mutex<()>,
 }
 
@@ -237,10 +237,10 @@ impl Redis {
     }
 
     /// The connection of the present runtime or foreign event loop.
-    async fn line(&self) -> Result<Line> {
+    async fn line(&self) -> Result<TaskConnection> {
         let home = Home::current();
         let shared = self.shared(home.id());
-        let usable = || locked(&shared.line).clone().filter(Line::is_usable);
+        let usable = || locked(&shared.line).clone().filter(TaskConnection::is_usable);
         if let Some(line) = usable() {
             return Ok(line);
         }
@@ -248,7 +248,7 @@ impl Redis {
         if let Some(line) = usable() {
             return Ok(line);
         }
-        let (line, welcome) = Line::dial(&self.config, home).await?;
+        let (line, welcome) = TaskConnection::dial(&self.config, home).await?;
         if !self.closed.load(Ordering::Acquire) {
             *locked(&shared.line) = Some(line.clone());
         }
@@ -256,13 +256,13 @@ impl Redis {
         Ok(line)
     }
 
-    fn shared(&self, home: HomeId) -> Arc<Shared> {
+    fn shared(&self, home: HomeId) -> Arc<SharedConnection> {
         let mut lines = locked(&self.lines);
         if let Some(shared) = lines.get(&home) {
             return shared.clone();
         }
         // Runtimes come and go; those that went left nothing that is of use.
-        lines.retain(|_, shared| locked(&shared.line).as_ref().is_none_or(Line::is_usable));
+        lines.retain(|_, shared| locked(&shared.line).as_ref().is_none_or(TaskConnection::is_usable));
         lines.entry(home).or_default().clone()
     }
 
@@ -290,7 +290,7 @@ impl Redis {
         self.answered(sent, result.map_err(Failed::Unanswered))
     }
 
-    async fn ask_on(&self, line: &mut Line, requests: &[Request], sent: Time) -> Result<Vec<Reply>> {
+    async fn ask_on(&self, line: &mut TaskConnection, requests: &[Request], sent: Time) -> Result<Vec<Reply>> {
         let not_after = self.not_after(sent);
         let asks_time = self.clock.is_old(sent);
         let (mut exchange, asks_commands) = {
@@ -322,9 +322,9 @@ impl Redis {
     /// Whether scripts find whoever listens on the inbox `channel`. Who may not ask, or is not answered, is found.
     pub(super) async fn finds(&self, channel: &str) -> bool {
         // The key of a lock of this client: it may name it, and where a proxy has several servers it is at one of them.
-        let key = layouts::native::layout(&*self.config.prefix).key("inbox");
+        let key = layouts::native_scripts::layout(&*self.config.prefix).key("inbox");
         let Ok(key) = key else { return true };
-        let request = Request::new(&layouts::native::LISTENERS, key, [channel.into()]);
+        let request = Request::new(&layouts::native_scripts::LISTENERS, key, [channel.into()]);
         let limit = clock::now().after(self.config.response_timeout);
         !matches!(&self.ask(&[request], limit).await.outcome, Outcome::Replies(replies) if replies[..] == [Reply::Int(0)])
     }
@@ -382,7 +382,7 @@ impl Store for Redis {
     }
 
     fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-        self.topics.hear(&layouts::native::channel(inbox).into(), None);
+        self.topics.hear(&layouts::native_scripts::channel(inbox).into(), None);
         self.listen(sink)
     }
 

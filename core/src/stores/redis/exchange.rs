@@ -4,7 +4,7 @@
 use redis::{Cmd, Value};
 use smallvec::SmallVec;
 
-use super::shortcut::{self, Known, Shortcut};
+use super::shortcut::{self, Shortcut, ShortcutProbe};
 use super::wire::{NO_REPLY, Scripts, groups, is_unknown_script, replies};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{Reply, Request};
@@ -34,7 +34,7 @@ enum Form {
 }
 
 impl Form {
-    fn of(group: &[Request], known: &Known) -> Self {
+    fn of(group: &[Request], known: &ShortcutProbe) -> Self {
         match (known.has, group) {
             (Some(shortcut), [request]) if shortcut::is_for(request) => Form::Shortcut(shortcut),
             _ => Form::Digest,
@@ -52,7 +52,7 @@ impl Form {
 }
 
 impl<'a> Exchange<'a> {
-    pub(super) fn new(requests: &'a [Request], known: &Known) -> Self {
+    pub(super) fn new(requests: &'a [Request], known: &ShortcutProbe) -> Self {
         let asked = |group| Asked { group, form: Form::of(group, known), answer: None };
         Exchange { asked: groups(requests).into_iter().map(asked).collect() }
     }
@@ -83,7 +83,7 @@ impl<'a> Exchange<'a> {
     ///
     /// # Errors
     /// `protocol` if some are missing.
-    pub(super) fn take(&mut self, answers: impl IntoIterator<Item = Value>, known: &mut Known) -> Result<()> {
+    pub(super) fn take(&mut self, answers: impl IntoIterator<Item = Value>, known: &mut ShortcutProbe) -> Result<()> {
         let mut answers = answers.into_iter();
         for asked in self.asked.iter_mut().filter(|asked| asked.answer.is_none()) {
             let answer = answers.next().ok_or_else(|| Error::new(Kind::Protocol, "connect", NO_REPLY))?;

@@ -6,7 +6,7 @@ use redis::{Parser, Value};
 
 use super::config::Config;
 use super::greeting::Greeting;
-use super::layouts::native::{CALLS, parse_push};
+use super::layouts::native_scripts::{CALLS, parse_push};
 use super::wire::{Broken, Frames, replies};
 use crate::fuzz::{SECRET, chosen, is_readable, is_understood_or_refused};
 use crate::options::ConnectOptions;

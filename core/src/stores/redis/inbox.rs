@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::client::Redis;
-use super::layouts::native::parse_push;
+use super::layouts::native_scripts::parse_push;
 use super::tasks::Stream;
 use super::topics::{Changed, REFUSED, Word};
 use super::wire::Frames;
@@ -101,7 +101,7 @@ fn tell(sink: &dyn Sink, changes: impl IntoIterator<Item = Changed>) {
 
 /// What was said to the server and has no answer yet: they come in this order.
 #[derive(PartialEq)]
-enum Said {
+enum Sent {
     Word(Word),
     Ping,
 }
@@ -111,7 +111,7 @@ struct Listener<'a> {
     sink: &'a Weak<dyn Sink>,
     again: bool,
     live: bool,
-    said: VecDeque<Said>,
+    said: VecDeque<Sent>,
     /// When something was heard last, or said to which an answer is due.
     since: Instant,
 }
@@ -134,7 +134,7 @@ impl Listener<'_> {
         loop {
             let now = Instant::now();
             let (words, next) = self.store.topics.words(now);
-            if self.say(&mut stream, words.into_iter().map(Said::Word)).await.is_err() {
+            if self.say(&mut stream, words.into_iter().map(Sent::Word)).await.is_err() {
                 return self.lost();
             }
             if self.store.topics.is_empty() {
@@ -147,7 +147,7 @@ impl Listener<'_> {
                 None if Instant::now() < silent_at => continue,
                 None if !self.said.is_empty() || self.sink.strong_count() == 0 => return self.lost(),
                 None => {
-                    if self.say(&mut stream, [Said::Ping]).await.is_err() {
+                    if self.say(&mut stream, [Sent::Ping]).await.is_err() {
                         return self.lost();
                     }
                     continue;
@@ -188,13 +188,13 @@ impl Listener<'_> {
         timeout_at(wake, either).await.unwrap_or(None)
     }
 
-    async fn say(&mut self, stream: &mut Stream, all: impl IntoIterator<Item = Said>) -> std::io::Result<()> {
+    async fn say(&mut self, stream: &mut Stream, all: impl IntoIterator<Item = Sent>) -> std::io::Result<()> {
         let mut bytes = Vec::new();
         for said in all {
             let mut command = Cmd::new();
             match &said {
-                Said::Word(word) => command.arg(&word.parts()),
-                Said::Ping => command.arg("PING"),
+                Sent::Word(word) => command.arg(&word.parts()),
+                Sent::Ping => command.arg("PING"),
             };
             command.write_packed_command(&mut bytes);
             if self.said.is_empty() {
@@ -217,7 +217,7 @@ impl Listener<'_> {
 
     /// Whether the server owes an answer to a subscription.
     fn was_asked(&self) -> bool {
-        self.said.iter().any(|said| matches!(said, Said::Word(Word::Subscribe(_))))
+        self.said.iter().any(|said| matches!(said, Sent::Word(Word::Subscribe(_))))
     }
 
     async fn heard(&mut self, message: Value) -> Option<End> {
@@ -227,7 +227,7 @@ impl Listener<'_> {
             // Missing rights, or a proxy that has no such command.
             Value::ServerError(error) => return self.refused(&*sink, error.code()),
             _ => {
-                self.answered(&Said::Ping);
+                self.answered(&Sent::Ping);
                 return None;
             }
         };
@@ -243,10 +243,10 @@ impl Listener<'_> {
                 self.subscribed(&channel).await;
             }
             // Also without having been asked to.
-            Some("unsubscribe") if !self.answered(&Said::Word(Word::Unsubscribe(channel.clone()))) => {
+            Some("unsubscribe") if !self.answered(&Sent::Word(Word::Unsubscribe(channel.clone()))) => {
                 return Some(End::Lost);
             }
-            Some("pong") => drop(self.answered(&Said::Ping)),
+            Some("pong") => drop(self.answered(&Sent::Ping)),
             Some("message") => match self.store.topics.recipient(&channel) {
                 Some(Some(key)) => sink.pushed(&key, &StoreEvent::Changed { path: channel }),
                 Some(None) => {
@@ -262,7 +262,7 @@ impl Listener<'_> {
     }
 
     /// Whether this is the answer to what was said first.
-    fn answered(&mut self, said: &Said) -> bool {
+    fn answered(&mut self, said: &Sent) -> bool {
         let is = self.said.front() == Some(said);
         if is {
             self.said.pop_front();
@@ -271,7 +271,7 @@ impl Listener<'_> {
     }
 
     async fn subscribed(&mut self, channel: &str) {
-        self.answered(&Said::Word(Word::Subscribe(channel.into())));
+        self.answered(&Sent::Word(Word::Subscribe(channel.into())));
         let is_inbox = matches!(self.store.topics.recipient(channel), Some(None));
         let is_found = !is_inbox || self.store.finds(channel).await;
         let Some(sink) = self.sink.upgrade() else { return };
@@ -293,7 +293,7 @@ impl Listener<'_> {
         if may_pass(code) {
             return Some(End::Away);
         }
-        let Some(Said::Word(Word::Subscribe(channel))) = self.said.pop_front() else { return Some(End::Lost) };
+        let Some(Sent::Word(Word::Subscribe(channel))) = self.said.pop_front() else { return Some(End::Lost) };
         tell(sink, self.store.topics.refused(&channel, Instant::now()));
         None
     }

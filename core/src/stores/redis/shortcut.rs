@@ -66,12 +66,12 @@ pub(super) fn question() -> Cmd {
 
 /// What a connection knows.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct ShortcutProbe {
     is_asked: bool,
     pub(super) has: Option<Shortcut>,
 }
 
-impl Known {
+impl ShortcutProbe {
     /// Whether the server is to be asked along with `requests`: once, and only if it matters.
     pub(super) fn asks(&mut self, requests: &[Request]) -> bool {
         !self.is_asked && requests.iter().any(is_for) && !std::mem::replace(&mut self.is_asked, true)

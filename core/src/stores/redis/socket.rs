@@ -11,7 +11,7 @@ use zeroize::Zeroize;
 
 use super::config::{Config, Endpoint, Tls};
 use super::greeting::{Greeting, Welcome};
-use super::shortcut::Known;
+use super::shortcut::ShortcutProbe;
 use super::wire::{NO_REPLY, Watch};
 use crate::error::{Error, Kind, Result};
 use crate::platform::{clock, socket};
@@ -26,7 +26,7 @@ pub(super) struct Connection {
     pub(super) out: Vec<u8>,
     /// When it was last used.
     pub(super) used: Time,
-    pub(super) known: Known,
+    pub(super) known: ShortcutProbe,
 }
 
 /// A write that failed.
@@ -48,7 +48,7 @@ impl Connection {
         let stream = connect(config, limit).map_err(|error| unreachable(config, error))?;
         let socket = Socket { stream, watch: Watch::default(), failed: None };
         let (command, out, used) = (Cmd::new(), Vec::new(), clock::now());
-        let known = Known::default();
+        let known = ShortcutProbe::default();
         let mut connection = Connection { socket, parser: Parser::new(), command, out, used, known };
         let greeting = Greeting::new(config, credentials);
         connection.out.extend_from_slice(&greeting.bytes);

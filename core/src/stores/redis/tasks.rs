@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 
 use super::config::{Config, Endpoint, Tls};
 use super::greeting::{Greeting, Welcome};
-use super::shortcut::Known;
+use super::shortcut::ShortcutProbe;
 use super::socket::{lost, unknown_host, unreachable};
 use super::wire::{Broken, Frames, Watch};
 use crate::error::Result;
@@ -152,14 +152,14 @@ impl AsyncWrite for Stream {
 
 /// One connection that every task of a runtime or foreign event loop shares.
 #[derive(Clone)]
-pub(super) struct Line {
+pub(super) struct TaskConnection {
     connection: MultiplexedConnection,
     ended: Arc<AtomicBool>,
     broken: Arc<OnceLock<Broken>>,
-    pub(super) known: Arc<Mutex<Known>>,
+    pub(super) known: Arc<Mutex<ShortcutProbe>>,
 }
 
-impl Line {
+impl TaskConnection {
     /// Dials, greets, and leaves the reading to `home`.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl Line {
             let _end = end;
             driver.await;
         });
-        Ok((Line { connection, ended, broken, known: Arc::default() }, welcome))
+        Ok((TaskConnection { connection, ended, broken, known: Arc::default() }, welcome))
     }
 
     /// Sends `commands` in one write and awaits their values.

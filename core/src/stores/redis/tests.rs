@@ -9,11 +9,11 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use super::super::config::Config;
-use super::super::layouts::native::CALLS;
+use super::super::layouts::native_scripts::CALLS;
 use super::{Connection, Redis};
 use crate::error::{Error, Kind};
 use crate::lease::ReleaseOutcome;
-use crate::options::{ConnectOptions, Credentials, Wanted};
+use crate::options::{ConnectOptions, Credentials, LayoutChoice};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
 use crate::protocol::{AttemptId, InboxId, Input, Intent, Op, Reply, Requests, Step, StoreEvent, Terms, Verdict};
@@ -127,7 +127,7 @@ fn release(who: u128) -> Intent {
 }
 
 fn requests(store: &Redis, intent: Intent) -> Requests {
-    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), LayoutChoice::default()).unwrap();
     match layout.protocol(layout.key("x").unwrap()).step(Input::Begin(intent)) {
         Step::Ask(requests) => requests,
         other => panic!("{other:?}"),
@@ -135,7 +135,7 @@ fn requests(store: &Redis, intent: Intent) -> Requests {
 }
 
 fn step(store: &Redis, op: Op, replies: &[Reply]) -> Step {
-    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), LayoutChoice::default()).unwrap();
     layout.protocol(layout.key("x").unwrap()).step(Input::Reply(op, replies))
 }
 
@@ -317,7 +317,7 @@ fn a_server_that_is_full_grants_nothing_and_takes_everything_back() {
     assert!(is_granted(&ask(&store, acquire(2, true))));
     assert!(is_released(&ask(&store, Intent::Release { terms: terms(2, TWO), used: 0 })));
     // Units of what several may hold.
-    let layout = layout_of(store.layouts(), Wanted::default()).unwrap().shared(Share::WRITE).unwrap();
+    let layout = layout_of(store.layouts(), LayoutChoice::default()).unwrap().shared(Share::WRITE).unwrap();
     let key = layout.key("shared").unwrap();
     for intent in [
         Intent::Renew { terms: terms(1, ONE), ttl: Duration::from_secs(60) },
@@ -414,7 +414,7 @@ fn a_hand_off_reaches_the_inbox_and_garbage_does_not() {
         server.run(&["PUBLISH", "lwi:0000000000000022", garbage]);
     }
     assert!(is_released(&ask(&store, release(1))));
-    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), LayoutChoice::default()).unwrap();
     let key = layout.key("x").unwrap();
     let heard = two.take(1);
     let [Heard::Pushed(at, StoreEvent::Granted { attempt: AttemptId(2), first, last, .. })] = heard.as_slice() else {
@@ -471,7 +471,7 @@ fn a_user_with_the_documented_rights_has_enough() {
         ask(&store, Intent::Renew { terms: terms(1, ONE), ttl: Duration::from_secs(40) }),
         Step::Done(Verdict::Renewed)
     ));
-    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), LayoutChoice::default()).unwrap();
     let limit = clock::now().after(Duration::from_secs(5));
     let answer = |requests: &Requests| Ok(replies(store.call(requests, limit)));
     layout.inspect("x", layout.key("x").unwrap()).conclude(answer).unwrap();
@@ -669,7 +669,7 @@ fn databases_are_apart_and_a_socket_file_is_as_good_as_a_port() {
 fn many_renewals_travel_together_and_each_has_its_answer() {
     let server = Server::start("");
     let store = server.store();
-    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), LayoutChoice::default()).unwrap();
     let renew = |i: u32| {
         let key = layout.key(&i.to_string()).unwrap();
         let mut machine = layout.protocol(key.clone());
@@ -1073,7 +1073,7 @@ fn whoever_is_not_found_by_scripts_polls_until_it_is() {
 fn layouts_and_formats_are_chosen_by_name() {
     let store = store("redis://127.0.0.1:1");
     let chosen = |layout, format| {
-        let layout = layout_of(store.layouts(), Wanted { layout, format })?;
+        let layout = layout_of(store.layouts(), LayoutChoice { layout, format })?;
         Ok::<_, Error>((layout.name(), layout.format()))
     };
     assert_eq!(chosen(None, None).unwrap(), ("native", None));

@@ -313,7 +313,7 @@ impl At {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stores::redis::layouts::native::CALLS;
+    use crate::stores::redis::layouts::native_scripts::CALLS;
 
     fn ends(bytes: &[u8], step: usize) -> Result<usize, Broken> {
         let (mut frames, mut count) = (Frames::default(), 0);

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::config::Config;
 use super::file::LockFile;
 use super::inbox;
-use super::layouts::native;
+use super::layouts::native_rows;
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
@@ -24,13 +24,13 @@ pub(crate) struct SqliteStore {
     pub(super) file: Arc<LockFile>,
     native: Arc<dyn Layout>,
     closing: Closing,
-    line: Arc<Mutex<Line>>,
+    line: Arc<Mutex<JobQueue>>,
 }
 
 impl SqliteStore {
     /// Does nothing yet: the first request opens the file.
     pub(crate) fn new(config: Config) -> Self {
-        let native = Arc::new(native::layout(&config.prefix));
+        let native = Arc::new(native_rows::layout(&config.prefix));
         SqliteStore { file: Arc::new(LockFile::new(config)), native, closing: Closing::default(), line: Arc::default() }
     }
 
@@ -93,7 +93,7 @@ fn lost(error: impl std::error::Error + Send + Sync + 'static) -> Answered {
 
 /// What tasks asked for and is not begun yet.
 #[derive(Debug, Default)]
-struct Line {
+struct JobQueue {
     jobs: VecDeque<Job>,
     last: u64,
     /// A thread sees to it.
@@ -108,7 +108,7 @@ struct Job {
     tell: oneshot::Sender<Answered>,
 }
 
-impl Line {
+impl JobQueue {
     fn withdraw(&mut self, number: u64) -> bool {
         let place = self.jobs.iter().position(|job| job.number == number);
         place.and_then(|place| self.jobs.remove(place)).is_some()
@@ -122,7 +122,7 @@ impl Line {
     }
 }
 
-fn attend(file: &LockFile, line: &Mutex<Line>) {
+fn attend(file: &LockFile, line: &Mutex<JobQueue>) {
     loop {
         let Some(job) = locked(line).next() else { return };
         // Whoever comes behind shall be seen to even after a bug; whose turn it was is told by the end of the channel.
@@ -148,7 +148,7 @@ impl Store for SqliteStore {
 
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
         let requests = requests.clone();
-        if requests.iter().all(native::only_reads) {
+        if requests.iter().all(native_rows::only_reads) {
             return Box::pin(self.elsewhere(move |file| file.perform(&requests, limit)));
         }
         Box::pin(self.in_turn(requests, limit))

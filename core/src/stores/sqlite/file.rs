@@ -19,7 +19,7 @@ use super::config::Config;
 use super::database::Database;
 use super::host::{self, Host};
 use super::inbox::{self, Inboxes};
-use super::layouts::native::{self, Env};
+use super::layouts::native_rows::{self, Env};
 use super::place::{self, Seen};
 use crate::error::{Error, Kind};
 use crate::platform::clock;
@@ -224,7 +224,7 @@ impl LockFile {
         reached: &Reached,
     ) -> Result<Done, Failed> {
         let failed = |error| self.explain(operation(requests), error);
-        let looks = requests.iter().all(native::only_reads);
+        let looks = requests.iter().all(native_rows::only_reads);
         let transaction = Transaction::begin(db, if looks { "BEGIN" } else { "BEGIN IMMEDIATE" }).map_err(failed)?;
         self.check_place(open, operation(requests)).map_err(Failed::NotSent)?;
         let sent = clock::now();
@@ -250,11 +250,11 @@ impl LockFile {
             gone: &gone,
         };
         if !looks && open.writes.fetch_add(1, Ordering::Relaxed).is_multiple_of(TIDY) {
-            native::tidy(db, &env).map_err(failed)?;
+            native_rows::tidy(db, &env).map_err(failed)?;
         }
         let (mut replies, mut pushes) = (Vec::with_capacity(requests.len()), Vec::new());
         for request in requests {
-            let (reply, events) = native::run(db, &env, request).map_err(failed)?;
+            let (reply, events) = native_rows::run(db, &env, request).map_err(failed)?;
             replies.push(reply);
             pushes.extend(events.into_iter().map(|(inbox, event)| (inbox, request.key.clone(), event)));
         }
@@ -457,7 +457,7 @@ fn prepare(db: &Connection) -> Result<(), Unfit> {
         let transaction = Transaction::begin(db, "BEGIN IMMEDIATE")?;
         // Somebody else may have been faster.
         if !is_lock_file(db)? {
-            db.execute_batch(native::SCHEMA)?;
+            db.execute_batch(native_rows::SCHEMA)?;
             db.pragma_update(None, "application_id", APPLICATION_ID)?;
             db.pragma_update(None, "user_version", SCHEMA_VERSION)?;
         }
@@ -526,14 +526,14 @@ fn bare(sql: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Sees that the file has what [`native::SCHEMA`] makes, and nothing else: a trigger of somebody's would be executed by us.
+/// Sees that the file has what [`native_rows::SCHEMA`] makes, and nothing else: a trigger of somebody's would be executed by us.
 fn check_schema(db: &Connection) -> Result<(), Unfit> {
     static OURS: OnceLock<Vec<Part>> = OnceLock::new();
     let ours = match OURS.get() {
         Some(ours) => ours,
         None => {
             let model = Connection::open_in_memory()?;
-            model.execute_batch(native::SCHEMA)?;
+            model.execute_batch(native_rows::SCHEMA)?;
             let parts = parts(&model)?;
             OURS.get_or_init(|| parts)
         }

@@ -7,7 +7,7 @@ use rusqlite::types::Value;
 
 use super::host;
 use super::inbox::{decode, encode};
-use super::layouts::native::{Env, SCHEMA, layout, run};
+use super::layouts::native_rows::{Env, SCHEMA, layout, run};
 use crate::fuzz::Feed;
 use crate::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
 use crate::protocol::{Arg, Call, InboxId, Layout, Request};
@@ -124,8 +124,8 @@ impl Feed<'_> {
             }
             _ => {
                 let (me, copies) = (self.attempt(), self.number());
-                let deed = Arg::from(if self.byte().is_multiple_of(2) { "down" } else { "set" });
-                (&calls.change, vec![me, Arg::NotAfter, copies, deed, self.number(), self.number()])
+                let operation = Arg::from(if self.byte().is_multiple_of(2) { "down" } else { "set" });
+                (&calls.change, vec![me, Arg::NotAfter, copies, operation, self.number(), self.number()])
             }
         };
         asking(call, args)
@@ -298,7 +298,7 @@ fn gate_row(db: &Connection, feed: &mut Feed<'_>) -> rusqlite::Result<()> {
     record.extend(feed.columns("IIITI"));
     execute(
         db,
-        "INSERT INTO gates (key, kind, count, generation, goes, clock, goes_wall) VALUES ('k', ?, ?, ?, ?, CAST(? AS TEXT), ?)",
+        "INSERT INTO gate_rows (key, kind, count, generation, goes, clock, goes_wall) VALUES ('k', ?, ?, ?, ?, CAST(? AS TEXT), ?)",
         record,
     )?;
     for (number, known) in ATTEMPTS[..2].iter().enumerate() {

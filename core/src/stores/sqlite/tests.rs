@@ -18,7 +18,7 @@ use super::client::SqliteStore;
 use super::config::Config;
 use crate::error::{Error, Kind};
 use crate::lease::{Card, Inspection, ReleaseOutcome};
-use crate::options::Wanted;
+use crate::options::LayoutChoice;
 use crate::platform::companion::outlived_by;
 use crate::platform::fork;
 use crate::platform::os::fork_to;
@@ -126,7 +126,7 @@ struct Contender {
 
 impl Contender {
     fn new(store: &Arc<SqliteStore>, name: &str) -> Self {
-        let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
+        let layout = layout_of(store.layouts(), LayoutChoice::default()).unwrap();
         let terms = Terms {
             name: name.into(),
             attempt: attempt(),
@@ -144,7 +144,7 @@ impl Contender {
     fn of_one_permit(store: &Arc<SqliteStore>, name: &str) -> Self {
         let mut contender = Contender::new(store, name);
         let share = Share { primitive: Primitive::Semaphore, capacity: 1, ..Share::READ };
-        let layout = layout_of(store.layouts(), Wanted::default()).unwrap().shared(share).unwrap();
+        let layout = layout_of(store.layouts(), LayoutChoice::default()).unwrap().shared(share).unwrap();
         contender.machine = layout.protocol(layout.key(name).unwrap());
         contender
     }
@@ -240,7 +240,7 @@ fn ask(store: &SqliteStore, request: &Request) -> Reply {
 }
 
 fn inspect(store: &SqliteStore, name: &str) -> Inspection {
-    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), LayoutChoice::default()).unwrap();
     layout.inspect(name, layout.key(name).unwrap()).conclude(|requests| Ok(vec![ask(store, &requests[0])])).unwrap()
 }
 
@@ -614,7 +614,7 @@ fn a_lock_that_is_broken_tells_its_holder() {
     let token = holder.try_lock().unwrap();
     let seen = inspect(&store, "a").holder.unwrap();
     assert_eq!((seen.first_token, seen.card.pid), (token, std::process::id()));
-    let layout = layout_of(store.layouts(), Wanted { layout: Some("native"), format: None }).unwrap();
+    let layout = layout_of(store.layouts(), LayoutChoice { layout: Some("native"), format: None }).unwrap();
     for (token, is_broken) in [(token - 1, false), (token, true)] {
         let inquiry = layout.break_hold("a".into(), token);
         assert_eq!(inquiry.conclude(|requests| Ok(vec![ask(&store, &requests[0])])).unwrap(), is_broken);
@@ -623,7 +623,7 @@ fn a_lock_that_is_broken_tells_its_holder() {
     assert_eq!(holder.ears.next(), told);
     assert!(!holder.renew());
     assert_eq!(
-        layout_of(store.layouts(), Wanted { layout: Some("shedlock"), format: None }).unwrap_err().kind(),
+        layout_of(store.layouts(), LayoutChoice { layout: Some("shedlock"), format: None }).unwrap_err().kind(),
         Kind::Unsupported
     );
 }
@@ -797,7 +797,7 @@ fn a_file_that_stays_busy_is_unavailable() {
     contender.try_lock().unwrap();
     let mut helper = Helper::start("write", &folder.file());
     assert_eq!(helper.says(), "writing");
-    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), LayoutChoice::default()).unwrap();
     let Step::Ask(renewal) =
         contender.machine.step(Input::Begin(Intent::Renew { terms: contender.terms.clone(), ttl: TTL }))
     else {
@@ -864,7 +864,7 @@ fn a_write_that_fails_in_its_commit_may_have_been_done() {
 
 fn refusal(path: &Path) -> Error {
     let store = store(path);
-    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), LayoutChoice::default()).unwrap();
     let requests = Requests::from_iter(layout.inspect("a", "a".into()).asks().iter().cloned());
     match store.call(&requests, clock::now().after(LIMIT)).outcome {
         Outcome::NotSent(error) => error,
@@ -976,7 +976,7 @@ fn the_embedded_file_makes_its_folder() {
 }
 
 fn is_refused_as_unsupported(store: &SqliteStore, says: &str) {
-    let layout = layout_of(store.layouts(), Wanted::default()).unwrap();
+    let layout = layout_of(store.layouts(), LayoutChoice::default()).unwrap();
     let requests = Requests::from_iter(layout.inspect("a", "a".into()).asks().iter().cloned());
     let Outcome::NotSent(error) = store.call(&requests, clock::now().after(LIMIT)).outcome else { panic!() };
     assert_eq!(error.kind(), Kind::Unsupported, "{error}");

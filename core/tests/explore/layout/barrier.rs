@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-use lockwright::barrier_cell::{Arrive, BarrierCell, Fate, Kept, Passage, Place, Yard};
-use lockwright::barrier_layout::{Barrier, BarrierCalls, Procedure};
-use lockwright::cell::Surroundings;
+use lockwright::barrier_cell::{Arrive, BarrierCell, BarrierInMemory, BarrierStorage, Fate, Party, Passage};
+use lockwright::barrier_machine::{BarrierCalls, BarrierMachine, Procedure};
 use lockwright::gate::BarrierPlan;
+use lockwright::lock_cell::Surroundings;
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright::relative::Relative;
 use lockwright::remembered::Remembered;
@@ -53,7 +53,7 @@ pub const OPENS_EARLY: u8 = 5;
 #[derive(Clone, Debug, Default)]
 pub struct Seeded<const FAULT: u8, const PARTIES: u32, const COPIES: u64> {
     cell: BarrierCell,
-    kept: Kept,
+    kept: BarrierInMemory,
     /// What became of each party, and until when the store remembers it.
     fates: BTreeMap<AttemptId, (Fate, StoreTime)>,
     last: u64,
@@ -79,8 +79,8 @@ impl<const FAULT: u8, const PARTIES: u32, const COPIES: u64> Seeded<FAULT, PARTI
     }
 
     /// Writes down what `call` did: whom it let pass, or who gave up.
-    fn note(&mut self, stood: &Kept, call: &Procedure, reply: &Reply, now: StoreTime) {
-        let mut passed = |kept: &mut Kept, attempt, memory| {
+    fn note(&mut self, stood: &BarrierInMemory, call: &Procedure, reply: &Reply, now: StoreTime) {
+        let mut passed = |kept: &mut BarrierInMemory, attempt, memory| {
             if let Ok(Some(fate @ Fate::Passed(passage))) = kept.recall(attempt, now)
                 && self.fates.get(&attempt).is_none_or(|(known, _)| *known != fate)
             {
@@ -90,8 +90,8 @@ impl<const FAULT: u8, const PARTIES: u32, const COPIES: u64> Seeded<FAULT, PARTI
         };
         match call {
             Procedure::Arrive(ask) => {
-                for place in stood.places.values() {
-                    passed(&mut self.kept, place.attempt, place.memory);
+                for party in stood.parties.values() {
+                    passed(&mut self.kept, party.attempt, party.memory);
                 }
                 passed(&mut self.kept, ask.asker.attempt, ask.memory);
             }
@@ -103,8 +103,8 @@ impl<const FAULT: u8, const PARTIES: u32, const COPIES: u64> Seeded<FAULT, PARTI
         }
     }
 
-    fn standing(&self, now: StoreTime) -> impl Iterator<Item = &Place> {
-        self.kept.places.values().filter(move |place| place.ends > now)
+    fn standing(&self, now: StoreTime) -> impl Iterator<Item = &Party> {
+        self.kept.parties.values().filter(move |party| party.ends > now)
     }
 
     /// Those who passed together are as many as there are, each of them once and for the first time.
@@ -145,7 +145,7 @@ impl<const FAULT: u8, const PARTIES: u32, const COPIES: u64> Record for Seeded<F
     const PARTIES: usize = PARTIES as usize;
 
     fn machine() -> Box<dyn Protocol> {
-        Box::new(Barrier::new(&CALLS, "L".into(), Self::plan()))
+        Box::new(BarrierMachine::new(&CALLS, "L".into(), Self::plan()))
     }
 
     fn read(request: &Request) -> Option<Procedure> {
@@ -186,7 +186,7 @@ impl<const FAULT: u8, const PARTIES: u32, const COPIES: u64> Record for Seeded<F
     }
 
     fn line(&self) -> impl Iterator<Item = AttemptId> {
-        self.kept.places.values().map(|place| place.attempt)
+        self.kept.parties.values().map(|party| party.attempt)
     }
 
     fn last(&self) -> u64 {
@@ -215,8 +215,8 @@ impl<const FAULT: u8, const PARTIES: u32, const COPIES: u64> Record for Seeded<F
     fn fingerprint_of(&self, client: usize, view: &View, state: &mut Mix) {
         let is_mine = |attempt: AttemptId| process_of(attempt) == client;
         let now = StoreTime((view.now / 1000) as i64);
-        for (order, place) in self.standing(now).enumerate().filter(|(_, place)| is_mine(place.attempt)) {
-            (1_u8, order, view.attempt(place.attempt), view.ahead_at_store(place.ends)).hash(state);
+        for (order, party) in self.standing(now).enumerate().filter(|(_, party)| is_mine(party.attempt)) {
+            (1_u8, order, view.attempt(party.attempt), view.ahead_at_store(party.ends)).hash(state);
         }
         for (attempt, (fate, until)) in self.fates.iter().filter(|(attempt, _)| is_mine(**attempt)) {
             let token = match fate {
@@ -263,8 +263,8 @@ impl<const FAULT: u8, const PARTIES: u32, const COPIES: u64> Record for Seeded<F
     }
 
     fn describe(&self, now: StoreTime, tick: i64) -> String {
-        let shown = |place: &Place| {
-            format!("{} for {} ticks", name_of(place.attempt), place.ends.micros_since(now) as f64 / tick as f64)
+        let shown = |party: &Party| {
+            format!("{} for {} ticks", name_of(party.attempt), party.ends.micros_since(now) as f64 / tick as f64)
         };
         let standing: Vec<String> = self.standing(now).map(shown).collect();
         let fates = self.fates.iter().map(|(attempt, (fate, _))| format!("{} {fate:?}", name_of(*attempt)));

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use lockwright::cell::BLOCK;
+use lockwright::lock_cell::BLOCK;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright::relative::Relative;
 use lockwright::stores::redis::layouts::redisson::{self, Redisson, RedissonLock};
@@ -13,7 +13,7 @@ use lockwright::stores::redis::layouts::redisson_fenced::{self, FencedLock};
 use lockwright::stores::redis::layouts::{getset, string};
 use lockwright::time::{StoreTime, Time};
 
-use super::joined_store::{JoinedStore, Place, Way};
+use super::joined_store::{JoinedStore, Waiter, Way};
 use super::{Around, Checked, Record, name_of};
 use crate::process::{inbox_of, process_of};
 use crate::view::{Mix, View};
@@ -309,7 +309,7 @@ impl<K: Kind, const BUG: u8> Record for Seeded<K, BUG> {
         if let Some((owner, _)) = self.value().filter(|(owner, _)| process_of(*owner) == client) {
             view.attempt(owner).hash(state);
         }
-        for (place, Place { owner, deadline }) in self.0.queue.iter().enumerate() {
+        for (place, Waiter { owner, deadline }) in self.0.queue.iter().enumerate() {
             let owner = attempt::<K>(owner);
             if process_of(owner) == client {
                 (place, view.attempt(owner), view.ahead_at_store(StoreTime(deadline * 1000))).hash(state);

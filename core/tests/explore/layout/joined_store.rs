@@ -3,7 +3,7 @@
 
 #![allow(unreachable_pub, dead_code, reason = "the module is shared, and each test uses its part")]
 
-use lockwright::cell::BLOCK;
+use lockwright::lock_cell::BLOCK;
 use lockwright::protocol::{Arg, Reply, Request};
 
 /// How long a record outlives its lease, in microseconds.
@@ -25,7 +25,7 @@ pub struct JoinedStore {
     pub way: Way,
     pub value: Option<Value>,
     pub record: Option<Record>,
-    pub queue: Vec<Place>,
+    pub queue: Vec<Waiter>,
     /// The highest token that was counted, where tokens are not told by the clock.
     pub counter: Option<i64>,
     /// Who was told that asking may help, by the last request; none stands for those without a place.
@@ -33,7 +33,7 @@ pub struct JoinedStore {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Waiter {
     pub owner: String,
     /// Until when it is waited for once it is first, in milliseconds.
     pub deadline: i64,
@@ -208,14 +208,14 @@ impl JoinedStore {
         let at = known.unwrap_or(self.queue.len());
         let (now, patience) = (now / 1000, patience + 125 * at as i64);
         let ahead = at.checked_sub(1).map(|ahead| &self.queue[ahead]);
-        let from = ahead.map_or(0, |Place { owner, deadline }| match owner.get(14..15) {
+        let from = ahead.map_or(0, |Waiter { owner, deadline }| match owner.get(14..15) {
             Some("4") if *deadline > now + patience => *deadline,
             _ => deadline - patience + 125,
         });
         let deadline = from.max(now) + patience;
         match known {
             Some(at) => self.queue[at].deadline = self.queue[at].deadline.max(deadline),
-            None => self.queue.push(Place { owner: me.into(), deadline }),
+            None => self.queue.push(Waiter { owner: me.into(), deadline }),
         }
         at as i64
     }

@@ -4,10 +4,10 @@
 use std::hash::Hash;
 use std::time::Duration;
 
-use lockwright::cell::Surroundings;
-use lockwright::gate::{Deed, LatchPlan, MAX_IDLE};
-use lockwright::latch_cell::{Change, Kept, LatchCell};
-use lockwright::latch_layout::{Latch, LatchCalls, Procedure};
+use lockwright::gate::{CountOperation, LatchPlan, MAX_IDLE};
+use lockwright::latch_cell::{CountChange, LatchCell, LatchInMemory};
+use lockwright::latch_machine::{LatchCalls, LatchMachine, Procedure};
+use lockwright::lock_cell::Surroundings;
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright::relative::Relative;
 use lockwright::remembered::Remembered;
@@ -39,12 +39,12 @@ pub const OPENS_EARLY: u8 = 3;
 #[derive(Clone, Debug, Default)]
 pub struct Seeded<const FAULT: u8> {
     cell: LatchCell,
-    kept: Kept,
+    kept: LatchInMemory,
 }
 
 /// What tells a count-down from every other attempt.
-fn attempt_of(deed: usize) -> AttemptId {
-    AttemptId(u128::MAX - deed as u128)
+fn attempt_of(operation: usize) -> AttemptId {
+    AttemptId(u128::MAX - operation as u128)
 }
 
 impl<const FAULT: u8> Record for Seeded<FAULT> {
@@ -53,12 +53,18 @@ impl<const FAULT: u8> Record for Seeded<FAULT> {
     const BLOCK: u64 = 1;
 
     fn machine() -> Box<dyn Protocol> {
-        Box::new(Latch::new(&CALLS, "L".into(), PLAN, true))
+        Box::new(LatchMachine::new(&CALLS, "L".into(), PLAN, true))
     }
 
-    fn deed(deed: usize, not_after: StoreTime) -> Option<Procedure> {
+    fn operation(operation: usize, not_after: StoreTime) -> Option<Procedure> {
         let copies = Duration::from_micros(NEVER as u64);
-        Some(Procedure::Change(Change { attempt: attempt_of(deed), not_after, copies, deed: Deed::Down, plan: PLAN }))
+        Some(Procedure::Change(CountChange {
+            attempt: attempt_of(operation),
+            not_after,
+            copies,
+            operation: CountOperation::Down,
+            plan: PLAN,
+        }))
     }
 
     fn read(request: &Request) -> Option<Procedure> {

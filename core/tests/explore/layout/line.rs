@@ -2,13 +2,13 @@
 
 use std::convert::Infallible;
 
-use lockwright::cell::{Line, Waiter};
+use lockwright::lock_cell::{LockStorage, Waiter};
 use lockwright::protocol::{AttemptId, InboxId};
 
 #[derive(Clone, Debug, Default)]
 pub struct Queued(pub Vec<Waiter>);
 
-impl Line for Queued {
+impl LockStorage for Queued {
     type Error = Infallible;
 
     fn join(&mut self, waiter: &Waiter) -> Result<u32, Infallible> {

@@ -88,7 +88,7 @@ pub trait Record: Clone + Debug + Default + 'static {
     }
 
     /// What somebody does to it beside all clients, as the one of that number, if it is not too late.
-    fn deed(_: usize, _not_after: StoreTime) -> Option<Self::Call> {
+    fn operation(_: usize, _not_after: StoreTime) -> Option<Self::Call> {
         None
     }
 

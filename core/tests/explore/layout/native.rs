@@ -3,8 +3,8 @@
 use std::hash::Hash;
 use std::time::Duration;
 
-use lockwright::cell::{Acquire, BLOCK, Cell, Claimant, Surroundings, Waiter};
-use lockwright::native::{Calls, Native, OwnCalls, Procedure};
+use lockwright::lock_cell::{Acquire, BLOCK, Cell, Claimant, Surroundings, Waiter};
+use lockwright::native_machine::{Calls, NativeMachine, OwnCalls, Procedure};
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright::relative::Relative;
 use lockwright::time::{StoreTime, Time};
@@ -54,7 +54,7 @@ impl<const BUG: u8> Record for Seeded<BUG> {
     const BLOCK: u64 = BLOCK;
 
     fn machine() -> Box<dyn Protocol> {
-        Box::new(Native::new(&CALLS, "L".into(), true).with(&OWN))
+        Box::new(NativeMachine::new(&CALLS, "L".into(), true).with(&OWN))
     }
 
     fn read(request: &Request) -> Option<Procedure> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright::relative::Relative;
 use lockwright::share::{ALL, Primitive, Share};
-use lockwright::stores::redis::layouts::redisson_shared::{Object, Shared};
+use lockwright::stores::redis::layouts::redisson_shared::{Object, RedissonSharedMachine};
 use lockwright::time::{StoreTime, Time};
 
 use super::joined::{Counted as Locks, Kind as _};
@@ -176,7 +176,7 @@ fn speak<K: Kind>(units: u32) -> Box<dyn Protocol> {
         Object::Leased | Object::Counted => (Primitive::Semaphore, 2),
     };
     let share = Share { primitive, units, capacity, in_order: primitive == Primitive::RwLock };
-    Box::new(Shared::new(K::OBJECT, share, "L".into()))
+    Box::new(RedissonSharedMachine::new(K::OBJECT, share, "L".into()))
 }
 
 impl<K: Kind, const FAULT: u8> Seeded<K, FAULT> {

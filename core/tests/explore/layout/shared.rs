@@ -5,12 +5,12 @@
 use std::hash::Hash;
 use std::time::Duration;
 
-use lockwright::cell::{Claimant, Surroundings};
+use lockwright::lock_cell::{Claimant, Surroundings};
 use lockwright::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright::relative::Relative;
 use lockwright::share::{Primitive, Share};
-use lockwright::shared::{Procedure, Shared, SharedCalls};
-use lockwright::shared_cell::{Acquire, Holder, Kept, SharedCell};
+use lockwright::shared_cell::{Acquire, Holder, SharedCell, SharedInMemory};
+use lockwright::shared_machine::{Procedure, SharedCalls, SharedMachine};
 use lockwright::time::{StoreTime, Time};
 
 use super::{Around, Checked, Record, Role, name_of};
@@ -31,7 +31,7 @@ pub const COUNTS_NOBODY: u8 = 2;
 #[derive(Clone, Debug, Default)]
 pub struct Seeded<const FAULT: u8> {
     cell: SharedCell,
-    kept: Kept,
+    kept: SharedInMemory,
 }
 
 impl<const FAULT: u8> Seeded<FAULT> {
@@ -55,7 +55,7 @@ impl<const FAULT: u8> Seeded<FAULT> {
 }
 
 fn speak(share: Share) -> Box<dyn Protocol> {
-    Box::new(Shared::new(&CALLS, "L".into(), share, true))
+    Box::new(SharedMachine::new(&CALLS, "L".into(), share, true))
 }
 
 fn permits(take: u32, in_order: bool) -> Share {

@@ -1,10 +1,10 @@
-//! `native` in memory: [`crate::cell`], [`crate::shared_cell`], [`crate::latch_cell`] and [`crate::barrier_cell`] as they stand.
+//! `native` in memory: [`crate::lock_cell`], [`crate::shared_cell`], [`crate::latch_cell`] and [`crate::barrier_cell`] as they stand.
 
-use crate::barrier_layout::BarrierCalls;
+use crate::barrier_machine::BarrierCalls;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
-use crate::latch_layout::LatchCalls;
-use crate::native::{Calls, NativeLayout, OwnCalls};
-use crate::shared::SharedCalls;
+use crate::latch_machine::LatchCalls;
+use crate::native_machine::{Calls, NativeLayout, OwnCalls};
+use crate::shared_machine::SharedCalls;
 
 static CALLS: Calls = Calls::of_cell();
 static OWN: OwnCalls = OwnCalls::of_cell();

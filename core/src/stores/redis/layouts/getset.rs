@@ -23,7 +23,7 @@ use super::recipe::{Family, Format, notes};
 use super::shapes::Shape;
 use super::string;
 use crate::guarantee::ExclusiveUntil;
-use crate::native::Calls;
+use crate::native_machine::Calls;
 use crate::protocol::{Arg, Call};
 
 /// The scripts.

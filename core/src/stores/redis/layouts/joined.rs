@@ -35,11 +35,11 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use super::shapes;
-use crate::cell::BLOCK;
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::Guarantees;
 use crate::lease::{Card, Holder, Inspection, ReleaseOutcome};
-use crate::native::Calls;
+use crate::lock_cell::BLOCK;
+use crate::native_machine::Calls;
 use crate::protocol::{
     Arg, AttemptId, Call, Grant, Input, Inquiry, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step,
     Term, Terms, Traits, Verdict, Wait,
@@ -109,7 +109,7 @@ fn key_of(record: &str) -> Option<&str> {
 
 /// What is asked of a store, as far as layouts differ in what they add to it.
 #[derive(Clone, Copy, Debug)]
-pub enum Wanted<'a> {
+pub enum Verb<'a> {
     /// To become the holder, or take a place where there are places.
     Hold { terms: &'a Terms, wait: bool },
     /// That a hold ends.
@@ -175,7 +175,7 @@ pub trait Manner: Clone + fmt::Debug + Hash + Send + Sync + 'static {
     }
 
     /// What a request for the lock `key` has beside what all layouts send.
-    fn more(&self, wanted: Wanted<'_>, key: &str) -> More {
+    fn more(&self, wanted: Verb<'_>, key: &str) -> More {
         let _ = (wanted, key);
         More::new()
     }
@@ -235,14 +235,14 @@ impl<M: Manner> Layout for JoinedLayout<M> {
     }
 
     fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
-        let more = self.manner.more(Wanted::Look, &key);
+        let more = self.manner.more(Verb::Look, &key);
         let mut request = with_record(&self.manner.calls().inspect, key, []);
         request.args.extend(more);
         Inquiry::of(request, move |reply| self.inspected(name, reply))
     }
 
     fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
-        let more = self.manner.more(Wanted::Free, &key);
+        let more = self.manner.more(Verb::Free, &key);
         let token = Arg::Int(i64::try_from(token).unwrap_or(i64::MAX));
         let mut request = with_record(&self.manner.calls().break_hold, key, [token]);
         request.args.extend(more);
@@ -386,14 +386,14 @@ impl<M: Manner> JoinedLock<M> {
             Intent::Acquire { terms, wait, .. } => {
                 let card = terms.card.clone().into();
                 let args = [record, me, millis(terms.ttl), Arg::NotAfter, card];
-                (self.request(self.manner.acquire(terms), args), Wanted::Hold { terms, wait: *wait })
+                (self.request(self.manner.acquire(terms), args), Verb::Hold { terms, wait: *wait })
             }
             Intent::Renew { ttl, .. } if self.manner.renews_record() => {
-                (self.request(&calls.renew, [record, me, millis(*ttl)]), Wanted::Look)
+                (self.request(&calls.renew, [record, me, millis(*ttl)]), Verb::Look)
             }
             Intent::Renew { ttl, .. } => return Ok(self.request(&calls.renew, [me, millis(*ttl)])),
-            Intent::Release { .. } => (self.request(&calls.release, [record, me]), Wanted::Free),
-            Intent::Undo { .. } => (self.request(&calls.undo, [record, me]), Wanted::Free),
+            Intent::Release { .. } => (self.request(&calls.release, [record, me]), Verb::Free),
+            Intent::Undo { .. } => (self.request(&calls.undo, [record, me]), Verb::Free),
         };
         request.args.extend(self.manner.more(wanted, &self.key));
         Ok(request)

@@ -10,11 +10,11 @@
 //!
 //! Source: python-redis-lock 4.0.1 `redis_lock/__init__.py`.
 
-use super::joined::{Wanted, calls, script};
+use super::joined::{Verb, calls, script};
 use super::recipe::{Family, Format, notes};
 use super::string::{ANY, base64_of};
 use crate::guarantee::ExclusiveUntil;
-use crate::native::Calls;
+use crate::native_machine::Calls;
 use crate::protocol::{Arg, Call};
 
 const LOCK: &str = "lock:";
@@ -45,7 +45,7 @@ pub const FORMAT: Format = Format {
     owner: base64_of::<18>,
     writes: &ANY,
     writes_endless: &ANY,
-    rest: |wanted, key| matches!(wanted, Wanted::Free).then(|| signal(key)),
+    rest: |wanted, key| matches!(wanted, Verb::Free).then(|| signal(key)),
 };
 
 /// What a waiter of theirs is woken by when the lock `key` is free.

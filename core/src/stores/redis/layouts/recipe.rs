@@ -4,11 +4,11 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use super::joined::{JoinedLayout, JoinedLock, Manner, More, Wanted};
+use super::joined::{JoinedLayout, JoinedLock, Manner, More, Verb};
 use super::notes::{NO_TOKEN, NOTES};
 use super::shapes::Shape;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
-use crate::native::Calls;
+use crate::native_machine::Calls;
 use crate::protocol::{Arg, AttemptId, Layout, Push};
 
 /// A layout in which several libraries may keep locks. Nobody is told of a release.
@@ -44,7 +44,7 @@ pub struct Format {
     /// The same of a lock that never ends by itself.
     pub writes_endless: &'static [Shape],
     /// What its family's scripts are told besides, for the lock kept under this key.
-    pub rest: fn(Wanted<'_>, &str) -> Option<Arg>,
+    pub rest: fn(Verb<'_>, &str) -> Option<Arg>,
 }
 
 impl fmt::Debug for Format {
@@ -141,7 +141,7 @@ impl Manner for Recipe {
         (!known.contains(&shape)).then(|| shape.described().to_owned())
     }
 
-    fn more(&self, wanted: Wanted<'_>, key: &str) -> More {
+    fn more(&self, wanted: Verb<'_>, key: &str) -> More {
         (self.format.rest)(wanted, key).into_iter().collect()
     }
 }

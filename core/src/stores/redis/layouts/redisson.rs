@@ -36,13 +36,13 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 
-use super::joined::{JoinedLayout, JoinedLock, Manner, More, NOTES_RECORD, Wanted, calls, is_uuid, script, uuid};
+use super::joined::{JoinedLayout, JoinedLock, Manner, More, NOTES_RECORD, Verb, calls, is_uuid, script, uuid};
 use super::notes::{NO_TOKEN, NOTES};
 use super::redisson_fenced;
 use super::redisson_shared::{LEASES, Object, SharedLayout};
 use crate::error::{Error, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
-use crate::native::Calls;
+use crate::native_machine::Calls;
 use crate::protocol::{Arg, AttemptId, Call, Layout, Push, Terms};
 use crate::share::Share;
 
@@ -233,17 +233,17 @@ impl Manner for Redisson {
         Some(Arc::new(SharedLayout { object, share, prefix: prefix.to_owned() }))
     }
 
-    fn more(&self, wanted: Wanted<'_>, key: &str) -> More {
+    fn more(&self, wanted: Verb<'_>, key: &str) -> More {
         let queue = || Arg::Key(queue_key(key).into());
         let deadlines = || Arg::Key(deadlines_key(key).into());
         match wanted {
-            Wanted::Hold { terms, wait } if terms.fair => {
+            Verb::Hold { terms, wait } if terms.fair => {
                 let patience = Arg::Int(i64::try_from(PATIENCE.as_millis()).unwrap_or(i64::MAX));
                 smallvec![queue(), deadlines(), patience, Arg::Int(wait.into())]
             }
-            Wanted::Hold { .. } => More::new(),
-            Wanted::Free => smallvec![queue(), deadlines(), Arg::Text(channel(key).into())],
-            Wanted::Look => smallvec![queue()],
+            Verb::Hold { .. } => More::new(),
+            Verb::Free => smallvec![queue(), deadlines(), Arg::Text(channel(key).into())],
+            Verb::Look => smallvec![queue()],
         }
     }
 

@@ -20,12 +20,12 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 
-use super::joined::{JoinedLayout, JoinedLock, Manner, More, Wanted, script};
+use super::joined::{JoinedLayout, JoinedLock, Manner, More, Verb, script};
 use super::notes::NOTES;
 use super::redisson::{NO_SHARDS, PROMISES, Redisson, SCRIPTS, beside};
 use crate::error::Result;
 use crate::guarantee::{Guarantees, TokenRises};
-use crate::native::Calls;
+use crate::native_machine::Calls;
 use crate::protocol::{Arg, AttemptId, Call, Layout, Push, Terms};
 use crate::share::Share;
 
@@ -110,10 +110,10 @@ impl Manner for Fenced {
         Redisson::Leased.check_key(key)
     }
 
-    fn more(&self, wanted: Wanted<'_>, key: &str) -> More {
+    fn more(&self, wanted: Verb<'_>, key: &str) -> More {
         match wanted {
-            Wanted::Hold { .. } => smallvec![Arg::Key(counter_key(key).into())],
-            Wanted::Free | Wanted::Look => Redisson::Leased.more(wanted, key),
+            Verb::Hold { .. } => smallvec![Arg::Key(counter_key(key).into())],
+            Verb::Free | Verb::Look => Redisson::Leased.more(wanted, key),
         }
     }
 

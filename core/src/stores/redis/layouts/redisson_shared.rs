@@ -36,7 +36,7 @@
 //!   resize                                                            record leases permits channel
 //! ```
 //!
-//! Answers are those of [`crate::shared`]. `base` is what readers' leases begin with; `exact` whether all permits that are held are known.
+//! Answers are those of [`crate::shared_machine`]. `base` is what readers' leases begin with; `exact` whether all permits that are held are known.
 //!
 //! Source: Redisson 4.7 `RedissonReadLock.java`, `RedissonWriteLock.java`, `ReadLockTask.java`, `RedissonPermitExpirableSemaphore.java`,
 //! `RedissonSemaphore.java`; the scripts of 3.50 are the same but for the renewal of readers.
@@ -63,7 +63,7 @@ use crate::protocol::{
 };
 use crate::replies::{answered, done, operation, refusal};
 use crate::share::{Primitive, Share};
-use crate::shared::{self, SharedCalls};
+use crate::shared_machine::{self, SharedCalls};
 
 /// A script on a read/write lock.
 macro_rules! rwlock {
@@ -271,8 +271,8 @@ pub struct SharedLayout {
 }
 
 impl SharedLayout {
-    fn machine(&self, key: Arc<str>) -> Shared {
-        Shared::new(self.object, self.share, key)
+    fn machine(&self, key: Arc<str>) -> RedissonSharedMachine {
+        RedissonSharedMachine::new(self.object, self.share, key)
     }
 }
 
@@ -318,7 +318,7 @@ impl Layout for SharedLayout {
         let request = machine.request(self.object.look(), machine.exact());
         Inquiry::of(request, move |reply| match foreign(self.object, "inspect", reply) {
             Some(error) => Err(error),
-            None => shared::inspected(self.name(), name, reply),
+            None => shared_machine::inspected(self.name(), name, reply),
         })
     }
 
@@ -332,7 +332,7 @@ impl Layout for SharedLayout {
 
     fn resize(&self, key: Arc<str>, permits: u32) -> Option<Inquiry<'_, ()>> {
         let resizes = self.object == Object::Leased;
-        resizes.then(|| shared::resized(self.machine(key).request(&PERMITS.resize, [Arg::Int(permits.into())])))
+        resizes.then(|| shared_machine::resized(self.machine(key).request(&PERMITS.resize, [Arg::Int(permits.into())])))
     }
 
     fn list(&self) -> Inquiry<'_, Vec<String>> {
@@ -358,7 +358,7 @@ fn foreign(object: Object, operation: &'static str, reply: &Reply) -> Option<Err
 
 /// The machine.
 #[derive(Clone)]
-pub struct Shared {
+pub struct RedissonSharedMachine {
     object: Object,
     share: Share,
     key: Arc<str>,
@@ -368,7 +368,7 @@ pub struct Shared {
     channel: Arc<str>,
 }
 
-impl Shared {
+impl RedissonSharedMachine {
     /// The machine for `share` of what lies under `key`.
     pub fn new(object: Object, share: Share, key: Arc<str>) -> Self {
         let leases = match object {
@@ -376,7 +376,7 @@ impl Shared {
             Object::Leased | Object::Counted => leases_key(object, &key),
         };
         let (notes, channel) = (notes_key(&key).into(), object.channel(&key).into());
-        Shared { object, share, key, notes, leases: leases.into(), channel }
+        RedissonSharedMachine { object, share, key, notes, leases: leases.into(), channel }
     }
 
     /// An owner as it lies there.
@@ -441,12 +441,12 @@ impl Shared {
     fn answer(&self, op: Op, reply: &Reply) -> Option<Step> {
         match foreign(self.object, operation(op), reply) {
             Some(error) => Some(Step::Done(Verdict::Failed(error))),
-            None => shared::answer(op, reply),
+            None => shared_machine::answer(op, reply),
         }
     }
 }
 
-impl Protocol for Shared {
+impl Protocol for RedissonSharedMachine {
     fn step(&mut self, input: Input<'_>) -> Step {
         match input {
             Input::Begin(intent) => Step::Ask(Requests::from_iter([self.begin(&intent)])),
@@ -479,7 +479,7 @@ impl Protocol for Shared {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for RedissonSharedMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Shared({:?} {:?} {:?})", self.object, self.share, self.key)
     }

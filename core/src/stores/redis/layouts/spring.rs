@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 
-use super::joined::{JoinedLayout, JoinedLock, Manner, More, Wanted, calls, script, uuid};
+use super::joined::{JoinedLayout, JoinedLock, Manner, More, Verb, calls, script, uuid};
 use super::notes::{NO_TOKEN, NOTES};
 use super::shapes::Shape;
 use crate::error::{Error, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
-use crate::native::Calls;
+use crate::native_machine::Calls;
 use crate::protocol::{Arg, AttemptId, Call, Layout, Push, Terms};
 
 /// The scripts.
@@ -153,10 +153,10 @@ impl Manner for Spring {
         Err(Error::invalid("lock", message))
     }
 
-    fn more(&self, wanted: Wanted<'_>, key: &str) -> More {
+    fn more(&self, wanted: Verb<'_>, key: &str) -> More {
         match wanted {
-            Wanted::Free => smallvec![Arg::Text(self.told_on(key))],
-            Wanted::Hold { .. } | Wanted::Look => More::new(),
+            Verb::Free => smallvec![Arg::Text(self.told_on(key))],
+            Verb::Hold { .. } | Verb::Look => More::new(),
         }
     }
 

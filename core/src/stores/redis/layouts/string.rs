@@ -13,7 +13,7 @@ use super::joined::{calls, script, uuid};
 use super::recipe::{Family, Format, notes};
 use super::shapes::{Shape, base64};
 use crate::guarantee::ExclusiveUntil;
-use crate::native::Calls;
+use crate::native_machine::Calls;
 use crate::protocol::{Arg, AttemptId, Call, Request};
 
 /// The scripts.

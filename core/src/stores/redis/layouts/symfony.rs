@@ -11,7 +11,7 @@ use super::recipe::{Family, Format, notes};
 use super::shapes::Shape;
 use super::string::base64_of;
 use crate::guarantee::ExclusiveUntil;
-use crate::native::Calls;
+use crate::native_machine::Calls;
 use crate::protocol::Call;
 
 /// The scripts.

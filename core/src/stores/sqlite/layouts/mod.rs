@@ -1,7 +1,7 @@
 //! The ways to keep a lock in a file, one module each.
 
-mod barrier;
-mod gates;
-mod latch;
-pub(crate) mod native;
-mod shared;
+mod barrier_rows;
+mod gate_rows;
+mod latch_rows;
+pub(crate) mod native_rows;
+mod shared_rows;

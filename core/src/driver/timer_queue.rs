@@ -1,4 +1,4 @@
-//! The wheel: looks at every entry when it is due, for renewals, deadlines and retries. One task per client, started when
+//! The timer queue: looks at every entry when it is due, for renewals, deadlines and retries. One task per client, started when
 //! first needed, on the background runtime.
 
 use std::cmp::Reverse;
@@ -19,32 +19,32 @@ use crate::platform::runtime;
 use crate::platform::timer::Timer;
 use crate::time::Time;
 
-/// See the [module](self). Making an appointment costs the fast path one atomic load when the wheel comes early enough.
-pub(crate) struct Wheel {
+/// See the [module](self). Scheduling costs the fast path one atomic load when the queue's task comes early enough.
+pub(crate) struct TimerQueue {
     engine: Weak<Engine>,
-    appointments: Mutex<Vec<Appointment>>,
-    /// At how many new appointments the wheel takes them up, though none is due, to forget those of locks that nobody names any more: an
-    /// appointment keeps the memory of its entry.
+    new: Mutex<Vec<Timed>>,
+    /// At how many new timers the task takes them up, though none is due, to forget those of locks that nobody names any more:
+    /// a timer keeps the memory of its entry.
     most_new: AtomicUsize,
-    /// When the wheel will wake by itself.
+    /// When the task will wake by itself.
     next: AtomicU64,
     running: AtomicBool,
     wake: Arc<Notify>,
 }
 
-/// New appointments of which not much is made.
+/// New timers of which not much is made.
 const FEW: usize = 1024;
 
-struct Appointment {
+struct Timed {
     due: Time,
     entry: Weak<Entry>,
 }
 
-impl Wheel {
+impl TimerQueue {
     pub(crate) fn new(engine: Weak<Engine>) -> Self {
-        Wheel {
+        TimerQueue {
             engine,
-            appointments: Mutex::default(),
+            new: Mutex::default(),
             most_new: AtomicUsize::new(FEW),
             next: AtomicU64::new(u64::MAX),
             running: AtomicBool::new(false),
@@ -52,12 +52,12 @@ impl Wheel {
         }
     }
 
-    /// The wheel will look at `entry` at `due`.
-    pub(crate) fn appoint(&self, entry: &Arc<Entry>, due: Time) {
+    /// The task will look at `entry` at `due`.
+    pub(crate) fn schedule(&self, entry: &Arc<Entry>, due: Time) {
         let new = {
-            let mut appointments = locked(&self.appointments);
-            appointments.push(Appointment { due, entry: Arc::downgrade(entry) });
-            appointments.len()
+            let mut new = locked(&self.new);
+            new.push(Timed { due, entry: Arc::downgrade(entry) });
+            new.len()
         };
         if new == self.most_new.load(Ordering::Relaxed) {
             self.wake.notify_one();
@@ -71,7 +71,7 @@ impl Wheel {
         }
     }
 
-    /// The engine is gone or closed: lets the wheel's task find out.
+    /// The engine is gone or closed: lets the task find out.
     pub(crate) fn stop(&self) {
         self.wake.notify_one();
     }
@@ -82,12 +82,12 @@ impl Wheel {
         self.running.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the task of a closed engine, which has nothing to look at any more, may end: who makes an appointment after
+    /// Whether the task of a closed engine, which has nothing to look at any more, may end: who schedules something after
     /// this starts another one.
     fn may_end(&self) -> bool {
         self.next.store(u64::MAX, Ordering::SeqCst);
         self.running.store(false, Ordering::SeqCst);
-        locked(&self.appointments).is_empty() || self.running.swap(true, Ordering::AcqRel)
+        locked(&self.new).is_empty() || self.running.swap(true, Ordering::AcqRel)
     }
 
     fn start(&self) {
@@ -98,33 +98,33 @@ impl Wheel {
         }
     }
 
-    fn collect(&self, known: &mut Known) {
-        // From here on, whoever comes sooner than what is already known must wake us.
-        let mut appointments = locked(&self.appointments);
-        for Appointment { due, entry } in appointments.drain(..) {
-            known.heap.push(Reverse((due, Due(entry))));
-            known.new += 1;
+    fn collect(&self, timers: &mut Timers) {
+        // From here on, whoever comes sooner than what is already taken up must wake us.
+        let mut new = locked(&self.new);
+        for Timed { due, entry } in new.drain(..) {
+            timers.heap.push(Reverse((due, Due(entry))));
+            timers.new += 1;
         }
         // What a burst needed is not kept for ever.
-        appointments.shrink_to(FEW);
-        drop(appointments);
-        if known.new >= self.most_new.load(Ordering::Relaxed) {
-            known.forget(|entry| entry.strong_count() > 0);
+        new.shrink_to(FEW);
+        drop(new);
+        if timers.new >= self.most_new.load(Ordering::Relaxed) {
+            timers.forget(|entry| entry.strong_count() > 0);
             // A quarter as many as there are: looking through all of them costs each new one little.
-            self.most_new.store(FEW + known.heap.len() / 4, Ordering::Relaxed);
+            self.most_new.store(FEW + timers.heap.len() / 4, Ordering::Relaxed);
         }
     }
 }
 
-/// The appointments that the wheel has taken up.
+/// The timers that the task has taken up.
 #[derive(Default)]
-struct Known {
+struct Timers {
     heap: BinaryHeap<Reverse<(Time, Due)>>,
     /// How many of them came since those of no use were looked for.
     new: usize,
 }
 
-impl Known {
+impl Timers {
     /// Keeps those of the entries that are `wanted`.
     fn forget(&mut self, wanted: impl Fn(&Weak<Entry>) -> bool) {
         self.heap.retain(|Reverse((_, Due(entry)))| wanted(entry));
@@ -153,10 +153,10 @@ impl Ord for Due {
     }
 }
 
-/// Whatever a turn may die of, the appointments outlive it.
+/// Whatever a turn may die of, the timers outlive it.
 async fn keep_turning(engine: Weak<Engine>, wake: Arc<Notify>) {
-    let mut known = Known::default();
-    while let Err(panicked) = fence::contained(turn(&engine, &wake, &mut known)).await {
+    let mut timers = Timers::default();
+    while let Err(panicked) = fence::contained(turn(&engine, &wake, &mut timers)).await {
         let Some(engine) = engine.upgrade() else { return };
         panicked.tell("the timer queue", None, engine.store.address());
         drop(engine);
@@ -164,25 +164,25 @@ async fn keep_turning(engine: Weak<Engine>, wake: Arc<Notify>) {
     }
 }
 
-async fn turn(engine: &Weak<Engine>, wake: &Notify, known: &mut Known) {
+async fn turn(engine: &Weak<Engine>, wake: &Notify, timers: &mut Timers) {
     let mut timer = Timer::new();
     loop {
         let next = {
             let Some(engine) = engine.upgrade() else { return };
-            engine.wheel.next.store(0, Ordering::SeqCst);
-            engine.wheel.collect(known);
-            let sends = visit_due(&engine, &mut known.heap);
+            engine.timer_queue.next.store(0, Ordering::SeqCst);
+            engine.timer_queue.collect(timers);
+            let sends = visit_due(&engine, &mut timers.heap);
             engine.send_in_background(sends);
             if engine.check_open().is_err() {
-                known.forget(|entry| entry.upgrade().is_some_and(|entry| !entry.is_idle()));
-                if known.heap.is_empty() && engine.wheel.may_end() {
+                timers.forget(|entry| entry.upgrade().is_some_and(|entry| !entry.is_idle()));
+                if timers.heap.is_empty() && engine.timer_queue.may_end() {
                     return;
                 }
             }
-            let next = known.heap.peek().map_or(Time::from_nanos(u64::MAX), |Reverse((due, _))| *due);
-            engine.wheel.next.store(next.as_nanos(), Ordering::SeqCst);
-            // An appointment made while `next` was 0 did not wake us: look once more before sleeping.
-            if locked(&engine.wheel.appointments).is_empty() { next } else { clock::now() }
+            let next = timers.heap.peek().map_or(Time::from_nanos(u64::MAX), |Reverse((due, _))| *due);
+            engine.timer_queue.next.store(next.as_nanos(), Ordering::SeqCst);
+            // A timer set while `next` was 0 did not wake us: look once more before sleeping.
+            if locked(&engine.timer_queue.new).is_empty() { next } else { clock::now() }
         };
         let mut woken = std::pin::pin!(wake.notified());
         poll_fn(|context| {

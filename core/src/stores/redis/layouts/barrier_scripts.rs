@@ -18,13 +18,13 @@
 //! | field | holds |
 //! |---|---|
 //! | `d<attempt>` | what became of a party: until when that is remembered; if it passed, its index and generation |
-//! | `h`, `n`, `q<n>`, `g` | as in a [latch](super::latch) |
+//! | `h`, `n`, `q<n>`, `g` | as in a [latch](super::latch_scripts) |
 //!
 //! That a party passed is published as `taken <attempt> <generation><index in four digits> <now> <key>`; see
-//! [`parse_push`](super::native::parse_push).
+//! [`parse_push`](super::native_scripts::parse_push).
 
-use super::latch::PAST;
-use crate::barrier_layout::BarrierCalls;
+use super::latch_scripts::PAST;
+use crate::barrier_machine::BarrierCalls;
 use crate::protocol::Call;
 
 macro_rules! script {

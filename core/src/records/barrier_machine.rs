@@ -1,5 +1,5 @@
 //! The protocol of barriers: one machine, and one wire form, for every store that can run a procedure atomically. It is to
-//! [`crate::barrier_cell`] what [`crate::native`] is to [`crate::cell`].
+//! [`crate::barrier_cell`] what [`crate::native_machine`] is to [`crate::lock_cell`].
 //!
 //! ```text
 //!   arrive  claimant not-after wait ttl-us parties memory-us  ->  [0, now, standing]      too few others, and the asker has no place
@@ -23,11 +23,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arguments::{Arguments, attempt_arg, micros, past_key};
-use crate::barrier_cell::{Arrive, Arrived, BarrierCell, Passage, Yard};
-use crate::cell::{Claimant, Surroundings};
+use crate::barrier_cell::{Arrive, Arrived, BarrierCell, BarrierStorage, Passage};
 use crate::error::{Error, Kind};
 use crate::gate::{BarrierPlan, MOST_PARTIES};
 use crate::lease::{BARRIER, Inspection, ReleaseOutcome};
+use crate::lock_cell::{Claimant, Surroundings};
 use crate::protocol::{
     Arg, AttemptId, Call, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term,
     Traits, Verdict, Wait,
@@ -56,7 +56,7 @@ pub struct BarrierCalls {
 }
 
 impl BarrierCalls {
-    /// Those that a store may be asked for by a digest, as [`Calls::by_digest`](crate::native::Calls::by_digest).
+    /// Those that a store may be asked for by a digest, as [`Calls::by_digest`](crate::native_machine::Calls::by_digest).
     pub fn by_digest(&self) -> [&Call; 2] {
         let BarrierCalls { arrive, leave: _, look, past: _ } = self;
         [arrive, look]
@@ -101,16 +101,16 @@ pub(crate) fn read_inspection(list: &[Reply], nothing: Inspection) -> Option<Ins
 
 /// The machine of a party.
 #[derive(Clone, Debug)]
-pub struct Barrier {
+pub struct BarrierMachine {
     calls: &'static BarrierCalls,
     key: Arc<str>,
     plan: BarrierPlan,
 }
 
-impl Barrier {
+impl BarrierMachine {
     /// The machine for the barrier kept under `key`, by the procedures `calls` of a store.
     pub fn new(calls: &'static BarrierCalls, key: Arc<str>, plan: BarrierPlan) -> Self {
-        Barrier { calls, key, plan }
+        BarrierMachine { calls, key, plan }
     }
 
     fn begin(&self, intent: &Intent) -> Step {
@@ -176,7 +176,7 @@ impl Barrier {
     }
 }
 
-impl Protocol for Barrier {
+impl Protocol for BarrierMachine {
     fn step(&mut self, input: Input<'_>) -> Step {
         match input {
             Input::Begin(intent) => self.begin(&intent),
@@ -237,18 +237,18 @@ impl Procedure {
     }
 
     /// Runs it on a record with those who stand there.
-    pub fn run<Y: Yard>(
+    pub fn run<S: BarrierStorage>(
         &self,
         cell: &mut BarrierCell,
-        yard: &mut Y,
+        storage: &mut S,
         env: &mut Surroundings<'_>,
-    ) -> Result<Reply, Y::Error> {
+    ) -> Result<Reply, S::Error> {
         let now = env.now.0;
         let told = |passage: Passage| {
             numbers(&[3, passage.index.into(), i64::try_from(passage.generation).unwrap_or(i64::MAX)])
         };
         Ok(match self {
-            Procedure::Arrive(ask) => match cell.arrive(yard, env, ask)? {
+            Procedure::Arrive(ask) => match cell.arrive(storage, env, ask)? {
                 Arrived::Passed(passage) => told(passage),
                 Arrived::Short(others) => numbers(&[0, now, others.into()]),
                 Arrived::Stands(standing) => numbers(&[1, now, standing.into()]),
@@ -256,10 +256,12 @@ impl Procedure {
                 Arrived::Gone => numbers(&[4]),
                 Arrived::Differs(parties) => numbers(&[5, parties.into()]),
             },
-            Procedure::Leave(attempt, memory) => cell.leave(yard, env, *attempt, *memory)?.map_or(Reply::Int(1), told),
-            Procedure::Look => Reply::Int(cell.look(yard, env.now)?.into()),
+            Procedure::Leave(attempt, memory) => {
+                cell.leave(storage, env, *attempt, *memory)?.map_or(Reply::Int(1), told)
+            }
+            Procedure::Look => Reply::Int(cell.look(storage, env.now)?.into()),
             Procedure::Inspect if cell.is_there(env.now) => {
-                let numbers = [cell.parties, yard.count(env.now)?].map(|number| Reply::Int(number.into()));
+                let numbers = [cell.parties, storage.count(env.now)?].map(|number| Reply::Int(number.into()));
                 Reply::List(std::iter::once(Reply::Text(BARRIER.into())).chain(numbers).collect())
             }
             Procedure::Inspect => Reply::Nil,

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::gates::{Gate, Rows, by_the_wall, read_waiter};
-use super::native::{execute, unreadable};
-use crate::barrier_cell::{BarrierCell, Fate, Passage, Place, Yard};
-use crate::barrier_layout::Procedure;
-use crate::cell::Surroundings;
+use super::gate_rows::{Gate, Rows, by_the_wall, read_waiter};
+use super::native_rows::{execute, unreadable};
+use crate::barrier_cell::{BarrierCell, BarrierStorage, Fate, Party, Passage};
+use crate::barrier_machine::Procedure;
+use crate::lock_cell::Surroundings;
 use crate::protocol::{AttemptId, Reply};
 use crate::time::StoreTime;
 use crate::token::Token;
@@ -40,7 +40,7 @@ pub(super) fn run(
     Ok((reply, if cell == before { gate } else { Some(after) }))
 }
 
-impl Yard for Rows<'_> {
+impl BarrierStorage for Rows<'_> {
     type Error = rusqlite::Error;
 
     fn recall(&mut self, attempt: AttemptId, now: StoreTime) -> rusqlite::Result<Option<Fate>> {
@@ -75,13 +75,13 @@ impl Yard for Rows<'_> {
             .query_row((self.key, self.env.clock, now.0, by_the_wall(self.env, now)), |row| row.get(0))
     }
 
-    fn stand(&mut self, place: &Place) -> rusqlite::Result<()> {
+    fn stand(&mut self, party: &Party) -> rusqlite::Result<()> {
         let sql = "INSERT INTO places (key, seq, attempt, inbox, ends, clock, ends_wall, memory) VALUES \
                    (?1, (SELECT coalesce(max(seq), 0) + 1 FROM places WHERE key = ?1), ?2, ?3, ?4, ?5, ?6, ?7) \
                    ON CONFLICT (key, attempt) DO UPDATE SET inbox = ?3, ends = ?4, clock = ?5, ends_wall = ?6, memory = ?7";
-        let memory = i64::try_from(place.memory.as_micros()).unwrap_or(i64::MAX);
-        let (ends, ends_wall) = (place.ends.0, by_the_wall(self.env, place.ends));
-        let (attempt, inbox) = (place.attempt.to_string(), place.inbox.0.cast_signed());
+        let memory = i64::try_from(party.memory.as_micros()).unwrap_or(i64::MAX);
+        let (ends, ends_wall) = (party.ends.0, by_the_wall(self.env, party.ends));
+        let (attempt, inbox) = (party.attempt.to_string(), party.inbox.0.cast_signed());
         execute(self.db, sql, (self.key, attempt, inbox, ends, self.env.clock, ends_wall, memory)).map(|_| ())
     }
 
@@ -90,13 +90,13 @@ impl Yard for Rows<'_> {
         execute(self.db, "DELETE FROM places WHERE key = ?1 AND attempt = ?2", of).map(|_| ())
     }
 
-    fn take(&mut self) -> rusqlite::Result<Vec<Place>> {
+    fn take(&mut self) -> rusqlite::Result<Vec<Party>> {
         let mut statement =
             self.db.prepare_cached("SELECT attempt, inbox, ends, memory FROM places WHERE key = ?1 ORDER BY seq")?;
         let all = statement.query_map([self.key], |row| {
             let (attempt, inbox) = read_waiter(row)?;
             let memory: u64 = row.get::<_, i64>(3)?.try_into().map_err(|_| unreadable(3, "a time"))?;
-            Ok(Place { attempt, inbox, ends: StoreTime(row.get(2)?), memory: Duration::from_micros(memory) })
+            Ok(Party { attempt, inbox, ends: StoreTime(row.get(2)?), memory: Duration::from_micros(memory) })
         })?;
         let all = all.collect::<rusqlite::Result<Vec<_>>>()?;
         execute(self.db, "DELETE FROM places WHERE key = ?1", [self.key])?;
@@ -113,18 +113,18 @@ mod tests {
     use proptest::prelude::*;
     use rusqlite::Connection;
 
-    use super::super::gates::{self, tests::env};
-    use super::super::native::{Env, Pushes, tests::file};
+    use super::super::gate_rows::{self, tests::env};
+    use super::super::native_rows::{Env, Pushes, tests::file};
     use super::*;
-    use crate::barrier_cell::{Arrive, Kept};
-    use crate::cell::Claimant;
+    use crate::barrier_cell::{Arrive, BarrierInMemory};
+    use crate::lock_cell::Claimant;
     use crate::protocol::InboxId;
 
     const TTL: Duration = Duration::from_micros(20);
     const MEMORY: Duration = Duration::from_micros(90);
 
     fn ask(db: &Connection, env: &Env<'_>, procedure: &Procedure) -> rusqlite::Result<(Reply, Pushes)> {
-        gates::run(db, env, "k", &gates::Procedure::Barrier(procedure.clone()))
+        gate_rows::run(db, env, "k", &gate_rows::Procedure::Barrier(procedure.clone()))
     }
 
     fn arrive(n: u64, wait: bool, parties: u32) -> Procedure {
@@ -150,7 +150,7 @@ mod tests {
             steps in proptest::collection::vec((procedures(), prop_oneof![6 => 0i64..9, 1 => Just(25), 1 => Just(300)]), 1..60)
         ) {
             let db = file();
-            let (mut cell, mut kept) = (BarrierCell::default(), Kept::default());
+            let (mut cell, mut kept) = (BarrierCell::default(), BarrierInMemory::default());
             let mut now = 1;
             for (step, pause) in steps {
                 now += pause;

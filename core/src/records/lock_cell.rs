@@ -144,7 +144,7 @@ pub struct Waiter {
 }
 
 /// The queue of one lock, in order of arrival. Where it is kept is the store's affair.
-pub trait Line {
+pub trait LockStorage {
     /// Why keeping it can fail.
     type Error;
     /// Adds `waiter` at the end unless its attempt is in the line already; how many are ahead of it.
@@ -273,7 +273,7 @@ pub enum Release {
 
 impl Cell {
     /// Asks for the lock.
-    pub fn acquire<L: Line>(
+    pub fn acquire<L: LockStorage>(
         &mut self,
         line: &mut L,
         env: &mut Surroundings<'_>,
@@ -327,7 +327,7 @@ impl Cell {
     }
 
     /// Gives the lock back: the head of the queue has it at once, for its claim.
-    pub fn release<L: Line>(
+    pub fn release<L: LockStorage>(
         &mut self,
         line: &mut L,
         env: &mut Surroundings<'_>,
@@ -364,7 +364,7 @@ impl Cell {
     }
 
     /// Takes `owner` out of the queue, and releases if it is the holder.
-    pub fn undo<L: Line>(
+    pub fn undo<L: LockStorage>(
         &mut self,
         line: &mut L,
         env: &mut Surroundings<'_>,
@@ -376,7 +376,7 @@ impl Cell {
     }
 
     /// Takes the lock from whoever holds it under `token` (any of its block) and tells them; whether somebody did.
-    pub fn break_hold<L: Line>(
+    pub fn break_hold<L: LockStorage>(
         &mut self,
         line: &mut L,
         env: &mut Surroundings<'_>,
@@ -400,7 +400,7 @@ impl Cell {
         Duration::from_micros(u64::try_from(left).unwrap_or(0))
     }
 
-    fn give_back_for<L: Line>(&mut self, line: &mut L, ask: &Acquire) -> Result<Given, L::Error> {
+    fn give_back_for<L: LockStorage>(&mut self, line: &mut L, ask: &Acquire) -> Result<Given, L::Error> {
         let Some((prev, used)) = &ask.prev else { return Ok(Given::Back) };
         match &self.hold {
             Some(hold) if hold.owner == *prev => {
@@ -419,7 +419,7 @@ impl Cell {
         }
     }
 
-    fn forget_expired<L: Line>(&mut self, line: &mut L, env: &mut Surroundings<'_>) -> Result<(), L::Error> {
+    fn forget_expired<L: LockStorage>(&mut self, line: &mut L, env: &mut Surroundings<'_>) -> Result<(), L::Error> {
         if let Some(hold) = self.hold.take_if(|hold| hold.expires <= env.now)
             && hold.claimed
         {
@@ -431,7 +431,7 @@ impl Cell {
         Ok(())
     }
 
-    fn hand_over<L: Line>(&mut self, line: &mut L, env: &mut Surroundings<'_>) -> Result<(), L::Error> {
+    fn hand_over<L: LockStorage>(&mut self, line: &mut L, env: &mut Surroundings<'_>) -> Result<(), L::Error> {
         while let Some(head) = line.pop()? {
             if (env.alive)(head.owner.inbox) {
                 let first = self.grant(env, &head, head.owner.claim, true);
@@ -461,7 +461,7 @@ impl Cell {
     }
 }
 
-impl Line for InOrder<Waiter> {
+impl LockStorage for InOrder<Waiter> {
     type Error = Infallible;
 
     fn join(&mut self, waiter: &Waiter) -> Result<u32, Infallible> {

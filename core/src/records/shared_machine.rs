@@ -1,5 +1,5 @@
 //! The protocol of shared records, for read/write locks and semaphores: one machine, and one wire form, for every store that
-//! can run a procedure atomically. It is to [`crate::shared_cell`] what [`crate::native`] is to [`crate::cell`].
+//! can run a procedure atomically. It is to [`crate::shared_cell`] what [`crate::native_machine`] is to [`crate::lock_cell`].
 //!
 //! ```text
 //!   acquire  claimant ttl-us not-after card wait primitive units capacity in-order
@@ -26,17 +26,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arguments::{Arguments, micros, token_arg};
-use crate::cell::{Claimant, Surroundings, Waiter};
 use crate::guarantee::{Guarantees, TokenRises};
 use crate::lease::{Card, Holder, Inspection, Part, ReleaseOutcome, Sharing};
-use crate::native::NativeLayout;
+use crate::lock_cell::{Claimant, Surroundings, Waiter};
+use crate::native_machine::NativeLayout;
 use crate::protocol::{
     Arg, Call, Change, Grant, Input, Inquiry, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step,
     StoreEvent, Term, Traits, Verdict, Wait,
 };
 use crate::replies::{answered, done, duration, int, is_far, nonsense, numbers, operation, refusal, shown};
 use crate::share::{Primitive, Share};
-use crate::shared_cell::{self, Acquired, Changed, Hall, Seeker, SharedCell};
+use crate::shared_cell::{self, Acquired, Changed, Seeker, SharedCell, SharedStorage};
 use crate::time::StoreTime;
 
 /// The procedures of one store for shared records.
@@ -59,7 +59,7 @@ pub struct SharedCalls {
 }
 
 impl SharedCalls {
-    /// Those that a store may be asked for by a digest, as [`Calls::by_digest`](crate::native::Calls::by_digest).
+    /// Those that a store may be asked for by a digest, as [`Calls::by_digest`](crate::native_machine::Calls::by_digest).
     pub fn by_digest(&self) -> [&Call; 6] {
         let SharedCalls { acquire, renew, change, release, undo: _, break_hold, resize } = self;
         [acquire, release, renew, change, break_hold, resize]
@@ -112,7 +112,7 @@ impl Layout for SharedLayout {
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
         let Guarantees { push, token, .. } = self.guarantees();
         let clocked = token == TokenRises::WithStoreClock;
-        Box::new(Shared { clocked, ..Shared::new(self.native.shared, key, self.share, push) })
+        Box::new(SharedMachine { clocked, ..SharedMachine::new(self.native.shared, key, self.share, push) })
     }
 
     fn share(&self) -> Option<Share> {
@@ -209,7 +209,7 @@ fn read_part(reply: &Reply) -> Option<Part> {
 
 /// The machine.
 #[derive(Clone, Debug)]
-pub struct Shared {
+pub struct SharedMachine {
     calls: &'static SharedCalls,
     key: Arc<str>,
     share: Share,
@@ -218,11 +218,11 @@ pub struct Shared {
     clocked: bool,
 }
 
-impl Shared {
+impl SharedMachine {
     /// The machine for `share` of the record kept under `key`, by the procedures `calls` of a store that can `push`.
     pub fn new(calls: &'static SharedCalls, key: Arc<str>, share: Share, push: bool) -> Self {
         let push = if push { Push::Inbox } else { Push::None };
-        Shared { calls, key, share, push, clocked: false }
+        SharedMachine { calls, key, share, push, clocked: false }
     }
 
     fn begin(&self, intent: &Intent) -> Request {
@@ -265,7 +265,7 @@ pub(crate) fn answer(op: Op, reply: &Reply) -> Option<Step> {
     })
 }
 
-impl Protocol for Shared {
+impl Protocol for SharedMachine {
     fn step(&mut self, input: Input<'_>) -> Step {
         match input {
             Input::Begin(intent) => Step::Ask(Requests::from_iter([self.begin(&intent)])),
@@ -400,40 +400,40 @@ impl Procedure {
     }
 
     /// Runs it on a record with its holders and queue.
-    pub fn run<H: Hall>(
+    pub fn run<S: SharedStorage>(
         &self,
         cell: &mut SharedCell,
-        hall: &mut H,
+        storage: &mut S,
         env: &mut Surroundings<'_>,
-    ) -> Result<Reply, H::Error> {
+    ) -> Result<Reply, S::Error> {
         if let Some(other) = cell.primitive.filter(|is| self.only_for().is_some_and(|wanted| wanted != *is)) {
             return Ok(foreign(other.name()));
         }
         let now = env.now.0;
         Ok(match self {
             Procedure::Acquire(ask) => {
-                let answer = cell.acquire(hall, env, ask)?;
+                let answer = cell.acquire(storage, env, ask)?;
                 acquired_reply(now, answer, Some(cell.capacity).filter(|capacity| *capacity != ask.capacity))
             }
-            Procedure::Renew(owner, ttl) => Reply::Int(cell.renew(hall, env, owner, *ttl)?.into()),
-            Procedure::Change(change) => match cell.change(hall, env, change)? {
+            Procedure::Renew(owner, ttl) => Reply::Int(cell.renew(storage, env, owner, *ttl)?.into()),
+            Procedure::Change(change) => match cell.change(storage, env, change)? {
                 Changed::Done(token) => numbers(&[1, i64::try_from(token).unwrap_or(i64::MAX)]),
                 Changed::Refused => numbers(&[0]),
                 Changed::Gone => Reply::Int(0),
                 Changed::Late => numbers(&[2, now]),
             },
-            Procedure::Release(owner) => Reply::Int(cell.release(hall, env, owner)?.into()),
+            Procedure::Release(owner) => Reply::Int(cell.release(storage, env, owner)?.into()),
             Procedure::Undo(owner) => {
-                cell.undo(hall, env, owner)?;
+                cell.undo(storage, env, owner)?;
                 Reply::Int(1)
             }
             Procedure::Inspect => match cell.primitive {
-                Some(primitive) => inspect_reply(primitive, cell, hall, env.now)?,
+                Some(primitive) => inspect_reply(primitive, cell, storage, env.now)?,
                 None => Reply::Nil,
             },
-            Procedure::Break(token) => Reply::Int(cell.break_hold(hall, env, *token)?.into()),
+            Procedure::Break(token) => Reply::Int(cell.break_hold(storage, env, *token)?.into()),
             Procedure::Resize(permits) => {
-                cell.resize(hall, env, Primitive::Semaphore, *permits)?;
+                cell.resize(storage, env, Primitive::Semaphore, *permits)?;
                 Reply::Int(1)
             }
         })
@@ -475,15 +475,15 @@ fn acquired_reply(now: i64, answer: Acquired, other: Option<u32>) -> Reply {
     }
 }
 
-fn inspect_reply<H: Hall>(
+fn inspect_reply<S: SharedStorage>(
     primitive: Primitive,
     cell: &SharedCell,
-    hall: &mut H,
+    storage: &mut S,
     now: StoreTime,
-) -> Result<Reply, H::Error> {
+) -> Result<Reply, S::Error> {
     let head =
-        [Reply::Text(primitive.name().into()), Reply::Int(cell.capacity.into()), Reply::Int(hall.waiting()?.into())];
-    let holders = hall.holders()?.into_iter().map(|holder| {
+        [Reply::Text(primitive.name().into()), Reply::Int(cell.capacity.into()), Reply::Int(storage.waiting()?.into())];
+    let holders = storage.holders()?.into_iter().map(|holder| {
         Reply::List(vec![
             Reply::Text(holder.owner.to_string()),
             Reply::Int(now.micros_since(holder.since)),

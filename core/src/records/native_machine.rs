@@ -1,6 +1,6 @@
 //! The `native` layout's protocol: one machine, and one wire form, for every store that can run a procedure atomically.
 //!
-//! Redis runs the procedures as Lua, memory and SQLite run [`crate::cell`]. Every conversation is one request:
+//! Redis runs the procedures as Lua, memory and SQLite run [`crate::lock_cell`]. Every conversation is one request:
 //!
 //! ```text
 //!   acquire  claimant ttl-us not-after card wait prev used  ->  first token
@@ -27,21 +27,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arguments::{Arguments, micros, token_arg};
-use crate::barrier_layout::BarrierCalls;
-use crate::cell::{self, Acquired, BLOCK, Claimant, Given};
+use crate::barrier_machine::BarrierCalls;
 use crate::gate::Gate;
 use crate::gate_layout::GateLayout;
 use crate::guarantee::{Guarantees, TokenRises};
 use crate::inspection;
-use crate::latch_layout::LatchCalls;
+use crate::latch_machine::LatchCalls;
 use crate::lease::{Card, Holder, Inspection, LOCK, ReleaseOutcome};
+use crate::lock_cell::{self, Acquired, BLOCK, Claimant, Given};
 use crate::protocol::{
     Arg, Call, Grant, Input, Inquiry, Intent, Layout, Op, Policy, Previous, Protocol, Push, Reply, Request, Requests,
     Step, StoreEvent, Term, Terms, Traits, Verdict, Wait,
 };
 use crate::replies::{answered, done, duration, int, is_far, names, operation, refusal, shown};
 use crate::share::Share;
-use crate::shared::{SharedCalls, SharedLayout};
+use crate::shared_machine::{SharedCalls, SharedLayout};
 use crate::time::StoreTime;
 
 /// The procedures of one store.
@@ -71,7 +71,7 @@ impl Calls {
         [acquire, release, renew, inspect, break_hold, list]
     }
 
-    /// The procedures of a store that runs [`crate::cell`]: their names say it all.
+    /// The procedures of a store that runs [`crate::lock_cell`]: their names say it all.
     pub const fn of_cell() -> Self {
         Calls {
             acquire: call("acquire", false),
@@ -104,7 +104,7 @@ impl OwnCalls {
         std::iter::once(&self.pass).chain(&self.together)
     }
 
-    /// Those of a store that runs [`crate::cell`].
+    /// Those of a store that runs [`crate::lock_cell`].
     pub const fn of_cell() -> Self {
         OwnCalls { pass: call("pass", false), together: None }
     }
@@ -155,7 +155,7 @@ impl Layout for NativeLayout {
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
         let Guarantees { push, token, .. } = self.guarantees();
         let clocked = token == TokenRises::WithStoreClock;
-        Box::new(Native { clocked, ..Native::new(self.calls, key, push).with(self.own) })
+        Box::new(NativeMachine { clocked, ..NativeMachine::new(self.calls, key, push).with(self.own) })
     }
 
     fn tries_together(&self) -> bool {
@@ -234,7 +234,7 @@ pub(crate) fn read_inspection(list: &[Reply], free: Inspection) -> Option<Inspec
 
 /// The machine.
 #[derive(Clone, Debug)]
-pub struct Native {
+pub struct NativeMachine {
     calls: &'static Calls,
     own: Option<&'static OwnCalls>,
     key: Arc<str>,
@@ -243,16 +243,16 @@ pub struct Native {
     clocked: bool,
 }
 
-impl Native {
+impl NativeMachine {
     /// The machine for the lock kept under `key`, by the procedures `calls` of a store that can `push`.
     pub fn new(calls: &'static Calls, key: Arc<str>, push: bool) -> Self {
         let push = if push { Push::Inbox } else { Push::None };
-        Native { calls, own: None, key, push, clocked: false }
+        NativeMachine { calls, own: None, key, push, clocked: false }
     }
 
     /// The same, able to do what only this layout can.
     pub fn with(self, own: &'static OwnCalls) -> Self {
-        Native { own: Some(own), ..self }
+        NativeMachine { own: Some(own), ..self }
     }
 
     fn begin(&self, intent: &Intent) -> Request {
@@ -297,7 +297,7 @@ impl Native {
     }
 }
 
-impl Protocol for Native {
+impl Protocol for NativeMachine {
     fn step(&mut self, input: Input<'_>) -> Step {
         match input {
             Input::Begin(intent) => Step::Ask(Requests::from_iter([self.begin(&intent)])),
@@ -381,22 +381,22 @@ fn prev_args(prev: Option<&Previous>) -> (Arg, Arg) {
     }
 }
 
-/// A request of this layout as the stores that run [`crate::cell`] read it.
+/// A request of this layout as the stores that run [`crate::lock_cell`] read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Procedure {
-    /// See [`cell::Cell::acquire`].
-    Acquire(cell::Acquire),
-    /// See [`cell::Cell::renew`].
+    /// See [`lock_cell::Cell::acquire`].
+    Acquire(lock_cell::Acquire),
+    /// See [`lock_cell::Cell::renew`].
     Renew(Claimant, Duration),
-    /// See [`cell::Cell::release`].
+    /// See [`lock_cell::Cell::release`].
     Release(Claimant, u64),
-    /// See [`cell::Cell::undo`], for one attempt or two.
+    /// See [`lock_cell::Cell::undo`], for one attempt or two.
     Undo(Claimant, Option<Claimant>),
-    /// See [`cell::Cell::pass`].
-    Pass(cell::Pass),
+    /// See [`lock_cell::Cell::pass`].
+    Pass(lock_cell::Pass),
     /// Look at it.
     Inspect,
-    /// See [`cell::Cell::break_hold`].
+    /// See [`lock_cell::Cell::break_hold`].
     Break(u64),
 }
 
@@ -407,16 +407,16 @@ impl Procedure {
         let args = Arguments(&request.args);
         Some(match request.call.name {
             "acquire" => {
-                let asker = cell::Waiter { owner: args.claimant(0)?, card: args.text(3)?.to_owned() };
+                let asker = lock_cell::Waiter { owner: args.claimant(0)?, card: args.text(3)?.to_owned() };
                 let prev = args.claimant(5).zip(args.token(6));
                 let (not_after, wait) = (StoreTime(args.number(2)?), args.number(4)? != 0);
-                Procedure::Acquire(cell::Acquire { asker, ttl: duration(args.number(1)?), not_after, wait, prev })
+                Procedure::Acquire(lock_cell::Acquire { asker, ttl: duration(args.number(1)?), not_after, wait, prev })
             }
             "renew" => Procedure::Renew(args.claimant(0)?, duration(args.number(1)?)),
             "release" => Procedure::Release(args.claimant(0)?, args.token(1)?),
             "undo" => Procedure::Undo(args.claimant(0)?, args.claimant(1)),
-            "pass" => Procedure::Pass(cell::Pass {
-                to: cell::Waiter { owner: args.claimant(0)?, card: args.text(4)?.to_owned() },
+            "pass" => Procedure::Pass(lock_cell::Pass {
+                to: lock_cell::Waiter { owner: args.claimant(0)?, card: args.text(4)?.to_owned() },
                 from: args.claimant(1)?,
                 ttl: duration(args.number(2)?),
                 not_after: StoreTime(args.number(3)?),
@@ -428,11 +428,11 @@ impl Procedure {
     }
 
     /// Runs it on a record and its queue.
-    pub fn run<L: cell::Line>(
+    pub fn run<L: lock_cell::LockStorage>(
         self,
-        cell: &mut cell::Cell,
+        cell: &mut lock_cell::Cell,
         line: &mut L,
-        env: &mut cell::Surroundings<'_>,
+        env: &mut lock_cell::Surroundings<'_>,
     ) -> Result<Reply, L::Error> {
         let was_renewed = cell.hold.as_ref().is_some_and(|hold| !hold.claimed);
         let reply = self.run_alone(cell, line, env)?;
@@ -446,11 +446,11 @@ impl Procedure {
         Ok(reply)
     }
 
-    fn run_alone<L: cell::Line>(
+    fn run_alone<L: lock_cell::LockStorage>(
         self,
-        cell: &mut cell::Cell,
+        cell: &mut lock_cell::Cell,
         line: &mut L,
-        env: &mut cell::Surroundings<'_>,
+        env: &mut lock_cell::Surroundings<'_>,
     ) -> Result<Reply, L::Error> {
         Ok(match self {
             Procedure::Acquire(ask) => {
@@ -459,9 +459,9 @@ impl Procedure {
             }
             Procedure::Renew(owner, ttl) => Reply::Int(cell.renew(env, &owner, ttl).into()),
             Procedure::Release(owner, used) => match cell.release(line, env, &owner, used)? {
-                cell::Release::Released => Reply::Int(1),
-                cell::Release::Expired => Reply::Int(0),
-                cell::Release::Stolen(card) => Reply::Text(card),
+                lock_cell::Release::Released => Reply::Int(1),
+                lock_cell::Release::Expired => Reply::Int(0),
+                lock_cell::Release::Stolen(card) => Reply::Text(card),
             },
             Procedure::Undo(owner, prev) => {
                 for attempt in std::iter::once(&owner).chain(&prev) {
@@ -470,9 +470,9 @@ impl Procedure {
                 Reply::Int(1)
             }
             Procedure::Pass(pass) => match cell.pass(env, &pass) {
-                cell::Passed::Granted { first } => Reply::Int(i64::try_from(first).unwrap_or(i64::MAX)),
-                cell::Passed::Gone => Reply::Int(0),
-                cell::Passed::Late => Reply::List(vec![Reply::Int(2), Reply::Int(env.now.0)]),
+                lock_cell::Passed::Granted { first } => Reply::Int(i64::try_from(first).unwrap_or(i64::MAX)),
+                lock_cell::Passed::Gone => Reply::Int(0),
+                lock_cell::Passed::Late => Reply::List(vec![Reply::Int(2), Reply::Int(env.now.0)]),
             },
             Procedure::Inspect => inspect_reply(cell, env.now, line.count()?),
             Procedure::Break(token) => Reply::Int(cell.break_hold(line, env, token)?.into()),
@@ -480,7 +480,7 @@ impl Procedure {
     }
 }
 
-fn inspect_reply(cell: &cell::Cell, now: StoreTime, waiters: u32) -> Reply {
+fn inspect_reply(cell: &lock_cell::Cell, now: StoreTime, waiters: u32) -> Reply {
     let (owner, since, first, card) = match &cell.hold {
         Some(hold) => (hold.owner.to_string(), hold.since, hold.first, hold.card.clone()),
         None => (String::new(), now, cell.last, String::new()),

@@ -19,9 +19,9 @@
 //! | `h`, `n`, `q<n>` | the attempts of those in the order in which they came: the first that is left, the next to come, and each |
 //! | `g` | when the key itself goes: later than any of these is needed |
 //!
-//! That it is open is published as `taken <attempt> 1 <now> <key>`; see [`parse_push`](super::native::parse_push).
+//! That it is open is published as `taken <attempt> 1 <now> <key>`; see [`parse_push`](super::native_scripts::parse_push).
 
-use crate::latch_layout::LatchCalls;
+use crate::latch_machine::LatchCalls;
 use crate::protocol::Call;
 
 macro_rules! script {

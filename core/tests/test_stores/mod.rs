@@ -8,14 +8,14 @@ use lockwright::blocking;
 use lockwright::options::ConnectOptions;
 
 /// A lock name that no other test uses, and how to make clients of one place.
-pub struct Place {
+pub struct TestStore {
     pub uri: String,
     pub name: String,
     _folder: Option<tempfile::TempDir>,
 }
 
-impl Place {
-    pub fn all() -> Vec<Place> {
+impl TestStore {
+    pub fn all() -> Vec<TestStore> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("test-{}-{number}", std::process::id());
@@ -23,7 +23,7 @@ impl Place {
         let redis = std::env::var("LOCKWRIGHT_TEST_REDIS")
             .expect("set LOCKWRIGHT_TEST_REDIS to what conformance/services/redis.sh start prints");
         let sqlite = format!("sqlite://{}/locks.db", folder.path().display());
-        let place = |uri: String, folder| Place { uri, name: name.clone(), _folder: folder };
+        let place = |uri: String, folder| TestStore { uri, name: name.clone(), _folder: folder };
         vec![place(format!("memory://{name}"), None), place(sqlite, Some(folder)), place(redis, None)]
     }
 

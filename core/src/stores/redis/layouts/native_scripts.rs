@@ -1,13 +1,13 @@
 //! The layout `native`: one hash per lock, changed by scripts alone.
 //!
-//! The semantics are those of [`crate::cell`], told there and checked against these scripts on random commands. A lock `name`
+//! The semantics are those of [`crate::lock_cell`], told there and checked against these scripts on random commands. A lock `name`
 //! is kept under `lw:{name}` (with `{`, `}` and `%` written as `%7B`, `%7D`, `%25`), so that everything about it lies in one
 //! slot of a cluster. Times are microseconds of the server's clock.
 //!
 //! | field | holds |
 //! |---|---|
 //! | `v` | version of the layout: `1` |
-//! | `o` | the holder as a [`Claimant`](crate::cell::Claimant); empty while the lock is free |
+//! | `o` | the holder as a [`Claimant`](crate::lock_cell::Claimant); empty while the lock is free |
 //! | `s`, `l` | when its lease began, and how long it lasts; below zero while nobody renewed what was handed over |
 //! | `t` | first fencing token of its block of 64; while the lock is free, the highest token used |
 //! | `c` | the holder's card |
@@ -22,10 +22,10 @@
 
 use std::sync::Arc;
 
-use crate::cell::BLOCK;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use crate::lock_cell::BLOCK;
 use crate::name;
-use crate::native::{Calls, NativeLayout, OwnCalls};
+use crate::native_machine::{Calls, NativeLayout, OwnCalls};
 use crate::protocol::{AttemptId, Call, InboxId, StoreEvent};
 use crate::time::StoreTime;
 
@@ -96,7 +96,8 @@ pub(crate) static LISTENERS: Call =
 
 /// The layout for locks whose names get `prefix` put before them.
 pub fn layout(prefix: impl Into<String>) -> NativeLayout {
-    let (own, shared, latch, barrier) = (&OWN, &super::shared::CALLS, &super::latch::CALLS, &super::barrier::CALLS);
+    let (own, shared, latch, barrier) =
+        (&OWN, &super::shared_scripts::CALLS, &super::latch_scripts::CALLS, &super::barrier_scripts::CALLS);
     NativeLayout { calls: &CALLS, own, shared, latch, barrier, guarantees, key, name_of, prefix: prefix.into() }
 }
 

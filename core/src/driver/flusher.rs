@@ -1,7 +1,7 @@
-//! The courier: takes what many locks write in the background to the store together, a cartload at a time.
+//! The flusher: takes what many locks write in the background to the store in batches.
 //!
 //! A client that holds very many locks has as many renewals due at once. Were each sent at once, the last would be answered
-//! too late, and a store that does not answer would be asked by every lock again and again. So a few cartloads at most are
+//! too late, and a store that does not answer would be asked by every lock again and again. So a few batches at most are
 //! under way, and after one that came back unanswered the next one waits.
 
 use std::collections::VecDeque;
@@ -17,14 +17,14 @@ use crate::protocol::{Op, Requests};
 use crate::session::RequestId;
 use crate::stores::{Answered, BATCH, Outcome};
 
-/// Cartloads under way at once, so that the store need not wait for us while we read its answers.
-const CARTS: usize = 2;
-/// First and longest pause after a cartload that came back unanswered.
+/// Batches under way at once, so that the store need not wait for us while we read its answers.
+const AT_ONCE: usize = 2;
+/// First and longest pause after a batch that came back unanswered.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(320));
 
-/// What travels together.
+/// Which writes share a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Freight {
+pub(crate) enum BatchKind {
     /// Requests of one call that the store takes as one.
     Renewals,
     /// Requests of their own, in one write.
@@ -33,91 +33,92 @@ pub(crate) enum Freight {
     Asks,
 }
 
-impl Freight {
-    /// What kind of freight this write is; none where it must not wait for others.
+impl BatchKind {
+    /// In which kind of batch this write goes; none where it must not wait for others.
     pub(crate) fn of(send: &Outbound) -> Option<Self> {
         match (send.id.op, send.requests.as_slice()) {
-            (Op::Renew, [only]) if only.call.batch => Some(Freight::Renewals),
-            (Op::Release | Op::Undo, _) => Some(Freight::Returns),
-            (Op::Acquire, _) => Some(Freight::Asks),
+            (Op::Renew, [only]) if only.call.batch => Some(BatchKind::Renewals),
+            (Op::Release | Op::Undo, _) => Some(BatchKind::Returns),
+            (Op::Acquire, _) => Some(BatchKind::Asks),
             _ => None,
         }
     }
 
-    /// Writes in one cartload: what a store does at once without keeping others waiting for more than milliseconds.
-    pub(crate) const fn load(self) -> usize {
+    /// Writes in one batch: what a store does at once without keeping others waiting for more than milliseconds.
+    pub(crate) const fn size(self) -> usize {
         match self {
-            Freight::Renewals => BATCH,
-            Freight::Returns | Freight::Asks => 100,
+            BatchKind::Renewals => BATCH,
+            BatchKind::Returns | BatchKind::Asks => 100,
         }
     }
 }
 
 /// See the [module](self).
-pub(crate) struct Courier {
-    freight: Freight,
-    office: Mutex<Office>,
+pub(crate) struct Flusher {
+    kind: BatchKind,
+    state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct Office {
-    parcels: VecDeque<Outbound>,
-    carts: usize,
+struct State {
+    writes: VecDeque<Outbound>,
+    /// Tasks that take batches of them to the store.
+    tasks: usize,
 }
 
-impl Courier {
-    pub(crate) fn of(freight: Freight) -> Self {
-        Courier { freight, office: Mutex::default() }
+impl Flusher {
+    pub(crate) fn of(kind: BatchKind) -> Self {
+        Flusher { kind, state: Mutex::default() }
     }
 
-    /// Sends all of `parcels`, which are freight of this kind.
-    pub(crate) fn take(&self, engine: &Arc<Engine>, parcels: impl IntoIterator<Item = Outbound>) {
-        let mut office = locked(&self.office);
-        office.parcels.extend(parcels);
-        while office.carts < CARTS && office.carts * self.freight.load() < office.parcels.len() {
+    /// Sends all of `writes`, which are of this kind.
+    pub(crate) fn take(&self, engine: &Arc<Engine>, writes: impl IntoIterator<Item = Outbound>) {
+        let mut state = locked(&self.state);
+        state.writes.extend(writes);
+        while state.tasks < AT_ONCE && state.tasks * self.kind.size() < state.writes.len() {
             match runtime::handle() {
                 Ok(handle) => {
-                    office.carts += 1;
-                    handle.spawn(keep_driving(engine.clone(), self.freight));
+                    state.tasks += 1;
+                    handle.spawn(keep_flushing(engine.clone(), self.kind));
                 }
                 Err(error) => return no_background(&error),
             }
         }
     }
 
-    /// The next cartload; none ends a cart's work.
-    fn load(&self) -> Option<Vec<Outbound>> {
-        let mut office = locked(&self.office);
-        let count = office.parcels.len().min(self.freight.load());
+    /// The writes of the next batch; none ends the work of the task that asks.
+    fn next(&self) -> Option<Vec<Outbound>> {
+        let mut state = locked(&self.state);
+        let count = state.writes.len().min(self.kind.size());
         if count == 0 {
-            office.carts -= 1;
+            state.tasks -= 1;
             // What a burst needed is not kept for ever.
-            office.parcels.shrink_to(self.freight.load());
+            state.writes.shrink_to(self.kind.size());
             return None;
         }
-        Some(office.parcels.drain(..count).collect())
+        Some(state.writes.drain(..count).collect())
     }
 }
 
-async fn keep_driving(engine: Arc<Engine>, freight: Freight) {
-    fence::kept_up("a batch", engine.store.address(), || drive(&engine, freight)).await;
+async fn keep_flushing(engine: Arc<Engine>, kind: BatchKind) {
+    fence::kept_up("a batch", engine.store.address(), || flush(&engine, kind)).await;
 }
 
-async fn drive(engine: &Arc<Engine>, freight: Freight) {
+async fn flush(engine: &Arc<Engine>, kind: BatchKind) {
     let mut pause = PAUSE.0;
-    while let Some(load) = engine.courier(freight).load() {
-        let (requests, receipts) = send_off(load);
+    while let Some(writes) = engine.flusher(kind).next() {
+        let (requests, parts) = joined(writes);
         let limit = engine.limit(clock::now(), None);
-        let answered = match freight {
-            Freight::Renewals => {
+        let answered = match kind {
+            BatchKind::Renewals => {
                 engine.survive(async { engine.store.clone().call_batch(requests, limit).await }, limit).await
             }
-            Freight::Returns | Freight::Asks => {
+            BatchKind::Returns | BatchKind::Asks => {
                 engine.survive(async { engine.store.call_async(&requests, limit).await }, limit).await
             }
         };
         let reached = matches!(answered.outcome, Outcome::Replies(_));
-        deliver(engine, receipts, answered);
+        distribute(engine, parts, answered);
         if reached {
             pause = PAUSE.0;
             // Where a store answers at once and work never ends, nobody else on this thread would have a turn.
@@ -129,29 +130,29 @@ async fn drive(engine: &Arc<Engine>, freight: Freight) {
     }
 }
 
-/// Who waits for the answer to how many requests of a cartload.
-pub(crate) struct Receipt {
+/// Who waits for the answer to how many requests of a batch.
+pub(crate) struct Part {
     entry: Arc<Entry>,
     slot: u64,
     id: RequestId,
     requests: usize,
 }
 
-/// All requests of a cartload, and who waits for their answers.
-pub(crate) fn send_off(load: Vec<Outbound>) -> (Requests, Vec<Receipt>) {
-    let mut all = Vec::with_capacity(load.len());
-    let receipt = |Outbound { entry, slot, id, requests }| {
+/// All requests of `writes`, and who waits for their answers.
+pub(crate) fn joined(writes: Vec<Outbound>) -> (Requests, Vec<Part>) {
+    let mut all = Vec::with_capacity(writes.len());
+    let part = |Outbound { entry, slot, id, requests }| {
         let count = requests.len();
         all.extend(requests);
-        Receipt { entry, slot, id, requests: count }
+        Part { entry, slot, id, requests: count }
     };
-    let receipts = load.into_iter().map(receipt).collect();
-    (Requests::from_vec(all), receipts)
+    let parts = writes.into_iter().map(part).collect();
+    (Requests::from_vec(all), parts)
 }
 
-/// Gives each write of a cartload its part of the answer.
-pub(crate) fn deliver(engine: &Engine, receipts: Vec<Receipt>, answered: Answered) {
-    let Answered { sent, outcome } = engine.heard(receipts.len() as u64, answered);
+/// Gives each write of a batch its part of the answer.
+pub(crate) fn distribute(engine: &Engine, parts: Vec<Part>, answered: Answered) {
+    let Answered { sent, outcome } = engine.heard(parts.len() as u64, answered);
     let mut answer: Box<dyn FnMut(usize) -> Outcome> = match outcome {
         Outcome::Replies(replies) => {
             let mut replies = replies.into_iter();
@@ -162,7 +163,7 @@ pub(crate) fn deliver(engine: &Engine, receipts: Vec<Receipt>, answered: Answere
             Box::new(move |_| Outcome::Unknown { error: error.clone(), void_after })
         }
     };
-    for Receipt { entry, slot, id, requests } in receipts {
+    for Part { entry, slot, id, requests } in parts {
         let outcome = answer(requests);
         let follow = entry.answered(engine, slot, id, Answered { sent, outcome });
         engine.perform_in_background(&entry, follow);
@@ -240,6 +241,6 @@ mod tests {
         }
         assert!(store.falls.load(Ordering::SeqCst) as i64 <= 0);
         assert!(held.iter().all(|hold| hold.why_lost().is_none()));
-        assert!(locked(&engine.courier(Freight::Renewals).office).carts <= CARTS);
+        assert!(locked(&engine.flusher(BatchKind::Renewals).state).tasks <= AT_ONCE);
     }
 }

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::gates;
-use super::native::{
+use super::gate_rows;
+use super::native_rows::{
     Env, IDLE, Lock, Pushes, Queue, SWEEP, Sighting, execute, integer, is_ours, read_waiter, remove, token, unreadable,
 };
-use crate::cell::{Claimant, Line, Surroundings};
+use crate::lock_cell::{Claimant, LockStorage, Surroundings};
 use crate::protocol::{AttemptId, InboxId, Reply};
 use crate::share::Primitive;
-use crate::shared::{Procedure, foreign};
-use crate::shared_cell::{Acquire, Hall, Holder, Seeker, SharedCell};
+use crate::shared_cell::{Acquire, Holder, Seeker, SharedCell, SharedStorage};
+use crate::shared_machine::{Procedure, foreign};
 use crate::time::StoreTime;
 
 /// For how long a size that was chosen is kept though nobody uses it.
@@ -24,7 +24,7 @@ const RESIZED: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Executes one request.
 ///
 /// # Errors
-/// As [`super::native::run`].
+/// As [`super::native_rows::run`].
 pub(super) fn run(
     db: &Connection,
     env: &Env<'_>,
@@ -34,7 +34,7 @@ pub(super) fn run(
     let looks = matches!(procedure, Procedure::Inspect);
     let Some(mut record) = Record::load(db, env, key, looks)? else { return Ok((foreign("lock"), Pushes::new())) };
     if !record.stored
-        && let Some(other) = gates::in_the_way(db, env, key)?
+        && let Some(other) = gate_rows::in_the_way(db, env, key)?
     {
         return Ok((other, Pushes::new()));
     }
@@ -42,10 +42,10 @@ pub(super) fn run(
         record.end_the_gone(db, env, key, ask)?;
     }
     let (before, waiting) = (record.cell.clone(), record.waiting);
-    let mut hall = Rows::of(db, env, key, waiting, looks);
+    let mut storage = Rows::of(db, env, key, waiting, looks);
     let mut around = Surroundings { now: env.now, token_floor: env.wall, alive: env.alive, pushes: Pushes::new() };
-    let reply = procedure.run(&mut record.cell, &mut hall, &mut around)?;
-    record.waiting = hall.queue.waiting;
+    let reply = procedure.run(&mut record.cell, &mut storage, &mut around)?;
+    record.waiting = storage.queue.waiting;
     let is_used = record.cell.used > 0 || record.cell.resized || record.waiting > 0;
     if !looks && (record.cell != before || record.waiting != waiting) && (record.stored || is_used) {
         record.store(db, env, key)?;
@@ -228,7 +228,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-impl Hall for Rows<'_> {
+impl SharedStorage for Rows<'_> {
     type Error = rusqlite::Error;
 
     fn holder(&mut self, attempt: AttemptId) -> rusqlite::Result<Option<Holder>> {
@@ -361,11 +361,11 @@ pub(super) fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::native::tests::file;
+    use super::super::native_rows::tests::file;
     use super::*;
-    use crate::cell::Waiter;
+    use crate::lock_cell::Waiter;
     use crate::share::Share;
-    use crate::shared_cell::{self, Kept};
+    use crate::shared_cell::{self, SharedInMemory};
 
     fn env<'a>(now: i64, clock: &'a str) -> Env<'a> {
         Env { now: StoreTime(now), clock, wall: 1000, process: "us", alive: &|_| true, gone: &|_| false }
@@ -424,7 +424,7 @@ mod tests {
             steps in proptest::collection::vec((procedures(), pauses(), any::<[bool; 2]>()), 1..60)
         ) {
             let db = file();
-            let (mut cell, mut kept) = (SharedCell::default(), Kept::default());
+            let (mut cell, mut kept) = (SharedCell::default(), SharedInMemory::default());
             let mut now = 0;
             for (step, pause, listening) in steps {
                 now += pause;
@@ -503,10 +503,10 @@ mod tests {
         let db = file();
         let lock = |now: i64, call: &'static str| {
             let request = match call {
-                "acquire" => super::super::native::tests::acquire(1, 100, false, None),
-                _ => super::super::native::tests::release(1),
+                "acquire" => super::super::native_rows::tests::acquire(1, 100, false, None),
+                _ => super::super::native_rows::tests::release(1),
             };
-            super::super::native::run(&db, &env(now, "boot"), &request).unwrap().0
+            super::super::native_rows::run(&db, &env(now, "boot"), &request).unwrap().0
         };
         let Reply::Int(first) = lock(0, "acquire") else { panic!("it is free") };
         assert_eq!(granted(&db, &env(1, "boot"), 2, Share::READ), None);

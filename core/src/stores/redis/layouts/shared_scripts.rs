@@ -12,14 +12,14 @@
 //! | `e` | no lease ends before this |
 //! | `t` | the highest token granted |
 //! | `g` | when the key itself goes: always later than any lease's end |
-//! | `o<attempt>` | a hold: [`Claimant`](crate::cell::Claimant) (56 characters), whether it is a claim (1), units (10), token, since and end of its lease (16 each), card |
+//! | `o<attempt>` | a hold: [`Claimant`](crate::lock_cell::Claimant) (56 characters), whether it is a claim (1), units (10), token, since and end of its lease (16 each), card |
 //! | `w`, `h`, `n`, `a<attempt>`, `x<n>` | the queue, as in the layout `native` |
 //! | `q<n>` | a waiter: claimant (56), whether in order (1), units (10), card |
 //!
-//! A hand-off is published as `taken <attempt> <token> <now> <key>`; see [`parse_push`](super::native::parse_push).
+//! A hand-off is published as `taken <attempt> <token> <now> <key>`; see [`parse_push`](super::native_scripts::parse_push).
 
 use crate::protocol::Call;
-use crate::shared::SharedCalls;
+use crate::shared_machine::SharedCalls;
 
 macro_rules! script {
     ($($part:literal)+) => { concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+) };

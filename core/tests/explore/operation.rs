@@ -9,7 +9,7 @@ use crate::view::{Mix, View};
 
 /// One such request. Each copy of it is told apart from others by when it was sent, which says until when it is not too late.
 #[derive(Clone, Debug, Default)]
-pub struct Deed {
+pub struct Operation {
     /// Whether somebody wanted it yet.
     pub begun: bool,
     /// The copy whose answer is waited for: when it was sent.
@@ -20,7 +20,7 @@ pub struct Deed {
     pub done: bool,
 }
 
-impl Deed {
+impl Operation {
     /// Whether nothing of it is under way.
     pub fn is_silent(&self) -> bool {
         self.awaited.is_none() && self.ghosts.is_empty()

@@ -5,12 +5,12 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::native::{Env, Lock, Pushes, execute, read_attempt, remove};
-use super::{barrier, latch, shared};
-use crate::cell::Surroundings;
+use super::native_rows::{Env, Lock, Pushes, execute, read_attempt, remove};
+use super::{barrier_rows, latch_rows, shared_rows};
 use crate::lease::{BARRIER, LATCH};
+use crate::lock_cell::Surroundings;
 use crate::protocol::{AttemptId, InboxId, Reply};
-use crate::shared::foreign;
+use crate::shared_machine::foreign;
 use crate::time::StoreTime;
 
 /// With each new one go up to so many that nobody uses: more than one, so that they do not add up.
@@ -19,14 +19,14 @@ const SWEEP: u32 = 16;
 /// A request to one of them.
 #[derive(Debug)]
 pub(super) enum Procedure {
-    Latch(crate::latch_layout::Procedure),
-    Barrier(crate::barrier_layout::Procedure),
+    Latch(crate::latch_machine::Procedure),
+    Barrier(crate::barrier_machine::Procedure),
 }
 
 impl Procedure {
     pub(super) fn read(request: &crate::protocol::Request) -> Option<Self> {
-        let barrier = || crate::barrier_layout::Procedure::read(request).map(Procedure::Barrier);
-        crate::latch_layout::Procedure::read(request).map(Procedure::Latch).or_else(barrier)
+        let barrier = || crate::barrier_machine::Procedure::read(request).map(Procedure::Barrier);
+        crate::latch_machine::Procedure::read(request).map(Procedure::Latch).or_else(barrier)
     }
 
     fn kind(&self) -> &'static str {
@@ -39,11 +39,11 @@ impl Procedure {
     fn looks(&self) -> bool {
         match self {
             Procedure::Latch(procedure) => {
-                use crate::latch_layout::Procedure::{Inspect, Look};
+                use crate::latch_machine::Procedure::{Inspect, Look};
                 matches!(procedure, Look | Inspect)
             }
             Procedure::Barrier(procedure) => {
-                use crate::barrier_layout::Procedure::{Inspect, Look};
+                use crate::barrier_machine::Procedure::{Inspect, Look};
                 matches!(procedure, Look | Inspect)
             }
         }
@@ -61,7 +61,7 @@ pub(super) struct Gate {
 /// Executes one request.
 ///
 /// # Errors
-/// As [`super::native::run`].
+/// As [`super::native_rows::run`].
 pub(super) fn run(
     db: &Connection,
     env: &Env<'_>,
@@ -85,8 +85,8 @@ pub(super) fn run(
     let mut around = Surroundings { now: env.now, token_floor: env.wall, alive: env.alive, pushes: Pushes::new() };
     let rows = Rows { db, env, key };
     let (reply, after) = match procedure {
-        Procedure::Latch(procedure) => latch::run(rows, &mut around, before, procedure)?,
-        Procedure::Barrier(procedure) => barrier::run(rows, &mut around, before, procedure)?,
+        Procedure::Latch(procedure) => latch_rows::run(rows, &mut around, before, procedure)?,
+        Procedure::Barrier(procedure) => barrier_rows::run(rows, &mut around, before, procedure)?,
     };
     if after != before
         && let Some(gate) = after
@@ -102,8 +102,8 @@ pub(super) fn run(
 /// What a look tells, if a latch or a barrier lies under `key`.
 pub(super) fn seen(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<Reply>> {
     let look = in_use(db, env, key)?.map(|(kind, _)| match kind == BARRIER {
-        true => Procedure::Barrier(crate::barrier_layout::Procedure::Inspect),
-        false => Procedure::Latch(crate::latch_layout::Procedure::Inspect),
+        true => Procedure::Barrier(crate::barrier_machine::Procedure::Inspect),
+        false => Procedure::Latch(crate::latch_machine::Procedure::Inspect),
     });
     look.map(|look| Ok(run(db, env, key, &look)?.0)).transpose()
 }
@@ -126,11 +126,11 @@ fn other_in_the_way(db: &Connection, env: &Env<'_>, key: &str, looks: bool) -> r
     if lock.stored && !looks {
         remove(db, "DELETE FROM locks WHERE key = ?1", key, lock.cell.last)?;
     }
-    shared::in_the_way(db, key, looks)
+    shared_rows::in_the_way(db, key, looks)
 }
 
 fn load(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<(String, Gate)>> {
-    db.prepare_cached("SELECT kind, count, generation, goes, clock, goes_wall FROM gates WHERE key = ?1")?
+    db.prepare_cached("SELECT kind, count, generation, goes, clock, goes_wall FROM gate_rows WHERE key = ?1")?
         .query_row([key], |row| {
             let goes = here(env, row.get(3)?, row.get_ref(4)?.as_str()?, row.get(5)?);
             Ok((row.get(0)?, Gate { count: row.get(1)?, generation: row.get(2)?, goes }))
@@ -139,7 +139,7 @@ fn load(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<(S
 }
 
 fn store(db: &Connection, env: &Env<'_>, key: &str, kind: &str, gate: &Gate) -> rusqlite::Result<()> {
-    let sql = "INSERT OR REPLACE INTO gates (key, kind, count, generation, goes, clock, goes_wall) \
+    let sql = "INSERT OR REPLACE INTO gate_rows (key, kind, count, generation, goes, clock, goes_wall) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let Gate { count, generation, goes } = *gate;
     execute(db, sql, (key, kind, count, generation, goes.0, env.clock, by_the_wall(env, goes))).map(|_| ())
@@ -161,7 +161,7 @@ pub(super) fn here(env: &Env<'_>, at: i64, clock: &str, wall_time: i64) -> Store
 }
 
 fn forget(db: &Connection, key: &str) -> rusqlite::Result<()> {
-    execute(db, "DELETE FROM gates WHERE key = ?1", [key])?;
+    execute(db, "DELETE FROM gate_rows WHERE key = ?1", [key])?;
     execute(db, "DELETE FROM latch_waiters WHERE key = ?1", [key])?;
     execute(db, "DELETE FROM places WHERE key = ?1", [key])?;
     execute(db, "DELETE FROM remembered WHERE key = ?1", [key]).map(|_| ())
@@ -169,7 +169,7 @@ fn forget(db: &Connection, key: &str) -> rusqlite::Result<()> {
 
 pub(super) fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
     let mut statement = db.prepare_cached(
-        "SELECT key FROM gates WHERE goes_wall <= ?1 AND (clock <> ?2 OR goes <= ?3) ORDER BY goes_wall LIMIT ?4",
+        "SELECT key FROM gate_rows WHERE goes_wall <= ?1 AND (clock <> ?2 OR goes <= ?3) ORDER BY goes_wall LIMIT ?4",
     )?;
     let keys = statement.query_map((wall(env), env.clock, env.now.0, SWEEP), |row| row.get(0))?;
     keys.collect::<rusqlite::Result<Vec<String>>>()?.iter().try_for_each(|key| forget(db, key))

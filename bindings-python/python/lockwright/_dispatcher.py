@@ -1,4 +1,4 @@
-"""The Python end of the herald: a thread that runs the Python code which the driver's own thread must not run."""
+"""The Python end of the dispatcher: a thread that runs the Python code which the driver's own thread must not run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PATIENCE = 1.0
 
 
 def start(mailbox: Mailbox) -> None:
-    thread = threading.Thread(target=_serve, args=(mailbox,), name="lockwright-herald", daemon=True)
+    thread = threading.Thread(target=_serve, args=(mailbox,), name="lockwright-dispatcher", daemon=True)
     thread.start()
     atexit.register(_dismiss, mailbox, thread)
 

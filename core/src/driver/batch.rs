@@ -1,25 +1,25 @@
-//! Writes of several locks that go to the store together, in the caller's own thread or task, as one write or one request.
+//! A batch: writes of several locks that go to the store together, as one write or one request.
 
-use super::courier::{Receipt, deliver, send_off};
 use super::engine::Engine;
 use super::entry::Outbound;
+use super::flusher::{Part, distribute, joined};
 use crate::error::{Error, Kind};
 use crate::platform::clock;
 use crate::protocol::{Reply, Request, Requests};
 use crate::stores::{Answered, Outcome};
 use crate::time::Time;
 
-/// See the [module](self).
-pub(crate) struct Convoy {
+/// Writes that the caller's own thread or task takes to the store.
+pub(crate) struct Batch {
     sends: Vec<Outbound>,
     /// The one request that stands for all of them.
     merged: Option<Request>,
 }
 
-impl Convoy {
+impl Batch {
     /// All of `sends` as they are, or `merged` in their place, which is answered with a list of their replies.
     pub(crate) fn new(sends: Vec<Outbound>, merged: Option<Request>) -> Self {
-        Convoy { sends, merged }
+        Batch { sends, merged }
     }
 
     /// Sends it in this thread; what follows from the answers is done in the background.
@@ -28,8 +28,8 @@ impl Convoy {
             return;
         }
         let limit = engine.limit(clock::now(), deadline);
-        let (requests, transit) = self.leave(engine, limit);
-        transit.arrive(engine.store.call(&requests, limit));
+        let (requests, sent) = self.into_requests(engine, limit);
+        sent.finish(engine.store.call(&requests, limit));
     }
 
     /// Sends it in this task. When the task is dropped meanwhile, the background goes on.
@@ -38,47 +38,47 @@ impl Convoy {
             return;
         }
         let limit = engine.limit(clock::now(), deadline);
-        let (requests, transit) = self.leave(engine, limit);
+        let (requests, sent) = self.into_requests(engine, limit);
         let answered = engine.call_async(&requests, limit).await;
-        transit.arrive(answered);
+        sent.finish(answered);
     }
 
-    /// It stays here: nothing of it was sent, and never will be.
-    pub(crate) fn stay(self, engine: &Engine) {
+    /// Nothing of it was sent, and never will be.
+    pub(crate) fn withdraw(self, engine: &Engine) {
         let error = Error::new(Kind::Cancelled, "acquire", "another of the locks wanted together is taken");
         let answered = Answered { sent: clock::now(), outcome: Outcome::NotSent(error) };
-        deliver(engine, send_off(self.sends).1, answered);
+        distribute(engine, joined(self.sends).1, answered);
     }
 
-    fn leave(self, engine: &Engine, limit: Time) -> (Requests, Transit<'_>) {
-        let (all, receipts) = send_off(self.sends);
+    fn into_requests(self, engine: &Engine, limit: Time) -> (Requests, Sent<'_>) {
+        let (all, parts) = joined(self.sends);
         let is_merged = self.merged.is_some();
         let requests = self.merged.map_or(all, |one| Requests::from_iter([one]));
-        (requests, Transit { engine, is_merged, receipts, limit })
+        (requests, Sent { engine, is_merged, parts, limit })
     }
 }
 
-/// A convoy on its way.
-struct Transit<'a> {
+/// A batch whose answer is not there yet.
+struct Sent<'a> {
     engine: &'a Engine,
     is_merged: bool,
-    receipts: Vec<Receipt>,
+    parts: Vec<Part>,
     limit: Time,
 }
 
-impl Transit<'_> {
-    fn arrive(mut self, answered: Answered) {
-        let receipts = std::mem::take(&mut self.receipts);
-        let answered = if self.is_merged { spread(answered, receipts.len()) } else { answered };
-        deliver(self.engine, receipts, answered);
+impl Sent<'_> {
+    fn finish(mut self, answered: Answered) {
+        let parts = std::mem::take(&mut self.parts);
+        let answered = if self.is_merged { spread(answered, parts.len()) } else { answered };
+        distribute(self.engine, parts, answered);
     }
 }
 
-impl Drop for Transit<'_> {
+impl Drop for Sent<'_> {
     fn drop(&mut self) {
-        let receipts = std::mem::take(&mut self.receipts);
-        if !receipts.is_empty() {
-            deliver(self.engine, receipts, self.engine.abandoned(self.limit));
+        let parts = std::mem::take(&mut self.parts);
+        if !parts.is_empty() {
+            distribute(self.engine, parts, self.engine.abandoned(self.limit));
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The protocol of latches: one machine, and one wire form, for every store that can run a procedure atomically. It is to
-//! [`crate::latch_cell`] what [`crate::native`] is to [`crate::cell`].
+//! [`crate::latch_cell`] what [`crate::native_machine`] is to [`crate::lock_cell`].
 //!
 //! ```text
 //!   wait    claimant not-after wait count idle-us             ->  1             open
@@ -7,7 +7,7 @@
 //!                                                             |   [1, now, count]  not open; a push tells the asker when it is
 //!                                                             |   [2, now]         late
 //!   leave   attempt                                           ->  1
-//!   change  attempt not-after copies-us deed count idle-us    ->  [1, count] | [0] refused | [2, now] late
+//!   change  attempt not-after copies-us operation count idle-us    ->  [1, count] | [0] refused | [2, now] late
 //!   look                                                      ->  count | nil
 //! ```
 //!
@@ -20,10 +20,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arguments::{Arguments, attempt_arg, micros, past_key};
-use crate::cell::{Claimant, Surroundings};
-use crate::gate::{Deed, LatchPlan, MOST_COUNT};
-use crate::latch_cell::{Change, Changed, LatchCell, Porch, Wait, Waited};
+use crate::gate::{CountOperation, LatchPlan, MOST_COUNT};
+use crate::latch_cell::{Changed, CountChange, LatchCell, LatchStorage, Wait, Waited};
 use crate::lease::{Counting, Inspection, LATCH, ReleaseOutcome};
+use crate::lock_cell::{Claimant, Surroundings};
 use crate::options::DEFAULT_TTL;
 use crate::protocol::{
     self, Arg, AttemptId, Call, Grant, Input, Intent, Op, Protocol, Push, Question, Reply, Request, Requests, Step,
@@ -54,7 +54,7 @@ pub struct LatchCalls {
 }
 
 impl LatchCalls {
-    /// Those that a store may be asked for by a digest, as [`Calls::by_digest`](crate::native::Calls::by_digest).
+    /// Those that a store may be asked for by a digest, as [`Calls::by_digest`](crate::native_machine::Calls::by_digest).
     pub fn by_digest(&self) -> [&Call; 3] {
         let LatchCalls { wait, leave: _, change, look, past: _ } = self;
         [wait, change, look]
@@ -62,12 +62,12 @@ impl LatchCalls {
 
     /// The request that asks `question` of the latch under `key`.
     pub fn question(&'static self, key: Arc<str>, question: Question) -> Request {
-        let Question::Change { attempt, copies, deed, plan } = question else {
+        let Question::Change { attempt, copies, operation, plan } = question else {
             return Request::new(&self.look, key, []);
         };
-        let does = match deed {
-            Deed::Down => "down",
-            Deed::Set => "set",
+        let does = match operation {
+            CountOperation::Down => "down",
+            CountOperation::Set => "set",
         };
         let args = [attempt_arg(attempt), Arg::NotAfter, micros(copies), does.into()];
         let past = past_key(self.past, &key);
@@ -150,18 +150,18 @@ impl Answer {
 
 /// The machine of a wait.
 #[derive(Clone, Debug)]
-pub struct Latch {
+pub struct LatchMachine {
     calls: &'static LatchCalls,
     key: Arc<str>,
     plan: LatchPlan,
     push: Push,
 }
 
-impl Latch {
+impl LatchMachine {
     /// The machine for the latch kept under `key`, by the procedures `calls` of a store that can `push`.
     pub fn new(calls: &'static LatchCalls, key: Arc<str>, plan: LatchPlan, push: bool) -> Self {
         let push = if push { Push::Inbox } else { Push::None };
-        Latch { calls, key, plan, push }
+        LatchMachine { calls, key, plan, push }
     }
 
     fn begin(&self, intent: &Intent) -> Step {
@@ -185,7 +185,7 @@ impl Latch {
     }
 }
 
-impl Protocol for Latch {
+impl Protocol for LatchMachine {
     fn step(&mut self, input: Input<'_>) -> Step {
         match input {
             Input::Begin(intent) => self.begin(&intent),
@@ -248,7 +248,7 @@ pub enum Procedure {
     /// See [`LatchCell::leave`].
     Leave(AttemptId),
     /// See [`LatchCell::change`].
-    Change(Change),
+    Change(CountChange),
     /// See [`LatchCell::look`].
     Look,
     /// Tell how it stands; asked for by a look at whatever lies there.
@@ -273,13 +273,13 @@ impl Procedure {
                 plan: plan(3)?,
             }),
             "latch.leave" => Procedure::Leave(args.attempt(0)?),
-            "latch.change" => Procedure::Change(Change {
+            "latch.change" => Procedure::Change(CountChange {
                 attempt: args.attempt(0)?,
                 not_after: not_after()?,
                 copies: duration(args.number(2)?),
-                deed: match args.text(3)? {
-                    "down" => Deed::Down,
-                    "set" => Deed::Set,
+                operation: match args.text(3)? {
+                    "down" => CountOperation::Down,
+                    "set" => CountOperation::Set,
                     _ => return None,
                 },
                 plan: plan(4)?,
@@ -290,25 +290,25 @@ impl Procedure {
     }
 
     /// Runs it on a record with those who wait.
-    pub fn run<P: Porch>(
+    pub fn run<S: LatchStorage>(
         &self,
         cell: &mut LatchCell,
-        porch: &mut P,
+        storage: &mut S,
         env: &mut Surroundings<'_>,
-    ) -> Result<Reply, P::Error> {
+    ) -> Result<Reply, S::Error> {
         let now = env.now.0;
         Ok(match self {
-            Procedure::Wait(ask) => match cell.wait(porch, env, ask)? {
+            Procedure::Wait(ask) => match cell.wait(storage, env, ask)? {
                 Waited::Open => Reply::Int(1),
                 Waited::Shut(count) => numbers(&[0, now, count.into()]),
                 Waited::Told(count) => numbers(&[1, now, count.into()]),
                 Waited::Late => numbers(&[2, now]),
             },
             Procedure::Leave(attempt) => {
-                cell.leave(porch, env, *attempt)?;
+                cell.leave(storage, env, *attempt)?;
                 Reply::Int(1)
             }
-            Procedure::Change(change) => match cell.change(porch, env, change)? {
+            Procedure::Change(change) => match cell.change(storage, env, change)? {
                 Changed::Left(count) => numbers(&[1, count.into()]),
                 Changed::Refused => numbers(&[0]),
                 Changed::Late => numbers(&[2, now]),
@@ -316,7 +316,7 @@ impl Procedure {
             Procedure::Look => cell.look(env.now).map_or(Reply::Nil, |count| Reply::Int(count.into())),
             Procedure::Inspect => match cell.look(env.now) {
                 Some(count) => {
-                    let numbers = [count, porch.waiting()?].map(|number| Reply::Int(number.into()));
+                    let numbers = [count, storage.waiting()?].map(|number| Reply::Int(number.into()));
                     Reply::List(std::iter::once(Reply::Text(LATCH.into())).chain(numbers).collect())
                 }
                 None => Reply::Nil,

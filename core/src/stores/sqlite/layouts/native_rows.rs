@@ -1,4 +1,4 @@
-//! Layout `native`: the rules of [`crate::cell`] on rows.
+//! Layout `native`: the rules of [`crate::lock_cell`] on rows.
 //!
 //! One request is one transaction: load the row, run the procedure, store the row if it changed. Everything here runs
 //! inside a transaction that somebody else began and ends.
@@ -15,15 +15,15 @@ use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, types};
 
-use super::{gates, shared};
-use crate::barrier_layout::BarrierCalls;
-use crate::cell::{Cell, Claimant, Hold, Line, Surroundings, Waiter};
+use super::{gate_rows, shared_rows};
+use crate::barrier_machine::BarrierCalls;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
-use crate::latch_layout::LatchCalls;
-use crate::native::{Calls, NativeLayout, OwnCalls, Procedure};
+use crate::latch_machine::LatchCalls;
+use crate::lock_cell::{Cell, Claimant, Hold, LockStorage, Surroundings, Waiter};
+use crate::native_machine::{Calls, NativeLayout, OwnCalls, Procedure};
 use crate::options::MAX_TTL;
 use crate::protocol::{AttemptId, InboxId, Reply, Request, StoreEvent};
-use crate::shared::SharedCalls;
+use crate::shared_machine::SharedCalls;
 use crate::time::StoreTime;
 
 /// What `prepare` executes in an empty file.
@@ -114,11 +114,11 @@ pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite
     if request.call.name == CALLS.list.name {
         return Ok((list(db, request)?, Pushes::new()));
     }
-    if let Some(procedure) = crate::shared::Procedure::read(request) {
-        return shared::run(db, env, &request.key, &procedure);
+    if let Some(procedure) = crate::shared_machine::Procedure::read(request) {
+        return shared_rows::run(db, env, &request.key, &procedure);
     }
-    if let Some(procedure) = gates::Procedure::read(request) {
-        return gates::run(db, env, &request.key, &procedure);
+    if let Some(procedure) = gate_rows::Procedure::read(request) {
+        return gate_rows::run(db, env, &request.key, &procedure);
     }
     let Some(procedure) = Procedure::read(request) else {
         let message = format!("the request `{}` is none of this layout's", request.call.name);
@@ -130,8 +130,8 @@ pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite
         return Ok((seen_beside(db, env, &request.key)?, Pushes::new()));
     }
     if !lock.stored {
-        let other = match shared::in_the_way(db, &request.key, false)? {
-            None => gates::in_the_way(db, env, &request.key)?,
+        let other = match shared_rows::in_the_way(db, &request.key, false)? {
+            None => gate_rows::in_the_way(db, env, &request.key)?,
             other => other,
         };
         if let Some(other) = other {
@@ -167,9 +167,9 @@ pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite
 
 /// What a look tells of a key under which no lock lies.
 fn seen_beside(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Reply> {
-    match gates::seen(db, env, key)? {
+    match gate_rows::seen(db, env, key)? {
         Some(seen) => Ok(seen),
-        None => Ok(shared::run(db, env, key, &crate::shared::Procedure::Inspect)?.0),
+        None => Ok(shared_rows::run(db, env, key, &crate::shared_machine::Procedure::Inspect)?.0),
     }
 }
 
@@ -366,7 +366,7 @@ pub(super) struct Queue<'a> {
     pub(super) popped: Option<(AttemptId, String)>,
 }
 
-impl Line for Queue<'_> {
+impl LockStorage for Queue<'_> {
     type Error = rusqlite::Error;
 
     fn join(&mut self, waiter: &Waiter) -> rusqlite::Result<u32> {
@@ -513,7 +513,7 @@ fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
     let mut statement = db.prepare_cached(
         "SELECT key FROM locks WHERE key > ?1 AND key >= ?2 AND key <= ?3 AND (owner IS NOT NULL OR waiting > 0) \
          UNION SELECT key FROM shared WHERE key > ?1 AND key >= ?2 AND key <= ?3 AND (used > 0 OR waiting > 0) \
-         UNION SELECT key FROM gates WHERE key > ?1 AND key >= ?2 AND key <= ?3 \
+         UNION SELECT key FROM gate_rows WHERE key > ?1 AND key >= ?2 AND key <= ?3 \
          ORDER BY key LIMIT ?4",
     )?;
     let keys = statement.query_map((cursor, prefix, end, PAGE as i64), |row| row.get(0))?;
@@ -528,7 +528,7 @@ fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
 /// Whatever SQLite reports; the transaction must then be rolled back.
 pub(crate) fn tidy(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
     execute(db, "SAVEPOINT tidy", [])?;
-    if sweep(db, env).and_then(|()| shared::sweep(db, env)).and_then(|()| gates::sweep(db, env)).is_err() {
+    if sweep(db, env).and_then(|()| shared_rows::sweep(db, env)).and_then(|()| gate_rows::sweep(db, env)).is_err() {
         // With the rows their highest token would be lost.
         execute(db, "ROLLBACK TO tidy", [])?;
     }
@@ -605,8 +605,8 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::cell;
     use crate::in_order::InOrder;
+    use crate::lock_cell;
     use crate::name::MAX_BYTES;
     use crate::protocol::Layout;
 
@@ -705,7 +705,7 @@ pub(super) mod tests {
                 let env = Env { alive: &alive, ..env(now, "boot") };
                 let stored = Lock::load(&db, &env, "k").unwrap().stored;
                 let (reply, pushes) = run(&db, &env, &step).unwrap();
-                let mut around = cell::Surroundings {
+                let mut around = lock_cell::Surroundings {
                     now: env.now, token_floor: env.wall, alive: &alive, pushes: Vec::new(),
                 };
                 let Reference { cell, line } = &mut reference;

@@ -1,10 +1,10 @@
 //! Latches beside `native`: the rules of [`crate::latch_cell`] on [rows](super::gates).
 
-use super::gates::{Gate, Rows, read_waiter};
-use super::native::execute;
-use crate::cell::Surroundings;
-use crate::latch_cell::{LatchCell, Porch};
-use crate::latch_layout::Procedure;
+use super::gate_rows::{Gate, Rows, read_waiter};
+use super::native_rows::execute;
+use crate::latch_cell::{LatchCell, LatchStorage};
+use crate::latch_machine::Procedure;
+use crate::lock_cell::Surroundings;
 use crate::protocol::{AttemptId, InboxId, Reply};
 use crate::time::StoreTime;
 
@@ -21,7 +21,7 @@ pub(super) fn run(
     Ok((reply, cell.count.map(|count| Gate { count, generation: 0, goes: cell.goes })))
 }
 
-impl Porch for Rows<'_> {
+impl LatchStorage for Rows<'_> {
     type Error = rusqlite::Error;
 
     fn counted(&mut self, attempt: AttemptId, now: StoreTime) -> rusqlite::Result<bool> {
@@ -68,19 +68,19 @@ mod tests {
 
     use rusqlite::Connection;
 
-    use super::super::gates::{self, tests::env};
-    use super::super::native::tests::{self as locks, file};
-    use super::super::native::{Env, Pushes};
+    use super::super::gate_rows::{self, tests::env};
+    use super::super::native_rows::tests::{self as locks, file};
+    use super::super::native_rows::{Env, Pushes};
     use super::*;
-    use crate::cell::Claimant;
-    use crate::gate::{Deed, LatchPlan};
-    use crate::latch_cell::{Change, Kept, Wait};
+    use crate::gate::{CountOperation, LatchPlan};
+    use crate::latch_cell::{CountChange, LatchInMemory, Wait};
+    use crate::lock_cell::Claimant;
     use crate::protocol::Layout;
 
     const IDLE: Duration = Duration::from_micros(50);
 
     fn run(db: &Connection, env: &Env<'_>, key: &str, procedure: &Procedure) -> rusqlite::Result<(Reply, Pushes)> {
-        gates::run(db, env, key, &gates::Procedure::Latch(procedure.clone()))
+        gate_rows::run(db, env, key, &gate_rows::Procedure::Latch(procedure.clone()))
     }
 
     fn wait(n: u64, wait: bool) -> Procedure {
@@ -89,9 +89,9 @@ mod tests {
         Procedure::Wait(Wait { asker, not_after: StoreTime(i64::MAX), wait, plan })
     }
 
-    fn change(n: u64, deed: Deed, count: u32, idle: Duration) -> Procedure {
+    fn change(n: u64, operation: CountOperation, count: u32, idle: Duration) -> Procedure {
         let (attempt, not_after, copies) = (AttemptId(n.into()), StoreTime(i64::MAX), Duration::from_micros(30));
-        Procedure::Change(Change { attempt, not_after, copies, deed, plan: LatchPlan { count, idle } })
+        Procedure::Change(CountChange { attempt, not_after, copies, operation, plan: LatchPlan { count, idle } })
     }
 
     fn procedures() -> impl Strategy<Value = Procedure> {
@@ -99,8 +99,8 @@ mod tests {
         prop_oneof![
             4 => (0u64..4, any::<bool>()).prop_map(|(n, waits)| wait(n, waits)),
             1 => (0u128..4).prop_map(|n| Procedure::Leave(AttemptId(n))),
-            6 => (10u64..20, 1u32..4, idle.clone()).prop_map(|(n, count, idle)| change(n, Deed::Down, count, idle)),
-            1 => (20u64..24, 1u32..4, idle).prop_map(|(n, count, idle)| change(n, Deed::Set, count, idle)),
+            6 => (10u64..20, 1u32..4, idle.clone()).prop_map(|(n, count, idle)| change(n, CountOperation::Down, count, idle)),
+            1 => (20u64..24, 1u32..4, idle).prop_map(|(n, count, idle)| change(n, CountOperation::Set, count, idle)),
             1 => Just(Procedure::Look),
             1 => Just(Procedure::Inspect),
         ]
@@ -113,7 +113,7 @@ mod tests {
             steps in proptest::collection::vec((procedures(), prop_oneof![6 => 0i64..9, 1 => Just(60), 1 => Just(300)]), 1..60)
         ) {
             let db = file();
-            let (mut cell, mut kept) = (LatchCell::default(), Kept::default());
+            let (mut cell, mut kept) = (LatchCell::default(), LatchInMemory::default());
             let mut now = 0;
             for (step, pause) in steps {
                 now += pause;
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn after_a_reboot_a_latch_goes_by_the_wall_clock() {
         let db = file();
-        let down = |n| change(n, Deed::Down, 9, IDLE);
+        let down = |n| change(n, CountOperation::Down, 9, IDLE);
         assert_eq!(ask(&db, &Env { wall: 1_000, ..env(5_000_000, "old") }, "k", &down(1)), left(8));
         assert_eq!(ask(&db, &Env { wall: 1_049, ..env(7, "new") }, "k", &down(1)), left(8), "a copy from before");
         assert_eq!(ask(&db, &Env { wall: 1_098, ..env(56, "new") }, "k", &down(2)), left(7));
@@ -159,17 +159,17 @@ mod tests {
         for n in 0..20 {
             let key = n.to_string();
             ask(&db, &env(0, "boot"), &key, &wait(1, true));
-            ask(&db, &env(0, if n == 7 { "other" } else { "boot" }), &key, &change(2, Deed::Down, 2, IDLE));
+            ask(&db, &env(0, if n == 7 { "other" } else { "boot" }), &key, &change(2, CountOperation::Down, 2, IDLE));
         }
         let tables = ["gates", "latch_waiters", "remembered"];
         assert_eq!(tables.map(|table| count(&db, table)), [20; 3]);
-        ask(&db, &env(49, "boot"), "a", &change(1, Deed::Down, 2, IDLE));
+        ask(&db, &env(49, "boot"), "a", &change(1, CountOperation::Down, 2, IDLE));
         assert_eq!(count(&db, "gates"), 21);
-        ask(&db, &env(50, "boot"), "b", &change(1, Deed::Down, 2, IDLE));
-        ask(&db, &env(50, "boot"), "c", &change(1, Deed::Down, 2, IDLE));
+        ask(&db, &env(50, "boot"), "b", &change(1, CountOperation::Down, 2, IDLE));
+        ask(&db, &env(50, "boot"), "c", &change(1, CountOperation::Down, 2, IDLE));
         assert_eq!(tables.map(|table| count(&db, table)), [3, 0, 3]);
         // The wall clock alone removes none that this boot knows of.
-        ask(&db, &Env { wall: 9_000_000, ..env(51, "boot") }, "d", &change(1, Deed::Down, 2, IDLE));
+        ask(&db, &Env { wall: 9_000_000, ..env(51, "boot") }, "d", &change(1, CountOperation::Down, 2, IDLE));
         assert_eq!(count(&db, "gates"), 4);
     }
 
@@ -177,19 +177,19 @@ mod tests {
     fn one_name_is_one_thing_while_it_is_used() {
         let db = file();
         let lock = |now: i64, request: crate::protocol::Request| {
-            super::super::native::run(&db, &env(now, "boot"), &request).unwrap().0
+            super::super::native_rows::run(&db, &env(now, "boot"), &request).unwrap().0
         };
         let Reply::Int(first) = lock(0, locks::acquire(1, 100, false, None)) else { panic!("it is free") };
         let foreign = |reply| matches!(reply, Reply::Error { code, .. } if code == "FOREIGN");
         assert!(foreign(ask(&db, &env(1, "boot"), "k", &wait(1, true))));
         lock(2, locks::release(1));
         assert_eq!(ask(&db, &env(3, "boot"), "k", &Procedure::Look), Reply::Nil);
-        assert_eq!(ask(&db, &env(3, "boot"), "k", &change(1, Deed::Down, 1, IDLE)), left(0));
+        assert_eq!(ask(&db, &env(3, "boot"), "k", &change(1, CountOperation::Down, 1, IDLE)), left(0));
         assert!(foreign(lock(4, locks::acquire(1, 100, false, None))));
         // One look tells what lies there, and nothing of what is over.
-        let layout = super::super::native::layout("");
+        let layout = super::super::native_rows::layout("");
         let look = |now| {
-            let run = |request: &_| super::super::native::run(&db, &env(now, "boot"), request).unwrap().0;
+            let run = |request: &_| super::super::native_rows::run(&db, &env(now, "boot"), request).unwrap().0;
             let ask = |requests: &crate::protocol::Requests| Ok(vec![run(&requests[0])]);
             layout.identify("k", "k".into()).conclude(ask).unwrap()
         };

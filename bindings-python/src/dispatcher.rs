@@ -1,7 +1,7 @@
-//! The herald: one Python thread per process, through which the driver's thread reaches Python without entering it.
+//! The dispatcher: one Python thread per process, through which the driver's thread reaches Python without entering it.
 //!
 //! The driver leaves a [`Message`] in the mailbox; the thread, which waits there without the GIL, takes it up as one of
-//! Python's own. `lockwright._herald` starts it at first need and sends it home when the interpreter exits.
+//! Python's own. `lockwright._dispatcher` starts it at first need and sends it home when the interpreter exits.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
@@ -29,9 +29,9 @@ pub(crate) enum Message {
 const ROUND: Duration = Duration::from_secs(3600);
 
 #[derive(Default)]
-pub(crate) struct Post {
+pub(crate) struct Messages {
     state: Mutex<State>,
-    bell: Condvar,
+    arrived: Condvar,
 }
 
 #[derive(Default)]
@@ -40,12 +40,12 @@ struct State {
     closed: bool,
 }
 
-impl Post {
-    pub(crate) fn leave(&self, message: Message) {
+impl Messages {
+    pub(crate) fn post(&self, message: Message) {
         let mut state = locked(&self.state);
         if !state.closed {
             state.messages.push_back(message);
-            self.bell.notify_one();
+            self.arrived.notify_one();
         }
     }
 
@@ -53,7 +53,7 @@ impl Post {
     fn wait(&self, limit: Duration) -> Option<Option<Message>> {
         let quiet = |state: &mut State| !state.closed && state.messages.is_empty();
         let state = locked(&self.state);
-        let waited = self.bell.wait_timeout_while(state, limit, quiet);
+        let waited = self.arrived.wait_timeout_while(state, limit, quiet);
         let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
         if state.closed { Some(None) } else { state.messages.pop_front().map(Some) }
     }
@@ -62,43 +62,43 @@ impl Post {
 /// Each process appends its own, and a forked child never touches its parent's: somebody may have been using that.
 struct Node {
     generation: u64,
-    post: Arc<Post>,
+    messages: Arc<Messages>,
     next: OnceLock<Box<Node>>,
 }
 
 static FIRST: OnceLock<Box<Node>> = OnceLock::new();
 
-/// The mailbox of this process, if its herald was summoned.
-fn current() -> Option<&'static Arc<Post>> {
+/// The mailbox of this process, if its dispatcher was started.
+fn current() -> Option<&'static Arc<Messages>> {
     let generation = fork_generation();
     let mut node = FIRST.get()?;
     while node.generation != generation {
         node = node.next.get()?;
     }
-    Some(&node.post)
+    Some(&node.messages)
 }
 
 /// The mailbox of this process, with somebody at it.
-pub(crate) fn summon(py: Python<'_>) -> PyResult<&'static Arc<Post>> {
-    if let Some(post) = current() {
-        return Ok(post);
+pub(crate) fn started(py: Python<'_>) -> PyResult<&'static Arc<Messages>> {
+    if let Some(messages) = current() {
+        return Ok(messages);
     }
     let generation = fork_generation();
-    let post = Arc::new(Post::default());
-    let mailbox = Py::new(py, Mailbox { post: post.clone(), generation })?;
-    py.import("lockwright._herald")?.call_method1("start", (&mailbox,))?;
-    let mut made = Box::new(Node { generation, post, next: OnceLock::new() });
+    let messages = Arc::new(Messages::default());
+    let mailbox = Py::new(py, Mailbox { messages: messages.clone(), generation })?;
+    py.import("lockwright._dispatcher")?.call_method1("start", (&mailbox,))?;
+    let mut made = Box::new(Node { generation, messages, next: OnceLock::new() });
     let mut end = &FIRST;
     loop {
         match end.set(made) {
-            Ok(()) => return current().ok_or_else(|| Raised(lost_track("herald")).into()),
+            Ok(()) => return current().ok_or_else(|| Raised(lost_track("dispatcher")).into()),
             Err(mine) => made = mine,
         }
         match end.get() {
-            // Another thread was faster; the herald of this one goes home.
+            // Another thread was faster; the dispatcher of this one goes home.
             Some(node) if node.generation == generation => {
                 mailbox.get().close();
-                return Ok(&node.post);
+                return Ok(&node.messages);
             }
             Some(node) => end = &node.next,
             None => {}
@@ -108,22 +108,22 @@ pub(crate) fn summon(py: Python<'_>) -> PyResult<&'static Arc<Post>> {
 
 type Call = (Py<PyAny>, Py<PyTuple>, Option<Py<Answer>>);
 
-/// The herald's end of the mailbox.
+/// The dispatcher's end of the mailbox.
 #[pyclass(frozen, module = "lockwright._lockwright")]
 pub(crate) struct Mailbox {
-    post: Arc<Post>,
+    messages: Arc<Messages>,
     generation: u64,
 }
 
 #[pymethods]
 impl Mailbox {
-    /// What is to be called, with what, and who wants the result; `None` when the herald may go. Python calls it: no Rust
+    /// What is to be called, with what, and who wants the result; `None` when the dispatcher may go. Python calls it: no Rust
     /// frame may lie below code that the interpreter's exit can cut short.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Vec<Call>>> {
         let hub = green::hub(py)?;
         let limit = if hub.is_some() { Duration::ZERO } else { ROUND };
         loop {
-            match outside(py, || Ok(self.post.wait(limit))).map_err(Raised)? {
+            match outside(py, || Ok(self.messages.wait(limit))).map_err(Raised)? {
                 Some(Some(message)) => return calls(py, message).map(Some),
                 Some(None) => return Ok(None),
                 None => hub.as_ref().map_or(Ok(()), Hub::pause)?,
@@ -133,7 +133,7 @@ impl Mailbox {
 
     fn close(&self) {
         if self.generation == fork_generation() {
-            let mut state = locked(&self.post.state);
+            let mut state = locked(&self.messages.state);
             state.closed = true;
             // Whoever waits for an answer finds that there will be none.
             let unread = std::mem::take(&mut state.messages);
@@ -143,7 +143,7 @@ impl Mailbox {
                     reply.give(Found::Why("Python is exiting".into()));
                 }
             }
-            self.post.bell.notify_all();
+            self.messages.arrived.notify_all();
         }
     }
 }
@@ -159,7 +159,7 @@ fn calls(py: Python<'_>, message: Message) -> PyResult<Vec<Call>> {
             let origin = origin.upgrade();
             match origin.as_ref().and_then(|origin| origin.credentials.as_ref()) {
                 Some(callable) => {
-                    let ask = py.import("lockwright._herald")?.getattr("ask")?.unbind();
+                    let ask = py.import("lockwright._dispatcher")?.getattr("ask")?.unbind();
                     Ok(vec![(ask, (callable,).into_pyobject(py)?.unbind(), Some(Py::new(py, Answer(reply))?))])
                 }
                 None => {
@@ -189,22 +189,22 @@ pub(crate) enum Found {
     Why(String),
 }
 
-/// One answer of the herald's, for the driver's thread to wait for.
+/// One answer of the dispatcher's, for the driver's thread to wait for.
 #[derive(Default)]
 pub(crate) struct Reply {
     found: Mutex<Option<Found>>,
-    bell: Condvar,
+    arrived: Condvar,
 }
 
 impl Reply {
     fn give(&self, found: Found) {
         *locked(&self.found) = Some(found);
-        self.bell.notify_one();
+        self.arrived.notify_one();
     }
 
     fn wait(&self, limit: Duration) -> Option<Found> {
         let found = locked(&self.found);
-        let waited = self.bell.wait_timeout_while(found, limit, |found| found.is_none());
+        let waited = self.arrived.wait_timeout_while(found, limit, |found| found.is_none());
         waited.unwrap_or_else(PoisonError::into_inner).0.take()
     }
 }
@@ -230,14 +230,14 @@ pub(crate) fn credentials(
     } else if is_outside() {
         Python::attach(|py| {
             let origin = origin.upgrade().ok_or("the client is gone")?;
-            let ask = py.import("lockwright._herald").and_then(|herald| herald.getattr("ask"));
+            let ask = py.import("lockwright._dispatcher").and_then(|dispatcher| dispatcher.getattr("ask"));
             let asked = ask.and_then(|ask| ask.call1((origin.credentials.as_ref(),))?.extract::<Found>());
             asked.map_err(|error| error.to_string())
         })?
     } else {
-        let post = current().ok_or("Python is exiting")?;
+        let messages = current().ok_or("Python is exiting")?;
         let reply = Arc::<Reply>::default();
-        post.leave(Message::Credentials(origin.clone(), reply.clone()));
+        messages.post(Message::Credentials(origin.clone(), reply.clone()));
         reply.wait(limit).ok_or_else(|| late(limit))?
     };
     match found {
