@@ -298,7 +298,7 @@ fn gate_row(db: &Connection, feed: &mut Feed<'_>) -> rusqlite::Result<()> {
     record.extend(feed.columns("IIITI"));
     execute(
         db,
-        "INSERT INTO gate_rows (key, kind, count, generation, goes, clock, goes_wall) VALUES ('k', ?, ?, ?, ?, CAST(? AS TEXT), ?)",
+        "INSERT INTO gates (key, kind, count, generation, goes, clock, goes_wall) VALUES ('k', ?, ?, ?, ?, CAST(? AS TEXT), ?)",
         record,
     )?;
     for (number, known) in ATTEMPTS[..2].iter().enumerate() {

@@ -130,7 +130,7 @@ fn other_in_the_way(db: &Connection, env: &Env<'_>, key: &str, looks: bool) -> r
 }
 
 fn load(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<(String, Gate)>> {
-    db.prepare_cached("SELECT kind, count, generation, goes, clock, goes_wall FROM gate_rows WHERE key = ?1")?
+    db.prepare_cached("SELECT kind, count, generation, goes, clock, goes_wall FROM gates WHERE key = ?1")?
         .query_row([key], |row| {
             let goes = here(env, row.get(3)?, row.get_ref(4)?.as_str()?, row.get(5)?);
             Ok((row.get(0)?, Gate { count: row.get(1)?, generation: row.get(2)?, goes }))
@@ -139,7 +139,7 @@ fn load(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<(S
 }
 
 fn store(db: &Connection, env: &Env<'_>, key: &str, kind: &str, gate: &Gate) -> rusqlite::Result<()> {
-    let sql = "INSERT OR REPLACE INTO gate_rows (key, kind, count, generation, goes, clock, goes_wall) \
+    let sql = "INSERT OR REPLACE INTO gates (key, kind, count, generation, goes, clock, goes_wall) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
     let Gate { count, generation, goes } = *gate;
     execute(db, sql, (key, kind, count, generation, goes.0, env.clock, by_the_wall(env, goes))).map(|_| ())
@@ -161,7 +161,7 @@ pub(super) fn here(env: &Env<'_>, at: i64, clock: &str, wall_time: i64) -> Store
 }
 
 fn forget(db: &Connection, key: &str) -> rusqlite::Result<()> {
-    execute(db, "DELETE FROM gate_rows WHERE key = ?1", [key])?;
+    execute(db, "DELETE FROM gates WHERE key = ?1", [key])?;
     execute(db, "DELETE FROM latch_waiters WHERE key = ?1", [key])?;
     execute(db, "DELETE FROM places WHERE key = ?1", [key])?;
     execute(db, "DELETE FROM remembered WHERE key = ?1", [key]).map(|_| ())
@@ -169,7 +169,7 @@ fn forget(db: &Connection, key: &str) -> rusqlite::Result<()> {
 
 pub(super) fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
     let mut statement = db.prepare_cached(
-        "SELECT key FROM gate_rows WHERE goes_wall <= ?1 AND (clock <> ?2 OR goes <= ?3) ORDER BY goes_wall LIMIT ?4",
+        "SELECT key FROM gates WHERE goes_wall <= ?1 AND (clock <> ?2 OR goes <= ?3) ORDER BY goes_wall LIMIT ?4",
     )?;
     let keys = statement.query_map((wall(env), env.clock, env.now.0, SWEEP), |row| row.get(0))?;
     keys.collect::<rusqlite::Result<Vec<String>>>()?.iter().try_for_each(|key| forget(db, key))

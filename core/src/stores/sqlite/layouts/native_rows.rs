@@ -513,7 +513,7 @@ fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
     let mut statement = db.prepare_cached(
         "SELECT key FROM locks WHERE key > ?1 AND key >= ?2 AND key <= ?3 AND (owner IS NOT NULL OR waiting > 0) \
          UNION SELECT key FROM shared WHERE key > ?1 AND key >= ?2 AND key <= ?3 AND (used > 0 OR waiting > 0) \
-         UNION SELECT key FROM gate_rows WHERE key > ?1 AND key >= ?2 AND key <= ?3 \
+         UNION SELECT key FROM gates WHERE key > ?1 AND key >= ?2 AND key <= ?3 \
          ORDER BY key LIMIT ?4",
     )?;
     let keys = statement.query_map((cursor, prefix, end, PAGE as i64), |row| row.get(0))?;
