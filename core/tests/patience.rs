@@ -83,8 +83,8 @@ async fn whoever_waits_for_a_lock_that_is_held_and_renewed_asks_nobody() {
         async move { lock.acquire().await }
     });
     until(|| waiter.metrics().contended == 1).await;
-    // It asks once more when pushes can come, and has a place then.
-    while holder.inspect(&name).await.unwrap().waiters == 0 {
+    // It asks once more when pushes can come, and has a place once that is answered.
+    while waiter.inspect(&name).await.unwrap().ahead.is_empty() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let asked = waiter.metrics().requests;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 
 use super::*;
-use crate::protocol::{InboxId, Request, Traits};
+use crate::protocol::{Change, Grant, InboxId, Request, Term, Traits, Wait};
 
 /// From a phase by an event to another phase, and what is done on the way.
 type Steps = BTreeMap<(String, String, String), BTreeSet<String>>;
