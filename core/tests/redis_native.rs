@@ -111,6 +111,30 @@ fn a_renewed_claim_is_no_claim_any_more() {
     Run::new(&mut server, &mut inbox).play(&commands).unwrap();
 }
 
+/// The scripts compare times as texts, which is right only where both have as many digits.
+#[test]
+fn times_of_more_digits_are_later_ones() {
+    let mut server = Server::connect();
+    let key: Arc<str> = "lw:{a century ahead}".into();
+    let (now, ahead) = (server.later(), 10_000_000_000_000_000);
+    let mut native = NativeMachine::new(&CALLS, key.clone(), true);
+    let mut acquire = |not_after| {
+        dated(begun(&mut native, Intent::Acquire { terms: terms(0), wait: false, prev: None }), not_after)
+    };
+    let release = |used: i64| {
+        let terms = terms(0);
+        let used = u64::try_from(used).expect("a token");
+        begun(&mut NativeMachine::new(&CALLS, key.clone(), true), Intent::Release { terms, used })
+    };
+    server.plain(&["DEL", &key]);
+    assert_eq!(server.ask(&acquire(ahead), now), Reply::Int(now.0), "not too late");
+    assert_eq!(server.ask(&release(now.0), now), Reply::Int(1));
+    server.plain(&["HSET", &key, "t", &ahead.to_string()]);
+    let granted = server.ask(&acquire(ahead), now);
+    assert!(matches!(granted, Reply::Int(first) if first >= ahead), "tokens rise: {granted:?}");
+    server.plain(&["DEL", &key]);
+}
+
 #[test]
 fn those_who_left_the_queue_cost_nobody_a_step() {
     let mut server = Server::connect();
