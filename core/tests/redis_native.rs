@@ -118,9 +118,8 @@ fn times_of_more_digits_are_later_ones() {
     let key: Arc<str> = "lw:{a century ahead}".into();
     let (now, ahead) = (server.later(), 10_000_000_000_000_000);
     let mut native = NativeMachine::new(&CALLS, key.clone(), true);
-    let mut acquire = |not_after| {
-        dated(begun(&mut native, Intent::Acquire { terms: terms(0), wait: false, prev: None }), not_after)
-    };
+    let mut acquire =
+        |not_after| dated(begun(&mut native, Intent::Acquire { terms: terms(0), wait: false, prev: None }), not_after);
     let release = |used: i64| {
         let terms = terms(0);
         let used = u64::try_from(used).expect("a token");
