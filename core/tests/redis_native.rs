@@ -114,7 +114,7 @@ fn a_renewed_claim_is_no_claim_any_more() {
 /// The scripts compare times as texts, which is right only where both have as many digits.
 #[test]
 fn times_of_more_digits_are_later_ones() {
-    let mut server = Server::connect();
+    let (mut server, mut inbox) = (Server::connect(), Inbox::open());
     let key: Arc<str> = "lw:{a century ahead}".into();
     let (now, ahead) = (server.later(), 10_000_000_000_000_000);
     let mut native = NativeMachine::new(&CALLS, key.clone(), true);
@@ -131,6 +131,16 @@ fn times_of_more_digits_are_later_ones() {
     server.plain(&["HSET", &key, "t", &ahead.to_string()]);
     let granted = server.ask(&acquire(ahead), now);
     assert!(matches!(granted, Reply::Int(first) if first >= ahead), "tokens rise: {granted:?}");
+    // The same for a claim that is handed on.
+    server.plain(&["DEL", &key]);
+    let mut queue = |who| begun(&mut native, Intent::Acquire { terms: terms(who), wait: true, prev: None });
+    for who in 0..3 {
+        server.ask(&queue(who), now);
+    }
+    server.plain(&["HSET", &key, "t", &ahead.to_string(), "l", "-1000000"]);
+    assert_eq!(server.ask(&release(now.0), StoreTime(now.0 + 1)), Reply::Int(1));
+    assert!(server.number(&["HGET", &key, "t"]).is_some_and(|first| first >= ahead), "tokens rise");
+    inbox.pushed(&mut server);
     server.plain(&["DEL", &key]);
 }
 
@@ -147,10 +157,12 @@ fn claims_are_handed_on_as_the_reference_does() {
         (&[2, 3, 4][..], 50, vec![release(1, 0)]),
         (&[2], 50, vec![release(1, 63)]),
         (&[2], 50, vec![instead(3, 1), ask(4), release(2, 0)]),
-        // Tokens that it never had, or that are not over by the clock.
+        // Tokens that it never had, or that are not over by the clock, which may have been set back.
         (&[2], 50, vec![release(1, 64)]),
         (&[2], 50, vec![release(1, -1)]),
+        (&[2], 50, vec![release(1, 9_000_000_000_000_000)]),
         (&[2], 0, vec![release(1, 40)]),
+        (&[2], -MINUTE, vec![release(1, -2 * MINUTE)]),
         // The key would go before the claim.
         (&[2, 3], 6 * MINUTE, vec![release(1, 0)]),
         // A gap behind the first, and elsewhere.
