@@ -5,11 +5,12 @@ local function hand_on(used, joins)
   -- All tokens that may be in use lie before the present, so it does not matter which of them were used.
   if #used ~= 16 or used >= now_text or #h[3] ~= 16 or h[3] >= now_text then return end
   local more = redis.call('HMGET', key, 'g', 'l', 'h', 'n')
+  if more[2]:byte() ~= 45 then return end
   local seat, tail = more[3], more[4]
   local behind = ('%d'):format(seat + 1)
   local found = redis.call('HMGET', key, 'q' .. seat, 'x' .. behind)
   local entry = found[1]
-  if not entry or found[2] or more[2]:byte() ~= 45 then return end
+  if not entry or found[2] then return end
   local to, attempt, span = entry:sub(1, 56), entry:sub(1, 32), entry:sub(49, 56) .. '000'
   if more[1] - now - span < 300000000 then return end
 
