@@ -176,6 +176,7 @@ fn claims_are_handed_on_as_the_reference_does() {
         (&[dead], 50, vec![instead(2, 1), ask(3)]),
         (&[dead, 2, 3], 50, vec![release(1, 0)]),
         (&[dead, 2], 50, vec![instead(3, 1), instead(4, 2)]),
+        (&[dead, 2], 50, vec![instead(dead, 1)]),
         // What was renewed is no claim: whoever comes after the next hears of it.
         (&[2, 3], 50, vec![Command::Renew { who: 1, ttl: TTL }, Command::Pass(50), release(1, 0)]),
         (&[2, 3], 50, vec![Command::Renew { who: 1, ttl: TTL }, Command::Pass(50), instead(4, 1)]),
