@@ -111,6 +111,84 @@ fn a_renewed_claim_is_no_claim_any_more() {
     Run::new(&mut server, &mut inbox).play(&commands).unwrap();
 }
 
+/// The scripts compare times as texts, which is right only where both have as many digits.
+#[test]
+fn times_of_more_digits_are_later_ones() {
+    let (mut server, mut inbox) = (Server::connect(), Inbox::open());
+    let key: Arc<str> = "lw:{a century ahead}".into();
+    let (now, ahead) = (server.later(), 10_000_000_000_000_000);
+    let mut native = NativeMachine::new(&CALLS, key.clone(), true);
+    let mut acquire =
+        |not_after| dated(begun(&mut native, Intent::Acquire { terms: terms(0), wait: false, prev: None }), not_after);
+    let release = |used: i64| {
+        let terms = terms(0);
+        let used = u64::try_from(used).expect("a token");
+        begun(&mut NativeMachine::new(&CALLS, key.clone(), true), Intent::Release { terms, used })
+    };
+    server.plain(&["DEL", &key]);
+    assert_eq!(server.ask(&acquire(ahead), now), Reply::Int(now.0), "not too late");
+    assert_eq!(server.ask(&release(now.0), now), Reply::Int(1));
+    server.plain(&["HSET", &key, "t", &ahead.to_string()]);
+    let granted = server.ask(&acquire(ahead), now);
+    assert!(matches!(granted, Reply::Int(first) if first >= ahead), "tokens rise: {granted:?}");
+    // The same for a claim that is handed on.
+    server.plain(&["DEL", &key]);
+    let mut queue = |who| begun(&mut native, Intent::Acquire { terms: terms(who), wait: true, prev: None });
+    for who in 0..3 {
+        server.ask(&queue(who), now);
+    }
+    server.plain(&["HSET", &key, "t", &ahead.to_string(), "l", "-1000000"]);
+    assert_eq!(server.ask(&release(now.0), StoreTime(now.0 + 1)), Reply::Int(1));
+    assert!(server.number(&["HGET", &key, "t"]).is_some_and(|first| first >= ahead), "tokens rise");
+    inbox.pushed(&mut server);
+    server.plain(&["DEL", &key]);
+}
+
+/// Claimant 1 has a claim, 2, 3, 4 wait or somebody in their place; what then happens is too rare to be left to chance.
+#[test]
+fn claims_are_handed_on_as_the_reference_does() {
+    let (mut server, mut inbox) = (Server::connect(), Inbox::open());
+    let ask = |who| Command::Acquire { who, wait: true, prev: None, late: false };
+    let instead = |who, prev| Command::Acquire { who, wait: true, prev: Some(prev), late: false };
+    let release = |who, beyond| Command::Release { who, beyond };
+    let leave = |who| Command::Undo { who, prev: None };
+    let dead = CLAIMANTS - 1;
+    for (queue, after, more) in [
+        (&[2, 3, 4][..], 50, vec![release(1, 0)]),
+        (&[2], 50, vec![release(1, 63)]),
+        (&[2], 50, vec![instead(3, 1), ask(4), release(2, 0)]),
+        // Tokens that it never had, or that are not over by the clock, which may have been set back.
+        (&[2], 50, vec![release(1, 64)]),
+        (&[2], 50, vec![release(1, -1)]),
+        (&[2], 50, vec![release(1, 9_000_000_000_000_000)]),
+        (&[2], 0, vec![release(1, 40)]),
+        (&[2], -MINUTE, vec![release(1, -2 * MINUTE)]),
+        // The key would go before the claim.
+        (&[2, 3], 6 * MINUTE, vec![release(1, 0)]),
+        // A gap behind the first, and elsewhere.
+        (&[2, 3, 4], 50, vec![leave(3), release(1, 0)]),
+        (&[2, 3, 4, 5], 50, vec![leave(4), instead(6, 1), release(2, 0)]),
+        // Who waits and gives back has its seat.
+        (&[2, 3, 4], 50, vec![instead(3, 1)]),
+        (&[2, 3], 50, vec![instead(4, 3), instead(2, 1)]),
+        // The first in line is dead.
+        (&[dead], 50, vec![release(1, 0)]),
+        (&[dead], 50, vec![instead(2, 1), ask(3)]),
+        (&[dead, 2, 3], 50, vec![release(1, 0)]),
+        (&[dead, 2], 50, vec![instead(3, 1), instead(4, 2)]),
+        (&[dead, 2], 50, vec![instead(dead, 1)]),
+        // What was renewed is no claim: whoever comes after the next hears of it.
+        (&[2, 3], 50, vec![Command::Renew { who: 1, ttl: TTL }, Command::Pass(50), release(1, 0)]),
+        (&[2, 3], 50, vec![Command::Renew { who: 1, ttl: TTL }, Command::Pass(50), instead(4, 1)]),
+    ] {
+        let mut commands = vec![ask(0), ask(1)];
+        commands.extend(queue.iter().copied().map(ask));
+        commands.extend([Command::Pass(50), release(0, 0), Command::Pass(after)]);
+        commands.extend(more);
+        Run::new(&mut server, &mut inbox).play(&commands).unwrap_or_else(|failed| panic!("{commands:?}: {failed}"));
+    }
+}
+
 #[test]
 fn those_who_left_the_queue_cost_nobody_a_step() {
     let mut server = Server::connect();

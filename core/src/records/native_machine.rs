@@ -3,18 +3,18 @@
 //! Redis runs the procedures as Lua, memory and SQLite run [`crate::lock_cell`]. Every conversation is one request:
 //!
 //! ```text
-//!   acquire  claimant ttl-us not-after card wait prev used  ->  first token
-//!                                                           |   [0, now, remaining-us, prev]            held
-//!                                                           |   [1, now, remaining-us, position, prev]  queued
-//!                                                           |   [2, now]                                late
-//!                                                           |   [3, first token, prev]                  granted; prev was not simply given back
-//!   renew    claimant ttl-us                                ->  1 | 0
-//!   release  claimant used                                  ->  1 | 0 (nobody holds it) | card of the thief
-//!   undo     claimant prev                                  ->  1
-//!   together policy keys.. (acquire's arguments).. ->  [answer to each]
-//!   pass     claimant from ttl-us not-after card            ->  first token
-//!                                                           |   0                                     from does not hold it
-//!                                                           |   [2, now]                              late
+//!   acquire  claimant ttl-us not-after card wait [prev used]  ->  first token
+//!                                                             |   [0, now, remaining-us, prev]            held
+//!                                                             |   [1, now, remaining-us, position, prev]  queued
+//!                                                             |   [2, now]                                late
+//!                                                             |   [3, first token, prev]                  granted; prev was not simply given back
+//!   renew    claimant ttl-us                                  ->  1 | 0
+//!   release  claimant used                                    ->  1 | 0 (nobody holds it) | card of the thief
+//!   undo     claimant prev                                    ->  1
+//!   together policy keys.. (acquire's arguments)..            ->  [answer to each]
+//!   pass     claimant from ttl-us not-after card              ->  first token
+//!                                                             |   0                                     from does not hold it
+//!                                                             |   [2, now]                              late
 //! ```
 //!
 //! `prev` is 0 given back (or none), 1 expired, 2 stolen, 3 unknown. Resending an acquire is safe: the holder is told its
@@ -23,6 +23,7 @@
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::iter::repeat;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,8 +37,8 @@ use crate::latch_machine::LatchCalls;
 use crate::lease::{Card, Holder, Inspection, LOCK, ReleaseOutcome};
 use crate::lock_cell::{self, Acquired, BLOCK, Claimant, Given};
 use crate::protocol::{
-    Arg, Call, Grant, Input, Inquiry, Intent, Layout, Op, Policy, Previous, Protocol, Push, Reply, Request, Requests,
-    Step, StoreEvent, Term, Terms, Traits, Verdict, Wait,
+    Arg, Call, Grant, Input, Inquiry, Intent, Layout, Op, Policy, Protocol, Push, Reply, Request, Requests, Step,
+    StoreEvent, Term, Terms, Traits, Verdict, Wait,
 };
 use crate::replies::{answered, done, duration, int, is_far, names, operation, refusal, shown};
 use crate::share::Share;
@@ -169,7 +170,9 @@ impl Layout for NativeLayout {
         }
         let mut merged = Request::new(call, first.key.clone(), [Arg::Int((policy == Policy::All).into())]);
         merged.args.extend(rest.iter().map(|request| Arg::Key(request.key.clone())));
-        merged.args.extend(requests.iter().flat_map(|request| request.args.iter().cloned()));
+        // Each with as many arguments as whoever gives back an earlier holder has.
+        let filled = |request: &Request| request.args.clone().into_iter().chain(repeat(Arg::Nothing)).take(7);
+        merged.args.extend(requests.iter().flat_map(|request| filled(request)));
         Some(merged)
     }
 
@@ -256,17 +259,22 @@ impl NativeMachine {
     }
 
     fn begin(&self, intent: &Intent) -> Request {
-        let me = Arg::Text(Claimant::of(intent.terms()).text());
+        let me = claimant_arg(intent.terms());
         match intent {
             Intent::Acquire { terms, wait, prev } => {
-                let (gives_back, used) = prev_args(prev.as_ref());
                 let mut request = self.request(&self.calls.acquire, [me, micros(terms.ttl), Arg::NotAfter]);
-                request.args.extend([terms.card.clone().into(), Arg::Int((*wait).into()), gives_back, used]);
+                request.args.extend([terms.card.clone().into(), Arg::Int((*wait).into())]);
+                if let Some(prev) = prev {
+                    request.args.extend([claimant_arg(&prev.terms), token_arg(prev.used)]);
+                }
                 request
             }
             Intent::Renew { ttl, .. } => self.request(&self.calls.renew, [me, micros(*ttl)]),
             Intent::Release { used, .. } => self.request(&self.calls.release, [me, token_arg(*used)]),
-            Intent::Undo { prev, .. } => self.request(&self.calls.undo, [me, prev_args(prev.as_ref()).0]),
+            Intent::Undo { prev, .. } => {
+                let prev = prev.as_ref().map_or(Arg::Nothing, |prev| claimant_arg(&prev.terms));
+                self.request(&self.calls.undo, [me, prev])
+            }
         }
     }
 
@@ -374,11 +382,8 @@ fn given(code: i64) -> Option<ReleaseOutcome> {
     })
 }
 
-fn prev_args(prev: Option<&Previous>) -> (Arg, Arg) {
-    match prev {
-        Some(prev) => (Arg::Text(Claimant::of(&prev.terms).text()), token_arg(prev.used)),
-        None => (Arg::Nothing, Arg::Int(0)),
-    }
+fn claimant_arg(terms: &Terms) -> Arg {
+    Arg::Text(Claimant::of(terms).text())
 }
 
 /// A request of this layout as the stores that run [`crate::lock_cell`] read it.

@@ -165,7 +165,7 @@ fn rule_6_a_place_told_while_the_inbox_was_subscribed_is_asked_for_again() {
 #[test]
 fn rule_6_without_an_inbox_nobody_queues_and_everybody_polls() {
     let mut rig = Rig::asking_over(SERVICE, Inbox::Unavailable);
-    assert!(rig.sent[0].1.to_string().contains(" 0 - 0"), "it does not queue: {}", rig.sent[0].1);
+    assert!(rig.sent[0].1.to_string().ends_with(" 0"), "it does not queue: {}", rig.sent[0].1);
     rig.replied(1, 0, Reply::List([0, 1_000, 20_000_000, 0].map(Reply::Int).to_vec()));
     assert!(rig.session.poll_timeout().unwrap() <= at(1 + 2));
     let mut rig = Rig::asking_over(SERVICE, Inbox::Closed);

@@ -16,7 +16,9 @@ use crate::lease::ReleaseOutcome;
 use crate::options::{ConnectOptions, Credentials, LayoutChoice};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
-use crate::protocol::{AttemptId, InboxId, Input, Intent, Op, Reply, Requests, Step, StoreEvent, Terms, Verdict};
+use crate::protocol::{
+    AttemptId, InboxId, Input, Intent, Op, Previous, Reply, Requests, Step, StoreEvent, Terms, Verdict,
+};
 use crate::session::Inbox;
 use crate::share::Share;
 use crate::stores::{Answered, Outcome, Sink, Store, layout_of};
@@ -338,6 +340,47 @@ fn a_server_that_is_full_grants_nothing_and_takes_everything_back() {
     }
 }
 
+/// `who` asks for the lock from the inbox that listens.
+fn queue(who: u128) -> Intent {
+    Intent::Acquire { terms: terms(who, TWO), wait: true, prev: None }
+}
+
+/// `who` gives back a claim that it did not renew.
+fn release_claim(server: &Server, who: u128) -> Intent {
+    let fields: (String, u64) = redis::from_redis_value(server.run(&["HMGET", "lw:{x}", "o", "t"])).unwrap();
+    assert!(fields.0.starts_with(&AttemptId(who).to_string()), "{who} has it: {fields:?}");
+    Intent::Release { terms: terms(who, TWO), used: fields.1 }
+}
+
+fn granted_to(heard: &[Heard]) -> Vec<u128> {
+    let attempt = |heard: &Heard| match heard {
+        Heard::Pushed(_, StoreEvent::Granted { attempt, .. }) => Some(attempt.0),
+        _ => None,
+    };
+    heard.iter().filter_map(attempt).collect()
+}
+
+#[test]
+fn a_server_that_is_full_hands_claims_on() {
+    let server = Server::start("");
+    let store = server.store();
+    let ears = Ears::open(&store, TWO);
+    ears.hear(&[LIVE]);
+    assert!(is_granted(&ask(&store, acquire(1, false))));
+    for who in 2..=4 {
+        assert!(matches!(ask(&store, queue(who)), Step::Wait(_)));
+    }
+    server.run(&["CONFIG", "SET", "maxmemory", "1"]);
+    assert!(is_released(&ask(&store, release(1))));
+    assert!(is_released(&ask(&store, release_claim(&server, 2))));
+    let Intent::Release { terms: prev, used } = release_claim(&server, 3) else { unreachable!() };
+    let yielded = Intent::Acquire { terms: terms(5, TWO), wait: true, prev: Some(Previous { terms: prev, used }) };
+    assert!(matches!(ask(&store, yielded), Step::Wait(_)));
+    release_claim(&server, 4);
+    // Three grants, and that a claim took the place of the first hold.
+    assert_eq!(granted_to(&ears.take(4)), [2, 3, 4]);
+}
+
 #[test]
 fn a_connection_that_died_while_idle_is_not_used() {
     let server = Server::start("");
@@ -496,9 +539,12 @@ fn a_user_who_may_not_subscribe_polls_and_still_releases() {
     other.hear(&[LIVE]);
     assert!(is_granted(&ask(&store, acquire(1, false))));
     assert!(matches!(ask(&entitled, acquire(2, true)), Step::Wait(_)));
-    // The grant is made though it cannot be published.
+    assert!(matches!(ask(&entitled, queue(3)), Step::Wait(_)));
+    // The grant is made though it cannot be published, and so is the next one, of a claim that is over.
     assert!(is_released(&ask(&store, release(1))));
-    assert!(is_granted(&ask(&entitled, acquire(2, true))));
+    assert!(is_released(&ask(&store, release_claim(&server, 2))));
+    release_claim(&server, 3);
+    assert!(is_granted(&ask(&entitled, queue(3))));
 }
 
 #[test]

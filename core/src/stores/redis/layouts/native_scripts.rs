@@ -37,13 +37,13 @@ macro_rules! script {
 pub static CALLS: Calls = Calls {
     acquire: Call {
         name: "acquire",
-        body: script!("acquire_read" "check" "time" "acquire" "record" "line" "queue" "acquire_queued"),
+        body: script!("acquire_read" "check" "time" "acquire" "hand_on" "acquire_held" "record" "line" "queue" "acquire_queued"),
         batch: false,
     },
     renew: Call { name: "renew", body: script!("time" "renew"), batch: true },
     release: Call {
         name: "release",
-        body: script!("read" "check" "release" "time" "record" "line" "queue" "release_queued"),
+        body: script!("read" "check" "release" "time" "hand_on" "release_next" "record" "line" "queue" "release_queued"),
         batch: false,
     },
     undo: Call { name: "undo", body: script!("read" "check" "time" "record" "line" "queue" "undo"), batch: false },
@@ -78,7 +78,7 @@ pub static OWN: OwnCalls = OwnCalls {
         name: "together",
         body: concat!(
             "local function acquire(KEYS, ARGV)\n",
-            script!("acquire_read" "check" "time" "acquire" "record" "line" "queue" "acquire_queued"),
+            script!("acquire_read" "check" "time" "acquire" "hand_on" "acquire_held" "record" "line" "queue" "acquire_queued"),
             "end\nlocal function undo(KEYS, ARGV)\n",
             script!("read" "check" "time" "record" "line" "queue" "undo"),
             "end\n",

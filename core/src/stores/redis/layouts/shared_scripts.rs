@@ -40,10 +40,18 @@ macro_rules! change {
 
 /// The scripts.
 pub static CALLS: SharedCalls = SharedCalls {
-    acquire: Call { name: "shared.acquire", body: change!("acquire"), batch: false },
+    acquire: Call {
+        name: "shared.acquire",
+        body: script!("time" "shared/record" "shared/acquire_free" "line" "shared/hall" "shared/acquire"),
+        batch: false,
+    },
     renew: Call { name: "shared.renew", body: script!("time" "shared/renew"), batch: true },
     change: Call { name: "shared.change", body: change!("change"), batch: false },
-    release: Call { name: "shared.release", body: change!("release"), batch: false },
+    release: Call {
+        name: "shared.release",
+        body: script!("shared/record" "shared/release_free" "time" "line" "shared/hall" "shared/release"),
+        batch: false,
+    },
     undo: Call { name: "shared.undo", body: change!("undo"), batch: false },
     break_hold: Call { name: "shared.break", body: change!("break"), batch: false },
     resize: Call { name: "shared.resize", body: change!("resize"), batch: false },
