@@ -5,6 +5,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::error::{Error, Kind, Result};
 use crate::platform::runtime;
 use crate::protocol::Requests;
@@ -36,6 +38,28 @@ impl Road {
                 Ok(())
             }
             Road::Task => runtime::within(async { tokio::time::sleep(span).await }).await,
+        }
+    }
+
+    /// Waits until `is_so`, which is looked at once more whenever `happened` is notified, for at most `limit`.
+    pub(crate) async fn wait_until(self, is_so: impl Fn() -> bool, happened: &Notify, limit: Duration) -> Result<()> {
+        if is_so() {
+            return Ok(());
+        }
+        let so = async {
+            loop {
+                // Hears of what happens from now on, so that nothing is missed after the look.
+                let news = happened.notified();
+                if is_so() {
+                    break;
+                }
+                news.await;
+            }
+        };
+        let wait = async { drop(tokio::time::timeout(limit, so).await) };
+        match self {
+            Road::Thread => runtime::block_on(wait),
+            Road::Task => runtime::within(wait).await,
         }
     }
 }
