@@ -19,16 +19,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, PyTraverseError};
 
-use crate::asked::{Asked, asked};
-use crate::barrier::Barrier;
-use crate::client::{Client, SharedClient};
+use crate::asked::{any, asked};
+use crate::client::SharedClient;
 use crate::error::Raised;
 use crate::guard::{Exported, Guard};
-use crate::latch::Latch;
 use crate::lock::Lock;
-use crate::several::{Bundle, Segments, each};
+use crate::several::each;
 use crate::value::{plain, told};
-use crate::{Span, locked, outside, text};
+use crate::{Span, aside, locked, outside, text};
 
 /// The jobs of one event loop.
 #[pyclass(frozen, weakref, module = "lockwright._lockwright")]
@@ -115,21 +113,15 @@ impl Reactor {
         }
         let given_up = if let Ok(exported) = answer.cast::<Exported>() {
             let back = exported.get().take_back();
-            outside(py, || {
-                self.jobs.spawn_aside(back);
-                Ok(())
-            })
+            aside(py, || self.jobs.spawn_aside(back))
         } else if let Ok(guard) = answer.cast::<Guard>()
             && let Ok(taken) = guard.get().held.take("release")
         {
-            outside(py, move || {
-                drop(taken);
-                Ok(())
-            })
+            aside(py, move || drop(taken))
         } else {
             Ok(())
         };
-        Ok(given_up.map_err(Raised)?)
+        given_up
     }
 
     /// Everything begins here: what belongs to the parent of this process is not touched.
@@ -139,32 +131,6 @@ impl Reactor {
             return Err(Raised(Error::new(Kind::Forked, operation, message)).into());
         }
         Ok(())
-    }
-
-    fn begin_on(
-        &self,
-        future: Bound<'_, PyAny>,
-        (of, shared): (&impl Asked, &Arc<SharedClient>),
-        name: &str,
-        given: &[Option<Bound<'_, PyAny>>],
-    ) -> PyResult<u32> {
-        let (py, handle) = (future.py(), of.handle());
-        let (operation, arguments) = asked(&handle, name, given)?;
-        self.own(operation.operation)?;
-        shared.prepare(py)?;
-        let answer = match name {
-            // A client that is closed has nothing left to release.
-            "close" => {
-                let over = shared.take_orphans();
-                Answer::of(move |py, closed| {
-                    drop(over);
-                    closed.map_err(Raised)?;
-                    Ok(py.None())
-                })
-            }
-            _ => Answer::Told(shared.clone()),
-        };
-        self.ask(py, future.unbind(), self.jobs.begin(operation.run(handle, arguments)), answer)
     }
 }
 
@@ -184,11 +150,7 @@ impl Reactor {
         if self.jobs.is_forked() {
             return Ok(());
         }
-        outside(py, || {
-            self.jobs.turn();
-            Ok(())
-        })
-        .map_err(Raised)?;
+        aside(py, || self.jobs.turn())?;
         self.deliver(py)
     }
 
@@ -207,11 +169,7 @@ impl Reactor {
         }
         let asked = locked(&self.asked).remove(&number);
         match asked {
-            Some(Question::Open { .. }) => outside(py, || {
-                self.jobs.forget(number);
-                Ok(())
-            })
-            .map_err(|error| Raised(error).into()),
+            Some(Question::Open { .. }) => aside(py, || self.jobs.forget(number)),
             Some(Question::Answered(answer)) => self.return_it(py, answer),
             None => Ok(()),
         }
@@ -226,20 +184,23 @@ impl Reactor {
         name: &str,
         given: Vec<Option<Bound<'py, PyAny>>>,
     ) -> PyResult<u32> {
-        if let Ok(client) = of.cast::<Client>() {
-            self.begin_on(future, (client.get(), &client.get().0), name, &given)
-        } else if let Ok(lock) = of.cast::<Lock>() {
-            self.begin_on(future, (lock.get(), &lock.get().shared), name, &given)
-        } else if let Ok(latch) = of.cast::<Latch>() {
-            self.begin_on(future, (latch.get(), &latch.get().shared), name, &given)
-        } else if let Ok(barrier) = of.cast::<Barrier>() {
-            self.begin_on(future, (barrier.get(), &barrier.get().shared), name, &given)
-        } else if let Ok(bundle) = of.cast::<Bundle>() {
-            self.begin_on(future, (bundle.get(), &bundle.get().shared), name, &given)
-        } else {
-            let segments = of.cast::<Segments>()?;
-            self.begin_on(future, (segments.get(), &segments.get().shared), name, &given)
-        }
+        let (py, (handle, shared)) = (future.py(), any(of)?);
+        let (operation, arguments) = asked(&handle, name, &given)?;
+        self.own(operation.operation)?;
+        shared.prepare(py)?;
+        let answer = match name {
+            // A client that is closed has nothing left to release.
+            "close" => {
+                let over = shared.take_orphans();
+                Answer::of(move |py, closed| {
+                    drop(over);
+                    closed.map_err(Raised)?;
+                    Ok(py.None())
+                })
+            }
+            _ => Answer::Told(shared),
+        };
+        self.ask(py, future.unbind(), self.jobs.begin(operation.run(handle, arguments)), answer)
     }
 
     fn acquire(
@@ -406,35 +367,4 @@ impl Reactor {
         let asked = std::mem::take(&mut *locked(&self.asked));
         drop(asked);
     }
-}
-
-/// Whether this lock object holds the lock.
-#[pyfunction(name = "_is_held_here")]
-pub(crate) fn is_held_here(lock: &Bound<'_, Lock>) -> bool {
-    lock.get().is_held_here()
-}
-
-/// Keeps what `who` acquired with the lock, so that a release finds it.
-#[pyfunction(name = "_pin")]
-pub(crate) fn pin(lock: &Bound<'_, Lock>, guard: Py<Guard>, block: bool, who: u64) {
-    lock.get().pin(guard, block, who);
-}
-
-/// What a release by `who` means.
-#[pyfunction(name = "_unpin")]
-pub(crate) fn unpin(py: Python<'_>, lock: &Bound<'_, Lock>, who: u64) -> PyResult<Py<Guard>> {
-    lock.get().unpin(py, who)
-}
-
-/// What the innermost block of `who` took.
-#[pyfunction(name = "_unpin_block")]
-pub(crate) fn unpin_block(lock: &Bound<'_, Lock>, who: u64) -> Option<Py<Guard>> {
-    lock.get().unpin_block(who)
-}
-
-/// The error that a lost guard means for its block.
-#[pyfunction(name = "_loss")]
-pub(crate) fn loss(py: Python<'_>, guard: &Bound<'_, Guard>) -> Option<Py<PyAny>> {
-    let held = &guard.get().held;
-    Some(PyErr::from(Raised(held.loss(&held.why()?))).into_value(py).into_any())
 }

@@ -1,5 +1,6 @@
 //! What is asked by name, with the arguments of a method of Python's: here, or as a job of an event loop.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -10,16 +11,53 @@ use lockwright::{Error, Result};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
-use crate::client::SharedClient;
+use crate::barrier::Barrier;
+use crate::client::{Client, SharedClient};
 use crate::error::Raised;
-use crate::lock::limit;
+use crate::latch::Latch;
+use crate::lock::{Lock, limit};
+use crate::several::{Bundle, Segments};
 use crate::value::{of_argument, told};
 use crate::{SLICE, Span, green, is_main_thread, outside, text, waited};
 
 /// Whatever of Python's is asked something.
 pub(crate) trait Asked {
     fn handle(&self) -> Handle;
-    fn shared(&self) -> &SharedClient;
+    fn shared(&self) -> &Arc<SharedClient>;
+}
+
+/// The classes that are asked something, and what each has of the core.
+macro_rules! classes {
+    ($($class:ident: $kind:ident($($core:ident).+)),* $(,)?) => {
+        $(
+            impl Asked for $class {
+                fn handle(&self) -> Handle {
+                    Handle::$kind(self.$($core).+.clone().into_face())
+                }
+
+                fn shared(&self) -> &Arc<SharedClient> {
+                    &self.shared
+                }
+            }
+        )*
+
+        /// What an object of any of them is asked by.
+        pub(crate) fn any(of: &Bound<'_, PyAny>) -> PyResult<(Handle, Arc<SharedClient>)> {
+            $(if let Ok(of) = of.cast::<$class>() {
+                return Ok((of.get().handle(), of.get().shared().clone()));
+            })*
+            Err(Raised(lost_track("call")).into())
+        }
+    };
+}
+
+classes! {
+    Client: Client(shared.client),
+    Lock: Lock(core),
+    Latch: Latch(core),
+    Barrier: Barrier(core),
+    Bundle: Locks(core),
+    Segments: Segments(core),
 }
 
 /// The operation of that name of this handle, and its arguments as Python gave them.

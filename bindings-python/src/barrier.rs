@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use lockwright::binding::Handle;
 use lockwright::blocking;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::asked::{Asked, ask};
+use crate::asked::ask;
 use crate::client::SharedClient;
 
 /// Whoever waits goes on once as many wait as there are parties; then it starts over. Made by `Client.barrier`.
@@ -18,16 +17,6 @@ use crate::client::SharedClient;
 pub(crate) struct Barrier {
     pub(crate) core: blocking::Barrier,
     pub(crate) shared: Arc<SharedClient>,
-}
-
-impl Asked for Barrier {
-    fn handle(&self) -> Handle {
-        Handle::Barrier(self.core.clone().into_face())
-    }
-
-    fn shared(&self) -> &SharedClient {
-        &self.shared
-    }
 }
 
 #[pymethods]

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use lockwright::binding::lost_track;
 use lockwright::binding::options::{CONNECT, LOCK, REQUIRE};
-use lockwright::binding::{Handle, lost_track};
 use lockwright::blocking;
 use lockwright::guarantee::Requirements;
 use lockwright::options::{AcquireOptions, ConnectOptions};
@@ -11,7 +11,7 @@ use lockwright::queue::OwnerId;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::asked::{Asked, ask, count as in_range};
+use crate::asked::{ask, count as in_range};
 use crate::barrier::Barrier;
 use crate::error::Raised;
 use crate::guard::Guard;
@@ -22,7 +22,7 @@ use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::several::{Bundle, Segments};
 use crate::value::{PYTHON, record, set};
-use crate::{Span, dispatcher, locked, outside, text};
+use crate::{Span, aside, dispatcher, locked, text};
 
 /// What locks and guards remember of where they come from.
 pub(crate) struct Origin {
@@ -95,12 +95,14 @@ pub(crate) fn connect(
     let shared = SharedClient { client, origin, orphans: Mutex::default() };
     shared.prepare(py)?;
     follow_logging(py)?;
-    Ok(Client(Arc::new(shared)))
+    Ok(Client { shared: Arc::new(shared) })
 }
 
 /// One place where locks are kept. After a fork the child's copy connects by itself at its next use.
 #[pyclass(frozen, weakref, module = "lockwright")]
-pub(crate) struct Client(pub(crate) Arc<SharedClient>);
+pub(crate) struct Client {
+    pub(crate) shared: Arc<SharedClient>,
+}
 
 #[pymethods]
 impl Client {
@@ -169,12 +171,12 @@ impl Client {
     #[pyo3(signature = (name, count, *, idle=None))]
     fn latch(&self, name: &Bound<'_, PyAny>, count: i128, idle: Option<Span>) -> PyResult<Latch> {
         follow_logging(name.py())?;
-        let builder = self.0.client.latch(&text("latch", "name", name)?, in_range(count));
+        let builder = self.shared.client.latch(&text("latch", "name", name)?, in_range(count));
         let builder = match idle {
             Some(idle) => builder.idle(idle.check("latch", "idle")?),
             None => builder,
         };
-        Ok(Latch { core: builder.build().map_err(Raised)?, shared: self.0.clone() })
+        Ok(Latch { core: builder.build().map_err(Raised)?, shared: self.shared.clone() })
     }
 
     /// The barrier called `name`, which opens whenever `parties` (1 to 10,000) wait for it at the same time.
@@ -185,20 +187,20 @@ impl Client {
     #[pyo3(signature = (name, parties, *, ttl=None))]
     fn barrier(&self, name: &Bound<'_, PyAny>, parties: i128, ttl: Option<Span>) -> PyResult<Barrier> {
         follow_logging(name.py())?;
-        let builder = self.0.client.barrier(&text("barrier", "name", name)?, in_range(parties));
+        let builder = self.shared.client.barrier(&text("barrier", "name", name)?, in_range(parties));
         let builder = match ttl {
             Some(ttl) => builder.ttl(ttl.check_ttl(name.py(), "barrier")?),
             None => builder,
         };
-        Ok(Barrier { core: builder.build().map_err(Raised)?, shared: self.0.clone() })
+        Ok(Barrier { core: builder.build().map_err(Raised)?, shared: self.shared.clone() })
     }
 
     #[pyo3(signature = (names, **options))]
     fn _bundle(&self, names: Vec<Bound<'_, PyAny>>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Bundle> {
         let options = self.options("multi_lock", options)?;
         let names: Vec<String> = names.iter().map(|name| text("lock", "name", name)).collect::<PyResult<_>>()?;
-        let core = self.0.client.multi_lock_with(names, &options).map_err(Raised)?;
-        Ok(Bundle { core, shared: self.0.clone() })
+        let core = self.shared.client.multi_lock_with(names, &options).map_err(Raised)?;
+        Ok(Bundle { core, shared: self.shared.clone() })
     }
 
     #[pyo3(signature = (name, segments, **options))]
@@ -209,8 +211,8 @@ impl Client {
         options: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Segments> {
         let (options, name) = (self.options("striped", options)?, text("lock", "name", name)?);
-        let core = self.0.client.striped_with(&name, segments, &options).map_err(Raised)?;
-        Ok(Segments { core, shared: self.0.clone() })
+        let core = self.shared.client.striped_with(&name, segments, &options).map_err(Raised)?;
+        Ok(Segments { core, shared: self.shared.clone() })
     }
 
     /// The locks called `names`, to be held all at once. Options are those of `lock`; the timeout is for all of them.
@@ -279,7 +281,7 @@ impl Client {
     /// The lock that a secret is of. What is not given is as the address says.
     #[pyo3(signature = (secret, **options))]
     fn _exported(&self, secret: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Lock> {
-        let known = self.0.client.exported(&text("resume", "secret", secret)?).map_err(Raised)?;
+        let known = self.shared.client.exported(&text("resume", "secret", secret)?).map_err(Raised)?;
         let name = PyString::new(secret.py(), known.name()).into_any();
         self.build("resume", &name, options, |client, name| client.lock(name))
     }
@@ -312,7 +314,7 @@ impl Client {
 
     /// What locks of this client promise.
     fn guarantees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        record(py, self.0.client.guarantees().map_err(Raised)?.into())
+        record(py, self.shared.client.guarantees().map_err(Raised)?.into())
     }
 
     /// Raises `Unsupported` unless all of it is promised: of locks, or where `rwlock`, `semaphore`, `latch` or `barrier` are named, of each of them.
@@ -322,7 +324,7 @@ impl Client {
     fn require(&self, wanted: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
         let mut requirements = Requirements::default();
         set("require", &REQUIRE, &[], &mut requirements, wanted)?;
-        Ok(self.0.client.require(requirements).map_err(Raised)?)
+        Ok(self.shared.client.require(requirements).map_err(Raised)?)
     }
 
     /// What lies under `name`: who holds it, and how many wait; of a latch, how many are still to come.
@@ -347,19 +349,16 @@ impl Client {
 
     /// What this client did in this process so far.
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        record(py, self.0.client.metrics().into())
+        record(py, self.shared.client.metrics().into())
     }
 
     /// Gives back what is held and ends every wait with `Closed`.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let over = self.0.take_orphans();
+        let over = self.shared.take_orphans();
         // Nobody is summoned to answer for it: it may be the last that a program does.
-        let closed = outside(py, || {
-            self.0.client.close();
-            Ok(())
-        });
+        let closed = aside(py, || self.shared.client.close());
         drop(over);
-        Ok(closed.map_err(Raised)?)
+        closed
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -381,11 +380,11 @@ impl Client {
     /// The address without credentials.
     #[getter]
     fn address(&self) -> &str {
-        &self.0.origin.address
+        &self.shared.origin.address
     }
 
     fn __repr__(&self) -> String {
-        format!("<lockwright.Client {}>", self.0.origin.address)
+        format!("<lockwright.Client {}>", self.shared.origin.address)
     }
 }
 
@@ -398,7 +397,7 @@ const OF_METHODS: [&str; 1] = ["reentrant"];
 impl Client {
     /// What is not given stays as the address says.
     fn options(&self, method: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<AcquireOptions> {
-        let mut options = self.0.client.options();
+        let mut options = self.shared.client.options();
         let others =
             if method == "resume" { &[OF_METHODS.as_slice(), &OF_WAITING].concat() } else { OF_METHODS.as_slice() };
         set(method, &LOCK, others, &mut options, given)?;
@@ -416,17 +415,7 @@ impl Client {
         let reentrant = method == "rlock";
         let options = AcquireOptions { reentrant, ..self.options(method, given)? };
         let name = text("lock", "name", name)?;
-        let builder = of(&self.0.client, &name).options(options);
-        Ok(Lock::new(builder.build().map_err(Raised)?, name.into(), reentrant, self.0.clone()))
-    }
-}
-
-impl Asked for Client {
-    fn handle(&self) -> Handle {
-        Handle::Client(self.0.client.clone().into_face())
-    }
-
-    fn shared(&self) -> &SharedClient {
-        &self.0
+        let builder = of(&self.shared.client, &name).options(options);
+        Ok(Lock::new(builder.build().map_err(Raised)?, name.into(), reentrant, self.shared.clone()))
     }
 }

@@ -194,6 +194,11 @@ impl Guard {
         Ok(self.end(py)?.outcome.code())
     }
 
+    /// The error that its loss means for its block.
+    fn _loss(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        Some(PyErr::from(Raised(self.held.loss(&self.held.why()?))).into_value(py).into_any())
+    }
+
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         slf.get().held.is_open("enter").map_err(Raised)?;
         Ok(slf)

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use lockwright::binding::Handle;
 use lockwright::blocking;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::asked::{Asked, ask};
+use crate::asked::ask;
 use crate::client::SharedClient;
 
 /// Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, nothing to release.
@@ -15,16 +14,6 @@ use crate::client::SharedClient;
 pub(crate) struct Latch {
     pub(crate) core: blocking::Latch,
     pub(crate) shared: Arc<SharedClient>,
-}
-
-impl Asked for Latch {
-    fn handle(&self) -> Handle {
-        Handle::Latch(self.core.clone().into_face())
-    }
-
-    fn shared(&self) -> &SharedClient {
-        &self.shared
-    }
 }
 
 #[pymethods]

@@ -70,11 +70,6 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<green::Notifier>()?;
     module.add_function(wrap_pyfunction!(generation, module)?)?;
     module.add_function(wrap_pyfunction!(main_thread, module)?)?;
-    module.add_function(wrap_pyfunction!(aio::is_held_here, module)?)?;
-    module.add_function(wrap_pyfunction!(aio::pin, module)?)?;
-    module.add_function(wrap_pyfunction!(aio::unpin, module)?)?;
-    module.add_function(wrap_pyfunction!(aio::unpin_block, module)?)?;
-    module.add_function(wrap_pyfunction!(aio::loss, module)?)?;
     module.add_function(wrap_pyfunction!(several::release_all, module)?)?;
     module.add_function(wrap_pyfunction!(client::connect, module)?)?;
     module.add_function(wrap_pyfunction!(restored, module)?)?;
@@ -94,11 +89,7 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// a copy of this process may still hold the lock. What nobody else gives back ends with its lease.
 #[pyfunction]
 fn restored(py: Python<'_>) -> PyResult<()> {
-    let restored = outside(py, || {
-        lockwright::restored();
-        Ok(())
-    });
-    restored.map_err(|error| Raised(error).into())
+    aside(py, lockwright::restored)
 }
 
 /// Differs between a process and each that it was forked from; ids of processes may be the same in two namespaces.
@@ -107,18 +98,23 @@ fn generation() -> u64 {
     fork_generation()
 }
 
-#[pyfunction(name = "_sql_condition")]
+/// A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay as they
+/// are. That it changed no row means that the token is stale, or the row is not there.
+#[pyfunction]
+#[pyo3(signature = (column, placeholder="?"))]
 fn sql_condition(column: &str, placeholder: &str) -> String {
     kit::sql_condition(column, placeholder)
 }
 
-#[pyfunction(name = "_header_value")]
-fn header_value(n: u64, epoch: u64) -> String {
-    kit::header_value(Token { epoch, n })
+/// The value of the header.
+#[pyfunction]
+#[pyo3(signature = (token, epoch=0))]
+fn header_value(token: u64, epoch: u64) -> String {
+    kit::header_value(Token { epoch, n: token })
 }
 
-/// Epoch and number.
-#[pyfunction(name = "_read_header")]
+/// Epoch and token of a header; None for what is none. What comes without one is to be refused as well.
+#[pyfunction]
 fn read_header(value: &str) -> Option<(u64, u64)> {
     kit::read_header(value).map(|token| (token.epoch, token.n))
 }
@@ -138,6 +134,11 @@ pub(crate) fn outside<T: Send>(
         OUTSIDE.set(before);
         result.unwrap_or_else(|_| Err(panicked()))
     })
+}
+
+/// The same of what cannot fail.
+pub(crate) fn aside<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    Ok(outside(py, || Ok(work())).map_err(Raised)?)
 }
 
 /// Whether this thread is one of Python's that is in [`outside`]: it may come back, other than the driver's.
@@ -163,7 +164,7 @@ pub(crate) fn in_slices<T: Send>(
     }
     let slice = if is_main_thread(py)? { SLICE } else { Duration::MAX };
     loop {
-        if let Some(result) = outside(py, || Ok(wait(Wait::Park(slice)))).map_err(Raised)? {
+        if let Some(result) = aside(py, || wait(Wait::Park(slice)))? {
             return Ok(result);
         }
         py.check_signals()?;
@@ -186,11 +187,7 @@ pub(crate) fn waited(
         Ok((None, mut waiting)) => {
             let waited = in_slices(py, limit, |how| waiting.wait(how));
             // To give up may cost more than a moment with the GIL held.
-            let given_up = outside(py, move || {
-                drop(waiting);
-                Ok(())
-            });
-            given_up.map_err(Raised)?;
+            aside(py, move || drop(waiting))?;
             waited
         }
     }

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use lockwright::binding::Handle;
 use lockwright::binding::held::Group;
 use lockwright::blocking::Blocking;
 use lockwright::multi::MultiLock;
@@ -13,7 +12,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::asked::{Asked, ask};
+use crate::asked::ask;
 use crate::client::SharedClient;
 use crate::error::Raised;
 use crate::guard::Guard;
@@ -25,16 +24,6 @@ use crate::{outside, text};
 pub(crate) struct Bundle {
     pub(crate) core: MultiLock<Blocking>,
     pub(crate) shared: Arc<SharedClient>,
-}
-
-impl Asked for Bundle {
-    fn handle(&self) -> Handle {
-        Handle::Locks(self.core.clone().into_face())
-    }
-
-    fn shared(&self) -> &SharedClient {
-        &self.shared
-    }
 }
 
 /// Gives all of them back in one write. What became of each: a text, or the exception that says why it could not be.
@@ -78,16 +67,6 @@ impl Bundle {
 pub(crate) struct Segments {
     pub(crate) core: Striped<Blocking>,
     pub(crate) shared: Arc<SharedClient>,
-}
-
-impl Asked for Segments {
-    fn handle(&self) -> Handle {
-        Handle::Segments(self.core.clone().into_face())
-    }
-
-    fn shared(&self) -> &SharedClient {
-        &self.shared
-    }
 }
 
 impl Segments {
