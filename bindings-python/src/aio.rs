@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use lockwright::binding::held::Group;
 use lockwright::binding::operation::Operation;
-use lockwright::binding::{Argument, Handle, Jobs, Outcome, Value, lost_track};
+use lockwright::binding::{Argument, Handle, Held, Jobs, Outcome, Value, lost_track};
 use lockwright::{Error, Kind, Result};
 use pyo3::gc::PyVisit;
 use pyo3::intern;
@@ -26,7 +26,7 @@ use crate::guard::{Exported, Guard};
 use crate::lock::Lock;
 use crate::several::each;
 use crate::value::{plain, told};
-use crate::{Span, aside, locked, outside, text};
+use crate::{Given, Span, aside, locked, outside, text};
 
 /// The jobs of one event loop.
 #[pyclass(frozen, weakref, module = "lockwright._lockwright")]
@@ -124,6 +124,13 @@ impl Reactor {
         given_up
     }
 
+    /// What is asked of a guard begins here.
+    fn held<'a>(&self, guard: &'a Py<Guard>, operation: &'static str) -> PyResult<&'a Held> {
+        let held = &guard.get().held;
+        held.own(operation).map_err(Raised)?;
+        self.own(operation).map(|()| held)
+    }
+
     /// Everything begins here: what belongs to the parent of this process is not touched.
     fn own(&self, operation: &'static str) -> PyResult<()> {
         if self.jobs.is_forked() {
@@ -182,7 +189,7 @@ impl Reactor {
         future: Bound<'py, PyAny>,
         of: &Bound<'py, PyAny>,
         name: &str,
-        given: Vec<Option<Bound<'py, PyAny>>>,
+        given: Vec<Given<'py>>,
     ) -> PyResult<u32> {
         let (py, (handle, shared)) = (future.py(), any(of)?);
         let (operation, arguments) = asked(&handle, name, &given)?;
@@ -239,52 +246,40 @@ impl Reactor {
     }
 
     fn export(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, ttl: Span) -> PyResult<u32> {
-        let held = &guard.get().held;
-        held.own("export").map_err(Raised)?;
-        self.own("export")?;
+        let held = self.held(&guard, "export")?;
         let ttl = ttl.check_ttl(py, "export")?;
         let mut taken = held.take("export").map_err(Raised)?;
         let core = taken.guard("export").map_err(Raised)?;
         let job = self.jobs.export(core, ttl);
-        self.ask(
-            py,
-            future,
-            job,
-            Answer::of(move |py, exported| {
-                let Outcome::Exported(both) = exported.map_err(Raised)? else {
-                    return Err(Raised(lost_track("export")).into());
-                };
-                let (core, secret) = *both;
-                let secret = guard.get().held.exported(taken, core, secret).map_err(Raised)?;
-                guard.get().exported(secret).into_py_any(py)
-            }),
-        )
+        let answer = Answer::of(move |py, exported| {
+            let Outcome::Exported(both) = exported.map_err(Raised)? else {
+                return Err(Raised(lost_track("export")).into());
+            };
+            let (core, secret) = *both;
+            let secret = guard.get().held.exported(taken, core, secret).map_err(Raised)?;
+            guard.get().exported(secret).into_py_any(py)
+        });
+        self.ask(py, future, job, answer)
     }
 
     /// `strictly`: a loss is an error.
     fn release(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, strictly: bool) -> PyResult<u32> {
-        let held = &guard.get().held;
-        held.own("release").map_err(Raised)?;
-        self.own("release")?;
+        let held = self.held(&guard, "release")?;
         let mut taken = held.take("release").map_err(Raised)?;
         let core = taken.guard("release").map_err(Raised)?;
         let job = self.jobs.release(core);
-        self.ask(
-            py,
-            future,
-            job,
-            Answer::of(move |py, ended| {
-                let Outcome::Ended(ending) = ended.map_err(Raised)? else {
-                    return Err(Raised(lost_track("release")).into());
-                };
-                guard.get().held.ended(&ending);
-                drop(taken);
-                if strictly {
-                    guard.get().unless_lost(&ending)?;
-                }
-                Ok(PyString::intern(py, ending.outcome.code()).unbind().into_any())
-            }),
-        )
+        let answer = Answer::of(move |py, ended| {
+            let Outcome::Ended(ending) = ended.map_err(Raised)? else {
+                return Err(Raised(lost_track("release")).into());
+            };
+            guard.get().held.ended(&ending);
+            drop(taken);
+            if strictly {
+                guard.get().unless_lost(&ending)?;
+            }
+            Ok(PyString::intern(py, ending.outcome.code()).unbind().into_any())
+        });
+        self.ask(py, future, job, answer)
     }
 
     /// As `_release_all`.
@@ -294,24 +289,18 @@ impl Reactor {
         let mut group = Group::take(held.iter().copied(), of_block);
         let cores = outside(py, || Ok(group.guards(held.iter().copied()))).map_err(Raised)?;
         let job = self.jobs.release_all(cores);
-        self.ask(
-            py,
-            future,
-            job,
-            Answer::of(move |py, ended| {
-                let Outcome::AllEnded(ended) = ended.map_err(Raised)? else {
-                    return Err(Raised(lost_track("release")).into());
-                };
-                let told = group.told(guards.iter().map(|guard| &guard.get().held), ended);
-                each(py, &guards, told)
-            }),
-        )
+        let answer = Answer::of(move |py, ended| {
+            let Outcome::AllEnded(ended) = ended.map_err(Raised)? else {
+                return Err(Raised(lost_track("release")).into());
+            };
+            let told = group.told(guards.iter().map(|guard| &guard.get().held), ended);
+            each(py, &guards, told)
+        });
+        self.ask(py, future, job, answer)
     }
 
-    fn extend(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>, ttl: Span) -> PyResult<u32> {
-        let held = &guard.get().held;
-        held.own("extend").map_err(Raised)?;
-        self.own("extend")?;
+    fn extend(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, ttl: Span) -> PyResult<u32> {
+        let held = self.held(&guard, "extend")?;
         let ttl = ttl.check_ttl(py, "extend")?;
         let job = self.jobs.begin(held.begin_extend(ttl).map_err(Raised)?);
         self.ask(py, future, job, Answer::Plain)
@@ -319,26 +308,19 @@ impl Reactor {
 
     /// Whether it holds now what it is to hold: all of a read/write lock with `writes`, else a reader's part.
     fn change(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, writes: bool) -> PyResult<u32> {
-        guard.get().held.own("change").map_err(Raised)?;
-        self.own("change")?;
-        let job = self.jobs.begin(guard.get().held.begin_change(writes).map_err(Raised)?);
-        self.ask(
-            py,
-            future,
-            job,
-            Answer::of(move |py, changed| {
-                let changed = changed.map_err(Raised)?;
-                guard.get().held.refresh_token();
-                plain(py, changed)
-            }),
-        )
+        let held = self.held(&guard, "change")?;
+        let job = self.jobs.begin(held.begin_change(writes).map_err(Raised)?);
+        let answer = Answer::of(move |py, changed| {
+            let changed = changed.map_err(Raised)?;
+            guard.get().held.refresh_token();
+            plain(py, changed)
+        });
+        self.ask(py, future, job, answer)
     }
 
     /// Why the guard was lost, or `None` when it was released.
-    fn lost(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>) -> PyResult<u32> {
-        let held = &guard.get().held;
-        held.own("lost").map_err(Raised)?;
-        self.own("lost")?;
+    fn lost(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>) -> PyResult<u32> {
+        let held = self.held(&guard, "lost")?;
         let (watch, known) = (held.watch(), held.why().map(|why| why.code()));
         let job = self.jobs.begin(Box::pin(async move {
             let why = match (known, watch) {

@@ -18,7 +18,7 @@ use crate::latch::Latch;
 use crate::lock::{Lock, limit};
 use crate::several::{Bundle, Segments};
 use crate::value::{of_argument, told};
-use crate::{SLICE, Span, green, is_main_thread, outside, text, waited};
+use crate::{Given, SLICE, Span, green, is_main_thread, outside, text, waited};
 
 /// Whatever of Python's is asked something.
 pub(crate) trait Asked {
@@ -61,13 +61,9 @@ classes! {
 }
 
 /// The operation of that name of this handle, and its arguments as Python gave them.
-pub(crate) fn asked(
-    of: &Handle,
-    name: &str,
-    given: &[Option<Bound<'_, PyAny>>],
-) -> PyResult<(&'static Operation, Vec<Argument>)> {
+pub(crate) fn asked(of: &Handle, name: &str, given: &[Given<'_>]) -> PyResult<(&'static Operation, Vec<Argument>)> {
     let operation = Operation::find(of.of(), name).ok_or_else(|| Raised(lost_track("call")))?;
-    let argument = |((what, takes), given): (&(&'static str, Takes), &Option<Bound<'_, PyAny>>)| match (takes, given) {
+    let argument = |((what, takes), given): (&(&'static str, Takes), &Given<'_>)| match (takes, given) {
         (Takes::Limit, span) => {
             let span = span.as_ref().map(|span| span.extract::<Span>()).transpose()?;
             Ok(Argument::Limit(limit(span, of.own_limit())?))
@@ -101,12 +97,7 @@ fn token(expected: &Bound<'_, PyAny>) -> PyResult<u64> {
 }
 
 /// Asks it in this thread, which lets others run meanwhile.
-pub(crate) fn ask<'py>(
-    py: Python<'py>,
-    of: &impl Asked,
-    name: &str,
-    given: &[Option<Bound<'py, PyAny>>],
-) -> PyResult<Py<PyAny>> {
+pub(crate) fn ask<'py>(py: Python<'py>, of: &impl Asked, name: &str, given: &[Given<'py>]) -> PyResult<Py<PyAny>> {
     let handle = of.handle();
     let (operation, arguments) = asked(&handle, name, given)?;
     of.shared().prepare(py)?;

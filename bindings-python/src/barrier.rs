@@ -6,6 +6,7 @@ use lockwright::blocking;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+use crate::Given;
 use crate::asked::ask;
 use crate::client::SharedClient;
 
@@ -27,7 +28,7 @@ impl Barrier {
     /// when this process was stopped for so long that it is not known whether it passed, and `Unavailable` when the store does not
     /// say so.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+    fn wait(&self, py: Python<'_>, timeout: Given<'_>) -> PyResult<Py<PyAny>> {
         ask(py, self, "wait", &[timeout])
     }
 

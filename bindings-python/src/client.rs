@@ -22,7 +22,7 @@ use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::several::{Bundle, Segments};
 use crate::value::{PYTHON, record, set};
-use crate::{Span, aside, dispatcher, locked, text};
+use crate::{Given, Keywords, Span, aside, dispatcher, locked, text};
 
 /// What locks and guards remember of where they come from.
 pub(crate) struct Origin {
@@ -74,7 +74,7 @@ pub(crate) fn connect(
     py: Python<'_>,
     url: Option<&Bound<'_, PyAny>>,
     credentials: Option<Py<PyAny>>,
-    options: Option<&Bound<'_, PyDict>>,
+    options: Option<Keywords<'_, '_>>,
 ) -> PyResult<Client> {
     let keywords = options;
     let mut options = ConnectOptions { language: PYTHON.name, ..ConnectOptions::default() };
@@ -121,17 +121,13 @@ impl Client {
     ///
     /// Raises `InvalidConfig` for what cannot be, and `Unsupported` for what this store or layout cannot do.
     #[pyo3(signature = (name, **options))]
-    fn lock(&self, name: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Lock> {
+    fn lock(&self, name: &Bound<'_, PyAny>, options: Option<Keywords<'_, '_>>) -> PyResult<Lock> {
         self.build("lock", name, options, |client, name| client.lock(name))
     }
 
     /// As `lock`, but its thread may acquire it again, through any RLock of that name of this client.
     #[pyo3(signature = (name, **options))]
-    fn rlock<'py>(
-        &self,
-        name: &Bound<'py, PyAny>,
-        options: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, RLock>> {
+    fn rlock<'py>(&self, name: &Bound<'py, PyAny>, options: Option<Keywords<'_, 'py>>) -> PyResult<Bound<'py, RLock>> {
         let lock = self.build("rlock", name, options, |client, name| client.lock(name).reentrant(OwnerId(0)))?;
         Bound::new(name.py(), PyClassInitializer::from(lock).add_subclass(RLock))
     }
@@ -141,7 +137,7 @@ impl Client {
     /// First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of the
     /// same name is something else: whoever comes second gets `ForeignLayout`.
     #[pyo3(signature = (name, **options))]
-    fn rwlock(&self, name: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<RwLock> {
+    fn rwlock(&self, name: &Bound<'_, PyAny>, options: Option<Keywords<'_, '_>>) -> PyResult<RwLock> {
         let read = self.build("rwlock", name, options, |client, name| client.rwlock(name).read())?;
         RwLock::new(name.py(), read, self.build("rwlock", name, options, |client, name| client.rwlock(name).write())?)
     }
@@ -156,7 +152,7 @@ impl Client {
         name: &Bound<'py, PyAny>,
         permits: i128,
         take: i128,
-        options: Option<&Bound<'py, PyDict>>,
+        options: Option<Keywords<'_, 'py>>,
     ) -> PyResult<Bound<'py, Semaphore>> {
         let (permits, take) = (in_range(permits), in_range(take));
         let lock = self.build("semaphore", name, options, |client, name| client.semaphore(name, permits).take(take))?;
@@ -196,7 +192,7 @@ impl Client {
     }
 
     #[pyo3(signature = (names, **options))]
-    fn _bundle(&self, names: Vec<Bound<'_, PyAny>>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Bundle> {
+    fn _bundle(&self, names: Vec<Bound<'_, PyAny>>, options: Option<Keywords<'_, '_>>) -> PyResult<Bundle> {
         let options = self.options("multi_lock", options)?;
         let names: Vec<String> = names.iter().map(|name| text("lock", "name", name)).collect::<PyResult<_>>()?;
         let core = self.shared.client.multi_lock_with(names, &options).map_err(Raised)?;
@@ -208,7 +204,7 @@ impl Client {
         &self,
         name: &Bound<'_, PyAny>,
         segments: usize,
-        options: Option<&Bound<'_, PyDict>>,
+        options: Option<Keywords<'_, '_>>,
     ) -> PyResult<Segments> {
         let (options, name) = (self.options("striped", options)?, text("lock", "name", name)?);
         let core = self.shared.client.striped_with(&name, segments, &options).map_err(Raised)?;
@@ -220,7 +216,7 @@ impl Client {
     fn multi_lock<'py>(
         &self,
         names: &Bound<'py, PyAny>,
-        options: Option<&Bound<'py, PyDict>>,
+        options: Option<Keywords<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let bundle = self._bundle(names.try_iter()?.collect::<PyResult<_>>()?, options)?;
         names.py().import("lockwright._several")?.getattr("MultiLock")?.call1((bundle,))
@@ -232,7 +228,7 @@ impl Client {
         &self,
         name: &Bound<'py, PyAny>,
         segments: usize,
-        options: Option<&Bound<'py, PyDict>>,
+        options: Option<Keywords<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let segments = self._segments(name, segments, options)?;
         name.py().import("lockwright._several")?.getattr("Striped")?.call1((segments,))
@@ -248,7 +244,7 @@ impl Client {
         look: Bound<'py, PyAny>,
         make: Bound<'py, PyAny>,
         waits: bool,
-        options: Option<&Bound<'py, PyDict>>,
+        options: Option<Keywords<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let lock = self.lock(name, options)?;
         name.py().import("lockwright._once")?.getattr("Once")?.call1((lock, look, make, waits))
@@ -280,7 +276,7 @@ impl Client {
 
     /// The lock that a secret is of. What is not given is as the address says.
     #[pyo3(signature = (secret, **options))]
-    fn _exported(&self, secret: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Lock> {
+    fn _exported(&self, secret: &Bound<'_, PyAny>, options: Option<Keywords<'_, '_>>) -> PyResult<Lock> {
         let known = self.shared.client.exported(&text("resume", "secret", secret)?).map_err(Raised)?;
         let name = PyString::new(secret.py(), known.name()).into_any();
         self.build("resume", &name, options, |client, name| client.lock(name))
@@ -292,7 +288,7 @@ impl Client {
     /// `format` and `label`, as `lock` has them. Nothing is waited for. Raises `NotOwned` when somebody resumed it before, or
     /// its time ran out and somebody else has the lock; `InvalidConfig` for what is no secret.
     #[pyo3(signature = (secret, **options))]
-    fn resume(&self, secret: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Py<Guard>> {
+    fn resume(&self, secret: &Bound<'_, PyAny>, options: Option<Keywords<'_, '_>>) -> PyResult<Py<Guard>> {
         self._exported(secret, options)?.resume(secret.py(), secret)
     }
 
@@ -321,7 +317,7 @@ impl Client {
     ///
     /// Nobody holds a latch or a barrier, so `fenced`, `fair` and `reentrant` say nothing of them. Nothing is sent.
     #[pyo3(signature = (**wanted))]
-    fn require(&self, wanted: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    fn require(&self, wanted: Option<Keywords<'_, '_>>) -> PyResult<()> {
         let mut requirements = Requirements::default();
         set("require", &REQUIRE, &[], &mut requirements, wanted)?;
         Ok(self.shared.client.require(requirements).map_err(Raised)?)
@@ -366,13 +362,7 @@ impl Client {
     }
 
     #[pyo3(signature = (exc_type=None, exc=None, traceback=None, /))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        exc_type: Option<Bound<'_, PyAny>>,
-        exc: Option<Bound<'_, PyAny>>,
-        traceback: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
+    fn __exit__(&self, py: Python<'_>, exc_type: Given<'_>, exc: Given<'_>, traceback: Given<'_>) -> PyResult<()> {
         let _ = (exc_type, exc, traceback);
         self.close(py)
     }
@@ -396,7 +386,7 @@ const OF_METHODS: [&str; 1] = ["reentrant"];
 
 impl Client {
     /// What is not given stays as the address says.
-    fn options(&self, method: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<AcquireOptions> {
+    fn options(&self, method: &str, given: Option<Keywords<'_, '_>>) -> PyResult<AcquireOptions> {
         let mut options = self.shared.client.options();
         let others =
             if method == "resume" { &[OF_METHODS.as_slice(), &OF_WAITING].concat() } else { OF_METHODS.as_slice() };
@@ -408,7 +398,7 @@ impl Client {
         &self,
         method: &str,
         name: &Bound<'_, PyAny>,
-        given: Option<&Bound<'_, PyDict>>,
+        given: Option<Keywords<'_, '_>>,
         of: impl FnOnce(&blocking::Client, &str) -> blocking::LockBuilder,
     ) -> PyResult<Lock> {
         follow_logging(name.py())?;

@@ -6,6 +6,7 @@ use lockwright::blocking;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+use crate::Given;
 use crate::asked::ask;
 use crate::client::SharedClient;
 
@@ -20,7 +21,7 @@ pub(crate) struct Latch {
 impl Latch {
     /// Waits until it is open, as `threading.Event.wait`. Whether it is; without a `timeout`, it is.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+    fn wait(&self, py: Python<'_>, timeout: Given<'_>) -> PyResult<Py<PyAny>> {
         ask(py, self, "wait", &[timeout])
     }
 

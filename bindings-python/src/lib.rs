@@ -35,14 +35,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockwright::binding::{Given, Outcome, Waiting, panicked};
+use lockwright::binding::{Outcome, Waiting, panicked};
 use lockwright::blocking::Wait;
-use lockwright::{Error, Token, fork_generation, kit, options};
+use lockwright::{Error, Token, binding, fork_generation, kit, options};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeWarning, PyTypeError, PyUserWarning};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 
 use error::Raised;
 use value::PYTHON;
@@ -118,6 +118,12 @@ fn header_value(token: u64, epoch: u64) -> String {
 fn read_header(value: &str) -> Option<(u64, u64)> {
     kit::read_header(value).map(|token| (token.epoch, token.n))
 }
+
+/// What Python gave, if it did.
+pub(crate) type Given<'py> = Option<Bound<'py, PyAny>>;
+
+/// What it gave by keywords.
+pub(crate) type Keywords<'a, 'py> = &'a Bound<'py, PyDict>;
 
 thread_local! {
     static OUTSIDE: Cell<bool> = const { Cell::new(false) };
@@ -290,10 +296,10 @@ impl Span {
     }
 
     /// The value of the option `what`.
-    pub(crate) fn given(&self, what: &str) -> PyResult<Given> {
+    pub(crate) fn given(&self, what: &str) -> PyResult<binding::Given> {
         match self {
-            Span::Seconds(seconds) | Span::Delta(seconds) => Ok(Given::Number(*seconds)),
-            Span::Text(text) => Ok(Given::Text(text.clone())),
+            Span::Seconds(seconds) | Span::Delta(seconds) => Ok(binding::Given::Number(*seconds)),
+            Span::Text(text) => Ok(binding::Given::Text(text.clone())),
             Span::Other(kind) => Err(PyTypeError::new_err(format!(
                 "{what} must be a number of seconds, a text such as '10s' or '500ms', or a timedelta, not {kind}"
             ))),

@@ -20,7 +20,7 @@ use crate::error::Raised;
 use crate::green::me;
 use crate::guard::Guard;
 use crate::value::record;
-use crate::{Span, locked, outside, text, waited};
+use crate::{Given, Span, locked, outside, text, waited};
 
 /// This thread's id, never used again for another thread; the operating system's ids are.
 pub(crate) fn this_thread() -> u64 {
@@ -289,13 +289,7 @@ impl Lock {
     }
 
     #[pyo3(signature = (exc_type=None, exc=None, traceback=None, /))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        exc_type: Option<Bound<'_, PyAny>>,
-        exc: Option<Bound<'_, PyAny>>,
-        traceback: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
+    fn __exit__(&self, py: Python<'_>, exc_type: Given<'_>, exc: Given<'_>, traceback: Given<'_>) -> PyResult<()> {
         let _ = (exc, traceback);
         match self.unpin_block(me(py)?) {
             Some(guard) => guard.get().end_block(py, exc_type.is_some()),

@@ -17,7 +17,7 @@ use crate::client::SharedClient;
 use crate::error::Raised;
 use crate::guard::Guard;
 use crate::lock::Lock;
-use crate::{outside, text};
+use crate::{Given, outside, text};
 
 /// Locks that are acquired together.
 #[pyclass(frozen, module = "lockwright._lockwright")]
@@ -57,7 +57,7 @@ impl Bundle {
     }
 
     #[pyo3(signature = (timeout=None))]
-    fn acquire(&self, py: Python<'_>, timeout: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+    fn acquire(&self, py: Python<'_>, timeout: Given<'_>) -> PyResult<Py<PyAny>> {
         ask(py, self, "acquire", &[timeout])
     }
 }
@@ -112,7 +112,7 @@ impl Segments {
 
     /// Which segment, and its guard; `None` once all are sold out.
     #[pyo3(signature = (timeout=None))]
-    fn any(&self, py: Python<'_>, timeout: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+    fn any(&self, py: Python<'_>, timeout: Given<'_>) -> PyResult<Py<PyAny>> {
         ask(py, self, "any", &[timeout])
     }
 }

@@ -562,7 +562,7 @@ def _release_all(guards: list[Guard], of_block: bool) -> list[Union[str, LockErr
 
 @final
 class Notifier:
-    """What the driver's thread rings, without entering Python: a descriptor that the hub watches, and for whom it was notified."""
+    """What the driver's thread notifies, without entering Python: a descriptor that the hub watches, and for whom it was notified."""
 
     def __new__(cls) -> Notifier: ...
     def fileno(self) -> int: ...
@@ -592,7 +592,15 @@ class Answer:
 _SET_SCRIPT: Final[str]
 _HEADER: Final[str]
 
-def sql_condition(column: str, placeholder: str = "?") -> str: ...
-def header_value(token: int, epoch: int = 0) -> str: ...
-def read_header(value: str) -> Optional[tuple[int, int]]: ...
+def sql_condition(column: str, placeholder: str = "?") -> str:
+    """A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay as they
+    are. That it changed no row means that the token is stale, or the row is not there.
+    """
+
+def header_value(token: int, epoch: int = 0) -> str:
+    """The value of the header."""
+
+def read_header(value: str) -> Optional[tuple[int, int]]:
+    """Epoch and token of a header; None for what is none. What comes without one is to be refused as well."""
+
 def _manifest() -> dict[str, Any]: ...

@@ -198,13 +198,7 @@ class Client(_Around[_native.Client]):
         def decorate(function: _F) -> _F:
             _refuse_others(function)
             name_of = namer(key, function)
-
-            @functools.wraps(function)
-            async def holding(*args: Any, **kwargs: Any) -> Any:
-                async with self.lock(name_of(args, kwargs), **options):
-                    return await function(*args, **kwargs)
-
-            return holding  # type: ignore[return-value]
+            return _holding(function, lambda args, kwargs: self.lock(name_of(args, kwargs), **options))
 
         return decorate
 
@@ -416,13 +410,7 @@ class Lock:
     def guarded(self, function: _F) -> _F:
         """Decorates a coroutine function, so that every call of it holds the lock."""
         _refuse_others(function)
-
-        @functools.wraps(function)
-        async def holding(*args: Any, **kwargs: Any) -> Any:
-            async with self:
-                return await function(*args, **kwargs)
-
-        return holding  # type: ignore[return-value]
+        return _holding(function, lambda args, kwargs: self)
 
     async def __aenter__(self) -> Guard:
         guard = await self._acquire(None)
@@ -449,6 +437,15 @@ def _refuse_others(function: Callable[..., Any]) -> None:
     if not inspect.iscoroutinefunction(function):
         kind = "an async generator" if inspect.isasyncgenfunction(function) else "no coroutine function"
         raise TypeError(f"{function!r} is {kind}, so this lock cannot guard it: {_instead(function)}")
+
+
+def _holding(function: _F, lock_of: Callable[[Any, Any], Lock]) -> _F:
+    @functools.wraps(function)
+    async def holding(*args: Any, **kwargs: Any) -> Any:
+        async with lock_of(args, kwargs):
+            return await function(*args, **kwargs)
+
+    return holding  # type: ignore[return-value]
 
 
 def _instead(function: Callable[..., Any]) -> str:

@@ -56,11 +56,11 @@ impl Road {
                 news.await;
             }
         };
-        let wait = async { drop(tokio::time::timeout(limit, so).await) };
         match self {
-            Road::Thread => runtime::block_on(wait),
-            Road::Task => runtime::within(wait).await,
+            Road::Thread => drop(runtime::park_on(so, limit)),
+            Road::Task => runtime::within(async { drop(tokio::time::timeout(limit, so).await) }).await?,
         }
+        Ok(())
     }
 }
 
