@@ -111,7 +111,7 @@ impl Reactor {
             // Guards of several locks, or a segment and its guard.
             return answer.try_iter()?.try_for_each(|part| self.return_it(py, part.map(Bound::unbind)));
         }
-        let given_up = if let Ok(exported) = answer.cast::<Exported>() {
+        if let Ok(exported) = answer.cast::<Exported>() {
             let back = exported.get().take_back();
             aside(py, || self.jobs.spawn_aside(back))
         } else if let Ok(guard) = answer.cast::<Guard>()
@@ -120,8 +120,7 @@ impl Reactor {
             aside(py, move || drop(taken))
         } else {
             Ok(())
-        };
-        given_up
+        }
     }
 
     /// What is asked of a guard begins here.

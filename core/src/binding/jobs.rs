@@ -166,7 +166,7 @@ impl Jobs {
 
     fn spawn(&self, work: impl Future<Output = Result<Outcome>> + Send + 'static) -> u32 {
         let mut open = locked(&self.open);
-        let number = open.next();
+        let number = open.unused();
         let mut delivery = Delivery { number, ended: self.ended.clone(), result: None };
         let job = self.events.spawn(async move {
             let result = work.await;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// See the [module](self). A number is free again when what it stood for was removed.
+/// See the [module](self).
 #[derive(Debug)]
 pub struct Numbered<T> {
     kept: HashMap<u32, T>,
@@ -16,8 +16,8 @@ impl<T> Default for Numbered<T> {
 }
 
 impl<T> Numbered<T> {
-    /// The number of the next that is kept: another's again after four billion others at the latest.
-    pub fn next(&mut self) -> u32 {
+    /// A number that nothing is kept under. One that was removed comes again after four billion others.
+    pub fn unused(&mut self) -> u32 {
         loop {
             self.last = self.last.wrapping_add(1);
             if !self.kept.contains_key(&self.last) {
@@ -28,7 +28,7 @@ impl<T> Numbered<T> {
 
     /// Keeps it under a number of its own.
     pub fn keep(&mut self, thing: T) -> u32 {
-        let number = self.next();
+        let number = self.unused();
         self.kept.insert(number, thing);
         number
     }
