@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use lockwright::binding::{Ending, Given, Jobs, Outcome, lost_track};
+use lockwright::binding::{Ending, Given, Jobs, Numbered, Outcome, lost_track};
 use lockwright::event_loop::{Reader, Watch};
 use lockwright::lease::LossReason;
 use lockwright::options::Credentials;
@@ -200,7 +200,12 @@ impl Reactor {
         Ok(told.array)
     }
 
-    fn on_guard<T>(&self, operation: &'static str, guard: u32, work: impl FnOnce(&Guard) -> Result<T>) -> Result<T> {
+    fn on_guard<T>(
+        &self,
+        operation: &'static str,
+        guard: u32,
+        work: impl FnOnce(&mut Guard) -> Result<T>,
+    ) -> Result<T> {
         self.in_environment(operation, |environment| work(environment.guards.get(operation, guard)?))
     }
 }
@@ -303,10 +308,9 @@ impl Reactor {
     /// However early it is released, it stays taken until so long after its grant.
     #[napi(catch_unwind)]
     pub fn hold_at_least_for(&self, guard: u32, span: f64) -> Answer<bool> {
-        let hold =
-            |environment: &mut Environment, span| environment.guards.get_mut("hold", guard)?.hold_at_least_for(span);
         let span = NODE.span("hold", "span", &Given::Number(span));
-        answer(span.and_then(|span| self.in_environment("hold", |environment| hold(environment, span))).map(|()| true))
+        let held = span.and_then(|span| self.on_guard("hold", guard, |core| core.hold_at_least_for(span)));
+        answer(held.map(|()| true))
     }
 
     #[napi(catch_unwind)]
@@ -390,7 +394,8 @@ fn clean_up(environment: &Mutex<Option<Environment>>, notifier: &Arc<Notifier>, 
     broker.close();
     let left = locked(environment).take();
     if let Some(mut left) = left {
-        left.guards.abandon();
+        // Whoever used them is gone, maybe in the middle of what they protect: the leases run out.
+        left.guards.0.take_all().for_each(Guard::abandon);
         left.lent.drain().for_each(|(_, lent)| lent.end());
         // With its jobs: acquisitions are undone in the background.
         drop(left);
@@ -442,7 +447,7 @@ impl Environment {
                 ((guard, Err(error)), number) => {
                     // It may still be held.
                     if let Some(number) = number {
-                        self.guards.put_back(number, guard);
+                        self.guards.0.put(number, guard);
                     }
                     told.add(kind::FAILED, job, Failure::from(error))
                 }
@@ -472,7 +477,7 @@ fn ended(Ending { outcome, why }: &Ending) -> Vec<Option<&'static str>> {
 fn grant<'env>(env: &'env Env, guard: Guard, guards: &mut Guards) -> napi::Result<Array<'env>> {
     let (token, depth) = (guard.token(), guard.depth());
     let mut grant = env.create_array(4)?;
-    grant.set(0, guards.keep(guard))?;
+    grant.set(0, guards.0.keep(guard))?;
     grant.set(1, token.n)?;
     grant.set(2, token.epoch)?;
     grant.set(3, depth)?;
@@ -490,8 +495,7 @@ pub(crate) struct Broker {
 struct Questions {
     /// `None` once the environment has ended.
     notifier: Option<Arc<Notifier>>,
-    open: HashMap<u32, Option<Found>>,
-    last: u32,
+    open: Numbered<Option<Found>>,
 }
 
 type Found = std::result::Result<Credentials, String>;
@@ -512,21 +516,19 @@ impl Broker {
     ) -> std::result::Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
         let mut state = locked(&self.state);
         let notifier = state.notifier.clone().ok_or("this environment of Node has ended")?;
-        state.last = state.last.wrapping_add(1);
-        let question = state.last;
-        state.open.insert(question, None);
+        let question = state.open.keep(None);
         notifier.post(Message::Asked { whom, question });
         let unanswered =
-            |state: &mut Questions| state.notifier.is_some() && matches!(state.open.get(&question), Some(None));
+            |state: &mut Questions| state.notifier.is_some() && matches!(state.open.get(question), Some(None));
         let waited = self.answered.wait_timeout_while(state, limit, unanswered);
-        let found = waited.unwrap_or_else(PoisonError::into_inner).0.open.remove(&question).flatten();
+        let found = waited.unwrap_or_else(PoisonError::into_inner).0.open.remove(question).flatten();
         let late = || Err(format!("the credentials function did not answer within {limit:?}"));
         Ok(found.unwrap_or_else(late)?)
     }
 
     fn give(&self, question: u32, found: Found) {
         // Nobody waits for an answer that comes late.
-        if let Some(open) = locked(&self.state).open.get_mut(&question) {
+        if let Some(open) = locked(&self.state).open.get(question) {
             *open = Some(found);
         }
         self.answered.notify_all();

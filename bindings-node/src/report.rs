@@ -147,14 +147,7 @@ pub(crate) fn listen(notifier: &Arc<Notifier>, level: Option<u8>) -> Result<()> 
     let mut all = locked(&LISTENERS);
     let listener = all.listener(notifier);
     if let Some(number) = level {
-        listener.wants = Some(match number {
-            0 => Some(Level::Error),
-            1 => Some(Level::Warn),
-            2 => Some(Level::Info),
-            3 => Some(Level::Debug),
-            4 => Some(Level::Trace),
-            _ => None,
-        });
+        listener.wants = Some(Level::numbered(number));
     }
     events.set_level(all.level());
     Ok(())

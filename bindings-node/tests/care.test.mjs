@@ -71,7 +71,8 @@ for (const [store, uri] of Object.entries(stores())) {
         reigns++
         if (reigns > 1) return guard.name
         assert.equal(await operator.breakLock('reigns', guard.token), true)
-        await new Promise(lost => signal.addEventListener('abort', lost, { once: true }))
+        // What is held keeps no process alive: this does until it is lost.
+        await until(() => signal.aborted)
         assert.ok(signal.reason instanceof LockLost)
         throw signal.reason
       })

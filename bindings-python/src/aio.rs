@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use lockwright::binding::held::Group;
 use lockwright::binding::operation::Operation;
-use lockwright::binding::{Argument, Handle, Jobs, Outcome, Value, lost_track};
+use lockwright::binding::{Argument, Handle, Held, Jobs, Outcome, Value, lost_track};
 use lockwright::{Error, Kind, Result};
 use pyo3::gc::PyVisit;
 use pyo3::intern;
@@ -19,16 +19,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, PyTraverseError};
 
-use crate::asked::{Asked, asked};
-use crate::barrier::Barrier;
-use crate::client::{Client, SharedClient};
+use crate::asked::{any, asked};
+use crate::client::SharedClient;
 use crate::error::Raised;
 use crate::guard::{Exported, Guard};
-use crate::latch::Latch;
 use crate::lock::Lock;
-use crate::several::{Bundle, Segments, each};
+use crate::several::each;
 use crate::value::{plain, told};
-use crate::{Span, locked, outside, text};
+use crate::{Given, Span, aside, locked, outside, text};
 
 /// The jobs of one event loop.
 #[pyclass(frozen, weakref, module = "lockwright._lockwright")]
@@ -113,23 +111,23 @@ impl Reactor {
             // Guards of several locks, or a segment and its guard.
             return answer.try_iter()?.try_for_each(|part| self.return_it(py, part.map(Bound::unbind)));
         }
-        let given_up = if let Ok(exported) = answer.cast::<Exported>() {
+        if let Ok(exported) = answer.cast::<Exported>() {
             let back = exported.get().take_back();
-            outside(py, || {
-                self.jobs.spawn_aside(back);
-                Ok(())
-            })
+            aside(py, || self.jobs.spawn_aside(back))
         } else if let Ok(guard) = answer.cast::<Guard>()
             && let Ok(taken) = guard.get().held.take("release")
         {
-            outside(py, move || {
-                drop(taken);
-                Ok(())
-            })
+            aside(py, move || drop(taken))
         } else {
             Ok(())
-        };
-        Ok(given_up.map_err(Raised)?)
+        }
+    }
+
+    /// What is asked of a guard begins here.
+    fn held<'a>(&self, guard: &'a Py<Guard>, operation: &'static str) -> PyResult<&'a Held> {
+        let held = &guard.get().held;
+        held.own(operation).map_err(Raised)?;
+        self.own(operation).map(|()| held)
     }
 
     /// Everything begins here: what belongs to the parent of this process is not touched.
@@ -139,32 +137,6 @@ impl Reactor {
             return Err(Raised(Error::new(Kind::Forked, operation, message)).into());
         }
         Ok(())
-    }
-
-    fn begin_on(
-        &self,
-        future: Bound<'_, PyAny>,
-        (of, shared): (&impl Asked, &Arc<SharedClient>),
-        name: &str,
-        given: &[Option<Bound<'_, PyAny>>],
-    ) -> PyResult<u32> {
-        let (py, handle) = (future.py(), of.handle());
-        let (operation, arguments) = asked(&handle, name, given)?;
-        self.own(operation.operation)?;
-        shared.prepare(py)?;
-        let answer = match name {
-            // A client that is closed has nothing left to release.
-            "close" => {
-                let over = shared.take_orphans();
-                Answer::of(move |py, closed| {
-                    drop(over);
-                    closed.map_err(Raised)?;
-                    Ok(py.None())
-                })
-            }
-            _ => Answer::Told(shared.clone()),
-        };
-        self.ask(py, future.unbind(), self.jobs.begin(operation.run(handle, arguments)), answer)
     }
 }
 
@@ -184,11 +156,7 @@ impl Reactor {
         if self.jobs.is_forked() {
             return Ok(());
         }
-        outside(py, || {
-            self.jobs.turn();
-            Ok(())
-        })
-        .map_err(Raised)?;
+        aside(py, || self.jobs.turn())?;
         self.deliver(py)
     }
 
@@ -207,11 +175,7 @@ impl Reactor {
         }
         let asked = locked(&self.asked).remove(&number);
         match asked {
-            Some(Question::Open { .. }) => outside(py, || {
-                self.jobs.forget(number);
-                Ok(())
-            })
-            .map_err(|error| Raised(error).into()),
+            Some(Question::Open { .. }) => aside(py, || self.jobs.forget(number)),
             Some(Question::Answered(answer)) => self.return_it(py, answer),
             None => Ok(()),
         }
@@ -224,22 +188,25 @@ impl Reactor {
         future: Bound<'py, PyAny>,
         of: &Bound<'py, PyAny>,
         name: &str,
-        given: Vec<Option<Bound<'py, PyAny>>>,
+        given: Vec<Given<'py>>,
     ) -> PyResult<u32> {
-        if let Ok(client) = of.cast::<Client>() {
-            self.begin_on(future, (client.get(), &client.get().0), name, &given)
-        } else if let Ok(lock) = of.cast::<Lock>() {
-            self.begin_on(future, (lock.get(), &lock.get().shared), name, &given)
-        } else if let Ok(latch) = of.cast::<Latch>() {
-            self.begin_on(future, (latch.get(), &latch.get().shared), name, &given)
-        } else if let Ok(barrier) = of.cast::<Barrier>() {
-            self.begin_on(future, (barrier.get(), &barrier.get().shared), name, &given)
-        } else if let Ok(bundle) = of.cast::<Bundle>() {
-            self.begin_on(future, (bundle.get(), &bundle.get().shared), name, &given)
-        } else {
-            let segments = of.cast::<Segments>()?;
-            self.begin_on(future, (segments.get(), &segments.get().shared), name, &given)
-        }
+        let (py, (handle, shared)) = (future.py(), any(of)?);
+        let (operation, arguments) = asked(&handle, name, &given)?;
+        self.own(operation.operation)?;
+        shared.prepare(py)?;
+        let answer = match name {
+            // A client that is closed has nothing left to release.
+            "close" => {
+                let over = shared.take_orphans();
+                Answer::of(move |py, closed| {
+                    drop(over);
+                    closed.map_err(Raised)?;
+                    Ok(py.None())
+                })
+            }
+            _ => Answer::Told(shared),
+        };
+        self.ask(py, future.unbind(), self.jobs.begin(operation.run(handle, arguments)), answer)
     }
 
     fn acquire(
@@ -278,52 +245,40 @@ impl Reactor {
     }
 
     fn export(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, ttl: Span) -> PyResult<u32> {
-        let held = &guard.get().held;
-        held.own("export").map_err(Raised)?;
-        self.own("export")?;
+        let held = self.held(&guard, "export")?;
         let ttl = ttl.check_ttl(py, "export")?;
         let mut taken = held.take("export").map_err(Raised)?;
         let core = taken.guard("export").map_err(Raised)?;
         let job = self.jobs.export(core, ttl);
-        self.ask(
-            py,
-            future,
-            job,
-            Answer::of(move |py, exported| {
-                let Outcome::Exported(both) = exported.map_err(Raised)? else {
-                    return Err(Raised(lost_track("export")).into());
-                };
-                let (core, secret) = *both;
-                let secret = guard.get().held.exported(taken, core, secret).map_err(Raised)?;
-                guard.get().exported(secret).into_py_any(py)
-            }),
-        )
+        let answer = Answer::of(move |py, exported| {
+            let Outcome::Exported(both) = exported.map_err(Raised)? else {
+                return Err(Raised(lost_track("export")).into());
+            };
+            let (core, secret) = *both;
+            let secret = guard.get().held.exported(taken, core, secret).map_err(Raised)?;
+            guard.get().exported(secret).into_py_any(py)
+        });
+        self.ask(py, future, job, answer)
     }
 
     /// `strictly`: a loss is an error.
     fn release(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, strictly: bool) -> PyResult<u32> {
-        let held = &guard.get().held;
-        held.own("release").map_err(Raised)?;
-        self.own("release")?;
+        let held = self.held(&guard, "release")?;
         let mut taken = held.take("release").map_err(Raised)?;
         let core = taken.guard("release").map_err(Raised)?;
         let job = self.jobs.release(core);
-        self.ask(
-            py,
-            future,
-            job,
-            Answer::of(move |py, ended| {
-                let Outcome::Ended(ending) = ended.map_err(Raised)? else {
-                    return Err(Raised(lost_track("release")).into());
-                };
-                guard.get().held.ended(&ending);
-                drop(taken);
-                if strictly {
-                    guard.get().unless_lost(&ending)?;
-                }
-                Ok(PyString::intern(py, ending.outcome.code()).unbind().into_any())
-            }),
-        )
+        let answer = Answer::of(move |py, ended| {
+            let Outcome::Ended(ending) = ended.map_err(Raised)? else {
+                return Err(Raised(lost_track("release")).into());
+            };
+            guard.get().held.ended(&ending);
+            drop(taken);
+            if strictly {
+                guard.get().unless_lost(&ending)?;
+            }
+            Ok(PyString::intern(py, ending.outcome.code()).unbind().into_any())
+        });
+        self.ask(py, future, job, answer)
     }
 
     /// As `_release_all`.
@@ -333,24 +288,18 @@ impl Reactor {
         let mut group = Group::take(held.iter().copied(), of_block);
         let cores = outside(py, || Ok(group.guards(held.iter().copied()))).map_err(Raised)?;
         let job = self.jobs.release_all(cores);
-        self.ask(
-            py,
-            future,
-            job,
-            Answer::of(move |py, ended| {
-                let Outcome::AllEnded(ended) = ended.map_err(Raised)? else {
-                    return Err(Raised(lost_track("release")).into());
-                };
-                let told = group.told(guards.iter().map(|guard| &guard.get().held), ended);
-                each(py, &guards, told)
-            }),
-        )
+        let answer = Answer::of(move |py, ended| {
+            let Outcome::AllEnded(ended) = ended.map_err(Raised)? else {
+                return Err(Raised(lost_track("release")).into());
+            };
+            let told = group.told(guards.iter().map(|guard| &guard.get().held), ended);
+            each(py, &guards, told)
+        });
+        self.ask(py, future, job, answer)
     }
 
-    fn extend(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>, ttl: Span) -> PyResult<u32> {
-        let held = &guard.get().held;
-        held.own("extend").map_err(Raised)?;
-        self.own("extend")?;
+    fn extend(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, ttl: Span) -> PyResult<u32> {
+        let held = self.held(&guard, "extend")?;
         let ttl = ttl.check_ttl(py, "extend")?;
         let job = self.jobs.begin(held.begin_extend(ttl).map_err(Raised)?);
         self.ask(py, future, job, Answer::Plain)
@@ -358,26 +307,19 @@ impl Reactor {
 
     /// Whether it holds now what it is to hold: all of a read/write lock with `writes`, else a reader's part.
     fn change(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, writes: bool) -> PyResult<u32> {
-        guard.get().held.own("change").map_err(Raised)?;
-        self.own("change")?;
-        let job = self.jobs.begin(guard.get().held.begin_change(writes).map_err(Raised)?);
-        self.ask(
-            py,
-            future,
-            job,
-            Answer::of(move |py, changed| {
-                let changed = changed.map_err(Raised)?;
-                guard.get().held.refresh_token();
-                plain(py, changed)
-            }),
-        )
+        let held = self.held(&guard, "change")?;
+        let job = self.jobs.begin(held.begin_change(writes).map_err(Raised)?);
+        let answer = Answer::of(move |py, changed| {
+            let changed = changed.map_err(Raised)?;
+            guard.get().held.refresh_token();
+            plain(py, changed)
+        });
+        self.ask(py, future, job, answer)
     }
 
     /// Why the guard was lost, or `None` when it was released.
-    fn lost(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>) -> PyResult<u32> {
-        let held = &guard.get().held;
-        held.own("lost").map_err(Raised)?;
-        self.own("lost")?;
+    fn lost(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>) -> PyResult<u32> {
+        let held = self.held(&guard, "lost")?;
         let (watch, known) = (held.watch(), held.why().map(|why| why.code()));
         let job = self.jobs.begin(Box::pin(async move {
             let why = match (known, watch) {
@@ -406,35 +348,4 @@ impl Reactor {
         let asked = std::mem::take(&mut *locked(&self.asked));
         drop(asked);
     }
-}
-
-/// Whether this lock object holds the lock.
-#[pyfunction(name = "_is_held_here")]
-pub(crate) fn is_held_here(lock: &Bound<'_, Lock>) -> bool {
-    lock.get().is_held_here()
-}
-
-/// Keeps what `who` acquired with the lock, so that a release finds it.
-#[pyfunction(name = "_pin")]
-pub(crate) fn pin(lock: &Bound<'_, Lock>, guard: Py<Guard>, block: bool, who: u64) {
-    lock.get().pin(guard, block, who);
-}
-
-/// What a release by `who` means.
-#[pyfunction(name = "_unpin")]
-pub(crate) fn unpin(py: Python<'_>, lock: &Bound<'_, Lock>, who: u64) -> PyResult<Py<Guard>> {
-    lock.get().unpin(py, who)
-}
-
-/// What the innermost block of `who` took.
-#[pyfunction(name = "_unpin_block")]
-pub(crate) fn unpin_block(lock: &Bound<'_, Lock>, who: u64) -> Option<Py<Guard>> {
-    lock.get().unpin_block(who)
-}
-
-/// The error that a lost guard means for its block.
-#[pyfunction(name = "_loss")]
-pub(crate) fn loss(py: Python<'_>, guard: &Bound<'_, Guard>) -> Option<Py<PyAny>> {
-    let held = &guard.get().held;
-    Some(PyErr::from(Raised(held.loss(&held.why()?))).into_value(py).into_any())
 }

@@ -1,5 +1,6 @@
 //! What is asked by name, with the arguments of a method of Python's: here, or as a job of an event loop.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -10,26 +11,59 @@ use lockwright::{Error, Result};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
-use crate::client::SharedClient;
+use crate::barrier::Barrier;
+use crate::client::{Client, SharedClient};
 use crate::error::Raised;
-use crate::lock::limit;
+use crate::latch::Latch;
+use crate::lock::{Lock, limit};
+use crate::several::{Bundle, Segments};
 use crate::value::{of_argument, told};
-use crate::{SLICE, Span, green, is_main_thread, outside, text, waited};
+use crate::{Given, SLICE, Span, green, is_main_thread, outside, text, waited};
 
 /// Whatever of Python's is asked something.
 pub(crate) trait Asked {
     fn handle(&self) -> Handle;
-    fn shared(&self) -> &SharedClient;
+    fn shared(&self) -> &Arc<SharedClient>;
+}
+
+/// The classes that are asked something, and what each has of the core.
+macro_rules! classes {
+    ($($class:ident: $kind:ident($($core:ident).+)),* $(,)?) => {
+        $(
+            impl Asked for $class {
+                fn handle(&self) -> Handle {
+                    Handle::$kind(self.$($core).+.clone().into_face())
+                }
+
+                fn shared(&self) -> &Arc<SharedClient> {
+                    &self.shared
+                }
+            }
+        )*
+
+        /// What an object of any of them is asked by.
+        pub(crate) fn any(of: &Bound<'_, PyAny>) -> PyResult<(Handle, Arc<SharedClient>)> {
+            $(if let Ok(of) = of.cast::<$class>() {
+                return Ok((of.get().handle(), of.get().shared().clone()));
+            })*
+            Err(Raised(lost_track("call")).into())
+        }
+    };
+}
+
+classes! {
+    Client: Client(shared.client),
+    Lock: Lock(core),
+    Latch: Latch(core),
+    Barrier: Barrier(core),
+    Bundle: Locks(core),
+    Segments: Segments(core),
 }
 
 /// The operation of that name of this handle, and its arguments as Python gave them.
-pub(crate) fn asked(
-    of: &Handle,
-    name: &str,
-    given: &[Option<Bound<'_, PyAny>>],
-) -> PyResult<(&'static Operation, Vec<Argument>)> {
+pub(crate) fn asked(of: &Handle, name: &str, given: &[Given<'_>]) -> PyResult<(&'static Operation, Vec<Argument>)> {
     let operation = Operation::find(of.of(), name).ok_or_else(|| Raised(lost_track("call")))?;
-    let argument = |((what, takes), given): (&(&'static str, Takes), &Option<Bound<'_, PyAny>>)| match (takes, given) {
+    let argument = |((what, takes), given): (&(&'static str, Takes), &Given<'_>)| match (takes, given) {
         (Takes::Limit, span) => {
             let span = span.as_ref().map(|span| span.extract::<Span>()).transpose()?;
             Ok(Argument::Limit(limit(span, of.own_limit())?))
@@ -63,12 +97,7 @@ fn token(expected: &Bound<'_, PyAny>) -> PyResult<u64> {
 }
 
 /// Asks it in this thread, which lets others run meanwhile.
-pub(crate) fn ask<'py>(
-    py: Python<'py>,
-    of: &impl Asked,
-    name: &str,
-    given: &[Option<Bound<'py, PyAny>>],
-) -> PyResult<Py<PyAny>> {
+pub(crate) fn ask<'py>(py: Python<'py>, of: &impl Asked, name: &str, given: &[Given<'py>]) -> PyResult<Py<PyAny>> {
     let handle = of.handle();
     let (operation, arguments) = asked(&handle, name, given)?;
     of.shared().prepare(py)?;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use lockwright::binding::Handle;
 use lockwright::blocking;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::asked::{Asked, ask};
+use crate::Given;
+use crate::asked::ask;
 use crate::client::SharedClient;
 
 /// Whoever waits goes on once as many wait as there are parties; then it starts over. Made by `Client.barrier`.
@@ -20,16 +20,6 @@ pub(crate) struct Barrier {
     pub(crate) shared: Arc<SharedClient>,
 }
 
-impl Asked for Barrier {
-    fn handle(&self) -> Handle {
-        Handle::Barrier(self.core.clone().into_face())
-    }
-
-    fn shared(&self) -> &SharedClient {
-        &self.shared
-    }
-}
-
 #[pymethods]
 impl Barrier {
     /// Waits until as many wait as there are parties, for at most `timeout` seconds: 0 goes on if this is the last one.
@@ -38,7 +28,7 @@ impl Barrier {
     /// when this process was stopped for so long that it is not known whether it passed, and `Unavailable` when the store does not
     /// say so.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+    fn wait(&self, py: Python<'_>, timeout: Given<'_>) -> PyResult<Py<PyAny>> {
         ask(py, self, "wait", &[timeout])
     }
 

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use lockwright::binding::lost_track;
 use lockwright::binding::options::{CONNECT, LOCK, REQUIRE};
-use lockwright::binding::{Handle, lost_track};
 use lockwright::blocking;
 use lockwright::guarantee::Requirements;
 use lockwright::options::{AcquireOptions, ConnectOptions};
@@ -11,7 +11,7 @@ use lockwright::queue::OwnerId;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 
-use crate::asked::{Asked, ask, count as in_range};
+use crate::asked::{ask, count as in_range};
 use crate::barrier::Barrier;
 use crate::error::Raised;
 use crate::guard::Guard;
@@ -22,7 +22,7 @@ use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::several::{Bundle, Segments};
 use crate::value::{PYTHON, record, set};
-use crate::{Span, dispatcher, locked, outside, text};
+use crate::{Given, Keywords, Span, aside, dispatcher, locked, text};
 
 /// What locks and guards remember of where they come from.
 pub(crate) struct Origin {
@@ -74,7 +74,7 @@ pub(crate) fn connect(
     py: Python<'_>,
     url: Option<&Bound<'_, PyAny>>,
     credentials: Option<Py<PyAny>>,
-    options: Option<&Bound<'_, PyDict>>,
+    options: Option<Keywords<'_, '_>>,
 ) -> PyResult<Client> {
     let keywords = options;
     let mut options = ConnectOptions { language: PYTHON.name, ..ConnectOptions::default() };
@@ -95,12 +95,14 @@ pub(crate) fn connect(
     let shared = SharedClient { client, origin, orphans: Mutex::default() };
     shared.prepare(py)?;
     follow_logging(py)?;
-    Ok(Client(Arc::new(shared)))
+    Ok(Client { shared: Arc::new(shared) })
 }
 
 /// One place where locks are kept. After a fork the child's copy connects by itself at its next use.
 #[pyclass(frozen, weakref, module = "lockwright")]
-pub(crate) struct Client(pub(crate) Arc<SharedClient>);
+pub(crate) struct Client {
+    pub(crate) shared: Arc<SharedClient>,
+}
 
 #[pymethods]
 impl Client {
@@ -119,17 +121,13 @@ impl Client {
     ///
     /// Raises `InvalidConfig` for what cannot be, and `Unsupported` for what this store or layout cannot do.
     #[pyo3(signature = (name, **options))]
-    fn lock(&self, name: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Lock> {
+    fn lock(&self, name: &Bound<'_, PyAny>, options: Option<Keywords<'_, '_>>) -> PyResult<Lock> {
         self.build("lock", name, options, |client, name| client.lock(name))
     }
 
     /// As `lock`, but its thread may acquire it again, through any RLock of that name of this client.
     #[pyo3(signature = (name, **options))]
-    fn rlock<'py>(
-        &self,
-        name: &Bound<'py, PyAny>,
-        options: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, RLock>> {
+    fn rlock<'py>(&self, name: &Bound<'py, PyAny>, options: Option<Keywords<'_, 'py>>) -> PyResult<Bound<'py, RLock>> {
         let lock = self.build("rlock", name, options, |client, name| client.lock(name).reentrant(OwnerId(0)))?;
         Bound::new(name.py(), PyClassInitializer::from(lock).add_subclass(RLock))
     }
@@ -139,7 +137,7 @@ impl Client {
     /// First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of the
     /// same name is something else: whoever comes second gets `ForeignLayout`.
     #[pyo3(signature = (name, **options))]
-    fn rwlock(&self, name: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<RwLock> {
+    fn rwlock(&self, name: &Bound<'_, PyAny>, options: Option<Keywords<'_, '_>>) -> PyResult<RwLock> {
         let read = self.build("rwlock", name, options, |client, name| client.rwlock(name).read())?;
         RwLock::new(name.py(), read, self.build("rwlock", name, options, |client, name| client.rwlock(name).write())?)
     }
@@ -154,7 +152,7 @@ impl Client {
         name: &Bound<'py, PyAny>,
         permits: i128,
         take: i128,
-        options: Option<&Bound<'py, PyDict>>,
+        options: Option<Keywords<'_, 'py>>,
     ) -> PyResult<Bound<'py, Semaphore>> {
         let (permits, take) = (in_range(permits), in_range(take));
         let lock = self.build("semaphore", name, options, |client, name| client.semaphore(name, permits).take(take))?;
@@ -169,12 +167,12 @@ impl Client {
     #[pyo3(signature = (name, count, *, idle=None))]
     fn latch(&self, name: &Bound<'_, PyAny>, count: i128, idle: Option<Span>) -> PyResult<Latch> {
         follow_logging(name.py())?;
-        let builder = self.0.client.latch(&text("latch", "name", name)?, in_range(count));
+        let builder = self.shared.client.latch(&text("latch", "name", name)?, in_range(count));
         let builder = match idle {
             Some(idle) => builder.idle(idle.check("latch", "idle")?),
             None => builder,
         };
-        Ok(Latch { core: builder.build().map_err(Raised)?, shared: self.0.clone() })
+        Ok(Latch { core: builder.build().map_err(Raised)?, shared: self.shared.clone() })
     }
 
     /// The barrier called `name`, which opens whenever `parties` (1 to 10,000) wait for it at the same time.
@@ -185,20 +183,20 @@ impl Client {
     #[pyo3(signature = (name, parties, *, ttl=None))]
     fn barrier(&self, name: &Bound<'_, PyAny>, parties: i128, ttl: Option<Span>) -> PyResult<Barrier> {
         follow_logging(name.py())?;
-        let builder = self.0.client.barrier(&text("barrier", "name", name)?, in_range(parties));
+        let builder = self.shared.client.barrier(&text("barrier", "name", name)?, in_range(parties));
         let builder = match ttl {
             Some(ttl) => builder.ttl(ttl.check_ttl(name.py(), "barrier")?),
             None => builder,
         };
-        Ok(Barrier { core: builder.build().map_err(Raised)?, shared: self.0.clone() })
+        Ok(Barrier { core: builder.build().map_err(Raised)?, shared: self.shared.clone() })
     }
 
     #[pyo3(signature = (names, **options))]
-    fn _bundle(&self, names: Vec<Bound<'_, PyAny>>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Bundle> {
+    fn _bundle(&self, names: Vec<Bound<'_, PyAny>>, options: Option<Keywords<'_, '_>>) -> PyResult<Bundle> {
         let options = self.options("multi_lock", options)?;
         let names: Vec<String> = names.iter().map(|name| text("lock", "name", name)).collect::<PyResult<_>>()?;
-        let core = self.0.client.multi_lock_with(names, &options).map_err(Raised)?;
-        Ok(Bundle { core, shared: self.0.clone() })
+        let core = self.shared.client.multi_lock_with(names, &options).map_err(Raised)?;
+        Ok(Bundle { core, shared: self.shared.clone() })
     }
 
     #[pyo3(signature = (name, segments, **options))]
@@ -206,11 +204,11 @@ impl Client {
         &self,
         name: &Bound<'_, PyAny>,
         segments: usize,
-        options: Option<&Bound<'_, PyDict>>,
+        options: Option<Keywords<'_, '_>>,
     ) -> PyResult<Segments> {
         let (options, name) = (self.options("striped", options)?, text("lock", "name", name)?);
-        let core = self.0.client.striped_with(&name, segments, &options).map_err(Raised)?;
-        Ok(Segments { core, shared: self.0.clone() })
+        let core = self.shared.client.striped_with(&name, segments, &options).map_err(Raised)?;
+        Ok(Segments { core, shared: self.shared.clone() })
     }
 
     /// The locks called `names`, to be held all at once. Options are those of `lock`; the timeout is for all of them.
@@ -218,7 +216,7 @@ impl Client {
     fn multi_lock<'py>(
         &self,
         names: &Bound<'py, PyAny>,
-        options: Option<&Bound<'py, PyDict>>,
+        options: Option<Keywords<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let bundle = self._bundle(names.try_iter()?.collect::<PyResult<_>>()?, options)?;
         names.py().import("lockwright._several")?.getattr("MultiLock")?.call1((bundle,))
@@ -230,7 +228,7 @@ impl Client {
         &self,
         name: &Bound<'py, PyAny>,
         segments: usize,
-        options: Option<&Bound<'py, PyDict>>,
+        options: Option<Keywords<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let segments = self._segments(name, segments, options)?;
         name.py().import("lockwright._several")?.getattr("Striped")?.call1((segments,))
@@ -246,7 +244,7 @@ impl Client {
         look: Bound<'py, PyAny>,
         make: Bound<'py, PyAny>,
         waits: bool,
-        options: Option<&Bound<'py, PyDict>>,
+        options: Option<Keywords<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let lock = self.lock(name, options)?;
         name.py().import("lockwright._once")?.getattr("Once")?.call1((lock, look, make, waits))
@@ -278,8 +276,8 @@ impl Client {
 
     /// The lock that a secret is of. What is not given is as the address says.
     #[pyo3(signature = (secret, **options))]
-    fn _exported(&self, secret: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Lock> {
-        let known = self.0.client.exported(&text("resume", "secret", secret)?).map_err(Raised)?;
+    fn _exported(&self, secret: &Bound<'_, PyAny>, options: Option<Keywords<'_, '_>>) -> PyResult<Lock> {
+        let known = self.shared.client.exported(&text("resume", "secret", secret)?).map_err(Raised)?;
         let name = PyString::new(secret.py(), known.name()).into_any();
         self.build("resume", &name, options, |client, name| client.lock(name))
     }
@@ -290,7 +288,7 @@ impl Client {
     /// `format` and `label`, as `lock` has them. Nothing is waited for. Raises `NotOwned` when somebody resumed it before, or
     /// its time ran out and somebody else has the lock; `InvalidConfig` for what is no secret.
     #[pyo3(signature = (secret, **options))]
-    fn resume(&self, secret: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Py<Guard>> {
+    fn resume(&self, secret: &Bound<'_, PyAny>, options: Option<Keywords<'_, '_>>) -> PyResult<Py<Guard>> {
         self._exported(secret, options)?.resume(secret.py(), secret)
     }
 
@@ -312,17 +310,17 @@ impl Client {
 
     /// What locks of this client promise.
     fn guarantees<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        record(py, self.0.client.guarantees().map_err(Raised)?.into())
+        record(py, self.shared.client.guarantees().map_err(Raised)?.into())
     }
 
     /// Raises `Unsupported` unless all of it is promised: of locks, or where `rwlock`, `semaphore`, `latch` or `barrier` are named, of each of them.
     ///
     /// Nobody holds a latch or a barrier, so `fenced`, `fair` and `reentrant` say nothing of them. Nothing is sent.
     #[pyo3(signature = (**wanted))]
-    fn require(&self, wanted: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    fn require(&self, wanted: Option<Keywords<'_, '_>>) -> PyResult<()> {
         let mut requirements = Requirements::default();
         set("require", &REQUIRE, &[], &mut requirements, wanted)?;
-        Ok(self.0.client.require(requirements).map_err(Raised)?)
+        Ok(self.shared.client.require(requirements).map_err(Raised)?)
     }
 
     /// What lies under `name`: who holds it, and how many wait; of a latch, how many are still to come.
@@ -347,19 +345,16 @@ impl Client {
 
     /// What this client did in this process so far.
     fn metrics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        record(py, self.0.client.metrics().into())
+        record(py, self.shared.client.metrics().into())
     }
 
     /// Gives back what is held and ends every wait with `Closed`.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let over = self.0.take_orphans();
+        let over = self.shared.take_orphans();
         // Nobody is summoned to answer for it: it may be the last that a program does.
-        let closed = outside(py, || {
-            self.0.client.close();
-            Ok(())
-        });
+        let closed = aside(py, || self.shared.client.close());
         drop(over);
-        Ok(closed.map_err(Raised)?)
+        closed
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -367,13 +362,7 @@ impl Client {
     }
 
     #[pyo3(signature = (exc_type=None, exc=None, traceback=None, /))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        exc_type: Option<Bound<'_, PyAny>>,
-        exc: Option<Bound<'_, PyAny>>,
-        traceback: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
+    fn __exit__(&self, py: Python<'_>, exc_type: Given<'_>, exc: Given<'_>, traceback: Given<'_>) -> PyResult<()> {
         let _ = (exc_type, exc, traceback);
         self.close(py)
     }
@@ -381,11 +370,11 @@ impl Client {
     /// The address without credentials.
     #[getter]
     fn address(&self) -> &str {
-        &self.0.origin.address
+        &self.shared.origin.address
     }
 
     fn __repr__(&self) -> String {
-        format!("<lockwright.Client {}>", self.0.origin.address)
+        format!("<lockwright.Client {}>", self.shared.origin.address)
     }
 }
 
@@ -397,8 +386,8 @@ const OF_METHODS: [&str; 1] = ["reentrant"];
 
 impl Client {
     /// What is not given stays as the address says.
-    fn options(&self, method: &str, given: Option<&Bound<'_, PyDict>>) -> PyResult<AcquireOptions> {
-        let mut options = self.0.client.options();
+    fn options(&self, method: &str, given: Option<Keywords<'_, '_>>) -> PyResult<AcquireOptions> {
+        let mut options = self.shared.client.options();
         let others =
             if method == "resume" { &[OF_METHODS.as_slice(), &OF_WAITING].concat() } else { OF_METHODS.as_slice() };
         set(method, &LOCK, others, &mut options, given)?;
@@ -409,24 +398,14 @@ impl Client {
         &self,
         method: &str,
         name: &Bound<'_, PyAny>,
-        given: Option<&Bound<'_, PyDict>>,
+        given: Option<Keywords<'_, '_>>,
         of: impl FnOnce(&blocking::Client, &str) -> blocking::LockBuilder,
     ) -> PyResult<Lock> {
         follow_logging(name.py())?;
         let reentrant = method == "rlock";
         let options = AcquireOptions { reentrant, ..self.options(method, given)? };
         let name = text("lock", "name", name)?;
-        let builder = of(&self.0.client, &name).options(options);
-        Ok(Lock::new(builder.build().map_err(Raised)?, name.into(), reentrant, self.0.clone()))
-    }
-}
-
-impl Asked for Client {
-    fn handle(&self) -> Handle {
-        Handle::Client(self.0.client.clone().into_face())
-    }
-
-    fn shared(&self) -> &SharedClient {
-        &self.0
+        let builder = of(&self.shared.client, &name).options(options);
+        Ok(Lock::new(builder.build().map_err(Raised)?, name.into(), reentrant, self.shared.clone()))
     }
 }

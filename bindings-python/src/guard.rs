@@ -15,7 +15,7 @@ use pyo3::types::PyString;
 use crate::client::SharedClient;
 use crate::dispatcher::{self, Message};
 use crate::error::Raised;
-use crate::{Span, in_slices, locked, outside, report};
+use crate::{Given, Span, in_slices, locked, outside, report};
 
 /// A lock that is held.
 ///
@@ -194,19 +194,18 @@ impl Guard {
         Ok(self.end(py)?.outcome.code())
     }
 
+    /// The error that its loss means for its block.
+    fn _loss(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        Some(PyErr::from(Raised(self.held.loss(&self.held.why()?))).into_value(py).into_any())
+    }
+
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
         slf.get().held.is_open("enter").map_err(Raised)?;
         Ok(slf)
     }
 
     #[pyo3(signature = (exc_type=None, exc=None, traceback=None, /))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        exc_type: Option<Bound<'_, PyAny>>,
-        exc: Option<Bound<'_, PyAny>>,
-        traceback: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
+    fn __exit__(&self, py: Python<'_>, exc_type: Given<'_>, exc: Given<'_>, traceback: Given<'_>) -> PyResult<()> {
         let _ = (exc, traceback);
         self.end_block(py, exc_type.is_some())
     }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use lockwright::binding::Handle;
 use lockwright::blocking;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::asked::{Asked, ask};
+use crate::Given;
+use crate::asked::ask;
 use crate::client::SharedClient;
 
 /// Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, nothing to release.
@@ -17,21 +17,11 @@ pub(crate) struct Latch {
     pub(crate) shared: Arc<SharedClient>,
 }
 
-impl Asked for Latch {
-    fn handle(&self) -> Handle {
-        Handle::Latch(self.core.clone().into_face())
-    }
-
-    fn shared(&self) -> &SharedClient {
-        &self.shared
-    }
-}
-
 #[pymethods]
 impl Latch {
     /// Waits until it is open, as `threading.Event.wait`. Whether it is; without a `timeout`, it is.
     #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+    fn wait(&self, py: Python<'_>, timeout: Given<'_>) -> PyResult<Py<PyAny>> {
         ask(py, self, "wait", &[timeout])
     }
 

@@ -35,14 +35,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockwright::binding::{Given, Outcome, Waiting, panicked};
+use lockwright::binding::{Outcome, Waiting, panicked};
 use lockwright::blocking::Wait;
-use lockwright::{Error, Token, fork_generation, kit, options};
+use lockwright::{Error, Token, binding, fork_generation, kit, options};
 use pyo3::exceptions::{PyOverflowError, PyRuntimeWarning, PyTypeError, PyUserWarning};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 
 use error::Raised;
 use value::PYTHON;
@@ -70,11 +70,6 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<green::Notifier>()?;
     module.add_function(wrap_pyfunction!(generation, module)?)?;
     module.add_function(wrap_pyfunction!(main_thread, module)?)?;
-    module.add_function(wrap_pyfunction!(aio::is_held_here, module)?)?;
-    module.add_function(wrap_pyfunction!(aio::pin, module)?)?;
-    module.add_function(wrap_pyfunction!(aio::unpin, module)?)?;
-    module.add_function(wrap_pyfunction!(aio::unpin_block, module)?)?;
-    module.add_function(wrap_pyfunction!(aio::loss, module)?)?;
     module.add_function(wrap_pyfunction!(several::release_all, module)?)?;
     module.add_function(wrap_pyfunction!(client::connect, module)?)?;
     module.add_function(wrap_pyfunction!(restored, module)?)?;
@@ -94,11 +89,7 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// a copy of this process may still hold the lock. What nobody else gives back ends with its lease.
 #[pyfunction]
 fn restored(py: Python<'_>) -> PyResult<()> {
-    let restored = outside(py, || {
-        lockwright::restored();
-        Ok(())
-    });
-    restored.map_err(|error| Raised(error).into())
+    aside(py, lockwright::restored)
 }
 
 /// Differs between a process and each that it was forked from; ids of processes may be the same in two namespaces.
@@ -107,21 +98,32 @@ fn generation() -> u64 {
     fork_generation()
 }
 
-#[pyfunction(name = "_sql_condition")]
+/// A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay as they
+/// are. That it changed no row means that the token is stale, or the row is not there.
+#[pyfunction]
+#[pyo3(signature = (column, placeholder="?"))]
 fn sql_condition(column: &str, placeholder: &str) -> String {
     kit::sql_condition(column, placeholder)
 }
 
-#[pyfunction(name = "_header_value")]
-fn header_value(n: u64, epoch: u64) -> String {
-    kit::header_value(Token { epoch, n })
+/// The value of the header.
+#[pyfunction]
+#[pyo3(signature = (token, epoch=0))]
+fn header_value(token: u64, epoch: u64) -> String {
+    kit::header_value(Token { epoch, n: token })
 }
 
-/// Epoch and number.
-#[pyfunction(name = "_read_header")]
+/// Epoch and token of a header; None for what is none. What comes without one is to be refused as well.
+#[pyfunction]
 fn read_header(value: &str) -> Option<(u64, u64)> {
     kit::read_header(value).map(|token| (token.epoch, token.n))
 }
+
+/// What Python gave, if it did.
+pub(crate) type Given<'py> = Option<Bound<'py, PyAny>>;
+
+/// What it gave by keywords.
+pub(crate) type Keywords<'a, 'py> = &'a Bound<'py, PyDict>;
 
 thread_local! {
     static OUTSIDE: Cell<bool> = const { Cell::new(false) };
@@ -138,6 +140,11 @@ pub(crate) fn outside<T: Send>(
         OUTSIDE.set(before);
         result.unwrap_or_else(|_| Err(panicked()))
     })
+}
+
+/// The same of what cannot fail.
+pub(crate) fn aside<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    Ok(outside(py, || Ok(work())).map_err(Raised)?)
 }
 
 /// Whether this thread is one of Python's that is in [`outside`]: it may come back, other than the driver's.
@@ -163,7 +170,7 @@ pub(crate) fn in_slices<T: Send>(
     }
     let slice = if is_main_thread(py)? { SLICE } else { Duration::MAX };
     loop {
-        if let Some(result) = outside(py, || Ok(wait(Wait::Park(slice)))).map_err(Raised)? {
+        if let Some(result) = aside(py, || wait(Wait::Park(slice)))? {
             return Ok(result);
         }
         py.check_signals()?;
@@ -186,11 +193,7 @@ pub(crate) fn waited(
         Ok((None, mut waiting)) => {
             let waited = in_slices(py, limit, |how| waiting.wait(how));
             // To give up may cost more than a moment with the GIL held.
-            let given_up = outside(py, move || {
-                drop(waiting);
-                Ok(())
-            });
-            given_up.map_err(Raised)?;
+            aside(py, move || drop(waiting))?;
             waited
         }
     }
@@ -293,10 +296,10 @@ impl Span {
     }
 
     /// The value of the option `what`.
-    pub(crate) fn given(&self, what: &str) -> PyResult<Given> {
+    pub(crate) fn given(&self, what: &str) -> PyResult<binding::Given> {
         match self {
-            Span::Seconds(seconds) | Span::Delta(seconds) => Ok(Given::Number(*seconds)),
-            Span::Text(text) => Ok(Given::Text(text.clone())),
+            Span::Seconds(seconds) | Span::Delta(seconds) => Ok(binding::Given::Number(*seconds)),
+            Span::Text(text) => Ok(binding::Given::Text(text.clone())),
             Span::Other(kind) => Err(PyTypeError::new_err(format!(
                 "{what} must be a number of seconds, a text such as '10s' or '500ms', or a timedelta, not {kind}"
             ))),

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwright::binding::{Handle, Outcome, Standing, Waiting, lost_track};
+use lockwright::binding::{Outcome, Standing, Waiting, lost_track};
 use lockwright::blocking::{self, Acquiring};
 use lockwright::queue::OwnerId;
 use lockwright::{Error, Kind};
@@ -14,13 +14,13 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::asked::{Asked, ask};
+use crate::asked::ask;
 use crate::client::{Orphan, SharedClient};
 use crate::error::Raised;
 use crate::green::me;
 use crate::guard::Guard;
 use crate::value::record;
-use crate::{Span, locked, outside, text, waited};
+use crate::{Given, Span, locked, outside, text, waited};
 
 /// This thread's id, never used again for another thread; the operating system's ids are.
 pub(crate) fn this_thread() -> u64 {
@@ -122,59 +122,6 @@ impl Lock {
         Ok(self.attempt(py, limit, || self.wanted_by(me).begin(limit))?.map_err(Raised)?)
     }
 
-    pub(crate) fn is_held_here(&self) -> bool {
-        locked(&self.pins).iter().any(|pin| pin.guard.get().held.is_held())
-    }
-
-    pub(crate) fn pin(&self, guard: Py<Guard>, block: bool, who: u64) {
-        locked(&self.pins).push(Pin { who, block, guard });
-    }
-
-    /// What the innermost block of `who` took; when the block gave that back and acquired again, what it has now.
-    pub(crate) fn unpin_block(&self, who: u64) -> Option<Py<Guard>> {
-        let mut pins = locked(&self.pins);
-        let at = pins.iter().rposition(|pin| pin.block && pin.who == who)?;
-        let standing = |pin: &Pin| pin.guard.get().held.standing();
-        let again = |pin: &Pin| !pin.block && pin.who == who && standing(pin) == Standing::Open;
-        if standing(&pins[at]) == Standing::Released
-            && let Some(later) = pins.iter().rposition(again).filter(|later| *later > at)
-        {
-            pins.swap(at, later);
-            let over = pins.remove(later);
-            let guard = pins.remove(at).guard;
-            drop(pins);
-            drop(over);
-            return Some(guard);
-        }
-        Some(pins.remove(at).guard)
-    }
-
-    /// The hold that `release` means: the latest of `me`, else anybody's where `threading` allows that, else one of a lock
-    /// of this name that was collected.
-    pub(crate) fn unpin(&self, py: Python<'_>, me: u64) -> PyResult<Py<Guard>> {
-        let mut over = Vec::new();
-        let found = {
-            let mut pins = locked(&self.pins);
-            over.extend(pins.extract_if(.., |pin| !pin.block && pin.guard.get().held.standing() == Standing::Released));
-            let usable = |pin: &Pin| pin.guard.get().held.standing() == Standing::Open;
-            let mine = pins.iter().rposition(|pin| usable(pin) && pin.who == me);
-            let found = mine.or_else(|| pins.iter().rposition(usable).filter(|_| !self.reentrant));
-            // A block finds what it took when it ends, released or not, and not what the block around it took.
-            found.map(|at| if pins[at].block { pins[at].guard.clone_ref(py) } else { pins.remove(at).guard })
-        };
-        drop(over);
-        if let Some(guard) = found.or_else(|| self.adopt(me)) {
-            return Ok(guard);
-        }
-        let inherited = locked(&self.pins)
-            .iter()
-            .rev()
-            .map(|pin| pin.guard.get())
-            .find(|guard| guard.held.standing() == Standing::Inherited)
-            .map(|guard| Raised(guard.held.forked("release")));
-        Err(inherited.unwrap_or_else(|| self.not_held()).into())
-    }
-
     fn not_held(&self) -> Raised {
         let message = if self.reentrant {
             "this thread or task does not hold the lock"
@@ -211,16 +158,6 @@ impl Lock {
     }
 }
 
-impl Asked for Lock {
-    fn handle(&self) -> Handle {
-        Handle::Lock(self.core.clone().into_face())
-    }
-
-    fn shared(&self) -> &SharedClient {
-        &self.shared
-    }
-}
-
 /// Gives back what was taken out of a lock's pins.
 pub(crate) fn end(py: Python<'_>, guard: &Py<Guard>) -> PyResult<()> {
     let ending = guard.get().end(py)?;
@@ -247,6 +184,65 @@ impl Lock {
             }
             None => Ok(false),
         }
+    }
+
+    /// Whether this object holds the lock.
+    #[pyo3(name = "_is_held_here")]
+    pub(crate) fn is_held_here(&self) -> bool {
+        locked(&self.pins).iter().any(|pin| pin.guard.get().held.is_held())
+    }
+
+    /// Keeps what `who` acquired, so that a release finds it.
+    #[pyo3(name = "_pin")]
+    pub(crate) fn pin(&self, guard: Py<Guard>, block: bool, who: u64) {
+        locked(&self.pins).push(Pin { who, block, guard });
+    }
+
+    /// What the innermost block of `who` took; when the block gave that back and acquired again, what it has now.
+    #[pyo3(name = "_unpin_block")]
+    pub(crate) fn unpin_block(&self, who: u64) -> Option<Py<Guard>> {
+        let mut pins = locked(&self.pins);
+        let at = pins.iter().rposition(|pin| pin.block && pin.who == who)?;
+        let standing = |pin: &Pin| pin.guard.get().held.standing();
+        let again = |pin: &Pin| !pin.block && pin.who == who && standing(pin) == Standing::Open;
+        if standing(&pins[at]) == Standing::Released
+            && let Some(later) = pins.iter().rposition(again).filter(|later| *later > at)
+        {
+            pins.swap(at, later);
+            let over = pins.remove(later);
+            let guard = pins.remove(at).guard;
+            drop(pins);
+            drop(over);
+            return Some(guard);
+        }
+        Some(pins.remove(at).guard)
+    }
+
+    /// The hold that `release` means: the latest of `me`, else anybody's where `threading` allows that, else one of a lock
+    /// of this name that was collected.
+    #[pyo3(name = "_unpin")]
+    pub(crate) fn unpin(&self, py: Python<'_>, me: u64) -> PyResult<Py<Guard>> {
+        let mut over = Vec::new();
+        let found = {
+            let mut pins = locked(&self.pins);
+            over.extend(pins.extract_if(.., |pin| !pin.block && pin.guard.get().held.standing() == Standing::Released));
+            let usable = |pin: &Pin| pin.guard.get().held.standing() == Standing::Open;
+            let mine = pins.iter().rposition(|pin| usable(pin) && pin.who == me);
+            let found = mine.or_else(|| pins.iter().rposition(usable).filter(|_| !self.reentrant));
+            // A block finds what it took when it ends, released or not, and not what the block around it took.
+            found.map(|at| if pins[at].block { pins[at].guard.clone_ref(py) } else { pins.remove(at).guard })
+        };
+        drop(over);
+        if let Some(guard) = found.or_else(|| self.adopt(me)) {
+            return Ok(guard);
+        }
+        let inherited = locked(&self.pins)
+            .iter()
+            .rev()
+            .map(|pin| pin.guard.get())
+            .find(|guard| guard.held.standing() == Standing::Inherited)
+            .map(|guard| Raised(guard.held.forked("release")));
+        Err(inherited.unwrap_or_else(|| self.not_held()).into())
     }
 
     fn _fair_if_possible(&self) -> Self {
@@ -293,13 +289,7 @@ impl Lock {
     }
 
     #[pyo3(signature = (exc_type=None, exc=None, traceback=None, /))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        exc_type: Option<Bound<'_, PyAny>>,
-        exc: Option<Bound<'_, PyAny>>,
-        traceback: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<()> {
+    fn __exit__(&self, py: Python<'_>, exc_type: Given<'_>, exc: Given<'_>, traceback: Given<'_>) -> PyResult<()> {
         let _ = (exc, traceback);
         match self.unpin_block(me(py)?) {
             Some(guard) => guard.get().end_block(py, exc_type.is_some()),

@@ -139,14 +139,7 @@ impl Events {
 
     /// Levels are numbered from 0, errors, to 4, traces.
     fn set_level(&self, level: Option<u8>) {
-        let level = level.map(|number| match number {
-            0 => Level::Error,
-            1 => Level::Warn,
-            2 => Level::Info,
-            3 => Level::Debug,
-            _ => Level::Trace,
-        });
-        self.0.set_level(level);
+        self.0.set_level(level.and_then(Level::numbered));
     }
 
     /// When, level, target, message, fields and how many were missed, of each; `None` when there will be no more.

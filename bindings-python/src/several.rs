@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use lockwright::binding::Handle;
 use lockwright::binding::held::Group;
 use lockwright::blocking::Blocking;
 use lockwright::multi::MultiLock;
@@ -13,28 +12,18 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::asked::{Asked, ask};
+use crate::asked::ask;
 use crate::client::SharedClient;
 use crate::error::Raised;
 use crate::guard::Guard;
 use crate::lock::Lock;
-use crate::{outside, text};
+use crate::{Given, outside, text};
 
 /// Locks that are acquired together.
 #[pyclass(frozen, module = "lockwright._lockwright")]
 pub(crate) struct Bundle {
     pub(crate) core: MultiLock<Blocking>,
     pub(crate) shared: Arc<SharedClient>,
-}
-
-impl Asked for Bundle {
-    fn handle(&self) -> Handle {
-        Handle::Locks(self.core.clone().into_face())
-    }
-
-    fn shared(&self) -> &SharedClient {
-        &self.shared
-    }
 }
 
 /// Gives all of them back in one write. What became of each: a text, or the exception that says why it could not be.
@@ -68,7 +57,7 @@ impl Bundle {
     }
 
     #[pyo3(signature = (timeout=None))]
-    fn acquire(&self, py: Python<'_>, timeout: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+    fn acquire(&self, py: Python<'_>, timeout: Given<'_>) -> PyResult<Py<PyAny>> {
         ask(py, self, "acquire", &[timeout])
     }
 }
@@ -78,16 +67,6 @@ impl Bundle {
 pub(crate) struct Segments {
     pub(crate) core: Striped<Blocking>,
     pub(crate) shared: Arc<SharedClient>,
-}
-
-impl Asked for Segments {
-    fn handle(&self) -> Handle {
-        Handle::Segments(self.core.clone().into_face())
-    }
-
-    fn shared(&self) -> &SharedClient {
-        &self.shared
-    }
 }
 
 impl Segments {
@@ -133,7 +112,7 @@ impl Segments {
 
     /// Which segment, and its guard; `None` once all are sold out.
     #[pyo3(signature = (timeout=None))]
-    fn any(&self, py: Python<'_>, timeout: Option<Bound<'_, PyAny>>) -> PyResult<Py<PyAny>> {
+    fn any(&self, py: Python<'_>, timeout: Given<'_>) -> PyResult<Py<PyAny>> {
         ask(py, self, "any", &[timeout])
     }
 }

@@ -14,7 +14,7 @@ use crate::client::SharedClient;
 use crate::error::Raised;
 use crate::guard::Guard;
 use crate::report::Histogram;
-use crate::{Span, text};
+use crate::{Keywords, Span, text};
 
 /// How Python has it.
 pub(crate) const PYTHON: Language = Language { name: "python", unit: Unit::Seconds, case: Case::Snake };
@@ -25,7 +25,7 @@ pub(crate) fn set<T>(
     choices: &'static [Choice<T>],
     others: &[&str],
     options: &mut T,
-    keywords: Option<&Bound<'_, PyDict>>,
+    keywords: Option<Keywords<'_, '_>>,
 ) -> PyResult<()> {
     let Some(keywords) = keywords else { return Ok(()) };
     let operation = match method {

@@ -18,6 +18,7 @@ use crate::client::{Acquisition, Extension, extended, free, left, outcome_of};
 use crate::driver::engine::Trial;
 use crate::driver::entry::Effects;
 use crate::driver::owners::this_thread;
+use crate::driver::road::{Road, here};
 use crate::driver::wait::Settled;
 use crate::error::{Error, Kind, Result};
 use crate::lease::{Inspection, ReleaseOutcome, Sighting};
@@ -54,7 +55,7 @@ impl Client {
     /// # Errors
     /// As there.
     pub fn inspect(&self, name: &str) -> Result<Inspection> {
-        self.inspect_now(name)
+        here(self.inspect_by(Road::Thread, name))
     }
 
     /// See the async [`list`](crate::Client::list).
@@ -62,7 +63,7 @@ impl Client {
     /// # Errors
     /// As there.
     pub fn list(&self) -> Result<Vec<String>> {
-        self.list_now()
+        here(self.list_by(Road::Thread))
     }
 
     /// See the async [`others`](crate::Client::others).
@@ -70,7 +71,7 @@ impl Client {
     /// # Errors
     /// As there.
     pub fn others(&self, name: Option<&str>) -> Result<Vec<Sighting>> {
-        self.others_now(name)
+        here(self.others_by(Road::Thread, name))
     }
 
     /// See the async [`break_lock`](crate::Client::break_lock).
@@ -78,12 +79,12 @@ impl Client {
     /// # Errors
     /// As there.
     pub fn break_lock(&self, name: &str, expected: Token) -> Result<bool> {
-        self.break_now(name, expected)
+        here(self.break_by(Road::Thread, name, expected))
     }
 
     /// See the async [`close`](crate::Client::close).
     pub fn close(&self) {
-        self.close_now();
+        drop(here(self.close_by(Road::Thread)));
     }
 }
 
@@ -135,7 +136,7 @@ impl Lock {
     /// # Errors
     /// As there.
     pub fn inspect(&self) -> Result<Inspection> {
-        self.inspect_here()
+        here(self.inspect_by(Road::Thread))
     }
 
     /// See the async [`break_lock`](crate::Lock::break_lock).
@@ -143,7 +144,7 @@ impl Lock {
     /// # Errors
     /// As there.
     pub fn break_lock(&self, expected: Token) -> Result<bool> {
-        self.break_here(expected)
+        here(self.break_by(Road::Thread, expected))
     }
 
     /// Begins to acquire the lock, with a waiting time of its own, for callers that wait in slices to look at signals in

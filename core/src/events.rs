@@ -36,6 +36,14 @@ pub enum Level {
 }
 
 impl Level {
+    /// That of a number, from 0 for errors to 4 for traces, as a language may have it.
+    pub fn numbered(number: u8) -> Option<Self> {
+        use Level::{Debug, Error, Info, Trace, Warn};
+        [Error, Warn, Info, Debug, Trace].get(usize::from(number)).copied()
+    }
+}
+
+impl Level {
     fn filter(number: u8) -> LevelFilter {
         match number {
             0 => LevelFilter::ERROR,

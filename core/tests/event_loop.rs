@@ -150,9 +150,21 @@ fn what_is_asked_beside_locks_takes_the_loops_own_road() {
         let told = [latch.count().await.unwrap(), latch.count_down().await.unwrap(), latch.count_down().await.unwrap()];
         assert!(latch.try_set_count(5).await.unwrap());
         assert_eq!(barrier.waiting().await.unwrap(), 0);
-        drop(pool.acquire().await.unwrap());
+        let _ = pool.acquire().await.unwrap().release().await.unwrap();
         pool.resize(3).await.unwrap();
         client.ping().await.unwrap();
+        let held = client.lock("x").acquire().await.unwrap();
+        let lock = client.lock("x").build().unwrap();
+        for seen in [client.inspect("x").await.unwrap(), lock.inspect().await.unwrap()] {
+            assert_eq!(seen.holder.map(|holder| holder.first_token), Some(held.token().n));
+        }
+        assert_eq!(client.list().await.unwrap(), ["l", "s", "x"]);
+        assert_eq!(client.others(None).await.unwrap(), []);
+        assert!(lock.break_lock(held.token()).await.unwrap());
+        assert!(!client.break_lock("x", held.token()).await.unwrap(), "it is broken");
+        drop(held);
+        assert!(client.drain(SOON).await.unwrap().is_empty());
+        client.close().await;
         leave.send(told).unwrap();
     });
     jobs.turn();

@@ -40,19 +40,14 @@ __all__ = [
     "_SET_SCRIPT",
     "__version__",
     "_generation",
-    "_header_value",
-    "_is_held_here",
-    "_loss",
     "_main_thread",
     "_manifest",
-    "_pin",
-    "_read_header",
     "_release_all",
-    "_sql_condition",
-    "_unpin",
-    "_unpin_block",
     "connect",
+    "header_value",
+    "read_header",
     "restored",
+    "sql_condition",
 ]
 
 __version__: Final[str]
@@ -263,6 +258,10 @@ class Lock:
     def guarded(self, function: _F) -> _F:
         """Decorates a function, so that every call of it holds the lock."""
 
+    def _is_held_here(self) -> bool: ...
+    def _pin(self, guard: Guard, block: bool, who: int) -> None: ...
+    def _unpin_block(self, who: int) -> Optional[Guard]: ...
+    def _unpin(self, me: int) -> Guard: ...
     def _fair_if_possible(self) -> Lock: ...
     def __enter__(self) -> Guard: ...
     def __exit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None: ...
@@ -440,6 +439,7 @@ class Guard:
         lock is free when its lease ends. Raises `NotOwned` the second time.
         """
 
+    def _loss(self) -> Optional[BaseException]: ...
     def __enter__(self) -> Guard: ...
     def __exit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None: ...
 
@@ -558,16 +558,11 @@ class Reactor:
     def give_back(self, guard: Guard) -> None:
         """Has a guard that is of no use any more given back, in the background."""
 
-def _is_held_here(lock: Lock) -> bool: ...
-def _pin(lock: Lock, guard: Guard, block: bool, who: int) -> None: ...
-def _unpin(lock: Lock, who: int) -> Guard: ...
-def _unpin_block(lock: Lock, who: int) -> Optional[Guard]: ...
-def _loss(guard: Guard) -> Optional[BaseException]: ...
 def _release_all(guards: list[Guard], of_block: bool) -> list[Union[str, LockError]]: ...
 
 @final
 class Notifier:
-    """What the driver's thread rings, without entering Python: a descriptor that the hub watches, and for whom it was notified."""
+    """What the driver's thread notifies, without entering Python: a descriptor that the hub watches, and for whom it was notified."""
 
     def __new__(cls) -> Notifier: ...
     def fileno(self) -> int: ...
@@ -597,7 +592,15 @@ class Answer:
 _SET_SCRIPT: Final[str]
 _HEADER: Final[str]
 
-def _sql_condition(column: str, placeholder: str) -> str: ...
-def _header_value(n: int, epoch: int) -> str: ...
-def _read_header(value: str) -> Optional[tuple[int, int]]: ...
+def sql_condition(column: str, placeholder: str = "?") -> str:
+    """A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay as they
+    are. That it changed no row means that the token is stale, or the row is not there.
+    """
+
+def header_value(token: int, epoch: int = 0) -> str:
+    """The value of the header."""
+
+def read_header(value: str) -> Optional[tuple[int, int]]:
+    """Epoch and token of a header; None for what is none. What comes without one is to be refused as well."""
+
 def _manifest() -> dict[str, Any]: ...

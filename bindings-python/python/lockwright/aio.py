@@ -51,6 +51,7 @@ __all__ = [
 
 _F = TypeVar("_F", bound=Callable[..., Awaitable[Any]])
 _T = TypeVar("_T")
+_C = TypeVar("_C")
 _Type = Optional[Type[BaseException]]
 _Exc = Optional[BaseException]
 _Traceback = Optional[TracebackType]
@@ -104,16 +105,25 @@ async def _of(method: Callable[..., _T], core: object, *arguments: Any) -> _T:
     return told
 
 
-class Client:
+class _Around(Generic[_C]):
+    """What the classes here have that stand around one of the native module's."""
+
+    __slots__ = ("_core", "__weakref__")
+
+    def __init__(self, core: _C) -> None:
+        self._core = core
+
+    def __repr__(self) -> str:
+        return repr(self._core).replace("<lockwright.", "<lockwright.aio.", 1)
+
+
+class Client(_Around[_native.Client]):
     """One place where locks are kept. Made by `connect`.
 
     After a fork the child's copy connects by itself at its next use, in an event loop of the child's own.
     """
 
-    __slots__ = ("_core", "__weakref__")
-
-    def __init__(self, core: _native.Client) -> None:
-        self._core = core
+    __slots__ = ()
 
     @property
     def address(self) -> str:
@@ -188,13 +198,7 @@ class Client:
         def decorate(function: _F) -> _F:
             _refuse_others(function)
             name_of = namer(key, function)
-
-            @functools.wraps(function)
-            async def holding(*args: Any, **kwargs: Any) -> Any:
-                async with self.lock(name_of(args, kwargs), **options):
-                    return await function(*args, **kwargs)
-
-            return holding  # type: ignore[return-value]
+            return _holding(function, lambda args, kwargs: self.lock(name_of(args, kwargs), **options))
 
         return decorate
 
@@ -302,9 +306,6 @@ class Client:
     async def __aexit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None:
         await self.close()
 
-    def __repr__(self) -> str:
-        return f"<lockwright.aio.Client {self.address}>"
-
 
 def _task() -> "asyncio.Task[Any]":
     task = asyncio.current_task()
@@ -363,7 +364,7 @@ class Lock:
             guard = await self._acquire(timeout, True)
         except LockTimeout:
             return False
-        _native._pin(self._core, guard, False, _owner())
+        self._core._pin(guard, False, _owner())
         return True
 
     async def release(self) -> None:
@@ -373,11 +374,11 @@ class Lock:
         not take the release back.
         """
         here()
-        await _ask(_native.Reactor.release, _native._unpin(self._core, _owner()), True)
+        await _ask(_native.Reactor.release, self._core._unpin(_owner()), True)
 
     async def locked(self) -> bool:
         """Whether anybody holds the lock at this moment, in any process."""
-        return _native._is_held_here(self._core) or (await self.inspect()).holder is not None
+        return self._core._is_held_here() or (await self.inspect()).holder is not None
 
     async def inspect(self) -> Inspection:
         """Who holds it, and how many wait for it."""
@@ -409,23 +410,17 @@ class Lock:
     def guarded(self, function: _F) -> _F:
         """Decorates a coroutine function, so that every call of it holds the lock."""
         _refuse_others(function)
-
-        @functools.wraps(function)
-        async def holding(*args: Any, **kwargs: Any) -> Any:
-            async with self:
-                return await function(*args, **kwargs)
-
-        return holding  # type: ignore[return-value]
+        return _holding(function, lambda args, kwargs: self)
 
     async def __aenter__(self) -> Guard:
         guard = await self._acquire(None)
-        _native._pin(self._core, guard, True, _owner())
+        self._core._pin(guard, True, _owner())
         if self._cancel_on_loss:
             self._interruptions[guard] = _Interruption(guard)
         return Guard(guard)
 
     async def __aexit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None:
-        guard = _native._unpin_block(self._core, _owner())
+        guard = self._core._unpin_block(_owner())
         # None: the block gave it back itself.
         if guard is None:
             return
@@ -442,6 +437,15 @@ def _refuse_others(function: Callable[..., Any]) -> None:
     if not inspect.iscoroutinefunction(function):
         kind = "an async generator" if inspect.isasyncgenfunction(function) else "no coroutine function"
         raise TypeError(f"{function!r} is {kind}, so this lock cannot guard it: {_instead(function)}")
+
+
+def _holding(function: _F, lock_of: Callable[[Any, Any], Lock]) -> _F:
+    @functools.wraps(function)
+    async def holding(*args: Any, **kwargs: Any) -> Any:
+        async with lock_of(args, kwargs):
+            return await function(*args, **kwargs)
+
+    return holding  # type: ignore[return-value]
 
 
 def _instead(function: Callable[..., Any]) -> str:
@@ -664,7 +668,7 @@ async def _while_held(guard: Guard, work: Awaitable[_T]) -> _T:
         raise
     finally:
         end()
-    loss = _native._loss(guard._core)
+    loss = guard._core._loss()
     if told and loss is not None and working.cancelled():
         raise loss
     return working.result()
@@ -725,11 +729,11 @@ class Semaphore(Lock):
         guards: List[_native.Guard] = []
         try:
             for _ in range(n):
-                guards.append(_native._unpin(self._core, _owner()))
+                guards.append(self._core._unpin(_owner()))
         except LockError as error:
             # All or none.
             for guard in guards:
-                _native._pin(self._core, guard, False, _owner())
+                self._core._pin(guard, False, _owner())
             raise over_released(error) from None
         ended = await asyncio.gather(
             *(_ask(_native.Reactor.release, guard, True) for guard in guards), return_exceptions=True
@@ -752,13 +756,10 @@ class Semaphore(Lock):
         await _of(_native.Semaphore.resize, self._core, permits)
 
 
-class Latch:
+class Latch(_Around[_native.Latch]):
     """Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, nothing to release."""
 
-    __slots__ = ("_core", "__weakref__")
-
-    def __init__(self, core: _native.Latch) -> None:
-        self._core = core
+    __slots__ = ()
 
     @property
     def name(self) -> str:
@@ -785,21 +786,15 @@ class Latch:
         """Has it count from `count`, if it is open or nobody used it yet. Whether it does."""
         return await _of(_native.Latch.try_set_count, self._core, count)
 
-    def __repr__(self) -> str:
-        return repr(self._core).replace("<lockwright.Latch", "<lockwright.aio.Latch", 1)
 
-
-class Barrier:
+class Barrier(_Around[_native.Barrier]):
     """Whoever waits goes on once as many wait as there are parties; then it starts over. Made by `Client.barrier`.
 
     Unlike `threading.Barrier` it does not break: a party that dies, times out or is cancelled gives its place up, and the others go
     on waiting for whoever replaces it.
     """
 
-    __slots__ = ("_core", "__weakref__")
-
-    def __init__(self, core: _native.Barrier) -> None:
-        self._core = core
+    __slots__ = ()
 
     @property
     def name(self) -> str:
@@ -823,9 +818,6 @@ class Barrier:
     async def waiting(self) -> int:
         """How many wait now; those whose process died count until their place's ttl is over."""
         return await _of(_native.Barrier.waiting, self._core)
-
-    def __repr__(self) -> str:
-        return repr(self._core).replace("<lockwright.Barrier", "<lockwright.aio.Barrier", 1)
 
 
 async def _end(guard: _native.Guard, exc: Optional[BaseException]) -> None:
@@ -860,7 +852,7 @@ class _Interruption:
         self._watch()
         if not self._asked:
             return False
-        loss = _native._loss(guard)
+        loss = guard._loss()
         here()[1].give_back(guard)
         if sys.version_info >= (3, 11):
             self._task.uncancel()
@@ -899,7 +891,7 @@ def _watch(guard: _native.Guard, tell: Callable[[str], object]) -> Callable[[], 
     return end
 
 
-class Guard:
+class Guard(_Around[_native.Guard]):
     """A lock that is held.
 
     One that is collected unreleased gives a `ResourceWarning` and is not renewed any more, but not released: the
@@ -907,10 +899,7 @@ class Guard:
     in the child, except that leaving its `async with` block does nothing.
     """
 
-    __slots__ = ("_core", "__weakref__")
-
-    def __init__(self, core: _native.Guard) -> None:
-        self._core = core
+    __slots__ = ()
 
     @property
     def token(self) -> int:
@@ -1005,9 +994,6 @@ class Guard:
 
     async def __aexit__(self, exc_type: _Type = None, exc: _Exc = None, traceback: _Traceback = None, /) -> None:
         await _end(self._core, exc)
-
-    def __repr__(self) -> str:
-        return repr(self._core).replace("<lockwright.Guard", "<lockwright.aio.Guard", 1)
 
 
 class Lost:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Optional, Tuple
 
-from lockwright import _lockwright as _native
+from lockwright._lockwright import _HEADER, _SET_SCRIPT, header_value, read_header, sql_condition
 
 __all__ = ["HEADER", "SET_SCRIPT", "Fence", "Stale", "header_value", "read_header", "sql_condition"]
 
-HEADER: str = _native._HEADER
+HEADER: str = _HEADER
 """The name of a request's header that carries the token."""
 
-SET_SCRIPT: str = _native._SET_SCRIPT
+SET_SCRIPT: str = _SET_SCRIPT
 """For `EVAL`, with the key of the value, the key of its highest token (in the same slot) and the arguments token and value:
 sets both and returns 1, or returns 0 where a higher token was seen."""
 
@@ -39,19 +39,3 @@ class Fence:
         if self.highest is not None and (epoch, token) < self.highest:
             raise Stale(f"the token {token} is stale: {self.highest[1]} was seen already; its holder has lost the lock")
         self.highest = (epoch, token)
-
-
-def sql_condition(column: str, placeholder: str = "?") -> str:
-    """A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay as they
-    are. That it changed no row means that the token is stale, or the row is not there."""
-    return _native._sql_condition(column, placeholder)
-
-
-def header_value(token: int, epoch: int = 0) -> str:
-    """The value of the header."""
-    return _native._header_value(token, epoch)
-
-
-def read_header(value: str) -> Optional[Tuple[int, int]]:
-    """Epoch and token of a header; None for what is none. What comes without one is to be refused as well."""
-    return _native._read_header(value)

@@ -1,12 +1,12 @@
 //! Jobs by number: what a program's event loop asked for, until it took what came of it or gave it up.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::held::{Ending, known, part};
+use super::numbered::Numbered;
 use super::operation::{Outcome, Work};
 use super::panicked;
 use crate::client::{Guard, Lock};
@@ -19,18 +19,12 @@ use crate::platform::mutex::locked;
 #[derive(Debug)]
 pub struct Jobs {
     events: EventLoop,
-    open: Mutex<Open>,
+    open: Mutex<Numbered<JobId>>,
     ended: Arc<Mutex<Vec<Ended>>>,
 }
 
 /// The number of a job, and what came of it.
 pub type Ended = (u32, Result<Outcome>);
-
-#[derive(Debug, Default)]
-struct Open {
-    jobs: HashMap<u32, JobId>,
-    last: u32,
-}
 
 /// Where a job leaves its result. Dropping it, as a job that panics does, reports the job as ended without one.
 struct Delivery {
@@ -82,7 +76,7 @@ impl Jobs {
 
     /// Whether nobody waits for anything.
     pub fn is_idle(&self) -> bool {
-        locked(&self.open).jobs.is_empty()
+        locked(&self.open).is_empty()
     }
 
     /// Begins an operation, to be followed by a [`turn`](Self::turn); its number, which is another's once it has ended or was
@@ -140,7 +134,7 @@ impl Jobs {
 
     /// Nobody wants what comes of a job any more: what it was about is given up.
     pub fn forget(&self, job: u32) {
-        let known = locked(&self.open).jobs.remove(&job);
+        let known = locked(&self.open).remove(job);
         known.into_iter().for_each(|known| self.events.abandon(known));
     }
 
@@ -164,7 +158,7 @@ impl Jobs {
     pub fn ended(&self) -> Vec<Ended> {
         let mut ended = std::mem::take(&mut *locked(&self.ended));
         let mut open = locked(&self.open);
-        let forgotten: Vec<Ended> = ended.extract_if(.., |(number, _)| open.jobs.remove(number).is_none()).collect();
+        let forgotten: Vec<Ended> = ended.extract_if(.., |(number, _)| open.remove(*number).is_none()).collect();
         drop(open);
         drop(forgotten);
         ended
@@ -172,20 +166,13 @@ impl Jobs {
 
     fn spawn(&self, work: impl Future<Output = Result<Outcome>> + Send + 'static) -> u32 {
         let mut open = locked(&self.open);
-        // A number is free again when its job has ended, at the latest after four billion others.
-        loop {
-            open.last = open.last.wrapping_add(1);
-            if !open.jobs.contains_key(&open.last) {
-                break;
-            }
-        }
-        let number = open.last;
+        let number = open.unused();
         let mut delivery = Delivery { number, ended: self.ended.clone(), result: None };
         let job = self.events.spawn(async move {
             let result = work.await;
             delivery.leave(result);
         });
-        open.jobs.insert(number, job);
+        open.put(number, job);
         number
     }
 }

@@ -10,6 +10,7 @@
 //! | what comes of them: [`Outcome`], of which all but guards is a [`Value`] | [`operation`], [`record`] |
 //! | jobs by number in the language's own event loop, which may be given up | [`jobs`] |
 //! | a guard that several threads of a program share, and groups of them | [`held`], [`watch`] |
+//! | whatever a language has a number of | [`numbered`] |
 //! | every name that a language must have, for its test: [`manifest`](manifest::manifest) | [`manifest`] |
 //!
 //! Errors are the core's: [`code`](crate::Error::code), [`retryable`](crate::Error::retryable), and what to do in the text. Events are
@@ -18,6 +19,7 @@
 pub mod held;
 pub mod jobs;
 pub mod manifest;
+pub mod numbered;
 pub mod operation;
 pub mod options;
 pub mod record;
@@ -25,6 +27,7 @@ pub mod watch;
 
 pub use held::{Ending, Held, Standing};
 pub use jobs::Jobs;
+pub use numbered::Numbered;
 pub use operation::{Argument, Handle, Outcome, Waiting};
 pub use options::{Case, Given, Language, Unit};
 pub use record::{Record, Value};

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Async, Blocking, Client, Face, Lock, aside};
+use super::{Async, Blocking, Client, Face, Lock};
 use crate::driver::road::{Road, here};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::options::AcquireOptions;
 use crate::platform::clock;
 
@@ -37,15 +37,12 @@ impl<F: Face> Client<F> {
     }
 
     async fn eviction(&self, road: Road) -> Result<Option<String>> {
-        let asked = async {
-            let engine = self.inner.engine()?.clone();
-            engine.inquire_by(road, engine.store.eviction()).await
-        };
-        asked.await.map_err(|error: Error| error.on_store(self.address()))
+        let engine = self.engine()?;
+        self.inquire(road, &engine, engine.store.eviction()).await
     }
 
-    fn drain_now(&self, limit: Duration) -> Result<Vec<String>> {
-        self.on_store(|engine| Ok(engine.drain(limit)))
+    async fn drain_by(&self, road: Road, limit: Duration) -> Result<Vec<String>> {
+        self.engine()?.drain(road, limit).await.map_err(|error| error.on_store(self.address()))
     }
 }
 
@@ -72,8 +69,7 @@ impl Client<Async> {
     /// # Errors
     /// `closed`.
     pub async fn drain(&self, limit: Duration) -> Result<Vec<String>> {
-        let client = self.clone();
-        aside(move || client.drain_now(limit)).await
+        self.drain_by(Road::Task, limit).await
     }
 }
 
@@ -96,6 +92,6 @@ impl Client<Blocking> {
     /// # Errors
     /// As there.
     pub fn drain(&self, limit: Duration) -> Result<Vec<String>> {
-        self.drain_now(limit)
+        here(self.drain_by(Road::Thread, limit))
     }
 }

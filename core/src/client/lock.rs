@@ -9,7 +9,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span, debug_span};
 
 use super::guard::{Guard, Holding};
-use super::{Async, Client, Face, aside, left};
+use super::{Async, Client, Face, left};
 use crate::driver::engine::{self, Engine, Trial, Wish};
 use crate::driver::entry::{Effects, Entry};
 use crate::driver::hold::Hold;
@@ -253,8 +253,11 @@ impl<F: Face> Lock<F> {
         self.client.promises(&*self.spot.layout)
     }
 
-    pub(crate) fn inspect_here(&self) -> Result<Inspection> {
-        self.client.inspect_at(&self.spot)
+    pub(crate) async fn inspect_by(&self, road: Road) -> Result<Inspection> {
+        let Spot { layout, name, key } = &*self.spot;
+        let engine = self.engine()?;
+        let seen = self.client.inquire(road, &engine, layout.inspect(name, key.clone())).await;
+        seen.map(|seen| engine.with_places(key, seen)).map_err(|error| self.explain(error))
     }
 
     /// What the store says of this lock.
@@ -278,9 +281,13 @@ impl<F: Face> Lock<F> {
         self.client.inner.engine().cloned().map_err(|error| self.explain(error))
     }
 
-    pub(crate) fn break_here(&self, expected: Token) -> Result<bool> {
-        let inquiry = self.spot.layout.break_hold(self.spot.key.clone(), expected.n);
-        self.client.break_by(&self.spot, inquiry, expected)
+    pub(crate) async fn break_by(&self, road: Road, expected: Token) -> Result<bool> {
+        let Spot { layout, key, .. } = &*self.spot;
+        let engine = self.engine()?;
+        let broken = self.client.inquire(road, &engine, layout.break_hold(key.clone(), expected.n)).await;
+        let broken = broken.map_err(|error| self.explain(error))?;
+        self.client.asked_to_break(road, &engine, &self.spot, expected, broken).await;
+        Ok(broken)
     }
 
     pub(crate) fn layout(&self) -> &Arc<dyn Layout> {
@@ -578,8 +585,7 @@ impl Lock {
     /// # Errors
     /// As there.
     pub async fn inspect(&self) -> Result<Inspection> {
-        let lock = self.clone();
-        aside(move || lock.inspect_here()).await
+        self.inspect_by(Road::Task).await
     }
 
     /// Takes it from whoever holds it under `expected`; as [`Client::break_lock`], in this lock's layout.
@@ -587,8 +593,7 @@ impl Lock {
     /// # Errors
     /// As there.
     pub async fn break_lock(&self, expected: Token) -> Result<bool> {
-        let lock = self.clone();
-        aside(move || lock.break_here(expected)).await
+        self.break_by(Road::Task, expected).await
     }
 
     /// As [`acquire`](Self::acquire) with a waiting time of its own: `None` waits for ever, zero only tries.

@@ -14,14 +14,15 @@ use std::time::Duration;
 
 use crate::driver::engine::Engine;
 use crate::driver::notice;
+use crate::driver::road::Road;
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::Guarantees;
 use crate::lease::{Inspection, Sighting};
 use crate::metrics::Metrics;
 use crate::name;
 use crate::options::{AcquireOptions, ConnectOptions};
+use crate::platform::clock;
 use crate::platform::fork::Generational;
-use crate::platform::{clock, runtime};
 use crate::protocol::{Inquiry, Layout};
 use crate::share::Share;
 use crate::stores::{self, Store};
@@ -177,61 +178,48 @@ impl<F: Face> Client<F> {
         Spot::new(self.default_layout()?, name::check(name)?)
     }
 
-    /// What `look` finds by the conversation that `of` makes of a place: of the lock `name`, or of the shared record
-    /// that lies in its place.
-    fn at_either<T>(
+    /// What comes of the conversation that `of` makes of a place: of the lock at `spot`, or of the shared record that lies in
+    /// its place.
+    async fn at_either<T>(
         &self,
-        name: &str,
+        road: Road,
+        engine: &Engine,
+        spot: &Spot,
         of: impl Fn(&Spot) -> Inquiry<'_, T>,
-        look: impl Fn(&Spot, Inquiry<'_, T>) -> Result<T>,
     ) -> Result<T> {
-        let spot = self.spot(name)?;
-        let inquiry = of(&spot);
-        let mut asked = vec![inquiry.asks().to_vec()];
-        let found = look(&spot, inquiry);
         let foreign = |seen: &Result<T>| seen.as_ref().is_err_and(|error| error.kind() == Kind::ForeignLayout);
-        if !foreign(&found) {
-            return found;
-        }
-        for share in [Share::READ, Share::permits(1, 1, false)?] {
-            let Some(layout) = spot.layout.shared(share) else { continue };
-            let there = Spot { layout, name: spot.name.clone(), key: spot.key.clone() };
-            let inquiry = of(&there);
-            let asks = inquiry.asks().to_vec();
-            if asked.contains(&asks) {
-                continue;
-            }
-            asked.push(asks);
-            let seen = look(&there, inquiry);
-            if !foreign(&seen) {
-                return seen;
+        let inquiry = of(spot);
+        let mut asked = vec![inquiry.asks().to_vec()];
+        let found = self.inquire(road, engine, inquiry).await;
+        if foreign(&found) {
+            for share in [Share::READ, Share::permits(1, 1, false)?] {
+                let Some(layout) = spot.layout.shared(share) else { continue };
+                let there = Spot { layout, name: spot.name.clone(), key: spot.key.clone() };
+                let inquiry = of(&there);
+                let asks = inquiry.asks().to_vec();
+                if asked.contains(&asks) {
+                    continue;
+                }
+                asked.push(asks);
+                let seen = self.inquire(road, engine, inquiry).await;
+                if !foreign(&seen) {
+                    return seen;
+                }
             }
         }
         found
     }
 
-    pub(crate) fn inspect_now(&self, name: &str) -> Result<Inspection> {
-        self.at_either(
-            name,
-            |spot| spot.layout.identify(&spot.name, spot.key.clone()),
-            |spot, inquiry| self.seen_at(spot, inquiry),
-        )
+    pub(crate) async fn inspect_by(&self, road: Road, name: &str) -> Result<Inspection> {
+        let spot = self.spot(name)?;
+        let engine = self.engine().map_err(|error| error.on_lock(spot.name.clone()))?;
+        let seen = self.at_either(road, &engine, &spot, |at| at.layout.identify(&at.name, at.key.clone())).await;
+        seen.map(|seen| engine.with_places(&spot.key, seen)).map_err(|error| error.on_lock(spot.name))
     }
 
-    fn inspect_at(&self, spot: &Spot) -> Result<Inspection> {
-        self.seen_at(spot, spot.layout.inspect(&spot.name, spot.key.clone()))
-    }
-
-    /// What the store says of a lock, with what is known here of those who wait for it.
-    fn seen_at(&self, spot: &Spot, inquiry: Inquiry<'_, Inspection>) -> Result<Inspection> {
-        let seen = self.on_store(|engine| engine.inquire(inquiry)).map_err(|error| error.on_lock(spot.name.clone()))?;
-        let ahead = if seen.waiters > 0 { self.on_store(|engine| Ok(engine.places(&spot.key)))? } else { Vec::new() };
-        Ok(Inspection { ahead, ..seen })
-    }
-
-    pub(crate) fn list_now(&self) -> Result<Vec<String>> {
-        let layout = self.default_layout()?;
-        let mut names = self.on_store(|engine| engine.inquire(layout.list()))?;
+    pub(crate) async fn list_by(&self, road: Road) -> Result<Vec<String>> {
+        let (layout, engine) = (self.default_layout()?, self.engine()?);
+        let mut names = self.inquire(road, &engine, layout.list()).await?;
         // With a longer prefix than ours a lock may have a name that is too long for us.
         names.retain(|name| name::check(name).is_ok());
         names.sort();
@@ -239,46 +227,48 @@ impl<F: Face> Client<F> {
         Ok(names)
     }
 
-    pub(crate) fn others_now(&self, name: Option<&str>) -> Result<Vec<Sighting>> {
-        let name = name.map(name::check).transpose()?;
-        let mut found = self.on_store(|engine| engine.inquire(engine.store.others(name.as_deref())))?;
+    pub(crate) async fn others_by(&self, road: Road, name: Option<&str>) -> Result<Vec<Sighting>> {
+        let (name, engine) = (name.map(name::check).transpose()?, self.engine()?);
+        let mut found = self.inquire(road, &engine, engine.store.others(name.as_deref())).await?;
         found.sort_by(|a, b| a.key.cmp(&b.key));
         found.dedup();
         Ok(found)
     }
 
-    pub(crate) fn break_now(&self, name: &str, expected: Token) -> Result<bool> {
-        self.at_either(
-            name,
-            |spot| spot.layout.break_hold(spot.key.clone(), expected.n),
-            |spot, inquiry| self.break_by(spot, inquiry, expected),
-        )
+    pub(crate) async fn break_by(&self, road: Road, name: &str, expected: Token) -> Result<bool> {
+        let spot = self.spot(name)?;
+        let explain = |error: Error| error.on_lock(spot.name.clone());
+        let engine = self.engine().map_err(explain)?;
+        let broken = self.at_either(road, &engine, &spot, |at| at.layout.break_hold(at.key.clone(), expected.n)).await;
+        let broken = broken.map_err(explain)?;
+        self.asked_to_break(road, &engine, &spot, expected, broken).await;
+        Ok(broken)
     }
 
-    fn break_by(&self, Spot { name, key, .. }: &Spot, inquiry: Inquiry<'_, bool>, expected: Token) -> Result<bool> {
-        let broken = self.on_store(|engine| {
-            let broken = engine.inquire(inquiry)?;
-            if broken {
-                engine.broken(key, expected.n)
-            } else {
-                engine.verify(key)
-            }
-            Ok(broken)
-        });
-        let broken = broken.map_err(|error| error.on_lock(name.clone()))?;
-        notice::asked_to_break(name, self.address(), expected, broken);
-        Ok(broken)
+    /// The store was asked to break a hold, and did or not.
+    async fn asked_to_break(&self, road: Road, engine: &Engine, spot: &Spot, expected: Token, broken: bool) {
+        engine.asked_to_break(road, &spot.key, expected.n, broken).await;
+        notice::asked_to_break(&spot.name, self.address(), expected, broken);
+    }
+
+    /// Has a conversation with the store.
+    async fn inquire<T>(&self, road: Road, engine: &Engine, inquiry: Inquiry<'_, T>) -> Result<T> {
+        engine.inquire_by(road, inquiry).await.map_err(|error| error.on_store(self.address()))
+    }
+
+    /// What asks the store.
+    fn engine(&self) -> Result<Arc<Engine>> {
+        self.inner.engine().cloned().map_err(|error| error.on_store(self.address()))
     }
 
     fn on_store<T>(&self, call: impl FnOnce(&Engine) -> Result<T>) -> Result<T> {
         self.inner.engine().and_then(|engine| call(engine)).map_err(|error| error.on_store(self.address()))
     }
 
-    pub(crate) fn close_now(&self) {
-        if let Some(made) = self.inner.engines.current()
-            && let Ok(engine) = &**made
-        {
-            engine.close();
+    pub(crate) async fn close_by(&self, road: Road) -> Result<()> {
+        match self.inner.engines.current().map(|made| &**made) {
+            Some(Ok(engine)) => engine.close(road).await,
+            _ => Ok(()),
         }
     }
 }
@@ -289,8 +279,7 @@ impl Client {
     /// # Errors
     /// `foreign_layout` when what lies there is none of ours; `unavailable`, `auth` or `protocol` from the store.
     pub async fn inspect(&self, name: &str) -> Result<Inspection> {
-        let (client, name) = (self.clone(), name.to_owned());
-        aside(move || client.inspect_now(&name)).await
+        self.inspect_by(Road::Task, name).await
     }
 
     /// The names of all locks there are in this layout under this client's prefix, held or remembered, in order; of latches and
@@ -299,8 +288,7 @@ impl Client {
     /// # Errors
     /// `unavailable`, `auth` or `protocol` from the store.
     pub async fn list(&self) -> Result<Vec<String>> {
-        let client = self.clone();
-        aside(move || client.list_now()).await
+        self.list_by(Road::Task).await
     }
 
     /// What looks like a lock of another library: under the bare `name`, which only joined layouts use, or anywhere under this
@@ -310,8 +298,7 @@ impl Client {
     /// # Errors
     /// `unavailable`, `auth` (looking takes more rights than locking) or `protocol` from the store.
     pub async fn others(&self, name: Option<&str>) -> Result<Vec<Sighting>> {
-        let (client, name) = (self.clone(), name.map(str::to_owned));
-        aside(move || client.others_now(name.as_deref())).await
+        self.others_by(Road::Task, name).await
     }
 
     /// Takes the lock `name` from whoever holds it under `expected`, which [`inspect`](Self::inspect) shows: the next in the
@@ -321,28 +308,13 @@ impl Client {
     /// # Errors
     /// `unavailable`, `auth` or `protocol` from the store.
     pub async fn break_lock(&self, name: &str, expected: Token) -> Result<bool> {
-        let (client, name) = (self.clone(), name.to_owned());
-        aside(move || client.break_now(&name, expected)).await
+        self.break_by(Road::Task, name, expected).await
     }
 
     /// Gives back everything that is held and ends every wait with `closed`. Later use of the client fails with `closed`.
     pub async fn close(&self) {
-        let client = self.clone();
-        let closed = aside(move || {
-            client.close_now();
-            Ok(())
-        });
-        drop(closed.await);
+        drop(self.close_by(Road::Task).await);
     }
-}
-
-/// Runs what blocks for a moment away from the caller's task.
-pub(crate) async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    let done = runtime::handle()?.spawn_blocking(work).await;
-    done.unwrap_or_else(|error| {
-        let message = "a background call ended unexpectedly; please report this";
-        Err(Error::new(Kind::Internal, "connect", message).caused_by(error))
-    })
 }
 
 impl<F: Face> Clone for Client<F> {

@@ -3,7 +3,8 @@
 use super::engine::Engine;
 use super::entry::Outbound;
 use super::flusher::{Part, distribute, joined};
-use crate::error::{Error, Kind};
+use super::road::Road;
+use crate::error::{Error, Kind, Result};
 use crate::platform::clock;
 use crate::protocol::{Reply, Request, Requests};
 use crate::stores::{Answered, Outcome};
@@ -22,25 +23,16 @@ impl Batch {
         Batch { sends, merged }
     }
 
-    /// Sends it in this thread; what follows from the answers is done in the background.
-    pub(crate) fn perform(self, engine: &Engine, deadline: Option<Time>) {
+    /// Sends it; what follows from the answers is done in the background, which also goes on when a task is dropped meanwhile.
+    pub(crate) async fn perform(self, road: Road, engine: &Engine, deadline: Option<Time>) -> Result<()> {
         if self.sends.is_empty() {
-            return;
+            return Ok(());
         }
         let limit = engine.limit(clock::now(), deadline);
         let (requests, sent) = self.into_requests(engine, limit);
-        sent.finish(engine.store.call(&requests, limit));
-    }
-
-    /// Sends it in this task. When the task is dropped meanwhile, the background goes on.
-    pub(crate) async fn perform_async(self, engine: &Engine, deadline: Option<Time>) {
-        if self.sends.is_empty() {
-            return;
-        }
-        let limit = engine.limit(clock::now(), deadline);
-        let (requests, sent) = self.into_requests(engine, limit);
-        let answered = engine.call_async(&requests, limit).await;
+        let answered = road.call(&*engine.store, &requests, limit).await;
         sent.finish(answered);
+        Ok(())
     }
 
     /// Nothing of it was sent, and never will be.

@@ -4,10 +4,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::entry::{Contents, Effects, Entry, Outbound};
@@ -15,7 +16,7 @@ use super::flusher::{BatchKind, Flusher, distribute, joined};
 use super::line_up::LineUp;
 use super::notice::{self, Counters, Silence};
 use super::owners::{self, Waits};
-use super::road::{Road, here};
+use super::road::Road;
 use super::timer_queue::TimerQueue;
 use super::turnstile::Turnstile;
 use super::wait::{Settled, Waiter};
@@ -96,9 +97,9 @@ const A_WHILE: Duration = Duration::from_secs(1);
 /// See the [module](self).
 pub(crate) struct Engine {
     pub(crate) store: Arc<dyn Store>,
-    options: ConnectOptions,
+    pub(super) options: ConnectOptions,
     /// Which copy of this process' memory it belongs to.
-    image: u64,
+    pub(super) image: u64,
     /// Drawn at the first use, so that copies of a process which has only connected have one each.
     inbox_id: OnceLock<InboxId>,
     inbox: AtomicU8,
@@ -124,10 +125,10 @@ pub(crate) struct Engine {
     asks: Flusher,
     /// What tasks pass before they ask the store for a lock.
     pub(crate) turnstile: Turnstile,
-    closed: AtomicBool,
-    /// Notified of whatever happens to an entry once the client is closed.
-    closing: (Mutex<()>, Condvar),
+    pub(super) closed: AtomicBool,
     drained: AtomicBool,
+    /// Notified of whatever happens to an entry once the client is drained or closed.
+    pub(super) happened: Notify,
     pub(crate) counters: Counters,
     silence: Silence,
     pub(crate) waits: Waits,
@@ -243,8 +244,8 @@ impl Engine {
             asks: Flusher::of(BatchKind::Asks),
             turnstile: Turnstile::new(),
             closed: AtomicBool::new(false),
-            closing: Default::default(),
             drained: AtomicBool::new(false),
+            happened: Notify::new(),
             counters: Counters::default(),
             silence: Silence::default(),
             waits: Waits::default(),
@@ -592,9 +593,8 @@ impl Engine {
                 sends.extend(self.perform_local(entry, follow));
             }
         }
-        if self.closed.load(Ordering::Relaxed) {
-            drop(locked(&self.closing.0));
-            self.closing.1.notify_all();
+        if self.closed.load(Ordering::Relaxed) || self.drained.load(Ordering::Relaxed) {
+            self.happened.notify_waiters();
         }
         effects.give_back();
         sends
@@ -756,45 +756,39 @@ impl Engine {
     }
 
     /// How many are ahead at most of those who wait for `key` here, in the order in which they came.
-    pub(crate) fn places(&self, key: &str) -> Vec<u32> {
+    fn places(&self, key: &str) -> Vec<u32> {
         let mut all: Vec<_> = self.entries_of(key).iter().flat_map(|entry| entry.places()).collect();
         all.sort_unstable();
         all.into_iter().map(|(_, ahead)| ahead).collect()
     }
 
-    /// What this client holds under `key` may be gone: asks the store, in this thread.
-    pub(crate) fn verify(&self, key: &str) {
+    /// What the store says of a lock, with what is known here of those who wait for it.
+    pub(crate) fn with_places(&self, key: &str, seen: Inspection) -> Inspection {
+        let ahead = if seen.waiters > 0 { self.places(key) } else { Vec::new() };
+        Inspection { ahead, ..seen }
+    }
+
+    /// What is held under `key` with `token` was `broken` by this client: whoever has it here is told. Else what this client holds under
+    /// `key` may be gone: the store is asked.
+    pub(crate) async fn asked_to_break(&self, road: Road, key: &str, token: u64, broken: bool) {
         for entry in self.entries_of(key) {
-            let effects = entry.verify(self);
-            self.perform(&entry, effects, None);
+            let effects = if broken { entry.broken(self, token) } else { entry.verify(self) };
+            match road {
+                Road::Thread => self.perform(&entry, effects, None),
+                Road::Task => self.perform_async(&entry, effects, None).await,
+            }
         }
     }
 
-    /// What is held under `key` with `token` was broken by this client: whoever has it here is told, in this thread.
-    pub(crate) fn broken(&self, key: &str, token: u64) {
-        for entry in self.entries_of(key) {
-            let effects = entry.broken(self, token);
-            self.perform(&entry, effects, None);
-        }
-    }
-
-    fn live_entries(&self) -> Vec<Arc<Entry>> {
+    pub(super) fn live_entries(&self) -> Vec<Arc<Entry>> {
         locked(&self.entries).all().collect()
     }
 
-    /// Has a conversation with the store that no session is concerned with, in this thread: asks each thing as often as
-    /// `store_timeout` allows.
+    /// Has a conversation with the store that no session is concerned with: asks each thing as often as `store_timeout`
+    /// allows.
     ///
     /// # Errors
     /// What the store or the connection said.
-    pub(crate) fn inquire<T>(&self, inquiry: Inquiry<'_, T>) -> Result<T> {
-        here(self.inquire_by(Road::Thread, inquiry))
-    }
-
-    /// The same by any road.
-    ///
-    /// # Errors
-    /// As there.
     pub(crate) async fn inquire_by<T>(&self, road: Road, mut inquiry: Inquiry<'_, T>) -> Result<T> {
         loop {
             match inquiry {
@@ -842,41 +836,19 @@ impl Engine {
     }
 
     /// Begins nothing any more, and waits until nothing is held, for at most `limit`: the names of what is held yet.
-    pub(crate) fn drain(&self, limit: Duration) -> Vec<String> {
+    ///
+    /// # Errors
+    /// Where there is nothing to wait with.
+    pub(crate) async fn drain(&self, road: Road, limit: Duration) -> Result<Vec<String>> {
         self.drained.store(true, Ordering::Release);
         for entry in self.live_entries() {
             self.perform_in_background(&entry, entry.refuse_all(self, &drained()));
         }
-        self.counters.wait_for_nothing(limit);
+        road.wait_until(|| !self.counters.holds(), &self.happened, limit).await?;
         let held = |entry: Arc<Entry>| entry.holder_here().map(|_| entry.name.to_string());
         let mut left: Vec<String> = self.live_entries().into_iter().filter_map(held).collect();
         left.sort();
-        left
-    }
-
-    /// Gives back everything that is held, refuses everybody who waits, and returns when the store knows, or after
-    /// `store_timeout`.
-    pub(crate) fn close(&self) {
-        if self.closed.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let entries = self.live_entries();
-        let size = BatchKind::Returns.size();
-        for some in entries.chunks(size) {
-            let mut sends: Vec<_> =
-                some.iter().flat_map(|entry| self.perform_local(entry, entry.close(self))).collect();
-            while !sends.is_empty() {
-                let writes: Vec<_> = sends.drain(..size.min(sends.len())).collect();
-                let (requests, parts) = joined(writes);
-                let answered = self.store.call(&requests, self.limit(clock::now(), None));
-                distribute(self, parts, answered);
-            }
-        }
-        let (guard, happened) = (locked(&self.closing.0), &self.closing.1);
-        let is_busy = |(): &mut ()| !entries.iter().all(|entry| entry.is_idle());
-        drop(happened.wait_timeout_while(guard, self.options.store_timeout, is_busy));
-        self.store.close();
-        self.timer_queue.stop();
+        Ok(left)
     }
 }
 
@@ -1020,6 +992,7 @@ pub(crate) fn begin(
 mod tests {
     use std::task::{Context, Waker};
 
+    use super::super::road::here;
     use super::*;
     use crate::blocking::{self, Blocking};
     use crate::client::Acquisition;
@@ -1239,7 +1212,7 @@ mod tests {
         let began = std::time::Instant::now();
         let closing = std::thread::spawn({
             let engine = engine.clone();
-            move || engine.close()
+            move || here(engine.close(Road::Thread))
         });
         // It looks once before it waits; whoever looked again and again would not notice the difference.
         while engine.check_open().is_ok() {
@@ -1248,8 +1221,37 @@ mod tests {
         std::thread::sleep(Duration::from_millis(50));
         assert!(!closing.is_finished(), "a release is under way");
         store.may_answer.notify_one();
-        closing.join().unwrap();
+        closing.join().unwrap().unwrap();
         assert!(entry.is_idle() && began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn closing_goes_on_in_the_background_when_its_task_is_dropped() {
+        let mut uri = crate::uri::Uri::parse("memory://closing-dropped", ConnectOptions::default()).unwrap();
+        let memory = crate::stores::open(&mut uri).unwrap();
+        let store = Arc::new(Gated { memory, is_asked: Default::default(), may_answer: Default::default() });
+        let engine = Engine::new(store.clone(), uri.connect).unwrap();
+        let layout = store.layouts()[0].clone();
+        let hold = |number: usize| {
+            let name: Arc<str> = format!("x{number}").into();
+            let entry = engine.entry(&layout, &name, &layout.key(&name).unwrap());
+            let wish = Wish::new(AcquireOptions::default(), None);
+            let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
+            engine.perform(&entry, effects, None);
+            (entry, waiter)
+        };
+        // More than go in one write: of the others nothing was sent when it is dropped.
+        let held: Vec<_> = (0..=BatchKind::Returns.size()).map(hold).collect();
+        let mut closing = Box::pin(engine.close(Road::Task));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(closing.as_mut().poll(&mut context).is_pending() && held.iter().any(|(entry, _)| !entry.is_idle()));
+        drop(closing);
+        let give_up = clock::now().after(Duration::from_secs(20));
+        while !held.iter().all(|(entry, _)| entry.is_idle()) {
+            assert!(clock::now() < give_up, "some are held yet");
+            store.may_answer.notify_one();
+            std::thread::yield_now();
+        }
     }
 
     /// Memory that answers an acquire late, and anything later not at all.

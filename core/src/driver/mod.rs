@@ -5,6 +5,7 @@ pub(crate) mod engine;
 pub(crate) mod entry;
 mod flusher;
 pub(crate) mod hold;
+mod leaving;
 mod line_up;
 pub(crate) mod notice;
 pub(crate) mod owners;

@@ -1,9 +1,8 @@
 //! What happens to locks, told twice: counted at once in the client's [`Metrics`], and, if somebody listens, left for
 //! `tracing` once no mutex is held. `docs/observability.md` lists targets and fields, which are stable.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, debug, info, trace, warn};
@@ -45,9 +44,6 @@ impl Way {
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     metrics: Mutex<Metrics>,
-    /// Somebody waits until nothing is held.
-    awaited: AtomicBool,
-    nothing_held: Condvar,
 }
 
 impl Counters {
@@ -63,23 +59,12 @@ impl Counters {
         if !notices.is_empty() {
             let mut metrics = locked(&self.metrics);
             notices.iter().for_each(|notice| notice.count(&mut metrics));
-            if metrics.held == 0 && self.awaited.load(Ordering::Relaxed) {
-                self.nothing_held.notify_all();
-            }
         }
     }
 
     /// Whether anything is held.
     pub(crate) fn holds(&self) -> bool {
         locked(&self.metrics).held > 0
-    }
-
-    /// Waits until nothing is held, for at most `limit`.
-    pub(crate) fn wait_for_nothing(&self, limit: Duration) {
-        let metrics = locked(&self.metrics);
-        self.awaited.store(true, Ordering::Relaxed);
-        let waited = self.nothing_held.wait_timeout_while(metrics, limit, |metrics| metrics.held > 0);
-        drop(waited);
     }
 }
 

@@ -5,6 +5,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::error::{Error, Kind, Result};
 use crate::platform::runtime;
 use crate::protocol::Requests;
@@ -37,6 +39,28 @@ impl Road {
             }
             Road::Task => runtime::within(async { tokio::time::sleep(span).await }).await,
         }
+    }
+
+    /// Waits until `is_so`, which is looked at once more whenever `happened` is notified, for at most `limit`.
+    pub(crate) async fn wait_until(self, is_so: impl Fn() -> bool, happened: &Notify, limit: Duration) -> Result<()> {
+        if is_so() {
+            return Ok(());
+        }
+        let so = async {
+            loop {
+                // Hears of what happens from now on, so that nothing is missed after the look.
+                let news = happened.notified();
+                if is_so() {
+                    break;
+                }
+                news.await;
+            }
+        };
+        match self {
+            Road::Thread => drop(runtime::park_on(so, limit)),
+            Road::Task => runtime::within(async { drop(tokio::time::timeout(limit, so).await) }).await?,
+        }
+        Ok(())
     }
 }
 

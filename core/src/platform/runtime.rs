@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle};
 
@@ -50,16 +50,8 @@ pub(crate) async fn within<T>(work: impl Future<Output = T>) -> Result<T> {
 /// # Errors
 /// As [`handle`].
 pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
-    struct Unpark(Thread);
-
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
     let handle = handle()?;
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let waker = unpark();
     let mut context = Context::from_waker(&waker);
     let mut work = pin!(work);
     loop {
@@ -72,6 +64,34 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
             Poll::Pending => std::thread::park(),
         }
     }
+}
+
+/// Waits in this thread for `work`, which needs neither sockets nor timers, for at most `limit`. `None` when it is not done then.
+pub(crate) fn park_on<T>(work: impl Future<Output = T>, limit: Duration) -> Option<T> {
+    let (began, waker) = (Instant::now(), unpark());
+    let mut work = pin!(work);
+    loop {
+        if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return Some(done);
+        }
+        match limit.saturating_sub(began.elapsed()) {
+            Duration::ZERO => return None,
+            left => std::thread::park_timeout(left),
+        }
+    }
+}
+
+/// Wakes this thread.
+fn unpark() -> Waker {
+    struct Unpark(Thread);
+
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    Waker::from(Arc::new(Unpark(std::thread::current())))
 }
 
 /// How long a thread for what blocks waits for more: many come at once, and then none for long.

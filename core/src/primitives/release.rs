@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::client::{Call, Face, Guard, outcome_of};
 use crate::driver::batch::Batch;
 use crate::driver::engine::Engine;
+use crate::driver::road::{Road, here};
 use crate::error::Result;
 use crate::lease::ReleaseOutcome;
 
@@ -36,7 +37,7 @@ impl Releases {
 
     pub(crate) async fn perform_async(mut self) -> Outcomes {
         while let Some((engine, batch)) = self.next() {
-            batch.perform_async(&engine, None).await;
+            drop(batch.perform(Road::Task, &engine, None).await);
         }
         let mut outcomes = Vec::with_capacity(self.calls.len());
         for call in self.calls.into_iter().rev() {
@@ -50,7 +51,7 @@ impl Releases {
 
     pub(crate) fn perform(mut self) -> Outcomes {
         while let Some((engine, batch)) = self.next() {
-            batch.perform(&engine, None);
+            drop(here(batch.perform(Road::Thread, &engine, None)));
         }
         let settle = |call: Call| outcome_of(call.waiter.park_until_settled());
         self.calls.into_iter().rev().map(|call| call.map(settle)).collect()

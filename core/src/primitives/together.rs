@@ -6,6 +6,7 @@ use crate::client::{Acquisition, Async, Blocking, Face, Guard, Lock};
 use crate::driver::batch::Batch;
 use crate::driver::engine::Trial;
 use crate::driver::entry::{Effects, Outbound};
+use crate::driver::road::{Road, here};
 use crate::driver::wait::Settled;
 use crate::error::{Kind, Result};
 use crate::protocol::Policy;
@@ -85,7 +86,7 @@ pub(crate) async fn try_together(locks: &[Lock], policy: Policy, trial: Trial) -
         batch.withdraw(&engine);
         return Ok(Some(Vec::new()));
     }
-    batch.perform_async(&engine, trial.until).await;
+    batch.perform(Road::Task, &engine, trial.until).await?;
     let mut results = Vec::with_capacity(acquisitions.len());
     for acquisition in &mut acquisitions {
         let settled: Settled = poll_fn(|context| acquisition.waiter.poll(context)).await;
@@ -108,7 +109,7 @@ pub(crate) fn try_together_here(
         batch.withdraw(&engine);
         return Ok(Some(Vec::new()));
     }
-    batch.perform(&engine, trial.until);
+    here(batch.perform(Road::Thread, &engine, trial.until))?;
     let conclude = |acquisition: &mut Acquisition<Blocking>| {
         let settled = acquisition.waiter.park_until_settled();
         acquisition.conclude(settled)
