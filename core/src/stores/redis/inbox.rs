@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::client::Redis;
 use super::layouts::native_scripts::parse_push;
+use super::parse;
 use super::tasks::Stream;
 use super::topics::{Changed, REFUSED, Word};
 use super::wire::Frames;
@@ -158,7 +159,7 @@ impl Listener<'_> {
             loop {
                 match frames.end(&bytes[looked..]) {
                     Ok(Some(end)) => {
-                        let message = redis::parse_redis_value(&bytes[..looked + end]);
+                        let message = parse::value(&bytes[..looked + end]);
                         bytes.drain(..looked + end);
                         looked = 0;
                         let Ok(message) = message else { return End::Lost };

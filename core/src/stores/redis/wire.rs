@@ -1,7 +1,7 @@
 //! What goes over the wire: requests as commands, values as replies, and the measure of a reply that is still arriving.
 //!
-//! The `redis` crate packs and parses. It would take a reply of any size, and reports what is no reply at all in its parser's
-//! words; so [`Frames`] looks at every byte first.
+//! The `redis` crate packs for tasks and parses what is rare. It would take a reply of any size, and reports what is no reply at all in
+//! its parser's words; so [`Frames`] looks at every byte first.
 
 use std::sync::OnceLock;
 
@@ -269,11 +269,18 @@ pub(super) struct Watch {
 impl Watch {
     /// Fails the read that brought `bytes` when they are no part of a reply.
     pub(super) fn look(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.frames.all(bytes).map_err(|broken| {
-            let start = &bytes[..bytes.len().min(80)];
-            self.broken = Some((broken, String::from_utf8_lossy(start).into_owned()));
-            std::io::Error::from(std::io::ErrorKind::InvalidData)
-        })
+        self.frames.all(bytes).map_err(|broken| self.remember(broken, bytes))
+    }
+
+    /// Looks at `bytes` up to the end of the present reply, and returns that end if it is reached.
+    pub(super) fn end(&mut self, bytes: &[u8]) -> std::io::Result<Option<usize>> {
+        self.frames.end(bytes).map_err(|broken| self.remember(broken, bytes))
+    }
+
+    fn remember(&mut self, broken: Broken, bytes: &[u8]) -> std::io::Error {
+        let start = &bytes[..bytes.len().min(80)];
+        self.broken = Some((broken, String::from_utf8_lossy(start).into_owned()));
+        std::io::ErrorKind::InvalidData.into()
     }
 
     /// Whether everything read was whole replies.
