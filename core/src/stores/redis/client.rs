@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Value;
 use smallvec::SmallVec;
 use tokio::time::timeout;
 
@@ -19,7 +19,7 @@ use super::shortcut;
 use super::socket::{Connection, unreachable};
 use super::tasks::TaskConnection;
 use super::topics::Topics;
-use super::wire::Scripts;
+use super::wire::{Commands, Scripts};
 use crate::error::{Error, Result};
 use crate::lease::Sighting;
 use crate::platform::mutex::locked;
@@ -171,14 +171,14 @@ impl Redis {
         let asks_time = self.clock.is_old(sent);
         connection.out.clear();
         if asks_time {
-            Cmd::new().arg("TIME").write_packed_command(&mut connection.out);
+            connection.out.command(&["TIME"]);
         }
         let mut exchange = Exchange::new(requests, &connection.known);
         let asks_commands = connection.known.asks(requests);
         if asks_commands {
-            shortcut::question().write_packed_command(&mut connection.out);
+            shortcut::ask(&mut connection.out);
         }
-        self.write(&exchange, connection, not_after);
+        exchange.write(&self.scripts, not_after, &mut connection.out);
         connection.send().map_err(|unsent| match unsent.entirely {
             true => Failed::Unsent(unreachable(&self.config, unsent.error)),
             false => Failed::Unanswered(connection.lost(unsent.error)),
@@ -197,15 +197,9 @@ impl Redis {
                 return exchange.replies().map_err(Failed::Unanswered);
             }
             connection.out.clear();
-            self.write(&exchange, connection, not_after);
+            exchange.write(&self.scripts, not_after, &mut connection.out);
             connection.send().map_err(|unsent| Failed::Unanswered(connection.lost(unsent.error)))?;
         }
-    }
-
-    /// Puts into `out` what of `exchange` is to be sent now.
-    fn write(&self, exchange: &Exchange<'_>, connection: &mut Connection, not_after: StoreTime) {
-        let Connection { command, out, .. } = connection;
-        exchange.write(&self.scripts, not_after, command, |command| command.write_packed_command(out));
     }
 
     fn learn_from(&self, answer: &Value) {
@@ -297,10 +291,14 @@ impl Redis {
             let mut known = locked(&line.known);
             (Exchange::new(requests, &known), known.asks(requests))
         };
-        let mut commands = SmallVec::<[Cmd; 1]>::new();
-        commands.extend(asks_time.then(|| Cmd::new().arg("TIME").take()));
-        commands.extend(asks_commands.then(shortcut::question));
-        self.push(&exchange, &mut commands, not_after);
+        let mut commands = SmallVec::new();
+        if asks_time {
+            commands.command(&["TIME"]);
+        }
+        if asks_commands {
+            shortcut::ask(&mut commands);
+        }
+        exchange.write(&self.scripts, not_after, &mut commands);
         let mut answers = line.ask(commands).await?.into_iter();
         if asks_time && let Some(answer) = answers.next() {
             self.learn_from(&answer);
@@ -314,7 +312,7 @@ impl Redis {
                 return exchange.replies();
             }
             let mut commands = SmallVec::new();
-            self.push(&exchange, &mut commands, not_after);
+            exchange.write(&self.scripts, not_after, &mut commands);
             answers = line.ask(commands).await?.into_iter();
         }
     }
@@ -327,11 +325,6 @@ impl Redis {
         let request = Request::new(&layouts::native_scripts::LISTENERS, key, [channel.into()]);
         let limit = clock::now().after(self.config.response_timeout);
         !matches!(&self.ask(&[request], limit).await.outcome, Outcome::Replies(replies) if replies[..] == [Reply::Int(0)])
-    }
-
-    /// Adds what of `exchange` is to be sent now to `commands`.
-    fn push(&self, exchange: &Exchange<'_>, commands: &mut SmallVec<[Cmd; 1]>, not_after: StoreTime) {
-        exchange.write(&self.scripts, not_after, &mut Cmd::new(), |command| commands.push(command.take()));
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Value;
 use rustls::{ClientConnection, StreamOwned};
 use zeroize::Zeroize;
 
@@ -24,7 +24,6 @@ pub(super) struct Connection {
     stream: Stream,
     input: Input,
     /// What is about to be sent, kept for its memory.
-    pub(super) command: Cmd,
     pub(super) out: Vec<u8>,
     /// When it was last used.
     pub(super) used: Time,
@@ -48,9 +47,9 @@ impl Connection {
         let limit = limit.min(clock::now().after(config.connect_timeout));
         let credentials = config.credentials()?;
         let stream = connect(config, limit).map_err(|error| unreachable(config, error))?;
-        let (command, out, used) = (Cmd::new(), Vec::new(), clock::now());
+        let (out, used) = (Vec::new(), clock::now());
         let known = ShortcutProbe::default();
-        let mut connection = Connection { stream, input: Input::default(), command, out, used, known };
+        let mut connection = Connection { stream, input: Input::default(), out, used, known };
         let greeting = Greeting::new(config, credentials);
         connection.out.extend_from_slice(&greeting.bytes);
         connection.expect(limit, limit.since(clock::now()));

@@ -19,10 +19,85 @@ pub(super) const MOST_BYTES: usize = 4 << 20;
 const MOST_OF_A_LINE: usize = 64 << 10;
 /// The most digits, and a sign, of a number of 64 bits.
 const MOST_DIGITS: usize = 20;
+/// For how many bytes a word there is room in a command made for the crate: those of our scripts have fewer.
+const ROOM_OF_A_WORD: usize = 32;
 /// What is told of a server that lost its way.
 pub(super) const NO_REPLY: &str = "the server sent something that is not a reply; see what answers at that address";
 /// How deep replies may be nested.
 const DEPTH: usize = 8;
+
+/// Where commands are written, word by word.
+pub(super) trait Commands {
+    /// Begins a command of so many words.
+    fn begin(&mut self, words: usize);
+
+    /// Adds a word to it.
+    fn word(&mut self, word: &[u8]);
+
+    /// Adds a number, as a word in decimal.
+    fn number(&mut self, number: i64) {
+        let mut digits = [0; MOST_DIGITS];
+        self.word(decimal(number, &mut digits));
+    }
+
+    /// Writes a whole command.
+    fn command(&mut self, words: &[&str]) {
+        self.begin(words.len());
+        words.iter().for_each(|word| self.word(word.as_bytes()));
+    }
+}
+
+/// As they are sent, one after the other.
+impl Commands for Vec<u8> {
+    fn begin(&mut self, words: usize) {
+        length(self, b'*', words);
+    }
+
+    fn word(&mut self, word: &[u8]) {
+        length(self, b'$', word.len());
+        self.extend_from_slice(word);
+        self.extend_from_slice(b"\r\n");
+    }
+}
+
+/// For the crate, which sends for tasks.
+impl Commands for SmallVec<[Cmd; 1]> {
+    fn begin(&mut self, words: usize) {
+        self.push(Cmd::with_capacity(words, words * ROOM_OF_A_WORD));
+    }
+
+    fn word(&mut self, word: &[u8]) {
+        if let Some(command) = self.last_mut() {
+            command.arg(word);
+        }
+    }
+}
+
+/// The line that says how many words, or bytes of one, come next.
+fn length(out: &mut Vec<u8>, kind: u8, length: usize) {
+    let mut digits = [0; MOST_DIGITS];
+    out.push(kind);
+    out.extend_from_slice(decimal(length as i64, &mut digits));
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The digits of `number`, and its sign, at the end of `digits`.
+fn decimal(number: i64, digits: &mut [u8; MOST_DIGITS]) -> &[u8] {
+    let (mut left, mut at) = (number.unsigned_abs(), MOST_DIGITS);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        at -= 1;
+        digits[at] = b'-';
+    }
+    &digits[at..]
+}
 
 /// The scripts that the server is asked for by their digest. Few are used by one program, and each takes as long to digest as a request
 /// to answer, so that is done when the first is asked for.
@@ -38,32 +113,40 @@ impl Scripts {
         Some(digest.get_or_init(|| sha1_smol::Sha1::from(call.body).digest().to_string()))
     }
 
-    /// Makes `command` the one that asks for all of `group`; `whole` sends the script itself instead of its digest.
-    pub(super) fn write(&self, command: &mut Cmd, group: &[Request], not_after: StoreTime, whole: bool) {
-        command.clear();
+    /// Writes the command that asks for all of `group`; `whole` sends the script itself instead of its digest.
+    pub(super) fn write(&self, out: &mut impl Commands, group: &[Request], not_after: StoreTime, whole: bool) {
         let Some(Request { call, .. }) = group.first() else { return };
-        match self.digest(call) {
-            Some(digest) if !whole => command.arg("EVALSHA").arg(digest),
-            _ => command.arg("EVAL").arg(call.body),
-        };
         let beside = |request: &Request| request.args.iter().filter(|arg| matches!(arg, Arg::Key(_))).count();
-        command.arg(group.iter().map(|request| 1 + beside(request)).sum::<usize>());
+        let keys: usize = group.iter().map(|request| 1 + beside(request)).sum();
+        let words: usize = group.iter().map(|request| 1 + request.args.len()).sum();
+        out.begin(3 + words);
+        match self.digest(call) {
+            Some(digest) if !whole => {
+                out.word(b"EVALSHA");
+                out.word(digest.as_bytes());
+            }
+            _ => {
+                out.word(b"EVAL");
+                out.word(call.body.as_bytes());
+            }
+        }
+        out.number(keys as i64);
         for request in group {
-            command.arg(&*request.key);
+            out.word(request.key.as_bytes());
             for arg in &request.args {
                 if let Arg::Key(key) = arg {
-                    command.arg(&**key);
+                    out.word(key.as_bytes());
                 }
             }
         }
         for arg in group.iter().flat_map(|request| &request.args) {
             match arg {
-                Arg::Key(_) => continue,
-                Arg::Int(number) => command.arg(*number),
-                Arg::Text(text) => command.arg(&**text),
-                Arg::Nothing => command.arg(""),
-                Arg::NotAfter => command.arg(not_after.0),
-            };
+                Arg::Key(_) => {}
+                Arg::Int(number) => out.number(*number),
+                Arg::Text(text) => out.word(text.as_bytes()),
+                Arg::Nothing => out.word(b""),
+                Arg::NotAfter => out.number(not_after.0),
+            }
         }
     }
 }
@@ -241,6 +324,7 @@ impl Frames {
     }
 
     /// Whether no reply is half there.
+    #[cfg(test)]
     fn is_between(&self) -> bool {
         self.size == 0
     }
@@ -283,10 +367,6 @@ impl Watch {
         std::io::ErrorKind::InvalidData.into()
     }
 
-    /// Whether everything read was whole replies.
-    pub(super) fn is_between(&self) -> bool {
-        self.frames.is_between()
-    }
 }
 
 impl Broken {
@@ -392,14 +472,32 @@ mod tests {
     fn not_after_is_filled_in_and_clean_up_is_sent_whole() {
         let scripts = Scripts::new(CALLS.by_digest().into_iter());
         let packed = |call, whole| {
-            let mut command = Cmd::new();
-            scripts.write(&mut command, &[Request::new(call, "k".into(), [Arg::NotAfter])], StoreTime(77), whole);
-            String::from_utf8(command.get_packed_command()).unwrap()
+            let mut out = Vec::new();
+            scripts.write(&mut out, &[Request::new(call, "k".into(), [Arg::NotAfter])], StoreTime(77), whole);
+            String::from_utf8(out).unwrap()
         };
         let digest = sha1_smol::Sha1::from(CALLS.acquire.body).digest().to_string();
         let evalsha = format!("*5\r\n$7\r\nEVALSHA\r\n$40\r\n{digest}\r\n$1\r\n1\r\n$1\r\nk\r\n$2\r\n77\r\n");
         assert_eq!(packed(&CALLS.acquire, false), evalsha);
         assert!(packed(&CALLS.acquire, true).starts_with("*5\r\n$4\r\nEVAL\r\n"));
         assert!(packed(&CALLS.undo, false).starts_with("*5\r\n$4\r\nEVAL\r\n"));
+    }
+
+    #[test]
+    fn a_command_is_written_for_threads_as_the_crate_writes_it_for_tasks() {
+        let scripts = Scripts::new(CALLS.by_digest().into_iter());
+        let numbers = [0, 9, 10, -1, 1_900_000_000_000_000, i64::MAX, i64::MIN].map(Arg::Int);
+        let others = [Arg::Key("beside".into()), Arg::Nothing, Arg::NotAfter, "a \r\n b".into()];
+        let group = ["k", "key of another"].map(|key| {
+            let mut request = Request::new(&CALLS.renew, key.into(), numbers.clone());
+            request.args.extend(others.clone());
+            request
+        });
+        for (group, whole) in [(&group[..], false), (&group[..1], false), (&group[..], true)] {
+            let (mut threads, mut tasks) = (Vec::new(), SmallVec::<[Cmd; 1]>::new());
+            scripts.write(&mut threads, group, StoreTime(77), whole);
+            scripts.write(&mut tasks, group, StoreTime(77), whole);
+            assert_eq!(threads.escape_ascii().to_string(), tasks[0].get_packed_command().escape_ascii().to_string());
+        }
     }
 }
