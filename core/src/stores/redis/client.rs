@@ -65,6 +65,12 @@ struct SharedConnection {
     dialling: tokio::sync::Mutex<()>,
 }
 
+impl SharedConnection {
+    fn usable(&self) -> Option<TaskConnection> {
+        locked(&self.line).clone().filter(TaskConnection::is_usable)
+    }
+}
+
 /// Which run of the server was met last, and who wants to know of another one.
 #[derive(Default)]
 struct Met {
@@ -164,7 +170,7 @@ impl Redis {
     fn exchange(&self, connection: &mut Connection, requests: &[Request], sent: Time, limit: Time) -> Exchanged {
         let patience = self.config.response_timeout.min(limit.since(sent));
         if patience.is_zero() {
-            return Err(Failed::Unsent(unreachable(&self.config, std::io::ErrorKind::TimedOut.into())));
+            return Err(Failed::Unsent(self.unreached()));
         }
         connection.expect(sent.after(patience), patience);
         let not_after = self.not_after(sent);
@@ -230,16 +236,21 @@ impl Redis {
         Answered { sent, outcome }
     }
 
-    /// The connection of the present runtime or foreign event loop.
-    async fn line(&self) -> Result<TaskConnection> {
+    /// The connection of the present runtime or foreign event loop, dialled until `limit` where there is none.
+    async fn line(&self, limit: Time) -> Result<TaskConnection> {
         let home = Home::current();
         let shared = self.shared(home.id());
-        let usable = || locked(&shared.line).clone().filter(TaskConnection::is_usable);
-        if let Some(line) = usable() {
+        if let Some(line) = shared.usable() {
             return Ok(line);
         }
+        // Apart: to dial takes kilobytes, which every request would have to carry.
+        let dialled = timeout(limit.since(clock::now()), Box::pin(self.dial_line(home, &shared))).await;
+        dialled.unwrap_or_else(|_| Err(self.unreached()))
+    }
+
+    async fn dial_line(&self, home: Home, shared: &SharedConnection) -> Result<TaskConnection> {
         let _dialling = shared.dialling.lock().await;
-        if let Some(line) = usable() {
+        if let Some(line) = shared.usable() {
             return Ok(line);
         }
         let (line, welcome) = TaskConnection::dial(&self.config, home).await?;
@@ -248,6 +259,10 @@ impl Redis {
         }
         self.meet(welcome);
         Ok(line)
+    }
+
+    fn unreached(&self) -> Error {
+        unreachable(&self.config, std::io::ErrorKind::TimedOut.into())
     }
 
     fn shared(&self, home: HomeId) -> Arc<SharedConnection> {
@@ -263,16 +278,14 @@ impl Redis {
     /// What `requests` are answered, asked in the present runtime.
     async fn ask(&self, requests: &[Request], limit: Time) -> Answered {
         let began = clock::now();
-        let unreached = || unreachable(&self.config, std::io::ErrorKind::TimedOut.into());
-        let line = timeout(limit.since(began), self.line()).await.unwrap_or_else(|_| Err(unreached()));
-        let mut line = match line {
+        let mut line = match self.line(limit).await {
             Ok(line) => line,
             Err(error) => return self.answered(began, Err(Failed::Unsent(error))),
         };
         let sent = clock::now();
         let patience = self.config.response_timeout.min(limit.since(sent));
         if patience.is_zero() {
-            return self.answered(sent, Err(Failed::Unsent(unreached())));
+            return self.answered(sent, Err(Failed::Unsent(self.unreached())));
         }
         let result = match timeout(patience, self.ask_on(&mut line, requests, sent)).await {
             Ok(result) => result,

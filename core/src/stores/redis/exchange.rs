@@ -96,8 +96,6 @@ impl<'a> Exchange<'a> {
     /// # Errors
     /// `protocol` if the answers are not such as were asked for.
     pub(super) fn replies(self) -> Result<Vec<Reply>> {
-        let (groups, answers): (SmallVec<[_; 1]>, SmallVec<[_; 1]>) =
-            self.asked.into_iter().filter_map(|asked| Some((asked.group, asked.answer?))).unzip();
-        replies(groups, answers)
+        replies(self.asked.into_iter().filter_map(|asked| Some((asked.group, asked.answer?))))
     }
 }

@@ -70,14 +70,14 @@ pub fn redis_reply(data: &[u8]) {
     let one = [Request::new(&CALLS.acquire, "k".into(), [])];
     let three = ["a", "b", "c"].map(|key| Request::new(&CALLS.renew, key.into(), [Arg::Int(1)]));
     for value in values(data) {
-        match replies([one.as_slice()], [value.clone()]) {
+        match replies([(one.as_slice(), value.clone())]) {
             Ok(replies) => {
                 assert_eq!(replies.len(), 1);
                 is_understood_or_refused(chosen(choice), choice, &replies);
             }
             Err(error) => is_readable(&error),
         }
-        match replies([three.as_slice()], [value]) {
+        match replies([(three.as_slice(), value)]) {
             Ok(replies) => assert_eq!(replies.len(), 3),
             Err(error) => is_readable(&error),
         }

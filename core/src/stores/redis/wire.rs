@@ -34,6 +34,9 @@ pub(super) trait Commands {
     /// Adds a word to it.
     fn word(&mut self, word: &[u8]);
 
+    /// Adds the two words by which a script is asked for.
+    fn digest(&mut self, digest: &Digest);
+
     /// Adds a number, as a word in decimal.
     fn number(&mut self, number: i64) {
         let mut digits = [0; MOST_DIGITS];
@@ -58,6 +61,10 @@ impl Commands for Vec<u8> {
         self.extend_from_slice(word);
         self.extend_from_slice(b"\r\n");
     }
+
+    fn digest(&mut self, digest: &Digest) {
+        self.extend_from_slice(&digest.packed);
+    }
 }
 
 /// For the crate, which sends for tasks.
@@ -71,23 +78,36 @@ impl Commands for SmallVec<[Cmd; 1]> {
             command.arg(word);
         }
     }
+
+    fn digest(&mut self, digest: &Digest) {
+        self.word(EVALSHA);
+        self.word(digest.hex.as_bytes());
+    }
 }
 
 /// The line that says how many words, or bytes of one, come next.
 fn length(out: &mut Vec<u8>, kind: u8, length: usize) {
-    let mut digits = [0; MOST_DIGITS];
-    out.push(kind);
-    out.extend_from_slice(decimal(length as i64, &mut digits));
-    out.extend_from_slice(b"\r\n");
+    match u8::try_from(length) {
+        Ok(length @ 0..10) => out.extend_from_slice(&[kind, b'0' + length, b'\r', b'\n']),
+        Ok(length @ 10..100) => {
+            out.extend_from_slice(&[kind, b'0' + length / 10, b'0' + length % 10, b'\r', b'\n']);
+        }
+        _ => {
+            let mut digits = [0; MOST_DIGITS];
+            out.push(kind);
+            out.extend_from_slice(decimal(length as i64, &mut digits));
+            out.extend_from_slice(b"\r\n");
+        }
+    }
 }
 
 /// The digits of `number`, and its sign, at the end of `digits`.
 fn decimal(number: i64, digits: &mut [u8; MOST_DIGITS]) -> &[u8] {
     let (mut left, mut at) = (number.unsigned_abs(), MOST_DIGITS);
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (left % 10) as u8;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (left % 10) as u8;
         left /= 10;
+        at -= 1;
         if left == 0 {
             break;
         }
@@ -99,18 +119,36 @@ fn decimal(number: i64, digits: &mut [u8; MOST_DIGITS]) -> &[u8] {
     &digits[at..]
 }
 
+const EVALSHA: &[u8] = b"EVALSHA";
+
+/// By what a script is asked for that the server may know.
+pub(super) struct Digest {
+    hex: String,
+    /// Both words as they are sent.
+    packed: Vec<u8>,
+}
+
+impl Digest {
+    fn of(call: &Call) -> Self {
+        let (hex, mut packed) = (sha1_smol::Sha1::from(call.body).digest().to_string(), Vec::new());
+        packed.word(EVALSHA);
+        packed.word(hex.as_bytes());
+        Digest { hex, packed }
+    }
+}
+
 /// The scripts that the server is asked for by their digest. Few are used by one program, and each takes as long to digest as a request
 /// to answer, so that is done when the first is asked for.
-pub(super) struct Scripts(Vec<(&'static Call, OnceLock<String>)>);
+pub(super) struct Scripts(Vec<(&'static Call, OnceLock<Digest>)>);
 
 impl Scripts {
     pub(super) fn new(calls: impl Iterator<Item = &'static Call>) -> Self {
         Scripts(calls.map(|call| (call, OnceLock::new())).collect())
     }
 
-    fn digest(&self, call: &Call) -> Option<&str> {
+    fn digest(&self, call: &Call) -> Option<&Digest> {
         let (_, digest) = self.0.iter().find(|(known, _)| std::ptr::eq(*known, call))?;
-        Some(digest.get_or_init(|| sha1_smol::Sha1::from(call.body).digest().to_string()))
+        Some(digest.get_or_init(|| Digest::of(call)))
     }
 
     /// Writes the command that asks for all of `group`; `whole` sends the script itself instead of its digest.
@@ -121,10 +159,7 @@ impl Scripts {
         let words: usize = group.iter().map(|request| 1 + request.args.len()).sum();
         out.begin(3 + words);
         match self.digest(call) {
-            Some(digest) if !whole => {
-                out.word(b"EVALSHA");
-                out.word(digest.as_bytes());
-            }
+            Some(digest) if !whole => out.digest(digest),
             _ => {
                 out.word(b"EVAL");
                 out.word(call.body.as_bytes());
@@ -162,13 +197,10 @@ pub(super) fn is_unknown_script(value: &Value) -> bool {
     matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
-/// One reply for each request of `groups` from one value for each of the groups.
-pub(super) fn replies<'a>(
-    groups: impl IntoIterator<Item = &'a [Request]>,
-    values: impl IntoIterator<Item = Value>,
-) -> Result<Vec<Reply>, Error> {
+/// One reply for each request of the groups, from the one value that each of them was answered.
+pub(super) fn replies<'a>(answered: impl IntoIterator<Item = (&'a [Request], Value)>) -> Result<Vec<Reply>, Error> {
     let mut all = Vec::with_capacity(1);
-    for (group, value) in groups.into_iter().zip(values) {
+    for (group, value) in answered {
         match (reply(value)?, group) {
             (Reply::List(list), [first, ..]) if first.call.batch && list.len() == group.len() => all.extend(list),
             (error @ Reply::Error { .. }, _) => all.extend(std::iter::repeat_n(error, group.len())),
@@ -261,7 +293,13 @@ impl Frames {
                     }
                 }
                 At::Number(digits) => match (byte, self.returned) {
-                    (b'0'..=b'9', false) if *digits < MOST_DIGITS => *digits += 1,
+                    (b'0'..=b'9', false) => {
+                        taken = bytes[next..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+                        *digits += taken;
+                        if *digits > MOST_DIGITS {
+                            return Err(Broken::Alien);
+                        }
+                    }
                     (b'-', false) if *digits == 0 => *digits += 1,
                     (b'\r', false) if *digits > 0 => {}
                     (b'\n', true) => done = true,
@@ -461,11 +499,11 @@ mod tests {
     fn a_batch_has_one_reply_for_each_of_its_requests() {
         let group = [1, 2].map(|i: i64| Request::new(&CALLS.renew, i.to_string().as_str().into(), []));
         let two = Value::Array(vec![Value::Int(1), Value::Int(0)]);
-        assert_eq!(replies([group.as_slice()], [two.clone()]).unwrap(), [Reply::Int(1), Reply::Int(0)]);
-        assert_eq!(replies([&group[..1]], [two]).unwrap_err().kind(), Kind::Protocol);
-        assert_eq!(replies([group.as_slice()], [Value::Int(1)]).unwrap_err().kind(), Kind::Protocol);
+        assert_eq!(replies([(group.as_slice(), two.clone())]).unwrap(), [Reply::Int(1), Reply::Int(0)]);
+        assert_eq!(replies([(&group[..1], two)]).unwrap_err().kind(), Kind::Protocol);
+        assert_eq!(replies([(group.as_slice(), Value::Int(1))]).unwrap_err().kind(), Kind::Protocol);
         let error = redis::parse_redis_value(b"-OOM full\r\n").unwrap();
-        assert_eq!(replies([group.as_slice()], [error]).unwrap().len(), 2);
+        assert_eq!(replies([(group.as_slice(), error)]).unwrap().len(), 2);
     }
 
     #[test]
