@@ -404,7 +404,6 @@ impl Watch {
         self.broken = Some((broken, String::from_utf8_lossy(start).into_owned()));
         std::io::ErrorKind::InvalidData.into()
     }
-
 }
 
 impl Broken {
