@@ -365,6 +365,9 @@ impl From<i64> for Arg {
     }
 }
 
+/// For how many arguments a request has room: most have no more.
+const ARGS: usize = 8;
+
 /// One request to the store. Its `Debug` shows no owner.
 #[derive(Clone)]
 pub struct Request {
@@ -372,14 +375,16 @@ pub struct Request {
     pub call: &'static Call,
     /// The key it works on (stores that shard route by it).
     pub key: Arc<str>,
-    /// Its arguments.
-    pub args: SmallVec<[Arg; 6]>,
+    /// Its arguments. They lie apart: a request is handed on a dozen times before it is sent.
+    pub args: Vec<Arg>,
 }
 
 impl Request {
     /// A request of `call` on `key`.
     pub fn new<const N: usize>(call: &'static Call, key: Arc<str>, args: [Arg; N]) -> Self {
-        Request { call, key, args: SmallVec::from_iter(args) }
+        let mut all = Vec::with_capacity(N.max(ARGS));
+        all.extend(args);
+        Request { call, key, args: all }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Value;
 use smallvec::SmallVec;
 use tokio::time::timeout;
 
@@ -19,7 +19,7 @@ use super::shortcut;
 use super::socket::{Connection, unreachable};
 use super::tasks::TaskConnection;
 use super::topics::Topics;
-use super::wire::Scripts;
+use super::wire::{Commands, Scripts};
 use crate::error::{Error, Result};
 use crate::lease::Sighting;
 use crate::platform::mutex::locked;
@@ -63,6 +63,12 @@ pub(crate) struct Redis {
 struct SharedConnection {
     line: Mutex<Option<TaskConnection>>,
     dialling: tokio::sync::Mutex<()>,
+}
+
+impl SharedConnection {
+    fn usable(&self) -> Option<TaskConnection> {
+        locked(&self.line).clone().filter(TaskConnection::is_usable)
+    }
 }
 
 /// Which run of the server was met last, and who wants to know of another one.
@@ -164,21 +170,21 @@ impl Redis {
     fn exchange(&self, connection: &mut Connection, requests: &[Request], sent: Time, limit: Time) -> Exchanged {
         let patience = self.config.response_timeout.min(limit.since(sent));
         if patience.is_zero() {
-            return Err(Failed::Unsent(unreachable(&self.config, std::io::ErrorKind::TimedOut.into())));
+            return Err(Failed::Unsent(self.unreached()));
         }
         connection.expect(sent.after(patience), patience);
         let not_after = self.not_after(sent);
         let asks_time = self.clock.is_old(sent);
         connection.out.clear();
         if asks_time {
-            Cmd::new().arg("TIME").write_packed_command(&mut connection.out);
+            connection.out.command(&["TIME"]);
         }
         let mut exchange = Exchange::new(requests, &connection.known);
         let asks_commands = connection.known.asks(requests);
         if asks_commands {
-            shortcut::question().write_packed_command(&mut connection.out);
+            shortcut::ask(&mut connection.out);
         }
-        self.write(&exchange, connection, not_after);
+        exchange.write(&self.scripts, not_after, &mut connection.out);
         connection.send().map_err(|unsent| match unsent.entirely {
             true => Failed::Unsent(unreachable(&self.config, unsent.error)),
             false => Failed::Unanswered(connection.lost(unsent.error)),
@@ -197,15 +203,9 @@ impl Redis {
                 return exchange.replies().map_err(Failed::Unanswered);
             }
             connection.out.clear();
-            self.write(&exchange, connection, not_after);
+            exchange.write(&self.scripts, not_after, &mut connection.out);
             connection.send().map_err(|unsent| Failed::Unanswered(connection.lost(unsent.error)))?;
         }
-    }
-
-    /// Puts into `out` what of `exchange` is to be sent now.
-    fn write(&self, exchange: &Exchange<'_>, connection: &mut Connection, not_after: StoreTime) {
-        let Connection { command, out, .. } = connection;
-        exchange.write(&self.scripts, not_after, command, |command| command.write_packed_command(out));
     }
 
     fn learn_from(&self, answer: &Value) {
@@ -236,16 +236,21 @@ impl Redis {
         Answered { sent, outcome }
     }
 
-    /// The connection of the present runtime or foreign event loop.
-    async fn line(&self) -> Result<TaskConnection> {
+    /// The connection of the present runtime or foreign event loop, dialled until `limit` where there is none.
+    async fn line(&self, limit: Time) -> Result<TaskConnection> {
         let home = Home::current();
         let shared = self.shared(home.id());
-        let usable = || locked(&shared.line).clone().filter(TaskConnection::is_usable);
-        if let Some(line) = usable() {
+        if let Some(line) = shared.usable() {
             return Ok(line);
         }
+        // Apart: to dial takes kilobytes, which every request would have to carry.
+        let dialled = timeout(limit.since(clock::now()), Box::pin(self.dial_line(home, &shared))).await;
+        dialled.unwrap_or_else(|_| Err(self.unreached()))
+    }
+
+    async fn dial_line(&self, home: Home, shared: &SharedConnection) -> Result<TaskConnection> {
         let _dialling = shared.dialling.lock().await;
-        if let Some(line) = usable() {
+        if let Some(line) = shared.usable() {
             return Ok(line);
         }
         let (line, welcome) = TaskConnection::dial(&self.config, home).await?;
@@ -254,6 +259,10 @@ impl Redis {
         }
         self.meet(welcome);
         Ok(line)
+    }
+
+    fn unreached(&self) -> Error {
+        unreachable(&self.config, std::io::ErrorKind::TimedOut.into())
     }
 
     fn shared(&self, home: HomeId) -> Arc<SharedConnection> {
@@ -269,16 +278,14 @@ impl Redis {
     /// What `requests` are answered, asked in the present runtime.
     async fn ask(&self, requests: &[Request], limit: Time) -> Answered {
         let began = clock::now();
-        let unreached = || unreachable(&self.config, std::io::ErrorKind::TimedOut.into());
-        let line = timeout(limit.since(began), self.line()).await.unwrap_or_else(|_| Err(unreached()));
-        let mut line = match line {
+        let mut line = match self.line(limit).await {
             Ok(line) => line,
             Err(error) => return self.answered(began, Err(Failed::Unsent(error))),
         };
         let sent = clock::now();
         let patience = self.config.response_timeout.min(limit.since(sent));
         if patience.is_zero() {
-            return self.answered(sent, Err(Failed::Unsent(unreached())));
+            return self.answered(sent, Err(Failed::Unsent(self.unreached())));
         }
         let result = match timeout(patience, self.ask_on(&mut line, requests, sent)).await {
             Ok(result) => result,
@@ -297,10 +304,14 @@ impl Redis {
             let mut known = locked(&line.known);
             (Exchange::new(requests, &known), known.asks(requests))
         };
-        let mut commands = SmallVec::<[Cmd; 1]>::new();
-        commands.extend(asks_time.then(|| Cmd::new().arg("TIME").take()));
-        commands.extend(asks_commands.then(shortcut::question));
-        self.push(&exchange, &mut commands, not_after);
+        let mut commands = SmallVec::new();
+        if asks_time {
+            commands.command(&["TIME"]);
+        }
+        if asks_commands {
+            shortcut::ask(&mut commands);
+        }
+        exchange.write(&self.scripts, not_after, &mut commands);
         let mut answers = line.ask(commands).await?.into_iter();
         if asks_time && let Some(answer) = answers.next() {
             self.learn_from(&answer);
@@ -314,7 +325,7 @@ impl Redis {
                 return exchange.replies();
             }
             let mut commands = SmallVec::new();
-            self.push(&exchange, &mut commands, not_after);
+            exchange.write(&self.scripts, not_after, &mut commands);
             answers = line.ask(commands).await?.into_iter();
         }
     }
@@ -327,11 +338,6 @@ impl Redis {
         let request = Request::new(&layouts::native_scripts::LISTENERS, key, [channel.into()]);
         let limit = clock::now().after(self.config.response_timeout);
         !matches!(&self.ask(&[request], limit).await.outcome, Outcome::Replies(replies) if replies[..] == [Reply::Int(0)])
-    }
-
-    /// Adds what of `exchange` is to be sent now to `commands`.
-    fn push(&self, exchange: &Exchange<'_>, commands: &mut SmallVec<[Cmd; 1]>, not_after: StoreTime) {
-        exchange.write(&self.scripts, not_after, &mut Cmd::new(), |command| commands.push(command.take()));
     }
 }
 

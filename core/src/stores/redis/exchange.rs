@@ -1,11 +1,11 @@
 //! The commands by which the requests of one write are asked, some of them more than once: the same for blocking and async
 //! callers, who do the sending.
 
-use redis::{Cmd, Value};
+use redis::Value;
 use smallvec::SmallVec;
 
 use super::shortcut::{self, Shortcut, ShortcutProbe};
-use super::wire::{NO_REPLY, Scripts, groups, is_unknown_script, replies};
+use super::wire::{Commands, NO_REPLY, Scripts, groups, is_unknown_script, replies};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{Reply, Request};
 use crate::time::StoreTime;
@@ -62,20 +62,13 @@ impl<'a> Exchange<'a> {
         self.asked.iter().filter(|asked| asked.answer.is_none()).count()
     }
 
-    /// Makes `command` each of those in turn, and has `send` see it.
-    pub(super) fn write(
-        &self,
-        scripts: &Scripts,
-        not_after: StoreTime,
-        command: &mut Cmd,
-        mut send: impl FnMut(&mut Cmd),
-    ) {
+    /// Writes those.
+    pub(super) fn write(&self, scripts: &Scripts, not_after: StoreTime, out: &mut impl Commands) {
         for asked in self.asked.iter().filter(|asked| asked.answer.is_none()) {
             match (asked.form, asked.group) {
-                (Form::Shortcut(shortcut), [request]) => shortcut.write(command, request),
-                (form, group) => scripts.write(command, group, not_after, matches!(form, Form::Whole)),
+                (Form::Shortcut(shortcut), [request]) => shortcut.write(out, request),
+                (form, group) => scripts.write(out, group, not_after, matches!(form, Form::Whole)),
             }
-            send(command);
         }
     }
 
@@ -103,8 +96,6 @@ impl<'a> Exchange<'a> {
     /// # Errors
     /// `protocol` if the answers are not such as were asked for.
     pub(super) fn replies(self) -> Result<Vec<Reply>> {
-        let (groups, answers): (SmallVec<[_; 1]>, SmallVec<[_; 1]>) =
-            self.asked.into_iter().filter_map(|asked| Some((asked.group, asked.answer?))).unzip();
-        replies(groups, answers)
+        replies(self.asked.into_iter().filter_map(|asked| Some((asked.group, asked.answer?))))
     }
 }

@@ -7,6 +7,7 @@ use redis::{Parser, Value};
 use super::config::Config;
 use super::greeting::Greeting;
 use super::layouts::native_scripts::{CALLS, parse_push};
+use super::parse;
 use super::wire::{Broken, Frames, replies};
 use crate::fuzz::{SECRET, chosen, is_readable, is_understood_or_refused};
 use crate::options::ConnectOptions;
@@ -32,14 +33,18 @@ fn ends(bytes: &[u8], step: usize) -> (Vec<usize>, Option<Broken>) {
     (ends, None)
 }
 
-/// Every whole reply in `bytes` that can be parsed. What is measured is what is parsed, or a connection would be out of step.
+/// Every whole reply in `bytes` that can be parsed. What is measured is what is parsed, or a connection would be out of step; and we read
+/// it as the crate does.
 fn values(bytes: &[u8]) -> Vec<Value> {
     let (ends, broken) = ends(bytes, bytes.len().max(1));
     let mut start = 0;
     let mut values = Vec::new();
     for end in ends {
         let mut rest = &bytes[start..end];
-        if let Ok(value) = Parser::new().parse_value(&mut rest) {
+        let ours = parse::value(rest).ok();
+        let parsed = Parser::new().parse_value(&mut rest).ok();
+        assert_eq!(ours, parsed, "{:?}", bytes[start..end].escape_ascii());
+        if let Some(value) = parsed {
             assert!(rest.is_empty(), "{:?} is left of {:?}", rest.escape_ascii(), bytes[start..end].escape_ascii());
             values.push(value);
         }
@@ -65,14 +70,14 @@ pub fn redis_reply(data: &[u8]) {
     let one = [Request::new(&CALLS.acquire, "k".into(), [])];
     let three = ["a", "b", "c"].map(|key| Request::new(&CALLS.renew, key.into(), [Arg::Int(1)]));
     for value in values(data) {
-        match replies([one.as_slice()], [value.clone()]) {
+        match replies([(one.as_slice(), value.clone())]) {
             Ok(replies) => {
                 assert_eq!(replies.len(), 1);
                 is_understood_or_refused(chosen(choice), choice, &replies);
             }
             Err(error) => is_readable(&error),
         }
-        match replies([three.as_slice()], [value]) {
+        match replies([(three.as_slice(), value)]) {
             Ok(replies) => assert_eq!(replies.len(), 3),
             Err(error) => is_readable(&error),
         }

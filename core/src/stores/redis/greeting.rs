@@ -1,9 +1,10 @@
 //! The first words on a new connection: who we are, and who the server is. The same for blocking and async callers.
 
-use redis::{Cmd, Value};
+use redis::Value;
 use zeroize::Zeroizing;
 
 use super::config::Config;
+use super::wire::Commands;
 use crate::error::{Error, Kind, Result};
 use crate::options::Credentials;
 use crate::time::StoreTime;
@@ -64,7 +65,7 @@ impl Greeting {
 
     fn ask(&mut self, asked: Asked, words: &[&str]) {
         self.asked.push(asked);
-        Cmd::new().arg(words).write_packed_command(&mut self.bytes);
+        self.bytes.command(words);
     }
 
     /// How many answers there will be.

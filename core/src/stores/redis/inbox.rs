@@ -8,15 +8,16 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
-use redis::{Cmd, Value};
+use redis::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::client::Redis;
 use super::layouts::native_scripts::parse_push;
+use super::parse;
 use super::tasks::Stream;
 use super::topics::{Changed, REFUSED, Word};
-use super::wire::Frames;
+use super::wire::{Commands, Frames};
 use crate::protocol::StoreEvent;
 use crate::stores::Sink;
 
@@ -158,7 +159,7 @@ impl Listener<'_> {
             loop {
                 match frames.end(&bytes[looked..]) {
                     Ok(Some(end)) => {
-                        let message = redis::parse_redis_value(&bytes[..looked + end]);
+                        let message = parse::value(&bytes[..looked + end]);
                         bytes.drain(..looked + end);
                         looked = 0;
                         let Ok(message) = message else { return End::Lost };
@@ -191,12 +192,10 @@ impl Listener<'_> {
     async fn say(&mut self, stream: &mut Stream, all: impl IntoIterator<Item = Sent>) -> std::io::Result<()> {
         let mut bytes = Vec::new();
         for said in all {
-            let mut command = Cmd::new();
             match &said {
-                Sent::Word(word) => command.arg(&word.parts()),
-                Sent::Ping => command.arg("PING"),
-            };
-            command.write_packed_command(&mut bytes);
+                Sent::Word(word) => bytes.command(&word.parts()),
+                Sent::Ping => bytes.command(&["PING"]),
+            }
             if self.said.is_empty() {
                 self.since = Instant::now();
             }

@@ -14,6 +14,8 @@ mod greeting;
 mod inbox;
 pub mod layouts;
 #[cfg(feature = "redis")]
+mod parse;
+#[cfg(feature = "redis")]
 mod shortcut;
 #[cfg(feature = "redis")]
 mod socket;

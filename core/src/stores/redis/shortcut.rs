@@ -17,9 +17,10 @@
 //! Sources: the commands' pages in the documentation of [Valkey](https://valkey.io/commands/delifeq/) and
 //! [Redis](https://redis.io/docs/latest/commands/delex/).
 
-use redis::{Cmd, Value};
+use redis::Value;
 
 use super::layouts::string;
+use super::wire::Commands;
 use crate::protocol::Request;
 
 /// A command that deletes a key whose value is the one it names.
@@ -41,14 +42,13 @@ impl Shortcut {
         }
     }
 
-    /// Makes `command` the one for `request`, which is one that a shortcut [`is_for`].
-    pub(super) fn write(self, command: &mut Cmd, request: &Request) {
-        command.clear();
-        command.arg(self.name()).arg(&*request.key);
-        if self == Shortcut::DelEx {
-            command.arg("IFEQ");
+    /// Writes the one for `request`, which is one that a shortcut [`is_for`].
+    pub(super) fn write(self, out: &mut impl Commands, request: &Request) {
+        let owner = string::deleted_owner(request).unwrap_or_default();
+        match self {
+            Shortcut::DelIfEq => out.command(&[self.name(), &request.key, owner]),
+            Shortcut::DelEx => out.command(&[self.name(), &request.key, "IFEQ", owner]),
         }
-        command.arg(string::deleted_owner(request));
     }
 }
 
@@ -57,11 +57,10 @@ pub(super) fn is_for(request: &Request) -> bool {
     string::deleted_owner(request).is_some()
 }
 
-/// What asks a server which of the commands it has.
-pub(super) fn question() -> Cmd {
-    let mut command = Cmd::new();
-    command.arg("COMMAND").arg("INFO").arg(Shortcut::ALL.map(Shortcut::name).as_slice());
-    command
+/// Asks a server which of the commands it has.
+pub(super) fn ask(out: &mut impl Commands) {
+    let [one, other] = Shortcut::ALL.map(Shortcut::name);
+    out.command(&["COMMAND", "INFO", one, other]);
 }
 
 /// What a connection knows.
@@ -77,7 +76,7 @@ impl ShortcutProbe {
         !self.is_asked && requests.iter().any(is_for) && !std::mem::replace(&mut self.is_asked, true)
     }
 
-    /// Takes the answer to the [`question`]. Whoever may not ask is not told, and does without.
+    /// Takes the answer to what is [asked](ask). Whoever may not ask is not told, and does without.
     pub(super) fn learn(&mut self, answer: &Value) {
         let Value::Array(described) = answer else { return };
         let is_there = |described: &Value| matches!(described, Value::Array(parts) if !parts.is_empty());

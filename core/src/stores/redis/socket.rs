@@ -2,15 +2,17 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::ops::Range;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use redis::{Cmd, Parser, Value};
+use redis::Value;
 use rustls::{ClientConnection, StreamOwned};
 use zeroize::Zeroize;
 
 use super::config::{Config, Endpoint, Tls};
 use super::greeting::{Greeting, Welcome};
+use super::parse;
 use super::shortcut::ShortcutProbe;
 use super::wire::{NO_REPLY, Watch};
 use crate::error::{Error, Kind, Result};
@@ -19,10 +21,9 @@ use crate::time::Time;
 
 /// A connection that greeted.
 pub(super) struct Connection {
-    socket: Socket,
-    parser: Parser,
+    stream: Stream,
+    input: Input,
     /// What is about to be sent, kept for its memory.
-    pub(super) command: Cmd,
     pub(super) out: Vec<u8>,
     /// When it was last used.
     pub(super) used: Time,
@@ -46,10 +47,9 @@ impl Connection {
         let limit = limit.min(clock::now().after(config.connect_timeout));
         let credentials = config.credentials()?;
         let stream = connect(config, limit).map_err(|error| unreachable(config, error))?;
-        let socket = Socket { stream, watch: Watch::default(), failed: None };
-        let (command, out, used) = (Cmd::new(), Vec::new(), clock::now());
+        let (out, used) = (Vec::new(), clock::now());
         let known = ShortcutProbe::default();
-        let mut connection = Connection { socket, parser: Parser::new(), command, out, used, known };
+        let mut connection = Connection { stream, input: Input::default(), out, used, known };
         let greeting = Greeting::new(config, credentials);
         connection.out.extend_from_slice(&greeting.bytes);
         connection.expect(limit, limit.since(clock::now()));
@@ -61,7 +61,7 @@ impl Connection {
         while answers.len() < greeting.answers() {
             match connection.receive() {
                 Ok(answer) => answers.push(answer),
-                Err(_) if connection.socket.watch.broken.is_some() => return Err(connection.broken(Some(&greeting))),
+                Err(_) if connection.input.watch.broken.is_some() => return Err(connection.broken(Some(&greeting))),
                 // Whoever ends the connection has said why in the last answer; whoever is slow has not.
                 Err(error) if answers.is_empty() || error.kind() == io::ErrorKind::TimedOut => {
                     return Err(unreachable(config, error));
@@ -69,12 +69,16 @@ impl Connection {
                 Err(_) => break,
             }
         }
-        Ok((connection, greeting.read(&answers)?))
+        let welcome = greeting.read(&answers)?;
+        if !connection.is_clean() {
+            return Err(lost(io::ErrorKind::InvalidData.into()));
+        }
+        Ok((connection, welcome))
     }
 
     /// What is sent has to be gone, and the replies are waited for, until `deadline`, which is `patience` from now.
     pub(super) fn expect(&mut self, deadline: Time, patience: Duration) {
-        let raw = self.socket.stream.raw();
+        let raw = self.stream.raw();
         raw.deadline = deadline;
         raw.patience = Some(patience);
     }
@@ -82,7 +86,7 @@ impl Connection {
     /// Sends what is in `out`.
     pub(super) fn send(&mut self) -> std::result::Result<(), Unsent> {
         let mut left = self.out.as_slice();
-        let stream = &mut self.socket.stream;
+        let stream = &mut self.stream;
         let unsent = |left: &[u8], error| Unsent { entirely: left.len() == self.out.len(), error };
         while !left.is_empty() {
             match stream.write(left) {
@@ -97,21 +101,24 @@ impl Connection {
 
     /// The next reply.
     pub(super) fn receive(&mut self) -> io::Result<Value> {
-        self.parser.parse_value(&mut self.socket).map_err(|error| {
-            self.socket.failed.take().unwrap_or_else(|| io::Error::new(io::ErrorKind::InvalidData, error))
-        })
+        loop {
+            if let Some(value) = self.input.value()? {
+                return Ok(value);
+            }
+            self.input.fill(&mut self.stream)?;
+        }
     }
 
     /// Why no reply came.
     pub(super) fn lost(&self, error: io::Error) -> Error {
-        match self.socket.watch.broken {
+        match self.input.watch.broken {
             Some(_) => self.broken(None),
             None => lost(error),
         }
     }
 
     fn broken(&self, greeting: Option<&Greeting>) -> Error {
-        let Some((broken, seen)) = &self.socket.watch.broken else {
+        let Some((broken, seen)) = &self.input.watch.broken else {
             return Error::new(Kind::Internal, "connect", "a connection broke for no reason");
         };
         broken.explain(&greeting.map(|greeting| greeting.quotable(seen)).unwrap_or_default())
@@ -119,13 +126,13 @@ impl Connection {
 
     /// Whether every reply that came was read.
     pub(super) fn is_clean(&self) -> bool {
-        self.socket.watch.is_between()
+        self.input.is_empty()
     }
 
     /// Whether the other side closed it, or sent what nobody asked for, while it was idle.
     pub(super) fn is_stale(&mut self) -> bool {
-        let may_hold_bytes = matches!(self.socket.stream, Stream::Tls(_));
-        match self.socket.stream.raw().socket.peek() {
+        let may_hold_bytes = matches!(self.stream, Stream::Tls(_));
+        match self.stream.raw().socket.peek() {
             Err(error) => error.kind() != io::ErrorKind::WouldBlock,
             Ok(has_come) => !has_come || !may_hold_bytes,
         }
@@ -138,32 +145,58 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// A stream whose every byte is looked at before the parser sees it.
-struct Socket {
-    stream: Stream,
+/// What has come and was not taken yet: mostly nothing, or a part of the next reply.
+#[derive(Default)]
+struct Input {
+    /// Memory to read into, of which the range `here` is what has come.
+    bytes: Vec<u8>,
+    here: Range<usize>,
+    /// How much of that was looked at: no reply ends in it.
+    looked: usize,
     watch: Watch,
-    /// Why it could not be read: the parser wraps errors so that they cannot be got at.
-    failed: Option<io::Error>,
 }
 
-impl Socket {
-    fn look(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let count = self.stream.read(into)?;
+/// How much is read at a time. A longer reply has more while it arrives.
+const ROOM: usize = 8 << 10;
+
+impl Input {
+    /// The next reply, if all of it is here. Every byte is looked at before anything is made of it.
+    fn value(&mut self) -> io::Result<Option<Value>> {
+        let come = &self.bytes[self.here.clone()];
+        let Some(end) = self.watch.end(&come[self.looked..])? else {
+            self.looked = come.len();
+            return Ok(None);
+        };
+        let end = self.looked + end;
+        let value = parse::value(&come[..end]);
+        self.looked = 0;
+        self.here.start += end;
+        if self.here.is_empty() {
+            self.here = 0..0;
+            self.bytes.truncate(ROOM);
+            self.bytes.shrink_to(ROOM);
+        }
+        value.map(Some).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    }
+
+    /// Waits for more of it.
+    fn fill(&mut self, from: &mut Stream) -> io::Result<()> {
+        if self.here.end == self.bytes.len() {
+            self.bytes.drain(..self.here.start);
+            self.here = 0..self.here.len();
+            self.bytes.resize(ROOM.max(2 * self.here.end), 0);
+        }
+        let count = from.read(&mut self.bytes[self.here.end..])?;
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.watch.look(&into[..count])?;
-        Ok(count)
+        self.here.end += count;
+        Ok(())
     }
-}
 
-impl Read for Socket {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        self.look(into).map_err(|error| {
-            let kind = error.kind();
-            self.failed = Some(error);
-            kind.into()
-        })
+    /// Whether everything that came was taken.
+    fn is_empty(&self) -> bool {
+        self.here.is_empty()
     }
 }
 

@@ -191,7 +191,8 @@ impl TaskConnection {
     /// Why there are none; whether the commands are executed is then unknown.
     pub(super) async fn ask(&mut self, mut commands: SmallVec<[Cmd; 1]>) -> Result<SmallVec<[Value; 1]>> {
         let values = match commands.len() {
-            1 => self.connection.req_packed_command(&commands[0]).await.map(|value| smallvec![value]),
+            // Most often; and what the crate boxes for whoever asks by its trait need not be.
+            1 => self.connection.send_packed_command(&commands[0]).await.map(|value| smallvec![value]),
             count => {
                 let mut pipeline = Pipeline::with_capacity(count);
                 for command in commands.drain(..) {

@@ -1071,9 +1071,45 @@ fn half_a_reply_and_too_much_of_one_leave_the_outcome_unknown() {
 
 #[test]
 fn a_reply_nobody_asked_for_ends_the_connection() {
-    let store = greets_then(b":17\r\n:18", false);
-    assert_eq!(replies(answer(&store, acquire(1, false))), [Reply::Int(17)]);
-    assert!(locked(&store.pool).is_empty());
+    for more in [b":17\r\n:18".as_slice(), b":17\r\n:18\r\n", b":17\r\nSURPRISE"] {
+        let store = greets_then(more, false);
+        assert_eq!(replies(answer(&store, acquire(1, false))), [Reply::Int(17)]);
+        assert!(locked(&store.pool).is_empty());
+    }
+    let eager = hostile(|mut stream| {
+        swallow(&mut stream);
+        let _ = stream.write_all(&[WELCOME, b":17\r\n"].concat());
+        swallow(&mut stream);
+    });
+    assert_eq!(unsent(answer(&eager, acquire(1, false))).kind(), Kind::Protocol);
+}
+
+#[test]
+fn a_reply_is_read_however_long_it_is_and_however_it_arrives() {
+    let long = "x".repeat(100_000);
+    let reply = format!("*2\r\n${}\r\n{long}\r\n:7\r\n", long.len());
+    let store = hostile(move |mut stream| {
+        swallow(&mut stream);
+        let _ = stream.write_all(WELCOME);
+        for size in [1000, 7, reply.len()] {
+            swallow(&mut stream);
+            reply.as_bytes().chunks(size).for_each(|part| drop(stream.write_all(part)));
+        }
+    });
+    for _ in 0..3 {
+        let list = Reply::List(vec![Reply::Text(long.clone()), Reply::Int(7)]);
+        assert_eq!(replies(answer(&store, acquire(1, false))), [list]);
+        assert_eq!(locked(&store.pool).len(), 1);
+    }
+}
+
+/// It is made and moved for every request; to dial is none of it.
+#[test]
+fn a_request_of_a_task_takes_little_memory() {
+    let store = store("redis://127.0.0.1:1");
+    let requests = requests(&store, acquire(1, false));
+    let bytes = size_of_val(&store.ask(&requests, clock::now()));
+    assert!(bytes <= 2_200, "{bytes} bytes");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What goes over the wire: requests as commands, values as replies, and the measure of a reply that is still arriving.
 //!
-//! The `redis` crate packs and parses. It would take a reply of any size, and reports what is no reply at all in its parser's
-//! words; so [`Frames`] looks at every byte first.
+//! The `redis` crate packs for tasks and parses what is rare. It would take a reply of any size, and reports what is no reply at all in
+//! its parser's words; so [`Frames`] looks at every byte first.
 
 use std::sync::OnceLock;
 
@@ -19,51 +19,169 @@ pub(super) const MOST_BYTES: usize = 4 << 20;
 const MOST_OF_A_LINE: usize = 64 << 10;
 /// The most digits, and a sign, of a number of 64 bits.
 const MOST_DIGITS: usize = 20;
+/// For how many bytes a word there is room in a command made for the crate: those of our scripts have fewer.
+const ROOM_OF_A_WORD: usize = 32;
 /// What is told of a server that lost its way.
 pub(super) const NO_REPLY: &str = "the server sent something that is not a reply; see what answers at that address";
 /// How deep replies may be nested.
 const DEPTH: usize = 8;
 
+/// Where commands are written, word by word.
+pub(super) trait Commands {
+    /// Begins a command of so many words.
+    fn begin(&mut self, words: usize);
+
+    /// Adds a word to it.
+    fn word(&mut self, word: &[u8]);
+
+    /// Adds the two words by which a script is asked for.
+    fn digest(&mut self, digest: &Digest);
+
+    /// Adds a number, as a word in decimal.
+    fn number(&mut self, number: i64) {
+        let mut digits = [0; MOST_DIGITS];
+        self.word(decimal(number, &mut digits));
+    }
+
+    /// Writes a whole command.
+    fn command(&mut self, words: &[&str]) {
+        self.begin(words.len());
+        words.iter().for_each(|word| self.word(word.as_bytes()));
+    }
+}
+
+/// As they are sent, one after the other.
+impl Commands for Vec<u8> {
+    fn begin(&mut self, words: usize) {
+        length(self, b'*', words);
+    }
+
+    fn word(&mut self, word: &[u8]) {
+        length(self, b'$', word.len());
+        self.extend_from_slice(word);
+        self.extend_from_slice(b"\r\n");
+    }
+
+    fn digest(&mut self, digest: &Digest) {
+        self.extend_from_slice(&digest.packed);
+    }
+}
+
+/// For the crate, which sends for tasks.
+impl Commands for SmallVec<[Cmd; 1]> {
+    fn begin(&mut self, words: usize) {
+        self.push(Cmd::with_capacity(words, words * ROOM_OF_A_WORD));
+    }
+
+    fn word(&mut self, word: &[u8]) {
+        if let Some(command) = self.last_mut() {
+            command.arg(word);
+        }
+    }
+
+    fn digest(&mut self, digest: &Digest) {
+        self.word(EVALSHA);
+        self.word(digest.hex.as_bytes());
+    }
+}
+
+/// The line that says how many words, or bytes of one, come next.
+fn length(out: &mut Vec<u8>, kind: u8, length: usize) {
+    match u8::try_from(length) {
+        Ok(length @ 0..10) => out.extend_from_slice(&[kind, b'0' + length, b'\r', b'\n']),
+        Ok(length @ 10..100) => {
+            out.extend_from_slice(&[kind, b'0' + length / 10, b'0' + length % 10, b'\r', b'\n']);
+        }
+        _ => {
+            let mut digits = [0; MOST_DIGITS];
+            out.push(kind);
+            out.extend_from_slice(decimal(length as i64, &mut digits));
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// The digits of `number`, and its sign, at the end of `digits`.
+fn decimal(number: i64, digits: &mut [u8; MOST_DIGITS]) -> &[u8] {
+    let (mut left, mut at) = (number.unsigned_abs(), MOST_DIGITS);
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (left % 10) as u8;
+        left /= 10;
+        at -= 1;
+        if left == 0 {
+            break;
+        }
+    }
+    if number < 0 {
+        at -= 1;
+        digits[at] = b'-';
+    }
+    &digits[at..]
+}
+
+const EVALSHA: &[u8] = b"EVALSHA";
+
+/// By what a script is asked for that the server may know.
+pub(super) struct Digest {
+    hex: String,
+    /// Both words as they are sent.
+    packed: Vec<u8>,
+}
+
+impl Digest {
+    fn of(call: &Call) -> Self {
+        let (hex, mut packed) = (sha1_smol::Sha1::from(call.body).digest().to_string(), Vec::new());
+        packed.word(EVALSHA);
+        packed.word(hex.as_bytes());
+        Digest { hex, packed }
+    }
+}
+
 /// The scripts that the server is asked for by their digest. Few are used by one program, and each takes as long to digest as a request
 /// to answer, so that is done when the first is asked for.
-pub(super) struct Scripts(Vec<(&'static Call, OnceLock<String>)>);
+pub(super) struct Scripts(Vec<(&'static Call, OnceLock<Digest>)>);
 
 impl Scripts {
     pub(super) fn new(calls: impl Iterator<Item = &'static Call>) -> Self {
         Scripts(calls.map(|call| (call, OnceLock::new())).collect())
     }
 
-    fn digest(&self, call: &Call) -> Option<&str> {
+    fn digest(&self, call: &Call) -> Option<&Digest> {
         let (_, digest) = self.0.iter().find(|(known, _)| std::ptr::eq(*known, call))?;
-        Some(digest.get_or_init(|| sha1_smol::Sha1::from(call.body).digest().to_string()))
+        Some(digest.get_or_init(|| Digest::of(call)))
     }
 
-    /// Makes `command` the one that asks for all of `group`; `whole` sends the script itself instead of its digest.
-    pub(super) fn write(&self, command: &mut Cmd, group: &[Request], not_after: StoreTime, whole: bool) {
-        command.clear();
+    /// Writes the command that asks for all of `group`; `whole` sends the script itself instead of its digest.
+    pub(super) fn write(&self, out: &mut impl Commands, group: &[Request], not_after: StoreTime, whole: bool) {
         let Some(Request { call, .. }) = group.first() else { return };
-        match self.digest(call) {
-            Some(digest) if !whole => command.arg("EVALSHA").arg(digest),
-            _ => command.arg("EVAL").arg(call.body),
-        };
         let beside = |request: &Request| request.args.iter().filter(|arg| matches!(arg, Arg::Key(_))).count();
-        command.arg(group.iter().map(|request| 1 + beside(request)).sum::<usize>());
+        let keys: usize = group.iter().map(|request| 1 + beside(request)).sum();
+        let words: usize = group.iter().map(|request| 1 + request.args.len()).sum();
+        out.begin(3 + words);
+        match self.digest(call) {
+            Some(digest) if !whole => out.digest(digest),
+            _ => {
+                out.word(b"EVAL");
+                out.word(call.body.as_bytes());
+            }
+        }
+        out.number(keys as i64);
         for request in group {
-            command.arg(&*request.key);
+            out.word(request.key.as_bytes());
             for arg in &request.args {
                 if let Arg::Key(key) = arg {
-                    command.arg(&**key);
+                    out.word(key.as_bytes());
                 }
             }
         }
         for arg in group.iter().flat_map(|request| &request.args) {
             match arg {
-                Arg::Key(_) => continue,
-                Arg::Int(number) => command.arg(*number),
-                Arg::Text(text) => command.arg(&**text),
-                Arg::Nothing => command.arg(""),
-                Arg::NotAfter => command.arg(not_after.0),
-            };
+                Arg::Key(_) => {}
+                Arg::Int(number) => out.number(*number),
+                Arg::Text(text) => out.word(text.as_bytes()),
+                Arg::Nothing => out.word(b""),
+                Arg::NotAfter => out.number(not_after.0),
+            }
         }
     }
 }
@@ -79,13 +197,10 @@ pub(super) fn is_unknown_script(value: &Value) -> bool {
     matches!(value, Value::ServerError(error) if error.code() == "NOSCRIPT")
 }
 
-/// One reply for each request of `groups` from one value for each of the groups.
-pub(super) fn replies<'a>(
-    groups: impl IntoIterator<Item = &'a [Request]>,
-    values: impl IntoIterator<Item = Value>,
-) -> Result<Vec<Reply>, Error> {
+/// One reply for each request of the groups, from the one value that each of them was answered.
+pub(super) fn replies<'a>(answered: impl IntoIterator<Item = (&'a [Request], Value)>) -> Result<Vec<Reply>, Error> {
     let mut all = Vec::with_capacity(1);
-    for (group, value) in groups.into_iter().zip(values) {
+    for (group, value) in answered {
         match (reply(value)?, group) {
             (Reply::List(list), [first, ..]) if first.call.batch && list.len() == group.len() => all.extend(list),
             (error @ Reply::Error { .. }, _) => all.extend(std::iter::repeat_n(error, group.len())),
@@ -178,7 +293,13 @@ impl Frames {
                     }
                 }
                 At::Number(digits) => match (byte, self.returned) {
-                    (b'0'..=b'9', false) if *digits < MOST_DIGITS => *digits += 1,
+                    (b'0'..=b'9', false) => {
+                        taken = bytes[next..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+                        *digits += taken;
+                        if *digits > MOST_DIGITS {
+                            return Err(Broken::Alien);
+                        }
+                    }
                     (b'-', false) if *digits == 0 => *digits += 1,
                     (b'\r', false) if *digits > 0 => {}
                     (b'\n', true) => done = true,
@@ -241,6 +362,7 @@ impl Frames {
     }
 
     /// Whether no reply is half there.
+    #[cfg(test)]
     fn is_between(&self) -> bool {
         self.size == 0
     }
@@ -269,16 +391,18 @@ pub(super) struct Watch {
 impl Watch {
     /// Fails the read that brought `bytes` when they are no part of a reply.
     pub(super) fn look(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.frames.all(bytes).map_err(|broken| {
-            let start = &bytes[..bytes.len().min(80)];
-            self.broken = Some((broken, String::from_utf8_lossy(start).into_owned()));
-            std::io::Error::from(std::io::ErrorKind::InvalidData)
-        })
+        self.frames.all(bytes).map_err(|broken| self.remember(broken, bytes))
     }
 
-    /// Whether everything read was whole replies.
-    pub(super) fn is_between(&self) -> bool {
-        self.frames.is_between()
+    /// Looks at `bytes` up to the end of the present reply, and returns that end if it is reached.
+    pub(super) fn end(&mut self, bytes: &[u8]) -> std::io::Result<Option<usize>> {
+        self.frames.end(bytes).map_err(|broken| self.remember(broken, bytes))
+    }
+
+    fn remember(&mut self, broken: Broken, bytes: &[u8]) -> std::io::Error {
+        let start = &bytes[..bytes.len().min(80)];
+        self.broken = Some((broken, String::from_utf8_lossy(start).into_owned()));
+        std::io::ErrorKind::InvalidData.into()
     }
 }
 
@@ -374,25 +498,43 @@ mod tests {
     fn a_batch_has_one_reply_for_each_of_its_requests() {
         let group = [1, 2].map(|i: i64| Request::new(&CALLS.renew, i.to_string().as_str().into(), []));
         let two = Value::Array(vec![Value::Int(1), Value::Int(0)]);
-        assert_eq!(replies([group.as_slice()], [two.clone()]).unwrap(), [Reply::Int(1), Reply::Int(0)]);
-        assert_eq!(replies([&group[..1]], [two]).unwrap_err().kind(), Kind::Protocol);
-        assert_eq!(replies([group.as_slice()], [Value::Int(1)]).unwrap_err().kind(), Kind::Protocol);
+        assert_eq!(replies([(group.as_slice(), two.clone())]).unwrap(), [Reply::Int(1), Reply::Int(0)]);
+        assert_eq!(replies([(&group[..1], two)]).unwrap_err().kind(), Kind::Protocol);
+        assert_eq!(replies([(group.as_slice(), Value::Int(1))]).unwrap_err().kind(), Kind::Protocol);
         let error = redis::parse_redis_value(b"-OOM full\r\n").unwrap();
-        assert_eq!(replies([group.as_slice()], [error]).unwrap().len(), 2);
+        assert_eq!(replies([(group.as_slice(), error)]).unwrap().len(), 2);
     }
 
     #[test]
     fn not_after_is_filled_in_and_clean_up_is_sent_whole() {
         let scripts = Scripts::new(CALLS.by_digest().into_iter());
         let packed = |call, whole| {
-            let mut command = Cmd::new();
-            scripts.write(&mut command, &[Request::new(call, "k".into(), [Arg::NotAfter])], StoreTime(77), whole);
-            String::from_utf8(command.get_packed_command()).unwrap()
+            let mut out = Vec::new();
+            scripts.write(&mut out, &[Request::new(call, "k".into(), [Arg::NotAfter])], StoreTime(77), whole);
+            String::from_utf8(out).unwrap()
         };
         let digest = sha1_smol::Sha1::from(CALLS.acquire.body).digest().to_string();
         let evalsha = format!("*5\r\n$7\r\nEVALSHA\r\n$40\r\n{digest}\r\n$1\r\n1\r\n$1\r\nk\r\n$2\r\n77\r\n");
         assert_eq!(packed(&CALLS.acquire, false), evalsha);
         assert!(packed(&CALLS.acquire, true).starts_with("*5\r\n$4\r\nEVAL\r\n"));
         assert!(packed(&CALLS.undo, false).starts_with("*5\r\n$4\r\nEVAL\r\n"));
+    }
+
+    #[test]
+    fn a_command_is_written_for_threads_as_the_crate_writes_it_for_tasks() {
+        let scripts = Scripts::new(CALLS.by_digest().into_iter());
+        let numbers = [0, 9, 10, -1, 1_900_000_000_000_000, i64::MAX, i64::MIN].map(Arg::Int);
+        let others = [Arg::Key("beside".into()), Arg::Nothing, Arg::NotAfter, "a \r\n b".into()];
+        let group = ["k", "key of another"].map(|key| {
+            let mut request = Request::new(&CALLS.renew, key.into(), numbers.clone());
+            request.args.extend(others.clone());
+            request
+        });
+        for (group, whole) in [(&group[..], false), (&group[..1], false), (&group[..], true)] {
+            let (mut threads, mut tasks) = (Vec::new(), SmallVec::<[Cmd; 1]>::new());
+            scripts.write(&mut threads, group, StoreTime(77), whole);
+            scripts.write(&mut tasks, group, StoreTime(77), whole);
+            assert_eq!(threads.escape_ascii().to_string(), tasks[0].get_packed_command().escape_ascii().to_string());
+        }
     }
 }
