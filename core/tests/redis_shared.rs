@@ -137,7 +137,7 @@ fn one_name_is_one_thing() {
     let permits = Share { primitive: Primitive::Semaphore, ..Share::READ };
     let machine = &mut SharedMachine::new(&CALLS, key.into(), permits, true);
     let acquire = begun(machine, Intent::Acquire { terms: terms(1), wait: false, prev: None });
-    let refused = server.ask(&acquire, now);
+    let refused = server.ask(&acquire, StoreTime(now.0 + 1));
     assert!(matches!(&refused, Reply::Error { code, .. } if code == "FOREIGN"), "{refused:?}");
     server.plain(&["DEL", key]);
 }
