@@ -134,6 +134,11 @@ fn one_name_is_one_thing() {
     assert_eq!(error.kind(), Kind::ForeignLayout, "{error}");
     let seen = native_scripts::layout("").identify("x", key.into()).answered(&seen).expect("whatever lies there");
     assert_eq!((seen.primitive, seen.holder.is_some()), (Some("rwlock"), true));
+    let permits = Share { primitive: Primitive::Semaphore, ..Share::READ };
+    let machine = &mut SharedMachine::new(&CALLS, key.into(), permits, true);
+    let acquire = begun(machine, Intent::Acquire { terms: terms(1), wait: false, prev: None });
+    let refused = server.ask(&acquire, StoreTime(now.0 + 1));
+    assert!(matches!(&refused, Reply::Error { code, .. } if code == "FOREIGN"), "{refused:?}");
     server.plain(&["DEL", key]);
 }
 
