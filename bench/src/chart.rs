@@ -1,5 +1,5 @@
-//! One picture a row: a bar for each contender, from zero, with a line from its least to its greatest round. Plain SVG that
-//! follows the reader's light or dark page.
+//! One picture a row: a bar for each contender, from zero, with a line from its least to its greatest round. Plain SVG
+//! that follows the reader's light or dark page.
 
 use crate::page::ranked;
 use crate::report::{Better, Column, Measured, Report, Role};

@@ -48,7 +48,8 @@ impl Watch {
         Ok(Watch { load: load()?, before: Clocks::read(server)?, server })
     }
 
-    /// What was seen. Every contender must have ended and been waited for: a process's time shows in its parent only then.
+    /// What was seen. Every contender must have ended and been waited for: a process's time shows in its parent only
+    /// then.
     pub(crate) fn end(self) -> Result<Machine> {
         let used = Clocks::read(self.server)?.since(&self.before);
         Ok(Machine {

@@ -1,6 +1,6 @@
-//! Figures: how fast Lockwright is next to its peers and to the *raw pair* — one acquire script and one compare-and-delete
-//! script by EVALSHA on one blocking connection to the same server, in the same run. `scripts/bench` runs it,
-//! `bench/README.md` says how it works, `docs/bench` has what it measured.
+//! Figures: how fast Lockwright is next to its peers and to the *raw pair* — one acquire script and one
+//! compare-and-delete script by EVALSHA on one blocking connection to the same server, in the same run. `scripts/bench`
+//! runs it, `bench/README.md` says how it works, `docs/bench` has what it measured.
 
 mod chart;
 mod contender;

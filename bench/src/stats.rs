@@ -1,13 +1,14 @@
 //! The arithmetic of the figures. Samples are kept, all of them, so every quantile is one that was measured.
 
-/// The `q` quantile (0 to 1) of sorted samples by nearest rank: the smallest sample that at least this share of them does not
-/// exceed. Zero when there are none.
+/// The `q` quantile (0 to 1) of sorted samples by nearest rank: the smallest sample that at least this share of them
+/// does not exceed. Zero when there are none.
 pub(crate) fn quantile(sorted: &[u64], q: f64) -> u64 {
     let rank = (q.clamp(0.0, 1.0) * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
 }
 
-/// The least, the median and the greatest of the rounds; the median of an even number of rounds is the mean of the middle two.
+/// The least, the median and the greatest of the rounds; the median of an even number of rounds is the mean of the
+/// middle two.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) min: f64,
@@ -23,7 +24,8 @@ pub(crate) fn spread(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
     Some(Spread { min, median, max })
 }
 
-/// How many times as often the luckiest task was served as the unluckiest; a task that was never served counts as served once.
+/// How many times as often the luckiest task was served as the unluckiest; a task that was never served counts as
+/// served once.
 pub(crate) fn fairness(served: &[u64]) -> f64 {
     let most = served.iter().max().copied().unwrap_or_default();
     let least = served.iter().min().copied().unwrap_or_default();

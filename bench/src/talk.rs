@@ -1,4 +1,5 @@
-//! Contenders are programs of any language; this is how the runner speaks with them. `bench/README.md` has the protocol.
+//! Contenders are programs of any language; this is how the runner speaks with them. `bench/README.md` has the
+//! protocol.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -14,8 +15,8 @@ use serde::de::DeserializeOwned;
 use crate::Result;
 use crate::report::Role;
 
-/// How long a contender may be silent. The slowest peers sleep for a tenth of a second between two tries, and with many tasks
-/// one may be unlucky for a while.
+/// How long a contender may be silent. The slowest peers sleep for a tenth of a second between two tries, and with many
+/// tasks one may be unlucky for a while.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What a program says of one contender.
@@ -29,7 +30,8 @@ pub(crate) struct Offer {
     pub(crate) rows: Vec<String>,
     #[serde(default)]
     pub(crate) versions: BTreeMap<String, String>,
-    /// The commands of the server's statistics that are requests of this contender; the others are called by its scripts.
+    /// The commands of the server's statistics that are requests of this contender; the others are called by its
+    /// scripts.
     #[serde(default)]
     pub(crate) requests: Vec<String>,
     /// Why it cannot be measured here.
@@ -48,8 +50,8 @@ pub(crate) struct Contender {
     pub(crate) offer: Offer,
 }
 
-/// Every contender of every program in `folder`. A program that cannot say what it offers, say for want of its language, is
-/// told on stderr and left out.
+/// Every contender of every program in `folder`. A program that cannot say what it offers, say for want of its
+/// language, is told on stderr and left out.
 pub(crate) fn contenders(folder: &Path) -> Result<Vec<Contender>> {
     let mut programs: Vec<PathBuf> = std::fs::read_dir(folder)?
         .map(|file| Ok(file?.path()))

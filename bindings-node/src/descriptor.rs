@@ -1,4 +1,5 @@
-//! Descriptors on their way to Node, which reads the sockets. An environment can be ended between being told of one and having it.
+//! Descriptors on their way to Node, which reads the sockets. An environment can be ended between being told of one and
+//! having it.
 
 use std::fs;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -28,7 +29,8 @@ impl Lent {
         let _ = self.descriptor.into_raw_fd();
     }
 
-    /// The environment has ended, and closed all that it had: this one too, if it had it. The number may be another file's by now.
+    /// The environment has ended, and closed all that it had: this one too, if it had it. The number may be another
+    /// file's by now.
     pub(crate) fn end(self) {
         if self.is.is_some() && self.is == identity(self.number()) {
             drop(self.descriptor);

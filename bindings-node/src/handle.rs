@@ -1,4 +1,5 @@
-//! What JavaScript has of a client, of locks, and of whatever else it asks something: one class for all, of which `ts` makes its own.
+//! What JavaScript has of a client, of locks, and of whatever else it asks something: one class for all, of which `ts`
+//! makes its own.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -130,8 +131,8 @@ impl Handle {
         answer(wanted.and_then(|()| self.core.client()?.require(requirements)).map(|()| true))
     }
 
-    /// Which of the acquisitions in `awaited` waits for ever, if one does: each second one is awaited by whoever holds what the one
-    /// before it got.
+    /// Which of the acquisitions in `awaited` waits for ever, if one does: each second one is awaited by whoever holds
+    /// what the one before it got.
     #[napi(catch_unwind)]
     pub fn endless_wait(&self, awaited: Vec<f64>) -> Option<Endless> {
         let pairs = awaited.chunks_exact(2).map(|pair| (known_as(pair[0]), known_as(pair[1])));

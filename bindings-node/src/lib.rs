@@ -1,10 +1,11 @@
-//! The native layer of the npm package, a skin of [`lockwright::binding`]: a [`handle`] for whatever the wrapper in `ts` asks something,
-//! a number for each [`guard`], [`error`] as the wrapper raises it, a [`value`] as JavaScript has it; the [`reactor`] is where an
-//! environment (the main thread's, or a worker's) polls the core; [`report`] has events, [`kit`] checks of fencing tokens.
+//! The native layer of the npm package, a skin of [`lockwright::binding`]: a [`handle`] for whatever the wrapper in
+//! `ts` asks something, a number for each [`guard`], [`error`] as the wrapper raises it, a [`value`] as JavaScript has
+//! it; the [`reactor`] is where an environment (the main thread's, or a worker's) polls the core; [`report`] has
+//! events, [`kit`] checks of fencing tokens.
 //!
 //! What holds everywhere here:
-//! - The core is polled on the environment's own thread. What happens elsewhere rings one unreferenced threadsafe function,
-//!   which calls for a turn; it carries nothing.
+//! - The core is polled on the environment's own thread. What happens elsewhere rings one unreferenced threadsafe
+//!   function, which calls for a turn; it carries nothing.
 //! - Jobs own all they use, and own nothing of JavaScript's: a worker may be terminated at any time.
 //! - What an environment leaves behind is ended by its cleanup hook: acquisitions are undone, holds are not renewed.
 //! - A panic becomes an error at every entry (`catch_unwind`).

@@ -1,8 +1,8 @@
 //! Where one environment of Node polls the core: the main thread's, or a worker's.
 //!
-//! What JavaScript asks becomes a job, known by its number. [`turn`](Reactor::turn) polls the jobs on the environment's own
-//! thread and tells what ended; the wrapper keeps the promises. Sockets are read by Node, and written here; the driver's thread
-//! watches for all else, and rings.
+//! What JavaScript asks becomes a job, known by its number. [`turn`](Reactor::turn) polls the jobs on the environment's
+//! own thread and tells what ended; the wrapper keeps the promises. Sockets are read by Node, and written here; the
+//! driver's thread watches for all else, and rings.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -212,8 +212,8 @@ impl Reactor {
 
 #[napi]
 impl Reactor {
-    /// `ready` is called when a turn has something to do; it has to call `turn`. Where the environment `reads` sockets it is given
-    /// their descriptors, else they are read in turns.
+    /// `ready` is called when a turn has something to do; it has to call `turn`. Where the environment `reads` sockets
+    /// it is given their descriptors, else they are read in turns.
     #[napi(constructor, catch_unwind)]
     pub fn new(env: Env, ready: Function, reads: bool) -> napi::Result<Self> {
         let notifier = Arc::new(Notifier::new(ready));
@@ -239,7 +239,8 @@ impl Reactor {
         self.hear(env, Jobs::turn)
     }
 
-    /// Takes the first `length` bytes that came from a socket, none when it has ended, and tells what ended as `turn` does.
+    /// Takes the first `length` bytes that came from a socket, none when it has ended, and tells what ended as `turn`
+    /// does.
     #[napi(catch_unwind)]
     pub fn feed<'env>(&self, env: &'env Env, socket: u32, bytes: &[u8], length: u32) -> napi::Result<Array<'env>> {
         let length = bytes.len().min(length as usize);
@@ -379,8 +380,8 @@ impl Reactor {
         self.broker.give(question, found);
     }
 
-    /// Has events told, of `level` (0, errors, to 4, traces; above, none) from now on; without one, of what level was set
-    /// before, at first warnings.
+    /// Has events told, of `level` (0, errors, to 4, traces; above, none) from now on; without one, of what level was
+    /// set before, at first warnings.
     #[napi(catch_unwind)]
     pub fn listen(&self, level: Option<u8>) -> Answer<bool> {
         answer(listen(&self.notifier, level).map(|()| true))

@@ -140,8 +140,8 @@ impl Listeners {
 static LISTENERS: Mutex<Listeners> = Mutex::new(Listeners { listeners: Vec::new() });
 static EVENTS: OnceLock<Result<Arc<events::Events>>> = OnceLock::new();
 
-/// Has events told to this environment, of `level` (0, errors, to 4, traces; above, none) from now on. Without one, as it said
-/// before; if it never did, warnings, while no environment said anything and this is the first.
+/// Has events told to this environment, of `level` (0, errors, to 4, traces; above, none) from now on. Without one, as
+/// it said before; if it never did, warnings, while no environment said anything and this is the first.
 pub(crate) fn listen(notifier: &Arc<Notifier>, level: Option<u8>) -> Result<()> {
     let events = EVENTS.get_or_init(begin).clone()?;
     let mut all = locked(&LISTENERS);

@@ -37,7 +37,8 @@ pub(crate) fn set<T>(
     NODE.set(choices, options, placed.collect::<Result<_>>()?, operation)
 }
 
-/// A record is an object without what there is none of. The names of one without a class are data, and stay as they are.
+/// A record is an object without what there is none of. The names of one without a class are data, and stay as they
+/// are.
 pub(crate) fn object<'env>(env: &'env Env, Record { class, fields }: Record) -> napi::Result<Object<'env>> {
     let mut object = Object::new(env)?;
     for (name, value) in fields {

@@ -1,9 +1,9 @@
 //! What `lockwright.aio` asks of the core, from inside an event loop and for its tasks.
 //!
-//! Each event loop has one [`Reactor`]. What a task asks becomes a job of it; the task awaits a future, and then takes the
-//! answer, which the future never has: whoever is called by a future keeps it a while, and with it a guard. Jobs own
-//! no Python object, for the driver's thread may drop what a job holds; futures and answers are kept here, where only
-//! the loop's own thread looks.
+//! Each event loop has one [`Reactor`]. What a task asks becomes a job of it; the task awaits a future, and then takes
+//! the answer, which the future never has: whoever is called by a future keeps it a while, and with it a guard. Jobs
+//! own no Python object, for the driver's thread may drop what a job holds; futures and answers are kept here, where
+//! only the loop's own thread looks.
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, RawFd};

@@ -12,8 +12,8 @@ use crate::client::SharedClient;
 
 /// Whoever waits goes on once as many wait as there are parties; then it starts over. Made by `Client.barrier`.
 ///
-/// Unlike `threading.Barrier` it does not break: a party that dies, times out or is cancelled gives its place up, and the others go
-/// on waiting for whoever replaces it.
+/// Unlike `threading.Barrier` it does not break: a party that dies, times out or is cancelled gives its place up, and
+/// the others go on waiting for whoever replaces it.
 #[pyclass(frozen, weakref, module = "lockwright")]
 pub(crate) struct Barrier {
     pub(crate) core: blocking::Barrier,
@@ -24,9 +24,9 @@ pub(crate) struct Barrier {
 impl Barrier {
     /// Waits until as many wait as there are parties, for at most `timeout` seconds: 0 goes on if this is the last one.
     ///
-    /// `None` when it did not open in time. Raises `InvalidConfig` when those who wait name another number of parties, `LockLost`
-    /// when this process was stopped for so long that it is not known whether it passed, and `Unavailable` when the store does not
-    /// say so.
+    /// `None` when it did not open in time. Raises `InvalidConfig` when those who wait name another number of parties,
+    /// `LockLost` when this process was stopped for so long that it is not known whether it passed, and `Unavailable`
+    /// when the store does not say so.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Given<'_>) -> PyResult<Py<PyAny>> {
         ask(py, self, "wait", &[timeout])

@@ -62,12 +62,13 @@ impl SharedClient {
 
 /// Connects to the place that `url` names, else `LOCKWRIGHT_URL`, else a file of this user's.
 ///
-/// Nothing is sent before the first use. Times are numbers of seconds, texts such as `10s` and `500ms`, or timedeltas. What the address says
-/// goes before what is given here. `prefix`: put before every lock name, so that applications can share a store. `connect_timeout`: limit for
-/// making one connection (2). `response_timeout`: limit for one reply; after it the request is asked again (1). `store_timeout`: how long an
-/// operation goes on asking a store that does not answer (5). `ca`, `cert` and `key`: PEM files.
-/// `credentials` returns a user and a password and is asked at every new connection, by the thread that makes it or by
-/// one of the library's. When it raises, what needed the connection raises `AuthFailed`, which names the cause.
+/// Nothing is sent before the first use. Times are numbers of seconds, texts such as `10s` and `500ms`, or timedeltas.
+/// What the address says goes before what is given here. `prefix`: put before every lock name, so that applications can
+/// share a store. `connect_timeout`: limit for making one connection (2). `response_timeout`: limit for one reply;
+/// after it the request is asked again (1). `store_timeout`: how long an operation goes on asking a store that does not
+/// answer (5). `ca`, `cert` and `key`: PEM files. `credentials` returns a user and a password and is asked at every new
+/// connection, by the thread that makes it or by one of the library's. When it raises, what needed the connection
+/// raises `AuthFailed`, which names the cause.
 #[pyfunction]
 #[pyo3(signature = (url=None, *, credentials=None, **options))]
 pub(crate) fn connect(
@@ -108,14 +109,14 @@ pub(crate) struct Client {
 impl Client {
     /// The lock called `name`. What is not given is as the address says, else as it says here.
     ///
-    /// Times are numbers of seconds, texts such as `10s`, `500ms` and `2m`, or timedeltas. `ttl`: how long it stays ours without a
-    /// renewal, 20 ms to 24 hours (30). `timeout`: how long to wait for others (-1, for ever).
-    /// `renew`: whether it is renewed while it is held (True). `max_hold`: how long after the grant renewal ends
-    /// (never). `at_least_for`: how long after the grant it stays taken however early it is released, as
-    /// `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `layout`: how it
-    /// lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`:
-    /// the first and the longest pause between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`:
-    /// a text that `inspect` shows.
+    /// Times are numbers of seconds, texts such as `10s`, `500ms` and `2m`, or timedeltas. `ttl`: how long it stays
+    /// ours without a renewal, 20 ms to 24 hours (30). `timeout`: how long to wait for others (-1, for ever). `renew`:
+    /// whether it is renewed while it is held (True). `max_hold`: how long after the grant renewal ends (never).
+    /// `at_least_for`: how long after the grant it stays taken however early it is released, as
+    /// `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `layout`: how
+    /// it lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as `redis-py`.
+    /// `retry`: the first and the longest pause between two tries of a waiter that nobody tells of its turn (0.002,
+    /// 0.064). `label`: a text that `inspect` shows.
     ///
     /// Who comes from redis-py: its `timeout` is `ttl` here, and its `blocking_timeout` is `timeout`.
     ///
@@ -132,10 +133,11 @@ impl Client {
         Bound::new(name.py(), PyClassInitializer::from(lock).add_subclass(RLock))
     }
 
-    /// The read/write lock called `name`: many readers at once, or one writer. The options are those of `lock`, for both.
+    /// The read/write lock called `name`: many readers at once, or one writer. The options are those of `lock`, for
+    /// both.
     ///
-    /// First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of the
-    /// same name is something else: whoever comes second gets `ForeignLayout`.
+    /// First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of
+    /// the same name is something else: whoever comes second gets `ForeignLayout`.
     #[pyo3(signature = (name, **options))]
     fn rwlock(&self, name: &Bound<'_, PyAny>, options: Option<Keywords<'_, '_>>) -> PyResult<RwLock> {
         let read = self.build("rwlock", name, options, |client, name| client.rwlock(name).read())?;
@@ -144,8 +146,8 @@ impl Client {
 
     /// The semaphore called `name`, with `permits` permits, of which each acquisition takes `take`, all or none.
     ///
-    /// Whoever first uses an idle one says how many permits it has, until it is resized. With `fair`, an acquisition that
-    /// wants more than is free is not passed over by those that want less. The other options are those of `lock`.
+    /// Whoever first uses an idle one says how many permits it has, until it is resized. With `fair`, an acquisition
+    /// that wants more than is free is not passed over by those that want less. The other options are those of `lock`.
     #[pyo3(signature = (name, permits=1, *, take=1, **options))]
     fn semaphore<'py>(
         &self,
@@ -161,9 +163,9 @@ impl Client {
 
     /// The latch called `name`, which is open once it was counted down `count` times, by whomever.
     ///
-    /// Whoever first uses it says how many. It is forgotten `idle` seconds (60 to 2,592,000, which is 30 days and the default) after
-    /// anybody last used it, and open until then. A lock of the same name is something else: whoever comes second gets
-    /// `ForeignLayout`.
+    /// Whoever first uses it says how many. It is forgotten `idle` seconds (60 to 2,592,000, which is 30 days and the
+    /// default) after anybody last used it, and open until then. A lock of the same name is something else: whoever
+    /// comes second gets `ForeignLayout`.
     #[pyo3(signature = (name, count, *, idle=None))]
     fn latch(&self, name: &Bound<'_, PyAny>, count: i128, idle: Option<Span>) -> PyResult<Latch> {
         follow_logging(name.py())?;
@@ -177,9 +179,9 @@ impl Client {
 
     /// The barrier called `name`, which opens whenever `parties` (1 to 10,000) wait for it at the same time.
     ///
-    /// The place of a party that died stands for at most `ttl` seconds more (0.02 to 86,400; 30), and is another's then. Those who
-    /// wait must name the same number of parties. A lock of the same name is something else: whoever comes second gets
-    /// `ForeignLayout`.
+    /// The place of a party that died stands for at most `ttl` seconds more (0.02 to 86,400; 30), and is another's
+    /// then. Those who wait must name the same number of parties. A lock of the same name is something else: whoever
+    /// comes second gets `ForeignLayout`.
     #[pyo3(signature = (name, parties, *, ttl=None))]
     fn barrier(&self, name: &Bound<'_, PyAny>, parties: i128, ttl: Option<Span>) -> PyResult<Barrier> {
         follow_logging(name.py())?;
@@ -260,11 +262,13 @@ impl Client {
         slf.py().import("lockwright._election")?.getattr("Election")?.call((slf.clone(), name), options.as_ref())
     }
 
-    /// Decorates a function, so that every call of it holds the lock that `key` names: `@client.guarded("customer:{cid}")`.
+    /// Decorates a function, so that every call of it holds the lock that `key` names:
+    /// `@client.guarded("customer:{cid}")`.
     ///
-    /// The names in braces are parameters of the function, filled in as `str.format` does from what each call was given or the
-    /// parameters' defaults. Options are those of `lock`. Raises `InvalidConfig` where a name is no parameter, and `TypeError`
-    /// for what runs after its call has returned, such as a coroutine function (for those there is `lockwright.aio`).
+    /// The names in braces are parameters of the function, filled in as `str.format` does from what each call was given
+    /// or the parameters' defaults. Options are those of `lock`. Raises `InvalidConfig` where a name is no parameter,
+    /// and `TypeError` for what runs after its call has returned, such as a coroutine function (for those there is
+    /// `lockwright.aio`).
     #[pyo3(signature = (key, **options))]
     fn guarded<'py>(
         slf: Bound<'py, Self>,
@@ -284,26 +288,30 @@ impl Client {
 
     /// Takes over a lock that somebody exported; its token is higher than the exporter's.
     ///
-    /// It is held with this client's options and those given here: `ttl`, `renew`, `max_hold`, `at_least_for`, `layout`,
-    /// `format` and `label`, as `lock` has them. Nothing is waited for. Raises `NotOwned` when somebody resumed it before, or
-    /// its time ran out and somebody else has the lock; `InvalidConfig` for what is no secret.
+    /// It is held with this client's options and those given here: `ttl`, `renew`, `max_hold`, `at_least_for`,
+    /// `layout`, `format` and `label`, as `lock` has them. Nothing is waited for. Raises `NotOwned` when somebody
+    /// resumed it before, or its time ran out and somebody else has the lock; `InvalidConfig` for what is no secret.
     #[pyo3(signature = (secret, **options))]
     fn resume(&self, secret: &Bound<'_, PyAny>, options: Option<Keywords<'_, '_>>) -> PyResult<Py<Guard>> {
         self._exported(secret, options)?.resume(secret.py(), secret)
     }
 
-    /// Whether locks can be had here, now: acquires a lock of its own and gives it back, which needs all the rights that locking needs.
+    /// Whether locks can be had here, now: acquires a lock of its own and gives it back, which needs all the rights
+    /// that locking needs.
     ///
-    /// For readiness probes: about three requests. Raises `Unavailable` when nobody answers (at once where nobody listens, else
-    /// after `store_timeout`), `AuthFailed` when a right is missing, `ForeignLayout`, `ProtocolError`, and `Closed`.
+    /// For readiness probes: about three requests. Raises `Unavailable` when nobody answers (at once where nobody
+    /// listens, else after `store_timeout`), `AuthFailed` when a right is missing, `ForeignLayout`, `ProtocolError`,
+    /// and `Closed`.
     fn ping(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         ask(py, self, "ping", &[])
     }
 
-    /// Begins nothing any more and waits until everything that this client holds was released, for at most `limit` seconds.
+    /// Begins nothing any more and waits until everything that this client holds was released, for at most `limit`
+    /// seconds.
     ///
-    /// For a program that is told to end. From the call on, acquisitions fail with `Closed`, also those that wait. Returns the names
-    /// of the locks that are still held, none when all were released; `close` gives them back. Raises `Closed`.
+    /// For a program that is told to end. From the call on, acquisitions fail with `Closed`, also those that wait.
+    /// Returns the names of the locks that are still held, none when all were released; `close` gives them back. Raises
+    /// `Closed`.
     fn drain<'py>(&self, limit: Bound<'py, PyAny>) -> PyResult<Py<PyAny>> {
         ask(limit.py(), self, "drain", &[Some(limit.clone())])
     }
@@ -313,7 +321,8 @@ impl Client {
         record(py, self.shared.client.guarantees().map_err(Raised)?.into())
     }
 
-    /// Raises `Unsupported` unless all of it is promised: of locks, or where `rwlock`, `semaphore`, `latch` or `barrier` are named, of each of them.
+    /// Raises `Unsupported` unless all of it is promised: of locks, or where `rwlock`, `semaphore`, `latch` or
+    /// `barrier` are named, of each of them.
     ///
     /// Nobody holds a latch or a barrier, so `fenced`, `fair` and `reentrant` say nothing of them. Nothing is sent.
     #[pyo3(signature = (**wanted))]

@@ -117,8 +117,8 @@ pub(crate) struct Mailbox {
 
 #[pymethods]
 impl Mailbox {
-    /// What is to be called, with what, and who wants the result; `None` when the dispatcher may go. Python calls it: no Rust
-    /// frame may lie below code that the interpreter's exit can cut short.
+    /// What is to be called, with what, and who wants the result; `None` when the dispatcher may go. Python calls it:
+    /// no Rust frame may lie below code that the interpreter's exit can cut short.
     fn next(&self, py: Python<'_>) -> PyResult<Option<Vec<Call>>> {
         let hub = green::hub(py)?;
         let limit = if hub.is_some() { Duration::ZERO } else { ROUND };

@@ -1,8 +1,8 @@
-//! Programs whose threads are greenlets, as gevent and eventlet make them by patching `threading`: what may wait lets the
-//! other greenlets of its thread run meanwhile, and who holds a lock is a greenlet.
+//! Programs whose threads are greenlets, as gevent and eventlet make them by patching `threading`: what may wait lets
+//! the other greenlets of its thread run meanwhile, and who holds a lock is a greenlet.
 //!
-//! `lockwright._green` knows the two libraries. A greenlet's stack is moved away while another runs: nothing here lets another
-//! thread point into it.
+//! `lockwright._green` knows the two libraries. A greenlet's stack is moved away while another runs: nothing here lets
+//! another thread point into it.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
@@ -22,8 +22,8 @@ use crate::error::Raised;
 use crate::lock::this_thread;
 use crate::{locked, outside};
 
-/// How often whatever waits looks though nobody rang: a wait that has no end keeps the hub from ending the program as one
-/// that blocks for ever.
+/// How often whatever waits looks though nobody rang: a wait that has no end keeps the hub from ending the program as
+/// one that blocks for ever.
 const ROUND: Duration = Duration::from_secs(1);
 
 /// How often a time limit that is over is looked at, until the store has taken back what was asked of it.
@@ -93,7 +93,8 @@ impl Hub<'_> {
     }
 }
 
-/// What the driver's thread notifies, without entering Python: a descriptor that the hub watches, and for whom it was notified.
+/// What the driver's thread notifies, without entering Python: a descriptor that the hub watches, and for whom it was
+/// notified.
 #[pyclass(frozen, module = "lockwright._lockwright")]
 pub(crate) struct Notifier(Arc<Notifications>);
 

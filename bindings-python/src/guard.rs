@@ -154,11 +154,13 @@ impl Guard {
         Ok(outside(py, || self.held.extend(ttl)).map_err(Raised)?)
     }
 
-    /// However early it is released, the lock stays taken until `span` seconds after it was acquired (at most 24 hours).
+    /// However early it is released, the lock stays taken until `span` seconds after it was acquired (at most 24
+    /// hours).
     ///
-    /// For jobs that several hosts start by clocks that differ: whoever comes a little later finds that it was done. The store
-    /// keeps the lock then, also when this process ends; only `Client.close` with this guard unreleased gives it back before.
-    /// Raises `Unsupported` where the layout cannot, `InvalidConfig` for more than 24 hours, `NotOwned` when it was released.
+    /// For jobs that several hosts start by clocks that differ: whoever comes a little later finds that it was done.
+    /// The store keeps the lock then, also when this process ends; only `Client.close` with this guard unreleased gives
+    /// it back before. Raises `Unsupported` where the layout cannot, `InvalidConfig` for more than 24 hours, `NotOwned`
+    /// when it was released.
     fn hold_at_least_for(&self, py: Python<'_>, span: Span) -> PyResult<()> {
         let span = span.check("hold_at_least_for", "span")?;
         Ok(outside(py, || self.held.hold_at_least_for(span)).map_err(Raised)?)
@@ -166,8 +168,9 @@ impl Guard {
 
     /// Leaves the lock to a secret, which `Client.resume` takes over within `ttl` seconds, in this process or another.
     ///
-    /// Nobody renews it meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a password.
-    /// Raises `Unsupported` where the layout cannot, or its thread holds it more than once: then it is still held.
+    /// Nobody renews it meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a
+    /// password. Raises `Unsupported` where the layout cannot, or its thread holds it more than once: then it is still
+    /// held.
     fn export(&self, py: Python<'_>, ttl: Span) -> PyResult<String> {
         self.held.own("export").map_err(Raised)?;
         let ttl = ttl.check_ttl(py, "export")?;
@@ -188,8 +191,8 @@ impl Guard {
 
     /// Gives the lock back, and says what the store found.
     ///
-    /// `kept`: its thread still holds it. `expired`, `stolen`: it was lost before. `unknown`: the store did not say; the
-    /// lock is free when its lease ends. Raises `NotOwned` the second time.
+    /// `kept`: its thread still holds it. `expired`, `stolen`: it was lost before. `unknown`: the store did not say;
+    /// the lock is free when its lease ends. Raises `NotOwned` the second time.
     fn release(&self, py: Python<'_>) -> PyResult<&'static str> {
         Ok(self.end(py)?.outcome.code())
     }

@@ -10,7 +10,8 @@ use crate::Given;
 use crate::asked::ask;
 use crate::client::SharedClient;
 
-/// Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, nothing to release.
+/// Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, nothing to
+/// release.
 #[pyclass(frozen, weakref, module = "lockwright")]
 pub(crate) struct Latch {
     pub(crate) core: blocking::Latch,
@@ -27,8 +28,8 @@ impl Latch {
 
     /// Counts it down by one; how many are still to come. An open one stays open.
     ///
-    /// When it raises `Unavailable`, it is not known whether it was counted down. Two callers may be told the same number, where an
-    /// answer was lost and asked for again: 0 does not mean that you were the last.
+    /// When it raises `Unavailable`, it is not known whether it was counted down. Two callers may be told the same
+    /// number, where an answer was lost and asked for again: 0 does not mean that you were the last.
     fn count_down(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         ask(py, self, "count_down", &[])
     }

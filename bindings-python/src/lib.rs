@@ -1,11 +1,13 @@
-//! The Python face, a skin of [`lockwright::binding`]: [`client`], [`lock`] and [`guard`] as Python sees them, [`error`] as Python raises
-//! it, a [`value`] as Python has it, and the [`dispatcher`], the one Python thread that the driver can ask for something; [`rwlock`] and
-//! [`semaphore`] are further locks, [`latch`] and [`barrier`] are none; whatever is seldom done is [`asked`] by name; [`aio`] is the same
-//! inside an event loop; [`report`] has events; [`green`] is for programs whose threads are greenlets.
+//! The Python face, a skin of [`lockwright::binding`]: [`client`], [`lock`] and [`guard`] as Python sees them,
+//! [`error`] as Python raises it, a [`value`] as Python has it, and the [`dispatcher`], the one Python thread that the
+//! driver can ask for something; [`rwlock`] and [`semaphore`] are further locks, [`latch`] and [`barrier`] are none;
+//! whatever is seldom done is [`asked`] by name; [`aio`] is the same inside an event loop; [`report`] has events;
+//! [`green`] is for programs whose threads are greenlets.
 //!
 //! What holds everywhere here:
 //! - Whatever may wait or do I/O goes through [`outside`]: the GIL is released and a panic becomes an error.
-//! - The driver's thread never enters Python and never owns a Python object: while the interpreter exits, both can crash.
+//! - The driver's thread never enters Python and never owns a Python object: while the interpreter exits, both can
+//!   crash.
 //! - No fork leaves a lock taken that the child needs. What both processes use is locked by threads attached to the
 //!   interpreter alone, and never across a detach, so that `os.fork` finds it free. All else carries the id of its
 //!   process, and the child looks at that first.
@@ -84,9 +86,10 @@ fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Says that this process was restored from a snapshot or a checkpoint of itself, which others may have been too.
 ///
-/// Call it once, before anything else uses this library. Every client then dials anew, as in a forked child. Guards made before are not
-/// believed: they are lost with the reason `closed`, using them raises `Forked`, and so does whatever waits; nothing is sent for them, since
-/// a copy of this process may still hold the lock. What nobody else gives back ends with its lease.
+/// Call it once, before anything else uses this library. Every client then dials anew, as in a forked child. Guards
+/// made before are not believed: they are lost with the reason `closed`, using them raises `Forked`, and so does
+/// whatever waits; nothing is sent for them, since a copy of this process may still hold the lock. What nobody else
+/// gives back ends with its lease.
 #[pyfunction]
 fn restored(py: Python<'_>) -> PyResult<()> {
     aside(py, lockwright::restored)
@@ -98,8 +101,8 @@ fn generation() -> u64 {
     fork_generation()
 }
 
-/// A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay as they
-/// are. That it changed no row means that the token is stale, or the row is not there.
+/// A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay as
+/// they are. That it changed no row means that the token is stale, or the row is not there.
 #[pyfunction]
 #[pyo3(signature = (column, placeholder="?"))]
 fn sql_condition(column: &str, placeholder: &str) -> String {
@@ -155,8 +158,8 @@ pub(crate) fn is_outside() -> bool {
 /// How long a wait goes on before it looks for signals.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Repeats `wait` until it has a result or a signal handler raises; it may take as long as `limit` says. Only the main thread
-/// runs signal handlers; every other one waits in one piece. A greenlet lets others run meanwhile.
+/// Repeats `wait` until it has a result or a signal handler raises; it may take as long as `limit` says. Only the main
+/// thread runs signal handlers; every other one waits in one piece. A greenlet lets others run meanwhile.
 pub(crate) fn in_slices<T: Send>(
     py: Python<'_>,
     limit: Option<Duration>,
@@ -177,7 +180,8 @@ pub(crate) fn in_slices<T: Send>(
     }
 }
 
-/// What comes of what `begin` begins, waited for as long as `limit` says. The inner error is the core's, the outer one a signal handler's.
+/// What comes of what `begin` begins, waited for as long as `limit` says. The inner error is the core's, the outer one
+/// a signal handler's.
 pub(crate) fn waited(
     py: Python<'_>,
     limit: Option<Duration>,
@@ -216,7 +220,8 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     Ok(ident == MAIN_THREAD.load(Ordering::Relaxed))
 }
 
-/// Nothing else that the loop runs goes on before the wait is over; not even what would end it, if that is in the same loop.
+/// Nothing else that the loop runs goes on before the wait is over; not even what would end it, if that is in the same
+/// loop.
 fn warn_in_event_loop(py: Python<'_>) -> PyResult<()> {
     let modules = py.import("sys")?.getattr(intern!(py, "modules"))?;
     let asyncio = modules.call_method1(intern!(py, "get"), (intern!(py, "_asyncio"),))?;

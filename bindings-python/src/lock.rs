@@ -218,8 +218,8 @@ impl Lock {
         Some(pins.remove(at).guard)
     }
 
-    /// The hold that `release` means: the latest of `me`, else anybody's where `threading` allows that, else one of a lock
-    /// of this name that was collected.
+    /// The hold that `release` means: the latest of `me`, else anybody's where `threading` allows that, else one of a
+    /// lock of this name that was collected.
     #[pyo3(name = "_unpin")]
     pub(crate) fn unpin(&self, py: Python<'_>, me: u64) -> PyResult<Py<Guard>> {
         let mut over = Vec::new();

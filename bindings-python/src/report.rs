@@ -92,8 +92,8 @@ pub(crate) fn tell_collected(py: Python<'_>, message: &str) -> PyResult<()> {
 /// What of `logging` says what is to be told, and in which process.
 type Setup = (u64, [i64; 7]);
 
-/// Has the levels of `logging` looked at again, if anything was set up since the last time. What nothing changed costs no code of
-/// Python's, which could not be ended by the interpreter's exit below a frame of Rust.
+/// Has the levels of `logging` looked at again, if anything was set up since the last time. What nothing changed costs
+/// no code of Python's, which could not be ended by the interpreter's exit below a frame of Rust.
 pub(crate) fn follow_logging(py: Python<'_>) -> PyResult<()> {
     static FOLLOWED: Mutex<Option<Setup>> = Mutex::new(None);
     let log = log(py)?;

@@ -1,5 +1,5 @@
-//! Several locks that are taken together, and one of several: what `lockwright._several` and `lockwright.aio` make their
-//! classes of.
+//! Several locks that are taken together, and one of several: what `lockwright._several` and `lockwright.aio` make
+//! their classes of.
 
 use std::sync::Arc;
 

@@ -49,8 +49,8 @@ const FILE: &str = "LOCKWRIGHT_URL_FILE";
 #[command(next_help_heading = "Where the locks are kept")]
 pub(crate) struct StoreArgs {
     /// The store, as a URI such as redis://host:6379/0 or sqlite:///var/lib/locks.db; options may ride in it, such as
-    /// ?ttl=10s&store_timeout=2s. Everybody on this host can read a password given here (ps shows it): put such an address
-    /// into $LOCKWRIGHT_URL or a file [default: $LOCKWRIGHT_URL, else a SQLite file of this user on this host]
+    /// ?ttl=10s&store_timeout=2s. Everybody on this host can read a password given here (ps shows it): put such an
+    /// address into $LOCKWRIGHT_URL or a file [default: $LOCKWRIGHT_URL, else a SQLite file of this user on this host]
     #[arg(long, short, global = true, value_name = "URI", visible_alias = "store")]
     pub(crate) url: Option<String>,
     /// A file whose first line is the address, such as a mounted secret, or /dev/fd/3 for a descriptor
@@ -66,8 +66,8 @@ pub(crate) struct StoreArgs {
     /// Which library's locks a layout that has several formats joins, such as redis-py
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) format: Option<String>,
-    /// Tell on standard error what happens to locks: a level (error, warn, info, debug, trace), or several of target=level by
-    /// commas, such as warn,lockwright::renew=trace [default: nothing]
+    /// Tell on standard error what happens to locks: a level (error, warn, info, debug, trace), or several of
+    /// target=level by commas, such as warn,lockwright::renew=trace [default: nothing]
     #[arg(
         long,
         global = true,
@@ -88,7 +88,8 @@ impl StoreArgs {
     /// Reads the address from the file that holds it, once: a descriptor cannot be read again.
     ///
     /// # Errors
-    /// `invalid_config` for a file that cannot be read or has no address in it, or where it is not clear which address is meant.
+    /// `invalid_config` for a file that cannot be read or has no address in it, or where it is not clear which address
+    /// is meant.
     pub(crate) fn read_file(&mut self) -> Result<()> {
         if self.url.is_some() {
             return Ok(());
@@ -151,7 +152,8 @@ impl StoreArgs {
         Some(format!("{address}{joint}{}", options.finish()))
     }
 
-    /// Leads another process of this program to the same place. An address may hold a password, and arguments are seen by all.
+    /// Leads another process of this program to the same place. An address may hold a password, and arguments are seen
+    /// by all.
     pub(crate) fn lead(&self, process: &mut std::process::Command) {
         process.args(self.names()).args(self.log.iter().map(|filter| format!("--log={filter}")));
         if let Some(url) = &self.url {
@@ -171,8 +173,8 @@ pub(crate) fn without_address(process: &mut std::process::Command) {
     process.env_remove(ENVIRONMENT).env_remove(FILE);
 }
 
-/// Keeps the password of an address from a command, which may use the address all the same: without the address it would find
-/// other locks, and not be told.
+/// Keeps the password of an address from a command, which may use the address all the same: without the address it
+/// would find other locks, and not be told.
 pub(crate) fn without_password(process: &mut std::process::Command) {
     let Some(address) = std::env::var(ENVIRONMENT).ok().and_then(|text| url::Url::parse(text.trim()).ok()) else {
         return;

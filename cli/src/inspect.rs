@@ -21,7 +21,8 @@ impl Inspect {
     pub(crate) fn go(self, store: &StoreArgs) -> Result<u8> {
         let client = store.open()?;
         let seen = client.inspect(&self.name)?;
-        // A joined lock lies under the bare name itself. Whoever may only lock may not look there, and has asked for the lock.
+        // A joined lock lies under the bare name itself. Whoever may only lock may not look there, and has asked for
+        // the lock.
         let is_native = client.guarantees()?.layout == "native";
         let others = if is_native { client.others(Some(&self.name)).unwrap_or_default() } else { Vec::new() };
         if self.json {

@@ -38,7 +38,8 @@ pub(crate) struct Run {
     /// Keep the lock at least this long, also when the command is done earlier
     #[arg(long, value_name = "SPAN", value_parser = parse_span, allow_hyphen_values = true)]
     at_least_for: Option<Duration>,
-    /// The lease: how long the lock stays taken if this process dies, 20ms to 24h; renewed every third of it [default: 30s]
+    /// The lease: how long the lock stays taken if this process dies, 20ms to 24h; renewed every third of it [default:
+    /// 30s]
     #[arg(long, value_name = "SPAN", value_parser = parse_span, allow_hyphen_values = true)]
     ttl: Option<Duration>,
     /// How long before the end of the lease the command gets SIGTERM, at most half the ttl [default: ttl/4, at most 5s]
@@ -286,8 +287,8 @@ impl Running {
         tell: Sender<Event>,
     ) -> Result<Self> {
         let warden = Warden::start(limits, tell.clone(), Event::Warden)?;
-        // Whoever may take the lock of a dead process learns that there is another one to wait for. And a lock that was handed
-        // over lasts but a second at first.
+        // Whoever may take the lock of a dead process learns that there is another one to wait for. And a lock that was
+        // handed over lasts but a second at first.
         lockwright::outlived_by(warden.pid());
         guard.extend(ttl)?;
         let settings = [("LOCKWRIGHT_TOKEN", guard.token().to_string()), ("LOCKWRIGHT_LOCK", guard.name().to_owned())];

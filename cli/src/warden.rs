@@ -3,8 +3,9 @@
 //! `run` cannot do that for itself. When it is killed, stopped or starved it renews nothing, and the command would work
 //! on beside the lock's next holder. The warden knows the command's process group and until when the lease lasts; it
 //! asks the group to end (SIGTERM) when only the grace is left, and kills it just before the lease ends or as soon as
-//! `run` is gone; then it stays until all of it is dead, because the lock of a dead `run` may be taken over once its warden
-//! is gone, too. It lives in a session of its own, where neither the terminal nor a signal to the job reaches it.
+//! `run` is gone; then it stays until all of it is dead, because the lock of a dead `run` may be taken over once its
+//! warden is gone, too. It lives in a session of its own, where neither the terminal nor a signal to the job reaches
+//! it.
 //!
 //! | it reads      | meaning                                             | it writes | meaning              |
 //! |---------------|-----------------------------------------------------|-----------|----------------------|
@@ -234,7 +235,8 @@ impl Ward {
     }
 }
 
-/// Whether any process of the group lives. The dead whom nobody collects are asked for by their state, where that is shown.
+/// Whether any process of the group lives. The dead whom nobody collects are asked for by their state, where that is
+/// shown.
 fn is_alive(group: Pid) -> bool {
     if test_kill_process_group(group).is_err() {
         return false;

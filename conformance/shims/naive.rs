@@ -1,5 +1,5 @@
-//! A shim of recipes that are often copied and wrong: `lockwright-shim-naive MISTAKE [SECONDS AHEAD]`. Scenarios have to convict
-//! each; `tests/mistakes.rs` sees to it.
+//! A shim of recipes that are often copied and wrong: `lockwright-shim-naive MISTAKE [SECONDS AHEAD]`. Scenarios have
+//! to convict each; `tests/mistakes.rs` sees to it.
 //!
 //! | mistake | what it does |
 //! |---|---|

@@ -61,7 +61,8 @@ enum Command {
         #[arg(long, default_value_t = 4)]
         jobs: usize,
     },
-    /// Workers of all faces count under one lock while they are killed and stopped, the server restarted and the way to it disturbed.
+    /// Workers of all faces count under one lock while they are killed and stopped, the server restarted and the way to
+    /// it disturbed.
     Torture {
         /// The store; may be repeated.
         #[arg(long = "store", required = true)]

@@ -23,8 +23,8 @@ impl fmt::Display for Triple {
     }
 }
 
-/// Every team that plays the scenario: each face alone, and, where languages may mix, each with the next one, and one face of
-/// each language together. All pairs would be many soon, and prove little more: they meet at the store only.
+/// Every team that plays the scenario: each face alone, and, where languages may mix, each with the next one, and one
+/// face of each language together. All pairs would be many soon, and prove little more: they meet at the store only.
 pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
     let (faces, peers): (Vec<_>, Vec<_>) = faces.iter().cloned().partition(|face| face.joins.is_none());
     if scenario.peer != Peer::No {
@@ -122,9 +122,9 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
     only.map(|only| only.reason.clone())
 }
 
-/// Why a mixed team has the day off, if it has: of a scenario's mixed teams one plays every day, one face of each language
-/// where there is such a team, else a pair; scenarios take the pairs in turn, so that each pair plays some. Languages meet at
-/// the store only, where a pair more proves little.
+/// Why a mixed team has the day off, if it has: of a scenario's mixed teams one plays every day, one face of each
+/// language where there is such a team, else a pair; scenarios take the pairs in turn, so that each pair plays some.
+/// Languages meet at the store only, where a pair more proves little.
 pub fn day_off(scenario: &Scenario, team: &[Face], faces: &[Face], full: bool) -> Option<String> {
     if full || scenario.mixed == Mixed::No || scenario.only.is_some() || team.len() == 1 {
         return None;

@@ -28,8 +28,8 @@ pub struct Record {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// `acquire` returned at `at`; it was called at `asked`, and the guard said that it would hold until `until`. Of what
-    /// several may hold it has `units`: as many as it took permits, 1 as a reader, [`ALL`] as the writer.
+    /// `acquire` returned at `at`; it was called at `asked`, and the guard said that it would hold until `until`. Of
+    /// what several may hold it has `units`: as many as it took permits, 1 as a reader, [`ALL`] as the writer.
     Grant {
         asked: Nanos,
         until: Nanos,

@@ -1,10 +1,10 @@
 //! Judges what tasks logged while they worked under one lock. Two verdicts:
 //!
-//! - **store truth**: by the order of their tokens no two tenures overlap. Every increment of a token comes before every
-//!   increment of a higher one, both by the clock and by the counter's values; no token is granted twice; who asks after
-//!   somebody was granted gets a higher token; no increment is lost.
-//! - **holder belief**: two tasks believe to hold the lock at once only after `lost` fired for one of them or its deadline
-//!   passed.
+//! - **store truth**: by the order of their tokens no two tenures overlap. Every increment of a token comes before
+//!   every increment of a higher one, both by the clock and by the counter's values; no token is granted twice; who
+//!   asks after somebody was granted gets a higher token; no increment is lost.
+//! - **holder belief**: two tasks believe to hold the lock at once only after `lost` fired for one of them or its
+//!   deadline passed.
 //!
 //! A holder that uses another library has no token (0); by tokens only ours are judged, by everything else all of them.
 //!
@@ -126,10 +126,10 @@ pub fn judge(history: &History) -> Judgement {
     found
 }
 
-/// Judges what several may hold at once. Store truth: at no grant was more given than `capacity`, tokens are unique and rise,
-/// and of `overtaken`, between asking and being granted all, each other task came in at most so often, but for one turn in
-/// ten. Holder belief: they never believe to have more than `capacity` units together. The counter says nothing: those who
-/// hold at once overwrite one another's increments.
+/// Judges what several may hold at once. Store truth: at no grant was more given than `capacity`, tokens are unique and
+/// rise, and of `overtaken`, between asking and being granted all, each other task came in at most so often, but for
+/// one turn in ten. Holder belief: they never believe to have more than `capacity` units together. The counter says
+/// nothing: those who hold at once overwrite one another's increments.
 pub fn judge_shared(history: &History, capacity: u64, overtaken: Option<usize>) -> Judgement {
     let mut found = Judgement::default();
     let tenures = tenures(history, &mut found);
@@ -150,9 +150,9 @@ pub fn judge_shared(history: &History, capacity: u64, overtaken: Option<usize>) 
     found
 }
 
-/// The store grants in the order of the tokens. Whoever has a lower token than a grant's, and counted under it, still holding,
-/// after that grant's own increment had begun, held it at that grant. Where only one may hold this says of tokens and
-/// increments what [`tokens_order_the_increments`] does.
+/// The store grants in the order of the tokens. Whoever has a lower token than a grant's, and counted under it, still
+/// holding, after that grant's own increment had begun, held it at that grant. Where only one may hold this says of
+/// tokens and increments what [`tokens_order_the_increments`] does.
 fn grants_fit(tenures: &[Tenure<'_>], capacity: u64, found: &mut Judgement) {
     let begun = |tenure: &Tenure<'_>| tenure.increments.iter().filter(|i| i.held).map(|i| i.begin).min();
     let counted = |tenure: &Tenure<'_>| tenure.increments.iter().filter(|i| i.held).map(|i| i.end).max();
@@ -199,8 +199,8 @@ fn beliefs_fit(tenures: &[Tenure<'_>], capacity: u64, found: &mut Judgement) {
     }
 }
 
-/// One turn in ten may be: a process that has to wait for a processor before its request leaves is overtaken by all that have
-/// one, while a store that lets others in before a waiting writer does so nearly always.
+/// One turn in ten may be: a process that has to wait for a processor before its request leaves is overtaken by all
+/// that have one, while a store that lets others in before a waiting writer does so nearly always.
 fn nobody_is_overtaken(tenures: &[Tenure<'_>], most: usize, found: &mut Judgement) {
     let writers: Vec<_> = tenures.iter().filter(|tenure| tenure.units == ALL).collect();
     let overtaken: Vec<_> = writers.iter().filter_map(|writer| overtaken_by(tenures, writer, most)).collect();

@@ -199,7 +199,8 @@ fn plan<'a>(
     (together, alone)
 }
 
-/// Whether those who wait in the scenario stand in a line at the store: where others do not, those who want a fair lock do.
+/// Whether those who wait in the scenario stand in a line at the store: where others do not, those who want a fair lock
+/// do.
 fn in_line(scenario: &Scenario, store: &rows::Store) -> bool {
     !store.cannot.contains_key("line") || scenario.needs.iter().any(|need| need == "fair")
 }

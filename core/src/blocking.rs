@@ -1,4 +1,5 @@
-//! The same locks for threads: every call blocks its thread, does its I/O there, and starts nothing else until it has to wait.
+//! The same locks for threads: every call blocks its thread, does its I/O there, and starts nothing else until it has
+//! to wait.
 //!
 //! ```no_run
 //! # fn main() -> lockwright::Result<()> {
@@ -107,13 +108,13 @@ impl LockBuilder {
 }
 
 impl Lock {
-    /// Waits for the lock, as long as the options say. Other threads of this process wait in line behind one another; the
-    /// store hears only from the first.
+    /// Waits for the lock, as long as the options say. Other threads of this process wait in line behind one another;
+    /// the store hears only from the first.
     ///
     /// # Errors
-    /// `timeout` when others held it all the time, and who they are; `unavailable` when the store did not answer within the time limit, or
-    /// for `store_timeout`; `deadlock` when this thread holds it itself, or would wait for itself over other locks, without a limit; `auth`,
-    /// `foreign_layout` and `protocol` from the store; `closed`.
+    /// `timeout` when others held it all the time, and who they are; `unavailable` when the store did not answer within
+    /// the time limit, or for `store_timeout`; `deadlock` when this thread holds it itself, or would wait for itself
+    /// over other locks, without a limit; `auth`, `foreign_layout` and `protocol` from the store; `closed`.
     pub fn acquire(&self) -> Result<Guard> {
         Acquiring::begin(self.start_for(self.options().timeout, this_thread())?).finish()
     }
@@ -147,8 +148,8 @@ impl Lock {
         here(self.break_by(Road::Thread, expected))
     }
 
-    /// Begins to acquire the lock, with a waiting time of its own, for callers that wait in slices to look at signals in
-    /// between. The first request is made before this returns.
+    /// Begins to acquire the lock, with a waiting time of its own, for callers that wait in slices to look at signals
+    /// in between. The first request is made before this returns.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
@@ -162,8 +163,8 @@ impl Lock {
 pub enum Wait<'a> {
     /// Blocks the thread, for at most so long.
     Park(Duration),
-    /// Does not block: for threads that have other work, such as greenlets. Has the waker called, once, when it is worth looking
-    /// again; when the time limit is over, whoever waits has to look by itself.
+    /// Does not block: for threads that have other work, such as greenlets. Has the waker called, once, when it is
+    /// worth looking again; when the time limit is over, whoever waits has to look by itself.
     Wake(&'a Waker),
 }
 

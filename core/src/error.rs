@@ -289,8 +289,8 @@ fn shortened(text: Cow<'_, str>) -> Cow<'_, str> {
     format!("{}...{}", &text[..start], &text[end..]).into()
 }
 
-/// Writes spaces for control characters, and numbers for what else cannot be seen: errors quote what others wrote, and end on
-/// terminals and in logs.
+/// Writes spaces for control characters, and numbers for what else cannot be seen: errors quote what others wrote, and
+/// end on terminals and in logs.
 struct OneLine<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl fmt::Write for OneLine<'_, '_> {

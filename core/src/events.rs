@@ -1,8 +1,8 @@
 //! The library's events for a language that has a logging of its own.
 //!
-//! A Rust program installs whatever `tracing` subscriber it likes and needs none of this. A binding cannot let the thread on
-//! which an event happens run the language's code; so it [`collect`]s events in a mailbox of fixed size, which one of the
-//! language's own threads empties. `docs/observability.md` lists the events.
+//! A Rust program installs whatever `tracing` subscriber it likes and needs none of this. A binding cannot let the
+//! thread on which an event happens run the language's code; so it [`collect`]s events in a mailbox of fixed size,
+//! which one of the language's own threads empties. `docs/observability.md` lists the events.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -144,8 +144,8 @@ impl Events {
         tracing::callsite::rebuild_interest_cache();
     }
 
-    /// Takes all events there are; waits for one for at most `limit` if there is none. `None` once the mailbox is closed and
-    /// empty. Blocks its thread, which must not hold what other threads need to go on.
+    /// Takes all events there are; waits for one for at most `limit` if there is none. `None` once the mailbox is
+    /// closed and empty. Blocks its thread, which must not hold what other threads need to go on.
     pub fn wait(&self, limit: Duration) -> Option<Vec<Event>> {
         let mailbox = self.mailbox();
         let give_up = Instant::now().checked_add(limit);

@@ -49,7 +49,8 @@ impl LatchPlan {
     /// A latch that counts from `count`, and is kept for `idle` after its last use.
     ///
     /// # Errors
-    /// `invalid_config` for a count that is not 1 to [`MOST_COUNT`], or a time that is not [`MIN_IDLE`] to [`MAX_IDLE`].
+    /// `invalid_config` for a count that is not 1 to [`MOST_COUNT`], or a time that is not [`MIN_IDLE`] to
+    /// [`MAX_IDLE`].
     pub fn new(count: u32, idle: Duration) -> Result<Self> {
         if count == 0 || count > MOST_COUNT {
             return Err(Error::invalid("latch", format!("count is {count}; it must be 1 to {MOST_COUNT}")));

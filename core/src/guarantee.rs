@@ -7,8 +7,8 @@ use std::fmt;
 pub enum ExclusiveUntil {
     /// Until its deadline or until `lost` fires, whatever crashes.
     Deadline,
-    /// The same, but two holders are possible when the store fails over to a replica that had not heard of the grant, is
-    /// emptied, or has its clock stepped forward.
+    /// The same, but two holders are possible when the store fails over to a replica that had not heard of the grant,
+    /// is emptied, or has its clock stepped forward.
     StoreFailover,
     /// Only while the clocks of all clients agree.
     ClockSkew,
@@ -21,7 +21,8 @@ pub enum TokenRises {
     Always,
     /// Over restarts, eviction and failover, until the store's clock steps back further than that took.
     WithStoreClock,
-    /// Over crashes, until the store loses what counts them: by a restart without its data, eviction, or somebody who deletes it.
+    /// Over crashes, until the store loses what counts them: by a restart without its data, eviction, or somebody who
+    /// deletes it.
     WithStoreData,
     /// While the process lives.
     WithProcess,
@@ -59,8 +60,8 @@ pub struct Guarantees {
 /// What a caller insists on; see [`Client::require`](crate::Client::require).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Requirements {
-    /// There must be read/write locks. Where one of these is named, what else is insisted on must hold of each that is, else
-    /// of locks.
+    /// There must be read/write locks. Where one of these is named, what else is insisted on must hold of each that is,
+    /// else of locks.
     pub rwlock: bool,
     /// There must be semaphores.
     pub semaphore: bool,

@@ -1,13 +1,14 @@
 //! The guard kit: ready-made checks for what a lock protects, which refuse a holder that was stopped past its lease.
 //!
-//! **When to use.** Always, where what is protected can look at a number. A lease ends while its holder may be paused; the
-//! fencing token is what tells its late write from that of its successor (Martin Kleppmann, *How to do distributed locking*, 2016).
+//! **When to use.** Always, where what is protected can look at a number. A lease ends while its holder may be paused;
+//! the fencing token is what tells its late write from that of its successor (Martin Kleppmann, *How to do distributed
+//! locking*, 2016).
 //!
-//! **When not.** Where nothing but the lock stands between a late holder and the harm: then no library can help, and the answer is
-//! short work, checks of [`remaining`](crate::Guard::remaining) and a ttl with room.
+//! **When not.** Where nothing but the lock stands between a late holder and the harm: then no library can help, and
+//! the answer is short work, checks of [`remaining`](crate::Guard::remaining) and a ttl with room.
 //!
-//! All of them admit the token that was seen last, since a holder may write more than once, and refuse lower ones. Tokens of
-//! different epochs are ordered by the epoch.
+//! All of them admit the token that was seen last, since a holder may write more than once, and refuse lower ones.
+//! Tokens of different epochs are ordered by the epoch.
 
 use std::fmt;
 
@@ -60,9 +61,10 @@ impl Fence {
     }
 }
 
-/// A condition for the `WHERE` of an `UPDATE` or `DELETE`, with one placeholder for the token: rows that a higher token wrote stay
-/// as they are. The same statement sets `column` to the token; that it changed no row means that the token is stale (or the
-/// row is not there). `column` is a 64-bit integer that may be null; `placeholder` is the driver's, such as `?` or `$3`.
+/// A condition for the `WHERE` of an `UPDATE` or `DELETE`, with one placeholder for the token: rows that a higher token
+/// wrote stay as they are. The same statement sets `column` to the token; that it changed no row means that the token
+/// is stale (or the row is not there). `column` is a 64-bit integer that may be null; `placeholder` is the driver's,
+/// such as `?` or `$3`.
 ///
 /// ```
 /// let fresh = lockwright::kit::sql_condition("fence", "?2");
@@ -74,9 +76,9 @@ pub fn sql_condition(column: &str, placeholder: &str) -> String {
     format!("({column} IS NULL OR {column} <= {placeholder})")
 }
 
-/// A script for `EVAL`, with the key of the value, the key of its highest token (in the same slot) and the arguments token and value:
-/// sets both and returns 1, or returns 0 where a higher token was seen. Tokens are compared as text, since a script's numbers
-/// have 53 bits.
+/// A script for `EVAL`, with the key of the value, the key of its highest token (in the same slot) and the arguments
+/// token and value: sets both and returns 1, or returns 0 where a higher token was seen. Tokens are compared as text,
+/// since a script's numbers have 53 bits.
 pub const SET_SCRIPT: &str = "local seen, token = redis.call('GET', KEYS[2]) or '', ARGV[1]
 if #seen > #token or (#seen == #token and seen > token) then return 0 end
 redis.call('SET', KEYS[2], token)
@@ -92,8 +94,8 @@ pub fn header_value(token: Token) -> String {
     token.to_string()
 }
 
-/// The token of a [header](HEADER); `None` for what is none. What comes without one is to be refused as well, by 428; what is
-/// stale by 412.
+/// The token of a [header](HEADER); `None` for what is none. What comes without one is to be refused as well, by 428;
+/// what is stale by 412.
 pub fn read_header(value: &str) -> Option<Token> {
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::share::Primitive;
 
-/// What a release found. What was done under a lock that was lost meanwhile may have to be undone, so it is to be looked at; `let _ =` says
-/// that it does not matter.
+/// What a release found. What was done under a lock that was lost meanwhile may have to be undone, so it is to be
+/// looked at; `let _ =` says that it does not matter.
 #[must_use = "it says whether the lock was held until now; `let _ =` where that does not matter"]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseOutcome {
@@ -133,11 +133,12 @@ pub struct Inspection {
     pub holder: Option<Holder>,
     /// How many attempts wait in the store's queue, over all clients.
     pub waiters: u64,
-    /// How many are ahead at most of each attempt of this client that waits there, in the order in which they came, as the store said last:
-    /// some of them may have gone since. Acquisitions of one lock that are not `fair` wait together, as one attempt; whoever has no place
-    /// in a queue is left out.
+    /// How many are ahead at most of each attempt of this client that waits there, in the order in which they came, as
+    /// the store said last: some of them may have gone since. Acquisitions of one lock that are not `fair` wait
+    /// together, as one attempt; whoever has no place in a queue is left out.
     pub ahead: Vec<u32>,
-    /// What lies there: `lock`, `rwlock`, `semaphore`, `latch` or `barrier`, held or remembered; `None` where nothing does.
+    /// What lies there: `lock`, `rwlock`, `semaphore`, `latch` or `barrier`, held or remembered; `None` where nothing
+    /// does.
     pub primitive: Option<&'static str>,
     /// For a read/write lock or a semaphore: what it is, and all who hold it.
     pub shared: Option<Sharing>,
@@ -166,7 +167,8 @@ impl Inspection {
         Inspection { primitive: Some(LOCK), ..self }
     }
 
-    /// Who holds it and for how long, and how many wait, in a few words of an error on the host called `host`; `None` when nobody does.
+    /// Who holds it and for how long, and how many wait, in a few words of an error on the host called `host`; `None`
+    /// when nobody does.
     #[cfg(feature = "net")]
     pub(crate) fn held_by(&self, host: &str) -> Option<String> {
         let holder = self.holder.as_ref()?;
@@ -226,7 +228,8 @@ pub struct Sharing {
     pub primitive: Primitive,
     /// How many permits there are, of a semaphore that was used.
     pub permits: Option<u32>,
-    /// The holders, in the order of their tokens: all of them, unless a store has no room for so many in one answer (on Redis some 2,300).
+    /// The holders, in the order of their tokens: all of them, unless a store has no room for so many in one answer (on
+    /// Redis some 2,300).
     pub holders: Vec<Part>,
     /// How many more holders there are than these, whose tokens are higher.
     pub unlisted: u64,

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
-/// A list that takes one word while it has no memory. A client may hold very many locks, each with several lists of which
-/// nothing is in any most of the time: whoever works on a lock lends it the memory, by [`exchange`](Self::exchange).
+/// A list that takes one word while it has no memory. A client may hold very many locks, each with several lists of
+/// which nothing is in any most of the time: whoever works on a lock lends it the memory, by
+/// [`exchange`](Self::exchange).
 #[derive(Clone, Debug)]
 #[allow(clippy::box_collection, reason = "one word instead of four is what it is for")]
 pub(crate) struct Lent<T>(Option<Box<VecDeque<T>>>);
@@ -16,7 +17,8 @@ impl<T: 'static> Lent<T> {
         Lent(None)
     }
 
-    /// Exchanges memory with `other`, unless something is in it: before work to lend it, and afterwards to take it back.
+    /// Exchanges memory with `other`, unless something is in it: before work to lend it, and afterwards to take it
+    /// back.
     pub(crate) fn exchange(&mut self, other: &mut Self) {
         if self.is_empty() {
             std::mem::swap(self, other);

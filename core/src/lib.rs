@@ -11,16 +11,19 @@
 //! ```
 //!
 //! # A tour
-//! * [`connect`] gives a [`Client`] of one place; [`Client::lock`] a [`LockBuilder`], that a [`Lock`], that a [`Guard`] of what is
-//!   held. [`blocking`] has the same for threads. [`export`] hands a held lock to another process, [`multi`] takes several,
-//!   [`striped`] one of several. [`latch`] has some wait until others are done, [`barrier`] until others wait too. [`once`] lets one caller do what many want done, [`election`] has one of many lead, and [`kit`]
-//!   has what the protected resource asks of a token. [`Error`] has a stable code; [`guarantee`] says what each store promises.
-//! * Inside, five rooms: a [`protocol`] per lock layout, the [`session`] that alone reasons about time, the [`queue`] of one
-//!   process, the [`machine`] that joins the two, and the driver with its [`stores`]. All but the last are pure: no clock, no socket, no task. They build
-//!   for WebAssembly (`--no-default-features`), and they are what the explorer explores.
-//! * [`lock_cell`] is the reference semantics of our own layout, [`native_machine`] its wire form and machine. [`shared_cell`] and [`shared_machine`]
-//!   are the same for what has several holders: [`Client::rwlock`] and [`Client::semaphore`]; [`latch_cell`] and [`latch_machine`] for
-//!   [`Client::latch`], [`barrier_cell`] and [`barrier_machine`] for [`Client::barrier`].
+//! * [`connect`] gives a [`Client`] of one place; [`Client::lock`] a [`LockBuilder`], that a [`Lock`], that a [`Guard`]
+//!   of what is held. [`blocking`] has the same for threads. [`export`] hands a held lock to another process, [`multi`]
+//!   takes several, [`striped`] one of several. [`latch`] has some wait until others are done, [`barrier`] until others
+//!   wait too. [`once`] lets one caller do what many want done, [`election`] has one of many lead, and [`kit`] has what
+//!   the protected resource asks of a token. [`Error`] has a stable code; [`guarantee`] says what each store promises.
+//! * Inside, five rooms: a [`protocol`] per lock layout, the [`session`] that alone reasons about time, the [`queue`]
+//!   of one process, the [`machine`] that joins the two, and the driver with its [`stores`]. All but the last are pure:
+//!   no clock, no socket, no task. They build for WebAssembly (`--no-default-features`), and they are what the explorer
+//!   explores.
+//! * [`lock_cell`] is the reference semantics of our own layout, [`native_machine`] its wire form and machine.
+//!   [`shared_cell`] and [`shared_machine`] are the same for what has several holders: [`Client::rwlock`] and
+//!   [`Client::semaphore`]; [`latch_cell`] and [`latch_machine`] for [`Client::latch`], [`barrier_cell`] and
+//!   [`barrier_machine`] for [`Client::barrier`].
 
 #![deny(unsafe_code)]
 

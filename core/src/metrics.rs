@@ -109,8 +109,8 @@ impl fmt::Debug for Losses {
     }
 }
 
-/// A distribution of times from 1 us to 19 hours, each kept to two digits; shorter and longer ones count as the shortest and
-/// the longest. Its memory is fixed: 31 KiB.
+/// A distribution of times from 1 us to 19 hours, each kept to two digits; shorter and longer ones count as the
+/// shortest and the longest. Its memory is fixed: 31 KiB.
 #[derive(Clone, PartialEq)]
 pub struct Histogram {
     counts: hdrhistogram::Histogram<u64>,
@@ -128,8 +128,8 @@ impl Histogram {
         self.sum
     }
 
-    /// The time within which the fraction `q` (0 to 1) of all lies, at most 1 % (or 1 us) more than it really is; zero while there is
-    /// none.
+    /// The time within which the fraction `q` (0 to 1) of all lies, at most 1 % (or 1 us) more than it really is; zero
+    /// while there is none.
     pub fn quantile(&self, q: f64) -> Duration {
         Duration::from_micros(self.counts.value_at_quantile(q))
     }

@@ -1,7 +1,8 @@
 //! Which lock names are accepted, how a layout that cannot take some character writes them, and how they are shown.
 //!
-//! A name is what its bytes say: nothing is normalized, so that `é` as one character and as two are two names, and so are names that differ in an
-//! invisible character only. What cannot be seen, or would steer a terminal, is shown by its number.
+//! A name is what its bytes say: nothing is normalized, so that `é` as one character and as two are two names, and so
+//! are names that differ in an invisible character only. What cannot be seen, or would steer a terminal, is shown by
+//! its number.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,8 +18,8 @@ pub const MAX_PREFIX_BYTES: usize = 512;
 /// The longest label, in bytes of UTF-8.
 pub const MAX_LABEL_BYTES: usize = 128;
 
-/// Accepts a lock name: UTF-8, 1 to 1024 bytes, no control characters. Braces, percent signs, slashes, `..` and any script
-/// are fine, with the joiners and marks of direction that it is written with.
+/// Accepts a lock name: UTF-8, 1 to 1024 bytes, no control characters. Braces, percent signs, slashes, `..` and any
+/// script are fine, with the joiners and marks of direction that it is written with.
 ///
 /// # Errors
 /// `invalid_config` that says what is wrong with it.
@@ -74,8 +75,9 @@ fn no_control(operation: &'static str, what: &str, text: &str) -> Result<()> {
     }
 }
 
-/// A text as people see it: control characters, and those without a sign of their own (zero-width ones, marks of direction, separators
-/// of lines) are written as `\u{200b}`, so that two names that differ look different and no name changes what stands beside it.
+/// A text as people see it: control characters, and those without a sign of their own (zero-width ones, marks of
+/// direction, separators of lines) are written as `\u{200b}`, so that two names that differ look different and no name
+/// changes what stands beside it.
 pub fn shown(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unseen) {
         return Cow::Borrowed(text);
@@ -101,8 +103,8 @@ fn is_unseen(c: char) -> bool {
             | '\u{1d173}'..='\u{1d17a}' | '\u{e0001}' | '\u{e0020}'..='\u{e007f}')
 }
 
-/// Writes `name` so that none of `forbidden` occurs in it: each of them, and `%` itself, becomes `%` and two hex digits.
-/// Different names stay different.
+/// Writes `name` so that none of `forbidden` occurs in it: each of them, and `%` itself, becomes `%` and two hex
+/// digits. Different names stay different.
 pub fn escape(name: &str, forbidden: &[char]) -> String {
     let mut out = String::with_capacity(name.len());
     for c in name.chars() {

@@ -24,22 +24,25 @@ pub const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
 /// The shortest limit for the store's answers.
 pub const MIN_LIMIT: Duration = Duration::from_millis(1);
 
-/// The longest waiting time that is told apart from "for ever": a longer one given by another language is as good as this.
+/// The longest waiting time that is told apart from "for ever": a longer one given by another language is as good as
+/// this.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// How a lock is acquired and held.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AcquireOptions {
-    /// How long to wait for other holders. `Some(0)` only tries; `None` (the default) waits for ever. Waiting for the *store*
-    /// is limited separately, by [`ConnectOptions::store_timeout`].
+    /// How long to wait for other holders. `Some(0)` only tries; `None` (the default) waits for ever. Waiting for the
+    /// *store* is limited separately, by [`ConnectOptions::store_timeout`].
     pub timeout: Option<Duration>,
-    /// How long the lock stays ours without a renewal: 20 ms to 24 h, default 30 s. A crash frees the lock after at most this.
+    /// How long the lock stays ours without a renewal: 20 ms to 24 h, default 30 s. A crash frees the lock after at
+    /// most this.
     pub ttl: Duration,
     /// Whether the watchdog renews the lease every ttl/3 while the guard lives; default yes.
     pub renew: bool,
     /// Ends renewal this long after the grant, so that a wedged holder cannot keep the lock for ever; default none.
     pub max_hold: Option<Duration>,
-    /// However early it is released, the lock stays taken until so long after the grant, at most 24 h; default: it is free at once.
+    /// However early it is released, the lock stays taken until so long after the grant, at most 24 h; default: it is
+    /// free at once.
     pub at_least_for: Option<Duration>,
     /// First come, first served over all tasks of all processes; default no (then it is FIFO inside each process, and
     /// processes take turns).
@@ -56,8 +59,8 @@ pub struct AcquireOptions {
     pub retry: Retry,
 }
 
-/// The pauses between two tries of a waiter: the first is `min`, each is twice the one before, none is longer than `max`. Each
-/// is up to an eighth shorter by chance, and ends early when the holder's lease does.
+/// The pauses between two tries of a waiter: the first is `min`, each is twice the one before, none is longer than
+/// `max`. Each is up to an eighth shorter by chance, and ends early when the holder's lease does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Retry {
     /// The first pause, from 1 ms; default 2 ms.
@@ -201,7 +204,8 @@ pub struct ConnectOptions {
     pub connect_timeout: Duration,
     /// Limit for one reply; after it the request's outcome is unknown and it is asked again; default 1 s.
     pub response_timeout: Duration,
-    /// How long an operation goes on asking a store that does not answer before it fails with `unavailable`; default 5 s.
+    /// How long an operation goes on asking a store that does not answer before it fails with `unavailable`; default 5
+    /// s.
     pub store_timeout: Duration,
     /// A file of certificates (PEM) to trust instead of the system's.
     pub ca: Option<String>,
@@ -233,9 +237,9 @@ impl ConnectOptions {
     }
 }
 
-/// Gives user and password for a connection that is about to be made, or says why it cannot: then the connection fails with
-/// `auth`, and the error names the cause. It may block, up to `connect_timeout`: it is called in the caller's thread, or in one
-/// of its own where the caller is a task or the background.
+/// Gives user and password for a connection that is about to be made, or says why it cannot: then the connection fails
+/// with `auth`, and the error names the cause. It may block, up to `connect_timeout`: it is called in the caller's
+/// thread, or in one of its own where the caller is a task or the background.
 pub type CredentialsSource =
     Arc<dyn Fn() -> std::result::Result<Credentials, Box<dyn std::error::Error + Send + Sync>> + Send + Sync>;
 

@@ -1,8 +1,8 @@
 //! The protocol of one lock layout: what to say to the store, and what its answers mean.
 //!
-//! A [`Protocol`] is pure. It is told what is wanted (an [`Intent`]) and what came back (replies and pushed events), and it
-//! says what to send next, what it waits for, or how it ended. It knows no clock, no randomness, no socket and no task: the
-//! [`Session`](crate::session::Session) reasons about time, the driver moves the bytes.
+//! A [`Protocol`] is pure. It is told what is wanted (an [`Intent`]) and what came back (replies and pushed events),
+//! and it says what to send next, what it waits for, or how it ended. It knows no clock, no randomness, no socket and
+//! no task: the [`Session`](crate::session::Session) reasons about time, the driver moves the bytes.
 //!
 //! ```text
 //!              Begin(intent)            Ask(requests)
@@ -11,8 +11,8 @@
 //!      Done(verdict) / Wait     per layout)  Reply / Event
 //! ```
 //!
-//! One `Protocol` value serves one attempt after another of the same contender. Acquire, renew, release and undo are four
-//! conversations ([`Op`]); at most one of each runs at a time, and a renewal may run beside a release.
+//! One `Protocol` value serves one attempt after another of the same contender. Acquire, renew, release and undo are
+//! four conversations ([`Op`]); at most one of each runs at a time, and a renewal may run beside a release.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -40,13 +40,14 @@ impl fmt::Display for AttemptId {
 }
 
 impl AttemptId {
-    /// Its last 8 of 32 hex digits, for whoever may hear what is not meant for them: enough for its client to tell its attempts apart.
+    /// Its last 8 of 32 hex digits, for whoever may hear what is not meant for them: enough for its client to tell its
+    /// attempts apart.
     pub fn tail(self) -> u32 {
         self.0 as u32
     }
 
-    /// Its first 8 of 32 hex digits, for logs: an attempt id is the credential that releases the lock, and a part of it is
-    /// enough to tell two apart.
+    /// Its first 8 of 32 hex digits, for logs: an attempt id is the credential that releases the lock, and a part of it
+    /// is enough to tell two apart.
     pub fn short(self) -> impl fmt::Display + Copy {
         #[derive(Clone, Copy)]
         struct Short(AttemptId);
@@ -100,8 +101,8 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Those of a secret, which holds the lock `name` for at most `ttl` until somebody resumes it; `card` is its maker's. It listens
-    /// nowhere and never waits.
+    /// Those of a secret, which holds the lock `name` for at most `ttl` until somebody resumes it; `card` is its
+    /// maker's. It listens nowhere and never waits.
     pub fn of_secret(name: Arc<str>, secret: AttemptId, ttl: Duration, card: Arc<str>) -> Self {
         let (inbox, claim) = (InboxId::NONE, Duration::ZERO);
         Terms { name, attempt: secret, inbox, ttl, claim, card, fair: false }
@@ -268,8 +269,9 @@ pub enum Verdict {
     Released(ReleaseOutcome),
     /// Nothing of the named attempts is left at the store.
     Undone,
-    /// The store refuses. Where the error is [`retryable`](Error::retryable) the outcome is unknown, and the conversation may
-    /// be begun again after a pause; otherwise asking again will not help. An acquire that failed still has to be undone.
+    /// The store refuses. Where the error is [`retryable`](Error::retryable) the outcome is unknown, and the
+    /// conversation may be begun again after a pause; otherwise asking again will not help. An acquire that failed
+    /// still has to be undone.
     Failed(Error),
 }
 
@@ -299,8 +301,9 @@ pub struct Grant {
 /// From when, and for how long, a granted lease counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Term {
-    /// The full ttl, counted from the sending of the request that was answered. Where the answer only put the attempt into
-    /// the queue and an event then made it the holder, it counts from there all the same: it may be old, or even past.
+    /// The full ttl, counted from the sending of the request that was answered. Where the answer only put the attempt
+    /// into the queue and an event then made it the holder, it counts from there all the same: it may be old, or even
+    /// past.
     FromRequest,
     /// What was granted stays so: the answer is as good as new whenever it comes.
     ForGood,
@@ -308,7 +311,8 @@ pub enum Term {
     Pushed(StoreTime),
 }
 
-/// A store procedure a layout may call: a Lua script, an SQL statement, a node operation. Identity is the address' name.
+/// A store procedure a layout may call: a Lua script, an SQL statement, a node operation. Identity is the address'
+/// name.
 #[derive(Debug)]
 pub struct Call {
     /// Short name for traces and logs, such as `acquire`.
@@ -452,8 +456,9 @@ pub enum StoreEvent {
     Granted { attempt: AttemptId, first: u64, last: u64, at: StoreTime },
     /// An operator broke the lock that `attempt` held. Like all that is pushed it proves nothing: the store says.
     Broken { attempt: AttemptId },
-    /// Whoever held the lock for long gave it to the one before an attempt, for a claim: the next look is due when that is over. Only the
-    /// [tail](AttemptId::tail) of the attempt is told, since others may hear what is pushed, and its turn is still to come.
+    /// Whoever held the lock for long gave it to the one before an attempt, for a claim: the next look is due when that
+    /// is over. Only the [tail](AttemptId::tail) of the attempt is told, since others may hear what is pushed, and its
+    /// turn is still to come.
     Next { tail: u32 },
     /// A claim was over before it was renewed, so all of its client's places in that queue are gone.
     Dropped,
@@ -483,9 +488,9 @@ pub enum Push {
     Inbox,
     /// By a watch that the protocol sets itself.
     Watch,
-    /// By a message to their client's inbox, open or not: each has a place that stands for the ttl, which asking again renews. A grant
-    /// cannot be given back, so an undo is answered [`Verdict::Undone`], after which nothing of the attempt can be granted, or
-    /// [`Verdict::Granted`].
+    /// By a message to their client's inbox, open or not: each has a place that stands for the ttl, which asking again
+    /// renews. A grant cannot be given back, so an undo is answered [`Verdict::Undone`], after which nothing of the
+    /// attempt can be granted, or [`Verdict::Granted`].
     Place,
     /// By a message that the store sends to whoever [listens](Protocol::channel) for it, which says only that asking
     /// may help.
@@ -640,7 +645,8 @@ pub trait Layout: Send + Sync + fmt::Debug {
         None
     }
 
-    /// How many permits there are, where an acquisition was answered with `replies` that say so: when they are not as many as it said.
+    /// How many permits there are, where an acquisition was answered with `replies` that say so: when they are not as
+    /// many as it said.
     fn other_permits(&self, replies: &[Reply]) -> Option<u32> {
         let _ = replies;
         None
@@ -690,8 +696,8 @@ pub trait Layout: Send + Sync + fmt::Debug {
         false
     }
 
-    /// The one request that stands for `requests`, each of which tries a lock of this layout without waiting, where that is
-    /// possible. It is answered with a list of the answers to each.
+    /// The one request that stands for `requests`, each of which tries a lock of this layout without waiting, where
+    /// that is possible. It is answered with a list of the answers to each.
     fn together(&self, policy: Policy, requests: &[&Request]) -> Option<Request> {
         let _ = (policy, requests);
         None
@@ -701,7 +707,8 @@ pub trait Layout: Send + Sync + fmt::Debug {
     /// with `protocol` where a reply makes no sense.
     fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection>;
 
-    /// The same for somebody who asks what lies there: other primitives of ours are told of too, as far as one look tells.
+    /// The same for somebody who asks what lies there: other primitives of ours are told of too, as far as one look
+    /// tells.
     fn identify<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
         self.inspect(name, key)
     }
@@ -718,19 +725,20 @@ pub trait Layout: Send + Sync + fmt::Debug {
 
 /// One lock layout of one store, as a pure machine.
 pub trait Protocol: Send + fmt::Debug {
-    /// Takes one input and says what to do. The answer depends only on the inputs so far: it never changes by itself, so
-    /// there is nothing to poll.
+    /// Takes one input and says what to do. The answer depends only on the inputs so far: it never changes by itself,
+    /// so there is nothing to poll.
     fn step(&mut self, input: Input<'_>) -> Step;
 
-    /// Begins a renewal that changes how much is held, in the place of a plain one; its answer belongs to [`Op::Renew`].
+    /// Begins a renewal that changes how much is held, in the place of a plain one; its answer belongs to
+    /// [`Op::Renew`].
     fn change(&mut self, change: Change) -> Step {
         let _ = change;
         Step::Done(Verdict::Failed(Error::unsupported("change", "this layout has one holder, who holds all of it")))
     }
 
-    /// The requests that give the lock from one attempt to another and make the lease last `to.ttl`; `None` where the layout
-    /// cannot. They are answered as an acquire is to [`Op::Acquire`] (with [`Verdict::Gone`] where `from` does not hold the
-    /// lock), and as a release is to [`Op::Release`].
+    /// The requests that give the lock from one attempt to another and make the lease last `to.ttl`; `None` where the
+    /// layout cannot. They are answered as an acquire is to [`Op::Acquire`] (with [`Verdict::Gone`] where `from` does
+    /// not hold the lock), and as a release is to [`Op::Release`].
     fn pass(&self, from: &Terms, to: &Terms) -> Option<Requests> {
         let _ = (from, to);
         None

@@ -1,10 +1,10 @@
-//! The queue of one process for one lock: reentrancy, first come first served among its tasks, and hand-offs that never leave
-//! the process.
+//! The queue of one process for one lock: reentrancy, first come first served among its tasks, and hand-offs that never
+//! leave the process.
 //!
 //! Written once for every store and pure. Tasks ask here; the queue sends one *contender* (a
-//! [`Session`](crate::session::Session)) to the store for all of them, and one for each task that wants `fair`. While its
-//! contender holds the lock, the queue passes it from task to task: at most as many as waited when it was granted, at most a
-//! block of tokens, for at most a slice of time. Then the others get their turn.
+//! [`Session`](crate::session::Session)) to the store for all of them, and one for each task that wants `fair`. While
+//! its contender holds the lock, the queue passes it from task to task: at most as many as waited when it was granted,
+//! at most a block of tokens, for at most a slice of time. Then the others get their turn.
 //!
 //! ```text
 //!   event     state                             what happens
@@ -47,8 +47,8 @@ use crate::relative::Relative;
 use crate::session::{CompactService, Service, claim};
 use crate::time::Time;
 
-/// The longest turn of one process while others may wait: beyond it their p99 suffers (48 times the fair share at blocks of
-/// 256 hand-offs, measured).
+/// The longest turn of one process while others may wait: beyond it their p99 suffers (48 times the fair share at
+/// blocks of 256 hand-offs, measured).
 pub const SLICE: Duration = Duration::from_millis(1);
 
 /// One acquisition wanted by one task; minted by the driver, never reused. There may be very many: where the ids of
@@ -86,7 +86,8 @@ pub struct Ask {
 pub enum Refusal {
     /// Somebody else holds it, and the task only tried.
     Taken,
-    /// Its deadline passed. How many were ahead of it at most, by what the store said last: nothing where it says no such thing.
+    /// Its deadline passed. How many were ahead of it at most, by what the store said last: nothing where it says no
+    /// such thing.
     TimedOut(Option<u32>),
     /// The contender failed.
     Failed(Error),
@@ -103,8 +104,8 @@ pub enum Event {
     Cancel(TaskId),
     /// A contender got the lock, under these tokens.
     Granted { contender: ContenderId, first: u64, last: u64 },
-    /// A holder gives back the hold it got `token` with. `left` is how much longer the lease is believed to last, if nothing
-    /// about it is in doubt.
+    /// A holder gives back the hold it got `token` with. `left` is how much longer the lease is believed to last, if
+    /// nothing about it is in doubt.
     Release { token: u64, left: Option<Duration> },
     /// The holder under `token` leaves the lock to `secret` for `ttl`.
     Export { token: u64, secret: AttemptId, ttl: Duration },
@@ -252,8 +253,8 @@ impl Queue {
         self.actions.pop_front()
     }
 
-    /// Lends the memory in which tasks and actions gather, before [`handle`](Self::handle). Whoever drives very many queues
-    /// lends the same to each in turn, so that none keeps its own.
+    /// Lends the memory in which tasks and actions gather, before [`handle`](Self::handle). Whoever drives very many
+    /// queues lends the same to each in turn, so that none keeps its own.
     pub fn lend(&mut self, scratch: &mut Scratch) {
         self.waiting.exchange(&mut scratch.waiting);
         self.waiting_fairly.exchange(&mut scratch.waiting_fairly);
@@ -515,8 +516,8 @@ impl Queue {
         }
     }
 
-    /// Whoever forgets a guard may yet be at work under it: the lock is not given back, and lasts as long as a level is left that is not
-    /// forgotten.
+    /// Whoever forgets a guard may yet be at work under it: the lock is not given back, and lasts as long as a level is
+    /// left that is not forgotten.
     fn abandon(&mut self, token: u64) {
         if let Some(hold) = self.hold.as_mut().filter(|hold| hold.token == token && hold.abandoned < hold.depth) {
             hold.abandoned += 1;

@@ -3,7 +3,8 @@
 use crate::protocol::AttemptId;
 use crate::time::{StoreTime, Time};
 
-/// How those who explore what could happen next name times, attempts and tokens, so that states that will behave alike look alike.
+/// How those who explore what could happen next name times, attempts and tokens, so that states that will behave alike
+/// look alike.
 ///
 /// Machines feed what they know through it, and say of each time what it matters for.
 pub trait Relative {

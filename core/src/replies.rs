@@ -38,8 +38,9 @@ pub(crate) fn shown(owner: &str) -> String {
     sha1_smol::Sha1::from(owner).digest().to_string()[..12].to_owned()
 }
 
-/// Whether a token that is the store's clock, or a little more, cannot have been given out when that stood `at`: it would outrank those of
-/// all who come later, and whoever may publish may say so. Where the clock really stepped back by a day, asking costs a request.
+/// Whether a token that is the store's clock, or a little more, cannot have been given out when that stood `at`: it
+/// would outrank those of all who come later, and whoever may publish may say so. Where the clock really stepped back
+/// by a day, asking costs a request.
 pub(crate) fn is_far(token: u64, at: StoreTime) -> bool {
     const FAR: Duration = Duration::from_secs(24 * 60 * 60);
     i64::try_from(token).map_or(true, |token| StoreTime(token) > at.after(FAR))
@@ -118,7 +119,8 @@ pub(crate) fn refusal(operation: &'static str, code: &str, message: &str) -> Err
     Error::new(kind, operation, format!("the store refused: {code} {message}; {advice}"))
 }
 
-/// What to say where something else than was meant lies under a name: a record of ours, whose kind the store says, or not.
+/// What to say where something else than was meant lies under a name: a record of ours, whose kind the store says, or
+/// not.
 fn foreign(message: &str) -> String {
     let used = message.strip_prefix("this name is a ").and_then(|rest| rest.strip_suffix("'s"));
     match used {
@@ -131,7 +133,8 @@ fn foreign(message: &str) -> String {
     }
 }
 
-/// The error for replies that no such layout gives. Texts in it are counted, not quoted: one of them may be an owner, which releases a lock.
+/// The error for replies that no such layout gives. Texts in it are counted, not quoted: one of them may be an owner,
+/// which releases a lock.
 pub(crate) fn nonsense(operation: &'static str, replies: &[Reply]) -> Error {
     let mut shown = shape(replies);
     shown.truncate(shown.floor_char_boundary(200));

@@ -19,8 +19,8 @@ use crate::guarantee::{Guarantees, Requirements};
 use crate::options::DEFAULT_TTL;
 
 impl<F: Face> Client<F> {
-    /// Fails when something insisted on is not promised by the client's layout: of locks, or of the primitives that are named. Nothing
-    /// is sent.
+    /// Fails when something insisted on is not promised by the client's layout: of locks, or of the primitives that are
+    /// named. Nothing is sent.
     ///
     /// # Errors
     /// `unsupported`, naming everything that is missing; else as [`guarantees`](Self::guarantees).

@@ -1,7 +1,7 @@
 //! The life of one contender for one lock: asking, waiting, holding, renewing, giving back.
 //!
-//! Written once for every store and pure: time is handed in, bytes go out as [`Action`]s. It alone reasons about time. Cancel
-//! and release are events in it, never a dropped future, so whatever was sent is finished or undone.
+//! Written once for every store and pure: time is handed in, bytes go out as [`Action`]s. It alone reasons about time.
+//! Cancel and release are events in it, never a dropped future, so whatever was sent is finished or undone.
 //!
 //! ```text
 //!   phase       event                            next        action                       remark
@@ -75,12 +75,13 @@
 //!   Undoing     Tick: the store has forgotten    Ended       -
 //! ```
 //!
-//! *Ended* is Idle again, with [`Action::Ended`]: nothing of the attempt is left anywhere. Besides, any step may tell the store's clock
-//! (`Learn`), what became of an attempt that was given back (`Released`), and whoever wanted more of a hold that it did not get it
-//! (`Extended`, `Changed`). Events that change nothing are left out. `session/table.rs` compares this table with the code.
+//! *Ended* is Idle again, with [`Action::Ended`]: nothing of the attempt is left anywhere. Besides, any step may tell
+//! the store's clock (`Learn`), what became of an attempt that was given back (`Released`), and whoever wanted more of
+//! a hold that it did not get it (`Extended`, `Changed`). Events that change nothing are left out. `session/table.rs`
+//! compares this table with the code.
 //!
-//! A reply counts only if it answers the request last sent in its conversation: request ids carry the attempt and a number
-//! that never restarts.
+//! A reply counts only if it answers the request last sent in its conversation: request ids carry the attempt and a
+//! number that never restarts.
 
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroU32;
@@ -108,8 +109,8 @@ use state::{Asked, GivingBack, Lease, Renewal};
 pub(crate) const DRIFT_DIVISOR: u32 = 100;
 /// And a fixed allowance for their granularity.
 const GRANULARITY: Duration = Duration::from_millis(2);
-/// The longest that one who waits does not look after whoever holds the lock, so that a push which was lost, however that came, costs no
-/// more; the shortest at which many thousand locks that are waited for cost next to nothing.
+/// The longest that one who waits does not look after whoever holds the lock, so that a push which was lost, however
+/// that came, costs no more; the shortest at which many thousand locks that are waited for cost next to nothing.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(30);
 /// An answer that takes no longer than this is none that a store fails to give.
 const PROMPT: Duration = Duration::from_millis(100);
@@ -192,7 +193,8 @@ pub enum Event<'a> {
     Yield { attempt: AttemptId, used: u64, service: Service },
     /// Give back; `used` is the highest token that was used.
     Release { used: u64 },
-    /// Pass the lock to `secret`, which nobody is told before [`Action::Released`] says that it has it; `used` as above.
+    /// Pass the lock to `secret`, which nobody is told before [`Action::Released`] says that it has it; `used` as
+    /// above.
     Export { secret: Terms, used: u64 },
     /// Whoever wanted the lock is gone.
     Cancel,
@@ -221,10 +223,11 @@ pub enum Action {
     Lost(LossReason),
     /// The answer to every `Extend` that has none yet: whether the lease is extended.
     Extended(bool),
-    /// The answer to `Change`: the token of what is held now; `None` when others hold what was wanted, or the hold is over.
+    /// The answer to `Change`: the token of what is held now; `None` when others hold what was wanted, or the hold is
+    /// over.
     Changed(Option<u64>),
-    /// What became of an attempt with a [place](Push::Place) that was given up: granted before that, under this token, or not at all. It
-    /// is told as soon as it is certain, and perhaps again; not at all where it never is.
+    /// What became of an attempt with a [place](Push::Place) that was given up: granted before that, under this token,
+    /// or not at all. It is told as soon as it is certain, and perhaps again; not at all where it never is.
     Parted(Option<u64>),
     /// What became of the hold that was given back by `Release` or `Yield`.
     Released(ReleaseOutcome),
@@ -255,8 +258,8 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// Why there is no answer at `now`, if the store said nothing to the contender after `since`. A request that has just left
-    /// says nothing of the store.
+    /// Why there is no answer at `now`, if the store said nothing to the contender after `since`. A request that has
+    /// just left says nothing of the store.
     pub fn after(self, since: Time, now: Time) -> Option<Error> {
         let silent = self.owed <= since || self.answered.is_none_or(|at| at < since);
         let is_due = self.trouble.is_some() || now.since(self.owed) >= PROMPT;
@@ -343,8 +346,8 @@ impl Session {
         self.actions.pop_front()
     }
 
-    /// Lends the memory in which actions gather, before [`handle`](Self::handle). Whoever drives very many sessions lends the
-    /// same to each in turn, so that none keeps its own.
+    /// Lends the memory in which actions gather, before [`handle`](Self::handle). Whoever drives very many sessions
+    /// lends the same to each in turn, so that none keeps its own.
     pub fn lend(&mut self, scratch: &mut Scratch) {
         self.actions.exchange(&mut scratch.0);
     }
@@ -385,7 +388,8 @@ impl Session {
         self.phase == Phase::Waiting
     }
 
-    /// How many are ahead of it in the store's queue at most, as the store said last; `None` where it has no place there.
+    /// How many are ahead of it in the store's queue at most, as the store said last; `None` where it has no place
+    /// there.
     pub fn ahead(&self) -> Option<u32> {
         let waits = matches!(self.phase, Phase::Asking | Phase::Waiting | Phase::Confirming);
         (waits && self.asked.ahead < u32::MAX).then_some(self.asked.ahead)
@@ -585,7 +589,8 @@ impl Session {
     fn conclude(&mut self, now: Time, sent: Time, op: Op, verdict: Verdict) {
         match (op, self.phase) {
             (Op::Acquire, Phase::Asking | Phase::Waiting) => self.acquire_concluded(now, sent, verdict),
-            // The push came first; but this made the lease last for the ttl, and giving it back must be tried for as long.
+            // The push came first; but this made the lease last for the ttl, and giving it back must be tried for as
+            // long.
             (Op::Acquire, Phase::Held | Phase::Confirming | Phase::Releasing) => {
                 if let Verdict::Granted(_) = verdict {
                     self.lasts(sent, now, self.terms.ttl);
@@ -788,8 +793,8 @@ fn may_pass(error: &Error) -> bool {
     matches!(error.kind(), Kind::Unavailable | Kind::Internal | Kind::Cancelled)
 }
 
-/// When a renewal is due `interval` after `from`. Locks taken one after another renew together: due times fall on common
-/// ticks, never later than wanted.
+/// When a renewal is due `interval` after `from`. Locks taken one after another renew together: due times fall on
+/// common ticks, never later than wanted.
 fn due_after(from: Time, interval: Duration) -> Time {
     let tick = u64::try_from((interval / 16).as_nanos()).unwrap_or(u64::MAX).max(1);
     Time::from_nanos(from.after(interval).as_nanos() / tick * tick)
@@ -830,7 +835,8 @@ mod tests {
         (session, id, now)
     }
 
-    /// When a waiter asks again that was queued with `ahead` others ahead and `remaining` milliseconds left to the holder.
+    /// When a waiter asks again that was queued with `ahead` others ahead and `remaining` milliseconds left to the
+    /// holder.
     fn asks_again_after(remaining: i64, ahead: i64) -> Duration {
         let (mut session, id, now) = asking();
         let queued = [1, 5, remaining * 1000, ahead, 0].map(Reply::Int).to_vec();

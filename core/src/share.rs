@@ -1,4 +1,5 @@
-//! What of a shared record somebody wants: a reader's or the writer's part of a read/write lock, permits of a semaphore.
+//! What of a shared record somebody wants: a reader's or the writer's part of a read/write lock, permits of a
+//! semaphore.
 
 use crate::error::{Error, Result};
 

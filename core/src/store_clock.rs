@@ -11,8 +11,9 @@ const HOLDS: Duration = Duration::from_secs(10);
 
 /// An estimate of the store's clock that is never ahead of it, so that what must not be executed late is not.
 ///
-/// An answer was a while on its way when it comes in, and our clock may run 1 % faster than the store's: both are allowed for
-/// in the same direction. Where the store's clock is set back, the estimate is ahead until it is learnt anew.
+/// An answer was a while on its way when it comes in, and our clock may run 1 % faster than the store's: both are
+/// allowed for in the same direction. Where the store's clock is set back, the estimate is ahead until it is learnt
+/// anew.
 #[derive(Debug, Default)]
 pub struct StoreClock {
     /// Microseconds from our clock to the store's.
@@ -28,7 +29,8 @@ impl StoreClock {
         self.learnt.store(now.as_nanos(), Ordering::Relaxed);
     }
 
-    /// What the store's clock certainly shows at `time`, which may be that and up to 1 % of the time since it was learnt more.
+    /// What the store's clock certainly shows at `time`, which may be that and up to 1 % of the time since it was
+    /// learnt more.
     pub fn at(&self, time: Time) -> StoreTime {
         let drift = self.age(time) / DRIFT_DIVISOR;
         StoreTime(micros(time.before(drift)).saturating_add(self.offset.load(Ordering::Relaxed)))

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 /// A point on this host's own clock, in nanoseconds since an arbitrary start.
 ///
-/// The driver takes it from a clock that also runs while the machine is suspended (`CLOCK_BOOTTIME` on Linux), so that a
-/// laptop that slept through its lease knows it.
-/// Kept as one more than its nanoseconds, so that an `Option` of it takes no more room: a client may hold very many locks.
+/// The driver takes it from a clock that also runs while the machine is suspended (`CLOCK_BOOTTIME` on Linux), so that
+/// a laptop that slept through its lease knows it. Kept as one more than its nanoseconds, so that an `Option` of it
+/// takes no more room: a client may hold very many locks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(NonZeroU64);
 

@@ -13,7 +13,8 @@ use crate::options::{AcquireOptions, ConnectOptions, MAX_TIMEOUT, Retry};
 /// The environment variable that says where locks are kept when the program does not.
 pub const ENVIRONMENT: &str = "LOCKWRIGHT_URL";
 
-/// A parsed address with the options that rode in it. Its `Debug` shows no user, no password and no option that is not known.
+/// A parsed address with the options that rode in it. Its `Debug` shows no user, no password and no option that is not
+/// known.
 #[derive(Clone)]
 pub struct Uri {
     /// The address; may hold a password.
@@ -71,8 +72,8 @@ impl Uri {
         self.connect.check()
     }
 
-    /// What is wrong with this address, without quoting it where a password may have been taken for something else: an `@`
-    /// behind the host means that a `/`, `?` or `#` stood before it.
+    /// What is wrong with this address, without quoting it where a password may have been taken for something else: an
+    /// `@` behind the host means that a `/`, `?` or `#` stood before it.
     pub(crate) fn discreet(&self, error: Error) -> Error {
         if !self.hides_a_password {
             return error;
@@ -227,7 +228,8 @@ fn no_uri(text: &str, error: Option<url::ParseError>) -> String {
 /// A span of time as text: `10s`, `500ms`, `2m`, `1h`, or a plain number of seconds.
 ///
 /// # Errors
-/// `invalid_config` when it is none, negative, or larger than any time. Ten years are the most that is told apart from no limit.
+/// `invalid_config` when it is none, negative, or larger than any time. Ten years are the most that is told apart from
+/// no limit.
 pub fn span(what: &str, text: &str) -> Result<Duration> {
     let split = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
@@ -257,7 +259,8 @@ pub fn retry(what: &str, text: &str) -> Result<Retry> {
     Ok(Retry { min: span(what, min)?, max: span(what, max)? })
 }
 
-/// What stands behind user, password and host as they were written: parsing drops parts of it, such as what `..` takes back.
+/// What stands behind user, password and host as they were written: parsing drops parts of it, such as what `..` takes
+/// back.
 fn behind_the_host(text: &str) -> &str {
     let rest = text.split_once(':').map_or(text, |(_, rest)| rest);
     let Some(rest) = rest.strip_prefix("//") else { return rest };

@@ -1,4 +1,5 @@
-//! What is refused is said, why a hold ended is said as it was, and what a program does around its locks: ping, drain, leadership, a least time.
+//! What is refused is said, why a hold ended is said as it was, and what a program does around its locks: ping, drain,
+//! leadership, a least time.
 
 mod test_stores;
 

@@ -1,5 +1,6 @@
-//! Very many tasks of one process that want the same lock, each with a place of its own at the store. All of them get it, each costs the store a few
-//! requests however many there are, and nobody is told that a store is silent that is well.
+//! Very many tasks of one process that want the same lock, each with a place of its own at the store. All of them get
+//! it, each costs the store a few requests however many there are, and nobody is told that a store is silent that is
+//! well.
 
 mod ordered;
 
@@ -10,7 +11,8 @@ use ordered::Ordered;
 
 /// Tasks; LOCKWRIGHT_CROWD says how many instead.
 const CROWD: usize = 1_000;
-/// Requests that a task costs at most, of which asking and giving back are two, and asking again once pushes can come is the third.
+/// Requests that a task costs at most, of which asking and giving back are two, and asking again once pushes can come
+/// is the third.
 const REQUESTS: u64 = 5;
 
 /// One of a crowd gets what it wants, or has passed a barrier of all of them where that is `None`.
@@ -73,7 +75,8 @@ async fn a_crowd_at_a_server_is_served_one_by_one() {
     crowd(&uri).await;
 }
 
-/// A step in which all of them give up that took time by the square of their number would keep the holder from renewing, too.
+/// A step in which all of them give up that took time by the square of their number would keep the holder from
+/// renewing, too.
 #[tokio::test]
 async fn a_crowd_whose_time_is_over_at_once_is_told_so_and_keeps_nobody_up() {
     let crowd = std::env::var("LOCKWRIGHT_CROWD").map_or(2 * CROWD, |crowd| crowd.parse().unwrap());

@@ -1,13 +1,13 @@
 //! Everything that can happen to two or three clients, one store and one lock, happens here.
 //!
-//! The shipped Session, local queue and a layout's protocol run against the reference semantics of the store. Every message
-//! is its own event: it may be overtaken by any other, and answers may take for ever, but where a space is prompt. A client
-//! that is not scheduled while time passes is a paused one. What may go wrong, and how often, is the space's. Time has no
-//! end: states are the same when they will behave alike, however late they are.
+//! The shipped Session, local queue and a layout's protocol run against the reference semantics of the store. Every
+//! message is its own event: it may be overtaken by any other, and answers may take for ever, but where a space is
+//! prompt. A client that is not scheduled while time passes is a paused one. What may go wrong, and how often, is the
+//! space's. Time has no end: states are the same when they will behave alike, however late they are.
 //!
-//! In every state: no grant over a live lease, no shortened lease, tokens rise, nobody believes what the store denies, the
-//! store serves in order. From every state: a run in which nothing more goes wrong serves everybody and leaves nothing behind,
-//! within the ticks that `Setup::bound` allows. `explore_full` visits larger spaces.
+//! In every state: no grant over a live lease, no shortened lease, tokens rise, nobody believes what the store denies,
+//! the store serves in order. From every state: a run in which nothing more goes wrong serves everybody and leaves
+//! nothing behind, within the ticks that `Setup::bound` allows. `explore_full` visits larger spaces.
 
 #![allow(unreachable_pub, dead_code, reason = "the modules are shared, and each test uses its part")]
 
@@ -228,7 +228,8 @@ fn joined_locks_are_hinted_at() {
     Setup::three_clients("redisson: three prompt clients").check_as::<RedissonRecord>();
 }
 
-/// What a connection or an inbox may do, but no client dies: the others wait longer for one that does than they live here.
+/// What a connection or an inbox may do, but no client dies: the others wait longer for one that does than they live
+/// here.
 const CONNECTIONS: [Class; 7] =
     [Class::Refused, Class::Lost, Class::Ghost, Class::ReplyLost, Class::Reset, Class::Blip, Class::PushLost];
 

@@ -1,5 +1,5 @@
-//! A forked child: it works with the inherited client and never touches what the parent holds. One test in a process of its
-//! own, since a fork takes only the calling thread along.
+//! A forked child: it works with the inherited client and never touches what the parent holds. One test in a process of
+//! its own, since a fork takes only the calling thread along.
 
 #![allow(unsafe_code)]
 

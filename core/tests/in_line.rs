@@ -1,4 +1,5 @@
-//! Tasks of one client that want to be served in order: they get in line as they come, and who leaves it is told where it stood.
+//! Tasks of one client that want to be served in order: they get in line as they come, and who leaves it is told where
+//! it stood.
 
 mod ordered;
 mod test_stores;
@@ -14,7 +15,8 @@ use test_stores::TestStore;
 const ROUNDS: usize = 20;
 const TASKS: usize = 8;
 
-/// In which order the tasks of a client that waits for the first time are served, some of which come while its inbox is being opened.
+/// In which order the tasks of a client that waits for the first time are served, some of which come while its inbox is
+/// being opened.
 async fn served(uri: &str, holder: &Client, wanted: Ordered, name: &str, pause: Duration) -> Vec<usize> {
     let guard = wanted.acquire(holder, name).await.unwrap();
     let client = lockwright::connect(uri).await.unwrap();

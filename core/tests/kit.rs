@@ -1,5 +1,5 @@
-//! What is built of locks for a purpose: one caller does the job, one of many leads, and what is protected refuses whoever comes
-//! late.
+//! What is built of locks for a purpose: one caller does the job, one of many leads, and what is protected refuses
+//! whoever comes late.
 
 mod test_stores;
 

@@ -1,5 +1,5 @@
-//! One test for each rule that the machines keep, told by the failing run that made it a rule. `scripts/mutate` takes the
-//! guards out one by one and requires these to fail.
+//! One test for each rule that the machines keep, told by the failing run that made it a rule. `scripts/mutate` takes
+//! the guards out one by one and requires these to fail.
 
 #[path = "machines/barrier.rs"]
 mod barrier;
@@ -821,7 +821,8 @@ mod found {
         assert!(rig.hears().contains(&"released: released".to_owned()));
     }
 
-    /// What is heard of a hold yielded at 10, when the push of the next turn overtakes the answer and is read at `read`.
+    /// What is heard of a hold yielded at 10, when the push of the next turn overtakes the answer and is read at
+    /// `read`.
     fn heard_first(broken: bool, read: u64) -> Vec<String> {
         let mut rig = Rig::holding();
         let attempt = AttemptId(2);
@@ -841,8 +842,8 @@ mod found {
         assert_eq!(heard_first(false, 29_950)[0], "released: unknown");
     }
 
-    /// What is heard of a hold yielded at 10 by whom nobody waits any more when the answer comes: at once when the undo is
-    /// answered first, and in the end.
+    /// What is heard of a hold yielded at 10 by whom nobody waits any more when the answer comes: at once when the undo
+    /// is answered first, and in the end.
     fn heard_though_cancelled(answer: Option<Reply>) -> [Vec<String>; 2] {
         let mut rig = Rig::holding();
         rig.tell(10, Event::Yield { attempt: AttemptId(2), used: 100, service: SERVICE });

@@ -1,5 +1,5 @@
-//! What is told of locks: events with their fields, and figures that are those of what was done. `docs/observability.md` has
-//! the list.
+//! What is told of locks: events with their fields, and figures that are those of what was done.
+//! `docs/observability.md` has the list.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,5 @@
-//! A store that does not answer is never somebody else who holds the lock, whatever is wanted of it, and time limits are kept all the same.
+//! A store that does not answer is never somebody else who holds the lock, whatever is wanted of it, and time limits
+//! are kept all the same.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

@@ -1,4 +1,5 @@
-//! What others wrote may panic: callbacks, wakers, subscribers of `tracing`. Neither the lock it concerns nor any other is the worse for it.
+//! What others wrote may panic: callbacks, wakers, subscribers of `tracing`. Neither the lock it concerns nor any other
+//! is the worse for it.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,5 +1,6 @@
-//! The scripts of barriers do what [`lockwright::barrier_cell`] does: the same random commands go to both, and answers, pushes and what is
-//! left in the end must be equal. The scripts run on a real server, under a clock that the test sets.
+//! The scripts of barriers do what [`lockwright::barrier_cell`] does: the same random commands go to both, and answers,
+//! pushes and what is left in the end must be equal. The scripts run on a real server, under a clock that the test
+//! sets.
 
 #![cfg(feature = "redis")]
 
@@ -198,7 +199,8 @@ fn those_who_passed_are_forgotten_once_nobody_can_ask_for_them() {
         // The place of the one before still stands.
         now = StoreTime(now.0 - 5 * SECOND * i64::from(who % 2 == 0));
     }
-    // What it is, its parties, end, generation and places (3): whoever looks through it reads nothing of those who passed.
+    // What it is, its parties, end, generation and places (3): whoever looks through it reads nothing of those who
+    // passed.
     assert_eq!(server.number(&["HLEN", &key]), Some(7));
     // Two each 15 s, each remembered for 100 s, twice; the two ends of their row, and when the key goes.
     let fields = server.number(&["HLEN", &past(&key)]).unwrap();

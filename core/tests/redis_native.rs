@@ -1,5 +1,6 @@
-//! The scripts of the layout `native` do what [`lockwright::lock_cell`] does: the same random commands go to both, and answers,
-//! pushes and what is left in the end must be equal. The scripts run on a real server, under a clock that the test sets.
+//! The scripts of the layout `native` do what [`lockwright::lock_cell`] does: the same random commands go to both, and
+//! answers, pushes and what is left in the end must be equal. The scripts run on a real server, under a clock that the
+//! test sets.
 
 #![cfg(feature = "redis")]
 
@@ -420,8 +421,8 @@ impl<'a> Run<'a> {
         (reply, heard.map(|(_, event)| (self.key.clone(), event)).collect())
     }
 
-    /// The answer, with what the scripts may tell differently put straight: a waiter that asks again learns a bound of its
-    /// position once somebody left the queue's middle, and a hold is as old as its token.
+    /// The answer, with what the scripts may tell differently put straight: a waiter that asks again learns a bound of
+    /// its position once somebody left the queue's middle, and a hold is as old as its token.
     fn comparable(&self, command: &Command, expected: &Reply, mut reply: Reply) -> Reply {
         if let (Reply::List(got), Reply::List(wanted)) = (&mut reply, expected) {
             match (command, got.as_mut_slice(), wanted.as_slice()) {

@@ -1,5 +1,5 @@
-//! What several may hold in the layout `redisson`: the scripts do what the references in `explore/layout/redisson_store.rs` do, with Redisson's own scripts
-//! between them, taken from its jar.
+//! What several may hold in the layout `redisson`: the scripts do what the references in
+//! `explore/layout/redisson_store.rs` do, with Redisson's own scripts between them, taken from its jar.
 
 #![cfg(feature = "redis")]
 
@@ -31,7 +31,8 @@ use redis_server::{Server, dated};
 use redisson_store::{Notes, TTL, arguments};
 
 const MINUTE: i64 = 60_000_000;
-/// A pause ends with a lease of [`TTL`] or a minute from its end, never shortly before it: the server's own clock goes on meanwhile.
+/// A pause ends with a lease of [`TTL`] or a minute from its end, never shortly before it: the server's own clock goes
+/// on meanwhile.
 const PAUSES: [i64; 5] = [0, 50, 2 * MINUTE, 6 * MINUTE, 100 * MINUTE];
 
 fn terms(who: u128) -> Terms {

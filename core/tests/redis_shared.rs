@@ -1,6 +1,6 @@
-//! The scripts of read/write locks and semaphores do what [`lockwright::shared_cell`] does: the same random commands go to both,
-//! and answers, pushes and what is left in the end must be equal. The scripts run on a real server, under a clock that the test
-//! sets.
+//! The scripts of read/write locks and semaphores do what [`lockwright::shared_cell`] does: the same random commands go
+//! to both, and answers, pushes and what is left in the end must be equal. The scripts run on a real server, under a
+//! clock that the test sets.
 
 #![cfg(feature = "redis")]
 
@@ -164,7 +164,8 @@ fn a_batch_of_renewals_answers_for_each_hold_in_order() {
     server.plain(&["DEL", keys[0], keys[1], keys[2]]);
 }
 
-/// Too many for chance: a waiter that wants more than is free asks again after others behind it left, and somebody's lease ended.
+/// Too many for chance: a waiter that wants more than is free asks again after others behind it left, and somebody's
+/// lease ended.
 #[test]
 fn whoever_asks_again_behind_gaps_learns_a_place_in_the_queue() {
     let (mut server, mut inbox) = (Server::connect(), Inbox::open());

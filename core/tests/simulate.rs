@@ -1,8 +1,8 @@
 //! Many clients, tasks and locks on a simulated network and clock, by seed.
 //!
-//! Requests are lost, late, repeated and overtaken; inboxes break; clients crash, pause, and their clocks run up to 0.9 % fast
-//! or slow; the store restarts, with or without its memory. A failing seed prints the end of its history; add it to
-//! `simulate_seeds.txt`.
+//! Requests are lost, late, repeated and overtaken; inboxes break; clients crash, pause, and their clocks run up to 0.9
+//! % fast or slow; the store restarts, with or without its memory. A failing seed prints the end of its history; add it
+//! to `simulate_seeds.txt`.
 
 #![allow(unreachable_pub, dead_code, reason = "the modules are shared, and each test uses its part")]
 
@@ -789,8 +789,9 @@ impl Simulation {
         Ok(())
     }
 
-    /// Nobody waits for a lock that nobody has, for longer than it takes to find out that a claim ran out: an eighth more for
-    /// each ahead, and one claim more for each of the dead whose inbox seems alive. At first a lease of the dead may be left.
+    /// Nobody waits for a lock that nobody has, for longer than it takes to find out that a claim ran out: an eighth
+    /// more for each ahead, and one claim more for each of the dead whose inbox seems alive. At first a lease of the
+    /// dead may be left.
     fn check_recovery(&mut self) -> Checked {
         let claim = SECOND;
         let seem_alive = (0..self.clients.len()).filter(|c| self.clients[*c].dead && self.alive[*c].is_some()).count();

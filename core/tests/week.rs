@@ -1,8 +1,8 @@
 //! A week of renewals, in simulated time: nothing drifts.
 //!
-//! The shipped Session and `native` protocol hold a lock of the reference record over a clock that runs up to 0.9 % fast or slow
-//! beside the store's, timers that come late, answers that take their time or are lost. `week_full` does the same for a lease
-//! of 20 ms, whose week has 90 million renewals.
+//! The shipped Session and `native` protocol hold a lock of the reference record over a clock that runs up to 0.9 %
+//! fast or slow beside the store's, timers that come late, answers that take their time or are lost. `week_full` does
+//! the same for a lease of 20 ms, whose week has 90 million renewals.
 
 #![allow(unreachable_pub, dead_code, reason = "the module is shared, and each test uses its part")]
 

@@ -2,8 +2,8 @@
 //!
 //! `stock` holds how many items are left, and is replaced by renaming. `ledger` has a line for each sale. `fence` holds
 //! the highest fencing token that the shop has been shown: whoever comes with a lower one is turned away, as a database
-//! would by a condition in its `UPDATE`. Checking the fence and acting on it is one step, under a lock of the system that
-//! lasts no longer; reading the stock, thinking and writing are three, and only the lock makes them one.
+//! would by a condition in its `UPDATE`. Checking the fence and acting on it is one step, under a lock of the system
+//! that lasts no longer; reading the stock, thinking and writing are three, and only the lock makes them one.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Result, Seek, Write};

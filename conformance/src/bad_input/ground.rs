@@ -9,7 +9,8 @@ use super::redis::Server;
 use super::table::Row;
 use crate::rows::{Face, RunningStore};
 
-/// Limits short enough for a table of many rows that wait for them, and after which what may have been done is forgotten.
+/// Limits short enough for a table of many rows that wait for them, and after which what may have been done is
+/// forgotten.
 const LIMITS: &str = "store_timeout=600ms&connect_timeout=300ms&response_timeout=250ms&ttl=1s";
 
 /// What stands for a port at which nobody listens, and nobody will while the runner does.
@@ -132,7 +133,8 @@ fn with_options(uri: String, options: &str) -> String {
 }
 
 impl Ground<'_> {
-    /// What is left behind for locks with `word` in their names: anything after a failure, what never goes away otherwise.
+    /// What is left behind for locks with `word` in their names: anything after a failure, what never goes away
+    /// otherwise.
     pub(super) fn residue(&self, word: &str, failed: bool, secret: &str) -> Result<String, String> {
         match &self.kind {
             Kind::Store(place) => place.residue(word),

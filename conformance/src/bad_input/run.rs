@@ -102,8 +102,8 @@ pub fn run(asked: &Asked, tell: &(dyn Fn(&str) + Sync)) -> Result<(usize, usize,
 
 fn world(rows: &[Row], stores: Vec<Store>) -> Result<World, String> {
     let secret = format!("hunter2-{:x}", std::process::id());
-    // A store that is played in part, or with peers alone, differs from another one in little, and shares its server; one
-    // outside the crate has errors of its own.
+    // A store that is played in part, or with peers alone, differs from another one in little, and shares its server;
+    // one outside the crate has errors of its own.
     let ours = |store: &Store| store.only.is_none() && store.peers_only.is_none() && store.faces.is_empty();
     let stores = stores.into_iter().filter(ours);
     let needed = rows.iter().any(|row| row.stores.is_some());

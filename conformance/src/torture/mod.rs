@@ -1,5 +1,6 @@
-//! Torture: workers of all faces count under one lock while they are killed and stopped, the server is restarted and the way
-//! to it disturbed, at random from one seed. The referee judges what they logged; whoever is left must be served in the end.
+//! Torture: workers of all faces count under one lock while they are killed and stopped, the server is restarted and
+//! the way to it disturbed, at random from one seed. The referee judges what they logged; whoever is left must be
+//! served in the end.
 
 mod proxy;
 

@@ -1,7 +1,8 @@
-//! A guard as an object of a language whose threads may share it: it is given back once, by whoever comes first, and says afterwards
-//! how it ended.
+//! A guard as an object of a language whose threads may share it: it is given back once, by whoever comes first, and
+//! says afterwards how it ended.
 //!
-//! In a forked child nothing behind a parent's is touched, for it may be locked for ever: it is [`Standing::Inherited`] there.
+//! In a forked child nothing behind a parent's is touched, for it may be locked for ever: it is [`Standing::Inherited`]
+//! there.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -179,7 +180,8 @@ impl Held {
         self.ask(blocking::Guard::is_held).unwrap_or(false)
     }
 
-    /// How much longer the lock is certainly held without a further renewal; `None` once it was given back, or is the parent's.
+    /// How much longer the lock is certainly held without a further renewal; `None` once it was given back, or is the
+    /// parent's.
     pub fn remaining(&self) -> Option<Duration> {
         self.ask(blocking::Guard::remaining)
     }
@@ -304,7 +306,8 @@ impl Held {
         Arc::get_mut(guard).ok_or_else(|| lost_track(operation))?.hold_at_least_for(span)
     }
 
-    /// Has `tell` called on the driver's thread when the lock is lost before it is given back. Whether it was not given back yet.
+    /// Has `tell` called on the driver's thread when the lock is lost before it is given back. Whether it was not given
+    /// back yet.
     pub fn on_lost(&self, tell: Box<dyn FnOnce(&'static str) + Send>) -> bool {
         self.ask(|guard| guard.on_lost(move |why| tell(why.code()))).is_some()
     }
@@ -386,8 +389,8 @@ impl Held {
         secret
     }
 
-    /// Lets the lease run out, for one that a collector found: it may come in the middle of what the lock protects. For how much
-    /// longer it was still held; `None` where it was given back, or is the parent's.
+    /// Lets the lease run out, for one that a collector found: it may come in the middle of what the lock protects. For
+    /// how much longer it was still held; `None` where it was given back, or is the parent's.
     pub fn abandon(&mut self) -> Option<Duration> {
         if self.is_inherited() {
             return None;
@@ -441,7 +444,8 @@ impl Group {
         self.told(all, ended)
     }
 
-    /// What became of each, by its [code](ReleaseOutcome::code), where those whose [guards](Self::guards) were released `ended` so.
+    /// What became of each, by its [code](ReleaseOutcome::code), where those whose [guards](Self::guards) were released
+    /// `ended` so.
     pub fn told<'a>(
         self,
         all: impl IntoIterator<Item = &'a Held>,

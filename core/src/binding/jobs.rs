@@ -79,8 +79,8 @@ impl Jobs {
         locked(&self.open).is_empty()
     }
 
-    /// Begins an operation, to be followed by a [`turn`](Self::turn); its number, which is another's once it has ended or was
-    /// [forgotten](Self::forget).
+    /// Begins an operation, to be followed by a [`turn`](Self::turn); its number, which is another's once it has ended
+    /// or was [forgotten](Self::forget).
     pub fn begin(&self, work: Work) -> u32 {
         self.spawn(work)
     }
@@ -123,7 +123,8 @@ impl Jobs {
         Ok(self.spawn(async move { begun.await.map(|()| Outcome::DONE) }))
     }
 
-    /// Begins to have a read/write lock's writer go on as a reader, or with `writes` a reader become the writer; whether it did.
+    /// Begins to have a read/write lock's writer go on as a reader, or with `writes` a reader become the writer;
+    /// whether it did.
     ///
     /// # Errors
     /// As [`Guard::begin_change`].

@@ -1,4 +1,5 @@
-//! Every name that a language must have: for the test of each binding that compares its stubs, types and classes with it.
+//! Every name that a language must have: for the test of each binding that compares its stubs, types and classes with
+//! it.
 
 use super::operation::{self, Of};
 use super::options::{CONNECT, Choice, LOCK, REQUIRE, Shape};

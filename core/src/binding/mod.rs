@@ -1,7 +1,8 @@
-//! What the bindings of other languages are made of, so that each of them is a skin: the idioms of its language and nothing else.
+//! What the bindings of other languages are made of, so that each of them is a skin: the idioms of its language and
+//! nothing else.
 //!
-//! Nothing here has a type parameter for how a caller waits, and everything can be kept behind a number or an object of another
-//! language. Of the feature `bindings`, which programs in Rust do not need.
+//! Nothing here has a type parameter for how a caller waits, and everything can be kept behind a number or an object of
+//! another language. Of the feature `bindings`, which programs in Rust do not need.
 //!
 //! | what | where |
 //! |---|---|
@@ -13,8 +14,8 @@
 //! | whatever a language has a number of | [`numbered`] |
 //! | every name that a language must have, for its test: [`manifest`](manifest::manifest) | [`manifest`] |
 //!
-//! Errors are the core's: [`code`](crate::Error::code), [`retryable`](crate::Error::retryable), and what to do in the text. Events are
-//! collected by [`events`](crate::events) and told as [`fields`](record::fields).
+//! Errors are the core's: [`code`](crate::Error::code), [`retryable`](crate::Error::retryable), and what to do in the
+//! text. Events are collected by [`events`](crate::events) and told as [`fields`](record::fields).
 
 pub mod held;
 pub mod jobs;

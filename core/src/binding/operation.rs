@@ -313,8 +313,8 @@ impl Handle {
     }
 }
 
-/// Something waited for by a thread of the program's own, in slices, so that it may look at signals in between. Dropping it gives up,
-/// which may take a moment.
+/// Something waited for by a thread of the program's own, in slices, so that it may look at signals in between.
+/// Dropping it gives up, which may take a moment.
 #[derive(Debug)]
 pub enum Waiting {
     /// A lock.

@@ -1,7 +1,7 @@
 //! Options by name and value: what a language may set, and how a value of that language becomes one of the core.
 //!
-//! The tables here are the only list of options. A binding hands on what its program gave, by name; stubs and types of each language
-//! are compared with the tables by a test of that language.
+//! The tables here are the only list of options. A binding hands on what its program gave, by name; stubs and types of
+//! each language are compared with the tables by a test of that language.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -149,7 +149,8 @@ impl<T> Choice<T> {
     /// Sets it in `options` for a program of `language`, which does `operation`.
     ///
     /// # Errors
-    /// `invalid_config` for a value that it does not take. Whether the options can be honoured is seen where they are used.
+    /// `invalid_config` for a value that it does not take. Whether the options can be honoured is seen where they are
+    /// used.
     pub fn set(&self, options: &mut T, given: Given, language: Language, operation: &'static str) -> Result<()> {
         let what = language.spell(self.name);
         let span = |given: &Given| language.span(operation, &what, given);
@@ -217,7 +218,8 @@ impl Language {
         }
     }
 
-    /// A time limit. `None`, no limit, is what the language writes so: -1 where seconds are counted, infinity where milliseconds are.
+    /// A time limit. `None`, no limit, is what the language writes so: -1 where seconds are counted, infinity where
+    /// milliseconds are.
     ///
     /// # Errors
     /// As [`span`](Self::span).

@@ -1,7 +1,8 @@
-//! What the core tells of locks and of itself, as records of named values, each of which a language makes an object of its own of.
+//! What the core tells of locks and of itself, as records of named values, each of which a language makes an object of
+//! its own of.
 //!
-//! A record's fields are named here and nowhere else in the core; the class of that name in each language is compared with
-//! [`samples`] by a test of that language.
+//! A record's fields are named here and nowhere else in the core; the class of that name in each language is compared
+//! with [`samples`] by a test of that language.
 
 use std::borrow::Cow;
 use std::time::Duration;

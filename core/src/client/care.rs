@@ -1,4 +1,5 @@
-//! What whoever runs a program asks of its client: whether the store serves it, and to hold nothing any more before it ends.
+//! What whoever runs a program asks of its client: whether the store serves it, and to hold nothing any more before it
+//! ends.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ pub const PING: &str = "lockwright-ping";
 pub struct Health {
     /// How long it took to acquire a lock and to give it back: two round trips, and a connection where there was none.
     pub took: Duration,
-    /// What the store does when its memory is full, such as Redis' `noeviction`, where it has such a thing and this user may ask.
+    /// What the store does when its memory is full, such as Redis' `noeviction`, where it has such a thing and this
+    /// user may ask.
     pub eviction: Option<String>,
 }
 
@@ -47,11 +49,12 @@ impl<F: Face> Client<F> {
 }
 
 impl Client<Async> {
-    /// Whether locks can be had here, now: a lock of its own ([`PING`]) is acquired and given back, with all the rights that takes.
-    /// For readiness probes; about three requests.
+    /// Whether locks can be had here, now: a lock of its own ([`PING`]) is acquired and given back, with all the rights
+    /// that takes. For readiness probes; about three requests.
     ///
     /// # Errors
-    /// Why not: `unavailable` (at once where nobody listens, else after `store_timeout`), `auth`, `foreign_layout`, `protocol`, `closed`.
+    /// Why not: `unavailable` (at once where nobody listens, else after `store_timeout`), `auth`, `foreign_layout`,
+    /// `protocol`, `closed`.
     pub async fn ping(&self) -> Result<Health> {
         let began = clock::now();
         // Somebody else may be at it: that is as good an answer.
@@ -62,9 +65,9 @@ impl Client<Async> {
         Ok(Health { took, eviction: self.eviction(Road::Task).await? })
     }
 
-    /// Begins nothing any more, and waits until everything that this client and its clones hold was released, for at most `limit`: for a program that is
-    /// told to end. Acquisitions fail with `closed` from now on, also those that wait. The names of the locks that are held yet, none
-    /// when it is done; [`close`](Client::close) gives them back.
+    /// Begins nothing any more, and waits until everything that this client and its clones hold was released, for at
+    /// most `limit`: for a program that is told to end. Acquisitions fail with `closed` from now on, also those that
+    /// wait. The names of the locks that are held yet, none when it is done; [`close`](Client::close) gives them back.
     ///
     /// # Errors
     /// `closed`.

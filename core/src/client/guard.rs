@@ -57,12 +57,14 @@ impl<F: Face> Guard<F> {
         Guard { holding: Some(holding), not_before, exported: false, depth, generation, face: PhantomData }
     }
 
-    /// However early it is released, or dropped, the lock stays taken until so long after the grant (at most 24 h): so that whoever comes
-    /// a little later, by a clock that is a little late, finds that it was done. The store keeps it, also when this process ends;
-    /// only [`Client::close`](crate::Client::close) with the guard unreleased gives it back before.
+    /// However early it is released, or dropped, the lock stays taken until so long after the grant (at most 24 h): so
+    /// that whoever comes a little later, by a clock that is a little late, finds that it was done. The store keeps it,
+    /// also when this process ends; only [`Client::close`](crate::Client::close) with the guard unreleased gives it
+    /// back before.
     ///
     /// # Errors
-    /// `unsupported` where the layout cannot pass a held lock on, `invalid_config` for more than 24 h, `forked`, `not_owned`.
+    /// `unsupported` where the layout cannot pass a held lock on, `invalid_config` for more than 24 h, `forked`,
+    /// `not_owned`.
     pub fn hold_at_least_for(&mut self, span: Duration) -> Result<()> {
         AcquireOptions { at_least_for: Some(span), ..AcquireOptions::default() }.check()?;
         let Holding { entry, hold, .. } = self.holding()?;
@@ -99,8 +101,8 @@ impl<F: Face> Guard<F> {
         !self.remaining().is_zero()
     }
 
-    /// How much longer the lock is certainly held without a further renewal; zero when it is lost or belongs to the parent
-    /// of this forked process.
+    /// How much longer the lock is certainly held without a further renewal; zero when it is lost or belongs to the
+    /// parent of this forked process.
     pub fn remaining(&self) -> Duration {
         match self.holding() {
             Ok(holding) => holding.hold.remaining(),
@@ -113,8 +115,8 @@ impl<F: Face> Guard<F> {
         self.holding().ok()?.hold.why_lost()
     }
 
-    /// Has `callback` run once when the lock is lost, at once if it is lost already; never after a release. It runs on the
-    /// driver's thread, so it must return quickly and must not use the client.
+    /// Has `callback` run once when the lock is lost, at once if it is lost already; never after a release. It runs on
+    /// the driver's thread, so it must return quickly and must not use the client.
     pub fn on_lost(&self, callback: impl FnOnce(&LossReason) + Send + 'static) {
         if let Ok(holding) = self.holding() {
             holding.hold.on_lost(Box::new(callback));
@@ -126,8 +128,8 @@ impl<F: Face> Guard<F> {
         self.holding.is_none()
     }
 
-    /// Lets the lease run out: nothing renews it any more, and dropping the guard does nothing. For languages whose guards
-    /// are collected at unknown moments, maybe inside the critical section.
+    /// Lets the lease run out: nothing renews it any more, and dropping the guard does nothing. For languages whose
+    /// guards are collected at unknown moments, maybe inside the critical section.
     pub fn abandon(mut self) {
         if let Ok(Some(holding)) = self.take() {
             let effects = holding.entry.abandon(&holding.engine, holding.hold.token.n);
@@ -135,7 +137,8 @@ impl<F: Face> Guard<F> {
         }
     }
 
-    /// Whether this guard was made before a fork, by the parent, or before this process was [restored](crate::restored).
+    /// Whether this guard was made before a fork, by the parent, or before this process was
+    /// [restored](crate::restored).
     pub fn is_forked(&self) -> bool {
         self.generation != fork::image()
     }
@@ -208,8 +211,8 @@ impl<F: Face> Guard<F> {
         Ok(Change { call, hold: hold.clone() })
     }
 
-    /// [`extend`](Guard::extend) for whoever cannot keep the guard meanwhile: begun at once, ended by awaiting what this
-    /// returns.
+    /// [`extend`](Guard::extend) for whoever cannot keep the guard meanwhile: begun at once, ended by awaiting what
+    /// this returns.
     ///
     /// # Errors
     /// As there.
@@ -328,8 +331,8 @@ impl Guard {
     /// Makes the lease last at least `ttl` (20 ms to 24 h) from now, and renewals from now on.
     ///
     /// # Errors
-    /// `lost` when the lock is not held any more, `forked`, `invalid_config`; what the store says when it refuses for good, such as `auth`
-    /// or `foreign_layout`: then the lease runs out.
+    /// `lost` when the lock is not held any more, `forked`, `invalid_config`; what the store says when it refuses for
+    /// good, such as `auth` or `foreign_layout`: then the lease runs out.
     pub async fn extend(&self, ttl: Duration) -> Result<()> {
         self.begin_extend(ttl)?.await
     }

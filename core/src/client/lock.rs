@@ -86,8 +86,8 @@ impl<F: Face> LockBuilder<F> {
         self
     }
 
-    /// How long `acquire` waits for other holders; default for ever. When it ends with `timeout` its place in the queue is gone, for
-    /// which it may take up to 0.1 s longer where the store answers slowly.
+    /// How long `acquire` waits for other holders; default for ever. When it ends with `timeout` its place in the queue
+    /// is gone, for which it may take up to 0.1 s longer where the store answers slowly.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
         self
@@ -118,7 +118,8 @@ impl<F: Face> LockBuilder<F> {
         self
     }
 
-    /// Acquisitions of the same `owner` re-enter: they are granted at once, and the lock is free when each was released.
+    /// Acquisitions of the same `owner` re-enter: they are granted at once, and the lock is free when each was
+    /// released.
     pub fn reentrant(mut self, owner: OwnerId) -> Self {
         self.options.reentrant = true;
         self.owner = Some(owner);
@@ -304,23 +305,26 @@ impl<F: Face> Lock<F> {
         &self.wish.options
     }
 
-    /// The same lock for an owner: where it is reentrant, acquisitions of the same one re-enter; else one that would wait without a limit for
-    /// what its owner holds itself is `deadlock`, also over several locks of this client. An owner is whatever waits for one thing at a
-    /// time, such as a thread or a task; 0 is nobody. Rust's threads are known without this.
+    /// The same lock for an owner: where it is reentrant, acquisitions of the same one re-enter; else one that would
+    /// wait without a limit for what its owner holds itself is `deadlock`, also over several locks of this client. An
+    /// owner is whatever waits for one thing at a time, such as a thread or a task; 0 is nobody. Rust's threads are
+    /// known without this.
     pub fn for_owner(&self, owner: OwnerId) -> Self {
         let mut lock = self.clone();
         lock.wish.owner = Some(owner);
         lock
     }
 
-    /// The same lock, where somebody else than its owner may release what that one holds: instead of `deadlock`, a warning after a second.
+    /// The same lock, where somebody else than its owner may release what that one holds: instead of `deadlock`, a
+    /// warning after a second.
     pub fn released_by_anybody(&self) -> Self {
         let mut lock = self.clone();
         lock.wish.lenient = true;
         lock
     }
 
-    /// The same lock, whose `timeout` does not say who holds it, which takes a request when the time is over: for whoever does not show it.
+    /// The same lock, whose `timeout` does not say who holds it, which takes a request when the time is over: for
+    /// whoever does not show it.
     pub fn quietly(&self) -> Self {
         let mut lock = self.clone();
         lock.wish.quiet = true;
@@ -334,8 +338,8 @@ impl<F: Face> Lock<F> {
         lock
     }
 
-    /// The same lock, acquired first come, first served where its layout promises `fair` and the store allows it, else in no order;
-    /// `fair` itself is `unsupported` there.
+    /// The same lock, acquired first come, first served where its layout promises `fair` and the store allows it, else
+    /// in no order; `fair` itself is `unsupported` there.
     pub fn fair_if_possible(&self) -> Self {
         let mut lock = self.clone();
         lock.wish.prefers_order = true;
@@ -555,13 +559,14 @@ impl LockBuilder {
 impl Lock {
     /// Waits for the lock, as long as the options say.
     ///
-    /// Cancelling, by dropping the future, is safe at every await: a place in the queue is left and a lock granted meanwhile
-    /// is given back, in the background.
+    /// Cancelling, by dropping the future, is safe at every await: a place in the queue is left and a lock granted
+    /// meanwhile is given back, in the background.
     ///
     /// # Errors
-    /// `timeout` when others held it all the time, and who they are; `unavailable` when the store did not answer within the time limit, or
-    /// for `store_timeout`; `deadlock` where an [owner](Self::for_owner) would wait for itself without end; `auth`, `foreign_layout` and
-    /// `protocol` from the store; `lost` when this process was stopped just then for longer than the ttl; `closed`.
+    /// `timeout` when others held it all the time, and who they are; `unavailable` when the store did not answer within
+    /// the time limit, or for `store_timeout`; `deadlock` where an [owner](Self::for_owner) would wait for itself
+    /// without end; `auth`, `foreign_layout` and `protocol` from the store; `lost` when this process was stopped just
+    /// then for longer than the ttl; `closed`.
     pub async fn acquire(&self) -> Result<Guard> {
         self.acquire_within(self.wish.options.timeout).await
     }
@@ -630,7 +635,8 @@ impl Lock {
 }
 
 impl Acquisition<Async> {
-    /// Performs what it began with, and waits for the result. Others may ask in its place once the store has answered it.
+    /// Performs what it began with, and waits for the result. Others may ask in its place once the store has answered
+    /// it.
     pub(crate) async fn finish(mut self, effects: Effects, passage: Option<Passage<'_>>) -> Result<Guard> {
         let span = self.span.clone();
         let settled = async {

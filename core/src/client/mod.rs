@@ -1,7 +1,7 @@
 //! The public face: a [`Client`] of one place, its [`Lock`]s, and the [`Guard`] of what is held.
 //!
-//! The same types serve async programs ([`Async`], the default) and threads ([`Blocking`]; see [`blocking`](crate::blocking)): only what
-//! waits differs.
+//! The same types serve async programs ([`Async`], the default) and threads ([`Blocking`]; see
+//! [`blocking`](crate::blocking)): only what waits differs.
 
 mod awaited;
 mod care;
@@ -89,8 +89,8 @@ fn new_engine(uri: &mut Uri) -> Result<Arc<Engine>> {
 }
 
 impl<F: Face> Client<F> {
-    /// Connects to the place that `uri` names. Without one, to what `LOCKWRIGHT_URL` says, else to the embedded store: a
-    /// file in the user's state directory that excludes across this user's processes on this host.
+    /// Connects to the place that `uri` names. Without one, to what `LOCKWRIGHT_URL` says, else to the embedded store:
+    /// a file in the user's state directory that excludes across this user's processes on this host.
     ///
     /// Nothing is sent before the first use.
     ///
@@ -108,8 +108,8 @@ impl<F: Face> Client<F> {
 
     /// The lock called `name`, to be acquired as it is or after setting options.
     ///
-    /// Any UTF-8 of 1 to 1024 bytes without control characters is a name. A wrong name or option is reported when the lock
-    /// is built or acquired.
+    /// Any UTF-8 of 1 to 1024 bytes without control characters is a name. A wrong name or option is reported when the
+    /// lock is built or acquired.
     pub fn lock(&self, name: &str) -> LockBuilder<F> {
         self.builder(name, Of::Lock)
     }
@@ -124,8 +124,8 @@ impl<F: Face> Client<F> {
         self.inner.uri.lock.clone()
     }
 
-    /// What locks of this client promise, in the store's default layout or the one that the address chose. Once the store
-    /// refused to push to this client, they promise neither that nor `fair`.
+    /// What locks of this client promise, in the store's default layout or the one that the address chose. Once the
+    /// store refused to push to this client, they promise neither that nor `fair`.
     ///
     /// # Errors
     /// `unsupported` or `invalid_config` for a layout or format that the store does not have.
@@ -146,7 +146,8 @@ impl<F: Face> Client<F> {
     /// The key under which the lock `name` lies in the store, as tools of the store's own want it. Nothing is sent.
     ///
     /// # Errors
-    /// `invalid_config` for a name that no lock can have; `unsupported` or `invalid_config` as [`guarantees`](Self::guarantees).
+    /// `invalid_config` for a name that no lock can have; `unsupported` or `invalid_config` as
+    /// [`guarantees`](Self::guarantees).
     pub fn key_of(&self, name: &str) -> Result<String> {
         Ok(self.spot(name)?.key.to_string())
     }
@@ -178,8 +179,8 @@ impl<F: Face> Client<F> {
         Spot::new(self.default_layout()?, name::check(name)?)
     }
 
-    /// What comes of the conversation that `of` makes of a place: of the lock at `spot`, or of the shared record that lies in
-    /// its place.
+    /// What comes of the conversation that `of` makes of a place: of the lock at `spot`, or of the shared record that
+    /// lies in its place.
     async fn at_either<T>(
         &self,
         road: Road,
@@ -282,8 +283,8 @@ impl Client {
         self.inspect_by(Road::Task, name).await
     }
 
-    /// The names of all locks there are in this layout under this client's prefix, held or remembered, in order; of latches and
-    /// barriers too, since a name is one thing.
+    /// The names of all locks there are in this layout under this client's prefix, held or remembered, in order; of
+    /// latches and barriers too, since a name is one thing.
     ///
     /// # Errors
     /// `unavailable`, `auth` or `protocol` from the store.
@@ -291,9 +292,9 @@ impl Client {
         self.list_by(Road::Task).await
     }
 
-    /// What looks like a lock of another library: under the bare `name`, which only joined layouts use, or anywhere under this
-    /// client's prefix, in order. Looking through a whole store takes as long as it has keys. Empty where nobody else keeps
-    /// locks in such a store.
+    /// What looks like a lock of another library: under the bare `name`, which only joined layouts use, or anywhere
+    /// under this client's prefix, in order. Looking through a whole store takes as long as it has keys. Empty where
+    /// nobody else keeps locks in such a store.
     ///
     /// # Errors
     /// `unavailable`, `auth` (looking takes more rights than locking) or `protocol` from the store.
@@ -301,9 +302,9 @@ impl Client {
         self.others_by(Road::Task, name).await
     }
 
-    /// Takes the lock `name` from whoever holds it under `expected`, which [`inspect`](Self::inspect) shows: the next in the
-    /// queue has it at once; the holder gets `lost` at once where a push can reach it, else at its next renewal (ttl/3).
-    /// Whether somebody held it under that token.
+    /// Takes the lock `name` from whoever holds it under `expected`, which [`inspect`](Self::inspect) shows: the next
+    /// in the queue has it at once; the holder gets `lost` at once where a push can reach it, else at its next renewal
+    /// (ttl/3). Whether somebody held it under that token.
     ///
     /// # Errors
     /// `unavailable`, `auth` or `protocol` from the store.
@@ -311,7 +312,8 @@ impl Client {
         self.break_by(Road::Task, name, expected).await
     }
 
-    /// Gives back everything that is held and ends every wait with `closed`. Later use of the client fails with `closed`.
+    /// Gives back everything that is held and ends every wait with `closed`. Later use of the client fails with
+    /// `closed`.
     pub async fn close(&self) {
         drop(self.close_by(Road::Task).await);
     }

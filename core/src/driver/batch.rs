@@ -23,7 +23,8 @@ impl Batch {
         Batch { sends, merged }
     }
 
-    /// Sends it; what follows from the answers is done in the background, which also goes on when a task is dropped meanwhile.
+    /// Sends it; what follows from the answers is done in the background, which also goes on when a task is dropped
+    /// meanwhile.
     pub(crate) async fn perform(self, road: Road, engine: &Engine, deadline: Option<Time>) -> Result<()> {
         if self.sends.is_empty() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! One client's engine: its locks, its inbox, its timer queue, and the two ways to perform what they want done: inline in the
-//! caller's thread or task, or in the background.
+//! One client's engine: its locks, its inbox, its timer queue, and the two ways to perform what they want done: inline
+//! in the caller's thread or task, or in the background.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -38,7 +38,8 @@ use crate::session::{Inbox, Service};
 use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store};
 use crate::time::Time;
 
-/// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock again.
+/// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock
+/// again.
 #[derive(Default)]
 struct Entries {
     /// By the hash of their key, which they know themselves: a client may have very many.
@@ -50,7 +51,8 @@ struct Entries {
 }
 
 impl Entries {
-    /// The entries of one key: one for each layout in use under it, and one for each acquisition of what several may hold.
+    /// The entries of one key: one for each layout in use under it, and one for each acquisition of what several may
+    /// hold.
     fn of_key(&self, key: &str) -> impl Iterator<Item = Arc<Entry>> {
         let known = self.by_hash.get(&self.hasher.hash_one(key)).into_iter().flatten();
         known.filter_map(Weak::upgrade).filter(move |entry| *entry.key == *key)
@@ -90,8 +92,8 @@ impl Entries {
 
 const RECENT: usize = 64;
 
-/// How long something is held before its client listens whether it is broken: most is not held for that long, and a subscription
-/// is a connection more.
+/// How long something is held before its client listens whether it is broken: most is not held for that long, and a
+/// subscription is a connection more.
 const A_WHILE: Duration = Duration::from_secs(1);
 
 /// See the [module](self).
@@ -200,15 +202,18 @@ fn engines() -> &'static Mutex<Vec<Weak<Engine>>> {
     ENGINES.get_or_init(|| Generational::new(Arc::default())).get_or_make(Arc::default)
 }
 
-/// Says that this process goes on from a copy of its memory, which others may go on from too: a snapshot of a virtual machine or a
-/// checkpoint that was restored, perhaps more than once. A host that knows so calls it once, before anything else uses this library.
+/// Says that this process goes on from a copy of its memory, which others may go on from too: a snapshot of a virtual
+/// machine or a checkpoint that was restored, perhaps more than once. A host that knows so calls it once, before
+/// anything else uses this library.
 ///
-/// Every client then behaves as in a forked child: it dials anew, under an inbox of its own, at its next use. A guard made before is
-/// not believed, since the copy it was made in, or another one restored from it, may go on holding the lock: it is told `closed`, using it
-/// is `forked`, and nothing is sent for it. What nobody else gives back so ends with its lease. Whoever waits is refused with `forked`.
+/// Every client then behaves as in a forked child: it dials anew, under an inbox of its own, at its next use. A guard
+/// made before is not believed, since the copy it was made in, or another one restored from it, may go on holding the
+/// lock: it is told `closed`, using it is `forked`, and nothing is sent for it. What nobody else gives back so ends
+/// with its lease. Whoever waits is refused with `forked`.
 ///
-/// Nothing else is needed for locks acquired afterwards: attempt ids are never kept in memory, so two copies do not have the same. What was
-/// held or under way when the copy was made is cloned with it, and without this call both believe in it.
+/// Nothing else is needed for locks acquired afterwards: attempt ids are never kept in memory, so two copies do not
+/// have the same. What was held or under way when the copy was made is cloned with it, and without this call both
+/// believe in it.
 pub fn restored() {
     fork::restored();
     let now = fork::image();
@@ -305,8 +310,8 @@ impl Engine {
         self.options.store_timeout
     }
 
-    /// For how long after a request that changes something at most a copy of it may be executed: one is sent for as long as
-    /// the client tries, and executed a little later than that if at all.
+    /// For how long after a request that changes something at most a copy of it may be executed: one is sent for as
+    /// long as the client tries, and executed a little later than that if at all.
     pub(crate) fn copies(&self) -> Duration {
         let ConnectOptions { store_timeout, connect_timeout, response_timeout, .. } = self.options;
         let tries = store_timeout.saturating_add(connect_timeout).saturating_add(response_timeout);
@@ -316,7 +321,8 @@ impl Engine {
     /// An id for a new attempt.
     ///
     /// # Errors
-    /// `internal` while the operating system gives no randomness: an id that might be somebody else's is worse than none.
+    /// `internal` while the operating system gives no randomness: an id that might be somebody else's is worse than
+    /// none.
     pub(crate) fn mint(&self) -> Result<AttemptId> {
         #[cfg(test)]
         if self.dry.load(Ordering::Relaxed) {
@@ -338,7 +344,8 @@ impl Engine {
         entry
     }
 
-    /// An entry for one acquisition of a lock that several may hold at once: each holder stands for itself at the store.
+    /// An entry for one acquisition of a lock that several may hold at once: each holder stands for itself at the
+    /// store.
     pub(crate) fn own_entry(&self, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>) -> Arc<Entry> {
         let entry = Arc::new(Entry::new(name.clone(), key.clone(), layout.clone()));
         locked(&self.entries).add(&entry);
@@ -398,15 +405,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Until when a write begun at `now` may take, dialling included, for a caller that gives up at `deadline`. A store that is well is
-    /// not cut short: whoever gives up parts from it, and is not kept for longer than that takes.
+    /// Until when a write begun at `now` may take, dialling included, for a caller that gives up at `deadline`. A store
+    /// that is well is not cut short: whoever gives up parts from it, and is not kept for longer than that takes.
     pub(super) fn limit(&self, now: Time, deadline: Option<Time>) -> Time {
         let answered = now.after(self.options.connect_timeout).after(self.options.response_timeout);
         deadline.map_or(answered, |deadline| deadline.after(PARTING).min(answered))
     }
 
-    /// Performs everything in this thread, and what follows from it, until somebody has a result: whoever that is goes on with it,
-    /// and what is left (a renewal that is due with the grant) must not keep it. The background does that.
+    /// Performs everything in this thread, and what follows from it, until somebody has a result: whoever that is goes
+    /// on with it, and what is left (a renewal that is due with the grant) must not keep it. The background does that.
     pub(crate) fn perform(&self, entry: &Arc<Entry>, effects: Effects, deadline: Option<Time>) {
         let mut limit = self.limit(effects.machine.at, deadline);
         let mut is_told = effects.tells();
@@ -656,7 +663,8 @@ impl Engine {
         }
     }
 
-    /// Something is held from now on. Once something has been for a while, this client listens: whoever breaks it is heard at once.
+    /// Something is held from now on. Once something has been for a while, this client listens: whoever breaks it is
+    /// heard at once.
     fn watch(&self) {
         if self.inbox_wanted.load(Ordering::Relaxed) || self.watched.swap(true, Ordering::Relaxed) {
             return;
@@ -676,7 +684,8 @@ impl Engine {
         }
     }
 
-    /// What this client takes for a semaphore of another size has so many permits: said once, for the last few of which it was.
+    /// What this client takes for a semaphore of another size has so many permits: said once, for the last few of which
+    /// it was.
     fn tell_of_permits(&self, entry: &Entry, permits: u32) {
         let mut told = locked(&self.permits);
         let this = (entry.key.clone(), permits);
@@ -768,8 +777,8 @@ impl Engine {
         Inspection { ahead, ..seen }
     }
 
-    /// What is held under `key` with `token` was `broken` by this client: whoever has it here is told. Else what this client holds under
-    /// `key` may be gone: the store is asked.
+    /// What is held under `key` with `token` was `broken` by this client: whoever has it here is told. Else what this
+    /// client holds under `key` may be gone: the store is asked.
     pub(crate) async fn asked_to_break(&self, road: Road, key: &str, token: u64, broken: bool) {
         for entry in self.entries_of(key) {
             let effects = if broken { entry.broken(self, token) } else { entry.verify(self) };
@@ -1045,7 +1054,8 @@ mod tests {
         assert!(matches!(answers, [Some(Settled::Extended(true)), Some(Settled::Extended(true))]), "{answers:?}");
     }
 
-    /// Somebody waits for `x`, which another client holds, and the time limit is over; the timer queue looks at nothing.
+    /// Somebody waits for `x`, which another client holds, and the time limit is over; the timer queue looks at
+    /// nothing.
     fn out_of_time(space: &str) -> (Acquisition<Blocking>, [blocking::Client; 2], blocking::Guard) {
         let clients = [0, 1].map(|_| blocking::Client::open(Some(space), ConnectOptions::default()).unwrap());
         let guard = clients[0].lock("x").acquire().unwrap();

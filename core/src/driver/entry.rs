@@ -1,7 +1,7 @@
 //! One lock of one client: its [machine] under a mutex, and what the machine asks of the client meanwhile.
 //!
-//! Every change happens under the mutex, without I/O, in memory that the thread lends. What comes of it leaves as [`Effects`], for
-//! the engine to perform once the mutex is free.
+//! Every change happens under the mutex, without I/O, in memory that the thread lends. What comes of it leaves as
+//! [`Effects`], for the engine to perform once the mutex is free.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -67,8 +67,8 @@ impl Outbound {
     }
 }
 
-/// What is to be done once the entry's mutex is free. It lies in memory that the thread lends: on its way it is handed on a dozen
-/// times, each of which would copy a kilobyte.
+/// What is to be done once the entry's mutex is free. It lies in memory that the thread lends: on its way it is handed
+/// on a dozen times, each of which would copy a kilobyte.
 #[derive(Debug)]
 #[must_use = "effects must be performed"]
 pub(crate) struct Effects(Box<Contents>);
@@ -205,8 +205,8 @@ impl Entry {
         Entry { name, key, layout, state }
     }
 
-    /// A task wants the lock; `waiter` gets the result. Which task that is, is found here: those of one lock are numbered in the order in
-    /// which they come.
+    /// A task wants the lock; `waiter` gets the result. Which task that is, is found here: those of one lock are
+    /// numbered in the order in which they come.
     pub(crate) fn acquire(
         self: &Arc<Self>,
         engine: &Engine,
@@ -236,7 +236,8 @@ impl Entry {
         self.handle(engine, Event::Release { token, waiter: waiter.clone() })
     }
 
-    /// The hold under `token` is left to `secret` for `ttl`; `waiter` gets the outcome, or nothing changes and it is refused.
+    /// The hold under `token` is left to `secret` for `ttl`; `waiter` gets the outcome, or nothing changes and it is
+    /// refused.
     pub(crate) fn export(
         self: &Arc<Self>,
         engine: &Engine,
@@ -264,7 +265,8 @@ impl Entry {
         self.handle(engine, Event::Change { token, units, waiter: waiter.clone() })
     }
 
-    /// A guard of `token` was forgotten: once no other guard of this hold is left, the lease may run out, and nothing prolongs it.
+    /// A guard of `token` was forgotten: once no other guard of this hold is left, the lease may run out, and nothing
+    /// prolongs it.
     pub(crate) fn abandon(self: &Arc<Self>, engine: &Engine, token: u64) -> Effects {
         self.handle(engine, Event::Abandon { token })
     }
@@ -301,15 +303,16 @@ impl Entry {
         self.handle(engine, Event::Inbox(inbox))
     }
 
-    /// The contender of `slot`, if it still stands behind others, may ask for a place: at once if it waits, else if it is the `first` of
-    /// all, once it is answered.
+    /// The contender of `slot`, if it still stands behind others, may ask for a place: at once if it waits, else if it
+    /// is the `first` of all, once it is answered.
     pub(super) fn let_in(self: &Arc<Self>, engine: &Engine, slot: u64, first: bool) -> (Turn, Effects) {
         let mut turn = Turn::Over;
         let effects = self.with(engine, |state, step| turn = state.machine.let_in(step, slot, first));
         (turn, effects)
     }
 
-    /// An operator broke the hold under `token`, as the store says: whoever has it here is told so, the others ask the store.
+    /// An operator broke the hold under `token`, as the store says: whoever has it here is told so, the others ask the
+    /// store.
     pub(crate) fn broken(self: &Arc<Self>, engine: &Engine, token: u64) -> Effects {
         self.handle(engine, Event::Broken { token })
     }
@@ -348,8 +351,8 @@ impl Entry {
         self.handle(engine, Event::Close)
     }
 
-    /// This process goes on from a copy of itself: whoever waits or holds is told, and the store hears nothing, since it could not tell
-    /// this process from the other.
+    /// This process goes on from a copy of itself: whoever waits or holds is told, and the store hears nothing, since
+    /// it could not tell this process from the other.
     pub(crate) fn forsake(self: &Arc<Self>, engine: &Engine) -> Effects {
         self.handle(engine, Event::Forsake)
     }

@@ -1,8 +1,8 @@
 //! The flusher: takes what many locks write in the background to the store in batches.
 //!
-//! A client that holds very many locks has as many renewals due at once. Were each sent at once, the last would be answered
-//! too late, and a store that does not answer would be asked by every lock again and again. So a few batches at most are
-//! under way, and after one that came back unanswered the next one waits.
+//! A client that holds very many locks has as many renewals due at once. Were each sent at once, the last would be
+//! answered too late, and a store that does not answer would be asked by every lock again and again. So a few batches
+//! at most are under way, and after one that came back unanswered the next one waits.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};

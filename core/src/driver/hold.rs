@@ -147,7 +147,8 @@ impl Hold {
         callbacks.into_iter().for_each(|callback| fence.run("a callback of on_lost", || callback(&reason)));
     }
 
-    /// It was released: nobody will ever be told of a loss. To be called where no mutex is held, since callbacks are dropped.
+    /// It was released: nobody will ever be told of a loss. To be called where no mutex is held, since callbacks are
+    /// dropped.
     pub(crate) fn end(&self, fence: Fence<'_>) {
         let before = {
             let mut interest = locked(&self.interest);

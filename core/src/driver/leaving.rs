@@ -1,4 +1,5 @@
-//! The end of a client: it gives everything back, in the caller's thread or task, or in the background when that task is dropped.
+//! The end of a client: it gives everything back, in the caller's thread or task, or in the background when that task
+//! is dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

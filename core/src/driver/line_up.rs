@@ -1,9 +1,10 @@
 //! In which order the waiters of a client get in line while its inbox is being opened.
 //!
-//! A place in a store's queue is asked for only once pushes can come: who waits before that has none yet. When the inbox is open,
-//! those who come then would ask for a place at once, and come before those who have been waiting. So whoever waits in order
-//! and has no place *stands behind*: the ones that came first are let in, so many at a time, the next once those have their places, and who
-//! comes meanwhile stands behind them. Mostly nobody does, and it costs an atomic load.
+//! A place in a store's queue is asked for only once pushes can come: who waits before that has none yet. When the
+//! inbox is open, those who come then would ask for a place at once, and come before those who have been waiting. So
+//! whoever waits in order and has no place *stands behind*: the ones that came first are let in, so many at a time, the
+//! next once those have their places, and who comes meanwhile stands behind them. Mostly nobody does, and it costs an
+//! atomic load.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,8 +49,8 @@ impl LineUp {
         self.used.load(Ordering::Acquire)
     }
 
-    /// What `slot` of `entry`, which is about to ask, is to know of the client's inbox, and whether it stands behind others, or is the
-    /// first to.
+    /// What `slot` of `entry`, which is about to ask, is to know of the client's inbox, and whether it stands behind
+    /// others, or is the first to.
     pub(super) fn join(&self, slot: u64, entry: &Arc<Entry>, inbox: impl Fn() -> Inbox) -> (Inbox, bool) {
         if inbox() == Inbox::Live && !self.used.load(Ordering::Acquire) {
             return (Inbox::Live, false);

@@ -1,9 +1,11 @@
-//! Who of this process holds and waits: the callers' names, and the circles in which they would wait for one another for ever.
+//! Who of this process holds and waits: the callers' names, and the circles in which they would wait for one another
+//! for ever.
 //!
-//! A caller that waits without a limit is entered here once it is known to wait; one that is granted a lock at once never is. Whoever is
-//! entered looks whether its wait ends at itself: it waits for what somebody holds who waits for what somebody holds ... who waits for
-//! what the first one holds. Callers are known by the [`OwnerId`]s that faces hand in: a thread, a task. Each waits for one thing at a time, so a circle is
-//! closed by the last one that comes to wait in it. Other processes are not seen.
+//! A caller that waits without a limit is entered here once it is known to wait; one that is granted a lock at once
+//! never is. Whoever is entered looks whether its wait ends at itself: it waits for what somebody holds who waits for
+//! what somebody holds ... who waits for what the first one holds. Callers are known by the [`OwnerId`]s that faces
+//! hand in: a thread, a task. Each waits for one thing at a time, so a circle is closed by the last one that comes to
+//! wait in it. Other processes are not seen.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -95,7 +97,8 @@ impl Waits {
         Some(deadlock(entry, &circle))
     }
 
-    /// The first wait without an end, where each of the owners in `awaited` goes on only when the wait of the one beside it is over.
+    /// The first wait without an end, where each of the owners in `awaited` goes on only when the wait of the one
+    /// beside it is over.
     pub(crate) fn endless(&self, engine: &Engine, awaited: &[(OwnerId, OwnerId)]) -> Option<(OwnerId, Error)> {
         let waits = locked(&self.0);
         let known: HashSet<_> = awaited.iter().copied().collect();
@@ -144,7 +147,8 @@ pub(crate) fn warn_of_itself(entry: &Arc<Entry>, store: &Arc<str>, owner: OwnerI
     }
 }
 
-/// The locks that are waited for in turn from `entry` on, until one whose holder `ends` the circle; `waits` is what a holder waits for.
+/// The locks that are waited for in turn from `entry` on, until one whose holder `ends` the circle; `waits` is what a
+/// holder waits for.
 fn circle<'a>(
     engine: &Engine,
     entry: &Arc<Entry>,

@@ -1,4 +1,5 @@
-//! How whoever asks the store something waits for the answer, so that what is asked is written once for threads and for tasks.
+//! How whoever asks the store something waits for the answer, so that what is asked is written once for threads and for
+//! tasks.
 
 use std::future::Future;
 use std::pin::pin;

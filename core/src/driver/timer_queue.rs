@@ -1,5 +1,5 @@
-//! The timer queue: looks at every entry when it is due, for renewals, deadlines and retries. One task per client, started when
-//! first needed, on the background runtime.
+//! The timer queue: looks at every entry when it is due, for renewals, deadlines and retries. One task per client,
+//! started when first needed, on the background runtime.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,8 +23,8 @@ use crate::time::Time;
 pub(crate) struct TimerQueue {
     engine: Weak<Engine>,
     new: Mutex<Vec<Timed>>,
-    /// At how many new timers the task takes them up, though none is due, to forget those of locks that nobody names any more:
-    /// a timer keeps the memory of its entry.
+    /// At how many new timers the task takes them up, though none is due, to forget those of locks that nobody names
+    /// any more: a timer keeps the memory of its entry.
     most_new: AtomicUsize,
     /// When the task will wake by itself.
     next: AtomicU64,
@@ -82,8 +82,8 @@ impl TimerQueue {
         self.running.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the task of a closed engine, which has nothing to look at any more, may end: who schedules something after
-    /// this starts another one.
+    /// Whether the task of a closed engine, which has nothing to look at any more, may end: who schedules something
+    /// after this starts another one.
     fn may_end(&self) -> bool {
         self.next.store(u64::MAX, Ordering::SeqCst);
         self.running.store(false, Ordering::SeqCst);

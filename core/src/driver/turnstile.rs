@@ -1,5 +1,6 @@
-//! Lets so many acquisitions of tasks ask the store at a time as it answers within its limits. Ten thousand tasks that want a lock at
-//! once would else be ten thousand requests on their way, the last of which are given up though the store is well.
+//! Lets so many acquisitions of tasks ask the store at a time as it answers within its limits. Ten thousand tasks that
+//! want a lock at once would else be ten thousand requests on their way, the last of which are given up though the
+//! store is well.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -13,7 +13,8 @@ use crate::platform::mutex::locked;
 /// What a waiter gets.
 pub(crate) type Settled = machine::Settled<Arc<Hold>>;
 
-/// A place for one result, while somebody wants it, and whom to wake when it comes. A thread parks, a task leaves its waker.
+/// A place for one result, while somebody wants it, and whom to wake when it comes. A thread parks, a task leaves its
+/// waker.
 #[derive(Debug, Default)]
 pub(crate) struct Waiter(Mutex<State>);
 

@@ -1,6 +1,7 @@
 //! Bytes from outside, and what must hold whatever they are: the invariants of the fuzz targets in `fuzz/`.
 //!
-//! They live here because decoders are private, and so that every test run replays the seeds in `fuzz/seeds` through them.
+//! They live here because decoders are private, and so that every test run replays the seeds in `fuzz/seeds` through
+//! them.
 
 mod feed;
 mod kept;

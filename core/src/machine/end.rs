@@ -39,8 +39,9 @@ impl<H: Handles> LockMachine<H> {
         self.slots = Slots::new();
     }
 
-    /// The last step panicked with what it `said`, which is a defect of ours: what it left half done is not gone on with. Everybody
-    /// is told the worst, nothing is renewed, what the store knows ends with its lease, and the lock may be asked for anew.
+    /// The last step panicked with what it `said`, which is a defect of ours: what it left half done is not gone on
+    /// with. Everybody is told the worst, nothing is renewed, what the store knows ends with its lease, and the lock
+    /// may be asked for anew.
     pub fn give_up(&mut self, step: &mut Step<'_, H>, kind: Kind, said: String) {
         step.effects.sends.clear();
         (step.effects.open_inbox, step.effects.hear_hints) = (false, false);

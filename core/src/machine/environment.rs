@@ -97,8 +97,8 @@ pub trait Environment {
     /// A number for a slot, higher than all before.
     fn next_slot(&mut self) -> u64;
 
-    /// The contender of `slot` is about to wait in order: what it is to know of the inbox, and whether it stands behind others
-    /// who came before it and have no place yet. Then it is [let in](super::LockMachine::let_in) in its turn.
+    /// The contender of `slot` is about to wait in order: what it is to know of the inbox, and whether it stands behind
+    /// others who came before it and have no place yet. Then it is [let in](super::LockMachine::let_in) in its turn.
     fn line_up(&mut self, slot: u64) -> (Inbox, bool);
 
     /// Somebody waits under `attempt` for what several may hold.
@@ -143,8 +143,8 @@ impl<H: Handles> std::fmt::Debug for Step<'_, H> {
     }
 }
 
-/// The memory in which a step gathers what it does. Whoever drives very many machines lends the same to each in turn, so that a
-/// lock that is merely held keeps none.
+/// The memory in which a step gathers what it does. Whoever drives very many machines lends the same to each in turn,
+/// so that a lock that is merely held keeps none.
 pub struct Scratch<H: Handles> {
     pub(super) session: session::Scratch,
     pub(super) queue: queue::Scratch,

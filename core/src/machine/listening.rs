@@ -42,8 +42,8 @@ impl Slot {
         }
     }
 
-    /// Its session is about to wait in order. Whoever came before it and has no place yet has one before it: then it is told only in its
-    /// turn that the store pushes to this client.
+    /// Its session is about to wait in order. Whoever came before it and has no place yet has one before it: then it is
+    /// told only in its turn that the store pushes to this client.
     pub(super) fn line_up(&mut self, env: &mut dyn Environment) -> Inbox {
         let (inbox, behind) = env.line_up(self.id);
         self.behind = behind;

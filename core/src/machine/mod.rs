@@ -1,12 +1,13 @@
-//! One lock of one client as one pure machine: its queue, its sessions, and the tasks, holds and releases that wait for them.
+//! One lock of one client as one pure machine: its queue, its sessions, and the tasks, holds and releases that wait for
+//! them.
 //!
-//! The [queue] knows who of this process is next, a [session] how one contender fares at the store.
-//! The machine joins the two: what the queue wants becomes an event of a session and the other way round, until neither has more
-//! to say. Whatever is left leaves as [`Effects`]: writes to send, answers for those who wait, holds that are lost.
+//! The [queue] knows who of this process is next, a [session] how one contender fares at the store. The machine joins
+//! the two: what the queue wants becomes an event of a session and the other way round, until neither has more to say.
+//! Whatever is left leaves as [`Effects`]: writes to send, answers for those who wait, holds that are lost.
 //!
-//! It has no clock, no mutex and no socket. Each [`Step`] brings the time, and an [`Environment`] that mints attempts and
-//! listens for the lock. What its caller knows waiting tasks and holds by is the caller's own ([`Handles`]). The driver, the
-//! explorer and the simulation all run this machine.
+//! It has no clock, no mutex and no socket. Each [`Step`] brings the time, and an [`Environment`] that mints attempts
+//! and listens for the lock. What its caller knows waiting tasks and holds by is the caller's own ([`Handles`]). The
+//! driver, the explorer and the simulation all run this machine.
 //!
 //! | file | what it is about |
 //! |---|---|
@@ -89,7 +90,8 @@ pub enum Event<'a, H: Handles> {
     Answered { slot: u64, id: RequestId, sent: Time, answer: Answer<'a> },
     /// The store pushed something for this lock.
     Pushed(&'a StoreEvent),
-    /// An operator broke the hold under `token`, as the store says: whoever has it here hears of it, the others ask the store.
+    /// An operator broke the hold under `token`, as the store says: whoever has it here hears of it, the others ask the
+    /// store.
     Broken { token: u64 },
     /// The client's inbox changed. `Live` again means that pushes may have been missed.
     Inbox(Inbox),
@@ -101,8 +103,8 @@ pub enum Event<'a, H: Handles> {
     Tick,
     /// The client closes: whoever waits is refused, holders are told, and everything is given back.
     Close,
-    /// This process goes on from a copy of itself: whoever waits or holds is told, and the store hears nothing, since it could
-    /// not tell this process from the other.
+    /// This process goes on from a copy of itself: whoever waits or holds is told, and the store hears nothing, since
+    /// it could not tell this process from the other.
     Forsake,
 }
 
@@ -116,7 +118,8 @@ pub struct LockMachine<H: Handles> {
     unsaid: u32,
     /// How many of them only try.
     hurrying: u32,
-    /// Those of them that gave up, and when at the latest they are told so: once their place is gone. Some may have gone since.
+    /// Those of them that gave up, and when at the latest they are told so: once their place is gone. Some may have
+    /// gone since.
     parting: Lent<(Time, TaskId)>,
     holds: SmallVec<[H::Hold; 1]>,
     releases: Lent<Release<H::Waiter>>,
@@ -183,8 +186,8 @@ impl<H: Handles> LockMachine<H> {
         });
     }
 
-    /// The contender of `slot`, if it still [stands behind others](Environment::line_up), may ask for a place: at once if it
-    /// waits, else if it is the `first` of all, once it is answered.
+    /// The contender of `slot`, if it still [stands behind others](Environment::line_up), may ask for a place: at once
+    /// if it waits, else if it is the `first` of all, once it is answered.
     pub fn let_in(&mut self, step: &mut Step<'_, H>, slot: u64, first: bool) -> Turn {
         self.work(step, |machine, step| machine.let_one_in(step.now, slot, first))
     }
@@ -215,14 +218,16 @@ impl<H: Handles> LockMachine<H> {
         self.slots.each_worked(|slot| slot.session.reclaim(&mut scratch.session));
     }
 
-    /// When to [tick](Event::Tick) at the latest; `None` while only an event can change anything. Looks at every contender.
+    /// When to [tick](Event::Tick) at the latest; `None` while only an event can change anything. Looks at every
+    /// contender.
     pub fn poll_timeout(&self) -> Option<Time> {
         let sessions = self.slots.iter().filter(|slot| !slot.idle).filter_map(|slot| slot.session.poll_timeout());
         sessions.chain(self.queue.poll_timeout()).chain(self.next_parting()).min()
     }
 
-    /// When to tick, for whoever would rather come once too often than be told of each change: while a renewal is unanswered,
-    /// when the next one will be due if it is answered soon. Looks at no more contenders than took part since the last time.
+    /// When to tick, for whoever would rather come once too often than be told of each change: while a renewal is
+    /// unanswered, when the next one will be due if it is answered soon. Looks at no more contenders than took part
+    /// since the last time.
     pub fn next_look(&mut self, now: Time) -> Option<Time> {
         let sessions = self.slots.first_due(now);
         sessions.into_iter().chain(self.queue.poll_timeout()).chain(self.next_parting()).min()

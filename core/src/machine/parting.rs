@@ -1,7 +1,7 @@
-//! Giving up at a time limit. A task whose limit passed is told so once the place that was asked for it at the store is gone, so
-//! that nobody finds the lock handed to a place that was left; a store that does not answer keeps it for no longer than
-//! [`PARTING`]. Where a grant cannot be given back ([`Push::Place`]) the task waits for as long as for any answer whether the
-//! grant came first, and is told then that it has what it waited for.
+//! Giving up at a time limit. A task whose limit passed is told so once the place that was asked for it at the store is
+//! gone, so that nobody finds the lock handed to a place that was left; a store that does not answer keeps it for no
+//! longer than [`PARTING`]. Where a grant cannot be given back ([`Push::Place`]) the task waits for as long as for any
+//! answer whether the grant came first, and is told then that it has what it waited for.
 
 use std::time::Duration;
 
@@ -18,8 +18,9 @@ use crate::session::{self, Silence};
 use crate::time::Time;
 use crate::token::Token;
 
-/// How much longer than its time limit an acquisition may take, so that its place among the waiters is gone by then. Whoever
-/// gave up shall not find the lock handed to the place it left; a store that does not answer keeps nobody longer.
+/// How much longer than its time limit an acquisition may take, so that its place among the waiters is gone by then.
+/// Whoever gave up shall not find the lock handed to the place it left; a store that does not answer keeps nobody
+/// longer.
 pub const PARTING: Duration = Duration::from_millis(100);
 
 impl<H: Handles> LockMachine<H> {
@@ -44,8 +45,8 @@ impl<H: Handles> LockMachine<H> {
         self.let_part(task, step.now.after(patience), why);
     }
 
-    /// Why a task whose time limit passed did not get the lock: others have it, as far as anybody here knows, or the store has not said
-    /// since it asked. `left` is how the contender stood that stood for the task alone.
+    /// Why a task whose time limit passed did not get the lock: others have it, as far as anybody here knows, or the
+    /// store has not said since it asked. `left` is how the contender stood that stood for the task alone.
     fn why_out_of_time(&mut self, now: Time, task: TaskId, left: Left) -> Refusal {
         let Left { silence, ahead } = left;
         let ahead = ahead.or_else(|| self.ahead_of(now, task));

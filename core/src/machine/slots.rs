@@ -1,5 +1,5 @@
-//! The sessions of a machine. Mostly there is one; where very many tasks want their own place at the store there are as many, and no step of
-//! one of them looks at all the others.
+//! The sessions of a machine. Mostly there is one; where very many tasks want their own place at the store there are as
+//! many, and no step of one of them looks at all the others.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::{Deref, Index, IndexMut};
@@ -41,8 +41,8 @@ impl Slot {
     }
 }
 
-/// See the [module](self). Of few all are looked at. Of many, whatever is lent out to be changed is taken to have been, so it is what
-/// [`next_action`](Self::next_action) asks and the index is corrected by.
+/// See the [module](self). Of few all are looked at. Of many, whatever is lent out to be changed is taken to have been,
+/// so it is what [`next_action`](Self::next_action) asks and the index is corrected by.
 pub(super) struct Slots {
     all: SmallVec<[Slot; 1]>,
     many: Option<Box<Many>>,
@@ -171,7 +171,8 @@ impl Slots {
         Slots { all: self.all.iter().map(copy).collect(), many: None }
     }
 
-    /// Has `look` see those that took part in this step, or all of few, until it says that this is enough; whether it did.
+    /// Has `look` see those that took part in this step, or all of few, until it says that this is enough; whether it
+    /// did.
     pub(super) fn any_worked(&mut self, mut look: impl FnMut(&mut Slot) -> bool) -> bool {
         let Slots { all, many } = self;
         match many {

@@ -49,8 +49,9 @@ impl<H: Handles> LockMachine<H> {
         self.slots.iter().position(|known| known.id == slot)
     }
 
-    /// Feeds everything that later answers depend on to `state`, in the names of `view`. When a task came is left out, which
-    /// matters only by the time limit that was set then, and whether it was said to wait, of which only notices tell.
+    /// Feeds everything that later answers depend on to `state`, in the names of `view`. When a task came is left out,
+    /// which matters only by the time limit that was set then, and whether it was said to wait, of which only notices
+    /// tell.
     pub fn fingerprint(&self, view: &impl Relative, state: &mut impl Hasher) {
         self.queue.fingerprint(view, state);
         (self.slots.len(), self.tasks.len(), self.parting.len()).hash(state);

@@ -140,7 +140,8 @@ impl<H: Handles> LockMachine<H> {
         }
     }
 
-    /// A task waits once somebody else of this process, or at the store, is known to have the lock or to come before it.
+    /// A task waits once somebody else of this process, or at the store, is known to have the lock or to come before
+    /// it.
     pub(super) fn say_who_waits(&mut self, step: &mut Step<'_, H>) {
         if self.unsaid == 0 {
             return;

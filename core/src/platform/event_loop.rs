@@ -1,11 +1,12 @@
-//! The async face inside an event loop that is not Rust's, such as asyncio's: no other thread takes part in an uncontended
-//! acquisition.
+//! The async face inside an event loop that is not Rust's, such as asyncio's: no other thread takes part in an
+//! uncontended acquisition.
 //!
-//! Whoever owns the foreign loop makes one [`EventLoop`] for it, has the loop watch its [descriptor](EventLoop::descriptor)
-//! for reading, and calls [`turn`](EventLoop::turn) when that is readable and after each [`spawn`](EventLoop::spawn). Jobs are
-//! polled in `turn` and nowhere else, so always on the foreign loop's thread; sockets that jobs open are watched through the
-//! same descriptor. Timers, names and whatever blocks stay with the driver's own thread. A loop that can watch no descriptor
-//! has that thread [watch](EventLoop::watch) instead, and is called; it may also [read](EventLoop::with_reader) the sockets itself.
+//! Whoever owns the foreign loop makes one [`EventLoop`] for it, has the loop watch its
+//! [descriptor](EventLoop::descriptor) for reading, and calls [`turn`](EventLoop::turn) when that is readable and after
+//! each [`spawn`](EventLoop::spawn). Jobs are polled in `turn` and nowhere else, so always on the foreign loop's
+//! thread; sockets that jobs open are watched through the same descriptor. Timers, names and whatever blocks stay with
+//! the driver's own thread. A loop that can watch no descriptor has that thread [watch](EventLoop::watch) instead, and
+//! is called; it may also [read](EventLoop::with_reader) the sockets itself.
 //!
 //! ```no_run
 //! # fn main() -> lockwright::Result<()> {
@@ -95,8 +96,8 @@ impl EventLoop {
         Self::make(None)
     }
 
-    /// An event loop whose sockets `reader` reads; it has to [`feed`](Self::feed) what comes. The descriptor is readable for all
-    /// else.
+    /// An event loop whose sockets `reader` reads; it has to [`feed`](Self::feed) what comes. The descriptor is
+    /// readable for all else.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -122,9 +123,9 @@ impl EventLoop {
         self.home.poller.descriptor()
     }
 
-    /// For a foreign loop that cannot watch a descriptor: has the driver's thread call `ready` whenever [`turn`](Self::turn)
-    /// may have something to do, until what this returns is dropped. `ready` must return quickly; a call that is under way
-    /// then may still end later.
+    /// For a foreign loop that cannot watch a descriptor: has the driver's thread call `ready` whenever
+    /// [`turn`](Self::turn) may have something to do, until what this returns is dropped. `ready` must return quickly;
+    /// a call that is under way then may still end later.
     ///
     /// # Errors
     /// `internal` when the operating system refuses another descriptor.
@@ -137,8 +138,8 @@ impl EventLoop {
         Ok(Watch(watching.abort_handle()))
     }
 
-    /// Takes what was read from the socket of that number (nothing, when that has ended or failed), and polls what can go on
-    /// then, as a [`turn`](Self::turn).
+    /// Takes what was read from the socket of that number (nothing, when that has ended or failed), and polls what can
+    /// go on then, as a [`turn`](Self::turn).
     pub fn feed(&self, socket: usize, bytes: &[u8]) {
         self.run(|poller| poller.feed(socket, bytes));
     }

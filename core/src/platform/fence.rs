@@ -1,5 +1,5 @@
-//! Panics of what others wrote (callbacks, wakers, subscribers of `tracing`) and of what runs in the background: they end where
-//! they happened, and not the tasks that the locks of a whole client live on.
+//! Panics of what others wrote (callbacks, wakers, subscribers of `tracing`) and of what runs in the background: they
+//! end where they happened, and not the tasks that the locks of a whole client live on.
 
 use std::any::Any;
 use std::future::{Future, poll_fn};

@@ -1,9 +1,10 @@
 //! What happens to this library when the process forks.
 //!
-//! The child inherits memory, descriptors and the one thread that called `fork`; every other thread is gone, and whatever
-//! mutex it held stays locked for ever. So the child touches nothing of what it inherited: a generation passes, and the system's
-//! [registered](register) descriptors are closed without a word to the other side, which they still belong to. At its next use a
-//! client finds that its generation has passed and builds everything anew ([`Generational`]); the inherited part is leaked.
+//! The child inherits memory, descriptors and the one thread that called `fork`; every other thread is gone, and
+//! whatever mutex it held stays locked for ever. So the child touches nothing of what it inherited: a generation
+//! passes, and the system's [registered](register) descriptors are closed without a word to the other side, which they
+//! still belong to. At its next use a client finds that its generation has passed and builds everything anew
+//! ([`Generational`]); the inherited part is leaked.
 
 #![allow(unsafe_code)]
 
@@ -28,8 +29,8 @@ pub fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// The same, counting also how often it went on from a copy of its memory without a fork: then its threads and descriptors are its own,
-/// but what it believes to hold may be another's. See [`crate::restored`].
+/// The same, counting also how often it went on from a copy of its memory without a fork: then its threads and
+/// descriptors are its own, but what it believes to hold may be another's. See [`crate::restored`].
 pub(crate) fn image() -> u64 {
     generation() + RESTORED.load(Ordering::Relaxed)
 }
@@ -39,8 +40,8 @@ pub(crate) fn restored() {
     RESTORED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Who is inside a library whose own locks must not be inherited half taken. Held for a moment only, and across a fork, so that
-/// no fork can catch it locked.
+/// Who is inside a library whose own locks must not be inherited half taken. Held for a moment only, and across a fork,
+/// so that no fork can catch it locked.
 static INSIDE: Mutex<Inside> = Mutex::new(Inside { is_busy: false, waiting: 0, forks: 0 });
 static LEFT: Condvar = Condvar::new();
 
@@ -52,8 +53,8 @@ struct Inside {
     forks: u32,
 }
 
-/// How long a fork waits for whoever is inside. What runs there takes some ten microseconds, but a disk may keep it; and a fork
-/// may be keeping its whole process from going on, as Python's does.
+/// How long a fork waits for whoever is inside. What runs there takes some ten microseconds, but a disk may keep it;
+/// and a fork may be keeping its whole process from going on, as Python's does.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The process was forked while somebody was inside, who will never leave.
 static STRANDED: AtomicBool = AtomicBool::new(false);
@@ -75,8 +76,8 @@ fn tell_of_leaving(inside: MutexGuard<'static, Inside>) {
 
 struct HeldAcrossFork(UnsafeCell<Option<MutexGuard<'static, Inside>>>);
 
-// SAFETY: only the fork handlers touch it, and they run one after the other in the thread that forks, between taking and
-// leaving `INSIDE`.
+// SAFETY: only the fork handlers touch it, and they run one after the other in the thread that forks, between taking
+// and leaving `INSIDE`.
 unsafe impl Sync for HeldAcrossFork {}
 
 static HELD: HeldAcrossFork = HeldAcrossFork(UnsafeCell::new(None));
@@ -92,8 +93,8 @@ thread_local! {
     pub(crate) static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Enters a library whose own locks must not be inherited half taken. None in a process that was forked while somebody was
-/// inside: it must not touch that library for as long as it lives.
+/// Enters a library whose own locks must not be inherited half taken. None in a process that was forked while somebody
+/// was inside: it must not touch that library for as long as it lives.
 #[cfg(feature = "sqlite")]
 pub(crate) fn gate() -> Option<Gate> {
     watch_forks();

@@ -1,5 +1,5 @@
-//! Sockets and a waker behind one descriptor, which a foreign event loop watches. One that would rather read sockets itself is
-//! given them, and feeds what it read.
+//! Sockets and a waker behind one descriptor, which a foreign event loop watches. One that would rather read sockets
+//! itself is given them, and feeds what it read.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, Read, Write};
@@ -24,8 +24,8 @@ const WAKER: Token = Token(0);
 
 /// A foreign event loop that reads sockets itself, since being told that there is something to read costs it more.
 pub trait Reader: Send + Sync + 'static {
-    /// Asks for everything that comes from `socket`, another descriptor of which is the reader's from now on: it is to be
-    /// handed to [`EventLoop::feed`](crate::event_loop::EventLoop::feed) under that number.
+    /// Asks for everything that comes from `socket`, another descriptor of which is the reader's from now on: it is to
+    /// be handed to [`EventLoop::feed`](crate::event_loop::EventLoop::feed) under that number.
     fn read(&self, number: usize, socket: OwnedFd);
 
     /// Nothing more is wanted of that socket; its descriptor is to be closed.
@@ -80,8 +80,8 @@ impl Poller {
         }
     }
 
-    /// Wakes whoever waits for a socket that has become ready. Does not block. Leaves nothing for another look: who watches
-    /// the descriptor may be told of changes only.
+    /// Wakes whoever waits for a socket that has become ready. Does not block. Leaves nothing for another look: who
+    /// watches the descriptor may be told of changes only.
     pub(crate) fn look(&self) {
         while self.look_at_some() == EVENTS {}
     }

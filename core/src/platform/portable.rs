@@ -1,4 +1,5 @@
-//! What any system gives, by the standard library: there are no forks, and the clock may stand still while the machine is suspended.
+//! What any system gives, by the standard library: there are no forks, and the clock may stand still while the machine
+//! is suspended.
 
 use std::sync::LazyLock;
 use std::time::Instant;

@@ -1,8 +1,8 @@
 //! Randomness from the operating system.
 //!
-//! Asked for anew with each number. A stock of them would be part of this process' memory, and whoever goes on from a copy of that
-//! (a snapshot of a virtual machine, a checkpoint) would give out the same once more: two holders that the store takes for one.
-//! The kernel of a guest that learns of its duplication draws from a new seed.
+//! Asked for anew with each number. A stock of them would be part of this process' memory, and whoever goes on from a
+//! copy of that (a snapshot of a virtual machine, a checkpoint) would give out the same once more: two holders that the
+//! store takes for one. The kernel of a guest that learns of its duplication draws from a new seed.
 
 use crate::error::{Error, Kind, Result};
 

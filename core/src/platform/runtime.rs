@@ -26,8 +26,8 @@ pub(crate) fn handle() -> Result<Handle> {
     })
 }
 
-/// Runs `work` where tokio's sockets and timers are to be had: in the caller's runtime, or, for a caller of another kind,
-/// against the background runtime's.
+/// Runs `work` where tokio's sockets and timers are to be had: in the caller's runtime, or, for a caller of another
+/// kind, against the background runtime's.
 ///
 /// # Errors
 /// As [`handle`].
@@ -66,7 +66,8 @@ pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> Result<T> {
     }
 }
 
-/// Waits in this thread for `work`, which needs neither sockets nor timers, for at most `limit`. `None` when it is not done then.
+/// Waits in this thread for `work`, which needs neither sockets nor timers, for at most `limit`. `None` when it is not
+/// done then.
 pub(crate) fn park_on<T>(work: impl Future<Output = T>, limit: Duration) -> Option<T> {
     let (began, waker) = (Instant::now(), unpark());
     let mut work = pin!(work);

@@ -125,8 +125,8 @@ fn first_of(addresses: &[SocketAddr], limit: Time) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// A server that is stopped leaves its queue of connections full, and whoever connects waits for a place in it: for as long as the
-/// descriptor may take to write.
+/// A server that is stopped leaves its queue of connections full, and whoever connects waits for a place in it: for as
+/// long as the descriptor may take to write.
 #[cfg(unix)]
 fn file(path: &Path, limit: Time) -> io::Result<UnixStream> {
     use rustix::io::Errno;

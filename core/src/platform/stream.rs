@@ -1,4 +1,5 @@
-//! Sockets of tasks, which a forked child closes unseen, and what polls them: the runtime that the tasks run in, or a foreign event loop.
+//! Sockets of tasks, which a forked child closes unseen, and what polls them: the runtime that the tasks run in, or a
+//! foreign event loop.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;

@@ -30,8 +30,8 @@ const FREE: i32 = -1;
 /// Taken, and not yet to be closed.
 const RESERVED: i32 = -2;
 
-/// A descriptor, and what it led to when it was registered: whoever closes descriptors by number, as daemons do when they start,
-/// closes ours too, and the number is given to something else.
+/// A descriptor, and what it led to when it was registered: whoever closes descriptors by number, as daemons do when
+/// they start, closes ours too, and the number is given to something else.
 struct Slot {
     fd: AtomicI32,
     device: AtomicU64,
@@ -45,8 +45,8 @@ static DESCRIPTORS: [Slot; SLOTS] =
 #[derive(Debug)]
 pub(crate) struct Registered(Option<usize>);
 
-/// Registers a descriptor. When the list is full, the child keeps it open: harmless but for the other side, which sees the
-/// connection end only when the child does.
+/// Registers a descriptor. When the list is full, the child keeps it open: harmless but for the other side, which sees
+/// the connection end only when the child does.
 pub(crate) fn register(descriptor: &impl AsRawFd) -> Registered {
     watch_forks();
     let fd: RawFd = descriptor.as_raw_fd();
@@ -110,7 +110,8 @@ fn close_inherited() {
         }
         let known = (slot.device.load(Ordering::Relaxed), slot.inode.load(Ordering::Relaxed));
         if leads_to(fd) == Some(known) {
-            // SAFETY: a plain system call. The object that owns the descriptor is leaked, never dropped, in this process.
+            // SAFETY: a plain system call. The object that owns the descriptor is leaked, never dropped, in this
+            // process.
             unsafe { libc::close(fd) };
         }
     }

@@ -15,21 +15,25 @@
 //! # }
 //! ```
 //!
-//! **Use it** where a fixed number of workers, on other hosts too, go from step to step together. **Use something else** where some wait
-//! for others who need not wait themselves ([`latch`](crate::latch)), or where the number of workers changes while they run.
+//! **Use it** where a fixed number of workers, on other hosts too, go from step to step together. **Use something
+//! else** where some wait for others who need not wait themselves ([`latch`](crate::latch)), or where the number of
+//! workers changes while they run.
 //!
-//! * **All or none**: they go on exactly if at one instant of the store as many places stood as there are parties. Nobody is ahead of the
-//!   others by more than one generation.
-//! * **A place has a lease** ([`ttl`](BarrierBuilder::ttl)), which is renewed while its party waits. A party that dies, times out, is cancelled or
-//!   whose client is closed gives its place up, and the others go on waiting for whoever replaces it. That is not what
-//!   `threading.Barrier` and `CyclicBarrier` do: those break for everybody. So a wait that must end has a time limit.
-//! * **A time limit tells the truth**: a wait that was given up just as the barrier opened with it succeeds, since the others
-//!   went on. Where the store does not say for `store_timeout` which it was, that is an error, `unavailable`.
-//! * **Everybody names the same number of parties.** Whoever names another one than those who wait gets `invalid_config`.
-//! * **The generation** rises by one whenever the barrier opens. It is remembered for three ttls and about a minute after the last use; after
-//!   that it goes on from the store's clock, in milliseconds, so it rises as fencing tokens do.
-//! * **Nothing is held**: no token, nothing to release. Those who wait are told by push, and ask each ttl/3 besides. Where the
-//!   store can push nothing to this client they poll, as for a lock; their places stand meanwhile.
+//! * **All or none**: they go on exactly if at one instant of the store as many places stood as there are parties.
+//!   Nobody is ahead of the others by more than one generation.
+//! * **A place has a lease** ([`ttl`](BarrierBuilder::ttl)), which is renewed while its party waits. A party that dies,
+//!   times out, is cancelled or whose client is closed gives its place up, and the others go on waiting for whoever
+//!   replaces it. That is not what `threading.Barrier` and `CyclicBarrier` do: those break for everybody. So a wait
+//!   that must end has a time limit.
+//! * **A time limit tells the truth**: a wait that was given up just as the barrier opened with it succeeds, since the
+//!   others went on. Where the store does not say for `store_timeout` which it was, that is an error, `unavailable`.
+//! * **Everybody names the same number of parties.** Whoever names another one than those who wait gets
+//!   `invalid_config`.
+//! * **The generation** rises by one whenever the barrier opens. It is remembered for three ttls and about a minute
+//!   after the last use; after that it goes on from the store's clock, in milliseconds, so it rises as fencing tokens
+//!   do.
+//! * **Nothing is held**: no token, nothing to release. Those who wait are told by push, and ask each ttl/3 besides.
+//!   Where the store can push nothing to this client they poll, as for a lock; their places stand meanwhile.
 //! * A barrier and a lock of one name are not two things: whoever comes second gets `foreign_layout`.
 //!
 //! Source of the semantics: `java.util.concurrent.CyclicBarrier` and Python's `threading.Barrier`.
@@ -56,7 +60,8 @@ pub struct BarrierBuilder<F: Face = Async> {
     ttl: Duration,
 }
 
-/// A named barrier. Cheap to clone; each wait is a party. See the [module](self) for when to use it and what it promises.
+/// A named barrier. Cheap to clone; each wait is a party. See the [module](self) for when to use it and what it
+/// promises.
 #[derive(Debug)]
 pub struct Barrier<F: Face = Async> {
     gate: Lock<F>,
@@ -88,8 +93,9 @@ impl<F: Face> Client<F> {
 }
 
 impl<F: Face> BarrierBuilder<F> {
-    /// How long the place of a party that died stands yet, 20 ms to 24 h; default 30 s. It is renewed each third of it. A party that was stopped
-    /// for longer than twice this and `store_timeout` does not know whether the others went on with it, and its wait fails with `lost`.
+    /// How long the place of a party that died stands yet, 20 ms to 24 h; default 30 s. It is renewed each third of it.
+    /// A party that was stopped for longer than twice this and `store_timeout` does not know whether the others went on
+    /// with it, and its wait fails with `lost`.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
@@ -98,7 +104,8 @@ impl<F: Face> BarrierBuilder<F> {
     /// The barrier, ready to be used.
     ///
     /// # Errors
-    /// `invalid_config` for a bad name or a number out of range, `unsupported` where the client's layout has no barriers.
+    /// `invalid_config` for a bad name or a number out of range, `unsupported` where the client's layout has no
+    /// barriers.
     pub fn build(self) -> Result<Barrier<F>> {
         let BarrierBuilder { client, name, parties, ttl } = self;
         let explain = |error: Error| error.on_lock(&*name).on_store(client.address());
@@ -151,13 +158,13 @@ impl<F: Face> Clone for Barrier<F> {
 }
 
 impl Barrier {
-    /// Waits until as many wait as there are parties. Cancelling, by dropping the future, gives the place up, in the background; when the
-    /// barrier has opened just then, the others went on with this party.
+    /// Waits until as many wait as there are parties. Cancelling, by dropping the future, gives the place up, in the
+    /// background; when the barrier has opened just then, the others went on with this party.
     ///
     /// # Errors
-    /// `invalid_config` when those who wait name another number of parties; `lost` when this process was stopped for so long that it is not
-    /// known whether it passed; `unavailable` when the store did not answer for `store_timeout`, after which that is not known either;
-    /// `auth`, `foreign_layout` and `protocol` from the store; `closed`.
+    /// `invalid_config` when those who wait name another number of parties; `lost` when this process was stopped for so
+    /// long that it is not known whether it passed; `unavailable` when the store did not answer for `store_timeout`,
+    /// after which that is not known either; `auth`, `foreign_layout` and `protocol` from the store; `closed`.
     pub async fn wait(&self) -> Result<Arrival> {
         loop {
             if let Some(arrival) = self.wait_within(None).await? {
@@ -166,8 +173,9 @@ impl Barrier {
         }
     }
 
-    /// The same for at most `timeout`: zero goes on if this party is the last one, and takes no place else; `None` waits for ever.
-    /// `None` when it did not open in time: this party's place is gone then, and was counted for nobody.
+    /// The same for at most `timeout`: zero goes on if this party is the last one, and takes no place else; `None`
+    /// waits for ever. `None` when it did not open in time: this party's place is gone then, and was counted for
+    /// nobody.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).

@@ -1,14 +1,16 @@
 //! One of many leads: [`Client::election`](crate::Client::election).
 //!
-//! **When to use.** Several processes stand by for work that one of them does for as long as it lives, and others want to
-//! know which one: a scheduler, a compactor, the primary of a pair.
+//! **When to use.** Several processes stand by for work that one of them does for as long as it lives, and others want
+//! to know which one: a scheduler, a compactor, the primary of a pair.
 //!
-//! **When not.** For work that has an end, a lock says the same with less. For leadership that must outlive its leader's pauses, no
-//! lease can: whatever the leader writes to must look at its [token](crate::Token) ([`kit`](crate::kit)).
+//! **When not.** For work that has an end, a lock says the same with less. For leadership that must outlive its
+//! leader's pauses, no lease can: whatever the leader writes to must look at its [token](crate::Token)
+//! ([`kit`](crate::kit)).
 //!
 //! The leader is whoever holds the lock `name`; candidates wait for it in the order in which they came where the store
-//! promises `fair` and the server allows it, else in none. What a leader proclaims is the lock's label, at most 128 bytes, such as where it is reached;
-//! observers read it with the token, by `inspect`, and so every `every` until something changed, without standing in line.
+//! promises `fair` and the server allows it, else in none. What a leader proclaims is the lock's label, at most 128
+//! bytes, such as where it is reached; observers read it with the token, by `inspect`, and so every `every` until
+//! something changed, without standing in line.
 //!
 //! ```no_run
 //! # async fn example(client: lockwright::Client) -> lockwright::Result<()> {
@@ -96,8 +98,9 @@ fn is_news(leader: Option<&Leader>, known: Option<u64>) -> bool {
 }
 
 impl Election {
-    /// Waits to lead, as long as the options say, and proclaims a text of at most 128 bytes from then on. Leadership is a guard like any
-    /// other: it tells when it is lost, and releasing it resigns. Dropping the future ends the candidacy.
+    /// Waits to lead, as long as the options say, and proclaims a text of at most 128 bytes from then on. Leadership is
+    /// a guard like any other: it tells when it is lost, and releasing it resigns. Dropping the future ends the
+    /// candidacy.
     ///
     /// # Errors
     /// As [`LockBuilder::build`](crate::LockBuilder::build) and [`Lock::acquire`].
@@ -105,9 +108,10 @@ impl Election {
         self.candidate(proclaims)?.acquire().await
     }
 
-    /// Campaigns, and does `work` while this one leads, given the guard's token; when leadership is lost the work's future is dropped, and it campaigns again.
-    /// Ends with what the work ends with, and resigns. Dropping the future ends all of it. A store that does not answer is asked again every
-    /// [`EVERY`]: leadership is not given up for good because of an outage.
+    /// Campaigns, and does `work` while this one leads, given the guard's token; when leadership is lost the work's
+    /// future is dropped, and it campaigns again. Ends with what the work ends with, and resigns. Dropping the future
+    /// ends all of it. A store that does not answer is asked again every [`EVERY`]: leadership is not given up for good
+    /// because of an outage.
     ///
     /// # Errors
     /// As [`campaign`](Self::campaign), but neither `unavailable` nor `lost`.
@@ -140,8 +144,8 @@ impl Election {
         Ok(Leader::of(self.seat()?.inspect().await?))
     }
 
-    /// Waits until somebody else leads than the one with the token `known`, or, for `None`, until anybody does; looks every
-    /// `every`. `None` when nobody leads any more. A reign shorter than that may go unseen.
+    /// Waits until somebody else leads than the one with the token `known`, or, for `None`, until anybody does; looks
+    /// every `every`. `None` when nobody leads any more. A reign shorter than that may go unseen.
     ///
     /// # Errors
     /// As [`leader`](Self::leader).
@@ -190,8 +194,9 @@ impl Election<Blocking> {
         self.candidate(proclaims)?.acquire()
     }
 
-    /// Campaigns, and does `work` while this one leads; the work has to look at the guard, and to return soon once that is lost. Then it
-    /// campaigns again, and what the work returned is dropped. When it returns as the leader it resigns, and that is the result.
+    /// Campaigns, and does `work` while this one leads; the work has to look at the guard, and to return soon once that
+    /// is lost. Then it campaigns again, and what the work returned is dropped. When it returns as the leader it
+    /// resigns, and that is the result.
     ///
     /// # Errors
     /// As the async [`run`](crate::election::Election::run).

@@ -1,17 +1,18 @@
 //! Handing a held lock to another process: [`Guard::export`](crate::Guard::export) makes a secret of it,
 //! [`Client::resume`](crate::Client::resume) makes a guard of the secret.
 //!
-//! **When to use.** The holder ends before its work does, and somebody else goes on with it: a request handler that leaves the
-//! rest to a worker, a deployment that replaces the process, a WASM instance that ends with its call. Nobody can come in
-//! between, and the fencing token of whoever resumes is higher than the exporter's.
+//! **When to use.** The holder ends before its work does, and somebody else goes on with it: a request handler that
+//! leaves the rest to a worker, a deployment that replaces the process, a WASM instance that ends with its call. Nobody
+//! can come in between, and the fencing token of whoever resumes is higher than the exporter's.
 //!
-//! **When not.** To let the next one have the lock, release it. To let tasks of one process take turns, let them acquire it.
+//! **When not.** To let the next one have the lock, release it. To let tasks of one process take turns, let them
+//! acquire it.
 //!
-//! The secret alone holds the lock for the time that was said, counted from the export, and nobody renews it: whoever resumes
-//! must do so in time. Resuming is one compare-and-set in the store, which puts the resumer's own attempt in the secret's
-//! place, so of several who know the secret one gets the lock and the others `not_owned`. Past its time a secret still works
-//! until somebody else was granted the lock. An export whose caller went away, or whose outcome never became known, is taken
-//! back: a secret that nobody was told keeps the lock from nobody.
+//! The secret alone holds the lock for the time that was said, counted from the export, and nobody renews it: whoever
+//! resumes must do so in time. Resuming is one compare-and-set in the store, which puts the resumer's own attempt in
+//! the secret's place, so of several who know the secret one gets the lock and the others `not_owned`. Past its time a
+//! secret still works until somebody else was granted the lock. An export whose caller went away, or whose outcome
+//! never became known, is taken back: a secret that nobody was told keeps the lock from nobody.
 //!
 //! ```no_run
 //! # async fn example(client: lockwright::Client) -> lockwright::Result<()> {
@@ -44,8 +45,8 @@ use crate::{Async, name};
 const HEAD: &str = "lwx1.";
 const DIGITS: usize = 32;
 
-/// What an exported lock is resumed with: text of ASCII without spaces, about as long as the lock's name and 38 characters more.
-/// Whoever knows it may take the lock, so it is shown nowhere.
+/// What an exported lock is resumed with: text of ASCII without spaces, about as long as the lock's name and 38
+/// characters more. Whoever knows it may take the lock, so it is shown nowhere.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -186,13 +187,14 @@ impl<F: Face> Client<F> {
 }
 
 impl Guard {
-    /// Leaves the lock to a secret, under which [`Client::resume`] takes it over, in this process or another, within `ttl`
-    /// (20 ms to 24 h) from now. Nobody renews it meanwhile. The guard is dead then: it holds nothing, and dropping it does
-    /// nothing. One request. Dropping the future takes the lock back.
+    /// Leaves the lock to a secret, under which [`Client::resume`] takes it over, in this process or another, within
+    /// `ttl` (20 ms to 24 h) from now. Nobody renews it meanwhile. The guard is dead then: it holds nothing, and
+    /// dropping it does nothing. One request. Dropping the future takes the lock back.
     ///
     /// # Errors
-    /// `unsupported` where the layout cannot, or its owner entered the lock more than once, and `invalid_config`: these leave the guard as it was.
-    /// `lost` when it was not held any more; `unavailable` when the store did not say, and the lock is given back; `forked`.
+    /// `unsupported` where the layout cannot, or its owner entered the lock more than once, and `invalid_config`: these
+    /// leave the guard as it was. `lost` when it was not held any more; `unavailable` when the store did not say, and
+    /// the lock is given back; `forked`.
     pub async fn export(&mut self, ttl: Duration) -> Result<Secret> {
         let mut exporting = self.start_export(ttl)?;
         if let Some(effects) = exporting.effects.take() {
@@ -226,13 +228,14 @@ impl LockBuilder {
 }
 
 impl Client<Async> {
-    /// Takes over a lock that somebody [exported](crate::Guard::export) from the same store, under the same prefix, with this
-    /// client's options. The token is higher than the exporter's. One request; the secret is used up. When the future is
-    /// dropped, or the store does not answer, the lock stays with the secret or is given back.
+    /// Takes over a lock that somebody [exported](crate::Guard::export) from the same store, under the same prefix,
+    /// with this client's options. The token is higher than the exporter's. One request; the secret is used up. When
+    /// the future is dropped, or the store does not answer, the lock stays with the secret or is given back.
     ///
     /// # Errors
-    /// `not_owned` when somebody resumed it before, or its time ran out and somebody else has the lock; `invalid_config` for
-    /// what is no secret; `unavailable`, `auth`, `foreign_layout` and `protocol` from the store; `closed`.
+    /// `not_owned` when somebody resumed it before, or its time ran out and somebody else has the lock;
+    /// `invalid_config` for what is no secret; `unavailable`, `auth`, `foreign_layout` and `protocol` from the store;
+    /// `closed`.
     pub async fn resume(&self, secret: &str) -> Result<Guard> {
         self.lock_of(secret)?.resume(secret).await
     }

@@ -10,21 +10,24 @@
 //! # }
 //! ```
 //!
-//! **Use it** where some wait until others, on other hosts too, are done with something that happens once. **Use something else** where
-//! a result is to be handed over (a latch carries none), or where a party that dies must not keep the others waiting: nobody counts down
-//! for it, so wait with a limit.
+//! **Use it** where some wait until others, on other hosts too, are done with something that happens once. **Use
+//! something else** where a result is to be handed over (a latch carries none), or where a party that dies must not
+//! keep the others waiting: nobody counts down for it, so wait with a limit.
 //!
-//! * **Whoever comes first makes it**, with the count that it names, by waiting or by counting down: nobody has to set it up, so nobody
-//!   can come too early. A client that names another count meanwhile goes by the one there is.
-//! * **Open stays open**: whoever comes later does not wait. [`try_set_count`](Latch::try_set_count) makes it count again.
+//! * **Whoever comes first makes it**, with the count that it names, by waiting or by counting down: nobody has to set
+//!   it up, so nobody can come too early. A client that names another count meanwhile goes by the one there is.
+//! * **Open stays open**: whoever comes later does not wait. [`try_set_count`](Latch::try_set_count) makes it count
+//!   again.
 //! * **Each count-down counts once**, however often it had to be sent again because an answer was lost.
-//! * **It ends** when nobody waited, counted or set it for 30 days, or for what [`idle`](LatchBuilder::idle) says. Until then an open one
-//!   is still open; after it, its name is a new latch. So name it after what happens once: `import:2026-11-20`.
-//! * **Nothing is held**: no lease, no token, nothing to release. Those who wait are told by push, and ask once in ten seconds
-//!   besides. Where the store can push nothing to this client they poll, as for a lock.
+//! * **It ends** when nobody waited, counted or set it for 30 days, or for what [`idle`](LatchBuilder::idle) says.
+//!   Until then an open one is still open; after it, its name is a new latch. So name it after what happens once:
+//!   `import:2026-11-20`.
+//! * **Nothing is held**: no lease, no token, nothing to release. Those who wait are told by push, and ask once in ten
+//!   seconds besides. Where the store can push nothing to this client they poll, as for a lock.
 //! * A latch and a lock of one name are not two things: whoever comes second gets `foreign_layout`.
 //!
-//! Source of the semantics: `java.util.concurrent.CountDownLatch` and Redisson's `RCountDownLatch`, whose count somebody has to set.
+//! Source of the semantics: `java.util.concurrent.CountDownLatch` and Redisson's `RCountDownLatch`, whose count
+//! somebody has to set.
 
 use std::time::Duration;
 
@@ -54,16 +57,17 @@ pub struct Latch<F: Face = Async> {
 }
 
 impl<F: Face> Client<F> {
-    /// The latch called `name`, which is open when it was counted down `count` times (1 to 1,000,000), unless it is there with another
-    /// count; names as for [`lock`](Self::lock). A wrong name or number is reported when it is built.
+    /// The latch called `name`, which is open when it was counted down `count` times (1 to 1,000,000), unless it is
+    /// there with another count; names as for [`lock`](Self::lock). A wrong name or number is reported when it is
+    /// built.
     pub fn latch(&self, name: &str, count: u32) -> LatchBuilder<F> {
         LatchBuilder { client: self.clone(), name: name.to_owned(), count, idle: MAX_IDLE }
     }
 }
 
 impl<F: Face> LatchBuilder<F> {
-    /// How long it is kept after its last use, 1 minute to 30 days; default 30 days. Somebody who waits uses it all the time. The longest
-    /// that any of its users says counts.
+    /// How long it is kept after its last use, 1 minute to 30 days; default 30 days. Somebody who waits uses it all the
+    /// time. The longest that any of its users says counts.
     pub fn idle(mut self, idle: Duration) -> Self {
         self.idle = idle;
         self
@@ -72,7 +76,8 @@ impl<F: Face> LatchBuilder<F> {
     /// The latch, ready to be used.
     ///
     /// # Errors
-    /// `invalid_config` for a bad name or a number out of range, `unsupported` where the client's layout has no latches.
+    /// `invalid_config` for a bad name or a number out of range, `unsupported` where the client's layout has no
+    /// latches.
     pub fn build(self) -> Result<Latch<F>> {
         let LatchBuilder { client, name, count, idle } = self;
         let plan = LatchPlan::new(count, idle).map_err(|error| error.on_lock(&*name).on_store(client.address()))?;
@@ -86,7 +91,8 @@ impl<F: Face> Latch<F> {
         self.gate.name()
     }
 
-    /// What a wait acquires: everybody does so at once when it is open. Giving it back costs nothing. For faces that wait in their own way.
+    /// What a wait acquires: everybody does so at once when it is open. Giving it back costs nothing. For faces that
+    /// wait in their own way.
     pub fn gate(&self) -> &Lock<F> {
         &self.gate
     }
@@ -128,7 +134,8 @@ impl<F: Face> Latch<F> {
         let asked = async {
             let request = self.gate.layout().question(self.gate.key().clone(), question?);
             let request = request.ok_or_else(|| Error::unsupported("latch", "this layout has no latches"))?;
-            // What came too late says what time it is at the store, so that the next one does not, unless the clock runs unevenly.
+            // What came too late says what time it is at the store, so that the next one does not, unless the clock
+            // runs unevenly.
             for _ in 0..3 {
                 let (sent, reply) = engine.administer_by(road, request.clone()).await?;
                 match Answer::read(&reply)? {
@@ -157,7 +164,8 @@ impl Latch {
     /// Waits until it is open. Cancelling, by dropping the future, is safe at every await.
     ///
     /// # Errors
-    /// `unavailable` when the store did not answer for `store_timeout`; `auth`, `foreign_layout` and `protocol` from the store; `closed`.
+    /// `unavailable` when the store did not answer for `store_timeout`; `auth`, `foreign_layout` and `protocol` from
+    /// the store; `closed`.
     pub async fn wait(&self) -> Result<()> {
         self.wait_within(None).await.map(|_| ())
     }
@@ -170,12 +178,12 @@ impl Latch {
         self.gate.pass_within(timeout).await.map(|passed| passed.is_some())
     }
 
-    /// Counts it down by one, once; how many are still to come. An open one stays open. Two callers may be told the same number,
-    /// where an answer was lost and asked for again: 0 does not mean that you were the last.
+    /// Counts it down by one, once; how many are still to come. An open one stays open. Two callers may be told the
+    /// same number, where an answer was lost and asked for again: 0 does not mean that you were the last.
     ///
     /// # Errors
-    /// `unavailable` when the store did not answer for `store_timeout`: whether it was counted down is then not known. `auth`,
-    /// `foreign_layout` and `protocol` from the store; `closed`.
+    /// `unavailable` when the store did not answer for `store_timeout`: whether it was counted down is then not known.
+    /// `auth`, `foreign_layout` and `protocol` from the store; `closed`.
     pub async fn count_down(&self) -> Result<u32> {
         self.count_down_by(Road::Task).await
     }
@@ -188,7 +196,8 @@ impl Latch {
         self.count_by(Road::Task).await
     }
 
-    /// Has it count from `count` (1 to 1,000,000), if it is open or nobody used it yet; else nothing changes. Whether it does.
+    /// Has it count from `count` (1 to 1,000,000), if it is open or nobody used it yet; else nothing changes. Whether
+    /// it does.
     ///
     /// # Errors
     /// `invalid_config` for a number out of range; else as [`count_down`](Self::count_down).

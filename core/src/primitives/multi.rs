@@ -1,17 +1,19 @@
 //! Several locks as one: [`Client::multi_lock`](crate::Client::multi_lock).
 //!
-//! **When to use.** What is to be done needs several things at once, such as both accounts of a transfer, and each of them has
-//! a lock that others take alone.
+//! **When to use.** What is to be done needs several things at once, such as both accounts of a transfer, and each of
+//! them has a lock that others take alone.
 //!
-//! **When not.** For things that are always used together one lock is simpler and cheaper. For one of several things that are
-//! alike take [`striped`](crate::striped).
+//! **When not.** For things that are always used together one lock is simpler and cheaper. For one of several things
+//! that are alike take [`striped`](crate::striped).
 //!
-//! All or nothing: first all are tried by one request (where the layout can; by one after the other elsewhere), which takes all
-//! or none. If somebody has one of them, they are acquired one after the other, in the order of their keys in the store; those
-//! already taken are kept and renewed meanwhile; should one be lost nevertheless, all are given back and waited for again. Since everybody goes in that order, no circle of waiters can come about,
-//! whatever order the names were given in (ordered resource allocation, E. W. Dijkstra, *Hierarchical ordering of sequential
-//! processes*, 1971). The timeout covers all of it; when it runs out, everything is given back. Each lock has a fencing token of its own, and
-//! the loss of one is the loss of all: [`MultiGuard::is_held`] is false then. A name given twice counts once.
+//! All or nothing: first all are tried by one request (where the layout can; by one after the other elsewhere), which
+//! takes all or none. If somebody has one of them, they are acquired one after the other, in the order of their keys in
+//! the store; those already taken are kept and renewed meanwhile; should one be lost nevertheless, all are given back
+//! and waited for again. Since everybody goes in that order, no circle of waiters can come about, whatever order the
+//! names were given in (ordered resource allocation, E. W. Dijkstra, *Hierarchical ordering of sequential processes*,
+//! 1971). The timeout covers all of it; when it runs out, everything is given back. Each lock has a fencing token of
+//! its own, and the loss of one is the loss of all: [`MultiGuard::is_held`] is false then. A name given twice counts
+//! once.
 //!
 //! ```no_run
 //! # async fn example(client: lockwright::Client) -> lockwright::Result<()> {
@@ -125,7 +127,8 @@ impl<F: Face> MultiLock<F> {
         }
     }
 
-    /// Whether what was lost while others were waited for is waited for again. Without renewal it would only be lost again.
+    /// Whether what was lost while others were waited for is waited for again. Without renewal it would only be lost
+    /// again.
     fn begins_again(&self, deadline: Option<Time>) -> bool {
         self.options().renew && deadline.is_none_or(|deadline| !left(deadline).is_zero())
     }
@@ -151,9 +154,8 @@ impl MultiLock {
     /// Cancelling, by dropping the future, is safe at every await: what was acquired is given back, in the background.
     ///
     /// # Errors
-    /// `timeout` when others held one of them all the time; `lost` when one was lost while others were waited for, and it is
-    /// not renewed or there is no time left; else as
-    /// [`Lock::acquire`]. Then none is held.
+    /// `timeout` when others held one of them all the time; `lost` when one was lost while others were waited for, and
+    /// it is not renewed or there is no time left; else as [`Lock::acquire`]. Then none is held.
     pub async fn acquire(&self) -> Result<MultiGuard> {
         self.acquire_within(self.options().timeout).await
     }
@@ -224,7 +226,8 @@ impl MultiLock<Blocking> {
         }
     }
 
-    /// Begins to acquire all, with a waiting time of its own, for callers that wait in slices to look at signals in between.
+    /// Begins to acquire all, with a waiting time of its own, for callers that wait in slices to look at signals in
+    /// between.
     ///
     /// # Errors
     /// As [`acquire`](Self::acquire).
@@ -381,8 +384,8 @@ impl MultiGuard {
         worst(self.release_each().await)
     }
 
-    /// The same, and says of each, in the order of [`tokens`](Self::tokens), what became of it: one that cannot be given back keeps no
-    /// other from it.
+    /// The same, and says of each, in the order of [`tokens`](Self::tokens), what became of it: one that cannot be
+    /// given back keeps no other from it.
     pub async fn release_each(self) -> Vec<Result<ReleaseOutcome>> {
         Releases::of(self.guards).perform_async().await
     }

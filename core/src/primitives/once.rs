@@ -1,15 +1,16 @@
 //! One caller does what many want done: [`Client::once`](crate::Client::once).
 //!
-//! **When to use.** A cache entry that expired is costly to make again, and a thousand callers notice at the same moment: one of
-//! them makes it, the others go on with the stale value, or wait for the new one where there is none.
+//! **When to use.** A cache entry that expired is costly to make again, and a thousand callers notice at the same
+//! moment: one of them makes it, the others go on with the stale value, or wait for the new one where there is none.
 //!
-//! **When not.** To do something once and never again, keep a mark of it with its result: a lock only says who is at it now.
+//! **When not.** To do something once and never again, keep a mark of it with its result: a lock only says who is at it
+//! now.
 //!
-//! The library keeps no values: the caller says how to look at the cache, and how to make and keep a value. Whoever gets
-//! the job looks once more first, since somebody may have just done it. If whoever has the job dies, its lease runs out after
-//! `ttl` at most, and the next one has the job; if it fails, the next one has it at once, and the failure is its own. A job
-//! that outlives its lease may be done twice: the fencing token that it is given lets the cache refuse the older value
-//! ([`kit`](crate::kit)).
+//! The library keeps no values: the caller says how to look at the cache, and how to make and keep a value. Whoever
+//! gets the job looks once more first, since somebody may have just done it. If whoever has the job dies, its lease
+//! runs out after `ttl` at most, and the next one has the job; if it fails, the next one has it at once, and the
+//! failure is its own. A job that outlives its lease may be done twice: the fencing token that it is given lets the
+//! cache refuse the older value ([`kit`](crate::kit)).
 //!
 //! ```no_run
 //! # use lockwright::once::Found;
@@ -49,8 +50,8 @@ pub struct Once<F: Face = Async> {
 }
 
 impl<F: Face> Client<F> {
-    /// The job called `name`: the lock of that name, held for as long as the job takes. If whoever does it dies, the job goes
-    /// to the next after `ttl` (20 ms to 24 h) at most.
+    /// The job called `name`: the lock of that name, held for as long as the job takes. If whoever does it dies, the
+    /// job goes to the next after `ttl` (20 ms to 24 h) at most.
     ///
     /// # Errors
     /// As [`LockBuilder::build`](crate::LockBuilder::build).
@@ -80,8 +81,9 @@ impl<F: Face> Once<F> {
 }
 
 impl Once {
-    /// The value: as `look` finds it while it is fresh; else as `make` makes and keeps it, if the job falls to this caller; else
-    /// the stale one, or what `look` finds once whoever had the job is through. `make` is given the fencing token.
+    /// The value: as `look` finds it while it is fresh; else as `make` makes and keeps it, if the job falls to this
+    /// caller; else the stale one, or what `look` finds once whoever had the job is through. `make` is given the
+    /// fencing token.
     ///
     /// Dropping the future gives the job back.
     ///

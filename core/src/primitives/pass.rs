@@ -9,7 +9,8 @@ use crate::options::AcquireOptions;
 use crate::token::Token;
 
 impl<F: Face> Client<F> {
-    /// What is acquired to pass the `gate` called `name`, with those of the client's options that say where it lies and how one waits.
+    /// What is acquired to pass the `gate` called `name`, with those of the client's options that say where it lies and
+    /// how one waits.
     pub(crate) fn gate(&self, name: &str, gate: Gate, ttl: Duration) -> Result<Lock<F>> {
         let AcquireOptions { layout, format, retry, label, .. } = self.options();
         let options = AcquireOptions { ttl, layout, format, retry, label, ..AcquireOptions::default() };
@@ -18,7 +19,8 @@ impl<F: Face> Client<F> {
 }
 
 impl Lock {
-    /// Waits until it is granted, for at most `timeout`, and gives it back, which costs nothing. The token of the grant.
+    /// Waits until it is granted, for at most `timeout`, and gives it back, which costs nothing. The token of the
+    /// grant.
     pub(crate) async fn pass_within(&self, timeout: Option<Duration>) -> Result<Option<Token>> {
         let Some(pass) = in_time(self.acquire_within(timeout).await)? else { return Ok(None) };
         let token = pass.token();

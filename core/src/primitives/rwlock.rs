@@ -14,21 +14,23 @@
 //! ```
 //!
 //! **Use it** where many read for long what seldom changes, and a reader must not see a change half done. **Use a
-//! [lock](crate::Client::lock)** where holds are short: a reader costs the store as much as a writer, and a lock's tasks of one
-//! process share requests, which readers do not. Where readers can do with an older state, a version beside the data is
-//! cheaper than either.
+//! [lock](crate::Client::lock)** where holds are short: a reader costs the store as much as a writer, and a lock's
+//! tasks of one process share requests, which readers do not. Where readers can do with an older state, a version
+//! beside the data is cheaper than either.
 //!
-//! * **Order**: first come, first served, over all tasks of all processes. A read waits for an earlier write, a write for anything
-//!   earlier; so readers that come and go do not starve a writer, and the option `fair` adds nothing. Where the store can push
-//!   nothing to this client ([`Guarantees::push`](crate::guarantee::Guarantees::push)) those who wait poll, in no order.
-//!   Another library's read/write lock, in a layout that joins it, may have no order at all: there `guarantees()` of the [`Lock`](crate::Lock)
-//!   says so, and readers that follow one another keep a writer out.
-//! * **Each reader has a lease of its own**, which ends by itself when the reader dies, and renews by itself while it lives.
-//! * **Tokens** rise from grant to grant, readers' too. A resource that fences writers compares the tokens of writers; a reader
-//!   that becomes the writer gets a new one, a writer that becomes a reader keeps its own.
-//! * **Not reentrant**: whoever reads and asks to read again while a writer waits would wait for that writer, which waits for it.
-//!   A reader that wants to write must not `acquire` the write lock while it holds the read lock, for the same reason:
-//!   [`Guard::try_upgrade`] is for that.
+//! * **Order**: first come, first served, over all tasks of all processes. A read waits for an earlier write, a write
+//!   for anything earlier; so readers that come and go do not starve a writer, and the option `fair` adds nothing.
+//!   Where the store can push nothing to this client ([`Guarantees::push`](crate::guarantee::Guarantees::push)) those
+//!   who wait poll, in no order. Another library's read/write lock, in a layout that joins it, may have no order at
+//!   all: there `guarantees()` of the [`Lock`](crate::Lock) says so, and readers that follow one another keep a writer
+//!   out.
+//! * **Each reader has a lease of its own**, which ends by itself when the reader dies, and renews by itself while it
+//!   lives.
+//! * **Tokens** rise from grant to grant, readers' too. A resource that fences writers compares the tokens of writers;
+//!   a reader that becomes the writer gets a new one, a writer that becomes a reader keeps its own.
+//! * **Not reentrant**: whoever reads and asks to read again while a writer waits would wait for that writer, which
+//!   waits for it. A reader that wants to write must not `acquire` the write lock while it holds the read lock, for the
+//!   same reason: [`Guard::try_upgrade`] is for that.
 
 use crate::client::{Async, Blocking, Client, Face, Guard, LockBuilder, Of};
 use crate::error::{Error, Kind, Result};
@@ -43,8 +45,8 @@ pub struct RwLock<F: Face = Async> {
 }
 
 impl<F: Face> Client<F> {
-    /// The read/write lock called `name`; names as for [`lock`](Self::lock). A lock and a read/write lock of one name are not
-    /// two things: whoever comes second gets `foreign_layout`.
+    /// The read/write lock called `name`; names as for [`lock`](Self::lock). A lock and a read/write lock of one name
+    /// are not two things: whoever comes second gets `foreign_layout`.
     pub fn rwlock(&self, name: &str) -> RwLock<F> {
         RwLock { client: self.clone(), name: name.to_owned() }
     }
@@ -69,19 +71,20 @@ impl<F: Face> Clone for RwLock<F> {
 }
 
 impl Guard {
-    /// The writer becomes a reader, in one request: nobody else writes in between, and other readers may come in. The token stays.
-    /// A reader stays one.
+    /// The writer becomes a reader, in one request: nobody else writes in between, and other readers may come in. The
+    /// token stays. A reader stays one.
     ///
     /// # Errors
-    /// `lost` when the lock is not held any more, `unsupported` for a guard that is not of a read/write lock, `forked`; `unavailable` while
-    /// another change of this guard is under way; what the store says when it refuses for good. Then it is the writer as before.
+    /// `lost` when the lock is not held any more, `unsupported` for a guard that is not of a read/write lock, `forked`;
+    /// `unavailable` while another change of this guard is under way; what the store says when it refuses for good.
+    /// Then it is the writer as before.
     pub async fn downgrade(&self) -> Result<()> {
         downgraded(self.begin_change(Share::READ)?.await?)
     }
 
-    /// A reader becomes the writer, with a new token, if it is the only reader; else nothing changes and the answer is `false`,
-    /// at once. It never waits, so two readers that both want to write cannot wait for one another. Writers that wait go on
-    /// waiting. The writer stays it.
+    /// A reader becomes the writer, with a new token, if it is the only reader; else nothing changes and the answer is
+    /// `false`, at once. It never waits, so two readers that both want to write cannot wait for one another. Writers
+    /// that wait go on waiting. The writer stays it.
     ///
     /// # Errors
     /// As [`downgrade`](Self::downgrade).
@@ -101,8 +104,9 @@ fn downgraded(done: bool) -> Result<()> {
 }
 
 impl<F: Face> Guard<F> {
-    /// [`downgrade`](Guard::downgrade) (to [`Share::READ`]) or [`try_upgrade`](Guard::try_upgrade) (to [`Share::WRITE`]) for whoever
-    /// cannot keep the guard meanwhile: begun at once, ended by awaiting what this returns.
+    /// [`downgrade`](Guard::downgrade) (to [`Share::READ`]) or [`try_upgrade`](Guard::try_upgrade) (to
+    /// [`Share::WRITE`]) for whoever cannot keep the guard meanwhile: begun at once, ended by awaiting what this
+    /// returns.
     ///
     /// # Errors
     /// As there.

@@ -1,17 +1,18 @@
 //! A hot lock cut into segments: [`Client::striped`](crate::Client::striped).
 //!
-//! **When to use.** Many want the same thing, and it can be cut up: a stock of a million in 32 parts, each sold under a lock of its
-//! own, so that 32 sell at once ([`Striped::any`]). Or many keys are to share a bounded number of locks
+//! **When to use.** Many want the same thing, and it can be cut up: a stock of a million in 32 parts, each sold under a
+//! lock of its own, so that 32 sell at once ([`Striped::any`]). Or many keys are to share a bounded number of locks
 //! ([`Striped::for_key`]).
 //!
-//! **When not.** Where the whole must be seen at once, such as to say whether anything is left at this very moment. Where one
-//! segment does, since nobody waits.
+//! **When not.** Where the whole must be seen at once, such as to say whether anything is left at this very moment.
+//! Where one segment does, since nobody waits.
 //!
-//! Segment `i` of `n` is the lock `{name}#{i}`. `any` tries all that are not known to be sold out by one request (where the
-//! layout can; one after the other elsewhere), beginning at a segment that moves on with each call, and takes the first that
-//! is free; if none is, it waits in the queue of one of them, and looks for a free one again every 250 ms. Whoever finds its segment empty says so
-//! ([`Segment::sold_out`]), and this object offers that segment no more; once all are, `any` gives `None`. What is sold out is
-//! the caller's to know, and remembered here only: another process finds out by itself.
+//! Segment `i` of `n` is the lock `{name}#{i}`. `any` tries all that are not known to be sold out by one request (where
+//! the layout can; one after the other elsewhere), beginning at a segment that moves on with each call, and takes the
+//! first that is free; if none is, it waits in the queue of one of them, and looks for a free one again every 250 ms.
+//! Whoever finds its segment empty says so ([`Segment::sold_out`]), and this object offers that segment no more; once
+//! all are, `any` gives `None`. What is sold out is the caller's to know, and remembered here only: another process
+//! finds out by itself.
 //!
 //! The segment of a key is the first 8 bytes of the SHA-1 of its UTF-8, as a big-endian number, modulo `n`: the same in
 //! every language and version.
@@ -167,7 +168,8 @@ fn first<F: Face>(granted: Taken<F>) -> Option<(usize, Guard<F>)> {
 }
 
 impl Striped {
-    /// A free segment, or the first to be had where none is free, as long as the options say; `None` once all are sold out.
+    /// A free segment, or the first to be had where none is free, as long as the options say; `None` once all are sold
+    /// out.
     ///
     /// # Errors
     /// As [`Lock::acquire`].
@@ -244,7 +246,8 @@ impl Striped<Blocking> {
         }
     }
 
-    /// Begins to look for a segment, for callers that wait in slices to look at signals in between. Nothing is sent yet.
+    /// Begins to look for a segment, for callers that wait in slices to look at signals in between. Nothing is sent
+    /// yet.
     pub fn begin_any(&self, timeout: Option<Duration>) -> Choosing {
         let deadline = timeout.map(|timeout| clock::now().after(timeout));
         Choosing { striped: self.clone(), timeout, deadline, waits: None }

@@ -1,4 +1,5 @@
-//! Trying several locks at once: all of them or none, or any one of them. One request where the layout has a procedure for it.
+//! Trying several locks at once: all of them or none, or any one of them. One request where the layout has a procedure
+//! for it.
 
 use std::future::poll_fn;
 
@@ -26,7 +27,8 @@ struct Begun<F: Face> {
 }
 
 impl<F: Face> Begun<F> {
-    /// `None` where the layout has no procedure for it, or one is held already by others in this process and `policy` wants all.
+    /// `None` where the layout has no procedure for it, or one is held already by others in this process and `policy`
+    /// wants all.
     fn begin(locks: &[Lock<F>], policy: Policy, trial: Trial) -> Result<Option<Self>> {
         let layout = match locks.first() {
             Some(first) if (2..=MOST).contains(&locks.len()) => first.layout(),
@@ -62,8 +64,8 @@ fn local<F: Face>(acquisition: &Acquisition<F>, effects: Effects) -> impl Iterat
     acquisition.engine.perform_local(&acquisition.entry, effects).into_iter()
 }
 
-/// The guards of what was granted, with the places of their locks. Whatever else went wrong than that somebody has a lock is
-/// the error, and the guards are dropped.
+/// The guards of what was granted, with the places of their locks. Whatever else went wrong than that somebody has a
+/// lock is the error, and the guards are dropped.
 fn granted<F: Face>(results: Vec<Result<Guard<F>>>) -> Result<Taken<F>> {
     let mut guards = Vec::new();
     for (place, result) in results.into_iter().enumerate() {

@@ -1,4 +1,5 @@
-//! The arguments of a request, as the machines of our records write them and the stores that run their procedures themselves read them.
+//! The arguments of a request, as the machines of our records write them and the stores that run their procedures
+//! themselves read them.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! The reference semantics of a barrier: what its record does with each request.
 //!
-//! Pure, and the single source of truth, as [`crate::lock_cell`] is for a lock: memory and SQLite run it as it stands, Redis runs the
-//! same rules as Lua, compared with this file on random commands.
+//! Pure, and the single source of truth, as [`crate::lock_cell`] is for a lock: memory and SQLite run it as it stands,
+//! Redis runs the same rules as Lua, compared with this file on random commands.
 //!
-//! Each party that waits has a **party**, which lasts for its ttl and is renewed whenever it asks again. Once as many places stand at one
-//! instant as there are parties, all of them pass: each is told its index, in the order of arrival, and the generation, and the next
-//! generation begins with no party.
+//! Each party that waits has a **party**, which lasts for its ttl and is renewed whenever it asks again. Once as many
+//! places stand at one instant as there are parties, all of them pass: each is told its index, in the order of arrival,
+//! and the generation, and the next generation begins with no party.
 //!
 //! | request | passed already | gave up | its place stands | neither |
 //! |---|---|---|---|---|
@@ -13,14 +13,15 @@
 //! | leave | told that it passed | left | left | left |
 //! | look | how many stand | | | |
 //!
-//! **All or none.** A party is counted once: that its attempt passed is remembered for longer than it may be silent and still ask again
-//! (`memory`; whoever was silent for longer, because it was stopped, does not ask). That it gave up is remembered as long: once `leave` was
-//! answered, no copy of an arrival that is still on its way takes a party.
+//! **All or none.** A party is counted once: that its attempt passed is remembered for longer than it may be silent and
+//! still ask again (`memory`; whoever was silent for longer, because it was stopped, does not ask). That it gave up is
+//! remembered as long: once `leave` was answered, no copy of an arrival that is still on its way takes a party.
 //!
-//! Whoever names another number of parties than those who stand there is refused. Where nobody stands, the newcomer's number counts.
+//! Whoever names another number of parties than those who stand there is refused. Where nobody stands, the newcomer's
+//! number counts.
 //!
-//! Source of the semantics: `java.util.concurrent.CyclicBarrier`, with leases in the place of its broken state: a party that is gone
-//! gives up its place, and whoever replaces it completes the others.
+//! Source of the semantics: `java.util.concurrent.CyclicBarrier`, with leases in the place of its broken state: a party
+//! that is gone gives up its place, and whoever replaces it completes the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -230,8 +231,8 @@ impl BarrierCell {
         env: &mut Surroundings<'_>,
         me: AttemptId,
     ) -> Result<Passage, S::Error> {
-        // A record that was forgotten is made anew with a higher one, as long as the clock goes forward. Milliseconds leave room for
-        // the index in one number.
+        // A record that was forgotten is made anew with a higher one, as long as the clock goes forward. Milliseconds
+        // leave room for the index in one number.
         self.generation = match self.generation {
             0 => env.token_floor / 1000 + 1,
             last => last + 1,

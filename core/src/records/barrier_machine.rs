@@ -1,5 +1,5 @@
-//! The protocol of barriers: one machine, and one wire form, for every store that can run a procedure atomically. It is to
-//! [`crate::barrier_cell`] what [`crate::native_machine`] is to [`crate::lock_cell`].
+//! The protocol of barriers: one machine, and one wire form, for every store that can run a procedure atomically. It is
+//! to [`crate::barrier_cell`] what [`crate::native_machine`] is to [`crate::lock_cell`].
 //!
 //! ```text
 //!   arrive  claimant not-after wait ttl-us parties memory-us  ->  [0, now, standing]      too few others, and the asker has no place
@@ -12,9 +12,9 @@
 //!   look                                                      ->  standing
 //! ```
 //!
-//! To wait is to acquire what a party gets when the last one arrives, and nobody has to give back. While it waits its place is renewed by
-//! asking again. Giving up is an undo that may be answered with a grant: that the barrier opened with this party cannot be taken back.
-//! Resending any of the requests is safe.
+//! To wait is to acquire what a party gets when the last one arrives, and nobody has to give back. While it waits its
+//! place is renewed by asking again. Giving up is an undo that may be answered with a grant: that the barrier opened
+//! with this party cannot be taken back. Resending any of the requests is safe.
 //!
 //! Source: own layout, `docs/adr/0024-a-party-at-a-barrier-has-a-lease.md`.
 
@@ -38,8 +38,8 @@ use crate::time::StoreTime;
 /// A place is renewed after this part of its ttl.
 const RENEWALS: u32 = 3;
 
-/// For how many ttls what became of a party is remembered, beside the time in which copies of what it asked may come: one more than a
-/// [session](crate::session) lets pass before it asks no more, for clocks that run unevenly.
+/// For how many ttls what became of a party is remembered, beside the time in which copies of what it asked may come:
+/// one more than a [session](crate::session) lets pass before it asks no more, for clocks that run unevenly.
 const REMEMBERED: u32 = 3;
 
 /// The procedures of one store for barriers.
@@ -56,7 +56,8 @@ pub struct BarrierCalls {
 }
 
 impl BarrierCalls {
-    /// Those that a store may be asked for by a digest, as [`Calls::by_digest`](crate::native_machine::Calls::by_digest).
+    /// Those that a store may be asked for by a digest, as
+    /// [`Calls::by_digest`](crate::native_machine::Calls::by_digest).
     pub fn by_digest(&self) -> [&Call; 2] {
         let BarrierCalls { arrive, leave: _, look, past: _ } = self;
         [arrive, look]
@@ -217,8 +218,8 @@ pub enum Procedure {
 }
 
 impl Procedure {
-    /// Reads a request; `None` when it is none of this layout's. An [`Arg::NotAfter`] left in it means "never too late",
-    /// which is right for stores whose calls cannot run late.
+    /// Reads a request; `None` when it is none of this layout's. An [`Arg::NotAfter`] left in it means "never too
+    /// late", which is right for stores whose calls cannot run late.
     pub fn read(request: &Request) -> Option<Self> {
         let args = Arguments(&request.args);
         Some(match request.call.name {

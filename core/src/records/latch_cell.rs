@@ -1,7 +1,7 @@
 //! The reference semantics of a latch: what its record does with each request.
 //!
-//! Pure, and the single source of truth, as [`crate::lock_cell`] is for a lock: memory and SQLite run it as it stands, Redis runs the
-//! same rules as Lua, compared with this file on random commands.
+//! Pure, and the single source of truth, as [`crate::lock_cell`] is for a lock: memory and SQLite run it as it stands,
+//! Redis runs the same rules as Lua, compared with this file on random commands.
 //!
 //! | request | no record | counting | open (0) |
 //! |---|---|---|---|
@@ -11,9 +11,9 @@
 //! | set | made with that count: yes | no | counts from there: yes |
 //! | look | none | the count | 0 |
 //!
-//! A request that changes the count is done once: the attempt that asked is remembered for as long as a copy of it can still come, and
-//! the copy is answered as if it were the first. A record goes when nobody used it for as long as its users said; each wait that is
-//! still wanted is asked again within that time, and so keeps it.
+//! A request that changes the count is done once: the attempt that asked is remembered for as long as a copy of it can
+//! still come, and the copy is answered as if it were the first. A record goes when nobody used it for as long as its
+//! users said; each wait that is still wanted is asked again within that time, and so keeps it.
 //!
 //! Source of the semantics: `java.util.concurrent.CountDownLatch`, with the record's beginning and end added.
 

@@ -1,5 +1,5 @@
-//! The protocol of latches: one machine, and one wire form, for every store that can run a procedure atomically. It is to
-//! [`crate::latch_cell`] what [`crate::native_machine`] is to [`crate::lock_cell`].
+//! The protocol of latches: one machine, and one wire form, for every store that can run a procedure atomically. It is
+//! to [`crate::latch_cell`] what [`crate::native_machine`] is to [`crate::lock_cell`].
 //!
 //! ```text
 //!   wait    claimant not-after wait count idle-us             ->  1             open
@@ -11,9 +11,9 @@
 //!   look                                                      ->  count | nil
 //! ```
 //!
-//! To wait is to acquire what everybody gets at once when the latch is open, and nobody has to give back: the sessions of locks do the
-//! waiting, with their timers, pushes and undoing, and a release is over before anything is sent. Resending any of the requests is safe.
-//! Source: own layout, `docs/adr/0022-to-wait-for-a-latch-is-to-acquire-it.md`.
+//! To wait is to acquire what everybody gets at once when the latch is open, and nobody has to give back: the sessions
+//! of locks do the waiting, with their timers, pushes and undoing, and a release is over before anything is sent.
+//! Resending any of the requests is safe. Source: own layout, `docs/adr/0022-to-wait-for-a-latch-is-to-acquire-it.md`.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -35,7 +35,8 @@ use crate::time::StoreTime;
 /// How often a wait is asked again at the latest, should the push that ends it get lost. It keeps the latch.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The ttl on which a latch is waited for: more than twice the time after which a wait is asked again, so that no grant is so old that it has to be confirmed.
+/// The ttl on which a latch is waited for: more than twice the time after which a wait is asked again, so that no grant
+/// is so old that it has to be confirmed.
 pub const TTL: Duration = DEFAULT_TTL;
 
 /// The procedures of one store for latches.
@@ -54,7 +55,8 @@ pub struct LatchCalls {
 }
 
 impl LatchCalls {
-    /// Those that a store may be asked for by a digest, as [`Calls::by_digest`](crate::native_machine::Calls::by_digest).
+    /// Those that a store may be asked for by a digest, as
+    /// [`Calls::by_digest`](crate::native_machine::Calls::by_digest).
     pub fn by_digest(&self) -> [&Call; 3] {
         let LatchCalls { wait, leave: _, change, look, past: _ } = self;
         [wait, change, look]
@@ -231,7 +233,8 @@ fn waits(list: &[Reply]) -> Option<Step> {
         [0, now, count] if count > 0 => {
             Step::Done(Verdict::Held { remaining: PATIENCE, at: Some(StoreTime(now)), prev: None })
         }
-        // No moment of the store's clock comes with it: no lease is to be dated from there, and no first in line looks after others.
+        // No moment of the store's clock comes with it: no lease is to be dated from there, and no first in line looks
+        // after others.
         [1, _, count] if count > 0 => {
             Step::Wait(protocol::Wait { at: None, remaining: PATIENCE, position: 0, prev: None })
         }
@@ -256,8 +259,8 @@ pub enum Procedure {
 }
 
 impl Procedure {
-    /// Reads a request; `None` when it is none of this layout's. An [`Arg::NotAfter`] left in it means "never too late",
-    /// which is right for stores whose calls cannot run late.
+    /// Reads a request; `None` when it is none of this layout's. An [`Arg::NotAfter`] left in it means "never too
+    /// late", which is right for stores whose calls cannot run late.
     pub fn read(request: &Request) -> Option<Self> {
         let args = Arguments(&request.args);
         let plan = |i: usize| {

@@ -1,8 +1,8 @@
 //! The reference semantics of the `native` layout: what one lock's record does with each request.
 //!
-//! Pure, and the single source of truth. The memory store and SQLite run it as it stands; Redis runs the same rules as Lua
-//! (`stores/redis/layouts/scripts`), compared with this file on random commands in every test run; the explorer uses it as
-//! its model of a store.
+//! Pure, and the single source of truth. The memory store and SQLite run it as it stands; Redis runs the same rules as
+//! Lua (`stores/redis/layouts/scripts`), compared with this file on random commands in every test run; the explorer
+//! uses it as its model of a store.
 //!
 //! | request | lock free | held by the asker | held by another |
 //! |---|---|---|---|
@@ -15,9 +15,9 @@
 //!
 //! A lease that has run out counts as free, but its holder may still renew it while nobody else was granted the lock.
 //!
-//! Whoever does not renew a claim loses all places of its client, which is told ([`StoreEvent::Dropped`]). Where a hold that was no
-//! claim ends by a hand-off, those who wait may sleep until it would have ended; so the next in line is told of the claim
-//! ([`StoreEvent::Next`]).
+//! Whoever does not renew a claim loses all places of its client, which is told ([`StoreEvent::Dropped`]). Where a hold
+//! that was no claim ends by a hand-off, those who wait may sleep until it would have ended; so the next in line is
+//! told of the claim ([`StoreEvent::Next`]).
 
 use std::convert::Infallible;
 use std::fmt;
@@ -31,8 +31,8 @@ use crate::time::StoreTime;
 /// Fencing tokens set aside by every grant for hand-offs inside the holder's process.
 pub const BLOCK: u64 = 64;
 
-/// Who asks, as the store keeps it: all that a hand-off needs to know of a waiter. 56 characters: attempt (32 hex digits),
-/// inbox (16 hex digits), claim in milliseconds (8 digits).
+/// Who asks, as the store keeps it: all that a hand-off needs to know of a waiter. 56 characters: attempt (32 hex
+/// digits), inbox (16 hex digits), claim in milliseconds (8 digits).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Claimant {
     /// Owner and incarnation.
@@ -345,7 +345,8 @@ impl Cell {
         }
     }
 
-    /// Gives the lock to another attempt, under fresh tokens, past everybody who waits. Asked again, it is the same answer.
+    /// Gives the lock to another attempt, under fresh tokens, past everybody who waits. Asked again, it is the same
+    /// answer.
     pub fn pass(&mut self, env: &Surroundings<'_>, pass: &Pass) -> Passed {
         if env.now > pass.not_after {
             return Passed::Late;

@@ -1,5 +1,6 @@
-//! Our own layout: for each thing that a name can be, what its record does with each request (the reference semantics), and the machine
-//! that asks for it in one wire form for every store that can run a procedure atomically. All of it is pure.
+//! Our own layout: for each thing that a name can be, what its record does with each request (the reference semantics),
+//! and the machine that asks for it in one wire form for every store that can run a procedure atomically. All of it is
+//! pure.
 //!
 //! | a name is | what its record does | wire form and machine |
 //! |---|---|---|
@@ -8,9 +9,9 @@
 //! | a latch | [`latch_cell`] | [`latch_machine`] |
 //! | a barrier | [`barrier_cell`] | [`barrier_machine`] |
 //!
-//! Who waits for a lock, or for what is shared, stands in one kind of queue ([`in_order`]). What latches and barriers have in common is
-//! in [`gate_layout`] (their layout) and [`remembered`] (attempts whose copies may come). What lies there is told by one look, whichever it
-//! is ([`inspection`]).
+//! Who waits for a lock, or for what is shared, stands in one kind of queue ([`in_order`]). What latches and barriers
+//! have in common is in [`gate_layout`] (their layout) and [`remembered`] (attempts whose copies may come). What lies
+//! there is told by one look, whichever it is ([`inspection`]).
 
 pub(crate) mod arguments;
 pub mod barrier_cell;

@@ -17,8 +17,8 @@
 //!                                                             |   [2, now]                              late
 //! ```
 //!
-//! `prev` is 0 given back (or none), 1 expired, 2 stolen, 3 unknown. Resending an acquire is safe: the holder is told its
-//! tokens again, a waiter keeps its place. Source: own layout; the claim and the one-request yield are described in
+//! `prev` is 0 given back (or none), 1 expired, 2 stolen, 3 unknown. Resending an acquire is safe: the holder is told
+//! its tokens again, a waiter keeps its place. Source: own layout; the claim and the one-request yield are described in
 //! `docs/adr/0004-native-shared-by-three-stores.md`.
 
 use std::fmt;
@@ -65,8 +65,8 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// Those that a store may be asked for by a digest. Clean-up is not among them: it is sent whole, so that after a lost
-    /// script cache it needs no second round trip.
+    /// Those that a store may be asked for by a digest. Clean-up is not among them: it is sent whole, so that after a
+    /// lost script cache it needs no second round trip.
     pub fn by_digest(&self) -> [&Call; 6] {
         let Calls { acquire, renew, release, undo: _, inspect, break_hold, list } = self;
         [acquire, release, renew, inspect, break_hold, list]

@@ -1,10 +1,11 @@
 //! The reference semantics of a shared record: what a read/write lock's or a semaphore's record does with each request.
 //!
-//! Pure, and the single source of truth, as [`crate::lock_cell`] is for a lock: memory and SQLite run it as it stands, Redis runs
-//! the same rules as Lua, compared with this file on random commands; the explorer uses it as its model of a store.
+//! Pure, and the single source of truth, as [`crate::lock_cell`] is for a lock: memory and SQLite run it as it stands,
+//! Redis runs the same rules as Lua, compared with this file on random commands; the explorer uses it as its model of a
+//! store.
 //!
-//! A record has room for so many *units*. A holder of a semaphore has as many as it took permits, a reader one, a writer all.
-//! Each holder has a lease, a token and a card of its own.
+//! A record has room for so many *units*. A holder of a semaphore has as many as it took permits, a reader one, a
+//! writer all. Each holder has a lease, a token and a card of its own.
 //!
 //! | request | asker holds already | it fits, and overtakes nobody it must not | else |
 //! |---|---|---|---|
@@ -16,14 +17,15 @@
 //! | undo | entry removed, and as release | | entry removed |
 //! | resize | the queue is served; who holds keeps what it has | | |
 //!
-//! **Order.** Whoever waits in order (`in_order`: every reader and writer, and takers of permits that asked for `fair`) is
-//! overtaken by nobody. So a read waits for an earlier write and a write for anything earlier, and no writer starves. The others
-//! are passed over while too little is free for them, by requests that need less; of those who wait, only the first
-//! [`LOOK`] are looked at.
+//! **Order.** Whoever waits in order (`in_order`: every reader and writer, and takers of permits that asked for `fair`)
+//! is overtaken by nobody. So a read waits for an earlier write and a write for anything earlier, and no writer
+//! starves. The others are passed over while too little is free for them, by requests that need less; of those who
+//! wait, only the first [`LOOK`] are looked at.
 //!
 //! A lease that has run out counts until somebody needs to know; until then its holder may still renew it.
 //!
-//! Source of the rule for reads and writes: the shared locks of the ZooKeeper recipes, with one record in the place of nodes.
+//! Source of the rule for reads and writes: the shared locks of the ZooKeeper recipes, with one record in the place of
+//! nodes.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -295,8 +297,8 @@ impl SharedCell {
         Ok(true)
     }
 
-    /// Gives the record another size, which stays. Who holds keeps what it has: while that is more than there is now, nobody is
-    /// let in.
+    /// Gives the record another size, which stays. Who holds keeps what it has: while that is more than there is now,
+    /// nobody is let in.
     pub fn resize<S: SharedStorage>(
         &mut self,
         storage: &mut S,
@@ -357,8 +359,8 @@ impl SharedCell {
         Ok(())
     }
 
-    /// Ends a hold before its time. Those who wait may sleep until it would have ended; where a hand-off follows that was no claim,
-    /// the first of them looks after it.
+    /// Ends a hold before its time. Those who wait may sleep until it would have ended; where a hand-off follows that
+    /// was no claim, the first of them looks after it.
     fn end_early<S: SharedStorage>(
         &mut self,
         storage: &mut S,
@@ -382,8 +384,8 @@ impl SharedCell {
         storage.forget(holder.owner.attempt)
     }
 
-    /// Lets in whoever of the queue fits. The asker, if it is among them, gets an answer in the place of a push, and with it its
-    /// whole ttl.
+    /// Lets in whoever of the queue fits. The asker, if it is among them, gets an answer in the place of a push, and
+    /// with it its whole ttl.
     fn serve<S: SharedStorage>(
         &mut self,
         storage: &mut S,

@@ -1,5 +1,6 @@
-//! The protocol of shared records, for read/write locks and semaphores: one machine, and one wire form, for every store that
-//! can run a procedure atomically. It is to [`crate::shared_cell`] what [`crate::native_machine`] is to [`crate::lock_cell`].
+//! The protocol of shared records, for read/write locks and semaphores: one machine, and one wire form, for every store
+//! that can run a procedure atomically. It is to [`crate::shared_cell`] what [`crate::native_machine`] is to
+//! [`crate::lock_cell`].
 //!
 //! ```text
 //!   acquire  claimant ttl-us not-after card wait primitive units capacity in-order
@@ -16,9 +17,10 @@
 //!   undo     claimant                       ->  1
 //! ```
 //!
-//! A request for more units than there are is refused with the error `TOOMANY`. Resending an acquire or a change is safe: the
-//! holder is told its token again, a waiter keeps its place. Each holder is a contender of its own: there are no blocks of
-//! tokens, no hand-offs inside a process, and nothing to yield. Source: own layout, `docs/adr/0019-one-record-for-what-is-shared.md`.
+//! A request for more units than there are is refused with the error `TOOMANY`. Resending an acquire or a change is
+//! safe: the holder is told its token again, a waiter keeps its place. Each holder is a contender of its own: there are
+//! no blocks of tokens, no hand-offs inside a process, and nothing to yield. Source: own layout,
+//! `docs/adr/0019-one-record-for-what-is-shared.md`.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -59,7 +61,8 @@ pub struct SharedCalls {
 }
 
 impl SharedCalls {
-    /// Those that a store may be asked for by a digest, as [`Calls::by_digest`](crate::native_machine::Calls::by_digest).
+    /// Those that a store may be asked for by a digest, as
+    /// [`Calls::by_digest`](crate::native_machine::Calls::by_digest).
     pub fn by_digest(&self) -> [&Call; 6] {
         let SharedCalls { acquire, renew, change, release, undo: _, break_hold, resize } = self;
         [acquire, release, renew, change, break_hold, resize]
@@ -167,8 +170,8 @@ pub(crate) fn inspected(layout: &str, name: &str, reply: &Reply) -> crate::Resul
     seen.ok_or_else(|| nonsense("inspect", std::slice::from_ref(reply)))
 }
 
-/// Reads `[primitive, capacity, waiters, [claimant, held-us, remaining-us, token, units, card]...]`, at whose end stands `[holders, units]`
-/// where more hold than a reply has room for.
+/// Reads `[primitive, capacity, waiters, [claimant, held-us, remaining-us, token, units, card]...]`, at whose end
+/// stands `[holders, units]` where more hold than a reply has room for.
 pub(crate) fn read_inspection(list: &[Reply], nothing: Inspection) -> Option<Inspection> {
     let [Reply::Text(primitive), capacity, waiters, holders @ ..] = list else { return None };
     let primitive = Primitive::named(primitive)?;

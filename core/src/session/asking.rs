@@ -48,7 +48,8 @@ impl Session {
         self.asked.wake = None;
         self.stop_renewing();
         self.asked.silent_since.get_or_insert(now);
-        // Two acquires of one attempt under way could not be told apart: whether the older still runs would be forgotten.
+        // Two acquires of one attempt under way could not be told apart: whether the older still runs would be
+        // forgotten.
         self.asked.ask_again = self.flight(Op::Acquire).is_some();
         if self.asked.ask_again {
             return;
@@ -87,8 +88,8 @@ impl Session {
         self.protocol.traits().push == Push::Place
     }
 
-    /// Whether the store may remember no more what became of this attempt's place, which it does for at least a ttl longer than is
-    /// allowed here. Then the place must not be asked for again: it might be counted twice.
+    /// Whether the store may remember no more what became of this attempt's place, which it does for at least a ttl
+    /// longer than is allowed here. Then the place must not be asked for again: it might be counted twice.
     pub(super) fn is_forgotten(&self, now: Time) -> bool {
         self.place_forgotten_at().is_some_and(|at| now >= at)
     }
@@ -217,12 +218,13 @@ impl Session {
         self.asked.wake = Some(now.after(patience));
     }
 
-    /// How long whoever has `position` others ahead does not look after a holder whose lease lasts for `remaining`: until that is over,
-    /// and a little longer the more come before it.
+    /// How long whoever has `position` others ahead does not look after a holder whose lease lasts for `remaining`:
+    /// until that is over, and a little longer the more come before it.
     ///
-    /// While claims follow each other, each an eighth of one more: one is enough to see a claim run out, and if all of a long queue
-    /// looked, each hand-off would cost as many requests as there are waiters. A lease that is longer than any claim ends at most
-    /// once, so then it is an eighth for each doubling of the place: all of a process may have died, at the head of the queue.
+    /// While claims follow each other, each an eighth of one more: one is enough to see a claim run out, and if all of
+    /// a long queue looked, each hand-off would cost as many requests as there are waiters. A lease that is longer than
+    /// any claim ends at most once, so then it is an eighth for each doubling of the place: all of a process may have
+    /// died, at the head of the queue.
     pub(super) fn patience(&self, remaining: Duration, position: u32) -> Duration {
         let eighth = self.terms.claim / 8;
         if self.is_hinted() {
@@ -242,7 +244,8 @@ impl Session {
 
     pub(super) fn granted(&mut self, now: Time, sent: Time, grant: Grant) {
         self.asked.touched = true;
-        // A push may overtake the reply to the yield. The lease given back was still ours when that was executed, if it is now.
+        // A push may overtake the reply to the yield. The lease given back was still ours when that was executed, if it
+        // is now.
         let overtaken = matches!(grant.term, Term::Pushed(_)) && now < self.giving.given_until;
         self.gave_back(grant.prev.or(overtaken.then_some(ReleaseOutcome::Released)));
         let (from, lease) = match grant.term {
@@ -280,9 +283,9 @@ impl Session {
         dated.min(now)
     }
 
-    /// Whether a grant that was pushed as of `at` may be believed. Whoever may publish can say anything to whom it knows the attempt
-    /// of; so only the first push counts, as that is what publishes the attempt, and only if the store's clock did not jump since an
-    /// answer told it.
+    /// Whether a grant that was pushed as of `at` may be believed. Whoever may publish can say anything to whom it
+    /// knows the attempt of; so only the first push counts, as that is what publishes the attempt, and only if the
+    /// store's clock did not jump since an answer told it.
     pub(super) fn is_plausible(&mut self, now: Time, at: StoreTime) -> bool {
         const FAR: Duration = Duration::from_secs(24 * 60 * 60);
         let is_near = |(sent, anchor): (Time, StoreTime)| at <= anchor.after(now.since(sent)).after(FAR);

@@ -13,8 +13,8 @@ impl Session {
         }
     }
 
-    /// What became of the earlier attempt, once the acquire that was to give it back is being undone. The undo gives back the
-    /// same and may have come first; so only that it was the holder until then says anything.
+    /// What became of the earlier attempt, once the acquire that was to give it back is being undone. The undo gives
+    /// back the same and may have come first; so only that it was the holder until then says anything.
     pub(super) fn gave_back_late(&mut self, outcome: Option<ReleaseOutcome>) {
         if self.giving.prev.is_some() {
             self.tell_released(outcome.filter(|o| *o == ReleaseOutcome::Released).unwrap_or(ReleaseOutcome::Unknown));
@@ -78,8 +78,8 @@ impl Session {
         self.finish(now);
     }
 
-    /// Whether the store did as it was told is not known, and will not be: whoever gave back need not wait any more. A secret
-    /// that nobody was told would keep the lock from everybody.
+    /// Whether the store did as it was told is not known, and will not be: whoever gave back need not wait any more. A
+    /// secret that nobody was told would keep the lock from everybody.
     pub(super) fn retract(&mut self, now: Time) {
         self.tell_released(ReleaseOutcome::Unknown);
         if let Some(secret) = self.giving.secret.take() {

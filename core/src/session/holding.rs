@@ -9,8 +9,8 @@ use crate::protocol::{Change, Input, Intent, Op, Verdict};
 use crate::time::Time;
 
 impl Session {
-    /// When the next renewal will be due if the one under way is answered soon; it is no time limit. A driver that looks at
-    /// the session then need not be told of it once more.
+    /// When the next renewal will be due if the one under way is answered soon; it is no time limit. A driver that
+    /// looks at the session then need not be told of it once more.
     pub fn next_renewal(&self, now: Time) -> Option<Time> {
         let renews = self.flight(Op::Renew).is_some() && self.service.renew;
         renews.then(|| due_after(now, self.renewal.ttl.get() / 3))
@@ -66,8 +66,8 @@ impl Session {
         }
     }
 
-    /// Whether the hold may be renewed yet. A renewal that is due was due before the end of that, but the answer that said when may
-    /// have come late.
+    /// Whether the hold may be renewed yet. A renewal that is due was due before the end of that, but the answer that
+    /// said when may have come late.
     pub(super) fn may_renew(&self, now: Time) -> bool {
         let is_over = |max| now >= self.lease.granted_at.after(max);
         let is_asked_for =
@@ -117,7 +117,8 @@ impl Session {
                 self.asked.broken &= matches!(verdict, Verdict::Changed(_));
                 self.lasts(sent, now, ttl);
                 self.lease.valid_until = self.lease.valid_until.max(sent.after(ttl).before(margin(ttl)));
-                // An answer that comes after the lease's end is no yes: the loss will be told, and with it that nothing was got.
+                // An answer that comes after the lease's end is no yes: the loss will be told, and with it that nothing
+                // was got.
                 let in_force = now < self.lease.valid_until;
                 match verdict {
                     Verdict::Changed(Some(_)) if !in_force => {}
@@ -167,7 +168,8 @@ impl Session {
         self.lease.granted_at = now;
         if self.phase == Phase::Held {
             let left = self.lease.valid_until.since(now);
-            // What is left was promised to the task before; a shorter lease of the next one begins to be renewed at once.
+            // What is left was promised to the task before; a shorter lease of the next one begins to be renewed at
+            // once.
             self.schedule_renewal(now, left.min(service.ttl));
             self.renew_if_due(now);
         }

@@ -1,5 +1,5 @@
-//! The table at the top of `session.rs` and the code say the same: a session is told everything that it may be, at random, and each
-//! step that it takes is looked up.
+//! The table at the top of `session.rs` and the code say the same: a session is told everything that it may be, at
+//! random, and each step that it takes is looked up.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;

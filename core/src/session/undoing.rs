@@ -113,7 +113,8 @@ impl Session {
         }
         match self.asked.doubt {
             Some(until) => {
-                // Most often it is only a little slower than its undo. What it does meanwhile keeps the lock from everybody.
+                // Most often it is only a little slower than its undo. What it does meanwhile keeps the lock from
+                // everybody.
                 let soon = now.after(RETRY.0.saturating_mul(1 << (2 * self.asked.retries.min(8))));
                 self.asked.retries = self.asked.retries.saturating_add(1);
                 self.asked.wake = Some(soon.min(until));

@@ -53,8 +53,8 @@ pub enum Outcome {
 
 /// One place where locks are kept: connections to one server, or the server itself where there is none.
 ///
-/// Every method may be called from many threads. A store belongs to the process that made it: after a fork the child makes
-/// its own and leaks the inherited one, so nothing here may act in `Drop` on what both processes share.
+/// Every method may be called from many threads. A store belongs to the process that made it: after a fork the child
+/// makes its own and leaks the inherited one, so nothing here may act in `Drop` on what both processes share.
 pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// Its address without credentials, for errors.
     fn address(&self) -> &Arc<str>;
@@ -96,8 +96,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     }
 
     /// Begins to listen, for one contender, on a `channel` that tells of the lock kept under `key`, until it is
-    /// [forgotten](Self::forget) as often. Returns at once how far that is; every change is reported through the sink of
-    /// [`listen`](Self::listen), which somebody has to run.
+    /// [forgotten](Self::forget) as often. Returns at once how far that is; every change is reported through the sink
+    /// of [`listen`](Self::listen), which somebody has to run.
     fn hear(&self, channel: &Arc<str>, key: &Arc<str>) -> Inbox {
         let _ = (channel, key);
         Inbox::Unavailable
@@ -132,7 +132,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         Inquiry::Done(Ok(None))
     }
 
-    /// The client was closed: connections and subscriptions go, also those of an inbox. A later call opens what it needs.
+    /// The client was closed: connections and subscriptions go, also those of an inbox. A later call opens what it
+    /// needs.
     fn close(&self) {}
 
     /// Corrects the idea of the store's clock: it stood at `at` between `sent` and now.

@@ -28,8 +28,8 @@ pub use registry::{Opener, register};
 #[cfg(feature = "net")]
 use registry::{guarantees_of_all, guarantees_of_shared};
 
-/// What every layout of every store that is built in promises, with what of it that is, unless all: a format, or the read/write
-/// locks or semaphores where they promise something else than locks.
+/// What every layout of every store that is built in promises, with what of it that is, unless all: a format, or the
+/// read/write locks or semaphores where they promise something else than locks.
 #[cfg(feature = "net")]
 pub fn guarantees() -> Vec<(String, crate::guarantee::Guarantees)> {
     guarantees_of_all().into_iter().chain(guarantees_of_shared()).collect()

@@ -108,8 +108,8 @@ pub(crate) fn guarantees_of_all() -> Vec<(String, Guarantees)> {
     all
 }
 
-/// What a read/write lock (`rwlock`) or a semaphore promises in a layout, and the format, where that differs from what locks
-/// promise by more than that nothing shared is reentrant.
+/// What a read/write lock (`rwlock`) or a semaphore promises in a layout, and the format, where that differs from what
+/// locks promise by more than that nothing shared is reentrant.
 pub(crate) fn guarantees_of_shared() -> Vec<(String, Guarantees)> {
     let mut all: Vec<(String, Guarantees)> = Vec::new();
     for store in one_of_each() {

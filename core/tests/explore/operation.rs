@@ -7,7 +7,8 @@ use lockwright::relative::Relative;
 use crate::setup::Setup;
 use crate::view::{Mix, View};
 
-/// One such request. Each copy of it is told apart from others by when it was sent, which says until when it is not too late.
+/// One such request. Each copy of it is told apart from others by when it was sent, which says until when it is not too
+/// late.
 #[derive(Clone, Debug, Default)]
 pub struct Operation {
     /// Whether somebody wanted it yet.

@@ -1,5 +1,5 @@
-//! Depth first through everything that can happen: only the way to the present state is kept whole, of all others a number.
-//! A violation is looked for once more breadth first, so that what is shown has the shortest schedule.
+//! Depth first through everything that can happen: only the way to the present state is kept whole, of all others a
+//! number. A violation is looked for once more breadth first, so that what is shown has the shortest schedule.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -21,8 +21,8 @@ pub struct Explored {
     pub seconds: f64,
     /// What the visited states take, in bytes.
     pub memory: usize,
-    /// For each set of faults: within how many ticks of a run without further faults everybody is served, and within how many
-    /// nothing is left, from the worst state there is.
+    /// For each set of faults: within how many ticks of a run without further faults everybody is served, and within
+    /// how many nothing is left, from the worst state there is.
     pub recovery: BTreeMap<Spent, Recovery>,
     /// What was believed, and what the store had, in any state; only gathered where two searches are compared.
     pub outlooks: BTreeSet<u64>,
@@ -203,7 +203,8 @@ impl<'a> Search<'a> {
                     return Err(self.found(way, String::new()));
                 }
             } else if self.on_the_way.get(&index) == Some(&next.now) {
-                // Without such circles every circle has a state in which a tick passes, and such a state takes all its steps.
+                // Without such circles every circle has a state in which a tick passes, and such a state takes all its
+                // steps.
                 return Err(self.found(way, "a circle in which no time passes".to_owned()));
             }
         }

@@ -146,8 +146,8 @@ pub struct Setup {
     pub cold: bool,
     /// How far behind the store's clock the clients believe it to be.
     pub behind: u32,
-    /// Whether messages and clients are prompt: what can be done is done before a tick passes, but for what a fault or a pause
-    /// holds up. Otherwise anything may take any time.
+    /// Whether messages and clients are prompt: what can be done is done before a tick passes, but for what a fault or
+    /// a pause holds up. Otherwise anything may take any time.
     pub prompt: bool,
     pub faults: Vec<Class>,
     pub most_faults: usize,
@@ -172,7 +172,8 @@ impl Setup {
         self.clients.iter().flatten().map(of).max().unwrap_or(self.ttl).max(self.ttl)
     }
 
-    /// Ages above this many ticks behave alike: that of the longest lease, or where a party is silent the time after which it asks no more.
+    /// Ages above this many ticks behave alike: that of the longest lease, or where a party is silent the time after
+    /// which it asks no more.
     pub fn horizon(&self) -> u32 {
         let silence =
             if self.role(0) == Role::Party && self.loses_patience() { self.ttl + self.store_timeout } else { 0 };

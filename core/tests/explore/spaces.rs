@@ -73,14 +73,14 @@ impl Setup {
         Setup { prompt: true, clients: vec![vec![ONE]; roles.len()], roles, ..Setup::two_clients(name) }
     }
 
-    /// The same where all who wait are told that asking may help. Whoever is told need not stand in the store's queue, so that no order of
-    /// steps is left out.
+    /// The same where all who wait are told that asking may help. Whoever is told need not stand in the store's queue,
+    /// so that no order of steps is left out.
     pub fn hinted(name: &'static str, roles: &'static [Role]) -> Self {
         Setup { reduced: Reduced { names: true, orders: false }, ..Setup::shared(name, roles) }
     }
 
-    /// As many clients that wait for a latch, which two count down. A tick is half of what a wait is asked again after, and the ttl
-    /// that of a wait.
+    /// As many clients that wait for a latch, which two count down. A tick is half of what a wait is asked again after,
+    /// and the ttl that of a wait.
     pub fn latch(name: &'static str, waiters: usize) -> Self {
         const ROLES: [Role; 3] = [Role::Waiter; 3];
         let (tick, ttl) = (PATIENCE / 2, (TTL.as_secs() / (PATIENCE / 2).as_secs()) as u32);
@@ -111,14 +111,15 @@ impl Setup {
         Setup { pauses: 1, ..self }
     }
 
-    /// One client whose two tasks, of different ttl, hand the lock on and yield it; answers of earlier attempts come late.
+    /// One client whose two tasks, of different ttl, hand the lock on and yield it; answers of earlier attempts come
+    /// late.
     pub fn yields(name: &'static str) -> Self {
         let longer = Wish { ttl: Some(3), ..ONE };
         Setup { stale: 1, clients: vec![vec![EARLY, longer], vec![]], ..Setup::two_clients(name) }
     }
 
-    /// One client that yields, gives up, and loses connections. A lease is longer than any recovery, so that one left behind
-    /// shows.
+    /// One client that yields, gives up, and loses connections. A lease is longer than any recovery, so that one left
+    /// behind shows.
     pub fn yields_in_doubt(name: &'static str) -> Self {
         let fickle = Wish { may_cancel: true, ..EARLY };
         let faults = vec![Class::Lost, Class::Ghost];
@@ -173,8 +174,8 @@ impl Setup {
         Setup { tick: Duration::from_millis(500), ttl: 3, ..Setup::two_clients(name) }
     }
 
-    /// How many ticks a run without further faults may take from the worst state there is: until everybody is served, and
-    /// until nothing is left. What several faults cost adds up.
+    /// How many ticks a run without further faults may take from the worst state there is: until everybody is served,
+    /// and until nothing is left. What several faults cost adds up.
     pub fn bound(&self, spent: &Spent) -> Recovery {
         // Whoever hears late that it had a place, which is over meanwhile, asks for another one when it looks.
         let lapses = self.role(0) == Role::Party && !self.prompt;
@@ -203,7 +204,8 @@ impl Setup {
         1000_u128.div_ceil(self.tick.as_millis()) as u8 + 1
     }
 
-    /// In how many ticks whoever waits looks after whoever it last heard holds the lock: at the end of the lease, and some moments more.
+    /// In how many ticks whoever waits looks after whoever it last heard holds the lock: at the end of the lease, and
+    /// some moments more.
     fn patience(&self) -> u8 {
         if matches!(self.role(0), Role::Waiter | Role::Party) { self.look() } else { self.longest() as u8 + 1 }
     }

@@ -88,7 +88,8 @@ pub struct Client {
     /// The tasks that extended their hold, or tried to.
     extended: u8,
     extension: Option<Extension>,
-    /// The tasks that changed how much they hold, or tried to, and the call that is not answered yet: whose, and to what.
+    /// The tasks that changed how much they hold, or tried to, and the call that is not answered yet: whose, and to
+    /// what.
     changed: u8,
     change: Option<(usize, u32)>,
     /// A task's call to export the lock, until it is answered, and the secret that is to have it.
@@ -486,8 +487,8 @@ impl<R: Record> World<R> {
         }
     }
 
-    /// Whether a tick may pass while `steps` can be taken. What takes longer on the way to the store than anybody waits for an
-    /// answer is a broken connection.
+    /// Whether a tick may pass while `steps` can be taken. What takes longer on the way to the store than anybody waits
+    /// for an answer is a broken connection.
     fn may_pass(&self, setup: &Setup, steps: &[Step]) -> bool {
         let overdue = |m: &Message<R::Call>| {
             matches!(m.body, Body::Request { ghost: false, .. }) && self.now > m.sent + setup.response_timeout
@@ -547,8 +548,9 @@ impl<R: Record> World<R> {
         }
     }
 
-    /// A client whose steps may all be taken before anybody else's, once nothing can go wrong any more: no step of another can
-    /// reach it before it has acted. `explore` still has to see whether its steps change what anybody believes.
+    /// A client whose steps may all be taken before anybody else's, once nothing can go wrong any more: no step of
+    /// another can reach it before it has acted. `explore` still has to see whether its steps change what anybody
+    /// believes.
     pub fn ample(&self, setup: &Setup, steps: &[Step]) -> Option<usize> {
         if !setup.reduced.orders || !setup.prompt {
             return None;
@@ -1026,7 +1028,8 @@ impl<R: Record> World<R> {
         self.net.iter().any(|message| message.client == client && asks(message))
     }
 
-    /// A client is told what became of its attempt, unless nothing of it ever left: that it passed, under that token, or that it gave up before.
+    /// A client is told what became of its attempt, unless nothing of it ever left: that it passed, under that token,
+    /// or that it gave up before.
     fn check_told(&self, client: usize, token: Option<u64>) -> Checked<()> {
         let told = token.map_or(Fate::Left, |token| Fate::Passed(Passage::of(Token::new(token))));
         match self.store.record.fate(client) {
@@ -1147,8 +1150,8 @@ impl<R: Record> World<R> {
         self.clients[client].limits[task].is_some_and(|limit| self.now >= limit)
     }
 
-    /// A task is told that its time is over: it is, and no place of it is left, unless the store took too long to forget it. A party
-    /// is told so only where it did not pass.
+    /// A task is told that its time is over: it is, and no place of it is left, unless the store took too long to
+    /// forget it. A party is told so only where it did not pass.
     fn check_gave_up(&self, setup: &Setup, client: usize, task: usize) -> Checked<()> {
         let who = name_of_client(client);
         if !self.is_overdue(client, task) {
@@ -1372,8 +1375,8 @@ impl<R: Record> World<R> {
         R::PARTIES > 1 && wants(&client) && (0..self.clients.len()).filter(wants).count() < R::PARTIES
     }
 
-    /// Whether nothing is left of anybody: no session, no message, no live hold, no place in the queue (but of the dead: they
-    /// are skipped when their turn comes).
+    /// Whether nothing is left of anybody: no session, no message, no live hold, no place in the queue (but of the
+    /// dead: they are skipped when their turn comes).
     pub fn is_clean(&self, setup: &Setup) -> bool {
         let now = setup.store_time(self.now);
         self.is_served(setup)
@@ -1387,8 +1390,8 @@ impl<R: Record> World<R> {
 
     /// A number that states which will behave alike have in common, and no others have.
     ///
-    /// Each client is told by what it is, what it wants, and what of the store and the net concerns it: who is called A does not
-    /// matter. The order of messages does not matter either: each travels on its own.
+    /// Each client is told by what it is, what it wants, and what of the store and the net concerns it: who is called A
+    /// does not matter. The order of messages does not matter either: each travels on its own.
     pub fn fingerprint(&self, setup: &Setup) -> u64 {
         let mut view = self.view(setup);
         let mut state = Mix::new();

@@ -1,5 +1,5 @@
-//! The scripts of a joined layout do what their reference does: the same random commands go to both, with what other libraries
-//! and operators do in between, and every answer and what is left must be equal.
+//! The scripts of a joined layout do what their reference does: the same random commands go to both, with what other
+//! libraries and operators do in between, and every answer and what is left must be equal.
 
 #![allow(unreachable_pub, dead_code, reason = "the module is shared, and each test uses its part")]
 

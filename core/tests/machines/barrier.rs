@@ -1,5 +1,5 @@
-//! The rules as barriers keep them: all who stand there pass at once, each counted once, and whoever gives up learns whether that came
-//! too late.
+//! The rules as barriers keep them: all who stand there pass at once, each counted once, and whoever gives up learns
+//! whether that came too late.
 
 use std::collections::BTreeMap;
 

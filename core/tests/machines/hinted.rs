@@ -1,5 +1,5 @@
-//! The rules as the layout `redisson` keeps them: a lock that other libraries take too, whose waiters are told that asking may
-//! help.
+//! The rules as the layout `redisson` keeps them: a lock that other libraries take too, whose waiters are told that
+//! asking may help.
 
 use lockwright::options::Retry;
 use lockwright::stores::redis::layouts::redisson::{Redisson, RedissonLock};

@@ -1,4 +1,5 @@
-//! The rules as the layout `string` keeps them: a lock that other libraries take too, without a queue and without a push.
+//! The rules as the layout `string` keeps them: a lock that other libraries take too, without a queue and without a
+//! push.
 
 use lockwright::options::Retry;
 use lockwright::protocol::Arg;

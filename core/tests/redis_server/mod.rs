@@ -213,8 +213,8 @@ pub fn lifetime(server: &mut Server, key: &str) -> (i64, i64) {
     redis::cmd("EVAL").arg(both).arg(1).arg(key).query(&mut server.connection).expect("a hash that goes")
 }
 
-/// What lies in the queue under `key` is whole: as many seats and attempts as wait, somebody on the first and the last seat, and every
-/// gap between them known by both of its ends.
+/// What lies in the queue under `key` is whole: as many seats and attempts as wait, somebody on the first and the last
+/// seat, and every gap between them known by both of its ends.
 pub fn check_queue(server: &mut Server, key: &str) {
     let Reply::List(all) = server.plain(&["HGETALL", key]) else { panic!("a hash") };
     let texts: Vec<&str> = all.iter().map(|part| if let Reply::Text(text) = part { &**text } else { "" }).collect();

@@ -1,5 +1,5 @@
-//! A thousand callers find a cache entry missing, and later stale: each time one of them makes it anew. While there is none the others
-//! wait for it; while there is a stale one they go on with that.
+//! A thousand callers find a cache entry missing, and later stale: each time one of them makes it anew. While there is
+//! none the others wait for it; while there is a stale one they go on with that.
 
 use std::process::ExitCode;
 use std::sync::Arc;

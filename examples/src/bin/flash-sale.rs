@@ -1,5 +1,5 @@
-//! A flash sale: 32 buyers, one stock, cut into more and more segments. Each segment is sold under a lock of its own, so that as many sell
-//! at once; a buyer takes whichever is free, and says so when there is nothing left in it.
+//! A flash sale: 32 buyers, one stock, cut into more and more segments. Each segment is sold under a lock of its own,
+//! so that as many sell at once; a buyer takes whichever is free, and says so when there is nothing left in it.
 
 use std::process::ExitCode;
 use std::sync::Arc;

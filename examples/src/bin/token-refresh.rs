@@ -1,5 +1,5 @@
-//! An access token that ends when a new one is fetched, used by many nodes: whoever finds it expired fetches the next. Two at once
-//! end each other's; with a lock and a second look under it, nobody ever sends a dead one.
+//! An access token that ends when a new one is fetched, used by many nodes: whoever finds it expired fetches the next.
+//! Two at once end each other's; with a lock and a second look under it, nobody ever sends a dead one.
 
 use std::process::ExitCode;
 use std::sync::Arc;

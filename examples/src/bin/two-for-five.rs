@@ -1,5 +1,5 @@
-//! Two items for five buyers, and two for A, who wants one, B, who wants two, and C, who wants one: in the order in which they
-//! came, and never more than there is.
+//! Two items for five buyers, and two for A, who wants one, B, who wants two, and C, who wants one: in the order in
+//! which they came, and never more than there is.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! One Redis server: blocking callers take a connection from a pool, async callers share one per runtime, and both write the
-//! same commands.
+//! One Redis server: blocking callers take a connection from a pool, async callers share one per runtime, and both
+//! write the same commands.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! The commands by which the requests of one write are asked, some of them more than once: the same for blocking and async
-//! callers, who do the sending.
+//! The commands by which the requests of one write are asked, some of them more than once: the same for blocking and
+//! async callers, who do the sending.
 
 use redis::Value;
 use smallvec::SmallVec;

@@ -33,8 +33,8 @@ fn ends(bytes: &[u8], step: usize) -> (Vec<usize>, Option<Broken>) {
     (ends, None)
 }
 
-/// Every whole reply in `bytes` that can be parsed. What is measured is what is parsed, or a connection would be out of step; and we read
-/// it as the crate does.
+/// Every whole reply in `bytes` that can be parsed. What is measured is what is parsed, or a connection would be out of
+/// step; and we read it as the crate does.
 fn values(bytes: &[u8]) -> Vec<Value> {
     let (ends, broken) = ends(bytes, bytes.len().max(1));
     let mut start = 0;

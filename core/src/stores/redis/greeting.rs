@@ -26,7 +26,8 @@ pub(super) struct Welcome {
     pub(super) at: StoreTime,
     /// Differs after each of its starts; unknown where the user may not ask.
     pub(super) run: Option<String>,
-    /// By which policy it drops keys, locks among them, once its memory is full; none where it drops none, or the user may not ask.
+    /// By which policy it drops keys, locks among them, once its memory is full; none where it drops none, or the user
+    /// may not ask.
     pub(super) evicts: Option<String>,
 }
 
@@ -76,8 +77,8 @@ impl Greeting {
     /// Reads the answers.
     ///
     /// # Errors
-    /// The first refusal that matters: `auth`, `invalid_config` for a database that is not there, `unavailable` for a server
-    /// that cannot serve yet, `protocol` for anything a Redis server would not say.
+    /// The first refusal that matters: `auth`, `invalid_config` for a database that is not there, `unavailable` for a
+    /// server that cannot serve yet, `protocol` for anything a Redis server would not say.
     pub(super) fn read(&self, answers: &[Value]) -> Result<Welcome> {
         let mut welcome = Welcome { at: StoreTime(0), run: None, evicts: None };
         for (at, (asked, answer)) in self.asked.iter().zip(answers).enumerate() {

@@ -1,4 +1,5 @@
-//! The listener: one connection per client that keeps its [topics](super::topics) subscribed, and tells what is heard on them.
+//! The listener: one connection per client that keeps its [topics](super::topics) subscribed, and tells what is heard
+//! on them.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -1,7 +1,8 @@
 //! A whole reply as a value.
 //!
-//! Nearly every reply is a number, a text or a list of those: to read one where it lies takes a hundred instructions, and the crate's
-//! parser, made for what may come in pieces and be anything, takes thousands. Both read the same; the fuzz target compares them.
+//! Nearly every reply is a number, a text or a list of those: to read one where it lies takes a hundred instructions,
+//! and the crate's parser, made for what may come in pieces and be anything, takes thousands. Both read the same; the
+//! fuzz target compares them.
 
 use redis::{RedisResult, Value};
 

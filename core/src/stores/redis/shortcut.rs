@@ -1,8 +1,9 @@
 //! A command that some servers have for what a script of ours does, and what a connection knows of it.
 //!
-//! A release in the layout `string` deletes the key if it holds the owner. Valkey 9.0 and Redis 8.4 have a command for that,
-//! each its own, whose answer is 1 or 0. Wherever the command deletes, the script would have, and would have answered the
-//! same. Where it does not it did nothing, and the script is sent, which tells a lock that is free from one that was taken.
+//! A release in the layout `string` deletes the key if it holds the owner. Valkey 9.0 and Redis 8.4 have a command for
+//! that, each its own, whose answer is 1 or 0. Wherever the command deletes, the script would have, and would have
+//! answered the same. Where it does not it did nothing, and the script is sent, which tells a lock that is free from
+//! one that was taken.
 //!
 //! ```text
 //!   the first release   COMMAND INFO DELIFEQ DELEX, and the script as ever

@@ -1,4 +1,5 @@
-//! Connections of blocking callers: sockets of our own, whose every read ends in time and which a forked child closes unseen.
+//! Connections of blocking callers: sockets of our own, whose every read ends in time and which a forked child closes
+//! unseen.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -267,7 +268,8 @@ impl Raw {
             return Err(io::ErrorKind::TimedOut.into());
         }
         let set = &mut self.timeouts[way as usize];
-        // The caller's limits differ by the microseconds that passed on the way here: none of them is worth a system call.
+        // The caller's limits differ by the microseconds that passed on the way here: none of them is worth a system
+        // call.
         if *set >= limit && *set - limit <= limit / 64 {
             return Ok(());
         }

@@ -36,8 +36,9 @@ enum Pipe {
     Tls(Box<tokio_rustls::client::TlsStream<stream::Stream>>),
 }
 
-/// A connection for `home`, greeted. In a foreign event loop the driver's thread dials: only the exchange of requests is worth the
-/// loop's time, and whoever is asked for credentials there must not stop it. Encrypted sockets stay with that thread, which wakes `home`.
+/// A connection for `home`, greeted. In a foreign event loop the driver's thread dials: only the exchange of requests
+/// is worth the loop's time, and whoever is asked for credentials there must not stop it. Encrypted sockets stay with
+/// that thread, which wakes `home`.
 async fn dial(config: &Arc<Config>, home: &Home) -> Result<(Stream, Welcome)> {
     let Some(background) = home.background() else { return Stream::dial(config).await };
     let config = config.clone();

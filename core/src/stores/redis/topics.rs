@@ -1,5 +1,5 @@
-//! What a client listens to at its server: its own inbox, and channels that tell of joined locks. The [listener](super::inbox)
-//! keeps them subscribed on one connection.
+//! What a client listens to at its server: its own inbox, and channels that tell of joined locks. The
+//! [listener](super::inbox) keeps them subscribed on one connection.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};

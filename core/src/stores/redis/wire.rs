@@ -1,7 +1,7 @@
 //! What goes over the wire: requests as commands, values as replies, and the measure of a reply that is still arriving.
 //!
-//! The `redis` crate packs for tasks and parses what is rare. It would take a reply of any size, and reports what is no reply at all in
-//! its parser's words; so [`Frames`] looks at every byte first.
+//! The `redis` crate packs for tasks and parses what is rare. It would take a reply of any size, and reports what is no
+//! reply at all in its parser's words; so [`Frames`] looks at every byte first.
 
 use std::sync::OnceLock;
 
@@ -137,8 +137,8 @@ impl Digest {
     }
 }
 
-/// The scripts that the server is asked for by their digest. Few are used by one program, and each takes as long to digest as a request
-/// to answer, so that is done when the first is asked for.
+/// The scripts that the server is asked for by their digest. Few are used by one program, and each takes as long to
+/// digest as a request to answer, so that is done when the first is asked for.
 pub(super) struct Scripts(Vec<(&'static Call, OnceLock<Digest>)>);
 
 impl Scripts {
@@ -233,7 +233,8 @@ fn strange(what: &'static str) -> Error {
     Error::new(Kind::Protocol, "connect", what)
 }
 
-/// Follows the replies in a stream of bytes, keeping none of them: where each ends, and whether they are replies at all.
+/// Follows the replies in a stream of bytes, keeping none of them: where each ends, and whether they are replies at
+/// all.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     at: At,

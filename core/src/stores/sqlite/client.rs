@@ -47,8 +47,8 @@ impl SqliteStore {
         }
     }
 
-    /// The same for what changes something, in the order in which it was asked for: a queue's places are given in it. What is
-    /// not begun at `limit` is not begun any more.
+    /// The same for what changes something, in the order in which it was asked for: a queue's places are given in it.
+    /// What is not begun at `limit` is not begun any more.
     async fn in_turn(&self, requests: Requests, limit: Time) -> Answered {
         let runtime = match runtime::handle() {
             Ok(runtime) => runtime,

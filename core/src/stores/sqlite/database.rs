@@ -1,12 +1,12 @@
 //! SQLite connections that a forked child can be rid of.
 //!
-//! SQLite keeps a list, one for the whole process, of the files it has open and of the locks it holds on them. The child
-//! inherits the list but not the locks (`fcntl` locks belong to a process), so a connection that it opened to the same file
-//! would believe itself protected by locks that only the parent has, and both would write over each other. Hence every
-//! connection is known here, no SQLite call is under way while the process forks ([`gate`](crate::platform::fork::gate)), and the child throws the
-//! inherited connections out of that list before it opens any of its own. `SQLITE_FCNTL_NULL_IO`, made for this, first
-//! takes the file from the connection, so that closing it can neither write nor unlock anything. See
-//! `docs/adr/0006-sqlite-under-fork.md`.
+//! SQLite keeps a list, one for the whole process, of the files it has open and of the locks it holds on them. The
+//! child inherits the list but not the locks (`fcntl` locks belong to a process), so a connection that it opened to the
+//! same file would believe itself protected by locks that only the parent has, and both would write over each other.
+//! Hence every connection is known here, no SQLite call is under way while the process forks
+//! ([`gate`](crate::platform::fork::gate)), and the child throws the inherited connections out of that list before it
+//! opens any of its own. `SQLITE_FCNTL_NULL_IO`, made for this, first takes the file from the connection, so that
+//! closing it can neither write nor unlock anything. See `docs/adr/0006-sqlite-under-fork.md`.
 
 #![allow(unsafe_code)]
 
@@ -31,20 +31,20 @@ struct Open {
 // SAFETY: only used under the gate, where no other SQLite call is under way.
 unsafe impl Send for Open {}
 
-/// Every connection of this process, and those inherited that were not thrown out yet. Only taken under the gate, so that
-/// no fork can catch it locked.
+/// Every connection of this process, and those inherited that were not thrown out yet. Only taken under the gate, so
+/// that no fork can catch it locked.
 static OPEN: Mutex<Vec<Open>> = Mutex::new(Vec::new());
 
-/// A connection. Used and closed under the gate only; merely dropping it leaks it, which is what a forked child does with
-/// an inherited one.
+/// A connection. Used and closed under the gate only; merely dropping it leaks it, which is what a forked child does
+/// with an inherited one.
 pub(crate) struct Database {
     generation: u64,
     connection: ManuallyDrop<Connection>,
 }
 
 impl Database {
-    /// Opens `path`, in a forked child after throwing out what it inherited. SQLite asks now and then whether `is_over`, and
-    /// gives up what it is about.
+    /// Opens `path`, in a forked child after throwing out what it inherited. SQLite asks now and then whether
+    /// `is_over`, and gives up what it is about.
     pub(crate) fn open(
         gate: &Gate,
         path: &Path,
@@ -112,11 +112,12 @@ fn throw_out_inherited(_: &Gate) {
 
 /// Whose the locks are that SQLite has on our files.
 ///
-/// SQLite locks by `fcntl` for the whole process: another SQLite library in it (a second copy of this one, Python's `sqlite3`) is
-/// refused nothing, and lets go of all our locks on a file when it closes that. Linux has the same locks for an open file, which have
-/// neither flaw and exclude locks of processes, even of the same. SQLite lets its system calls be replaced; ours asks for the
-/// latter where the former were asked for from behind the gate, where only our own connections are used, and leaves everything
-/// else as it is, such as an application's databases. See `docs/adr/0025-sqlites-locks-belong-to-open-files.md`.
+/// SQLite locks by `fcntl` for the whole process: another SQLite library in it (a second copy of this one, Python's
+/// `sqlite3`) is refused nothing, and lets go of all our locks on a file when it closes that. Linux has the same locks
+/// for an open file, which have neither flaw and exclude locks of processes, even of the same. SQLite lets its system
+/// calls be replaced; ours asks for the latter where the former were asked for from behind the gate, where only our own
+/// connections are used, and leaves everything else as it is, such as an application's databases. See
+/// `docs/adr/0025-sqlites-locks-belong-to-open-files.md`.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod locks {
     use std::os::fd::RawFd;
@@ -137,8 +138,9 @@ mod locks {
     pub(super) fn belong_to_descriptors(_: &Gate) {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
-            // SAFETY: SQLite's own object for its own kind of files, or null. Of its `fcntl` it knows the first two arguments and that
-            // more may follow; on Linux a third one is passed in the same place whether or not it is declared.
+            // SAFETY: SQLite's own object for its own kind of files, or null. Of its `fcntl` it knows the first two
+            // arguments and that more may follow; on Linux a third one is passed in the same place whether or not it is
+            // declared.
             unsafe {
                 let files = ffi::sqlite3_vfs_find(c"unix".as_ptr());
                 if let Some(replace) = files.as_ref().and_then(|files| files.xSetSystemCall) {
@@ -158,7 +160,8 @@ mod locks {
         };
         let is_ours = IS_INSIDE.try_with(|inside| inside.get()).unwrap_or(false);
         if of_open_file != command && is_ours && !UNKNOWN.load(Ordering::Relaxed) {
-            // SAFETY: the argument of these commands is a lock, SQLite's own for the length of this call; its process has to be zero.
+            // SAFETY: the argument of these commands is a lock, SQLite's own for the length of this call; its process
+            // has to be zero.
             let done = unsafe {
                 (*argument.cast::<flock>()).l_pid = 0;
                 libc::fcntl(fd, of_open_file, argument)

@@ -60,8 +60,8 @@ struct Open {
     writes: AtomicU64,
 }
 
-/// The first of so many writes by one opening removes rows that nobody used for long: what is in them goes also where no new
-/// names come, which make room for themselves.
+/// The first of so many writes by one opening removes rows that nobody used for long: what is in them goes also where
+/// no new names come, which make room for themselves.
 const TIDY: u64 = 1024;
 
 /// Why a try ended without an answer.
@@ -486,7 +486,8 @@ fn write_ahead(db: &Connection) -> Result<(), Unfit> {
     Err(Unfit::Told(Error::unsupported("connect", message)))
 }
 
-/// Whether it is one; an empty file is not, and may become one. Asked inside a transaction: somebody else may be making it.
+/// Whether it is one; an empty file is not, and may become one. Asked inside a transaction: somebody else may be making
+/// it.
 fn is_lock_file(db: &Connection) -> Result<bool, Unfit> {
     let number = |pragma: &str| db.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     match (number("application_id")?, number("user_version")?) {
@@ -520,13 +521,15 @@ fn parts(db: &Connection) -> rusqlite::Result<Vec<Part>> {
     statement.query_map([], part)?.collect()
 }
 
-/// Without comments, and with single spaces. What has no quotation marks in it, as ours, has no `--` that is no comment.
+/// Without comments, and with single spaces. What has no quotation marks in it, as ours, has no `--` that is no
+/// comment.
 fn bare(sql: &str) -> String {
     let words = sql.lines().filter_map(|line| line.split("--").next()).flat_map(str::split_whitespace);
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Sees that the file has what [`native_rows::SCHEMA`] makes, and nothing else: a trigger of somebody's would be executed by us.
+/// Sees that the file has what [`native_rows::SCHEMA`] makes, and nothing else: a trigger of somebody's would be
+/// executed by us.
 fn check_schema(db: &Connection) -> Result<(), Unfit> {
     static OURS: OnceLock<Vec<Part>> = OnceLock::new();
     let ours = match OURS.get() {

@@ -154,8 +154,8 @@ impl Feed<'_> {
         }
     }
 
-    /// Columns of these kinds: `i` an integer and `t` a text, in capitals where they may not be null. Texts are to be casted, so that
-    /// bytes can be given for them.
+    /// Columns of these kinds: `i` an integer and `t` a text, in capitals where they may not be null. Texts are to be
+    /// casted, so that bytes can be given for them.
     fn columns(&mut self, kinds: &str) -> Vec<Value> {
         kinds.chars().map(|kind| self.column(kind.eq_ignore_ascii_case(&'t'), kind.is_lowercase())).collect()
     }

@@ -31,8 +31,8 @@ impl Host {
         Host { clock, process: own_process().unwrap_or_default(), both: OnceLock::new() }
     }
 
-    /// Who answers for what this process does: itself, and behind a space whoever outlives it for that. None where we cannot be
-    /// judged ourselves.
+    /// Who answers for what this process does: itself, and behind a space whoever outlives it for that. None where we
+    /// cannot be judged ourselves.
     pub(super) fn process(&self) -> &str {
         match (self.both.get(), companion()) {
             (Some(both), _) => both,
@@ -52,8 +52,8 @@ impl Host {
         }
     }
 
-    /// Whether all of `processes`, written by another [`Host`] with the same clock, have certainly ended. Anything that does not
-    /// let itself be judged from here counts as running.
+    /// Whether all of `processes`, written by another [`Host`] with the same clock, have certainly ended. Anything that
+    /// does not let itself be judged from here counts as running.
     pub(super) fn is_gone(&self, processes: &str) -> bool {
         let Some((ours, ..)) = parse(&self.process) else { return false };
         processes.split(' ').all(|process| match parse(process) {

@@ -117,8 +117,8 @@ impl OurFolder {
         Ok(OurFolder { path, descriptor })
     }
 
-    /// Where a socket finds `inbox`: by way of the descriptor, which leads nowhere else and is never too long for a socket's
-    /// address, where there is such a way.
+    /// Where a socket finds `inbox`: by way of the descriptor, which leads nowhere else and is never too long for a
+    /// socket's address, where there is such a way.
     fn address(&self, inbox: InboxId) -> PathBuf {
         let folder = PathBuf::from(format!("/proc/self/fd/{}", self.descriptor.as_raw_fd()));
         if folder.exists() { folder } else { self.path.clone() }.join(inbox.to_string())
@@ -152,8 +152,8 @@ impl OurFolder {
         }
     }
 
-    /// Removes what was left behind, from `inbox` on in the ring of ids and up to the first that somebody listens at: everybody
-    /// has but one neighbour to look at, and between two of them nothing stays.
+    /// Removes what was left behind, from `inbox` on in the ring of ids and up to the first that somebody listens at:
+    /// everybody has but one neighbour to look at, and between two of them nothing stays.
     fn tidy(&self, inbox: InboxId) {
         let entries = std::fs::read_dir(&self.path).into_iter().flatten().flatten();
         let id = |name: &str| u64::from_str_radix(name, 16).ok();

@@ -1,7 +1,7 @@
 //! Where the lock file is, and whether it can be reached by other names.
 //!
-//! SQLite derives the names of the write-ahead log and of its index, in which it locks, from the path. Two paths to one file are
-//! two logs of it: neither sees what the other has written, and each writes over the other's pages.
+//! SQLite derives the names of the write-ahead log and of its index, in which it locks, from the path. Two paths to one
+//! file are two logs of it: neither sees what the other has written, and each writes over the other's pages.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -50,7 +50,8 @@ impl Seen {
         Seen { identity: (file.dev(), file.ino()), names: file.nlink(), mount: None }
     }
 
-    /// Whether `path`, which leads here, is the only name of the file for everybody, as far as that can be told from here.
+    /// Whether `path`, which leads here, is the only name of the file for everybody, as far as that can be told from
+    /// here.
     ///
     /// # Errors
     /// `unsupported`, with what to do.
@@ -148,7 +149,8 @@ pub(super) fn unopened(path: &Path, folder: &Path, error: io::Error) -> Error {
     Error::new(kind, "connect", message).caused_by(error)
 }
 
-/// Whether the file's disk has no room for what SQLite keeps beside a file in use: 32 KiB of shared memory, and the log.
+/// Whether the file's disk has no room for what SQLite keeps beside a file in use: 32 KiB of shared memory, and the
+/// log.
 pub(super) fn is_full(folder: &Path) -> bool {
     // What is no disk has no blocks at all, /proc for one.
     rustix::fs::statvfs(folder)

@@ -1108,7 +1108,8 @@ fn nobody_removes_the_log_of_a_process_that_lost_sqlites_locks() {
     for end in ["", "-wal", "-shm"] {
         drop(std::fs::File::open(beside(end)).unwrap());
     }
-    // Another process would take it for a file that nobody has open: make its index anew, and remove its log in the end.
+    // Another process would take it for a file that nobody has open: make its index anew, and remove its log in the
+    // end.
     assert_eq!(Helper::start("look", &folder.file()).says(), "1");
     assert_eq!(inodes(), before);
     assert_eq!(Contender::new(&self::store(&folder.file()), "a").try_lock(), None);

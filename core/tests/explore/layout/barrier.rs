@@ -1,5 +1,5 @@
-//! Barriers: the model of a store is the shipped reference semantics. What became of each party is written down beside it and never
-//! forgotten, so that whatever anybody is told, however late, is compared with what happened.
+//! Barriers: the model of a store is the shipped reference semantics. What became of each party is written down beside
+//! it and never forgotten, so that whatever anybody is told, however late, is compared with what happened.
 
 use std::collections::BTreeMap;
 use std::hash::Hash;

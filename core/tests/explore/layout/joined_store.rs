@@ -1,5 +1,5 @@
-//! The reference semantics of the joined layouts: what their keys do with each request. Compared with the scripts on a real
-//! server, and the explorer's model of the store.
+//! The reference semantics of the joined layouts: what their keys do with each request. Compared with the scripts on a
+//! real server, and the explorer's model of the store.
 
 #![allow(unreachable_pub, dead_code, reason = "the module is shared, and each test uses its part")]
 

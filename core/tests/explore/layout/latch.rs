@@ -1,5 +1,5 @@
-//! Latches: the model of a store is the shipped reference semantics. Nobody holds one, so what is checked of whoever believes to have
-//! passed is that it is open, and it is once as many have counted down as were to, each once.
+//! Latches: the model of a store is the shipped reference semantics. Nobody holds one, so what is checked of whoever
+//! believes to have passed is that it is open, and it is once as many have counted down as were to, each once.
 
 use std::hash::Hash;
 use std::time::Duration;

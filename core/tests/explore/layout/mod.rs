@@ -1,4 +1,5 @@
-//! What a layout is to the explorer: its machine, and a model of what the store does with each request. One file a layout.
+//! What a layout is to the explorer: its machine, and a model of what the store does with each request. One file a
+//! layout.
 
 pub mod barrier;
 pub mod joined;

@@ -1,4 +1,5 @@
-//! What several may hold in the layout `redisson`: the model of a store is the reference that the scripts are compared with.
+//! What several may hold in the layout `redisson`: the model of a store is the reference that the scripts are compared
+//! with.
 
 use std::fmt::Debug;
 use std::hash::Hash;

@@ -1,5 +1,6 @@
-//! The reference semantics of what several may hold in the layout `redisson`: what the keys do with each request of ours, and with what
-//! Redisson does. Compared with the scripts on a real server, and the explorer's model of the store.
+//! The reference semantics of what several may hold in the layout `redisson`: what the keys do with each request of
+//! ours, and with what Redisson does. Compared with the scripts on a real server, and the explorer's model of the
+//! store.
 
 #![allow(unreachable_pub, dead_code, reason = "the module is shared, and each test uses its part")]
 

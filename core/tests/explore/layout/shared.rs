@@ -1,6 +1,6 @@
-//! Read/write locks and semaphores: the model of a store is the shipped reference semantics. Of writers alone there is one at a
-//! time, so that what must hold of any lock must hold of them; of all together, what they hold never adds up to more than there
-//! is.
+//! Read/write locks and semaphores: the model of a store is the shipped reference semantics. Of writers alone there is
+//! one at a time, so that what must hold of any lock must hold of them; of all together, what they hold never adds up
+//! to more than there is.
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -271,7 +271,8 @@ impl<const FAULT: u8> Seeded<FAULT> {
         // Whoever lets a claim run out without a word loses the places of its whole process.
         let forfeits =
             |inbox: InboxId| before.holders().any(|old| old.claimed && old.expires <= now && old.owner.inbox == inbox);
-        // Who could not be told was passed over, and may have come again; who needs more than is free may be, unless in order.
+        // Who could not be told was passed over, and may have come again; who needs more than is free may be, unless in
+        // order.
         let stayed = self.kept.line.iter().filter(|seeker| seeker.in_order).map(|seeker| &seeker.who.owner);
         for owner in stayed.filter(|owner| !forfeits(owner.inbox) && alive(owner.inbox)) {
             if place(owner.attempt).is_some_and(|place| mine.is_none_or(|mine| place < mine)) {

@@ -1,4 +1,5 @@
-//! `native` in memory: [`crate::lock_cell`], [`crate::shared_cell`], [`crate::latch_cell`] and [`crate::barrier_cell`] as they stand.
+//! `native` in memory: [`crate::lock_cell`], [`crate::shared_cell`], [`crate::latch_cell`] and [`crate::barrier_cell`]
+//! as they stand.
 
 use crate::barrier_machine::BarrierCalls;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};

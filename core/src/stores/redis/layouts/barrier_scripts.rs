@@ -1,7 +1,8 @@
 //! Barriers beside the layout `native`: one hash each, changed by scripts alone.
 //!
-//! The semantics are those of [`crate::barrier_cell`], told there and checked against these scripts on random commands. A barrier lies
-//! under the key that a lock of its name would have, so that nothing is two things at once. Times are microseconds of the server's clock.
+//! The semantics are those of [`crate::barrier_cell`], told there and checked against these scripts on random commands.
+//! A barrier lies under the key that a lock of its name would have, so that nothing is two things at once. Times are
+//! microseconds of the server's clock.
 //!
 //! | field | holds |
 //! |---|---|
@@ -12,8 +13,8 @@
 //! | `w<attempt>` | a place: its party's inbox, when it ends, its number in the order of arrival, for how long its party is remembered |
 //! | `b`, `s`, `o` | how many of these there are, a time before which none of them ends, and the number of the next one |
 //!
-//! What became of parties is remembered in another hash, under the same key with [`PAST`] behind it: a barrier that opens a thousand times a
-//! second remembers some hundred thousand, and reads none of them to open.
+//! What became of parties is remembered in another hash, under the same key with [`PAST`] behind it: a barrier that
+//! opens a thousand times a second remembers some hundred thousand, and reads none of them to open.
 //!
 //! | field | holds |
 //! |---|---|

@@ -1,8 +1,9 @@
 //! The layout `getset`: the oldest recipe, `SETNX name end` and, once that is past, `GETSET name end`.
 //!
-//! The key holds a number, when the hold ends by the wall clock of whoever wrote it, in the [`Format`]'s unit; whoever finds it in the past takes the lock. The recipe has no owner, so our [record](super::joined) says which attempt wrote
-//! which number: `<attempt>/<number>` stands there as the owner. We read the server's clock, give the key a time to live that lies 10 minutes after its end,
-//! and take what we did not write for somebody else's.
+//! The key holds a number, when the hold ends by the wall clock of whoever wrote it, in the [`Format`]'s unit; whoever
+//! finds it in the past takes the lock. The recipe has no owner, so our [record](super::joined) says which attempt
+//! wrote which number: `<attempt>/<number>` stands there as the owner. We read the server's clock, give the key a time
+//! to live that lies 10 minutes after its end, and take what we did not write for somebody else's.
 //!
 //! ```text
 //!   acquire .. unit-us,  release .. unit-us,  undo .. unit-us,  inspect .. unit-us,  break .. unit-us
@@ -11,12 +12,12 @@
 //!
 //! What the recipe cannot give, we cannot either:
 //! - Clocks that disagree make two holders; so the guarantee is `clock skew`.
-//! - Two that find an old number both write theirs, and only the first has the lock: its end is written over by the loser's.
-//!   We take our hold for lost then, since others may go by that end.
+//! - Two that find an old number both write theirs, and only the first has the lock: its end is written over by the
+//!   loser's. We take our hold for lost then, since others may go by that end.
 //! - Who deletes without looking frees whatever lies there.
 //!
-//! Sources: the `SETNX` page of the Redis documentation with its `GETSET`; two articles on locks by Redis, in seconds and
-//! in milliseconds.
+//! Sources: the `SETNX` page of the Redis documentation with its `GETSET`; two articles on locks by Redis, in seconds
+//! and in milliseconds.
 
 use super::joined::{calls, script};
 use super::recipe::{Family, Format, notes};

@@ -1,12 +1,14 @@
-//! What the locks of other libraries have in common, whatever lies there: one machine, one wire form, and a record of ours.
+//! What the locks of other libraries have in common, whatever lies there: one machine, one wire form, and a record of
+//! ours.
 //!
 //! | key | holds |
 //! |---|---|
 //! | the name, with the connection's prefix | the lock, as the other library keeps it |
 //! | [`record_key`] of that | `<first token> <owner> <card>` of our last grant; goes 10 minutes after its lease |
 //!
-//! The record is ours alone. It makes tokens rise over a lock that is deleted after each hold, and shows others the holder's
-//! card; another library neither reads nor writes it, so its holders have no token. Both keys lie in one slot of a cluster.
+//! The record is ours alone. It makes tokens rise over a lock that is deleted after each hold, and shows others the
+//! holder's card; another library neither reads nor writes it, so its holders have no token. Both keys lie in one slot
+//! of a cluster.
 //!
 //! Every conversation is one request:
 //!
@@ -24,8 +26,8 @@
 //!
 //! What stands for `..` is the layout's: further keys, and the channel that releases are told on.
 //!
-//! A layout is a [`Manner`] and three pieces of script: `read` says who holds (`value`) and how to become the holder (`take`), `free`
-//! ends a hold, `holds` tells whether somebody does. The rest of the scripts is in `scripts/joined`.
+//! A layout is a [`Manner`] and three pieces of script: `read` says who holds (`value`) and how to become the holder
+//! (`take`), `free` ends a hold, `holds` tells whether somebody does. The rest of the scripts is in `scripts/joined`.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -88,8 +90,8 @@ const RECORD: &str = "lwt:";
 /// The same where several may hold.
 pub(super) const NOTES_RECORD: &str = "lws:";
 
-/// The key of the record that lies beside the lock `key`, in the same slot of a cluster: the key's own hash tag, or the whole
-/// key as one. A key that has braces but no tag cannot be made one, so its record lies in another slot.
+/// The key of the record that lies beside the lock `key`, in the same slot of a cluster: the key's own hash tag, or the
+/// whole key as one. A key that has braces but no tag cannot be made one, so its record lies in another slot.
 pub fn record_key(key: &str) -> String {
     let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
     match tag {
@@ -147,7 +149,8 @@ pub trait Manner: Clone + fmt::Debug + Hash + Send + Sync + 'static {
     /// An attempt as the other library would write an owner; never the same for two.
     fn owner(&self, attempt: AttemptId) -> String;
 
-    /// What an owner found looks like, if the other library cannot have written it; `ends` unless the key stays for ever.
+    /// What an owner found looks like, if the other library cannot have written it; `ends` unless the key stays for
+    /// ever.
     fn alien(&self, owner: &str, ends: bool) -> Option<String>;
 
     /// What the library itself puts before a lock's name.
@@ -322,7 +325,8 @@ fn with_record<const N: usize>(call: &'static Call, key: Arc<str>, args: [Arg; N
     request
 }
 
-/// Milliseconds as Redis tells them: below zero where there is no end. In its last one a key has none left and is there yet.
+/// Milliseconds as Redis tells them: below zero where there is no end. In its last one a key has none left and is there
+/// yet.
 fn remaining(millis: i64) -> Duration {
     u64::try_from(millis).map_or(Duration::MAX, |millis| Duration::from_millis(millis.max(1)))
 }

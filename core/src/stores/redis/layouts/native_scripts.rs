@@ -1,8 +1,8 @@
 //! The layout `native`: one hash per lock, changed by scripts alone.
 //!
-//! The semantics are those of [`crate::lock_cell`], told there and checked against these scripts on random commands. A lock `name`
-//! is kept under `lw:{name}` (with `{`, `}` and `%` written as `%7B`, `%7D`, `%25`), so that everything about it lies in one
-//! slot of a cluster. Times are microseconds of the server's clock.
+//! The semantics are those of [`crate::lock_cell`], told there and checked against these scripts on random commands. A
+//! lock `name` is kept under `lw:{name}` (with `{`, `}` and `%` written as `%7B`, `%7D`, `%25`), so that everything
+//! about it lies in one slot of a cluster. Times are microseconds of the server's clock.
 //!
 //! | field | holds |
 //! |---|---|
@@ -88,8 +88,8 @@ pub static OWN: OwnCalls = OwnCalls {
     }),
 };
 
-/// How many a script finds to listen on a channel. Whoever does not find itself there is behind a proxy that spreads clients over servers: a
-/// script that looked for it there, before it hands a lock over, would take it for dead.
+/// How many a script finds to listen on a channel. Whoever does not find itself there is behind a proxy that spreads
+/// clients over servers: a script that looked for it there, before it hands a lock over, would take it for dead.
 #[cfg(feature = "redis")]
 pub(crate) static LISTENERS: Call =
     Call { name: "listeners", body: "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]", batch: false };
@@ -133,9 +133,9 @@ pub fn channel(inbox: InboxId) -> String {
     format!("lwi:{inbox}")
 }
 
-/// Reads what a script published: `granted <attempt> <first token> <now> <key>`, the same with `taken` where no block of tokens
-/// goes with it, `broken <attempt> <key>`, `next <tail of the attempt> <key>` or `dropped <key>`. `None` for anything else, since whoever
-/// may publish to the channel may write what they like.
+/// Reads what a script published: `granted <attempt> <first token> <now> <key>`, the same with `taken` where no block
+/// of tokens goes with it, `broken <attempt> <key>`, `next <tail of the attempt> <key>` or `dropped <key>`. `None` for
+/// anything else, since whoever may publish to the channel may write what they like.
 pub fn parse_push(text: &str) -> Option<(Arc<str>, StoreEvent)> {
     let (kind, rest) = text.split_once(' ')?;
     if kind == "dropped" {

@@ -5,8 +5,8 @@
 //! | `lock:`, the connection's prefix and the name | the holder's id |
 //! | `lock-signal:` and the same | for a second after a release: one element, which one of those who wait by `BLPOP` takes |
 //!
-//! Whatever frees the lock for us signals as the library's own release does. Our own waiters do not wait by `BLPOP`: they ask
-//! by a timer, and leave the signal to the others. All else is told in [`joined`](super::joined).
+//! Whatever frees the lock for us signals as the library's own release does. Our own waiters do not wait by `BLPOP`:
+//! they ask by a timer, and leave the signal to the others. All else is told in [`joined`](super::joined).
 //!
 //! Source: python-redis-lock 4.0.1 `redis_lock/__init__.py`.
 

@@ -1,5 +1,6 @@
-//! The layout `redisson`: Redisson's `RLock`, and its fair lock where `fair` is asked for. Its fenced lock is the format
-//! [`fenced`](super::redisson_fenced); its read/write lock and semaphores are in [`redisson_shared`](super::redisson_shared).
+//! The layout `redisson`: Redisson's `RLock`, and its fair lock where `fair` is asked for. Its fenced lock is the
+//! format [`fenced`](super::redisson_fenced); its read/write lock and semaphores are in
+//! [`redisson_shared`](super::redisson_shared).
 //!
 //! | key | holds |
 //! |---|---|
@@ -10,24 +11,25 @@
 //! Where the name has a brace, the other two names are not put between braces. What else there is, and the wire form:
 //! [`joined`](super::joined).
 //!
-//! **Owner.** The UUID is the attempt, all of its 128 bits; the thread id is always 1. Redisson has one UUID a client and the
-//! thread's number, and compares whole fields only. So each acquisition of ours is an owner of its own, which is its
-//! incarnation too: an acquire that is sent again finds its field and counts nothing, and a release that comes late finds
-//! nothing. The count stays 1; reentrancy is counted in our process.
+//! **Owner.** The UUID is the attempt, all of its 128 bits; the thread id is always 1. Redisson has one UUID a client
+//! and the thread's number, and compares whole fields only. So each acquisition of ours is an owner of its own, which
+//! is its incarnation too: an acquire that is sent again finds its field and counts nothing, and a release that comes
+//! late finds nothing. The count stays 1; reentrancy is counted in our process.
 //!
 //! **Waking up.** Who gives the lock back publishes `0` on `redisson_lock__channel:{name}`, and on that channel with
-//! `:<owner>` for the first in the queue. Whoever waits subscribes the one or the other, and asks again after each message;
-//! and by a timer, since the end of a lease publishes nothing. A release of ours wakes both kinds, which Redisson's do not.
-//! Messages go by PUBLISH; on a cluster Redisson from 3.22 sends SPUBLISH, and clusters are not built yet.
+//! `:<owner>` for the first in the queue. Whoever waits subscribes the one or the other, and asks again after each
+//! message; and by a timer, since the end of a lease publishes nothing. A release of ours wakes both kinds, which
+//! Redisson's do not. Messages go by PUBLISH; on a cluster Redisson from 3.22 sends SPUBLISH, and clusters are not
+//! built yet.
 //!
-//! **The queue.** Redisson makes everybody's deadline that of whoever is ahead (for the first: the holder's) and 5 minutes, by
-//! the clocks of the clients, and takes its own 5 minutes off all deadlines when it becomes the holder. Ours ask again each second, and an
-//! eighth of one later for each place further back; each time they make their deadline [`PATIENCE`] and those eighths from now, by the clock of
-//! the server, or from the deadline of the last of Redisson's waiters ahead. So those of ours that die in the queue are thrown out soon, all of
-//! them together.
+//! **The queue.** Redisson makes everybody's deadline that of whoever is ahead (for the first: the holder's) and 5
+//! minutes, by the clocks of the clients, and takes its own 5 minutes off all deadlines when it becomes the holder.
+//! Ours ask again each second, and an eighth of one later for each place further back; each time they make their
+//! deadline [`PATIENCE`] and those eighths from now, by the clock of the server, or from the deadline of the last of
+//! Redisson's waiters ahead. So those of ours that die in the queue are thrown out soon, all of them together.
 //!
-//! Redisson keeps an *unlock latch*, `redisson_unlock_latch:{name}:<id>`, by which it recognises its own repeated unlock. It
-//! concerns nobody else: ours are recognised by their owner.
+//! Redisson keeps an *unlock latch*, `redisson_unlock_latch:{name}:<id>`, by which it recognises its own repeated
+//! unlock. It concerns nobody else: ours are recognised by their owner.
 //!
 //! Source: Redisson 4.7 `RedissonLock.java`, `RedissonFairLock.java`, `RedissonBaseLock.java`, `LockPubSub.java`.
 

@@ -6,9 +6,10 @@
 //! |---|---|
 //! | `redisson_lock_token:{name}` | the highest fencing token that was granted, by either side; never goes |
 //!
-//! Redisson counts one up for each acquisition. Ours set a block of 64 aside, as everywhere, so that hand-offs inside a process need no
-//! request: the tokens of both sides rise together, and ours leave gaps. What else we keep of a hold is in [our record](super::joined), by
-//! which a token is told again to whoever asks again, and does not fall when somebody deleted the counter.
+//! Redisson counts one up for each acquisition. Ours set a block of 64 aside, as everywhere, so that hand-offs inside a
+//! process need no request: the tokens of both sides rise together, and ours leave gaps. What else we keep of a hold is
+//! in [our record](super::joined), by which a token is told again to whoever asks again, and does not fall when
+//! somebody deleted the counter.
 //!
 //! ```text
 //!   acquire .. counter

@@ -1,4 +1,5 @@
-//! What several may hold in the layout `redisson`: Redisson's `RReadWriteLock`, `RPermitExpirableSemaphore` and `RSemaphore`.
+//! What several may hold in the layout `redisson`: Redisson's `RReadWriteLock`, `RPermitExpirableSemaphore` and
+//! `RSemaphore`.
 //!
 //! | key | holds |
 //! |---|---|
@@ -9,20 +10,24 @@
 //! | `lws:{name}` | ours: a hash of the highest token (`t`) and, by owner, of token, since when, units and card of our holds; goes 10 minutes after the last lease |
 //! | `lwl:{name}` | ours, beside an `RSemaphore`: what `{name}:timeout` is beside the other |
 //!
-//! **Owners** are those of [`redisson`](super::redisson): each acquisition is one. A permit of an acquisition is its 128 bits, the further
-//! ones of an acquisition that takes several are digests of them. So whatever is sent again counts once.
+//! **Owners** are those of [`redisson`](super::redisson): each acquisition is one. A permit of an acquisition is its
+//! 128 bits, the further ones of an acquisition that takes several are digests of them. So whatever is sent again
+//! counts once.
 //!
-//! **Readers.** A reader of ours holds as long as its own lease, which Redisson reads when one of its readers leaves: then the lock lasts as
-//! long as the longest lease that is left. But each renewal of a reader of Redisson sets the end of the whole lock to `lockWatchdogTimeout`
-//! (30 s by default), also where ours would last longer: [`LONGEST_READ`] is as long as a reader's ttl may be.
+//! **Readers.** A reader of ours holds as long as its own lease, which Redisson reads when one of its readers leaves:
+//! then the lock lasts as long as the longest lease that is left. But each renewal of a reader of Redisson sets the end
+//! of the whole lock to `lockWatchdogTimeout` (30 s by default), also where ours would last longer: [`LONGEST_READ`] is
+//! as long as a reader's ttl may be.
 //!
-//! **Change of mode.** The writer becomes a reader as one of Redisson's threads does that locks for reading and then unlocks for writing;
-//! ours is one step, and wakes who waits. A reader becomes the writer if it is alone, which Redisson cannot.
+//! **Change of mode.** The writer becomes a reader as one of Redisson's threads does that locks for reading and then
+//! unlocks for writing; ours is one step, and wakes who waits. A reader becomes the writer if it is alone, which
+//! Redisson cannot.
 //!
-//! **Permits.** `RSemaphore` knows no holders: theirs end when they are released and never else. Ours have leases in a key of ours, and whoever
-//! of ours asks next takes back what is over.
+//! **Permits.** `RSemaphore` knows no holders: theirs end when they are released and never else. Ours have leases in a
+//! key of ours, and whoever of ours asks next takes back what is over.
 //!
-//! **Waking up.** As with the locks: `0` and `1` on `redisson_rwlock:{name}`, how many permits are free on `redisson_sc:{name}`.
+//! **Waking up.** As with the locks: `0` and `1` on `redisson_rwlock:{name}`, how many permits are free on
+//! `redisson_sc:{name}`.
 //!
 //! ```text
 //!   rwlock                                                         semaphore
@@ -36,10 +41,12 @@
 //!   resize                                                            record leases permits channel
 //! ```
 //!
-//! Answers are those of [`crate::shared_machine`]. `base` is what readers' leases begin with; `exact` whether all permits that are held are known.
+//! Answers are those of [`crate::shared_machine`]. `base` is what readers' leases begin with; `exact` whether all
+//! permits that are held are known.
 //!
-//! Source: Redisson 4.7 `RedissonReadLock.java`, `RedissonWriteLock.java`, `ReadLockTask.java`, `RedissonPermitExpirableSemaphore.java`,
-//! `RedissonSemaphore.java`; the scripts of 3.50 are the same but for the renewal of readers.
+//! Source: Redisson 4.7 `RedissonReadLock.java`, `RedissonWriteLock.java`, `ReadLockTask.java`,
+//! `RedissonPermitExpirableSemaphore.java`, `RedissonSemaphore.java`; the scripts of 3.50 are the same but for the
+//! renewal of readers.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

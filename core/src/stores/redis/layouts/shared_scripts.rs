@@ -1,8 +1,8 @@
 //! Read/write locks and semaphores beside the layout `native`: one hash per record, changed by scripts alone.
 //!
-//! The semantics are those of [`crate::shared_cell`], told there and checked against these scripts on random commands. A record
-//! lies under the key that a lock of its name would have, so that nothing is two things at once. Times are microseconds of the
-//! server's clock.
+//! The semantics are those of [`crate::shared_cell`], told there and checked against these scripts on random commands.
+//! A record lies under the key that a lock of its name would have, so that nothing is two things at once. Times are
+//! microseconds of the server's clock.
 //!
 //! | field | holds |
 //! |---|---|
@@ -16,7 +16,8 @@
 //! | `w`, `h`, `n`, `a<attempt>`, `x<n>` | the queue, as in the layout `native` |
 //! | `q<n>` | a waiter: claimant (56), whether in order (1), units (10), card |
 //!
-//! A hand-off is published as `taken <attempt> <token> <now> <key>`; see [`parse_push`](super::native_scripts::parse_push).
+//! A hand-off is published as `taken <attempt> <token> <now> <key>`; see
+//! [`parse_push`](super::native_scripts::parse_push).
 
 use crate::protocol::Call;
 use crate::shared_machine::SharedCalls;

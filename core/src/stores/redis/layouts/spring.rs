@@ -1,14 +1,16 @@
 //! The layout `spring`: the locks of Spring Integration's `RedisLockRegistry`.
 //!
 //! Under `<registry key>:<path>` lies the holder's owner as a text, which goes with the lease, as in the layout
-//! [`string`](super::string). Spring's owner is a UUID for each registry; its threads exclude one another by a lock of their process.
-//! Ours is the attempt, written as a UUID, so that each acquisition is an owner of its own: a registry compares with its own only.
+//! [`string`](super::string). Spring's owner is a UUID for each registry; its threads exclude one another by a lock of
+//! their process. Ours is the attempt, written as a UUID, so that each acquisition is an owner of its own: a registry
+//! compares with its own only.
 //!
-//! A registry is of one of two types, and that is the [`Format`]. One that works by publish and subscribe tells of each release on
-//! `<registry key>-channel:<registry key>:<path>`; the message is the lock's key. One that spins tells nothing. Releases of ours are told in
-//! any case.
+//! A registry is of one of two types, and that is the [`Format`]. One that works by publish and subscribe tells of each
+//! release on `<registry key>-channel:<registry key>:<path>`; the message is the lock's key. One that spins tells
+//! nothing. Releases of ours are told in any case.
 //!
-//! The registry key is the connection's prefix where that ends with a colon, else what comes before the key's first colon.
+//! The registry key is the connection's prefix where that ends with a colon, else what comes before the key's first
+//! colon.
 //!
 //! Source: Spring Integration 7.1 `RedisLockRegistry.java`.
 

@@ -3,11 +3,12 @@
 //! The libraries differ in what they write as owner, and some put a word of theirs before the name; that is the
 //! [`Format`]. Everything else is told in [`joined`](super::joined).
 //!
-//! Sources: redis-py 8.1 `lock.py`; redsync v4 `mutex.go`; node-redlock 5 `index.ts`; the article "Correct implementation of
-//! a Redis distributed lock" with its Predis code; Spring Data's `StringRedisTemplate.opsForValue().setIfAbsent`; the article
-//! with `SETNX` and `PEXPIRE` in one script; pottery 3.0 `redlock.py`; aioredlock 0.7 `redis.py`; redis-semaphore 5.7
-//! `mutex`; redlock-rb `client.rb`; bsm/redislock 0.9 `redislock.go`; rueidislock `lock.go`; ShedLock 7
-//! `RedisLockProvider`; DistributedLock 2.8 for .NET `RedisMutexPrimitive`; rslock 0.6 `lock.rs`; sherlock 0.4 `lock.py`.
+//! Sources: redis-py 8.1 `lock.py`; redsync v4 `mutex.go`; node-redlock 5 `index.ts`; the article "Correct
+//! implementation of a Redis distributed lock" with its Predis code; Spring Data's
+//! `StringRedisTemplate.opsForValue().setIfAbsent`; the article with `SETNX` and `PEXPIRE` in one script; pottery 3.0
+//! `redlock.py`; aioredlock 0.7 `redis.py`; redis-semaphore 5.7 `mutex`; redlock-rb `client.rb`; bsm/redislock 0.9
+//! `redislock.go`; rueidislock `lock.go`; ShedLock 7 `RedisLockProvider`; DistributedLock 2.8 for .NET
+//! `RedisMutexPrimitive`; rslock 0.6 `lock.rs`; sherlock 0.4 `lock.py`.
 
 use super::joined::{calls, script, uuid};
 use super::recipe::{Family, Format, notes};
@@ -33,8 +34,8 @@ pub static FAMILY: Family = Family {
     ]),
 };
 
-/// The owner whose lock `request` deletes, where that is all it does: a release. It leaves the record as it is, and nobody is told.
-/// What answers 1 to it has deleted; any other answer is to a request that did nothing.
+/// The owner whose lock `request` deletes, where that is all it does: a release. It leaves the record as it is, and
+/// nobody is told. What answers 1 to it has deleted; any other answer is to a request that did nothing.
 pub fn deleted_owner(request: &Request) -> Option<&str> {
     match request.args.as_slice() {
         [Arg::Key(_), Arg::Text(owner)] if std::ptr::eq(request.call, &raw const CALLS.release) => Some(owner),
@@ -199,8 +200,8 @@ mod tests {
 
     #[test]
     fn what_each_library_writes_is_a_holder_in_its_format() {
-        // As their sources make them: uuid1().hex; base64.StdEncoding; randomBytes(16) in hex; uuid4; base64.RawURLEncoding and
-        // metadata; bytes; "ADDED:" time "@" host ":" uuid; machine, process and GUID.
+        // As their sources make them: uuid1().hex; base64.StdEncoding; randomBytes(16) in hex; uuid4;
+        // base64.RawURLEncoding and metadata; bytes; "ADDED:" time "@" host ":" uuid; machine, process and GUID.
         for (format, value) in [
             ("redis-py", "5f2c7cbe8b1f11eea3d20242ac120002"),
             ("redsync", "kM3WbVQ0VHj9cR9dYd0s4A=="),

@@ -1,8 +1,8 @@
 //! The layout `symfony`: the exclusive locks of Symfony's `RedisStore`, from 5.2 on.
 //!
-//! The key is a sorted set. Its members are the holders' tokens, 32 bytes in base64, with the end of each hold as score, in
-//! milliseconds of the server's clock; a member `__write__` says that the only holder is exclusive. Read locks of Symfony
-//! exclude us, and we exclude them. All else is told in [`joined`](super::joined).
+//! The key is a sorted set. Its members are the holders' tokens, 32 bytes in base64, with the end of each hold as
+//! score, in milliseconds of the server's clock; a member `__write__` says that the only holder is exclusive. Read
+//! locks of Symfony exclude us, and we exclude them. All else is told in [`joined`](super::joined).
 //!
 //! Source: symfony/lock 7.1 `Store/RedisStore.php`.
 

@@ -1,5 +1,5 @@
-//! Releases on a server that is newer than the one installed: before a real one stands what answers in its place whatever that
-//! one does not know, and writes down what it was sent.
+//! Releases on a server that is newer than the one installed: before a real one stands what answers in its place
+//! whatever that one does not know, and writes down what it was sent.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

@@ -11,8 +11,8 @@ use crate::protocol::{AttemptId, Reply};
 use crate::time::StoreTime;
 use crate::token::Token;
 
-/// The places that are over, where the clock, its time and the time by the wall clock are the second to fourth parameters. Each
-/// part is a range of the index, so those that stand cost nothing, however many they are.
+/// The places that are over, where the clock, its time and the time by the wall clock are the second to fourth
+/// parameters. Each part is a range of the index, so those that stand cost nothing, however many they are.
 macro_rules! over {
     () => {
         "SELECT seq FROM places WHERE key = ?1 AND clock = ?2 AND ends <= ?3 \

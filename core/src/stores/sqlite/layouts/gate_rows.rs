@@ -1,7 +1,7 @@
 //! What the rows of latches and barriers have in common: one row of `gates` each, and attempts that are remembered.
 //!
-//! One request is one transaction, as for locks. A row's times are on the boot clock of whoever wrote it; on another one it goes by the
-//! wall clock.
+//! One request is one transaction, as for locks. A row's times are on the boot clock of whoever wrote it; on another
+//! one it goes by the wall clock.
 
 use rusqlite::{Connection, OptionalExtension};
 

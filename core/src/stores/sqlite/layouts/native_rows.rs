@@ -316,8 +316,8 @@ impl Lock {
 }
 
 impl Sighting {
-    /// Reads columns 11 to 13 of a lease that lasts from `since` to `expires` on its own clock, and was written at `changed`; and
-    /// since when it is held by ours.
+    /// Reads columns 11 to 13 of a lease that lasts from `since` to `expires` on its own clock, and was written at
+    /// `changed`; and since when it is held by ours.
     pub(super) fn read(
         env: &Env<'_>,
         row: &Row<'_>,
@@ -500,8 +500,8 @@ pub(super) fn read_attempt(row: &Row<'_>) -> rusqlite::Result<AttemptId> {
     attempt.filter(|attempt| attempt.to_string() == text).ok_or_else(|| unreadable(0, "an attempt"))
 }
 
-/// One page of the keys that somebody holds or waits for, and of latches and barriers. The request's key ends in `*`, its argument is where to go
-/// on.
+/// One page of the keys that somebody holds or waits for, and of latches and barriers. The request's key ends in `*`,
+/// its argument is where to go on.
 fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
     let cursor = match request.args.first() {
         Some(crate::protocol::Arg::Text(cursor)) => &**cursor,

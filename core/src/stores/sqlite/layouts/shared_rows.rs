@@ -1,7 +1,8 @@
 //! Read/write locks and semaphores beside `native`: the rules of [`crate::shared_cell`] on rows.
 //!
-//! One request is one transaction, as there, and what is said there of other clocks holds here for each holder by itself. Of a
-//! lock and a shared record of one name, one may be there: where nobody uses the one, the other takes its place.
+//! One request is one transaction, as there, and what is said there of other clocks holds here for each holder by
+//! itself. Of a lock and a shared record of one name, one may be there: where nobody uses the one, the other takes its
+//! place.
 
 use std::time::Duration;
 
@@ -118,7 +119,8 @@ impl Record {
         Ok(Record { cell, waiting: row.get(4)?, stored: true, changed })
     }
 
-    /// Holders whose process is gone hold nothing, whatever their leases say. Looked at only when somebody needs the room.
+    /// Holders whose process is gone hold nothing, whatever their leases say. Looked at only when somebody needs the
+    /// room.
     fn end_the_gone(&mut self, db: &Connection, env: &Env<'_>, key: &str, ask: &Acquire) -> rusqlite::Result<()> {
         let needed = self.waiting > 0 || self.cell.used.saturating_add(ask.asker.units) > self.cell.capacity;
         if self.cell.used == 0 || !needed {

@@ -1,16 +1,17 @@
-//! The layout of Apache Curator's `InterProcessMutex` (`LockInternals`, `StandardLockInternalsDriver`, `ProtectedUtils`).
+//! The layout of Apache Curator's `InterProcessMutex` (`LockInternals`, `StandardLockInternalsDriver`,
+//! `ProtectedUtils`).
 //!
-//! Every contender creates an ephemeral sequential child `_c_<uuid>-lock-<10 digits>` of the lock's directory; the first in
-//! [`order`] holds the lock and every other watches the one before it. The uuid is the attempt, so a node whose creation was
-//! never answered is found again. Calls and answers: [`super`].
+//! Every contender creates an ephemeral sequential child `_c_<uuid>-lock-<10 digits>` of the lock's directory; the
+//! first in [`order`] holds the lock and every other watches the one before it. The uuid is the attempt, so a node
+//! whose creation was never answered is found again. Calls and answers: [`super`].
 //!
 //! Where this differs from Curator, what other processes see stays the same: creation and listing go out together; who
-//! stood second is the holder when the first goes, without listing again; a lock is granted only for a node of the session
-//! that is alive now; a mere try creates nothing while somebody is there.
+//! stood second is the holder when the first goes, without listing again; a lock is granted only for a node of the
+//! session that is alive now; a mere try creates nothing while somebody is there.
 //!
-//! A server may be cut off from the leader and not know it: it then answers reads from the past, and the session it serves
-//! may have ended. So every read goes behind a `sync`, or behind a create, in the same write, and each answer is at least as
-//! new as its question: only then may a lease count from there.
+//! A server may be cut off from the leader and not know it: it then answers reads from the past, and the session it
+//! serves may have ended. So every read goes behind a `sync`, or behind a create, in the same write, and each answer is
+//! at least as new as its question: only then may a lease count from there.
 //!
 //! ```text
 //! acquire    input                               next
@@ -55,8 +56,8 @@ use crate::protocol::{
     Traits, Verdict, Wait,
 };
 
-/// The highest sequence number accepted: about a million below the one after which ZooKeeper's counter turns negative and
-/// text order would put new nodes first.
+/// The highest sequence number accepted: about a million below the one after which ZooKeeper's counter turns negative
+/// and text order would put new nodes first.
 pub const LAST_SEQUENCE: i32 = i32::MAX - (1 << 20) + 1;
 
 /// A queue that changes under each of so many looks in a row is left alone for a while; also ends a hostile dialogue.
@@ -328,7 +329,8 @@ impl Contender {
                 }
                 let position = u32::try_from(before.ahead - 1).unwrap_or(u32::MAX);
                 self.at = At::Waiting(before);
-                // The end of the one before is told, however its holder ends; the timer only guards against a lost event.
+                // The end of the one before is told, however its holder ends; the timer only guards against a lost
+                // event.
                 Ok(Step::Wait(Wait { at: None, remaining: self.terms.ttl, position, prev: None }))
             }
             At::Removing(then) => {
@@ -345,7 +347,8 @@ impl Contender {
     fn placed(&mut self, list: &Reply) -> Result<Step> {
         let (session, mut names) = names(Op::Acquire, list)?.unwrap_or_default();
         names.sort_by_key(|name| order(name));
-        // More than one, if a session that was given up made another later: the first counts, all are removed in the end.
+        // More than one, if a session that was given up made another later: the first counts, all are removed in the
+        // end.
         let mine: Vec<_> = names.iter().copied().filter(|name| name.starts_with(&*self.prefix)).collect();
         let Some(name) = mine.first().copied() else {
             return if self.wait || names.is_empty() { self.create(false) } else { Ok(held()) };

@@ -1,7 +1,7 @@
 //! The lock layouts, and the words in which they and the driver talk.
 //!
-//! A request's key is the path it works on. ACLs and the chroot are the driver's. `session` is the id of the session under
-//! which the answer came: with it a machine knows its own session without being told when it changes.
+//! A request's key is the path it works on. ACLs and the chroot are the driver's. `session` is the id of the session
+//! under which the answer came: with it a machine knows its own session without being told when it changes.
 //!
 //! | call | does | arguments | answer |
 //! |---|---|---|---|
@@ -14,8 +14,9 @@
 //! | `delete` | delete | version, -1 for any | nil |
 //! | `sync` | sync | | nil |
 //!
-//! A refusal is an error reply with the name that ZooKeeper gives to the code: `NoNode`, `NodeExists`, `ConnectionLoss`,
-//! `SessionExpired`, `NoAuth`, ... A request whose answer will never come is answered `ConnectionLoss`.
+//! A refusal is an error reply with the name that ZooKeeper gives to the code: `NoNode`, `NodeExists`,
+//! `ConnectionLoss`, `SessionExpired`, `NoAuth`, ... A request whose answer will never come is answered
+//! `ConnectionLoss`.
 
 use std::sync::Arc;
 

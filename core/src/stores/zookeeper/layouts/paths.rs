@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 /// The directory of the lock `name` below `root` (an absolute path; `/` is fine).
 ///
-/// The name is one path element, byte for byte, so that other libraries' users find it; only what ZooKeeper or the recipe
-/// cannot take becomes `%` and two hex digits for each byte: `/` (a lock below a lock would count as its contender), `%`,
-/// private-use characters, those beyond U+FFEF, and the first letter of `.`, `..` and `zookeeper`. Different names stay
-/// different.
+/// The name is one path element, byte for byte, so that other libraries' users find it; only what ZooKeeper or the
+/// recipe cannot take becomes `%` and two hex digits for each byte: `/` (a lock below a lock would count as its
+/// contender), `%`, private-use characters, those beyond U+FFEF, and the first letter of `.`, `..` and `zookeeper`.
+/// Different names stay different.
 pub fn directory(root: &str, name: &str) -> Arc<str> {
     let mut path = String::with_capacity(root.len() + name.len() + 1);
     path.push_str(root.trim_end_matches('/'));

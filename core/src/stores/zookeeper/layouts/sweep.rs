@@ -19,7 +19,8 @@ use crate::error::Result;
 use crate::lease::ReleaseOutcome;
 use crate::protocol::{Op, Reply, Requests, Step, Verdict};
 
-/// Deletes what attempts left behind. The node that is known goes first and by name: a directory may be closed to reading.
+/// Deletes what attempts left behind. The node that is known goes first and by name: a directory may be closed to
+/// reading.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Sweep {
     op: Op,
