@@ -60,20 +60,22 @@ def connect(
 ) -> Client:
     """Connects to the place that `url` names, else `LOCKWRIGHT_URL`, else a file of this user's.
 
-    Nothing is sent before the first use. Times are numbers of seconds, texts such as `10s` and `500ms`, or timedeltas. What the address says
-    goes before what is given here. `prefix`: put before every lock name, so that applications can share a store. `connect_timeout`: limit for
-    making one connection (2). `response_timeout`: limit for one reply; after it the request is asked again (1). `store_timeout`: how long an
-    operation goes on asking a store that does not answer (5). `ca`, `cert` and `key`: PEM files.
-    `credentials` returns a user and a password and is asked at every new connection, by the thread that makes it or by
-    one of the library's. When it raises, what needed the connection raises `AuthFailed`, which names the cause.
+    Nothing is sent before the first use. Times are numbers of seconds, texts such as `10s` and `500ms`, or timedeltas.
+    What the address says goes before what is given here. `prefix`: put before every lock name, so that applications can
+    share a store. `connect_timeout`: limit for making one connection (2). `response_timeout`: limit for one reply;
+    after it the request is asked again (1). `store_timeout`: how long an operation goes on asking a store that does not
+    answer (5). `ca`, `cert` and `key`: PEM files. `credentials` returns a user and a password and is asked at every new
+    connection, by the thread that makes it or by one of the library's. When it raises, what needed the connection
+    raises `AuthFailed`, which names the cause.
     """
 
 def restored() -> None:
     """Says that this process was restored from a snapshot or a checkpoint of itself, which others may have been too.
 
-    Call it once, before anything else uses this library. Every client then dials anew, as in a forked child. Guards made before are not
-    believed: they are lost with the reason `closed`, using them raises `Forked`, and so does whatever waits; nothing is sent for them, since
-    a copy of this process may still hold the lock. What nobody else gives back ends with its lease.
+    Call it once, before anything else uses this library. Every client then dials anew, as in a forked child. Guards
+    made before are not believed: they are lost with the reason `closed`, using them raises `Forked`, and so does
+    whatever waits; nothing is sent for them, since a copy of this process may still hold the lock. What nobody else
+    gives back ends with its lease.
     """
 
 @final
@@ -87,14 +89,14 @@ class Client:
     def lock(self, name: str, **options: Unpack[LockOptions]) -> Lock:
         """The lock called `name`. What is not given is as the address says, else as it says here.
 
-        Times are numbers of seconds, texts such as `10s`, `500ms` and `2m`, or timedeltas. `ttl`: how long it stays ours without a
-        renewal, 20 ms to 24 hours (30). `timeout`: how long to wait for others (-1, for ever).
-        `renew`: whether it is renewed while it is held (True). `max_hold`: how long after the grant renewal ends
-        (never). `at_least_for`: how long after the grant it stays taken however early it is released, as
-        `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `layout`: how it
-        lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`:
-        the first and the longest pause between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`:
-        a text that `inspect` shows.
+        Times are numbers of seconds, texts such as `10s`, `500ms` and `2m`, or timedeltas. `ttl`: how long it stays
+        ours without a renewal, 20 ms to 24 hours (30). `timeout`: how long to wait for others (-1, for ever). `renew`:
+        whether it is renewed while it is held (True). `max_hold`: how long after the grant renewal ends (never).
+        `at_least_for`: how long after the grant it stays taken however early it is released, as
+        `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `layout`: how
+        it lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as `redis-py`.
+        `retry`: the first and the longest pause between two tries of a waiter that nobody tells of its turn (0.002,
+        0.064). `label`: a text that `inspect` shows.
 
         Who comes from redis-py: its `timeout` is `ttl` here, and its `blocking_timeout` is `timeout`.
 
@@ -128,11 +130,13 @@ class Client:
         """One of many leads: see `Election`. Options are those of `lock`, but for `fair` and `label`."""
 
     def guarded(self, key: str, **options: Any) -> Callable[[_F], _F]:
-        """Decorates a function, so that every call of it holds the lock that `key` names: `@client.guarded("customer:{cid}")`.
+        """Decorates a function, so that every call of it holds the lock that `key` names:
+        `@client.guarded("customer:{cid}")`.
 
-        The names in braces are parameters of the function, filled in as `str.format` does from what each call was given or the
-        parameters' defaults. Options are those of `lock`. Raises `InvalidConfig` where a name is no parameter, and `TypeError`
-        for what runs after its call has returned, such as a coroutine function (for those there is `lockwright.aio`).
+        The names in braces are parameters of the function, filled in as `str.format` does from what each call was given
+        or the parameters' defaults. Options are those of `lock`. Raises `InvalidConfig` where a name is no parameter,
+        and `TypeError` for what runs after its call has returned, such as a coroutine function (for those there is
+        `lockwright.aio`).
         """
 
     def _bundle(self, names: list[str], **options: Unpack[LockOptions]) -> Bundle: ...
@@ -140,61 +144,67 @@ class Client:
     def resume(self, secret: str, **options: Any) -> Guard:
         """Takes over a lock that somebody exported; its token is higher than the exporter's.
 
-        It is held with this client's options and those given here: `ttl`, `renew`, `max_hold`, `at_least_for`, `layout`,
-        `format` and `label`, as `lock` has them. Nothing is waited for. Raises `NotOwned` when somebody resumed it before, or
-        its time ran out and somebody else has the lock; `InvalidConfig` for what is no secret.
+        It is held with this client's options and those given here: `ttl`, `renew`, `max_hold`, `at_least_for`,
+        `layout`, `format` and `label`, as `lock` has them. Nothing is waited for. Raises `NotOwned` when somebody
+        resumed it before, or its time ran out and somebody else has the lock; `InvalidConfig` for what is no secret.
         """
 
     def _exported(self, secret: str, **options: Unpack[LockOptions]) -> Lock: ...
     def ping(self) -> Health:
-        """Whether locks can be had here, now: acquires a lock of its own and gives it back, which needs all the rights that locking needs.
+        """Whether locks can be had here, now: acquires a lock of its own and gives it back, which needs all the rights
+        that locking needs.
 
-        For readiness probes: about three requests. Raises `Unavailable` when nobody answers (at once where nobody listens, else
-        after `store_timeout`), `AuthFailed` when a right is missing, `ForeignLayout`, `ProtocolError`, and `Closed`.
+        For readiness probes: about three requests. Raises `Unavailable` when nobody answers (at once where nobody
+        listens, else after `store_timeout`), `AuthFailed` when a right is missing, `ForeignLayout`, `ProtocolError`,
+        and `Closed`.
         """
 
     def drain(self, limit: Span) -> list[str]:
-        """Begins nothing any more and waits until everything that this client holds was released, for at most `limit` seconds.
+        """Begins nothing any more and waits until everything that this client holds was released, for at most `limit`
+        seconds.
 
-        For a program that is told to end. From the call on, acquisitions fail with `Closed`, also those that wait. Returns the names
-        of the locks that are still held, none when all were released; `close` gives them back. Raises `Closed`.
+        For a program that is told to end. From the call on, acquisitions fail with `Closed`, also those that wait.
+        Returns the names of the locks that are still held, none when all were released; `close` gives them back. Raises
+        `Closed`.
         """
 
     def rwlock(self, name: str, **options: Unpack[LockOptions]) -> RwLock:
-        """The read/write lock called `name`: many readers at once, or one writer. The options are those of `lock`, for both.
+        """The read/write lock called `name`: many readers at once, or one writer. The options are those of `lock`, for
+        both.
 
-        First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of the
-        same name is something else: whoever comes second gets `ForeignLayout`.
+        First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of
+        the same name is something else: whoever comes second gets `ForeignLayout`.
         """
 
     def semaphore(self, name: str, permits: int = 1, *, take: int = 1, **options: Unpack[LockOptions]) -> Semaphore:
         """The semaphore called `name`, with `permits` permits, of which each acquisition takes `take`, all or none.
 
-        Whoever first uses an idle one says how many permits it has, until it is resized. With `fair`, an acquisition that
-        wants more than is free is not passed over by those that want less. The other options are those of `lock`.
+        Whoever first uses an idle one says how many permits it has, until it is resized. With `fair`, an acquisition
+        that wants more than is free is not passed over by those that want less. The other options are those of `lock`.
         """
 
     def latch(self, name: str, count: int, *, idle: Optional[Span] = None) -> Latch:
         """The latch called `name`, which is open once it was counted down `count` times, by whomever.
 
-        Whoever first uses it says how many. It is forgotten `idle` seconds (60 to 2,592,000, which is 30 days and the default) after
-        anybody last used it, and open until then. A lock of the same name is something else: whoever comes second gets
-        `ForeignLayout`.
+        Whoever first uses it says how many. It is forgotten `idle` seconds (60 to 2,592,000, which is 30 days and the
+        default) after anybody last used it, and open until then. A lock of the same name is something else: whoever
+        comes second gets `ForeignLayout`.
         """
 
     def barrier(self, name: str, parties: int, *, ttl: Optional[Span] = None) -> Barrier:
         """The barrier called `name`, which opens whenever `parties` (1 to 10,000) wait for it at the same time.
 
-        The place of a party that died stands for at most `ttl` seconds more (0.02 to 86,400; 30), and is another's then. Those who
-        wait must name the same number of parties. A lock of the same name is something else: whoever comes second gets
-        `ForeignLayout`.
+        The place of a party that died stands for at most `ttl` seconds more (0.02 to 86,400; 30), and is another's
+        then. Those who wait must name the same number of parties. A lock of the same name is something else: whoever
+        comes second gets `ForeignLayout`.
         """
 
     def guarantees(self) -> Guarantees:
         """What locks of this client promise."""
 
     def require(self, **wanted: Unpack[Requirements]) -> None:
-        """Raises `Unsupported` unless all of it is promised: of locks, or where `rwlock`, `semaphore`, `latch` or `barrier` are named, of each of them.
+        """Raises `Unsupported` unless all of it is promised: of locks, or where `rwlock`, `semaphore`, `latch` or
+        `barrier` are named, of each of them.
 
         Nobody holds a latch or a barrier, so `fenced`, `fair` and `reentrant` say nothing of them. Nothing is sent.
         """
@@ -310,7 +320,9 @@ class Semaphore(Lock):
 
 @final
 class Latch:
-    """Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, nothing to release."""
+    """Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, nothing to
+    release.
+    """
 
     @property
     def name(self) -> str:
@@ -322,8 +334,8 @@ class Latch:
     def count_down(self) -> int:
         """Counts it down by one; how many are still to come. An open one stays open.
 
-        When it raises `Unavailable`, it is not known whether it was counted down. Two callers may be told the same number, where an
-        answer was lost and asked for again: 0 does not mean that you were the last.
+        When it raises `Unavailable`, it is not known whether it was counted down. Two callers may be told the same
+        number, where an answer was lost and asked for again: 0 does not mean that you were the last.
         """
 
     def count(self) -> int:
@@ -336,8 +348,8 @@ class Latch:
 class Barrier:
     """Whoever waits goes on once as many wait as there are parties; then it starts over. Made by `Client.barrier`.
 
-    Unlike `threading.Barrier` it does not break: a party that dies, times out or is cancelled gives its place up, and the others go
-    on waiting for whoever replaces it.
+    Unlike `threading.Barrier` it does not break: a party that dies, times out or is cancelled gives its place up, and
+    the others go on waiting for whoever replaces it.
     """
 
     @property
@@ -351,9 +363,9 @@ class Barrier:
     def wait(self, timeout: Optional[Span] = None) -> Optional[Arrival]:
         """Waits until as many wait as there are parties, for at most `timeout` seconds: 0 goes on if this is the last one.
 
-        `None` when it did not open in time. Raises `InvalidConfig` when those who wait name another number of parties, `LockLost`
-        when this process was stopped for so long that it is not known whether it passed, and `Unavailable` when the store does not
-        say so.
+        `None` when it did not open in time. Raises `InvalidConfig` when those who wait name another number of parties,
+        `LockLost` when this process was stopped for so long that it is not known whether it passed, and `Unavailable`
+        when the store does not say so.
         """
 
     def waiting(self) -> int:
@@ -409,18 +421,21 @@ class Guard:
         """Makes the lease last `ttl` seconds from now, and at every renewal."""
 
     def hold_at_least_for(self, span: Span) -> None:
-        """However early it is released, the lock stays taken until `span` seconds after it was acquired (at most 24 hours).
+        """However early it is released, the lock stays taken until `span` seconds after it was acquired (at most 24
+        hours).
 
-        For jobs that several hosts start by clocks that differ: whoever comes a little later finds that it was done. The store
-        keeps the lock then, also when this process ends; only `Client.close` with this guard unreleased gives it back before.
-        Raises `Unsupported` where the layout cannot, `InvalidConfig` for more than 24 hours, `NotOwned` when it was released.
+        For jobs that several hosts start by clocks that differ: whoever comes a little later finds that it was done.
+        The store keeps the lock then, also when this process ends; only `Client.close` with this guard unreleased gives
+        it back before. Raises `Unsupported` where the layout cannot, `InvalidConfig` for more than 24 hours, `NotOwned`
+        when it was released.
         """
 
     def export(self, ttl: Span) -> str:
         """Leaves the lock to a secret, which `Client.resume` takes over within `ttl` seconds, in this process or another.
 
-        Nobody renews it meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a password.
-        Raises `Unsupported` where the layout cannot, or its thread holds it more than once: then it is still held.
+        Nobody renews it meanwhile, and this guard is dead. Whoever knows the secret may take the lock: treat it as a
+        password. Raises `Unsupported` where the layout cannot, or its thread holds it more than once: then it is still
+        held.
         """
 
     def downgrade(self) -> None:
@@ -435,8 +450,8 @@ class Guard:
     def release(self) -> Literal["released", "kept", "expired", "stolen", "unknown"]:
         """Gives the lock back, and says what the store found.
 
-        `kept`: its thread still holds it. `expired`, `stolen`: it was lost before. `unknown`: the store did not say; the
-        lock is free when its lease ends. Raises `NotOwned` the second time.
+        `kept`: its thread still holds it. `expired`, `stolen`: it was lost before. `unknown`: the store did not say;
+        the lock is free when its lease ends. Raises `NotOwned` the second time.
         """
 
     def _loss(self) -> Optional[BaseException]: ...
@@ -562,7 +577,9 @@ def _release_all(guards: list[Guard], of_block: bool) -> list[Union[str, LockErr
 
 @final
 class Notifier:
-    """What the driver's thread notifies, without entering Python: a descriptor that the hub watches, and for whom it was notified."""
+    """What the driver's thread notifies, without entering Python: a descriptor that the hub watches, and for whom it was
+    notified.
+    """
 
     def __new__(cls) -> Notifier: ...
     def fileno(self) -> int: ...
@@ -577,8 +594,8 @@ class Mailbox:
     """The dispatcher's end of the mailbox."""
 
     def next(self) -> Optional[list[tuple[Callable[..., Any], tuple[Any, ...], Optional[Answer]]]]:
-        """What is to be called, with what, and who wants the result; `None` when the dispatcher may go. Python calls it: no Rust
-        frame may lie below code that the interpreter's exit can cut short.
+        """What is to be called, with what, and who wants the result; `None` when the dispatcher may go. Python calls it:
+        no Rust frame may lie below code that the interpreter's exit can cut short.
         """
 
     def close(self) -> None: ...
@@ -593,8 +610,8 @@ _SET_SCRIPT: Final[str]
 _HEADER: Final[str]
 
 def sql_condition(column: str, placeholder: str = "?") -> str:
-    """A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay as they
-    are. That it changed no row means that the token is stale, or the row is not there.
+    """A condition for the `WHERE` of an `UPDATE` that sets `column` to the token: rows that a higher token wrote stay as
+    they are. That it changed no row means that the token is stale, or the row is not there.
     """
 
 def header_value(token: int, epoch: int = 0) -> str:
