@@ -341,7 +341,8 @@ impl Engine {
         let entry = Arc::new(Entry::new(name.clone(), key.clone(), layout.clone()));
         entries.add(&entry);
         entries.remember(&entry);
-        entry
+        drop(entries);
+        self.close_if_late(entry)
     }
 
     /// An entry for one acquisition of a lock that several may hold at once: each holder stands for itself at the
@@ -349,6 +350,14 @@ impl Engine {
     pub(crate) fn own_entry(&self, layout: &Arc<dyn Layout>, name: &Arc<str>, key: &Arc<str>) -> Arc<Entry> {
         let entry = Arc::new(Entry::new(name.clone(), key.clone(), layout.clone()));
         locked(&self.entries).add(&entry);
+        self.close_if_late(entry)
+    }
+
+    /// Whoever comes between the client's end and its own look at that has an entry which nobody told of it.
+    fn close_if_late(&self, entry: Arc<Entry>) -> Arc<Entry> {
+        if self.closed.load(Ordering::Acquire) {
+            drop(self.perform_local(&entry, entry.close(self)));
+        }
         entry
     }
 
@@ -1233,6 +1242,22 @@ mod tests {
         store.may_answer.notify_one();
         closing.join().unwrap().unwrap();
         assert!(entry.is_idle() && began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn whoever_comes_as_the_client_is_closed_is_told_so() {
+        let mut uri = crate::uri::Uri::parse("memory://closing-late", ConnectOptions::default()).unwrap();
+        let engine = Engine::new(crate::stores::open(&mut uri).unwrap(), uri.connect).unwrap();
+        here(engine.close(Road::Thread)).unwrap();
+        let layout = engine.store.layouts()[0].clone();
+        let (name, key): (Arc<str>, Arc<str>) = ("x".into(), layout.key("x").unwrap());
+        for entry in [engine.entry(&layout, &name, &key), engine.own_entry(&layout, &name, &key)] {
+            let wish = Wish::new(AcquireOptions::default(), None);
+            let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
+            engine.perform(&entry, effects, None);
+            let Some(Settled::Refused(Refusal::Failed(error))) = waiter.take() else { panic!("it is not refused") };
+            assert_eq!(error.kind(), Kind::Closed);
+        }
     }
 
     #[test]
