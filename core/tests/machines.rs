@@ -219,6 +219,8 @@ fn rule_3_a_late_renewal_reply_of_one_attempt_is_not_taken_by_the_next() {
     assert_eq!(rig.asks(), "renew");
     rig.tell(10_001, Event::Yield { attempt: AttemptId(2), used: 100, service: SERVICE });
     rig.replied(10_002, 10_001, Reply::Int(300));
+    rig.tick(20_100);
+    assert_eq!(rig.asks(), "renew");
     let believed = rig.valid_until();
     rig.replied_to(renewal, 25_000, 24_999, Reply::Int(1));
     assert_eq!(rig.valid_until(), believed);

@@ -46,14 +46,11 @@ impl Session {
 
     /// The next renewal of a lease that began at `from` and lasts for `lease`.
     pub(super) fn schedule_renewal(&mut self, from: Time, lease: Duration) {
-        let Service { ttl, max_hold, .. } = self.service.get();
-        let stops = max_hold.map(|max| self.lease.granted_at.after(max));
-        self.renewal.due = if self.service.renew {
-            let aligned = due_after(from, lease / 3);
-            stops.is_none_or(|stop| aligned < stop).then_some(aligned)
-        } else {
+        let Service { ttl, renew, .. } = self.service.get();
+        self.renewal.due = match renew {
+            true => Some(due_after(from, lease / 3)),
             // A hand-on inside the process takes a moment off; only a real difference is worth a request.
-            (lease < ttl - ttl / 16).then_some(from)
+            false => (lease < ttl - ttl / 16).then_some(from),
         };
     }
 
@@ -66,8 +63,7 @@ impl Session {
         }
     }
 
-    /// Whether the hold may be renewed yet. A renewal that is due was due before the end of that, but the answer that
-    /// said when may have come late.
+    /// Whether the hold may be renewed yet: not once it has lasted as long as it is to.
     pub(super) fn may_renew(&self, now: Time) -> bool {
         let is_over = |max| now >= self.lease.granted_at.after(max);
         let is_asked_for =

@@ -1,0 +1,142 @@
+"""A tree with many mutants in it, of which the environment's LOCKWRIGHT_MUTANT chooses one: built once, run for each.
+
+A guard in a function of Rust: the function's body becomes a `match` with the body as it is and, for each mutant, as that has
+it. A guard in a Lua script: the script that is about to be sent has the file's text replaced. What lies elsewhere (a
+constant, a table, a function whose type its body decides) has to be built alone.
+"""
+
+import collections
+import re
+
+VARIABLE = "LOCKWRIGHT_MUTANT"
+MODULE = "mutants"
+
+# What a reader of Rust has to see to find where a function's body begins and ends.
+TOKEN = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?'(?:\\.[^']*|[^'\\])'|[{}();\[\]]|\bfn\s+\w+""", re.DOTALL
+)
+# Its two versions would be of two types, or cannot ask which of them is to run.
+ONE_TYPE = re.compile(r"->\s*impl\b|\bconst\s+(?:unsafe\s+)?fn\b")
+
+# Where a script's text leaves for the server: in the store, and in tests that send it themselves.
+SENT = re.compile(r"\b((?:self\.)?(?:request\.)?call|CALLS\.\w+)\.body\b(?!\.is_empty)")
+
+RUST = """//! Which mutant this process runs. Made by scripts/mutate; the tree has no such file.
+
+/// The number that the environment names, or 0: none.
+pub fn active() -> u32 {{
+    static ACTIVE: std::sync::OnceLock<u32> = std::sync::OnceLock::new();
+    *ACTIVE.get_or_init(|| std::env::var("{variable}").ok().and_then(|number| number.parse().ok()).unwrap_or(0))
+}}
+
+/// A script as the mutant has it.
+pub fn script(body: &'static str) -> &'static str {{
+    static SCRIPTS: std::sync::Mutex<Vec<(&str, &str)>> = std::sync::Mutex::new(Vec::new());
+    let (from, to): (&str, &str) = match active() {{
+{arms}
+        _ => return body,
+    }};
+    let mut known = SCRIPTS.lock().unwrap();
+    if let Some((_, changed)) = known.iter().find(|(known, _)| *known == body) {{
+        return changed;
+    }}
+    let changed = Box::leak(body.replace(from, to).into_boxed_str());
+    known.push((body, changed));
+    changed
+}}
+"""
+
+
+def bodies(text):
+    """Each function: where its signature begins, where its body begins and ends, braces included."""
+    open_bodies, signature, depth = [], None, 0
+    for token in TOKEN.finditer(text):
+        word = token.group()
+        if word.startswith("fn") and len(word) > 2:
+            signature = (token.start(), depth)
+        elif word in ("(", "[", "{"):
+            if word == "{" and signature and signature[1] == depth:
+                open_bodies.append((depth, signature[0], token.start()))
+                signature = None
+            depth += 1
+        elif word in (")", "]", "}"):
+            depth -= 1
+            if word == "}" and open_bodies and open_bodies[-1][0] == depth:
+                _, start, body = open_bodies.pop()
+                yield start, body, token.end()
+        elif word == ";" and signature and signature[1] == depth:
+            signature = None
+
+
+def body_around(text, find):
+    """Where the innermost body begins and ends that has all of `find`, if a switch can stand in it."""
+    start = text.find(find)
+    end = start + len(find)
+    around = [(body, close, sign) for sign, body, close in bodies(text) if body < start and end < close]
+    if not around:
+        return None
+    body, close, sign = max(around)
+    line = text.rfind("\n", 0, sign) + 1
+    return None if ONE_TYPE.search(text[line:body]) else (body, close)
+
+
+def switch_bodies(text, numbered, module):
+    """The text with a switch in each body that has one of the guards, and the numbers of those that have to be built alone."""
+    places, alone = collections.defaultdict(list), []
+    for number, mutant in numbered:
+        place = body_around(text, mutant["find"])
+        if place:
+            places[place].append((number, mutant))
+        else:
+            alone.append(number)
+    # The last first, so that the places before it stay where they are.
+    after = len(text)
+    for (body, close), there in sorted(places.items(), reverse=True):
+        if close > after:
+            alone.extend(number for number, _ in there)
+            continue
+        original = text[body:close]
+        arms = [f"{number} => {original.replace(m['find'], m['replace'])}" for number, m in there]
+        text = text[:body] + f"{{ match {module}::active() {{ {' '.join(arms)} _ => {original} }} }}" + text[close:]
+        after = body
+    return text, alone
+
+
+def literal(text):
+    assert '"####' not in text
+    return f'r####"{text}"####'
+
+
+def switched(tree, mutants):
+    """Writes all mutants that can stand side by side into the tree, whose core lies in `core`. Returns the numbers, from
+    1, of those that cannot."""
+    files = collections.defaultdict(list)
+    for number, mutant in enumerate(mutants, 1):
+        files[mutant["file"]].append((number, mutant))
+    arms, alone = [], []
+    for file, numbered in files.items():
+        path = tree / file
+        text = path.read_text()
+        once = [(number, mutant) for number, mutant in numbered if text.count(mutant["find"]) == 1]
+        alone += [number for number, _ in numbered if number not in dict(once)]
+        if file.endswith(".rs"):
+            module = f"crate::{MODULE}" if file.startswith("core/src/") else f"lockwright::{MODULE}"
+            text, others = switch_bodies(text, once, module)
+            alone += others
+            path.write_text(text)
+        elif file.endswith(".lua"):
+            arms += [
+                f"        {number} => ({literal(text)}, {literal(text.replace(m['find'], m['replace']))})," for number, m in once
+            ]
+        else:
+            alone += [number for number, _ in once]
+    for path in [*(tree / "core/src/stores/redis").rglob("*.rs"), *(tree / "core/tests").rglob("*.rs")]:
+        module = f"crate::{MODULE}" if "src" in path.parts else f"lockwright::{MODULE}"
+        text = path.read_text()
+        sent = SENT.sub(rf"{module}::script(\1.body)", text)
+        if sent != text:
+            path.write_text(sent)
+    (tree / "core/src" / f"{MODULE}.rs").write_text(RUST.format(variable=VARIABLE, arms="\n".join(arms)))
+    library = tree / "core/src/lib.rs"
+    library.write_text(library.read_text() + f"\n#[doc(hidden)]\npub mod {MODULE};\n")
+    return alone
