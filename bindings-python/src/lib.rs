@@ -196,8 +196,10 @@ pub(crate) fn waited(
         Ok((Some(result), _)) => Ok(result),
         Ok((None, mut waiting)) => {
             let waited = in_slices(py, limit, |how| waiting.wait(how));
-            // To give up may cost more than a moment with the GIL held.
-            aside(py, move || drop(waiting))?;
+            if waited.is_err() {
+                // To give up may cost more than a moment with the GIL held.
+                aside(py, move || drop(waiting))?;
+            }
             waited
         }
     }
@@ -223,9 +225,12 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
 /// Nothing else that the loop runs goes on before the wait is over; not even what would end it, if that is in the same
 /// loop.
 fn warn_in_event_loop(py: Python<'_>) -> PyResult<()> {
-    let modules = py.import("sys")?.getattr(intern!(py, "modules"))?;
-    let asyncio = modules.call_method1(intern!(py, "get"), (intern!(py, "_asyncio"),))?;
-    if asyncio.is_none() || asyncio.call_method0(intern!(py, "_get_running_loop"))?.is_none() {
+    static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    let modules = || Ok::<_, PyErr>(py.import("sys")?.getattr("modules")?.cast_into()?.unbind());
+    let modules = MODULES.get_or_try_init(py, modules)?.bind(py);
+    let asyncio = modules.get_item(intern!(py, "_asyncio"))?;
+    let Some(asyncio) = asyncio.filter(|asyncio| !asyncio.is_none()) else { return Ok(()) };
+    if asyncio.call_method0(intern!(py, "_get_running_loop"))?.is_none() {
         return Ok(());
     }
     let message = "this call waits and blocks the event loop of this thread meanwhile; use lockwright.aio";

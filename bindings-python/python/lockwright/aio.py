@@ -314,18 +314,31 @@ def _task() -> "asyncio.Task[Any]":
     return task
 
 
-# A task's own number; the address of its object may be another task's later. Not in a context variable: tasks can share a
-# context, and those that are started inherit it.
-_owners: "weakref.WeakKeyDictionary[asyncio.Task[Any], int]" = weakref.WeakKeyDictionary()
+class _Known(weakref.ref):  # type: ignore[type-arg]
+    """A task and its own number."""
+
+    __slots__ = ("address", "number")
+    address: int
+    number: int
+
+
+# By the task's address, which is another task's later: so it is forgotten with the task. Not in a context variable: tasks can share
+# a context, and those that are started inherit it.
+_owners: Dict[int, _Known] = {}
 _numbers = itertools.count(1)
+
+
+def _forget(known: _Known) -> None:
+    _owners.pop(known.address, None)
 
 
 def _owner() -> int:
     task = _task()
-    number = _owners.get(task)
-    if number is None:
-        number = _owners[task] = next(_numbers)
-    return number
+    known = _owners.get(id(task))
+    if known is None:
+        known = _owners[id(task)] = _Known(task, _forget)
+        known.address, known.number = id(task), next(_numbers)
+    return known.number
 
 
 class Lock:
@@ -346,8 +359,8 @@ class Lock:
     def _fair_if_possible(self) -> Lock:
         return Lock(self._core._fair_if_possible(), self._cancel_on_loss)
 
-    async def _acquire(self, timeout: Optional[Span], by_anybody: bool = False) -> _native.Guard:
-        guard: _native.Guard = await _ask(_native.Reactor.acquire, self._core, timeout, _owner(), by_anybody)
+    async def _acquire(self, timeout: Optional[Span]) -> _native.Guard:
+        guard: _native.Guard = await _ask(_native.Reactor.acquire, self._core, timeout, _owner(), False)
         return guard
 
     async def acquire(self, blocking: bool = True, timeout: Span = -1) -> bool:
@@ -360,11 +373,12 @@ class Lock:
                     lock=self.name,
                 )
             timeout = 0
+        me = _owner()
         try:
-            guard = await self._acquire(timeout, True)
+            guard: _native.Guard = await _ask(_native.Reactor.acquire, self._core, timeout, me, True)
         except LockTimeout:
             return False
-        self._core._pin(guard, False, _owner())
+        self._core._pin(guard, False, me)
         return True
 
     async def release(self) -> None:

@@ -317,18 +317,16 @@ impl<F: Face> Lock<F> {
 
     /// The same lock, where somebody else than its owner may release what that one holds: instead of `deadlock`, a
     /// warning after a second.
-    pub fn released_by_anybody(&self) -> Self {
-        let mut lock = self.clone();
-        lock.wish.lenient = true;
-        lock
+    pub fn released_by_anybody(mut self) -> Self {
+        self.wish.lenient = true;
+        self
     }
 
     /// The same lock, whose `timeout` does not say who holds it, which takes a request when the time is over: for
     /// whoever does not show it.
-    pub fn quietly(&self) -> Self {
-        let mut lock = self.clone();
-        lock.wish.quiet = true;
-        lock
+    pub fn quietly(mut self) -> Self {
+        self.wish.quiet = true;
+        self
     }
 
     /// The same lock with another waiting time; `None` waits for ever, zero only tries.

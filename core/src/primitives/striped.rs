@@ -189,7 +189,7 @@ impl Striped {
             if let Some((place, guard)) = first_free(&locks, Trial::within(timeout, deadline)).await? {
                 return Ok(Some(self.chosen(open[place], guard)));
             }
-            match last.quietly().acquire_within(Some(patience(deadline))).await {
+            match last.clone().quietly().acquire_within(Some(patience(deadline))).await {
                 Err(error) if may_go_on(&error) && !is_over(deadline) => {}
                 result => return Ok(Some(self.chosen(open[open.len() - 1], result?))),
             }
@@ -284,7 +284,7 @@ impl Choosing {
         if let Some((place, guard)) = first_free_here(&locks, Trial::within(self.timeout, self.deadline))? {
             return Ok(Some(Some(self.striped.chosen(open[place], guard))));
         }
-        self.waits = Some((*index, last.quietly().begin(Some(patience(self.deadline)))?));
+        self.waits = Some((*index, last.clone().quietly().begin(Some(patience(self.deadline)))?));
         Ok(None)
     }
 }
