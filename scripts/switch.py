@@ -19,7 +19,7 @@ TOKEN = re.compile(
 ONE_TYPE = re.compile(r"->\s*impl\b|\bconst\s+(?:unsafe\s+)?fn\b")
 
 # Where a script's text leaves for the server: in the store, and in tests that send it themselves.
-SENT = re.compile(r"\b((?:self\.)?(?:request\.)?call|CALLS\.\w+)\.body\b(?!\.is_empty)")
+SENT = re.compile(r"(?<![\w.:])((?:\w+::)*(?:\w+(?:\[[^\]]*\])?\.)*(?:call|CALLS\.\w+))\.body\b(?!\.is_empty)")
 
 RUST = """//! Which mutant this process runs. Made by scripts/mutate; the tree has no such file.
 

@@ -12,6 +12,8 @@ mod latch;
 #[path = "explore/layout/line.rs"]
 #[allow(unreachable_pub, reason = "shared with the explorer")]
 mod line;
+#[path = "machines/line_up.rs"]
+mod line_up;
 #[path = "machines/passing.rs"]
 mod passing;
 #[path = "machines/shared.rs"]

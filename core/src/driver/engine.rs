@@ -13,7 +13,7 @@ use tokio::task::AbortHandle;
 
 use super::entry::{Contents, Effects, Entry, Outbound};
 use super::flusher::{BatchKind, Flusher, distribute, joined};
-use super::line_up::LineUp;
+use super::line_up::Line;
 use super::notice::{self, Counters, Silence};
 use super::owners::{self, Waits};
 use super::road::Road;
@@ -115,7 +115,7 @@ pub(crate) struct Engine {
     next_task: AtomicU64,
     next_slot: AtomicU64,
     /// Who gets in line before whom, while the inbox is being opened.
-    pub(super) line_up: LineUp,
+    pub(super) line_up: Line,
     /// It will be looked whether something is held for a while.
     watched: AtomicBool,
     /// Of which other numbers of permits was said that they are others.
@@ -239,7 +239,7 @@ impl Engine {
             card: Mutex::default(),
             next_task: AtomicU64::new(1),
             next_slot: AtomicU64::new(1),
-            line_up: LineUp::default(),
+            line_up: Line::default(),
             watched: AtomicBool::default(),
             permits: Mutex::default(),
             entries: Mutex::default(),

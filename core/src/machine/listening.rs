@@ -10,7 +10,7 @@ use crate::session::{self, Inbox};
 use crate::time::Time;
 
 /// What became of a contender that was to be [let in](LockMachine::let_in).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Turn {
     /// It asks for its place.
     Asks,

@@ -21,6 +21,7 @@
 //! | `releases` | who gives it back, or exports it |
 //! | `slots` | the sessions, found at once among very many |
 //! | `listening` | how a session hears that it is its turn |
+//! | `line_up` | in which order a client's waiters ask for places once it can hear |
 //! | `talk` | queue and sessions talk until both are silent |
 //! | `end` | a client that closes, a copy of a process, a defect |
 //! | `state` | copies and fingerprints, for those who explore |
@@ -29,6 +30,7 @@ mod effects;
 mod end;
 mod environment;
 mod holds;
+mod line_up;
 mod listening;
 mod notice;
 mod parting;
@@ -46,6 +48,7 @@ use smallvec::SmallVec;
 
 pub use self::effects::{Effects, Outgoing, Settled, Settlement, Waiting};
 pub use self::environment::{Environment, Handles, Held, Hold, Kind, Scratch, Step};
+pub use self::line_up::LineUp;
 pub use self::listening::Turn;
 pub use self::notice::{Notice, Way, Why};
 pub use self::parting::PARTING;

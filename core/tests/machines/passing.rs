@@ -208,9 +208,7 @@ fn rule_10_an_inner_level_is_not_exported() {
 #[test]
 fn rule_9_what_is_resumed_is_for_its_task_alone_though_others_wait_or_hold() {
     let mut queue = Queue::new(64);
-    for task in [1, 3, 4] {
-        said(&mut queue, queue::Event::Acquire(ask(task)));
-    }
+    said(&mut queue, queue::Event::Acquire(ask(1)));
     let sent = said(&mut queue, queue::Event::Resume { ask: ask(2), secret: SECRET });
     assert!(matches!(sent[..], [queue::Action::Resume { contender: ContenderId(1), secret: SECRET, .. }]), "{sent:?}");
     assert_eq!(queue.waiting_fairly().count(), 0);
@@ -225,5 +223,13 @@ fn rule_9_what_is_resumed_is_for_its_task_alone_though_others_wait_or_hold() {
     assert!(
         matches!(left[..], [queue::Action::Withdraw(ContenderId(0))]),
         "nobody else wants what it asks for: {left:?}"
+    );
+    let mut queue = Queue::new(64);
+    said(&mut queue, queue::Event::Acquire(ask(1)));
+    said(&mut queue, queue::Event::Resume { ask: ask(2), secret: SECRET });
+    let left = said(&mut queue, queue::Event::Cancel(TaskId(2)));
+    assert!(
+        matches!(left[..], [queue::Action::Withdraw(ContenderId(1))]),
+        "nobody else wants what it resumes: {left:?}"
     );
 }
