@@ -377,7 +377,6 @@ impl<F: Face> Lock<F> {
         by: Option<OwnerId>,
     ) -> Result<(Acquisition<F>, Effects)> {
         let engine = self.client.inner.engine().map_err(|error| self.explain(error))?.clone();
-        engine.check_not_drained().map_err(|error| self.explain(error))?;
         let options = &self.wish.options;
         let prefers_order = self.wish.prefers_order;
         let fair = (options.fair || prefers_order) && self.guarantees().fair;

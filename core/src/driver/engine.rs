@@ -1261,6 +1261,20 @@ mod tests {
     }
 
     #[test]
+    fn whoever_comes_as_the_client_is_drained_is_told_so() {
+        let mut uri = crate::uri::Uri::parse("memory://drained-late", ConnectOptions::default()).unwrap();
+        let engine = Engine::new(crate::stores::open(&mut uri).unwrap(), uri.connect).unwrap();
+        let layout = engine.store.layouts()[0].clone();
+        let entry = engine.entry(&layout, &"x".into(), &layout.key("x").unwrap());
+        assert!(here(engine.drain(Road::Thread, Duration::ZERO)).unwrap().is_empty());
+        let wish = Wish::new(AcquireOptions::default(), None);
+        let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
+        engine.perform(&entry, effects, None);
+        let Some(Settled::Refused(Refusal::Failed(error))) = waiter.take() else { panic!("it is not refused") };
+        assert_eq!(error.kind(), Kind::Closed);
+    }
+
+    #[test]
     fn closing_goes_on_in_the_background_when_its_task_is_dropped() {
         let mut uri = crate::uri::Uri::parse("memory://closing-dropped", ConnectOptions::default()).unwrap();
         let memory = crate::stores::open(&mut uri).unwrap();

@@ -215,7 +215,11 @@ impl Entry {
     ) -> (TaskId, Effects) {
         let effects = self.with(engine, |state, step| {
             demand.ask.task = engine.next_task();
-            state.machine.handle(step, Event::Acquire { demand, waiter: waiter.clone() });
+            // Looked at here, where a drain that begins in this moment comes before or after.
+            match engine.check_not_drained() {
+                Ok(()) => state.machine.handle(step, Event::Acquire { demand, waiter: waiter.clone() }),
+                Err(error) => step.refuse(waiter.clone(), error),
+            }
         });
         (demand.ask.task, effects)
     }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::effects::Effects;
+use super::effects::{Effects, Settled};
 use super::pending::{Left, Release, Task};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::lease::LossReason;
 use crate::lent::Lent;
 use crate::protocol::{AttemptId, InboxId, Protocol, Push};
-use crate::queue::{self, OwnerId};
+use crate::queue::{self, OwnerId, Refusal};
 use crate::session::{self, Inbox};
 use crate::time::Time;
 use crate::token::Token;
@@ -134,6 +134,11 @@ impl<'a, H: Handles> Step<'a, H> {
     /// A step whose effects are added to what there is, in lent memory.
     pub fn new(effects: &'a mut Effects<H>, env: &'a mut dyn Environment, scratch: &'a mut Scratch<H>) -> Self {
         Step { now: effects.at, effects, env, scratch, pushed: false, withdrawn: Left::default() }
+    }
+
+    /// Refuses a task of which the machine is told nothing.
+    pub fn refuse(&mut self, waiter: H::Waiter, error: Error) {
+        self.effects.settle(waiter, Settled::Refused(Refusal::Failed(error)));
     }
 }
 
