@@ -28,6 +28,7 @@ use crate::lease::{Inspection, ReleaseOutcome};
 use crate::options::AcquireOptions;
 use crate::share::Share;
 use crate::time::StoreTime;
+use crate::token::Tokens;
 
 /// One acquisition's identity: owner and incarnation at once, 128 bits of randomness minted before anything is sent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -130,7 +131,7 @@ pub enum Intent {
     Acquire { terms: Terms, wait: bool, prev: Option<Previous> },
     /// Extend the held lease to at least `ttl` from now.
     Renew { terms: Terms, ttl: Duration },
-    /// Release; `used` is the highest token of the block that was really used.
+    /// Release; `used` is the highest token of the block that was really used, 0 where there are none.
     Release { terms: Terms, used: u64 },
     /// Leave the queue and release, for every attempt that may have left something behind.
     Undo { terms: Terms, prev: Option<Previous> },
@@ -193,7 +194,7 @@ pub enum Question {
 pub struct Previous {
     /// The terms under which it was acquired.
     pub terms: Terms,
-    /// The highest token of its block that was used.
+    /// The highest token of its block that was used, 0 where there are none.
     pub used: u64,
 }
 
@@ -288,10 +289,8 @@ impl Verdict {
 /// A lock given to an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// First fencing token of the block.
-    pub first: u64,
-    /// Last fencing token of the block; equal to `first` where the layout has no blocks.
-    pub last: u64,
+    /// Its fencing tokens: a block, or one where the layout has no blocks; `None` where it has no tokens.
+    pub tokens: Option<Tokens>,
     /// From when the lease counts.
     pub term: Term,
     /// What became of the attempt that was given back in the same request.
@@ -713,8 +712,14 @@ pub trait Layout: Send + Sync + fmt::Debug {
         self.inspect(name, key)
     }
 
-    /// Takes the lock under `key` from whoever holds it with `token`; whether somebody did.
-    fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool>;
+    /// Takes the lock under `key` from whoever holds it with `token`; whether somebody did. A layout without tokens
+    /// cannot: what was seen of a holder would not tell it from the next one.
+    fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
+        let _ = (key, token);
+        let message =
+            format!("layout {} has no tokens, by which a holder could be named; stop its process", self.name());
+        Inquiry::Done(Err(Error::unsupported("break", message)))
+    }
 
     /// The names of the locks there are. A store that cannot tell says why, as `unsupported`.
     fn list(&self) -> Inquiry<'_, Vec<String>> {

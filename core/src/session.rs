@@ -95,6 +95,7 @@ use crate::options::Retry;
 use crate::protocol::{AttemptId, Input, Op, Protocol, Push, Reply, Requests, Step, StoreEvent, Terms, Verdict};
 use crate::relative::Relative;
 use crate::time::{StoreTime, Time};
+use crate::token::Tokens;
 
 mod asking;
 mod giving_back;
@@ -191,7 +192,7 @@ pub enum Event<'a> {
     Change(u32),
     /// Give back and contend again, in one request where the layout can.
     Yield { attempt: AttemptId, used: u64, service: Service },
-    /// Give back; `used` is the highest token that was used.
+    /// Give back; `used` is the highest token that was used, 0 where there are none.
     Release { used: u64 },
     /// Pass the lock to `secret`, which nobody is told before [`Action::Released`] says that it has it; `used` as
     /// above.
@@ -213,8 +214,8 @@ pub enum Action {
     OpenInbox,
     /// A request answered at `at` on the store's clock was sent at `sent`: correct the idea of that clock.
     Learn { sent: Time, at: StoreTime },
-    /// The lock is held, under the tokens `first..=last`, until [`Session::valid_until`].
-    Granted { first: u64, last: u64 },
+    /// The lock is held, under these tokens if there are any, until [`Session::valid_until`].
+    Granted { tokens: Option<Tokens> },
     /// Somebody else holds it, and this contender only tried.
     Refused,
     /// It cannot be had.
@@ -422,13 +423,14 @@ impl Session {
     }
 
     /// The first token of the present grant.
-    pub fn first_token(&self) -> u64 {
-        self.lease.tokens.0
+    pub fn first_token(&self) -> Option<u64> {
+        self.lease.tokens.map(Tokens::first)
     }
 
     /// Whether the present grant is under `token`, or has set it aside for a hand-off.
     pub fn has_token(&self, token: u64) -> bool {
-        self.phase == Phase::Held && (self.lease.tokens.0..=self.lease.tokens.1).contains(&token)
+        let is_one_of = |tokens: Tokens| (tokens.first()..=tokens.last()).contains(&token);
+        self.phase == Phase::Held && self.lease.tokens.is_some_and(is_one_of)
     }
 
     /// How long each renewal makes the lease last.
@@ -756,7 +758,7 @@ impl Session {
             self.asked.answered_write.filter(|_| watches).map(|at| view.ago(at)).hash(state);
         }
         if matches!(self.phase, Phase::Held | Phase::Confirming) {
-            (view.token(self.lease.tokens.0), view.token(self.lease.tokens.1)).hash(state);
+            self.lease.tokens.map(|tokens| (view.token(tokens.first()), view.token(tokens.last()))).hash(state);
             (self.flight(Op::Renew).map(|_| self.renewal.ttl), ahead(self.renewal.due)).hash(state);
             view.ahead(self.lease.valid_until).hash(state);
             self.service.get().max_hold.map(|max| view.ahead(self.lease.granted_at.after(max))).hash(state);

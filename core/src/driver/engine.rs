@@ -591,7 +591,7 @@ impl Engine {
         for (waiter, result) in wanted.settled.drain(..) {
             // Whoever wanted it may have gone in this very moment.
             let follow = match waiter.settle(result, fence) {
-                Some(Settled::Granted { hold, .. }) => entry.release(self, hold.token.n, &Arc::default()),
+                Some(Settled::Granted { hold, .. }) => entry.release(self, &hold, &Arc::default()),
                 Some(Settled::Exported(secret)) => entry.retract(self, secret),
                 _ => continue,
             };
@@ -1053,8 +1053,7 @@ mod tests {
         let held = taken(&client);
         let Some(Settled::Granted { hold, .. }) = held.waiter.take() else { panic!("it is free") };
         let waiters = [Arc::<Waiter>::default(), Arc::default()];
-        let extend =
-            |i: usize| held.entry.extend(&held.engine, hold.token.n, Duration::from_secs(60 + i as u64), &waiters[i]);
+        let extend = |i: usize| held.entry.extend(&held.engine, &hold, Duration::from_secs(60 + i as u64), &waiters[i]);
         // Neither request has left when the other is made.
         for effects in [extend(0), extend(1)] {
             held.engine.perform(&held.entry, effects, None);
@@ -1147,9 +1146,9 @@ mod tests {
         let theirs = other.wait().unwrap();
         waits.engine.perform(&waits.entry, effects, None);
         let Some(Settled::Granted { hold, .. }) = waits.waiter.take() else { panic!("the other went on") };
-        let mine = crate::Arrival::from(hold.token);
+        let mine = crate::Arrival::from(hold.token());
         assert_eq!((mine.generation, mine.index, theirs.index), (theirs.generation, 0, 1));
-        waits.engine.perform(&waits.entry, waits.entry.release(&waits.engine, hold.token.n, &Arc::default()), None);
+        waits.engine.perform(&waits.entry, waits.entry.release(&waits.engine, &hold, &Arc::default()), None);
         let metrics = waits.engine.counters.snapshot();
         assert_eq!((metrics.acquired, metrics.held, metrics.timeouts, metrics.waiting), (1, 0, 0, 0));
     }
@@ -1225,7 +1224,7 @@ mod tests {
         let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
         engine.perform(&entry, effects, None);
         let Some(Settled::Granted { hold, .. }) = waiter.take() else { panic!("it is free") };
-        let effects = entry.release(&engine, hold.token.n, &Arc::default());
+        let effects = entry.release(&engine, &hold, &Arc::default());
         engine.perform_in_background(&entry, effects);
         runtime::handle().unwrap().block_on(store.is_asked.notified());
         let began = std::time::Instant::now();
@@ -1452,7 +1451,7 @@ mod tests {
         let (waits, effects) = client.lock("x").build().unwrap().start(None).unwrap();
         waits.engine.perform(&waits.entry, effects, None);
         let extended = Arc::<Waiter>::default();
-        let unsent = held.entry.extend(&held.engine, hold.token.n, Duration::from_secs(60), &extended);
+        let unsent = held.entry.extend(&held.engine, &hold, Duration::from_secs(60), &extended);
         let effects = held.entry.breaks(&held.engine);
         held.engine.perform(&held.entry, effects, None);
         assert_eq!(hold.why_lost(), Some(crate::lease::LossReason::Expired));
@@ -1502,7 +1501,7 @@ mod tests {
         waits.engine.perform(&waits.entry, effects, None);
         held.engine.dry.store(true, Ordering::Relaxed);
         let released = Arc::<Waiter>::default();
-        let effects = held.entry.release(&held.engine, hold.token.n, &released);
+        let effects = held.entry.release(&held.engine, &hold, &released);
         held.engine.perform(&held.entry, effects, None);
         let told = waits.waiter.take();
         assert!(

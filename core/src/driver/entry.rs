@@ -231,44 +231,46 @@ impl Entry {
         })
     }
 
-    /// The hold under `token` is given back; `waiter` gets the outcome.
-    pub(crate) fn release(self: &Arc<Self>, engine: &Engine, token: u64, waiter: &Arc<Waiter>) -> Effects {
-        self.handle(engine, Event::Release { token, waiter: waiter.clone() })
+    /// One level of a hold is given back; `waiter` gets the outcome.
+    pub(crate) fn release(self: &Arc<Self>, engine: &Engine, hold: &Hold, waiter: &Arc<Waiter>) -> Effects {
+        let (hold, token) = (hold.id, hold.shown());
+        self.handle(engine, Event::Release { hold, token, waiter: waiter.clone() })
     }
 
-    /// The hold under `token` is left to `secret` for `ttl`; `waiter` gets the outcome, or nothing changes and it is
+    /// A hold is left to `secret` for `ttl`; `waiter` gets the outcome, or nothing changes and it is
     /// refused.
     pub(crate) fn export(
         self: &Arc<Self>,
         engine: &Engine,
-        token: u64,
+        hold: &Hold,
         secret: AttemptId,
         ttl: Duration,
         waiter: &Arc<Waiter>,
     ) -> Effects {
-        self.handle(engine, Event::Export { token, secret, ttl, waiter: waiter.clone() })
+        let (hold, token) = (hold.id, hold.shown());
+        self.handle(engine, Event::Export { hold, token, secret, ttl, waiter: waiter.clone() })
     }
 
-    /// The hold under `token` shall last `ttl` from now; `waiter` hears whether it does.
+    /// A hold shall last `ttl` from now; `waiter` hears whether it does.
     pub(crate) fn extend(
         self: &Arc<Self>,
         engine: &Engine,
-        token: u64,
+        hold: &Hold,
         ttl: Duration,
         waiter: &Arc<Waiter>,
     ) -> Effects {
-        self.handle(engine, Event::Extend { token, ttl, waiter: waiter.clone() })
+        self.handle(engine, Event::Extend { hold: hold.id, ttl, waiter: waiter.clone() })
     }
 
-    /// The hold under `token` shall be of so many units; `waiter` hears whether it is.
-    pub(crate) fn change(self: &Arc<Self>, engine: &Engine, token: u64, units: u32, waiter: &Arc<Waiter>) -> Effects {
-        self.handle(engine, Event::Change { token, units, waiter: waiter.clone() })
+    /// A hold shall be of so many units; `waiter` hears whether it is.
+    pub(crate) fn change(self: &Arc<Self>, engine: &Engine, hold: &Hold, units: u32, waiter: &Arc<Waiter>) -> Effects {
+        self.handle(engine, Event::Change { hold: hold.id, units, waiter: waiter.clone() })
     }
 
-    /// A guard of `token` was forgotten: once no other guard of this hold is left, the lease may run out, and nothing
+    /// A guard of a hold was forgotten: once no other guard of it is left, the lease may run out, and nothing
     /// prolongs it.
-    pub(crate) fn abandon(self: &Arc<Self>, engine: &Engine, token: u64) -> Effects {
-        self.handle(engine, Event::Abandon { token })
+    pub(crate) fn abandon(self: &Arc<Self>, engine: &Engine, hold: &Hold) -> Effects {
+        self.handle(engine, Event::Abandon { hold: hold.id })
     }
 
     /// Nobody was told `secret`, or wants it any more: what it holds is given back.

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::lease::LossReason;
 use crate::lent::Lent;
 use crate::protocol::{AttemptId, InboxId, Protocol, Push};
-use crate::queue::{self, OwnerId};
+use crate::queue::{self, HoldId, OwnerId};
 use crate::session::{self, Inbox};
 use crate::time::Time;
 use crate::token::Token;
@@ -26,10 +26,10 @@ pub trait Handles: 'static {
 pub trait Hold: Clone {
     /// What was just granted.
     fn new(held: Held) -> Self;
-    /// What it was granted under.
-    fn token(&self) -> Token;
-    /// The token that it shows to what it protects.
-    fn shown(&self) -> Token;
+    /// What the machine knows it by.
+    fn id(&self) -> HoldId;
+    /// The token that it shows to what it protects, where the layout has tokens.
+    fn shown(&self) -> Option<Token>;
     /// A change of how much is held raised the token that it shows.
     fn show(&mut self, token: u64);
     /// When it was granted.
@@ -45,8 +45,10 @@ pub trait Hold: Clone {
 /// A hold at the moment of its grant.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
-    /// What it was granted under.
-    pub token: Token,
+    /// What the machine knows it by.
+    pub id: HoldId,
+    /// What it was granted under, where the layout has tokens.
+    pub token: Option<Token>,
     /// When it was granted.
     pub since: Time,
     /// Until when it lasts for now.

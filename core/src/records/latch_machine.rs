@@ -31,6 +31,7 @@ use crate::protocol::{
 };
 use crate::replies::{answered, duration, int, nonsense, numbers, operation, refusal};
 use crate::time::StoreTime;
+use crate::token::Tokens;
 
 /// How often a wait is asked again at the latest, should the push that ends it get lost. It keeps the latch.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -212,7 +213,7 @@ impl Protocol for LatchMachine {
 }
 
 fn open() -> Step {
-    Step::Done(Verdict::Granted(Grant { first: 1, last: 1, term: Term::FromRequest, prev: None }))
+    Step::Done(Verdict::Granted(Grant { tokens: Tokens::one(1), term: Term::FromRequest, prev: None }))
 }
 
 fn read(op: Op, reply: &Reply) -> Option<Step> {

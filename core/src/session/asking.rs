@@ -253,8 +253,8 @@ impl Session {
             Term::ForGood => (now, self.terms.ttl),
             Term::Pushed(at) => (self.local_time_of(now, at), self.terms.claim),
         };
-        self.lease.tokens = (grant.first, grant.last);
-        self.lease.used = grant.first;
+        self.lease.tokens = grant.tokens;
+        self.lease.used = self.first_token().unwrap_or(0);
         self.lasts(from, now, lease);
         self.lease.valid_until = from.after(lease).before(margin(lease));
         if self.lease.valid_until <= now {

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::options::Retry;
 use crate::protocol::{Previous, Terms};
 use crate::time::{StoreTime, Time};
+use crate::token::Tokens;
 
 /// A [`Service`] as it is kept: a client may hold very many locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -130,7 +131,7 @@ impl Asked {
 /// What the last grant gave. Of use while it is held and while it is given back.
 #[derive(Clone, Copy)]
 pub(super) struct Lease {
-    pub(super) tokens: (u64, u64),
+    pub(super) tokens: Option<Tokens>,
     pub(super) used: u64,
     pub(super) granted_at: Time,
     pub(super) valid_until: Time,
@@ -140,7 +141,7 @@ pub(super) struct Lease {
 
 impl Lease {
     pub(super) const NONE: Lease =
-        Lease { tokens: (0, 0), used: 0, granted_at: Time::ZERO, valid_until: Time::ZERO, store_until: Time::ZERO };
+        Lease { tokens: None, used: 0, granted_at: Time::ZERO, valid_until: Time::ZERO, store_until: Time::ZERO };
 }
 
 /// How the lease is made to last, and the hold changed.

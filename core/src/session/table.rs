@@ -6,6 +6,7 @@ use std::hash::Hasher;
 
 use super::*;
 use crate::protocol::{Change, Grant, InboxId, Request, Term, Traits, Wait};
+use crate::token::Tokens;
 
 /// From a phase by an event to another phase, and what is done on the way.
 type Steps = BTreeMap<(String, String, String), BTreeSet<String>>;
@@ -73,7 +74,7 @@ impl Drawn {
 
     fn granted(&mut self, term: Term) -> Verdict {
         let prev = Some(self.outcome());
-        Verdict::Granted(Grant { first: 1, last: 64, term, prev })
+        Verdict::Granted(Grant { tokens: Tokens::new(1, 64), term, prev })
     }
 
     fn answer(&mut self, op: Op) -> Step {

@@ -9,7 +9,7 @@ use lockwright::error::Result;
 use lockwright::lease::LossReason;
 use lockwright::machine::{self, Demand, Environment, Event, Held, Kind, LockMachine, Scratch, Step};
 use lockwright::protocol::{AttemptId, InboxId, Protocol, StoreEvent, Traits};
-use lockwright::queue::{Ask, TaskId};
+use lockwright::queue::{Ask, HoldId, TaskId};
 use lockwright::relative::Relative;
 use lockwright::session::{Inbox, RequestId};
 use lockwright::time::Time;
@@ -43,7 +43,7 @@ impl machine::Handles for Handles {
 #[derive(Clone, Debug)]
 pub struct Holding {
     held: Held,
-    shown: Token,
+    shown: Option<Token>,
     abandoned: bool,
 }
 
@@ -52,16 +52,16 @@ impl machine::Hold for Holding {
         Holding { held, shown: held.token, abandoned: false }
     }
 
-    fn token(&self) -> Token {
-        self.held.token
+    fn id(&self) -> HoldId {
+        self.held.id
     }
 
-    fn shown(&self) -> Token {
+    fn shown(&self) -> Option<Token> {
         self.shown
     }
 
     fn show(&mut self, token: u64) {
-        self.shown = Token::new(token);
+        self.shown = Some(Token::new(token));
     }
 
     fn since(&self) -> Time {
@@ -234,14 +234,14 @@ impl Process {
         self.machine.poll_timeout()
     }
 
-    /// Until when whoever holds under `token` may believe so, if that hold is in force.
-    pub fn valid_until(&self, token: u64) -> Option<Time> {
-        self.machine.valid_until(token)
+    /// Until when whoever has this hold may believe so, if it is in force.
+    pub fn valid_until(&self, hold: HoldId) -> Option<Time> {
+        self.machine.valid_until(hold)
     }
 
-    /// The token that the hold under `token` shows.
-    pub fn shown(&self, token: u64) -> Option<u64> {
-        Some(self.machine.hold_of(token)?.shown.n)
+    /// The token that the hold shows.
+    pub fn shown(&self, hold: HoldId) -> Option<u64> {
+        Some(self.machine.hold_of(hold)?.shown?.n)
     }
 
     /// Every attempt whose session believes to hold, and until when.

@@ -415,7 +415,7 @@ fn a_request_that_is_late_is_refused_until_the_clock_is_learnt_again() {
     let server = Server::start("");
     let store = server.store();
     let now = match ask(&store, acquire(1, false)) {
-        Step::Done(Verdict::Granted(grant)) => StoreTime(i64::try_from(grant.first).unwrap()),
+        Step::Done(Verdict::Granted(grant)) => StoreTime(i64::try_from(grant.tokens.unwrap().first()).unwrap()),
         other => panic!("{other:?}"),
     };
     store.learn(clock::now(), StoreTime(now.0 - 10_000_000));

@@ -181,7 +181,7 @@ impl Contender {
 
     fn try_lock(&mut self) -> Option<u64> {
         match self.acquire(false) {
-            Step::Done(Verdict::Granted(grant)) => Some(grant.first),
+            Step::Done(Verdict::Granted(grant)) => grant.tokens.map(|tokens| tokens.first()),
             Step::Done(Verdict::Held { .. }) => None,
             other => panic!("{other:?}"),
         }
@@ -199,7 +199,7 @@ impl Contender {
         self.terms.attempt = attempt();
         loop {
             let patience = match self.acquire(true) {
-                Step::Done(Verdict::Granted(grant)) => return grant.first,
+                Step::Done(Verdict::Granted(grant)) => return grant.tokens.unwrap().first(),
                 Step::Wait(wait) => wait.remaining.min(self.terms.claim),
                 other => panic!("{other:?}"),
             };
