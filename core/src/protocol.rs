@@ -467,6 +467,17 @@ pub enum StoreEvent {
     Changed { path: Arc<str> },
 }
 
+/// What tells of a lock at its store: a channel that messages are published on, or a path that is watched.
+#[derive(Clone, Copy, Debug)]
+pub struct Channel<'a> {
+    /// Its name, in the store's own words.
+    pub name: &'a Arc<str>,
+    /// It is of one attempt: no other will ever want it.
+    pub own: bool,
+    /// It is only wanted if it is listened to already, so that listening from the start costs nothing.
+    pub overheard: bool,
+}
+
 /// What a layout can do; the Session and the queue adapt to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Traits {
@@ -752,8 +763,8 @@ pub trait Protocol: Send + fmt::Debug {
     /// What this layout can do; never changes.
     fn traits(&self) -> Traits;
 
-    /// What whoever asks on these terms listens to while it waits, in the store's own words, to ask again after each
-    /// message. `None` unless the layout's waiters are told by [`Push::Hint`].
+    /// What whoever asks on these terms listens to while it waits, a channel or a path in the store's own words, to ask
+    /// again after each message. `None` unless the layout's waiters are told by [`Push::Hint`].
     fn channel(&self, terms: &Terms) -> Option<Arc<str>> {
         let _ = terms;
         None

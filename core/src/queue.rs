@@ -58,8 +58,8 @@ pub const SLICE: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u64);
 
-/// One hold of the lock, from its grant to its end: known by the task that it was granted to, whatever levels are entered
-/// later. A fencing token is no name for it, since a layout may have none.
+/// One hold of the lock, from its grant to its end: known by the task that it was granted to, whatever levels are
+/// entered later. A fencing token is no name for it, since a layout may have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HoldId(pub u64);
 
@@ -141,8 +141,8 @@ pub enum Action {
     Resume { contender: ContenderId, secret: AttemptId, service: Service },
     /// The contender's lease is now held on these terms.
     Serve { contender: ContenderId, service: Service },
-    /// Give the lock back, which ends `hold`, and contend again, in one request if possible; `used` is the highest token
-    /// used, 0 where there are none.
+    /// Give the lock back, which ends `hold`, and contend again, in one request if possible; `used` is the highest
+    /// token used, 0 where there are none.
     Yield { contender: ContenderId, hold: HoldId, used: u64, service: Service },
     /// Every level of the hold that was not released was forgotten: nothing is to prolong the lease.
     RunOut { contender: ContenderId, hold: HoldId },

@@ -27,8 +27,8 @@ impl Token {
     }
 }
 
-/// The fencing tokens that one grant sets aside: one for its first holder, and one for each hand-off inside its process.
-/// They begin at 1. A layout without tokens grants none.
+/// The fencing tokens that one grant sets aside: one for its first holder, and one for each hand-off inside its
+/// process. They begin at 1. A layout without tokens grants none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tokens {
     first: NonZeroU64,

@@ -32,10 +32,10 @@ use crate::platform::mutex::locked;
 use crate::platform::os::host_name;
 use crate::platform::random;
 use crate::platform::runtime;
-use crate::protocol::{AttemptId, InboxId, Inquiry, Layout, Push, Reply, Request, Requests, StoreEvent};
+use crate::protocol::{AttemptId, Channel, InboxId, Inquiry, Layout, Push, Reply, Request, Requests, StoreEvent};
 use crate::queue::{Ask, OwnerId, TaskId};
 use crate::session::{Inbox, Service};
-use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store};
+use crate::stores::{Answered, Outcome, Sink, Store, Subscription, Topic, Work};
 use crate::time::Time;
 
 /// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock
@@ -106,7 +106,7 @@ pub(crate) struct Engine {
     inbox_id: OnceLock<InboxId>,
     inbox: AtomicU8,
     inbox_wanted: AtomicBool,
-    hints_wanted: AtomicBool,
+    heard: Mutex<Heard>,
     hints_refused: AtomicBool,
     listeners: Mutex<SmallVec<[AbortHandle; 1]>>,
     host: String,
@@ -142,6 +142,18 @@ pub(crate) struct Engine {
     #[cfg(test)]
     dry: AtomicBool,
 }
+
+/// What this client listens to.
+#[derive(Default)]
+struct Heard {
+    /// For the contender of which slot; [`INBOX`] for all.
+    by_slot: HashMap<u64, Subscription>,
+    /// What is yet to be run in the background for them.
+    works: SmallVec<[Work; 1]>,
+}
+
+/// No slot has this number.
+const INBOX: u64 = 0;
 
 /// Who holds a lock, as the store said.
 #[derive(Debug)]
@@ -232,7 +244,7 @@ impl Engine {
             inbox_id: OnceLock::new(),
             inbox: AtomicU8::new(code(Inbox::Closed)),
             inbox_wanted: AtomicBool::new(false),
-            hints_wanted: AtomicBool::new(false),
+            heard: Mutex::default(),
             hints_refused: AtomicBool::new(false),
             listeners: Mutex::default(),
             host: host_name(),
@@ -713,34 +725,57 @@ impl Engine {
         if self.inbox_wanted.swap(true, Ordering::AcqRel) {
             return;
         }
-        let inbox = self.inbox_id();
-        if inbox.and_then(|inbox| self.keep_listening(move |store, sink| store.open_inbox(inbox, sink))).is_err() {
-            Sink::inbox(self, Inbox::Unavailable);
+        let state = match self.inbox_id() {
+            Ok(inbox) => self.subscribe(INBOX, Topic::Inbox(inbox)),
+            Err(_) => Inbox::Unavailable,
+        };
+        let state = if self.run_listeners().is_ok() { state } else { Inbox::Unavailable };
+        if state != Inbox::Closed {
+            Sink::inbox(self, state);
         }
     }
 
     fn hear_hints(&self) {
-        if self.hints_wanted.swap(true, Ordering::AcqRel) {
-            return;
-        }
         // Without a listener waiters ask by a timer.
-        if let Err(error) = self.keep_listening(|store, sink| store.listen(sink)) {
+        if let Err(error) = self.run_listeners() {
             no_background(&error);
         }
     }
 
-    fn keep_listening(
-        &self,
-        listening: impl Fn(Arc<dyn Store>, Weak<dyn Sink>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
-    ) -> Result<()> {
-        let handle = runtime::handle()?;
-        let (store, sink): (_, Weak<dyn Sink>) = (self.store.clone(), self.me.clone());
-        let mut first = Some(listening(store.clone(), sink.clone()));
-        let task = handle.spawn(async move {
-            let listen = || first.take().unwrap_or_else(|| listening(store.clone(), sink.clone()));
-            fence::kept_up("the inbox", store.address(), listen).await;
-        });
-        locked(&self.listeners).push(task.abort_handle());
+    /// Listens on `channel`, for the contender of `slot`, which waits for the lock under `key`.
+    pub(super) fn listen(&self, slot: u64, channel: Channel<'_>, key: &Arc<str>) -> Inbox {
+        self.subscribe(slot, Topic::Channel { channel, key })
+    }
+
+    /// Listens no more for the contender of `slot`.
+    pub(super) fn listen_no_more(&self, slot: u64) {
+        let over = locked(&self.heard).by_slot.remove(&slot);
+        drop(over);
+    }
+
+    /// Begins to listen; what is to be run for it waits until no lock's mutex is held.
+    fn subscribe(&self, slot: u64, topic: Topic<'_>) -> Inbox {
+        let mut subscription = self.store.clone().subscribe(topic, self.me.clone());
+        let state = subscription.state();
+        if matches!(topic, Topic::Channel { channel: Channel { overheard: true, .. }, .. }) && state != Inbox::Live {
+            return state;
+        }
+        let mut heard = locked(&self.heard);
+        heard.works.extend(subscription.take_work());
+        let before = heard.by_slot.insert(slot, subscription);
+        drop(heard);
+        drop(before);
+        state
+    }
+
+    /// Has the background do what subscriptions need.
+    fn run_listeners(&self) -> Result<()> {
+        let works = std::mem::take(&mut locked(&self.heard).works);
+        for mut work in works {
+            let address = self.store.address().clone();
+            let task = runtime::handle()?.spawn(async move { fence::kept_up("the inbox", &address, &mut work).await });
+            locked(&self.listeners).push(task.abort_handle());
+        }
         Ok(())
     }
 
@@ -1015,6 +1050,7 @@ mod tests {
     use crate::blocking::{self, Blocking};
     use crate::client::Acquisition;
     use crate::queue::Refusal;
+    use crate::stores::BoxFuture;
     use crate::token::Token;
 
     #[test]
@@ -1206,8 +1242,8 @@ mod tests {
             self.memory.void_after(given_up, limit)
         }
 
-        fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-            self.memory.clone().open_inbox(inbox, sink)
+        fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+            self.memory.clone().subscribe(topic, sink)
         }
     }
 
@@ -1334,8 +1370,8 @@ mod tests {
             limit
         }
 
-        fn open_inbox(self: Arc<Self>, _: InboxId, _: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-            Box::pin(std::future::ready(()))
+        fn subscribe(self: Arc<Self>, _: Topic<'_>, _: Weak<dyn Sink>) -> Subscription {
+            Subscription::of(Inbox::Closed)
         }
     }
 
@@ -1373,8 +1409,8 @@ mod tests {
             limit
         }
 
-        fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-            self.memory.clone().open_inbox(inbox, sink)
+        fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+            self.memory.clone().subscribe(topic, sink)
         }
     }
 

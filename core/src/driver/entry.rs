@@ -18,7 +18,7 @@ use crate::machine::{self, Demand, Environment, Event, Kind, LockMachine, Outgoi
 use crate::platform::clock;
 use crate::platform::fence::caught;
 use crate::platform::mutex::locked;
-use crate::protocol::{AttemptId, InboxId, Layout, Op, Protocol, Requests, StoreEvent, Traits};
+use crate::protocol::{AttemptId, Channel, InboxId, Layout, Op, Protocol, Requests, StoreEvent, Traits};
 use crate::queue::TaskId;
 use crate::session::{Answer, Inbox, RequestId};
 use crate::share::{Primitive, Share};
@@ -185,16 +185,12 @@ impl Environment for Surroundings<'_> {
         self.engine.await_no_grant(attempt);
     }
 
-    fn overhear(&mut self, channel: &Arc<str>) -> bool {
-        self.engine.store.overhear(channel)
+    fn subscribe(&mut self, slot: u64, channel: Channel<'_>) -> Inbox {
+        self.engine.listen(slot, channel, &self.entry.key)
     }
 
-    fn hear(&mut self, channel: &Arc<str>) -> Inbox {
-        self.engine.store.hear(channel, &self.entry.key)
-    }
-
-    fn forget(&mut self, channel: &Arc<str>, lingers: bool) {
-        self.engine.store.forget(channel, lingers);
+    fn unsubscribe(&mut self, slot: u64) {
+        self.engine.listen_no_more(slot);
     }
 }
 

@@ -180,8 +180,8 @@ mod tests {
     use crate::driver::engine::{Wish, begin};
     use crate::driver::wait::Settled;
     use crate::options::{AcquireOptions, ConnectOptions};
-    use crate::protocol::{InboxId, Layout};
-    use crate::stores::{self, BoxFuture, Sink, Store};
+    use crate::protocol::Layout;
+    use crate::stores::{self, BoxFuture, Sink, Store, Subscription, Topic};
     use crate::time::Time;
     use crate::uri::Uri;
 
@@ -215,8 +215,8 @@ mod tests {
                 _ => Box::pin(async { panic!("while it is awaited") }),
             }
         }
-        fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-            self.memory.clone().open_inbox(inbox, sink)
+        fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+            self.memory.clone().subscribe(topic, sink)
         }
     }
 

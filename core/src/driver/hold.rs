@@ -20,7 +20,8 @@ type Callback = Box<dyn FnOnce(&LossReason) + Send>;
 pub(crate) struct Hold {
     /// What its machine knows it by.
     pub(crate) id: HoldId,
-    /// The token that it shows to what it protects: rises when a reader becomes the writer; 0 where the layout has none.
+    /// The token that it shows to what it protects: rises when a reader becomes the writer; 0 where the layout has
+    /// none.
     shown: AtomicU64,
     epoch: u64,
     pub(crate) since: Time,

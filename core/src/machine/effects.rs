@@ -28,7 +28,7 @@ pub struct Effects<H: Handles> {
     pub learnt: SmallVec<[(Time, StoreTime); 0]>,
     /// Subscribe the inbox, and report each [change](super::Event::Inbox).
     pub open_inbox: bool,
-    /// Somebody [listens](super::Environment::hear) on a channel of the store.
+    /// Somebody [listens](super::Environment::subscribe) on a channel of the store.
     pub hear_hints: bool,
     /// Somebody has it from now on, and hears of it by the inbox when it is broken.
     pub heeds: bool,

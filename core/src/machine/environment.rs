@@ -8,7 +8,7 @@ use super::pending::{Left, Release, Task};
 use crate::error::Result;
 use crate::lease::LossReason;
 use crate::lent::Lent;
-use crate::protocol::{AttemptId, InboxId, Protocol, Push};
+use crate::protocol::{AttemptId, Channel, InboxId, Protocol, Push};
 use crate::queue::{self, HoldId, OwnerId};
 use crate::session::{self, Inbox};
 use crate::time::Time;
@@ -109,14 +109,12 @@ pub trait Environment {
     /// Nobody does any more.
     fn await_no_grant(&mut self, attempt: AttemptId);
 
-    /// Listens on `channel` if that costs nothing; whether it does.
-    fn overhear(&mut self, channel: &Arc<str>) -> bool;
+    /// Listens on `channel` for the contender of `slot`; how far that is, with `Live` alone if it is to be overheard.
+    /// Each change is told by [`Event::Channel`](super::Event::Channel).
+    fn subscribe(&mut self, slot: u64, channel: Channel<'_>) -> Inbox;
 
-    /// Listens on `channel`; how far that is. Each change is told by [`Event::Channel`](super::Event::Channel).
-    fn hear(&mut self, channel: &Arc<str>) -> Inbox;
-
-    /// Listens no more. `lingers` says that the channel will soon be wanted again.
-    fn forget(&mut self, channel: &Arc<str>, lingers: bool);
+    /// Listens no more for the contender of `slot`.
+    fn unsubscribe(&mut self, slot: u64);
 }
 
 /// One step of a machine: when it happens, in which environment, and what comes of it.

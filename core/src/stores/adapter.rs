@@ -3,7 +3,7 @@
 //! `docs/own-store.md` is this for whoever writes one outside the crate, with the feature `unstable-store`.
 #![cfg_attr(not(feature = "unstable-store"), allow(unreachable_pub))]
 
-use std::future::{Future, poll_fn, ready};
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::lease::Sighting;
 use crate::options::LayoutChoice;
 use crate::platform::{clock, runtime};
-use crate::protocol::{InboxId, Inquiry, Layout, Reply, Requests, StoreEvent};
+use crate::protocol::{Channel, InboxId, Inquiry, Layout, Reply, Requests, StoreEvent};
 use crate::session::Inbox;
 use crate::time::Time;
 
@@ -51,6 +51,83 @@ pub enum Outcome {
     },
 }
 
+/// What is listened to at a store.
+#[derive(Clone, Copy, Debug)]
+pub enum Topic<'a> {
+    /// Whatever is pushed to this client; told by [`Sink::inbox`] and [`Sink::pushed`].
+    Inbox(InboxId),
+    /// What tells of the lock kept under `key`; told by [`Sink::channel`], and by [`Sink::pushed`] with what was heard.
+    Channel {
+        /// What it is.
+        channel: Channel<'a>,
+        /// The lock.
+        key: &'a Arc<str>,
+    },
+}
+
+/// Somebody listens to a [`Topic`]. Dropped, it is over.
+pub struct Subscription {
+    state: Inbox,
+    work: Option<Work>,
+    ends: Option<Arc<dyn Ends>>,
+}
+
+/// What is to be run in the background; begun anew where it panics.
+pub type Work = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
+
+/// What is told of the end of a [`Subscription`], in whatever thread that was dropped: at once, and without I/O.
+pub trait Ends: Send + Sync {
+    /// One subscription is over.
+    fn ended(&self);
+}
+
+impl Subscription {
+    /// One that is in this state for now: `Live` where nothing can have been missed since, `Closed` while it is on its
+    /// way, `Unavailable` where nothing can be heard.
+    pub fn of(state: Inbox) -> Self {
+        Subscription { state, work: None, ends: None }
+    }
+
+    /// Tells `ends` when it is over.
+    #[must_use]
+    pub fn until(mut self, ends: Arc<dyn Ends>) -> Self {
+        self.ends = Some(ends);
+        self
+    }
+
+    /// Has `work` run by the background runtime, until the client is closed or dropped, whatever becomes of this
+    /// subscription: it may serve others, too.
+    #[must_use]
+    pub fn in_background(mut self, work: Work) -> Self {
+        self.work = Some(work);
+        self
+    }
+
+    /// How far it is.
+    pub fn state(&self) -> Inbox {
+        self.state
+    }
+
+    /// What is to be run for it, once.
+    pub fn take_work(&mut self) -> Option<Work> {
+        self.work.take()
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        if let Some(ends) = self.ends.take() {
+            ends.ended();
+        }
+    }
+}
+
+impl std::fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Subscription({:?})", self.state)
+    }
+}
+
 /// One place where locks are kept: connections to one server, or the server itself where there is none.
 ///
 /// Every method may be called from many threads. A store belongs to the process that made it: after a fork the child
@@ -85,39 +162,12 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         Box::pin(async move { self.call_async(&requests, limit).await })
     }
 
-    /// Subscribes `inbox` and keeps it subscribed, from the background runtime, until `sink` is gone. Reports through
-    /// `sink`, at once where nothing can be pushed.
-    fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-        let _ = inbox;
-        if let Some(sink) = sink.upgrade() {
-            sink.inbox(Inbox::Unavailable);
-        }
-        Box::pin(ready(()))
-    }
-
-    /// Begins to listen, for one contender, on a `channel` that tells of the lock kept under `key`, until it is
-    /// [forgotten](Self::forget) as often. Returns at once how far that is; every change is reported through the sink
-    /// of [`listen`](Self::listen), which somebody has to run.
-    fn hear(&self, channel: &Arc<str>, key: &Arc<str>) -> Inbox {
-        let _ = (channel, key);
-        Inbox::Unavailable
-    }
-
-    /// The same, but only if the channel is subscribed already.
-    fn overhear(&self, channel: &Arc<str>) -> bool {
-        let _ = channel;
-        false
-    }
-
-    /// One contender listens on `channel` no more. `lingers` says that the channel will soon be wanted again.
-    fn forget(&self, channel: &Arc<str>, lingers: bool) {
-        let _ = (channel, lingers);
-    }
-
-    /// Keeps subscribed what is to be [heard](Self::hear), from the background runtime, until `sink` is gone.
-    fn listen(self: Arc<Self>, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-        drop(sink);
-        Box::pin(ready(()))
+    /// Begins to listen to `topic`, and goes on until the [`Subscription`] is dropped. Does no I/O: what there is to do
+    /// is its [background work](Subscription::in_background). Every later change is told to `sink`, which is the same
+    /// for all subscriptions of a store. Where several ask for one topic, each gets a subscription of its own.
+    fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+        let _ = (topic, sink);
+        Subscription::of(Inbox::Unavailable)
     }
 
     /// Looks for a lock of another library under the bare `name`, or for all there are, where others may keep locks
@@ -181,7 +231,7 @@ pub trait Sink: Send + Sync {
     /// Something was pushed that concerns the lock kept under `key`.
     fn pushed(&self, key: &str, event: &StoreEvent);
 
-    /// The subscription of a channel that tells of the lock kept under `key` changed; as with [`inbox`](Self::inbox).
+    /// What is heard on a channel that tells of the lock kept under `key` changed; as with [`inbox`](Self::inbox).
     fn channel(&self, key: &str, channel: &str, state: Inbox);
 
     /// The server is not the one it was (restarted, failed over): what it promised must be verified.

@@ -16,9 +16,9 @@ mod adapter;
 mod registry;
 
 #[cfg(all(feature = "net", not(feature = "unstable-store")))]
-pub(crate) use adapter::{Answered, BoxFuture, Outcome, Sink, Store};
+pub(crate) use adapter::{Answered, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work};
 #[cfg(feature = "unstable-store")]
-pub use adapter::{Answered, BoxFuture, Outcome, Sink, Store, now};
+pub use adapter::{Answered, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work, now};
 #[cfg(feature = "net")]
 pub(crate) use adapter::{BATCH, Closing, layout_of, not_sent};
 #[cfg(feature = "net")]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockwright::error::Result;
 use lockwright::lease::LossReason;
 use lockwright::machine::{self, Demand, Environment, Event, Held, Kind, LockMachine, Scratch, Step};
-use lockwright::protocol::{AttemptId, InboxId, Protocol, StoreEvent, Traits};
+use lockwright::protocol::{AttemptId, Channel, InboxId, Protocol, StoreEvent, Traits};
 use lockwright::queue::{Ask, HoldId, TaskId};
 use lockwright::relative::Relative;
 use lockwright::session::{Inbox, RequestId};
@@ -148,15 +148,11 @@ impl Environment for Client {
 
     fn await_no_grant(&mut self, _: AttemptId) {}
 
-    fn overhear(&mut self, _: &Arc<str>) -> bool {
-        self.inbox == Inbox::Live
-    }
-
-    fn hear(&mut self, _: &Arc<str>) -> Inbox {
+    fn subscribe(&mut self, _: u64, _: Channel<'_>) -> Inbox {
         self.inbox
     }
 
-    fn forget(&mut self, _: &Arc<str>, _: bool) {}
+    fn unsubscribe(&mut self, _: u64) {}
 }
 
 /// See the [module](self).
