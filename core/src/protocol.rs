@@ -487,6 +487,9 @@ pub struct Traits {
     pub yields: bool,
     /// How waiters are told when it is their turn.
     pub push: Push,
+    /// What is held lasts as long as the client's session at the store, which the store keeps alive for all locks: none
+    /// is renewed, and its end is the end of all. Until when it lives is told by `Sink::session`.
+    pub bound: bool,
 }
 
 /// How waiters are told when it is their turn.

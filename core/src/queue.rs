@@ -35,7 +35,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -196,8 +196,9 @@ impl Hold {
 #[derive(Clone, Debug)]
 struct Turn {
     ends: Time,
-    /// As many as waited when it began, and as there are tokens set aside for.
-    hand_offs_left: usize,
+    /// How many may hold in it yet, who holds now among them: as many as waited when it began, and as there are tokens
+    /// set aside for.
+    holders_left: NonZeroU32,
 }
 
 /// The memory in which waiting tasks and actions gather.
@@ -489,8 +490,9 @@ impl Queue {
         let waiting = if ask.fair { 0 } else { self.waiting.len() };
         // What has no tokens is handed on by nobody.
         let block = self.block.min(tokens.map_or(1, |tokens| (tokens.last() - first).saturating_add(1)));
-        let hand_offs_left = waiting.min(usize::try_from(block).unwrap_or(usize::MAX)).saturating_sub(1);
-        self.turn = Some(Turn { ends: now.after(SLICE), hand_offs_left });
+        let holders = u32::try_from(block.min(waiting as u64)).unwrap_or(u32::MAX);
+        let holders_left = NonZeroU32::new(holders).unwrap_or(NonZeroU32::MIN);
+        self.turn = Some(Turn { ends: now.after(SLICE), holders_left });
         if contender.service.get() != ask.service {
             self.serve(id, ask.service);
         }
@@ -567,10 +569,10 @@ impl Queue {
     fn may_hand_on(&mut self, now: Time, left: Option<Duration>, to: &Ask) -> bool {
         let Some(turn) = &mut self.turn else { return false };
         let enough = left.is_some_and(|left| left >= claim(to.service.ttl) / 2);
-        if !enough || turn.hand_offs_left == 0 || now >= turn.ends {
-            return false;
+        match NonZeroU32::new(turn.holders_left.get() - 1) {
+            Some(left) if enough && now < turn.ends => turn.holders_left = left,
+            _ => return false,
         }
-        turn.hand_offs_left -= 1;
         true
     }
 
@@ -633,6 +635,6 @@ impl Queue {
             let token = hold.token.map(|token| view.token(token.get()));
             (hold.id, hold.contender, token, hold.owner, hold.depth, hold.abandoned).hash(state);
         }
-        self.turn.as_ref().map(|t| (view.ahead(t.ends), t.hand_offs_left)).hash(state);
+        self.turn.as_ref().map(|t| (view.ahead(t.ends), t.holders_left)).hash(state);
     }
 }

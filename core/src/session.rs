@@ -34,6 +34,7 @@
 //!   Waiting     Push: hint, places dropped       Asking      Send(acquire)                a claim that runs only moves the timer
 //!   Waiting     Inbox: it is (re)subscribed      Asking      Send(acquire)
 //!   Waiting     Tick: holder's end, a poll       Asking      Send(acquire)
+//!   Waiting     Over                             Asking      Send(acquire)                its place ended with the session
 //!   Waiting     Verify                           Asking      Send(acquire)
 //!   Waiting     Push/Inbox/Tick/Verify           Undoing     Failed, Send(undo)           its place may be forgotten
 //!   Waiting     Cancel: nothing is at the store  Ended       -
@@ -53,6 +54,7 @@
 //!   Held        Push: broken                     Held        Send(renew)                  its answer ends the hold
 //!   Held        Tick: the renewal is due         Held        Send(renew)                  unless the hold is to run out
 //!   Held        Tick: deadline                   Undoing     Lost, Send(undo)
+//!   Held        Over                             Undoing     Lost, Send(undo)             the client's session ended
 //!   Held        Verify                           Held        Send(renew)
 //!   Held        Serve                            Held        Send(renew)                  where its ttl is shorter
 //!   Held        Extend                           Held        Send(renew)
@@ -98,6 +100,7 @@ use crate::time::{StoreTime, Time};
 use crate::token::Tokens;
 
 mod asking;
+mod bound;
 mod giving_back;
 mod holding;
 mod state;
@@ -199,6 +202,11 @@ pub enum Event<'a> {
     Export { secret: Terms, used: u64 },
     /// Whoever wanted the lock is gone.
     Cancel,
+    /// The client's session at the store lives until then, for a layout that is [bound](crate::protocol::Traits::bound)
+    /// to it.
+    Alive(Time),
+    /// That session ended, and whatever it kept at the store.
+    Over,
     /// The store may have forgotten what it promised (restart, failover): check at once.
     Verify,
     /// Time passed.
@@ -280,8 +288,12 @@ pub struct Session {
     terms: Terms,
     service: CompactService,
     waits: bool,
+    /// See [`Traits::bound`](crate::protocol::Traits::bound).
+    bound: bool,
     inbox: Inbox,
     seq: u32,
+    /// Until when the client's session lives, where what is held is bound to it.
+    alive_until: Time,
     /// The unanswered write of each conversation.
     flights: [Option<NonZeroU32>; 4],
     asked: Asked,
@@ -304,6 +316,8 @@ impl Session {
             fair: false,
         };
         Session {
+            bound: protocol.traits().bound,
+            alive_until: Time::ZERO,
             protocol,
             store_timeout,
             phase: Phase::Idle,
@@ -337,6 +351,8 @@ impl Session {
             Event::Release { used } => self.release(now, used),
             Event::Export { secret, used } => self.export(now, secret, used),
             Event::Cancel => self.cancel(now),
+            Event::Alive(until) => self.alive(now, until),
+            Event::Over => self.session_over(now),
             Event::Verify => self.verify(now),
             Event::Tick => self.tick(now),
         }
@@ -521,6 +537,10 @@ impl Session {
         }
         self.flights[id.op as usize] = None;
         match answer {
+            Answer::Replies(_) if id.op == Op::Acquire && self.asked.stale && self.phase == Phase::Asking => {
+                self.asked.touched = true;
+                self.ask(now);
+            }
             Answer::Replies(replies) => {
                 if id.op == Op::Acquire {
                     self.asked.answered_write = Some(sent);
@@ -745,6 +765,9 @@ impl Session {
         (ahead(self.asked.wake), ahead(self.asked.doubt)).hash(state);
         (view.ahead(self.lease.store_until), view.ahead(self.forgotten_at()), ahead(self.place_forgotten_at()))
             .hash(state);
+        if self.bound {
+            (view.ahead(self.alive_until), self.asked.stale).hash(state);
+        }
         if matches!(self.phase, Phase::Asking | Phase::Releasing) {
             (self.asked.asked_to_queue, ahead(self.silent_until())).hash(state);
         }

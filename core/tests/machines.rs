@@ -3,6 +3,8 @@
 
 #[path = "machines/barrier.rs"]
 mod barrier;
+#[path = "machines/bound.rs"]
+mod bound;
 #[path = "machines/hinted.rs"]
 mod hinted;
 #[path = "machines/joined.rs"]

@@ -106,6 +106,8 @@ pub(crate) struct Engine {
     inbox_id: OnceLock<InboxId>,
     inbox: AtomicU8,
     inbox_wanted: AtomicBool,
+    alive_until: AtomicU64,
+    session_wanted: AtomicBool,
     heard: Mutex<Heard>,
     hints_refused: AtomicBool,
     listeners: Mutex<SmallVec<[AbortHandle; 1]>>,
@@ -152,8 +154,9 @@ struct Heard {
     works: SmallVec<[Work; 1]>,
 }
 
-/// No slot has this number.
+/// No slot has this number, or the next.
 const INBOX: u64 = 0;
+const SESSION: u64 = u64::MAX;
 
 /// Who holds a lock, as the store said.
 #[derive(Debug)]
@@ -244,6 +247,8 @@ impl Engine {
             inbox_id: OnceLock::new(),
             inbox: AtomicU8::new(code(Inbox::Closed)),
             inbox_wanted: AtomicBool::new(false),
+            alive_until: AtomicU64::new(0),
+            session_wanted: AtomicBool::new(false),
             heard: Mutex::default(),
             hints_refused: AtomicBool::new(false),
             listeners: Mutex::default(),
@@ -588,6 +593,9 @@ impl Engine {
         if wanted.open_inbox {
             self.open_inbox();
         }
+        if wanted.open_session {
+            self.open_session();
+        }
         if wanted.hear_hints {
             self.hear_hints();
         }
@@ -733,6 +741,21 @@ impl Engine {
         if state != Inbox::Closed {
             Sink::inbox(self, state);
         }
+    }
+
+    fn open_session(&self) {
+        if self.session_wanted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.subscribe(SESSION, Topic::Session);
+        if let Err(error) = self.run_listeners() {
+            no_background(&error);
+        }
+    }
+
+    /// Until when this client's session at the store lives, as the store said last; zero where it has none.
+    pub(super) fn alive_until(&self) -> Time {
+        Time::from_nanos(self.alive_until.load(Ordering::Acquire))
     }
 
     fn hear_hints(&self) {
@@ -959,6 +982,22 @@ impl Sink for Engine {
         }
     }
 
+    fn session(&self, alive_until: Time) {
+        self.alive_until.fetch_max(alive_until.as_nanos(), Ordering::AcqRel);
+        for entry in self.live_entries() {
+            let effects = entry.alive(self, alive_until);
+            self.perform_in_background(&entry, effects);
+        }
+    }
+
+    fn session_over(&self) {
+        self.alive_until.store(0, Ordering::Release);
+        for entry in self.live_entries() {
+            let effects = entry.session_over(self);
+            self.perform_in_background(&entry, effects);
+        }
+    }
+
     fn restarted(&self) {
         notice::store_restarted(self.store.address());
         for entry in self.live_entries() {
@@ -1051,6 +1090,7 @@ mod tests {
     use crate::client::Acquisition;
     use crate::queue::Refusal;
     use crate::stores::BoxFuture;
+    use crate::stores::zookeeper::layouts::curator_layout::CuratorLayout;
     use crate::token::Token;
 
     #[test]
@@ -1207,6 +1247,98 @@ mod tests {
             |refused: &Refusal| matches!(refused, Refusal::Failed(error) if error.kind() == Kind::Unavailable);
         assert!(matches!(&told.machine.settled[..], [(_, Settled::Refused(refused))] if unknown(refused)), "{told:?}");
         drop(unsent);
+    }
+
+    /// As much of a server with sessions as one contender for each lock needs.
+    #[derive(Debug)]
+    struct Keeper {
+        address: Arc<str>,
+        layouts: [Arc<dyn Layout>; 1],
+        nodes: Mutex<HashMap<String, String>>,
+        asked: AtomicU64,
+        keeps_alive: AtomicBool,
+    }
+
+    impl Keeper {
+        fn answer(&self, request: &Request) -> Reply {
+            let mut nodes = locked(&self.nodes);
+            let dir = |path: &str| path.rsplit_once('/').unwrap().0.to_owned();
+            match request.call.name {
+                "create" => {
+                    let path = format!("{}0000000001", request.key);
+                    nodes.insert(dir(&path), path.rsplit_once('/').unwrap().1.to_owned());
+                    Reply::List(vec![Reply::Int(7), Reply::Text(path), Reply::Int(100), Reply::Int(7)])
+                }
+                "children" => {
+                    let names = nodes.get(&*request.key).into_iter().map(|name| Reply::Text(name.clone()));
+                    Reply::List([Reply::Int(7)].into_iter().chain(names).collect())
+                }
+                "delete" => {
+                    nodes.remove(&dir(&request.key));
+                    Reply::Nil
+                }
+                _ => Reply::Nil,
+            }
+        }
+    }
+
+    impl Store for Keeper {
+        fn address(&self) -> &Arc<str> {
+            &self.address
+        }
+
+        fn layouts(&self) -> &[Arc<dyn Layout>] {
+            &self.layouts
+        }
+
+        fn call_async<'a>(&'a self, requests: &'a Requests, _: Time) -> BoxFuture<'a, Answered> {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            let outcome = Outcome::Replies(requests.iter().map(|request| self.answer(request)).collect());
+            Box::pin(std::future::ready(Answered { sent: clock::now(), outcome }))
+        }
+
+        fn void_after(&self, given_up: Time, _: Time) -> Time {
+            given_up
+        }
+
+        fn subscribe(self: Arc<Self>, topic: Topic<'_>, _: Weak<dyn Sink>) -> Subscription {
+            let is_session = matches!(topic, Topic::Session);
+            self.keeps_alive.fetch_or(is_session, Ordering::SeqCst);
+            Subscription::of(if is_session { Inbox::Live } else { Inbox::Unavailable })
+        }
+    }
+
+    #[test]
+    fn the_clients_session_is_the_life_of_all_its_locks() {
+        let layouts: [Arc<dyn Layout>; 1] = [Arc::new(CuratorLayout { root: "/locks".into(), prefix: String::new() })];
+        let (nodes, asked, keeps_alive) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
+        let store = Arc::new(Keeper { address: "keeper://".into(), layouts, nodes, asked, keeps_alive });
+        let engine = Engine::new(store.clone(), ConnectOptions::default()).unwrap();
+        let first = clock::now().after(Duration::from_secs(20));
+        Sink::session(&*engine, first);
+        let options = AcquireOptions { ttl: Duration::from_millis(300), ..AcquireOptions::default() };
+        let wish = Wish::new(options, None);
+        let held = ["a", "b"].map(|name| {
+            let entry = engine.entry(&store.layouts[0], &name.into(), &store.layouts[0].key(name).unwrap());
+            let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
+            engine.perform(&entry, effects, None);
+            let Some(Settled::Granted { hold, .. }) = waiter.take() else { panic!("it is free") };
+            (entry, hold)
+        });
+        assert!(store.keeps_alive.load(Ordering::SeqCst), "the store knows that it is to keep one");
+        assert!(held.iter().all(|(_, hold)| hold.valid_until() == first));
+        let asked = store.asked.load(Ordering::SeqCst);
+        let later = first.after(Duration::from_secs(5));
+        Sink::session(&*engine, later);
+        for (entry, hold) in &held {
+            // Whenever it is looked at, there is nothing to renew.
+            drop(engine.perform_local(entry, entry.tick(&engine)));
+            assert_eq!(hold.valid_until(), later);
+        }
+        assert_eq!(store.asked.load(Ordering::SeqCst), asked);
+        Sink::session_over(&*engine);
+        assert!(held.iter().all(|(_, hold)| hold.why_lost() == Some(crate::lease::LossReason::Expired)));
+        assert_eq!(engine.alive_until(), Time::ZERO);
     }
 
     /// Memory whose background answers once it may.

@@ -169,6 +169,10 @@ impl Environment for Surroundings<'_> {
         self.engine.inbox()
     }
 
+    fn alive_until(&self) -> Time {
+        self.engine.alive_until()
+    }
+
     fn next_slot(&mut self) -> u64 {
         self.engine.next_slot()
     }
@@ -325,6 +329,16 @@ impl Entry {
         self.handle(engine, Event::Channel { channel, state })
     }
 
+    /// The client's session at the store lives until then.
+    pub(crate) fn alive(self: &Arc<Self>, engine: &Engine, until: Time) -> Effects {
+        self.handle(engine, Event::Alive(until))
+    }
+
+    /// The client's session at the store is over.
+    pub(crate) fn session_over(self: &Arc<Self>, engine: &Engine) -> Effects {
+        self.handle(engine, Event::Over)
+    }
+
     /// The store may have forgotten what it promised.
     pub(crate) fn verify(self: &Arc<Self>, engine: &Engine) -> Effects {
         self.handle(engine, Event::Verify)
@@ -431,12 +445,12 @@ impl State {
 
 /// What the lock under `key` is to its machine.
 fn kind(layout: &dyn Layout, key: &Arc<str>) -> Kind {
-    let Traits { block, push, .. } = layout.protocol(key.clone()).traits();
+    let Traits { block, push, bound, .. } = layout.protocol(key.clone()).traits();
     let is_of_holders = match layout.share() {
         Some(share) => share.primitive == Primitive::RwLock,
         None => !layout.has_many_holders(),
     };
-    Kind { block, push, has_many_holders: layout.has_many_holders(), is_of_holders }
+    Kind { block, push, has_many_holders: layout.has_many_holders(), is_of_holders, bound }
 }
 
 impl std::fmt::Debug for Entry {

@@ -42,7 +42,7 @@ impl<H: Handles> LockMachine<H> {
     /// may be asked for anew.
     pub fn give_up(&mut self, step: &mut Step<'_, H>, kind: Kind, said: String) {
         step.effects.sends.clear();
-        (step.effects.open_inbox, step.effects.hear_hints) = (false, false);
+        (step.effects.open_inbox, step.effects.open_session, step.effects.hear_hints) = (false, false, false);
         self.refuse_everybody(step, defect);
         self.lose_all(step, &LossReason::Expired);
         self.leave_releases_open(step);

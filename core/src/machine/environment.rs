@@ -68,6 +68,8 @@ pub struct Kind {
     pub has_many_holders: bool,
     /// Whoever holds all of it keeps the others out: it is no semaphore, and no gate.
     pub is_of_holders: bool,
+    /// As in [`Traits`](crate::protocol::Traits).
+    pub bound: bool,
 }
 
 /// What a machine asks of its caller in the middle of a step.
@@ -95,6 +97,9 @@ pub trait Environment {
 
     /// Whether pushes can reach this client.
     fn inbox(&self) -> Inbox;
+
+    /// Until when this client's session at the store lives; zero where it has none.
+    fn alive_until(&self) -> Time;
 
     /// A number for a slot, higher than all before.
     fn next_slot(&mut self) -> u64;

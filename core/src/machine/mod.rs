@@ -97,6 +97,10 @@ pub enum Event<'a, H: Handles> {
     Inbox(Inbox),
     /// What is heard on a channel of this lock changed.
     Channel { channel: &'a str, state: Inbox },
+    /// This client's session at the store lives until then.
+    Alive(Time),
+    /// That session ended: every hold that was bound to it is lost.
+    Over,
     /// The store may have forgotten what it promised (restart, failover): check at once.
     Verify,
     /// Time passed.
@@ -136,12 +140,14 @@ pub struct LockMachine<H: Handles> {
     has_many_holders: bool,
     /// Whoever holds all of it keeps the others out: it is no semaphore, and no gate.
     is_of_holders: bool,
+    /// What is held lasts as long as this client's session at the store.
+    bound: bool,
 }
 
 impl<H: Handles> LockMachine<H> {
     /// The machine of a lock that nobody here wanted yet.
     pub fn new(kind: Kind) -> Self {
-        let Kind { block, push, has_many_holders, is_of_holders } = kind;
+        let Kind { block, push, has_many_holders, is_of_holders, bound } = kind;
         LockMachine {
             queue: Queue::new(block),
             slots: Slots::new(),
@@ -158,6 +164,7 @@ impl<H: Handles> LockMachine<H> {
             push,
             has_many_holders,
             is_of_holders,
+            bound,
         }
     }
 
@@ -182,6 +189,13 @@ impl<H: Handles> LockMachine<H> {
             Event::Broken { token } => machine.broken(step.now, token),
             Event::Inbox(inbox) => machine.inbox_changed(step, inbox),
             Event::Channel { channel, state } => machine.channel_changed(step.now, channel, state),
+            Event::Alive(until) if machine.bound => {
+                machine.every_session(|session| session.handle(step.now, session::Event::Alive(until)));
+            }
+            Event::Over if machine.bound => {
+                machine.every_session(|session| session.handle(step.now, session::Event::Over));
+            }
+            Event::Alive(_) | Event::Over => {}
             Event::Verify => machine.every_session(|session| session.handle(step.now, session::Event::Verify)),
             Event::Tick => machine.tick(step.now),
             Event::Close => machine.close(step),

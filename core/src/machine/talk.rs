@@ -204,6 +204,10 @@ impl<H: Handles> LockMachine<H> {
         let slot = &mut self.slots[at];
         slot.forget(step.env);
         slot.id = step.env.next_slot();
+        if self.bound {
+            step.effects.open_session = true;
+            slot.session.handle(step.now, session::Event::Alive(step.env.alive_until()));
+        }
         slot
     }
 

@@ -191,7 +191,7 @@ impl Protocol for BarrierMachine {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: 1, yields: false, push: Push::Place }
+        Traits { block: 1, yields: false, push: Push::Place, bound: false }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {

@@ -332,7 +332,7 @@ impl Protocol for NativeMachine {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: BLOCK, yields: true, push: self.push }
+        Traits { block: BLOCK, yields: true, push: self.push, bound: false }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {

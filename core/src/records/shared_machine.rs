@@ -290,7 +290,7 @@ impl Protocol for SharedMachine {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: 1, yields: false, push: self.push }
+        Traits { block: 1, yields: false, push: self.push, bound: false }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {

@@ -47,6 +47,9 @@ impl Session {
 
     /// The next renewal of a lease that began at `from` and lasts for `lease`.
     pub(super) fn schedule_renewal(&mut self, from: Time, lease: Duration) {
+        if self.bound {
+            return self.follow_session();
+        }
         let Service { ttl, max_hold, .. } = self.service.get();
         let stops = max_hold.map(|max| self.lease.granted_at.after(max));
         self.renewal.due = if self.service.renew {
@@ -117,7 +120,9 @@ impl Session {
                 // A change may have left before that.
                 self.asked.broken &= matches!(verdict, Verdict::Changed(_));
                 self.lasts(sent, now, ttl);
-                self.lease.valid_until = self.lease.valid_until.max(sent.after(ttl).before(margin(ttl)));
+                if !self.bound {
+                    self.lease.valid_until = self.lease.valid_until.max(sent.after(ttl).before(margin(ttl)));
+                }
                 // An answer that comes after the lease's end is no yes: the loss will be told, and with it that nothing
                 // was got.
                 let in_force = now < self.lease.valid_until;

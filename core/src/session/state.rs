@@ -88,6 +88,8 @@ pub(super) struct Asked {
     pub(super) answered_write: Option<Time>,
     /// An event came that calls for asking again once the acquire in flight is answered.
     pub(super) ask_again: bool,
+    /// The acquire in flight was begun in a session of the client that is over: its answers say nothing.
+    pub(super) stale: bool,
     /// Something of this attempt may be at the store.
     pub(super) touched: bool,
     /// The answer that it is queued came after its grant: should the hold turn out to be lost, a place may be left.
@@ -117,6 +119,7 @@ impl Asked {
         anchor: None,
         answered_write: None,
         ask_again: false,
+        stale: false,
         touched: false,
         placed: false,
         silent_since: None,

@@ -56,6 +56,9 @@ pub enum Outcome {
 pub enum Topic<'a> {
     /// Whatever is pushed to this client; told by [`Sink::inbox`] and [`Sink::pushed`].
     Inbox(InboxId),
+    /// The life of this client's session, to which locks are [bound](crate::protocol::Traits::bound): kept alive for as
+    /// long as it is listened to; told by [`Sink::session`] and [`Sink::session_over`].
+    Session,
     /// What tells of the lock kept under `key`; told by [`Sink::channel`], and by [`Sink::pushed`] with what was heard.
     Channel {
         /// What it is.
@@ -233,6 +236,23 @@ pub trait Sink: Send + Sync {
 
     /// What is heard on a channel that tells of the lock kept under `key` changed; as with [`inbox`](Self::inbox).
     fn channel(&self, key: &str, channel: &str, state: Inbox);
+
+    /// This client's session certainly lives until then, on the driver's clock: as long as the store keeps one that is
+    /// silent, from the sending of the last request or ping that was answered, less drift. To be told before the answer
+    /// is, from which it follows.
+    #[cfg_attr(
+        not(feature = "unstable-store"),
+        allow(dead_code, reason = "no store that is built in has sessions yet")
+    )]
+    fn session(&self, alive_until: Time);
+
+    /// This client's session is over, and all that it kept: told before another one is used. All that is held is lost
+    /// at the time told last, also where this comes late or never.
+    #[cfg_attr(
+        not(feature = "unstable-store"),
+        allow(dead_code, reason = "no store that is built in has sessions yet")
+    )]
+    fn session_over(&self);
 
     /// The server is not the one it was (restarted, failed over): what it promised must be verified.
     fn restarted(&self);

@@ -34,7 +34,7 @@ impl Protocol for Plain {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: 64, yields: false, push: Push::None }
+        Traits { block: 64, yields: false, push: Push::None, bound: false }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {
@@ -118,6 +118,18 @@ fn rule_9_a_hold_without_a_token_is_given_back_by_its_own_task_alone() {
     assert!(world.process.valid_until(HoldId(2)).is_some() && world.process.valid_until(HoldId(1)).is_none());
     assert_eq!(world.release(2), ReleaseOutcome::Released);
     assert!(world.process.is_idle());
+}
+
+#[test]
+fn rule_9_a_lock_without_tokens_is_not_handed_on() {
+    let mut queue = Queue::new(64);
+    for task in 1..=2 {
+        queue.handle(at(0), queue::Event::Acquire(ask(task)));
+    }
+    queue.handle(at(0), queue::Event::Granted { contender: ContenderId(0), tokens: None });
+    drain(&mut queue);
+    let said = give_back(&mut queue, at(0), 1);
+    assert!(said.contains("Yield") && said.contains("used: 0"), "{said}");
 }
 
 #[test]

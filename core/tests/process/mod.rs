@@ -105,6 +105,7 @@ struct Client {
     minted: u32,
     slots: u64,
     inbox: Inbox,
+    alive_until: Time,
 }
 
 impl Environment for Client {
@@ -133,6 +134,10 @@ impl Environment for Client {
 
     fn inbox(&self) -> Inbox {
         self.inbox
+    }
+
+    fn alive_until(&self) -> Time {
+        self.alive_until
     }
 
     fn next_slot(&mut self) -> u64 {
@@ -180,9 +185,12 @@ pub fn inbox_of(process: usize) -> InboxId {
 impl Process {
     /// A process with nothing going on.
     pub fn new(part: Part, inbox: Inbox) -> Self {
-        let Traits { block, push, .. } = (part.speaks)().traits();
-        let kind = Kind { block, push, has_many_holders: part.shares, is_of_holders: !part.shares };
-        Process { client: Client { part, minted: 0, slots: 0, inbox }, machine: LockMachine::new(kind) }
+        let Traits { block, push, bound, .. } = (part.speaks)().traits();
+        let kind = Kind { block, push, has_many_holders: part.shares, is_of_holders: !part.shares, bound };
+        Process {
+            client: Client { part, minted: 0, slots: 0, inbox, alive_until: Time::ZERO },
+            machine: LockMachine::new(kind),
+        }
     }
 
     /// How many attempts it minted; the last one is called so.
@@ -215,6 +223,12 @@ impl Process {
         for channel in self.machine.channels().collect::<Vec<_>>() {
             self.handle(Event::Channel { channel: &channel, state: inbox }, effects);
         }
+    }
+
+    /// Its session at the store lives until then, or is over.
+    pub fn lives(&mut self, until: Option<Time>, effects: &mut Effects) {
+        self.client.alive_until = until.unwrap_or(Time::ZERO);
+        self.handle(until.map_or(Event::Over, Event::Alive), effects);
     }
 
     /// Whether the store sends it `event`: what is told on a channel only reaches who listens there.

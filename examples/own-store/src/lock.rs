@@ -220,7 +220,7 @@ impl Protocol for Lock {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: BLOCK, yields: false, push: Push::None }
+        Traits { block: BLOCK, yields: false, push: Push::None, bound: false }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {

@@ -400,6 +400,7 @@ impl Store for Redis {
                 let name = &layouts::native_scripts::channel(inbox).into();
                 self.topics.hear(Channel { name, own: true, overheard: false }, None)
             }
+            Topic::Session => return Subscription::of(Inbox::Unavailable),
             Topic::Channel { channel, .. } if channel.overheard => {
                 return self.topics.overhear(channel.name).unwrap_or_else(|| Subscription::of(Inbox::Closed));
             }

@@ -276,6 +276,10 @@ impl Sink for Ears {
         self.tell(Heard::Channel(key.into(), channel.into(), state));
     }
 
+    fn session(&self, _: Time) {}
+
+    fn session_over(&self) {}
+
     fn restarted(&self) {
         self.tell(Heard::Restarted);
     }

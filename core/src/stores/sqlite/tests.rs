@@ -111,6 +111,10 @@ impl Sink for Ears {
         panic!("{channel} of {key} is {state:?}, and there are no channels");
     }
 
+    fn session(&self, _: crate::time::Time) {}
+
+    fn session_over(&self) {}
+
     fn restarted(&self) {
         self.put(Heard::Restarted);
     }

@@ -491,7 +491,7 @@ impl<M: Manner> Protocol for JoinedLock<M> {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: BLOCK, yields: false, push: self.manner.push() }
+        Traits { block: BLOCK, yields: false, push: self.manner.push(), bound: false }
     }
 
     fn channel(&self, terms: &Terms) -> Option<Arc<str>> {

@@ -183,7 +183,7 @@ impl Protocol for Curator {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: 1, yields: false, push: Push::Watch }
+        Traits { block: 1, yields: false, push: Push::Watch, bound: true }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {
