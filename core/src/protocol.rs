@@ -336,7 +336,13 @@ pub enum Arg {
     Nothing,
     /// The store's time after which the request must do nothing; the driver fills it in at the moment of sending.
     NotAfter,
+    /// The node that it is for, of a store that has several; the last argument, which is not sent.
+    Node(Node),
 }
+
+/// One of the nodes on which a store keeps each lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Node(pub u16);
 
 impl fmt::Debug for Arg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -346,6 +352,7 @@ impl fmt::Debug for Arg {
             Arg::Key(key) => write!(f, "Key({key:?})"),
             Arg::Nothing => f.write_str("Nothing"),
             Arg::NotAfter => f.write_str("NotAfter"),
+            Arg::Node(Node(number)) => write!(f, "Node({number})"),
         }
     }
 }
@@ -389,6 +396,21 @@ impl Request {
         all.extend(args);
         Request { call, key, args: all }
     }
+
+    /// The same for `node` alone. All requests of a write go out at once, each to its node.
+    #[must_use]
+    pub fn at(mut self, node: Node) -> Self {
+        self.args.push(Arg::Node(node));
+        self
+    }
+
+    /// The node that it is for, if it names one.
+    pub fn node(&self) -> Option<Node> {
+        match self.args.last() {
+            Some(Arg::Node(node)) => Some(*node),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Debug for Request {
@@ -427,6 +449,7 @@ impl fmt::Display for Request {
                 Arg::Text(t) if t.is_empty() => write!(f, " -")?,
                 Arg::Text(t) | Arg::Key(t) => write!(f, " {t}")?,
                 Arg::NotAfter => write!(f, " <not-after>")?,
+                Arg::Node(Node(number)) => write!(f, " @{number}")?,
             }
         }
         Ok(())
@@ -446,6 +469,8 @@ pub enum Reply {
     List(Vec<Reply>),
     /// The store refused: its error code and its words.
     Error { code: String, message: String },
+    /// The node that was asked did not answer, though another one did: whether it did as it was told is not known.
+    Silent,
 }
 
 /// What a store pushes to a client.

@@ -172,6 +172,9 @@ pub enum Answer<'a> {
     NotSent(Error),
     /// It may have been executed, or may be yet, but not after `void_after`.
     Unknown { error: Error, void_after: Time },
+    /// Some of the nodes that it went to answered; for the others there is [`Reply::Silent`], and what was sent to them
+    /// may be executed until `void_after`.
+    Partly { replies: &'a [Reply], void_after: Option<Time> },
 }
 
 /// What a session is told.
@@ -537,33 +540,46 @@ impl Session {
         }
         self.flights[id.op as usize] = None;
         match answer {
-            Answer::Replies(_) if id.op == Op::Acquire && self.asked.stale && self.phase == Phase::Asking => {
-                self.asked.touched = true;
-                self.ask(now);
-            }
-            Answer::Replies(replies) => {
-                if id.op == Op::Acquire {
-                    self.asked.answered_write = Some(sent);
-                }
-                self.converse(now, sent, id.op, Input::Reply(id.op, replies));
-            }
+            Answer::Replies(replies) => self.replied(now, id.op, sent, replies),
             Answer::NotSent(error) => self.unanswered(now, id.op, error),
             Answer::Unknown { error, void_after } => {
-                match id.op {
-                    Op::Acquire => {
-                        self.asked.touched = true;
-                        self.asked.doubt = self.asked.doubt.max(Some(void_after));
-                    }
-                    Op::Release => self.asked.repeated = true,
-                    Op::Renew => {
-                        if let Some(changing) = &mut self.renewal.changing {
-                            changing.doubt = changing.doubt.max(Some(void_after));
-                        }
-                    }
-                    Op::Undo => {}
-                }
+                self.in_doubt(id.op, void_after);
                 self.unanswered(now, id.op, error);
             }
+            Answer::Partly { replies, void_after } => {
+                if let Some(until) = void_after {
+                    self.in_doubt(id.op, until);
+                }
+                self.replied(now, id.op, sent, replies);
+            }
+        }
+    }
+
+    fn replied(&mut self, now: Time, op: Op, sent: Time, replies: &[Reply]) {
+        if op == Op::Acquire && self.asked.stale && self.phase == Phase::Asking {
+            self.asked.touched = true;
+            return self.ask(now);
+        }
+        if op == Op::Acquire {
+            self.asked.answered_write = Some(sent);
+        }
+        self.converse(now, sent, op, Input::Reply(op, replies));
+    }
+
+    /// What was sent may be executed until then, and nobody would be told.
+    fn in_doubt(&mut self, op: Op, until: Time) {
+        match op {
+            Op::Acquire => {
+                self.asked.touched = true;
+                self.asked.doubt = self.asked.doubt.max(Some(until));
+            }
+            Op::Release => self.asked.repeated = true,
+            Op::Renew => {
+                if let Some(changing) = &mut self.renewal.changing {
+                    changing.doubt = changing.doubt.max(Some(until));
+                }
+            }
+            Op::Undo => {}
         }
     }
 

@@ -14,6 +14,8 @@ mod latch;
 #[path = "explore/layout/line.rs"]
 #[allow(unreachable_pub, reason = "shared with the explorer")]
 mod line;
+#[path = "machines/nodes.rs"]
+mod nodes;
 #[path = "machines/passing.rs"]
 mod passing;
 #[path = "machines/plain.rs"]

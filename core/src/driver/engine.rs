@@ -556,7 +556,7 @@ impl Engine {
     /// One round trip to the store ended, of so many requests.
     pub(super) fn heard(&self, requests: u64, answered: Answered) -> Answered {
         let answers_again = self.silence.hear(&answered, &self.store);
-        if !matches!(answered.outcome, Outcome::Replies(_)) {
+        if !matches!(answered.outcome, Outcome::Replies(_) | Outcome::Partly { .. }) {
             self.turnstile.open();
         }
         self.counters.change(|metrics| {
@@ -687,7 +687,7 @@ impl Engine {
     /// What a write was answered that no session is concerned with.
     fn replies(&self, answered: Answered) -> Result<Vec<Reply>> {
         match self.heard(1, answered).outcome {
-            Outcome::Replies(replies) => Ok(replies),
+            Outcome::Replies(replies) | Outcome::Partly { replies, .. } => Ok(replies),
             Outcome::NotSent(error) | Outcome::Unknown { error, .. } => Err(error),
         }
     }

@@ -290,6 +290,9 @@ impl Entry {
             Outcome::Replies(replies) => self.handle(engine, event(Answer::Replies(&replies))),
             Outcome::NotSent(error) => self.handle(engine, event(Answer::NotSent(error))),
             Outcome::Unknown { error, void_after } => self.handle(engine, event(Answer::Unknown { error, void_after })),
+            Outcome::Partly { replies, void_after, .. } => {
+                self.handle(engine, event(Answer::Partly { replies: &replies, void_after }))
+            }
         };
         effects.permits = permits;
         effects

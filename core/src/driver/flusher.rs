@@ -117,7 +117,7 @@ async fn flush(engine: &Arc<Engine>, kind: BatchKind) {
                 engine.survive(async { engine.store.call_async(&requests, limit).await }, limit).await
             }
         };
-        let reached = matches!(answered.outcome, Outcome::Replies(_));
+        let reached = matches!(answered.outcome, Outcome::Replies(_) | Outcome::Partly { .. });
         distribute(engine, parts, answered);
         if reached {
             pause = PAUSE.0;
@@ -161,6 +161,10 @@ pub(crate) fn distribute(engine: &Engine, parts: Vec<Part>, answered: Answered) 
         Outcome::NotSent(error) => Box::new(move |_| Outcome::NotSent(error.clone())),
         Outcome::Unknown { error, void_after } => {
             Box::new(move |_| Outcome::Unknown { error: error.clone(), void_after })
+        }
+        Outcome::Partly { replies, error, void_after } => {
+            let mut replies = replies.into_iter();
+            Box::new(move |count| Outcome::of(replies.by_ref().take(count).collect(), Some(error.clone()), void_after))
         }
     };
     for Part { entry, slot, id, requests } in parts {

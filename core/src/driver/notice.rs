@@ -189,7 +189,7 @@ impl Silence {
     pub(crate) fn hear(&self, answered: &Answered, store: &Arc<dyn Store>) -> bool {
         let store = &**store.address();
         match &answered.outcome {
-            Outcome::Replies(_) => {
+            Outcome::Replies(_) | Outcome::Partly { .. } => {
                 // Read before it is written: every request of a store that is well comes along here.
                 if self.0.load(Ordering::Relaxed) == 0 {
                     return false;

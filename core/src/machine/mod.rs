@@ -283,7 +283,7 @@ impl<H: Handles> LockMachine<H> {
         let session = &mut self.slots[at].session;
         let renews = id.op == Op::Renew && session.awaits(id);
         let trouble = match &answer {
-            Answer::Replies(_) => None,
+            Answer::Replies(_) | Answer::Partly { .. } => None,
             Answer::NotSent(error) => (renews || error.is_nobody_there()).then(|| error.clone()),
             Answer::Unknown { error, .. } => renews.then(|| error.clone()),
         };

@@ -49,6 +49,29 @@ pub enum Outcome {
         /// From when on it is certain that it will not be executed any more, on the driver's clock.
         void_after: Time,
     },
+    /// It went to several nodes, of which some answered. See [`of`](Self::of).
+    Partly {
+        /// One for each request: [`Reply::Silent`] for those whose node did not answer.
+        replies: Vec<Reply>,
+        /// Why one of them did not.
+        error: Error,
+        /// From when on it is certain that none of those will execute it any more; `None` where none can have got it.
+        void_after: Option<Time>,
+    },
+}
+
+impl Outcome {
+    /// How a write ended whose requests were answered so, with [`Reply::Silent`] where there is no answer, for that
+    /// `error`. Where nobody answered it is as if there were one node.
+    pub fn of(replies: Vec<Reply>, error: Option<Error>, void_after: Option<Time>) -> Self {
+        let is_silent = |reply: &Reply| *reply == Reply::Silent;
+        let Some(error) = error.filter(|_| replies.iter().any(is_silent)) else { return Outcome::Replies(replies) };
+        match void_after {
+            _ if !replies.iter().all(is_silent) => Outcome::Partly { replies, error, void_after },
+            Some(void_after) => Outcome::Unknown { error, void_after },
+            None => Outcome::NotSent(error),
+        }
+    }
 }
 
 /// What is listened to at a store.
@@ -143,8 +166,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     fn layouts(&self) -> &[Arc<dyn Layout>];
 
     /// Performs a write, in the caller's task, and gives up waiting for its replies at `limit`. All its requests go out
-    /// at once, and are executed in their order; to several nodes at the same time, where they are for several. It may
-    /// await what is tokio's. Where it is dropped before its end, [`void_after`](Self::void_after) is asked.
+    /// at once, and are executed in their order; to several nodes at the same time, where they
+    /// [are for several](Request::at), of which one that does not answer is no failure of the others. It may await what
+    /// is tokio's. Where it is dropped before its end, [`void_after`](Self::void_after) is asked.
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered>;
 
     /// Until when a write with this `limit` may still be executed that was given up at `given_up`, before its answer:
