@@ -28,6 +28,7 @@ use crate::lease::{Inspection, ReleaseOutcome};
 use crate::options::AcquireOptions;
 use crate::share::Share;
 use crate::time::StoreTime;
+use crate::token::Tokens;
 
 /// One acquisition's identity: owner and incarnation at once, 128 bits of randomness minted before anything is sent.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -130,7 +131,7 @@ pub enum Intent {
     Acquire { terms: Terms, wait: bool, prev: Option<Previous> },
     /// Extend the held lease to at least `ttl` from now.
     Renew { terms: Terms, ttl: Duration },
-    /// Release; `used` is the highest token of the block that was really used.
+    /// Release; `used` is the highest token of the block that was really used, 0 where there are none.
     Release { terms: Terms, used: u64 },
     /// Leave the queue and release, for every attempt that may have left something behind.
     Undo { terms: Terms, prev: Option<Previous> },
@@ -193,7 +194,7 @@ pub enum Question {
 pub struct Previous {
     /// The terms under which it was acquired.
     pub terms: Terms,
-    /// The highest token of its block that was used.
+    /// The highest token of its block that was used, 0 where there are none.
     pub used: u64,
 }
 
@@ -288,10 +289,8 @@ impl Verdict {
 /// A lock given to an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Grant {
-    /// First fencing token of the block.
-    pub first: u64,
-    /// Last fencing token of the block; equal to `first` where the layout has no blocks.
-    pub last: u64,
+    /// Its fencing tokens: a block, or one where the layout has no blocks; `None` where it has no tokens.
+    pub tokens: Option<Tokens>,
     /// From when the lease counts.
     pub term: Term,
     /// What became of the attempt that was given back in the same request.
@@ -337,7 +336,13 @@ pub enum Arg {
     Nothing,
     /// The store's time after which the request must do nothing; the driver fills it in at the moment of sending.
     NotAfter,
+    /// The node that it is for, of a store that has several; the last argument, which is not sent.
+    Node(Node),
 }
+
+/// One of the nodes on which a store keeps each lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Node(pub u16);
 
 impl fmt::Debug for Arg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -347,6 +352,7 @@ impl fmt::Debug for Arg {
             Arg::Key(key) => write!(f, "Key({key:?})"),
             Arg::Nothing => f.write_str("Nothing"),
             Arg::NotAfter => f.write_str("NotAfter"),
+            Arg::Node(Node(number)) => write!(f, "Node({number})"),
         }
     }
 }
@@ -390,6 +396,21 @@ impl Request {
         all.extend(args);
         Request { call, key, args: all }
     }
+
+    /// The same for `node` alone. All requests of a write go out at once, each to its node.
+    #[must_use]
+    pub fn at(mut self, node: Node) -> Self {
+        self.args.push(Arg::Node(node));
+        self
+    }
+
+    /// The node that it is for, if it names one.
+    pub fn node(&self) -> Option<Node> {
+        match self.args.last() {
+            Some(Arg::Node(node)) => Some(*node),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Debug for Request {
@@ -428,6 +449,7 @@ impl fmt::Display for Request {
                 Arg::Text(t) if t.is_empty() => write!(f, " -")?,
                 Arg::Text(t) | Arg::Key(t) => write!(f, " {t}")?,
                 Arg::NotAfter => write!(f, " <not-after>")?,
+                Arg::Node(Node(number)) => write!(f, " @{number}")?,
             }
         }
         Ok(())
@@ -447,6 +469,8 @@ pub enum Reply {
     List(Vec<Reply>),
     /// The store refused: its error code and its words.
     Error { code: String, message: String },
+    /// The node that was asked did not answer, though another one did: whether it did as it was told is not known.
+    Silent,
 }
 
 /// What a store pushes to a client.
@@ -468,6 +492,17 @@ pub enum StoreEvent {
     Changed { path: Arc<str> },
 }
 
+/// What tells of a lock at its store: a channel that messages are published on, or a path that is watched.
+#[derive(Clone, Copy, Debug)]
+pub struct Channel<'a> {
+    /// Its name, in the store's own words.
+    pub name: &'a Arc<str>,
+    /// It is of one attempt: no other will ever want it.
+    pub own: bool,
+    /// It is only wanted if it is listened to already, so that listening from the start costs nothing.
+    pub overheard: bool,
+}
+
 /// What a layout can do; the Session and the queue adapt to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Traits {
@@ -477,6 +512,9 @@ pub struct Traits {
     pub yields: bool,
     /// How waiters are told when it is their turn.
     pub push: Push,
+    /// What is held lasts as long as the client's session at the store, which the store keeps alive for all locks: none
+    /// is renewed, and its end is the end of all. Until when it lives is told by `Sink::session`.
+    pub bound: bool,
 }
 
 /// How waiters are told when it is their turn.
@@ -713,8 +751,14 @@ pub trait Layout: Send + Sync + fmt::Debug {
         self.inspect(name, key)
     }
 
-    /// Takes the lock under `key` from whoever holds it with `token`; whether somebody did.
-    fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool>;
+    /// Takes the lock under `key` from whoever holds it with `token`; whether somebody did. A layout without tokens
+    /// cannot: what was seen of a holder would not tell it from the next one.
+    fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
+        let _ = (key, token);
+        let message =
+            format!("layout {} has no tokens, by which a holder could be named; stop its process", self.name());
+        Inquiry::Done(Err(Error::unsupported("break", message)))
+    }
 
     /// The names of the locks there are. A store that cannot tell says why, as `unsupported`.
     fn list(&self) -> Inquiry<'_, Vec<String>> {
@@ -747,8 +791,8 @@ pub trait Protocol: Send + fmt::Debug {
     /// What this layout can do; never changes.
     fn traits(&self) -> Traits;
 
-    /// What whoever asks on these terms listens to while it waits, in the store's own words, to ask again after each
-    /// message. `None` unless the layout's waiters are told by [`Push::Hint`].
+    /// What whoever asks on these terms listens to while it waits, a channel or a path in the store's own words, to ask
+    /// again after each message. `None` unless the layout's waiters are told by [`Push::Hint`].
     fn channel(&self, terms: &Terms) -> Option<Arc<str>> {
         let _ = terms;
         None

@@ -21,13 +21,13 @@
 //!   Abandon   deeper level                      nothing: it is never released
 //!   Abandon   the last that was not             RunOut
 //!   Acquire   held by the same owner, runs out  Serve, Grant, one level deeper
-//!   Release   not the holder's token            Released(expired): it cannot free the next holder
+//!   Release   not the hold in force             Released(expired): it cannot free the next holder
 //!   Release   somebody waits, turn not over     Released, Serve, Grant to the next
 //!   Release   somebody waits, turn over         Yield
 //!   Release   somebody waits, lease in doubt    GiveBack, Contend
 //!   Release   nobody waits                      GiveBack
-//!   Export    the holder's token, one level     Export
-//!   Export    deeper level, not the holder's    Released(kept), Released(expired)
+//!   Export    the hold in force, one level      Export
+//!   Export    deeper level, not in force        Released(kept), Released(expired)
 //!   Lost      somebody waits                    Lost, Contend again at once
 //!   Ended     refused, others wait              Refuse the one that tried, Contend for the others
 //!   Ended     failed                            Refuse everybody it stood for
@@ -35,6 +35,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::{Hash, Hasher};
+use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -46,6 +47,7 @@ use crate::protocol::AttemptId;
 use crate::relative::Relative;
 use crate::session::{CompactService, Service, claim};
 use crate::time::Time;
+use crate::token::Tokens;
 
 /// The longest turn of one process while others may wait: beyond it their p99 suffers (48 times the fair share at
 /// blocks of 256 hand-offs, measured).
@@ -55,6 +57,17 @@ pub const SLICE: Duration = Duration::from_millis(1);
 /// a queue rise in the order in which its tasks ask, none is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(pub u64);
+
+/// One hold of the lock, from its grant to its end: known by the task that it was granted to, whatever levels are
+/// entered later. A fencing token is no name for it, since a layout may have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HoldId(pub u64);
+
+impl From<TaskId> for HoldId {
+    fn from(task: TaskId) -> Self {
+        HoldId(task.0)
+    }
+}
 
 /// One session standing in for tasks at the store; minted here, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -102,15 +115,15 @@ pub enum Event {
     Resume { ask: Ask, secret: AttemptId },
     /// A waiting task is gone.
     Cancel(TaskId),
-    /// A contender got the lock, under these tokens.
-    Granted { contender: ContenderId, first: u64, last: u64 },
-    /// A holder gives back the hold it got `token` with. `left` is how much longer the lease is believed to last, if
-    /// nothing about it is in doubt.
-    Release { token: u64, left: Option<Duration> },
-    /// The holder under `token` leaves the lock to `secret` for `ttl`.
-    Export { token: u64, secret: AttemptId, ttl: Duration },
-    /// One level of the hold under `token` was forgotten: nobody will ever release it.
-    Abandon { token: u64 },
+    /// A contender got the lock, under these tokens if there are any.
+    Granted { contender: ContenderId, tokens: Option<Tokens> },
+    /// A holder gives back one level of its hold. `left` is how much longer the lease is believed to last, if nothing
+    /// about it is in doubt.
+    Release { hold: HoldId, left: Option<Duration> },
+    /// The holder leaves the lock to `secret` for `ttl`.
+    Export { hold: HoldId, secret: AttemptId, ttl: Duration },
+    /// One level of the hold was forgotten: nobody will ever release it.
+    Abandon { hold: HoldId },
     /// A contender's lease is lost.
     Lost(ContenderId),
     /// A contender is through: refused, failed, or withdrawn.
@@ -128,24 +141,25 @@ pub enum Action {
     Resume { contender: ContenderId, secret: AttemptId, service: Service },
     /// The contender's lease is now held on these terms.
     Serve { contender: ContenderId, service: Service },
-    /// Give the lock back and contend again, in one request if possible; `used` is the highest token used.
-    Yield { contender: ContenderId, used: u64, service: Service },
-    /// Every level of the hold under `token` that was not released was forgotten: nothing is to prolong the lease.
-    RunOut { contender: ContenderId, token: u64 },
-    /// Give the lock back.
-    GiveBack { contender: ContenderId, used: u64 },
-    /// Leave the lock to `secret` for `ttl`.
-    Export { contender: ContenderId, used: u64, secret: AttemptId, ttl: Duration },
+    /// Give the lock back, which ends `hold`, and contend again, in one request if possible; `used` is the highest
+    /// token used, 0 where there are none.
+    Yield { contender: ContenderId, hold: HoldId, used: u64, service: Service },
+    /// Every level of the hold that was not released was forgotten: nothing is to prolong the lease.
+    RunOut { contender: ContenderId, hold: HoldId },
+    /// Give the lock back, which ends `hold`, if somebody took the grant up; `used` as above.
+    GiveBack { contender: ContenderId, hold: Option<HoldId>, used: u64 },
+    /// Leave the lock to `secret` for `ttl`, which ends `hold`; `used` as above.
+    Export { contender: ContenderId, hold: HoldId, used: u64, secret: AttemptId, ttl: Duration },
     /// Nobody wants the contender's lock any more.
     Withdraw(ContenderId),
     /// The task holds the lock; `depth` counts its owner's levels from 1.
-    Grant { task: TaskId, token: u64, depth: u32, contender: ContenderId },
+    Grant { task: TaskId, hold: HoldId, token: Option<NonZeroU64>, depth: u32, contender: ContenderId },
     /// The task does not get it.
     Refuse { task: TaskId, why: Refusal },
     /// Answer to a release that the store need not hear of.
-    Released { token: u64, outcome: ReleaseOutcome },
-    /// Whoever holds under `token` has lost it.
-    Lost { token: u64 },
+    Released { hold: HoldId, outcome: ReleaseOutcome },
+    /// The hold is lost.
+    Lost { hold: HoldId },
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -161,20 +175,30 @@ struct Contender {
 /// The task that holds the lock now.
 #[derive(Clone, Debug, Hash)]
 struct Hold {
+    id: HoldId,
     contender: ContenderId,
-    token: u64,
+    /// `None` where the layout has no tokens.
+    token: Option<NonZeroU64>,
     owner: Option<OwnerId>,
     depth: u32,
     /// How many of its levels were forgotten.
     abandoned: u32,
 }
 
+impl Hold {
+    /// The highest token that was used, 0 where there are none.
+    fn used(&self) -> u64 {
+        self.token.map_or(0, NonZeroU64::get)
+    }
+}
+
 /// This process's present turn.
 #[derive(Clone, Debug)]
 struct Turn {
-    last: u64,
     ends: Time,
-    hand_offs_left: usize,
+    /// How many may hold in it yet, who holds now among them: as many as waited when it began, and as there are tokens
+    /// set aside for.
+    holders_left: NonZeroU32,
 }
 
 /// The memory in which waiting tasks and actions gather.
@@ -238,10 +262,10 @@ impl Queue {
             Event::Acquire(ask) => self.acquire(ask),
             Event::Resume { ask, secret } => self.resume(ask, secret),
             Event::Cancel(task) => self.cancel(task),
-            Event::Granted { contender, first, last } => self.granted(now, contender, first, last),
-            Event::Release { token, left } => self.release(now, token, left),
-            Event::Export { token, secret, ttl } => self.export(token, secret, ttl),
-            Event::Abandon { token } => self.abandon(token),
+            Event::Granted { contender, tokens } => self.granted(now, contender, tokens),
+            Event::Release { hold, left } => self.release(now, hold, left),
+            Event::Export { hold, secret, ttl } => self.export(hold, secret, ttl),
+            Event::Abandon { hold } => self.abandon(hold),
             Event::Lost(contender) => self.lost(contender),
             Event::Ended { contender, failure } => self.ended(contender, failure),
             Event::Tick => self.expire(now),
@@ -283,14 +307,19 @@ impl Queue {
         self.hold.is_none() && nobody_waits && self.shared.is_none() && self.own.is_empty()
     }
 
-    /// The contender whose lease is held under `token`, if that hold is still in force.
-    pub fn holder(&self, token: u64) -> Option<ContenderId> {
-        self.hold.as_ref().filter(|hold| hold.token == token).map(|hold| hold.contender)
+    /// The contender whose lease this hold is, if it is still in force.
+    pub fn holder(&self, id: HoldId) -> Option<ContenderId> {
+        self.hold.as_ref().filter(|hold| hold.id == id).map(|hold| hold.contender)
     }
 
-    /// The token of the hold in force.
+    /// The hold in force.
+    pub fn held(&self) -> Option<HoldId> {
+        self.hold.as_ref().map(|hold| hold.id)
+    }
+
+    /// The token of the hold in force, where the layout has tokens.
     pub fn held_token(&self) -> Option<u64> {
-        self.hold.as_ref().map(|hold| hold.token)
+        self.hold.as_ref()?.token.map(NonZeroU64::get)
     }
 
     /// The contender of all tasks that are not fair, while there is one.
@@ -322,11 +351,11 @@ impl Queue {
             };
             let runs_out = hold.depth == hold.abandoned;
             hold.depth = deeper;
-            let Hold { contender, token, depth, .. } = *hold;
+            let Hold { id, contender, token, depth, .. } = *hold;
             if runs_out {
                 self.serve(contender, ask.service);
             }
-            return self.actions.push_back(Action::Grant { task: ask.task, token, depth, contender });
+            return self.actions.push_back(Action::Grant { task: ask.task, hold: id, token, depth, contender });
         }
         if ask.tries && !self.is_idle() {
             return self.refuse(ask.task, Refusal::Taken);
@@ -374,15 +403,16 @@ impl Queue {
         self.actions.push_back(Action::Resume { contender, secret, service: ask.service });
     }
 
-    fn export(&mut self, token: u64, secret: AttemptId, ttl: Duration) {
-        match self.hold.take_if(|hold| hold.token == token && hold.depth == 1) {
-            Some(Hold { contender, .. }) => {
-                self.part_with(contender, Action::Export { contender, used: token, secret, ttl });
+    fn export(&mut self, id: HoldId, secret: AttemptId, ttl: Duration) {
+        match self.hold.take_if(|hold| hold.id == id && hold.depth == 1) {
+            Some(hold) => {
+                let (contender, used) = (hold.contender, hold.used());
+                self.part_with(contender, Action::Export { contender, hold: id, used, secret, ttl });
             }
             None => {
-                let deeper = self.hold.as_ref().filter(|hold| hold.token == token);
+                let deeper = self.hold.as_ref().filter(|hold| hold.id == id);
                 let outcome = deeper.map_or(ReleaseOutcome::Expired, |hold| ReleaseOutcome::Kept(hold.depth));
-                self.actions.push_back(Action::Released { token, outcome });
+                self.actions.push_back(Action::Released { hold: id, outcome });
             }
         }
     }
@@ -442,33 +472,38 @@ impl Queue {
         }
     }
 
-    fn granted(&mut self, now: Time, id: ContenderId, first: u64, last: u64) {
+    fn granted(&mut self, now: Time, id: ContenderId, tokens: Option<Tokens>) {
+        let first = tokens.map_or(0, Tokens::first);
         let Some(contender) = self.contender(id).cloned() else {
-            return self.actions.push_back(Action::GiveBack { contender: id, used: first });
+            return self.actions.push_back(Action::GiveBack { contender: id, hold: None, used: first });
         };
         if let Some(hold) = self.hold.take() {
             // The store gave the lock to this contender, so the hold before it is over, whatever its own session knows.
-            self.actions.push_back(Action::Lost { token: hold.token });
+            self.actions.push_back(Action::Lost { hold: hold.id });
             self.remove_contender(hold.contender);
         }
         let next = match contender.fair_for {
             Some(task) => place(&self.waiting_fairly, task, waits).and_then(|at| self.waiting_fairly.get(at)).copied(),
             None => self.waiting.front().copied(),
         };
-        let Some(ask) = next else { return self.give_back(id, first) };
+        let Some(ask) = next else { return self.give_back(id, None, first) };
         let waiting = if ask.fair { 0 } else { self.waiting.len() };
-        let hand_offs_left = waiting.min(usize::try_from(self.block).unwrap_or(usize::MAX)).saturating_sub(1);
-        self.turn = Some(Turn { last, ends: now.after(SLICE), hand_offs_left });
+        // What has no tokens is handed on by nobody.
+        let block = self.block.min(tokens.map_or(1, |tokens| (tokens.last() - first).saturating_add(1)));
+        let holders = u32::try_from(block.min(waiting as u64)).unwrap_or(u32::MAX);
+        let holders_left = NonZeroU32::new(holders).unwrap_or(NonZeroU32::MIN);
+        self.turn = Some(Turn { ends: now.after(SLICE), holders_left });
         if contender.service.get() != ask.service {
             self.serve(id, ask.service);
         }
-        self.grant(id, ask, first);
+        self.grant(id, ask, NonZeroU64::new(first));
     }
 
-    fn grant(&mut self, contender: ContenderId, ask: Ask, token: u64) {
+    fn grant(&mut self, contender: ContenderId, ask: Ask, token: Option<NonZeroU64>) {
         self.remove_waiting(ask.task);
-        self.hold = Some(Hold { contender, token, owner: ask.owner, depth: 1, abandoned: 0 });
-        self.actions.push_back(Action::Grant { task: ask.task, token, depth: 1, contender });
+        let id = ask.task.into();
+        self.hold = Some(Hold { id, contender, token, owner: ask.owner, depth: 1, abandoned: 0 });
+        self.actions.push_back(Action::Grant { task: ask.task, hold: id, token, depth: 1, contender });
     }
 
     fn serve(&mut self, id: ContenderId, service: Service) {
@@ -478,8 +513,8 @@ impl Queue {
         self.actions.push_back(Action::Serve { contender: id, service });
     }
 
-    fn give_back(&mut self, contender: ContenderId, used: u64) {
-        self.part_with(contender, Action::GiveBack { contender, used });
+    fn give_back(&mut self, contender: ContenderId, hold: Option<HoldId>, used: u64) {
+        self.part_with(contender, Action::GiveBack { contender, hold, used });
     }
 
     /// The contender is nobody's here any more, once `how` is done.
@@ -490,70 +525,70 @@ impl Queue {
         self.contend_for_the_rest();
     }
 
-    fn release(&mut self, now: Time, token: u64, left: Option<Duration>) {
-        let Some(hold) = self.hold.as_mut().filter(|hold| hold.token == token) else {
-            return self.actions.push_back(Action::Released { token, outcome: ReleaseOutcome::Expired });
+    fn release(&mut self, now: Time, hold: HoldId, left: Option<Duration>) {
+        let Some(held) = self.hold.as_mut().filter(|held| held.id == hold) else {
+            return self.actions.push_back(Action::Released { hold, outcome: ReleaseOutcome::Expired });
         };
-        hold.depth -= 1;
-        if hold.depth > 0 {
-            let outcome = ReleaseOutcome::Kept(hold.depth);
-            self.actions.push_back(Action::Released { token, outcome });
+        held.depth -= 1;
+        if held.depth > 0 {
+            let outcome = ReleaseOutcome::Kept(held.depth);
+            self.actions.push_back(Action::Released { hold, outcome });
             return self.run_out_if_forgotten();
         }
-        let id = hold.contender;
+        let (id, token, used) = (held.contender, held.token, held.used());
         self.hold = None;
         let is_shared = self.shared.as_ref().is_some_and(|shared| shared.id == id);
         match self.waiting.front().copied().filter(|_| is_shared) {
-            Some(ask) if self.may_hand_on(now, token, left, &ask) => {
-                self.actions.push_back(Action::Released { token, outcome: ReleaseOutcome::Released });
+            Some(ask) if self.may_hand_on(now, left, &ask) => {
+                self.actions.push_back(Action::Released { hold, outcome: ReleaseOutcome::Released });
                 // Also when it wants the same: the one before may have extended its hold.
                 self.serve(id, ask.service);
-                self.grant(id, ask, token + 1);
+                self.grant(id, ask, token.and_then(|token| token.checked_add(1)));
             }
             // What is in doubt is not yielded, and is not over before nothing of it can be executed any more.
-            Some(ask) if left.is_some() => self.yield_to(id, token, ask),
-            _ => self.give_back(id, token),
+            Some(ask) if left.is_some() => self.yield_to(id, hold, used, ask),
+            _ => self.give_back(id, Some(hold), used),
         }
     }
 
     /// Whoever forgets a guard may yet be at work under it: the lock is not given back, and lasts as long as a level is
     /// left that is not forgotten.
-    fn abandon(&mut self, token: u64) {
-        if let Some(hold) = self.hold.as_mut().filter(|hold| hold.token == token && hold.abandoned < hold.depth) {
+    fn abandon(&mut self, id: HoldId) {
+        if let Some(hold) = self.hold.as_mut().filter(|hold| hold.id == id && hold.abandoned < hold.depth) {
             hold.abandoned += 1;
             self.run_out_if_forgotten();
         }
     }
 
     fn run_out_if_forgotten(&mut self) {
-        if let Some(&Hold { contender, token, .. }) = self.hold.as_ref().filter(|hold| hold.abandoned == hold.depth) {
-            self.actions.push_back(Action::RunOut { contender, token });
+        if let Some(&Hold { contender, id, .. }) = self.hold.as_ref().filter(|hold| hold.abandoned == hold.depth) {
+            self.actions.push_back(Action::RunOut { contender, hold: id });
         }
     }
 
-    fn may_hand_on(&mut self, now: Time, token: u64, left: Option<Duration>, to: &Ask) -> bool {
+    fn may_hand_on(&mut self, now: Time, left: Option<Duration>, to: &Ask) -> bool {
         let Some(turn) = &mut self.turn else { return false };
         let enough = left.is_some_and(|left| left >= claim(to.service.ttl) / 2);
-        if !enough || turn.hand_offs_left == 0 || token >= turn.last || now >= turn.ends {
-            return false;
+        match NonZeroU32::new(turn.holders_left.get() - 1) {
+            Some(left) if enough && now < turn.ends => turn.holders_left = left,
+            _ => return false,
         }
-        turn.hand_offs_left -= 1;
         true
     }
 
-    fn yield_to(&mut self, id: ContenderId, used: u64, ask: Ask) {
+    fn yield_to(&mut self, id: ContenderId, hold: HoldId, used: u64, ask: Ask) {
         self.turn = None;
         if let Some(contender) = self.contender(id) {
             contender.service = ask.service.into();
             contender.tried_by = None;
         }
-        self.actions.push_back(Action::Yield { contender: id, used, service: ask.service });
+        self.actions.push_back(Action::Yield { contender: id, hold, used, service: ask.service });
     }
 
     fn lost(&mut self, id: ContenderId) {
         if let Some(hold) = self.hold.take_if(|hold| hold.contender == id) {
             self.turn = None;
-            self.actions.push_back(Action::Lost { token: hold.token });
+            self.actions.push_back(Action::Lost { hold: hold.id });
         }
         self.remove_contender(id);
         self.contend_for_the_rest();
@@ -597,8 +632,9 @@ impl Queue {
             ask.deadline.map(|at| view.ahead(at)).hash(state);
         }
         if let Some(hold) = &self.hold {
-            (hold.contender, view.token(hold.token), hold.owner, hold.depth, hold.abandoned).hash(state);
+            let token = hold.token.map(|token| view.token(token.get()));
+            (hold.id, hold.contender, token, hold.owner, hold.depth, hold.abandoned).hash(state);
         }
-        self.turn.as_ref().map(|t| (view.token(t.last), view.ahead(t.ends), t.hand_offs_left)).hash(state);
+        self.turn.as_ref().map(|t| (view.ahead(t.ends), t.holders_left)).hash(state);
     }
 }

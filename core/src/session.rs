@@ -34,6 +34,7 @@
 //!   Waiting     Push: hint, places dropped       Asking      Send(acquire)                a claim that runs only moves the timer
 //!   Waiting     Inbox: it is (re)subscribed      Asking      Send(acquire)
 //!   Waiting     Tick: holder's end, a poll       Asking      Send(acquire)
+//!   Waiting     Over                             Asking      Send(acquire)                its place ended with the session
 //!   Waiting     Verify                           Asking      Send(acquire)
 //!   Waiting     Push/Inbox/Tick/Verify           Undoing     Failed, Send(undo)           its place may be forgotten
 //!   Waiting     Cancel: nothing is at the store  Ended       -
@@ -53,6 +54,7 @@
 //!   Held        Push: broken                     Held        Send(renew)                  its answer ends the hold
 //!   Held        Tick: the renewal is due         Held        Send(renew)                  unless the hold is to run out
 //!   Held        Tick: deadline                   Undoing     Lost, Send(undo)
+//!   Held        Over                             Undoing     Lost, Send(undo)             the client's session ended
 //!   Held        Verify                           Held        Send(renew)
 //!   Held        Serve                            Held        Send(renew)                  where its ttl is shorter
 //!   Held        Extend                           Held        Send(renew)
@@ -95,8 +97,10 @@ use crate::options::Retry;
 use crate::protocol::{AttemptId, Input, Op, Protocol, Push, Reply, Requests, Step, StoreEvent, Terms, Verdict};
 use crate::relative::Relative;
 use crate::time::{StoreTime, Time};
+use crate::token::Tokens;
 
 mod asking;
+mod bound;
 mod giving_back;
 mod holding;
 mod state;
@@ -168,6 +172,9 @@ pub enum Answer<'a> {
     NotSent(Error),
     /// It may have been executed, or may be yet, but not after `void_after`.
     Unknown { error: Error, void_after: Time },
+    /// Some of the nodes that it went to answered; for the others there is [`Reply::Silent`], and what was sent to them
+    /// may be executed until `void_after`.
+    Partly { replies: &'a [Reply], void_after: Option<Time> },
 }
 
 /// What a session is told.
@@ -191,13 +198,18 @@ pub enum Event<'a> {
     Change(u32),
     /// Give back and contend again, in one request where the layout can.
     Yield { attempt: AttemptId, used: u64, service: Service },
-    /// Give back; `used` is the highest token that was used.
+    /// Give back; `used` is the highest token that was used, 0 where there are none.
     Release { used: u64 },
     /// Pass the lock to `secret`, which nobody is told before [`Action::Released`] says that it has it; `used` as
     /// above.
     Export { secret: Terms, used: u64 },
     /// Whoever wanted the lock is gone.
     Cancel,
+    /// The client's session at the store lives until then, for a layout that is [bound](crate::protocol::Traits::bound)
+    /// to it.
+    Alive(Time),
+    /// That session ended, and whatever it kept at the store.
+    Over,
     /// The store may have forgotten what it promised (restart, failover): check at once.
     Verify,
     /// Time passed.
@@ -213,8 +225,8 @@ pub enum Action {
     OpenInbox,
     /// A request answered at `at` on the store's clock was sent at `sent`: correct the idea of that clock.
     Learn { sent: Time, at: StoreTime },
-    /// The lock is held, under the tokens `first..=last`, until [`Session::valid_until`].
-    Granted { first: u64, last: u64 },
+    /// The lock is held, under these tokens if there are any, until [`Session::valid_until`].
+    Granted { tokens: Option<Tokens> },
     /// Somebody else holds it, and this contender only tried.
     Refused,
     /// It cannot be had.
@@ -279,8 +291,12 @@ pub struct Session {
     terms: Terms,
     service: CompactService,
     waits: bool,
+    /// See [`Traits::bound`](crate::protocol::Traits::bound).
+    bound: bool,
     inbox: Inbox,
     seq: u32,
+    /// Until when the client's session lives, where what is held is bound to it.
+    alive_until: Time,
     /// The unanswered write of each conversation.
     flights: [Option<NonZeroU32>; 4],
     asked: Asked,
@@ -303,6 +319,8 @@ impl Session {
             fair: false,
         };
         Session {
+            bound: protocol.traits().bound,
+            alive_until: Time::ZERO,
             protocol,
             store_timeout,
             phase: Phase::Idle,
@@ -336,6 +354,8 @@ impl Session {
             Event::Release { used } => self.release(now, used),
             Event::Export { secret, used } => self.export(now, secret, used),
             Event::Cancel => self.cancel(now),
+            Event::Alive(until) => self.alive(now, until),
+            Event::Over => self.session_over(now),
             Event::Verify => self.verify(now),
             Event::Tick => self.tick(now),
         }
@@ -422,13 +442,14 @@ impl Session {
     }
 
     /// The first token of the present grant.
-    pub fn first_token(&self) -> u64 {
-        self.lease.tokens.0
+    pub fn first_token(&self) -> Option<u64> {
+        self.lease.tokens.map(Tokens::first)
     }
 
     /// Whether the present grant is under `token`, or has set it aside for a hand-off.
     pub fn has_token(&self, token: u64) -> bool {
-        self.phase == Phase::Held && (self.lease.tokens.0..=self.lease.tokens.1).contains(&token)
+        let is_one_of = |tokens: Tokens| (tokens.first()..=tokens.last()).contains(&token);
+        self.phase == Phase::Held && self.lease.tokens.is_some_and(is_one_of)
     }
 
     /// How long each renewal makes the lease last.
@@ -519,29 +540,46 @@ impl Session {
         }
         self.flights[id.op as usize] = None;
         match answer {
-            Answer::Replies(replies) => {
-                if id.op == Op::Acquire {
-                    self.asked.answered_write = Some(sent);
-                }
-                self.converse(now, sent, id.op, Input::Reply(id.op, replies));
-            }
+            Answer::Replies(replies) => self.replied(now, id.op, sent, replies),
             Answer::NotSent(error) => self.unanswered(now, id.op, error),
             Answer::Unknown { error, void_after } => {
-                match id.op {
-                    Op::Acquire => {
-                        self.asked.touched = true;
-                        self.asked.doubt = self.asked.doubt.max(Some(void_after));
-                    }
-                    Op::Release => self.asked.repeated = true,
-                    Op::Renew => {
-                        if let Some(changing) = &mut self.renewal.changing {
-                            changing.doubt = changing.doubt.max(Some(void_after));
-                        }
-                    }
-                    Op::Undo => {}
-                }
+                self.in_doubt(id.op, void_after);
                 self.unanswered(now, id.op, error);
             }
+            Answer::Partly { replies, void_after } => {
+                if let Some(until) = void_after {
+                    self.in_doubt(id.op, until);
+                }
+                self.replied(now, id.op, sent, replies);
+            }
+        }
+    }
+
+    fn replied(&mut self, now: Time, op: Op, sent: Time, replies: &[Reply]) {
+        if op == Op::Acquire && self.asked.stale && self.phase == Phase::Asking {
+            self.asked.touched = true;
+            return self.ask(now);
+        }
+        if op == Op::Acquire {
+            self.asked.answered_write = Some(sent);
+        }
+        self.converse(now, sent, op, Input::Reply(op, replies));
+    }
+
+    /// What was sent may be executed until then, and nobody would be told.
+    fn in_doubt(&mut self, op: Op, until: Time) {
+        match op {
+            Op::Acquire => {
+                self.asked.touched = true;
+                self.asked.doubt = self.asked.doubt.max(Some(until));
+            }
+            Op::Release => self.asked.repeated = true,
+            Op::Renew => {
+                if let Some(changing) = &mut self.renewal.changing {
+                    changing.doubt = changing.doubt.max(Some(until));
+                }
+            }
+            Op::Undo => {}
         }
     }
 
@@ -743,6 +781,9 @@ impl Session {
         (ahead(self.asked.wake), ahead(self.asked.doubt)).hash(state);
         (view.ahead(self.lease.store_until), view.ahead(self.forgotten_at()), ahead(self.place_forgotten_at()))
             .hash(state);
+        if self.bound {
+            (view.ahead(self.alive_until), self.asked.stale).hash(state);
+        }
         if matches!(self.phase, Phase::Asking | Phase::Releasing) {
             (self.asked.asked_to_queue, ahead(self.silent_until())).hash(state);
         }
@@ -756,7 +797,7 @@ impl Session {
             self.asked.answered_write.filter(|_| watches).map(|at| view.ago(at)).hash(state);
         }
         if matches!(self.phase, Phase::Held | Phase::Confirming) {
-            (view.token(self.lease.tokens.0), view.token(self.lease.tokens.1)).hash(state);
+            self.lease.tokens.map(|tokens| (view.token(tokens.first()), view.token(tokens.last()))).hash(state);
             (self.flight(Op::Renew).map(|_| self.renewal.ttl), ahead(self.renewal.due)).hash(state);
             view.ahead(self.lease.valid_until).hash(state);
             self.service.get().max_hold.map(|max| view.ahead(self.lease.granted_at.after(max))).hash(state);

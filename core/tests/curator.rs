@@ -332,8 +332,9 @@ impl World {
                     return self.acquire(who);
                 }
                 client.task = Task::Holding;
-                assert!(grant.first > self.token, "the token falls");
-                self.token = grant.first;
+                let token = grant.tokens.expect("a token").first();
+                assert!(token > self.token, "the token falls");
+                self.token = token;
             }
             (Op::Acquire, Task::Asking | Task::Waiting, Verdict::Failed(error)) if error.retryable() => {
                 self.acquire(who);

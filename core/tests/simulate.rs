@@ -23,11 +23,11 @@ use lockwright::machine;
 use lockwright::native_machine::Procedure;
 use lockwright::options::Retry;
 use lockwright::protocol::{Arg, AttemptId, InboxId, Reply, StoreEvent};
-use lockwright::queue::{Ask, OwnerId, TaskId};
+use lockwright::queue::{Ask, HoldId, OwnerId, TaskId};
 use lockwright::session::{Answer, Inbox, RequestId, Service, margin};
 use lockwright::store_clock::StoreClock;
 use lockwright::time::{StoreTime, Time};
-use process::{Call, Effects, Part, Process, Settled, process_of};
+use process::{Call, Effects, Holding, Part, Process, Settled, process_of};
 
 /// Seeds that failed once, each with the reason.
 const SEEDS: &str = include_str!("simulate_seeds.txt");
@@ -138,8 +138,8 @@ struct Flight {
 enum State {
     Resting,
     Waiting,
-    Holding { token: u64, depth: u32 },
-    Releasing { token: u64, depth: u32 },
+    Holding { hold: HoldId, depth: u32 },
+    Releasing { hold: HoldId, depth: u32 },
     Through,
 }
 
@@ -418,7 +418,7 @@ impl Simulation {
                 self.rest(client, number);
                 self.feed(client, lock, machine::Event::Cancel { task: TaskId(id), granted: None })
             }
-            State::Holding { token, depth } => {
+            State::Holding { hold, depth } => {
                 let (lock, nested) = (task.lock, std::mem::take(&mut task.nested));
                 if nested && depth == 1 {
                     task.state = State::Waiting;
@@ -440,12 +440,12 @@ impl Simulation {
                     self.later(SECOND / 5, Event::Alarm { client, task: number, round });
                     self.note(|| format!("client {client} task {number} extends to {ttl:?}"));
                     let waiter = Call::Extend(TaskId(number as u64));
-                    return self.feed(client, lock, machine::Event::Extend { token, ttl, waiter });
+                    return self.feed(client, lock, machine::Event::Extend { hold, ttl, waiter });
                 }
-                task.state = State::Releasing { token, depth };
-                self.note(|| format!("client {client} task {number} releases {token}"));
+                task.state = State::Releasing { hold, depth };
+                self.note(|| format!("client {client} task {number} releases {hold:?}"));
                 let waiter = Call::Release(TaskId(number as u64));
-                self.feed(client, lock, machine::Event::Release { token, waiter })
+                self.feed(client, lock, machine::Event::Release { hold, token: None, waiter })
             }
             State::Releasing { .. } | State::Through => Ok(()),
         }
@@ -513,10 +513,7 @@ impl Simulation {
 
     fn settled(&mut self, client: usize, lock: usize, call: Call, settled: Settled) -> Checked {
         match (call, settled) {
-            (Call::Acquire(task), Settled::Granted { hold, depth }) => {
-                let token = machine::Hold::token(&hold).n;
-                self.granted(client, lock, task, token, depth)
-            }
+            (Call::Acquire(task), Settled::Granted { hold, depth }) => self.granted(client, lock, task, &hold, depth),
             (Call::Acquire(task), Settled::Refused(why)) => {
                 let (number, serial) = ((task.0 % TASKS) as usize, task.0 / TASKS);
                 self.note(|| format!("client {client} task {number} is refused: {why:?}"));
@@ -536,7 +533,8 @@ impl Simulation {
         }
     }
 
-    fn granted(&mut self, client: usize, lock: usize, task: TaskId, token: u64, depth: u32) -> Checked {
+    fn granted(&mut self, client: usize, lock: usize, task: TaskId, hold: &Holding, depth: u32) -> Checked {
+        let token = machine::Hold::shown(hold).ok_or("a grant without a token")?.n;
         let (number, serial) = ((task.0 % TASKS) as usize, task.0 / TASKS);
         self.note(|| format!("client {client} task {number} holds lock {lock} under {token}, depth {depth}"));
         let believed: Vec<_> = self.clients[client].processes[lock].beliefs().map(|(attempt, _)| attempt).collect();
@@ -544,7 +542,7 @@ impl Simulation {
         if task.state != State::Waiting || task.serial != serial {
             return Err(format!("client {client} task {number} is granted the lock while {:?}", task.state));
         }
-        task.state = State::Holding { token, depth };
+        task.state = State::Holding { hold: machine::Hold::id(hold), depth };
         let round = task.round;
         let record = &mut self.locks[lock];
         // Granted before the store forgot it, and told only now: the next request will find out.
@@ -566,7 +564,7 @@ impl Simulation {
     fn released(&mut self, client: usize, lock: usize, number: usize, outcome: &ReleaseOutcome) -> Checked {
         self.note(|| format!("client {client} task {number} released lock {lock}: {outcome:?}"));
         let Task { state, lock: of, .. } = self.clients[client].tasks[number];
-        let State::Releasing { token, .. } = state else {
+        let State::Releasing { hold, .. } = state else {
             return Err(format!("client {client} answers a release of task {number}, which is {state:?}"));
         };
         if of != lock {
@@ -575,7 +573,7 @@ impl Simulation {
         match self.clients[client].tasks[number].state {
             State::Releasing { depth, .. } if depth > 1 => {
                 let task = &mut self.clients[client].tasks[number];
-                task.state = State::Holding { token, depth: depth - 1 };
+                task.state = State::Holding { hold, depth: depth - 1 };
                 let round = task.round;
                 let wait = self.random.below(10 * MS);
                 self.later(wait, Event::Alarm { client, task: number, round });

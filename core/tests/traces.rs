@@ -363,9 +363,10 @@ fn show(step: &Step) -> String {
         }
         Step::Done(verdict) => match verdict {
             Verdict::Granted(grant) => {
-                let tokens = match (grant.first, grant.last) {
-                    (first, last) if first == last => format!("token {first}"),
-                    (first, last) => format!("tokens {first} to {last}"),
+                let tokens = match grant.tokens.map(|tokens| (tokens.first(), tokens.last())) {
+                    None => "no token".into(),
+                    Some((first, last)) if first == last => format!("token {first}"),
+                    Some((first, last)) => format!("tokens {first} to {last}"),
                 };
                 let term = match grant.term {
                     Term::FromRequest => "counted from the answered request".into(),

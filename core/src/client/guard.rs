@@ -81,9 +81,9 @@ impl<F: Face> Guard<F> {
         (!left.is_zero() && self.depth == 1).then(|| left.max(MIN_TTL))
     }
 
-    /// The fencing token: hand it to whatever the lock protects.
+    /// The fencing token: hand it to whatever the lock protects. [`Token::NONE`] where the layout has no tokens.
     pub fn token(&self) -> Token {
-        self.holding.as_ref().map_or(Token::new(0), |holding| holding.hold.shown())
+        self.holding.as_ref().map_or(Token::NONE, |holding| holding.hold.token())
     }
 
     /// The lock's name.
@@ -132,7 +132,7 @@ impl<F: Face> Guard<F> {
     /// guards are collected at unknown moments, maybe inside the critical section.
     pub fn abandon(mut self) {
         if let Ok(Some(holding)) = self.take() {
-            let effects = holding.entry.abandon(&holding.engine, holding.hold.token.n);
+            let effects = holding.entry.abandon(&holding.engine, &holding.hold);
             holding.engine.perform_in_background(&holding.entry, effects);
         }
     }
@@ -181,7 +181,7 @@ impl<F: Face> Guard<F> {
             }
         };
         let (lock, store) = (&*holding.entry.name, &**holding.engine.store.address());
-        let span = debug_span!(target: "lockwright::release", "release", lock, store, token = %holding.hold.shown());
+        let span = debug_span!(target: "lockwright::release", "release", lock, store, token = %holding.hold.token());
         Ok(Call { engine: holding.engine, entry: holding.entry, waiter, effects: Some(effects), span })
     }
 
@@ -191,7 +191,7 @@ impl<F: Face> Guard<F> {
         let Holding { engine, entry, hold } = self.holding()?;
         entry.layout.check(&wanted)?;
         let waiter = Arc::default();
-        let effects = entry.extend(engine, hold.token.n, ttl, &waiter);
+        let effects = entry.extend(engine, hold, ttl, &waiter);
         let span = Span::none();
         let call = Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects), span };
         Ok(Extension { call, hold: hold.clone() })
@@ -205,7 +205,7 @@ impl<F: Face> Guard<F> {
             return Err(Error::unsupported("change", message).on_lock(entry.name.clone()));
         }
         let waiter = Arc::default();
-        let effects = entry.change(engine, hold.token.n, to.units, &waiter);
+        let effects = entry.change(engine, hold, to.units, &waiter);
         let span = Span::none();
         let call = Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects), span };
         Ok(Change { call, hold: hold.clone() })
@@ -354,8 +354,8 @@ fn left_to_itself(
     waiter: &Arc<Waiter>,
 ) -> Result<Effects> {
     Ok(match early {
-        Some(left) => entry.export(engine, hold.token.n, engine.mint()?, left, waiter),
-        None => entry.release(engine, hold.token.n, waiter),
+        Some(left) => entry.export(engine, hold, engine.mint()?, left, waiter),
+        None => entry.release(engine, hold, waiter),
     })
 }
 
@@ -366,7 +366,7 @@ impl<F: Face> Drop for Guard<F> {
             let waiter = Arc::default();
             // Without randomness nothing can hold it on: its lease runs out, which is no sooner.
             let effects = left_to_itself(&holding, early, &waiter)
-                .unwrap_or_else(|_| holding.entry.abandon(&holding.engine, holding.hold.token.n));
+                .unwrap_or_else(|_| holding.entry.abandon(&holding.engine, &holding.hold));
             holding.engine.perform_in_background(&holding.entry, effects);
         }
     }

@@ -494,7 +494,7 @@ impl<F: Face> Acquisition<F> {
     fn result(&self, settled: Settled, who: Option<&str>) -> Result<Guard<F>> {
         let error = match settled {
             Settled::Granted { hold, depth: 1 } if hold.remaining().is_zero() && self.entry.layout.is_held() => {
-                let effects = self.entry.release(&self.engine, hold.token.n, &Arc::default());
+                let effects = self.entry.release(&self.engine, &hold, &Arc::default());
                 self.engine.perform_in_background(&self.entry, effects);
                 let message = "the lock was granted, but its lease was over before this call could return: the process was stopped, or \
                                its machine suspended, for longer than the ttl; acquire it again";

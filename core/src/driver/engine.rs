@@ -32,10 +32,10 @@ use crate::platform::mutex::locked;
 use crate::platform::os::host_name;
 use crate::platform::random;
 use crate::platform::runtime;
-use crate::protocol::{AttemptId, InboxId, Inquiry, Layout, Push, Reply, Request, Requests, StoreEvent};
+use crate::protocol::{AttemptId, Channel, InboxId, Inquiry, Layout, Push, Reply, Request, Requests, StoreEvent};
 use crate::queue::{Ask, OwnerId, TaskId};
 use crate::session::{Inbox, Service};
-use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store};
+use crate::stores::{Answered, Outcome, Sink, Store, Subscription, Topic, Work};
 use crate::time::Time;
 
 /// Every entry that somebody names, and the last few that nobody does any more: programs tend to name the same lock
@@ -106,7 +106,9 @@ pub(crate) struct Engine {
     inbox_id: OnceLock<InboxId>,
     inbox: AtomicU8,
     inbox_wanted: AtomicBool,
-    hints_wanted: AtomicBool,
+    alive_until: AtomicU64,
+    session_wanted: AtomicBool,
+    heard: Mutex<Heard>,
     hints_refused: AtomicBool,
     listeners: Mutex<SmallVec<[AbortHandle; 1]>>,
     host: String,
@@ -142,6 +144,19 @@ pub(crate) struct Engine {
     #[cfg(test)]
     dry: AtomicBool,
 }
+
+/// What this client listens to.
+#[derive(Default)]
+struct Heard {
+    /// For the contender of which slot; [`INBOX`] for all.
+    by_slot: HashMap<u64, Subscription>,
+    /// What is yet to be run in the background for them.
+    works: SmallVec<[Work; 1]>,
+}
+
+/// No slot has this number, or the next.
+const INBOX: u64 = 0;
+const SESSION: u64 = u64::MAX;
 
 /// Who holds a lock, as the store said.
 #[derive(Debug)]
@@ -232,7 +247,9 @@ impl Engine {
             inbox_id: OnceLock::new(),
             inbox: AtomicU8::new(code(Inbox::Closed)),
             inbox_wanted: AtomicBool::new(false),
-            hints_wanted: AtomicBool::new(false),
+            alive_until: AtomicU64::new(0),
+            session_wanted: AtomicBool::new(false),
+            heard: Mutex::default(),
             hints_refused: AtomicBool::new(false),
             listeners: Mutex::default(),
             host: host_name(),
@@ -539,7 +556,7 @@ impl Engine {
     /// One round trip to the store ended, of so many requests.
     pub(super) fn heard(&self, requests: u64, answered: Answered) -> Answered {
         let answers_again = self.silence.hear(&answered, &self.store);
-        if !matches!(answered.outcome, Outcome::Replies(_)) {
+        if !matches!(answered.outcome, Outcome::Replies(_) | Outcome::Partly { .. }) {
             self.turnstile.open();
         }
         self.counters.change(|metrics| {
@@ -576,6 +593,9 @@ impl Engine {
         if wanted.open_inbox {
             self.open_inbox();
         }
+        if wanted.open_session {
+            self.open_session();
+        }
         if wanted.hear_hints {
             self.hear_hints();
         }
@@ -591,7 +611,7 @@ impl Engine {
         for (waiter, result) in wanted.settled.drain(..) {
             // Whoever wanted it may have gone in this very moment.
             let follow = match waiter.settle(result, fence) {
-                Some(Settled::Granted { hold, .. }) => entry.release(self, hold.token.n, &Arc::default()),
+                Some(Settled::Granted { hold, .. }) => entry.release(self, &hold, &Arc::default()),
                 Some(Settled::Exported(secret)) => entry.retract(self, secret),
                 _ => continue,
             };
@@ -667,7 +687,7 @@ impl Engine {
     /// What a write was answered that no session is concerned with.
     fn replies(&self, answered: Answered) -> Result<Vec<Reply>> {
         match self.heard(1, answered).outcome {
-            Outcome::Replies(replies) => Ok(replies),
+            Outcome::Replies(replies) | Outcome::Partly { replies, .. } => Ok(replies),
             Outcome::NotSent(error) | Outcome::Unknown { error, .. } => Err(error),
         }
     }
@@ -713,34 +733,72 @@ impl Engine {
         if self.inbox_wanted.swap(true, Ordering::AcqRel) {
             return;
         }
-        let inbox = self.inbox_id();
-        if inbox.and_then(|inbox| self.keep_listening(move |store, sink| store.open_inbox(inbox, sink))).is_err() {
-            Sink::inbox(self, Inbox::Unavailable);
+        let state = match self.inbox_id() {
+            Ok(inbox) => self.subscribe(INBOX, Topic::Inbox(inbox)),
+            Err(_) => Inbox::Unavailable,
+        };
+        let state = if self.run_listeners().is_ok() { state } else { Inbox::Unavailable };
+        if state != Inbox::Closed {
+            Sink::inbox(self, state);
         }
     }
 
-    fn hear_hints(&self) {
-        if self.hints_wanted.swap(true, Ordering::AcqRel) {
+    fn open_session(&self) {
+        if self.session_wanted.swap(true, Ordering::AcqRel) {
             return;
         }
-        // Without a listener waiters ask by a timer.
-        if let Err(error) = self.keep_listening(|store, sink| store.listen(sink)) {
+        self.subscribe(SESSION, Topic::Session);
+        if let Err(error) = self.run_listeners() {
             no_background(&error);
         }
     }
 
-    fn keep_listening(
-        &self,
-        listening: impl Fn(Arc<dyn Store>, Weak<dyn Sink>) -> BoxFuture<'static, ()> + Send + Sync + 'static,
-    ) -> Result<()> {
-        let handle = runtime::handle()?;
-        let (store, sink): (_, Weak<dyn Sink>) = (self.store.clone(), self.me.clone());
-        let mut first = Some(listening(store.clone(), sink.clone()));
-        let task = handle.spawn(async move {
-            let listen = || first.take().unwrap_or_else(|| listening(store.clone(), sink.clone()));
-            fence::kept_up("the inbox", store.address(), listen).await;
-        });
-        locked(&self.listeners).push(task.abort_handle());
+    /// Until when this client's session at the store lives, as the store said last; zero where it has none.
+    pub(super) fn alive_until(&self) -> Time {
+        Time::from_nanos(self.alive_until.load(Ordering::Acquire))
+    }
+
+    fn hear_hints(&self) {
+        // Without a listener waiters ask by a timer.
+        if let Err(error) = self.run_listeners() {
+            no_background(&error);
+        }
+    }
+
+    /// Listens on `channel`, for the contender of `slot`, which waits for the lock under `key`.
+    pub(super) fn listen(&self, slot: u64, channel: Channel<'_>, key: &Arc<str>) -> Inbox {
+        self.subscribe(slot, Topic::Channel { channel, key })
+    }
+
+    /// Listens no more for the contender of `slot`.
+    pub(super) fn listen_no_more(&self, slot: u64) {
+        let over = locked(&self.heard).by_slot.remove(&slot);
+        drop(over);
+    }
+
+    /// Begins to listen; what is to be run for it waits until no lock's mutex is held.
+    fn subscribe(&self, slot: u64, topic: Topic<'_>) -> Inbox {
+        let mut subscription = self.store.clone().subscribe(topic, self.me.clone());
+        let state = subscription.state();
+        if matches!(topic, Topic::Channel { channel: Channel { overheard: true, .. }, .. }) && state != Inbox::Live {
+            return state;
+        }
+        let mut heard = locked(&self.heard);
+        heard.works.extend(subscription.take_work());
+        let before = heard.by_slot.insert(slot, subscription);
+        drop(heard);
+        drop(before);
+        state
+    }
+
+    /// Has the background do what subscriptions need.
+    fn run_listeners(&self) -> Result<()> {
+        let works = std::mem::take(&mut locked(&self.heard).works);
+        for mut work in works {
+            let address = self.store.address().clone();
+            let task = runtime::handle()?.spawn(async move { fence::kept_up("the inbox", &address, &mut work).await });
+            locked(&self.listeners).push(task.abort_handle());
+        }
         Ok(())
     }
 
@@ -924,6 +982,22 @@ impl Sink for Engine {
         }
     }
 
+    fn session(&self, alive_until: Time) {
+        self.alive_until.fetch_max(alive_until.as_nanos(), Ordering::AcqRel);
+        for entry in self.live_entries() {
+            let effects = entry.alive(self, alive_until);
+            self.perform_in_background(&entry, effects);
+        }
+    }
+
+    fn session_over(&self) {
+        self.alive_until.store(0, Ordering::Release);
+        for entry in self.live_entries() {
+            let effects = entry.session_over(self);
+            self.perform_in_background(&entry, effects);
+        }
+    }
+
     fn restarted(&self) {
         notice::store_restarted(self.store.address());
         for entry in self.live_entries() {
@@ -1015,6 +1089,8 @@ mod tests {
     use crate::blocking::{self, Blocking};
     use crate::client::Acquisition;
     use crate::queue::Refusal;
+    use crate::stores::BoxFuture;
+    use crate::stores::zookeeper::layouts::curator_layout::CuratorLayout;
     use crate::token::Token;
 
     #[test]
@@ -1053,8 +1129,7 @@ mod tests {
         let held = taken(&client);
         let Some(Settled::Granted { hold, .. }) = held.waiter.take() else { panic!("it is free") };
         let waiters = [Arc::<Waiter>::default(), Arc::default()];
-        let extend =
-            |i: usize| held.entry.extend(&held.engine, hold.token.n, Duration::from_secs(60 + i as u64), &waiters[i]);
+        let extend = |i: usize| held.entry.extend(&held.engine, &hold, Duration::from_secs(60 + i as u64), &waiters[i]);
         // Neither request has left when the other is made.
         for effects in [extend(0), extend(1)] {
             held.engine.perform(&held.entry, effects, None);
@@ -1147,9 +1222,9 @@ mod tests {
         let theirs = other.wait().unwrap();
         waits.engine.perform(&waits.entry, effects, None);
         let Some(Settled::Granted { hold, .. }) = waits.waiter.take() else { panic!("the other went on") };
-        let mine = crate::Arrival::from(hold.token);
+        let mine = crate::Arrival::from(hold.token());
         assert_eq!((mine.generation, mine.index, theirs.index), (theirs.generation, 0, 1));
-        waits.engine.perform(&waits.entry, waits.entry.release(&waits.engine, hold.token.n, &Arc::default()), None);
+        waits.engine.perform(&waits.entry, waits.entry.release(&waits.engine, &hold, &Arc::default()), None);
         let metrics = waits.engine.counters.snapshot();
         assert_eq!((metrics.acquired, metrics.held, metrics.timeouts, metrics.waiting), (1, 0, 0, 0));
     }
@@ -1172,6 +1247,98 @@ mod tests {
             |refused: &Refusal| matches!(refused, Refusal::Failed(error) if error.kind() == Kind::Unavailable);
         assert!(matches!(&told.machine.settled[..], [(_, Settled::Refused(refused))] if unknown(refused)), "{told:?}");
         drop(unsent);
+    }
+
+    /// As much of a server with sessions as one contender for each lock needs.
+    #[derive(Debug)]
+    struct Keeper {
+        address: Arc<str>,
+        layouts: [Arc<dyn Layout>; 1],
+        nodes: Mutex<HashMap<String, String>>,
+        asked: AtomicU64,
+        keeps_alive: AtomicBool,
+    }
+
+    impl Keeper {
+        fn answer(&self, request: &Request) -> Reply {
+            let mut nodes = locked(&self.nodes);
+            let dir = |path: &str| path.rsplit_once('/').unwrap().0.to_owned();
+            match request.call.name {
+                "create" => {
+                    let path = format!("{}0000000001", request.key);
+                    nodes.insert(dir(&path), path.rsplit_once('/').unwrap().1.to_owned());
+                    Reply::List(vec![Reply::Int(7), Reply::Text(path), Reply::Int(100), Reply::Int(7)])
+                }
+                "children" => {
+                    let names = nodes.get(&*request.key).into_iter().map(|name| Reply::Text(name.clone()));
+                    Reply::List([Reply::Int(7)].into_iter().chain(names).collect())
+                }
+                "delete" => {
+                    nodes.remove(&dir(&request.key));
+                    Reply::Nil
+                }
+                _ => Reply::Nil,
+            }
+        }
+    }
+
+    impl Store for Keeper {
+        fn address(&self) -> &Arc<str> {
+            &self.address
+        }
+
+        fn layouts(&self) -> &[Arc<dyn Layout>] {
+            &self.layouts
+        }
+
+        fn call_async<'a>(&'a self, requests: &'a Requests, _: Time) -> BoxFuture<'a, Answered> {
+            self.asked.fetch_add(1, Ordering::SeqCst);
+            let outcome = Outcome::Replies(requests.iter().map(|request| self.answer(request)).collect());
+            Box::pin(std::future::ready(Answered { sent: clock::now(), outcome }))
+        }
+
+        fn void_after(&self, given_up: Time, _: Time) -> Time {
+            given_up
+        }
+
+        fn subscribe(self: Arc<Self>, topic: Topic<'_>, _: Weak<dyn Sink>) -> Subscription {
+            let is_session = matches!(topic, Topic::Session);
+            self.keeps_alive.fetch_or(is_session, Ordering::SeqCst);
+            Subscription::of(if is_session { Inbox::Live } else { Inbox::Unavailable })
+        }
+    }
+
+    #[test]
+    fn the_clients_session_is_the_life_of_all_its_locks() {
+        let layouts: [Arc<dyn Layout>; 1] = [Arc::new(CuratorLayout { root: "/locks".into(), prefix: String::new() })];
+        let (nodes, asked, keeps_alive) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
+        let store = Arc::new(Keeper { address: "keeper://".into(), layouts, nodes, asked, keeps_alive });
+        let engine = Engine::new(store.clone(), ConnectOptions::default()).unwrap();
+        let first = clock::now().after(Duration::from_secs(20));
+        Sink::session(&*engine, first);
+        let options = AcquireOptions { ttl: Duration::from_millis(300), ..AcquireOptions::default() };
+        let wish = Wish::new(options, None);
+        let held = ["a", "b"].map(|name| {
+            let entry = engine.entry(&store.layouts[0], &name.into(), &store.layouts[0].key(name).unwrap());
+            let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
+            engine.perform(&entry, effects, None);
+            let Some(Settled::Granted { hold, .. }) = waiter.take() else { panic!("it is free") };
+            (entry, hold)
+        });
+        assert!(store.keeps_alive.load(Ordering::SeqCst), "the store knows that it is to keep one");
+        assert!(held.iter().all(|(_, hold)| hold.valid_until() == first));
+        let asked = store.asked.load(Ordering::SeqCst);
+        let later = first.after(Duration::from_secs(5));
+        Sink::session(&*engine, later);
+        for (entry, hold) in &held {
+            // Whenever it is looked at, there is nothing to renew.
+            drop(engine.perform_local(entry, entry.tick(&engine)));
+            assert_eq!(hold.valid_until(), later);
+        }
+        assert_eq!(store.asked.load(Ordering::SeqCst), asked);
+        Sink::session_over(&*engine);
+        assert!(held.iter().all(|(_, hold)| hold.why_lost() == Some(crate::lease::LossReason::Expired)));
+        assert_eq!(engine.alive_until(), Time::ZERO);
     }
 
     /// Memory whose background answers once it may.
@@ -1207,8 +1374,8 @@ mod tests {
             self.memory.void_after(given_up, limit)
         }
 
-        fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-            self.memory.clone().open_inbox(inbox, sink)
+        fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+            self.memory.clone().subscribe(topic, sink)
         }
     }
 
@@ -1225,7 +1392,7 @@ mod tests {
         let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
         engine.perform(&entry, effects, None);
         let Some(Settled::Granted { hold, .. }) = waiter.take() else { panic!("it is free") };
-        let effects = entry.release(&engine, hold.token.n, &Arc::default());
+        let effects = entry.release(&engine, &hold, &Arc::default());
         engine.perform_in_background(&entry, effects);
         runtime::handle().unwrap().block_on(store.is_asked.notified());
         let began = std::time::Instant::now();
@@ -1349,8 +1516,8 @@ mod tests {
             limit
         }
 
-        fn open_inbox(self: Arc<Self>, _: InboxId, _: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-            Box::pin(std::future::ready(()))
+        fn subscribe(self: Arc<Self>, _: Topic<'_>, _: Weak<dyn Sink>) -> Subscription {
+            Subscription::of(Inbox::Closed)
         }
     }
 
@@ -1388,8 +1555,8 @@ mod tests {
             limit
         }
 
-        fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-            self.memory.clone().open_inbox(inbox, sink)
+        fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+            self.memory.clone().subscribe(topic, sink)
         }
     }
 
@@ -1466,7 +1633,7 @@ mod tests {
         let (waits, effects) = client.lock("x").build().unwrap().start(None).unwrap();
         waits.engine.perform(&waits.entry, effects, None);
         let extended = Arc::<Waiter>::default();
-        let unsent = held.entry.extend(&held.engine, hold.token.n, Duration::from_secs(60), &extended);
+        let unsent = held.entry.extend(&held.engine, &hold, Duration::from_secs(60), &extended);
         let effects = held.entry.breaks(&held.engine);
         held.engine.perform(&held.entry, effects, None);
         assert_eq!(hold.why_lost(), Some(crate::lease::LossReason::Expired));
@@ -1516,7 +1683,7 @@ mod tests {
         waits.engine.perform(&waits.entry, effects, None);
         held.engine.dry.store(true, Ordering::Relaxed);
         let released = Arc::<Waiter>::default();
-        let effects = held.entry.release(&held.engine, hold.token.n, &released);
+        let effects = held.entry.release(&held.engine, &hold, &released);
         held.engine.perform(&held.entry, effects, None);
         let told = waits.waiter.take();
         assert!(

@@ -18,7 +18,7 @@ use crate::machine::{self, Demand, Environment, Event, Kind, LockMachine, Outgoi
 use crate::platform::clock;
 use crate::platform::fence::caught;
 use crate::platform::mutex::locked;
-use crate::protocol::{AttemptId, InboxId, Layout, Op, Protocol, Requests, StoreEvent, Traits};
+use crate::protocol::{AttemptId, Channel, InboxId, Layout, Op, Protocol, Requests, StoreEvent, Traits};
 use crate::queue::TaskId;
 use crate::session::{Answer, Inbox, RequestId};
 use crate::share::{Primitive, Share};
@@ -169,6 +169,10 @@ impl Environment for Surroundings<'_> {
         self.engine.inbox()
     }
 
+    fn alive_until(&self) -> Time {
+        self.engine.alive_until()
+    }
+
     fn next_slot(&mut self) -> u64 {
         self.engine.next_slot()
     }
@@ -185,16 +189,12 @@ impl Environment for Surroundings<'_> {
         self.engine.await_no_grant(attempt);
     }
 
-    fn overhear(&mut self, channel: &Arc<str>) -> bool {
-        self.engine.store.overhear(channel)
+    fn subscribe(&mut self, slot: u64, channel: Channel<'_>) -> Inbox {
+        self.engine.listen(slot, channel, &self.entry.key)
     }
 
-    fn hear(&mut self, channel: &Arc<str>) -> Inbox {
-        self.engine.store.hear(channel, &self.entry.key)
-    }
-
-    fn forget(&mut self, channel: &Arc<str>, lingers: bool) {
-        self.engine.store.forget(channel, lingers);
+    fn unsubscribe(&mut self, slot: u64) {
+        self.engine.listen_no_more(slot);
     }
 }
 
@@ -235,44 +235,46 @@ impl Entry {
         })
     }
 
-    /// The hold under `token` is given back; `waiter` gets the outcome.
-    pub(crate) fn release(self: &Arc<Self>, engine: &Engine, token: u64, waiter: &Arc<Waiter>) -> Effects {
-        self.handle(engine, Event::Release { token, waiter: waiter.clone() })
+    /// One level of a hold is given back; `waiter` gets the outcome.
+    pub(crate) fn release(self: &Arc<Self>, engine: &Engine, hold: &Hold, waiter: &Arc<Waiter>) -> Effects {
+        let (hold, token) = (hold.id, hold.shown());
+        self.handle(engine, Event::Release { hold, token, waiter: waiter.clone() })
     }
 
-    /// The hold under `token` is left to `secret` for `ttl`; `waiter` gets the outcome, or nothing changes and it is
+    /// A hold is left to `secret` for `ttl`; `waiter` gets the outcome, or nothing changes and it is
     /// refused.
     pub(crate) fn export(
         self: &Arc<Self>,
         engine: &Engine,
-        token: u64,
+        hold: &Hold,
         secret: AttemptId,
         ttl: Duration,
         waiter: &Arc<Waiter>,
     ) -> Effects {
-        self.handle(engine, Event::Export { token, secret, ttl, waiter: waiter.clone() })
+        let (hold, token) = (hold.id, hold.shown());
+        self.handle(engine, Event::Export { hold, token, secret, ttl, waiter: waiter.clone() })
     }
 
-    /// The hold under `token` shall last `ttl` from now; `waiter` hears whether it does.
+    /// A hold shall last `ttl` from now; `waiter` hears whether it does.
     pub(crate) fn extend(
         self: &Arc<Self>,
         engine: &Engine,
-        token: u64,
+        hold: &Hold,
         ttl: Duration,
         waiter: &Arc<Waiter>,
     ) -> Effects {
-        self.handle(engine, Event::Extend { token, ttl, waiter: waiter.clone() })
+        self.handle(engine, Event::Extend { hold: hold.id, ttl, waiter: waiter.clone() })
     }
 
-    /// The hold under `token` shall be of so many units; `waiter` hears whether it is.
-    pub(crate) fn change(self: &Arc<Self>, engine: &Engine, token: u64, units: u32, waiter: &Arc<Waiter>) -> Effects {
-        self.handle(engine, Event::Change { token, units, waiter: waiter.clone() })
+    /// A hold shall be of so many units; `waiter` hears whether it is.
+    pub(crate) fn change(self: &Arc<Self>, engine: &Engine, hold: &Hold, units: u32, waiter: &Arc<Waiter>) -> Effects {
+        self.handle(engine, Event::Change { hold: hold.id, units, waiter: waiter.clone() })
     }
 
-    /// A guard of `token` was forgotten: once no other guard of this hold is left, the lease may run out, and nothing
+    /// A guard of a hold was forgotten: once no other guard of it is left, the lease may run out, and nothing
     /// prolongs it.
-    pub(crate) fn abandon(self: &Arc<Self>, engine: &Engine, token: u64) -> Effects {
-        self.handle(engine, Event::Abandon { token })
+    pub(crate) fn abandon(self: &Arc<Self>, engine: &Engine, hold: &Hold) -> Effects {
+        self.handle(engine, Event::Abandon { hold: hold.id })
     }
 
     /// Nobody was told `secret`, or wants it any more: what it holds is given back.
@@ -292,6 +294,9 @@ impl Entry {
             Outcome::Replies(replies) => self.handle(engine, event(Answer::Replies(&replies))),
             Outcome::NotSent(error) => self.handle(engine, event(Answer::NotSent(error))),
             Outcome::Unknown { error, void_after } => self.handle(engine, event(Answer::Unknown { error, void_after })),
+            Outcome::Partly { replies, void_after, .. } => {
+                self.handle(engine, event(Answer::Partly { replies: &replies, void_after }))
+            }
         };
         effects.permits = permits;
         effects
@@ -329,6 +334,16 @@ impl Entry {
     /// What is heard on a channel of this lock changed.
     pub(crate) fn channel(self: &Arc<Self>, engine: &Engine, channel: &str, state: Inbox) -> Effects {
         self.handle(engine, Event::Channel { channel, state })
+    }
+
+    /// The client's session at the store lives until then.
+    pub(crate) fn alive(self: &Arc<Self>, engine: &Engine, until: Time) -> Effects {
+        self.handle(engine, Event::Alive(until))
+    }
+
+    /// The client's session at the store is over.
+    pub(crate) fn session_over(self: &Arc<Self>, engine: &Engine) -> Effects {
+        self.handle(engine, Event::Over)
     }
 
     /// The store may have forgotten what it promised.
@@ -437,12 +452,12 @@ impl State {
 
 /// What the lock under `key` is to its machine.
 fn kind(layout: &dyn Layout, key: &Arc<str>) -> Kind {
-    let Traits { block, push, .. } = layout.protocol(key.clone()).traits();
+    let Traits { block, push, bound, .. } = layout.protocol(key.clone()).traits();
     let is_of_holders = match layout.share() {
         Some(share) => share.primitive == Primitive::RwLock,
         None => !layout.has_many_holders(),
     };
-    Kind { block, push, has_many_holders: layout.has_many_holders(), is_of_holders }
+    Kind { block, push, has_many_holders: layout.has_many_holders(), is_of_holders, bound }
 }
 
 impl std::fmt::Debug for Entry {

@@ -117,7 +117,7 @@ async fn flush(engine: &Arc<Engine>, kind: BatchKind) {
                 engine.survive(async { engine.store.call_async(&requests, limit).await }, limit).await
             }
         };
-        let reached = matches!(answered.outcome, Outcome::Replies(_));
+        let reached = matches!(answered.outcome, Outcome::Replies(_) | Outcome::Partly { .. });
         distribute(engine, parts, answered);
         if reached {
             pause = PAUSE.0;
@@ -162,6 +162,10 @@ pub(crate) fn distribute(engine: &Engine, parts: Vec<Part>, answered: Answered) 
         Outcome::Unknown { error, void_after } => {
             Box::new(move |_| Outcome::Unknown { error: error.clone(), void_after })
         }
+        Outcome::Partly { replies, error, void_after } => {
+            let mut replies = replies.into_iter();
+            Box::new(move |count| Outcome::of(replies.by_ref().take(count).collect(), Some(error.clone()), void_after))
+        }
     };
     for Part { entry, slot, id, requests } in parts {
         let outcome = answer(requests);
@@ -180,8 +184,8 @@ mod tests {
     use crate::driver::engine::{Wish, begin};
     use crate::driver::wait::Settled;
     use crate::options::{AcquireOptions, ConnectOptions};
-    use crate::protocol::{InboxId, Layout};
-    use crate::stores::{self, BoxFuture, Sink, Store};
+    use crate::protocol::Layout;
+    use crate::stores::{self, BoxFuture, Sink, Store, Subscription, Topic};
     use crate::time::Time;
     use crate::uri::Uri;
 
@@ -215,8 +219,8 @@ mod tests {
                 _ => Box::pin(async { panic!("while it is awaited") }),
             }
         }
-        fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-            self.memory.clone().open_inbox(inbox, sink)
+        fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+            self.memory.clone().subscribe(topic, sink)
         }
     }
 

@@ -10,7 +10,7 @@ use crate::machine::{self, Held};
 use crate::platform::clock;
 use crate::platform::fence::Fence;
 use crate::platform::mutex::locked;
-use crate::queue::OwnerId;
+use crate::queue::{HoldId, OwnerId};
 use crate::time::Time;
 use crate::token::Token;
 
@@ -18,10 +18,12 @@ type Callback = Box<dyn FnOnce(&LossReason) + Send>;
 
 /// One hold of a lock, from its grant to its release or loss. Small: a client may have very many.
 pub(crate) struct Hold {
-    /// What it was granted with, and is known by here.
-    pub(crate) token: Token,
-    /// What it shows to what it protects: rises when a reader becomes the writer.
+    /// What its machine knows it by.
+    pub(crate) id: HoldId,
+    /// The token that it shows to what it protects: rises when a reader becomes the writer; 0 where the layout has
+    /// none.
     shown: AtomicU64,
+    epoch: u64,
     pub(crate) since: Time,
     /// Whose it is, where the face said so; 0 where it did not.
     by: u64,
@@ -46,12 +48,14 @@ struct Interested {
 
 /// What the machine of the lock keeps up to date.
 impl machine::Hold for Arc<Hold> {
-    fn new(Held { token, since, valid_until, by }: Held) -> Self {
+    fn new(Held { id, token, since, valid_until, by }: Held) -> Self {
+        let Token { epoch, n } = token.unwrap_or(Token::NONE);
         Arc::new(Hold {
-            token,
+            id,
             by: by.map_or(0, |owner| owner.0),
             abandoned: AtomicBool::new(false),
-            shown: AtomicU64::new(token.n),
+            shown: AtomicU64::new(n),
+            epoch,
             since,
             valid_until: AtomicU64::new(valid_until.as_nanos()),
             lost: AtomicU8::new(0),
@@ -61,11 +65,11 @@ impl machine::Hold for Arc<Hold> {
         })
     }
 
-    fn token(&self) -> Token {
-        self.token
+    fn id(&self) -> HoldId {
+        self.id
     }
 
-    fn shown(&self) -> Token {
+    fn shown(&self) -> Option<Token> {
         Hold::shown(self)
     }
 
@@ -105,9 +109,14 @@ impl Hold {
         (self.by > 0).then_some(OwnerId(self.by))
     }
 
-    /// The fencing token.
-    pub(crate) fn shown(&self) -> Token {
-        Token { n: self.shown.load(Ordering::Acquire), ..self.token }
+    /// The fencing token; [`Token::NONE`] where the layout has none.
+    pub(crate) fn token(&self) -> Token {
+        Token { epoch: self.epoch, n: self.shown.load(Ordering::Acquire) }
+    }
+
+    /// The same, if there is one.
+    pub(crate) fn shown(&self) -> Option<Token> {
+        Some(self.token()).filter(|token| *token != Token::NONE)
     }
 
     pub(crate) fn valid_until(&self) -> Time {
@@ -190,6 +199,6 @@ impl Hold {
 
 impl std::fmt::Debug for Hold {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hold").field("token", &self.token).field("lost", &self.lost()).finish_non_exhaustive()
+        f.debug_struct("Hold").field("token", &self.token()).field("lost", &self.lost()).finish_non_exhaustive()
     }
 }

@@ -124,13 +124,14 @@ impl Notice {
 
     /// Tells `tracing` that it happened to `lock`.
     pub(crate) fn tell(&self, lock: &str, store: &str) {
+        let shown = |token: &Option<Token>| token.map(tracing::field::display);
         match self {
             Notice::Asked | Notice::Over { .. } => {}
             Notice::Waits => debug!(target: "lockwright::wait", lock, store, "waiting: somebody else has the lock"),
             Notice::Granted { token, attempt, ttl, waited, way } => {
                 let (ttl, waited, via) = (ttl.as_secs_f64(), waited.as_secs_f64(), way.code());
                 let attempt = attempt.short();
-                debug!(target: "lockwright::grant", lock, store, %token, %attempt, ttl, waited, via, "lock granted");
+                debug!(target: "lockwright::grant", lock, store, token = shown(token), %attempt, ttl, waited, via, "lock granted");
             }
             Notice::Refused { why, waited } => {
                 let (reason, waited) = (why.code(), waited.as_secs_f64());
@@ -143,32 +144,32 @@ impl Notice {
             }
             Notice::Renewed { token, attempt, ttl } => {
                 let (attempt, ttl, outcome) = (attempt.short(), ttl.as_secs_f64(), "renewed");
-                trace!(target: "lockwright::renew", lock, store, %token, %attempt, ttl, outcome, "lease renewed");
+                trace!(target: "lockwright::renew", lock, store, token = shown(token), %attempt, ttl, outcome, "lease renewed");
             }
             Notice::NotRenewed { token, attempt, error } => {
                 let (attempt, outcome) = (attempt.short(), "failed");
                 let error = error.as_ref().map(tracing::field::display);
                 debug!(
-                    target: "lockwright::renew", lock, store, %token, %attempt, outcome, error,
+                    target: "lockwright::renew", lock, store, token = shown(token), %attempt, outcome, error,
                     "lease not renewed; trying again"
                 );
             }
             Notice::Changed { before, token } => {
-                debug!(target: "lockwright::change", lock, store, %before, %token, "held as a reader, or as the writer, now");
+                debug!(target: "lockwright::change", lock, store, before = shown(before), token = shown(token), "held as a reader, or as the writer, now");
             }
             Notice::Released { token, outcome } => {
                 let outcome = outcome.code();
-                debug!(target: "lockwright::release", lock, store, %token, outcome, "lock released");
+                debug!(target: "lockwright::release", lock, store, token = shown(token), outcome, "lock released");
             }
             Notice::Exported { token } => {
-                debug!(target: "lockwright::export", lock, store, %token, "lock exported: whoever knows the secret has it");
+                debug!(target: "lockwright::export", lock, store, token = shown(token), "lock exported: whoever knows the secret has it");
             }
             Notice::Yielded { token } => {
-                debug!(target: "lockwright::yield", lock, store, %token, "other processes have their turn");
+                debug!(target: "lockwright::yield", lock, store, token = shown(token), "other processes have their turn");
             }
             Notice::Lost { token, reason, held } => {
                 let (reason, held) = (reason.code(), held.as_secs_f64());
-                warn!(target: "lockwright::lost", lock, store, %token, reason, held, "lock lost");
+                warn!(target: "lockwright::lost", lock, store, token = shown(token), reason, held, "lock lost");
             }
             Notice::Panicked { said } => tell_of_panic(said, "a step of this lock", Some(lock), store),
             Notice::Undone { attempt } => {
@@ -188,7 +189,7 @@ impl Silence {
     pub(crate) fn hear(&self, answered: &Answered, store: &Arc<dyn Store>) -> bool {
         let store = &**store.address();
         match &answered.outcome {
-            Outcome::Replies(_) => {
+            Outcome::Replies(_) | Outcome::Partly { .. } => {
                 // Read before it is written: every request of a store that is well comes along here.
                 if self.0.load(Ordering::Relaxed) == 0 {
                     return false;

@@ -37,7 +37,8 @@ fn terms(attempt: u8) -> Terms {
 pub(crate) fn is_sound(step: &Step, block: u64) {
     match step {
         Step::Done(Verdict::Granted(grant)) => {
-            assert!(grant.first > 0 && grant.last.checked_sub(grant.first) == Some(block - 1), "{grant:?}");
+            let set_aside = grant.tokens.map(|tokens| tokens.last() - tokens.first());
+            assert_eq!(set_aside, Some(block - 1), "{grant:?}");
         }
         Step::Done(Verdict::Failed(error)) => is_readable(error),
         _ => {}

@@ -28,7 +28,9 @@ pub struct Effects<H: Handles> {
     pub learnt: SmallVec<[(Time, StoreTime); 0]>,
     /// Subscribe the inbox, and report each [change](super::Event::Inbox).
     pub open_inbox: bool,
-    /// Somebody [listens](super::Environment::hear) on a channel of the store.
+    /// Keep this client's session at the store alive, and report each [change](super::Event::Alive).
+    pub open_session: bool,
+    /// Somebody [listens](super::Environment::subscribe) on a channel of the store.
     pub hear_hints: bool,
     /// Somebody has it from now on, and hears of it by the inbox when it is broken.
     pub heeds: bool,
@@ -52,6 +54,7 @@ impl<H: Handles> Effects<H> {
             ended: SmallVec::new(),
             learnt: SmallVec::new(),
             open_inbox: false,
+            open_session: false,
             hear_hints: false,
             heeds: false,
             let_through: SmallVec::new(),
@@ -71,7 +74,7 @@ impl<H: Handles> Effects<H> {
         clear(&mut self.let_through);
         clear(&mut self.waits);
         clear(&mut self.notices);
-        (self.open_inbox, self.hear_hints, self.heeds) = (false, false, false);
+        (self.open_inbox, self.open_session, self.hear_hints, self.heeds) = (false, false, false, false);
     }
 
     /// Whether somebody gets an answer.

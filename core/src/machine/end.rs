@@ -15,16 +15,14 @@ impl<H: Handles> LockMachine<H> {
         self.closed = true;
         self.refuse_everybody(step, closed);
         self.lose_all(step, &LossReason::Closed);
-        let held = self.queue.held_token().and_then(|token| Some((token, self.queue.holder(token)?)));
+        let used = self.queue.held_token().unwrap_or(0);
+        let holder = self.queue.held().and_then(|hold| self.queue.holder(hold));
         self.queue = Queue::new(1);
         for at in 0..self.slots.len() {
             let slot = &mut self.slots[at];
-            let given_back = held.filter(|(_, holder)| slot.contender == Some(*holder));
+            let holds = holder.is_some() && slot.contender == holder;
             slot.contender = None;
-            let event = match given_back {
-                Some((used, _)) => session::Event::Release { used },
-                None => session::Event::Cancel,
-            };
+            let event = if holds { session::Event::Release { used } } else { session::Event::Cancel };
             slot.session.handle(step.now, event);
         }
     }
@@ -44,7 +42,7 @@ impl<H: Handles> LockMachine<H> {
     /// may be asked for anew.
     pub fn give_up(&mut self, step: &mut Step<'_, H>, kind: Kind, said: String) {
         step.effects.sends.clear();
-        (step.effects.open_inbox, step.effects.hear_hints) = (false, false);
+        (step.effects.open_inbox, step.effects.open_session, step.effects.hear_hints) = (false, false, false);
         self.refuse_everybody(step, defect);
         self.lose_all(step, &LossReason::Expired);
         self.leave_releases_open(step);

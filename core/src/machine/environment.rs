@@ -8,8 +8,8 @@ use super::pending::{Left, Release, Task};
 use crate::error::{Error, Result};
 use crate::lease::LossReason;
 use crate::lent::Lent;
-use crate::protocol::{AttemptId, InboxId, Protocol, Push};
-use crate::queue::{self, OwnerId, Refusal};
+use crate::protocol::{AttemptId, Channel, InboxId, Protocol, Push};
+use crate::queue::{self, HoldId, OwnerId, Refusal};
 use crate::session::{self, Inbox};
 use crate::time::Time;
 use crate::token::Token;
@@ -26,10 +26,10 @@ pub trait Handles: 'static {
 pub trait Hold: Clone {
     /// What was just granted.
     fn new(held: Held) -> Self;
-    /// What it was granted under.
-    fn token(&self) -> Token;
-    /// The token that it shows to what it protects.
-    fn shown(&self) -> Token;
+    /// What the machine knows it by.
+    fn id(&self) -> HoldId;
+    /// The token that it shows to what it protects, where the layout has tokens.
+    fn shown(&self) -> Option<Token>;
     /// A change of how much is held raised the token that it shows.
     fn show(&mut self, token: u64);
     /// When it was granted.
@@ -45,8 +45,10 @@ pub trait Hold: Clone {
 /// A hold at the moment of its grant.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
-    /// What it was granted under.
-    pub token: Token,
+    /// What the machine knows it by.
+    pub id: HoldId,
+    /// What it was granted under, where the layout has tokens.
+    pub token: Option<Token>,
     /// When it was granted.
     pub since: Time,
     /// Until when it lasts for now.
@@ -66,6 +68,8 @@ pub struct Kind {
     pub has_many_holders: bool,
     /// Whoever holds all of it keeps the others out: it is no semaphore, and no gate.
     pub is_of_holders: bool,
+    /// As in [`Traits`](crate::protocol::Traits).
+    pub bound: bool,
 }
 
 /// What a machine asks of its caller in the middle of a step.
@@ -94,6 +98,9 @@ pub trait Environment {
     /// Whether pushes can reach this client.
     fn inbox(&self) -> Inbox;
 
+    /// Until when this client's session at the store lives; zero where it has none.
+    fn alive_until(&self) -> Time;
+
     /// A number for a slot, higher than all before.
     fn next_slot(&mut self) -> u64;
 
@@ -107,14 +114,12 @@ pub trait Environment {
     /// Nobody does any more.
     fn await_no_grant(&mut self, attempt: AttemptId);
 
-    /// Listens on `channel` if that costs nothing; whether it does.
-    fn overhear(&mut self, channel: &Arc<str>) -> bool;
+    /// Listens on `channel` for the contender of `slot`; how far that is, with `Live` alone if it is to be overheard.
+    /// Each change is told by [`Event::Channel`](super::Event::Channel).
+    fn subscribe(&mut self, slot: u64, channel: Channel<'_>) -> Inbox;
 
-    /// Listens on `channel`; how far that is. Each change is told by [`Event::Channel`](super::Event::Channel).
-    fn hear(&mut self, channel: &Arc<str>) -> Inbox;
-
-    /// Listens no more. `lingers` says that the channel will soon be wanted again.
-    fn forget(&mut self, channel: &Arc<str>, lingers: bool);
+    /// Listens no more for the contender of `slot`.
+    fn unsubscribe(&mut self, slot: u64);
 }
 
 /// One step of a machine: when it happens, in which environment, and what comes of it.

@@ -10,7 +10,7 @@ use super::pending::Wish;
 use crate::error::{Error, Kind};
 use crate::lease::LossReason;
 use crate::lent::Lent;
-use crate::queue::{ContenderId, Refusal};
+use crate::queue::{ContenderId, HoldId, Refusal};
 use crate::session::{self, Service, Session};
 use crate::time::Time;
 
@@ -20,30 +20,30 @@ fn denied<Hold>(changes: bool) -> Settled<Hold> {
 }
 
 impl<H: Handles> LockMachine<H> {
-    /// The hold that was granted under `token`, while it is neither given back nor lost.
-    pub fn hold_of(&self, token: u64) -> Option<&H::Hold> {
-        self.holds.iter().find(|hold| hold.token().n == token)
+    /// What the caller knows a hold by, while it is neither given back nor lost.
+    pub fn hold_of(&self, id: HoldId) -> Option<&H::Hold> {
+        self.holds.iter().find(|hold| hold.id() == id)
     }
 
     /// The hold in force.
     fn present_hold(&mut self) -> Option<&mut H::Hold> {
-        let token = self.queue.held_token()?;
-        self.holds.iter_mut().find(|hold| hold.token().n == token)
+        let id = self.queue.held()?;
+        self.holds.iter_mut().find(|hold| hold.id() == id)
     }
 
-    fn take_hold(&mut self, token: u64) -> Option<H::Hold> {
-        let at = self.holds.iter().position(|hold| hold.token().n == token)?;
+    fn take_hold(&mut self, id: HoldId) -> Option<H::Hold> {
+        let at = self.holds.iter().position(|hold| hold.id() == id)?;
         Some(self.holds.remove(at))
     }
 
-    pub(super) fn end_hold(&mut self, step: &mut Step<'_, H>, token: u64) {
-        if let Some(hold) = self.take_hold(token) {
+    pub(super) fn end_hold(&mut self, step: &mut Step<'_, H>, id: HoldId) {
+        if let Some(hold) = self.take_hold(id) {
             step.effects.end(hold);
         }
     }
 
-    pub(super) fn lose_hold(&mut self, step: &mut Step<'_, H>, token: u64, reason: LossReason) {
-        if let Some(hold) = self.take_hold(token) {
+    pub(super) fn lose_hold(&mut self, step: &mut Step<'_, H>, id: HoldId, reason: LossReason) {
+        if let Some(hold) = self.take_hold(id) {
             step.effects.lose(hold, reason);
         }
     }
@@ -63,8 +63,8 @@ impl<H: Handles> LockMachine<H> {
     }
 
     /// Nothing is to prolong the contender's lease any more.
-    pub(super) fn run_out(&mut self, now: Time, contender: ContenderId, token: u64) {
-        if let Some(hold) = self.holds.iter_mut().find(|hold| hold.token().n == token) {
+    pub(super) fn run_out(&mut self, now: Time, contender: ContenderId, id: HoldId) {
+        if let Some(hold) = self.holds.iter_mut().find(|hold| hold.id() == id) {
             hold.abandon(true);
         }
         if let Some(slot) = self.slot_of(contender, now) {
@@ -76,7 +76,7 @@ impl<H: Handles> LockMachine<H> {
     /// Tells the holds in force until when they last.
     pub(super) fn refresh_holds(&mut self, now: Time) {
         for hold in &mut self.holds {
-            let contender = self.queue.holder(hold.token().n);
+            let contender = self.queue.holder(hold.id());
             let at = contender.and_then(|contender| self.slots.position_of(contender, now));
             let Some(session) = at.and_then(|at| self.slots.get(at)).map(|slot| &slot.session) else { continue };
             if let Some(until) = session.valid_until() {
@@ -85,30 +85,30 @@ impl<H: Handles> LockMachine<H> {
         }
     }
 
-    pub(super) fn extend(&mut self, step: &mut Step<'_, H>, token: u64, ttl: Duration, waiter: H::Waiter) {
-        self.wish(step, token, session::Event::Extend(ttl), false, waiter);
+    pub(super) fn extend(&mut self, step: &mut Step<'_, H>, hold: HoldId, ttl: Duration, waiter: H::Waiter) {
+        self.wish(step, hold, session::Event::Extend(ttl), false, waiter);
     }
 
-    pub(super) fn change(&mut self, step: &mut Step<'_, H>, token: u64, units: u32, waiter: H::Waiter) {
+    pub(super) fn change(&mut self, step: &mut Step<'_, H>, hold: HoldId, units: u32, waiter: H::Waiter) {
         // One at a time: an answer says nothing of what was wanted.
         if self.wishes.iter().any(|wish| wish.changes) {
             let message = "another change of this guard is under way; wait for it, then change it again";
             let refused = Refusal::Failed(Error::new(Kind::Unavailable, "change", message));
             return step.effects.settle(waiter, Settled::Refused(refused));
         }
-        self.wish(step, token, session::Event::Change(units), true, waiter);
+        self.wish(step, hold, session::Event::Change(units), true, waiter);
     }
 
-    /// Tells the session that holds under `token` what is wanted of it, if there is one.
+    /// Tells the session whose hold it is what is wanted of it, if there is one.
     fn wish(
         &mut self,
         step: &mut Step<'_, H>,
-        token: u64,
+        hold: HoldId,
         event: session::Event<'_>,
         changes: bool,
         waiter: H::Waiter,
     ) {
-        let contender = self.queue.holder(token);
+        let contender = self.queue.holder(hold);
         let Some(slot) = contender.and_then(|contender| self.slot_of(contender, step.now)) else {
             return step.effects.settle(waiter, denied(changes));
         };

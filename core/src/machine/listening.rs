@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::LockMachine;
 use super::environment::{Environment, Handles, Step};
 use super::slots::Slot;
-use crate::protocol::{Push, Terms};
+use crate::protocol::{Channel, Push, Terms};
 use crate::session::{self, Inbox};
 use crate::time::Time;
 
@@ -25,7 +25,8 @@ pub enum Turn {
 impl Slot {
     /// Its session is about to contend on `terms`: listens from the start where that costs nothing.
     pub(super) fn overhear(&mut self, env: &mut dyn Environment, terms: &Terms) -> Inbox {
-        self.listens = self.session.channel_of(terms).is_some_and(|channel| env.overhear(&channel));
+        let overhear = |name| env.subscribe(self.id, Channel { name: &name, own: terms.fair, overheard: true });
+        self.listens = self.session.channel_of(terms).map(overhear) == Some(Inbox::Live);
         if self.listens { Inbox::Live } else { Inbox::Closed }
     }
 
@@ -34,9 +35,10 @@ impl Slot {
         if self.listens {
             return;
         }
-        let Some(channel) = self.session.channel() else { return };
+        let Some(name) = self.session.channel() else { return };
         self.listens = true;
-        let state = env.hear(&channel);
+        let own = self.session.is_fair();
+        let state = env.subscribe(self.id, Channel { name: &name, own, overheard: false });
         if state != Inbox::Closed {
             self.session.handle(now, session::Event::Inbox(state));
         }
@@ -58,11 +60,8 @@ impl Slot {
     }
 
     pub(super) fn forget(&mut self, env: &mut dyn Environment) {
-        if std::mem::take(&mut self.listens)
-            && let Some(channel) = self.session.channel()
-        {
-            // The channel of one attempt is of no use to the next.
-            env.forget(&channel, !self.session.is_fair());
+        if std::mem::take(&mut self.listens) {
+            env.unsubscribe(self.id);
         }
     }
 }

@@ -60,7 +60,7 @@ use self::slots::{Slot, Slots};
 use crate::error::Error;
 use crate::lent::Lent;
 use crate::protocol::{AttemptId, Op, Push, StoreEvent};
-use crate::queue::{self, ContenderId, Queue, TaskId};
+use crate::queue::{self, ContenderId, HoldId, Queue, TaskId};
 use crate::session::{self, Answer, Inbox, RequestId, Session};
 use crate::time::Time;
 use crate::token::Token;
@@ -76,19 +76,19 @@ pub enum Event<'a, H: Handles> {
     Refuse { task: TaskId, error: Error },
     /// No task that waits shall get the lock, for this reason.
     RefuseAll { error: &'a Error },
-    /// The hold under `token` is given back. Answered with [`Settled::Released`].
-    Release { token: u64, waiter: H::Waiter },
-    /// The hold under `token` is left to `secret` for `ttl`. Answered with [`Settled::Exported`], or with
+    /// One level of a hold is given back, which showed `token`. Answered with [`Settled::Released`].
+    Release { hold: HoldId, token: Option<Token>, waiter: H::Waiter },
+    /// A hold, which showed `token`, is left to `secret` for `ttl`. Answered with [`Settled::Exported`], or with
     /// [`Settled::Released`] or [`Settled::Refused`] where the secret does not have it.
-    Export { token: u64, secret: AttemptId, ttl: Duration, waiter: H::Waiter },
+    Export { hold: HoldId, token: Option<Token>, secret: AttemptId, ttl: Duration, waiter: H::Waiter },
     /// Nobody was told `secret`, or wants it any more: what it holds is given back.
     Retract { secret: AttemptId },
-    /// The hold under `token` shall last `ttl` from now. Answered with [`Settled::Extended`] or [`Settled::Refused`].
-    Extend { token: u64, ttl: Duration, waiter: H::Waiter },
-    /// The hold under `token` shall be of so many units. Answered with [`Settled::Changed`] or [`Settled::Refused`].
-    Change { token: u64, units: u32, waiter: H::Waiter },
-    /// A guard of `token` was forgotten: once no other guard of this hold is left nothing prolongs its lease.
-    Abandon { token: u64 },
+    /// A hold shall last `ttl` from now. Answered with [`Settled::Extended`] or [`Settled::Refused`].
+    Extend { hold: HoldId, ttl: Duration, waiter: H::Waiter },
+    /// A hold shall be of so many units. Answered with [`Settled::Changed`] or [`Settled::Refused`].
+    Change { hold: HoldId, units: u32, waiter: H::Waiter },
+    /// A guard of a hold was forgotten: once no other guard of it is left nothing prolongs its lease.
+    Abandon { hold: HoldId },
     /// The answer to a [`Outgoing`]; each gets exactly one. `sent` is when the write left.
     Answered { slot: u64, id: RequestId, sent: Time, answer: Answer<'a> },
     /// The store pushed something for this lock.
@@ -100,6 +100,10 @@ pub enum Event<'a, H: Handles> {
     Inbox(Inbox),
     /// What is heard on a channel of this lock changed.
     Channel { channel: &'a str, state: Inbox },
+    /// This client's session at the store lives until then.
+    Alive(Time),
+    /// That session ended: every hold that was bound to it is lost.
+    Over,
     /// The store may have forgotten what it promised (restart, failover): check at once.
     Verify,
     /// Time passed.
@@ -139,12 +143,14 @@ pub struct LockMachine<H: Handles> {
     has_many_holders: bool,
     /// Whoever holds all of it keeps the others out: it is no semaphore, and no gate.
     is_of_holders: bool,
+    /// What is held lasts as long as this client's session at the store.
+    bound: bool,
 }
 
 impl<H: Handles> LockMachine<H> {
     /// The machine of a lock that nobody here wanted yet.
     pub fn new(kind: Kind) -> Self {
-        let Kind { block, push, has_many_holders, is_of_holders } = kind;
+        let Kind { block, push, has_many_holders, is_of_holders, bound } = kind;
         LockMachine {
             queue: Queue::new(block),
             slots: Slots::new(),
@@ -161,6 +167,7 @@ impl<H: Handles> LockMachine<H> {
             push,
             has_many_holders,
             is_of_holders,
+            bound,
         }
     }
 
@@ -171,17 +178,27 @@ impl<H: Handles> LockMachine<H> {
             Event::Cancel { task, granted } => machine.cancel(step, task, granted),
             Event::Refuse { task, error } => machine.turn_away(step, task, error),
             Event::RefuseAll { error } => machine.turn_all_away(step, error),
-            Event::Release { token, waiter } => machine.release(step, token, waiter),
-            Event::Export { token, secret, ttl, waiter } => machine.export(step, token, secret, ttl, waiter),
+            Event::Release { hold, token, waiter } => machine.release(step, hold, token, waiter),
+            Event::Export { hold, token, secret, ttl, waiter } => {
+                let release = Release { hold, token, asked: None, heir: Some(secret), waiter };
+                machine.export(step, release, secret, ttl);
+            }
             Event::Retract { secret } => machine.retract(step, secret),
-            Event::Extend { token, ttl, waiter } => machine.extend(step, token, ttl, waiter),
-            Event::Change { token, units, waiter } => machine.change(step, token, units, waiter),
-            Event::Abandon { token } => machine.queue.handle(step.now, queue::Event::Abandon { token }),
+            Event::Extend { hold, ttl, waiter } => machine.extend(step, hold, ttl, waiter),
+            Event::Change { hold, units, waiter } => machine.change(step, hold, units, waiter),
+            Event::Abandon { hold } => machine.queue.handle(step.now, queue::Event::Abandon { hold }),
             Event::Answered { slot, id, sent, answer } => machine.answered(step, slot, id, sent, answer),
             Event::Pushed(event) => machine.pushed(step, event),
             Event::Broken { token } => machine.broken(step.now, token),
             Event::Inbox(inbox) => machine.inbox_changed(step, inbox),
             Event::Channel { channel, state } => machine.channel_changed(step.now, channel, state),
+            Event::Alive(until) if machine.bound => {
+                machine.every_session(|session| session.handle(step.now, session::Event::Alive(until)));
+            }
+            Event::Over if machine.bound => {
+                machine.every_session(|session| session.handle(step.now, session::Event::Over));
+            }
+            Event::Alive(_) | Event::Over => {}
             Event::Verify => machine.every_session(|session| session.handle(step.now, session::Event::Verify)),
             Event::Tick => machine.tick(step.now),
             Event::Close => machine.close(step),
@@ -253,10 +270,10 @@ impl<H: Handles> LockMachine<H> {
 
     /// The hold in force, and whether it goes on until it is given back.
     pub fn held(&mut self, now: Time) -> Option<(&H::Hold, bool)> {
-        let token = self.queue.held_token()?;
-        let slot = self.queue.holder(token).and_then(|contender| self.slots.position_of(contender, now));
+        let hold = self.queue.held()?;
+        let slot = self.queue.holder(hold).and_then(|contender| self.slots.position_of(contender, now));
         let is_endless = slot.is_some_and(|at| self.slots.aside(at).session.is_endless());
-        Some((self.hold_of(token)?, is_endless))
+        Some((self.hold_of(hold)?, is_endless))
     }
 
     /// How many are ahead at most of each contender that waits for it, by the number of its slot.
@@ -269,14 +286,14 @@ impl<H: Handles> LockMachine<H> {
         let session = &mut self.slots[at].session;
         let renews = id.op == Op::Renew && session.awaits(id);
         let trouble = match &answer {
-            Answer::Replies(_) => None,
+            Answer::Replies(_) | Answer::Partly { .. } => None,
             Answer::NotSent(error) => (renews || error.is_nobody_there()).then(|| error.clone()),
             Answer::Unknown { error, .. } => renews.then(|| error.clone()),
         };
         session.handle(step.now, session::Event::Reply { id, sent, answer });
         if renews {
-            let token = self.queue.held_token().unwrap_or_else(|| session.first_token());
-            step.effects.notices.extend(renewal(session, Token::new(token), trouble));
+            let token = self.queue.held_token().or_else(|| session.first_token());
+            step.effects.notices.extend(renewal(session, token.map(Token::new), trouble));
         } else if let Some(error) = trouble.filter(Error::is_nobody_there) {
             self.refuse_who_hurries(step, &error);
         }
@@ -306,7 +323,7 @@ impl<H: Handles> LockMachine<H> {
     }
 
     fn broken(&mut self, now: Time, token: u64) {
-        let holder = self.queue.held_token().and_then(|held| self.queue.holder(held));
+        let holder = self.queue.held().and_then(|held| self.queue.holder(held));
         let slot = holder.and_then(|holder| self.slot_of(holder, now));
         match slot.filter(|slot| slot.session.has_token(token)) {
             Some(slot) => {
@@ -351,7 +368,7 @@ impl<H: Handles> std::fmt::Debug for LockMachine<H> {
 }
 
 /// What became of a renewal that was just answered, or was not; nothing to say of it when the hold ended with it.
-fn renewal(session: &Session, token: Token, error: Option<Error>) -> Option<Notice> {
+fn renewal(session: &Session, token: Option<Token>, error: Option<Error>) -> Option<Notice> {
     let (attempt, ttl) = (session.attempt(), session.ttl());
     let error = error.or_else(|| session.not_renewed().cloned());
     match session.valid_until() {

@@ -16,25 +16,25 @@ pub enum Notice {
     /// Somebody has it, and a task waits.
     Waits,
     /// A task has it.
-    Granted { token: Token, attempt: AttemptId, ttl: Duration, waited: Duration, way: Way },
+    Granted { token: Option<Token>, attempt: AttemptId, ttl: Duration, waited: Duration, way: Way },
     /// A task does not get it.
     Refused { why: Why, waited: Duration },
     /// Its lease was prolonged.
-    Renewed { token: Token, attempt: AttemptId, ttl: Duration },
+    Renewed { token: Option<Token>, attempt: AttemptId, ttl: Duration },
     /// Its lease was not prolonged; it will be tried again.
-    NotRenewed { token: Token, attempt: AttemptId, error: Option<Error> },
+    NotRenewed { token: Option<Token>, attempt: AttemptId, error: Option<Error> },
     /// A reader became the writer, or the writer a reader.
-    Changed { before: Token, token: Token },
+    Changed { before: Option<Token>, token: Option<Token> },
     /// A hold is over, though the store may not know yet.
     Over { held: Duration },
     /// What became of a release.
-    Released { token: Token, outcome: ReleaseOutcome },
+    Released { token: Option<Token>, outcome: ReleaseOutcome },
     /// It is a secret's now.
-    Exported { token: Token },
+    Exported { token: Option<Token> },
     /// It goes to whoever waits at the store, and is asked for again in the same request.
-    Yielded { token: Token },
+    Yielded { token: Option<Token> },
     /// A hold was lost.
-    Lost { token: Token, reason: LossReason, held: Duration },
+    Lost { token: Option<Token>, reason: LossReason, held: Duration },
     /// The store is asked to forget an attempt.
     Undone { attempt: AttemptId },
     /// A step of it panicked, and it was given up.

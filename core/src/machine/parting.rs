@@ -50,7 +50,7 @@ impl<H: Handles> LockMachine<H> {
     fn why_out_of_time(&mut self, now: Time, task: TaskId, left: Left) -> Refusal {
         let Left { silence, ahead } = left;
         let ahead = ahead.or_else(|| self.ahead_of(now, task));
-        let held = self.queue.held_token().is_some();
+        let held = self.queue.held().is_some();
         let Some(since) = self.task(task).filter(|_| !held).map(|task| task.since) else {
             return Refusal::TimedOut(ahead);
         };
@@ -67,7 +67,7 @@ impl<H: Handles> LockMachine<H> {
 
     /// Why a task that only tries does not get the lock: somebody has it, or others here have asked for it in vain.
     pub(super) fn why_taken(&mut self, now: Time) -> Refusal {
-        let silence = if self.queue.held_token().is_none() { self.silence(now) } else { None };
+        let silence = if self.queue.held().is_none() { self.silence(now) } else { None };
         silence.and_then(|silence| silence.trouble).map_or(Refusal::Taken, Refusal::Failed)
     }
 
@@ -108,10 +108,12 @@ impl<H: Handles> LockMachine<H> {
         let Some(token) = granted.map(Token::new) else { return self.refuse(step, id, why) };
         let session = &self.slots[at].session;
         let (now, attempt, ttl) = (step.now, session.attempt(), session.ttl());
-        let hold = H::Hold::new(Held { token, since: now, valid_until: now.after(ttl), by: None });
+        let hold =
+            H::Hold::new(Held { id: id.into(), token: Some(token), since: now, valid_until: now.after(ttl), by: None });
         self.holds.push(hold.clone());
         if let Some(task) = self.take_task(step, id) {
             let waited = now.since(task.since);
+            let token = Some(token);
             step.effects.notices.push(Notice::Granted { token, attempt, ttl, waited, way: Way::Answer });
             step.effects.settle(task.waiter, Settled::Granted { hold, depth: 1 });
         }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::protocol::AttemptId;
-use crate::queue::{Ask, OwnerId, Refusal, TaskId};
+use crate::queue::{Ask, HoldId, OwnerId, Refusal, TaskId};
 use crate::session::Silence;
 use crate::time::Time;
+use crate::token::Token;
 
 /// What a task wants.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +63,9 @@ pub(super) struct Wish<W> {
 /// A release whose outcome is not known yet.
 #[derive(Clone)]
 pub(super) struct Release<W> {
-    pub(super) token: u64,
+    pub(super) hold: HoldId,
+    /// What it showed, for notices.
+    pub(super) token: Option<Token>,
     /// The slot whose session will tell; `None` while it is the queue's to say.
     pub(super) asked: Option<u64>,
     /// The secret that is to have the lock.

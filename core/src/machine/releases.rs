@@ -11,43 +11,43 @@ use crate::error::Error;
 use crate::lease::ReleaseOutcome;
 use crate::options::{MIN_TTL, Retry};
 use crate::protocol::{AttemptId, Terms};
-use crate::queue::{self, ContenderId, Refusal};
+use crate::queue::{self, ContenderId, HoldId, Refusal};
 use crate::session::{self, Service};
 use crate::token::Token;
 
 impl<H: Handles> LockMachine<H> {
-    pub(super) fn release(&mut self, step: &mut Step<'_, H>, token: u64, waiter: H::Waiter) {
+    pub(super) fn release(&mut self, step: &mut Step<'_, H>, hold: HoldId, token: Option<Token>, waiter: H::Waiter) {
         let now = step.now;
-        let left = self.queue.holder(token).and_then(|contender| {
+        let left = self.queue.holder(hold).and_then(|contender| {
             let slot = self.slot_of(contender, now)?;
             let left = slot.session.valid_until()?.since(now);
             slot.session.is_certain(now).then_some(left)
         });
         // The deadline is the truth, however late the timer is.
         self.tick(now);
-        self.releases.push_back(Release { token, asked: None, heir: None, waiter });
-        self.queue.handle(now, queue::Event::Release { token, left });
+        self.releases.push_back(Release { hold, token, asked: None, heir: None, waiter });
+        self.queue.handle(now, queue::Event::Release { hold, left });
     }
 
     pub(super) fn export(
         &mut self,
         step: &mut Step<'_, H>,
-        token: u64,
+        release: Release<H::Waiter>,
         secret: AttemptId,
         ttl: Duration,
-        waiter: H::Waiter,
     ) {
+        let hold = release.hold;
         // The deadline is the truth, however late the timer is.
         self.tick(step.now);
         self.talk(step);
-        let slot = self.queue.holder(token).and_then(|contender| self.slot_of(contender, step.now));
+        let slot = self.queue.holder(hold).and_then(|contender| self.slot_of(contender, step.now));
         if slot.is_some_and(|slot| !slot.session.can_pass()) {
             let message = "this layout cannot pass a held lock on; take one that can, such as native";
             let refused = Refusal::Failed(Error::unsupported("export", message));
-            return step.effects.settle(waiter, Settled::Refused(refused));
+            return step.effects.settle(release.waiter, Settled::Refused(refused));
         }
-        self.releases.push_back(Release { token, asked: None, heir: Some(secret), waiter });
-        self.queue.handle(step.now, queue::Event::Export { token, secret, ttl });
+        self.releases.push_back(release);
+        self.queue.handle(step.now, queue::Event::Export { hold, secret, ttl });
     }
 
     /// The lock is the secret's now, and given back as if it had been resumed.
@@ -62,21 +62,21 @@ impl<H: Handles> LockMachine<H> {
         slot.session.handle(step.now, session::Event::Resume { terms, secret, service });
     }
 
-    /// The release that used `token` will be answered by the session of `contender`.
-    pub(super) fn release_goes_to(&mut self, step: &mut Step<'_, H>, contender: ContenderId, token: u64) {
+    /// The release of `hold` will be answered by the session of `contender`.
+    pub(super) fn release_goes_to(&mut self, step: &mut Step<'_, H>, contender: ContenderId, hold: HoldId) {
         let slot = self.slot_of(contender, step.now).map(|slot| slot.id);
-        for release in self.releases.iter_mut().filter(|r| r.token == token && r.asked.is_none()) {
+        for release in self.releases.iter_mut().filter(|r| r.hold == hold && r.asked.is_none()) {
             release.asked = slot;
         }
-        self.end_hold(step, token);
+        self.end_hold(step, hold);
     }
 
     /// The queue says what became of a release that the store need not hear of.
-    pub(super) fn released_here(&mut self, step: &mut Step<'_, H>, token: u64, outcome: ReleaseOutcome) {
+    pub(super) fn released_here(&mut self, step: &mut Step<'_, H>, hold: HoldId, outcome: ReleaseOutcome) {
         if !matches!(outcome, ReleaseOutcome::Kept(_)) {
-            self.end_hold(step, token);
+            self.end_hold(step, hold);
         }
-        self.settle_release(step, |release| release.token == token && release.asked.is_none(), outcome);
+        self.settle_release(step, |release| release.hold == hold && release.asked.is_none(), outcome);
     }
 
     /// The session of `slot` says what became of the release that it was told of.
@@ -92,7 +92,7 @@ impl<H: Handles> LockMachine<H> {
     ) {
         let at = self.releases.iter().position(which);
         let Some(release) = at.and_then(|at| self.releases.remove(at)) else { return };
-        let token = Token::new(release.token);
+        let token = release.token;
         let settled = match release.heir {
             Some(secret) if outcome == ReleaseOutcome::Released => {
                 step.effects.notices.push(Notice::Exported { token });

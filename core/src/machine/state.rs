@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 use super::LockMachine;
 use super::environment::{Handles, Hold};
 use crate::protocol::AttemptId;
-use crate::queue::Refusal;
+use crate::queue::{HoldId, Refusal};
 use crate::relative::Relative;
 use crate::session::RequestId;
 use crate::time::Time;
@@ -27,9 +27,9 @@ impl<H: Handles> LockMachine<H> {
         }
     }
 
-    /// Until when whoever holds under `token` may believe so, if that hold is in force.
-    pub fn valid_until(&self, token: u64) -> Option<Time> {
-        let contender = self.queue.holder(token)?;
+    /// Until when whoever has this hold may believe so, if it is in force.
+    pub fn valid_until(&self, hold: HoldId) -> Option<Time> {
+        let contender = self.queue.holder(hold)?;
         let slot = self.slots.iter().find(|slot| slot.contender == Some(contender))?;
         slot.session.valid_until()
     }
@@ -68,11 +68,11 @@ impl<H: Handles> LockMachine<H> {
             (view.ahead(*by), task).hash(state);
         }
         for hold in &self.holds {
-            (view.token(hold.token().n), view.token(hold.shown().n)).hash(state);
+            (hold.id(), hold.shown().map(|token| view.token(token.n))).hash(state);
         }
         for release in self.releases.iter() {
             let asked = release.asked.map(|slot| self.place_of(slot));
-            (view.token(release.token), asked, release.heir.map(|secret| view.attempt(secret))).hash(state);
+            (release.hold, asked, release.heir.map(|secret| view.attempt(secret))).hash(state);
         }
         for wish in self.wishes.iter() {
             (self.place_of(wish.slot), wish.changes).hash(state);

@@ -11,7 +11,7 @@ use crate::protocol::{Op, Push, Terms};
 use crate::queue::{self, ContenderId, Refusal};
 use crate::session::{self, Service, Session, claim};
 use crate::time::Time;
-use crate::token::Token;
+use crate::token::{Token, Tokens};
 
 impl<H: Handles> LockMachine<H> {
     /// Lets queue and sessions talk until both are silent.
@@ -49,29 +49,37 @@ impl<H: Handles> LockMachine<H> {
                 Err(error) => self.cannot_ask(step, contender, error),
             },
             queue::Action::Serve { contender, service } => self.serve(now, contender, service),
-            queue::Action::RunOut { contender, token } => self.run_out(now, contender, token),
-            queue::Action::Yield { contender, used, service } => self.yield_to_others(step, contender, used, service),
-            queue::Action::GiveBack { contender, used } => {
-                self.release_goes_to(step, contender, used);
+            queue::Action::RunOut { contender, hold } => self.run_out(now, contender, hold),
+            queue::Action::Yield { contender, hold, used, service } => {
+                self.release_goes_to(step, contender, hold);
+                self.yield_to_others(step, contender, used, service);
+            }
+            queue::Action::GiveBack { contender, hold, used } => {
+                if let Some(hold) = hold {
+                    self.release_goes_to(step, contender, hold);
+                }
                 self.tell(contender, now, session::Event::Release { used });
                 self.detach(contender, now);
             }
-            queue::Action::Export { contender, used, secret, ttl } => {
-                self.release_goes_to(step, contender, used);
+            queue::Action::Export { contender, hold, used, secret, ttl } => {
+                self.release_goes_to(step, contender, hold);
                 let secret = Terms::of_secret(step.env.name().clone(), secret, ttl, self.card.clone());
                 self.tell(contender, now, session::Event::Export { secret, used });
                 self.detach(contender, now);
             }
             queue::Action::Withdraw(contender) => self.withdraw(step, contender),
-            queue::Action::Grant { task, token, depth, contender } => self.grant(step, task, token, depth, contender),
+            queue::Action::Grant { task, hold, token, depth, contender } => {
+                let token = token.map(|token| Token::new(token.get()));
+                self.grant(step, task, (hold, token), depth, contender);
+            }
             queue::Action::Refuse { task, why: Refusal::TimedOut(_) } => self.time_out(step, task),
             queue::Action::Refuse { task, why: Refusal::Taken } => {
                 let why = self.why_taken(now);
                 self.refuse(step, task, why);
             }
             queue::Action::Refuse { task, why } => self.refuse(step, task, why),
-            queue::Action::Released { token, outcome } => self.released_here(step, token, outcome),
-            queue::Action::Lost { token } => self.lose_hold(step, token, LossReason::Expired),
+            queue::Action::Released { hold, outcome } => self.released_here(step, hold, outcome),
+            queue::Action::Lost { hold } => self.lose_hold(step, hold, LossReason::Expired),
         }
     }
 
@@ -86,9 +94,12 @@ impl<H: Handles> LockMachine<H> {
             }
             session::Action::OpenInbox => self.open_inbox(step, at),
             session::Action::Learn { sent, at } => step.effects.learnt.push((sent, at)),
-            session::Action::Granted { first, last } => match contender {
-                Some(contender) => self.queue.handle(step.now, queue::Event::Granted { contender, first, last }),
-                None => self.slots[at].session.handle(step.now, session::Event::Release { used: first }),
+            session::Action::Granted { tokens } => match contender {
+                Some(contender) => self.queue.handle(step.now, queue::Event::Granted { contender, tokens }),
+                None => {
+                    let used = tokens.map_or(0, Tokens::first);
+                    self.slots[at].session.handle(step.now, session::Event::Release { used });
+                }
             },
             session::Action::Refused => {}
             session::Action::Failed(error) => {
@@ -130,10 +141,9 @@ impl<H: Handles> LockMachine<H> {
     }
 
     fn yield_to_others(&mut self, step: &mut Step<'_, H>, contender: ContenderId, used: u64, service: Service) {
-        self.release_goes_to(step, contender, used);
         match step.env.mint() {
             Ok(attempt) => {
-                step.effects.notices.push(Notice::Yielded { token: Token::new(used) });
+                step.effects.notices.push(Notice::Yielded { token: (used > 0).then(|| Token::new(used)) });
                 self.tell(contender, step.now, session::Event::Yield { attempt, used, service });
             }
             Err(error) => {
@@ -146,8 +156,8 @@ impl<H: Handles> LockMachine<H> {
 
     fn lost(&mut self, step: &mut Step<'_, H>, at: usize, reason: LossReason) {
         let Some(contender) = self.slots[at].contender.take() else { return };
-        if let Some(token) = self.queue.held_token().filter(|token| self.queue.holder(*token) == Some(contender)) {
-            self.lose_hold(step, token, reason);
+        if let Some(hold) = self.queue.held().filter(|hold| self.queue.holder(*hold) == Some(contender)) {
+            self.lose_hold(step, hold, reason);
         }
         self.queue.handle(step.now, queue::Event::Lost(contender));
     }
@@ -194,6 +204,10 @@ impl<H: Handles> LockMachine<H> {
         let slot = &mut self.slots[at];
         slot.forget(step.env);
         slot.id = step.env.next_slot();
+        if self.bound {
+            step.effects.open_session = true;
+            slot.session.handle(step.now, session::Event::Alive(step.env.alive_until()));
+        }
         slot
     }
 

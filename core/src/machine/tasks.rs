@@ -12,7 +12,7 @@ use super::pending::{Demand, Task};
 use super::slots::Slot;
 use crate::error::{Error, Kind};
 use crate::protocol::Push;
-use crate::queue::{self, ContenderId, Refusal, TaskId};
+use crate::queue::{self, ContenderId, HoldId, Refusal, TaskId};
 use crate::time::Time;
 use crate::token::Token;
 
@@ -51,9 +51,9 @@ impl<H: Handles> LockMachine<H> {
         }
         match granted {
             Some(hold) => {
-                let token = hold.token().n;
+                let (id, token) = (hold.id(), hold.shown());
                 step.effects.ended.push(hold);
-                self.release(step, token, H::Waiter::default());
+                self.release(step, id, token, H::Waiter::default());
             }
             None => self.queue.handle(step.now, queue::Event::Cancel(task)),
         }
@@ -93,7 +93,7 @@ impl<H: Handles> LockMachine<H> {
         &mut self,
         step: &mut Step<'_, H>,
         task: TaskId,
-        token: u64,
+        (id, token): (HoldId, Option<Token>),
         depth: u32,
         contender: ContenderId,
     ) {
@@ -104,7 +104,7 @@ impl<H: Handles> LockMachine<H> {
             return self.refuse(step, task, Refusal::Failed(nobody));
         };
         let way = match depth {
-            1 if session.first_token() != token => Way::HandOff,
+            1 if session.first_token() != token.map(|token| token.n) => Way::HandOff,
             1 if step.pushed => Way::Push,
             1 => Way::Answer,
             _ => Way::Reentry,
@@ -112,14 +112,14 @@ impl<H: Handles> LockMachine<H> {
         let (attempt, ttl) = (session.attempt(), session.ttl());
         let valid_until = session.valid_until().unwrap_or(Time::ZERO);
         let by = self.task(task).and_then(|task| task.by);
-        let hold = self.hold_of(token).cloned().unwrap_or_else(|| {
-            let hold = H::Hold::new(Held { token: Token::new(token), since: step.now, valid_until, by });
+        let hold = self.hold_of(id).cloned().unwrap_or_else(|| {
+            let hold = H::Hold::new(Held { id, token, since: step.now, valid_until, by });
             self.holds.push(hold.clone());
             hold
         });
         step.effects.heeds = self.push == Push::Inbox;
         if let Some(task) = self.take_task(step, task) {
-            let (token, waited) = (hold.token(), step.now.since(task.since));
+            let (token, waited) = (hold.shown(), step.now.since(task.since));
             step.effects.notices.push(Notice::Granted { token, attempt, ttl, waited, way });
             step.effects.settle(task.waiter, Settled::Granted { hold, depth });
         }

@@ -154,7 +154,7 @@ impl<F: Face> Guard<F> {
         AcquireOptions { ttl, ..AcquireOptions::default() }.check()?;
         let holding = self.holding()?.clone();
         let (secret, waiter) = (holding.engine.mint()?, Arc::default());
-        let effects = holding.entry.export(&holding.engine, holding.hold.token.n, secret, ttl, &waiter);
+        let effects = holding.entry.export(&holding.engine, &holding.hold, secret, ttl, &waiter);
         Ok(Exporting { holding, waiter, effects: Some(effects) })
     }
 

@@ -34,6 +34,7 @@ use crate::protocol::{
 };
 use crate::replies::{answered, duration, int, nonsense, numbers, operation, refusal};
 use crate::time::StoreTime;
+use crate::token::Tokens;
 
 /// A place is renewed after this part of its ttl.
 const RENEWALS: u32 = 3;
@@ -147,7 +148,7 @@ impl BarrierMachine {
             _ => return None,
         };
         match (op, &list[..]) {
-            (_, [3, index, generation]) => Some(passed(Passage::new(*index, *generation)?.token().n)),
+            (_, [3, index, generation]) => passed(Passage::new(*index, *generation)?.token().n),
             (Op::Acquire, list) => self.arrived(list),
             _ => None,
         }
@@ -182,13 +183,15 @@ impl Protocol for BarrierMachine {
         match input {
             Input::Begin(intent) => self.begin(&intent),
             Input::Reply(op, replies) => answered(op, replies, |reply| self.read(op, reply)),
-            Input::Event(StoreEvent::Granted { first, .. }) => passed(*first),
+            Input::Event(StoreEvent::Granted { first, .. }) => {
+                passed(*first).unwrap_or(Step::Done(Verdict::Implausible))
+            }
             Input::Event(_) => Step::Ignore,
         }
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: 1, yields: false, push: Push::Place }
+        Traits { block: 1, yields: false, push: Push::Place, bound: false }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {
@@ -200,8 +203,9 @@ impl Protocol for BarrierMachine {
     }
 }
 
-fn passed(token: u64) -> Step {
-    Step::Done(Verdict::Granted(Grant { first: token, last: token, term: Term::ForGood, prev: None }))
+fn passed(token: u64) -> Option<Step> {
+    let tokens = Some(Tokens::one(token)?);
+    Some(Step::Done(Verdict::Granted(Grant { tokens, term: Term::ForGood, prev: None })))
 }
 
 /// A request of this layout as the stores that run [`crate::barrier_cell`] read it.

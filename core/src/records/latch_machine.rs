@@ -31,6 +31,7 @@ use crate::protocol::{
 };
 use crate::replies::{answered, duration, int, nonsense, numbers, operation, refusal};
 use crate::time::StoreTime;
+use crate::token::Tokens;
 
 /// How often a wait is asked again at the latest, should the push that ends it get lost. It keeps the latch.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -199,7 +200,7 @@ impl Protocol for LatchMachine {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: 1, yields: false, push: self.push }
+        Traits { block: 1, yields: false, push: self.push, bound: false }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {
@@ -212,7 +213,7 @@ impl Protocol for LatchMachine {
 }
 
 fn open() -> Step {
-    Step::Done(Verdict::Granted(Grant { first: 1, last: 1, term: Term::FromRequest, prev: None }))
+    Step::Done(Verdict::Granted(Grant { tokens: Tokens::one(1), term: Term::FromRequest, prev: None }))
 }
 
 fn read(op: Op, reply: &Reply) -> Option<Step> {

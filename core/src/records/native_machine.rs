@@ -44,6 +44,7 @@ use crate::replies::{answered, done, duration, int, is_far, names, operation, re
 use crate::share::Share;
 use crate::shared_machine::{SharedCalls, SharedLayout};
 use crate::time::StoreTime;
+use crate::token::Tokens;
 
 /// The procedures of one store.
 #[derive(Debug)]
@@ -314,7 +315,9 @@ impl Protocol for NativeMachine {
                 Step::Done(Verdict::Implausible)
             }
             Input::Event(StoreEvent::Granted { first, last, at, .. }) => {
-                Step::Done(Verdict::Granted(Grant { first: *first, last: *last, term: Term::Pushed(*at), prev: None }))
+                let granted =
+                    |tokens| Verdict::Granted(Grant { tokens: Some(tokens), term: Term::Pushed(*at), prev: None });
+                Step::Done(Tokens::new(*first, *last).map_or(Verdict::Implausible, granted))
             }
             Input::Event(_) => Step::Ignore,
         }
@@ -329,7 +332,7 @@ impl Protocol for NativeMachine {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: BLOCK, yields: true, push: self.push }
+        Traits { block: BLOCK, yields: true, push: self.push, bound: false }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {
@@ -343,9 +346,9 @@ impl Protocol for NativeMachine {
 
 fn acquired(reply: &Reply) -> Option<Step> {
     let granted = |first: i64, prev| {
-        let first = u64::try_from(first).ok().filter(|first| *first > 0)?;
-        let last = first.checked_add(BLOCK - 1)?;
-        Some(Step::Done(Verdict::Granted(Grant { first, last, term: Term::FromRequest, prev })))
+        let first = u64::try_from(first).ok()?;
+        let tokens = Some(Tokens::new(first, first.checked_add(BLOCK - 1)?)?);
+        Some(Step::Done(Verdict::Granted(Grant { tokens, term: Term::FromRequest, prev })))
     };
     let list = match reply {
         Reply::Int(0) => return Some(Step::Done(Verdict::Gone(ReleaseOutcome::Expired))),

@@ -40,6 +40,7 @@ use crate::replies::{answered, done, duration, int, is_far, nonsense, numbers, o
 use crate::share::{Primitive, Share};
 use crate::shared_cell::{self, Acquired, Changed, Seeker, SharedCell, SharedStorage};
 use crate::time::StoreTime;
+use crate::token::Tokens;
 
 /// The procedures of one store for shared records.
 #[derive(Debug)]
@@ -289,7 +290,7 @@ impl Protocol for SharedMachine {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: 1, yields: false, push: self.push }
+        Traits { block: 1, yields: false, push: self.push, bound: false }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {
@@ -301,8 +302,10 @@ impl Protocol for SharedMachine {
     }
 }
 
+/// A grant under `token`, which only a push can have as 0.
 fn granted(token: u64, term: Term) -> Step {
-    Step::Done(Verdict::Granted(Grant { first: token, last: token, term, prev: None }))
+    let granted = |tokens| Verdict::Granted(Grant { tokens: Some(tokens), term, prev: None });
+    Step::Done(Tokens::one(token).map_or(Verdict::Implausible, granted))
 }
 
 fn acquired(reply: &Reply) -> Option<Step> {

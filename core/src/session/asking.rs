@@ -60,6 +60,7 @@ impl Session {
             return self.fail(now, Error::new(Kind::Lost, "acquire", message));
         }
         self.asked.asked_to_queue = self.waits && self.can_queue();
+        self.asked.stale = false;
         self.asked.first_sent.get_or_insert(now);
         if let Some(secret) = &self.giving.secret {
             return match self.protocol.pass(secret, &self.terms) {
@@ -102,7 +103,12 @@ impl Session {
     }
 
     pub(super) fn acquire_concluded(&mut self, now: Time, sent: Time, verdict: Verdict) {
-        if !matches!(verdict, Verdict::Failed(_) | Verdict::Late { .. }) {
+        let is_said = match verdict {
+            Verdict::Failed(_) | Verdict::Late { .. } => false,
+            Verdict::Granted(_) => !self.has_no_life(now),
+            _ => true,
+        };
+        if is_said {
             self.asked.silent_since = None;
             self.asked.trouble = None;
         }
@@ -253,8 +259,11 @@ impl Session {
             Term::ForGood => (now, self.terms.ttl),
             Term::Pushed(at) => (self.local_time_of(now, at), self.terms.claim),
         };
-        self.lease.tokens = (grant.first, grant.last);
-        self.lease.used = grant.first;
+        self.lease.tokens = grant.tokens;
+        self.lease.used = self.first_token().unwrap_or(0);
+        if self.bound {
+            return self.granted_in_session(now, sent);
+        }
         self.lasts(from, now, lease);
         self.lease.valid_until = from.after(lease).before(margin(lease));
         if self.lease.valid_until <= now {

@@ -7,6 +7,7 @@ use super::{Action, Phase, RETRY, Service, Session, due_after, margin, may_pass}
 use crate::lease::LossReason;
 use crate::protocol::{Change, Input, Intent, Op, Verdict};
 use crate::time::Time;
+use crate::token::Tokens;
 
 impl Session {
     /// When the next renewal will be due if the one under way is answered soon; it is no time limit. A driver that
@@ -39,13 +40,16 @@ impl Session {
         self.asked.silent_since = None;
         self.asked.trouble = None;
         self.asked.retries = 0;
-        self.actions.push_back(Action::Granted { first: self.lease.tokens.0, last: self.lease.tokens.1 });
+        self.actions.push_back(Action::Granted { tokens: self.lease.tokens });
         self.schedule_renewal(from, lease);
         self.renew_if_due(now);
     }
 
     /// The next renewal of a lease that began at `from` and lasts for `lease`.
     pub(super) fn schedule_renewal(&mut self, from: Time, lease: Duration) {
+        if self.bound {
+            return self.follow_session();
+        }
         let Service { ttl, renew, .. } = self.service.get();
         self.renewal.due = match renew {
             true => Some(due_after(from, lease / 3)),
@@ -79,7 +83,7 @@ impl Session {
         let terms = self.terms.clone();
         match &self.renewal.changing {
             Some(changing) => {
-                let change = Change { terms, token: self.lease.tokens.0, ttl, units: changing.units };
+                let change = Change { terms, token: self.first_token().unwrap_or(0), ttl, units: changing.units };
                 let step = self.protocol.change(change);
                 self.follow(now, now, Op::Renew, false, step);
             }
@@ -112,7 +116,9 @@ impl Session {
                 // A change may have left before that.
                 self.asked.broken &= matches!(verdict, Verdict::Changed(_));
                 self.lasts(sent, now, ttl);
-                self.lease.valid_until = self.lease.valid_until.max(sent.after(ttl).before(margin(ttl)));
+                if !self.bound {
+                    self.lease.valid_until = self.lease.valid_until.max(sent.after(ttl).before(margin(ttl)));
+                }
                 // An answer that comes after the lease's end is no yes: the loss will be told, and with it that nothing
                 // was got.
                 let in_force = now < self.lease.valid_until;
@@ -194,7 +200,7 @@ impl Session {
             return;
         }
         if let Some(token) = token {
-            self.lease.tokens = (token, token);
+            self.lease.tokens = Tokens::one(token);
         }
         if self.renewal.changing.take().is_some() {
             self.actions.push_back(Action::Changed(token));

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::options::Retry;
 use crate::protocol::{Previous, Terms};
 use crate::time::{StoreTime, Time};
+use crate::token::Tokens;
 
 /// A [`Service`] as it is kept: a client may hold very many locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -87,6 +88,8 @@ pub(super) struct Asked {
     pub(super) answered_write: Option<Time>,
     /// An event came that calls for asking again once the acquire in flight is answered.
     pub(super) ask_again: bool,
+    /// The acquire in flight was begun in a session of the client that is over: its answers say nothing.
+    pub(super) stale: bool,
     /// Something of this attempt may be at the store.
     pub(super) touched: bool,
     /// The answer that it is queued came after its grant: should the hold turn out to be lost, a place may be left.
@@ -116,6 +119,7 @@ impl Asked {
         anchor: None,
         answered_write: None,
         ask_again: false,
+        stale: false,
         touched: false,
         placed: false,
         silent_since: None,
@@ -130,7 +134,7 @@ impl Asked {
 /// What the last grant gave. Of use while it is held and while it is given back.
 #[derive(Clone, Copy)]
 pub(super) struct Lease {
-    pub(super) tokens: (u64, u64),
+    pub(super) tokens: Option<Tokens>,
     pub(super) used: u64,
     pub(super) granted_at: Time,
     pub(super) valid_until: Time,
@@ -140,7 +144,7 @@ pub(super) struct Lease {
 
 impl Lease {
     pub(super) const NONE: Lease =
-        Lease { tokens: (0, 0), used: 0, granted_at: Time::ZERO, valid_until: Time::ZERO, store_until: Time::ZERO };
+        Lease { tokens: None, used: 0, granted_at: Time::ZERO, valid_until: Time::ZERO, store_until: Time::ZERO };
 }
 
 /// How the lease is made to last, and the hold changed.

@@ -6,6 +6,7 @@ use std::hash::Hasher;
 
 use super::*;
 use crate::protocol::{Change, Grant, InboxId, Request, Term, Traits, Wait};
+use crate::token::Tokens;
 
 /// From a phase by an event to another phase, and what is done on the way.
 type Steps = BTreeMap<(String, String, String), BTreeSet<String>>;
@@ -58,6 +59,7 @@ struct Drawn {
     random: Random,
     push: Push,
     passes: bool,
+    bound: bool,
     now: StoreTime,
 }
 
@@ -73,7 +75,7 @@ impl Drawn {
 
     fn granted(&mut self, term: Term) -> Verdict {
         let prev = Some(self.outcome());
-        Verdict::Granted(Grant { first: 1, last: 64, term, prev })
+        Verdict::Granted(Grant { tokens: Tokens::new(1, 64), term, prev })
     }
 
     fn answer(&mut self, op: Op) -> Step {
@@ -125,7 +127,7 @@ impl Protocol for Drawn {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: 64, yields: true, push: self.push }
+        Traits { block: 64, yields: true, push: self.push, bound: self.bound }
     }
 
     fn channel(&self, _: &Terms) -> Option<Arc<str>> {
@@ -152,11 +154,11 @@ struct Walk {
 const ATTEMPT_TTL: Duration = Duration::from_secs(10);
 
 impl Walk {
-    fn new(seed: u64, push: Push) -> Self {
+    fn new(seed: u64, push: Push, bound: bool) -> Self {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let now = Time::from_nanos(1_000_000_000_000);
         let passes = !random.chance(4);
-        let drawn = Drawn { random: random.clone(), push, passes, now: StoreTime(1_000_000_000) };
+        let drawn = Drawn { random: random.clone(), push, passes, bound, now: StoreTime(1_000_000_000) };
         let session = Session::new(Box::new(drawn), Duration::from_secs(5));
         Walk { random, session, now, attempts: 0, flights: Vec::new() }
     }
@@ -222,7 +224,7 @@ impl Walk {
         };
         let service = self.service();
         let secret = Terms::of_secret("x".into(), AttemptId(98), ATTEMPT_TTL, "".into());
-        let (event, name) = match self.random.below(24) {
+        let (event, name) = match self.random.below(28) {
             0..4 => (Event::Push(&pushed), "Push"),
             4 => (Event::Inbox([Inbox::Live, Inbox::Closed][self.random.below(2) as usize]), "Inbox"),
             5 => (Event::Serve(service), "Serve"),
@@ -238,6 +240,8 @@ impl Walk {
             }
             11 => (Event::Cancel, "Cancel"),
             12 | 13 => (Event::Verify, "Verify"),
+            14..18 if self.session.bound => (Event::Alive(now.after(ATTEMPT_TTL)), "Alive"),
+            18 if self.session.bound => (Event::Over, "Over"),
             _ => (Event::Tick, "Tick"),
         };
         self.session.handle(now, event);
@@ -274,7 +278,8 @@ fn observed() -> Steps {
     let mut steps = Steps::new();
     for (seed, push) in [Push::None, Push::Inbox, Push::Watch, Push::Place, Push::Hint].into_iter().enumerate() {
         for walk in 0..500 {
-            let mut walk = Walk::new(walk * 5 + seed as u64 + 1, push);
+            let bound = push == Push::Watch && walk % 2 == 0;
+            let mut walk = Walk::new(walk * 5 + seed as u64 + 1, push, bound);
             (0..400).for_each(|_| walk.record(&mut steps));
         }
     }

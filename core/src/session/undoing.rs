@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::lease::ReleaseOutcome;
 use crate::protocol::{Input, Intent, Op, Verdict};
 use crate::time::Time;
+use crate::token::Tokens;
 
 impl Session {
     pub(super) fn cancel(&mut self, now: Time) {
@@ -95,7 +96,7 @@ impl Session {
             return;
         }
         let granted = match verdict {
-            Verdict::Granted(grant) => Some(grant.first),
+            Verdict::Granted(grant) => Some(grant.tokens.map_or(0, Tokens::first)),
             _ => None,
         };
         if self.has_place() && (granted.is_some() || !self.is_forgotten(now)) {

@@ -3,7 +3,7 @@
 //! `docs/own-store.md` is this for whoever writes one outside the crate, with the feature `unstable-store`.
 #![cfg_attr(not(feature = "unstable-store"), allow(unreachable_pub))]
 
-use std::future::{Future, poll_fn, ready};
+use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::lease::Sighting;
 use crate::options::LayoutChoice;
 use crate::platform::{clock, runtime};
-use crate::protocol::{InboxId, Inquiry, Layout, Reply, Requests, StoreEvent};
+use crate::protocol::{Channel, InboxId, Inquiry, Layout, Reply, Requests, StoreEvent};
 use crate::session::Inbox;
 use crate::time::Time;
 
@@ -49,6 +49,109 @@ pub enum Outcome {
         /// From when on it is certain that it will not be executed any more, on the driver's clock.
         void_after: Time,
     },
+    /// It went to several nodes, of which some answered. See [`of`](Self::of).
+    Partly {
+        /// One for each request: [`Reply::Silent`] for those whose node did not answer.
+        replies: Vec<Reply>,
+        /// Why one of them did not.
+        error: Error,
+        /// From when on it is certain that none of those will execute it any more; `None` where none can have got it.
+        void_after: Option<Time>,
+    },
+}
+
+impl Outcome {
+    /// How a write ended whose requests were answered so, with [`Reply::Silent`] where there is no answer, for that
+    /// `error`. Where nobody answered it is as if there were one node.
+    pub fn of(replies: Vec<Reply>, error: Option<Error>, void_after: Option<Time>) -> Self {
+        let is_silent = |reply: &Reply| *reply == Reply::Silent;
+        let Some(error) = error.filter(|_| replies.iter().any(is_silent)) else { return Outcome::Replies(replies) };
+        match void_after {
+            _ if !replies.iter().all(is_silent) => Outcome::Partly { replies, error, void_after },
+            Some(void_after) => Outcome::Unknown { error, void_after },
+            None => Outcome::NotSent(error),
+        }
+    }
+}
+
+/// What is listened to at a store.
+#[derive(Clone, Copy, Debug)]
+pub enum Topic<'a> {
+    /// Whatever is pushed to this client; told by [`Sink::inbox`] and [`Sink::pushed`].
+    Inbox(InboxId),
+    /// The life of this client's session, to which locks are [bound](crate::protocol::Traits::bound): kept alive for as
+    /// long as it is listened to; told by [`Sink::session`] and [`Sink::session_over`].
+    Session,
+    /// What tells of the lock kept under `key`; told by [`Sink::channel`], and by [`Sink::pushed`] with what was heard.
+    Channel {
+        /// What it is.
+        channel: Channel<'a>,
+        /// The lock.
+        key: &'a Arc<str>,
+    },
+}
+
+/// Somebody listens to a [`Topic`]. Dropped, it is over.
+pub struct Subscription {
+    state: Inbox,
+    work: Option<Work>,
+    ends: Option<Arc<dyn Ends>>,
+}
+
+/// What is to be run in the background; begun anew where it panics.
+pub type Work = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
+
+/// What is told of the end of a [`Subscription`], in whatever thread that was dropped: at once, and without I/O.
+pub trait Ends: Send + Sync {
+    /// One subscription is over.
+    fn ended(&self);
+}
+
+impl Subscription {
+    /// One that is in this state for now: `Live` where nothing can have been missed since, `Closed` while it is on its
+    /// way, `Unavailable` where nothing can be heard.
+    pub fn of(state: Inbox) -> Self {
+        Subscription { state, work: None, ends: None }
+    }
+
+    /// Tells `ends` when it is over.
+    #[must_use]
+    pub fn until(mut self, ends: Arc<dyn Ends>) -> Self {
+        self.ends = Some(ends);
+        self
+    }
+
+    /// Has `work` run by the background runtime, until the client is closed or dropped, whatever becomes of this
+    /// subscription: it may serve others, too.
+    #[must_use]
+    pub fn in_background(mut self, work: Work) -> Self {
+        self.work = Some(work);
+        self
+    }
+
+    /// How far it is.
+    pub fn state(&self) -> Inbox {
+        self.state
+    }
+
+    /// What is to be run for it, once.
+    pub fn take_work(&mut self) -> Option<Work> {
+        self.work.take()
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        if let Some(ends) = self.ends.take() {
+            ends.ended();
+        }
+    }
+}
+
+impl std::fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Subscription({:?})", self.state)
+    }
 }
 
 /// One place where locks are kept: connections to one server, or the server itself where there is none.
@@ -63,8 +166,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     fn layouts(&self) -> &[Arc<dyn Layout>];
 
     /// Performs a write, in the caller's task, and gives up waiting for its replies at `limit`. All its requests go out
-    /// at once, and are executed in their order; to several nodes at the same time, where they are for several. It may
-    /// await what is tokio's. Where it is dropped before its end, [`void_after`](Self::void_after) is asked.
+    /// at once, and are executed in their order; to several nodes at the same time, where they
+    /// [are for several](Request::at), of which one that does not answer is no failure of the others. It may await what
+    /// is tokio's. Where it is dropped before its end, [`void_after`](Self::void_after) is asked.
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered>;
 
     /// Until when a write with this `limit` may still be executed that was given up at `given_up`, before its answer:
@@ -85,39 +189,12 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
         Box::pin(async move { self.call_async(&requests, limit).await })
     }
 
-    /// Subscribes `inbox` and keeps it subscribed, from the background runtime, until `sink` is gone. Reports through
-    /// `sink`, at once where nothing can be pushed.
-    fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-        let _ = inbox;
-        if let Some(sink) = sink.upgrade() {
-            sink.inbox(Inbox::Unavailable);
-        }
-        Box::pin(ready(()))
-    }
-
-    /// Begins to listen, for one contender, on a `channel` that tells of the lock kept under `key`, until it is
-    /// [forgotten](Self::forget) as often. Returns at once how far that is; every change is reported through the sink
-    /// of [`listen`](Self::listen), which somebody has to run.
-    fn hear(&self, channel: &Arc<str>, key: &Arc<str>) -> Inbox {
-        let _ = (channel, key);
-        Inbox::Unavailable
-    }
-
-    /// The same, but only if the channel is subscribed already.
-    fn overhear(&self, channel: &Arc<str>) -> bool {
-        let _ = channel;
-        false
-    }
-
-    /// One contender listens on `channel` no more. `lingers` says that the channel will soon be wanted again.
-    fn forget(&self, channel: &Arc<str>, lingers: bool) {
-        let _ = (channel, lingers);
-    }
-
-    /// Keeps subscribed what is to be [heard](Self::hear), from the background runtime, until `sink` is gone.
-    fn listen(self: Arc<Self>, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-        drop(sink);
-        Box::pin(ready(()))
+    /// Begins to listen to `topic`, and goes on until the [`Subscription`] is dropped. Does no I/O: what there is to do
+    /// is its [background work](Subscription::in_background). Every later change is told to `sink`, which is the same
+    /// for all subscriptions of a store. Where several ask for one topic, each gets a subscription of its own.
+    fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+        let _ = (topic, sink);
+        Subscription::of(Inbox::Unavailable)
     }
 
     /// Looks for a lock of another library under the bare `name`, or for all there are, where others may keep locks
@@ -181,8 +258,25 @@ pub trait Sink: Send + Sync {
     /// Something was pushed that concerns the lock kept under `key`.
     fn pushed(&self, key: &str, event: &StoreEvent);
 
-    /// The subscription of a channel that tells of the lock kept under `key` changed; as with [`inbox`](Self::inbox).
+    /// What is heard on a channel that tells of the lock kept under `key` changed; as with [`inbox`](Self::inbox).
     fn channel(&self, key: &str, channel: &str, state: Inbox);
+
+    /// This client's session certainly lives until then, on the driver's clock: as long as the store keeps one that is
+    /// silent, from the sending of the last request or ping that was answered, less drift. To be told before the answer
+    /// is, from which it follows.
+    #[cfg_attr(
+        not(feature = "unstable-store"),
+        allow(dead_code, reason = "no store that is built in has sessions yet")
+    )]
+    fn session(&self, alive_until: Time);
+
+    /// This client's session is over, and all that it kept: told before another one is used. All that is held is lost
+    /// at the time told last, also where this comes late or never.
+    #[cfg_attr(
+        not(feature = "unstable-store"),
+        allow(dead_code, reason = "no store that is built in has sessions yet")
+    )]
+    fn session_over(&self);
 
     /// The server is not the one it was (restarted, failed over): what it promised must be verified.
     fn restarted(&self);

@@ -12,15 +12,19 @@ pub mod zookeeper;
 
 #[cfg(feature = "net")]
 mod adapter;
+#[cfg(any(feature = "unstable-store", all(test, feature = "net")))]
+mod nodes;
 #[cfg(feature = "net")]
 mod registry;
 
 #[cfg(all(feature = "net", not(feature = "unstable-store")))]
-pub(crate) use adapter::{Answered, BoxFuture, Outcome, Sink, Store};
+pub(crate) use adapter::{Answered, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work};
 #[cfg(feature = "unstable-store")]
-pub use adapter::{Answered, BoxFuture, Outcome, Sink, Store, now};
+pub use adapter::{Answered, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work, now};
 #[cfg(feature = "net")]
 pub(crate) use adapter::{BATCH, Closing, layout_of, not_sent};
+#[cfg(feature = "unstable-store")]
+pub use nodes::on_nodes;
 #[cfg(feature = "net")]
 pub(crate) use registry::open;
 #[cfg(feature = "unstable-store")]

@@ -10,7 +10,7 @@ use lockwright::error::{Error, Kind};
 use lockwright::lease::{LossReason, ReleaseOutcome};
 use lockwright::machine::{Event, Hold, PARTING};
 use lockwright::protocol::{Arg, AttemptId, InboxId, Op, Reply, Requests, StoreEvent};
-use lockwright::queue::{Ask, Refusal, TaskId};
+use lockwright::queue::{Ask, HoldId, Refusal, TaskId};
 use lockwright::relative::Relative;
 use lockwright::session::{Answer, Inbox, RequestId, margin};
 use lockwright::share::ALL;
@@ -62,6 +62,11 @@ enum Wire {
 struct Extension {
     task: usize,
     asked: Time,
+}
+
+/// What a machine knows the hold of `task` by.
+fn hold_of(task: usize) -> HoldId {
+    HoldId(task as u64)
 }
 
 impl Task {
@@ -699,7 +704,7 @@ impl<R: Record> World<R> {
                     return Err("forgot what was not held".into());
                 };
                 node.tasks[task] = Task::Forgotten { token, until };
-                self.feed(setup, client, Event::Abandon { token })
+                self.feed(setup, client, Event::Abandon { hold: hold_of(task) })
             }
             Step::Close { client } => {
                 self.client(client).closed = true;
@@ -715,7 +720,7 @@ impl<R: Record> World<R> {
                 node.tasks[task] = Task::Releasing { token };
                 let ttl = setup.tick * setup.clients[client][task].exports.unwrap_or(0);
                 let waiter = Call::Release(TaskId(task as u64));
-                self.feed(setup, client, Event::Export { token, secret, ttl, waiter })
+                self.feed(setup, client, Event::Export { hold: hold_of(task), token: None, secret, ttl, waiter })
             }
             Step::Release { client, task } => {
                 let (Task::Holding { token, .. } | Task::Mourning { token }) = self.clients[client].tasks[task] else {
@@ -723,10 +728,10 @@ impl<R: Record> World<R> {
                 };
                 self.client(client).tasks[task] = Task::Releasing { token };
                 let waiter = Call::Release(TaskId(task as u64));
-                self.feed(setup, client, Event::Release { token, waiter })
+                self.feed(setup, client, Event::Release { hold: hold_of(task), token: None, waiter })
             }
             Step::Extend { client, task } => {
-                let Task::Holding { token, .. } = self.clients[client].tasks[task] else {
+                let Task::Holding { .. } = self.clients[client].tasks[task] else {
                     return Err("extended what was not held".into());
                 };
                 let asked = setup.time(self.now);
@@ -735,21 +740,20 @@ impl<R: Record> World<R> {
                 node.extension = Some(Extension { task, asked });
                 let ttl = setup.tick * setup.clients[client][task].extends.unwrap_or(0);
                 let waiter = Call::Extend(TaskId(task as u64));
-                self.feed(setup, client, Event::Extend { token, ttl, waiter })
+                self.feed(setup, client, Event::Extend { hold: hold_of(task), ttl, waiter })
             }
             Step::Change { client, task } => {
                 let node = self.client(client);
-                let Task::Holding { token, units, .. } = &mut node.tasks[task] else {
+                let Task::Holding { units, .. } = &mut node.tasks[task] else {
                     return Err("changed what was not held".into());
                 };
                 let wanted = if *units == ALL { 1 } else { ALL };
                 // Who asks for less has given up the rest.
                 *units = wanted.min(*units);
-                let token = *token;
                 node.changed |= 1 << task;
                 node.change = Some((task, wanted));
                 let waiter = Call::Change(TaskId(task as u64));
-                self.feed(setup, client, Event::Change { token, units: wanted, waiter })
+                self.feed(setup, client, Event::Change { hold: hold_of(task), units: wanted, waiter })
             }
             Step::Cancel { client, task } => {
                 let node = self.client(client);
@@ -996,9 +1000,9 @@ impl<R: Record> World<R> {
         feed(&mut self.client(client).process, &mut effects);
         self.perform(setup, client, effects)?;
         let node = self.client(client);
-        for task in &mut node.tasks {
-            if let Task::Holding { token, until, .. } | Task::Forgotten { token, until } = task
-                && let Some(valid) = node.process.valid_until(*token)
+        for (number, task) in node.tasks.iter_mut().enumerate() {
+            if let Task::Holding { until, .. } | Task::Forgotten { until, .. } = task
+                && let Some(valid) = node.process.valid_until(hold_of(number))
             {
                 *until = valid;
             }
@@ -1048,7 +1052,7 @@ impl<R: Record> World<R> {
             node.behind = node.behind.min(behind);
         }
         for (hold, reason) in effects.lost {
-            self.lost(client, hold.token().n, &reason)?;
+            self.lost(client, hold.id(), &reason)?;
         }
         for (call, settled) in effects.settled {
             self.settled(setup, client, call, settled)?;
@@ -1062,18 +1066,15 @@ impl<R: Record> World<R> {
         Ok(())
     }
 
-    fn lost(&mut self, client: usize, token: u64, reason: &LossReason) -> Checked<()> {
-        for task in &mut self.client(client).tasks {
-            match task {
-                Task::Holding { token: held, .. } if *held == token => *task = Task::Mourning { token },
-                Task::Forgotten { token: held, .. } if *held == token => {
-                    if *reason == LossReason::MaxHold {
-                        return Err(format!("{} ends what was forgotten by a limit", name_of_client(client)));
-                    }
-                    *task = Task::Done;
-                }
-                _ => {}
+    fn lost(&mut self, client: usize, hold: HoldId, reason: &LossReason) -> Checked<()> {
+        let task = &mut self.client(client).tasks[hold.0 as usize];
+        match *task {
+            Task::Holding { token, .. } => *task = Task::Mourning { token },
+            Task::Forgotten { .. } if *reason == LossReason::MaxHold => {
+                return Err(format!("{} ends what was forgotten by a limit", name_of_client(client)));
             }
+            Task::Forgotten { .. } => *task = Task::Done,
+            _ => {}
         }
         Ok(())
     }
@@ -1082,7 +1083,8 @@ impl<R: Record> World<R> {
         let who = name_of_client(client);
         match (call, settled) {
             (Call::Acquire(task), Settled::Granted { hold, .. }) => {
-                self.granted(setup, client, task.0 as usize, hold.token().n)
+                let token = hold.shown().ok_or("a grant without a token")?.n;
+                self.granted(setup, client, task.0 as usize, token)
             }
             (Call::Acquire(task), Settled::Refused(why)) => self.refused(setup, client, task.0 as usize, &why),
             (Call::Release(task), Settled::Released(outcome)) => {
@@ -1214,8 +1216,8 @@ impl<R: Record> World<R> {
         let Some((task, wanted)) = self.client(client).change.take() else {
             return Err(format!("{who} answers a change that nobody waits for"));
         };
-        let Task::Holding { token, units, .. } = self.clients[client].tasks[task] else { return Ok(()) };
-        match self.clients[client].process.shown(token).filter(|_| done) {
+        let Task::Holding { units, .. } = self.clients[client].tasks[task] else { return Ok(()) };
+        match self.clients[client].process.shown(hold_of(task)).filter(|_| done) {
             None if wanted < ALL => return Err(format!("{who} may not become a reader, though it writes")),
             Some(token) if wanted == ALL => self.give(setup, client, wanted, token)?,
             _ => {}
@@ -1233,10 +1235,10 @@ impl<R: Record> World<R> {
         let Some(Extension { task, asked }) = node.extension.take() else {
             return Err(format!("{who} answers an extension that nobody waits for"));
         };
-        let Task::Holding { token, .. } = node.tasks[task] else { return Ok(()) };
+        let Task::Holding { .. } = node.tasks[task] else { return Ok(()) };
         let ttl = setup.tick * setup.clients[client][task].extends.unwrap_or(0);
         let promised = asked.after(ttl).before(margin(ttl));
-        if done && node.process.valid_until(token).is_none_or(|until| until < promised) {
+        if done && node.process.valid_until(hold_of(task)).is_none_or(|until| until < promised) {
             return Err(format!("{who} says that it extended its hold, and did not"));
         }
         Ok(())

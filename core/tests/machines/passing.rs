@@ -174,16 +174,16 @@ fn said(queue: &mut Queue, event: queue::Event) -> Vec<queue::Action> {
 fn rule_9_an_export_ends_the_hold_here_and_whoever_waits_contends_again() {
     let mut queue = Queue::new(64);
     said(&mut queue, queue::Event::Acquire(ask(1)));
-    said(&mut queue, queue::Event::Granted { contender: ContenderId(0), first: 100, last: 163 });
+    said(&mut queue, queue::Event::Granted { contender: ContenderId(0), tokens: Tokens::new(100, 163) });
     said(&mut queue, queue::Event::Acquire(ask(2)));
-    let wrong = said(&mut queue, queue::Event::Export { token: 99, secret: SECRET, ttl: TTL });
-    assert!(matches!(wrong[..], [queue::Action::Released { token: 99, .. }]), "{wrong:?}");
-    let done = said(&mut queue, queue::Event::Export { token: 100, secret: SECRET, ttl: TTL });
+    let wrong = said(&mut queue, queue::Event::Export { hold: HoldId(9), secret: SECRET, ttl: TTL });
+    assert!(matches!(wrong[..], [queue::Action::Released { hold: HoldId(9), .. }]), "{wrong:?}");
+    let done = said(&mut queue, queue::Event::Export { hold: HoldId(1), secret: SECRET, ttl: TTL });
     assert!(
         matches!(
             done[..],
             [
-                queue::Action::Export { contender: ContenderId(0), used: 100, secret: SECRET, .. },
+                queue::Action::Export { contender: ContenderId(0), hold: HoldId(1), used: 100, secret: SECRET, .. },
                 queue::Action::Contend { .. }
             ]
         ),
@@ -197,9 +197,9 @@ fn rule_10_an_inner_level_is_not_exported() {
     let mut queue = Queue::new(64);
     let mine = Ask { owner: Some(queue::OwnerId(1)), ..ask(1) };
     said(&mut queue, queue::Event::Acquire(mine));
-    said(&mut queue, queue::Event::Granted { contender: ContenderId(0), first: 100, last: 163 });
+    said(&mut queue, queue::Event::Granted { contender: ContenderId(0), tokens: Tokens::new(100, 163) });
     said(&mut queue, queue::Event::Acquire(Ask { task: TaskId(2), ..mine }));
-    let kept = said(&mut queue, queue::Event::Export { token: 100, secret: SECRET, ttl: TTL });
+    let kept = said(&mut queue, queue::Event::Export { hold: HoldId(1), secret: SECRET, ttl: TTL });
     let outcome = lockwright::lease::ReleaseOutcome::Kept(2);
     assert!(matches!(&kept[..], [queue::Action::Released { outcome: told, .. }] if *told == outcome), "{kept:?}");
     assert_eq!(queue.held_token(), Some(100));
@@ -212,9 +212,9 @@ fn rule_9_what_is_resumed_is_for_its_task_alone_though_others_wait_or_hold() {
     let sent = said(&mut queue, queue::Event::Resume { ask: ask(2), secret: SECRET });
     assert!(matches!(sent[..], [queue::Action::Resume { contender: ContenderId(1), secret: SECRET, .. }]), "{sent:?}");
     assert_eq!(queue.waiting_fairly().count(), 0);
-    let granted = said(&mut queue, queue::Event::Granted { contender: ContenderId(1), first: 100, last: 163 });
-    assert!(matches!(granted[..], [queue::Action::Grant { task: TaskId(2), token: 100, .. }]), "{granted:?}");
-    let released = said(&mut queue, queue::Event::Release { token: 100, left: Some(TTL) });
+    let granted = said(&mut queue, queue::Event::Granted { contender: ContenderId(1), tokens: Tokens::new(100, 163) });
+    assert!(matches!(granted[..], [queue::Action::Grant { task: TaskId(2), hold: HoldId(2), .. }]), "{granted:?}");
+    let released = said(&mut queue, queue::Event::Release { hold: HoldId(2), left: Some(TTL) });
     assert!(matches!(released[..], [queue::Action::GiveBack { contender: ContenderId(1), .. }]), "{released:?}");
     let mut queue = Queue::new(64);
     said(&mut queue, queue::Event::Acquire(ask(1)));

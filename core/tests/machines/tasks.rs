@@ -17,7 +17,7 @@ fn told(queue: &mut Queue, event: queue::Event) -> String {
 fn held_by_an_owner() -> Queue {
     let mut queue = Queue::new(64);
     queue.handle(at(0), queue::Event::Acquire(owned(1, 7)));
-    queue.handle(at(0), queue::Event::Granted { contender: ContenderId(0), first: 100, last: 163 });
+    queue.handle(at(0), queue::Event::Granted { contender: ContenderId(0), tokens: Tokens::new(100, 163) });
     drain(&mut queue);
     queue
 }
@@ -27,7 +27,7 @@ fn rule_10_only_the_same_owner_enters_again() {
     let mut queue = held_by_an_owner();
     assert_eq!(told(&mut queue, queue::Event::Acquire(owned(2, 8))), "");
     let again = told(&mut queue, queue::Event::Acquire(owned(3, 7)));
-    assert!(again.contains("Grant { task: TaskId(3), token: 100, depth: 2"), "{again}");
+    assert!(again.contains("Grant { task: TaskId(3), hold: HoldId(1), token: Some(100), depth: 2"), "{again}");
 }
 
 #[test]
@@ -40,31 +40,31 @@ fn rule_10_tasks_without_an_owner_never_enter_again() {
 fn rule_10_a_lock_entered_twice_is_free_after_the_second_release() {
     let mut queue = held_by_an_owner();
     told(&mut queue, queue::Event::Acquire(owned(2, 7)));
-    let kept = give_back(&mut queue, at(0), 100);
+    let kept = give_back(&mut queue, at(0), 1);
     assert!(kept.contains("Kept(1)") && queue.held_token() == Some(100), "{kept}");
-    assert!(give_back(&mut queue, at(0), 100).contains("GiveBack"));
+    assert!(give_back(&mut queue, at(0), 1).contains("GiveBack"));
 }
 
 #[test]
 fn rule_10_a_hold_lasts_as_long_as_one_of_its_levels_is_not_forgotten() {
     let mut queue = held_by_an_owner();
     told(&mut queue, queue::Event::Acquire(owned(2, 7)));
-    let abandon = || queue::Event::Abandon { token: 100 };
+    let abandon = || queue::Event::Abandon { hold: HoldId(1) };
     assert_eq!(told(&mut queue, abandon()), "");
     // The level that is left is released: nobody will release the other one.
-    let kept = give_back(&mut queue, at(0), 100);
+    let kept = give_back(&mut queue, at(0), 1);
     assert!(kept.contains("Kept(1)") && kept.contains("RunOut") && queue.held_token() == Some(100), "{kept}");
     // Its owner comes again, and has it as long as it wants.
     let again = told(&mut queue, queue::Event::Acquire(owned(3, 7)));
     assert!(again.contains("Serve") && again.contains("depth: 2"), "{again}");
     assert!(told(&mut queue, abandon()).contains("RunOut"));
-    assert_eq!(told(&mut queue, queue::Event::Abandon { token: 99 }), "");
+    assert_eq!(told(&mut queue, queue::Event::Abandon { hold: HoldId(9) }), "");
 }
 
 #[test]
 fn rule_10_a_hold_of_one_level_that_is_forgotten_runs_out() {
     let mut queue = held_by_an_owner();
-    assert!(told(&mut queue, queue::Event::Abandon { token: 100 }).contains("RunOut"));
+    assert!(told(&mut queue, queue::Event::Abandon { hold: HoldId(1) }).contains("RunOut"));
     assert_eq!(queue.held_token(), Some(100));
 }
 
@@ -113,8 +113,8 @@ fn rule_9_a_grant_that_nobody_waits_for_is_given_back() {
     queue.handle(at(0), queue::Event::Acquire(ask(1)));
     queue.handle(at(0), queue::Event::Cancel(TaskId(1)));
     drain(&mut queue);
-    let said = told(&mut queue, queue::Event::Granted { contender: ContenderId(0), first: 100, last: 163 });
-    assert!(said.contains("GiveBack { contender: ContenderId(0), used: 100 }"), "{said}");
+    let said = told(&mut queue, queue::Event::Granted { contender: ContenderId(0), tokens: Tokens::new(100, 163) });
+    assert!(said.contains("GiveBack { contender: ContenderId(0), hold: None, used: 100 }"), "{said}");
 }
 
 #[test]
@@ -123,10 +123,10 @@ fn rule_9_a_grant_to_another_contender_ends_the_hold_before_it() {
     for task in 1..=2 {
         queue.handle(at(0), queue::Event::Acquire(Ask { fair: true, ..ask(task) }));
     }
-    queue.handle(at(0), queue::Event::Granted { contender: ContenderId(0), first: 100, last: 163 });
+    queue.handle(at(0), queue::Event::Granted { contender: ContenderId(0), tokens: Tokens::new(100, 163) });
     drain(&mut queue);
-    let said = told(&mut queue, queue::Event::Granted { contender: ContenderId(1), first: 200, last: 263 });
-    assert!(said.contains("Lost { token: 100 }") && queue.held_token() == Some(200), "{said}");
+    let said = told(&mut queue, queue::Event::Granted { contender: ContenderId(1), tokens: Tokens::new(200, 263) });
+    assert!(said.contains("Lost { hold: HoldId(1) }") && queue.held_token() == Some(200), "{said}");
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn rule_9_a_turn_ends_with_its_block_of_tokens() {
     for task in 1..=2 {
         queue.handle(at(0), queue::Event::Acquire(ask(task)));
     }
-    queue.handle(at(0), queue::Event::Granted { contender: ContenderId(0), first: 100, last: 100 });
+    queue.handle(at(0), queue::Event::Granted { contender: ContenderId(0), tokens: Tokens::new(100, 100) });
     drain(&mut queue);
-    assert!(give_back(&mut queue, at(0), 100).contains("Yield"));
+    assert!(give_back(&mut queue, at(0), 1).contains("Yield"));
 }
 
 #[test]
@@ -156,8 +156,8 @@ fn rule_9_fair_tasks_each_contend_and_never_hand_on() {
     }
     assert_eq!(said.matches("Contend").count(), 2 + said.matches("ContenderId").count(), "{said}");
     told(&mut queue, queue::Event::Acquire(ask(3)));
-    told(&mut queue, queue::Event::Granted { contender: ContenderId(0), first: 100, last: 163 });
-    let said = give_back(&mut queue, at(0), 100);
+    told(&mut queue, queue::Event::Granted { contender: ContenderId(0), tokens: Tokens::new(100, 163) });
+    let said = give_back(&mut queue, at(0), 1);
     assert!(said.contains("GiveBack") && !said.contains("TaskId(3)"), "{said}");
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use lockwright::error::Result;
 use lockwright::lease::LossReason;
 use lockwright::machine::{self, Demand, Environment, Event, Held, Kind, LockMachine, Scratch, Step};
-use lockwright::protocol::{AttemptId, InboxId, Protocol, StoreEvent, Traits};
-use lockwright::queue::{Ask, TaskId};
+use lockwright::protocol::{AttemptId, Channel, InboxId, Protocol, StoreEvent, Traits};
+use lockwright::queue::{Ask, HoldId, TaskId};
 use lockwright::relative::Relative;
 use lockwright::session::{Inbox, RequestId};
 use lockwright::time::Time;
@@ -43,7 +43,7 @@ impl machine::Handles for Handles {
 #[derive(Clone, Debug)]
 pub struct Holding {
     held: Held,
-    shown: Token,
+    shown: Option<Token>,
     abandoned: bool,
 }
 
@@ -52,16 +52,16 @@ impl machine::Hold for Holding {
         Holding { held, shown: held.token, abandoned: false }
     }
 
-    fn token(&self) -> Token {
-        self.held.token
+    fn id(&self) -> HoldId {
+        self.held.id
     }
 
-    fn shown(&self) -> Token {
+    fn shown(&self) -> Option<Token> {
         self.shown
     }
 
     fn show(&mut self, token: u64) {
-        self.shown = Token::new(token);
+        self.shown = Some(Token::new(token));
     }
 
     fn since(&self) -> Time {
@@ -105,6 +105,7 @@ struct Client {
     minted: u32,
     slots: u64,
     inbox: Inbox,
+    alive_until: Time,
 }
 
 impl Environment for Client {
@@ -135,6 +136,10 @@ impl Environment for Client {
         self.inbox
     }
 
+    fn alive_until(&self) -> Time {
+        self.alive_until
+    }
+
     fn next_slot(&mut self) -> u64 {
         self.slots += 1;
         self.slots
@@ -148,15 +153,11 @@ impl Environment for Client {
 
     fn await_no_grant(&mut self, _: AttemptId) {}
 
-    fn overhear(&mut self, _: &Arc<str>) -> bool {
-        self.inbox == Inbox::Live
-    }
-
-    fn hear(&mut self, _: &Arc<str>) -> Inbox {
+    fn subscribe(&mut self, _: u64, _: Channel<'_>) -> Inbox {
         self.inbox
     }
 
-    fn forget(&mut self, _: &Arc<str>, _: bool) {}
+    fn unsubscribe(&mut self, _: u64) {}
 }
 
 /// See the [module](self).
@@ -184,9 +185,12 @@ pub fn inbox_of(process: usize) -> InboxId {
 impl Process {
     /// A process with nothing going on.
     pub fn new(part: Part, inbox: Inbox) -> Self {
-        let Traits { block, push, .. } = (part.speaks)().traits();
-        let kind = Kind { block, push, has_many_holders: part.shares, is_of_holders: !part.shares };
-        Process { client: Client { part, minted: 0, slots: 0, inbox }, machine: LockMachine::new(kind) }
+        let Traits { block, push, bound, .. } = (part.speaks)().traits();
+        let kind = Kind { block, push, has_many_holders: part.shares, is_of_holders: !part.shares, bound };
+        Process {
+            client: Client { part, minted: 0, slots: 0, inbox, alive_until: Time::ZERO },
+            machine: LockMachine::new(kind),
+        }
     }
 
     /// How many attempts it minted; the last one is called so.
@@ -221,6 +225,12 @@ impl Process {
         }
     }
 
+    /// Its session at the store lives until then, or is over.
+    pub fn lives(&mut self, until: Option<Time>, effects: &mut Effects) {
+        self.client.alive_until = until.unwrap_or(Time::ZERO);
+        self.handle(until.map_or(Event::Over, Event::Alive), effects);
+    }
+
     /// Whether the store sends it `event`: what is told on a channel only reaches who listens there.
     pub fn hears(&self, event: &StoreEvent) -> bool {
         match event {
@@ -234,14 +244,14 @@ impl Process {
         self.machine.poll_timeout()
     }
 
-    /// Until when whoever holds under `token` may believe so, if that hold is in force.
-    pub fn valid_until(&self, token: u64) -> Option<Time> {
-        self.machine.valid_until(token)
+    /// Until when whoever has this hold may believe so, if it is in force.
+    pub fn valid_until(&self, hold: HoldId) -> Option<Time> {
+        self.machine.valid_until(hold)
     }
 
-    /// The token that the hold under `token` shows.
-    pub fn shown(&self, token: u64) -> Option<u64> {
-        Some(self.machine.hold_of(token)?.shown.n)
+    /// The token that the hold shows.
+    pub fn shown(&self, hold: HoldId) -> Option<u64> {
+        Some(self.machine.hold_of(hold)?.shown?.n)
     }
 
     /// Every attempt whose session believes to hold, and until when.

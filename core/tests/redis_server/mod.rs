@@ -78,7 +78,7 @@ impl Server {
                 Arg::Key(_) => continue,
                 Arg::Int(number) => command.arg(*number),
                 Arg::Text(text) => command.arg(&**text),
-                Arg::Nothing => command.arg(""),
+                Arg::Nothing | Arg::Node(_) => command.arg(""),
                 Arg::NotAfter => command.arg(i64::MAX),
             };
         }
@@ -99,7 +99,7 @@ impl Server {
                 Arg::Int(number) => command.arg(*number),
                 Arg::Text(text) => command.arg(&**text),
                 Arg::NotAfter => command.arg(i64::MAX),
-                Arg::Key(_) | Arg::Nothing => command.arg(""),
+                Arg::Key(_) | Arg::Nothing | Arg::Node(_) => command.arg(""),
             };
         }
         match self.run(&command) {

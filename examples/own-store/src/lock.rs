@@ -21,6 +21,7 @@ use lockwright::protocol::{
     Arg, Call, Grant, Input, Inquiry, Intent, Layout, Op, Protocol, Push, Reply, Request, Requests, Step, Term, Terms,
     Traits, Verdict,
 };
+use lockwright::token::Tokens;
 use lockwright::{Error, Kind, Result};
 
 use crate::folder::BLOCK;
@@ -178,7 +179,8 @@ fn answered(op: Op, reply: &Reply) -> Verdict {
         (Op::Acquire, Reply::Int(0)) => Verdict::Gone(ReleaseOutcome::Expired),
         (Op::Acquire, Reply::Int(first)) => {
             let first = u64::try_from(*first).unwrap_or(0);
-            Verdict::Granted(Grant { first, last: first + BLOCK - 1, term: Term::FromRequest, prev: None })
+            let tokens = Tokens::new(first, first + BLOCK - 1);
+            Verdict::Granted(Grant { tokens, term: Term::FromRequest, prev: None })
         }
         (Op::Acquire, Reply::List(list)) => match list.as_slice() {
             [Reply::Int(remaining)] => Verdict::Held { remaining: micros(*remaining), at: None, prev: None },
@@ -218,7 +220,7 @@ impl Protocol for Lock {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: BLOCK, yields: false, push: Push::None }
+        Traits { block: BLOCK, yields: false, push: Push::None, bound: false }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {

@@ -23,7 +23,7 @@ use crate::session::Inbox;
 use crate::share::Primitive;
 use crate::shared_cell::{SharedCell, SharedInMemory};
 use crate::shared_machine;
-use crate::stores::{Answered, BoxFuture, Outcome, Sink, Store};
+use crate::stores::{Answered, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic};
 use crate::time::{StoreTime, Time};
 
 const PAGE: usize = 500;
@@ -248,15 +248,26 @@ impl Store for Memory {
         given_up
     }
 
-    fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
+    fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+        let Topic::Inbox(inbox) = topic else { return Subscription::of(Inbox::Unavailable) };
         let mut inboxes = locked(&self.space.inboxes);
         inboxes.retain(|_, sink| sink.strong_count() > 0);
-        inboxes.insert(inbox, sink.clone());
+        inboxes.insert(inbox, sink);
         drop(inboxes);
-        if let Some(sink) = sink.upgrade() {
-            sink.inbox(Inbox::Live);
-        }
-        Box::pin(ready(()))
+        let space = self.space.clone();
+        Subscription::of(Inbox::Live).until(Arc::new(Listened { space, inbox }))
+    }
+}
+
+/// An inbox that is listened to.
+struct Listened {
+    space: Arc<Space>,
+    inbox: InboxId,
+}
+
+impl Ends for Listened {
+    fn ended(&self) {
+        locked(&self.space.inboxes).remove(&self.inbox);
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::config::Config;
 use super::exchange::Exchange;
 use super::greeting::{self, Welcome};
-use super::inbox;
+use super::inbox::Listening;
 use super::layouts::{self, survey};
 use super::shortcut;
 use super::socket::{Connection, unreachable};
@@ -25,10 +25,10 @@ use crate::lease::Sighting;
 use crate::platform::mutex::locked;
 use crate::platform::stream::{Home, HomeId};
 use crate::platform::{clock, fence};
-use crate::protocol::{InboxId, Inquiry, Layout, Reply, Request, Requests};
+use crate::protocol::{Channel, Inquiry, Layout, Reply, Request, Requests};
 use crate::session::{Inbox, margin};
 use crate::store_clock::StoreClock;
-use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store};
+use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic};
 use crate::time::{StoreTime, Time};
 
 /// A connection idle for longer is looked at before it is used: servers and middle boxes end idle ones.
@@ -50,10 +50,10 @@ pub(crate) struct Redis {
     pool: Mutex<VecDeque<Box<Connection>>>,
     lines: Mutex<HashMap<HomeId, Arc<SharedConnection>>>,
     met: Mutex<Met>,
-    closing: Closing,
+    pub(super) closing: Closing,
     /// What cleans up yet dials for itself, and leaves nothing open.
     closed: AtomicBool,
-    pub(super) topics: Topics,
+    pub(super) topics: Arc<Topics>,
     /// Somebody keeps the topics subscribed.
     pub(super) listening: AtomicBool,
 }
@@ -110,7 +110,7 @@ impl Redis {
             met: Mutex::default(),
             closing: Closing::default(),
             closed: AtomicBool::new(false),
-            topics: Topics::default(),
+            topics: Arc::default(),
             listening: AtomicBool::new(false),
             config: Arc::new(config),
         }
@@ -275,6 +275,13 @@ impl Redis {
         lines.entry(home).or_default().clone()
     }
 
+    /// `sink` wants to know when another run of the server is met.
+    fn heed(&self, sink: &Weak<dyn Sink>) {
+        let mut met = locked(&self.met);
+        met.sinks.retain(|sink| sink.strong_count() > 0);
+        met.sinks.push(sink.clone());
+    }
+
     /// What `requests` are answered, asked in the present runtime.
     async fn ask(&self, requests: &[Request], limit: Time) -> Answered {
         let began = clock::now();
@@ -387,29 +394,25 @@ impl Store for Redis {
         self.void_after_sending(given_up)
     }
 
-    fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-        self.topics.hear(&layouts::native_scripts::channel(inbox).into(), None);
-        self.listen(sink)
-    }
-
-    fn hear(&self, channel: &Arc<str>, key: &Arc<str>) -> Inbox {
-        self.topics.hear(channel, Some(key))
-    }
-
-    fn overhear(&self, channel: &Arc<str>) -> bool {
-        self.topics.overhear(channel)
-    }
-
-    fn forget(&self, channel: &Arc<str>, lingers: bool) {
-        self.topics.forget(channel, lingers);
-    }
-
-    fn listen(self: Arc<Self>, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-        let mut met = locked(&self.met);
-        met.sinks.retain(|sink| sink.strong_count() > 0);
-        met.sinks.push(sink.clone());
-        drop(met);
-        Box::pin(async move { self.closing.cuts_short(inbox::keep(self.clone(), sink)).await })
+    fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+        let subscription = match topic {
+            Topic::Inbox(inbox) => {
+                let name = &layouts::native_scripts::channel(inbox).into();
+                self.topics.hear(Channel { name, own: true, overheard: false }, None)
+            }
+            Topic::Session => return Subscription::of(Inbox::Unavailable),
+            Topic::Channel { channel, .. } if channel.overheard => {
+                return self.topics.overhear(channel.name).unwrap_or_else(|| Subscription::of(Inbox::Closed));
+            }
+            Topic::Channel { channel, key } => self.topics.hear(channel, Some(key)),
+        };
+        match Listening::begin(&self) {
+            Some(listening) => {
+                self.heed(&sink);
+                subscription.in_background(listening.work(sink))
+            }
+            None => subscription,
+        }
     }
 
     fn close(&self) {

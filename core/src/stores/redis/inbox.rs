@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use super::tasks::Stream;
 use super::topics::{Changed, REFUSED, Word};
 use super::wire::{Commands, Frames};
 use crate::protocol::StoreEvent;
-use crate::stores::Sink;
+use crate::stores::{Sink, Work};
 
 /// How long nothing may be heard before the other side is asked whether it is still there.
 const QUIET: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5_000 });
@@ -45,21 +45,32 @@ enum End {
     Unwanted,
 }
 
-/// Says that somebody listens, for as long as it does.
-struct Listening<'a>(&'a AtomicBool);
+/// Says that somebody listens for this store, or is about to.
+pub(super) struct Listening(Arc<Redis>);
 
-impl Drop for Listening<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+impl Listening {
+    /// Unless somebody does already.
+    pub(super) fn begin(store: &Arc<Redis>) -> Option<Self> {
+        let is_first = !store.listening.swap(true, Ordering::AcqRel);
+        is_first.then(|| Listening(store.clone()))
+    }
+
+    /// What keeps the topics of the store subscribed until `sink` is gone, or the client is closed.
+    pub(super) fn work(self, sink: Weak<dyn Sink>) -> Work {
+        Box::new(move || {
+            let (store, sink) = (self.0.clone(), sink.clone());
+            Box::pin(async move { store.closing.cuts_short(keep(store.clone(), sink)).await })
+        })
     }
 }
 
-/// Keeps the topics of `store` subscribed until `sink` is gone, unless somebody does so already.
-pub(super) async fn keep(store: Arc<Redis>, sink: Weak<dyn Sink>) {
-    if store.listening.swap(true, Ordering::AcqRel) {
-        return;
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.listening.store(false, Ordering::Release);
     }
-    let _listening = Listening(&store.listening);
+}
+
+async fn keep(store: Arc<Redis>, sink: Weak<dyn Sink>) {
     let (mut pause, mut subscribed_before) = (PAUSE.0, false);
     let (mut ignored, mut barred): (Option<(Instant, u32)>, bool) = (None, false);
     loop {

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, Weak};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use super::super::config::Config;
@@ -17,11 +17,11 @@ use crate::options::{ConnectOptions, Credentials, LayoutChoice};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
 use crate::protocol::{
-    AttemptId, InboxId, Input, Intent, Op, Previous, Reply, Requests, Step, StoreEvent, Terms, Verdict,
+    AttemptId, Channel, InboxId, Input, Intent, Op, Previous, Reply, Requests, Step, StoreEvent, Terms, Verdict,
 };
 use crate::session::Inbox;
 use crate::share::Share;
-use crate::stores::{Answered, Outcome, Sink, Store, layout_of};
+use crate::stores::{Answered, Outcome, Sink, Store, Subscription, Topic, layout_of};
 use crate::time::{StoreTime, Time};
 use crate::uri::Uri;
 
@@ -200,6 +200,7 @@ fn is_released(step: &Step) -> bool {
 struct Ears {
     heard: Mutex<Vec<Heard>>,
     more: Condvar,
+    listens: Mutex<Vec<Subscription>>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -213,10 +214,35 @@ enum Heard {
 impl Ears {
     fn open(store: &Arc<Redis>, inbox: InboxId) -> Arc<Self> {
         let ears = Arc::new(Ears::default());
-        let sink: Arc<dyn Sink> = ears.clone();
-        let sink: Weak<dyn Sink> = Arc::downgrade(&sink);
-        runtime::handle().unwrap().spawn(store.clone().open_inbox(inbox, sink));
+        ears.subscribe(store, Topic::Inbox(inbox));
         ears
+    }
+
+    /// Listens until the end, or until that is forgotten.
+    fn subscribe(self: &Arc<Self>, store: &Arc<Redis>, topic: Topic<'_>) -> Inbox {
+        let sink: Arc<dyn Sink> = self.clone();
+        let mut subscription = store.clone().subscribe(topic, Arc::downgrade(&sink));
+        if let Some(mut work) = subscription.take_work() {
+            runtime::handle().unwrap().spawn(async move { work().await });
+        }
+        let state = subscription.state();
+        locked(&self.listens).push(subscription);
+        state
+    }
+
+    fn hears(self: &Arc<Self>, store: &Arc<Redis>, name: &str) -> Inbox {
+        self.hears_as(store, name, false, false)
+    }
+
+    fn hears_as(self: &Arc<Self>, store: &Arc<Redis>, name: &str, own: bool, overheard: bool) -> Inbox {
+        let channel = Channel { name: &name.into(), own, overheard };
+        self.subscribe(store, Topic::Channel { channel, key: &format!("key-{name}").into() })
+    }
+
+    /// Listens no more in the way that was begun last.
+    fn forget(&self) {
+        let last = locked(&self.listens).pop();
+        drop(last);
     }
 
     fn tell(&self, heard: Heard) {
@@ -249,6 +275,10 @@ impl Sink for Ears {
     fn channel(&self, key: &str, channel: &str, state: Inbox) {
         self.tell(Heard::Channel(key.into(), channel.into(), state));
     }
+
+    fn session(&self, _: Time) {}
+
+    fn session_over(&self) {}
 
     fn restarted(&self) {
         self.tell(Heard::Restarted);
@@ -415,7 +445,7 @@ fn a_request_that_is_late_is_refused_until_the_clock_is_learnt_again() {
     let server = Server::start("");
     let store = server.store();
     let now = match ask(&store, acquire(1, false)) {
-        Step::Done(Verdict::Granted(grant)) => StoreTime(i64::try_from(grant.first).unwrap()),
+        Step::Done(Verdict::Granted(grant)) => StoreTime(i64::try_from(grant.tokens.unwrap().first()).unwrap()),
         other => panic!("{other:?}"),
     };
     store.learn(clock::now(), StoreTime(now.0 - 10_000_000));
@@ -577,10 +607,6 @@ fn channel(name: &str, state: Inbox) -> Heard {
     Heard::Channel(format!("key-{name}"), name.into(), state)
 }
 
-fn hears(store: &Redis, name: &str) -> Inbox {
-    store.hear(&name.into(), &format!("key-{name}").into())
-}
-
 fn listeners(server: &Server, name: &str) -> i64 {
     match server.run(&["PUBSUB", "NUMSUB", name]) {
         redis::Value::Array(parts) => redis::from_redis_value(parts[1].clone()).unwrap(),
@@ -594,10 +620,12 @@ fn channels_are_heard_on_the_inboxs_connection_as_often_as_they_are_wanted() {
     let store = server.store();
     let ears = Ears::open(&store, ONE);
     ears.hear(&[LIVE]);
-    assert_eq!(hears(&store, "a"), Inbox::Closed);
+    assert_eq!(ears.hears(&store, "a"), Inbox::Closed);
     ears.hear(&[channel("a", Inbox::Live)]);
-    assert_eq!(hears(&store, "a"), Inbox::Live);
-    assert!(store.overhear(&"a".into()) && !store.overhear(&"b".into()));
+    assert_eq!(ears.hears(&store, "a"), Inbox::Live);
+    assert_eq!(ears.hears_as(&store, "b", false, true), Inbox::Closed);
+    ears.forget();
+    assert_eq!(ears.hears_as(&store, "a", false, true), Inbox::Live);
     server.run(&["PUBLISH", "a", "0"]);
     ears.hear(&[Heard::Pushed("key-a".into(), StoreEvent::Changed { path: "a".into() })]);
     server.run(&["CLIENT", "KILL", "TYPE", "pubsub"]);
@@ -606,19 +634,19 @@ fn channels_are_heard_on_the_inboxs_connection_as_often_as_they_are_wanted() {
     assert!(position(&channel("a", Inbox::Closed)) < position(&channel("a", Inbox::Live)), "{heard:?}");
     assert!(position(&CLOSED) < position(&LIVE), "{heard:?}");
     heard.clear();
-    for lingers in [true, false] {
-        store.forget(&"a".into(), lingers);
+    for _ in 0..2 {
+        ears.forget();
     }
     server.run(&["PUBLISH", "a", "0"]);
     ears.hear(&[Heard::Pushed("key-a".into(), StoreEvent::Changed { path: "a".into() })]);
     assert_eq!(listeners(&server, "a"), 1, "one is left who listens");
-    store.forget(&"a".into(), false);
+    ears.forget();
     let give_up = Instant::now() + Duration::from_secs(8);
     while listeners(&server, "a") > 0 {
         assert!(Instant::now() < give_up, "nobody listens");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert_eq!(hears(&store, "a"), Inbox::Closed);
+    assert_eq!(ears.hears(&store, "a"), Inbox::Closed);
     ears.hear(&[channel("a", Inbox::Live)]);
 }
 
@@ -629,10 +657,10 @@ fn a_channel_that_is_refused_leaves_the_others_and_is_tried_again() {
     let ears = Ears::open(&store, ONE);
     ears.hear(&[LIVE]);
     for name in ["b", "a"] {
-        assert_eq!(hears(&store, name), Inbox::Closed);
+        assert_eq!(ears.hears(&store, name), Inbox::Closed);
     }
     ears.hear(&[channel("b", Inbox::Unavailable), channel("a", Inbox::Live)]);
-    assert_eq!((hears(&store, "b"), hears(&store, "a")), (Inbox::Unavailable, Inbox::Live));
+    assert_eq!((ears.hears(&store, "b"), ears.hears(&store, "a")), (Inbox::Unavailable, Inbox::Live));
     server.run(&["ACL", "SETUSER", "app", "&b"]);
     ears.hear(&[channel("b", Inbox::Live)]);
 }

@@ -2,14 +2,16 @@
 //! [listener](super::inbox) keeps them subscribed on one connection.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::platform::mutex::locked;
+use crate::protocol::Channel;
 use crate::session::Inbox;
+use crate::stores::{Ends, Subscription};
 
 /// How long a channel that nobody listens on stays subscribed: a lock that is waited for will soon be waited for again.
 const LINGER: Duration = Duration::from_secs(1);
@@ -37,8 +39,9 @@ struct All {
     again_at: Option<Instant>,
 }
 
-#[derive(Debug)]
 struct Topic {
+    /// Told when one who listens does no more.
+    ear: Arc<Ear>,
     /// The lock it tells of; none for the client's own inbox.
     key: Option<Arc<str>>,
     /// How many listen.
@@ -48,6 +51,22 @@ struct Topic {
     state: Inbox,
     /// The server was asked for it on the present connection.
     asked: bool,
+}
+
+/// One of those who listen on a channel.
+pub(super) struct Ear {
+    topics: Weak<Topics>,
+    channel: Arc<str>,
+    /// Nobody else will ever listen there.
+    own: bool,
+}
+
+impl Ends for Ear {
+    fn ended(&self) {
+        if let Some(topics) = self.topics.upgrade() {
+            topics.forget(&self.channel, self.own);
+        }
+    }
 }
 
 /// A topic whose state changed.
@@ -65,35 +84,37 @@ pub(super) enum Word {
 }
 
 impl Topics {
-    /// One more listens on `channel`, which tells of the lock `key`.
-    pub(super) fn hear(&self, channel: &Arc<str>, key: Option<&Arc<str>>) -> Inbox {
+    /// One more listens on `channel`, which tells of the lock `key`, or of none.
+    pub(super) fn hear(self: &Arc<Self>, channel: Channel<'_>, key: Option<&Arc<str>>) -> Subscription {
+        let Channel { name, own, .. } = channel;
         let mut all = locked(&self.all);
         let state = if all.barred { Inbox::Unavailable } else { Inbox::Closed };
-        let topic = Topic { key: key.cloned(), ears: 0, until: None, state, asked: false };
-        let topic = all.by_channel.entry(channel.clone()).or_insert(topic);
-        topic.ears += 1;
-        let (asked, state) = (topic.asked, topic.state);
+        let topic = all.by_channel.entry(name.clone()).or_insert_with(|| {
+            let ear = Arc::new(Ear { topics: Arc::downgrade(self), channel: name.clone(), own });
+            Topic { ear, key: key.cloned(), ears: 0, until: None, state, asked: false }
+        });
+        let (asked, subscription) = (topic.asked, topic.listened());
         if !asked {
-            all.fresh.push(channel.clone());
+            all.fresh.push(name.clone());
             self.changed.notify_one();
         }
-        state
+        subscription
     }
 
     /// The same, but only if the channel is subscribed.
-    pub(super) fn overhear(&self, channel: &str) -> bool {
+    pub(super) fn overhear(&self, channel: &str) -> Option<Subscription> {
         let mut all = locked(&self.all);
         let topic = all.by_channel.get_mut(channel).filter(|topic| topic.state == Inbox::Live);
-        topic.map(|topic| topic.ears += 1).is_some()
+        topic.map(Topic::listened)
     }
 
     /// One listens on `channel` no more. The listener sees to it when it next looks.
-    pub(super) fn forget(&self, channel: &Arc<str>, lingers: bool) {
+    fn forget(&self, channel: &Arc<str>, own: bool) {
         let mut all = locked(&self.all);
         let Some(topic) = all.by_channel.get_mut(channel) else { return };
         topic.ears = topic.ears.saturating_sub(1);
         if topic.ears == 0 {
-            let until = Instant::now() + if lingers { LINGER } else { Duration::ZERO };
+            let until = Instant::now() + if own { Duration::ZERO } else { LINGER };
             topic.until = Some(until);
             all.leaving.push_back((until, channel.clone()));
         }
@@ -171,6 +192,14 @@ impl Topics {
     pub(super) fn recipient(&self, channel: &str) -> Option<Option<Arc<str>>> {
         let all = locked(&self.all);
         all.by_channel.get(channel).filter(|topic| topic.ears > 0).map(|topic| topic.key.clone())
+    }
+}
+
+impl Topic {
+    /// One more listens.
+    fn listened(&mut self) -> Subscription {
+        self.ears += 1;
+        Subscription::of(self.state).until(self.ear.clone())
     }
 }
 

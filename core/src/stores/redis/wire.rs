@@ -179,7 +179,7 @@ impl Scripts {
                 Arg::Key(_) => {}
                 Arg::Int(number) => out.number(*number),
                 Arg::Text(text) => out.word(text.as_bytes()),
-                Arg::Nothing => out.word(b""),
+                Arg::Nothing | Arg::Node(_) => out.word(b""),
                 Arg::NotAfter => out.number(not_after.0),
             }
         }

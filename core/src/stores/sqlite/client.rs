@@ -14,8 +14,9 @@ use super::layouts::native_rows;
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
-use crate::protocol::{InboxId, Layout, Requests};
-use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, not_sent};
+use crate::protocol::{Layout, Requests};
+use crate::session::Inbox;
+use crate::stores::{Answered, BoxFuture, Closing, Ends, Outcome, Sink, Store, Subscription, Topic, not_sent};
 use crate::time::Time;
 
 /// The locks in one file.
@@ -133,6 +134,16 @@ fn attend(file: &LockFile, line: &Mutex<JobQueue>) {
     }
 }
 
+/// Ends the listening at an inbox.
+#[derive(Default)]
+struct Wanted(Closing);
+
+impl Ends for Wanted {
+    fn ended(&self) {
+        self.0.close();
+    }
+}
+
 impl Store for SqliteStore {
     fn address(&self) -> &Arc<str> {
         self.file.address()
@@ -164,11 +175,19 @@ impl Store for SqliteStore {
         limit.max(given_up)
     }
 
-    fn open_inbox(self: Arc<Self>, inbox: InboxId, sink: Weak<dyn Sink>) -> BoxFuture<'static, ()> {
-        Box::pin(async move {
-            self.closing.cuts_short(inbox::listen(self.file.clone(), inbox, sink)).await;
-            self.file.inboxes().remove(inbox);
-        })
+    fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+        let Topic::Inbox(inbox) = topic else { return Subscription::of(Inbox::Unavailable) };
+        let wanted = Arc::new(Wanted::default());
+        let ends = wanted.clone();
+        let listen = move || -> BoxFuture<'static, ()> {
+            let (store, sink, wanted) = (self.clone(), sink.clone(), wanted.clone());
+            Box::pin(async move {
+                let listens = wanted.0.cuts_short(inbox::listen(store.file.clone(), inbox, sink));
+                store.closing.cuts_short(listens).await;
+                store.file.inboxes().remove(inbox);
+            })
+        };
+        Subscription::of(Inbox::Closed).until(ends).in_background(Box::new(listen))
     }
 
     fn close(&self) {

@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
@@ -28,7 +28,7 @@ use crate::protocol::{
 };
 use crate::session::Inbox;
 use crate::share::{Primitive, Share};
-use crate::stores::{Outcome, Sink, Store, layout_of};
+use crate::stores::{Outcome, Sink, Store, Subscription, Topic, layout_of};
 
 const TTL: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_secs(20);
@@ -111,6 +111,10 @@ impl Sink for Ears {
         panic!("{channel} of {key} is {state:?}, and there are no channels");
     }
 
+    fn session(&self, _: crate::time::Time) {}
+
+    fn session_over(&self) {}
+
     fn restarted(&self) {
         self.put(Heard::Restarted);
     }
@@ -122,6 +126,15 @@ struct Contender {
     machine: Box<dyn Protocol>,
     terms: Terms,
     ears: Arc<Ears>,
+    /// As long as it is there, it hears.
+    listens: Option<Subscription>,
+}
+
+fn listen(store: &Arc<SqliteStore>, inbox: InboxId, sink: Weak<dyn Sink>) -> Subscription {
+    let mut subscription = store.clone().subscribe(Topic::Inbox(inbox), sink);
+    let mut work = subscription.take_work().unwrap();
+    runtime::handle().unwrap().spawn(async move { work().await });
+    subscription
 }
 
 impl Contender {
@@ -137,7 +150,7 @@ impl Contender {
             fair: false,
         };
         let machine = layout.protocol(layout.key(name).unwrap());
-        Contender { store: store.clone(), machine, terms, ears: Arc::default() }
+        Contender { store: store.clone(), machine, terms, ears: Arc::default(), listens: None }
     }
 
     /// For a semaphore of one permit.
@@ -158,7 +171,7 @@ impl Contender {
         let mut contender = Contender::new(store, name);
         contender.terms.inbox = inbox;
         let ears: Arc<dyn Sink> = contender.ears.clone();
-        runtime::handle().unwrap().spawn(store.clone().open_inbox(contender.terms.inbox, Arc::downgrade(&ears)));
+        contender.listens = Some(listen(store, inbox, Arc::downgrade(&ears)));
         assert_eq!(contender.ears.next(), Heard::Inbox(Inbox::Live));
         contender
     }
@@ -181,7 +194,7 @@ impl Contender {
 
     fn try_lock(&mut self) -> Option<u64> {
         match self.acquire(false) {
-            Step::Done(Verdict::Granted(grant)) => Some(grant.first),
+            Step::Done(Verdict::Granted(grant)) => grant.tokens.map(|tokens| tokens.first()),
             Step::Done(Verdict::Held { .. }) => None,
             other => panic!("{other:?}"),
         }
@@ -199,7 +212,7 @@ impl Contender {
         self.terms.attempt = attempt();
         loop {
             let patience = match self.acquire(true) {
-                Step::Done(Verdict::Granted(grant)) => return grant.first,
+                Step::Done(Verdict::Granted(grant)) => return grant.tokens.unwrap().first(),
                 Step::Wait(wait) => wait.remaining.min(self.terms.claim),
                 other => panic!("{other:?}"),
             };
@@ -743,7 +756,7 @@ fn where_no_inbox_can_be_waiters_are_told() {
     let store = store(&folder.file());
     let ears = Arc::new(Ears::default());
     let sink: Arc<dyn Sink> = ears.clone();
-    runtime::handle().unwrap().spawn(store.clone().open_inbox(InboxId(1), Arc::downgrade(&sink)));
+    let _listens = listen(&store, InboxId(1), Arc::downgrade(&sink));
     assert_eq!(ears.next(), Heard::Inbox(Inbox::Unavailable));
     std::fs::remove_file(folder.0.join("locks.db-inbox")).unwrap();
     assert_eq!(ears.next(), Heard::Inbox(Inbox::Live));

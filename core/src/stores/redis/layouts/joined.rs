@@ -49,6 +49,7 @@ use crate::protocol::{
 use crate::replies::{answered, done, int, names, nonsense, operation, refusal};
 use crate::share::Share;
 use crate::time::StoreTime;
+use crate::token::Tokens;
 
 /// One script of the pieces named.
 macro_rules! script {
@@ -444,9 +445,9 @@ impl<M: Manner> JoinedLock<M> {
     fn acquired(&self, reply: &Reply) -> Option<Step> {
         let list = match reply {
             Reply::Int(first) => {
-                let first = u64::try_from(*first).ok().filter(|first| *first > 0)?;
-                let last = first.checked_add(BLOCK - 1)?;
-                let grant = Grant { first, last, term: Term::FromRequest, prev: None };
+                let first = u64::try_from(*first).ok()?;
+                let tokens = Some(Tokens::new(first, first.checked_add(BLOCK - 1)?)?);
+                let grant = Grant { tokens, term: Term::FromRequest, prev: None };
                 return Some(Step::Done(Verdict::Granted(grant)));
             }
             Reply::List(list) => list.as_slice(),
@@ -490,7 +491,7 @@ impl<M: Manner> Protocol for JoinedLock<M> {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: BLOCK, yields: false, push: self.manner.push() }
+        Traits { block: BLOCK, yields: false, push: self.manner.push(), bound: false }
     }
 
     fn channel(&self, terms: &Terms) -> Option<Arc<str>> {

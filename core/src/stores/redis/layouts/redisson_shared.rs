@@ -470,7 +470,7 @@ impl Protocol for RedissonSharedMachine {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: 1, yields: false, push: Push::Hint }
+        Traits { block: 1, yields: false, push: Push::Hint, bound: false }
     }
 
     fn channel(&self, _: &Terms) -> Option<Arc<str>> {

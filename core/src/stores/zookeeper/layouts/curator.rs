@@ -55,6 +55,7 @@ use crate::protocol::{
     Arg, AttemptId, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term, Terms,
     Traits, Verdict, Wait,
 };
+use crate::token::Tokens;
 
 /// The highest sequence number accepted: about a million below the one after which ZooKeeper's counter turns negative
 /// and text order would put new nodes first.
@@ -182,7 +183,7 @@ impl Protocol for Curator {
     }
 
     fn traits(&self) -> Traits {
-        Traits { block: 1, yields: false, push: Push::Watch }
+        Traits { block: 1, yields: false, push: Push::Watch, bound: true }
     }
 
     fn duplicate(&self) -> Box<dyn Protocol> {
@@ -394,9 +395,10 @@ impl Contender {
     }
 
     fn granted(&mut self) -> Result<Step> {
-        let token = self.own.as_ref().ok_or_else(|| garbled(Op::Acquire))?.stat.czxid;
+        let tokens = self.own.as_ref().and_then(|own| Tokens::one(own.stat.czxid));
+        let tokens = Some(tokens.ok_or_else(|| garbled(Op::Acquire))?);
         self.at = At::Rest;
-        Ok(Step::Done(Verdict::Granted(Grant { first: token, last: token, term: Term::FromRequest, prev: None })))
+        Ok(Step::Done(Verdict::Granted(Grant { tokens, term: Term::FromRequest, prev: None })))
     }
 }
 
