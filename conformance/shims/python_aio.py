@@ -44,7 +44,7 @@ class Shim:
         self.guards: Dict[str, Guard] = {}
         self.stocks: Dict[Tuple[str, str, int], aio.Striped] = {}
         self.segments: Dict[str, aio.Segment] = {}
-        self.owners: Dict[int, "asyncio.Queue[Command]"] = {}
+        self.owners: Dict[int, "asyncio.Queue[Optional[Command]]"] = {}
         self.tasks: Dict[int, "asyncio.Task[None]"] = {}
 
     async def main(self) -> None:
@@ -79,9 +79,9 @@ class Shim:
             self.tasks[-owner - 1] = asyncio.create_task(self.serve(self.owners[owner]))
         self.owners[owner].put_nowait(command)
 
-    async def serve(self, commands: "asyncio.Queue[Command]") -> None:
-        while True:
-            await self.answer(await commands.get())
+    async def serve(self, commands: "asyncio.Queue[Optional[Command]]") -> None:
+        while (command := await commands.get()) is not None:
+            await self.answer(command)
 
     async def answer(self, command: Command) -> None:
         try:
@@ -271,6 +271,19 @@ class Shim:
 
     async def do_close(self, command: Command) -> Dict[str, Any]:
         await self.client(command).close()
+        return {}
+
+    async def do_reset(self, command: Command) -> Dict[str, Any]:
+        """Ends all that is in hand, and has nothing any more but the process itself."""
+        for client in list(self.clients.values()):
+            await client.close()
+        for owner in self.owners.values():
+            owner.put_nowait(None)
+        others = [task for number, task in self.tasks.items() if number != command["id"]]
+        await asyncio.gather(*others, return_exceptions=True)
+        self.tasks = {command["id"]: self.tasks[command["id"]]}
+        for kept in (self.clients, self.uris, self.guards, self.stocks, self.segments, self.owners):
+            kept.clear()
         return {}
 
     async def do_fork(self, command: Command) -> Dict[str, Any]:

@@ -41,7 +41,7 @@ def greet() -> None:
     warnings.filterwarnings("ignore", "a ttl of", UserWarning)
     # A shell that starts the runner in the background has it ignore interrupts, and all its children with it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    say({"pid": os.getpid(), "language": "python"})
+    say({"pid": os.getpid(), "language": "python", "resets": True})
 
 
 def say_ok(command: Command, ok: Optional[Dict[str, Any]]) -> None:
