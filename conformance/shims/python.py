@@ -186,7 +186,8 @@ class Shim:
         return {"held": self.client(command).drain(command["limit"])}
 
     def do_count(self, command: Command) -> Dict[str, Any]:
-        Log(command["name"], command).increment(self.guards[command["guard"]], command["asked"])
+        with Log(command["name"], command) as log:
+            log.increment(self.guards[command["guard"]], command["asked"])
         return {}
 
     def striped(self, command: Command) -> lockwright.Striped:
@@ -355,6 +356,10 @@ class Task(threading.Thread):
         self.error: Optional[Exception] = None
 
     def run(self) -> None:
+        with self.log:
+            self.work()
+
+    def work(self) -> None:
         for _ in range(self.increments):
             while True:
                 try:

@@ -172,7 +172,8 @@ class Shim:
         return {"held": await self.client(command).drain(command["limit"])}
 
     async def do_count(self, command: Command) -> Dict[str, Any]:
-        Log(command["name"], command).increment(self.guards[command["guard"]], command["asked"])
+        with Log(command["name"], command) as log:
+            log.increment(self.guards[command["guard"]], command["asked"])
         return {}
 
     def striped(self, command: Command) -> aio.Striped:
@@ -321,21 +322,27 @@ def lock_of(client: aio.Client, command: Command) -> aio.Lock:
 
 
 async def work(name: str, lock: aio.Lock, command: Command) -> List[str]:
-    log, retries = Log(name, command), []
-    for _ in range(command["increments"]):
-        while True:
-            try:
-                asked = now()
-                guard = await lock.acquire_guard()
-                log.increment(guard, asked)
-                outcome = await guard.release()
-                log.note(guard, now(), event="released", outcome=outcome)
-                break
-            except lockwright.LockError as error:
-                if not error.retryable:
-                    raise
-                retries.append(error.code)
+    retries: List[str] = []
+    with Log(name, command) as log:
+        for _ in range(command["increments"]):
+            while not await increment(lock, log, retries):
+                pass
     return retries
+
+
+async def increment(lock: aio.Lock, log: Log, retries: List[str]) -> bool:
+    try:
+        asked = now()
+        guard = await lock.acquire_guard()
+        log.increment(guard, asked)
+        outcome = await guard.release()
+        log.note(guard, now(), event="released", outcome=outcome)
+        return True
+    except lockwright.LockError as error:
+        if not error.retryable:
+            raise
+        retries.append(error.code)
+        return False
 
 
 async def outcome_of(working: Awaitable[Any]) -> Optional[BaseException]:

@@ -132,6 +132,12 @@ class Log:
         self.units = 1 << 30 if command.get("share") == "write" else command.get("take", 1)
         self.file = os.open(command["log"], os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
 
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        os.close(self.file)
+
     def increment(self, guard: Guard, asked: int) -> None:
         at = now()
         self.note(guard, at, event="grant", asked=asked, until=at + int(guard.remaining() * 1e9), units=self.units)

@@ -136,12 +136,16 @@ class Task(threading.Thread):
 
     def run(self) -> None:
         try:
-            for _ in range(self.command["increments"]):
-                asked = now()
-                held = self.peer.wait(self.command, None)
-                assert held is not None
-                self.log.increment(held, asked)
-                outcome = self.peer.release(held)
-                self.log.note(held, now(), event="released", outcome=outcome)
+            with self.log:
+                self.work()
         except Exception as error:
             self.error = error
+
+    def work(self) -> None:
+        for _ in range(self.command["increments"]):
+            asked = now()
+            held = self.peer.wait(self.command, None)
+            assert held is not None
+            self.log.increment(held, asked)
+            outcome = self.peer.release(held)
+            self.log.note(held, now(), event="released", outcome=outcome)
