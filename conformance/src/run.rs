@@ -176,8 +176,8 @@ impl Account<'_> {
         locked(&self.outcomes).insert(triple.clone(), outcome);
     }
 
-    /// Fails every play that left something in the store for ever. That is asked once for all of them, since what lies there
-    /// for ever lies there at the end, in the names of locks, which have the word of their play.
+    /// Fails every play that left something in the store for ever. That is asked once for all of them, since it lies
+    /// there at the end as well, under names of locks, which have the word of their play.
     fn residue(&self, place: &RunningStore, scratch: &Scratch) -> Result<(), String> {
         let words = std::mem::take(&mut *locked(&self.words));
         for line in place.residue(&scratch.mark())?.lines() {
@@ -318,7 +318,10 @@ fn play(job: &Job<'_>, hall: &Hall<'_>, account: &Account<'_>) -> Option<Done> {
         let result = hall.scratch.folder(&word).map_err(Fault::Wrong).and_then(|folder| {
             let Selection { full, patience, .. } = *hall.wanted;
             let (word, pool) = (word.clone(), &hall.pool);
-            play::play(scenario, &Stage { team, place, shared: *shared, queue: *queue, full, patience, folder, word, pool })
+            play::play(
+                scenario,
+                &Stage { team, place, shared: *shared, queue: *queue, full, patience, folder, word, pool },
+            )
         });
         let took = format!("{:>6.2} s", begin.elapsed().as_secs_f64());
         match result {
