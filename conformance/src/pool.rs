@@ -15,8 +15,6 @@ use crate::shim::{Process, Shim};
 
 /// How many of a face wait for their next play at most.
 const WAIT: usize = 6;
-/// How long what a play has used may take to go: threads that a runtime keeps for blocking calls stay for ten seconds.
-const LEAVING: Duration = Duration::from_secs(20);
 
 /// The shims that wait for their next play.
 #[derive(Debug)]
@@ -101,9 +99,9 @@ impl Player {
         self.bare.is_none_or(|bare| now.threads <= bare.threads && now.descriptors <= bare.descriptors)
     }
 
-    /// Waits for that.
-    pub fn bares(&self) -> Result<(), String> {
-        let give_up = Instant::now() + LEAVING;
+    /// Waits for that, for so many seconds: threads that a runtime keeps for blocking calls stay for ten.
+    pub fn bares(&self, patience: f64) -> Result<(), String> {
+        let give_up = Instant::now() + Duration::from_secs_f64(patience);
         while !self.is_bare() {
             if Instant::now() > give_up {
                 let before = self.bare.unwrap_or_default();

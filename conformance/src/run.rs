@@ -258,8 +258,10 @@ pub(crate) fn ask(face: &Face, place: &RunningStore, scratch: &Scratch, pool: &P
     promises.extend(place.store.promises.iter().map(|(name, promised)| (name.clone(), json!(promised))));
     if player.goes_on() {
         player.shim.reset()?;
-        player.bares()?;
-        pool.give_back(player, "guarantees")?;
+        // This is no play that could fail for what it leaves.
+        if player.is_bare() {
+            pool.give_back(player, "guarantees")?;
+        }
     }
     Ok(Value::Object(promises))
 }
@@ -295,7 +297,7 @@ impl Done {
     fn enter(self, job: &Job<'_>, hall: &Hall<'_>, account: &Account<'_>) {
         let play = job.triple.to_string();
         let clean = self.players.into_iter().try_for_each(|player| {
-            player.bares()?;
+            player.bares(hall.wanted.patience)?;
             hall.pool.give_back(player, &play)
         });
         match clean {

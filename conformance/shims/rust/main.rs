@@ -44,6 +44,11 @@ fn main() {
             UNLOCKED.store(true, Ordering::Relaxed);
             serve::<Blocking>();
         }
+        // Keeps something of each play: with it the runner can be seen to notice.
+        Some("keeping") => {
+            KEEPING.store(true, Ordering::Relaxed);
+            serve::<Blocking>();
+        }
         _ => {
             eprintln!("say async or blocking");
             std::process::exit(2);
@@ -52,6 +57,7 @@ fn main() {
 }
 
 static UNLOCKED: AtomicBool = AtomicBool::new(false);
+static KEEPING: AtomicBool = AtomicBool::new(false);
 
 struct Shim<W: Way> {
     clients: Mutex<HashMap<String, Client<W>>>,
@@ -334,6 +340,9 @@ impl<W: Way> Shim<W> {
         let clients = std::mem::take(&mut *locked(&self.clients));
         for client in clients.values() {
             W::close(client).await;
+        }
+        if KEEPING.load(Ordering::Relaxed) {
+            std::mem::forget(std::fs::File::open("/dev/null"));
         }
         locked(&self.uris).clear();
         locked(&self.guards).clear();
