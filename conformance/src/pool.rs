@@ -66,13 +66,21 @@ impl Pool {
     /// Has it serve again, now that nothing is left of the play.
     pub fn give_back(&self, mut player: Player, play: &str) -> Result<(), String> {
         player.served.push(play.to_owned());
+        match self.keep(player) {
+            None => Ok(()),
+            Some(player) => player.end(),
+        }
+    }
+
+    /// Nothing, or the one that is too many.
+    fn keep(&self, player: Player) -> Option<Player> {
         let mut waiting = locked(&self.waiting);
         let waiting = waiting.entry(player.face.clone()).or_default();
-        if waiting.len() < WAIT {
-            waiting.push(player);
-            return Ok(());
+        if waiting.len() >= WAIT {
+            return Some(player);
         }
-        player.end()
+        waiting.push(player);
+        None
     }
 
     /// Ends all that wait; how it went wrong.
