@@ -18,6 +18,7 @@ const uris = new Map()
 const guards = new Map()
 const owners = new Map()
 const waiting = new Map()
+const running = new Map()
 const stocks = new Map()
 const segments = new Map()
 
@@ -31,6 +32,15 @@ function optionsOf(command) {
   if (command.owner != null) options.reentrant = true
   return options
 }
+
+/** A promise that is kept from outside. */
+function deferred() {
+  const made = {}
+  made.promise = new Promise(done => (made.done = done))
+  return made
+}
+
+let resetting = deferred()
 
 const nameOf = ({ lock, lock_utf16 }) => (lock_utf16 == null ? lock : String.fromCharCode(...lock_utf16))
 const lockOf = command => madeBy(clients.get(command.client), command)
@@ -156,7 +166,9 @@ const does = {
   async lost(command) {
     const guard = guards.get(command.guard)
     const { signal } = guard
-    if (!signal.aborted) await new Promise(lost => signal.addEventListener('abort', lost, { once: true }))
+    // Whoever waits for the loss of a guard that was released would do so for ever.
+    const lost = new Promise(lost => signal.addEventListener('abort', lost, { once: true }))
+    if (!signal.aborted) await Promise.race([lost, resetting.promise])
     return { why: guard.whyLost }
   },
   async abandon({ guard }) {
@@ -180,6 +192,15 @@ const does = {
   },
   async close({ client }) {
     await clients.get(client).close()
+    return {}
+  },
+  /** Ends all that is in hand, and has nothing any more but the process itself. */
+  async reset({ id }) {
+    for (const client of clients.values()) await client.close()
+    resetting.done()
+    resetting = deferred()
+    await Promise.all([...running].map(([number, command]) => (number === id ? undefined : command)))
+    for (const kept of [clients, uris, guards, owners, stocks, segments]) kept.clear()
     return {}
   },
   async work(command) {
@@ -362,13 +383,20 @@ async function answer(command) {
 }
 
 function dispatch(command) {
-  if (command.owner == null) return void answer(command)
+  const done = begin(command)
+  running.set(command.id, done)
+  void done.finally(() => running.delete(command.id))
+}
+
+function begin(command) {
+  if (command.owner == null) return answer(command)
   const place = ownerOf(command.owner)
   place.last = place.last.then(() => place.owner.run(() => answer(command)))
+  return place.last
 }
 
 if (process.env.LOCKWRIGHT_SHIM_LOGS) onEvent('trace', event => console.error(inspect(event, { breakLength: Infinity })))
-say({ pid: process.pid, language: 'node' })
+say({ pid: process.pid, language: 'node', resets: true })
 for await (const line of createInterface({ input: process.stdin })) {
   const command = JSON.parse(line)
   if (command.do === 'exit') break

@@ -45,7 +45,8 @@ class Shim:
         self.guards: Dict[str, Guard] = {}
         self.stocks: Dict[Tuple[str, str, int], lockwright.Striped] = {}
         self.segments: Dict[str, lockwright.Segment] = {}
-        self.owners: Dict[int, "queue.SimpleQueue[Command]"] = {}
+        self.owners: Dict[int, "queue.SimpleQueue[Optional[Command]]"] = {}
+        self.threads: List[threading.Thread] = []
         self.interruptible: "queue.SimpleQueue[Optional[Command]]" = queue.SimpleQueue()
         self.interrupting: Optional[int] = None
         self.given_up: set[int] = set()
@@ -63,17 +64,21 @@ class Shim:
         if command.get("cancellable"):
             self.interruptible.put(command)
         elif owner is None:
-            threading.Thread(target=self.answer, args=(command,), daemon=True).start()
+            self.start(self.answer, command)
         else:
             # An owner is a thread here.
             if owner not in self.owners:
                 self.owners[owner] = queue.SimpleQueue()
-                threading.Thread(target=self.serve, args=(self.owners[owner],), daemon=True).start()
+                self.start(self.serve, self.owners[owner])
             self.owners[owner].put(command)
 
-    def serve(self, commands: "queue.SimpleQueue[Command]") -> None:
-        while True:
-            self.answer(commands.get())
+    def start(self, work: Callable[..., None], *args: Any) -> None:
+        self.threads.append(threading.Thread(target=work, args=args, daemon=True))
+        self.threads[-1].start()
+
+    def serve(self, commands: "queue.SimpleQueue[Optional[Command]]") -> None:
+        for command in iter(commands.get, None):
+            self.answer(command)
 
     def main(self) -> None:
         """Python interrupts its main thread only, so what may be cancelled is done there."""
@@ -181,7 +186,8 @@ class Shim:
         return {"held": self.client(command).drain(command["limit"])}
 
     def do_count(self, command: Command) -> Dict[str, Any]:
-        Log(command["name"], command).increment(self.guards[command["guard"]], command["asked"])
+        with Log(command["name"], command) as log:
+            log.increment(self.guards[command["guard"]], command["asked"])
         return {}
 
     def striped(self, command: Command) -> lockwright.Striped:
@@ -282,6 +288,26 @@ class Shim:
         self.client(command).close()
         return {}
 
+    def do_reset(self, command: Command) -> Dict[str, Any]:
+        """Ends all that is in hand, and has nothing any more but the process itself."""
+        for client in list(self.clients.values()):
+            client.close()
+        through = threading.Event()
+        self.interruptible.put({"do": "nothing", "id": command["id"], "then": through.set})
+        through.wait()
+        for owner in self.owners.values():
+            owner.put(None)
+        for thread in self.threads:
+            if thread is not threading.current_thread():
+                thread.join()
+        for kept in (self.clients, self.uris, self.guards, self.stocks, self.segments, self.owners, self.given_up):
+            kept.clear()
+        self.threads = [threading.current_thread()]
+        return {}
+
+    def do_nothing(self, command: Command) -> None:
+        command["then"]()
+
     def do_fork(self, command: Command) -> Dict[str, Any]:
         client, stop = self.client(command), threading.Event()
         if command.get("busy"):
@@ -330,6 +356,10 @@ class Task(threading.Thread):
         self.error: Optional[Exception] = None
 
     def run(self) -> None:
+        with self.log:
+            self.work()
+
+    def work(self) -> None:
         for _ in range(self.increments):
             while True:
                 try:

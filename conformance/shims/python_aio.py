@@ -44,7 +44,7 @@ class Shim:
         self.guards: Dict[str, Guard] = {}
         self.stocks: Dict[Tuple[str, str, int], aio.Striped] = {}
         self.segments: Dict[str, aio.Segment] = {}
-        self.owners: Dict[int, "asyncio.Queue[Command]"] = {}
+        self.owners: Dict[int, "asyncio.Queue[Optional[Command]]"] = {}
         self.tasks: Dict[int, "asyncio.Task[None]"] = {}
 
     async def main(self) -> None:
@@ -79,9 +79,9 @@ class Shim:
             self.tasks[-owner - 1] = asyncio.create_task(self.serve(self.owners[owner]))
         self.owners[owner].put_nowait(command)
 
-    async def serve(self, commands: "asyncio.Queue[Command]") -> None:
-        while True:
-            await self.answer(await commands.get())
+    async def serve(self, commands: "asyncio.Queue[Optional[Command]]") -> None:
+        while (command := await commands.get()) is not None:
+            await self.answer(command)
 
     async def answer(self, command: Command) -> None:
         try:
@@ -172,7 +172,8 @@ class Shim:
         return {"held": await self.client(command).drain(command["limit"])}
 
     async def do_count(self, command: Command) -> Dict[str, Any]:
-        Log(command["name"], command).increment(self.guards[command["guard"]], command["asked"])
+        with Log(command["name"], command) as log:
+            log.increment(self.guards[command["guard"]], command["asked"])
         return {}
 
     def striped(self, command: Command) -> aio.Striped:
@@ -273,6 +274,19 @@ class Shim:
         await self.client(command).close()
         return {}
 
+    async def do_reset(self, command: Command) -> Dict[str, Any]:
+        """Ends all that is in hand, and has nothing any more but the process itself."""
+        for client in list(self.clients.values()):
+            await client.close()
+        for owner in self.owners.values():
+            owner.put_nowait(None)
+        others = [task for number, task in self.tasks.items() if number != command["id"]]
+        await asyncio.gather(*others, return_exceptions=True)
+        self.tasks = {command["id"]: self.tasks[command["id"]]}
+        for kept in (self.clients, self.uris, self.guards, self.stocks, self.segments, self.owners):
+            kept.clear()
+        return {}
+
     async def do_fork(self, command: Command) -> Dict[str, Any]:
         client, stop = self.client(command), threading.Event()
         if command.get("busy"):
@@ -308,21 +322,27 @@ def lock_of(client: aio.Client, command: Command) -> aio.Lock:
 
 
 async def work(name: str, lock: aio.Lock, command: Command) -> List[str]:
-    log, retries = Log(name, command), []
-    for _ in range(command["increments"]):
-        while True:
-            try:
-                asked = now()
-                guard = await lock.acquire_guard()
-                log.increment(guard, asked)
-                outcome = await guard.release()
-                log.note(guard, now(), event="released", outcome=outcome)
-                break
-            except lockwright.LockError as error:
-                if not error.retryable:
-                    raise
-                retries.append(error.code)
+    retries: List[str] = []
+    with Log(name, command) as log:
+        for _ in range(command["increments"]):
+            while not await increment(lock, log, retries):
+                pass
     return retries
+
+
+async def increment(lock: aio.Lock, log: Log, retries: List[str]) -> bool:
+    try:
+        asked = now()
+        guard = await lock.acquire_guard()
+        log.increment(guard, asked)
+        outcome = await guard.release()
+        log.note(guard, now(), event="released", outcome=outcome)
+        return True
+    except lockwright.LockError as error:
+        if not error.retryable:
+            raise
+        retries.append(error.code)
+        return False
 
 
 async def outcome_of(working: Awaitable[Any]) -> Optional[BaseException]:

@@ -41,7 +41,7 @@ def greet() -> None:
     warnings.filterwarnings("ignore", "a ttl of", UserWarning)
     # A shell that starts the runner in the background has it ignore interrupts, and all its children with it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    say({"pid": os.getpid(), "language": "python"})
+    say({"pid": os.getpid(), "language": "python", "resets": True})
 
 
 def say_ok(command: Command, ok: Optional[Dict[str, Any]]) -> None:
@@ -131,6 +131,12 @@ class Log:
         self.task, self.counter, self.command = task, command["counter"], command
         self.units = 1 << 30 if command.get("share") == "write" else command.get("take", 1)
         self.file = os.open(command["log"], os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        os.close(self.file)
 
     def increment(self, guard: Guard, asked: int) -> None:
         at = now()

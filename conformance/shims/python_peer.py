@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import threading
-from typing import Any, Dict, Optional
+from typing import Any, Dict, List, Optional
 
 from python_common import Command, Log, now, say
 
@@ -46,6 +46,7 @@ class Peer:
     def __init__(self) -> None:
         self.clients: Dict[str, Any] = {}
         self.held: Dict[str, Held] = {}
+        self.threads: List[threading.Thread] = []
 
     def connect(self, uri: str) -> Any:
         raise NotImplementedError
@@ -64,12 +65,13 @@ class Peer:
         raise NotImplementedError
 
     def main(self) -> None:
-        say({"pid": os.getpid(), "language": self.name, "version": self.version})
+        say({"pid": os.getpid(), "language": self.name, "version": self.version, "resets": True})
         for line in sys.stdin:
             command = json.loads(line)
             if command["do"] == "exit":
                 break
-            threading.Thread(target=self.answer, args=(command,), daemon=True).start()
+            self.threads.append(threading.Thread(target=self.answer, args=(command,), daemon=True))
+            self.threads[-1].start()
 
     def answer(self, command: Command) -> None:
         try:
@@ -82,6 +84,18 @@ class Peer:
 
     def do_open(self, command: Command) -> Dict[str, Any]:
         self.clients[command["client"]] = self.connect(command["uri"])
+        return {}
+
+    def do_reset(self, command: Command) -> Dict[str, Any]:
+        """Ends all that is in hand, and has nothing any more but the process itself."""
+        for client in self.clients.values():
+            client.close()
+        for thread in self.threads:
+            if thread is not threading.current_thread():
+                thread.join()
+        self.threads = [threading.current_thread()]
+        self.clients.clear()
+        self.held.clear()
         return {}
 
     def wait(self, command: Command, timeout: Optional[float]) -> Optional[Held]:
@@ -136,12 +150,16 @@ class Task(threading.Thread):
 
     def run(self) -> None:
         try:
-            for _ in range(self.command["increments"]):
-                asked = now()
-                held = self.peer.wait(self.command, None)
-                assert held is not None
-                self.log.increment(held, asked)
-                outcome = self.peer.release(held)
-                self.log.note(held, now(), event="released", outcome=outcome)
+            with self.log:
+                self.work()
         except Exception as error:
             self.error = error
+
+    def work(self) -> None:
+        for _ in range(self.command["increments"]):
+            asked = now()
+            held = self.peer.wait(self.command, None)
+            assert held is not None
+            self.log.increment(held, asked)
+            outcome = self.peer.release(held)
+            self.log.note(held, now(), event="released", outcome=outcome)

@@ -6,10 +6,12 @@
 
 pub mod bad_input;
 pub mod clock;
+pub mod dice;
 pub mod expect;
 pub mod interop;
 pub mod matrix;
 pub mod play;
+pub mod pool;
 pub mod protocol;
 pub mod record;
 pub mod referee;

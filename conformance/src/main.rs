@@ -36,6 +36,9 @@ enum Command {
         /// How many scenarios are played at a time.
         #[arg(long, default_value_t = 4)]
         jobs: usize,
+        /// In which order they are played: the seed that another run printed.
+        #[arg(long)]
+        seed: Option<u64>,
     },
     /// Give every face what it cannot honour, and servers, files and disks that fail it; ends with the same line.
     BadInput {
@@ -99,8 +102,8 @@ fn obey(command: Command) -> Result<bool, String> {
             list(&suite);
             Ok(true)
         }
-        Command::Run { faces, stores, scenarios, full, times, jobs } => {
-            let wanted = Selection { faces, stores, scenarios, full, jobs, patience: 30.0, keep: true };
+        Command::Run { faces, stores, scenarios, full, times, jobs, seed } => {
+            let wanted = Selection { faces, stores, scenarios, full, jobs, patience: 30.0, keep: true, seed };
             let mut sum = (0, 0, 0);
             for _ in 0..times {
                 let (passed, failed, skipped) = played(&suite, &wanted)?.counts();

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::{self, Nanos, after, between};
 use crate::expect::{self, Refs};
+use crate::pool::{Player, Pool};
 use crate::record::{self, Event, Record};
 use crate::referee::{self, History, Judgement};
 use crate::rows::{Face, RunningStore};
@@ -38,6 +39,17 @@ pub struct Stage<'a> {
     pub folder: PathBuf,
     /// In the name of every lock, so that scenarios do not meet.
     pub word: String,
+    /// Where shims are had from.
+    pub pool: &'a Pool,
+}
+
+/// A play that ended as it should.
+#[derive(Debug)]
+pub struct Played {
+    /// Figures worth knowing.
+    pub figures: Vec<String>,
+    /// Those who may serve another play, once nothing is left of this one.
+    pub players: Vec<Player>,
 }
 
 /// How a scenario failed.
@@ -71,19 +83,23 @@ impl From<String> for Fault {
     }
 }
 
-/// Plays the scenario; figures worth knowing when it holds.
-pub fn play(scenario: &Scenario, stage: &Stage<'_>) -> Result<Vec<String>, Fault> {
+/// Plays the scenario.
+pub fn play(scenario: &Scenario, stage: &Stage<'_>) -> Result<Played, Fault> {
     let mut play = Play {
         stage,
+        fresh: scenario.fresh.is_some(),
         actors: BTreeMap::new(),
+        players: Vec::new(),
         said: BTreeMap::new(),
         marks: BTreeMap::new(),
         counted: (0, 0),
         figures: Vec::new(),
-        secret: stage.place.uri(&stage.word, &stage.folder).ok().and_then(|uri| password(&uri)),
+        secret: password(&stage.place.uri(&stage.word, &stage.folder)),
     };
-    let result = play.all(scenario);
-    result.map(|()| std::mem::take(&mut play.figures)).map_err(|fault| play.with_what_was_said(fault))
+    match play.all(scenario).and_then(|()| play.leave()) {
+        Ok(players) => Ok(Played { figures: play.figures, players }),
+        Err(fault) => Err(play.with_what_was_said(fault)),
+    }
 }
 
 fn password(uri: &str) -> Option<String> {
@@ -94,7 +110,10 @@ fn password(uri: &str) -> Option<String> {
 
 struct Play<'a> {
     stage: &'a Stage<'a>,
+    /// Whether each process is started and ended here.
+    fresh: bool,
     actors: BTreeMap<String, Actor>,
+    players: Vec<Player>,
     said: BTreeMap<String, Transcript>,
     marks: BTreeMap<String, Nanos>,
     /// How many requests were counted, and when.
@@ -153,11 +172,22 @@ impl Play<'_> {
                 self.marks.insert(mark.clone(), clock::now());
             }
         }
-        for (name, actor) in self.actors.iter().filter(|(_, actor)| actor.killed.is_none()) {
-            actor.shim.end().map_err(|error| format!("the shim of {name}: {error}"))?;
+        Ok(())
+    }
+
+    /// Those who may go on, who have nothing in hand any more; all others are ended.
+    fn leave(&mut self) -> Result<Vec<Player>, Fault> {
+        let wrong = |error: String| format!("when all was done: {error}");
+        let killed: Vec<_> = self.actors.values().filter(|actor| actor.killed.is_some()).map(|a| a.shim.pid).collect();
+        let players = std::mem::take(&mut self.players).into_iter().filter(|player| !killed.contains(&player.shim.pid));
+        let (stay, go): (Vec<_>, Vec<_>) = players.partition(Player::goes_on);
+        for player in &go {
+            player.shim.end().map_err(wrong)?;
         }
-        let residue = self.stage.place.residue(&self.stage.word)?;
-        if residue.is_empty() { Ok(()) } else { Err(format!("it leaves this behind for ever:\n{residue}").into()) }
+        for player in &stay {
+            player.shim.reset().map_err(wrong)?;
+        }
+        Ok(stay)
     }
 
     fn with_what_was_said(&self, fault: Fault) -> Fault {
@@ -168,6 +198,9 @@ impl Play<'_> {
             for line in tail.into_iter().rev() {
                 said.push_str(&format!("\n  {name}: {line}"));
             }
+        }
+        for player in self.players.iter().filter(|player| !player.history().is_empty()) {
+            said.push_str(&format!("\n  process {} has served: {}", player.shim.pid, player.history()));
         }
         match fault {
             Fault::Late(text) => Fault::Late(text + &said),
@@ -249,7 +282,7 @@ impl Play<'_> {
         }
     }
 
-    /// The actor's shim, started at its first appearance.
+    /// The actor's shim, had at its first appearance.
     fn shim(&mut self, name: &str) -> Result<Arc<Shim>, Fault> {
         if let Some(actor) = self.actors.get(name) {
             return Ok(actor.shim.clone());
@@ -260,11 +293,14 @@ impl Play<'_> {
             None => {
                 let place = name.bytes().next().unwrap_or_default().wrapping_sub(b'a');
                 let face = &self.stage.team[usize::from(place) % self.stage.team.len()];
-                Shim::start(face, &self.stage.folder.join(format!("{name}.err")))?
+                let player = self.stage.pool.take(face, self.fresh)?;
+                let shim = player.shim.clone();
+                self.players.push(player);
+                shim
             }
         };
         self.actors.insert(name.to_owned(), Actor { shim: shim.clone(), killed: None });
-        let uri = self.stage.place.uri(&self.stage.word, &self.stage.folder)?;
+        let uri = self.stage.place.uri(&self.stage.word, &self.stage.folder);
         let args = Map::from_iter([("client".to_owned(), json!(name)), ("uri".to_owned(), json!(uri))]);
         let answer = shim.send("open", args)?.wait(Duration::from_secs_f64(self.stage.patience))?;
         let answer = answer.ok_or_else(|| "open has no answer".to_owned())?;
@@ -300,7 +336,7 @@ impl Play<'_> {
                 "name" => ("lock", value),
                 "name_bytes" => ("lock", json!("n".repeat(value.as_u64().unwrap_or_default() as usize))),
                 "uri" => {
-                    let own = self.stage.place.uri(&self.stage.word, &self.stage.folder)?;
+                    let own = self.stage.place.uri(&self.stage.word, &self.stage.folder);
                     // The address may have options already.
                     let more = if own.contains('?') { text.replace("{uri}?", "{uri}&") } else { text.to_owned() };
                     ("uri", json!(more.replace("{uri}", &own)))
@@ -405,7 +441,7 @@ impl Play<'_> {
     fn look_at_process(&mut self, on: &str, label: &str, until: Option<&Value>) -> Result<(), Fault> {
         let (shim, give_up) = (self.shim(on)?, after(clock::now(), self.stage.patience));
         loop {
-            let seen = shim.process();
+            let seen = json!(shim.process());
             match until.map(|until| expect::compare(until, &seen, self)) {
                 None => {
                     let answers = vec![Answer::of(seen)];

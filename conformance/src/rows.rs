@@ -173,32 +173,29 @@ fn python() -> PathBuf {
 #[derive(Debug)]
 pub struct RunningStore {
     pub store: Store,
+    /// What its service says; it stays where it is.
+    address: String,
     started: bool,
 }
 
 impl RunningStore {
     /// Starts the store's server, unless it runs already.
     pub fn start(store: Store) -> Result<Self, String> {
-        let mut place = RunningStore { store, started: false };
-        if place.store.service.is_some() && place.service(&["uri"]).is_err() {
-            place.service(&["start"])?;
-            place.started = true;
+        let mut place = RunningStore { store, address: String::new(), started: false };
+        if place.store.service.is_some() {
+            let runs = place.service(&["uri"]);
+            place.started = runs.is_err();
+            place.address = runs.or_else(|_| place.service(&["start"]))?;
         }
         Ok(place)
     }
 
     /// Where a scenario finds it.
-    pub fn uri(&self, name: &str, folder: &Path) -> Result<String, String> {
-        match &self.store.uri {
-            Some(uri) => Ok(uri.replace("{name}", name).replace("{folder}", &folder.to_string_lossy())),
-            None => Ok(self.with_options(self.service(&["uri"])?)),
-        }
-    }
-
-    fn with_options(&self, uri: String) -> String {
-        match &self.store.options {
-            Some(options) => format!("{}?{options}", uri.split('?').next().unwrap_or_default()),
-            None => uri,
+    pub fn uri(&self, name: &str, folder: &Path) -> String {
+        match (&self.store.uri, &self.store.options) {
+            (Some(uri), _) => uri.replace("{name}", name).replace("{folder}", &folder.to_string_lossy()),
+            (None, Some(options)) => format!("{}?{options}", self.address.split('?').next().unwrap_or_default()),
+            (None, None) => self.address.clone(),
         }
     }
 

@@ -4,17 +4,20 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
+use crate::clock;
+use crate::dice::Dice;
 use crate::matrix::{self, Outcome, Triple};
-use crate::play::{self, Fault, Stage};
+use crate::play::{self, Fault, Played, Stage};
+use crate::pool::{Player, Pool};
 use crate::rows::{self, Face, RunningStore};
 use crate::scenario::{self, Scenario};
-use crate::shim::Shim;
+use crate::shim::Failure;
 
 /// What is asked for.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +36,8 @@ pub struct Selection {
     pub patience: f64,
     /// Leaves what failed scenarios wrote.
     pub keep: bool,
+    /// Which scenario is played after which; at random without it.
+    pub seed: Option<u64>,
 }
 
 impl Selection {
@@ -119,20 +124,40 @@ pub fn run(suite: &Suite, wanted: &Selection, tell: &(dyn Fn(&str) + Sync)) -> R
     let used: BTreeSet<_> = expected.iter().map(|triple| triple.store.as_str()).collect();
     let used = suite.stores.iter().filter(|store| used.contains(store.name.as_str()));
     let places = used.map(|store| RunningStore::start(store.clone())).collect::<Result<Vec<_>, _>>()?;
-    let account = Account { outcomes: Mutex::default(), tell };
-    let (together, alone) = plan(suite, wanted, &places, &expected, &scratch, &account);
-    work(together, wanted.jobs.max(1), &scratch, wanted, &account);
-    work(alone, 1, &scratch, wanted, &account);
+    let hall = Hall { pool: Pool::new(scratch.folder("shims")?), scratch, wanted };
+    let account = Account { outcomes: Mutex::default(), words: Mutex::default(), tell };
+    let (mut together, mut alone) = plan(suite, &places, &expected, &hall, &account);
+    let seed = wanted.seed.unwrap_or_else(clock::now);
+    tell(&format!("seed {seed}"));
+    let mut dice = Dice::new(seed);
+    dice.shuffle(together.make_contiguous());
+    dice.shuffle(alone.make_contiguous());
+    work(together, wanted.jobs.max(1), &hall, &account);
+    work(alone, 1, &hall, &account);
+    let Hall { pool, scratch, .. } = hall;
+    tell(&format!("{} shims started", pool.started()));
+    let ended = pool.end();
+    places.iter().try_for_each(|place| account.residue(place, &scratch))?;
     let outcomes = account.outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let unaccounted = matrix::unaccounted(&expected, &outcomes);
+    let mut unaccounted = matrix::unaccounted(&expected, &outcomes);
+    unaccounted.extend(ended);
     if wanted.keep && outcomes.values().any(|outcome| *outcome == Outcome::Failed) {
         tell(&format!("What the failed ones left is in {}", scratch.keep().display()));
     }
     Ok(Report { outcomes, unaccounted })
 }
 
+/// What all plays of a run share.
+struct Hall<'a> {
+    scratch: Scratch,
+    pool: Pool,
+    wanted: &'a Selection,
+}
+
 struct Account<'a> {
     outcomes: Mutex<BTreeMap<Triple, Outcome>>,
+    /// Which play had which word.
+    words: Mutex<BTreeMap<String, Triple>>,
     tell: &'a (dyn Fn(&str) + Sync),
 }
 
@@ -148,7 +173,21 @@ impl Account<'_> {
         if let Some(word) = word {
             (self.tell)(&format!("{word:<7} {scenario:<24} {store:<7} {team:<21} {more}"));
         }
-        self.outcomes.lock().unwrap_or_else(PoisonError::into_inner).insert(triple.clone(), outcome);
+        locked(&self.outcomes).insert(triple.clone(), outcome);
+    }
+
+    /// Fails every play that left something in the store for ever. That is asked once for all of them, since it lies
+    /// there at the end as well, under names of locks, which have the word of their play.
+    fn residue(&self, place: &RunningStore, scratch: &Scratch) -> Result<(), String> {
+        let words = std::mem::take(&mut *locked(&self.words));
+        for line in place.residue(&scratch.mark())?.lines() {
+            let whose = words.iter().find(|(word, _)| line.contains(&format!("{word}.")));
+            if let Some((_, triple)) = whose {
+                self.enter(triple, Outcome::Failed, &format!("it leaves this behind for ever: {line}"));
+            }
+        }
+        *locked(&self.words) = words;
+        Ok(())
     }
 }
 
@@ -156,17 +195,16 @@ impl Account<'_> {
 /// not.
 fn plan<'a>(
     suite: &'a Suite,
-    wanted: &Selection,
     places: &'a [RunningStore],
     expected: &BTreeSet<Triple>,
-    scratch: &Scratch,
+    hall: &Hall<'_>,
     account: &Account<'_>,
 ) -> (VecDeque<Job<'a>>, VecDeque<Job<'a>>) {
     let mut promises: BTreeMap<(String, String), Result<Value, String>> = BTreeMap::new();
     let (mut together, mut alone) = (VecDeque::new(), VecDeque::new());
     let why_not = |scenario: &Scenario, team: &[Face], store: &rows::Store, promises: &Value| {
-        matrix::reason(scenario, team, store, promises, wanted.full)
-            .or_else(|| matrix::day_off(scenario, team, &suite.faces, wanted.full))
+        matrix::reason(scenario, team, store, promises, hall.wanted.full)
+            .or_else(|| matrix::day_off(scenario, team, &suite.faces, hall.wanted.full))
     };
     for scenario in &suite.scenarios {
         for (team, place) in
@@ -181,7 +219,7 @@ fn plan<'a>(
             // Another library promises nothing of ours.
             let Some(asked) = team.iter().find(|face| face.joins.is_none()) else { continue };
             let key = (store.name.clone(), asked.name.clone());
-            let promises = promises.entry(key).or_insert_with(|| ask(asked, place, scratch));
+            let promises = promises.entry(key).or_insert_with(|| ask(asked, place, &hall.scratch, &hall.pool));
             match promises {
                 Err(error) => account.enter(&triple, Outcome::Failed, &format!("\n  {error}")),
                 Ok(promises) => match why_not(scenario, team, store, promises) {
@@ -206,59 +244,94 @@ fn in_line(scenario: &Scenario, store: &rows::Store) -> bool {
 }
 
 /// What the store promises, as the face shows it.
-pub(crate) fn ask(face: &Face, place: &RunningStore, scratch: &Scratch) -> Result<Value, String> {
-    let folder = scratch.folder("guarantees")?;
-    let shim = Shim::start(face, &folder.join("a.err"))?;
-    let uri = place.uri(&scratch.word("guarantees"), &folder)?;
-    for (name, args) in [("open", json!({ "client": "a", "uri": uri })), ("guarantees", json!({ "client": "a" }))] {
-        let args = args.as_object().cloned().unwrap_or_else(Map::new);
-        let answer = shim.send(name, args)?.wait(Duration::from_secs(30))?;
-        let answer = answer.ok_or_else(|| format!("{name} has no answer"))?;
-        let value = answer.result().map_err(|failure| format!("{name} fails: {}\n{}", failure.message, shim.said()))?;
-        if name == "guarantees" {
-            let mut promises = value.as_object().cloned().unwrap_or_default();
-            promises.extend(place.store.promises.iter().map(|(name, promised)| (name.clone(), json!(promised))));
-            return Ok(Value::Object(promises));
+pub(crate) fn ask(face: &Face, place: &RunningStore, scratch: &Scratch, pool: &Pool) -> Result<Value, String> {
+    let player = pool.take(face, false)?;
+    let word = scratch.word("guarantees");
+    let uri = place.uri(&word, &scratch.folder(&word)?);
+    let asked = [("open", json!({ "client": "a", "uri": uri })), ("guarantees", json!({ "client": "a" }))];
+    let mut promises = Map::new();
+    for (name, args) in asked {
+        let answer = player.shim.ask(name, args)?;
+        let explain = |failure: &Failure| format!("{name} fails: {}\n{}", failure.message, player.shim.said());
+        promises = answer.result().map_err(explain)?.as_object().cloned().unwrap_or_default();
+    }
+    promises.extend(place.store.promises.iter().map(|(name, promised)| (name.clone(), json!(promised))));
+    if player.goes_on() {
+        player.shim.reset()?;
+        // This is no play that could fail for what it leaves.
+        if player.is_bare() {
+            pool.give_back(player, "guarantees")?;
         }
     }
-    Err("there is no answer".into())
+    Ok(Value::Object(promises))
 }
 
-fn work(jobs: VecDeque<Job<'_>>, hands: usize, scratch: &Scratch, wanted: &Selection, account: &Account<'_>) {
+fn work(jobs: VecDeque<Job<'_>>, hands: usize, hall: &Hall<'_>, account: &Account<'_>) {
     let jobs = Mutex::new(jobs);
-    let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     std::thread::scope(|scope| {
         for _ in 0..hands {
             scope.spawn(|| {
-                while let Some(job) = next() {
-                    play(&job, scratch, wanted, account);
+                loop {
+                    let next = locked(&jobs).pop_front();
+                    let Some(job) = next else { break };
+                    let Some(done) = play(&job, hall, account) else { continue };
+                    if done.players.iter().all(Player::is_bare) {
+                        done.enter(&job, hall, account);
+                    } else {
+                        // Others need not wait for that.
+                        scope.spawn(move || done.enter(&job, hall, account));
+                    }
                 }
             });
         }
     });
 }
 
-fn play(job: &Job<'_>, scratch: &Scratch, wanted: &Selection, account: &Account<'_>) {
+/// What is to be said of a play that went well, if nothing is left of it.
+struct Done {
+    players: Vec<Player>,
+    more: String,
+}
+
+impl Done {
+    fn enter(self, job: &Job<'_>, hall: &Hall<'_>, account: &Account<'_>) {
+        let play = job.triple.to_string();
+        let clean = self.players.into_iter().try_for_each(|player| {
+            player.bares(hall.wanted.patience)?;
+            hall.pool.give_back(player, &play)
+        });
+        match clean {
+            Ok(()) => account.enter(&job.triple, Outcome::Passed, &self.more),
+            Err(error) => account.enter(&job.triple, Outcome::Failed, &format!("{}\n  {error}", self.more)),
+        }
+    }
+}
+
+/// Plays it, and enters how, unless it goes well.
+fn play(job: &Job<'_>, hall: &Hall<'_>, account: &Account<'_>) -> Option<Done> {
     let begin = Instant::now();
     let Job { triple, scenario, team, place, shared, queue } = job;
     let mut attempt = 0;
     loop {
         attempt += 1;
         let name = format!("{}-{}-{}", scenario.name, place.store.name, triple.team.replace('+', "-"));
-        let word = scratch.word(&name);
-        let result = scratch.folder(&word).map_err(Fault::Wrong).and_then(|folder| {
-            let Selection { full, patience, .. } = *wanted;
-            let stage =
-                Stage { team, place, shared: *shared, queue: *queue, full, patience, folder, word: word.clone() };
-            play::play(scenario, &stage)
+        let word = hall.scratch.word(&name);
+        locked(&account.words).insert(word.clone(), triple.clone());
+        let result = hall.scratch.folder(&word).map_err(Fault::Wrong).and_then(|folder| {
+            let Selection { full, patience, .. } = *hall.wanted;
+            let (word, pool) = (word.clone(), &hall.pool);
+            play::play(
+                scenario,
+                &Stage { team, place, shared: *shared, queue: *queue, full, patience, folder, word, pool },
+            )
         });
         let took = format!("{:>6.2} s", begin.elapsed().as_secs_f64());
         match result {
-            Ok(figures) => {
-                scratch.forget(&word);
+            Ok(Played { figures, players }) => {
+                hall.scratch.forget(&word);
                 let again = if attempt > 1 { format!(" (attempt {attempt})") } else { String::new() };
                 let more = format!("{took}{again}  {}", figures.join(", "));
-                return account.enter(triple, Outcome::Passed, more.trim_end());
+                return Some(Done { players, more: more.trim_end().to_owned() });
             }
             Err(Fault::Late(text)) if attempt < scenario.attempts => {
                 (account.tell)(&format!(
@@ -267,7 +340,8 @@ fn play(job: &Job<'_>, scratch: &Scratch, wanted: &Selection, account: &Account<
                 ));
             }
             Err(fault) => {
-                return account.enter(triple, Outcome::Failed, &format!("{took}\n  {}", fault.text()));
+                account.enter(triple, Outcome::Failed, &format!("{took}\n  {}", fault.text()));
+                return None;
             }
         }
     }
@@ -289,7 +363,12 @@ impl Scratch {
 
     /// A word that no other scenario has, not even of another run on the same server.
     pub(crate) fn word(&self, name: &str) -> String {
-        format!("{name}-{}-{}", std::process::id(), WORDS.fetch_add(1, Ordering::Relaxed))
+        format!("{name}{}{}", self.mark(), WORDS.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// What all words of this process have in them.
+    fn mark(&self) -> String {
+        format!("-{}-", std::process::id())
     }
 
     pub(crate) fn folder(&self, word: &str) -> Result<PathBuf, String> {
@@ -305,4 +384,8 @@ impl Scratch {
     pub(crate) fn keep(self) -> PathBuf {
         self.root.keep()
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -31,6 +31,8 @@ pub struct Scenario {
     /// Needs the machine and the servers for itself.
     #[serde(default)]
     pub alone: bool,
+    /// Why each process is started for it and ended with it, where others serve one play after another.
+    pub fresh: Option<String>,
     /// The teams of faces that it runs with unless everything is asked for, and why not with the others.
     pub only: Option<Only>,
     /// How often it may be tried until its time limits are kept. Everything else must hold in every attempt: a noisy

@@ -5,12 +5,12 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::clock::{self, Nanos};
@@ -19,17 +19,31 @@ use crate::scenario::Signal;
 
 /// How long a shim may take to start.
 const START: Duration = Duration::from_secs(30);
+/// How long it may take for what is no test of its own.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running shim.
 #[derive(Debug)]
 pub struct Shim {
     pub pid: u32,
     pub language: String,
+    /// Whether it can serve one play after another.
+    pub resets: bool,
     child: Mutex<Child>,
     stdin: Mutex<ChildStdin>,
     waiting: Waiting,
     next: AtomicU64,
     errors: PathBuf,
+    /// Where in `errors` that begins which was said last.
+    page: AtomicU64,
+    signalled: AtomicBool,
+}
+
+/// How much a process has.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Process {
+    pub threads: u64,
+    pub descriptors: u64,
 }
 
 type Waiting = Arc<Mutex<HashMap<u64, Sender<Answer>>>>;
@@ -96,6 +110,8 @@ struct Hello {
     language: String,
     #[serde(default)]
     version: String,
+    #[serde(default)]
+    resets: bool,
 }
 
 impl Hello {
@@ -158,7 +174,7 @@ impl Shim {
             locked(&answered).clear();
         });
         let hello = greeting.recv_timeout(START).map_err(|_| "no greeting".to_owned());
-        let Hello { pid, language, .. } = match hello.and_then(|line| Hello::read(&line, face)) {
+        let Hello { pid, language, resets, .. } = match hello.and_then(|line| Hello::read(&line, face)) {
             Ok(hello) => hello,
             Err(error) => {
                 drop(child.kill());
@@ -170,11 +186,14 @@ impl Shim {
         Ok(Arc::new(Shim {
             pid,
             language,
+            resets,
             child: Mutex::new(child),
             stdin: Mutex::new(stdin),
             waiting,
             next: AtomicU64::new(1),
             errors: errors.to_owned(),
+            page: AtomicU64::new(0),
+            signalled: AtomicBool::new(false),
         }))
     }
 
@@ -202,6 +221,7 @@ impl Shim {
             Signal::Stop => S::STOP,
             Signal::Cont => S::CONT,
         };
+        self.signalled.store(true, Ordering::Relaxed);
         let mut child = locked(&self.child);
         let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
         let pid = pid.ok_or("the shim has no process")?;
@@ -218,10 +238,54 @@ impl Shim {
         Ok(())
     }
 
+    /// Whether a signal was sent to it.
+    pub fn was_sent_a_signal(&self) -> bool {
+        self.signalled.load(Ordering::Relaxed)
+    }
+
     /// How many threads and descriptors its process has.
-    pub fn process(&self) -> Value {
-        let count = |what: &str| fs::read_dir(format!("/proc/{}/{what}", self.pid)).map_or(0, Iterator::count);
-        json!({ "threads": count("task"), "descriptors": count("fd") })
+    pub fn process(&self) -> Process {
+        let count = |what: &str| self.of_process(what).count() as u64;
+        Process { threads: count("task"), descriptors: count("fd") }
+    }
+
+    /// Its threads and descriptors, by what they are.
+    pub fn insides(&self) -> String {
+        let threads = self.of_process("task").filter_map(|thread| fs::read_to_string(thread.join("comm")).ok());
+        let threads: Vec<_> = threads.map(|name| name.trim().to_owned()).collect();
+        let descriptors = self.of_process("fd").filter_map(|descriptor| fs::read_link(descriptor).ok());
+        let descriptors: Vec<_> = descriptors.map(|path| path.display().to_string()).collect();
+        format!("{}; {}", threads.join(", "), descriptors.join(", "))
+    }
+
+    fn of_process(&self, what: &str) -> impl Iterator<Item = PathBuf> {
+        let entries = fs::read_dir(format!("/proc/{}/{what}", self.pid)).into_iter().flatten();
+        entries.filter_map(|entry| Some(entry.ok()?.path()))
+    }
+
+    /// Gives a command and waits for its answer, however long that takes within reason.
+    pub fn ask(&self, name: &str, args: Value) -> Result<Answer, String> {
+        let args = args.as_object().cloned().unwrap_or_default();
+        let answer = self.send(name, args)?.wait(PATIENCE)?;
+        answer.ok_or_else(|| format!("{name} has no answer"))
+    }
+
+    /// Has everything started that stays for as long as the process does.
+    pub fn warm_up(&self, word: &str) -> Result<(), String> {
+        for (name, uri) in
+            [("memory", format!("memory://{word}")), ("refused", "redis://127.0.0.1:1?store_timeout=50ms".into())]
+        {
+            self.ask("open", json!({ "client": name, "uri": uri }))?;
+            self.ask("acquire", json!({ "client": name, "lock": "x", "guard": name }))?;
+            self.ask("close", json!({ "client": name }))?;
+        }
+        Ok(())
+    }
+
+    /// Has it close all that was opened, and end what it has in hand.
+    pub fn reset(&self) -> Result<(), String> {
+        let answer = self.ask("reset", json!({}))?;
+        answer.result().map(drop).map_err(|failure| format!("reset fails: {}", failure.message))
     }
 
     /// Asks it to end, and waits for that; an error when it does not end by itself or not well.
@@ -239,9 +303,17 @@ impl Shim {
         }
     }
 
-    /// What it said on its standard error.
+    /// What it said on its standard error since its play began.
     pub fn said(&self) -> String {
-        fs::read_to_string(&self.errors).unwrap_or_default().trim().to_owned()
+        let said = fs::read(&self.errors).unwrap_or_default();
+        let page = usize::try_from(self.page.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
+        String::from_utf8_lossy(said.get(page..).unwrap_or_default()).trim().to_owned()
+    }
+
+    /// What it said until now belongs to another play.
+    pub fn turn_the_page(&self) {
+        let length = fs::metadata(&self.errors).map_or(0, |errors| errors.len());
+        self.page.store(length, Ordering::Relaxed);
     }
 }
 

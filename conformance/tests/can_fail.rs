@@ -8,16 +8,21 @@ use lockwright_conformance::run::{self, Selection, Suite};
 use lockwright_conformance::scenario::Peer;
 use lockwright_conformance::torture;
 
-/// The suite with a face that locks nothing in place of all others.
-fn unlocked() -> Suite {
+/// The suite with the Rust shim of that kind in place of all faces.
+fn with_shim(kind: &str) -> Suite {
     let mut suite = Suite::read().unwrap();
     suite.faces = vec![Face {
-        name: "unlocked".into(),
+        name: kind.into(),
         folder: "core".into(),
-        command: vec!["{bin}/lockwright-shim-rust".into(), "unlocked".into()],
+        command: vec!["{bin}/lockwright-shim-rust".into(), kind.into()],
         ..Face::default()
     }];
     suite
+}
+
+/// The suite with a face that locks nothing.
+fn unlocked() -> Suite {
+    with_shim("unlocked")
 }
 
 #[test]
@@ -34,6 +39,19 @@ fn a_face_that_locks_nothing_is_convicted() {
     for words in ["store truth: ", "it should fail with timeout", "taken: expected true"] {
         assert!(said.contains(words), "{words}: {said}");
     }
+}
+
+#[test]
+fn a_play_that_leaves_something_in_its_shim_fails() {
+    let scenarios = vec!["try".into(), "stale-release".into()];
+    let wanted = Selection { stores: vec!["sqlite".into()], scenarios, jobs: 1, patience: 2.0, ..Selection::default() };
+    let said = Mutex::new(String::new());
+    let tell = |line: &str| said.lock().unwrap().push_str(line);
+    let played = |kind| run::run(&with_shim(kind), &wanted, &tell).unwrap().counts();
+    assert_eq!(played("blocking"), (2, 0, 0));
+    assert_eq!(played("keeping"), (0, 2, 0));
+    let said = said.into_inner().unwrap();
+    assert_eq!(said.matches("the shim of keeping had").count(), 2, "{said}");
 }
 
 #[test]

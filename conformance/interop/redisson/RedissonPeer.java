@@ -42,6 +42,12 @@ final class RedissonPeer extends Peer {
     clients.put(client, Redisson.create(config));
   }
 
+  @Override
+  void close() {
+    clients.values().forEach(client -> client.shutdown(0, 2, TimeUnit.SECONDS));
+    clients.clear();
+  }
+
   private RLock lock(JsonObject command) {
     RedissonClient client = clients.get(command.get("client").getAsString());
     String name = command.get("lock").getAsString();

@@ -47,6 +47,14 @@ final class SpringPeer extends Peer {
     prefixes.put(client, at < 0 ? "" : query.substring(at + PREFIX.length()).split("&")[0]);
   }
 
+  @Override
+  void close() {
+    registries.values().forEach(RedisLockRegistry::destroy);
+    registries.clear();
+    factories.values().forEach(LettuceConnectionFactory::destroy);
+    factories.clear();
+  }
+
   /** A waiter that is told of no release looks again after the registry's expireAfter; each lock has a lease of its own here. */
   private static final long LOOK_MS = 1000;
 

@@ -19,6 +19,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * A library for the JVM as a peer: obeys those commands of a shim that such a library can obey. {@code conformance/README.md} says
@@ -33,6 +34,8 @@ abstract class Peer {
   private static final long AHEAD = ahead();
 
   private final Map<String, Held> held = new ConcurrentHashMap<>();
+  /** How many commands are in hand. */
+  private final AtomicInteger running = new AtomicInteger();
 
   /** One hold, and until when it lasts. A lock of these libraries belongs to a thread, so each has one. */
   abstract static class Held {
@@ -71,6 +74,9 @@ abstract class Peer {
 
   /** A hold that is taken in its own thread; null when the lock cannot be had within that time, which is endless below zero. */
   abstract Held acquire(JsonObject command, double timeout) throws Exception;
+
+  /** Closes all clients. */
+  abstract void close();
 
   /** Frees the lock, whoever holds it. */
   boolean force(JsonObject command) throws Exception {
@@ -118,13 +124,14 @@ abstract class Peer {
   }
 
   void main() throws IOException {
-    OUT.println(GSON.toJson(Map.of("pid", ProcessHandle.current().pid(), "language", language())));
+    OUT.println(GSON.toJson(Map.of("pid", ProcessHandle.current().pid(), "language", language(), "resets", true)));
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line; (line = in.readLine()) != null; ) {
       JsonObject command = JsonParser.parseString(line).getAsJsonObject();
       if (command.get("do").getAsString().equals("exit")) {
         break;
       }
+      running.incrementAndGet();
       daemon(() -> answer(command)).start();
     }
     // Clients are not closed: that would take the better part of a second.
@@ -147,6 +154,7 @@ abstract class Peer {
       answer.addProperty("at", now());
       answer.add("error", failure);
     }
+    running.decrementAndGet();
     OUT.println(GSON.toJson(answer));
   }
 
@@ -187,9 +195,21 @@ abstract class Peer {
       }
       case "break" -> ok.addProperty("broken", force(command));
       case "work" -> work(command);
+      case "reset" -> reset();
       default -> throw new Failed("unsupported", "no such command");
     }
     return ok;
+  }
+
+  /** Ends all that is in hand, and has nothing any more but the process itself. */
+  private void reset() throws InterruptedException {
+    close();
+    held.values().forEach(had -> had.thread.shutdown());
+    held.clear();
+    // This command itself is in hand.
+    while (running.get() > 1) {
+      Thread.sleep(1);
+    }
   }
 
   private void keep(String guard, Held got, JsonObject ok) {

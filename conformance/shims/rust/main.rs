@@ -8,6 +8,7 @@ mod work;
 
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,6 +20,7 @@ use lockwright::striped::Striped;
 use lockwright::{Async, Client, Error, Kind, Lock, LockBuilder, Result, Token};
 use lockwright_conformance::clock::{self, Nanos};
 use serde_json::{Value, json};
+use tokio::sync::Notify;
 
 use held::{Held, Target};
 use way::{Cancel, Way};
@@ -42,6 +44,11 @@ fn main() {
             UNLOCKED.store(true, Ordering::Relaxed);
             serve::<Blocking>();
         }
+        // Keeps something of each play: with it the runner can be seen to notice.
+        Some("keeping") => {
+            KEEPING.store(true, Ordering::Relaxed);
+            serve::<Blocking>();
+        }
         _ => {
             eprintln!("say async or blocking");
             std::process::exit(2);
@@ -50,6 +57,7 @@ fn main() {
 }
 
 static UNLOCKED: AtomicBool = AtomicBool::new(false);
+static KEEPING: AtomicBool = AtomicBool::new(false);
 
 struct Shim<W: Way> {
     clients: Mutex<HashMap<String, Client<W>>>,
@@ -57,6 +65,8 @@ struct Shim<W: Way> {
     guards: Mutex<HashMap<String, Arc<Held<W>>>>,
     stocks: Mutex<HashMap<String, Striped<W>>>,
     cancels: Mutex<HashMap<u64, Arc<Cancel>>>,
+    /// Told when a command is through.
+    through: Notify,
 }
 
 /// What a command gives, and when the call returned.
@@ -70,13 +80,14 @@ fn done(value: Value) -> Result<Option<Done>> {
 }
 
 fn serve<W: Way>() {
-    say(&json!({ "pid": std::process::id(), "language": "rust" }));
+    say(&json!({ "pid": std::process::id(), "language": "rust", "resets": true }));
     let shim = Arc::new(Shim::<W> {
         clients: Mutex::default(),
         uris: Mutex::default(),
         guards: Mutex::default(),
         stocks: Mutex::default(),
         cancels: Mutex::default(),
+        through: Notify::new(),
     });
     for line in std::io::stdin().lock().lines().map_while(std::result::Result::ok) {
         let command: Value = serde_json::from_str(&line).unwrap_or_default();
@@ -91,6 +102,7 @@ fn serve<W: Way>() {
         W::spawn(async move {
             let result = shim.obey(&command, &cancel).await;
             locked(&shim.cancels).remove(&id);
+            shim.through.notify_waiters();
             match result {
                 Ok(Some(Done { at, value })) => say(&json!({ "id": id, "at": at, "ok": value })),
                 Ok(None) => {}
@@ -234,7 +246,7 @@ impl<W: Way> Shim<W> {
             }
             "lost" => {
                 let (shim, name) = (self.clone(), text("guard").to_owned());
-                match W::lost(Box::new(move || shim.guard(&name).ok())).await {
+                match cancel.unless(W::lost(Box::new(move || shim.guard(&name).ok()))).await.flatten() {
                     Some(why) => done(json!({ "why": why.code() })),
                     None => Ok(None),
                 }
@@ -289,6 +301,10 @@ impl<W: Way> Shim<W> {
                 W::close(&self.client(command)?).await;
                 done(json!({}))
             }
+            "reset" => {
+                self.reset().await;
+                done(json!({}))
+            }
             "fork" => done(fork::fork(self, command).await?),
             "prefork" => done(fork::prefork(self, command).await?),
             "work" => done(work::work(self, command).await?),
@@ -316,6 +332,31 @@ impl<W: Way> Shim<W> {
                 done(primitives::shown(W::changed(&self.election(command)?, command["known"].as_u64(), every).await?))
             }
             other => Err(Error::new(Kind::Unsupported, "shim", format!("there is no command {other:?}"))),
+        }
+    }
+
+    /// Has nothing any more but the process itself.
+    async fn reset(&self) {
+        let clients = std::mem::take(&mut *locked(&self.clients));
+        for client in clients.values() {
+            W::close(client).await;
+        }
+        if KEEPING.load(Ordering::Relaxed) {
+            std::mem::forget(std::fs::File::open("/dev/null"));
+        }
+        locked(&self.uris).clear();
+        locked(&self.guards).clear();
+        locked(&self.stocks).clear();
+        // Whoever waits for the loss of a guard that was released would do so for ever.
+        locked(&self.cancels).values().for_each(|cancel| cancel.cancel());
+        loop {
+            let mut through = pin!(self.through.notified());
+            through.as_mut().enable();
+            // This command itself is not through.
+            if locked(&self.cancels).len() <= 1 {
+                return;
+            }
+            through.await;
         }
     }
 

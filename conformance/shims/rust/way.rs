@@ -34,6 +34,16 @@ impl Cancel {
         self.flag.store(true, Ordering::SeqCst);
         self.notify.notify_one();
     }
+
+    /// What is done, unless it is cancelled before.
+    pub(crate) async fn unless<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let (mut work, mut cancelled) = (pin!(work), pin!(self.notify.notified()));
+        poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => cancelled.as_mut().poll(context).map(|()| None),
+        })
+        .await
+    }
 }
 
 type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -109,14 +119,7 @@ impl Way for Async {
     }
 
     fn acquire_unless<'a>(lock: &'a Lock, cancel: &'a Cancel) -> Doing<'a, Option<Result<Guard>>> {
-        Box::pin(async move {
-            let (mut acquired, mut cancelled) = (pin!(lock.acquire()), pin!(cancel.notify.notified()));
-            poll_fn(|context| match acquired.as_mut().poll(context) {
-                Poll::Ready(result) => Poll::Ready(Some(result)),
-                Poll::Pending => cancelled.as_mut().poll(context).map(|()| None),
-            })
-            .await
-        })
+        Box::pin(cancel.unless(lock.acquire()))
     }
 
     fn try_acquire(lock: &Lock) -> Doing<'_, Result<Option<Guard>>> {

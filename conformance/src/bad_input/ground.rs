@@ -84,7 +84,7 @@ impl World {
         };
         let mut grounds = Vec::new();
         for place in self.stores.iter().filter(wanted) {
-            let uri = with_options(place.uri(word, folder)?, &row.options);
+            let uri = with_options(place.uri(word, folder), &row.options);
             let port = uri.split_once("127.0.0.1:").map(|(_, rest)| rest.split(['/', '?']).next().unwrap_or_default());
             let port = port.map(|port| (format!(":{port}/"), ":6379/"));
             let stand_ins = [(word.to_owned(), "app")].into_iter().chain(port).collect();

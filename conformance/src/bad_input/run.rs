@@ -19,7 +19,7 @@ use crate::matrix::Outcome;
 use crate::play::Fault;
 use crate::rows::{self, Face, RunningStore, Store};
 use crate::scenario;
-use crate::shim::{Answer, Pending, Shim};
+use crate::shim::{Answer, Pending, Process, Shim};
 
 /// How many rows a face plays at a time.
 const LANES: usize = 2;
@@ -176,22 +176,9 @@ impl<'a> Lane<'a> {
         be_nobody_special(&mut command);
         let shim = Shim::start_as(face, command, &folder.path().join("said"))?;
         let mut lane = Lane { face, world, shim, folder, threads: 0 };
-        lane.warm_up()?;
-        lane.threads = lane.count("threads");
+        lane.shim.warm_up(&lane.word("warm-up"))?;
+        lane.threads = lane.shim.process().threads;
         Ok(lane)
-    }
-
-    /// Has everything started that stays for as long as the process does.
-    fn warm_up(&self) -> Result<(), String> {
-        let word = self.word("warm-up");
-        for (name, uri) in
-            [("memory", format!("memory://{word}")), ("refused", "redis://127.0.0.1:1?store_timeout=50ms".into())]
-        {
-            self.ask("open", json!({ "client": name, "uri": uri }))?;
-            self.ask("acquire", json!({ "client": name, "lock": "x", "guard": name }))?;
-            self.ask("close", json!({ "client": name }))?;
-        }
-        Ok(())
     }
 
     fn word(&self, name: &str) -> String {
@@ -204,34 +191,19 @@ impl<'a> Lane<'a> {
     }
 
     fn ask(&self, command: &str, args: Value) -> Result<Answer, String> {
-        let answer = self.give(command, args)?.wait(Duration::from_secs(30))?;
-        answer.ok_or_else(|| format!("{command} has no answer"))
-    }
-
-    fn count(&self, what: &str) -> u64 {
-        self.shim.process()[what].as_u64().unwrap_or_default()
+        self.shim.ask(command, args)
     }
 
     /// Waits until there are no more of them than `most`.
-    fn goes(&self, what: &str, most: u64, patience: Duration) -> Result<(), String> {
+    fn goes(&self, what: &str, most: u64, patience: Duration, count: fn(&Process) -> u64) -> Result<(), String> {
         let give_up = Instant::now() + patience;
-        while self.count(what) > most {
+        while count(&self.shim.process()) > most {
             if Instant::now() > give_up {
-                return Err(format!("{} {what} stay where {most} were before: {}", self.count(what), self.insides()));
+                return Err(format!("more {what} stay than {most}, which were before: {}", self.shim.insides()));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
-    }
-
-    /// Its threads and descriptors, by what they are.
-    fn insides(&self) -> String {
-        let of = |what: &str| fs::read_dir(format!("/proc/{}/{what}", self.shim.pid)).into_iter().flatten().flatten();
-        let threads = of("task").filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
-        let threads: Vec<_> = threads.map(|name| name.trim().to_owned()).collect();
-        let descriptors = of("fd").filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
-        let descriptors: Vec<_> = descriptors.map(|path| path.display().to_string()).collect();
-        format!("{}; {}", threads.join(", "), descriptors.join(", "))
     }
 
     fn account_for(&self, row: &Row, account: &Account<'_>) {
@@ -293,7 +265,7 @@ impl<'a> Lane<'a> {
 
     fn play_at(&self, row: &Row, ground: &Ground<'_>, client: &str, found: &mut Found) -> Result<(), Fault> {
         let secret = &self.world.secret;
-        let descriptors = self.count("descriptors");
+        let descriptors = self.shim.process().descriptors;
         let before = self.memory("VmRSS");
         self.forget_the_peak();
         let opened = self.give("open", json!({ "client": client, "uri": ground.uri }))?;
@@ -320,7 +292,7 @@ impl<'a> Lane<'a> {
         if found.memory > MOST_MEMORY {
             return Err(format!("it took {} MiB", found.memory >> 20).into());
         }
-        self.goes("descriptors", descriptors, LEAVING)?;
+        self.goes("descriptors", descriptors, LEAVING, |process| process.descriptors)?;
         if let Some(shown) = judge::shows(secret, &[&self.shim.said()]) {
             return Err(shown.into());
         }
@@ -460,7 +432,7 @@ impl<'a> Lane<'a> {
     }
 
     fn end(self) -> Result<(), String> {
-        self.goes("threads", self.threads, IDLE)?;
+        self.goes("threads", self.threads, IDLE, |process| process.threads)?;
         self.shim.end()?;
         self.folder.close().map_err(|error| error.to_string())
     }

@@ -13,6 +13,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::clock::{self, Nanos, after, between};
+use crate::dice::Dice;
+use crate::pool::Pool;
 use crate::record;
 use crate::referee::{self, History};
 use crate::rows::{Face, RunningStore};
@@ -50,13 +52,13 @@ pub fn run(suite: &Suite, wanted: &Options, tell: &dyn Fn(&str)) -> Result<bool,
     let mut faces: Vec<_> = suite.faces.iter().filter(|face| face.joins.is_none()).cloned().collect();
     faces.retain(|face| wanted.faces.is_empty() || wanted.faces.contains(&face.name));
     let first = faces.first().ok_or("there is no such face")?;
-    let promises = run::ask(first, &place, &scratch)?;
+    let promises = run::ask(first, &place, &scratch, &Pool::new(folder.clone()))?;
     let promised = |what: &str| promises.get(what) == Some(&json!(true));
-    let uri = place.uri(&word, &folder)?;
+    let uri = place.uri(&word, &folder);
     let mut torture = Torture {
         place: &place,
         proxy: Proxy::before(&uri)?,
-        dice: Dice(wanted.seed | 1),
+        dice: Dice::new(wanted.seed),
         shared: promised("shared"),
         fair: promised("fair"),
         uri,
@@ -288,16 +290,4 @@ fn read(log: &Path) -> Result<Vec<record::Record>, String> {
 
 fn object(value: Value) -> Map<String, Value> {
     value.as_object().cloned().unwrap_or_default()
-}
-
-/// Random numbers from a seed (xorshift64*, Vigna 2016), so that a run's faults can be had again.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32) % limit
-    }
 }
