@@ -41,8 +41,8 @@ struct Mail {
     missed: u64,
     /// A byte is in the pipe.
     rung: bool,
-    /// Takers of up to that number are to go home.
-    stopped: u64,
+    /// The taker is to return though there may be nothing.
+    nudged: bool,
 }
 
 /// How many events wait for Java.
@@ -212,8 +212,8 @@ impl Agenda {
         }
     }
 
-    /// The mail, waited for; none once the taker of this number is to go home.
-    fn take(&self, taker: u64) -> Option<(Vec<Message>, VecDeque<Event>)> {
+    /// The mail, waited for; nothing where the taker was nudged.
+    fn take(&self) -> (Vec<Message>, VecDeque<Event>) {
         loop {
             {
                 let _turning = locked(&self.turning);
@@ -225,11 +225,8 @@ impl Agenda {
                 let _ = (&self.listens).read(&mut [0]);
             }
             mail.messages.extend(ended.into_iter().map(|(job, reply)| Message::Ended(job, reply)));
-            if mail.stopped >= taker {
-                return None;
-            }
-            if !mail.messages.is_empty() || !mail.news.is_empty() {
-                return Some((std::mem::take(&mut mail.messages), std::mem::take(&mut mail.news)));
+            if std::mem::take(&mut mail.nudged) || !mail.messages.is_empty() || !mail.news.is_empty() {
+                return (std::mem::take(&mut mail.messages), std::mem::take(&mut mail.news));
             }
             drop(mail);
             self.sleep();
@@ -249,12 +246,10 @@ impl Agenda {
     }
 }
 
-/// Of a taker, by its number: it blocks.
-pub(crate) fn take(request: &mut Request<'_>) -> Result<Reply> {
-    let taken = agenda()?.take(request.number()?);
+/// The mail. It blocks, and one thread at a time may call it.
+pub(crate) fn take(_: &mut Request<'_>) -> Result<Reply> {
+    let (messages, news) = agenda()?.take();
     let mut reply = Reply::default();
-    reply.byte(taken.is_some().into());
-    let (messages, news) = taken.unwrap_or_default();
     reply.count(u32::try_from(messages.len() + news.len()).unwrap_or(u32::MAX));
     for message in messages {
         match message {
@@ -286,10 +281,9 @@ pub(crate) fn take(request: &mut Request<'_>) -> Result<Reply> {
     Ok(reply)
 }
 
-/// Sends takers of up to that number home.
-pub(crate) fn stop(request: &mut Request<'_>) -> Result<Reply> {
-    let taker = request.number()?;
-    agenda()?.with_mail(|mail| mail.stopped = mail.stopped.max(taker));
+/// Has the taker return, to see whether it is still needed.
+pub(crate) fn nudge(_: &mut Request<'_>) -> Result<Reply> {
+    agenda()?.with_mail(|mail| mail.nudged = true);
     Ok(crate::verb::done())
 }
 

@@ -47,7 +47,7 @@ const ALL: [Obeys; 43] = [
     guard::watch,
     guard::abandon,
     agenda::take,
-    agenda::stop,
+    agenda::nudge,
     agenda::forget,
     report::listen,
     report::histogram,
