@@ -7,6 +7,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.locks.LockSupport;
 
 /** Where tests keep their locks, and how they have threads work. */
 final class Places {
@@ -41,10 +42,10 @@ final class Places {
     return each(threads, Executors.newFixedThreadPool(threads), work);
   }
 
-  /** Until others wait for the lock, as the store counts them, or this process does. */
+  /** Until so many wait in this client. A figure is much to ask for in a tight loop. */
   static void awaitWaiters(Client client, long count) {
     while (client.metrics().waiting() < count) {
-      Thread.onSpinWait();
+      LockSupport.parkNanos(1_000_000);
     }
   }
 }

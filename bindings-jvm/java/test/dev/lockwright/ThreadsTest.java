@@ -146,7 +146,11 @@ class ThreadsTest {
       assertEquals(counter, counted.get());
       assertEquals(2_000, counted.get() + interrupted.get());
       client.lock("x").acquire("10s").release();
-      assertNull(client.inspect("x").holder());
+      // Who gave up may have been granted it just then, and gives it back in the background.
+      long began = System.nanoTime();
+      while (client.inspect("x").holder() != null) {
+        assertTrue(System.nanoTime() - began < 900_000_000, "it was left to its lease");
+      }
       Metrics did = client.metrics();
       assertEquals(0, did.held() + did.waiting());
     }
