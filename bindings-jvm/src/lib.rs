@@ -3,8 +3,8 @@
 //! Java calls one function, [`jni`], with a request as bytes and gets a reply as bytes ([`wire`]): a first byte says
 //! what is [asked](verb), numbers stand for what is kept in the [`table`]. [`open`] makes clients, locks and whatever
 //! else is asked something; [`ask`] asks it; [`guard`] has what is held; [`reply`] writes what came of it. The
-//! [`agenda`] has the jobs of what waits and what a thread of Java's takes to tell whoever waits; [`report`] has events,
-//! [`kit`] checks of fencing tokens.
+//! [`agenda`] has the jobs of what waits, and what a thread of Java's takes to tell whoever waits; [`report`] has
+//! events, [`kit`] checks of fencing tokens.
 //!
 //! What holds everywhere here:
 //! - No thread of ours enters Java or is known to the JVM. What the driver has to say lies in the agenda until a daemon

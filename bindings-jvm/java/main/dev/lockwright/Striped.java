@@ -68,7 +68,8 @@ public final class Striped extends Options<Striped> {
 
   private Segment within(Object timeout) {
     try {
-      return segmentOf(handle().call("any", 0).limit(timeout).getInterruptibly());
+      // It waits now for this segment and now for that one, by timers that a parked thread does not have.
+      return segmentOf(handle().job("any", 0).limit(timeout).getInterruptibly());
     } catch (InterruptedException interrupt) {
       Thread.currentThread().interrupt();
       String message = "acquire: the thread was interrupted while it waited for a segment of \"" + name + "\"";
