@@ -212,18 +212,25 @@ impl Agenda {
         }
     }
 
+    /// Takes the byte out of the pipe.
+    fn hush(&self) {
+        let mut mail = locked(&self.mail);
+        if std::mem::take(&mut mail.rung) {
+            let _ = (&self.listens).read(&mut [0]);
+        }
+    }
+
     /// The mail, waited for; nothing where the taker was nudged.
     fn take(&self) -> (Vec<Message>, VecDeque<Event>) {
         loop {
+            // Before the jobs are polled: whoever rings from here on may have begun one after that.
+            self.hush();
             {
                 let _turning = locked(&self.turning);
                 self.jobs.turn();
             }
             let ended = self.ended();
             let mut mail = locked(&self.mail);
-            if std::mem::take(&mut mail.rung) {
-                let _ = (&self.listens).read(&mut [0]);
-            }
             mail.messages.extend(ended.into_iter().map(|(job, reply)| Message::Ended(job, reply)));
             if std::mem::take(&mut mail.nudged) || !mail.messages.is_empty() || !mail.news.is_empty() {
                 return (std::mem::take(&mut mail.messages), std::mem::take(&mut mail.news));

@@ -443,7 +443,7 @@ mod tests {
         let mut look = || waiting.wait(Wait::Wake(&Waker::from(bell.clone())));
         for guard in taken {
             assert!(look().is_none());
-            guard.release().unwrap();
+            let _ = guard.release().unwrap();
             while !bell.0.swap(false, Ordering::SeqCst) {
                 std::thread::yield_now();
             }
