@@ -16,7 +16,7 @@ struct Table {
 }
 
 enum Thing {
-    Handle(Handle),
+    Handle(Box<Handle>),
     Held(Arc<Held>),
     Histogram(Arc<Histogram>),
 }
@@ -35,7 +35,7 @@ fn keep(thing: Thing) -> u64 {
 }
 
 pub(crate) fn keep_handle(handle: Handle) -> u64 {
-    keep(Thing::Handle(handle))
+    keep(Thing::Handle(Box::new(handle)))
 }
 
 pub(crate) fn keep_held(held: Held) -> u64 {
@@ -48,7 +48,7 @@ pub(crate) fn keep_histogram(histogram: Histogram) -> u64 {
 
 pub(crate) fn handle(number: u64) -> Result<Handle> {
     match locked(table()).kept.get(&number) {
-        Some(Thing::Handle(handle)) => Ok(handle.clone()),
+        Some(Thing::Handle(handle)) => Ok((**handle).clone()),
         _ => Err(lost_track("call")),
     }
 }

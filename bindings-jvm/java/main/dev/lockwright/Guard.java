@@ -291,8 +291,7 @@ public final class Guard implements AutoCloseable {
   }
 
   LockException loss(LossReason why) {
-    String message = "release: the lock \"" + name + "\" was lost while it was held: " + why.code();
-    return LockException.of(new Reply.Failure("lost", message, "release", name, client.address()));
+    return LockException.made("lost", "release", name, client.address(), "the lock was lost while it was held: " + why.code());
   }
 
   /** Forgets it the way that lets the lease run out, as the collector does. */

@@ -84,7 +84,7 @@ public final class Lock extends Options<Lock> {
   }
 
   private long waiter() {
-    return owner == null ? Owner.current().number : owner.number;
+    return owner == null ? Owner.ofThread() : owner.number;
   }
 
   private long asker() {
@@ -126,8 +126,7 @@ public final class Lock extends Options<Lock> {
       return acquireInterruptibly(timeout);
     } catch (InterruptedException interrupt) {
       Thread.currentThread().interrupt();
-      String message = "acquire: the thread was interrupted while it waited for lock \"" + name + "\"";
-      throw LockException.of(new Reply.Failure("cancelled", message, "acquire", name, client.address()));
+      throw LockException.cancelled(name, client.address());
     }
   }
 

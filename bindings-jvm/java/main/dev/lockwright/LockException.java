@@ -49,6 +49,17 @@ public class LockException extends RuntimeException {
     return store;
   }
 
+  /** The thread was interrupted. */
+  static LockException cancelled(String lock, String store) {
+    return made("cancelled", "acquire", lock, store, "the thread was interrupted while it waited");
+  }
+
+  /** One that this side finds, in the words of the others. */
+  static LockException made(String code, String operation, String lock, String store, String what) {
+    String message = code + ": " + operation + " lock \"" + lock + "\" on " + store + ": " + what;
+    return of(new Reply.Failure(code, message, operation, lock, store));
+  }
+
   static LockException of(Reply.Failure failure) {
     return switch (Objects.requireNonNullElse(failure.code(), "internal")) {
       case "timeout" -> new Timeout(failure);
@@ -87,7 +98,7 @@ public class LockException extends RuntimeException {
     }
 
     NotOwned(String operation, String message) {
-      this(new Reply.Failure("not_owned", operation + ": " + message, operation, null, null));
+      this(new Reply.Failure("not_owned", "not_owned: " + operation + ": " + message, operation, null, null));
     }
   }
 
@@ -136,7 +147,7 @@ public class LockException extends RuntimeException {
     }
 
     InvalidConfig(String operation, String message) {
-      this(new Reply.Failure("invalid_config", operation + ": " + message, operation, null, null));
+      this(new Reply.Failure("invalid_config", "invalid_config: " + operation + ": " + message, operation, null, null));
     }
   }
 

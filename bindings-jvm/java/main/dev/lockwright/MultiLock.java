@@ -61,11 +61,10 @@ public final class MultiLock extends Options<MultiLock> {
 
   private MultiGuard within(Object timeout) {
     try {
-      return guard(made().handle.call("acquire", Owner.current().number).limit(timeout).getInterruptibly());
+      return guard(made().handle.call("acquire", Owner.ofThread()).limit(timeout).getInterruptibly());
     } catch (InterruptedException interrupt) {
       Thread.currentThread().interrupt();
-      String message = "acquire: the thread was interrupted while it waited for several locks";
-      throw LockException.of(new Reply.Failure("cancelled", message, "acquire", names().get(0), client.address()));
+      throw LockException.cancelled(names().get(0), client.address());
     }
   }
 

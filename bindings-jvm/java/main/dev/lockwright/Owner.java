@@ -8,7 +8,8 @@ import java.util.concurrent.atomic.AtomicLong;
  */
 public final class Owner {
   private static final AtomicLong NEXT = new AtomicLong(1);
-  private static final ThreadLocal<Owner> OF_THREAD = ThreadLocal.withInitial(Owner::new);
+  /** No object of ours, which would keep our class loader as long as the thread lives. */
+  private static final ThreadLocal<Long> OF_THREAD = ThreadLocal.withInitial(NEXT::getAndIncrement);
 
   /** Who it is for the native library. */
   final long number = NEXT.getAndIncrement();
@@ -16,8 +17,8 @@ public final class Owner {
   /** An owner who holds nothing yet. */
   public Owner() {}
 
-  /** The calling thread. */
-  static Owner current() {
+  /** Who the calling thread is. */
+  static long ofThread() {
     return OF_THREAD.get();
   }
 }

@@ -72,8 +72,7 @@ public final class Striped extends Options<Striped> {
       return segmentOf(handle().job("any", 0).limit(timeout).getInterruptibly());
     } catch (InterruptedException interrupt) {
       Thread.currentThread().interrupt();
-      String message = "acquire: the thread was interrupted while it waited for a segment of \"" + name + "\"";
-      throw LockException.of(new Reply.Failure("cancelled", message, "acquire", name, client.address()));
+      throw LockException.cancelled(name, client.address());
     }
   }
 
