@@ -444,7 +444,9 @@ mod tests {
         for guard in taken {
             assert!(look().is_none());
             let _ = guard.release().unwrap();
+            let began = std::time::Instant::now();
             while !bell.0.swap(false, Ordering::SeqCst) {
+                assert!(began.elapsed() < Duration::from_secs(10), "nobody rang");
                 std::thread::yield_now();
             }
         }
