@@ -105,3 +105,12 @@ need_jvm() {
   command -v javac >/dev/null || need_apt openjdk-17-jdk-headless
   need_command mvn maven
 }
+
+# jvm_build PROFILE: the Java classes as the tests use them, with the native library that cargo built, and the shim.
+jvm_build() {
+  local package=$ROOT/bindings-jvm
+  mvn -q -B -f "$package/pom.xml" -Dnative.skip=true -Dnative.folder="$TARGET/$1" test-compile \
+    dependency:build-classpath -Dmdep.outputFile="$package/target/classpath" >&2
+  javac -nowarn -cp "$package/target/classes:$(<"$package/target/classpath")" -d "$package/target/shim" \
+    "$ROOT"/conformance/shims/jvm/{Peer,Shim}.java >&2
+}

@@ -1,4 +1,5 @@
 import com.google.gson.Gson;
+import com.google.gson.GsonBuilder;
 import com.google.gson.JsonObject;
 import com.google.gson.JsonParser;
 import java.io.BufferedReader;
@@ -28,7 +29,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 abstract class Peer {
   static final double TTL = 30;
 
-  private static final Gson GSON = new Gson();
+  private static final Gson GSON = new GsonBuilder().serializeNulls().serializeSpecialFloatingPointValues().create();
   private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
   /** How far the clock that the logs are written by is ahead of this machine's; they differ by the time spent asleep. */
   private static final long AHEAD = ahead();
@@ -83,6 +84,11 @@ abstract class Peer {
     throw new Failed("unsupported", language() + " cannot do that");
   }
 
+  /** One line at a time, whoever says it. */
+  static void say(Object line) {
+    OUT.println(GSON.toJson(line));
+  }
+
   static Thread daemon(Runnable work) {
     Thread thread = new Thread(work);
     thread.setDaemon(true);
@@ -124,7 +130,7 @@ abstract class Peer {
   }
 
   void main() throws IOException {
-    OUT.println(GSON.toJson(Map.of("pid", ProcessHandle.current().pid(), "language", language(), "resets", true)));
+    say(Map.of("pid", ProcessHandle.current().pid(), "language", language(), "resets", true));
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line; (line = in.readLine()) != null; ) {
       JsonObject command = JsonParser.parseString(line).getAsJsonObject();
@@ -155,7 +161,7 @@ abstract class Peer {
       answer.add("error", failure);
     }
     running.decrementAndGet();
-    OUT.println(GSON.toJson(answer));
+    say(answer);
   }
 
   private JsonObject obey(JsonObject command) throws Exception {
@@ -255,20 +261,20 @@ abstract class Peer {
       Held got = acquire(command, -1);
       long at = now();
       long lasts = at + (long) (got.remaining() * 1e9);
-      note(log, task, got, at, Map.of("event", "grant", "asked", asked, "until", lasts, "units", got.units));
+      note(log, task, got.token, at, Map.of("event", "grant", "asked", asked, "until", lasts, "units", got.units));
       long begin = now();
       long value = countUp(counter, task);
       long done = now();
       long until = done + (long) (got.remaining() * 1e9);
-      note(log, task, got, done,
+      note(log, task, got.token, done,
           Map.of("event", "increment", "begin", begin, "value", value, "held", until > done, "until", until));
       String outcome = release(got);
-      note(log, task, got, now(), Map.of("event", "released", "outcome", outcome));
+      note(log, task, got.token, now(), Map.of("event", "released", "outcome", outcome));
     }
   }
 
   /** Not atomic in the least, but for the last step: whoever is killed leaves the old value or the new one. */
-  private static long countUp(Path counter, String task) throws IOException {
+  static long countUp(Path counter, String task) throws IOException {
     long value = 1;
     try {
       value = Long.parseLong(Files.readString(counter).trim()) + 1;
@@ -281,12 +287,12 @@ abstract class Peer {
     return value;
   }
 
-  private static void note(Path log, String task, Held by, long at, Map<String, Object> event) throws IOException {
+  static void note(Path log, String task, long token, long at, Map<String, Object> event) throws IOException {
     Map<String, Object> record = new java.util.LinkedHashMap<>();
     record.put("at", at);
     record.put("pid", ProcessHandle.current().pid());
     record.put("task", task);
-    record.put("token", by.token);
+    record.put("token", token);
     record.putAll(event);
     Files.writeString(log, GSON.toJson(record) + "\n", StandardOpenOption.CREATE, StandardOpenOption.APPEND);
   }

@@ -418,6 +418,41 @@ mod tests {
         }
     }
 
+    #[test]
+    fn whoever_is_woken_for_several_locks_is_woken_for_each() {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicBool, Ordering};
+        use std::task::{Wake, Waker};
+
+        #[derive(Default)]
+        struct Bell(AtomicBool);
+        impl Wake for Bell {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+
+        let client: crate::blocking::Client = client_of_test();
+        let taken: Vec<_> = ["x", "y"].map(|name| client.lock(name).acquire().unwrap()).into();
+        let locks = client.multi_lock(["x", "y"]).unwrap().into_face();
+        let operation = Operation::find(Of::Locks, "acquire").unwrap();
+        let here = operation.here(Handle::Locks(locks), vec![Argument::Limit(None)]).unwrap();
+        let Here::Waits(mut waiting) = here else { panic!("it is done") };
+        assert!(waiting.at_once().is_none());
+        let bell = Arc::new(Bell::default());
+        let mut look = || waiting.wait(Wait::Wake(&Waker::from(bell.clone())));
+        for guard in taken {
+            assert!(look().is_none());
+            let _ = guard.release().unwrap();
+            let began = std::time::Instant::now();
+            while !bell.0.swap(false, Ordering::SeqCst) {
+                assert!(began.elapsed() < Duration::from_secs(10), "nobody rang");
+                std::thread::yield_now();
+            }
+        }
+        assert!(matches!(look(), Some(Ok(Outcome::AllGranted(guards))) if guards.len() == 2));
+    }
+
     #[tokio::test]
     async fn what_an_operation_does_not_take_is_an_error_and_no_panic() {
         for operation in &ALL {

@@ -266,20 +266,27 @@ pub struct AcquiringAll {
 impl AcquiringAll {
     /// Waits as `how` says; `None` when there is no result yet. Call it no more after a result.
     pub fn wait<'a>(&mut self, how: impl Into<Wait<'a>>) -> Option<Result<MultiGuard<Blocking>>> {
-        if let Some(result) = self.result.take() {
-            return Some(result);
-        }
-        let result = self.next.as_mut()?.wait(how)?;
-        let result = result.and_then(|guard| {
-            self.guards.push(guard);
-            self.begin_next()
-        });
-        match result {
-            Ok(()) if self.next.is_none() => self.complete(),
-            Ok(()) => None,
-            Err(error) => {
-                self.guards.clear();
-                Some(Err(error))
+        let how = how.into();
+        loop {
+            if let Some(result) = self.result.take() {
+                return Some(result);
+            }
+            let result = self.next.as_mut()?.wait(how)?;
+            let result = result.and_then(|guard| {
+                self.guards.push(guard);
+                self.begin_next()
+            });
+            let result = match result {
+                Ok(()) if self.next.is_none() => self.complete(),
+                Ok(()) => None,
+                Err(error) => {
+                    self.guards.clear();
+                    Some(Err(error))
+                }
+            };
+            // Nobody would wake whoever is to be woken for what was begun just now.
+            if result.is_some() || matches!(how, Wait::Park(_)) {
+                return result;
             }
         }
     }

@@ -1,0 +1,143 @@
+package dev.lockwright;
+
+import java.lang.ref.WeakReference;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentMap;
+
+/**
+ * The one thread of this library's, which takes the mail of the native library and tells whoever waits for it. It runs while a client is
+ * open or anybody waits, is a daemon, and runs no code of the program's.
+ */
+final class Agenda implements Runnable {
+  /** Jobs by number: the {@link Job} that waits for one, or what came of it before anybody said so. */
+  private static final ConcurrentMap<Integer, Object> JOBS = new ConcurrentHashMap<>();
+
+  /** Threads that are parked, by the number of what they wait for. */
+  static final ConcurrentMap<Long, Parked> PARKED = new ConcurrentHashMap<>();
+
+  /** Guards whose loss is waited for. A guard that the program dropped is told nothing. */
+  static final ConcurrentMap<Long, WeakReference<Losses>> LOSSES = new ConcurrentHashMap<>();
+
+  /** Clients that have a source of user and password. */
+  static final ConcurrentMap<Long, Credentials.Source> SOURCES = new ConcurrentHashMap<>();
+
+  private static final Object NOTHING = new Object();
+
+  private static int open;
+  private static boolean runs;
+
+  private Agenda() {}
+
+  /** A client was opened. */
+  static synchronized void enter() {
+    open++;
+    if (!runs) {
+      runs = true;
+      // Without what the thread that happens to come first has: neither a class loader nor thread locals are kept from collection.
+      Thread thread = new Thread(null, new Agenda(), "lockwright", 0, false);
+      thread.setDaemon(true);
+      thread.setContextClassLoader(null);
+      thread.start();
+    }
+  }
+
+  /** A client was closed, or collected. */
+  static synchronized void leave() {
+    open--;
+    nudge();
+  }
+
+  /** Nobody waits under that number any more. */
+  static void left(long number) {
+    PARKED.remove(number);
+    synchronized (Agenda.class) {
+      if (open == 0) {
+        nudge();
+      }
+    }
+  }
+
+  private static void nudge() {
+    new Request(Verb.NUDGE).call();
+  }
+
+  private static synchronized boolean goesHome() {
+    boolean over = open == 0 && JOBS.isEmpty() && PARKED.isEmpty();
+    runs = !over;
+    return over;
+  }
+
+  /** Has {@code job} told what comes of the job of that number. */
+  static void register(int number, Job<?> job) {
+    Object came = JOBS.putIfAbsent(number, job);
+    if (came != null) {
+      JOBS.remove(number);
+      job.settle(came == NOTHING ? null : came);
+    }
+  }
+
+  /** Gives up a job that has not ended yet. */
+  static boolean forget(int number) {
+    boolean forgotten = (boolean) new Request(Verb.FORGET_JOB).count(number).call();
+    if (forgotten) {
+      JOBS.remove(number);
+    }
+    return forgotten;
+  }
+
+  @Override
+  public void run() {
+    while (true) {
+      Reply mail = new Request(Verb.TAKE).take();
+      for (int left = mail.count(); left > 0; left--) {
+        read(mail);
+      }
+      if (goesHome()) {
+        return;
+      }
+    }
+  }
+
+  private static void read(Reply mail) {
+    switch (mail.octet()) {
+      case 0 -> ended(mail.count(), mail.outcome());
+      case 1 -> rang(mail.number());
+      case 2 -> lost(mail.number(), LossReason.of(mail.text()));
+      case 3 -> asked(mail.number(), mail.count());
+      case 4 -> Log.tell((Reply.Fields) mail.value());
+      default -> throw new IllegalStateException("the native library is of another version");
+    }
+  }
+
+  private static void ended(int number, Object outcome) {
+    Object waits = JOBS.putIfAbsent(number, outcome == null ? NOTHING : outcome);
+    if (waits != null) {
+      JOBS.remove(number);
+      ((Job<?>) waits).settle(outcome);
+    }
+  }
+
+  private static void rang(long number) {
+    Parked parked = PARKED.get(number);
+    if (parked != null) {
+      parked.ring();
+    }
+  }
+
+  private static void lost(long guard, LossReason why) {
+    WeakReference<Losses> losses = LOSSES.remove(guard);
+    Losses told = losses == null ? null : losses.get();
+    if (told != null) {
+      told.tell(why);
+    }
+  }
+
+  private static void asked(long whom, int question) {
+    Credentials.Source source = SOURCES.get(whom);
+    if (source == null) {
+      Credentials.give(question, null, "the client was closed");
+    } else {
+      source.ask(question);
+    }
+  }
+}

@@ -1,0 +1,57 @@
+package dev.lockwright;
+
+import java.util.Objects;
+import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.function.Supplier;
+
+/**
+ * A user and a password, for a store that asks for them.
+ *
+ * @param user the user; may be empty
+ * @param password the password, which nothing here shows
+ */
+public record Credentials(String user, String password) {
+  /** Neither may be null. */
+  public Credentials {
+    Objects.requireNonNull(user, "user");
+    Objects.requireNonNull(password, "password");
+  }
+
+  @Override
+  public String toString() {
+    return "Credentials[user=" + user + "]";
+  }
+
+  /** Where they come from, and what runs it. */
+  record Source(Supplier<Credentials> supplier, Executor executor) {
+    void ask(int question) {
+      try {
+        executor.execute(() -> answer(question));
+      } catch (RejectedExecutionException error) {
+        give(question, null, "the executor was shut down");
+      }
+    }
+
+    private void answer(int question) {
+      Credentials found = null;
+      String why = "the source of credentials gave none";
+      try {
+        found = supplier.get();
+      } catch (RuntimeException | Error error) {
+        why = "the source of credentials failed: " + error;
+      }
+      give(question, found, why);
+    }
+  }
+
+  static void give(int question, Credentials found, String why) {
+    Request request = new Request(Verb.GIVE).count(question);
+    if (found == null) {
+      request.flag(false).flag(false).word(why);
+    } else {
+      request.flag(true).text("connect", "user", found.user).flag(true).text("connect", "password", found.password);
+    }
+    request.call();
+  }
+}

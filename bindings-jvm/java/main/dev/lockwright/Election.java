@@ -1,0 +1,120 @@
+package dev.lockwright;
+
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+
+/**
+ * The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises {@code fair}. The options'
+ * {@code ttl} says within what time a leader that died is replaced, {@code timeout} how long to campaign; {@code fair} and the label are
+ * the election's.
+ */
+public final class Election extends Options<Election> {
+  /** How often an observer looks, and a candidate asks a store that does not answer. */
+  private static final Duration EVERY = Duration.ofMillis(500);
+
+  /** Who leads; {@code token} is higher with every leader, {@code leadsFor} null where the store cannot tell. */
+  public record Leader(String proclaims, String host, long pid, String language, long token, Duration leadsFor) {}
+
+  /** What a leader does. */
+  @FunctionalInterface
+  public interface Work<T> {
+    /** Does it; has to end soon once the guard is lost. */
+    T lead(Guard guard) throws Exception;
+  }
+
+  private final Client client;
+  private final String name;
+
+  Election(Client client, String name, Map<String, Object> options) {
+    super(options);
+    this.client = client;
+    this.name = name;
+  }
+
+  @Override
+  Election with(Map<String, Object> options) {
+    return new Election(client, name, options);
+  }
+
+  private Lock lock() {
+    return new Lock(client, Lock.Part.ALL, name, 1, 1, options);
+  }
+
+  private Lock seat(String proclaims) {
+    return lock().fair(false).label(proclaims).fairIfPossible();
+  }
+
+  /**
+   * Waits to lead, and proclaims a text of at most 128 bytes from then on. Leadership is a guard like any other: {@link Guard#onLost}
+   * tells when it is lost, and releasing it resigns.
+   */
+  public Guard campaign(String proclaims) {
+    return seat(proclaims).acquire();
+  }
+
+  /** As {@link #campaign}. */
+  public CompletableFuture<Guard> campaignAsync(String proclaims) {
+    return seat(proclaims).acquireAsync();
+  }
+
+  /**
+   * Campaigns, and calls {@code work} as the leader; resigns when that is over, and ends as it did. When leadership is lost before, what
+   * becomes of {@code work} is dropped, and it campaigns again. A store that does not answer is asked again every 500 ms: leadership is
+   * not given up for good because of an outage. An interrupt ends a candidacy.
+   *
+   * @throws Exception what {@code work} throws as the leader, and as {@link #campaign}
+   */
+  public <T> T run(String proclaims, Work<T> work) throws Exception {
+    Lock seat = seat(proclaims);
+    while (true) {
+      try (Guard guard = seat.acquire()) {
+        try {
+          T result = work.lead(guard);
+          if (guard.whyLost() == null) {
+            return result;
+          }
+        } catch (Exception error) {
+          if (guard.whyLost() == null) {
+            throw error;
+          }
+        }
+      } catch (LockException.Unavailable outage) {
+        Thread.sleep(EVERY.toMillis());
+      } catch (LockException.Lost lost) {
+        // It campaigns again.
+      }
+    }
+  }
+
+  /** Who leads now; null when nobody does. */
+  public Leader leader() {
+    Holder holder = lock().inspect().holder();
+    return holder == null ? null
+        : new Leader(holder.label(), holder.host(), holder.pid(), holder.language(), holder.firstToken(), holder.heldFor());
+  }
+
+  /**
+   * Waits until somebody else leads than the one with the token {@code known}, or anybody where that is null; null when nobody leads any
+   * more. A reign shorter than the time between two looks, 500 ms, may go unseen.
+   */
+  public Leader changed(Long known) throws InterruptedException {
+    return changed(known, EVERY);
+  }
+
+  /** As {@link #changed(Long)}, looking so often. */
+  public Leader changed(Long known, Duration every) throws InterruptedException {
+    while (true) {
+      Leader leader = leader();
+      if (leader == null ? known != null : known == null || known != leader.token) {
+        return leader;
+      }
+      Thread.sleep(every.toMillis());
+    }
+  }
+
+  @Override
+  public String toString() {
+    return "Election[" + name + " on " + client.address() + "]";
+  }
+}

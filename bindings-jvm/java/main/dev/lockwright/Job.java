@@ -1,0 +1,134 @@
+package dev.lockwright;
+
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.Executor;
+import java.util.concurrent.RejectedExecutionException;
+import java.util.function.Consumer;
+import java.util.function.Function;
+
+/** What comes of a job of the native library. Cancelling it gives the job up, and gives back what it got. */
+final class Job<T> extends CompletableFuture<T> {
+  /** Completes where the result came, on a thread that must run no code of the program's. */
+  private static final Executor DIRECT = Runnable::run;
+
+  private final Executor executor;
+  private final Function<Object, T> read;
+  private final Consumer<T> giveBack;
+  private volatile int number;
+  private volatile boolean open;
+
+  private Job(Executor executor, Function<Object, T> read, Consumer<T> giveBack) {
+    this.executor = executor;
+    this.read = read;
+    this.giveBack = giveBack;
+  }
+
+  /**
+   * Begins what {@code request} asks for.
+   *
+   * @param executor what completes it; none of the program's where it is null
+   * @param read makes a result of the outcome
+   * @param giveBack what to do with a result that nobody wants any more; null where a cancelled job goes on
+   */
+  static <T> Job<T> begin(Executor executor, Request request, Function<Object, T> read, Consumer<T> giveBack) {
+    Job<T> job = new Job<>(executor == null ? DIRECT : executor, read, giveBack);
+    Object begun = request.ask();
+    if (begun instanceof Reply.Pending pending) {
+      job.watch(pending);
+    } else {
+      // The caller's own thread may complete it: nobody can depend on it yet.
+      job.end(begun);
+    }
+    return job;
+  }
+
+  /** The job that was begun already, for a thread that waits for it. */
+  static Job<Object> of(Reply.Pending pending, Consumer<Object> giveBack) {
+    Job<Object> job = new Job<>(DIRECT, outcome -> outcome, giveBack);
+    job.watch(pending);
+    return job;
+  }
+
+  private void watch(Reply.Pending pending) {
+    number = pending.job();
+    open = true;
+    Agenda.register(number, this);
+  }
+
+  /** The job ended with this outcome. */
+  void settle(Object outcome) {
+    open = false;
+    try {
+      executor.execute(() -> end(outcome));
+    } catch (RejectedExecutionException error) {
+      // It was shut down; whoever waits must not wait for ever.
+      end(outcome);
+    }
+  }
+
+  private void end(Object outcome) {
+    if (outcome instanceof Reply.Failure failure) {
+      completeExceptionally(failure.exception());
+      return;
+    }
+    try {
+      T result = read.apply(outcome);
+      if (!complete(result) && giveBack != null && result != null) {
+        giveBack.accept(result);
+      }
+    } catch (LockException error) {
+      completeExceptionally(error);
+    }
+  }
+
+  @Override
+  public boolean cancel(boolean mayInterruptIfRunning) {
+    boolean cancelled = super.cancel(mayInterruptIfRunning);
+    if (cancelled && giveBack != null && open) {
+      Agenda.forget(number);
+    }
+    return cancelled;
+  }
+
+  /** Waits for it, whatever interrupts. */
+  T await() {
+    try {
+      return join();
+    } catch (CompletionException error) {
+      throw thrown(error.getCause());
+    }
+  }
+
+  /**
+   * Waits for it. The interrupt status is set where an interrupt came too late to end it.
+   *
+   * @throws InterruptedException when it was given up for that
+   */
+  T awaitInterruptibly() throws InterruptedException {
+    try {
+      return get();
+    } catch (ExecutionException error) {
+      throw thrown(error.getCause());
+    } catch (InterruptedException interrupt) {
+      if (Agenda.forget(number)) {
+        throw interrupt;
+      }
+      try {
+        return await();
+      } finally {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  /** The same error with the stack of whoever waited. */
+  private static RuntimeException thrown(Throwable error) {
+    if (error instanceof LockException failed) {
+      failed.fillInStackTrace();
+      return failed;
+    }
+    return error instanceof RuntimeException unchecked ? unchecked : new IllegalStateException(error);
+  }
+}

@@ -1,0 +1,154 @@
+package dev.lockwright;
+
+import java.nio.ByteBuffer;
+import java.nio.CharBuffer;
+import java.nio.charset.CharacterCodingException;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.Map;
+import java.util.function.Consumer;
+
+/** A request to the native library, as {@code wire.rs} reads it. */
+final class Request {
+  /** A time limit that has no end. */
+  static final Object FOR_EVER = Double.POSITIVE_INFINITY;
+
+  /** The two ends of a range, either of which may be null. */
+  record Range(Object min, Object max) {}
+
+  private byte[] bytes = new byte[96];
+  private int length;
+
+  Request(Verb verb) {
+    octet(verb.ordinal());
+  }
+
+  Request(Verb verb, long number) {
+    this(verb);
+    number(number);
+  }
+
+  private void room(int more) {
+    if (length + more > bytes.length) {
+      bytes = Arrays.copyOf(bytes, Math.max(2 * bytes.length, length + more));
+    }
+  }
+
+  Request octet(int octet) {
+    room(1);
+    bytes[length++] = (byte) octet;
+    return this;
+  }
+
+  Request flag(boolean flag) {
+    return octet(flag ? 1 : 0);
+  }
+
+  Request count(int count) {
+    room(4);
+    for (int shift = 24; shift >= 0; shift -= 8) {
+      bytes[length++] = (byte) (count >>> shift);
+    }
+    return this;
+  }
+
+  Request number(long number) {
+    return count((int) (number >>> 32)).count((int) number);
+  }
+
+  Request fraction(double fraction) {
+    return number(Double.doubleToRawLongBits(fraction));
+  }
+
+  /** A text that the library made, or one of ours. */
+  Request word(String word) {
+    byte[] encoded = word.getBytes(StandardCharsets.UTF_8);
+    count(encoded.length);
+    room(encoded.length);
+    System.arraycopy(encoded, 0, bytes, length, encoded.length);
+    length += encoded.length;
+    return this;
+  }
+
+  /** A text that a program gave, as {@code what} of {@code operation}. */
+  Request text(String operation, String what, String text) {
+    if (text == null) {
+      throw new LockException.InvalidConfig(operation, "the " + what + " is null; give a text");
+    }
+    try {
+      ByteBuffer encoded = StandardCharsets.UTF_8.newEncoder().encode(CharBuffer.wrap(text));
+      int size = encoded.remaining();
+      count(size);
+      room(size);
+      encoded.get(bytes, length, size);
+      length += size;
+      return this;
+    } catch (CharacterCodingException error) {
+      throw new LockException.InvalidConfig(operation, "the " + what + " holds a lone surrogate, which UTF-8 cannot; encode it");
+    }
+  }
+
+  <T> Request optional(T value, Consumer<T> write) {
+    flag(value != null);
+    if (value != null) {
+      write.accept(value);
+    }
+    return this;
+  }
+
+  Request texts(String operation, String what, Collection<String> texts) {
+    count(texts.size());
+    texts.forEach(text -> text(operation, what, text));
+    return this;
+  }
+
+  /** A value of an option: a span of time as a number, a text, or as a {@link Duration}; a flag; a range. */
+  Request given(Object given) {
+    if (given instanceof Duration span) {
+      return octet(0).fraction(span.getSeconds() * 1e3 + span.getNano() / 1e6);
+    } else if (given instanceof Double milliseconds) {
+      return octet(0).fraction(milliseconds);
+    } else if (given instanceof String text) {
+      return octet(1).text("lock", "text", text);
+    } else if (given instanceof Boolean flag) {
+      return octet(2).flag(flag);
+    } else if (given instanceof Range range) {
+      return octet(3).optional(range.min, this::given).optional(range.max, this::given);
+    }
+    throw new IllegalStateException("no such option: " + given);
+  }
+
+  /** A span of time that must be there. */
+  Request span(String operation, String what, Object span) {
+    if (span == null) {
+      throw new LockException.InvalidConfig(operation, what + " is null; give a Duration, or a text such as \"10s\"");
+    }
+    return given(span);
+  }
+
+  Request options(Map<String, Object> options) {
+    count(options.size());
+    options.forEach((name, given) -> {
+      word(name);
+      given(given);
+    });
+    return this;
+  }
+
+  /** What comes of it, which may be a failure. */
+  Object ask() {
+    return new Reply(Native.call(Arrays.copyOf(bytes, length))).outcome();
+  }
+
+  /** The mail of the library, which is waited for. */
+  Reply take() {
+    return new Reply(Native.call(Arrays.copyOf(bytes, length)));
+  }
+
+  /** What comes of it; what failed is thrown. */
+  Object call() {
+    return Reply.checked(ask());
+  }
+}

@@ -1,0 +1,175 @@
+package dev.lockwright;
+
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+
+/**
+ * So many at once. Its verbs are those of {@link java.util.concurrent.Semaphore}: any thread releases what any thread acquired through
+ * this object. {@link #take} gives guards instead, which tell of their loss.
+ */
+public final class Semaphore extends Options<Semaphore> {
+  private record Taken(int permits, Guard guard) {}
+
+  private final Client client;
+  private final String name;
+  private final int permits;
+  /** What was acquired through this object and not released yet. */
+  private final Deque<Taken> held = new ArrayDeque<>();
+
+  Semaphore(Client client, String name, int permits, Map<String, Object> options) {
+    super(options);
+    this.client = client;
+    this.name = name;
+    this.permits = permits;
+  }
+
+  @Override
+  Semaphore with(Map<String, Object> options) {
+    return new Semaphore(client, name, permits, options);
+  }
+
+  /** The lock whose holders have one permit each. */
+  public Lock take() {
+    return take(1);
+  }
+
+  /** The lock whose holders have so many permits each, all or none. */
+  public Lock take(int count) {
+    return new Lock(client, Lock.Part.PERMITS, name, permits, count, options);
+  }
+
+  private boolean keep(int count, Guard guard) {
+    if (guard == null) {
+      return false;
+    }
+    synchronized (held) {
+      held.push(new Taken(count, guard));
+    }
+    return true;
+  }
+
+  /** Waits for a permit. */
+  public void acquire() throws InterruptedException {
+    acquire(1);
+  }
+
+  /** Waits for so many permits, all or none. */
+  public void acquire(int count) throws InterruptedException {
+    check();
+    keep(count, take(count).acquireInterruptibly(null));
+  }
+
+  /** Waits for a permit, whatever interrupts. */
+  public void acquireUninterruptibly() {
+    acquireUninterruptibly(1);
+  }
+
+  /** Waits for so many permits, whatever interrupts. */
+  public void acquireUninterruptibly(int count) {
+    keep(count, take(count).acquireUninterruptibly());
+  }
+
+  /** Whether there was a permit, which the caller has now. */
+  public boolean tryAcquire() {
+    return tryAcquire(1);
+  }
+
+  /** Whether there were so many permits, which the caller has now. */
+  public boolean tryAcquire(int count) {
+    return keep(count, take(count).tryAcquire());
+  }
+
+  /** As {@link #tryAcquire()}, waiting for so long. */
+  public boolean tryAcquire(long time, TimeUnit unit) throws InterruptedException {
+    return tryAcquire(1, time, unit);
+  }
+
+  /** As {@link #tryAcquire(int)}, waiting for so long. */
+  public boolean tryAcquire(int count, long time, TimeUnit unit) throws InterruptedException {
+    check();
+    try {
+      return keep(count, take(count).acquireInterruptibly(Duration.of(Math.max(0, time), unit.toChronoUnit())));
+    } catch (LockException.Timeout taken) {
+      return false;
+    }
+  }
+
+  private static void check() throws InterruptedException {
+    if (Thread.interrupted()) {
+      throw new InterruptedException();
+    }
+  }
+
+  /** Gives a permit back. */
+  public void release() {
+    release(1);
+  }
+
+  /**
+   * Gives so many permits back.
+   *
+   * @throws LockException.NotOwned where what was acquired through this object does not make up that number: what one call acquired is
+   *     given back together
+   * @throws LockException.Lost when one was lost before
+   */
+  public void release(int count) {
+    for (Guard guard : unpinned(count)) {
+      guard.close();
+    }
+  }
+
+  private List<Guard> unpinned(int count) {
+    synchronized (held) {
+      List<Taken> found = new ArrayList<>();
+      int left = count;
+      for (Taken taken : held) {
+        if (taken.permits <= left) {
+          found.add(taken);
+          left -= taken.permits;
+        }
+      }
+      if (left > 0 || count < 1) {
+        throw new LockException.NotOwned("release", "this semaphore object did not acquire " + count + " permits that are still held");
+      }
+      Iterator<Taken> each = held.iterator();
+      while (each.hasNext()) {
+        if (found.contains(each.next())) {
+          each.remove();
+        }
+      }
+      return found.stream().map(Taken::guard).toList();
+    }
+  }
+
+  /** How many permits are free at this moment. */
+  public int availablePermits() {
+    Inspection seen = take().inspect();
+    int all = seen.shared() == null || seen.shared().permits() == null ? permits : (int) (long) seen.shared().permits();
+    if (seen.shared() == null) {
+      return all;
+    }
+    long used = seen.shared().holders().stream().mapToLong(part -> Long.parseLong(part.holds().replaceAll("\\D.*", ""))).sum();
+    return (int) (all - used);
+  }
+
+  /** It has so many permits from now on. What is held stays held. */
+  public void resize(int permits) {
+    take().handle().call("resize").count(permits).get();
+  }
+
+  /** Who holds it, and how many wait for it. */
+  public Inspection inspect() {
+    return take().inspect();
+  }
+
+  @Override
+  public String toString() {
+    return "Semaphore[" + name + " on " + client.address() + "]";
+  }
+}

@@ -1,0 +1,271 @@
+package dev.lockwright;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.List;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+class LockTest {
+  private Client client;
+
+  @BeforeEach
+  void connect() {
+    client = Lockwright.connect(Places.memory());
+  }
+
+  @AfterEach
+  void close() {
+    client.close();
+  }
+
+  @Test
+  void aBlockHoldsTheLock() {
+    try (Guard guard = client.lock("x").acquire()) {
+      assertTrue(guard.isHeld() && guard.token() > 0);
+      assertNull(client.lock("x").tryAcquire());
+    }
+    assertNotNull(client.lock("x").tryAcquire());
+  }
+
+  @Test
+  void theLossOfABlockIsAnErrorUnlessItHasOne() {
+    assertThrows(LockException.Lost.class, () -> {
+      try (Guard guard = client.lock("x").acquire()) {
+        assertTrue(client.breakLock("x", guard.token()));
+      }
+    });
+    IllegalStateException own = assertThrows(IllegalStateException.class, () -> {
+      try (Guard guard = client.lock("x").acquire()) {
+        assertTrue(client.breakLock("x", guard.token()));
+        throw new IllegalStateException();
+      }
+    });
+    assertInstanceOf(LockException.Lost.class, own.getSuppressed()[0]);
+  }
+
+  @Test
+  void aGuardIsReleasedOnce() {
+    Guard guard = client.lock("x").acquire();
+    assertEquals(ReleaseOutcome.RELEASED, guard.release());
+    assertThrows(LockException.NotOwned.class, guard::release);
+    guard.close();
+    assertFalse(guard.isHeld());
+  }
+
+  @Test
+  void spansAreDurationsAndTexts() {
+    try (Guard guard = client.lock("x").ttl("10s").acquire("1s")) {
+      assertTrue(guard.remaining().compareTo(Duration.ofSeconds(10)) < 0);
+      guard.extend(Duration.ofMinutes(1));
+      assertTrue(guard.remaining().compareTo(Duration.ofSeconds(50)) > 0);
+    }
+    assertThrows(LockException.InvalidConfig.class, () -> client.lock("x").ttl("ten").acquire());
+    assertThrows(LockException.InvalidConfig.class, () -> client.lock("x").acquire(Duration.ofSeconds(-1)));
+    assertThrows(LockException.InvalidConfig.class, () -> client.lock(null).acquire());
+    assertThrows(LockException.InvalidConfig.class, () -> client.lock("a\ud800").acquire());
+  }
+
+  @Test
+  void whoWaitsForItselfIsTold() {
+    try (Guard guard = client.lock("x").acquire()) {
+      assertThrows(LockException.Deadlock.class, () -> client.lock("x").acquire());
+      assertThrows(LockException.Timeout.class, () -> client.lock("x").acquire("10ms"));
+    }
+  }
+
+  @Test
+  void aFutureCompletesWhenTheLockIsFree() throws Exception {
+    Guard first = client.lock("x").acquire();
+    CompletableFuture<Guard> second = client.lock("x").acquireAsync();
+    assertFalse(second.isDone());
+    assertEquals(ReleaseOutcome.RELEASED, first.releaseAsync().get());
+    assertEquals(ReleaseOutcome.RELEASED, second.get().releaseAsync().get());
+    assertNull(client.lock("x").tryAcquireAsync().thenCompose(guard -> client.lock("x").tryAcquireAsync()).get());
+    CompletableFuture<Guard> late = client.lock("x").acquireAsync(Duration.ofMillis(10));
+    assertInstanceOf(LockException.Timeout.class, assertThrows(ExecutionException.class, late::get).getCause());
+  }
+
+  @Test
+  void cancelLeavesTheQueue() throws Exception {
+    Guard first = client.lock("x").acquire();
+    CompletableFuture<Guard> second = client.lock("x").acquireAsync();
+    CompletableFuture<Guard> third = client.lock("x").acquireAsync();
+    Places.awaitWaiters(client, 2);
+    assertTrue(second.cancel(true));
+    assertThrows(CancellationException.class, second::get);
+    first.release();
+    third.get().release();
+    assertEquals(1, client.metrics().cancelled());
+  }
+
+  @Test
+  void aContinuationRunsWhereTheClientSays() throws Exception {
+    List<Thread> ran = new java.util.concurrent.CopyOnWriteArrayList<>();
+    ConnectOptions options = new ConnectOptions().executor(work -> {
+      ran.add(Thread.currentThread());
+      work.run();
+    });
+    try (Client own = Lockwright.connect(Places.memory(), options)) {
+      Guard first = own.lock("x").acquire();
+      CompletableFuture<Guard> second = own.lock("x").acquireAsync();
+      first.release();
+      second.get().release();
+    }
+    assertFalse(ran.isEmpty());
+  }
+
+  @Test
+  void aLossIsTold() throws Exception {
+    Guard guard = client.lock("x").acquire();
+    AtomicReference<LossReason> called = new AtomicReference<>();
+    CompletableFuture<LossReason> lost = guard.lost();
+    guard.onLost(called::set);
+    guard.onLost(why -> {
+      throw new IllegalStateException("the log shows this");
+    });
+    client.breakLock("x", guard.token());
+    assertEquals(LossReason.BROKEN, lost.get());
+    while (called.get() == null) {
+      Thread.onSpinWait();
+    }
+    assertEquals(LossReason.BROKEN, guard.whyLost());
+    assertEquals(LossReason.BROKEN, guard.lost().get());
+    CompletableFuture<LossReason> never = client.lock("y").acquire().lost();
+    System.gc();
+    assertFalse(never.isCompletedExceptionally() && !never.isCancelled());
+    Guard released = client.lock("z").acquire();
+    CompletableFuture<LossReason> over = released.lost();
+    released.release();
+    assertThrows(CancellationException.class, over::get);
+  }
+
+  @Test
+  void aGuardThatIsCollectedIsNotRenewed() {
+    client.lock("x").ttl("100ms").acquire();
+    Guard next = null;
+    while (next == null) {
+      System.gc();
+      try {
+        next = client.lock("x").acquireAsync(Duration.ofMillis(50)).join();
+      } catch (java.util.concurrent.CompletionException taken) {
+        assertInstanceOf(LockException.Timeout.class, taken.getCause());
+      }
+    }
+    next.release();
+  }
+
+  @Test
+  void anOwnerMayComeAgain() throws Exception {
+    Owner owner = new Owner();
+    Lock lock = client.lock("x").ownedBy(owner);
+    Guard outer = lock.acquireAsync().get();
+    Guard inner = lock.acquireAsync().get();
+    assertEquals(2, inner.depth());
+    assertNull(client.lock("x").ownedBy(new Owner()).tryAcquireAsync().get());
+    assertEquals(ReleaseOutcome.KEPT, inner.release());
+    assertEquals(ReleaseOutcome.RELEASED, outer.release());
+    assertThrows(LockException.InvalidConfig.class, () -> client.lock("x").reentrant(true).acquireAsync());
+  }
+
+  @Test
+  void aLockMovesByItsSecret() throws Exception {
+    Guard guard = client.lock("x").acquire();
+    String secret = guard.export(Duration.ofSeconds(10));
+    assertThrows(LockException.NotOwned.class, guard::release);
+    Guard resumed = client.resume(secret);
+    assertTrue(resumed.token() > guard.token());
+    String again = resumed.exportAsync(Duration.ofSeconds(10)).get();
+    assertTrue(client.exportedLock(again).ttl("1m").resume(again).remaining().toSeconds() > 50);
+  }
+
+  @Test
+  void aClosedClientSaysSo() {
+    Guard guard = client.lock("x").acquire();
+    CompletableFuture<Guard> waits = client.lock("x").acquireAsync();
+    client.close();
+    client.close();
+    assertEquals(LossReason.CLOSED, guard.whyLost());
+    assertInstanceOf(LockException.Closed.class, assertThrows(ExecutionException.class, waits::get).getCause());
+    assertThrows(LockException.Closed.class, () -> client.lock("x").acquire());
+    assertThrows(LockException.Closed.class, () -> client.lock("x").tryAcquire());
+    assertNull(client.closeAsync().join());
+  }
+
+  @Test
+  void aDrainedClientBeginsNothing() throws Exception {
+    Guard guard = client.lock("x").acquire();
+    assertEquals(List.of("x"), client.drain(Duration.ofMillis(1)));
+    assertThrows(LockException.Closed.class, () -> client.lock("y").acquire());
+    CompletableFuture<List<String>> drained = client.drainAsync(Duration.ofSeconds(20));
+    guard.release();
+    assertEquals(List.of(), drained.get());
+  }
+
+  @Test
+  void whatThereIsCanBeSeen() throws Exception {
+    Guard guard = client.lock("x").label("me").acquire();
+    Inspection seen = client.inspect("x");
+    assertEquals("me", seen.holder().label());
+    assertEquals("java", seen.holder().language());
+    assertEquals(seen.name(), client.inspectAsync("x").get().name());
+    assertEquals(List.of("x"), client.list());
+    assertEquals(List.of("x"), client.listAsync().get());
+    assertNotNull(client.ping());
+    assertNotNull(client.pingAsync().get());
+    assertTrue(client.guarantees().fair() && client.lock("x").guarantees().reentrant());
+    client.require(Requirement.FAIR, Requirement.LATCH);
+    assertThrows(LockException.Unsupported.class, () -> client.require(Requirement.SHARED));
+    assertFalse(client.breakLockAsync("x", guard.token() + 1_000).get());
+    assertTrue(client.lock("x").breakLockAsync(guard.token()).get());
+    Metrics did = client.metrics();
+    assertEquals(did.waitTimes().count(), did.waitTimes().buckets().stream().mapToLong(Histogram.Bucket::count).sum());
+    assertEquals(did.waitTimes().count(), did.waitTimes().atMost(did.waitTimes().max()));
+    assertTrue(did.waitTimes().quantile(0.5).compareTo(did.waitTimes().max()) <= 0);
+    assertEquals(1L, did.lost().get(LossReason.BROKEN));
+  }
+
+  @Test
+  void credentialsAreAskedFor() {
+    List<String> asked = new java.util.concurrent.CopyOnWriteArrayList<>();
+    ConnectOptions options = new ConnectOptions().storeTimeout(Duration.ofMillis(300)).credentials(() -> {
+      asked.add("");
+      throw new IllegalStateException("the vault is sealed");
+    });
+    String redis = System.getenv("LOCKWRIGHT_TEST_REDIS");
+    if (redis != null) {
+      try (Client own = Lockwright.connect(redis, options)) {
+        LockException failed = assertThrows(LockException.AuthFailed.class, () -> own.lock("x").acquire());
+        assertTrue(failed.getMessage().contains("the vault is sealed"), failed.getMessage());
+      }
+      assertFalse(asked.isEmpty());
+    }
+    assertFalse(new Credentials("u", "secret").toString().contains("secret"));
+  }
+
+  @Test
+  void theKitKnowsTokens() {
+    Kit.Fence fence = new Kit.Fence();
+    fence.admit(new Kit.Token(0, 5));
+    fence.admit(new Kit.Token(0, 5));
+    assertThrows(Kit.Stale.class, () -> fence.admit(new Kit.Token(0, 4)));
+    assertEquals(new Kit.Token(0, 5), fence.highest());
+    Kit.Token token = new Kit.Token(1, 7);
+    assertEquals(token, Kit.readHeader(Kit.headerValue(token)));
+    assertNull(Kit.readHeader("no token"));
+    assertTrue(Kit.sqlCondition("fence").contains("fence"));
+    assertFalse(Kit.HEADER.isEmpty() || Kit.SET_SCRIPT.isEmpty());
+  }
+}

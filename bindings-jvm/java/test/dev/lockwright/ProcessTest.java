@@ -1,0 +1,162 @@
+package dev.lockwright;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotSame;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.File;
+import java.lang.ref.WeakReference;
+import java.net.URL;
+import java.net.URLClassLoader;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** How a JVM begins and ends with this library. */
+class ProcessTest {
+  /** Holds, waits for and renews locks, and ends as it was told. */
+  static final class Program {
+    public static void main(String[] arguments) throws Exception {
+      Client client = Lockwright.connect(arguments[0]);
+      Guard held = client.lock("held").ttl("10s").acquire();
+      held.onLost(why -> {});
+      client.lock("held").acquireAsync();
+      Thread waits = new Thread(() -> client.lock("held").acquire());
+      waits.setDaemon(true);
+      waits.start();
+      Places.awaitWaiters(client, 2);
+      System.out.println("held");
+      switch (arguments[1]) {
+        case "exit" -> System.exit(0);
+        case "halt" -> Runtime.getRuntime().halt(0);
+        case "throw" -> throw new IllegalStateException("uncaught");
+        default -> { }
+      }
+    }
+  }
+
+  private record Ended(int status, String said) {}
+
+  private static Ended run(List<String> options, String... command) throws Exception {
+    List<String> all = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString()));
+    all.addAll(options);
+    all.addAll(List.of(command));
+    Path said = Files.createTempFile("lockwright", ".out");
+    Process process = new ProcessBuilder(all).redirectErrorStream(true).redirectOutput(said.toFile()).start();
+    boolean ended = process.waitFor(60, TimeUnit.SECONDS);
+    process.destroyForcibly().waitFor();
+    String text = Files.readString(said, StandardCharsets.UTF_8);
+    Files.delete(said);
+    assertTrue(ended, "it did not end: " + text);
+    return new Ended(process.exitValue(), text);
+  }
+
+  private static List<String> classPath() {
+    return List.of("-XX:TieredStopAtLevel=1", "-cp", System.getProperty("java.class.path"));
+  }
+
+  @ParameterizedTest
+  @ValueSource(strings = {"return", "exit", "halt", "throw"})
+  void aProgramEndsWhateverItHolds(String how) throws Exception {
+    // All of them with `-Ddev.lockwright.runs=200`.
+    for (int runs = Integer.getInteger("dev.lockwright.runs", 2); runs > 0; runs--) {
+      Ended ended = run(classPath(), Program.class.getName(), Places.shared(), how);
+      assertEquals(how.equals("throw") ? 1 : 0, ended.status, ended.said);
+      assertTrue(ended.said.contains("held"), ended.said);
+    }
+  }
+
+  @Test
+  void nothingOfTheLibraryIsLeftBehind(@TempDir Path folder) throws Exception {
+    List<String> options = new ArrayList<>(classPath());
+    options.add("-Djava.io.tmpdir=" + folder);
+    assertEquals(0, run(options, Program.class.getName(), Places.memory(), "return").status);
+    try (var left = Files.list(folder)) {
+      assertEquals(List.of(), left.toList());
+    }
+  }
+
+  @Test
+  void whatCannotBeLoadedIsExplained() throws Exception {
+    List<String> options = new ArrayList<>(classPath());
+    options.add("-Ddev.lockwright.library=/nowhere.so");
+    Ended ended = run(options, Program.class.getName(), Places.memory(), "return");
+    assertEquals(1, ended.status);
+    assertTrue(ended.said.contains("-Ddev.lockwright.library names: ") && ended.said.contains("/nowhere.so"), ended.said);
+  }
+
+  @Test
+  void theFlagForNativeAccessIsNamed() throws Exception {
+    if (Runtime.version().feature() < 24) {
+      return;
+    }
+    List<String> options = new ArrayList<>(classPath());
+    options.add("--illegal-native-access=deny");
+    Ended denied = run(options, Program.class.getName(), Places.memory(), "return");
+    assertEquals(1, denied.status);
+    assertTrue(denied.said.contains("--enable-native-access=ALL-UNNAMED"), denied.said);
+    options.add("--enable-native-access=ALL-UNNAMED");
+    assertEquals(0, run(options, Program.class.getName(), Places.memory(), "return").status);
+  }
+
+  /** The class path's folder that has our classes. */
+  private static URL classes() {
+    return Lockwright.class.getProtectionDomain().getCodeSource().getLocation();
+  }
+
+  @Test
+  void itIsAModule(@TempDir Path folder) throws Exception {
+    List<String> options = new ArrayList<>(List.of("-p", new File(classes().toURI()).toString(), "--add-modules", "dev.lockwright"));
+    if (Runtime.version().feature() >= 24) {
+      options.add("--illegal-native-access=deny");
+      options.add("--enable-native-access=dev.lockwright");
+    }
+    Path program = folder.resolve("Program.java");
+    Files.writeString(program, """
+        public class Program {
+          public static void main(String[] arguments) {
+            try (var client = dev.lockwright.Lockwright.connect("memory://module")) {
+              System.out.println(client.getClass().getModule());
+            }
+          }
+        }
+        """);
+    Ended ended = run(options, program.toString());
+    assertEquals("module dev.lockwright", ended.said.strip());
+  }
+
+  @Test
+  void eachClassLoaderHasItsOwnAndIsCollected() throws Exception {
+    WeakReference<ClassLoader> first = new WeakReference<>(loaded());
+    WeakReference<ClassLoader> second = new WeakReference<>(loaded());
+    assertNotSame(first, second);
+    long began = System.nanoTime();
+    while (first.get() != null || second.get() != null) {
+      System.gc();
+      assertFalse(System.nanoTime() - began > 20_000_000_000L, "a class loader is kept");
+    }
+    // What the first left running does no harm.
+    try (Client client = Lockwright.connect(Places.memory())) {
+      client.lock("x").acquire().release();
+    }
+  }
+
+  private static ClassLoader loaded() throws Exception {
+    URLClassLoader loader = new URLClassLoader(new URL[] {classes()}, ClassLoader.getPlatformClassLoader());
+    Class<?> library = loader.loadClass("dev.lockwright.Lockwright");
+    Object client = library.getMethod("connect", String.class).invoke(null, Places.memory());
+    Object lock = client.getClass().getMethod("lock", String.class).invoke(client, "x");
+    Object guard = lock.getClass().getMethod("acquire").invoke(lock);
+    guard.getClass().getMethod("release").invoke(guard);
+    client.getClass().getMethod("close").invoke(client);
+    return loader;
+  }
+}

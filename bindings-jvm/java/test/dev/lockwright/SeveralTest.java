@@ -1,0 +1,191 @@
+package dev.lockwright;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+/** What is made of locks. */
+class SeveralTest {
+  private Client client;
+
+  @BeforeEach
+  void connect() {
+    client = Lockwright.connect(Places.memory());
+  }
+
+  @AfterEach
+  void close() {
+    client.close();
+  }
+
+  @Test
+  void manyReadOrOneWrites() throws Exception {
+    ReadWriteLock both = client.readWriteLock("x");
+    Guard reader = both.read().acquire();
+    Guard other = both.read().acquireAsync().get();
+    assertNull(both.write().tryAcquire());
+    assertFalse(reader.tryUpgrade());
+    other.release();
+    long token = reader.token();
+    assertTrue(reader.tryUpgradeAsync().get() && reader.token() > token);
+    assertFalse(Places.each(1, both.readLock()::tryLock).get(0));
+    reader.downgradeAsync().get();
+    reader.release();
+    both.writeLock().lock();
+    assertFalse(Places.each(1, both.writeLock()::tryLock).get(0));
+    both.writeLock().unlock();
+    assertThrows(IllegalMonitorStateException.class, both.readLock()::unlock);
+  }
+
+  @Test
+  void aSemaphoreHasThoseVerbs() throws Exception {
+    Semaphore five = client.semaphore("x", 5);
+    five.acquire();
+    five.acquire(2);
+    assertEquals(2, five.availablePermits());
+    assertFalse(five.tryAcquire(3) || five.tryAcquire(3, 1, TimeUnit.MILLISECONDS));
+    assertTrue(five.tryAcquire() && five.tryAcquire(1, TimeUnit.SECONDS));
+    five.release(3);
+    assertEquals(3, five.availablePermits());
+    assertThrows(LockException.NotOwned.class, () -> five.release(5));
+    five.acquireUninterruptibly(3);
+    five.release(5);
+    five.resize(2);
+    assertEquals(2, five.take().inspect().shared() == null ? 2 : five.availablePermits());
+    try (Guard two = five.take(2).acquire()) {
+      assertFalse(five.tryAcquire());
+    }
+  }
+
+  @Test
+  void severalAreHeldAllOrNone() throws Exception {
+    MultiLock both = client.multiLock("b", "a", "b");
+    assertEquals(List.of("a", "b"), both.names());
+    try (MultiGuard guard = both.acquire()) {
+      assertEquals(Set.of("a", "b"), guard.tokens().keySet());
+      assertNull(client.multiLock("b", "c").tryAcquire());
+      assertNotNull(client.lock("c").tryAcquire());
+      guard.extend(Duration.ofMinutes(1));
+      assertTrue(guard.isHeld() && guard.remaining().toSeconds() > 50 && guard.whyLost() == null);
+    }
+    MultiGuard again = both.acquireAsync().get();
+    AtomicReference<LossReason> told = new AtomicReference<>();
+    again.onLost(told::set);
+    client.breakLock("a", again.tokens().get("a"));
+    while (told.get() == null) {
+      Thread.onSpinWait();
+    }
+    assertThrows(LockException.Lost.class, again::close);
+    MultiGuard third = both.acquire();
+    CompletableFuture<MultiGuard> waits = both.acquireAsync();
+    assertEquals(ReleaseOutcome.RELEASED, third.releaseAsync().get());
+    waits.get().release();
+  }
+
+  @Test
+  void aHotLockIsCut() throws Exception {
+    Striped two = client.striped("x", 2);
+    Segment first = two.any();
+    Segment second = two.anyAsync().get();
+    assertEquals(Set.of(0, 1), Set.of(first.index(), second.index()));
+    assertThrows(LockException.Timeout.class, () -> two.any(Duration.ofMillis(1)));
+    first.soldOut();
+    second.soldOut();
+    assertNull(two.any());
+    two.restock();
+    try (Segment again = two.any()) {
+      assertTrue(again.guard().isHeld());
+    }
+    try (Guard guard = two.forKey("k").acquire(); Segment other = two.any()) {
+      assertEquals(1 - two.indexFor("k"), other.index());
+    }
+    assertThrows(LockException.InvalidConfig.class, () -> two.segment(2));
+  }
+
+  @Test
+  void oneMakesItOnce() throws Exception {
+    AtomicReference<Integer> cache = new AtomicReference<>();
+    AtomicInteger made = new AtomicInteger();
+    Once<Integer> once = client.once("x", () -> cache.get() == null ? null : new Once.Found<>(cache.get(), true), token -> {
+      made.incrementAndGet();
+      cache.set(42);
+      return 42;
+    });
+    assertEquals(List.of(42, 42, 42, 42), Places.each(4, once::get));
+    assertEquals(1, made.get());
+    Once<Integer> stale = client.once("x", () -> new Once.Found<>(1, false), token -> 2);
+    try (Guard guard = client.lock("x").acquire()) {
+      assertEquals(1, stale.get());
+    }
+    assertEquals(2, stale.waits(true).ttl("10s").get());
+  }
+
+  @Test
+  void oneLeads() throws Exception {
+    Election election = client.election("x").ttl("10s");
+    assertNull(election.leader());
+    assertEquals("done", election.run("me", guard -> {
+      assertEquals("me", client.election("x").leader().proclaims());
+      return "done";
+    }));
+    AtomicInteger reigns = new AtomicInteger();
+    assertEquals(2, (int) election.run("me", guard -> {
+      if (reigns.incrementAndGet() == 1) {
+        client.breakLock("x", guard.token());
+        throw new IllegalStateException("what becomes of it is dropped");
+      }
+      return reigns.get();
+    }));
+    assertThrows(IllegalStateException.class, () -> election.run("me", guard -> {
+      throw new IllegalStateException();
+    }));
+    Guard leads = election.campaignAsync("me").get();
+    assertEquals(leads.token(), election.changed(null).token());
+    leads.release();
+    assertNull(election.changed(leads.token(), Duration.ofMillis(1)));
+  }
+
+  @Test
+  void aLatchOpens() throws Exception {
+    Latch two = client.latch("x", 2);
+    assertFalse(two.await(Duration.ofMillis(1)));
+    CompletableFuture<Boolean> waits = two.awaitAsync(null);
+    assertEquals(1, two.countDown());
+    assertEquals(0, two.countDownAsync().get());
+    assertTrue(waits.get());
+    two.await();
+    assertEquals(0, two.count());
+    assertTrue(two.trySetCount(1));
+    assertEquals(1, two.countAsync().get());
+    assertFalse(two.trySetCountAsync(3).get());
+  }
+
+  @Test
+  void aBarrierOpensForAll() throws Exception {
+    Barrier three = client.barrier("x", 3, Duration.ofSeconds(10));
+    assertNull(three.await(Duration.ofMillis(1)));
+    CompletableFuture<Arrival> first = three.awaitAsync(null);
+    CompletableFuture<Arrival> second = three.awaitAsync(Duration.ofSeconds(20));
+    while (three.waiting() < 2) {
+      Thread.onSpinWait();
+    }
+    Arrival last = three.await();
+    assertEquals(Set.of(0, 1, 2), Set.of(first.get().index(), second.get().index(), last.index()));
+    assertEquals(last.generation(), first.get().generation());
+    assertEquals(0, three.waitingAsync().get());
+  }
+}

@@ -1,0 +1,305 @@
+//! The jobs of what waits, and the mail for Java: what ended, who is to look again, which locks were lost, what
+//! happened.
+//!
+//! A caller that begins a job polls it once itself, if nobody else is polling, so that its request is on the way when
+//! it returns. Everything else is polled by the thread of Java's that takes the mail: it sleeps at the jobs' descriptor
+//! and at a pipe, which is the bell.
+
+use std::collections::{HashMap, VecDeque};
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use lockwright::binding::held::{Group, Taken};
+use lockwright::binding::operation::Work;
+use lockwright::binding::{Held, Jobs, Outcome, lost_track};
+use lockwright::events::Event;
+use lockwright::{Error, Kind, Result};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use crate::locked;
+use crate::reply::Reply;
+use crate::report::heard;
+use crate::wire::Request;
+
+pub(crate) struct Agenda {
+    jobs: Jobs,
+    /// Held by whoever polls.
+    turning: Mutex<()>,
+    open: Mutex<HashMap<u32, Finish>>,
+    mail: Mutex<Mail>,
+    listens: PipeReader,
+    rings: PipeWriter,
+}
+
+#[derive(Default)]
+struct Mail {
+    messages: Vec<Message>,
+    news: VecDeque<Event>,
+    /// How many events had no space since the last one that did.
+    missed: u64,
+    /// A byte is in the pipe.
+    rung: bool,
+    /// The taker is to return though there may be nothing.
+    nudged: bool,
+}
+
+/// How many events wait for Java.
+const CAPACITY: usize = 10_000;
+
+/// What Java is told.
+pub(crate) enum Message {
+    /// A job did, with this reply.
+    Ended(u32, Reply),
+    /// Whoever waits under that number is to look.
+    Rang(u64),
+    /// The lock of the guard of that number is.
+    Lost(u64, &'static str),
+    /// The source of that number is to give user and password.
+    Asked { whom: u64, question: u32 },
+}
+
+mod kind {
+    pub(super) const ENDED: u8 = 0;
+    pub(super) const RANG: u8 = 1;
+    pub(super) const LOST: u8 = 2;
+    pub(super) const ASKED: u8 = 3;
+    pub(super) const NEWS: u8 = 4;
+}
+
+/// What is to be done with what came of a job, before Java is told.
+pub(crate) enum Finish {
+    Plain,
+    Release(Arc<Held>, Taken),
+    ReleaseAll(Vec<Arc<Held>>, Group),
+    Export(Arc<Held>, Taken),
+    Change(Arc<Held>),
+}
+
+impl Finish {
+    fn reply(self, result: Result<Outcome>) -> Reply {
+        self.told(result).unwrap_or_else(|error| Reply::failed(&error))
+    }
+
+    fn told(self, result: Result<Outcome>) -> Result<Reply> {
+        let outcome = result?;
+        Ok(match (self, outcome) {
+            (Finish::Release(held, taken), Outcome::Ended(ending)) => {
+                held.ended(&ending);
+                drop(taken);
+                Reply::ending(&ending)
+            }
+            (Finish::ReleaseAll(all, group), Outcome::AllEnded(ended)) => {
+                Reply::all_ended(group.told(all.iter().map(|held| &**held), ended))
+            }
+            (Finish::Export(held, taken), Outcome::Exported(both)) => {
+                let (guard, secret) = *both;
+                Reply::told(held.exported(taken, guard, secret)?.into_string())
+            }
+            (Finish::Change(held), outcome) => {
+                held.refresh_token();
+                Reply::outcome(outcome)
+            }
+            (Finish::Plain, outcome) => Reply::outcome(outcome),
+            _ => return Err(lost_track("call")),
+        })
+    }
+}
+
+/// That of this process.
+pub(crate) fn agenda() -> Result<&'static Agenda> {
+    static AGENDA: OnceLock<Result<Agenda>> = OnceLock::new();
+    AGENDA.get_or_init(Agenda::new).as_ref().map_err(Clone::clone)
+}
+
+/// Leaves a message, if there is an agenda.
+pub(crate) fn post(message: Message) {
+    if let Ok(agenda) = agenda() {
+        agenda.with_mail(|mail| mail.messages.push(message));
+    }
+}
+
+/// Leaves an event, which is counted only where too many wait already.
+pub(crate) fn post_news(event: Event) {
+    let Ok(agenda) = agenda() else { return };
+    agenda.with_mail(|mail| {
+        if mail.news.len() >= CAPACITY {
+            mail.missed += 1 + event.missed;
+            return;
+        }
+        let missed = event.missed + std::mem::take(&mut mail.missed);
+        mail.news.push_back(Event { missed, ..event });
+    });
+}
+
+impl Agenda {
+    fn new() -> Result<Self> {
+        let refused = |error| {
+            let message = "a pipe could not be opened; raise the limit of open files";
+            Error::new(Kind::Internal, "connect", message).caused_by(error)
+        };
+        let (listens, rings) = std::io::pipe().map_err(refused)?;
+        Ok(Agenda {
+            jobs: Jobs::new(None)?,
+            turning: Mutex::default(),
+            open: Mutex::default(),
+            mail: Mutex::default(),
+            listens,
+            rings,
+        })
+    }
+
+    /// Begins a job: its result, if it has one already, or its number.
+    pub(crate) fn begin(&self, finish: Finish, begin: impl FnOnce(&Jobs) -> Result<u32>) -> Result<Reply> {
+        let job = {
+            // Nobody may find it ended before it is known here.
+            let mut open = locked(&self.open);
+            let job = begin(&self.jobs)?;
+            open.insert(job, finish);
+            job
+        };
+        match self.turning.try_lock() {
+            Ok(_turning) => self.jobs.turn(),
+            // Who polls may have looked for the last time; a virtual thread must not wait here.
+            Err(_) => {
+                self.ring();
+                return Ok(Reply::pending(job));
+            }
+        }
+        let mut mine = None;
+        let others: Vec<Message> = self
+            .ended()
+            .into_iter()
+            .filter_map(|(number, reply)| match number == job {
+                true => {
+                    mine = Some(reply);
+                    None
+                }
+                false => Some(Message::Ended(number, reply)),
+            })
+            .collect();
+        if !others.is_empty() {
+            self.with_mail(|mail| mail.messages.extend(others));
+        }
+        Ok(mine.unwrap_or_else(|| Reply::pending(job)))
+    }
+
+    /// The same of an operation.
+    pub(crate) fn begin_work(&self, work: Work) -> Result<Reply> {
+        self.begin(Finish::Plain, |jobs| Ok(jobs.begin(work)))
+    }
+
+    fn ended(&self) -> Vec<(u32, Reply)> {
+        let ended = self.jobs.ended();
+        let reply = |(job, result)| {
+            let finish = locked(&self.open).remove(&job)?;
+            Some((job, finish.reply(result)))
+        };
+        ended.into_iter().filter_map(reply).collect()
+    }
+
+    fn with_mail(&self, leave: impl FnOnce(&mut Mail)) {
+        leave(&mut locked(&self.mail));
+        self.ring();
+    }
+
+    fn ring(&self) {
+        let mut mail = locked(&self.mail);
+        if !std::mem::replace(&mut mail.rung, true) {
+            // A pipe with nothing in it takes a byte.
+            let _ = (&self.rings).write(&[0]);
+        }
+    }
+
+    /// Takes the byte out of the pipe.
+    fn hush(&self) {
+        let mut mail = locked(&self.mail);
+        if std::mem::take(&mut mail.rung) {
+            let _ = (&self.listens).read(&mut [0]);
+        }
+    }
+
+    /// The mail, waited for; nothing where the taker was nudged.
+    fn take(&self) -> (Vec<Message>, VecDeque<Event>) {
+        loop {
+            // Before the jobs are polled: whoever rings from here on may have begun one after that.
+            self.hush();
+            {
+                let _turning = locked(&self.turning);
+                self.jobs.turn();
+            }
+            let ended = self.ended();
+            let mut mail = locked(&self.mail);
+            mail.messages.extend(ended.into_iter().map(|(job, reply)| Message::Ended(job, reply)));
+            if std::mem::take(&mut mail.nudged) || !mail.messages.is_empty() || !mail.news.is_empty() {
+                return (std::mem::take(&mut mail.messages), std::mem::take(&mut mail.news));
+            }
+            drop(mail);
+            self.sleep();
+        }
+    }
+
+    fn sleep(&self) {
+        let jobs = self.jobs.descriptor();
+        let mut descriptors =
+            [PollFd::new(&jobs, PollFlags::IN), PollFd::from_borrowed_fd(self.listens.as_fd(), PollFlags::IN)];
+        // A signal ends it early, which is as good as a ring.
+        if let Err(error) = poll(&mut descriptors, None)
+            && error != Errno::INTR
+        {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// The mail. It blocks, and one thread at a time may call it.
+pub(crate) fn take(_: &mut Request<'_>) -> Result<Reply> {
+    let (messages, news) = agenda()?.take();
+    let mut reply = Reply::default();
+    reply.count(u32::try_from(messages.len() + news.len()).unwrap_or(u32::MAX));
+    for message in messages {
+        match message {
+            Message::Ended(job, ended) => {
+                reply.byte(kind::ENDED);
+                reply.count(job);
+                reply.bytes(ended);
+            }
+            Message::Rang(number) => {
+                reply.byte(kind::RANG);
+                reply.long(number);
+            }
+            Message::Lost(guard, why) => {
+                reply.byte(kind::LOST);
+                reply.long(guard);
+                reply.text(why);
+            }
+            Message::Asked { whom, question } => {
+                reply.byte(kind::ASKED);
+                reply.long(whom);
+                reply.count(question);
+            }
+        }
+    }
+    for event in news {
+        reply.byte(kind::NEWS);
+        reply.value(heard(event).into());
+    }
+    Ok(reply)
+}
+
+/// Has the taker return, to see whether it is still needed.
+pub(crate) fn nudge(_: &mut Request<'_>) -> Result<Reply> {
+    agenda()?.with_mail(|mail| mail.nudged = true);
+    Ok(crate::verb::done())
+}
+
+/// Gives up a job: whether it had not ended yet. What ended is told all the same.
+pub(crate) fn forget(request: &mut Request<'_>) -> Result<Reply> {
+    let (agenda, job) = (agenda()?, request.count()?);
+    let open = locked(&agenda.open).remove(&job).is_some();
+    if open {
+        agenda.jobs.forget(job);
+    }
+    Ok(Reply::told(open))
+}
