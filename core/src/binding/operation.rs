@@ -363,6 +363,10 @@ impl Waiting {
 
 #[cfg(all(test, feature = "memory"))]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Wake, Waker};
+
     use super::super::client_of_test;
     use super::*;
 
@@ -418,39 +422,61 @@ mod tests {
         }
     }
 
-    #[test]
-    fn whoever_is_woken_for_several_locks_is_woken_for_each() {
-        use std::sync::Arc;
-        use std::sync::atomic::{AtomicBool, Ordering};
-        use std::task::{Wake, Waker};
+    #[derive(Default)]
+    struct Bell(AtomicBool);
 
-        #[derive(Default)]
-        struct Bell(AtomicBool);
-        impl Wake for Bell {
-            fn wake(self: Arc<Self>) {
-                self.0.store(true, Ordering::SeqCst);
+    impl Wake for Bell {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    impl Bell {
+        fn await_ring(&self) {
+            let began = std::time::Instant::now();
+            while !self.0.swap(false, Ordering::SeqCst) {
+                assert!(began.elapsed() < Duration::from_secs(10), "nobody rang");
+                std::thread::yield_now();
             }
         }
+    }
 
+    /// What is waited for without an end.
+    fn begun(handle: Handle, name: &str) -> Waiting {
+        let operation = Operation::find(handle.of(), name).unwrap();
+        let here = operation.here(handle, vec![Argument::Limit(None)]).unwrap();
+        let Here::Waits(waiting) = here else { panic!("it is done") };
+        waiting
+    }
+
+    #[test]
+    fn whoever_is_woken_for_several_locks_is_woken_for_each() {
         let client: crate::blocking::Client = client_of_test();
         let taken: Vec<_> = ["x", "y"].map(|name| client.lock(name).acquire().unwrap()).into();
-        let locks = client.multi_lock(["x", "y"]).unwrap().into_face();
-        let operation = Operation::find(Of::Locks, "acquire").unwrap();
-        let here = operation.here(Handle::Locks(locks), vec![Argument::Limit(None)]).unwrap();
-        let Here::Waits(mut waiting) = here else { panic!("it is done") };
+        let mut waiting = begun(Handle::Locks(client.multi_lock(["x", "y"]).unwrap().into_face()), "acquire");
         assert!(waiting.at_once().is_none());
         let bell = Arc::new(Bell::default());
         let mut look = || waiting.wait(Wait::Wake(&Waker::from(bell.clone())));
         for guard in taken {
             assert!(look().is_none());
             let _ = guard.release().unwrap();
-            let began = std::time::Instant::now();
-            while !bell.0.swap(false, Ordering::SeqCst) {
-                assert!(began.elapsed() < Duration::from_secs(10), "nobody rang");
-                std::thread::yield_now();
-            }
+            bell.await_ring();
         }
         assert!(matches!(look(), Some(Ok(Outcome::AllGranted(guards))) if guards.len() == 2));
+    }
+
+    #[test]
+    fn whoever_is_woken_for_a_segment_is_woken_for_the_first_that_is_waited_for() {
+        let client: crate::blocking::Client = client_of_test();
+        let stock = client.striped("x", 1).unwrap();
+        let taken = stock.any().unwrap().unwrap();
+        let mut waiting = begun(Handle::Segments(stock.into_face()), "any");
+        let bell = Arc::new(Bell::default());
+        let mut look = || waiting.wait(Wait::Wake(&Waker::from(bell.clone())));
+        assert!(look().is_none());
+        let _ = taken.into_guard().release().unwrap();
+        bell.await_ring();
+        assert!(matches!(look(), Some(Ok(Outcome::Segment(0, _)))));
     }
 
     #[tokio::test]

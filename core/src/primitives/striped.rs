@@ -266,14 +266,25 @@ pub struct Choosing {
 impl Choosing {
     /// Waits as `how` says; `None` when there is no result yet. Call it no more after a result.
     pub fn wait<'a>(&mut self, how: impl Into<Wait<'a>>) -> Option<Result<Option<Segment<Blocking>>>> {
-        let Some((index, acquiring)) = &mut self.waits else { return self.look().transpose() };
-        let (index, result) = (*index, acquiring.wait(how)?);
-        match result {
-            Err(error) if may_go_on(&error) && !is_over(self.deadline) => {
-                self.waits = None;
-                None
+        let how = how.into();
+        loop {
+            let result = match &mut self.waits {
+                None => self.look().transpose(),
+                Some((index, acquiring)) => {
+                    let (index, result) = (*index, acquiring.wait(how)?);
+                    match result {
+                        Err(error) if may_go_on(&error) && !is_over(self.deadline) => {
+                            self.waits = None;
+                            None
+                        }
+                        result => Some(result.map(|guard| Some(self.striped.chosen(index, guard)))),
+                    }
+                }
+            };
+            // Nobody would wake whoever is to be woken for the segment that is waited for from now on.
+            if result.is_some() || matches!(how, Wait::Park(_)) {
+                return result;
             }
-            result => Some(result.map(|guard| Some(self.striped.chosen(index, guard)))),
         }
     }
 
