@@ -57,7 +57,9 @@ impl Pool {
             if face.joins.is_none() {
                 player.shim.warm_up(&format!("warm-up-{}-{number}", std::process::id()))?;
                 player.shim.reset()?;
-                player.bare = Some(player.shim.process());
+                let process = player.shim.process();
+                let threads = if face.own_threads.is_some() { u64::MAX } else { process.threads };
+                player.bare = Some(Process { threads, ..process });
             }
         }
         Ok(player)

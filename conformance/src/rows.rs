@@ -34,6 +34,8 @@ pub struct Face {
     pub process_each: bool,
     /// For a library that is not ours: whom it meets unless everything is asked for, and why not the others.
     pub only: Option<Meets>,
+    /// Why its threads are not counted once a play is over.
+    pub own_threads: Option<String>,
     #[serde(default)]
     pub cannot: Reasons,
 }

@@ -47,6 +47,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicInteger;
 
 /** The shim of the JVM's faces: {@code sync} waits in threads, {@code async} for futures. The README of this folder's parent says what a shim does. */
 final class Shim {
@@ -63,6 +64,8 @@ final class Shim {
   private final Map<Long, Owner> owners = new ConcurrentHashMap<>();
   /** What may be cancelled, by the command's id. */
   private final Map<Long, Runnable> waiting = new ConcurrentHashMap<>();
+  /** Commands in hand. */
+  private final AtomicInteger running = new AtomicInteger();
 
   private Shim(boolean async) {
     this.async = async;
@@ -73,7 +76,7 @@ final class Shim {
   }
 
   private void main() throws IOException {
-    Peer.say(Map.of("pid", ProcessHandle.current().pid(), "language", "java"));
+    Peer.say(Map.of("pid", ProcessHandle.current().pid(), "language", "java", "resets", true));
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line; (line = in.readLine()) != null; ) {
       JsonObject command = JsonParser.parseString(line).getAsJsonObject();
@@ -86,6 +89,7 @@ final class Shim {
   }
 
   private void dispatch(JsonObject command) {
+    running.incrementAndGet();
     if (has(command, "owner")) {
       long owner = command.get("owner").getAsLong();
       threads.computeIfAbsent(owner, number -> Executors.newSingleThreadExecutor(Peer::daemon)).execute(() -> answer(command));
@@ -100,6 +104,7 @@ final class Shim {
     try {
       Map<String, Object> ok = obey(command);
       if (ok == null) {
+        running.decrementAndGet();
         return;
       }
       Object at = ok.remove("at");
@@ -109,6 +114,7 @@ final class Shim {
       answer.put("at", Peer.now());
       answer.put("error", failure(error));
     }
+    running.decrementAndGet();
     Peer.say(answer);
   }
 
@@ -425,8 +431,23 @@ final class Shim {
       case "work" -> {
         return work(command);
       }
+      case "reset" -> {
+        reset();
+        return ok();
+      }
       default -> throw new IllegalArgumentException("no such command");
     }
+  }
+
+  /** Ends all that is in hand, and has nothing any more but the process itself. */
+  private void reset() throws InterruptedException {
+    clients.values().forEach(Client::close);
+    threads.values().forEach(ExecutorService::shutdownNow);
+    // This command itself is in hand.
+    while (running.get() > 1) {
+      Thread.sleep(1);
+    }
+    List.of(clients, uris, held, stocks, segments, threads, owners, waiting).forEach(Map::clear);
   }
 
   private Map<String, Object> segment(JsonObject command) throws Exception {
