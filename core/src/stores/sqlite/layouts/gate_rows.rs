@@ -5,7 +5,7 @@
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::native_rows::{Env, Lock, Pushes, execute, read_attempt, remove};
+use super::native_rows::{Env, Lock, Pushes, execute, read_attempt, readable, remove};
 use super::{barrier_rows, latch_rows, shared_rows};
 use crate::lease::{BARRIER, LATCH};
 use crate::lock_cell::Surroundings;
@@ -171,8 +171,9 @@ pub(super) fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
     let mut statement = db.prepare_cached(
         "SELECT key FROM gates WHERE goes_wall <= ?1 AND (clock <> ?2 OR goes <= ?3) ORDER BY goes_wall LIMIT ?4",
     )?;
-    let keys = statement.query_map((wall(env), env.clock, env.now.0, SWEEP), |row| row.get(0))?;
-    keys.collect::<rusqlite::Result<Vec<String>>>()?.iter().try_for_each(|key| forget(db, key))
+    let keys = statement.query_map((wall(env), env.clock, env.now.0, SWEEP), |row| readable(row.get(0)))?;
+    let keys = keys.collect::<rusqlite::Result<Vec<Option<String>>>>()?;
+    keys.iter().flatten().try_for_each(|key| forget(db, key))
 }
 
 /// The rows of one of them.

@@ -522,17 +522,14 @@ fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
     Ok(Reply::List(std::iter::once(next).chain(keys).map(Reply::Text).collect()))
 }
 
-/// Removes a few rows of each kind that nobody used for long. What cannot be read stays, with all that lies beside it.
+/// Removes a few rows of each kind that nobody used for long. What cannot be read stays as it lies.
 ///
 /// # Errors
 /// Whatever SQLite reports; the transaction must then be rolled back.
 pub(crate) fn tidy(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
-    execute(db, "SAVEPOINT tidy", [])?;
-    if sweep(db, env).and_then(|()| shared_rows::sweep(db, env)).and_then(|()| gate_rows::sweep(db, env)).is_err() {
-        // With the rows their highest token would be lost.
-        execute(db, "ROLLBACK TO tidy", [])?;
-    }
-    execute(db, "RELEASE tidy", []).map(drop)
+    sweep(db, env)?;
+    shared_rows::sweep(db, env)?;
+    gate_rows::sweep(db, env)
 }
 
 /// Removes rows to which nothing has happened for long, a few at a time and in turn. Their highest token is kept for
@@ -544,13 +541,15 @@ fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
         "SELECT last, waiting, clock, changed, owner, since, expires, first, claimed, card, process, \
          seen_by, seen_expires, seen_until, key FROM locks WHERE key > ?1 ORDER BY key LIMIT ?2",
     )?;
-    let rows = statement.query_map((from, SWEEP.1 as i64), |row| {
+    let read = |row: &Row<'_>| {
         let changed = row.get(3)?;
         let changed = is_ours(env, row.get_ref(2)?.as_str()?, changed).then_some(StoreTime(changed));
-        Ok((row.get::<_, String>(14)?, Lock::read(env, row)?, changed))
-    })?;
-    let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
-    for (key, lock, changed) in &rows {
+        Ok((Lock::read(env, row)?, changed))
+    };
+    let rows = statement.query_map((from, SWEEP.1 as i64), |row| Ok((readable(row.get(14))?, readable(read(row))?)))?;
+    let rows = rows.collect::<rusqlite::Result<Vec<(Option<String>, _)>>>()?;
+    for row in &rows {
+        let (Some(key), Some((lock, changed))) = row else { continue };
         let idle_since = match &lock.cell.hold {
             Some(hold) => Some(hold.expires),
             // Free, and on another clock: the time since is not known, and the reboot was pause enough.
@@ -567,9 +566,15 @@ fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
         execute(db, "DELETE FROM locks WHERE key = ?1", [key])?;
         highest = highest.max(lock.cell.last);
     }
-    let next = if rows.len() == SWEEP.1 { rows.last().map_or("", |(key, ..)| key) } else { "" };
+    let next = next_page(rows.iter().map(|(key, _)| key));
     execute(db, "UPDATE meta SET last = ?1, swept = ?2", (integer(highest), next))?;
     Ok(())
+}
+
+/// From which key on the next sweep looks after a page of `keys`; after the last page, from the first.
+pub(super) fn next_page<'a>(keys: impl ExactSizeIterator<Item = &'a Option<String>> + DoubleEndedIterator) -> &'a str {
+    let last = if keys.len() == SWEEP.1 { keys.rev().find_map(Option::as_deref) } else { None };
+    last.unwrap_or("")
 }
 
 /// The highest token of any row that was removed.
@@ -594,6 +599,17 @@ pub(super) fn token(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 
 pub(super) fn integer(token: u64) -> i64 {
     i64::try_from(token).unwrap_or(i64::MAX)
+}
+
+/// What could be read; `None` for what no version of this layout wrote, of which whoever has another key hears nothing.
+pub(super) fn readable<T>(read: rusqlite::Result<T>) -> rusqlite::Result<Option<T>> {
+    use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+    match read {
+        Err(FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..)) => {
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
 }
 
 pub(super) fn unreadable(column: usize, what: &'static str) -> rusqlite::Error {
@@ -825,6 +841,23 @@ pub(super) mod tests {
         assert_eq!(rows(&db), 1);
         sweep(&db, &env(11 * idle, "next")).unwrap();
         assert_eq!(rows(&db), 0);
+    }
+
+    #[test]
+    fn a_row_that_cannot_be_read_stays_and_the_others_are_removed() {
+        let db = file();
+        let idle = i64::try_from(IDLE.as_micros()).unwrap();
+        for (attempt, key) in [(1, "a"), (2, "b"), (3, "c"), (4, "d")] {
+            let ask = request(&CALLS.acquire, key, &acquire(attempt, 100, false, None).args);
+            run(&db, &env(0, "boot"), &ask).unwrap();
+        }
+        db.execute_batch("UPDATE locks SET owner = 'nonsense' WHERE key = 'b'").unwrap();
+        db.execute_batch("UPDATE locks SET key = CAST(x'ff' AS TEXT) WHERE key = 'c'").unwrap();
+        sweep(&db, &env(idle + 100, "boot")).unwrap();
+        let rows = |what: &str| -> i64 {
+            db.query_row(&format!("SELECT count(*) FROM locks WHERE {what}"), [], |row| row.get(0)).unwrap()
+        };
+        assert_eq!((rows("owner = 'nonsense'"), rows("key = CAST(x'ff' AS TEXT)"), rows("true")), (1, 1, 2));
     }
 
     #[test]

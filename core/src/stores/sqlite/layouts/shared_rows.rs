@@ -10,7 +10,8 @@ use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::gate_rows;
 use super::native_rows::{
-    Env, IDLE, Lock, Pushes, Queue, SWEEP, Sighting, execute, integer, is_ours, read_waiter, remove, token, unreadable,
+    Env, IDLE, Lock, Pushes, Queue, SWEEP, Sighting, execute, integer, is_ours, next_page, read_waiter, readable,
+    remove, token, unreadable,
 };
 use crate::lock_cell::{Claimant, LockStorage, Surroundings};
 use crate::protocol::{AttemptId, InboxId, Reply};
@@ -335,11 +336,11 @@ pub(super) fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
         .prepare_cached("SELECT last, swept_shared FROM meta")?
         .query_row([], |row| Ok((token(row, 0)?, row.get(1)?)))?;
     let mut statement = db.prepare_cached("SELECT key FROM shared WHERE key > ?1 ORDER BY key LIMIT ?2")?;
-    let keys = statement.query_map((from, SWEEP.1 as i64), |row| row.get(0))?;
-    let keys = keys.collect::<rusqlite::Result<Vec<String>>>()?;
-    for key in &keys {
-        let Some(record) = Record::load(db, env, key, true)? else { continue };
-        let holders = Rows::of(db, env, key, record.waiting, false).holders()?;
+    let keys = statement.query_map((from, SWEEP.1 as i64), |row| readable(row.get(0)))?;
+    let keys = keys.collect::<rusqlite::Result<Vec<Option<String>>>>()?;
+    for key in keys.iter().flatten() {
+        let Some(Some(record)) = readable(Record::load(db, env, key, true))? else { continue };
+        let Some(holders) = readable(Rows::of(db, env, key, record.waiting, false).holders())? else { continue };
         let ends = holders.iter().map(|holder| holder.expires).chain(record.changed);
         let stays = if record.cell.resized { RESIZED } else { IDLE };
         if ends.max().is_some_and(|end| end.after(stays) > env.now) {
@@ -354,8 +355,7 @@ pub(super) fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
         }
         last = last.max(record.cell.last);
     }
-    let next = if keys.len() == SWEEP.1 { keys.last().map_or("", String::as_str) } else { "" };
-    execute(db, "UPDATE meta SET last = ?1, swept_shared = ?2", (integer(last), next))?;
+    execute(db, "UPDATE meta SET last = ?1, swept_shared = ?2", (integer(last), next_page(keys.iter())))?;
     Ok(())
 }
 
@@ -537,5 +537,22 @@ mod tests {
         assert_eq!((count("shared"), count("holders")), (1, 0));
         sweep(&db, &env(i64::try_from(RESIZED.as_micros()).unwrap(), "boot")).unwrap();
         assert_eq!(count("shared"), 0);
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_stays_and_the_others_are_removed() {
+        let db = file();
+        let idle = i64::try_from(IDLE.as_micros()).unwrap();
+        for (n, key) in ["a", "b", "c", "d", "e"].iter().enumerate() {
+            run(&db, &env(0, "boot"), key, &acquire(n as u64, Share::READ, 100, false)).unwrap();
+        }
+        db.execute_batch("UPDATE shared SET primitive = 'nonsense' WHERE key = 'b'").unwrap();
+        db.execute_batch("UPDATE holders SET owner = 'nonsense' WHERE key = 'c'").unwrap();
+        db.execute_batch("UPDATE shared SET key = CAST(x'ff' AS TEXT) WHERE key = 'd'").unwrap();
+        sweep(&db, &env(idle + 101, "boot")).unwrap();
+        let left = |what: &str| -> i64 {
+            db.query_row(&format!("SELECT count(*) FROM shared WHERE {what}"), [], |row| row.get(0)).unwrap()
+        };
+        assert_eq!((left("key IN ('b', 'c') OR key = CAST(x'ff' AS TEXT)"), left("true")), (3, 3));
     }
 }
