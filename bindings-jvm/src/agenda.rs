@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use lockwright::binding::held::{Group, Taken};
 use lockwright::binding::operation::Work;
+use lockwright::binding::report::{self, Backlog};
 use lockwright::binding::{Held, Jobs, Outcome, lost_track};
 use lockwright::events::Event;
 use lockwright::{Error, Kind, Result};
@@ -20,7 +21,7 @@ use rustix::io::Errno;
 
 use crate::locked;
 use crate::reply::Reply;
-use crate::report::heard;
+use crate::report::CAPACITY;
 use crate::wire::Request;
 
 pub(crate) struct Agenda {
@@ -36,17 +37,12 @@ pub(crate) struct Agenda {
 #[derive(Default)]
 struct Mail {
     messages: Vec<Message>,
-    news: VecDeque<Event>,
-    /// How many events had no space since the last one that did.
-    missed: u64,
+    news: Backlog,
     /// A byte is in the pipe.
     rung: bool,
     /// The taker is to return though there may be nothing.
     nudged: bool,
 }
-
-/// How many events wait for Java.
-const CAPACITY: usize = 10_000;
 
 /// What Java is told.
 pub(crate) enum Message {
@@ -124,12 +120,7 @@ pub(crate) fn post(message: Message) {
 pub(crate) fn post_news(event: Event) {
     let Ok(agenda) = agenda() else { return };
     agenda.with_mail(|mail| {
-        if mail.news.len() >= CAPACITY {
-            mail.missed += 1 + event.missed;
-            return;
-        }
-        let missed = event.missed + std::mem::take(&mut mail.missed);
-        mail.news.push_back(Event { missed, ..event });
+        mail.news.push(event, CAPACITY);
     });
 }
 
@@ -233,7 +224,7 @@ impl Agenda {
             let mut mail = locked(&self.mail);
             mail.messages.extend(ended.into_iter().map(|(job, reply)| Message::Ended(job, reply)));
             if std::mem::take(&mut mail.nudged) || !mail.messages.is_empty() || !mail.news.is_empty() {
-                return (std::mem::take(&mut mail.messages), std::mem::take(&mut mail.news));
+                return (std::mem::take(&mut mail.messages), mail.news.take());
             }
             drop(mail);
             self.sleep();
@@ -283,7 +274,7 @@ pub(crate) fn take(_: &mut Request<'_>) -> Result<Reply> {
     }
     for event in news {
         reply.byte(kind::NEWS);
-        reply.value(heard(event).into());
+        reply.value(report::event(event).into());
     }
     Ok(reply)
 }

@@ -1,12 +1,13 @@
 //! What the core tells of itself, and asks of the program: distributions of times, events, user and password.
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use lockwright::binding::{Numbered, Record, Value, lost_track, record};
-use lockwright::events::{self, Event, Events, Level};
+use lockwright::binding::report::{quantile, tell};
+use lockwright::binding::{Numbered, Value, lost_track};
+use lockwright::events::{Events, Level};
 use lockwright::options::Credentials;
-use lockwright::{Error, Kind, Result};
+use lockwright::Result;
 
 use crate::agenda::{Message, post, post_news};
 use crate::reply::Reply;
@@ -20,13 +21,7 @@ pub(crate) fn histogram(request: &mut Request<'_>) -> Result<Reply> {
     let of = table::histogram(request.number()?)?;
     Ok(match request.byte()? {
         0 => Reply::told(vec![Value::Count(of.count()), Value::Span(of.sum()), Value::Span(of.max())]),
-        1 => {
-            let q = request.fraction()?;
-            if !(0.0..=1.0).contains(&q) {
-                return Err(Error::invalid("metrics", "a quantile is a number from 0 to 1"));
-            }
-            Reply::told(of.quantile(q))
-        }
+        1 => Reply::told(quantile(&of, request.fraction()?)?),
         2 => Reply::told(of.at_most(span(request, "metrics", "bound")?)),
         3 => {
             let bucket = |(bound, count)| Value::List(vec![Value::Span(bound), Value::Count(count)]);
@@ -36,48 +31,15 @@ pub(crate) fn histogram(request: &mut Request<'_>) -> Result<Reply> {
     })
 }
 
-/// An event, as `Log` of the Java side reads it.
-pub(crate) fn heard(mut event: Event) -> Record {
-    let fields = Record { class: "", fields: record::fields(&mut event) };
-    let at = event.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let parts = [
-        ("at", Value::Span(at)),
-        ("level", u32::from(event.level as u8).into()),
-        ("target", event.target.into()),
-        ("message", event.message.into()),
-        ("fields", fields.into()),
-        ("missed", event.missed.into()),
-    ];
-    Record { class: "", fields: parts.into() }
-}
-
-/// How many events wait in the core.
-const CAPACITY: usize = 10_000;
+/// How many events wait in the core, and as many for Java.
+pub(crate) const CAPACITY: usize = 10_000;
 
 /// Has events told, of a level (0, errors, to 4, traces; above, none) from now on.
 pub(crate) fn listen(request: &mut Request<'_>) -> Result<Reply> {
     static EVENTS: OnceLock<Result<Arc<Events>>> = OnceLock::new();
-    let events = EVENTS.get_or_init(begin).clone()?;
+    let events = EVENTS.get_or_init(|| tell(None, CAPACITY, post_news)).clone()?;
     events.set_level(Level::numbered(request.byte()?));
     Ok(done())
-}
-
-fn begin() -> Result<Arc<Events>> {
-    let events = events::collect(None, CAPACITY)?;
-    let serving = events.clone();
-    let refused = |error: std::io::Error| {
-        let message = "the thread for events could not be started; raise the limit of threads";
-        Error::new(Kind::Internal, "connect", message).caused_by(error)
-    };
-    let named = std::thread::Builder::new().name("lockwright-log".into());
-    named.spawn(move || serve(&serving)).map_err(refused)?;
-    Ok(events)
-}
-
-fn serve(events: &Events) {
-    while let Some(come) = events.wait(Duration::MAX) {
-        come.into_iter().for_each(post_news);
-    }
 }
 
 /// Where the driver's threads wait for user and password.

@@ -1,13 +1,11 @@
 //! What the core tells of itself: distributions of times, and events on their way to the process's warnings.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::{Duration, SystemTime};
 
-use lockwright::binding::record::fields;
-use lockwright::binding::{Given, Record, Value};
-use lockwright::events::{self, Event, Level};
-use lockwright::{Error, Result, metrics};
+use lockwright::binding::report::{self, Backlog};
+use lockwright::binding::{Given, Record};
+use lockwright::events::{Event, Events, Level};
+use lockwright::{Result, metrics};
 use napi_derive::napi;
 
 use crate::error::{Answer, answer};
@@ -38,9 +36,7 @@ impl Histogram {
 
     #[napi(catch_unwind)]
     pub fn quantile(&self, q: f64) -> Answer<f64> {
-        let inside = (0.0..=1.0).contains(&q);
-        let refused = || Error::invalid("metrics", "a quantile is a number from 0 to 1");
-        answer(if inside { Ok(NODE.number(self.0.quantile(q))) } else { Err(refused()) })
+        answer(report::quantile(&self.0, q).map(|time| NODE.number(time)))
     }
 
     #[napi(catch_unwind)]
@@ -53,21 +49,6 @@ impl Histogram {
     pub fn buckets(&self) -> Vec<Vec<f64>> {
         self.0.buckets().map(|(bound, count)| vec![NODE.number(bound), number(count)]).collect()
     }
-}
-
-/// As `Heard` of `ts/log.ts`.
-fn heard(mut event: Event) -> Record {
-    let fields = Record { class: "", fields: fields(&mut event) };
-    let at = event.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let parts = [
-        ("at", Value::Span(at)),
-        ("level", u32::from(event.level as u8).into()),
-        ("target", event.target.into()),
-        ("message", event.message.into()),
-        ("fields", fields.into()),
-        ("missed", event.missed.into()),
-    ];
-    Record { class: "Heard", fields: parts.into() }
 }
 
 /// How many events wait for an environment to take them; and how many in the core.
@@ -86,9 +67,7 @@ struct Listener {
     notifier: Weak<Notifier>,
     /// Of what level it wants events; `None` while it did not say.
     wants: Option<Option<Level>>,
-    events: VecDeque<Event>,
-    /// How many had no space since the last one that did.
-    missed: u64,
+    backlog: Backlog,
 }
 
 impl Listener {
@@ -97,13 +76,9 @@ impl Listener {
     }
 
     fn take(&mut self, event: &Event) {
-        if self.events.len() >= CAPACITY {
-            self.missed += 1 + event.missed;
-            return;
-        }
-        let missed = event.missed + std::mem::take(&mut self.missed);
-        self.events.push_back(Event { missed, ..event.clone() });
-        if let Some(notifier) = self.notifier.upgrade() {
+        if self.backlog.push(event.clone(), CAPACITY)
+            && let Some(notifier) = self.notifier.upgrade()
+        {
             notifier.notify();
         }
     }
@@ -130,7 +105,7 @@ impl Listeners {
         let known = self.listeners.iter().position(|listener| listener.is(notifier));
         let place = known.unwrap_or_else(|| {
             let notifier = Arc::downgrade(notifier);
-            self.listeners.push(Listener { notifier, wants: None, events: VecDeque::new(), missed: 0 });
+            self.listeners.push(Listener { notifier, wants: None, backlog: Backlog::new() });
             self.listeners.len() - 1
         });
         &mut self.listeners[place]
@@ -138,12 +113,12 @@ impl Listeners {
 }
 
 static LISTENERS: Mutex<Listeners> = Mutex::new(Listeners { listeners: Vec::new() });
-static EVENTS: OnceLock<Result<Arc<events::Events>>> = OnceLock::new();
+static EVENTS: OnceLock<Result<Arc<Events>>> = OnceLock::new();
 
 /// Has events told to this environment, of `level` (0, errors, to 4, traces; above, none) from now on. Without one, as
 /// it said before; if it never did, warnings, while no environment said anything and this is the first.
 pub(crate) fn listen(notifier: &Arc<Notifier>, level: Option<u8>) -> Result<()> {
-    let events = EVENTS.get_or_init(begin).clone()?;
+    let events = EVENTS.get_or_init(|| report::tell(UNASKED, CAPACITY, tell)).clone()?;
     let mut all = locked(&LISTENERS);
     let listener = all.listener(notifier);
     if let Some(number) = level {
@@ -153,30 +128,15 @@ pub(crate) fn listen(notifier: &Arc<Notifier>, level: Option<u8>) -> Result<()> 
     Ok(())
 }
 
-fn begin() -> Result<Arc<events::Events>> {
-    let events = events::collect(UNASKED, CAPACITY)?;
-    let serving = events.clone();
-    let refused = |error: std::io::Error| {
-        let message = "the thread for events could not be started; raise the limit of threads";
-        Error::new(lockwright::Kind::Internal, "connect", message).caused_by(error)
-    };
-    let named = std::thread::Builder::new().name("lockwright-log".into());
-    named.spawn(move || serve(&serving)).map_err(refused)?;
-    Ok(events)
-}
-
-fn serve(events: &events::Events) {
-    while let Some(come) = events.wait(Duration::MAX) {
-        let mut all = locked(&LISTENERS);
-        come.iter().for_each(|event| all.tell(event));
-    }
+fn tell(event: Event) {
+    locked(&LISTENERS).tell(&event);
 }
 
 /// What happened, for this environment to tell.
 pub(crate) fn news(notifier: &Arc<Notifier>) -> Vec<Record> {
     let mut all = locked(&LISTENERS);
     let listener = all.listeners.iter_mut().find(|listener| listener.is(notifier));
-    listener.map_or_else(Vec::new, |listener| listener.events.drain(..).map(heard).collect())
+    listener.map_or_else(Vec::new, |listener| listener.backlog.take().into_iter().map(report::event).collect())
 }
 
 /// This environment ends.

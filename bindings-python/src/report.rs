@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use lockwright::binding::record;
+use lockwright::binding::{record, report};
 use lockwright::events::{self, Level};
-use lockwright::{Error, Result, fork_generation, metrics};
+use lockwright::{Result, fork_generation, metrics};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -44,10 +44,7 @@ impl Histogram {
 
     /// The time within which the fraction `q` (0 to 1) of all lies; 0 while there is none.
     fn quantile(&self, q: f64) -> PyResult<f64> {
-        if (0.0..=1.0).contains(&q) {
-            return Ok(self.0.quantile(q).as_secs_f64());
-        }
-        Err(Raised(Error::invalid("metrics", "a quantile is a number from 0 to 1")).into())
+        Ok(report::quantile(&self.0, q).map_err(Raised)?.as_secs_f64())
     }
 
     /// How many are not longer than `bound`: what a cumulative bucket of Prometheus counts.

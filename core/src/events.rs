@@ -4,7 +4,8 @@
 //! thread on which an event happens run the language's code; so it [`collect`]s events in a mailbox of fixed size,
 //! which one of the language's own threads empties. `docs/observability.md` lists the events.
 
-use std::collections::VecDeque;
+pub(crate) mod backlog;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -16,6 +17,7 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Metadata, Subscriber};
 
+use self::backlog::Backlog;
 use crate::error::{Error, Result};
 use crate::platform::fork::Generational;
 use crate::platform::mutex::locked;
@@ -132,8 +134,7 @@ struct Mailbox {
 
 #[derive(Default)]
 struct EventQueue {
-    events: VecDeque<Event>,
-    missed: u64,
+    backlog: Backlog,
     closed: bool,
 }
 
@@ -150,15 +151,15 @@ impl Events {
         let mailbox = self.mailbox();
         let give_up = Instant::now().checked_add(limit);
         let mut queue = locked(&mailbox.queue);
-        while queue.events.is_empty() && !queue.closed {
+        while queue.backlog.is_empty() && !queue.closed {
             let left = give_up.map_or(Duration::from_secs(3600), |at| at.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 break;
             }
             queue = mailbox.arrived.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        let over = queue.closed && queue.events.is_empty();
-        (!over).then(|| queue.events.drain(..).collect())
+        let over = queue.closed && queue.backlog.is_empty();
+        (!over).then(|| queue.backlog.take().into())
     }
 
     /// Ends every wait, now and later, and takes no more events: the program ends.
@@ -175,16 +176,9 @@ impl Events {
     fn leave(&self, event: Event) {
         let mailbox = self.mailbox();
         let mut queue = locked(&mailbox.queue);
-        if queue.closed {
-            return;
+        if !queue.closed && queue.backlog.push(event, self.capacity) {
+            mailbox.arrived.notify_one();
         }
-        if queue.events.len() >= self.capacity {
-            queue.missed += 1;
-            return;
-        }
-        let missed = std::mem::take(&mut queue.missed);
-        queue.events.push_back(Event { missed, ..event });
-        mailbox.arrived.notify_one();
     }
 
     fn wants(&self, metadata: &Metadata<'_>) -> bool {

@@ -11,11 +11,12 @@
 //! | what comes of them: [`Outcome`], of which all but guards is a [`Value`] | [`operation`], [`record`] |
 //! | jobs by number in the language's own event loop, which may be given up | [`jobs`] |
 //! | a guard that several threads of a program share, and groups of them | [`held`], [`watch`] |
+//! | events on their way to the language's log | [`report`] |
 //! | whatever a language has a number of | [`numbered`] |
 //! | every name that a language must have, for its test: [`manifest`](manifest::manifest) | [`manifest`] |
 //!
 //! Errors are the core's: [`code`](crate::Error::code), [`retryable`](crate::Error::retryable), and what to do in the
-//! text. Events are collected by [`events`](crate::events) and told as [`fields`](record::fields).
+//! text. Events are collected by [`events`](crate::events) and told as [`report`] has it.
 
 pub mod held;
 pub mod jobs;
@@ -24,6 +25,7 @@ pub mod numbered;
 pub mod operation;
 pub mod options;
 pub mod record;
+pub mod report;
 pub mod watch;
 
 pub use held::{Ending, Held, Standing};
