@@ -7,32 +7,25 @@ import os
 import select
 import threading
 import weakref
-from typing import Dict, Tuple
+from typing import Tuple, cast
 
+from lockwright._beside import Beside
 from lockwright._errors import Forked
 from lockwright._lockwright import Reactor
 
 _Loop = asyncio.AbstractEventLoop
 
 
-class _Served(weakref.ref):  # type: ignore[type-arg]
-    """A loop and its reactor, which is kept by the loop, and goes with it: when that is closed, or collected."""
-
-    __slots__ = ("address", "reactor")
-    address: int
-    reactor: "weakref.ref[Reactor]"
-
-
-# By the loop's address, which is another loop's later: so it is forgotten with the loop.
-_reactors: Dict[int, _Served] = {}
+# The loop keeps its reactor, which goes with it: when that is closed, or collected.
+_reactors: Beside["weakref.ref[Reactor]"] = Beside()
 _inherited: "weakref.WeakSet[_Loop]" = weakref.WeakSet()
 
 
 def here() -> Tuple[_Loop, Reactor]:
     """The running loop and its reactor."""
     loop = asyncio.get_running_loop()
-    known = _reactors.get(id(loop))
-    reactor = known.reactor() if known is not None else None
+    known = _reactors.get(loop)
+    reactor = known() if known is not None else None
     return loop, reactor if reactor is not None else _install(loop)
 
 
@@ -48,14 +41,8 @@ def _install(loop: _Loop) -> Reactor:
     except NotImplementedError:
         watch = _Watch(loop, reactor)
         threading.Thread(target=watch.run, name="lockwright-watch", daemon=True).start()
-    served = _Served(loop, _forget)
-    served.address, served.reactor = id(loop), weakref.ref(reactor)
-    _reactors[id(loop)] = served
+    _reactors.put(loop, weakref.ref(reactor))
     return reactor
-
-
-def _forget(served: _Served) -> None:
-    _reactors.pop(served.address, None)
 
 
 class _Watch:
@@ -89,10 +76,8 @@ class _Watch:
 
 
 def _after_fork() -> None:
-    for served in list(_reactors.values()):
-        loop = served()
-        if loop is not None:
-            _inherited.add(loop)
+    for loop, _ in _reactors:
+        _inherited.add(cast(_Loop, loop))
     _reactors.clear()
 
 

@@ -18,11 +18,11 @@ import functools
 import inspect
 import itertools
 import sys
-import weakref
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Literal, Optional, Type, TypeVar
 
 from lockwright import _lockwright as _native
+from lockwright._beside import Beside
 from lockwright._errors import Forked, InvalidConfig, LockError, LockLost, LockTimeout, NotOwned, Unavailable, over_released
 from lockwright._guarded import namer
 from lockwright._election import EVERY, Leader, is_news, leader_of
@@ -314,31 +314,19 @@ def _task() -> "asyncio.Task[Any]":
     return task
 
 
-class _Known(weakref.ref):  # type: ignore[type-arg]
-    """A task and its own number."""
-
-    __slots__ = ("address", "number")
-    address: int
-    number: int
-
-
-# By the task's address, which is another task's later: so it is forgotten with the task. Not in a context variable: tasks can share
-# a context, and those that are started inherit it.
-_owners: Dict[int, _Known] = {}
+# Not in a context variable: tasks can share a context, and those that are started inherit it.
+_owners: Beside[int] = Beside()
 _numbers = itertools.count(1)
 
 
-def _forget(known: _Known) -> None:
-    _owners.pop(known.address, None)
-
-
 def _owner() -> int:
+    """The running task's own number."""
     task = _task()
-    known = _owners.get(id(task))
-    if known is None:
-        known = _owners[id(task)] = _Known(task, _forget)
-        known.address, known.number = id(task), next(_numbers)
-    return known.number
+    number = _owners.get(task)
+    if number is None:
+        number = next(_numbers)
+        _owners.put(task, number)
+    return number
 
 
 class Lock:
