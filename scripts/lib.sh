@@ -112,5 +112,17 @@ jvm_build() {
   mvn -q -B -f "$package/pom.xml" -Dnative.skip=true -Dnative.folder="$TARGET/$1" test-compile \
     dependency:build-classpath -Dmdep.outputFile="$package/target/classpath" >&2
   javac -nowarn -cp "$package/target/classes:$(<"$package/target/classpath")" -d "$package/target/shim" \
-    "$ROOT"/conformance/shims/jvm/{Peer,Shim}.java >&2
+    "$ROOT"/conformance/shims/jvm/{InHand,Peer,Shim}.java >&2
+}
+
+# Every face as the conformance suite plays it, and the suite.
+need_faces() {
+  need_rust
+  need_venv
+  need_node "$ROOT/bindings-node"
+  need_jvm
+  maturin develop --quiet --locked --manifest-path "$ROOT/bindings-python/Cargo.toml"
+  cargo build --locked -p lockwright-conformance -p lockwright-node -p lockwright-jvm
+  node_build debug
+  jvm_build debug
 }

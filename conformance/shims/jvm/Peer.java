@@ -20,7 +20,6 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * A library for the JVM as a peer: obeys those commands of a shim that such a library can obey. {@code conformance/README.md} says
@@ -35,8 +34,7 @@ abstract class Peer {
   private static final long AHEAD = ahead();
 
   private final Map<String, Held> held = new ConcurrentHashMap<>();
-  /** How many commands are in hand. */
-  private final AtomicInteger running = new AtomicInteger();
+  private final InHand running = new InHand();
 
   /** One hold, and until when it lasts. A lock of these libraries belongs to a thread, so each has one. */
   abstract static class Held {
@@ -137,7 +135,7 @@ abstract class Peer {
       if (command.get("do").getAsString().equals("exit")) {
         break;
       }
-      running.incrementAndGet();
+      running.begin();
       daemon(() -> answer(command)).start();
     }
     // Clients are not closed: that would take the better part of a second.
@@ -160,7 +158,7 @@ abstract class Peer {
       answer.addProperty("at", now());
       answer.add("error", failure);
     }
-    running.decrementAndGet();
+    running.end();
     say(answer);
   }
 
@@ -212,10 +210,7 @@ abstract class Peer {
     close();
     held.values().forEach(had -> had.thread.shutdown());
     held.clear();
-    // This command itself is in hand.
-    while (running.get() > 1) {
-      Thread.sleep(1);
-    }
+    running.awaitTheOthers();
   }
 
   private void keep(String guard, Held got, JsonObject ok) {

@@ -47,7 +47,6 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import java.util.concurrent.atomic.AtomicInteger;
 
 /** The shim of the JVM's faces: {@code sync} waits in threads, {@code async} for futures. The README of this folder's parent says what a shim does. */
 final class Shim {
@@ -64,8 +63,7 @@ final class Shim {
   private final Map<Long, Owner> owners = new ConcurrentHashMap<>();
   /** What may be cancelled, by the command's id. */
   private final Map<Long, Runnable> waiting = new ConcurrentHashMap<>();
-  /** Commands in hand. */
-  private final AtomicInteger running = new AtomicInteger();
+  private final InHand running = new InHand();
 
   private Shim(boolean async) {
     this.async = async;
@@ -89,7 +87,7 @@ final class Shim {
   }
 
   private void dispatch(JsonObject command) {
-    running.incrementAndGet();
+    running.begin();
     if (has(command, "owner")) {
       long owner = command.get("owner").getAsLong();
       threads.computeIfAbsent(owner, number -> Executors.newSingleThreadExecutor(Peer::daemon)).execute(() -> answer(command));
@@ -104,7 +102,7 @@ final class Shim {
     try {
       Map<String, Object> ok = obey(command);
       if (ok == null) {
-        running.decrementAndGet();
+        running.end();
         return;
       }
       Object at = ok.remove("at");
@@ -114,7 +112,7 @@ final class Shim {
       answer.put("at", Peer.now());
       answer.put("error", failure(error));
     }
-    running.decrementAndGet();
+    running.end();
     Peer.say(answer);
   }
 
@@ -443,10 +441,7 @@ final class Shim {
   private void reset() throws InterruptedException {
     clients.values().forEach(Client::close);
     threads.values().forEach(ExecutorService::shutdownNow);
-    // This command itself is in hand.
-    while (running.get() > 1) {
-      Thread.sleep(1);
-    }
+    running.awaitTheOthers();
     List.of(clients, uris, held, stocks, segments, threads, owners, waiting).forEach(Map::clear);
   }
 
