@@ -1411,6 +1411,15 @@ mod tests {
         assert!(entry.is_idle() && began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     }
 
+    /// Why whoever asks for the lock of `entry` does not get it.
+    fn refusal(engine: &Arc<Engine>, entry: &Arc<Entry>) -> Error {
+        let wish = Wish::new(AcquireOptions::default(), None);
+        let (_, waiter, effects) = begin(engine, entry, &wish, &"".into(), None);
+        engine.perform(entry, effects, None);
+        let Some(Settled::Refused(Refusal::Failed(error))) = waiter.take() else { panic!("it is not refused") };
+        error
+    }
+
     #[test]
     fn whoever_comes_as_the_client_is_closed_is_told_so() {
         let mut uri = crate::uri::Uri::parse("memory://closing-late", ConnectOptions::default()).unwrap();
@@ -1419,11 +1428,7 @@ mod tests {
         let layout = engine.store.layouts()[0].clone();
         let (name, key): (Arc<str>, Arc<str>) = ("x".into(), layout.key("x").unwrap());
         for entry in [engine.entry(&layout, &name, &key), engine.own_entry(&layout, &name, &key)] {
-            let wish = Wish::new(AcquireOptions::default(), None);
-            let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
-            engine.perform(&entry, effects, None);
-            let Some(Settled::Refused(Refusal::Failed(error))) = waiter.take() else { panic!("it is not refused") };
-            assert_eq!(error.kind(), Kind::Closed);
+            assert_eq!(refusal(&engine, &entry).kind(), Kind::Closed);
         }
     }
 
@@ -1434,11 +1439,7 @@ mod tests {
         let layout = engine.store.layouts()[0].clone();
         let entry = engine.entry(&layout, &"x".into(), &layout.key("x").unwrap());
         assert!(here(engine.drain(Road::Thread, Duration::ZERO)).unwrap().is_empty());
-        let wish = Wish::new(AcquireOptions::default(), None);
-        let (_, waiter, effects) = begin(&engine, &entry, &wish, &"".into(), None);
-        engine.perform(&entry, effects, None);
-        let Some(Settled::Refused(Refusal::Failed(error))) = waiter.take() else { panic!("it is not refused") };
-        assert_eq!(error.kind(), Kind::Closed);
+        assert_eq!(refusal(&engine, &entry).kind(), Kind::Closed);
     }
 
     #[test]
