@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::error::Error;
 use crate::lease::Sighting;
-use crate::options::LayoutChoice;
+use crate::options::AcquireOptions;
 use crate::platform::{clock, runtime};
 use crate::protocol::{Channel, InboxId, Inquiry, Layout, Reply, Requests, StoreEvent};
 use crate::session::Inbox;
@@ -280,6 +280,20 @@ pub trait Sink: Send + Sync {
 
     /// The server is not the one it was (restarted, failed over): what it promised must be verified.
     fn restarted(&self);
+}
+
+/// A layout as it is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LayoutChoice<'a> {
+    pub(crate) layout: Option<&'a str>,
+    pub(crate) format: Option<&'a str>,
+}
+
+impl<'a> LayoutChoice<'a> {
+    /// The one that a lock's options ask for.
+    pub(crate) fn of(options: &'a AcquireOptions) -> Self {
+        LayoutChoice { layout: options.layout.as_deref(), format: options.format.as_deref() }
+    }
 }
 
 /// The one of a store's layouts that is wanted.
