@@ -16,10 +16,10 @@
 //!   takes several, [`striped`] one of several. [`latch`] has some wait until others are done, [`barrier`] until others
 //!   wait too. [`once`] lets one caller do what many want done, [`election`] has one of many lead, and [`kit`] has what
 //!   the protected resource asks of a token. [`Error`] has a stable code; [`guarantee`] says what each store promises.
-//! * Inside, the crate `lockwright_machines` decides: a protocol for each lock layout, the session that alone reasons about
-//!   time, the queue of one process, the machine that joins them, all of it pure and explored exhaustively. This crate is
-//!   all that touches a socket, a thread or a clock: the driver with its [`stores`]. What of the machines concerns users
-//!   is here under paths of its own, such as [`options`] and [`lease`].
+//! * Inside, the crate `lockwright_machines` decides: a protocol for each lock layout, the session that alone reasons
+//!   about time, the queue of one process, the machine that joins them, all of it pure and explored exhaustively. This
+//!   crate is all that touches a socket, a thread or a clock: the driver with its [`stores`]. What of the machines
+//!   concerns users is here under paths of its own, such as [`options`] and [`lease`].
 
 #![deny(unsafe_code)]
 

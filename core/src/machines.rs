@@ -1,4 +1,5 @@
-//! What of the machines users meet, under the paths that it has for them. All else of `lockwright_machines` is the inside.
+//! What of the machines users meet, under the paths that it has for them. All else of `lockwright_machines` is the
+//! inside.
 
 /// What can go wrong, as one type with a stable code that is the same in every language.
 pub mod error {
@@ -62,7 +63,8 @@ pub mod queue {
     pub use lockwright_machines::queue::OwnerId;
 }
 
-/// What somebody has of what several hold: a reader's or the writer's part of a read/write lock, permits of a semaphore.
+/// What somebody has of what several hold: a reader's or the writer's part of a read/write lock, permits of a
+/// semaphore.
 pub mod share {
     #[doc(inline)]
     pub use lockwright_machines::share::{MOST_PERMITS, Primitive, Share};

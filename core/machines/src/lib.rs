@@ -1,12 +1,12 @@
 //! The inside of [Lockwright](https://docs.rs/lockwright): its lock protocols, as machines that are told what happened
 //! and say what is to be done.
 //!
-//! **To use locks, depend on `lockwright`.** This crate is for those who carry its machines somewhere else, such as into
-//! a WebAssembly host that has a client of its own for the store, and for those who check them. Nothing here is
+//! **To use locks, depend on `lockwright`.** This crate is for those who carry its machines somewhere else, such as
+//! into a WebAssembly host that has a client of its own for the store, and for those who check them. Nothing here is
 //! promised to stay as it is: any version may change any of it.
 //!
-//! Nothing here reads a clock, draws a random number, opens a socket, starts a thread or takes a mutex; whoever drives a
-//! machine hands all that in. So everything that can happen to it can be played, and is: the explorer visits every
+//! Nothing here reads a clock, draws a random number, opens a socket, starts a thread or takes a mutex; whoever drives
+//! a machine hands all that in. So everything that can happen to it can be played, and is: the explorer visits every
 //! interleaving in bounded worlds, and the simulation random ones, with these machines as they ship.
 //!
 //! # A tour

@@ -1,6 +1,6 @@
-//! The scripts of barriers do what [`lockwright_machines::barrier_cell`] does: the same random commands go to both, and answers,
-//! pushes and what is left in the end must be equal. The scripts run on a real server, under a clock that the test
-//! sets.
+//! The scripts of barriers do what [`lockwright_machines::barrier_cell`] does: the same random commands go to both, and
+//! answers, pushes and what is left in the end must be equal. The scripts run on a real server, under a clock that the
+//! test sets.
 
 mod redis_server;
 

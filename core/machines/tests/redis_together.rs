@@ -1,7 +1,7 @@
-//! Several locks tried by one request are each left as [`lockwright_machines::lock_cell`] leaves it when they are tried one
-//! after the other, and those before the first that cannot be had given back: the same random commands go to both, and
-//! answers, pushes and what is left in the end must be equal. The script runs on a real server, under a clock that the
-//! test sets.
+//! Several locks tried by one request are each left as [`lockwright_machines::lock_cell`] leaves it when they are tried
+//! one after the other, and those before the first that cannot be had given back: the same random commands go to both,
+//! and answers, pushes and what is left in the end must be equal. The script runs on a real server, under a clock that
+//! the test sets.
 
 #![allow(unreachable_pub, reason = "a module is the explorer's too")]
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::lease::{Card, Inspection};
 
-/// Who holds what was seen and for how long, and how many wait, in a few words of an error on the host called `host`; `None`
-/// when nobody does.
+/// Who holds what was seen and for how long, and how many wait, in a few words of an error on the host called `host`;
+/// `None` when nobody does.
 pub(crate) fn held_by(seen: &Inspection, host: &str) -> Option<String> {
     let holder = seen.holder.as_ref()?;
     let Card { host: theirs, pid, language, label } = &holder.card;

@@ -1,5 +1,5 @@
-//! The lock layouts, each with the store that keeps it. The layouts of SQLite, whose procedures run in the file, are with
-//! its driver.
+//! The lock layouts, each with the store that keeps it. The layouts of SQLite, whose procedures run in the file, are
+//! with its driver.
 
 pub mod memory;
 pub mod redis;

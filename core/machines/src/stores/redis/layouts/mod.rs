@@ -1,4 +1,4 @@
-//! The lock layouts of Redis. Pure: they build without any feature.
+//! The lock layouts of Redis.
 //!
 //! In this store a request is a script with its keys and arguments. All keys of one are in one slot of a cluster: what
 //! lies beside a lock has its name in braces. Requests that travel together are one script, whose keys and arguments
