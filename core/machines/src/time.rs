@@ -1,4 +1,4 @@
-//! Points in time, as plain numbers. The pure rooms never read a clock: whoever drives them hands these in.
+//! Points in time, as plain numbers. The machines never read a clock: whoever drives them hands these in.
 
 use std::num::NonZeroU64;
 use std::time::Duration;

@@ -166,9 +166,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     fn layouts(&self) -> &[Arc<dyn Layout>];
 
     /// Performs a write, in the caller's task, and gives up waiting for its replies at `limit`. All its requests go out
-    /// at once, and are executed in their order; to several nodes at the same time, where they
-    /// [are for several](Request::at), of which one that does not answer is no failure of the others. It may await what
-    /// is tokio's. Where it is dropped before its end, [`void_after`](Self::void_after) is asked.
+    /// at once, and are executed in their order; to several nodes at the same time, where they [are for
+    /// several](crate::protocol::Request::at), of which one that does not answer is no failure of the others. It may
+    /// await what is tokio's. Where it is dropped before its end, [`void_after`](Self::void_after) is asked.
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered>;
 
     /// Until when a write with this `limit` may still be executed that was given up at `given_up`, before its answer:
