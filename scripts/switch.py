@@ -10,6 +10,7 @@ import re
 
 VARIABLE = "LOCKWRIGHT_MUTANT"
 MODULE = "mutants"
+MACHINES = "core/machines"
 
 # What a reader of Rust has to see to find where a function's body begins and ends.
 TOKEN = re.compile(
@@ -19,6 +20,7 @@ TOKEN = re.compile(
 ONE_TYPE = re.compile(r"->\s*impl\b|\bconst\s+(?:unsafe\s+)?fn\b")
 
 # Where a script's text leaves for the server: in the store, and in tests that send it themselves.
+SENDERS = ["core/src/stores/redis", "core/tests", f"{MACHINES}/src/stores/redis", f"{MACHINES}/tests"]
 SENT = re.compile(r"(?<![\w.:])((?:\w+::)*(?:\w+(?:\[[^\]]*\])?\.)*(?:call|CALLS\.\w+))\.body\b(?!\.is_empty)")
 
 RUST = """//! Which mutant this process runs. Made by scripts/mutate; the tree has no such file.
@@ -107,6 +109,13 @@ def literal(text):
     return f'r####"{text}"####'
 
 
+def module_in(file):
+    """What a file calls the module that knows which mutant runs. It is the machines'; the core hands it on."""
+    if file.startswith((f"{MACHINES}/src/", "core/src/")):
+        return f"crate::{MODULE}"
+    return f"lockwright_machines::{MODULE}" if file.startswith("core/") else f"lockwright::{MODULE}"
+
+
 def switched(tree, mutants):
     """Writes all mutants that can stand side by side into the tree, whose core lies in `core`. Returns the numbers, from
     1, of those that cannot."""
@@ -120,8 +129,7 @@ def switched(tree, mutants):
         once = [(number, mutant) for number, mutant in numbered if text.count(mutant["find"]) == 1]
         alone += [number for number, _ in numbered if number not in dict(once)]
         if file.endswith(".rs"):
-            module = f"crate::{MODULE}" if file.startswith("core/src/") else f"lockwright::{MODULE}"
-            text, others = switch_bodies(text, once, module)
+            text, others = switch_bodies(text, once, module_in(file))
             alone += others
             path.write_text(text)
         elif file.endswith(".lua"):
@@ -130,13 +138,13 @@ def switched(tree, mutants):
             ]
         else:
             alone += [number for number, _ in once]
-    for path in [*(tree / "core/src/stores/redis").rglob("*.rs"), *(tree / "core/tests").rglob("*.rs")]:
-        module = f"crate::{MODULE}" if "src" in path.parts else f"lockwright::{MODULE}"
+    for path in [path for folder in SENDERS for path in (tree / folder).rglob("*.rs")]:
         text = path.read_text()
-        sent = SENT.sub(rf"{module}::script(\1.body)", text)
+        sent = SENT.sub(rf"{module_in(str(path.relative_to(tree)))}::script(\1.body)", text)
         if sent != text:
             path.write_text(sent)
-    (tree / "core/src" / f"{MODULE}.rs").write_text(RUST.format(variable=VARIABLE, arms="\n".join(arms)))
-    library = tree / "core/src/lib.rs"
-    library.write_text(library.read_text() + f"\n#[doc(hidden)]\npub mod {MODULE};\n")
+    (tree / MACHINES / "src" / f"{MODULE}.rs").write_text(RUST.format(variable=VARIABLE, arms="\n".join(arms)))
+    for folder, item in [(MACHINES, f"pub mod {MODULE};"), ("core", f"pub use lockwright_machines::{MODULE};")]:
+        library = tree / folder / "src/lib.rs"
+        library.write_text(library.read_text() + f"\n#[doc(hidden)]\n{item}\n")
     return alone

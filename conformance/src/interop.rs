@@ -16,7 +16,7 @@ What was played by each library and Lockwright together, over one Redis server, 
 
 const TAIL: &str = "
 What is not there has its reason in the library's `peer.toml`. The other libraries of the layout `string` write the same keys and
-owners byte for byte, which is compared in a table (`core/src/stores/redis/layouts/string.rs`); they are not played.
+owners byte for byte, which is compared in a table (`core/machines/src/stores/redis/layouts/string.rs`); they are not played.
 [migration.md](migration.md) says what the two sides guarantee one another.
 ";
 

@@ -15,6 +15,8 @@ use std::task::Waker;
 use std::time::Duration;
 
 pub use crate::client::Blocking;
+use lockwright_machines::machine::PARTING;
+
 use crate::client::{Acquisition, Extension, extended, free, left, outcome_of};
 use crate::driver::engine::Trial;
 use crate::driver::entry::Effects;
@@ -23,7 +25,6 @@ use crate::driver::road::{Road, here};
 use crate::driver::wait::Settled;
 use crate::error::{Error, Kind, Result};
 use crate::lease::{Inspection, ReleaseOutcome, Sighting};
-use crate::machine::PARTING;
 use crate::options::ConnectOptions;
 use crate::token::Token;
 

@@ -16,14 +16,10 @@
 //!   takes several, [`striped`] one of several. [`latch`] has some wait until others are done, [`barrier`] until others
 //!   wait too. [`once`] lets one caller do what many want done, [`election`] has one of many lead, and [`kit`] has what
 //!   the protected resource asks of a token. [`Error`] has a stable code; [`guarantee`] says what each store promises.
-//! * Inside, five rooms: a [`protocol`] per lock layout, the [`session`] that alone reasons about time, the [`queue`]
-//!   of one process, the [`machine`] that joins the two, and the driver with its [`stores`]. All but the last are pure:
-//!   no clock, no socket, no task. They build for WebAssembly (`--no-default-features`), and they are what the explorer
-//!   explores.
-//! * [`lock_cell`] is the reference semantics of our own layout, [`native_machine`] its wire form and machine.
-//!   [`shared_cell`] and [`shared_machine`] are the same for what has several holders: [`Client::rwlock`] and
-//!   [`Client::semaphore`]; [`latch_cell`] and [`latch_machine`] for [`Client::latch`], [`barrier_cell`] and
-//!   [`barrier_machine`] for [`Client::barrier`].
+//! * Inside, the crate `lockwright_machines` decides: a protocol for each lock layout, the session that alone reasons
+//!   about time, the queue of one process, the machine that joins them, all of it pure and explored exhaustively. This
+//!   crate is all that touches a socket, a thread or a clock: the driver with its [`stores`]. What of the machines
+//!   concerns users is here under paths of its own, such as [`options`] and [`lease`].
 
 #![deny(unsafe_code)]
 
@@ -34,72 +30,38 @@ struct Readme;
 
 #[cfg(feature = "bindings")]
 pub mod binding;
-#[cfg(feature = "net")]
 pub mod blocking;
-#[cfg(feature = "net")]
 mod client;
-#[cfg(feature = "net")]
 mod driver;
-pub mod error;
-#[cfg(feature = "net")]
 pub mod events;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzz;
-pub mod gate;
-pub mod guarantee;
-pub mod kit;
-pub mod lease;
-mod lent;
-pub mod machine;
-#[cfg(feature = "net")]
+mod machines;
 pub mod metrics;
-pub mod name;
-pub mod options;
-#[cfg(feature = "net")]
 mod platform;
-#[cfg(feature = "net")]
 mod primitives;
-pub mod protocol;
-pub mod queue;
-mod records;
-pub mod relative;
-mod replies;
-#[cfg(feature = "net")]
 pub mod require;
-pub mod session;
-pub mod share;
-mod span;
-pub mod store_clock;
 pub mod stores;
-pub mod time;
-pub mod token;
-pub mod uri;
 
-#[cfg(feature = "net")]
 pub use barrier::{Arrival, Barrier, BarrierBuilder};
-#[cfg(feature = "net")]
 pub use client::{Async, Client, Face, Guard, Health, Lock, LockBuilder, PING, connect};
-#[cfg(feature = "net")]
 pub use driver::engine::restored;
 pub use error::{Error, Kind, Result};
-#[cfg(feature = "net")]
 pub use latch::{Latch, LatchBuilder};
-#[cfg(feature = "net")]
+pub use machines::{error, gate, guarantee, kit, lease, name, options, queue, share, token, uri};
 pub use platform::companion::outlived_by;
-#[cfg(all(feature = "net", unix))]
+#[cfg(unix)]
 pub use platform::event_loop;
-#[cfg(feature = "net")]
 pub use platform::fork::generation as fork_generation;
-#[cfg(feature = "net")]
 pub use primitives::{barrier, election, export, latch, multi, once, rwlock, semaphore, striped};
-#[cfg(feature = "net")]
 pub(crate) use primitives::{release, together};
-pub(crate) use records::{arguments, inspection};
-pub use records::{
-    barrier_cell, barrier_machine, gate_layout, in_order, latch_cell, latch_machine, lock_cell, native_machine,
-    remembered, shared_cell, shared_machine,
-};
-#[cfg(feature = "net")]
 pub use rwlock::RwLock;
 pub use token::Token;
+
+// The inside, in the words in which the driver talks with its machines and a store talks with the driver.
+#[cfg(feature = "unstable-store")]
+#[doc(inline)]
+pub use lockwright_machines::{protocol, session, time};
+#[cfg(not(feature = "unstable-store"))]
+use lockwright_machines::{protocol, session, time};

@@ -78,6 +78,19 @@ impl AddAssign<&Metrics> for Metrics {
     }
 }
 
+/// Where a reason stands in [`LossReason::ALL`].
+pub(crate) fn position(reason: &LossReason) -> u8 {
+    match reason {
+        LossReason::Expired => 0,
+        LossReason::MaxHold => 1,
+        LossReason::Abandoned => 2,
+        LossReason::NotRenewed => 3,
+        LossReason::Gone => 4,
+        LossReason::Broken => 5,
+        LossReason::Closed => 6,
+    }
+}
+
 /// How many holds were lost, by reason.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Losses([u64; LossReason::ALL.len()]);
@@ -85,7 +98,7 @@ pub struct Losses([u64; LossReason::ALL.len()]);
 impl Losses {
     /// For this reason.
     pub fn of(&self, reason: &LossReason) -> u64 {
-        self.0[usize::from(reason.position())]
+        self.0[usize::from(position(reason))]
     }
 
     /// For any reason.
@@ -99,7 +112,7 @@ impl Losses {
     }
 
     pub(crate) fn count(&mut self, reason: &LossReason) {
-        self.0[usize::from(reason.position())] += 1;
+        self.0[usize::from(position(reason))] += 1;
     }
 }
 

@@ -12,10 +12,11 @@
 
 use std::time::Duration;
 
+use lockwright_machines::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
+
 use crate::client::{Client, Face, Of};
 use crate::error::{Error, Result};
-use crate::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
-use crate::guarantee::{Guarantees, Requirements};
+use crate::guarantee::{ExclusiveUntil, Guarantees, Requirements, TokenRises};
 use crate::options::DEFAULT_TTL;
 
 impl<F: Face> Client<F> {
@@ -29,11 +30,11 @@ impl<F: Face> Client<F> {
         let locks = self.promises(&*layout);
         let (named, options) = (named(wanted), self.options());
         let lacks = |(name, of, wanted): &(&str, Of, Requirements)| match of.layout(layout.clone(), &options) {
-            Ok(its) => self.promises(&*its).lacks(*wanted).map(|what| format!("{what} of a {name}")).collect(),
+            Ok(its) => lacking(&self.promises(&*its), *wanted).map(|what| format!("{what} of a {name}")).collect(),
             Err(_) => vec![(*name).to_owned()],
         };
         let missing: Vec<String> = if named.is_empty() {
-            locks.lacks(wanted).map(str::to_owned).collect()
+            lacking(&locks, wanted).map(str::to_owned).collect()
         } else {
             named.iter().flat_map(lacks).collect()
         };
@@ -60,4 +61,17 @@ fn refused(Guarantees { store, layout, .. }: &Guarantees, missing: &[String]) ->
     let missing = missing.join(", ");
     let message = format!("{store} with layout {layout} does not promise: {missing}; choose another store or layout");
     Error::unsupported("require", message)
+}
+
+/// What of `wanted` is not promised.
+fn lacking(promised: &Guarantees, wanted: Requirements) -> impl Iterator<Item = &'static str> {
+    let checks = [
+        (wanted.fenced && promised.token == TokenRises::Never, "fenced"),
+        (wanted.fair && !promised.fair, "fair"),
+        (wanted.reentrant && !promised.reentrant, "reentrant"),
+        (wanted.shared && !promised.shared, "shared"),
+        (wanted.push && !promised.push, "push"),
+        (wanted.failover_safe && promised.exclusive_until != ExclusiveUntil::Deadline, "failover_safe"),
+    ];
+    checks.into_iter().filter(|(lacks, _)| *lacks).map(|(_, what)| what)
 }

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use lockwright::blocking;
-use lockwright::in_order::InOrder;
 use lockwright::lease::ReleaseOutcome;
-use lockwright::lock_cell::{Claimant, Waiter};
 use lockwright::options::ConnectOptions;
-use lockwright::protocol::{AttemptId, InboxId};
 use lockwright::{Kind, queue::OwnerId};
+use lockwright_machines::in_order::InOrder;
+use lockwright_machines::lock_cell::{Claimant, Waiter};
+use lockwright_machines::protocol::{AttemptId, InboxId};
 
 fn client(space: &str) -> blocking::Client {
     blocking::Client::open(Some(&format!("memory://{space}")), ConnectOptions::default()).unwrap()

@@ -127,7 +127,7 @@ fn those_who_wait_are_pushed_to_handed_on_and_take_turns() {
         move || two.lock("turns").acquire().unwrap()
     });
     wait_until(|| two.metrics().waiting == 1);
-    std::thread::sleep(2 * lockwright::queue::SLICE);
+    std::thread::sleep(2 * lockwright_machines::queue::SLICE);
     let token = pushed.token().to_string();
     drop(pushed.release());
     heard("lockwright::yield", &[("lock", "turns"), ("token", &token)]);

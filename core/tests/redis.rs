@@ -203,7 +203,7 @@ const REDISSON_RIGHTS: &str = "~redisson* ~lwt:* resetchannels &redisson_lock__c
 
 /// How many listen on the channel of Redisson's lock `name`.
 fn listeners(name: &str) -> u64 {
-    let channel = lockwright::stores::redis::layouts::redisson::channel(name);
+    let channel = lockwright_machines::stores::redis::layouts::redisson::channel(name);
     let mut connection = redis::Client::open(address()).unwrap().get_connection().unwrap();
     let (_, count): (String, u64) = redis::cmd("PUBSUB").arg("NUMSUB").arg(channel).query(&mut connection).unwrap();
     count

@@ -331,7 +331,7 @@ mod tests {
         let known = |name: &&&str| {
             LOCK.iter().any(|choice| choice.name == **name) || CONNECT.iter().any(|choice| choice.name == **name)
         };
-        let unknown: Vec<_> = uri::OPTIONS.iter().filter(|name| !known(name)).collect();
+        let unknown: Vec<_> = lockwright_machines::uri::OPTIONS.iter().filter(|name| !known(name)).collect();
         assert_eq!(unknown, [&"keep"], "what is not built yet is an option of addresses alone");
     }
 }

@@ -6,20 +6,20 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use lockwright_machines::queue::Refusal;
 use tracing::{Instrument, Span, debug_span};
 
 use super::lock::cannot_stay;
 use super::{Async, Face};
 use crate::driver::engine::Engine;
 use crate::driver::entry::{Effects, Entry};
-use crate::driver::hold::Hold;
+use crate::driver::hold::{Hold, SharedHold};
 use crate::driver::wait::{Settled, Waiter};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{LossReason, ReleaseOutcome};
 use crate::options::{AcquireOptions, MIN_TTL};
 use crate::platform::clock;
 use crate::platform::fork;
-use crate::queue::Refusal;
 use crate::share::Share;
 use crate::time::Time;
 use crate::token::Token;
@@ -32,7 +32,7 @@ const EXPORTED: &str = "this guard was exported: whoever resumes the secret has 
 pub(crate) struct Holding {
     pub(crate) engine: Arc<Engine>,
     pub(crate) entry: Arc<Entry>,
-    pub(crate) hold: Arc<Hold>,
+    pub(crate) hold: SharedHold,
 }
 
 /// A lock that is held, until it is released, dropped or lost.
@@ -235,7 +235,7 @@ impl<F: Face> Guard<F> {
 /// A change under way, of the hold that it is about.
 pub(crate) struct Change {
     pub(crate) call: Call,
-    hold: Arc<Hold>,
+    hold: SharedHold,
 }
 
 impl Change {
@@ -266,7 +266,7 @@ impl Change {
 /// An extension under way, of the hold that it is about.
 pub(crate) struct Extension {
     pub(crate) call: Call,
-    pub(crate) hold: Arc<Hold>,
+    pub(crate) hold: SharedHold,
 }
 
 /// What became of an extension.

@@ -5,6 +5,10 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockwright_machines::error::timed_out;
+use lockwright_machines::gate::Gate;
+use lockwright_machines::machine::{PARTING, unfair};
+use lockwright_machines::queue::{OwnerId, Refusal, TaskId};
 use tracing::field::Empty;
 use tracing::{Instrument, Span, debug_span};
 
@@ -12,24 +16,21 @@ use super::guard::{Guard, Holding};
 use super::{Async, Client, Face, left};
 use crate::driver::engine::{self, Engine, Trial, Wish};
 use crate::driver::entry::{Effects, Entry};
-use crate::driver::hold::Hold;
+use crate::driver::hold::SharedHold;
 use crate::driver::road::Road;
 use crate::driver::turnstile::{Passage, Turnstile};
 use crate::driver::wait::{Settled, Waiter};
 use crate::error::{Error, Kind, Result};
-use crate::gate::Gate;
 use crate::guarantee::Guarantees;
 use crate::lease::Inspection;
-use crate::machine::{PARTING, unfair};
 use crate::name;
 use crate::options::{AcquireOptions, Retry};
 use crate::platform::clock;
 use crate::platform::fork::{self, Generational};
 use crate::platform::runtime;
 use crate::protocol::{AttemptId, Layout};
-use crate::queue::{OwnerId, Refusal, TaskId};
 use crate::share::Share;
-use crate::stores;
+use crate::stores::{self, LayoutChoice};
 use crate::time::Time;
 use crate::token::Token;
 
@@ -170,7 +171,8 @@ impl<F: Face> LockBuilder<F> {
         let build = || {
             let name = name::check(&name)?;
             options.check()?;
-            let layout = of.layout(stores::layout_of(client.inner.store.layouts(), options.wanted())?, &options)?;
+            let layout =
+                of.layout(stores::layout_of(client.inner.store.layouts(), LayoutChoice::of(&options))?, &options)?;
             layout.check(&options)?;
             let can = client.promises(&*layout);
             let wants = [(options.fair && !can.fair, "fair"), (options.reentrant && !can.reentrant, "reentrant")];
@@ -504,7 +506,7 @@ impl<F: Face> Acquisition<F> {
             Settled::Refused(Refusal::Taken) => Error::timeout(Duration::ZERO),
             Settled::Refused(Refusal::TimedOut(ahead)) => {
                 let ahead = ahead.filter(|_| self.entry.layout.is_held());
-                Error::timeout_by(self.timeout.unwrap_or_default(), who, ahead)
+                timed_out(self.timeout.unwrap_or_default(), who, ahead)
             }
             Settled::Refused(Refusal::Failed(error)) => error,
             Settled::Released(_) | Settled::Extended(_) | Settled::Changed(_) | Settled::Exported(_) => {
@@ -514,7 +516,7 @@ impl<F: Face> Acquisition<F> {
         Err(error.on_lock(self.entry.name.clone()).on_store(self.engine.store.address().clone()))
     }
 
-    fn guard(&self, hold: Arc<Hold>, depth: u32) -> Guard<F> {
+    fn guard(&self, hold: SharedHold, depth: u32) -> Guard<F> {
         let holding = Holding { engine: self.engine.clone(), entry: self.entry.clone(), hold };
         Guard::new(holding, depth, self.generation, self.at_least_for)
     }

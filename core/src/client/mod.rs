@@ -25,7 +25,7 @@ use crate::platform::clock;
 use crate::platform::fork::Generational;
 use crate::protocol::{Inquiry, Layout};
 use crate::share::Share;
-use crate::stores::{self, Store};
+use crate::stores::{self, LayoutChoice, Store};
 use crate::time::Time;
 use crate::token::Token;
 use crate::uri::{ENVIRONMENT, Uri};
@@ -166,7 +166,7 @@ impl<F: Face> Client<F> {
     }
 
     pub(crate) fn default_layout(&self) -> Result<Arc<dyn Layout>> {
-        stores::layout_of(self.inner.store.layouts(), self.inner.uri.lock.wanted())
+        stores::layout_of(self.inner.store.layouts(), LayoutChoice::of(&self.inner.uri.lock))
     }
 
     pub(crate) fn promises(&self, layout: &dyn Layout) -> Guarantees {

@@ -7,12 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
+use lockwright_machines::machine::{Demand, PARTING, Waiting};
+use lockwright_machines::queue::{Ask, OwnerId, TaskId};
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::entry::{Contents, Effects, Entry, Outbound};
 use super::flusher::{BatchKind, Flusher, distribute, joined};
+use super::holder::held_by;
 use super::line_up::Line;
 use super::notice::{self, Counters, Silence};
 use super::owners::{self, Waits};
@@ -23,7 +26,6 @@ use super::wait::{Settled, Waiter};
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::Guarantees;
 use crate::lease::{Card, Inspection};
-use crate::machine::{Demand, PARTING, Waiting};
 use crate::options::{AcquireOptions, ConnectOptions};
 use crate::platform::clock;
 use crate::platform::fence::{self, Fence};
@@ -33,7 +35,6 @@ use crate::platform::os::host_name;
 use crate::platform::random;
 use crate::platform::runtime;
 use crate::protocol::{AttemptId, Channel, InboxId, Inquiry, Layout, Push, Reply, Request, Requests, StoreEvent};
-use crate::queue::{Ask, OwnerId, TaskId};
 use crate::session::{Inbox, Service};
 use crate::stores::{Answered, Outcome, Sink, Store, Subscription, Topic, Work};
 use crate::time::Time;
@@ -579,7 +580,7 @@ impl Engine {
             self.store.learn(sent, at);
         }
         for notice in wanted.notices.drain(..) {
-            fence.run("a subscriber of tracing", || notice.tell(&entry.name, self.store.address()));
+            fence.run("a subscriber of tracing", || notice::tell(&notice, &entry.name, self.store.address()));
         }
         for (hold, reason) in wanted.lost.drain(..) {
             hold.lose(reason, fence);
@@ -677,7 +678,7 @@ impl Engine {
     }
 
     fn seen(&self, entry: &Entry, found: &Inspection) -> Option<Arc<str>> {
-        let who: Arc<str> = found.held_by(&self.host)?.into();
+        let who: Arc<str> = held_by(found, &self.host)?.into();
         if let Some(seen) = locked(&self.seen).as_mut().filter(|seen| *seen.key == *entry.key) {
             seen.who = Some(who.clone());
         }
@@ -1084,13 +1085,14 @@ pub(crate) fn begin(
 mod tests {
     use std::task::{Context, Waker};
 
+    use lockwright_machines::queue::Refusal;
+    use lockwright_machines::stores::zookeeper::layouts::curator_layout::CuratorLayout;
+
     use super::super::road::here;
     use super::*;
     use crate::blocking::{self, Blocking};
     use crate::client::Acquisition;
-    use crate::queue::Refusal;
     use crate::stores::BoxFuture;
-    use crate::stores::zookeeper::layouts::curator_layout::CuratorLayout;
     use crate::token::Token;
 
     #[test]

@@ -9,17 +9,21 @@ use std::sync::{Arc, Mutex};
 use std::thread::LocalKey;
 use std::time::Duration;
 
+use lockwright_machines::machine::{
+    self, Demand, Environment, Event, Kind, LockMachine, Outgoing, Scratch, Step, Turn,
+};
+use lockwright_machines::queue::TaskId;
+
 use super::engine::Engine;
-use super::hold::Hold;
+use super::hold::{Hold, SharedHold};
+use super::notice;
 use super::owners::Here;
 use super::wait::{Settled, Waiter};
 use crate::error::{Error, Result};
-use crate::machine::{self, Demand, Environment, Event, Kind, LockMachine, Outgoing, Scratch, Step, Turn};
 use crate::platform::clock;
 use crate::platform::fence::caught;
 use crate::platform::mutex::locked;
 use crate::protocol::{AttemptId, Channel, InboxId, Layout, Op, Protocol, Requests, StoreEvent, Traits};
-use crate::queue::TaskId;
 use crate::session::{Answer, Inbox, RequestId};
 use crate::share::{Primitive, Share};
 use crate::stores::{Answered, Outcome};
@@ -31,7 +35,7 @@ pub(crate) enum Handles {}
 
 impl machine::Handles for Handles {
     type Waiter = Arc<Waiter>;
-    type Hold = Arc<Hold>;
+    type Hold = SharedHold;
 }
 
 type Machine = LockMachine<Handles>;
@@ -430,7 +434,7 @@ impl Entry {
             state.alive = needed.then(|| self.clone());
         }
         engine.counters.count(&effects.machine.notices);
-        effects.machine.notices.retain(|notice| notice.is_wanted());
+        effects.machine.notices.retain(|notice| notice::is_wanted(notice));
         effects
     }
 

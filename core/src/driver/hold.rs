@@ -1,16 +1,19 @@
 //! What a guard shares with the driver: until when the lock is held, and whether it was lost.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use lockwright_machines::machine::{self, Held};
+use lockwright_machines::queue::{HoldId, OwnerId};
+
 use crate::lease::LossReason;
-use crate::machine::{self, Held};
+use crate::metrics::position;
 use crate::platform::clock;
 use crate::platform::fence::Fence;
 use crate::platform::mutex::locked;
-use crate::queue::{HoldId, OwnerId};
 use crate::time::Time;
 use crate::token::Token;
 
@@ -46,11 +49,23 @@ struct Interested {
     callbacks: Vec<Callback>,
 }
 
+/// A hold as its machine and its guards have it.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedHold(Arc<Hold>);
+
+impl Deref for SharedHold {
+    type Target = Hold;
+
+    fn deref(&self) -> &Hold {
+        &self.0
+    }
+}
+
 /// What the machine of the lock keeps up to date.
-impl machine::Hold for Arc<Hold> {
+impl machine::Hold for SharedHold {
     fn new(Held { id, token, since, valid_until, by }: Held) -> Self {
         let Token { epoch, n } = token.unwrap_or(Token::NONE);
-        Arc::new(Hold {
+        SharedHold(Arc::new(Hold {
             id,
             by: by.map_or(0, |owner| owner.0),
             abandoned: AtomicBool::new(false),
@@ -62,7 +77,7 @@ impl machine::Hold for Arc<Hold> {
             expires_as: AtomicU8::new(0),
             over: AtomicBool::new(false),
             interest: Mutex::default(),
-        })
+        }))
     }
 
     fn id(&self) -> HoldId {
@@ -82,7 +97,7 @@ impl machine::Hold for Arc<Hold> {
     }
 
     fn prolong(&mut self, valid_until: Time, expires_as: &LossReason) {
-        self.expires_as.store(expires_as.position(), Ordering::Relaxed);
+        self.expires_as.store(position(expires_as), Ordering::Relaxed);
         self.valid_until.fetch_max(valid_until.as_nanos(), Ordering::AcqRel);
     }
 
@@ -145,7 +160,7 @@ impl Hold {
 
     /// Tells everybody interested, once. Callbacks run here: they must be quick and must not call back into the client.
     pub(crate) fn lose(&self, reason: LossReason, fence: Fence<'_>) {
-        let position = reason.position() + 1;
+        let position = position(&reason) + 1;
         if self.lost.compare_exchange(0, position, Ordering::AcqRel, Ordering::Acquire).is_err() {
             return;
         }

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
+use lockwright_machines::machine::{LineUp, Turn};
+
 use super::engine::Engine;
 use super::entry::Entry;
-use crate::machine::{LineUp, Turn};
 use crate::platform::mutex::locked;
 use crate::session::Inbox;
 

@@ -1,10 +1,11 @@
-//! The driver: moves requests and time between the pure rooms and the stores. Feature `net`.
+//! The driver: moves requests and time between the machines and the stores.
 
 pub(crate) mod batch;
 pub(crate) mod engine;
 pub(crate) mod entry;
 mod flusher;
 pub(crate) mod hold;
+mod holder;
 mod leaving;
 mod line_up;
 pub(crate) mod notice;

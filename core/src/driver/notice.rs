@@ -4,11 +4,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use lockwright_machines::machine::{Notice, Way, Why};
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, debug, info, trace, warn};
 
 use crate::error::Kind;
-use crate::machine::{Notice, Way, Why};
 use crate::metrics::Metrics;
 use crate::platform::clock;
 use crate::platform::fence::{tell_of_panic, told};
@@ -18,25 +18,23 @@ use crate::stores::{Answered, Outcome, Store};
 use crate::time::Time;
 use crate::token::Token;
 
-impl Why {
-    fn code(&self) -> &'static str {
-        match self {
-            Why::Taken => "taken",
-            Why::TimedOut => Kind::Timeout.code(),
-            Why::Cancelled => Kind::Cancelled.code(),
-            Why::Failed(error) => error.code(),
-        }
+/// The word for why a lock was not acquired.
+fn reason_of(why: &Why) -> &'static str {
+    match why {
+        Why::Taken => "taken",
+        Why::TimedOut => Kind::Timeout.code(),
+        Why::Cancelled => Kind::Cancelled.code(),
+        Why::Failed(error) => error.code(),
     }
 }
 
-impl Way {
-    fn code(self) -> &'static str {
-        match self {
-            Way::Answer => "answer",
-            Way::Push => "push",
-            Way::HandOff => "hand_off",
-            Way::Reentry => "reentry",
-        }
+/// The word for how a lock was acquired.
+fn word_of(way: Way) -> &'static str {
+    match way {
+        Way::Answer => "answer",
+        Way::Push => "push",
+        Way::HandOff => "hand_off",
+        Way::Reentry => "reentry",
     }
 }
 
@@ -58,7 +56,7 @@ impl Counters {
     pub(crate) fn count(&self, notices: &[Notice]) {
         if !notices.is_empty() {
             let mut metrics = locked(&self.metrics);
-            notices.iter().for_each(|notice| notice.count(&mut metrics));
+            notices.iter().for_each(|notice| count(notice, &mut metrics));
         }
     }
 
@@ -68,114 +66,112 @@ impl Counters {
     }
 }
 
-impl Notice {
-    fn count(&self, metrics: &mut Metrics) {
-        match self {
-            Notice::Asked => metrics.waiting += 1,
-            Notice::Waits => metrics.contended += 1,
-            Notice::Granted { waited, way, .. } => {
-                metrics.waiting -= 1;
-                metrics.acquired += 1;
-                metrics.held += u64::from(*way != Way::Reentry);
-                metrics.reentered += u64::from(*way == Way::Reentry);
-                metrics.hand_offs += u64::from(*way == Way::HandOff);
-                metrics.wait.record(*waited);
-            }
-            Notice::Refused { why, .. } => {
-                metrics.waiting -= 1;
-                *match why {
-                    Why::Taken => &mut metrics.refused,
-                    Why::TimedOut => &mut metrics.timeouts,
-                    Why::Cancelled => &mut metrics.cancelled,
-                    Why::Failed(_) => &mut metrics.failed,
-                } += 1;
-            }
-            Notice::Renewed { .. } => metrics.renewals += 1,
-            Notice::NotRenewed { .. } => metrics.renewal_failures += 1,
-            Notice::Over { held } => {
-                metrics.held -= 1;
-                metrics.hold.record(*held);
-            }
-            Notice::Lost { reason, held, .. } => {
-                metrics.held -= 1;
-                metrics.hold.record(*held);
-                metrics.lost.count(reason);
-            }
-            Notice::Changed { .. }
-            | Notice::Released { .. }
-            | Notice::Exported { .. }
-            | Notice::Yielded { .. }
-            | Notice::Undone { .. }
-            | Notice::Panicked { .. } => {}
+fn count(notice: &Notice, metrics: &mut Metrics) {
+    match notice {
+        Notice::Asked => metrics.waiting += 1,
+        Notice::Waits => metrics.contended += 1,
+        Notice::Granted { waited, way, .. } => {
+            metrics.waiting -= 1;
+            metrics.acquired += 1;
+            metrics.held += u64::from(*way != Way::Reentry);
+            metrics.reentered += u64::from(*way == Way::Reentry);
+            metrics.hand_offs += u64::from(*way == Way::HandOff);
+            metrics.wait.record(*waited);
         }
+        Notice::Refused { why, .. } => {
+            metrics.waiting -= 1;
+            *match why {
+                Why::Taken => &mut metrics.refused,
+                Why::TimedOut => &mut metrics.timeouts,
+                Why::Cancelled => &mut metrics.cancelled,
+                Why::Failed(_) => &mut metrics.failed,
+            } += 1;
+        }
+        Notice::Renewed { .. } => metrics.renewals += 1,
+        Notice::NotRenewed { .. } => metrics.renewal_failures += 1,
+        Notice::Over { held } => {
+            metrics.held -= 1;
+            metrics.hold.record(*held);
+        }
+        Notice::Lost { reason, held, .. } => {
+            metrics.held -= 1;
+            metrics.hold.record(*held);
+            metrics.lost.count(reason);
+        }
+        Notice::Changed { .. }
+        | Notice::Released { .. }
+        | Notice::Exported { .. }
+        | Notice::Yielded { .. }
+        | Notice::Undone { .. }
+        | Notice::Panicked { .. } => {}
     }
+}
 
-    /// Whether anybody may want to read it.
-    pub(crate) fn is_wanted(&self) -> bool {
-        let level = match self {
-            Notice::Asked | Notice::Over { .. } => return false,
-            Notice::Renewed { .. } => Level::TRACE,
-            Notice::Lost { .. } => Level::WARN,
-            Notice::Panicked { .. } => Level::ERROR,
-            _ => Level::DEBUG,
-        };
-        level <= LevelFilter::current()
-    }
+/// Whether anybody may want to read of it.
+pub(crate) fn is_wanted(notice: &Notice) -> bool {
+    let level = match notice {
+        Notice::Asked | Notice::Over { .. } => return false,
+        Notice::Renewed { .. } => Level::TRACE,
+        Notice::Lost { .. } => Level::WARN,
+        Notice::Panicked { .. } => Level::ERROR,
+        _ => Level::DEBUG,
+    };
+    level <= LevelFilter::current()
+}
 
-    /// Tells `tracing` that it happened to `lock`.
-    pub(crate) fn tell(&self, lock: &str, store: &str) {
-        let shown = |token: &Option<Token>| token.map(tracing::field::display);
-        match self {
-            Notice::Asked | Notice::Over { .. } => {}
-            Notice::Waits => debug!(target: "lockwright::wait", lock, store, "waiting: somebody else has the lock"),
-            Notice::Granted { token, attempt, ttl, waited, way } => {
-                let (ttl, waited, via) = (ttl.as_secs_f64(), waited.as_secs_f64(), way.code());
-                let attempt = attempt.short();
-                debug!(target: "lockwright::grant", lock, store, token = shown(token), %attempt, ttl, waited, via, "lock granted");
-            }
-            Notice::Refused { why, waited } => {
-                let (reason, waited) = (why.code(), waited.as_secs_f64());
-                match why {
-                    Why::Failed(error) => {
-                        debug!(target: "lockwright::refuse", lock, store, reason, waited, %error, "lock not acquired");
-                    }
-                    _ => debug!(target: "lockwright::refuse", lock, store, reason, waited, "lock not acquired"),
+/// Tells `tracing` that it happened to `lock`.
+pub(crate) fn tell(notice: &Notice, lock: &str, store: &str) {
+    let shown = |token: &Option<Token>| token.map(tracing::field::display);
+    match notice {
+        Notice::Asked | Notice::Over { .. } => {}
+        Notice::Waits => debug!(target: "lockwright::wait", lock, store, "waiting: somebody else has the lock"),
+        Notice::Granted { token, attempt, ttl, waited, way } => {
+            let (ttl, waited, via) = (ttl.as_secs_f64(), waited.as_secs_f64(), word_of(*way));
+            let attempt = attempt.short();
+            debug!(target: "lockwright::grant", lock, store, token = shown(token), %attempt, ttl, waited, via, "lock granted");
+        }
+        Notice::Refused { why, waited } => {
+            let (reason, waited) = (reason_of(why), waited.as_secs_f64());
+            match why {
+                Why::Failed(error) => {
+                    debug!(target: "lockwright::refuse", lock, store, reason, waited, %error, "lock not acquired");
                 }
+                _ => debug!(target: "lockwright::refuse", lock, store, reason, waited, "lock not acquired"),
             }
-            Notice::Renewed { token, attempt, ttl } => {
-                let (attempt, ttl, outcome) = (attempt.short(), ttl.as_secs_f64(), "renewed");
-                trace!(target: "lockwright::renew", lock, store, token = shown(token), %attempt, ttl, outcome, "lease renewed");
-            }
-            Notice::NotRenewed { token, attempt, error } => {
-                let (attempt, outcome) = (attempt.short(), "failed");
-                let error = error.as_ref().map(tracing::field::display);
-                debug!(
-                    target: "lockwright::renew", lock, store, token = shown(token), %attempt, outcome, error,
-                    "lease not renewed; trying again"
-                );
-            }
-            Notice::Changed { before, token } => {
-                debug!(target: "lockwright::change", lock, store, before = shown(before), token = shown(token), "held as a reader, or as the writer, now");
-            }
-            Notice::Released { token, outcome } => {
-                let outcome = outcome.code();
-                debug!(target: "lockwright::release", lock, store, token = shown(token), outcome, "lock released");
-            }
-            Notice::Exported { token } => {
-                debug!(target: "lockwright::export", lock, store, token = shown(token), "lock exported: whoever knows the secret has it");
-            }
-            Notice::Yielded { token } => {
-                debug!(target: "lockwright::yield", lock, store, token = shown(token), "other processes have their turn");
-            }
-            Notice::Lost { token, reason, held } => {
-                let (reason, held) = (reason.code(), held.as_secs_f64());
-                warn!(target: "lockwright::lost", lock, store, token = shown(token), reason, held, "lock lost");
-            }
-            Notice::Panicked { said } => tell_of_panic(said, "a step of this lock", Some(lock), store),
-            Notice::Undone { attempt } => {
-                let attempt = attempt.short();
-                debug!(target: "lockwright::undo", lock, store, %attempt, "taking back what may be left at the store");
-            }
+        }
+        Notice::Renewed { token, attempt, ttl } => {
+            let (attempt, ttl, outcome) = (attempt.short(), ttl.as_secs_f64(), "renewed");
+            trace!(target: "lockwright::renew", lock, store, token = shown(token), %attempt, ttl, outcome, "lease renewed");
+        }
+        Notice::NotRenewed { token, attempt, error } => {
+            let (attempt, outcome) = (attempt.short(), "failed");
+            let error = error.as_ref().map(tracing::field::display);
+            debug!(
+                target: "lockwright::renew", lock, store, token = shown(token), %attempt, outcome, error,
+                "lease not renewed; trying again"
+            );
+        }
+        Notice::Changed { before, token } => {
+            debug!(target: "lockwright::change", lock, store, before = shown(before), token = shown(token), "held as a reader, or as the writer, now");
+        }
+        Notice::Released { token, outcome } => {
+            let outcome = outcome.code();
+            debug!(target: "lockwright::release", lock, store, token = shown(token), outcome, "lock released");
+        }
+        Notice::Exported { token } => {
+            debug!(target: "lockwright::export", lock, store, token = shown(token), "lock exported: whoever knows the secret has it");
+        }
+        Notice::Yielded { token } => {
+            debug!(target: "lockwright::yield", lock, store, token = shown(token), "other processes have their turn");
+        }
+        Notice::Lost { token, reason, held } => {
+            let (reason, held) = (reason.code(), held.as_secs_f64());
+            warn!(target: "lockwright::lost", lock, store, token = shown(token), reason, held, "lock lost");
+        }
+        Notice::Panicked { said } => tell_of_panic(said, "a step of this lock", Some(lock), store),
+        Notice::Undone { attempt } => {
+            let attempt = attempt.short();
+            debug!(target: "lockwright::undo", lock, store, %attempt, "taking back what may be left at the store");
         }
     }
 }

@@ -13,14 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use lockwright_machines::queue::{OwnerId, TaskId};
+
 use super::engine::Engine;
 use super::entry::Entry;
+use super::holder::about;
 use super::notice;
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
 use crate::platform::runtime;
-use crate::queue::{OwnerId, TaskId};
-use crate::span::about;
 
 /// Most holders of one thing that are looked at: a circle over more than these readers is not found.
 const HOLDERS: usize = 256;

@@ -1,17 +1,18 @@
 //! One thread or task waiting for one result.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use super::hold::Hold;
-use crate::machine;
+use lockwright_machines::machine;
+
+use super::hold::SharedHold;
 use crate::platform::fence::Fence;
 use crate::platform::mutex::locked;
 
 /// What a waiter gets.
-pub(crate) type Settled = machine::Settled<Arc<Hold>>;
+pub(crate) type Settled = machine::Settled<SharedHold>;
 
 /// A place for one result, while somebody wants it, and whom to wake when it comes. A thread parks, a task leaves its
 /// waker.

@@ -1,4 +1,5 @@
 //! Events that wait for somebody to take them.
+#![cfg_attr(not(feature = "bindings"), allow(dead_code, unreachable_pub))]
 
 use std::collections::VecDeque;
 

@@ -1,11 +1,12 @@
 //! Texts that a store keeps, and anybody may have written there.
 
+use lockwright_machines::lock_cell::Claimant;
+use lockwright_machines::name;
+use lockwright_machines::stores::redis::layouts::native_scripts;
+
 use super::Feed;
 use crate::lease::Card;
-use crate::lock_cell::Claimant;
-use crate::name;
 use crate::protocol::Layout;
-use crate::stores::redis::layouts::native_scripts;
 
 /// What is read as something is written and read as the same; names and keys are one to one.
 pub fn kept_text(data: &[u8]) {

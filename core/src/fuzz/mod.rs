@@ -6,7 +6,6 @@
 mod feed;
 mod kept;
 mod replies;
-#[cfg(feature = "net")]
 mod uri;
 
 use crate::error::Error;
@@ -18,7 +17,6 @@ pub(crate) use replies::is_understood_or_refused;
 
 pub use kept::kept_text;
 pub use replies::{layout_reply, zookeeper_reply};
-#[cfg(feature = "net")]
 pub use uri::uri;
 
 #[cfg(feature = "redis")]

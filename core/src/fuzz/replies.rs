@@ -3,18 +3,19 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use lockwright_machines::barrier_machine;
+use lockwright_machines::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
+use lockwright_machines::latch_machine;
+use lockwright_machines::stores::redis::layouts;
+use lockwright_machines::stores::zookeeper::layouts::curator::Curator;
+use lockwright_machines::stores::zookeeper::layouts::curator_layout::CuratorLayout;
+
 use super::{Feed, is_readable};
-use crate::barrier_machine;
 use crate::error::{Error, Kind};
-use crate::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
-use crate::latch_machine;
 use crate::protocol::{
     AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Requests, Step, StoreEvent, Terms, Verdict,
 };
 use crate::share::Share;
-use crate::stores::redis::layouts;
-use crate::stores::zookeeper::layouts::curator::Curator;
-use crate::stores::zookeeper::layouts::curator_layout::CuratorLayout;
 use crate::time::StoreTime;
 
 const OPS: [Op; 4] = [Op::Acquire, Op::Renew, Op::Release, Op::Undo];

@@ -1,4 +1,4 @@
-//! What the operating system and the runtime give: time, randomness, threads, descriptors, forks. Feature `net`.
+//! What the operating system and the runtime give: time, randomness, threads, descriptors, forks.
 //!
 //! Nothing here knows of a lock or a store: the stores and the driver stand on it. What differs from system to system
 //! is called `os` and is one file: `unix.rs`, or else `portable.rs`.

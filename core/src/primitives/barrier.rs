@@ -40,12 +40,13 @@
 
 use std::time::Duration;
 
-use crate::barrier_cell::Passage;
-use crate::barrier_machine::standing;
+use lockwright_machines::barrier_cell::Passage;
+use lockwright_machines::barrier_machine::standing;
+use lockwright_machines::gate::{BarrierPlan, Gate};
+
 use crate::client::{Async, Blocking, Client, Face, Guard, Lock};
 use crate::driver::road::{Road, here};
 use crate::error::{Error, Result};
-use crate::gate::{BarrierPlan, Gate};
 use crate::options::DEFAULT_TTL;
 use crate::protocol::Question;
 use crate::token::Token;

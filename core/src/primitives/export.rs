@@ -30,6 +30,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockwright_machines::queue::Refusal;
+
 use crate::blocking::Acquiring;
 use crate::client::{Blocking, Client, Face, Guard, Holding, Lock, LockBuilder};
 use crate::driver::engine::Trial;
@@ -39,7 +41,6 @@ use crate::error::{Error, Kind, Result};
 use crate::lease::ReleaseOutcome;
 use crate::options::AcquireOptions;
 use crate::protocol::AttemptId;
-use crate::queue::Refusal;
 use crate::{Async, name};
 
 const HEAD: &str = "lwx1.";

@@ -31,12 +31,13 @@
 
 use std::time::Duration;
 
+use lockwright_machines::gate::{CountOperation, Gate, LatchPlan, MAX_IDLE};
+use lockwright_machines::latch_machine::{Answer, TTL};
+
 use crate::client::{Async, Blocking, Client, Face, Lock};
 use crate::driver::engine::Engine;
 use crate::driver::road::{Road, here};
 use crate::error::{Error, Kind, Result};
-use crate::gate::{CountOperation, Gate, LatchPlan, MAX_IDLE};
-use crate::latch_machine::{Answer, TTL};
 use crate::protocol::Question;
 
 /// A latch whose options are being set.

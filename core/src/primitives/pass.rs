@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use lockwright_machines::gate::Gate;
+
 use crate::client::{Blocking, Client, Face, Lock, Of};
 use crate::error::{Kind, Result};
-use crate::gate::Gate;
 use crate::options::AcquireOptions;
 use crate::token::Token;
 

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::error::Error;
 use crate::lease::Sighting;
-use crate::options::LayoutChoice;
+use crate::options::AcquireOptions;
 use crate::platform::{clock, runtime};
 use crate::protocol::{Channel, InboxId, Inquiry, Layout, Reply, Requests, StoreEvent};
 use crate::session::Inbox;
@@ -166,9 +166,9 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     fn layouts(&self) -> &[Arc<dyn Layout>];
 
     /// Performs a write, in the caller's task, and gives up waiting for its replies at `limit`. All its requests go out
-    /// at once, and are executed in their order; to several nodes at the same time, where they
-    /// [are for several](Request::at), of which one that does not answer is no failure of the others. It may await what
-    /// is tokio's. Where it is dropped before its end, [`void_after`](Self::void_after) is asked.
+    /// at once, and are executed in their order; to several nodes at the same time, where they [are for
+    /// several](crate::protocol::Request::at), of which one that does not answer is no failure of the others. It may
+    /// await what is tokio's. Where it is dropped before its end, [`void_after`](Self::void_after) is asked.
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered>;
 
     /// Until when a write with this `limit` may still be executed that was given up at `given_up`, before its answer:
@@ -280,6 +280,20 @@ pub trait Sink: Send + Sync {
 
     /// The server is not the one it was (restarted, failed over): what it promised must be verified.
     fn restarted(&self);
+}
+
+/// A layout as it is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LayoutChoice<'a> {
+    pub(crate) layout: Option<&'a str>,
+    pub(crate) format: Option<&'a str>,
+}
+
+impl<'a> LayoutChoice<'a> {
+    /// The one that a lock's options ask for.
+    pub(crate) fn of(options: &'a AcquireOptions) -> Self {
+        LayoutChoice { layout: options.layout.as_deref(), format: options.format.as_deref() }
+    }
 }
 
 /// The one of a store's layouts that is wanted.

@@ -3,7 +3,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::adapter::{Store, layout_of};
+use lockwright_machines::uri::discreet;
+
+use super::adapter::{LayoutChoice, Store, layout_of};
 use crate::error::Error;
 use crate::guarantee::Guarantees;
 use crate::options::ConnectOptions;
@@ -78,8 +80,8 @@ pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
         });
     };
     let store =
-        open(uri).and_then(|store| uri.check_all_read().map(|()| store)).map_err(|error| uri.discreet(error))?;
-    layout_of(store.layouts(), uri.lock.wanted())?;
+        open(uri).and_then(|store| uri.check_all_read().map(|()| store)).map_err(|error| discreet(uri, error))?;
+    layout_of(store.layouts(), LayoutChoice::of(&uri.lock))?;
     Ok(store)
 }
 
@@ -124,4 +126,63 @@ pub(crate) fn guarantees_of_shared() -> Vec<(String, Guarantees)> {
         }
     }
     all
+}
+
+#[cfg(all(test, feature = "memory", feature = "sqlite", feature = "redis"))]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    fn parse(text: &str) -> crate::Result<Uri> {
+        Uri::parse(text, ConnectOptions::default())
+    }
+
+    #[test]
+    fn an_address_that_is_none_says_what_was_meant() {
+        let says = |text: &str, part: &str| {
+            let error = parse(text).and_then(|mut uri| open(&mut uri)).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        };
+        says("", "the address is empty; write one such as redis://localhost");
+        says("localhost", "did you mean redis://localhost?");
+        says("localhost:6379", "did you mean redis://localhost:6379?");
+        says("10.0.0.7", "did you mean redis://10.0.0.7?");
+        says("/tmp/x.db", "did you mean sqlite:///tmp/x.db?");
+        says("x.db", "not a URI; write one such as");
+        says("redis://h:port", "not a URI (invalid port number)");
+        says("redis://a,b", "a list of addresses (a cluster or a quorum) is not built yet");
+        says("redis://a:1,b:2/0", "is not built yet");
+        says("postgres://h/db", "postgres:// is not built yet; there are: memory, sqlite, redis");
+        says("redis+sentinel://h", "is not built yet");
+        says("http://h", "there is no store for http://; there are: memory");
+        says(
+            "memory://?tll=1s",
+            "an option \"tll\", which memory does not have; did you mean ttl? (options: ttl, timeout, ",
+        );
+        says("memory://?colour=blue", "which memory does not have (options: ttl, ");
+        says("redis://h?dbb=1", ", key, db)");
+        // It may be a password.
+        assert!(!parse("hunter2").unwrap_err().to_string().contains("hunter2"));
+        assert!(parse("redis://user:a,b@h").is_ok());
+    }
+
+    #[test]
+    fn a_password_that_is_taken_for_something_else_is_not_shown_either() {
+        for text in [
+            "redis://user:1/hunter2@h",
+            "redis://user:1/hunter2?x@h",
+            "redis://user:1?hunter2@h",
+            "redis://user:1?ttl=hunter2@h",
+            "redis://user:1#hunter2@h",
+            "redis:user:hunter2@h",
+            "redis:///user:hunter2/x@h/..",
+            "redis:///user:hunter2@h",
+        ] {
+            let opened = parse(text).and_then(|mut uri| open(&mut uri));
+            let error = opened.unwrap_err();
+            assert!(error.kind() == Kind::InvalidConfig && !error.to_string().contains("hunter2"), "{text}: {error}");
+        }
+        let error = parse("redis://h?ttl=soon").unwrap_err();
+        assert!(error.to_string().contains("soon"), "{error}");
+    }
 }

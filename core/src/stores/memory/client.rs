@@ -6,23 +6,24 @@ use std::future::ready;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use lockwright_machines::barrier_cell::{self, BarrierCell};
+use lockwright_machines::barrier_machine;
+use lockwright_machines::in_order::InOrder;
+use lockwright_machines::latch_cell::{self, LatchCell};
+use lockwright_machines::latch_machine;
+use lockwright_machines::lock_cell::{Cell, Surroundings, Waiter};
+use lockwright_machines::native_machine;
+use lockwright_machines::shared_cell::{SharedCell, SharedInMemory};
+use lockwright_machines::shared_machine;
+
 use super::layouts::native::layout;
-use crate::barrier_cell::{self, BarrierCell};
-use crate::barrier_machine;
 use crate::error::{Error, Kind, Result};
-use crate::in_order::InOrder;
-use crate::latch_cell::{self, LatchCell};
-use crate::latch_machine;
-use crate::lock_cell::{Cell, Surroundings, Waiter};
-use crate::native_machine;
 use crate::platform::clock;
 use crate::platform::fork::Generational;
 use crate::platform::mutex::locked;
 use crate::protocol::{Arg, InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
 use crate::share::Primitive;
-use crate::shared_cell::{SharedCell, SharedInMemory};
-use crate::shared_machine;
 use crate::stores::{Answered, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic};
 use crate::time::{StoreTime, Time};
 

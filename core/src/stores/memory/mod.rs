@@ -1,10 +1,8 @@
 #![doc = include_str!("docs.md")]
 
-#[cfg(feature = "memory")]
 mod client;
-#[cfg(feature = "memory")]
 mod config;
-pub mod layouts;
 
-#[cfg(feature = "memory")]
+use lockwright_machines::stores::memory::layouts;
+
 pub(crate) use config::open;

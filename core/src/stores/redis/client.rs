@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use lockwright_machines::store_clock::StoreClock;
 use redis::Value;
 use smallvec::SmallVec;
 use tokio::time::timeout;
@@ -25,9 +26,8 @@ use crate::lease::Sighting;
 use crate::platform::mutex::locked;
 use crate::platform::stream::{Home, HomeId};
 use crate::platform::{clock, fence};
-use crate::protocol::{Channel, Inquiry, Layout, Reply, Request, Requests};
+use crate::protocol::{Call, Channel, Inquiry, Layout, Reply, Request, Requests};
 use crate::session::{Inbox, margin};
-use crate::store_clock::StoreClock;
 use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic};
 use crate::time::{StoreTime, Time};
 
@@ -37,6 +37,11 @@ const TRUSTED: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(60);
 /// How many idle connections are kept.
 const KEPT: usize = 64;
+
+/// How many a script finds to listen on a channel. Whoever does not find itself there is behind a proxy that spreads
+/// clients over servers: a script that looked for it there, before it hands a lock over, would take it for dead.
+static LISTENERS: Call =
+    Call { name: "listeners", body: "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]", batch: false };
 
 type Values = SmallVec<[Value; 1]>;
 
@@ -342,7 +347,7 @@ impl Redis {
         // The key of a lock of this client: it may name it, and where a proxy has several servers it is at one of them.
         let key = layouts::native_scripts::layout(&*self.config.prefix).key("inbox");
         let Ok(key) = key else { return true };
-        let request = Request::new(&layouts::native_scripts::LISTENERS, key, [channel.into()]);
+        let request = Request::new(&LISTENERS, key, [channel.into()]);
         let limit = clock::now().after(self.config.response_timeout);
         !matches!(&self.ask(&[request], limit).await.outcome, Outcome::Replies(replies) if replies[..] == [Reply::Int(0)])
     }

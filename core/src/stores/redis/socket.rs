@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use lockwright_machines::error::with_nobody_there;
 use redis::Value;
 use rustls::{ClientConnection, StreamOwned};
 use zeroize::Zeroize;
@@ -399,7 +400,7 @@ pub(super) fn unreachable(config: &Config, error: io::Error) -> Error {
                 | io::ErrorKind::NetworkUnreachable
         );
     let error = Error::new(Kind::Unavailable, "connect", message).caused_by(error);
-    if nobody { error.with_nobody_there() } else { error }
+    if nobody { with_nobody_there(error) } else { error }
 }
 
 /// Why a request has no answer.

@@ -13,7 +13,7 @@ use super::super::layouts::native_scripts::CALLS;
 use super::{Connection, Redis};
 use crate::error::{Error, Kind};
 use crate::lease::ReleaseOutcome;
-use crate::options::{ConnectOptions, Credentials, LayoutChoice};
+use crate::options::{ConnectOptions, Credentials};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
 use crate::protocol::{
@@ -21,7 +21,7 @@ use crate::protocol::{
 };
 use crate::session::Inbox;
 use crate::share::Share;
-use crate::stores::{Answered, Outcome, Sink, Store, Subscription, Topic, layout_of};
+use crate::stores::{Answered, LayoutChoice, Outcome, Sink, Store, Subscription, Topic, layout_of};
 use crate::time::{StoreTime, Time};
 use crate::uri::Uri;
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lockwright_machines::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
 use rusqlite::Connection;
 use rusqlite::types::Value;
 
@@ -9,7 +10,6 @@ use super::host;
 use super::inbox::{decode, encode};
 use super::layouts::native_rows::{Env, SCHEMA, layout, run};
 use crate::fuzz::Feed;
-use crate::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
 use crate::protocol::{Arg, Call, InboxId, Layout, Request};
 use crate::share::Share;
 use crate::time::StoreTime;

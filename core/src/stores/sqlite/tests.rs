@@ -18,7 +18,6 @@ use super::client::SqliteStore;
 use super::config::Config;
 use crate::error::{Error, Kind};
 use crate::lease::{Card, Inspection, ReleaseOutcome};
-use crate::options::LayoutChoice;
 use crate::platform::companion::outlived_by;
 use crate::platform::fork;
 use crate::platform::os::fork_to;
@@ -28,7 +27,7 @@ use crate::protocol::{
 };
 use crate::session::Inbox;
 use crate::share::{Primitive, Share};
-use crate::stores::{Outcome, Sink, Store, Subscription, Topic, layout_of};
+use crate::stores::{LayoutChoice, Outcome, Sink, Store, Subscription, Topic, layout_of};
 
 const TTL: Duration = Duration::from_secs(3600);
 const LIMIT: Duration = Duration::from_secs(20);

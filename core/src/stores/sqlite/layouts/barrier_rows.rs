@@ -1,12 +1,13 @@
-//! Barriers beside `native`: the rules of [`crate::barrier_cell`] on [rows](super::gates).
+//! Barriers beside `native`: the rules of [`lockwright_machines::barrier_cell`] on [rows](super::gates).
 
 use std::time::Duration;
 
+use lockwright_machines::barrier_cell::{BarrierCell, BarrierStorage, Fate, Party, Passage};
+use lockwright_machines::barrier_machine::Procedure;
+use lockwright_machines::lock_cell::Surroundings;
+
 use super::gate_rows::{Gate, Rows, by_the_wall, read_waiter};
 use super::native_rows::{execute, unreadable};
-use crate::barrier_cell::{BarrierCell, BarrierStorage, Fate, Party, Passage};
-use crate::barrier_machine::Procedure;
-use crate::lock_cell::Surroundings;
 use crate::protocol::{AttemptId, Reply};
 use crate::time::StoreTime;
 use crate::token::Token;
@@ -110,14 +111,14 @@ impl BarrierStorage for Rows<'_> {
 
 #[cfg(test)]
 mod tests {
+    use lockwright_machines::barrier_cell::{Arrive, BarrierInMemory};
+    use lockwright_machines::lock_cell::Claimant;
     use proptest::prelude::*;
     use rusqlite::Connection;
 
     use super::super::gate_rows::{self, tests::env};
     use super::super::native_rows::{Env, Pushes, tests::file};
     use super::*;
-    use crate::barrier_cell::{Arrive, BarrierInMemory};
-    use crate::lock_cell::Claimant;
     use crate::protocol::InboxId;
 
     const TTL: Duration = Duration::from_micros(20);
@@ -167,7 +168,14 @@ mod tests {
 
     fn reply(db: &Connection, env: &Env<'_>, procedure: &Procedure) -> Vec<i64> {
         match ask(db, env, procedure).unwrap().0 {
-            Reply::List(list) => list.iter().filter_map(crate::replies::int).collect(),
+            Reply::List(list) => list.iter().map(number).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn number(reply: &Reply) -> i64 {
+        match reply {
+            Reply::Int(number) => *number,
             other => panic!("{other:?}"),
         }
     }

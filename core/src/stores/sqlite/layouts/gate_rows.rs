@@ -3,14 +3,14 @@
 //! One request is one transaction, as for locks. A row's times are on the boot clock of whoever wrote it; on another
 //! one it goes by the wall clock.
 
+use lockwright_machines::lease::{BARRIER, LATCH};
+use lockwright_machines::lock_cell::Surroundings;
+use lockwright_machines::shared_machine::foreign;
 use rusqlite::{Connection, OptionalExtension};
 
 use super::native_rows::{Env, Lock, Pushes, execute, read_attempt, readable, remove};
 use super::{barrier_rows, latch_rows, shared_rows};
-use crate::lease::{BARRIER, LATCH};
-use crate::lock_cell::Surroundings;
 use crate::protocol::{AttemptId, InboxId, Reply};
-use crate::shared_machine::foreign;
 use crate::time::StoreTime;
 
 /// With each new one go up to so many that nobody uses: more than one, so that they do not add up.
@@ -19,14 +19,14 @@ const SWEEP: u32 = 16;
 /// A request to one of them.
 #[derive(Debug)]
 pub(super) enum Procedure {
-    Latch(crate::latch_machine::Procedure),
-    Barrier(crate::barrier_machine::Procedure),
+    Latch(lockwright_machines::latch_machine::Procedure),
+    Barrier(lockwright_machines::barrier_machine::Procedure),
 }
 
 impl Procedure {
     pub(super) fn read(request: &crate::protocol::Request) -> Option<Self> {
-        let barrier = || crate::barrier_machine::Procedure::read(request).map(Procedure::Barrier);
-        crate::latch_machine::Procedure::read(request).map(Procedure::Latch).or_else(barrier)
+        let barrier = || lockwright_machines::barrier_machine::Procedure::read(request).map(Procedure::Barrier);
+        lockwright_machines::latch_machine::Procedure::read(request).map(Procedure::Latch).or_else(barrier)
     }
 
     fn kind(&self) -> &'static str {
@@ -39,11 +39,11 @@ impl Procedure {
     fn looks(&self) -> bool {
         match self {
             Procedure::Latch(procedure) => {
-                use crate::latch_machine::Procedure::{Inspect, Look};
+                use lockwright_machines::latch_machine::Procedure::{Inspect, Look};
                 matches!(procedure, Look | Inspect)
             }
             Procedure::Barrier(procedure) => {
-                use crate::barrier_machine::Procedure::{Inspect, Look};
+                use lockwright_machines::barrier_machine::Procedure::{Inspect, Look};
                 matches!(procedure, Look | Inspect)
             }
         }
@@ -102,8 +102,8 @@ pub(super) fn run(
 /// What a look tells, if a latch or a barrier lies under `key`.
 pub(super) fn seen(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<Reply>> {
     let look = in_use(db, env, key)?.map(|(kind, _)| match kind == BARRIER {
-        true => Procedure::Barrier(crate::barrier_machine::Procedure::Inspect),
-        false => Procedure::Latch(crate::latch_machine::Procedure::Inspect),
+        true => Procedure::Barrier(lockwright_machines::barrier_machine::Procedure::Inspect),
+        false => Procedure::Latch(lockwright_machines::latch_machine::Procedure::Inspect),
     });
     look.map(|look| Ok(run(db, env, key, &look)?.0)).transpose()
 }

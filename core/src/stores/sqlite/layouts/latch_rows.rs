@@ -1,10 +1,11 @@
-//! Latches beside `native`: the rules of [`crate::latch_cell`] on [rows](super::gates).
+//! Latches beside `native`: the rules of [`lockwright_machines::latch_cell`] on [rows](super::gates).
+
+use lockwright_machines::latch_cell::{LatchCell, LatchStorage};
+use lockwright_machines::latch_machine::Procedure;
+use lockwright_machines::lock_cell::Surroundings;
 
 use super::gate_rows::{Gate, Rows, read_waiter};
 use super::native_rows::execute;
-use crate::latch_cell::{LatchCell, LatchStorage};
-use crate::latch_machine::Procedure;
-use crate::lock_cell::Surroundings;
 use crate::protocol::{AttemptId, InboxId, Reply};
 use crate::time::StoreTime;
 
@@ -64,6 +65,9 @@ impl LatchStorage for Rows<'_> {
 mod tests {
     use std::time::Duration;
 
+    use lockwright_machines::gate::{CountOperation, LatchPlan};
+    use lockwright_machines::latch_cell::{CountChange, LatchInMemory, Wait};
+    use lockwright_machines::lock_cell::Claimant;
     use proptest::prelude::*;
 
     use rusqlite::Connection;
@@ -72,9 +76,6 @@ mod tests {
     use super::super::native_rows::tests::{self as locks, file};
     use super::super::native_rows::{Env, Pushes};
     use super::*;
-    use crate::gate::{CountOperation, LatchPlan};
-    use crate::latch_cell::{CountChange, LatchInMemory, Wait};
-    use crate::lock_cell::Claimant;
     use crate::protocol::Layout;
 
     const IDLE: Duration = Duration::from_micros(50);

@@ -1,4 +1,4 @@
-//! Layout `native`: the rules of [`crate::lock_cell`] on rows.
+//! Layout `native`: the rules of [`lockwright_machines::lock_cell`] on rows.
 //!
 //! One request is one transaction: load the row, run the procedure, store the row if it changed. Everything here runs
 //! inside a transaction that somebody else began and ends.
@@ -13,17 +13,17 @@
 
 use std::time::Duration;
 
+use lockwright_machines::barrier_machine::BarrierCalls;
+use lockwright_machines::latch_machine::LatchCalls;
+use lockwright_machines::lock_cell::{Cell, Claimant, Hold, LockStorage, Surroundings, Waiter};
+use lockwright_machines::native_machine::{Calls, NativeLayout, OwnCalls, Procedure};
+use lockwright_machines::shared_machine::SharedCalls;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, types};
 
 use super::{gate_rows, shared_rows};
-use crate::barrier_machine::BarrierCalls;
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
-use crate::latch_machine::LatchCalls;
-use crate::lock_cell::{Cell, Claimant, Hold, LockStorage, Surroundings, Waiter};
-use crate::native_machine::{Calls, NativeLayout, OwnCalls, Procedure};
 use crate::options::MAX_TTL;
 use crate::protocol::{AttemptId, InboxId, Reply, Request, StoreEvent};
-use crate::shared_machine::SharedCalls;
 use crate::time::StoreTime;
 
 /// What `prepare` executes in an empty file.
@@ -114,7 +114,7 @@ pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite
     if request.call.name == CALLS.list.name {
         return Ok((list(db, request)?, Pushes::new()));
     }
-    if let Some(procedure) = crate::shared_machine::Procedure::read(request) {
+    if let Some(procedure) = lockwright_machines::shared_machine::Procedure::read(request) {
         return shared_rows::run(db, env, &request.key, &procedure);
     }
     if let Some(procedure) = gate_rows::Procedure::read(request) {
@@ -169,7 +169,7 @@ pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite
 fn seen_beside(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Reply> {
     match gate_rows::seen(db, env, key)? {
         Some(seen) => Ok(seen),
-        None => Ok(shared_rows::run(db, env, key, &crate::shared_machine::Procedure::Inspect)?.0),
+        None => Ok(shared_rows::run(db, env, key, &lockwright_machines::shared_machine::Procedure::Inspect)?.0),
     }
 }
 
@@ -618,11 +618,11 @@ pub(super) fn unreadable(column: usize, what: &'static str) -> rusqlite::Error {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use lockwright_machines::in_order::InOrder;
+    use lockwright_machines::lock_cell;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::in_order::InOrder;
-    use crate::lock_cell;
     use crate::name::MAX_BYTES;
     use crate::protocol::Layout;
 

@@ -1,4 +1,4 @@
-//! Read/write locks and semaphores beside `native`: the rules of [`crate::shared_cell`] on rows.
+//! Read/write locks and semaphores beside `native`: the rules of [`lockwright_machines::shared_cell`] on rows.
 //!
 //! One request is one transaction, as there, and what is said there of other clocks holds here for each holder by
 //! itself. Of a lock and a shared record of one name, one may be there: where nobody uses the one, the other takes its
@@ -6,6 +6,9 @@
 
 use std::time::Duration;
 
+use lockwright_machines::lock_cell::{Claimant, LockStorage, Surroundings};
+use lockwright_machines::shared_cell::{Acquire, Holder, Seeker, SharedCell, SharedStorage};
+use lockwright_machines::shared_machine::{Procedure, foreign};
 use rusqlite::{Connection, OptionalExtension, Row};
 
 use super::gate_rows;
@@ -13,11 +16,8 @@ use super::native_rows::{
     Env, IDLE, Lock, Pushes, Queue, SWEEP, Sighting, execute, integer, is_ours, next_page, read_waiter, readable,
     remove, token, unreadable,
 };
-use crate::lock_cell::{Claimant, LockStorage, Surroundings};
 use crate::protocol::{AttemptId, InboxId, Reply};
 use crate::share::Primitive;
-use crate::shared_cell::{Acquire, Holder, Seeker, SharedCell, SharedStorage};
-use crate::shared_machine::{Procedure, foreign};
 use crate::time::StoreTime;
 
 /// For how long a size that was chosen is kept though nobody uses it.
@@ -361,13 +361,13 @@ pub(super) fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use lockwright_machines::lock_cell::Waiter;
+    use lockwright_machines::shared_cell::{self, SharedInMemory};
     use proptest::prelude::*;
 
     use super::super::native_rows::tests::file;
     use super::*;
-    use crate::lock_cell::Waiter;
     use crate::share::Share;
-    use crate::shared_cell::{self, SharedInMemory};
 
     fn env<'a>(now: i64, clock: &'a str) -> Env<'a> {
         Env { now: StoreTime(now), clock, wall: 1000, process: "us", alive: &|_| true, gone: &|_| false }

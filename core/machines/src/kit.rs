@@ -1,0 +1,139 @@
+//! The guard kit: ready-made checks for what a lock protects, which refuse a holder that was stopped past its lease.
+//!
+//! **When to use.** Always, where what is protected can look at a number. A lease ends while its holder may be paused;
+//! the fencing token is what tells its late write from that of its successor (Martin Kleppmann, *How to do distributed
+//! locking*, 2016).
+//!
+//! **When not.** Where nothing but the lock stands between a late holder and the harm: then no library can help, and
+//! the answer is short work, checks of `Guard::remaining` and a ttl with room.
+//!
+//! All of them admit the token that was seen last, since a holder may write more than once, and refuse lower ones.
+//! Tokens of different epochs are ordered by the epoch.
+
+use std::fmt;
+
+use crate::token::Token;
+
+/// The highest token that something has seen: for whatever keeps its state in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fence(Option<Token>);
+
+/// The token is lower than one that was seen before: whoever shows it has lost the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stale {
+    /// What was shown.
+    pub shown: Token,
+    /// The highest seen.
+    pub seen: Token,
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the token {} is stale: {} was seen already; its holder has lost the lock", self.shown, self.seen)
+    }
+}
+
+impl std::error::Error for Stale {}
+
+impl Fence {
+    /// One that has seen nothing yet, or `highest`.
+    pub const fn new(highest: Option<Token>) -> Self {
+        Fence(highest)
+    }
+
+    /// Takes note of `token`, unless a higher one was seen.
+    ///
+    /// # Errors
+    /// [`Stale`] then; nothing changes.
+    pub fn admit(&mut self, token: Token) -> Result<(), Stale> {
+        match self.0 {
+            Some(seen) if token < seen => Err(Stale { shown: token, seen }),
+            _ => {
+                self.0 = Some(token);
+                Ok(())
+            }
+        }
+    }
+
+    /// The highest token seen.
+    pub fn highest(&self) -> Option<Token> {
+        self.0
+    }
+}
+
+/// A condition for the `WHERE` of an `UPDATE` or `DELETE`, with one placeholder for the token: rows that a higher token
+/// wrote stay as they are. The same statement sets `column` to the token; that it changed no row means that the token
+/// is stale (or the row is not there). `column` is a 64-bit integer that may be null; `placeholder` is the driver's,
+/// such as `?` or `$3`.
+///
+/// ```
+/// # use lockwright_machines as lockwright;
+/// let fresh = lockwright::kit::sql_condition("fence", "?2");
+/// assert_eq!(fresh, "(fence IS NULL OR fence <= ?2)");
+/// let update = format!("UPDATE account SET balance = ?1, fence = ?2 WHERE id = ?3 AND {fresh}");
+/// # drop(update);
+/// ```
+pub fn sql_condition(column: &str, placeholder: &str) -> String {
+    format!("({column} IS NULL OR {column} <= {placeholder})")
+}
+
+/// A script for `EVAL`, with the key of the value, the key of its highest token (in the same slot) and the arguments
+/// token and value: sets both and returns 1, or returns 0 where a higher token was seen. Tokens are compared as text,
+/// since a script's numbers have 53 bits.
+pub const SET_SCRIPT: &str = "local seen, token = redis.call('GET', KEYS[2]) or '', ARGV[1]
+if #seen > #token or (#seen == #token and seen > token) then return 0 end
+redis.call('SET', KEYS[2], token)
+redis.call('SET', KEYS[1], ARGV[2])
+return 1
+";
+
+/// The name of a request's header that carries the token.
+pub const HEADER: &str = "If-Fence";
+
+/// The value of the [header](HEADER), such as `42`, or `1.42` of a later epoch.
+pub fn header_value(token: Token) -> String {
+    token.to_string()
+}
+
+/// The token of a [header](HEADER); `None` for what is none. What comes without one is to be refused as well, by 428;
+/// what is stale by 412.
+pub fn read_header(value: &str) -> Option<Token> {
+    let number = |text: &str| {
+        let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        digits.then(|| text.parse().ok()).flatten()
+    };
+    let value = value.trim_matches([' ', '\t']);
+    match value.split_once('.') {
+        Some((epoch, n)) => Some(Token { epoch: number(epoch)?, n: number(n)? }),
+        None => number(value).map(Token::new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fence_admits_what_does_not_fall() {
+        let mut fence = Fence::default();
+        for n in [3, 3, 5] {
+            fence.admit(Token::new(n)).unwrap();
+        }
+        let stale = fence.admit(Token::new(4)).unwrap_err();
+        assert_eq!((stale.seen, fence.highest()), (Token::new(5), Some(Token::new(5))));
+        assert!(stale.to_string().contains("lost the lock"));
+        fence.admit(Token { epoch: 1, n: 1 }).unwrap();
+        assert!(fence.admit(Token::new(99)).is_err());
+    }
+
+    #[test]
+    fn a_header_is_read_back_or_refused() {
+        for token in [Token::new(0), Token::new(u64::MAX), Token { epoch: 7, n: 9 }] {
+            assert_eq!(read_header(&header_value(token)), Some(token));
+        }
+        assert_eq!(read_header(" 42 "), Some(Token::new(42)));
+        for wrong in ["", "-1", "+1", "1.", ".1", "1.2.3", "0x1", "1e3", "99999999999999999999", "4 2"] {
+            assert_eq!(read_header(wrong), None, "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Memory, which runs the reference semantics themselves.
+
+pub mod layouts;

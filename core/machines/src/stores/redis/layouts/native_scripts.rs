@@ -1,0 +1,224 @@
+//! The layout `native`: one hash per lock, changed by scripts alone.
+//!
+//! The semantics are those of [`crate::lock_cell`], told there and checked against these scripts on random commands. A
+//! lock `name` is kept under `lw:{name}` (with `{`, `}` and `%` written as `%7B`, `%7D`, `%25`), so that everything
+//! about it lies in one slot of a cluster. Times are microseconds of the server's clock.
+//!
+//! | field | holds |
+//! |---|---|
+//! | `v` | version of the layout: `1` |
+//! | `o` | the holder as a [`Claimant`](crate::lock_cell::Claimant); empty while the lock is free |
+//! | `s`, `l` | when its lease began, and how long it lasts; below zero while nobody renewed what was handed over |
+//! | `t` | first fencing token of its block of 64; while the lock is free, the highest token used |
+//! | `c` | the holder's card |
+//! | `g` | when the key itself goes: always later than the lease's end |
+//! | `w` | how many wait; absent while nobody does |
+//! | `h`, `n` | sequence numbers of the queue's head and of the next to come |
+//! | `q<n>` | a waiter's claimant, followed by its card |
+//! | `a<attempt>` | that waiter's sequence number |
+//! | `x<n>` | of the first and the last of the numbers that nobody has between two waiters, as those who left leave them: the other one |
+//!
+//! A hand-off is published to `lwi:<inbox>`; see [`parse_push`].
+
+use std::sync::Arc;
+
+use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
+use crate::lock_cell::BLOCK;
+use crate::name;
+use crate::native_machine::{Calls, NativeLayout, OwnCalls};
+use crate::protocol::{AttemptId, Call, InboxId, StoreEvent};
+use crate::time::StoreTime;
+
+macro_rules! script {
+    ($($part:literal)+) => { concat!($(include_str!(concat!("scripts/", $part, ".lua"))),+) };
+}
+
+/// The scripts.
+pub static CALLS: Calls = Calls {
+    acquire: Call {
+        name: "acquire",
+        body: script!("acquire_read" "check" "time" "acquire" "hand_on" "acquire_held" "record" "line" "queue" "acquire_queued"),
+        batch: false,
+    },
+    renew: Call { name: "renew", body: script!("time" "renew"), batch: true },
+    release: Call {
+        name: "release",
+        body: script!("read" "check" "release" "time" "hand_on" "release_next" "record" "line" "queue" "release_queued"),
+        batch: false,
+    },
+    undo: Call { name: "undo", body: script!("read" "check" "time" "record" "line" "queue" "undo"), batch: false },
+    inspect: Call {
+        name: "inspect",
+        body: concat!(
+            "local function lock(KEYS)\n",
+            script!("read" "check" "time" "inspect"),
+            "end\nlocal function shared(KEYS)\n",
+            script!("time" "shared/record" "shared/inspect"),
+            "end\nlocal function latch(KEYS)\n",
+            script!("latch/kind" "latch/record" "latch/inspect"),
+            "end\nlocal function barrier(KEYS)\n",
+            script!("barrier/kind" "time" "latch/record" "barrier/places" "barrier/inspect"),
+            "end\n",
+            script!("inspect_any")
+        ),
+        batch: false,
+    },
+    break_hold: Call {
+        name: "break",
+        body: script!("read" "check" "time" "record" "line" "queue" "break"),
+        batch: false,
+    },
+    list: Call { name: "list", body: script!("list" "page"), batch: false },
+};
+
+/// The scripts that no other layout has.
+pub static OWN: OwnCalls = OwnCalls {
+    pass: Call { name: "pass", body: script!("read" "check" "time" "record" "line" "queue" "pass"), batch: false },
+    together: Some(Call {
+        name: "together",
+        body: concat!(
+            "local function acquire(KEYS, ARGV)\n",
+            script!("acquire_read" "check" "time" "acquire" "hand_on" "acquire_held" "record" "line" "queue" "acquire_queued"),
+            "end\nlocal function undo(KEYS, ARGV)\n",
+            script!("read" "check" "time" "record" "line" "queue" "undo"),
+            "end\n",
+            script!("time" "together")
+        ),
+        batch: false,
+    }),
+};
+
+/// The layout for locks whose names get `prefix` put before them.
+pub fn layout(prefix: impl Into<String>) -> NativeLayout {
+    let (own, shared, latch, barrier) =
+        (&OWN, &super::shared_scripts::CALLS, &super::latch_scripts::CALLS, &super::barrier_scripts::CALLS);
+    NativeLayout { calls: &CALLS, own, shared, latch, barrier, guarantees, key, name_of, prefix: prefix.into() }
+}
+
+fn guarantees() -> Guarantees {
+    Guarantees {
+        store: "redis",
+        layout: "native",
+        exclusive_until: ExclusiveUntil::StoreFailover,
+        token: TokenRises::WithStoreClock,
+        fair: true,
+        reentrant: true,
+        shared: true,
+        push: true,
+        survives_disconnect: true,
+        incarnation: true,
+        notes: &super::notes::NOTES,
+    }
+}
+
+fn key(prefix: &str, name: &str) -> String {
+    format!("lw:{{{}{}}}", name::escape(prefix, &['{', '}']), name::escape(name, &['{', '}']))
+}
+
+fn name_of(prefix: &str, key: &str) -> Option<String> {
+    let escaped = key.strip_prefix("lw:{")?.strip_suffix('}')?;
+    let name = name::unescape(escaped)?.strip_prefix(prefix)?.to_owned();
+    // Somebody else may have written a name in another way: that key is no lock of ours.
+    (self::key(prefix, &name) == key).then_some(name)
+}
+
+/// The channel that an inbox is.
+pub fn channel(inbox: InboxId) -> String {
+    format!("lwi:{inbox}")
+}
+
+/// Reads what a script published: `granted <attempt> <first token> <now> <key>`, the same with `taken` where no block
+/// of tokens goes with it, `broken <attempt> <key>`, `next <tail of the attempt> <key>` or `dropped <key>`. `None` for
+/// anything else, since whoever may publish to the channel may write what they like.
+pub fn parse_push(text: &str) -> Option<(Arc<str>, StoreEvent)> {
+    let (kind, rest) = text.split_once(' ')?;
+    if kind == "dropped" {
+        return Some((rest.into(), StoreEvent::Dropped));
+    }
+    let (attempt, rest) = rest.split_once(' ')?;
+    if kind == "next" {
+        let tail = u32::from_str_radix(attempt, 16).ok()?;
+        return Some((rest.into(), StoreEvent::Next { tail }));
+    }
+    let attempt = match attempt.len() {
+        32 => AttemptId(u128::from_str_radix(attempt, 16).ok()?),
+        _ => return None,
+    };
+    match kind {
+        "granted" | "taken" => {
+            let mut parts = rest.splitn(3, ' ');
+            let first: u64 = parts.next()?.parse().ok().filter(|first| *first > 0)?;
+            let last = if kind == "taken" { first } else { first.checked_add(BLOCK - 1)? };
+            let at = StoreTime(parts.next()?.parse().ok()?);
+            Some((parts.next()?.into(), StoreEvent::Granted { attempt, first, last, at }))
+        }
+        "broken" => Some((rest.into(), StoreEvent::Broken { attempt })),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{Input, Layout, Step, Verdict};
+    use crate::share::Share;
+
+    #[test]
+    fn names_and_keys_are_one_to_one() {
+        for (prefix, name, expected) in [
+            ("", "orders:42", "lw:{orders:42}"),
+            ("app:", "a{b}%c", "lw:{app:a%7Bb%7D%25c}"),
+            ("{p", "\u{1F512} x", "lw:{%7Bp\u{1F512} x}"),
+        ] {
+            assert_eq!(key(prefix, name), expected);
+            assert_eq!(name_of(prefix, expected).as_deref(), Some(name));
+        }
+        for foreign in ["orders", "lw:orders", "lw:{%zz}", "lw:{other}"] {
+            assert_eq!(name_of("app:", foreign), None);
+        }
+    }
+
+    #[test]
+    fn a_pushed_token_far_ahead_of_the_stores_clock_is_asked_about() {
+        let at = 1_800_000_000_000_000;
+        let lock = layout("");
+        let reader = lock.shared(Share::READ).unwrap();
+        for mut protocol in [lock.protocol("x".into()), reader.protocol("x".into())] {
+            for (first, is_believed) in [(at as u64, true), (9_000_000_000_000_000_000, false), (u64::MAX - 63, false)]
+            {
+                let push = StoreEvent::Granted { attempt: AttemptId(1), first, last: first + 63, at: StoreTime(at) };
+                let step = protocol.step(Input::Event(&push));
+                assert_eq!(matches!(step, Step::Done(Verdict::Granted(_))), is_believed, "{first}: {step:?}");
+                assert_eq!(matches!(step, Step::Done(Verdict::Implausible)), !is_believed, "{first}: {step:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_push_is_read_or_ignored() {
+        let attempt = AttemptId(7);
+        assert_eq!(
+            parse_push(&format!("granted {attempt} 10 99 lw:{{a b}}")),
+            Some(("lw:{a b}".into(), StoreEvent::Granted { attempt, first: 10, last: 73, at: StoreTime(99) }))
+        );
+        assert_eq!(parse_push(&format!("broken {attempt} k")), Some(("k".into(), StoreEvent::Broken { attempt })));
+        assert_eq!(parse_push("next 0000002a k"), Some(("k".into(), StoreEvent::Next { tail: 42 })));
+        assert_eq!(parse_push("dropped lw:{a b}"), Some(("lw:{a b}".into(), StoreEvent::Dropped)));
+        for garbage in [
+            "",
+            "granted",
+            "dropped",
+            "next",
+            "next 2a",
+            "next zz k",
+            "granted 7 1 1 1 k",
+            "broken zz k",
+            "\u{1F512} \u{1F512} \u{1F512}",
+        ] {
+            assert_eq!(parse_push(garbage), None, "{garbage}");
+        }
+        for tokens in ["0 99", "-1 99", "1e3 99", "10", "10 x", "18446744073709551615 99", "99999999999999999999 99"] {
+            assert_eq!(parse_push(&format!("granted {attempt} {tokens} k")), None, "{tokens}");
+        }
+    }
+}

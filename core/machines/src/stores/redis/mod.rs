@@ -1,0 +1,3 @@
+//! Redis and what speaks its protocol.
+
+pub mod layouts;

@@ -1,0 +1,261 @@
+//! A real Redis server that runs the shipped scripts under a clock that the test sets.
+
+#![allow(unreachable_pub, dead_code, reason = "the module is shared, and each test uses its part")]
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lockwright_machines::protocol::{
+    Arg, Call, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, StoreEvent,
+};
+use lockwright_machines::stores::redis::layouts::native_scripts::{channel, parse_push};
+use lockwright_machines::time::StoreTime;
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+
+/// Replaces the server's clock for the script behind it by the last two arguments.
+const CLOCK: &str = "
+local real, at = redis, {ARGV[#ARGV - 1], ARGV[#ARGV]}
+ARGV[#ARGV], ARGV[#ARGV - 1] = nil, nil
+local redis = setmetatable({
+  call = function(command, ...) return command == 'TIME' and at or real.call(command, ...) end
+}, {__index = real})
+";
+
+/// Counts what the script behind it asks of the server.
+const COUNT: &str = "
+local real, given = redis, 0
+local function counted(how) return function(...) given = given + 1 return real[how](...) end end
+local redis = setmetatable({call = counted('call'), pcall = counted('pcall')}, {__index = real})
+";
+
+/// A connection to the server that tests use.
+pub fn connection() -> redis::Connection {
+    let Ok(url) = std::env::var("LOCKWRIGHT_TEST_REDIS") else {
+        panic!(
+            "these tests need a Redis server: run `conformance/services/redis.sh start` and set \
+             LOCKWRIGHT_TEST_REDIS to the address it prints"
+        );
+    };
+    let client = redis::Client::open(url).expect("LOCKWRIGHT_TEST_REDIS is a redis:// address");
+    client.get_connection().expect("the server of LOCKWRIGHT_TEST_REDIS answers")
+}
+
+pub struct Server {
+    pub connection: redis::Connection,
+    scripts: Vec<(&'static Call, String)>,
+}
+
+impl Server {
+    pub fn connect() -> Self {
+        Server { connection: connection(), scripts: Vec::new() }
+    }
+
+    /// A time that lies ahead of the server's, so that no key's own end ever comes.
+    pub fn later(&mut self) -> StoreTime {
+        StoreTime((self.number(&["TIME"]).expect("the time") + 90 * 24 * 3600) * 1_000_000)
+    }
+
+    pub fn ask(&mut self, request: &Request, now: StoreTime) -> Reply {
+        let known = self.scripts.iter().find(|(call, _)| std::ptr::eq(*call, request.call));
+        let sha = known.map(|(_, sha)| sha.clone()).unwrap_or_else(|| {
+            let body = format!("{CLOCK}{}", request.call.body);
+            let sha: String =
+                redis::cmd("SCRIPT").arg("LOAD").arg(body).query(&mut self.connection).expect("a good script");
+            self.scripts.push((request.call, sha.clone()));
+            sha
+        });
+        let beside = request.args.iter().filter_map(|arg| match arg {
+            Arg::Key(key) => Some(&**key),
+            _ => None,
+        });
+        let keys: Vec<&str> = std::iter::once(&*request.key).chain(beside).collect();
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(sha).arg(keys.len()).arg(&keys);
+        for arg in &request.args {
+            match arg {
+                Arg::Key(_) => continue,
+                Arg::Int(number) => command.arg(*number),
+                Arg::Text(text) => command.arg(&**text),
+                Arg::Nothing | Arg::Node(_) => command.arg(""),
+                Arg::NotAfter => command.arg(i64::MAX),
+            };
+        }
+        command.arg(now.0 / 1_000_000).arg(now.0 % 1_000_000);
+        match self.run(&command) {
+            Reply::List(mut list) if request.call.batch => list.remove(0),
+            reply => reply,
+        }
+    }
+
+    /// How many commands the script of `request` gives, under the server's own clock.
+    pub fn commands_of(&mut self, request: &Request) -> i64 {
+        let body = format!("{COUNT}local function whole()\n{}\nend\nwhole()\nreturn given", request.call.body);
+        let mut command = redis::cmd("EVAL");
+        command.arg(body).arg(1).arg(&*request.key);
+        for arg in &request.args {
+            match arg {
+                Arg::Int(number) => command.arg(*number),
+                Arg::Text(text) => command.arg(&**text),
+                Arg::NotAfter => command.arg(i64::MAX),
+                Arg::Key(_) | Arg::Nothing | Arg::Node(_) => command.arg(""),
+            };
+        }
+        match self.run(&command) {
+            Reply::Int(given) => given,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn run(&mut self, command: &redis::Cmd) -> Reply {
+        use redis::ConnectionLike;
+        reply(self.connection.req_command(command).expect("an answer"))
+    }
+
+    /// Every name that the layout lists, page by page.
+    pub fn list(&mut self, layout: &dyn Layout) -> Vec<String> {
+        let listed = layout.list().conclude(|requests| Ok(vec![self.ask(&requests[0], StoreTime(1))]));
+        let mut found = listed.expect("pages");
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    pub fn plain(&mut self, words: &[&str]) -> Reply {
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        self.run(&command)
+    }
+
+    pub fn number(&mut self, words: &[&str]) -> Option<i64> {
+        match self.plain(words) {
+            Reply::Int(number) => Some(number),
+            Reply::Text(text) => text.parse().ok(),
+            Reply::List(list) => match list.first()? {
+                Reply::Text(text) => text.parse().ok(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// The first request of a step that asks.
+pub fn asked(step: Step) -> Request {
+    match step {
+        Step::Ask(mut requests) => requests.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The first request by which `machine` begins to do what is intended.
+pub fn begun(machine: &mut dyn Protocol, intent: Intent) -> Request {
+    asked(machine.step(Input::Begin(intent)))
+}
+
+/// The request as it is sent, to be done no later than that.
+pub fn dated(mut request: Request, not_after: i64) -> Request {
+    for arg in request.args.iter_mut().filter(|arg| **arg == Arg::NotAfter) {
+        *arg = Arg::Int(not_after);
+    }
+    request
+}
+
+pub fn reply(value: redis::Value) -> Reply {
+    match value {
+        redis::Value::Int(number) => Reply::Int(number),
+        redis::Value::BulkString(bytes) => Reply::Text(String::from_utf8_lossy(&bytes).into_owned()),
+        redis::Value::SimpleString(text) => Reply::Text(text),
+        redis::Value::Okay => Reply::Text("OK".into()),
+        redis::Value::Array(values) => Reply::List(values.into_iter().map(reply).collect()),
+        redis::Value::ServerError(error) => {
+            Reply::Error { code: error.code().into(), message: error.details().unwrap_or_default().into() }
+        }
+        _ => Reply::Nil,
+    }
+}
+
+/// What is pushed to inbox 1, which one test of a program listens to at a time.
+pub struct Inbox(redis::Connection, MutexGuard<'static, ()>);
+
+static LISTENS: Mutex<()> = Mutex::new(());
+
+impl Inbox {
+    pub fn open() -> Self {
+        let alone = LISTENS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inbox = connection();
+        inbox.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+        redis::cmd("SUBSCRIBE").arg(channel(InboxId(1))).exec(&mut inbox).expect("subscribed");
+        Inbox(inbox, alone)
+    }
+
+    /// Everything pushed up to now.
+    pub fn pushed(&mut self, server: &mut Server) -> Vec<(Arc<str>, StoreEvent)> {
+        server.plain(&["PUBLISH", &channel(InboxId(1)), "mark"]);
+        let mut events = Vec::new();
+        loop {
+            let Reply::List(parts) = reply(self.0.recv_response().expect("a message")) else {
+                panic!("a message is a list")
+            };
+            let Some(Reply::Text(text)) = parts.get(2) else { panic!("a message is a text: {parts:?}") };
+            match &**text {
+                "mark" => return events,
+                text => events.push(parse_push(text).unwrap_or_else(|| panic!("a push: {text:?}"))),
+            }
+        }
+    }
+}
+
+/// When the key goes: what its own field says in microseconds, and what the server says in milliseconds.
+pub fn lifetime(server: &mut Server, key: &str) -> (i64, i64) {
+    let both = "return {tonumber(redis.call('HGET', KEYS[1], 'g')), redis.call('PEXPIRETIME', KEYS[1])}";
+    redis::cmd("EVAL").arg(both).arg(1).arg(key).query(&mut server.connection).expect("a hash that goes")
+}
+
+/// What lies in the queue under `key` is whole: as many seats and attempts as wait, somebody on the first and the last
+/// seat, and every gap between them known by both of its ends.
+pub fn check_queue(server: &mut Server, key: &str) {
+    let Reply::List(all) = server.plain(&["HGETALL", key]) else { panic!("a hash") };
+    let texts: Vec<&str> = all.iter().map(|part| if let Reply::Text(text) = part { &**text } else { "" }).collect();
+    let fields: BTreeMap<&str, &str> = texts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    let number = |field: &str| fields.get(field).map_or(0, |text| text.parse::<i64>().expect("a number"));
+    let kind = |letter: char| fields.iter().filter_map(move |(field, text)| Some((field.strip_prefix(letter)?, *text)));
+    let of_number = |letter| kind(letter).filter_map(|(n, text)| Some((n.parse::<i64>().ok()?, text))).collect();
+    let seats: BTreeMap<i64, &str> = of_number('q');
+    let marks: BTreeMap<i64, &str> = of_number('x');
+    let known: BTreeMap<i64, &str> =
+        kind('a').map(|(attempt, seat)| (seat.parse().expect("a number"), attempt)).collect();
+    let stand: BTreeMap<i64, &str> = seats.iter().map(|(seat, entry)| (*seat, &entry[..32])).collect();
+    assert_eq!(known, stand, "{fields:?}");
+    assert_eq!(number("w"), seats.len() as i64, "{fields:?}");
+    let taken: Vec<i64> = seats.keys().copied().collect();
+    assert!(taken.first().is_none_or(|first| *first == number("h")), "{fields:?}");
+    assert!(taken.last().is_none_or(|last| *last == number("n") - 1), "{fields:?}");
+    let mut gaps = BTreeMap::new();
+    for pair in taken.windows(2).filter(|pair| pair[1] > pair[0] + 1) {
+        gaps.extend([(pair[0] + 1, pair[1] - 1), (pair[1] - 1, pair[0] + 1)]);
+    }
+    let marked: BTreeMap<i64, i64> =
+        marks.into_iter().map(|(at, other)| (at, other.parse().expect("a number"))).collect();
+    assert_eq!(marked, gaps, "{fields:?}");
+}
+
+/// Plays random `commands` on one server, so many times over, and shrinks what fails.
+pub fn compare<C: Debug>(
+    sequences: u32,
+    commands: &impl Strategy<Value = Vec<C>>,
+    play: impl Fn(&mut Server, &mut Inbox, &[C]) -> Result<(), TestCaseError>,
+) {
+    let both = RefCell::new((Server::connect(), Inbox::open()));
+    let config = Config { cases: sequences, failure_persistence: None, max_shrink_iters: 2_000, ..Config::default() };
+    let outcome = TestRunner::new(config).run(commands, |commands| {
+        let (server, inbox) = &mut *both.borrow_mut();
+        play(server, inbox, &commands)
+    });
+    if let Err(failure) = outcome {
+        panic!("{failure}");
+    }
+}
