@@ -3,11 +3,11 @@
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use lockwright::Result;
 use lockwright::binding::report::{quantile, tell};
 use lockwright::binding::{Numbered, Value, lost_track};
 use lockwright::events::{Events, Level};
 use lockwright::options::Credentials;
-use lockwright::Result;
 
 use crate::agenda::{Message, post, post_news};
 use crate::reply::Reply;

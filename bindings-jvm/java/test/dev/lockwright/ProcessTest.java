@@ -2,7 +2,6 @@ package dev.lockwright;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
-import static org.junit.jupiter.api.Assertions.assertNotSame;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.File;
@@ -14,6 +13,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -35,11 +37,54 @@ class ProcessTest {
       Places.awaitWaiters(client, 2);
       System.out.println("held");
       switch (arguments[1]) {
+        case "shutdown" -> shutDown(client);
+        case "restored" -> goOn(client, held);
         case "exit" -> System.exit(0);
         case "halt" -> Runtime.getRuntime().halt(0);
         case "throw" -> throw new IllegalStateException("uncaught");
         default -> { }
       }
+    }
+  }
+
+  /** Threads of a pool hold a lock and wait for one when the pool is shut down. */
+  private static void shutDown(Client client) throws InterruptedException {
+    ExecutorService pool = Executors.newFixedThreadPool(2);
+    pool.execute(() -> {
+      client.reentrantLock("pooled").lock();
+      try {
+        client.reentrantLock("held").lockInterruptibly();
+      } catch (InterruptedException shutDown) {
+        // Its lock goes with the thread.
+      }
+    });
+    pool.execute(() -> client.lock("held").acquire());
+    Places.awaitWaiters(client, 4);
+    pool.shutdownNow();
+    if (!pool.awaitTermination(10, TimeUnit.SECONDS)) {
+      throw new IllegalStateException("a thread of the pool waits for ever");
+    }
+  }
+
+  /** Believes no guard made before it was restored, and takes locks all the same. */
+  private static void goOn(Client client, Guard before) {
+    CompletableFuture<LossReason> lost = before.lost();
+    CompletableFuture<Guard> waiting = client.lock("held").acquireAsync();
+    Lockwright.restored();
+    check(!before.isHeld() && lost.join() == LossReason.CLOSED);
+    check(waiting.handle((guard, error) -> error instanceof LockException.Forked).join());
+    try {
+      before.release();
+      check(false);
+    } catch (LockException.Forked copied) {
+      check(client.lock("held").tryAcquire() == null);
+    }
+    client.lock("other").acquireAsync().join().release();
+  }
+
+  private static void check(boolean holds) {
+    if (!holds) {
+      throw new IllegalStateException("it does not hold");
     }
   }
 
@@ -64,7 +109,7 @@ class ProcessTest {
   }
 
   @ParameterizedTest
-  @ValueSource(strings = {"return", "exit", "halt", "throw"})
+  @ValueSource(strings = {"return", "exit", "halt", "throw", "shutdown", "restored"})
   void aProgramEndsWhateverItHolds(String how) throws Exception {
     // All of them with `-Ddev.lockwright.runs=200`.
     for (int runs = Integer.getInteger("dev.lockwright.runs", 2); runs > 0; runs--) {
@@ -135,28 +180,52 @@ class ProcessTest {
 
   @Test
   void eachClassLoaderHasItsOwnAndIsCollected() throws Exception {
-    WeakReference<ClassLoader> first = new WeakReference<>(loaded());
-    WeakReference<ClassLoader> second = new WeakReference<>(loaded());
-    assertNotSame(first, second);
-    long began = System.nanoTime();
-    while (first.get() != null || second.get() != null) {
-      System.gc();
-      assertFalse(System.nanoTime() - began > 20_000_000_000L, "a class loader is kept");
-    }
-    // What the first left running does no harm.
+    Copy first = new Copy();
+    Copy second = new Copy();
+    first.takesALock();
+    second.takesALock();
+    WeakReference<ClassLoader> ended = first.close();
+    first = null;
+    awaitCollected(ended);
+    // What the first left running does no harm, neither to another copy nor to this one.
+    second.takesALock();
+    ended = second.close();
+    second = null;
+    awaitCollected(ended);
     try (Client client = Lockwright.connect(Places.memory())) {
       client.lock("x").acquire().release();
     }
   }
 
-  private static ClassLoader loaded() throws Exception {
-    URLClassLoader loader = new URLClassLoader(new URL[] {classes()}, ClassLoader.getPlatformClassLoader());
-    Class<?> library = loader.loadClass("dev.lockwright.Lockwright");
-    Object client = library.getMethod("connect", String.class).invoke(null, Places.memory());
-    Object lock = client.getClass().getMethod("lock", String.class).invoke(client, "x");
-    Object guard = lock.getClass().getMethod("acquire").invoke(lock);
-    guard.getClass().getMethod("release").invoke(guard);
-    client.getClass().getMethod("close").invoke(client);
-    return loader;
+  private static void awaitCollected(WeakReference<ClassLoader> loader) {
+    long began = System.nanoTime();
+    while (loader.get() != null) {
+      System.gc();
+      assertFalse(System.nanoTime() - began > 20_000_000_000L, "a class loader is kept");
+    }
+  }
+
+  /** The library once more, in a class loader of its own, with a client. */
+  private static final class Copy {
+    private final URLClassLoader loader = new URLClassLoader(new URL[] {classes()}, ClassLoader.getPlatformClassLoader());
+    private final Object client;
+
+    Copy() throws Exception {
+      client = loader.loadClass("dev.lockwright.Lockwright").getMethod("connect", String.class).invoke(null, Places.memory());
+    }
+
+    private static Object call(Object on, String method) throws Exception {
+      return on.getClass().getMethod(method).invoke(on);
+    }
+
+    void takesALock() throws Exception {
+      Object lock = client.getClass().getMethod("lock", String.class).invoke(client, "x");
+      call(call(lock, "acquire"), "release");
+    }
+
+    WeakReference<ClassLoader> close() throws Exception {
+      call(client, "close");
+      return new WeakReference<>(loader);
+    }
   }
 }

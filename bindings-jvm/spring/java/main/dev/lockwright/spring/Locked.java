@@ -35,52 +35,30 @@ public @interface Locked {
   /**
    * The lock's name; what stands in <code>#{..}</code> is an expression (SpEL) over the arguments, by name ({@code #id}; compile with
    * {@code -parameters}) or by place ({@code #p0}), and the beans ({@code @shop}). A part that comes to null is an error.
-   *
-   * @return the name
    */
   String name();
 
-  /**
-   * How long to wait for others.
-   *
-   * @return a span of time
-   */
+  /** How long to wait for others. */
   String timeout() default "";
 
-  /**
-   * How long the lock stays ours when this process dies: 20 ms to 24 hours.
-   *
-   * @return a span of time
-   */
+  /** How long the lock stays ours when this process dies: 20 ms to 24 hours. */
   String ttl() default "";
 
-  /**
-   * How long after the grant renewal ends: for work that must not go on for ever.
-   *
-   * @return a span of time
-   */
+  /** How long after the grant renewal ends: for work that must not go on for ever. */
   String maxHold() default "";
 
   /**
    * How long after the grant the lock stays taken however early the method returns: for jobs that several hosts start by clocks that
    * differ. At most 24 hours.
-   *
-   * @return a span of time
    */
   String atLeastFor() default "";
 
-  /**
-   * First come, first served over all processes.
-   *
-   * @return whether it is
-   */
+  /** First come, first served over all processes. */
   boolean fair() default false;
 
   /**
    * Whether the call is left out when somebody else holds the lock, after {@link #timeout} if that is said, else at once. Null is
    * returned then, an empty {@code Optional}, or a future of one of them.
-   *
-   * @return whether it is
    */
   boolean skipIfTaken() default false;
 }

@@ -18,11 +18,7 @@ import org.springframework.integration.support.locks.RenewableLockRegistry;
 public final class LockwrightLockRegistry implements RenewableLockRegistry<DistributedLock> {
   private final Client client;
 
-  /**
-   * One of a client's locks.
-   *
-   * @param client which has them
-   */
+  /** One of a client's locks. */
   public LockwrightLockRegistry(Client client) {
     this.client = client;
   }
