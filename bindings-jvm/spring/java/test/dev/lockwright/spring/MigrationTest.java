@@ -108,22 +108,25 @@ class MigrationTest {
   @Test
   void aJobOfShedLocksAndOursDoNotRunTogether() {
     LockProvider theirs = new RedisLockProvider.Builder(factory).safeUpdate(true).build();
-    LockConfiguration job = new LockConfiguration(Instant.now(), name, Duration.ofMinutes(10), Duration.ofSeconds(1));
     new ApplicationContextRunner().withConfiguration(AutoConfigurations.of(LockwrightAutoConfiguration.class)).withBean(Jobs.class)
         .withPropertyValues(url("layout=string&format=shedlock"), "job=" + name).run(context -> {
           Jobs jobs = context.getBean(Jobs.class);
           Client client = context.getBean(Client.class);
-          Optional<SimpleLock> running = theirs.lock(job);
+          Optional<SimpleLock> running = theirs.lock(job(name, Duration.ZERO));
           assertThat(running).isPresent();
           assertThat(jobs.run()).isNull();
           running.get().unlock();
-          // Theirs was short, and is held for the rest of its time.
-          assertThat(client.lock(name).tryAcquire()).isNull();
-          try (Guard ours = client.lock(name).acquire("10s")) {
-            assertThat(theirs.lock(job)).isEmpty();
+          try (Guard ours = client.lock(name).acquire()) {
+            assertThat(theirs.lock(job(name, Duration.ZERO))).isEmpty();
           }
+          theirs.lock(job(name + "-short", Duration.ofMinutes(9))).get().unlock();
+          assertThat(client.lock(name + "-short").tryAcquire()).isNull();
           assertThat(jobs.run()).isEqualTo("done");
         });
+  }
+
+  private static LockConfiguration job(String name, Duration atLeastFor) {
+    return new LockConfiguration(Instant.now(), name, Duration.ofMinutes(10), atLeastFor);
   }
 
   static class AtLeast {
