@@ -17,6 +17,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -88,6 +90,60 @@ class ProcessTest {
     }
   }
 
+  /** Takes locks and gives them back, so often, and says what that left: native memory in kB, open files. */
+  static final class Pairs {
+    public static void main(String[] arguments) throws Exception {
+      int pairs = Integer.parseInt(arguments[1]);
+      try (Client client = Lockwright.connect(arguments[0])) {
+        play(client, Math.min(pairs, 50_000));
+        long memory = memory();
+        long files = files();
+        play(client, pairs);
+        System.out.println("grew by " + (memory() - memory) + " kB, " + (files() - files) + " files");
+      }
+    }
+
+    private static void play(Client client, int pairs) {
+      for (int i = 0; i < pairs; i++) {
+        Guard guard = i % 10 != 0 ? client.lock("x" + i % 100).acquire() : client.lock("x" + i % 100).acquireAsync().join();
+        guard.onLost(why -> {});
+        guard.release();
+      }
+    }
+
+    /** Once nothing is waiting for the collector any more: then it goes down no further. */
+    private static long memory() throws Exception {
+      long least = Long.MAX_VALUE;
+      for (int stays = 0; stays < 3; stays++) {
+        System.gc();
+        Thread.yield();
+        long now = Files.readAllLines(Path.of("/proc/self/status")).stream().filter(line -> line.startsWith("VmRSS:"))
+            .mapToLong(line -> Long.parseLong(line.replaceAll("[^0-9]", ""))).findFirst().orElseThrow();
+        stays = now < least ? 0 : stays;
+        least = Math.min(least, now);
+      }
+      return least;
+    }
+
+    private static long files() throws Exception {
+      try (var open = Files.list(Path.of("/proc/self/fd"))) {
+        return open.count();
+      }
+    }
+  }
+
+  @Test
+  void nothingIsKeptOfLocksThatWereGivenBack() throws Exception {
+    List<String> options = new ArrayList<>(classPath());
+    // What Java keeps would end it.
+    options.addAll(List.of("-Xmx64m", "-Xms64m", "-XX:+AlwaysPreTouch", "-XX:+UseSerialGC"));
+    // A million with `-Ddev.lockwright.pairs=1000000`.
+    Ended ended = run(options, Pairs.class.getName(), Places.shared(), Integer.toString(Integer.getInteger("dev.lockwright.pairs", 2_000)));
+    Matcher grew = Pattern.compile("grew by (-?\\d+) kB, 0 files").matcher(ended.said);
+    assertTrue(ended.status == 0 && grew.find(), ended.said);
+    assertTrue(Long.parseLong(grew.group(1)) < 24_000, ended.said);
+  }
+
   private record Ended(int status, String said) {}
 
   private static Ended run(List<String> options, String... command) throws Exception {
@@ -96,7 +152,7 @@ class ProcessTest {
     all.addAll(List.of(command));
     Path said = Files.createTempFile("lockwright", ".out");
     Process process = new ProcessBuilder(all).redirectErrorStream(true).redirectOutput(said.toFile()).start();
-    boolean ended = process.waitFor(60, TimeUnit.SECONDS);
+    boolean ended = process.waitFor(10, TimeUnit.MINUTES);
     process.destroyForcibly().waitFor();
     String text = Files.readString(said, StandardCharsets.UTF_8);
     Files.delete(said);

@@ -14,11 +14,17 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.aopalliance.intercept.MethodInterceptor;
 import org.junit.jupiter.api.Test;
+import org.springframework.aop.Advisor;
+import org.springframework.aop.framework.autoproxy.DefaultAdvisorAutoProxyCreator;
+import org.springframework.aop.support.DefaultPointcutAdvisor;
+import org.springframework.aop.support.NameMatchMethodPointcut;
 import org.springframework.boot.autoconfigure.AutoConfigurations;
 import org.springframework.boot.test.context.runner.ApplicationContextRunner;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
+import org.springframework.core.Ordered;
 import org.springframework.core.task.SimpleAsyncTaskExecutor;
 import org.springframework.core.task.TaskExecutor;
 import org.springframework.scheduling.annotation.Async;
@@ -306,5 +312,34 @@ class LockedTest {
   void anAsynchronousMethodHoldsTheLockWhereItRuns() {
     runner.withUserConfiguration(Asynchronous.class)
         .run(context -> assertThat(context.getBean(Mails.class).send().get()).startsWith("post-").endsWith(" has mail"));
+  }
+
+  @Configuration
+  static class Transactions {
+    /** As Spring registers its own, which transactions come by. */
+    @Bean
+    static DefaultAdvisorAutoProxyCreator creator() {
+      DefaultAdvisorAutoProxyCreator creator = new DefaultAdvisorAutoProxyCreator();
+      creator.setOrder(Ordered.HIGHEST_PRECEDENCE);
+      creator.setProxyTargetClass(true);
+      return creator;
+    }
+
+    @Bean
+    static Advisor transaction() {
+      NameMatchMethodPointcut pays = new NameMatchMethodPointcut();
+      pays.addMethodName("pay");
+      return new DefaultPointcutAdvisor(pays, (MethodInterceptor) call -> {
+        Object result = call.proceed();
+        assertThat(CurrentLock.guard().isHeld()).isTrue();
+        return result;
+      });
+    }
+  }
+
+  @Test
+  void aTransactionEndsBeforeTheLockIsGivenBack() {
+    runner.withUserConfiguration(Shops.class, Transactions.class)
+        .run(context -> assertThat(context.getBean(Shop.class).pay(new Order("42")).isHeld()).isFalse());
   }
 }
