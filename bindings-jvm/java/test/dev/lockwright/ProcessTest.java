@@ -138,7 +138,7 @@ class ProcessTest {
     // What Java keeps would end it.
     options.addAll(List.of("-Xmx64m", "-Xms64m", "-XX:+AlwaysPreTouch", "-XX:+UseSerialGC"));
     // A million with `-Ddev.lockwright.pairs=1000000`.
-    Ended ended = run(options, Pairs.class.getName(), Places.shared(), Integer.toString(Integer.getInteger("dev.lockwright.pairs", 2_000)));
+    Ended ended = run(options, Pairs.class.getName(), Places.memory(), Integer.toString(Integer.getInteger("dev.lockwright.pairs", 2_000)));
     Matcher grew = Pattern.compile("grew by (-?\\d+) kB, 0 files").matcher(ended.said);
     assertTrue(ended.status == 0 && grew.find(), ended.said);
     assertTrue(Long.parseLong(grew.group(1)) < 24_000, ended.said);
