@@ -294,3 +294,44 @@ pub(crate) fn forget(request: &mut Request<'_>) -> Result<Reply> {
     }
     Ok(Reply::told(open))
 }
+
+#[cfg(test)]
+mod tests {
+    use lockwright::Client;
+    use lockwright::binding::Handle;
+    use lockwright::binding::operation::{Of, Operation};
+    use lockwright::options::ConnectOptions;
+    use rustix::event::Timespec;
+
+    use super::*;
+
+    fn is_rung(agenda: &Agenda) -> bool {
+        let mut bell = [PollFd::from_borrowed_fd(agenda.listens.as_fd(), PollFlags::IN)];
+        poll(&mut bell, Some(&Timespec::default())) == Ok(1)
+    }
+
+    #[test]
+    fn what_begins_while_another_polls_wakes_the_taker() -> Result<()> {
+        let agenda = Agenda::new()?;
+        let client = Client::open(Some("memory://agenda"), ConnectOptions::default())?;
+        let ping = Operation::find(Of::Client, "ping").ok_or_else(|| lost_track("call"))?;
+        // Whoever polls has looked for the last time, and does not know of this job; the taker sleeps.
+        let turning = locked(&agenda.turning);
+        let pending = agenda.begin_work(ping.run(Handle::Client(client), Vec::new()))?;
+        drop(turning);
+        assert!(is_rung(&agenda));
+        // The taker polls it, and has its end.
+        let (mail, _) = agenda.take();
+        let ended: Vec<u32> = mail
+            .iter()
+            .filter_map(|message| match message {
+                Message::Ended(job, _) => Some(*job),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(ended.len(), 1);
+        assert_eq!(pending.into_bytes(), Reply::pending(ended[0]).into_bytes());
+        assert!(!is_rung(&agenda));
+        Ok(())
+    }
+}

@@ -9,7 +9,7 @@ use crate::{JAVA, agenda, ask, guard, kit, open, report, table};
 
 type Obeys = fn(&mut Request<'_>) -> Result<Reply>;
 
-const ALL: [Obeys; 43] = [
+const ALL: [Obeys; 44] = [
     |_| Ok(Reply::told(env!("CARGO_PKG_VERSION"))),
     |_| Ok(Reply::told(manifest::manifest())),
     forget,
@@ -53,6 +53,10 @@ const ALL: [Obeys; 43] = [
     report::histogram,
     report::give,
     kit::kit,
+    |_| {
+        lockwright::restored();
+        Ok(done())
+    },
 ];
 
 pub(crate) fn obey(asked: u8, request: &mut Request<'_>) -> Result<Reply> {

@@ -33,6 +33,15 @@ public final class Lockwright {
     return Client.open(url, options);
   }
 
+  /**
+   * Says that this process goes on from a snapshot or a checkpoint of itself, from which others may go on, too; to be called once, before
+   * anything else. Guards made before are lost, and using one is {@link LockException.Forked}: a copy of this process may hold their
+   * locks. Nothing is sent for them, so their leases end. Clients go on, over connections of their own.
+   */
+  public static void restored() {
+    new Request(Verb.RESTORED).call();
+  }
+
   /** The version of this library. */
   public static String version() {
     return (String) new Request(Verb.VERSION).call();

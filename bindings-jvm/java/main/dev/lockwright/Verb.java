@@ -44,5 +44,6 @@ enum Verb {
   LISTEN,
   HISTOGRAM,
   GIVE,
-  KIT
+  KIT,
+  RESTORED
 }

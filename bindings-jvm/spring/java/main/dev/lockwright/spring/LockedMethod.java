@@ -1,0 +1,147 @@
+package dev.lockwright.spring;
+
+import dev.lockwright.Client;
+import dev.lockwright.Guard;
+import dev.lockwright.Lock;
+import dev.lockwright.LockException;
+import dev.lockwright.Owner;
+import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
+import java.time.Duration;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionStage;
+import java.util.concurrent.Future;
+import java.util.function.BiFunction;
+import org.aopalliance.intercept.MethodInvocation;
+import org.springframework.beans.factory.config.ConfigurableBeanFactory;
+import org.springframework.core.KotlinDetector;
+import org.springframework.core.ReactiveAdapterRegistry;
+import org.springframework.core.ResolvableType;
+
+/** A {@link Locked} method, whose options were checked. */
+final class LockedMethod {
+  private final Client client;
+  private final ConfigurableBeanFactory beans;
+  private final Locked locked;
+  private final LockName name;
+  private final boolean waits;
+  private final boolean staged;
+  private final Object skipped;
+
+  /**
+   * Sees that everything it says can be honoured.
+   *
+   * @throws RuntimeException where it cannot
+   */
+  LockedMethod(Client client, ConfigurableBeanFactory beans, Locked locked, Method method) {
+    this.client = client;
+    this.beans = beans;
+    this.locked = locked;
+    checkModifiers(method);
+    checkReturn(method);
+    name = new LockName(text(locked.name()), method, beans);
+    waits = !locked.skipIfTaken() || !text(locked.timeout()).isEmpty();
+    staged = CompletionStage.class.isAssignableFrom(method.getReturnType());
+    skipped = skipped(method);
+    // An option that the store does not have is told here, before anything is sent.
+    lock("check").guarantees();
+  }
+
+  private static void checkModifiers(Method method) {
+    if ((method.getModifiers() & (Modifier.PRIVATE | Modifier.STATIC | Modifier.FINAL)) != 0) {
+      throw new IllegalArgumentException("a proxy cannot take a lock for a private, static or final method");
+    }
+  }
+
+  /** Whether it is over when it returns, or says when it is. */
+  private static void checkReturn(Method method) {
+    Class<?> type = method.getReturnType();
+    boolean told = type == CompletableFuture.class || type == CompletionStage.class;
+    boolean later = Future.class.isAssignableFrom(type) || CompletionStage.class.isAssignableFrom(type)
+        || KotlinDetector.isSuspendingFunction(method) || ReactiveAdapterRegistry.getSharedInstance().getAdapter(type) != null;
+    if (later && !told) {
+      throw new IllegalArgumentException("a " + type.getName() + " does not say when its work is over; return a CompletableFuture,"
+          + " or acquire the lock with Lock.acquireAsync");
+    }
+  }
+
+  private Object skipped(Method method) {
+    Class<?> type = method.getReturnType();
+    if (locked.skipIfTaken() && type.isPrimitive() && type != void.class) {
+      throw new IllegalArgumentException("a skipped call has no " + type + " to return");
+    }
+    if (staged) {
+      Class<?> result = ResolvableType.forMethodReturnType(method).getGeneric().toClass();
+      return CompletableFuture.completedFuture(result == Optional.class ? Optional.empty() : null);
+    }
+    return type == Optional.class ? Optional.empty() : null;
+  }
+
+  private String text(String given) {
+    String resolved = beans.resolveEmbeddedValue(given);
+    return resolved == null ? "" : resolved;
+  }
+
+  /** The lock of that name with the options that are said. */
+  private Lock lock(String called) {
+    Lock lock = client.lock(called);
+    lock = with(lock, locked.timeout(), Lock::timeout, Lock::timeout);
+    lock = with(lock, locked.ttl(), Lock::ttl, Lock::ttl);
+    lock = with(lock, locked.maxHold(), Lock::maxHold, Lock::maxHold);
+    lock = with(lock, locked.atLeastFor(), Lock::atLeastFor, Lock::atLeastFor);
+    lock = locked.fair() ? lock.fair() : lock;
+    // Work that goes on elsewhere is not the calling thread's.
+    return staged ? lock.ownedBy(new Owner()) : lock.reentrant(true);
+  }
+
+  private Lock with(Lock lock, String span, BiFunction<Lock, String, Lock> units, BiFunction<Lock, Duration, Lock> iso) {
+    String said = text(span);
+    if (said.isEmpty()) {
+      return lock;
+    }
+    return said.startsWith("P") ? iso.apply(lock, Duration.parse(said)) : units.apply(lock, said);
+  }
+
+  /** The call, under its lock. */
+  Object call(MethodInvocation call) throws Throwable {
+    Guard guard = acquire(lock(name.of(call.getThis(), call.getArguments())));
+    if (guard == null) {
+      return skipped;
+    }
+    return staged ? untilComplete(guard, call) : untilReturned(guard, call);
+  }
+
+  private Guard acquire(Lock lock) {
+    if (!waits) {
+      return lock.tryAcquire();
+    }
+    try {
+      return lock.acquire();
+    } catch (LockException.Timeout taken) {
+      if (locked.skipIfTaken()) {
+        return null;
+      }
+      throw taken;
+    }
+  }
+
+  private static Object untilReturned(Guard guard, MethodInvocation call) throws Throwable {
+    try (guard) {
+      return CurrentLock.during(guard, call::proceed);
+    }
+  }
+
+  /** The work may still go on when it returns: then the lock is given back once that is over, beside the thread that ends it. */
+  private static Object untilComplete(Guard guard, MethodInvocation call) throws Throwable {
+    CompletionStage<?> begun = null;
+    try {
+      begun = (CompletionStage<?>) CurrentLock.during(guard, call::proceed);
+    } finally {
+      if (begun == null) {
+        guard.close();
+      }
+    }
+    return begun == null ? null : begun.whenCompleteAsync((result, error) -> guard.close());
+  }
+}
