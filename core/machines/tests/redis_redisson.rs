@@ -5,6 +5,7 @@ mod joined;
 mod joined_store;
 mod redis_server;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use joined::{Other, is_refused, say, terms};
@@ -144,6 +145,39 @@ fn those_who_died_in_the_queue_are_waited_for_together() {
 }
 
 #[test]
+fn the_deadlines_of_a_busy_queue_do_not_add_up() {
+    let mut server = Server::connect();
+    let key = "redisson busy";
+    free(&mut server, key);
+    let mut machine = layout("").protocol(key.into());
+    let now = server.later();
+    let mut ask = |server: &mut Server, intent: Intent| {
+        let op = intent.op();
+        let reply = server.ask(&begun(&mut *machine, intent), now);
+        machine.step(Input::Reply(op, &[reply]))
+    };
+    let mut holder = 0;
+    let mut line = VecDeque::new();
+    for round in 0..10 {
+        for who in 10 * round + 1..=10 * round + 10 {
+            let granted = matches!(ask(&mut server, acquire(who, true)), Step::Done(Verdict::Granted(_)));
+            assert_eq!(granted, who == 1);
+            if granted { holder = who } else { line.push_back(who) }
+        }
+        while line.len() > 1 {
+            let release = Intent::Release { terms: terms(holder, joined::TTL), used: 1 };
+            assert!(matches!(ask(&mut server, release), Step::Done(Verdict::Released(_))));
+            holder = line.pop_front().expect("somebody");
+            assert!(matches!(ask(&mut server, acquire(holder, true)), Step::Done(Verdict::Granted(_))));
+        }
+        let owner = format!("{:08x}-0000-0000-0000-000000000000:0", line[0]);
+        let deadline = server.number(&["ZSCORE", &deadlines_key(key), &owner]).expect("a deadline");
+        assert!(deadline <= now.0 / 1000 + 5_000 + 10 * 125, "{deadline} in round {round}");
+    }
+    free(&mut server, key);
+}
+
+#[test]
 fn those_behind_one_of_redissons_are_not_thrown_out_before_it() {
     let mut server = Server::connect();
     let key = "redisson ahead";
@@ -156,7 +190,7 @@ fn those_behind_one_of_redissons_are_not_thrown_out_before_it() {
     let mut scores = Vec::new();
     for who in 2..=4 {
         server.ask(&begun(&mut *machine, acquire(who, true)), now);
-        let owner = format!("{who:08x}-0000-0000-0000-000000000000:1");
+        let owner = format!("{who:08x}-0000-0000-0000-000000000000:0");
         scores.push(server.number(&["ZSCORE", &deadlines_key(key), &owner]).expect("a deadline") - theirs);
     }
     assert_eq!(scores, [5_125, 5_250, 5_375]);
@@ -218,7 +252,7 @@ fn owners_are_what_redisson_writes_and_never_the_same() {
         let channel = machine.channel(&Terms { fair: true, ..terms }).expect("a channel");
         channel.strip_prefix("redisson_lock__channel:{x}:").expect("the lock's channel").to_owned()
     };
-    assert_eq!(owner(0xdead_beef_0001_0203_0405_0607_0809_0a0b), "deadbeef-0001-0203-0405-060708090a0b:1");
+    assert_eq!(owner(0xdead_beef_0001_0203_0405_0607_0809_0a0b), "deadbeef-0001-0203-0405-060708090a0b:0");
     let mut all: Vec<_> = (0..=127).map(|bit| owner(1 << bit)).collect();
     all.sort();
     all.dedup();

@@ -92,7 +92,7 @@ impl Kind for Counted {
     }
 
     fn attempt(owner: &str) -> Option<AttemptId> {
-        let uuid = owner.strip_suffix(":1").filter(|uuid| uuid.len() == 36)?;
+        let uuid = owner.strip_suffix(":0").filter(|uuid| uuid.len() == 36)?;
         u128::from_str_radix(&uuid.replace('-', ""), 16).ok().map(AttemptId)
     }
 

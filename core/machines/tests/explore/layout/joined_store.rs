@@ -207,12 +207,10 @@ impl JoinedStore {
         let known = self.queue.iter().position(|place| place.owner == me);
         let at = known.unwrap_or(self.queue.len());
         let (now, patience) = (now / 1000, patience + 125 * at as i64);
-        let ahead = at.checked_sub(1).map(|ahead| &self.queue[ahead]);
-        let from = ahead.map_or(0, |Waiter { owner, deadline }| match owner.get(14..15) {
-            Some("4") if *deadline > now + patience => *deadline,
-            _ => deadline - patience + 125,
-        });
-        let deadline = from.max(now) + patience;
+        let ahead = &self.queue[..at];
+        let is_late = ahead.last().is_some_and(|last| last.deadline > now + patience);
+        let theirs = ahead.iter().rfind(|waiter| is_late && !waiter.owner.ends_with(":0"));
+        let deadline = theirs.map_or(now, |theirs| theirs.deadline.max(now)) + patience;
         match known {
             Some(at) => self.queue[at].deadline = self.queue[at].deadline.max(deadline),
             None => self.queue.push(Waiter { owner: me.into(), deadline }),

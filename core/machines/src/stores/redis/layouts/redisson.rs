@@ -11,8 +11,8 @@
 //! Where the name has a brace, the other two names are not put between braces. What else there is, and the wire form:
 //! [`joined`](super::joined).
 //!
-//! **Owner.** The UUID is the attempt, all of its 128 bits; the thread id is always 1. Redisson has one UUID a client
-//! and the thread's number, and compares whole fields only. So each acquisition of ours is an owner of its own, which
+//! **Owner.** The UUID is the attempt, all of its 128 bits; the thread id is always 0, which no thread of
+//! Java's has. Redisson has one UUID a client and the thread's number, and compares whole fields only. So each acquisition of ours is an owner of its own, which
 //! is its incarnation too: an acquire that is sent again finds its field and counts nothing, and a release that comes
 //! late finds nothing. The count stays 1; reentrancy is counted in our process.
 //!
@@ -26,7 +26,8 @@
 //! minutes, by the clocks of the clients, and takes its own 5 minutes off all deadlines when it becomes the holder.
 //! Ours ask again each second, and an eighth of one later for each place further back; each time they make their
 //! deadline [`PATIENCE`] and those eighths from now, by the clock of the server, or from the deadline of the last of
-//! Redisson's waiters ahead. So those of ours that die in the queue are thrown out soon, all of them together.
+//! Redisson's waiters ahead. So those of ours that die in the queue are thrown out soon, all of them together, however
+//! long and busy it was.
 //!
 //! Redisson keeps an *unlock latch*, `redisson_unlock_latch:{name}:<id>`, by which it recognises its own repeated
 //! unlock. It concerns nobody else: ours are recognised by their owner.
@@ -205,7 +206,7 @@ impl Manner for Redisson {
     }
 
     fn owner(&self, attempt: AttemptId) -> String {
-        format!("{}:1", uuid(attempt))
+        format!("{}:0", uuid(attempt))
     }
 
     fn alien(&self, owner: &str, _: bool) -> Option<String> {

@@ -16,14 +16,16 @@ if ARGV[6] ~= '1' then return {0, now, redis.call('PTTL', key), value or ''} end
 local place = redis.call('LPOS', queue, me)
 if not place then place = redis.call('RPUSH', queue, me) - 1 end
 -- Who asks again stays; who is gone is thrown out a moment after it would have had its turn. Ours move their own patience on whenever
--- they ask, so it is for nobody behind them; what Redisson added for one of its own has to be over first. Its owners are random UUIDs.
+-- they ask, and it is for nobody behind them: so the deadlines of a queue that is used without a pause do not add up.
 local from = math.floor(now / 1000)
 patience = patience + 125 * place
-if place > 0 then
-  local ahead = redis.call('LINDEX', queue, place - 1)
-  local ends = tonumber(redis.call('ZSCORE', deadlines, ahead) or 0)
-  if ends <= from + patience or ahead:sub(15, 15) ~= '4' then ends = ends - patience + 125 end
-  from = math.max(from, ends)
+local function ends(at) return tonumber(redis.call('ZSCORE', deadlines, redis.call('LINDEX', queue, at)) or 0) end
+if place > 0 and ends(place - 1) > from + patience then
+  -- What Redisson added for one of its own, and takes off everybody's deadline when that has its turn, has to be over first.
+  local line = redis.call('LRANGE', queue, 0, place - 1)
+  local at = #line
+  while at > 0 and line[at]:sub(-2) == ':0' do at = at - 1 end
+  if at > 0 then from = math.max(from, ends(at - 1)) end
 end
 local deadline = redis.call('ZSCORE', deadlines, me)
 if not deadline or tonumber(deadline) < from + patience then
