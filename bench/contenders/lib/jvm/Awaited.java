@@ -2,14 +2,18 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
+import java.util.function.BiFunction;
 import java.util.function.BooleanSupplier;
 import java.util.function.Supplier;
 import java.util.stream.IntStream;
 
 /** A contender whose tasks are chains of futures. */
-abstract class Awaited<G> extends Contender {
-  Awaited(String name, String role, List<String> rows, String... requests) {
-    super(name, role, rows, requests);
+final class Awaited<C, G> extends Contender<C> {
+  private final BiFunction<C, String, Held<G>> use;
+
+  Awaited(String name, String role, List<String> rows, Library<C> library, BiFunction<C, String, Held<G>> use) {
+    super(name, role, rows, library);
+    this.use = use;
   }
 
   /** What a task acquires and releases. */
@@ -19,10 +23,11 @@ abstract class Awaited<G> extends Contender {
     CompletionStage<?> release(G got);
   }
 
-  /** For one task that uses {@code key}. */
-  abstract Held<G> held(String key);
-
   private Held<G> free;
+
+  private Held<G> held(String key) {
+    return use.apply(client(), key);
+  }
 
   @Override
   List<Long> pairs(int count) {

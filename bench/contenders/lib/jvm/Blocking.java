@@ -4,11 +4,20 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.locks.Lock;
 
 /** A contender whose tasks are threads. */
-abstract class Blocking extends Contender {
-  Blocking(String name, String role, List<String> rows, String... requests) {
-    super(name, role, rows, requests);
+final class Blocking<C> extends Contender<C> {
+  private final Use<C> use;
+
+  Blocking(String name, String role, List<String> rows, Library<C> library, Use<C> use) {
+    super(name, role, rows, library);
+    this.use = use;
+  }
+
+  /** What the task of that number, among those that use {@code key}, uses of a client. */
+  interface Use<C> {
+    Held of(C client, String key, int task);
   }
 
   /** What a task acquires and releases. */
@@ -18,10 +27,26 @@ abstract class Blocking extends Contender {
     void release() throws Exception;
   }
 
-  /** For the task of that number among those that use {@code key}. */
-  abstract Held held(String key, int task);
+  /** A thread's own lock. */
+  static Held of(Lock lock) {
+    return new Held() {
+      @Override
+      public void acquire() {
+        lock.lock();
+      }
+
+      @Override
+      public void release() {
+        lock.unlock();
+      }
+    };
+  }
 
   private Held free;
+
+  private Held held(String key, int task) {
+    return use.of(client(), key, task);
+  }
 
   @Override
   List<Long> pairs(int count) throws Exception {

@@ -7,25 +7,30 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
+import java.util.function.Function;
 import java.util.stream.IntStream;
 
-/** One contender of the JVM, and the protocol of {@code bench/README.md}. */
-abstract class Contender {
+/** One contender of the JVM, which uses clients {@code C} of a library, and the protocol of {@code bench/README.md}. */
+abstract class Contender<C> {
+  /** How its client is made and closed, the commands that it sends, and the versions of what it stands on. */
+  record Library<C>(Function<String, C> dial, Consumer<C> close, List<String> requests, Map<String, String> versions) {}
+
   private final String name;
   private final String role;
   private final List<String> rows;
-  private final List<String> requests;
+  private final Library<C> library;
+  private C client;
 
-  Contender(String name, String role, List<String> rows, String... requests) {
+  Contender(String name, String role, List<String> rows, Library<C> library) {
     this.name = name;
     this.role = role;
     this.rows = rows;
-    this.requests = List.of(requests);
+    this.library = library;
   }
 
-  /** What it stands on, besides Java. */
-  Map<String, String> versions() {
-    return Map.of();
+  final C client() {
+    return client;
   }
 
   /** Of a library under that name: the version in the name of its jar. */
@@ -33,10 +38,6 @@ abstract class Contender {
     String jar = of.getProtectionDomain().getCodeSource().getLocation().getPath();
     return Map.of(name, jar.replaceFirst(".*-(\\d.*)\\.jar", "$1"));
   }
-
-  abstract void connect(String url);
-
-  abstract void disconnect();
 
   /** Nanoseconds that each of so many acquisitions and releases of a lock took that nobody else wants. */
   abstract List<Long> pairs(int count) throws Exception;
@@ -77,21 +78,15 @@ abstract class Contender {
   }
 
   /** Does what the runner says until it says no more. */
-  static void main(String[] words, Contender... contenders) throws Exception {
+  static void main(String[] words, Contender<?>... contenders) throws Exception {
     if (words[0].equals("list")) {
-      for (Contender contender : contenders) {
+      for (Contender<?> contender : contenders) {
         contender.offer();
       }
       return;
     }
-    Contender chosen = List.of(contenders).stream().filter(contender -> contender.name.equals(words[1])).findAny().orElseThrow();
-    if (words[0].equals("cold")) {
-      chosen.connect(words[2]);
-      chosen.cold();
-      chosen.disconnect();
-    } else {
-      chosen.work(words[2]);
-    }
+    Contender<?> chosen = List.of(contenders).stream().filter(contender -> contender.name.equals(words[1])).findAny().orElseThrow();
+    chosen.play(words[0], words[2]);
     // Some libraries' threads would keep it alive.
     Runtime.getRuntime().halt(0);
   }
@@ -102,12 +97,21 @@ abstract class Contender {
 
   private void offer() {
     Map<String, String> versions = new LinkedHashMap<>(Map.of("Java", Runtime.version().toString()));
-    versions.putAll(versions());
-    say(Map.of("name", name, "language", "Java", "role", role, "rows", rows, "requests", requests, "versions", versions));
+    versions.putAll(library.versions());
+    say(Map.of("name", name, "language", "Java", "role", role, "rows", rows, "requests", library.requests(), "versions", versions));
   }
 
-  private void work(String url) throws Exception {
-    connect(url);
+  private void play(String verb, String url) throws Exception {
+    client = library.dial().apply(url);
+    if (verb.equals("cold")) {
+      cold();
+    } else {
+      work();
+    }
+    library.close().accept(client);
+  }
+
+  private void work() throws Exception {
     say("ready");
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
     for (String line; (line = in.readLine()) != null; ) {

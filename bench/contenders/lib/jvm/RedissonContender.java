@@ -1,5 +1,4 @@
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
@@ -13,21 +12,28 @@ import org.redisson.config.Config;
 
 /** What Redisson has: locks, a read/write lock, semaphores. */
 final class RedissonContender {
-  private static final String[] REQUESTS = {"evalsha", "eval"};
-
   /** How many permits there are, and for how long one is leased where it is: as long as a lock. */
   private static final int PERMITS = 4;
   private static final long LEASE_SECONDS = 30;
 
+  /** A lock's owner is a thread's number. */
+  private static final AtomicLong OWNERS = new AtomicLong();
+
   public static void main(String[] words) throws Exception {
+    var library = new Contender.Library<RedissonClient>(
+        RedissonContender::dial, RedissonClient::shutdown, List.of("evalsha", "eval"), Contender.version("Redisson", Redisson.class));
     Contender.main(
         words,
-        new Threads("Redisson RLock", List.of("S1", "S5", "S12"), (client, key, task) -> of(client.getLock(key))),
-        new Threads("Redisson RFairLock", List.of("S5"), (client, key, task) -> of(client.getFairLock(key))),
-        new Threads("Redisson RReadWriteLock", List.of("S1R", "S5R"), RedissonContender::readWrite),
-        new Threads("Redisson RSemaphore", List.of("S1P", "S5P"), (client, key, task) -> of(client.getSemaphore(key + ":permits"))),
-        new Threads("Redisson RPermitExpirableSemaphore", List.of("S1P", "S5P"), RedissonContender::leased),
-        new Futures());
+        new Blocking<>("Redisson RLock", "peer", List.of("S1", "S5", "S12"), library,
+            (client, key, task) -> Blocking.of(client.getLock(key))),
+        new Blocking<>("Redisson RFairLock", "peer", List.of("S5"), library,
+            (client, key, task) -> Blocking.of(client.getFairLock(key))),
+        new Blocking<>("Redisson RReadWriteLock", "peer", List.of("S1R", "S5R"), library, RedissonContender::readWrite),
+        new Blocking<>("Redisson RSemaphore", "peer", List.of("S1P", "S5P"), library,
+            (client, key, task) -> of(client.getSemaphore(key + ":permits"))),
+        new Blocking<>("Redisson RPermitExpirableSemaphore", "peer", List.of("S1P", "S5P"), library, RedissonContender::leased),
+        new Awaited<>("Redisson RLock, futures", "peer", List.of("S2", "S5"), library,
+            (client, key) -> awaited(client.getLock(key), OWNERS.incrementAndGet())));
   }
 
   private static RedissonClient dial(String url) {
@@ -36,97 +42,16 @@ final class RedissonContender {
     return Redisson.create(config);
   }
 
-  private static Map<String, String> library() {
-    return Contender.version("Redisson", Redisson.class);
-  }
-
-  /** What the task of that number uses of a client. */
-  private interface Use {
-    Blocking.Held of(RedissonClient client, String key, int task);
-  }
-
-  private static final class Threads extends Blocking {
-    private final Use use;
-    private RedissonClient client;
-
-    Threads(String name, List<String> rows, Use use) {
-      super(name, "peer", rows, REQUESTS);
-      this.use = use;
-    }
-
-    @Override
-    Map<String, String> versions() {
-      return library();
-    }
-
-    @Override
-    void connect(String url) {
-      client = dial(url);
-    }
-
-    @Override
-    void disconnect() {
-      client.shutdown();
-    }
-
-    @Override
-    Held held(String key, int task) {
-      return use.of(client, key, task);
-    }
-  }
-
-  private static final class Futures extends Awaited<Long> {
-    /** A lock's owner is a thread's number. */
-    private final AtomicLong owners = new AtomicLong();
-    private RedissonClient client;
-
-    Futures() {
-      super("Redisson RLock, futures", "peer", List.of("S2", "S5"), REQUESTS);
-    }
-
-    @Override
-    Map<String, String> versions() {
-      return library();
-    }
-
-    @Override
-    void connect(String url) {
-      client = dial(url);
-    }
-
-    @Override
-    void disconnect() {
-      client.shutdown();
-    }
-
-    @Override
-    Held<Long> held(String key) {
-      RLock lock = client.getLock(key);
-      long owner = owners.incrementAndGet();
-      return new Held<>() {
-        @Override
-        public CompletionStage<Long> acquire() {
-          return lock.lockAsync(owner).thenApply(none -> owner);
-        }
-
-        @Override
-        public CompletionStage<?> release(Long got) {
-          return lock.unlockAsync(got);
-        }
-      };
-    }
-  }
-
-  private static Blocking.Held of(RLock lock) {
-    return new Blocking.Held() {
+  private static Awaited.Held<Long> awaited(RLock lock, long owner) {
+    return new Awaited.Held<>() {
       @Override
-      public void acquire() {
-        lock.lock();
+      public CompletionStage<Long> acquire() {
+        return lock.lockAsync(owner).thenApply(none -> owner);
       }
 
       @Override
-      public void release() {
-        lock.unlock();
+      public CompletionStage<?> release(Long got) {
+        return lock.unlockAsync(got);
       }
     };
   }
@@ -134,7 +59,7 @@ final class RedissonContender {
   /** The first of a crowd writes. */
   private static Blocking.Held readWrite(RedissonClient client, String key, int task) {
     RReadWriteLock lock = client.getReadWriteLock(key + ":rw");
-    return of(task == 0 ? lock.writeLock() : lock.readLock());
+    return Blocking.of(task == 0 ? lock.writeLock() : lock.readLock());
   }
 
   private static Blocking.Held of(RSemaphore semaphore) {
