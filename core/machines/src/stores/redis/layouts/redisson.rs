@@ -11,10 +11,10 @@
 //! Where the name has a brace, the other two names are not put between braces. What else there is, and the wire form:
 //! [`joined`](super::joined).
 //!
-//! **Owner.** The UUID is the attempt, all of its 128 bits; the thread id is always 0, which no thread of
-//! Java's has. Redisson has one UUID a client and the thread's number, and compares whole fields only. So each acquisition of ours is an owner of its own, which
-//! is its incarnation too: an acquire that is sent again finds its field and counts nothing, and a release that comes
-//! late finds nothing. The count stays 1; reentrancy is counted in our process.
+//! **Owner.** The UUID is the attempt, all of its 128 bits; the thread id is always 0, which no thread of Java's has.
+//! Redisson has one UUID a client and the thread's number, and compares whole fields only. So each acquisition of ours
+//! is an owner of its own, which is its incarnation too: an acquire that is sent again finds its field and counts
+//! nothing, and a release that comes late finds nothing. The count stays 1; reentrancy is counted in our process.
 //!
 //! **Waking up.** Who gives the lock back publishes `0` on `redisson_lock__channel:{name}`, and on that channel with
 //! `:<owner>` for the first in the queue. Whoever waits subscribes the one or the other, and asks again after each
