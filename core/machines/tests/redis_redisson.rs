@@ -198,30 +198,6 @@ fn those_behind_one_of_redissons_are_not_thrown_out_before_it() {
 }
 
 #[test]
-fn redissons_behind_one_of_ours_that_asks_again_do_not_ask_too_early() {
-    let mut server = Server::connect();
-    let key = "redisson behind";
-    free(&mut server, key);
-    let mut machine = layout("").protocol(key.into());
-    let asked = server.later();
-    server.plain(&["HSET", key, Redisson::OWNER, "1"]);
-    let mut ask = |server: &mut Server, now| server.ask(&begun(&mut *machine, acquire(1, true)), now);
-    ask(&mut server, asked);
-    let theirs = ["11111111-2222-4333-8444-555555555555:48", "11111111-2222-4333-8444-555555555555:49"];
-    for (minutes, owner) in [(5, theirs[0]), (10, theirs[1])] {
-        server.plain(&["RPUSH", &queue_key(key), owner]);
-        let score = asked.0 / 1000 + 5_000 + minutes * 60_000;
-        server.plain(&["ZADD", &deadlines_key(key), &score.to_string(), owner]);
-    }
-    let later = StoreTime(asked.0 + 3_000_000);
-    ask(&mut server, later);
-    let ours = later.0 / 1000 + 5_000;
-    let scores = theirs.map(|owner| server.number(&["ZSCORE", &deadlines_key(key), owner]).expect("a deadline") - ours);
-    assert_eq!(scores, [300_000, 600_000]);
-    free(&mut server, key);
-}
-
-#[test]
 fn whoever_gives_the_lock_back_wakes_both_kinds_of_waiters() {
     let mut server = Server::connect();
     let key = "redisson wakes";

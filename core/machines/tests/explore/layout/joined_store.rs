@@ -215,11 +215,6 @@ impl JoinedStore {
             Some(at) => self.queue[at].deadline = self.queue[at].deadline.max(deadline),
             None => self.queue.push(Waiter { owner: me.into(), deadline }),
         }
-        let mut before = self.queue[at].deadline;
-        for behind in self.queue[at + 1..].iter_mut().filter(|behind| !behind.owner.ends_with(":0")) {
-            behind.deadline = behind.deadline.max(before + 300_000);
-            before = behind.deadline;
-        }
         at as i64
     }
 

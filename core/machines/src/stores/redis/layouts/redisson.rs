@@ -27,9 +27,7 @@
 //! Ours ask again each second, and an eighth of one later for each place further back; each time they make their
 //! deadline [`PATIENCE`] and those eighths from now, by the clock of the server, or from the deadline of the last of
 //! Redisson's waiters ahead. So those of ours that die in the queue are thrown out soon, all of them together, however
-//! long and busy it was. Redisson's waiters ask again at their deadline less their 5 minutes, which is when whoever is
-//! ahead should be gone; if that was too early, they wait until they are told. So ours take the deadlines of Redisson's
-//! behind them along.
+//! long and busy it was.
 //!
 //! Redisson keeps an *unlock latch*, `redisson_unlock_latch:{name}:<id>`, by which it recognises its own repeated
 //! unlock. It concerns nobody else: ours are recognised by their owner.

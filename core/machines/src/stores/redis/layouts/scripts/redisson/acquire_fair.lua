@@ -27,18 +27,8 @@ if place > 0 and ends(place - 1) > from + patience then
   while at > 0 and line[at]:sub(-2) == ':0' do at = at - 1 end
   if at > 0 then from = math.max(from, ends(at - 1)) end
 end
-local deadline = tonumber(redis.call('ZSCORE', deadlines, me) or 0)
-if deadline < from + patience then
-  deadline = from + patience
-  redis.call('ZADD', deadlines, deadline, me)
-end
--- Redisson's waiters ask again when whoever is ahead ought to be over by what they saw; if that was too early, then only when they are
--- told, and the dead tell nobody. So theirs, which is 5 minutes later for each of them, moves on with ours.
-for _, behind in ipairs(redis.call('LRANGE', queue, place + 1, -1)) do
-  if behind:sub(-2) ~= ':0' then
-    local score = tonumber(redis.call('ZSCORE', deadlines, behind) or 0)
-    deadline = math.max(score, deadline + 300000)
-    if score < deadline then redis.call('ZADD', deadlines, deadline, behind) end
-  end
+local deadline = redis.call('ZSCORE', deadlines, me)
+if not deadline or tonumber(deadline) < from + patience then
+  redis.call('ZADD', deadlines, from + patience, me)
 end
 return {1, now, redis.call('PTTL', key), value or '', place}
