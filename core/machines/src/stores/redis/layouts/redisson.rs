@@ -27,7 +27,8 @@
 //! Ours ask again each second, and an eighth of one later for each place further back; each time they make their
 //! deadline [`PATIENCE`] and those eighths from now, by the clock of the server, or from the deadline of the last of
 //! Redisson's waiters ahead. So those of ours that die in the queue are thrown out soon, all of them together, however
-//! long and busy it was.
+//! long and busy it was. A waiter of Redisson's, whom the dead do not tell, asks again when the holder's lease that it
+//! saw would be over.
 //!
 //! Redisson keeps an *unlock latch*, `redisson_unlock_latch:{name}:<id>`, by which it recognises its own repeated
 //! unlock. It concerns nobody else: ours are recognised by their owner.
