@@ -189,6 +189,11 @@ mod tests {
     use crate::time::Time;
     use crate::uri::Uri;
 
+    /// A panic without its backtrace, which a loaded machine writes for longer than leases last.
+    fn falls(when: &'static str) -> ! {
+        std::panic::resume_unwind(Box::new(when))
+    }
+
     /// A memory whose batches of renewals panic so many times, before and while they are awaited.
     #[derive(Debug)]
     struct Frail {
@@ -215,8 +220,8 @@ mod tests {
         fn call_batch(self: Arc<Self>, requests: Requests, limit: Time) -> BoxFuture<'static, Answered> {
             match self.falls.fetch_sub(1, Ordering::SeqCst) as i64 {
                 ..=0 => self.memory.clone().call_batch(requests, limit),
-                fall if fall % 2 == 0 => panic!("before it is awaited"),
-                _ => Box::pin(async { panic!("while it is awaited") }),
+                fall if fall % 2 == 0 => falls("before it is awaited"),
+                _ => Box::pin(async { falls("while it is awaited") }),
             }
         }
         fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
@@ -229,7 +234,7 @@ mod tests {
         let memory = stores::open(&mut Uri::parse("memory://frail", ConnectOptions::default()).unwrap()).unwrap();
         let store = Arc::new(Frail { memory, falls: AtomicU64::new(3) });
         let engine = Engine::new(store.clone(), ConnectOptions::default()).unwrap();
-        let options = AcquireOptions { ttl: Duration::from_secs(2), ..AcquireOptions::default() };
+        let options = AcquireOptions { ttl: Duration::from_secs(6), ..AcquireOptions::default() };
         let wish = Wish::new(options, None);
         let held = ["a", "b", "c"].map(|name| {
             let entry = engine.entry(&store.layouts()[0], &name.into(), &name.into());
@@ -239,8 +244,8 @@ mod tests {
             hold
         });
         let began = Instant::now();
-        while engine.counters.snapshot().renewals < 6 {
-            assert!(began.elapsed() < Duration::from_secs(20), "in vain");
+        while engine.counters.snapshot().renewals < 3 {
+            assert!(began.elapsed() < Duration::from_secs(60), "in vain");
             std::thread::sleep(Duration::from_millis(2));
         }
         assert!(store.falls.load(Ordering::SeqCst) as i64 <= 0);
