@@ -1,13 +1,13 @@
 //! The timer queue: looks at every entry when it is due, for renewals, deadlines and retries. One task per client,
 //! started when first needed, on the background runtime.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::task::Poll;
 
+use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use super::engine::{Engine, no_background};
@@ -101,9 +101,8 @@ impl TimerQueue {
     fn collect(&self, timers: &mut Timers) {
         // From here on, whoever comes sooner than what is already taken up must wake us.
         let mut new = locked(&self.new);
-        for Timed { due, entry } in new.drain(..) {
-            timers.heap.push(Reverse((due, Due(entry))));
-            timers.new += 1;
+        for timed in new.drain(..) {
+            timers.add(timed);
         }
         // What a burst needed is not kept for ever.
         new.shrink_to(FEW);
@@ -111,45 +110,60 @@ impl TimerQueue {
         if timers.new >= self.most_new.load(Ordering::Relaxed) {
             timers.forget(|entry| entry.strong_count() > 0);
             // A quarter as many as there are: looking through all of them costs each new one little.
-            self.most_new.store(FEW + timers.heap.len() / 4, Ordering::Relaxed);
+            self.most_new.store(FEW + timers.count / 4, Ordering::Relaxed);
         }
     }
 }
 
-/// The timers that the task has taken up.
+/// Those of one moment.
+type Entries = SmallVec<[Weak<Entry>; 1]>;
+
+/// The timers that the task has taken up. Those that are due at once are looked at in the order in which they were set:
+/// locks that were taken one after another, whose renewals fall on common ticks, lie one after another in memory.
 #[derive(Default)]
 struct Timers {
-    heap: BinaryHeap<Reverse<(Time, Due)>>,
+    by_due: BTreeMap<Time, Entries>,
+    /// Those of a moment that came which were not looked at yet.
+    due: Option<smallvec::IntoIter<[Weak<Entry>; 1]>>,
+    count: usize,
     /// How many of them came since those of no use were looked for.
     new: usize,
 }
 
 impl Timers {
+    fn add(&mut self, Timed { due, entry }: Timed) {
+        self.by_due.entry(due).or_default().push(entry);
+        self.count += 1;
+        self.new += 1;
+    }
+
+    /// When the first is due.
+    fn next(&self) -> Option<Time> {
+        self.by_due.first_key_value().map(|(due, _)| *due)
+    }
+
+    /// The next whose time has come.
+    fn take_due(&mut self, now: Time) -> Option<Weak<Entry>> {
+        loop {
+            if let Some(entry) = self.due.as_mut().and_then(Iterator::next) {
+                self.count -= 1;
+                return Some(entry);
+            }
+            let first = self.by_due.first_entry().filter(|first| *first.key() <= now)?;
+            self.due = Some(first.remove().into_iter());
+        }
+    }
+
     /// Keeps those of the entries that are `wanted`.
     fn forget(&mut self, wanted: impl Fn(&Weak<Entry>) -> bool) {
-        self.heap.retain(|Reverse((_, Due(entry)))| wanted(entry));
-        self.heap.shrink_to(self.heap.len() + FEW);
+        self.by_due.retain(|_, entries| {
+            entries.retain(|entry| wanted(entry));
+            entries.shrink_to_fit();
+            !entries.is_empty()
+        });
+        self.count =
+            self.due.as_ref().map_or(0, |due| due.len()) + self.by_due.values().map(SmallVec::len).sum::<usize>();
         self.new = 0;
-    }
-}
-
-/// An entry in the heap; all are equal there, only the time orders them.
-struct Due(Weak<Entry>);
-
-impl PartialEq for Due {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-impl Eq for Due {}
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Due {
-    fn cmp(&self, _: &Self) -> std::cmp::Ordering {
-        std::cmp::Ordering::Equal
     }
 }
 
@@ -171,15 +185,15 @@ async fn turn(engine: &Weak<Engine>, wake: &Notify, timers: &mut Timers) {
             let Some(engine) = engine.upgrade() else { return };
             engine.timer_queue.next.store(0, Ordering::SeqCst);
             engine.timer_queue.collect(timers);
-            let sends = visit_due(&engine, &mut timers.heap);
+            let sends = visit_due(&engine, timers);
             engine.send_in_background(sends);
             if engine.check_open().is_err() {
                 timers.forget(|entry| entry.upgrade().is_some_and(|entry| !entry.is_idle()));
-                if timers.heap.is_empty() && engine.timer_queue.may_end() {
+                if timers.count == 0 && engine.timer_queue.may_end() {
                     return;
                 }
             }
-            let next = timers.heap.peek().map_or(Time::from_nanos(u64::MAX), |Reverse((due, _))| *due);
+            let next = timers.next().unwrap_or(Time::from_nanos(u64::MAX));
             engine.timer_queue.next.store(next.as_nanos(), Ordering::SeqCst);
             // A timer set while `next` was 0 did not wake us: look once more before sleeping.
             if locked(&engine.timer_queue.new).is_empty() { next } else { clock::now() }
@@ -193,15 +207,47 @@ async fn turn(engine: &Weak<Engine>, wake: &Notify, timers: &mut Timers) {
     }
 }
 
-fn visit_due(engine: &Engine, heap: &mut BinaryHeap<Reverse<(Time, Due)>>) -> Vec<Outbound> {
+fn visit_due(engine: &Engine, timers: &mut Timers) -> Vec<Outbound> {
     let now = clock::now();
     let mut sends = Vec::new();
-    while heap.peek().is_some_and(|Reverse((due, _))| *due <= now) {
-        let Some(Reverse((_, Due(entry)))) = heap.pop() else { break };
+    while let Some(entry) = timers.take_due(now) {
         if let Some(entry) = entry.upgrade() {
             let effects = entry.tick(engine);
             sends.extend(engine.perform_local(&entry, effects));
         }
     }
     sends
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::ConnectOptions;
+    use crate::stores;
+    use crate::uri::Uri;
+
+    /// A client of 100,000 locks waits for memory for half the time that its renewals take, unless these follow each
+    /// other there.
+    #[test]
+    fn timers_of_one_moment_are_looked_at_in_the_order_in_which_they_were_set() {
+        let store = stores::open(&mut Uri::parse("memory://timers", ConnectOptions::default()).unwrap()).unwrap();
+        let engine = Engine::new(store.clone(), ConnectOptions::default()).unwrap();
+        let at = Time::from_nanos;
+        let set = [("a", 7), ("b", 5), ("c", 7), ("d", 9), ("e", 5), ("f", 7)];
+        let set = set.map(|(name, due)| (engine.entry(&store.layouts()[0], &name.into(), &name.into()), at(due)));
+        let mut timers = Timers::default();
+        for (entry, due) in &set {
+            timers.add(Timed { due: *due, entry: Arc::downgrade(entry) });
+        }
+        let due = |timers: &mut Timers, now| {
+            let due = std::iter::from_fn(|| timers.take_due(now));
+            due.map(|entry| entry.upgrade().unwrap().name.to_string()).collect::<String>()
+        };
+        assert_eq!((due(&mut timers, at(4)), timers.next()), (String::new(), Some(at(5))));
+        assert_eq!(timers.take_due(at(8)).unwrap().upgrade().unwrap().name.as_ref(), "b");
+        timers.forget(|entry| entry.upgrade().unwrap().name.as_ref() != "c");
+        assert_eq!(timers.count, 4);
+        assert_eq!(due(&mut timers, at(8)), "eaf");
+        assert_eq!((timers.count, timers.next()), (1, Some(at(9))));
+    }
 }
