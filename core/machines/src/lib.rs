@@ -49,7 +49,7 @@ pub mod uri;
 pub use error::{Error, Kind, Result};
 pub(crate) use records::{arguments, inspection};
 pub use records::{
-    barrier_cell, barrier_machine, gate_layout, in_order, latch_cell, latch_machine, lock_cell, native_machine,
-    remembered, shared_cell, shared_machine,
+    barrier_cell, barrier_machine, cell, cell_layout, engine, gate_layout, in_order, latch_cell, latch_machine,
+    lock_cell, native_machine, remembered, shared_cell, shared_machine,
 };
 pub use token::Token;

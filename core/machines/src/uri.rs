@@ -178,9 +178,9 @@ pub const OPTIONS: [&str; 17] = [
 
 /// Whether a word is another one with a letter too many, too few, wrong, or two of them swapped.
 fn is_nearly(word: &str, other: &str) -> bool {
+    let (word, other): (Vec<char>, Vec<char>) = (word.chars().collect(), other.chars().collect());
     let (long, short) = if word.len() >= other.len() { (word, other) } else { (other, word) };
-    let (long, short): (Vec<char>, Vec<char>) = (long.chars().collect(), short.chars().collect());
-    let same = long.iter().zip(&short).take_while(|(a, b)| a == b).count();
+    let same = long.iter().zip(short.iter()).take_while(|(a, b)| a == b).count();
     let (long, short) = (&long[same..], &short[same..]);
     match long.len() - short.len() {
         0 => {
@@ -314,7 +314,7 @@ mod tests {
         for near in ["tll", "tt", "ttls", "tlt", "ttl"] {
             assert!(is_nearly(near, "ttl"), "{near}");
         }
-        for far in ["", "t", "lease", "ltt?", "xxl"] {
+        for far in ["", "t", "lease", "ltt?", "xxl", "éé"] {
             assert!(!is_nearly(far, "ttl"), "{far}");
         }
     }

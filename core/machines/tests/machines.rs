@@ -471,7 +471,7 @@ fn rule_9_the_last_to_cancel_withdraws_the_contender() {
 
 /// The reference record with its queue, at a store's clock that the test sets.
 mod record {
-    use lockwright_machines::lock_cell::{Acquire, Acquired, Cell, Claimant, Given, Release, Surroundings, Waiter};
+    use lockwright_machines::lock_cell::{Acquire, Acquired, Claimant, Given, LockCell, Release, Surroundings, Waiter};
     use lockwright_machines::protocol::{InboxId, StoreEvent};
     use lockwright_machines::time::StoreTime;
 
@@ -480,7 +480,7 @@ mod record {
 
     #[derive(Default)]
     struct Record {
-        cell: Cell,
+        cell: LockCell,
         line: Queued,
     }
 

@@ -2,213 +2,53 @@
 //! answers, pushes and what is left in the end must be equal. The scripts run on a real server, under a clock that the
 //! test sets.
 
+mod comparison;
+#[path = "comparison/in_redis.rs"]
+mod in_redis;
 mod redis_server;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use lockwright_machines::gate::{CountOperation, Gate, LatchPlan, MAX_IDLE, MIN_IDLE};
-use lockwright_machines::latch_cell::{LatchCell, LatchInMemory};
-use lockwright_machines::latch_machine::{Answer, LatchMachine, Procedure};
-use lockwright_machines::lock_cell::Surroundings;
-use lockwright_machines::protocol::{
-    AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Question, Reply, Request, Step, StoreEvent, Terms, Verdict,
-};
+use comparison::Model;
+use comparison::latch::{COPIES, layout_of, plan, terms};
+use in_redis::{InHash, clear, compare_scripts, past};
+use lockwright_machines::gate::{CountOperation, MAX_IDLE, MIN_IDLE};
+use lockwright_machines::latch_cell::LatchCell;
+use lockwright_machines::latch_machine::{Answer, LatchMachine};
+use lockwright_machines::protocol::{AttemptId, Input, Intent, Layout, Protocol, Question, Reply, Step, Verdict};
 use lockwright_machines::share::Share;
 use lockwright_machines::shared_machine::SharedMachine;
 use lockwright_machines::stores::redis::layouts::{latch_scripts::CALLS, native_scripts, shared_scripts};
 use lockwright_machines::time::StoreTime;
 use lockwright_machines::{Kind, Result};
-use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use redis_server::{Inbox, Server, begun, compare, dated};
-
-const MINUTE: i64 = 60_000_000;
-const COPIES: Duration = Duration::from_secs(70);
-
-#[derive(Clone, Debug)]
-enum Command {
-    Wait { who: usize, wait: bool, late: bool },
-    Leave { who: usize },
-    Change { attempt: u128, operation: CountOperation, count: u32, idle: Duration, late: bool },
-    Look,
-    Inspect,
-    Pass(i64),
-}
-
-fn commands() -> impl Strategy<Value = Vec<Command>> {
-    let late = || prop::bool::weighted(0.05);
-    let who = 0..4_usize;
-    let wait = (who.clone(), prop::bool::weighted(0.8), late()).prop_map(|(who, wait, late)| Command::Wait {
-        who,
-        wait,
-        late,
-    });
-    let operation = prop_oneof![6 => Just(CountOperation::Down), 1 => Just(CountOperation::Set)];
-    // Few attempts, so that many are copies.
-    let change =
-        (0..24_u128, operation, 1..4_u32, prop::sample::select(vec![MIN_IDLE, MIN_IDLE * 3, MAX_IDLE]), late())
-            .prop_map(|(attempt, operation, count, idle, late)| Command::Change {
-                attempt,
-                operation,
-                count,
-                idle,
-                late,
-            });
-    let pauses = vec![0, 1, 400_000, MINUTE / 2, MINUTE, 2 * MINUTE, 40 * 24 * 60 * MINUTE];
-    let command = prop_oneof![
-        6 => wait,
-        2 => who.prop_map(|who| Command::Leave { who }),
-        10 => change,
-        1 => Just(Command::Look),
-        1 => Just(Command::Inspect),
-        3 => prop::sample::select(pauses).prop_map(Command::Pass),
-    ];
-    prop::collection::vec(command, 1..60)
-}
+use proptest::{prop_assert, prop_assert_eq};
+use redis_server::{Server, begun, requests};
 
 #[test]
 fn scripts_do_what_the_reference_does() {
-    compare(300, &commands(), |server, inbox, commands| Run::new(server, inbox).play(commands));
-}
-
-fn clear(server: &mut Server, key: &str) {
-    server.plain(&["DEL", key, &past(key)]);
-}
-
-/// Where it lies who counted.
-fn past(key: &str) -> String {
-    format!("{key}{}", CALLS.past.expect("apart"))
-}
-
-fn plan(count: u32, idle: Duration) -> LatchPlan {
-    LatchPlan::new(count, idle).expect("in range")
+    compare_scripts::<LatchCell>(300);
 }
 
 fn layout() -> Arc<dyn Layout> {
-    native_scripts::layout("").gate(Gate::Latch(plan(1, MIN_IDLE))).expect("there is one")
+    layout_of(&native_scripts::layout(""))
 }
 
-fn terms(who: usize) -> Terms {
-    Terms {
-        name: "model".into(),
-        attempt: AttemptId(0xA000 + who as u128),
-        inbox: InboxId(1),
-        ttl: Duration::from_secs(30),
-        claim: Duration::from_secs(1),
-        card: "".into(),
-        fair: false,
-    }
-}
-
-/// One sequence: a latch on the server, the same in the reference, and the clock of both.
-struct Run<'a> {
-    server: &'a mut Server,
-    inbox: &'a mut Inbox,
-    key: Arc<str>,
-    cell: LatchCell,
-    kept: LatchInMemory,
-    now: StoreTime,
-}
-
-impl<'a> Run<'a> {
-    fn new(server: &'a mut Server, inbox: &'a mut Inbox) -> Self {
-        let key: Arc<str> = "lw:{latch model}".into();
-        clear(server, &key);
-        let now = server.later();
-        Run { server, inbox, key, cell: LatchCell::default(), kept: LatchInMemory::default(), now }
-    }
-
-    fn play(mut self, commands: &[Command]) -> std::result::Result<(), TestCaseError> {
-        for command in commands {
-            self.one(command)?;
-            self.check_kept()?;
-        }
-        self.one(&Command::Look)?;
-        prop_assert_eq!(self.inbox.pushed(self.server), vec![], "pushed too much");
-        Ok(())
-    }
-
-    fn one(&mut self, command: &Command) -> std::result::Result<(), TestCaseError> {
-        let (request, op) = match command {
-            Command::Wait { who, wait, late } => {
-                let intent = Intent::Acquire { terms: terms(*who), wait: *wait, prev: None };
-                (self.dated(begun(&mut self.machine(), intent), *late), Some(Op::Acquire))
-            }
-            Command::Leave { who } => {
-                (begun(&mut self.machine(), Intent::Undo { terms: terms(*who), prev: None }), Some(Op::Undo))
-            }
-            Command::Change { attempt, operation, count, idle, late } => {
-                let (attempt, plan) = (AttemptId(*attempt), plan(*count, *idle));
-                let question = Question::Change { attempt, copies: COPIES, operation: *operation, plan };
-                (self.dated(layout().question(self.key.clone(), question).expect("one"), *late), None)
-            }
-            Command::Look => (layout().question(self.key.clone(), Question::Look).expect("one"), None),
-            Command::Inspect => (layout().inspect("x", self.key.clone()).asks()[0].clone(), None),
-            Command::Pass(micros) => {
-                self.pass(*micros);
-                return Ok(());
-            }
-        };
-        let alive = |_| true;
-        let mut env = Surroundings { now: self.now, token_floor: 1, alive: &alive, pushes: Vec::new() };
-        // A look is asked of whatever lies there.
-        let procedure = Procedure::read(&request).unwrap_or(Procedure::Inspect);
-        let Ok(expected) = procedure.run(&mut self.cell, &mut self.kept, &mut env);
-        let reply = self.server.ask(&request, self.now);
-        prop_assert_eq!(&reply, &expected, "{:?} at {:?}", command, self.now);
-        let mut pushed = if env.pushes.is_empty() { Vec::new() } else { self.inbox.pushed(self.server) };
-        // Who waits is told in no order.
-        pushed.sort_by_key(|(_, event)| match event {
-            StoreEvent::Granted { attempt, .. } => *attempt,
-            _ => AttemptId(0),
-        });
-        let told: Vec<_> = env.pushes.into_iter().map(|(_, event)| (self.key.clone(), event)).collect();
-        prop_assert_eq!(pushed, told, "{:?}", command);
-        match op {
-            Some(op) => {
-                let step = self.machine().step(Input::Reply(op, &[reply]));
-                prop_assert!(!matches!(step, Step::Done(Verdict::Failed(_))), "{:?}", step);
-            }
-            None if matches!(command, Command::Inspect) => {
-                let seen = layout().inspect("x", self.key.clone()).answered(&reply).expect("a latch or nothing");
-                prop_assert_eq!(seen.latch.map(|latch| latch.count), self.cell.look(self.now));
-            }
-            None => prop_assert!(Answer::read(&reply).is_ok()),
-        }
-        Ok(())
-    }
-
-    fn machine(&self) -> LatchMachine {
-        LatchMachine::new(&CALLS, self.key.clone(), plan(2, MIN_IDLE), true)
-    }
-
-    fn dated(&self, request: Request, late: bool) -> Request {
-        dated(request, self.now.0 - i64::from(late))
-    }
-
-    fn pass(&mut self, micros: i64) {
-        self.now = StoreTime(self.now.0 + micros);
-        let goes = self.server.number(&["HGET", &self.key, "g"]);
-        if goes.is_some_and(|goes| self.now.0 >= goes) {
-            self.server.plain(&["DEL", &self.key]);
-        }
-    }
-
+impl InHash for LatchCell {
     /// The key goes when the latch does, at the server as in its own field, and holds nothing for those who are gone.
-    fn check_kept(&mut self) -> std::result::Result<(), TestCaseError> {
-        if self.cell.look(self.now).is_none() {
-            prop_assert_eq!(self.server.plain(&["EXISTS", &self.key]), Reply::Int(0));
+    fn check(server: &mut Server, model: &Model<Self>) -> std::result::Result<(), TestCaseError> {
+        if model.cell.look(model.now).is_none() {
+            prop_assert_eq!(server.plain(&["EXISTS", &model.key]), Reply::Int(0));
             return Ok(());
         }
-        let (field, real) = redis_server::lifetime(self.server, &self.key);
-        prop_assert_eq!(field, self.cell.goes.0);
+        let (field, real) = redis_server::lifetime(server, &model.key);
+        prop_assert_eq!(field, model.cell.goes.0);
         prop_assert!(real * 1000 >= field && (real - 1) * 1000 < field, "{} {}", real, field);
         // What it is, its count and its end; those who wait.
-        let fields = 3 + self.kept.waiting.len() as i64;
-        prop_assert_eq!(self.server.number(&["HLEN", &self.key]), Some(fields));
+        let fields = 3 + model.beside.waiting.len() as i64;
+        prop_assert_eq!(server.number(&["HLEN", &model.key]), Some(fields));
         // Those who counted, twice; the two ends of their row, and when the key goes.
-        let counted = self.server.number(&["HLEN", &past(&self.key)]).expect("a hash or nothing");
+        let counted = server.number(&["HLEN", &past(&model.key)]).expect("a hash or nothing");
         prop_assert!(counted == 0 || (counted > 3 && (counted - 3) % 2 == 0), "{}", counted);
         Ok(())
     }

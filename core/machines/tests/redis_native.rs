@@ -2,101 +2,36 @@
 //! both, and answers, pushes and what is left in the end must be equal. The scripts run on a real server, under a clock
 //! that the test sets.
 
+mod comparison;
+#[path = "comparison/in_redis.rs"]
+mod in_redis;
 mod redis_server;
 
-use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
+use comparison::lock::{CLAIMANTS, Command, terms};
+use comparison::{CLAIM, MINUTE, Model, TTL};
+use in_redis::{InHash, compare_scripts, play_in_redis};
 use lockwright_machines::Kind;
-use lockwright_machines::lock_cell::{Cell, Claimant, LockStorage, Surroundings, Waiter};
-use lockwright_machines::native_machine::{NativeMachine, Procedure};
+use lockwright_machines::lock_cell::{Claimant, LockCell};
+use lockwright_machines::native_machine::NativeMachine;
 use lockwright_machines::protocol::{
-    Arg, AttemptId, InboxId, Input, Intent, Layout, Op, Previous, Protocol, Reply, Request, Step, StoreEvent, Terms,
-    Verdict,
+    Arg, AttemptId, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, Terms, Verdict,
 };
-use lockwright_machines::stores::redis::layouts::native_scripts::{CALLS, OWN, layout};
+use lockwright_machines::stores::redis::layouts::native_scripts::{CALLS, layout};
 use lockwright_machines::time::StoreTime;
-use proptest::prelude::*;
+use proptest::prop_assert;
 use proptest::test_runner::TestCaseError;
-use redis_server::{Inbox, Server, begun, check_queue, compare, dated, lifetime};
-
-const SEQUENCES: u32 = 2_500;
-const MINUTE: i64 = 60_000_000;
-const CLAIMANTS: usize = 8;
-const TTL: Duration = Duration::from_secs(30);
-const CLAIM: Duration = Duration::from_secs(1);
-
-#[derive(Clone, Debug)]
-enum Command {
-    Acquire { who: usize, wait: bool, prev: Option<usize>, late: bool },
-    Renew { who: usize, ttl: Duration },
-    Release { who: usize, beyond: i64 },
-    Undo { who: usize, prev: Option<usize> },
-    Export { who: usize },
-    Resume { from: usize, who: usize, late: bool },
-    Break { off: i64 },
-    Inspect,
-    Pass(i64),
-}
-
-impl Command {
-    fn op(&self) -> Option<Op> {
-        match self {
-            Command::Acquire { .. } | Command::Resume { .. } => Some(Op::Acquire),
-            Command::Renew { .. } => Some(Op::Renew),
-            Command::Release { .. } | Command::Export { .. } => Some(Op::Release),
-            Command::Undo { .. } => Some(Op::Undo),
-            Command::Break { .. } | Command::Inspect | Command::Pass(_) => None,
-        }
-    }
-}
-
-fn command() -> impl Strategy<Value = Command> {
-    let who = 0..CLAIMANTS;
-    let previous = prop::option::weighted(0.4, 0..CLAIMANTS);
-    let acquire = (who.clone(), prop::bool::weighted(0.7), previous, prop::bool::weighted(0.05)).prop_map(
-        |(who, wait, prev, late)| Command::Acquire { who, wait, prev: prev.filter(|prev| *prev != who), late },
-    );
-    let ttl = prop_oneof![Just(TTL), Just(TTL / 100), Just(TTL * 2880)];
-    let pause = prop::sample::select(vec![
-        0,
-        1,
-        50,
-        400_000,
-        1_000_000,
-        MINUTE / 2,
-        MINUTE,
-        6 * MINUTE,
-        11 * MINUTE,
-        3000 * MINUTE,
-        -MINUTE,
-    ]);
-    prop_oneof![
-        6 => acquire,
-        2 => (who.clone(), ttl).prop_map(|(who, ttl)| Command::Renew { who, ttl }),
-        4 => (who.clone(), -2..100_i64).prop_map(|(who, beyond)| Command::Release { who, beyond }),
-        2 => who.clone().prop_map(|who| Command::Export { who }),
-        2 => (who.clone(), who.clone(), prop::bool::weighted(0.05))
-            .prop_map(|(from, who, late)| Command::Resume { from, who, late }),
-        2 => (who, prop::option::of(0..CLAIMANTS)).prop_map(|(who, prev)| Command::Undo { who, prev }),
-        1 => (-2..66_i64).prop_map(|off| Command::Break { off }),
-        1 => Just(Command::Inspect),
-        3 => pause.prop_map(Command::Pass),
-    ]
-}
+use redis_server::{Inbox, Server, begun, check_queue, dated, lifetime, requests};
 
 #[test]
 fn scripts_do_what_the_reference_does() {
-    let sequences = prop::collection::vec(command(), 1..40);
-    compare(SEQUENCES, &sequences, |server, inbox, commands| Run::new(server, inbox).play(commands));
+    compare_scripts::<LockCell>(2_500);
 }
 
 /// Too rare to be left to chance: a claim that was renewed by less than is left of it, and ends with others waiting.
 #[test]
 fn a_renewed_claim_is_no_claim_any_more() {
-    let (mut server, mut inbox) = (Server::connect(), Inbox::open());
     let ask = |who| Command::Acquire { who, wait: true, prev: None, late: false };
     let commands = [
         ask(0),
@@ -107,7 +42,7 @@ fn a_renewed_claim_is_no_claim_any_more() {
         Command::Pass(2 * CLAIM.as_micros() as i64),
         ask(3),
     ];
-    Run::new(&mut server, &mut inbox).play(&commands).unwrap();
+    play_in_redis::<LockCell>(&commands).unwrap();
 }
 
 /// The scripts compare times as texts, which is right only where both have as many digits.
@@ -146,7 +81,6 @@ fn times_of_more_digits_are_later_ones() {
 /// Claimant 1 has a claim, 2, 3, 4 wait or somebody in their place; what then happens is too rare to be left to chance.
 #[test]
 fn claims_are_handed_on_as_the_reference_does() {
-    let (mut server, mut inbox) = (Server::connect(), Inbox::open());
     let ask = |who| Command::Acquire { who, wait: true, prev: None, late: false };
     let instead = |who, prev| Command::Acquire { who, wait: true, prev: Some(prev), late: false };
     let release = |who, beyond| Command::Release { who, beyond };
@@ -184,7 +118,7 @@ fn claims_are_handed_on_as_the_reference_does() {
         commands.extend(queue.iter().copied().map(ask));
         commands.extend([Command::Pass(50), release(0, 0), Command::Pass(after)]);
         commands.extend(more);
-        Run::new(&mut server, &mut inbox).play(&commands).unwrap_or_else(|failed| panic!("{commands:?}: {failed}"));
+        play_in_redis::<LockCell>(&commands).unwrap_or_else(|failed| panic!("{commands:?}: {failed}"));
     }
 }
 
@@ -291,216 +225,27 @@ fn pages_list_every_lock_under_the_prefix_and_nothing_else() {
     }
 }
 
-/// The last claimant's inbox does not listen; the others share one that does.
-fn terms(who: usize) -> Terms {
-    Terms {
-        name: "model".into(),
-        attempt: AttemptId(0xA000 + who as u128),
-        inbox: InboxId(if who < CLAIMANTS - 1 { 1 } else { 2 }),
-        ttl: if who < 2 { TTL } else { CLAIM },
-        claim: CLAIM,
-        card: if who == 3 { "".into() } else { format!("host\t{who}\trust\tlabel {who}").into() },
-        fair: false,
-    }
-}
-
-/// What claimant `who` exports the lock to.
-fn secret(who: usize) -> Terms {
-    Terms::of_secret("model".into(), AttemptId(0xB000 + who as u128), CLAIM, "host\t0\trust\t".into())
-}
-
-/// One sequence: a lock on the server, the same lock in the reference, and the clock of both.
-struct Run<'a> {
-    server: &'a mut Server,
-    inbox: &'a mut Inbox,
-    key: Arc<str>,
-    native: NativeMachine,
-    cell: Cell,
-    line: Queue,
-    now: StoreTime,
-}
-
-impl<'a> Run<'a> {
-    fn new(server: &'a mut Server, inbox: &'a mut Inbox) -> Self {
-        let key: Arc<str> = "lw:{model}".into();
-        server.plain(&["DEL", &key]);
-        let native = NativeMachine::new(&CALLS, key.clone(), true).with(&OWN);
-        let now = server.later();
-        Run { server, inbox, key, native, cell: Cell::default(), line: Queue::default(), now }
-    }
-
-    fn play(mut self, commands: &[Command]) -> Result<(), TestCaseError> {
-        for command in commands {
-            self.one(command)?;
-            if command.op().is_some() {
-                self.check_lifetime()?;
-            }
-        }
-        self.one(&Command::Inspect)?;
-        check_queue(self.server, &self.key);
-        prop_assert_eq!(self.inbox.pushed(self.server), vec![], "pushed too much");
-        Ok(())
-    }
-
-    fn one(&mut self, command: &Command) -> Result<(), TestCaseError> {
-        let Some(request) = self.request(command) else { return Ok(()) };
-        let (expected, pushes) = self.reference(&request);
-        let reply = self.server.ask(&request, self.now);
-        let comparable = self.comparable(command, &expected, reply.clone());
-        prop_assert_eq!(&comparable, &expected, "{:?} at {:?}", command, self.now);
-        if !pushes.is_empty() {
-            prop_assert_eq!(self.inbox.pushed(self.server), pushes, "{:?}", command);
-        }
-        if let Some(op) = command.op() {
-            let step = self.native.step(Input::Reply(op, &[reply]));
-            prop_assert!(!matches!(step, Step::Done(Verdict::Failed(_))), "{:?}", step);
-        }
-        Ok(())
-    }
-
-    fn request(&mut self, command: &Command) -> Option<Request> {
-        let first = self.cell.hold.as_ref().map_or(1, |hold| hold.first);
-        let near = |off: i64| first.saturating_add_signed(off);
-        let previous = |who: usize| Previous { terms: terms(who), used: near(3) };
-        let intent = match command {
-            Command::Acquire { who, wait, prev, .. } => {
-                Intent::Acquire { terms: terms(*who), wait: *wait, prev: prev.map(previous) }
-            }
-            Command::Renew { who, ttl } => Intent::Renew { terms: terms(*who), ttl: *ttl },
-            Command::Release { who, beyond } => Intent::Release { terms: terms(*who), used: near(*beyond) },
-            Command::Undo { who, prev } => Intent::Undo { terms: terms(*who), prev: prev.map(previous) },
-            Command::Export { .. } | Command::Resume { .. } => {
-                let (from, to) = match command {
-                    Command::Resume { from, who, .. } => (secret(*from), terms(*who)),
-                    Command::Export { who } => (terms(*who), secret(*who)),
-                    _ => unreachable!(),
-                };
-                let request = self.native.pass(&from, &to).expect("it can")[0].clone();
-                return Some(self.timed(request, matches!(command, Command::Resume { late: true, .. })));
-            }
-            Command::Break { off } => {
-                return Some(layout("").break_hold(self.key.clone(), near(*off)).asks()[0].clone());
-            }
-            Command::Inspect => return Some(layout("").inspect("x", self.key.clone()).asks()[0].clone()),
-            Command::Pass(micros) => {
-                self.pass(*micros);
-                return None;
-            }
-        };
-        let request = begun(&mut self.native, intent);
-        Some(self.timed(request, matches!(command, Command::Acquire { late: true, .. })))
-    }
-
-    /// The request as it is sent, or comes too late.
-    fn timed(&self, request: Request, late: bool) -> Request {
-        dated(request, self.now.0 - i64::from(late))
-    }
-
-    fn pass(&mut self, micros: i64) {
-        self.now = StoreTime(self.now.0 + micros);
-        let gone = self.server.number(&["HGET", &self.key, "g"]).unwrap_or(i64::MAX);
-        if self.now.0 >= gone {
-            self.server.plain(&["DEL", &self.key]);
-            self.cell = Cell::default();
-            self.line = Queue::default();
-        }
-    }
-
-    /// What the reference answers and pushes to those who listen.
-    fn reference(&mut self, request: &Request) -> (Reply, Vec<(Arc<str>, StoreEvent)>) {
-        let alive = |inbox: InboxId| inbox == InboxId(1);
-        let token_floor = u64::try_from(self.now.0).expect("after 1970");
-        let mut env = Surroundings { now: self.now, token_floor, alive: &alive, pushes: Vec::new() };
-        let reply = match Procedure::read(request).expect("one of the layout's") {
-            Procedure::Inspect if self.server.number(&["EXISTS", &self.key]) == Some(0) => Reply::Nil,
-            procedure => procedure.run(&mut self.cell, &mut self.line, &mut env).unwrap_or_else(|never| match never {}),
-        };
-        let heard = env.pushes.into_iter().filter(|(inbox, _)| alive(*inbox));
-        (reply, heard.map(|(_, event)| (self.key.clone(), event)).collect())
-    }
-
-    /// The answer, with what the scripts may tell differently put straight: a waiter that asks again learns a bound of
-    /// its position once somebody left the queue's middle, and a hold is as old as its token.
-    fn comparable(&self, command: &Command, expected: &Reply, mut reply: Reply) -> Reply {
-        if let (Reply::List(got), Reply::List(wanted)) = (&mut reply, expected) {
-            match (command, got.as_mut_slice(), wanted.as_slice()) {
-                (Command::Inspect, [_, owner, held, _, Reply::Int(first), ..], [_, _, since, ..]) => {
-                    let age = if *owner == Reply::Text(String::new()) { 0 } else { (self.now.0 - *first).max(0) };
-                    assert_eq!(*held, Reply::Int(age));
-                    *held = since.clone();
-                }
-                (Command::Acquire { .. }, [Reply::Int(1), _, _, Reply::Int(at), _], [_, _, _, Reply::Int(want), _])
-                    if self.line.someone_left && (*want..self.line.waiters.len() as i64).contains(at) =>
-                {
-                    *at = *want;
-                }
-                _ => {}
-            }
-        }
-        reply
-    }
-
+impl InHash for LockCell {
     /// The key outlives the hold, at the server as in its own field.
-    fn check_lifetime(&mut self) -> Result<(), TestCaseError> {
-        let Some(hold) = &self.cell.hold else { return Ok(()) };
+    fn check(server: &mut Server, model: &Model<Self>) -> Result<(), TestCaseError> {
+        let Some(hold) = &model.cell.hold else { return Ok(()) };
         let expires = hold.expires.0;
-        let (field, real) = lifetime(self.server, &self.key);
+        let (field, real) = lifetime(server, &model.key);
         prop_assert!(field >= expires + 5 * MINUTE, "{} {}", field, expires);
         prop_assert!(real * 1000 >= field && (real - 1) * 1000 < field, "{} {}", real, field);
         Ok(())
     }
-}
 
-/// The reference's queue.
-#[derive(Default)]
-struct Queue {
-    waiters: VecDeque<Waiter>,
-    someone_left: bool,
-}
-
-impl Queue {
-    fn retain(&mut self, stays: impl Fn(&Waiter) -> bool) {
-        let before = self.waiters.len();
-        self.waiters.retain(stays);
-        self.someone_left |= self.waiters.len() < before;
-    }
-}
-
-impl LockStorage for Queue {
-    type Error = Infallible;
-
-    fn join(&mut self, waiter: &Waiter) -> Result<u32, Infallible> {
-        let same = |other: &Waiter| other.owner.attempt == waiter.owner.attempt;
-        let at = self.waiters.iter().position(same).unwrap_or_else(|| {
-            self.waiters.push_back(waiter.clone());
-            self.waiters.len() - 1
-        });
-        Ok(u32::try_from(at).expect("few"))
-    }
-
-    fn first(&mut self) -> Result<Option<Waiter>, Infallible> {
-        Ok(self.waiters.front().cloned())
-    }
-
-    fn count(&mut self) -> Result<u32, Infallible> {
-        Ok(u32::try_from(self.waiters.len()).expect("few"))
-    }
-
-    fn pop(&mut self) -> Result<Option<Waiter>, Infallible> {
-        Ok(self.waiters.pop_front())
-    }
-
-    fn contains(&mut self, attempt: AttemptId) -> Result<bool, Infallible> {
-        Ok(self.waiters.iter().any(|waiter| waiter.owner.attempt == attempt))
-    }
-
-    fn leave(&mut self, attempt: AttemptId) -> Result<(), Infallible> {
-        self.retain(|waiter| waiter.owner.attempt != attempt);
-        Ok(())
-    }
-
-    fn drop_inbox(&mut self, inbox: InboxId) -> Result<(), Infallible> {
-        self.retain(|waiter| waiter.owner.inbox != inbox);
-        Ok(())
+    /// A hold is as old as its token.
+    fn comparable(model: &Model<Self>, expected: &Reply, mut reply: Reply) -> Reply {
+        if let (Reply::List(got), Reply::List(wanted)) = (&mut reply, expected)
+            && let ([Reply::Text(_), owner, held, _, Reply::Int(first), ..], [_, _, since, ..]) =
+                (got.as_mut_slice(), wanted.as_slice())
+        {
+            let age = if *owner == Reply::Text(String::new()) { 0 } else { (model.now.0 - *first).max(0) };
+            assert_eq!(*held, Reply::Int(age));
+            *held = since.clone();
+        }
+        reply
     }
 }

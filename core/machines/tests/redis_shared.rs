@@ -2,89 +2,33 @@
 //! commands go to both, and answers, pushes and what is left in the end must be equal. The scripts run on a real
 //! server, under a clock that the test sets.
 
+mod comparison;
+#[path = "comparison/in_redis.rs"]
+mod in_redis;
 mod redis_server;
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use comparison::shared::{Command, terms};
+use comparison::{CLAIM, MINUTE, Model, TTL};
+use in_redis::{InHash, compare_scripts, play_in_redis};
 use lockwright_machines::Kind;
-use lockwright_machines::lock_cell::{Claimant, Surroundings};
+use lockwright_machines::lock_cell::Claimant;
 use lockwright_machines::protocol::{
-    AttemptId, Change, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
+    AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Step, Terms, Verdict,
 };
-use lockwright_machines::share::{ALL, Primitive, Share};
-use lockwright_machines::shared_cell::{SharedCell, SharedInMemory};
-use lockwright_machines::shared_machine::{Procedure, SharedMachine};
+use lockwright_machines::share::{Primitive, Share};
+use lockwright_machines::shared_cell::SharedCell;
+use lockwright_machines::shared_machine::SharedMachine;
 use lockwright_machines::stores::redis::layouts::{native_scripts, shared_scripts::CALLS};
 use lockwright_machines::time::StoreTime;
-use proptest::prelude::*;
+use proptest::prop_assert;
 use proptest::test_runner::TestCaseError;
-use redis_server::{Inbox, Server, asked, begun, check_queue, compare, dated};
-
-const SEQUENCES: u32 = 500;
-const MINUTE: i64 = 60_000_000;
-const CLAIMANTS: usize = 14;
-const TTL: Duration = Duration::from_secs(30);
-const CLAIM: Duration = Duration::from_secs(1);
-
-#[derive(Clone, Debug)]
-enum Command {
-    Acquire { who: usize, share: Share, wait: bool, late: bool },
-    Renew { who: usize, ttl: Duration },
-    Change { who: usize, units: u32, stale: bool, late: bool },
-    Release { who: usize },
-    Undo { who: usize },
-    Break { nth: usize },
-    Resize { permits: u32 },
-    Inspect,
-    Pass(i64),
-}
-
-fn share(primitive: Primitive) -> BoxedStrategy<Share> {
-    match primitive {
-        Primitive::RwLock => prop::sample::select(vec![Share::READ, Share::READ, Share::WRITE]).boxed(),
-        Primitive::Semaphore => (1..4_u32, 3..5_u32, any::<bool>())
-            .prop_map(|(take, permits, in_order)| Share::permits(take, permits, in_order).expect("in range"))
-            .boxed(),
-    }
-}
-
-fn command(primitive: Primitive) -> impl Strategy<Value = Command> {
-    let who = 0..CLAIMANTS;
-    let late = || prop::bool::weighted(0.05);
-    let acquire = (who.clone(), share(primitive), prop::bool::weighted(0.7), late())
-        .prop_map(|(who, share, wait, late)| Command::Acquire { who, share, wait, late });
-    let ttl = prop_oneof![Just(TTL), Just(TTL / 100), Just(TTL * 2880)];
-    let pauses =
-        vec![0, 1, 50, 400_000, 1_000_000, MINUTE / 2, MINUTE, 6 * MINUTE, 11 * MINUTE, 3000 * MINUTE, -MINUTE];
-    let units = match primitive {
-        Primitive::RwLock => vec![1, ALL],
-        Primitive::Semaphore => vec![1, 2, 3],
-    };
-    let change = (who.clone(), prop::sample::select(units), prop::bool::weighted(0.1), late())
-        .prop_map(|(who, units, stale, late)| Command::Change { who, units, stale, late });
-    prop_oneof![
-        24 => acquire,
-        6 => (who.clone(), ttl).prop_map(|(who, ttl)| Command::Renew { who, ttl }),
-        6 => change,
-        14 => who.clone().prop_map(|who| Command::Release { who }),
-        8 => who.prop_map(|who| Command::Undo { who }),
-        2 => (0..4_usize).prop_map(|nth| Command::Break { nth }),
-        1 => (1..6_u32).prop_map(|permits| Command::Resize { permits }),
-        4 => Just(Command::Inspect),
-        8 => prop::sample::select(pauses).prop_map(Command::Pass),
-    ]
-}
-
-fn sequences(primitive: Primitive) -> impl Strategy<Value = Vec<Command>> {
-    prop::collection::vec(command(primitive), 1..50)
-}
+use redis_server::{Server, begun, check_queue, requests};
 
 #[test]
 fn scripts_do_what_the_reference_does() {
-    for primitive in [Primitive::RwLock, Primitive::Semaphore] {
-        compare(SEQUENCES, &sequences(primitive), |server, inbox, commands| Run::new(server, inbox).play(commands));
-    }
+    compare_scripts::<SharedCell>(1_000);
 }
 
 #[test]
@@ -166,7 +110,6 @@ fn a_batch_of_renewals_answers_for_each_hold_in_order() {
 /// lease ended.
 #[test]
 fn whoever_asks_again_behind_gaps_learns_a_place_in_the_queue() {
-    let (mut server, mut inbox) = (Server::connect(), Inbox::open());
     let ask = |who, take| {
         let share = Share::permits(take, 3, false).expect("in range");
         Command::Acquire { who, share, wait: true, late: false }
@@ -174,7 +117,7 @@ fn whoever_asks_again_behind_gaps_learns_a_place_in_the_queue() {
     let mut commands = vec![ask(2, 1), ask(0, 2), ask(1, 3)];
     commands.extend((3..12).flat_map(|who| [ask(who, 1), Command::Undo { who }]));
     commands.extend([Command::Pass(2 * CLAIM.as_micros() as i64), ask(1, 3)]);
-    Run::new(&mut server, &mut inbox).play(&commands).unwrap();
+    play_in_redis::<SharedCell>(&commands).unwrap();
 }
 
 #[test]
@@ -235,153 +178,12 @@ fn more_holders_than_a_reply_has_room_for_are_counted() {
     server.plain(&["DEL", &key]);
 }
 
-/// The last two claimants' inbox does not listen; the others share one that does.
-fn terms(who: usize) -> Terms {
-    Terms {
-        name: "model".into(),
-        attempt: AttemptId(0xA000 + who as u128),
-        inbox: InboxId(if who < CLAIMANTS - 2 { 1 } else { 2 }),
-        ttl: if who < 2 { TTL } else { CLAIM },
-        claim: CLAIM,
-        card: if who == 3 { "".into() } else { format!("host\t{who}\trust\tlabel {who}").into() },
-        fair: false,
-    }
-}
-
-/// One sequence: a record on the server, the same record in the reference, and the clock of both.
-struct Run<'a> {
-    server: &'a mut Server,
-    inbox: &'a mut Inbox,
-    key: Arc<str>,
-    cell: SharedCell,
-    kept: SharedInMemory,
-    now: StoreTime,
-}
-
-impl<'a> Run<'a> {
-    fn new(server: &'a mut Server, inbox: &'a mut Inbox) -> Self {
-        let key: Arc<str> = "lw:{shared model}".into();
-        server.plain(&["DEL", &key]);
-        let now = server.later();
-        Run { server, inbox, key, cell: SharedCell::default(), kept: SharedInMemory::default(), now }
-    }
-
-    fn play(mut self, commands: &[Command]) -> Result<(), TestCaseError> {
-        for command in commands {
-            self.one(command)?;
-            self.check_lifetime()?;
-        }
-        self.one(&Command::Inspect)?;
-        check_queue(self.server, &self.key);
-        prop_assert_eq!(self.inbox.pushed(self.server), vec![], "pushed too much");
-        Ok(())
-    }
-
-    fn one(&mut self, command: &Command) -> Result<(), TestCaseError> {
-        let Some((op, request)) = self.request(command) else { return Ok(()) };
-        let place = |line: &SharedInMemory| match command {
-            Command::Acquire { who, .. } => {
-                line.line.iter().position(|seeker| seeker.who.owner.attempt == terms(*who).attempt)
-            }
-            _ => None,
-        };
-        let before = place(&self.kept);
-        let (expected, pushes) = self.reference(&request);
-        let mut reply = self.server.ask(&request, self.now);
-        // Who asks again learns a bound of its position, since others may have left the queue's middle.
-        if let (Some(_), Reply::List(got), Reply::List(wanted)) = (before, &mut reply, &expected)
-            && let ([Reply::Int(1), _, _, Reply::Int(at), ..], [_, _, _, Reply::Int(want), ..]) =
-                (got.as_mut_slice(), wanted.as_slice())
-            && (*want..self.kept.line.len().into()).contains(at)
-        {
-            *at = *want;
-        }
-        prop_assert_eq!(&reply, &expected, "{:?} at {:?}", command, self.now);
-        if !pushes.is_empty() {
-            prop_assert_eq!(self.inbox.pushed(self.server), pushes, "{:?}", command);
-        }
-        if let Some(op) = op {
-            let step = self.machine(Share::READ).step(Input::Reply(op, &[reply.clone()]));
-            let is_refusal = matches!(reply, Reply::Error { .. });
-            prop_assert_eq!(matches!(step, Step::Done(Verdict::Failed(_))), is_refusal, "{:?}", step);
-        }
-        Ok(())
-    }
-
-    fn machine(&self, share: Share) -> SharedMachine {
-        SharedMachine::new(&CALLS, self.key.clone(), share, true)
-    }
-
-    fn request(&mut self, command: &Command) -> Option<(Option<Op>, Request)> {
-        let layout =
-            native_scripts::layout("").shared(Share::permits(1, 1, false).expect("in range")).expect("there is one");
-        let mut lateness = 0;
-        let (op, request) = match command {
-            Command::Acquire { who, share, wait, late } => {
-                lateness = i64::from(*late);
-                let intent = Intent::Acquire { terms: terms(*who), wait: *wait, prev: None };
-                (Some(Op::Acquire), begun(&mut self.machine(*share), intent))
-            }
-            Command::Renew { who, ttl } => {
-                let intent = Intent::Renew { terms: terms(*who), ttl: *ttl };
-                (Some(Op::Renew), begun(&mut self.machine(Share::READ), intent))
-            }
-            Command::Change { who, units, stale, late } => {
-                lateness = i64::from(*late);
-                let held = self.kept.holders.get(&terms(*who).attempt).map_or(1, |holder| holder.token);
-                let token = held - u64::from(*stale && held > 1);
-                let change = Change { terms: terms(*who), token, ttl: terms(*who).ttl, units: *units };
-                (Some(Op::Renew), asked(self.machine(Share::READ).change(change)))
-            }
-            Command::Release { who } => {
-                let intent = Intent::Release { terms: terms(*who), used: 0 };
-                (Some(Op::Release), begun(&mut self.machine(Share::READ), intent))
-            }
-            Command::Undo { who } => {
-                let intent = Intent::Undo { terms: terms(*who), prev: None };
-                (Some(Op::Undo), begun(&mut self.machine(Share::READ), intent))
-            }
-            Command::Break { nth } => {
-                let token = self.kept.holders.values().nth(*nth).map_or(7, |holder| holder.token);
-                (None, layout.break_hold(self.key.clone(), token).asks()[0].clone())
-            }
-            Command::Resize { permits } => (None, layout.resize(self.key.clone(), *permits)?.asks()[0].clone()),
-            Command::Inspect => (None, layout.inspect("x", self.key.clone()).asks()[0].clone()),
-            Command::Pass(micros) => {
-                self.pass(*micros);
-                return None;
-            }
-        };
-        Some((op, dated(request, self.now.0 - lateness)))
-    }
-
-    fn pass(&mut self, micros: i64) {
-        self.now = StoreTime(self.now.0 + micros);
-        let goes = self.server.number(&["HGET", &self.key, "g"]);
-        if goes.is_some_and(|goes| self.now.0 >= goes) {
-            self.server.plain(&["DEL", &self.key]);
-            self.cell = SharedCell::default();
-            self.kept = SharedInMemory::default();
-        }
-    }
-
-    /// What the reference answers and pushes to those who listen.
-    fn reference(&mut self, request: &Request) -> (Reply, Vec<(Arc<str>, StoreEvent)>) {
-        let alive = |inbox: InboxId| inbox == InboxId(1);
-        let token_floor = u64::try_from(self.now.0).expect("after 1970");
-        let mut env = Surroundings { now: self.now, token_floor, alive: &alive, pushes: Vec::new() };
-        // A look is asked of whatever lies there.
-        let procedure = Procedure::read(request).unwrap_or(Procedure::Inspect);
-        let Ok(reply) = procedure.run(&mut self.cell, &mut self.kept, &mut env);
-        let heard = env.pushes.into_iter().filter(|(inbox, _)| alive(*inbox));
-        (reply, heard.map(|(_, event)| (self.key.clone(), event)).collect())
-    }
-
+impl InHash for SharedCell {
     /// The key outlives every hold, at the server as in its own field, and for longer if it was resized.
-    fn check_lifetime(&mut self) -> Result<(), TestCaseError> {
-        let Some(last) = self.kept.holders.values().map(|holder| holder.expires.0).max() else { return Ok(()) };
-        let (field, real) = redis_server::lifetime(self.server, &self.key);
-        let stays = if self.cell.resized { 15 * 24 * 60 } else { 5 };
+    fn check(server: &mut Server, model: &Model<Self>) -> Result<(), TestCaseError> {
+        let Some(last) = model.beside.holders.values().map(|holder| holder.expires.0).max() else { return Ok(()) };
+        let (field, real) = redis_server::lifetime(server, &model.key);
+        let stays = if model.cell.resized { 15 * 24 * 60 } else { 5 };
         prop_assert!(field >= last + stays * MINUTE, "{} {}", field, last);
         prop_assert!(real * 1000 >= field && (real - 1) * 1000 < field, "{} {}", real, field);
         Ok(())

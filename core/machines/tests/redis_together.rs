@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use line::Queued;
-use lockwright_machines::lock_cell::{Cell, Surroundings};
-use lockwright_machines::native_machine::{NativeMachine, Procedure};
+use lockwright_machines::cell::{Cell, Runs};
+use lockwright_machines::lock_cell::{LockCell, Surroundings};
+use lockwright_machines::native_machine::NativeMachine;
 use lockwright_machines::protocol::{AttemptId, InboxId, Intent, Layout, Policy, Reply, Request, StoreEvent, Terms};
 use lockwright_machines::stores::redis::layouts::native_scripts::{CALLS, OWN, layout};
 use lockwright_machines::time::StoreTime;
@@ -76,7 +77,7 @@ fn several_at_once_are_what_the_reference_makes_of_one_after_the_other() {
 struct Pair {
     key: Arc<str>,
     native: NativeMachine,
-    cell: Cell,
+    cell: LockCell,
     line: Queued,
 }
 
@@ -94,7 +95,7 @@ impl<'a> Run<'a> {
         let pair = |number| {
             let key: Arc<str> = format!("lw:{{together {number}}}").into();
             let native = NativeMachine::new(&CALLS, key.clone(), true).with(&OWN);
-            Pair { key, native, cell: Cell::default(), line: Queued::default() }
+            Pair { key, native, cell: LockCell::default(), line: Queued::default() }
         };
         let locks: Vec<_> = (0..LOCKS).map(pair).collect();
         for lock in &locks {
@@ -166,15 +167,15 @@ impl<'a> Run<'a> {
     }
 
     fn reference(&mut self, lock: usize, request: &Request) -> (Reply, Pushes) {
-        let procedure = Procedure::read(request).expect("one of the layout's");
-        self.with(lock, |cell, line, env| procedure.run(cell, line, env).unwrap_or_else(|never| match never {}))
+        let procedure = LockCell::read(request).expect("one of the layout's");
+        self.with(lock, |cell, line, env| cell.run(procedure, line, env).unwrap_or_else(|never| match never {}))
     }
 
     /// Runs `act` on the lock of the reference; what it gave, and what was pushed to those who listen.
     fn with<T>(
         &mut self,
         lock: usize,
-        act: impl FnOnce(&mut Cell, &mut Queued, &mut Surroundings<'_>) -> T,
+        act: impl FnOnce(&mut LockCell, &mut Queued, &mut Surroundings<'_>) -> T,
     ) -> (T, Pushes) {
         let alive = |inbox: InboxId| inbox == InboxId(1);
         let token_floor = u64::try_from(self.now.0).expect("after 1970");
@@ -221,7 +222,7 @@ impl<'a> Run<'a> {
             let gone = self.server.number(&["HGET", key, "g"]).unwrap_or(i64::MAX);
             if self.now.0 >= gone {
                 self.server.plain(&["DEL", &self.locks[lock].key]);
-                (self.locks[lock].cell, self.locks[lock].line) = (Cell::default(), Queued::default());
+                (self.locks[lock].cell, self.locks[lock].line) = (LockCell::default(), Queued::default());
             }
         }
     }

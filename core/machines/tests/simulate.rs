@@ -17,8 +17,10 @@ use std::time::Duration;
 
 use layout::native::NativeRecord;
 use layout::{Around, Record as _};
+use lockwright_machines::cell::Cell;
 use lockwright_machines::error::{Error, Kind};
 use lockwright_machines::lease::ReleaseOutcome;
+use lockwright_machines::lock_cell::LockCell;
 use lockwright_machines::machine;
 use lockwright_machines::native_machine::Procedure;
 use lockwright_machines::options::Retry;
@@ -609,7 +611,7 @@ impl Simulation {
                 *arg = Arg::Int(not_after.0);
             }
         }
-        let procedure = Procedure::read(&request).expect("the layout writes what it can read");
+        let procedure = LockCell::read(&request).expect("the layout writes what it can read");
         let gives_up = self.clients[client].at(now.after(RESPONSE_TIMEOUT));
         self.at(gives_up, Event::GiveUp { flight });
         let bad = self.is_bad();

@@ -23,7 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arguments::{Arguments, attempt_arg, micros, past_key};
-use crate::barrier_cell::{Arrive, Arrived, BarrierCell, BarrierStorage, Passage};
+use crate::barrier_cell::{Arrive, Arrived, BarrierCell, BarrierInMemory, BarrierStorage, Passage};
+use crate::cell::{Cell, Runs};
 use crate::error::{Error, Kind};
 use crate::gate::{BarrierPlan, MOST_PARTIES};
 use crate::lease::{BARRIER, Inspection, ReleaseOutcome};
@@ -221,10 +222,13 @@ pub enum Procedure {
     Inspect,
 }
 
-impl Procedure {
-    /// Reads a request; `None` when it is none of this layout's. An [`Arg::NotAfter`] left in it means "never too
-    /// late", which is right for stores whose calls cannot run late.
-    pub fn read(request: &Request) -> Option<Self> {
+impl Cell for BarrierCell {
+    type Procedure = Procedure;
+    type InMemory = BarrierInMemory;
+
+    const INSPECT: Procedure = Procedure::Inspect;
+
+    fn read(request: &Request) -> Option<Procedure> {
         let args = Arguments(&request.args);
         Some(match request.call.name {
             "barrier.arrive" => Procedure::Arrive(Arrive {
@@ -241,19 +245,34 @@ impl Procedure {
         })
     }
 
-    /// Runs it on a record with those who stand there.
-    pub fn run<S: BarrierStorage>(
-        &self,
-        cell: &mut BarrierCell,
-        storage: &mut S,
-        env: &mut Surroundings<'_>,
-    ) -> Result<Reply, S::Error> {
+    fn only_looks(procedure: &Procedure) -> bool {
+        matches!(procedure, Procedure::Look | Procedure::Inspect)
+    }
+
+    fn word(&self) -> &'static str {
+        BARRIER
+    }
+
+    fn last(&self) -> u64 {
+        // What a barrier made anew counts from is told in thousandths of it.
+        self.generation.saturating_mul(1000)
+    }
+
+    fn is_idle(&self, _: &BarrierInMemory, now: StoreTime) -> bool {
+        !self.is_there(now)
+    }
+}
+
+impl<S: BarrierStorage> Runs<S> for BarrierCell {
+    type Error = S::Error;
+
+    fn run(&mut self, procedure: Procedure, storage: &mut S, env: &mut Surroundings<'_>) -> Result<Reply, S::Error> {
         let now = env.now.0;
         let told = |passage: Passage| {
             numbers(&[3, passage.index.into(), i64::try_from(passage.generation).unwrap_or(i64::MAX)])
         };
-        Ok(match self {
-            Procedure::Arrive(ask) => match cell.arrive(storage, env, ask)? {
+        Ok(match &procedure {
+            Procedure::Arrive(ask) => match self.arrive(storage, env, ask)? {
                 Arrived::Passed(passage) => told(passage),
                 Arrived::Short(others) => numbers(&[0, now, others.into()]),
                 Arrived::Stands(standing) => numbers(&[1, now, standing.into()]),
@@ -262,11 +281,11 @@ impl Procedure {
                 Arrived::Differs(parties) => numbers(&[5, parties.into()]),
             },
             Procedure::Leave(attempt, memory) => {
-                cell.leave(storage, env, *attempt, *memory)?.map_or(Reply::Int(1), told)
+                self.leave(storage, env, *attempt, *memory)?.map_or(Reply::Int(1), told)
             }
-            Procedure::Look => Reply::Int(cell.look(storage, env.now)?.into()),
-            Procedure::Inspect if cell.is_there(env.now) => {
-                let numbers = [cell.parties, storage.count(env.now)?].map(|number| Reply::Int(number.into()));
+            Procedure::Look => Reply::Int(self.look(storage, env.now)?.into()),
+            Procedure::Inspect if self.is_there(env.now) => {
+                let numbers = [self.parties, storage.count(env.now)?].map(|number| Reply::Int(number.into()));
                 Reply::List(std::iter::once(Reply::Text(BARRIER.into())).chain(numbers).collect())
             }
             Procedure::Inspect => Reply::Nil,

@@ -20,8 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arguments::{Arguments, attempt_arg, micros, past_key};
+use crate::cell::{Cell, Runs};
 use crate::gate::{CountOperation, LatchPlan, MOST_COUNT};
-use crate::latch_cell::{Changed, CountChange, LatchCell, LatchStorage, Wait, Waited};
+use crate::latch_cell::{Changed, CountChange, LatchCell, LatchInMemory, LatchStorage, Wait, Waited};
 use crate::lease::{Counting, Inspection, LATCH, ReleaseOutcome};
 use crate::lock_cell::{Claimant, Surroundings};
 use crate::options::DEFAULT_TTL;
@@ -259,10 +260,13 @@ pub enum Procedure {
     Inspect,
 }
 
-impl Procedure {
-    /// Reads a request; `None` when it is none of this layout's. An [`Arg::NotAfter`] left in it means "never too
-    /// late", which is right for stores whose calls cannot run late.
-    pub fn read(request: &Request) -> Option<Self> {
+impl Cell for LatchCell {
+    type Procedure = Procedure;
+    type InMemory = LatchInMemory;
+
+    const INSPECT: Procedure = Procedure::Inspect;
+
+    fn read(request: &Request) -> Option<Procedure> {
         let args = Arguments(&request.args);
         let plan = |i: usize| {
             let count = u32::try_from(args.number(i)?).ok().filter(|count| (1..=MOST_COUNT).contains(count))?;
@@ -293,32 +297,46 @@ impl Procedure {
         })
     }
 
-    /// Runs it on a record with those who wait.
-    pub fn run<S: LatchStorage>(
-        &self,
-        cell: &mut LatchCell,
-        storage: &mut S,
-        env: &mut Surroundings<'_>,
-    ) -> Result<Reply, S::Error> {
+    fn only_looks(procedure: &Procedure) -> bool {
+        matches!(procedure, Procedure::Look | Procedure::Inspect)
+    }
+
+    fn word(&self) -> &'static str {
+        LATCH
+    }
+
+    fn last(&self) -> u64 {
+        0
+    }
+
+    fn is_idle(&self, _: &LatchInMemory, now: StoreTime) -> bool {
+        self.look(now).is_none()
+    }
+}
+
+impl<S: LatchStorage> Runs<S> for LatchCell {
+    type Error = S::Error;
+
+    fn run(&mut self, procedure: Procedure, storage: &mut S, env: &mut Surroundings<'_>) -> Result<Reply, S::Error> {
         let now = env.now.0;
-        Ok(match self {
-            Procedure::Wait(ask) => match cell.wait(storage, env, ask)? {
+        Ok(match &procedure {
+            Procedure::Wait(ask) => match self.wait(storage, env, ask)? {
                 Waited::Open => Reply::Int(1),
                 Waited::Shut(count) => numbers(&[0, now, count.into()]),
                 Waited::Told(count) => numbers(&[1, now, count.into()]),
                 Waited::Late => numbers(&[2, now]),
             },
             Procedure::Leave(attempt) => {
-                cell.leave(storage, env, *attempt)?;
+                self.leave(storage, env, *attempt)?;
                 Reply::Int(1)
             }
-            Procedure::Change(change) => match cell.change(storage, env, change)? {
+            Procedure::Change(change) => match self.change(storage, env, change)? {
                 Changed::Left(count) => numbers(&[1, count.into()]),
                 Changed::Refused => numbers(&[0]),
                 Changed::Late => numbers(&[2, now]),
             },
-            Procedure::Look => cell.look(env.now).map_or(Reply::Nil, |count| Reply::Int(count.into())),
-            Procedure::Inspect => match cell.look(env.now) {
+            Procedure::Look => self.look(env.now).map_or(Reply::Nil, |count| Reply::Int(count.into())),
+            Procedure::Inspect => match self.look(env.now) {
                 Some(count) => {
                     let numbers = [count, storage.waiting()?].map(|number| Reply::Int(number.into()));
                     Reply::List(std::iter::once(Reply::Text(LATCH.into())).chain(numbers).collect())

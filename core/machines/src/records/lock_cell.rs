@@ -110,7 +110,7 @@ impl fmt::Display for Claimant {
 
 /// One lock's record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Cell {
+pub struct LockCell {
     /// Who holds it, if anybody.
     pub hold: Option<Hold>,
     /// The highest token ever set aside.
@@ -271,7 +271,7 @@ pub enum Release {
     Stolen(String),
 }
 
-impl Cell {
+impl LockCell {
     /// Asks for the lock.
     pub fn acquire<L: LockStorage>(
         &mut self,

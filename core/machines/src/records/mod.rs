@@ -9,13 +9,17 @@
 //! | a latch | [`latch_cell`] | [`latch_machine`] |
 //! | a barrier | [`barrier_cell`] | [`barrier_machine`] |
 //!
-//! Who waits for a lock, or for what is shared, stands in one kind of queue ([`in_order`]). What latches and barriers
-//! have in common is in [`gate_layout`] (their layout) and [`remembered`] (attempts whose copies may come). What lies
-//! there is told by one look, whichever it is ([`inspection`]).
+//! All of them are a [`cell::Cell`]; the stores that run them themselves have one [`engine`] and one layout
+//! ([`cell_layout`]). Who waits for a lock, or for what is shared, stands in one kind of queue ([`in_order`]). What
+//! latches and barriers have in common is in [`gate_layout`] (their layout) and [`remembered`] (attempts whose copies
+//! may come). What lies there is told by one look, whichever it is ([`inspection`]).
 
 pub(crate) mod arguments;
 pub mod barrier_cell;
 pub mod barrier_machine;
+pub mod cell;
+pub mod cell_layout;
+pub mod engine;
 pub mod gate_layout;
 pub mod in_order;
 pub(crate) mod inspection;

@@ -29,13 +29,15 @@ use std::time::Duration;
 
 use crate::arguments::{Arguments, micros, token_arg};
 use crate::barrier_machine::BarrierCalls;
+use crate::cell::{Cell, Runs};
 use crate::gate::Gate;
 use crate::gate_layout::GateLayout;
 use crate::guarantee::{Guarantees, TokenRises};
+use crate::in_order::InOrder;
 use crate::inspection;
 use crate::latch_machine::LatchCalls;
 use crate::lease::{Card, Holder, Inspection, LOCK, ReleaseOutcome};
-use crate::lock_cell::{self, Acquired, BLOCK, Claimant, Given};
+use crate::lock_cell::{self, Acquired, BLOCK, Claimant, Given, LockCell, LockStorage, Surroundings};
 use crate::protocol::{
     Arg, Call, Grant, Input, Inquiry, Intent, Layout, Op, Policy, Protocol, Push, Reply, Request, Requests, Step,
     StoreEvent, Term, Terms, Traits, Verdict, Wait,
@@ -392,26 +394,29 @@ fn claimant_arg(terms: &Terms) -> Arg {
 /// A request of this layout as the stores that run [`crate::lock_cell`] read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Procedure {
-    /// See [`lock_cell::Cell::acquire`].
+    /// See [`lock_cell::LockCell::acquire`].
     Acquire(lock_cell::Acquire),
-    /// See [`lock_cell::Cell::renew`].
+    /// See [`lock_cell::LockCell::renew`].
     Renew(Claimant, Duration),
-    /// See [`lock_cell::Cell::release`].
+    /// See [`lock_cell::LockCell::release`].
     Release(Claimant, u64),
-    /// See [`lock_cell::Cell::undo`], for one attempt or two.
+    /// See [`lock_cell::LockCell::undo`], for one attempt or two.
     Undo(Claimant, Option<Claimant>),
-    /// See [`lock_cell::Cell::pass`].
+    /// See [`lock_cell::LockCell::pass`].
     Pass(lock_cell::Pass),
     /// Look at it.
     Inspect,
-    /// See [`lock_cell::Cell::break_hold`].
+    /// See [`lock_cell::LockCell::break_hold`].
     Break(u64),
 }
 
-impl Procedure {
-    /// Reads a request; `None` when it is none of this layout's. A [`Arg::NotAfter`] left in it means "never too late",
-    /// which is right for stores whose calls cannot run late.
-    pub fn read(request: &Request) -> Option<Self> {
+impl Cell for LockCell {
+    type Procedure = Procedure;
+    type InMemory = InOrder<lock_cell::Waiter>;
+
+    const INSPECT: Procedure = Procedure::Inspect;
+
+    fn read(request: &Request) -> Option<Procedure> {
         let args = Arguments(&request.args);
         Some(match request.call.name {
             "acquire" => {
@@ -435,16 +440,30 @@ impl Procedure {
         })
     }
 
-    /// Runs it on a record and its queue.
-    pub fn run<L: lock_cell::LockStorage>(
-        self,
-        cell: &mut lock_cell::Cell,
-        line: &mut L,
-        env: &mut lock_cell::Surroundings<'_>,
-    ) -> Result<Reply, L::Error> {
-        let was_renewed = cell.hold.as_ref().is_some_and(|hold| !hold.claimed);
-        let reply = self.run_alone(cell, line, env)?;
-        let is_claimed = cell.hold.as_ref().is_some_and(|hold| hold.claimed);
+    fn only_looks(procedure: &Procedure) -> bool {
+        matches!(procedure, Procedure::Inspect)
+    }
+
+    fn word(&self) -> &'static str {
+        LOCK
+    }
+
+    fn last(&self) -> u64 {
+        self.last
+    }
+
+    fn is_idle(&self, line: &InOrder<lock_cell::Waiter>, _: StoreTime) -> bool {
+        self.hold.is_none() && line.is_empty()
+    }
+}
+
+impl<L: LockStorage> Runs<L> for LockCell {
+    type Error = L::Error;
+
+    fn run(&mut self, procedure: Procedure, line: &mut L, env: &mut Surroundings<'_>) -> Result<Reply, L::Error> {
+        let was_renewed = self.hold.as_ref().is_some_and(|hold| !hold.claimed);
+        let reply = run_alone(self, procedure, line, env)?;
+        let is_claimed = self.hold.as_ref().is_some_and(|hold| hold.claimed);
         if was_renewed
             && is_claimed
             && let Some(next) = line.first()?
@@ -453,42 +472,43 @@ impl Procedure {
         }
         Ok(reply)
     }
-
-    fn run_alone<L: lock_cell::LockStorage>(
-        self,
-        cell: &mut lock_cell::Cell,
-        line: &mut L,
-        env: &mut lock_cell::Surroundings<'_>,
-    ) -> Result<Reply, L::Error> {
-        Ok(match self {
-            Procedure::Acquire(ask) => {
-                let now = env.now.0;
-                acquired_reply(now, &cell.acquire(line, env, ask)?)
-            }
-            Procedure::Renew(owner, ttl) => Reply::Int(cell.renew(env, &owner, ttl).into()),
-            Procedure::Release(owner, used) => match cell.release(line, env, &owner, used)? {
-                lock_cell::Release::Released => Reply::Int(1),
-                lock_cell::Release::Expired => Reply::Int(0),
-                lock_cell::Release::Stolen(card) => Reply::Text(card),
-            },
-            Procedure::Undo(owner, prev) => {
-                for attempt in std::iter::once(&owner).chain(&prev) {
-                    cell.undo(line, env, attempt)?;
-                }
-                Reply::Int(1)
-            }
-            Procedure::Pass(pass) => match cell.pass(env, &pass) {
-                lock_cell::Passed::Granted { first } => Reply::Int(i64::try_from(first).unwrap_or(i64::MAX)),
-                lock_cell::Passed::Gone => Reply::Int(0),
-                lock_cell::Passed::Late => Reply::List(vec![Reply::Int(2), Reply::Int(env.now.0)]),
-            },
-            Procedure::Inspect => inspect_reply(cell, env.now, line.count()?),
-            Procedure::Break(token) => Reply::Int(cell.break_hold(line, env, token)?.into()),
-        })
-    }
 }
 
-fn inspect_reply(cell: &lock_cell::Cell, now: StoreTime, waiters: u32) -> Reply {
+/// Runs it, and tells nobody that a claim runs.
+fn run_alone<L: LockStorage>(
+    cell: &mut LockCell,
+    procedure: Procedure,
+    line: &mut L,
+    env: &mut Surroundings<'_>,
+) -> Result<Reply, L::Error> {
+    Ok(match procedure {
+        Procedure::Acquire(ask) => {
+            let now = env.now.0;
+            acquired_reply(now, &cell.acquire(line, env, ask)?)
+        }
+        Procedure::Renew(owner, ttl) => Reply::Int(cell.renew(env, &owner, ttl).into()),
+        Procedure::Release(owner, used) => match cell.release(line, env, &owner, used)? {
+            lock_cell::Release::Released => Reply::Int(1),
+            lock_cell::Release::Expired => Reply::Int(0),
+            lock_cell::Release::Stolen(card) => Reply::Text(card),
+        },
+        Procedure::Undo(owner, prev) => {
+            for attempt in std::iter::once(&owner).chain(&prev) {
+                cell.undo(line, env, attempt)?;
+            }
+            Reply::Int(1)
+        }
+        Procedure::Pass(pass) => match cell.pass(env, &pass) {
+            lock_cell::Passed::Granted { first } => Reply::Int(i64::try_from(first).unwrap_or(i64::MAX)),
+            lock_cell::Passed::Gone => Reply::Int(0),
+            lock_cell::Passed::Late => Reply::List(vec![Reply::Int(2), Reply::Int(env.now.0)]),
+        },
+        Procedure::Inspect => inspect_reply(cell, env.now, line.count()?),
+        Procedure::Break(token) => Reply::Int(cell.break_hold(line, env, token)?.into()),
+    })
+}
+
+fn inspect_reply(cell: &LockCell, now: StoreTime, waiters: u32) -> Reply {
     let (owner, since, first, card) = match &cell.hold {
         Some(hold) => (hold.owner.to_string(), hold.since, hold.first, hold.card.clone()),
         None => (String::new(), now, cell.last, String::new()),

@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::arguments::{Arguments, micros, token_arg};
+use crate::cell::{Cell, Runs, foreign};
 use crate::guarantee::{Guarantees, TokenRises};
 use crate::lease::{Card, Holder, Inspection, Part, ReleaseOutcome, Sharing};
 use crate::lock_cell::{Claimant, Surroundings, Waiter};
@@ -38,7 +39,7 @@ use crate::protocol::{
 };
 use crate::replies::{answered, done, duration, int, is_far, nonsense, numbers, operation, refusal, shown};
 use crate::share::{Primitive, Share};
-use crate::shared_cell::{self, Acquired, Changed, Seeker, SharedCell, SharedStorage};
+use crate::shared_cell::{self, Acquired, Changed, Seeker, SharedCell, SharedInMemory, SharedStorage};
 use crate::time::StoreTime;
 use crate::token::Tokens;
 
@@ -371,10 +372,13 @@ pub enum Procedure {
     Resize(u32),
 }
 
-impl Procedure {
-    /// Reads a request; `None` when it is none of this layout's. A [`Arg::NotAfter`] left in it means "never too late",
-    /// which is right for stores whose calls cannot run late.
-    pub fn read(request: &Request) -> Option<Self> {
+impl Cell for SharedCell {
+    type Procedure = Procedure;
+    type InMemory = SharedInMemory;
+
+    const INSPECT: Procedure = Procedure::Inspect;
+
+    fn read(request: &Request) -> Option<Procedure> {
         let args = Arguments(&request.args);
         let units = |i: usize| args.number(i).and_then(|n| u32::try_from(n).ok());
         Some(match request.call.name {
@@ -405,46 +409,62 @@ impl Procedure {
         })
     }
 
-    /// Runs it on a record with its holders and queue.
-    pub fn run<S: SharedStorage>(
-        &self,
-        cell: &mut SharedCell,
-        storage: &mut S,
-        env: &mut Surroundings<'_>,
-    ) -> Result<Reply, S::Error> {
-        if let Some(other) = cell.primitive.filter(|is| self.only_for().is_some_and(|wanted| wanted != *is)) {
+    fn only_looks(procedure: &Procedure) -> bool {
+        matches!(procedure, Procedure::Inspect)
+    }
+
+    fn word(&self) -> &'static str {
+        self.primitive.map_or("shared record", Primitive::name)
+    }
+
+    fn last(&self) -> u64 {
+        self.last
+    }
+
+    fn is_idle(&self, beside: &SharedInMemory, _: StoreTime) -> bool {
+        !self.resized && self.used == 0 && beside.line.is_empty()
+    }
+}
+
+impl<S: SharedStorage> Runs<S> for SharedCell {
+    type Error = S::Error;
+
+    fn run(&mut self, procedure: Procedure, storage: &mut S, env: &mut Surroundings<'_>) -> Result<Reply, S::Error> {
+        if let Some(other) = self.primitive.filter(|is| procedure.only_for().is_some_and(|wanted| wanted != *is)) {
             return Ok(foreign(other.name()));
         }
         let now = env.now.0;
-        Ok(match self {
+        Ok(match &procedure {
             Procedure::Acquire(ask) => {
-                let answer = cell.acquire(storage, env, ask)?;
-                acquired_reply(now, answer, Some(cell.capacity).filter(|capacity| *capacity != ask.capacity))
+                let answer = self.acquire(storage, env, ask)?;
+                acquired_reply(now, answer, Some(self.capacity).filter(|capacity| *capacity != ask.capacity))
             }
-            Procedure::Renew(owner, ttl) => Reply::Int(cell.renew(storage, env, owner, *ttl)?.into()),
-            Procedure::Change(change) => match cell.change(storage, env, change)? {
+            Procedure::Renew(owner, ttl) => Reply::Int(self.renew(storage, env, owner, *ttl)?.into()),
+            Procedure::Change(change) => match self.change(storage, env, change)? {
                 Changed::Done(token) => numbers(&[1, i64::try_from(token).unwrap_or(i64::MAX)]),
                 Changed::Refused => numbers(&[0]),
                 Changed::Gone => Reply::Int(0),
                 Changed::Late => numbers(&[2, now]),
             },
-            Procedure::Release(owner) => Reply::Int(cell.release(storage, env, owner)?.into()),
+            Procedure::Release(owner) => Reply::Int(self.release(storage, env, owner)?.into()),
             Procedure::Undo(owner) => {
-                cell.undo(storage, env, owner)?;
+                self.undo(storage, env, owner)?;
                 Reply::Int(1)
             }
-            Procedure::Inspect => match cell.primitive {
-                Some(primitive) => inspect_reply(primitive, cell, storage, env.now)?,
+            Procedure::Inspect => match self.primitive {
+                Some(primitive) => inspect_reply(primitive, self, storage, env.now)?,
                 None => Reply::Nil,
             },
-            Procedure::Break(token) => Reply::Int(cell.break_hold(storage, env, *token)?.into()),
+            Procedure::Break(token) => Reply::Int(self.break_hold(storage, env, *token)?.into()),
             Procedure::Resize(permits) => {
-                cell.resize(storage, env, Primitive::Semaphore, *permits)?;
+                self.resize(storage, env, Primitive::Semaphore, *permits)?;
                 Reply::Int(1)
             }
         })
     }
+}
 
+impl Procedure {
     /// The only primitive that it can be asked of.
     fn only_for(&self) -> Option<Primitive> {
         match self {
@@ -453,11 +473,6 @@ impl Procedure {
             _ => None,
         }
     }
-}
-
-/// What a store answers whose record under that name is something else.
-pub fn foreign(what: &str) -> Reply {
-    Reply::Error { code: "FOREIGN".into(), message: format!("this name is a {what}'s") }
 }
 
 /// The answer of a record with `other` units than was said.

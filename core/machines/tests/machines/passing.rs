@@ -1,7 +1,7 @@
 //! A held lock is passed to a secret, and from it to whoever knows it.
 
 use super::*;
-use lockwright_machines::lock_cell::{Acquire, Cell, Pass, Passed, Surroundings, Waiter};
+use lockwright_machines::lock_cell::{Acquire, LockCell, Pass, Passed, Surroundings, Waiter};
 use lockwright_machines::native_machine::OwnCalls;
 
 static OWN: OwnCalls = OwnCalls::of_cell();
@@ -141,7 +141,7 @@ fn rule_7_what_a_layout_cannot_pass_is_unsupported() {
 
 #[test]
 fn rule_3_a_record_passes_a_lock_on_from_its_holder_alone_and_once() {
-    let mut cell = Cell::default();
+    let mut cell = LockCell::default();
     let [holder, one, other] = [terms(1), terms(2), terms(3)];
     let at = |now: i64| Surroundings { now: StoreTime(now), token_floor: 1, alive: &|_| true, pushes: vec![] };
     let pass = |from: &Terms, to: &Terms| Pass {

@@ -1,6 +1,9 @@
 //! A real Redis server that runs the shipped scripts under a clock that the test sets.
 
-#![allow(unreachable_pub, dead_code, reason = "the module is shared, and each test uses its part")]
+#![allow(unreachable_pub, dead_code, unused_imports, reason = "the module is shared, and each test uses its part")]
+
+#[path = "../requests/mod.rs"]
+pub mod requests;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,13 +11,12 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lockwright_machines::protocol::{
-    Arg, Call, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Step, StoreEvent,
-};
+use lockwright_machines::protocol::{Arg, Call, InboxId, Layout, Reply, Request, StoreEvent};
 use lockwright_machines::stores::redis::layouts::native_scripts::{channel, parse_push};
 use lockwright_machines::time::StoreTime;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
+pub use requests::{asked, begun, dated};
 
 /// Replaces the server's clock for the script behind it by the last two arguments.
 const CLOCK: &str = "
@@ -141,27 +143,6 @@ impl Server {
             _ => None,
         }
     }
-}
-
-/// The first request of a step that asks.
-pub fn asked(step: Step) -> Request {
-    match step {
-        Step::Ask(mut requests) => requests.remove(0),
-        other => panic!("{other:?}"),
-    }
-}
-
-/// The first request by which `machine` begins to do what is intended.
-pub fn begun(machine: &mut dyn Protocol, intent: Intent) -> Request {
-    asked(machine.step(Input::Begin(intent)))
-}
-
-/// The request as it is sent, to be done no later than that.
-pub fn dated(mut request: Request, not_after: i64) -> Request {
-    for arg in request.args.iter_mut().filter(|arg| **arg == Arg::NotAfter) {
-        *arg = Arg::Int(not_after);
-    }
-    request
 }
 
 pub fn reply(value: redis::Value) -> Reply {

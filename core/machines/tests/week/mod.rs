@@ -1,14 +1,15 @@
 //! One lock, held and renewed for as long as is wanted.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
 use std::time::Duration;
 
+use lockwright_machines::cell::{Cell, Runs};
 use lockwright_machines::error::{Error, Kind};
-use lockwright_machines::lock_cell::{Acquire, Acquired, Cell, Claimant, LockStorage, Surroundings, Waiter};
+use lockwright_machines::in_order::InOrder;
+use lockwright_machines::lock_cell::{LockCell, Surroundings};
 use lockwright_machines::native_machine::{Calls, NativeMachine};
 use lockwright_machines::options::Retry;
-use lockwright_machines::protocol::{Arg, AttemptId, InboxId, Reply, Request, Terms};
+use lockwright_machines::protocol::{AttemptId, InboxId, Reply, Request, Terms};
 use lockwright_machines::session::{Action, Answer, Event, Inbox, Service, Session, claim, margin};
 use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::time::{StoreTime, Time};
@@ -18,41 +19,6 @@ pub const DAY: u64 = 86_400 * SECOND;
 const SECOND: u64 = 1_000_000_000;
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(200);
 static CALLS: Calls = Calls::of_cell();
-
-/// Nobody else wants the lock.
-struct Nobody;
-
-impl LockStorage for Nobody {
-    type Error = Infallible;
-
-    fn join(&mut self, _: &Waiter) -> Result<u32, Infallible> {
-        unreachable!("nobody waits")
-    }
-
-    fn first(&mut self) -> Result<Option<Waiter>, Infallible> {
-        Ok(None)
-    }
-
-    fn count(&mut self) -> Result<u32, Infallible> {
-        Ok(0)
-    }
-
-    fn pop(&mut self) -> Result<Option<Waiter>, Infallible> {
-        Ok(None)
-    }
-
-    fn contains(&mut self, _: AttemptId) -> Result<bool, Infallible> {
-        Ok(false)
-    }
-
-    fn leave(&mut self, _: AttemptId) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn drop_inbox(&mut self, _: InboxId) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
 
 /// A lock that is held, seen from outside.
 pub struct Week {
@@ -64,8 +30,7 @@ pub struct Week {
     now: u64,
     random: u64,
     session: Session,
-    record: Cell,
-    me: Waiter,
+    record: LockCell,
     clock: StoreClock,
     asked: u64,
     lost: u64,
@@ -78,7 +43,6 @@ impl Week {
         let session = Session::new(Box::new(NativeMachine::new(&CALLS, "week".into(), true)), Duration::from_secs(5));
         let (name, card) = ("week".into(), "".into());
         let terms = Terms { name, attempt: AttemptId(7), inbox: InboxId(1), ttl, claim: claim(ttl), card, fair: false };
-        let me = Waiter { owner: Claimant::of(&terms), card: String::new() };
         let mut week = Week {
             ttl,
             drift,
@@ -86,8 +50,7 @@ impl Week {
             now: 0,
             random: 1,
             session,
-            record: Cell::default(),
-            me,
+            record: LockCell::default(),
             clock: StoreClock::default(),
             asked: 0,
             lost: 0,
@@ -243,17 +206,13 @@ impl Week {
         let env = &mut Surroundings { now, token_floor: 1, alive: &|_| true, pushes: Vec::new() };
         if request.call.name == "renew" {
             self.asked += 1;
-            let Some(Arg::Int(ttl)) = request.args.get(1) else { panic!("a renewal says for how long") };
             let held = self.record.hold.as_ref().is_some_and(|hold| hold.expires > now);
             assert!(held, "{:?} after {} s the lease had run out", self.ttl, self.now / SECOND);
-            return Reply::Int(self.record.renew(env, &self.me.owner, Duration::from_micros(*ttl as u64)).into());
         }
-        let not_after = StoreTime(i64::MAX);
-        let ask = Acquire { asker: self.me.clone(), ttl: self.ttl, not_after, wait: true, prev: None };
-        match self.record.acquire(&mut Nobody, env, ask) {
-            Ok(Acquired::Granted { first, .. }) => Reply::Int(first as i64),
-            other => panic!("{other:?}"),
-        }
+        let procedure = LockCell::read(request).expect("one of the layout's");
+        // Nobody else wants the lock.
+        let Ok(reply) = self.record.run(procedure, &mut InOrder::default(), env);
+        reply
     }
 }
 

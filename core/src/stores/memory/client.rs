@@ -6,15 +6,9 @@ use std::future::ready;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use lockwright_machines::barrier_cell::{self, BarrierCell};
-use lockwright_machines::barrier_machine;
-use lockwright_machines::in_order::InOrder;
-use lockwright_machines::latch_cell::{self, LatchCell};
-use lockwright_machines::latch_machine;
-use lockwright_machines::lock_cell::{Cell, Surroundings, Waiter};
-use lockwright_machines::native_machine;
-use lockwright_machines::shared_cell::{SharedCell, SharedInMemory};
-use lockwright_machines::shared_machine;
+use lockwright_machines::cell_layout;
+use lockwright_machines::engine::{Backend, Found, Procedure, Record, RecordKind, execute};
+use lockwright_machines::lock_cell::Surroundings;
 
 use super::layouts::native::layout;
 use crate::error::{Error, Kind, Result};
@@ -23,7 +17,6 @@ use crate::platform::fork::Generational;
 use crate::platform::mutex::locked;
 use crate::protocol::{Arg, InboxId, Layout, Reply, Request, Requests, StoreEvent};
 use crate::session::Inbox;
-use crate::share::Primitive;
 use crate::stores::{Answered, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic};
 use crate::time::{StoreTime, Time};
 
@@ -52,89 +45,6 @@ struct Records {
     crowded: usize,
 }
 
-enum Record {
-    Lock(Cell, InOrder<Waiter>),
-    Shared(SharedCell, SharedInMemory),
-    Latch(LatchCell, latch_cell::LatchInMemory),
-    Barrier(BarrierCell, barrier_cell::BarrierInMemory),
-}
-
-/// A request as one of the kinds of record takes it.
-enum Procedure {
-    Lock(native_machine::Procedure),
-    Shared(shared_machine::Procedure),
-    Latch(latch_machine::Procedure),
-    Barrier(barrier_machine::Procedure),
-}
-
-impl Procedure {
-    fn read(request: &Request) -> Option<Self> {
-        let lock = native_machine::Procedure::read(request).map(Procedure::Lock);
-        let shared = || shared_machine::Procedure::read(request).map(Procedure::Shared);
-        let latch = || latch_machine::Procedure::read(request).map(Procedure::Latch);
-        let barrier = || barrier_machine::Procedure::read(request).map(Procedure::Barrier);
-        lock.or_else(shared).or_else(latch).or_else(barrier)
-    }
-
-    /// The record that it makes where there is none.
-    fn record(&self) -> Record {
-        match self {
-            Procedure::Lock(_) => Record::Lock(Cell::default(), InOrder::default()),
-            Procedure::Shared(_) => Record::Shared(SharedCell::default(), SharedInMemory::default()),
-            Procedure::Latch(_) => Record::Latch(LatchCell::default(), latch_cell::LatchInMemory::default()),
-            Procedure::Barrier(_) => Record::Barrier(BarrierCell::default(), barrier_cell::BarrierInMemory::default()),
-        }
-    }
-}
-
-impl Record {
-    fn run(&mut self, procedure: Procedure, env: &mut Surroundings<'_>) -> std::result::Result<Reply, Infallible> {
-        match (self, procedure) {
-            (Record::Lock(cell, line), Procedure::Lock(procedure)) => procedure.run(cell, line, env),
-            (Record::Shared(cell, kept), Procedure::Shared(procedure)) => procedure.run(cell, kept, env),
-            (Record::Latch(cell, kept), Procedure::Latch(procedure)) => procedure.run(cell, kept, env),
-            (Record::Barrier(cell, kept), Procedure::Barrier(procedure)) => procedure.run(cell, kept, env),
-            // A look tells of whatever is there.
-            (Record::Shared(cell, kept), Procedure::Lock(native_machine::Procedure::Inspect)) => {
-                shared_machine::Procedure::Inspect.run(cell, kept, env)
-            }
-            (Record::Latch(cell, kept), Procedure::Lock(native_machine::Procedure::Inspect)) => {
-                latch_machine::Procedure::Inspect.run(cell, kept, env)
-            }
-            (Record::Barrier(cell, kept), Procedure::Lock(native_machine::Procedure::Inspect)) => {
-                barrier_machine::Procedure::Inspect.run(cell, kept, env)
-            }
-            (Record::Lock(..), _) => Ok(shared_machine::foreign("lock")),
-            (Record::Shared(cell, _), _) => {
-                Ok(shared_machine::foreign(cell.primitive.map_or("shared record", Primitive::name)))
-            }
-            (Record::Latch(..), _) => Ok(shared_machine::foreign("latch")),
-            (Record::Barrier(..), _) => Ok(shared_machine::foreign("barrier")),
-        }
-    }
-
-    /// The highest token it set aside.
-    fn last(&self) -> u64 {
-        match self {
-            Record::Lock(cell, _) => cell.last,
-            Record::Shared(cell, _) => cell.last,
-            Record::Latch(..) => 0,
-            // What a barrier made anew counts from is told in thousandths of it.
-            Record::Barrier(cell, _) => cell.generation.saturating_mul(1000),
-        }
-    }
-
-    /// Whether nothing would be different if it were not there.
-    fn is_idle(&self, now: StoreTime) -> bool {
-        match self {
-            Record::Lock(cell, line) => cell.hold.is_none() && line.is_empty(),
-            Record::Shared(cell, kept) => !cell.resized && cell.used == 0 && kept.line.is_empty(),
-            Record::Latch(cell, _) => cell.look(now).is_none(),
-            Record::Barrier(cell, _) => !cell.is_there(now),
-        }
-    }
-}
-
 impl Memory {
     pub(crate) fn new(space: &str, address: String, prefix: &str) -> Self {
         let layout = Arc::new(layout(prefix));
@@ -155,7 +65,7 @@ impl Memory {
 impl Space {
     fn execute(&self, request: &Request) -> Result<Reply> {
         let mut records = locked(&self.records);
-        if request.call.name == "list" {
+        if cell_layout::lists(request) {
             return Ok(records.page(request));
         }
         let procedure = Procedure::read(request)
@@ -168,22 +78,8 @@ impl Space {
             pushes: Vec::new(),
         };
         records.sweep(env.now);
-        let is_there = records.by_key.get(&request.key).is_some_and(|record| !record.is_idle(env.now));
-        if !is_there && matches!(procedure, Procedure::Lock(native_machine::Procedure::Inspect)) {
-            return Ok(Reply::Nil);
-        }
-        let known = records.by_key.entry(request.key.clone()).or_insert_with(|| procedure.record());
-        if known.is_idle(env.now) {
-            // Of another kind, it makes room.
-            *known = procedure.record();
-        }
-        let record = known;
-        let Ok(reply) = record.run(procedure, &mut env);
-        let (last, idle) = (record.last(), record.is_idle(env.now));
-        records.highest = records.highest.max(last);
-        if idle {
-            records.by_key.remove(&request.key);
-        }
+        let mut key = Key { records: &mut records, key: &request.key, now: env.now };
+        let Ok(reply) = execute(&mut key, procedure, &mut env);
         let pushes = env.pushes;
         drop(records);
         self.push(&request.key, &pushes);
@@ -204,7 +100,7 @@ impl Records {
     /// Latches and barriers go when nobody used them for long, and nobody asks for them then.
     fn sweep(&mut self, now: StoreTime) {
         if self.by_key.len() >= self.crowded {
-            self.by_key.retain(|_, record| !record.is_idle(now));
+            self.by_key.retain(|_, record| record.is_in_use(now));
             self.crowded = 2 * self.by_key.len() + PAGE;
         }
     }
@@ -217,6 +113,41 @@ impl Records {
         let names: Vec<_> = self.by_key.range((cursor, Bound::Unbounded)).take(PAGE).map(|(key, _)| &**key).collect();
         let next = if names.len() == PAGE { names[PAGE - 1] } else { "" };
         Reply::List(std::iter::once(next).chain(names.iter().copied()).map(|text| Reply::Text(text.into())).collect())
+    }
+}
+
+/// The record under one key.
+struct Key<'a> {
+    records: &'a mut Records,
+    key: &'a Arc<str>,
+    now: StoreTime,
+}
+
+impl Backend for Key<'_> {
+    type Error = Infallible;
+
+    fn found(&mut self, _: RecordKind) -> std::result::Result<Option<Found>, Infallible> {
+        let known = self.records.by_key.get(self.key).filter(|record| record.is_in_use(self.now));
+        Ok(known.map(|record| record.found(self.now)))
+    }
+
+    /// What is in nobody's use is not found.
+    fn make_room(&mut self, _: RecordKind) -> std::result::Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn run(&mut self, procedure: Procedure, env: &mut Surroundings<'_>) -> std::result::Result<Reply, Infallible> {
+        let kind = procedure.kind();
+        let record = self.records.by_key.entry(self.key.clone()).or_insert_with(|| Record::new(kind));
+        if !record.is_in_use(self.now) {
+            *record = Record::new(kind);
+        }
+        let reply = record.run(procedure, env);
+        self.records.highest = self.records.highest.max(record.last());
+        if !record.is_in_use(self.now) {
+            self.records.by_key.remove(self.key);
+        }
+        Ok(reply)
     }
 }
 

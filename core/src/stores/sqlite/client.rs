@@ -5,12 +5,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, Weak};
 
+use lockwright_machines::cell_layout;
 use tokio::sync::oneshot;
 
 use super::config::Config;
 use super::file::LockFile;
 use super::inbox;
-use super::layouts::native_rows;
+use super::layouts::record_rows;
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
@@ -31,7 +32,7 @@ pub(crate) struct SqliteStore {
 impl SqliteStore {
     /// Does nothing yet: the first request opens the file.
     pub(crate) fn new(config: Config) -> Self {
-        let native = Arc::new(native_rows::layout(&config.prefix));
+        let native = Arc::new(record_rows::layout(&config.prefix));
         SqliteStore { file: Arc::new(LockFile::new(config)), native, closing: Closing::default(), line: Arc::default() }
     }
 
@@ -159,7 +160,7 @@ impl Store for SqliteStore {
 
     fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
         let requests = requests.clone();
-        if requests.iter().all(native_rows::only_reads) {
+        if requests.iter().all(cell_layout::only_looks) {
             return Box::pin(self.elsewhere(move |file| file.perform(&requests, limit)));
         }
         Box::pin(self.in_turn(requests, limit))

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use lockwright_machines::cell_layout;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 
@@ -19,7 +20,7 @@ use super::config::Config;
 use super::database::Database;
 use super::host::{self, Host};
 use super::inbox::{self, Inboxes};
-use super::layouts::native_rows::{self, Env};
+use super::layouts::record_rows::{self, Env};
 use super::place::{self, Seen};
 use crate::error::{Error, Kind};
 use crate::platform::clock;
@@ -224,7 +225,7 @@ impl LockFile {
         reached: &Reached,
     ) -> Result<Done, Failed> {
         let failed = |error| self.explain(operation(requests), error);
-        let looks = requests.iter().all(native_rows::only_reads);
+        let looks = requests.iter().all(cell_layout::only_looks);
         let transaction = Transaction::begin(db, if looks { "BEGIN" } else { "BEGIN IMMEDIATE" }).map_err(failed)?;
         self.check_place(open, operation(requests)).map_err(Failed::NotSent)?;
         let sent = clock::now();
@@ -250,11 +251,11 @@ impl LockFile {
             gone: &gone,
         };
         if !looks && open.writes.fetch_add(1, Ordering::Relaxed).is_multiple_of(TIDY) {
-            native_rows::tidy(db, &env).map_err(failed)?;
+            record_rows::tidy(db, &env).map_err(failed)?;
         }
         let (mut replies, mut pushes) = (Vec::with_capacity(requests.len()), Vec::new());
         for request in requests {
-            let (reply, events) = native_rows::run(db, &env, request).map_err(failed)?;
+            let (reply, events) = record_rows::run(db, &env, request).map_err(failed)?;
             replies.push(reply);
             pushes.extend(events.into_iter().map(|(inbox, event)| (inbox, request.key.clone(), event)));
         }
@@ -457,7 +458,7 @@ fn prepare(db: &Connection) -> Result<(), Unfit> {
         let transaction = Transaction::begin(db, "BEGIN IMMEDIATE")?;
         // Somebody else may have been faster.
         if !is_lock_file(db)? {
-            db.execute_batch(native_rows::SCHEMA)?;
+            db.execute_batch(record_rows::SCHEMA)?;
             db.pragma_update(None, "application_id", APPLICATION_ID)?;
             db.pragma_update(None, "user_version", SCHEMA_VERSION)?;
         }
@@ -528,7 +529,7 @@ fn bare(sql: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Sees that the file has what [`native_rows::SCHEMA`] makes, and nothing else: a trigger of somebody's would be
+/// Sees that the file has what [`record_rows::SCHEMA`] makes, and nothing else: a trigger of somebody's would be
 /// executed by us.
 fn check_schema(db: &Connection) -> Result<(), Unfit> {
     static OURS: OnceLock<Vec<Part>> = OnceLock::new();
@@ -536,7 +537,7 @@ fn check_schema(db: &Connection) -> Result<(), Unfit> {
         Some(ours) => ours,
         None => {
             let model = Connection::open_in_memory()?;
-            model.execute_batch(native_rows::SCHEMA)?;
+            model.execute_batch(record_rows::SCHEMA)?;
             let parts = parts(&model)?;
             OURS.get_or_init(|| parts)
         }

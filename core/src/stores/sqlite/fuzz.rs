@@ -8,7 +8,7 @@ use rusqlite::types::Value;
 
 use super::host;
 use super::inbox::{decode, encode};
-use super::layouts::native_rows::{Env, SCHEMA, layout, run};
+use super::layouts::record_rows::{Env, SCHEMA, layout, run};
 use crate::fuzz::Feed;
 use crate::protocol::{Arg, Call, InboxId, Layout, Request};
 use crate::share::Share;

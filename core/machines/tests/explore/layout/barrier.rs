@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use lockwright_machines::barrier_cell::{Arrive, BarrierCell, BarrierInMemory, BarrierStorage, Fate, Party, Passage};
 use lockwright_machines::barrier_machine::{BarrierCalls, BarrierMachine, Procedure};
+use lockwright_machines::cell::Cell;
 use lockwright_machines::gate::BarrierPlan;
-use lockwright_machines::lock_cell::Surroundings;
 use lockwright_machines::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::relative::Relative;
 use lockwright_machines::remembered::Remembered;
 use lockwright_machines::time::{StoreTime, Time};
 
-use super::{Around, Checked, Record, name_of};
+use super::{Around, Checked, Record, name_of, run_cell};
 use crate::process::process_of;
 use crate::view::{Mix, View};
 
@@ -149,22 +149,22 @@ impl<const FAULT: u8, const PARTIES: u32, const COPIES: u64> Record for Seeded<F
     }
 
     fn read(request: &Request) -> Option<Procedure> {
-        Procedure::read(request)
+        BarrierCell::read(request)
     }
 
     fn run(&mut self, call: &Procedure, around: &Around<'_>) -> (Reply, Vec<(InboxId, StoreEvent)>) {
-        let Around { now, alive, .. } = *around;
-        let mut env = Surroundings { now, token_floor: now.0 as u64, alive, pushes: Vec::new() };
         let stood = self.kept.clone();
-        let Ok(mut reply) = self.taken(call).run(&mut self.cell, &mut self.kept, &mut env);
+        let around = Around { token_floor: around.now.0 as u64, ..*around };
+        let taken = self.taken(call);
+        let (mut reply, mut pushes) = run_cell(&mut self.cell, &mut self.kept, taken, &around);
         if FAULT == DENIES_PASSING && matches!(call, Procedure::Leave(..)) {
             reply = Reply::Int(1);
         }
         if FAULT == TELLS_NOBODY {
-            env.pushes.clear();
+            pushes.clear();
         }
-        self.note(&stood, call, &reply, now);
-        (reply, env.pushes)
+        self.note(&stood, call, &reply, around.now);
+        (reply, pushes)
     }
 
     fn renews(_: &Procedure) -> Option<Duration> {

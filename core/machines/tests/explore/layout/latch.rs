@@ -4,16 +4,16 @@
 use std::hash::Hash;
 use std::time::Duration;
 
+use lockwright_machines::cell::Cell;
 use lockwright_machines::gate::{CountOperation, LatchPlan, MAX_IDLE};
 use lockwright_machines::latch_cell::{CountChange, LatchCell, LatchInMemory};
 use lockwright_machines::latch_machine::{LatchCalls, LatchMachine, Procedure};
-use lockwright_machines::lock_cell::Surroundings;
 use lockwright_machines::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::relative::Relative;
 use lockwright_machines::remembered::Remembered;
 use lockwright_machines::time::{StoreTime, Time};
 
-use super::{Around, Checked, Record, name_of};
+use super::{Around, Checked, Record, name_of, run_cell};
 use crate::process::process_of;
 use crate::view::{Mix, View};
 
@@ -68,23 +68,21 @@ impl<const FAULT: u8> Record for Seeded<FAULT> {
     }
 
     fn read(request: &Request) -> Option<Procedure> {
-        Procedure::read(request)
+        LatchCell::read(request)
     }
 
     fn run(&mut self, call: &Procedure, around: &Around<'_>) -> (Reply, Vec<(InboxId, StoreEvent)>) {
-        let Around { now, token_floor, alive, .. } = *around;
-        let mut env = Surroundings { now, token_floor, alive, pushes: Vec::new() };
         if FAULT == COUNTS_COPIES {
             self.kept.counted = Remembered::default();
         }
-        let Ok(reply) = call.run(&mut self.cell, &mut self.kept, &mut env);
+        let (reply, mut pushes) = run_cell(&mut self.cell, &mut self.kept, call.clone(), around);
         if FAULT == OPENS_EARLY && self.cell.count == Some(1) {
             self.cell.count = Some(0);
         }
         if FAULT == TELLS_NOBODY {
-            env.pushes.clear();
+            pushes.clear();
         }
-        (reply, env.pushes)
+        (reply, pushes)
     }
 
     fn renews(_: &Procedure) -> Option<Duration> {

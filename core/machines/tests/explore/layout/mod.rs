@@ -11,10 +11,13 @@ pub mod redisson_shared;
 pub mod redisson_store;
 pub mod shared;
 
+use std::convert::Infallible;
 use std::fmt::Debug;
 use std::time::Duration;
 
 use lockwright_machines::barrier_cell::Fate;
+use lockwright_machines::cell::Runs;
+use lockwright_machines::lock_cell::Surroundings;
 use lockwright_machines::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::share::ALL;
 use lockwright_machines::time::{StoreTime, Time};
@@ -143,6 +146,22 @@ pub trait Record: Clone + Debug + Default + 'static {
 
     /// The record in words.
     fn describe(&self, now: StoreTime, tick: i64) -> String;
+}
+
+/// Runs a request on a cell, whose record a model of a store is.
+pub fn run_cell<C, S>(
+    cell: &mut C,
+    beside: &mut S,
+    call: C::Procedure,
+    around: &Around<'_>,
+) -> (Reply, Vec<(InboxId, StoreEvent)>)
+where
+    C: Runs<S, Error = Infallible>,
+{
+    let Around { now, token_floor, alive, .. } = *around;
+    let mut env = Surroundings { now, token_floor, alive, pushes: Vec::new() };
+    let Ok(reply) = cell.run(call, beside, &mut env);
+    (reply, env.pushes)
 }
 
 pub fn name_of_client(client: usize) -> char {

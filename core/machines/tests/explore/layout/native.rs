@@ -3,14 +3,15 @@
 use std::hash::Hash;
 use std::time::Duration;
 
-use lockwright_machines::lock_cell::{Acquire, BLOCK, Cell, Claimant, Surroundings, Waiter};
+use lockwright_machines::cell::Cell;
+use lockwright_machines::lock_cell::{Acquire, BLOCK, Claimant, LockCell, Waiter};
 use lockwright_machines::native_machine::{Calls, NativeMachine, OwnCalls, Procedure};
 use lockwright_machines::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::relative::Relative;
 use lockwright_machines::time::{StoreTime, Time};
 
 use super::line::Queued;
-use super::{Around, Checked, Record, name_of};
+use super::{Around, Checked, Record, name_of, run_cell};
 use crate::process::process_of;
 use crate::view::{Mix, View};
 
@@ -23,7 +24,7 @@ pub type NativeRecord = Seeded<NO_BUG>;
 /// The record, with a bug that the explorer has to find.
 #[derive(Clone, Debug, Default)]
 pub struct Seeded<const BUG: u8> {
-    cell: Cell,
+    cell: LockCell,
     line: Queued,
 }
 
@@ -58,15 +59,12 @@ impl<const BUG: u8> Record for Seeded<BUG> {
     }
 
     fn read(request: &Request) -> Option<Procedure> {
-        Procedure::read(request)
+        LockCell::read(request)
     }
 
     fn run(&mut self, call: &Procedure, around: &Around<'_>) -> (Reply, Vec<(InboxId, StoreEvent)>) {
-        let Around { now, token_floor, alive, .. } = *around;
-        let call = self.seeded(call, now);
-        let mut env = Surroundings { now, token_floor, alive, pushes: Vec::new() };
-        let Ok(reply) = call.run(&mut self.cell, &mut self.line, &mut env);
-        (reply, env.pushes)
+        let call = self.seeded(call, around.now);
+        run_cell(&mut self.cell, &mut self.line, call, around)
     }
 
     fn renews(call: &Procedure) -> Option<Duration> {

@@ -5,7 +5,8 @@
 use std::hash::Hash;
 use std::time::Duration;
 
-use lockwright_machines::lock_cell::{Claimant, Surroundings};
+use lockwright_machines::cell::Cell;
+use lockwright_machines::lock_cell::Claimant;
 use lockwright_machines::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::relative::Relative;
 use lockwright_machines::share::{Primitive, Share};
@@ -13,7 +14,7 @@ use lockwright_machines::shared_cell::{Acquire, Holder, SharedCell, SharedInMemo
 use lockwright_machines::shared_machine::{Procedure, SharedCalls, SharedMachine};
 use lockwright_machines::time::{StoreTime, Time};
 
-use super::{Around, Checked, Record, Role, name_of};
+use super::{Around, Checked, Record, Role, name_of, run_cell};
 use crate::process::process_of;
 use crate::view::{Mix, View};
 
@@ -86,14 +87,12 @@ impl<const FAULT: u8> Record for Seeded<FAULT> {
     }
 
     fn read(request: &Request) -> Option<Procedure> {
-        Procedure::read(request)
+        SharedCell::read(request)
     }
 
     fn run(&mut self, call: &Procedure, around: &Around<'_>) -> (Reply, Vec<(InboxId, StoreEvent)>) {
-        let Around { now, token_floor, alive, .. } = *around;
-        let mut env = Surroundings { now, token_floor, alive, pushes: Vec::new() };
-        let Ok(reply) = self.taken(call).run(&mut self.cell, &mut self.kept, &mut env);
-        (reply, env.pushes)
+        let call = self.taken(call);
+        run_cell(&mut self.cell, &mut self.kept, call, around)
     }
 
     fn renews(call: &Procedure) -> Option<Duration> {

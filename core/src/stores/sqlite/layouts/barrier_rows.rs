@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use lockwright_machines::barrier_cell::{BarrierCell, BarrierStorage, Fate, Party, Passage};
 use lockwright_machines::barrier_machine::Procedure;
+use lockwright_machines::cell::Runs;
+use lockwright_machines::engine::RecordKind;
 use lockwright_machines::lock_cell::Surroundings;
 
 use super::gate_rows::{Gate, Rows, by_the_wall, read_waiter};
@@ -27,17 +29,18 @@ pub(super) fn run(
     mut rows: Rows<'_>,
     around: &mut Surroundings<'_>,
     gate: Option<Gate>,
-    procedure: &Procedure,
+    procedure: Procedure,
 ) -> rusqlite::Result<(Reply, Option<Gate>)> {
-    let known = |Gate { count, generation, goes }: Gate| {
+    let known = |Gate { count, generation, goes, .. }: Gate| {
         let generation = u64::try_from(generation).map_err(|_| unreadable(2, "a generation"))?;
         Ok::<_, rusqlite::Error>(BarrierCell { parties: count, generation, goes })
     };
     let mut cell = gate.map(known).transpose()?.unwrap_or_default();
     let before = cell;
-    let reply = procedure.run(&mut cell, &mut rows, around)?;
+    let reply = cell.run(procedure, &mut rows, around)?;
     let BarrierCell { parties, generation, goes } = cell;
-    let after = Gate { count: parties, generation: i64::try_from(generation).unwrap_or(i64::MAX), goes };
+    let generation = i64::try_from(generation).unwrap_or(i64::MAX);
+    let after = Gate { kind: RecordKind::Barrier, count: parties, generation, goes };
     Ok((reply, if cell == before { gate } else { Some(after) }))
 }
 
@@ -111,13 +114,14 @@ impl BarrierStorage for Rows<'_> {
 
 #[cfg(test)]
 mod tests {
-    use lockwright_machines::barrier_cell::{Arrive, BarrierInMemory};
+    use lockwright_machines::barrier_cell::Arrive;
+    use lockwright_machines::engine;
     use lockwright_machines::lock_cell::Claimant;
-    use proptest::prelude::*;
     use rusqlite::Connection;
 
-    use super::super::gate_rows::{self, tests::env};
-    use super::super::native_rows::{Env, Pushes, tests::file};
+    use super::super::gate_rows::tests::env;
+    use super::super::native_rows::tests::file;
+    use super::super::record_rows::{self, Env, Pushes};
     use super::*;
     use crate::protocol::InboxId;
 
@@ -125,45 +129,13 @@ mod tests {
     const MEMORY: Duration = Duration::from_micros(90);
 
     fn ask(db: &Connection, env: &Env<'_>, procedure: &Procedure) -> rusqlite::Result<(Reply, Pushes)> {
-        gate_rows::run(db, env, "k", &gate_rows::Procedure::Barrier(procedure.clone()))
+        record_rows::run_procedure(db, env, "k", engine::Procedure::Barrier(procedure.clone()))
     }
 
     fn arrive(n: u64, wait: bool, parties: u32) -> Procedure {
         let asker = Claimant { attempt: AttemptId(n.into()), inbox: InboxId(n), claim: Duration::ZERO };
         let not_after = StoreTime(i64::MAX);
         Procedure::Arrive(Arrive { asker, not_after, wait, ttl: TTL, parties, memory: MEMORY })
-    }
-
-    fn procedures() -> impl Strategy<Value = Procedure> {
-        prop_oneof![
-            9 => (0u64..9, prop::bool::weighted(0.8), prop_oneof![6 => Just(3u32), 1 => Just(2)])
-                .prop_map(|(n, waits, parties)| arrive(n, waits, parties)),
-            2 => (0u128..9).prop_map(|n| Procedure::Leave(AttemptId(n), MEMORY)),
-            1 => Just(Procedure::Look),
-            1 => Just(Procedure::Inspect),
-        ]
-    }
-
-    proptest! {
-        /// Rows do what the reference does, whatever is asked in whatever order.
-        #[test]
-        fn rows_do_what_the_reference_does(
-            steps in proptest::collection::vec((procedures(), prop_oneof![6 => 0i64..9, 1 => Just(25), 1 => Just(300)]), 1..60)
-        ) {
-            let db = file();
-            let (mut cell, mut kept) = (BarrierCell::default(), BarrierInMemory::default());
-            let mut now = 1;
-            for (step, pause) in steps {
-                now += pause;
-                let env = env(now, "boot");
-                let (reply, pushes) = ask(&db, &env, &step).unwrap();
-                let mut around =
-                    Surroundings { now: env.now, token_floor: env.wall, alive: env.alive, pushes: Vec::new() };
-                let Ok(wanted) = step.run(&mut cell, &mut kept, &mut around);
-                prop_assert_eq!(&reply, &wanted, "{:?}", step);
-                prop_assert_eq!(pushes, around.pushes);
-            }
-        }
     }
 
     fn reply(db: &Connection, env: &Env<'_>, procedure: &Procedure) -> Vec<i64> {

@@ -3,146 +3,88 @@
 //! One request is one transaction, as for locks. A row's times are on the boot clock of whoever wrote it; on another
 //! one it goes by the wall clock.
 
+use lockwright_machines::cell::foreign;
+use lockwright_machines::engine::{Procedure, RecordKind};
 use lockwright_machines::lease::{BARRIER, LATCH};
 use lockwright_machines::lock_cell::Surroundings;
-use lockwright_machines::shared_machine::foreign;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::native_rows::{Env, Lock, Pushes, execute, read_attempt, readable, remove};
-use super::{barrier_rows, latch_rows, shared_rows};
+use super::native_rows::{Env, execute, read_attempt, readable, unreadable};
+use super::{barrier_rows, latch_rows};
 use crate::protocol::{AttemptId, InboxId, Reply};
 use crate::time::StoreTime;
 
 /// With each new one go up to so many that nobody uses: more than one, so that they do not add up.
 const SWEEP: u32 = 16;
 
-/// A request to one of them.
-#[derive(Debug)]
-pub(super) enum Procedure {
-    Latch(lockwright_machines::latch_machine::Procedure),
-    Barrier(lockwright_machines::barrier_machine::Procedure),
-}
-
-impl Procedure {
-    pub(super) fn read(request: &crate::protocol::Request) -> Option<Self> {
-        let barrier = || lockwright_machines::barrier_machine::Procedure::read(request).map(Procedure::Barrier);
-        lockwright_machines::latch_machine::Procedure::read(request).map(Procedure::Latch).or_else(barrier)
-    }
-
-    fn kind(&self) -> &'static str {
-        match self {
-            Procedure::Latch(_) => LATCH,
-            Procedure::Barrier(_) => BARRIER,
-        }
-    }
-
-    fn looks(&self) -> bool {
-        match self {
-            Procedure::Latch(procedure) => {
-                use lockwright_machines::latch_machine::Procedure::{Inspect, Look};
-                matches!(procedure, Look | Inspect)
-            }
-            Procedure::Barrier(procedure) => {
-                use lockwright_machines::barrier_machine::Procedure::{Inspect, Look};
-                matches!(procedure, Look | Inspect)
-            }
-        }
-    }
-}
-
 /// One row of `gates`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gate {
+    pub(super) kind: RecordKind,
     pub(super) count: u32,
     pub(super) generation: i64,
     pub(super) goes: StoreTime,
 }
 
-/// Executes one request.
+/// Runs one request for a latch or a barrier on its row, if there is one.
 ///
 /// # Errors
-/// As [`super::native_rows::run`].
+/// As [`super::record_rows::run`].
 pub(super) fn run(
     db: &Connection,
     env: &Env<'_>,
     key: &str,
-    procedure: &Procedure,
-) -> rusqlite::Result<(Reply, Pushes)> {
-    let known = load(db, env, key)?;
-    let is_known = known.is_some();
-    let in_use = known.filter(|(_, gate)| env.now < gate.goes);
-    let other = match &in_use {
-        Some((kind, _)) => (kind != procedure.kind()).then(|| foreign(kind)),
-        None => other_in_the_way(db, env, key, procedure.looks())?,
-    };
-    if let Some(other) = other {
-        return Ok((other, Pushes::new()));
-    }
-    let before = in_use.map(|(_, gate)| gate);
-    if is_known && before.is_none() && !procedure.looks() {
+    known: Option<Gate>,
+    procedure: Procedure,
+    around: &mut Surroundings<'_>,
+) -> rusqlite::Result<Reply> {
+    let before = known.filter(|gate| env.now < gate.goes);
+    if known.is_some() && before.is_none() && !procedure.only_looks() {
         forget(db, key)?;
     }
-    let mut around = Surroundings { now: env.now, token_floor: env.wall, alive: env.alive, pushes: Pushes::new() };
     let rows = Rows { db, env, key };
     let (reply, after) = match procedure {
-        Procedure::Latch(procedure) => latch_rows::run(rows, &mut around, before, procedure)?,
-        Procedure::Barrier(procedure) => barrier_rows::run(rows, &mut around, before, procedure)?,
+        Procedure::Latch(procedure) => latch_rows::run(rows, around, before, procedure)?,
+        Procedure::Barrier(procedure) => barrier_rows::run(rows, around, before, procedure)?,
+        Procedure::Lock(_) | Procedure::Shared(_) => return Ok(foreign(before.map_or(LATCH, |gate| gate.word()))),
     };
     if after != before
         && let Some(gate) = after
     {
-        store(db, env, key, procedure.kind(), &gate)?;
+        store(db, env, key, &gate)?;
         if before.is_none() {
             sweep(db, env)?;
         }
     }
-    Ok((reply, around.pushes))
+    Ok(reply)
 }
 
-/// What a look tells, if a latch or a barrier lies under `key`.
-pub(super) fn seen(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<Reply>> {
-    let look = in_use(db, env, key)?.map(|(kind, _)| match kind == BARRIER {
-        true => Procedure::Barrier(lockwright_machines::barrier_machine::Procedure::Inspect),
-        false => Procedure::Latch(lockwright_machines::latch_machine::Procedure::Inspect),
-    });
-    look.map(|look| Ok(run(db, env, key, &look)?.0)).transpose()
-}
-
-/// The refusal of anything else, if a latch or a barrier lies under its name.
-pub(super) fn in_the_way(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<Reply>> {
-    Ok(in_use(db, env, key)?.map(|(kind, _)| foreign(&kind)))
-}
-
-fn in_use(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<(String, Gate)>> {
-    Ok(load(db, env, key)?.filter(|(_, gate)| env.now < gate.goes))
-}
-
-/// The refusal of both, if a lock or a shared record that is in use lies under the name; one that is not makes room.
-fn other_in_the_way(db: &Connection, env: &Env<'_>, key: &str, looks: bool) -> rusqlite::Result<Option<Reply>> {
-    let lock = Lock::load(db, env, key)?;
-    if lock.is_used(env) {
-        return Ok(Some(foreign("lock")));
+impl Gate {
+    pub(super) fn load(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<Self>> {
+        db.prepare_cached("SELECT kind, count, generation, goes, clock, goes_wall FROM gates WHERE key = ?1")?
+            .query_row([key], |row| {
+                let kind = match row.get_ref(0)?.as_str()? {
+                    LATCH => RecordKind::Latch,
+                    BARRIER => RecordKind::Barrier,
+                    _ => return Err(unreadable(0, "a kind")),
+                };
+                let goes = here(env, row.get(3)?, row.get_ref(4)?.as_str()?, row.get(5)?);
+                Ok(Gate { kind, count: row.get(1)?, generation: row.get(2)?, goes })
+            })
+            .optional()
     }
-    if lock.stored && !looks {
-        remove(db, "DELETE FROM locks WHERE key = ?1", key, lock.cell.last)?;
+
+    /// What it is.
+    pub(super) fn word(&self) -> &'static str {
+        if self.kind == RecordKind::Barrier { BARRIER } else { LATCH }
     }
-    shared_rows::in_the_way(db, key, looks)
 }
 
-fn load(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<(String, Gate)>> {
-    db.prepare_cached("SELECT kind, count, generation, goes, clock, goes_wall FROM gates WHERE key = ?1")?
-        .query_row([key], |row| {
-            let goes = here(env, row.get(3)?, row.get_ref(4)?.as_str()?, row.get(5)?);
-            Ok((row.get(0)?, Gate { count: row.get(1)?, generation: row.get(2)?, goes }))
-        })
-        .optional()
-}
-
-fn store(db: &Connection, env: &Env<'_>, key: &str, kind: &str, gate: &Gate) -> rusqlite::Result<()> {
+fn store(db: &Connection, env: &Env<'_>, key: &str, gate: &Gate) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO gates (key, kind, count, generation, goes, clock, goes_wall) \
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    let Gate { count, generation, goes } = *gate;
-    execute(db, sql, (key, kind, count, generation, goes.0, env.clock, by_the_wall(env, goes))).map(|_| ())
+    let Gate { count, generation, goes, .. } = *gate;
+    execute(db, sql, (key, gate.word(), count, generation, goes.0, env.clock, by_the_wall(env, goes))).map(|_| ())
 }
 
 fn wall(env: &Env<'_>) -> i64 {

@@ -1,5 +1,7 @@
 //! Latches beside `native`: the rules of [`lockwright_machines::latch_cell`] on [rows](super::gates).
 
+use lockwright_machines::cell::Runs;
+use lockwright_machines::engine::RecordKind;
 use lockwright_machines::latch_cell::{LatchCell, LatchStorage};
 use lockwright_machines::latch_machine::Procedure;
 use lockwright_machines::lock_cell::Surroundings;
@@ -14,12 +16,13 @@ pub(super) fn run(
     mut rows: Rows<'_>,
     around: &mut Surroundings<'_>,
     gate: Option<Gate>,
-    procedure: &Procedure,
+    procedure: Procedure,
 ) -> rusqlite::Result<(Reply, Option<Gate>)> {
     let known = |gate: Gate| LatchCell { count: Some(gate.count), goes: gate.goes };
     let mut cell = gate.map(known).unwrap_or_default();
-    let reply = procedure.run(&mut cell, &mut rows, around)?;
-    Ok((reply, cell.count.map(|count| Gate { count, generation: 0, goes: cell.goes })))
+    let reply = cell.run(procedure, &mut rows, around)?;
+    let after = |count| Gate { kind: RecordKind::Latch, count, generation: 0, goes: cell.goes };
+    Ok((reply, cell.count.map(after)))
 }
 
 impl LatchStorage for Rows<'_> {
@@ -65,23 +68,22 @@ impl LatchStorage for Rows<'_> {
 mod tests {
     use std::time::Duration;
 
+    use lockwright_machines::engine;
     use lockwright_machines::gate::{CountOperation, LatchPlan};
-    use lockwright_machines::latch_cell::{CountChange, LatchInMemory, Wait};
+    use lockwright_machines::latch_cell::{CountChange, Wait};
     use lockwright_machines::lock_cell::Claimant;
-    use proptest::prelude::*;
-
     use rusqlite::Connection;
 
-    use super::super::gate_rows::{self, tests::env};
+    use super::super::gate_rows::tests::env;
     use super::super::native_rows::tests::{self as locks, file};
-    use super::super::native_rows::{Env, Pushes};
+    use super::super::record_rows::{self, Env, Pushes};
     use super::*;
     use crate::protocol::Layout;
 
     const IDLE: Duration = Duration::from_micros(50);
 
     fn run(db: &Connection, env: &Env<'_>, key: &str, procedure: &Procedure) -> rusqlite::Result<(Reply, Pushes)> {
-        gate_rows::run(db, env, key, &gate_rows::Procedure::Latch(procedure.clone()))
+        record_rows::run_procedure(db, env, key, engine::Procedure::Latch(procedure.clone()))
     }
 
     fn wait(n: u64, wait: bool) -> Procedure {
@@ -93,41 +95,6 @@ mod tests {
     fn change(n: u64, operation: CountOperation, count: u32, idle: Duration) -> Procedure {
         let (attempt, not_after, copies) = (AttemptId(n.into()), StoreTime(i64::MAX), Duration::from_micros(30));
         Procedure::Change(CountChange { attempt, not_after, copies, operation, plan: LatchPlan { count, idle } })
-    }
-
-    fn procedures() -> impl Strategy<Value = Procedure> {
-        let idle = prop_oneof![Just(IDLE), Just(IDLE * 4)];
-        prop_oneof![
-            4 => (0u64..4, any::<bool>()).prop_map(|(n, waits)| wait(n, waits)),
-            1 => (0u128..4).prop_map(|n| Procedure::Leave(AttemptId(n))),
-            6 => (10u64..20, 1u32..4, idle.clone()).prop_map(|(n, count, idle)| change(n, CountOperation::Down, count, idle)),
-            1 => (20u64..24, 1u32..4, idle).prop_map(|(n, count, idle)| change(n, CountOperation::Set, count, idle)),
-            1 => Just(Procedure::Look),
-            1 => Just(Procedure::Inspect),
-        ]
-    }
-
-    proptest! {
-        /// Rows do what the reference does, whatever is asked in whatever order.
-        #[test]
-        fn rows_do_what_the_reference_does(
-            steps in proptest::collection::vec((procedures(), prop_oneof![6 => 0i64..9, 1 => Just(60), 1 => Just(300)]), 1..60)
-        ) {
-            let db = file();
-            let (mut cell, mut kept) = (LatchCell::default(), LatchInMemory::default());
-            let mut now = 0;
-            for (step, pause) in steps {
-                now += pause;
-                let env = env(now, "boot");
-                let (reply, pushes) = run(&db, &env, "k", &step).unwrap();
-                let mut around =
-                    Surroundings { now: env.now, token_floor: env.wall, alive: env.alive, pushes: Vec::new() };
-                let Ok(wanted) = step.run(&mut cell, &mut kept, &mut around);
-                prop_assert_eq!(&reply, &wanted, "{:?}", step);
-                prop_assert_eq!(pushes, around.pushes);
-                prop_assert_eq!(count(&db, "latch_waiters"), kept.waiting.len() as i64);
-            }
-        }
     }
 
     fn count(db: &Connection, table: &str) -> i64 {
@@ -177,9 +144,8 @@ mod tests {
     #[test]
     fn one_name_is_one_thing_while_it_is_used() {
         let db = file();
-        let lock = |now: i64, request: crate::protocol::Request| {
-            super::super::native_rows::run(&db, &env(now, "boot"), &request).unwrap().0
-        };
+        let lock =
+            |now: i64, request: crate::protocol::Request| record_rows::run(&db, &env(now, "boot"), &request).unwrap().0;
         let Reply::Int(first) = lock(0, locks::acquire(1, 100, false, None)) else { panic!("it is free") };
         let foreign = |reply| matches!(reply, Reply::Error { code, .. } if code == "FOREIGN");
         assert!(foreign(ask(&db, &env(1, "boot"), "k", &wait(1, true))));
@@ -188,9 +154,9 @@ mod tests {
         assert_eq!(ask(&db, &env(3, "boot"), "k", &change(1, CountOperation::Down, 1, IDLE)), left(0));
         assert!(foreign(lock(4, locks::acquire(1, 100, false, None))));
         // One look tells what lies there, and nothing of what is over.
-        let layout = super::super::native_rows::layout("");
+        let layout = record_rows::layout("");
         let look = |now| {
-            let run = |request: &_| super::super::native_rows::run(&db, &env(now, "boot"), request).unwrap().0;
+            let run = |request: &_| record_rows::run(&db, &env(now, "boot"), request).unwrap().0;
             let ask = |requests: &crate::protocol::Requests| Ok(vec![run(&requests[0])]);
             layout.identify("k", "k".into()).conclude(ask).unwrap()
         };

@@ -3,5 +3,6 @@
 mod barrier_rows;
 mod gate_rows;
 mod latch_rows;
-pub(crate) mod native_rows;
+mod native_rows;
+pub(crate) mod record_rows;
 mod shared_rows;

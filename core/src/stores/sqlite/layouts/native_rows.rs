@@ -1,7 +1,4 @@
-//! Layout `native`: the rules of [`lockwright_machines::lock_cell`] on rows.
-//!
-//! One request is one transaction: load the row, run the procedure, store the row if it changed. Everything here runs
-//! inside a transaction that somebody else began and ends.
+//! Locks of the layout `native`: the rules of [`lockwright_machines::lock_cell`] on [rows](super::record_rows).
 //!
 //! **Other clocks.** A row's times are on the boot clock of whoever wrote it. A holder whose clock is not ours belongs
 //! to an earlier boot, or lives in another time namespace; the two cannot be told apart, so nothing is concluded from
@@ -13,74 +10,20 @@
 
 use std::time::Duration;
 
-use lockwright_machines::barrier_machine::BarrierCalls;
-use lockwright_machines::latch_machine::LatchCalls;
-use lockwright_machines::lock_cell::{Cell, Claimant, Hold, LockStorage, Surroundings, Waiter};
-use lockwright_machines::native_machine::{Calls, NativeLayout, OwnCalls, Procedure};
-use lockwright_machines::shared_machine::SharedCalls;
+use lockwright_machines::cell::Runs;
+use lockwright_machines::lock_cell::{Claimant, Hold, LockCell, LockStorage, Surroundings, Waiter};
+use lockwright_machines::native_machine::Procedure;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, types};
 
-use super::{gate_rows, shared_rows};
-use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::options::MAX_TTL;
-use crate::protocol::{AttemptId, InboxId, Reply, Request, StoreEvent};
+use crate::protocol::{AttemptId, InboxId, Reply, StoreEvent};
 use crate::time::StoreTime;
 
-/// What `prepare` executes in an empty file.
-pub(crate) const SCHEMA: &str = include_str!("schema.sql");
-
-/// Keys in one page of `list`.
-const PAGE: usize = 500;
 /// How long nothing must have happened to a row before it is removed.
 pub(super) const IDLE: Duration = Duration::from_secs(600);
 /// One in so many new rows looks for idle ones, at so many rows: four looked at for each one made keeps the file from
 /// growing.
 pub(super) const SWEEP: (u64, usize) = (64, 256);
-
-static CALLS: Calls = Calls::of_cell();
-static OWN: OwnCalls = OwnCalls::of_cell();
-static SHARED: SharedCalls = SharedCalls::of_cell();
-static LATCH: LatchCalls = LatchCalls::of_cell();
-static BARRIER: BarrierCalls = BarrierCalls::of_cell();
-
-/// The layout for connections with this prefix.
-pub(crate) fn layout(prefix: &str) -> NativeLayout {
-    let prefix = prefix.to_owned();
-    let (own, shared, latch, barrier) = (&OWN, &SHARED, &LATCH, &BARRIER);
-    NativeLayout { calls: &CALLS, own, shared, latch, barrier, guarantees, key, name_of, prefix }
-}
-
-fn key(prefix: &str, name: &str) -> String {
-    format!("{prefix}{name}")
-}
-
-fn name_of(prefix: &str, key: &str) -> Option<String> {
-    key.strip_prefix(prefix).map(str::to_owned)
-}
-
-fn guarantees() -> Guarantees {
-    Guarantees {
-        store: "sqlite",
-        layout: "native",
-        exclusive_until: ExclusiveUntil::Deadline,
-        token: TokenRises::Always,
-        fair: true,
-        reentrant: true,
-        shared: true,
-        push: true,
-        survives_disconnect: true,
-        incarnation: true,
-        notes: &[
-            "It excludes the processes of one host only; a file on a network file system is refused.",
-            "A process that is stopped in the middle of a write blocks the whole file until it goes on; the others get `unavailable`.",
-            "If a holder's process has died, the next to ask does not wait for the ttl, if both share a pid namespace.",
-            "After a reboot, a lock that was held is free one ttl after somebody first asks for it.",
-            "Tokens rise as long as the file is kept. If it was removed, restored from a copy or lost its last writes in a \
-             power failure, they still rise unless the wall clock was set back by more time than passed.",
-            "Removing or replacing the file frees its locks; their holders are told at their next renewal.",
-        ],
-    }
-}
 
 /// What one transaction knows of its surroundings.
 pub(crate) struct Env<'a> {
@@ -101,44 +44,20 @@ pub(crate) struct Env<'a> {
 /// What is to be pushed once the transaction is committed.
 pub(crate) type Pushes = Vec<(InboxId, StoreEvent)>;
 
-/// Whether the request only looks.
-pub(crate) fn only_reads(request: &Request) -> bool {
-    [CALLS.inspect.name, CALLS.list.name, LATCH.look.name, BARRIER.look.name].contains(&request.call.name)
-}
-
-/// Executes one request.
+/// Runs one request on its row, if there is one.
 ///
 /// # Errors
-/// Whatever SQLite reports, and rows that this version cannot read; the transaction must then be rolled back.
-pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite::Result<(Reply, Pushes)> {
-    if request.call.name == CALLS.list.name {
-        return Ok((list(db, request)?, Pushes::new()));
-    }
-    if let Some(procedure) = lockwright_machines::shared_machine::Procedure::read(request) {
-        return shared_rows::run(db, env, &request.key, &procedure);
-    }
-    if let Some(procedure) = gate_rows::Procedure::read(request) {
-        return gate_rows::run(db, env, &request.key, &procedure);
-    }
-    let Some(procedure) = Procedure::read(request) else {
-        let message = format!("the request `{}` is none of this layout's", request.call.name);
-        return Ok((Reply::Error { code: "ERR".into(), message }, Pushes::new()));
-    };
-    let mut lock = Lock::load(db, env, &request.key)?;
+/// As [`super::record_rows::run`].
+pub(super) fn run(
+    db: &Connection,
+    env: &Env<'_>,
+    key: &str,
+    known: Option<Lock>,
+    procedure: Procedure,
+    around: &mut Surroundings<'_>,
+) -> rusqlite::Result<Reply> {
+    let mut lock = known.map_or_else(|| Lock::new(db), Ok)?;
     let looks = matches!(procedure, Procedure::Inspect);
-    if looks && !lock.stored {
-        return Ok((seen_beside(db, env, &request.key)?, Pushes::new()));
-    }
-    if !lock.stored {
-        let other = match shared_rows::in_the_way(db, &request.key, false)? {
-            None => gate_rows::in_the_way(db, env, &request.key)?,
-            other => other,
-        };
-        if let Some(other) = other {
-            return Ok((other, Pushes::new()));
-        }
-        lock.cell.last = highest(db)?;
-    }
     let asker = match &procedure {
         Procedure::Acquire(ask) => Some(ask.asker.owner.inbox),
         _ => None,
@@ -147,35 +66,25 @@ pub(crate) fn run(db: &Connection, env: &Env<'_>, request: &Request) -> rusqlite
     if looks || asker.is_some() {
         lock.end_if_gone(env, asker);
     }
-    let mut line = Queue { db, env, key: &request.key, waiting: lock.waiting, popped: None };
-    let mut around = Surroundings { now: env.now, token_floor: env.wall, alive: env.alive, pushes: Pushes::new() };
-    let reply = procedure.run(&mut lock.cell, &mut line, &mut around)?;
-    let pushes = around.pushes;
+    let mut line = Queue { db, env, key, waiting: lock.waiting, popped: None };
+    let reply = lock.cell.run(procedure, &mut line, around)?;
     if looks {
-        return Ok((reply, pushes));
+        return Ok(reply);
     }
     lock.waiting = line.waiting;
     let popped = line.popped;
     if lock.cell != before.0 || (!lock.stored && lock.waiting > 0) {
         lock.settle_process(env, popped);
-        lock.store(db, env, &request.key)?;
+        lock.store(db, env, key)?;
     } else if lock.waiting != before.1 || lock.sighting.as_ref().is_some_and(|sighting| sighting.new) {
-        lock.store_aside(db, env, &request.key)?;
+        lock.store_aside(db, env, key)?;
     }
-    Ok((reply, pushes))
-}
-
-/// What a look tells of a key under which no lock lies.
-fn seen_beside(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Reply> {
-    match gate_rows::seen(db, env, key)? {
-        Some(seen) => Ok(seen),
-        None => Ok(shared_rows::run(db, env, key, &lockwright_machines::shared_machine::Procedure::Inspect)?.0),
-    }
+    Ok(reply)
 }
 
 /// One row of `locks`, its times translated to our clock.
 pub(super) struct Lock {
-    pub(super) cell: Cell,
+    pub(super) cell: LockCell,
     pub(super) waiting: u32,
     /// The holder's process, where it can be judged from here; empty otherwise.
     process: String,
@@ -196,25 +105,23 @@ pub(super) struct Sighting {
 }
 
 impl Lock {
-    pub(super) fn load(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Self> {
-        let known = db
-            .prepare_cached(
-                "SELECT last, waiting, clock, changed, owner, since, expires, first, claimed, card, process, \
-                 seen_by, seen_expires, seen_until FROM locks WHERE key = ?1",
-            )?
-            .query_row([key], |row| Lock::read(env, row))
-            .optional()?;
-        match known {
-            Some(lock) => Ok(lock),
-            None => {
-                let cell = Cell { hold: None, last: highest(db)? };
-                Ok(Lock { cell, waiting: 0, process: String::new(), sighting: None, stored: false })
-            }
-        }
+    pub(super) fn load(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<Self>> {
+        db.prepare_cached(
+            "SELECT last, waiting, clock, changed, owner, since, expires, first, claimed, card, process, \
+             seen_by, seen_expires, seen_until FROM locks WHERE key = ?1",
+        )?
+        .query_row([key], |row| Lock::read(env, row))
+        .optional()
+    }
+
+    /// One that has no row yet.
+    fn new(db: &Connection) -> rusqlite::Result<Self> {
+        let cell = LockCell { hold: None, last: highest(db)? };
+        Ok(Lock { cell, waiting: 0, process: String::new(), sighting: None, stored: false })
     }
 
     fn read(env: &Env<'_>, row: &Row<'_>) -> rusqlite::Result<Self> {
-        let cell = Cell { hold: None, last: token(row, 0)? };
+        let cell = LockCell { hold: None, last: token(row, 0)? };
         let mut lock = Lock { cell, waiting: row.get(1)?, process: String::new(), sighting: None, stored: true };
         let Some(owner) = row.get_ref(4)?.as_str_or_null()? else { return Ok(lock) };
         let owner = Claimant::parse(owner).ok_or_else(|| unreadable(4, "an owner"))?;
@@ -240,7 +147,7 @@ impl Lock {
 
     /// Whether somebody holds it or waits for it.
     pub(super) fn is_used(&self, env: &Env<'_>) -> bool {
-        self.stored && (self.waiting > 0 || self.cell.hold.as_ref().is_some_and(|hold| hold.expires > env.now))
+        self.waiting > 0 || self.cell.hold.as_ref().is_some_and(|hold| hold.expires > env.now)
     }
 
     /// A holder whose process is gone holds nothing, whatever its lease says. An asker's own inbox is proof of life.
@@ -500,41 +407,9 @@ pub(super) fn read_attempt(row: &Row<'_>) -> rusqlite::Result<AttemptId> {
     attempt.filter(|attempt| attempt.to_string() == text).ok_or_else(|| unreadable(0, "an attempt"))
 }
 
-/// One page of the keys that somebody holds or waits for, and of latches and barriers. The request's key ends in `*`,
-/// its argument is where to go on.
-fn list(db: &Connection, request: &Request) -> rusqlite::Result<Reply> {
-    let cursor = match request.args.first() {
-        Some(crate::protocol::Arg::Text(cursor)) => &**cursor,
-        _ => "",
-    };
-    let prefix = request.key.strip_suffix('*').unwrap_or(&request.key);
-    // The last key that a name of the greatest length can have behind this prefix.
-    let end = format!("{prefix}{}", "\u{10FFFF}".repeat(crate::name::MAX_BYTES / 4));
-    let mut statement = db.prepare_cached(
-        "SELECT key FROM locks WHERE key > ?1 AND key >= ?2 AND key <= ?3 AND (owner IS NOT NULL OR waiting > 0) \
-         UNION SELECT key FROM shared WHERE key > ?1 AND key >= ?2 AND key <= ?3 AND (used > 0 OR waiting > 0) \
-         UNION SELECT key FROM gates WHERE key > ?1 AND key >= ?2 AND key <= ?3 \
-         ORDER BY key LIMIT ?4",
-    )?;
-    let keys = statement.query_map((cursor, prefix, end, PAGE as i64), |row| row.get(0))?;
-    let keys = keys.collect::<rusqlite::Result<Vec<String>>>()?;
-    let next = if keys.len() == PAGE { keys.last().cloned().unwrap_or_default() } else { String::new() };
-    Ok(Reply::List(std::iter::once(next).chain(keys).map(Reply::Text).collect()))
-}
-
-/// Removes a few rows of each kind that nobody used for long. What cannot be read stays as it lies.
-///
-/// # Errors
-/// Whatever SQLite reports; the transaction must then be rolled back.
-pub(crate) fn tidy(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
-    sweep(db, env)?;
-    shared_rows::sweep(db, env)?;
-    gate_rows::sweep(db, env)
-}
-
 /// Removes rows to which nothing has happened for long, a few at a time and in turn. Their highest token is kept for
 /// all.
-fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
+pub(super) fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
     let (mut highest, from): (u64, String) =
         db.prepare_cached("SELECT last, swept FROM meta")?.query_row([], |row| Ok((token(row, 0)?, row.get(1)?)))?;
     let mut statement = db.prepare_cached(
@@ -618,13 +493,11 @@ pub(super) fn unreadable(column: usize, what: &'static str) -> rusqlite::Error {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use lockwright_machines::in_order::InOrder;
-    use lockwright_machines::lock_cell;
-    use proptest::prelude::*;
+    use lockwright_machines::cell_layout::{LOCK, OWN};
 
+    use super::super::record_rows::{SCHEMA, run};
     use super::*;
-    use crate::name::MAX_BYTES;
-    use crate::protocol::Layout;
+    use crate::protocol::Request;
 
     const NEVER: &dyn Fn(&str) -> bool = &|_| false;
     const EVERYBODY: &dyn Fn(InboxId) -> bool = &|_| true;
@@ -636,7 +509,7 @@ pub(super) mod tests {
         db
     }
 
-    fn env<'a>(now: i64, clock: &'a str) -> Env<'a> {
+    pub(in super::super) fn env<'a>(now: i64, clock: &'a str) -> Env<'a> {
         Env { now: StoreTime(now), clock, wall: 1000, process: "us", alive: EVERYBODY, gone: NEVER }
     }
 
@@ -644,7 +517,11 @@ pub(super) mod tests {
         Claimant { attempt: AttemptId(n.into()), inbox: InboxId(n % 2), claim: Duration::from_millis(5) }
     }
 
-    fn request(call: &'static crate::protocol::Call, key: &str, args: &[crate::protocol::Arg]) -> Request {
+    pub(in super::super) fn request(
+        call: &'static crate::protocol::Call,
+        key: &str,
+        args: &[crate::protocol::Arg],
+    ) -> Request {
         let mut request = Request::new(call, key.into(), []);
         request.args.extend(args.iter().cloned());
         request
@@ -658,15 +535,15 @@ pub(super) mod tests {
         let (prev, used) = prev.map_or(("".into(), 0), |(prev, used)| (text(&claimant(prev)), used));
         let args =
             [text(&claimant(n)), ttl.into(), i64::MAX.into(), "card".into(), i64::from(wait).into(), prev, used.into()];
-        request(&CALLS.acquire, "k", &args)
+        request(&LOCK.acquire, "k", &args)
     }
 
     fn renew(n: u64, ttl: i64) -> Request {
-        request(&CALLS.renew, "k", &[text(&claimant(n)), ttl.into()])
+        request(&LOCK.renew, "k", &[text(&claimant(n)), ttl.into()])
     }
 
     pub(crate) fn release(n: u64) -> Request {
-        request(&CALLS.release, "k", &[text(&claimant(n)), 0.into()])
+        request(&LOCK.release, "k", &[text(&claimant(n)), 0.into()])
     }
 
     fn secret(n: u64) -> Claimant {
@@ -675,67 +552,6 @@ pub(super) mod tests {
 
     fn pass(from: Claimant, to: Claimant, ttl: i64) -> Request {
         request(&OWN.pass, "k", &[text(&to), text(&from), ttl.into(), i64::MAX.into(), "card".into()])
-    }
-
-    #[derive(Default)]
-    struct Reference {
-        cell: Cell,
-        line: InOrder<Waiter>,
-    }
-
-    fn requests() -> impl Strategy<Value = Request> {
-        let who = 0u64..5;
-        prop_oneof![
-            4 => (who.clone(), 1i64..20, any::<bool>(), proptest::option::of((who.clone(), 0i64..2000)))
-                .prop_map(|(n, ttl, wait, prev)| acquire(n, ttl, wait, prev.filter(|(prev, _)| *prev != n))),
-            1 => (who.clone(), 1i64..20).prop_map(|(n, ttl)| renew(n, ttl)),
-            2 => who.clone().prop_map(release),
-            1 => (who.clone(), 1i64..20).prop_map(|(n, ttl)| pass(claimant(n), secret(n), ttl)),
-            1 => (who.clone(), 5u64..8, 1i64..20).prop_map(|(n, to, ttl)| pass(secret(n), claimant(to), ttl)),
-            1 => (who.clone(), proptest::option::of(who)).prop_map(|(n, prev)| {
-                let prev = prev.map_or("".into(), |prev| text(&claimant(prev)));
-                request(&CALLS.undo, "k", &[text(&claimant(n)), prev])
-            }),
-            1 => Just(request(&CALLS.inspect, "k", &[])),
-            1 => (1000i64..1400).prop_map(|token| request(&CALLS.break_hold, "k", &[token.into()])),
-        ]
-    }
-
-    /// Mostly within a lease, now and then over a claim.
-    fn pauses() -> impl Strategy<Value = i64> {
-        prop_oneof![5 => 0i64..8, 1 => Just(5_000)]
-    }
-
-    proptest! {
-        /// Rows do what the reference does, whatever is asked in whatever order.
-        #[test]
-        fn rows_do_what_the_reference_does(
-            steps in proptest::collection::vec((requests(), pauses(), any::<[bool; 2]>()), 1..60)
-        ) {
-            let db = file();
-            let mut reference = Reference::default();
-            let mut now = 0;
-            for (step, pause, listening) in steps {
-                now += pause;
-                let alive = |inbox: InboxId| listening[usize::try_from(inbox.0).unwrap()];
-                let env = Env { alive: &alive, ..env(now, "boot") };
-                let stored = Lock::load(&db, &env, "k").unwrap().stored;
-                let (reply, pushes) = run(&db, &env, &step).unwrap();
-                let mut around = lock_cell::Surroundings {
-                    now: env.now, token_floor: env.wall, alive: &alive, pushes: Vec::new(),
-                };
-                let Reference { cell, line } = &mut reference;
-                let wanted = match Procedure::read(&step).unwrap() {
-                    Procedure::Inspect if !stored => Reply::Nil,
-                    procedure => procedure.run(cell, line, &mut around).unwrap(),
-                };
-                prop_assert_eq!(&reply, &wanted, "{}", step);
-                prop_assert_eq!(pushes, around.pushes);
-                let lock = Lock::load(&db, &env, "k").unwrap();
-                prop_assert_eq!(&lock.cell, &*cell);
-                prop_assert_eq!(lock.waiting, line.len());
-            }
-        }
     }
 
     fn granted(db: &Connection, env: &Env<'_>, request: &Request) -> Option<i64> {
@@ -822,9 +638,9 @@ pub(super) mod tests {
         let early = Env { wall: 1_000_000, ..env(0, "boot") };
         let first = granted(&db, &early, &acquire(1, 100, false, None)).unwrap();
         run(&db, &early, &release(1)).unwrap();
-        let held = request(&CALLS.acquire, "held", &acquire(2, 10 * idle, false, None).args);
+        let held = request(&LOCK.acquire, "held", &acquire(2, 10 * idle, false, None).args);
         run(&db, &early, &held).unwrap();
-        let crashed = request(&CALLS.acquire, "crashed", &acquire(3, 100, false, None).args);
+        let crashed = request(&LOCK.acquire, "crashed", &acquire(3, 100, false, None).args);
         run(&db, &early, &crashed).unwrap();
         let rows =
             |db: &Connection| db.query_row("SELECT count(*) FROM locks", [], |row| row.get::<_, i64>(0)).unwrap();
@@ -848,7 +664,7 @@ pub(super) mod tests {
         let db = file();
         let idle = i64::try_from(IDLE.as_micros()).unwrap();
         for (attempt, key) in [(1, "a"), (2, "b"), (3, "c"), (4, "d")] {
-            let ask = request(&CALLS.acquire, key, &acquire(attempt, 100, false, None).args);
+            let ask = request(&LOCK.acquire, key, &acquire(attempt, 100, false, None).args);
             run(&db, &env(0, "boot"), &ask).unwrap();
         }
         db.execute_batch("UPDATE locks SET owner = 'nonsense' WHERE key = 'b'").unwrap();
@@ -866,34 +682,11 @@ pub(super) mod tests {
         let idle = i64::try_from(IDLE.as_micros()).unwrap();
         for n in 0..20_000u64 {
             let now = i64::try_from(n).unwrap() * idle / 2000;
-            let ask = request(&CALLS.acquire, &format!("lock {n}"), &acquire(n, 100, false, None).args);
+            let ask = request(&LOCK.acquire, &format!("lock {n}"), &acquire(n, 100, false, None).args);
             run(&db, &env(now, "boot"), &ask).unwrap();
         }
         let rows: i64 = db.query_row("SELECT count(*) FROM locks", [], |row| row.get(0)).unwrap();
         assert!((2000..3500).contains(&rows), "{rows}");
-    }
-
-    #[test]
-    fn lists_come_in_pages_and_hold_what_is_used() {
-        let db = file();
-        let longest = "\u{10FFFF}".repeat(MAX_BYTES / 4);
-        let names =
-            (0..1200).map(|n| format!("app:{n:04}")).chain([format!("app:{longest}"), "other".into(), "ap".into()]);
-        for name in names {
-            run(&db, &env(0, "boot"), &request(&CALLS.acquire, &name, &acquire(1, 100, false, None).args)).unwrap();
-        }
-        run(&db, &env(1, "boot"), &request(&CALLS.release, "app:0007", &release(1).args)).unwrap();
-        let layout = layout("app:");
-        let mut pages = 0;
-        let listed = layout.list().conclude(|requests| {
-            pages += 1;
-            let page = run(&db, &env(2, "boot"), &requests[0]).unwrap().0;
-            assert!(matches!(&page, Reply::List(list) if list.len() <= 1 + PAGE));
-            Ok(vec![page])
-        });
-        let listed = listed.unwrap();
-        assert_eq!((listed.len(), pages), (1200, 3));
-        assert!(listed.contains(&longest) && !listed.contains(&"0007".into()) && listed.contains(&"1199".into()));
     }
 
     #[test]
@@ -902,7 +695,7 @@ pub(super) mod tests {
         assert!(granted(&db, &env(0, "boot"), &acquire(1, 100, false, None)).is_some());
         db.execute("UPDATE locks SET owner = 'me'", []).unwrap();
         assert!(run(&db, &env(0, "boot"), &acquire(2, 100, false, None)).is_err());
-        let reply = run(&db, &env(0, "boot"), &request(&CALLS.acquire, "k", &[])).unwrap().0;
+        let reply = run(&db, &env(0, "boot"), &request(&LOCK.acquire, "k", &[])).unwrap().0;
         assert!(matches!(reply, Reply::Error { .. }));
     }
 }

@@ -1,20 +1,18 @@
 //! Read/write locks and semaphores beside `native`: the rules of [`lockwright_machines::shared_cell`] on rows.
 //!
-//! One request is one transaction, as there, and what is said there of other clocks holds here for each holder by
-//! itself. Of a lock and a shared record of one name, one may be there: where nobody uses the one, the other takes its
-//! place.
+//! What is said there of other clocks holds here for each holder by itself.
 
 use std::time::Duration;
 
+use lockwright_machines::cell::Runs;
 use lockwright_machines::lock_cell::{Claimant, LockStorage, Surroundings};
 use lockwright_machines::shared_cell::{Acquire, Holder, Seeker, SharedCell, SharedStorage};
-use lockwright_machines::shared_machine::{Procedure, foreign};
+use lockwright_machines::shared_machine::Procedure;
 use rusqlite::{Connection, OptionalExtension, Row};
 
-use super::gate_rows;
 use super::native_rows::{
-    Env, IDLE, Lock, Pushes, Queue, SWEEP, Sighting, execute, integer, is_ours, next_page, read_waiter, readable,
-    remove, token, unreadable,
+    Env, IDLE, Queue, SWEEP, Sighting, execute, highest, integer, is_ours, next_page, read_waiter, readable, token,
+    unreadable,
 };
 use crate::protocol::{AttemptId, InboxId, Reply};
 use crate::share::Primitive;
@@ -23,55 +21,38 @@ use crate::time::StoreTime;
 /// For how long a size that was chosen is kept though nobody uses it.
 const RESIZED: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Executes one request.
+/// Runs one request on its row, if there is one.
 ///
 /// # Errors
-/// As [`super::native_rows::run`].
+/// As [`super::record_rows::run`].
 pub(super) fn run(
     db: &Connection,
     env: &Env<'_>,
     key: &str,
-    procedure: &Procedure,
-) -> rusqlite::Result<(Reply, Pushes)> {
+    known: Option<Record>,
+    procedure: Procedure,
+    around: &mut Surroundings<'_>,
+) -> rusqlite::Result<Reply> {
+    let mut record = known.map_or_else(|| Record::new(db), Ok)?;
     let looks = matches!(procedure, Procedure::Inspect);
-    let Some(mut record) = Record::load(db, env, key, looks)? else { return Ok((foreign("lock"), Pushes::new())) };
-    if !record.stored
-        && let Some(other) = gate_rows::in_the_way(db, env, key)?
-    {
-        return Ok((other, Pushes::new()));
-    }
-    if let Procedure::Acquire(ask) = procedure {
+    if let Procedure::Acquire(ask) = &procedure {
         record.end_the_gone(db, env, key, ask)?;
     }
     let (before, waiting) = (record.cell.clone(), record.waiting);
     let mut storage = Rows::of(db, env, key, waiting, looks);
-    let mut around = Surroundings { now: env.now, token_floor: env.wall, alive: env.alive, pushes: Pushes::new() };
-    let reply = procedure.run(&mut record.cell, &mut storage, &mut around)?;
+    let reply = record.cell.run(procedure, &mut storage, around)?;
     record.waiting = storage.queue.waiting;
-    let is_used = record.cell.used > 0 || record.cell.resized || record.waiting > 0;
-    if !looks && (record.cell != before || record.waiting != waiting) && (record.stored || is_used) {
+    let is_changed = record.cell != before || record.waiting != waiting;
+    if !looks && is_changed && (record.stored || record.is_used()) {
         record.store(db, env, key)?;
     }
-    Ok((reply, around.pushes))
-}
-
-/// The refusal of a lock, if a shared record that is in use lies under its name; one that is not makes room for it.
-pub(super) fn in_the_way(db: &Connection, key: &str, looks: bool) -> rusqlite::Result<Option<Reply>> {
-    let known = db
-        .prepare_cached("SELECT primitive, used > 0 OR waiting > 0 OR resized, last FROM shared WHERE key = ?1")?
-        .query_row([key], |row| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?, token(row, 2)?)))
-        .optional()?;
-    match known {
-        Some((primitive, true, _)) => Ok(Some(foreign(&primitive))),
-        Some((_, false, last)) if !looks => remove(db, "DELETE FROM shared WHERE key = ?1", key, last).map(|()| None),
-        _ => Ok(None),
-    }
+    Ok(reply)
 }
 
 /// One row of `shared`.
-struct Record {
-    cell: SharedCell,
-    waiting: u32,
+pub(super) struct Record {
+    pub(super) cell: SharedCell,
+    pub(super) waiting: u32,
     /// Whether there is a row.
     stored: bool,
     /// When it was last written, if by our clock.
@@ -79,28 +60,24 @@ struct Record {
 }
 
 impl Record {
-    /// The record under `key`; `None` when it is a lock that somebody uses.
-    fn load(db: &Connection, env: &Env<'_>, key: &str, looks: bool) -> rusqlite::Result<Option<Self>> {
-        let known = db
-            .prepare_cached(
-                "SELECT primitive, capacity, resized, used, waiting, last, soonest, clock, changed FROM shared \
-                 WHERE key = ?1",
-            )?
-            .query_row([key], |row| Record::read(env, row))
-            .optional()?;
-        if known.is_some() {
-            return Ok(known);
-        }
-        let lock = Lock::load(db, env, key)?;
-        let last = lock.cell.last;
-        if lock.is_used(env) {
-            return Ok(None);
-        }
-        if lock.stored && !looks {
-            remove(db, "DELETE FROM locks WHERE key = ?1", key, last)?;
-        }
-        let cell = SharedCell { last, ..SharedCell::default() };
-        Ok(Some(Record { cell, waiting: 0, stored: false, changed: None }))
+    pub(super) fn load(db: &Connection, env: &Env<'_>, key: &str) -> rusqlite::Result<Option<Self>> {
+        db.prepare_cached(
+            "SELECT primitive, capacity, resized, used, waiting, last, soonest, clock, changed FROM shared \
+             WHERE key = ?1",
+        )?
+        .query_row([key], |row| Record::read(env, row))
+        .optional()
+    }
+
+    /// One that has no row yet.
+    fn new(db: &Connection) -> rusqlite::Result<Self> {
+        let cell = SharedCell { last: highest(db)?, ..SharedCell::default() };
+        Ok(Record { cell, waiting: 0, stored: false, changed: None })
+    }
+
+    /// Whether somebody holds of it or waits for it, or it has a size of its own.
+    pub(super) fn is_used(&self) -> bool {
+        self.cell.used > 0 || self.cell.resized || self.waiting > 0
     }
 
     fn read(env: &Env<'_>, row: &Row<'_>) -> rusqlite::Result<Self> {
@@ -172,7 +149,7 @@ impl Record {
 }
 
 /// The rows of `holders` and `waiters` with one key.
-struct Rows<'a> {
+pub(super) struct Rows<'a> {
     queue: Queue<'a>,
     /// Whose those are that were looked at in the queue.
     processes: Vec<(AttemptId, String)>,
@@ -191,7 +168,7 @@ macro_rules! holders {
 }
 
 impl<'a> Rows<'a> {
-    fn of(db: &'a Connection, env: &'a Env<'a>, key: &'a str, waiting: u32, looks: bool) -> Self {
+    pub(super) fn of(db: &'a Connection, env: &'a Env<'a>, key: &'a str, waiting: u32, looks: bool) -> Self {
         Rows { queue: Queue { db, env, key, waiting, popped: None }, processes: Vec::new(), looks }
     }
 
@@ -339,7 +316,7 @@ pub(super) fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
     let keys = statement.query_map((from, SWEEP.1 as i64), |row| readable(row.get(0)))?;
     let keys = keys.collect::<rusqlite::Result<Vec<Option<String>>>>()?;
     for key in keys.iter().flatten() {
-        let Some(Some(record)) = readable(Record::load(db, env, key, true))? else { continue };
+        let Some(Some(record)) = readable(Record::load(db, env, key))? else { continue };
         let Some(holders) = readable(Rows::of(db, env, key, record.waiting, false).holders())? else { continue };
         let ends = holders.iter().map(|holder| holder.expires).chain(record.changed);
         let stays = if record.cell.resized { RESIZED } else { IDLE };
@@ -361,16 +338,20 @@ pub(super) fn sweep(db: &Connection, env: &Env<'_>) -> rusqlite::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use lockwright_machines::engine;
     use lockwright_machines::lock_cell::Waiter;
-    use lockwright_machines::shared_cell::{self, SharedInMemory};
-    use proptest::prelude::*;
 
     use super::super::native_rows::tests::file;
+    use super::super::record_rows::{self, Pushes};
     use super::*;
     use crate::share::Share;
 
     fn env<'a>(now: i64, clock: &'a str) -> Env<'a> {
         Env { now: StoreTime(now), clock, wall: 1000, process: "us", alive: &|_| true, gone: &|_| false }
+    }
+
+    fn run(db: &Connection, env: &Env<'_>, key: &str, procedure: &Procedure) -> rusqlite::Result<(Reply, Pushes)> {
+        record_rows::run_procedure(db, env, key, engine::Procedure::Shared(procedure.clone()))
     }
 
     fn claimant(n: u64) -> Claimant {
@@ -387,65 +368,6 @@ mod tests {
             not_after: StoreTime(i64::MAX),
             wait,
         })
-    }
-
-    fn shares() -> impl Strategy<Value = Share> {
-        let permits = (1u32..4, 3u32..5, any::<bool>());
-        permits.prop_map(|(take, permits, in_order)| Share::permits(take, permits, in_order).unwrap())
-    }
-
-    fn procedures() -> impl Strategy<Value = Procedure> {
-        let who = 0u64..7;
-        let micros = |n: u64| Duration::from_micros(n);
-        let not_after = StoreTime(i64::MAX);
-        prop_oneof![
-            6 => (who.clone(), shares(), 1u64..20, any::<bool>())
-                .prop_map(|(n, share, ttl, wait)| acquire(n, share, ttl, wait)),
-            2 => (who.clone(), 1u64..20).prop_map(move |(n, ttl)| Procedure::Renew(claimant(n), micros(ttl))),
-            2 => (who.clone(), 1u64..20, 1u32..4, 1000u64..1020).prop_map(move |(n, ttl, units, token)| {
-                let (owner, ttl) = (claimant(n), micros(ttl));
-                Procedure::Change(shared_cell::Change { owner, token, units, ttl, not_after })
-            }),
-            4 => who.clone().prop_map(|n| Procedure::Release(claimant(n))),
-            1 => who.prop_map(|n| Procedure::Undo(claimant(n))),
-            1 => Just(Procedure::Inspect),
-            1 => (1000u64..1020).prop_map(Procedure::Break),
-            1 => (1u32..6).prop_map(Procedure::Resize),
-        ]
-    }
-
-    /// Mostly within a lease, now and then over a claim.
-    fn pauses() -> impl Strategy<Value = i64> {
-        prop_oneof![5 => 0i64..8, 1 => Just(5_000)]
-    }
-
-    proptest! {
-        /// Rows do what the reference does, whatever is asked in whatever order.
-        #[test]
-        fn rows_do_what_the_reference_does(
-            steps in proptest::collection::vec((procedures(), pauses(), any::<[bool; 2]>()), 1..60)
-        ) {
-            let db = file();
-            let (mut cell, mut kept) = (SharedCell::default(), SharedInMemory::default());
-            let mut now = 0;
-            for (step, pause, listening) in steps {
-                now += pause;
-                let alive = |inbox: InboxId| listening[usize::try_from(inbox.0).unwrap()];
-                let env = Env { alive: &alive, ..env(now, "boot") };
-                let (reply, pushes) = run(&db, &env, "k", &step).unwrap();
-                let mut around =
-                    Surroundings { now: env.now, token_floor: env.wall, alive: &alive, pushes: Vec::new() };
-                let Ok(wanted) = step.run(&mut cell, &mut kept, &mut around);
-                prop_assert_eq!(&reply, &wanted, "{:?}", step);
-                prop_assert_eq!(pushes, around.pushes);
-                let record = Record::load(&db, &env, "k", true).unwrap().unwrap();
-                if record.stored {
-                    prop_assert_eq!(&record.cell, &cell);
-                }
-                prop_assert_eq!(Rows::of(&db, &env, "k", 0, true).holders().unwrap(), kept.holders().unwrap());
-                prop_assert_eq!(record.waiting, kept.line.len());
-            }
-        }
     }
 
     fn granted(db: &Connection, env: &Env<'_>, n: u64, share: Share) -> Option<i64> {
@@ -508,7 +430,7 @@ mod tests {
                 "acquire" => super::super::native_rows::tests::acquire(1, 100, false, None),
                 _ => super::super::native_rows::tests::release(1),
             };
-            super::super::native_rows::run(&db, &env(now, "boot"), &request).unwrap().0
+            record_rows::run(&db, &env(now, "boot"), &request).unwrap().0
         };
         let Reply::Int(first) = lock(0, "acquire") else { panic!("it is free") };
         assert_eq!(granted(&db, &env(1, "boot"), 2, Share::READ), None);
