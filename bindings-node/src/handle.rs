@@ -1,7 +1,6 @@
 //! What JavaScript has of a client, of locks, and of whatever else it asks something: one class for all, of which `ts`
 //! makes its own.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -33,8 +32,7 @@ pub fn open(reactor: &Reactor, url: Option<String>, given: Options, source: Opti
         let mut options = ConnectOptions { language: NODE.name, ..ConnectOptions::default() };
         set(&CONNECT, &mut options, given, "connect")?;
         if let Some(whom) = source {
-            let (broker, limit) = (reactor.broker(), options.connect_timeout);
-            options.credentials = Some(Arc::new(move || broker.ask(whom, limit)));
+            options.credentials = Some(reactor.source(whom, options.connect_timeout));
         }
         lockwright::Client::open(url.as_deref(), options).map(|client| Core::Client(client).into())
     };

@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lockwright::binding::{Ending, Given, Jobs, Numbered, Outcome, lost_track};
+use lockwright::binding::{Broker, Ending, Given, Jobs, Outcome, lost_track};
 use lockwright::event_loop::{Reader, Watch};
 use lockwright::lease::LossReason;
-use lockwright::options::Credentials;
+use lockwright::options::{Credentials, CredentialsSource};
 use lockwright::{Error, Guard, Kind, Result};
 use napi::bindgen_prelude::{Array, BigInt, ToNapiValue};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
@@ -144,8 +144,11 @@ impl Reader for Sockets {
 }
 
 impl Reactor {
-    pub(crate) fn broker(&self) -> Arc<Broker> {
-        self.broker.clone()
+    /// Asks JavaScript's function of that number for user and password, and waits for at most so long.
+    pub(crate) fn source(&self, whom: u32, limit: Duration) -> CredentialsSource {
+        let (broker, notifier) = (self.broker.clone(), self.notifier.clone());
+        let post = move |question| notifier.post(Message::Asked { whom, question });
+        Arc::new(move || broker.ask("credentials function", limit, &post))
     }
 
     fn in_environment<T>(
@@ -226,7 +229,6 @@ impl Reactor {
         let environment = Environment { jobs, guards: Guards::default(), exporting, lent, _watch: watch };
         let environment = Arc::new(Mutex::new(Some(environment)));
         let reactor = Reactor { environment, notifier, broker: Arc::default() };
-        reactor.broker.serve(&reactor.notifier);
         let left = (reactor.environment.clone(), reactor.notifier.clone(), reactor.broker.clone());
         env.add_env_cleanup_hook(left, |(environment, notifier, broker)| clean_up(&environment, &notifier, &broker))?;
         Ok(reactor)
@@ -392,7 +394,7 @@ impl Reactor {
 fn clean_up(environment: &Mutex<Option<Environment>>, notifier: &Arc<Notifier>, broker: &Broker) {
     report::leave(notifier);
     let function = locked(&notifier.function).take();
-    broker.close();
+    broker.close("this environment of Node has ended");
     let left = locked(environment).take();
     if let Some(mut left) = left {
         // Whoever used them is gone, maybe in the middle of what they protect: the leases run out.
@@ -483,60 +485,4 @@ fn grant<'env>(env: &'env Env, guard: Guard, guards: &mut Guards) -> napi::Resul
     grant.set(2, token.epoch)?;
     grant.set(3, depth)?;
     Ok(grant)
-}
-
-/// Where the driver's threads ask for credentials, and wait for JavaScript's answer.
-#[derive(Default)]
-pub(crate) struct Broker {
-    state: Mutex<Questions>,
-    answered: Condvar,
-}
-
-#[derive(Default)]
-struct Questions {
-    /// `None` once the environment has ended.
-    notifier: Option<Arc<Notifier>>,
-    open: Numbered<Option<Found>>,
-}
-
-type Found = std::result::Result<Credentials, String>;
-
-impl Broker {
-    fn serve(&self, notifier: &Arc<Notifier>) {
-        locked(&self.state).notifier = Some(notifier.clone());
-    }
-
-    /// Blocks a thread of the driver's, which has no other work meanwhile, for `limit` at most.
-    ///
-    /// # Errors
-    /// Why there are no credentials.
-    pub(crate) fn ask(
-        &self,
-        whom: u32,
-        limit: Duration,
-    ) -> std::result::Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
-        let mut state = locked(&self.state);
-        let notifier = state.notifier.clone().ok_or("this environment of Node has ended")?;
-        let question = state.open.keep(None);
-        notifier.post(Message::Asked { whom, question });
-        let unanswered =
-            |state: &mut Questions| state.notifier.is_some() && matches!(state.open.get(question), Some(None));
-        let waited = self.answered.wait_timeout_while(state, limit, unanswered);
-        let found = waited.unwrap_or_else(PoisonError::into_inner).0.open.remove(question).flatten();
-        let late = || Err(format!("the credentials function did not answer within {limit:?}"));
-        Ok(found.unwrap_or_else(late)?)
-    }
-
-    fn give(&self, question: u32, found: Found) {
-        // Nobody waits for an answer that comes late.
-        if let Some(open) = locked(&self.state).open.get(question) {
-            *open = Some(found);
-        }
-        self.answered.notify_all();
-    }
-
-    fn close(&self) {
-        locked(&self.state).notifier = None;
-        self.answered.notify_all();
-    }
 }

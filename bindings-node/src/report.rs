@@ -105,7 +105,7 @@ impl Listeners {
         let known = self.listeners.iter().position(|listener| listener.is(notifier));
         let place = known.unwrap_or_else(|| {
             let notifier = Arc::downgrade(notifier);
-            self.listeners.push(Listener { notifier, wants: None, backlog: Backlog::new() });
+            self.listeners.push(Listener { notifier, wants: None, backlog: Backlog::default() });
             self.listeners.len() - 1
         });
         &mut self.listeners[place]

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use lockwright::binding::lost_track;
+use lockwright::binding::{Broker, broker, lost_track};
 use lockwright::fork_generation;
 use lockwright::options::Credentials;
 use pyo3::prelude::*;
@@ -22,7 +22,7 @@ use crate::{is_outside, locked, outside};
 /// What the driver has to say. It must own no Python object: the driver's thread may be the one that drops it.
 pub(crate) enum Message {
     Lost(Weak<Callbacks>, &'static str),
-    Credentials(Weak<Origin>, Arc<Reply>),
+    Credentials(Weak<Origin>, u32),
 }
 
 /// How long the thread waits in one piece; as good as for ever.
@@ -32,6 +32,7 @@ const ROUND: Duration = Duration::from_secs(3600);
 pub(crate) struct Messages {
     state: Mutex<State>,
     arrived: Condvar,
+    broker: Arc<Broker>,
 }
 
 #[derive(Default)]
@@ -124,7 +125,7 @@ impl Mailbox {
         let limit = if hub.is_some() { Duration::ZERO } else { ROUND };
         loop {
             match outside(py, || Ok(self.messages.wait(limit))).map_err(Raised)? {
-                Some(Some(message)) => return calls(py, message).map(Some),
+                Some(Some(message)) => return calls(py, message, &self.messages.broker).map(Some),
                 Some(None) => return Ok(None),
                 None => hub.as_ref().map_or(Ok(()), Hub::pause)?,
             }
@@ -133,37 +134,30 @@ impl Mailbox {
 
     fn close(&self) {
         if self.generation == fork_generation() {
-            let mut state = locked(&self.messages.state);
-            state.closed = true;
-            // Whoever waits for an answer finds that there will be none.
-            let unread = std::mem::take(&mut state.messages);
-            drop(state);
-            for message in unread {
-                if let Message::Credentials(_, reply) = message {
-                    reply.give(Found::Why("Python is exiting".into()));
-                }
-            }
+            locked(&self.messages.state).closed = true;
+            self.messages.broker.close(EXITING);
             self.messages.arrived.notify_all();
         }
     }
 }
 
-fn calls(py: Python<'_>, message: Message) -> PyResult<Vec<Call>> {
+fn calls(py: Python<'_>, message: Message, broker: &Arc<Broker>) -> PyResult<Vec<Call>> {
     match message {
         Message::Lost(callbacks, why) => {
             let callbacks = callbacks.upgrade().map(|callbacks| callbacks.take()).unwrap_or_default();
             let call = |callback| Ok((callback, (why,).into_pyobject(py)?.unbind(), None));
             callbacks.into_iter().map(call).collect()
         }
-        Message::Credentials(origin, reply) => {
+        Message::Credentials(origin, question) => {
             let origin = origin.upgrade();
             match origin.as_ref().and_then(|origin| origin.credentials.as_ref()) {
                 Some(callable) => {
                     let ask = py.import("lockwright._dispatcher")?.getattr("ask")?.unbind();
-                    Ok(vec![(ask, (callable,).into_pyobject(py)?.unbind(), Some(Py::new(py, Answer(reply))?))])
+                    let answer = Answer { broker: broker.clone(), question };
+                    Ok(vec![(ask, (callable,).into_pyobject(py)?.unbind(), Some(Py::new(py, answer)?))])
                 }
                 None => {
-                    reply.give(Found::Why("the client is gone".into()));
+                    broker.give(question, Err("the client is gone".into()));
                     Ok(Vec::new())
                 }
             }
@@ -173,12 +167,15 @@ fn calls(py: Python<'_>, message: Message) -> PyResult<Vec<Call>> {
 
 /// Takes what a call returned.
 #[pyclass(frozen, module = "lockwright._lockwright")]
-pub(crate) struct Answer(Arc<Reply>);
+pub(crate) struct Answer {
+    broker: Arc<Broker>,
+    question: u32,
+}
 
 #[pymethods]
 impl Answer {
     fn __call__(&self, found: Found) {
-        self.0.give(found);
+        self.broker.give(self.question, found.into());
     }
 }
 
@@ -189,23 +186,12 @@ pub(crate) enum Found {
     Why(String),
 }
 
-/// One answer of the dispatcher's, for the driver's thread to wait for.
-#[derive(Default)]
-pub(crate) struct Reply {
-    found: Mutex<Option<Found>>,
-    arrived: Condvar,
-}
-
-impl Reply {
-    fn give(&self, found: Found) {
-        *locked(&self.found) = Some(found);
-        self.arrived.notify_one();
-    }
-
-    fn wait(&self, limit: Duration) -> Option<Found> {
-        let found = locked(&self.found);
-        let waited = self.arrived.wait_timeout_while(found, limit, |found| found.is_none());
-        waited.unwrap_or_else(PoisonError::into_inner).0.take()
+impl From<Found> for broker::Found {
+    fn from(found: Found) -> Self {
+        match found {
+            Found::Pair((user, password)) => Ok(Credentials { user, password }),
+            Found::Why(why) => Err(why),
+        }
     }
 }
 
@@ -217,35 +203,35 @@ pub(crate) fn credentials(
     origin: &Weak<Origin>,
     limit: Duration,
 ) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
-    let found = if is_outside() && Python::attach(green::is_patched).map_err(|error| error.to_string())? {
+    if is_outside() && Python::attach(green::is_patched).map_err(|error| error.to_string())? {
         // Other greenlets must not run here, in the middle of a call: a thread of its own asks.
-        let reply = Arc::<Reply>::default();
-        let begun = Python::attach(|py| {
-            let origin = origin.upgrade();
-            let callable = origin.as_ref().and_then(|origin| origin.credentials.as_ref());
-            green::beside(py, callable, Py::new(py, Answer(reply.clone()))?)
-        });
-        begun.map_err(|error| error.to_string())?;
-        reply.wait(limit).ok_or_else(|| late(limit))?
-    } else if is_outside() {
-        Python::attach(|py| {
+        let broker = Arc::<Broker>::default();
+        let beside = |question| {
+            Python::attach(|py| {
+                let origin = origin.upgrade();
+                let callable = origin.as_ref().and_then(|origin| origin.credentials.as_ref());
+                green::beside(py, callable, Py::new(py, Answer { broker: broker.clone(), question })?)
+            })
+        };
+        let or_refused = |question| {
+            beside(question).unwrap_or_else(|error| broker.give(question, Err(error.to_string())));
+        };
+        return broker.ask(CALLABLE, limit, or_refused);
+    }
+    if is_outside() {
+        let found = Python::attach(|py| {
             let origin = origin.upgrade().ok_or("the client is gone")?;
             let ask = py.import("lockwright._dispatcher").and_then(|dispatcher| dispatcher.getattr("ask"));
             let asked = ask.and_then(|ask| ask.call1((origin.credentials.as_ref(),))?.extract::<Found>());
             asked.map_err(|error| error.to_string())
-        })?
-    } else {
-        let messages = current().ok_or("Python is exiting")?;
-        let reply = Arc::<Reply>::default();
-        messages.post(Message::Credentials(origin.clone(), reply.clone()));
-        reply.wait(limit).ok_or_else(|| late(limit))?
-    };
-    match found {
-        Found::Pair((user, password)) => Ok(Credentials { user, password }),
-        Found::Why(why) => Err(why.into()),
+        })?;
+        return Ok(broker::Found::from(found)?);
     }
+    let messages = current().ok_or(EXITING)?;
+    messages.broker.ask(CALLABLE, limit, |question| messages.post(Message::Credentials(origin.clone(), question)))
 }
 
-fn late(limit: Duration) -> String {
-    format!("the credentials callable did not return within {limit:?}")
-}
+/// What Python calls whoever gives user and password.
+const CALLABLE: &str = "credentials callable";
+
+const EXITING: &str = "Python is exiting";

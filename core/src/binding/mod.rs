@@ -12,12 +12,14 @@
 //! | jobs by number in the language's own event loop, which may be given up | [`jobs`] |
 //! | a guard that several threads of a program share, and groups of them | [`held`], [`watch`] |
 //! | events on their way to the language's log | [`report`] |
+//! | user and password, asked on threads of the driver's | [`broker`] |
 //! | whatever a language has a number of | [`numbered`] |
 //! | every name that a language must have, for its test: [`manifest`](manifest::manifest) | [`manifest`] |
 //!
 //! Errors are the core's: [`code`](crate::Error::code), [`retryable`](crate::Error::retryable), and what to do in the
 //! text. Events are collected by [`events`](crate::events) and told as [`report`] has it.
 
+pub mod broker;
 pub mod held;
 pub mod jobs;
 pub mod manifest;
@@ -28,6 +30,7 @@ pub mod record;
 pub mod report;
 pub mod watch;
 
+pub use broker::Broker;
 pub use held::{Ending, Held, Standing};
 pub use jobs::Jobs;
 pub use numbered::Numbered;
@@ -45,6 +48,11 @@ pub fn panicked() -> Error {
 /// The error for what cannot happen.
 pub fn lost_track(operation: &'static str) -> Error {
     Error::new(Kind::Internal, operation, "the library lost track of its own state; please report this")
+}
+
+/// Ends the library's thread, for a language that unloads the library: nothing of it may be used afterwards.
+pub fn unload() {
+    crate::platform::runtime::end();
 }
 
 /// A client of a place of its own.

@@ -1,5 +1,5 @@
 //! Events that wait for somebody to take them.
-#![cfg_attr(not(feature = "bindings"), allow(dead_code, unreachable_pub))]
+#![cfg_attr(not(feature = "bindings"), allow(unreachable_pub))]
 
 use std::collections::VecDeque;
 
@@ -14,11 +14,6 @@ pub struct Backlog {
 }
 
 impl Backlog {
-    /// One without events.
-    pub const fn new() -> Self {
-        Backlog { events: VecDeque::new(), missed: 0 }
-    }
-
     /// Appends an event if fewer than `capacity` wait: whether it does.
     pub fn push(&mut self, event: Event, capacity: usize) -> bool {
         if self.events.len() >= capacity {
@@ -55,7 +50,7 @@ mod tests {
 
     #[test]
     fn what_has_no_space_is_counted_by_the_next_that_has() {
-        let mut backlog = Backlog::new();
+        let mut backlog = Backlog::default();
         assert!(backlog.push(event(3), 2) && backlog.push(event(0), 2));
         assert!(!backlog.push(event(0), 2) && !backlog.push(event(5), 2));
         let missed = |backlog: &mut Backlog| backlog.take().iter().map(|event| event.missed).collect::<Vec<_>>();

@@ -8,6 +8,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle};
+use tokio::sync::Notify;
 
 use super::fork::Generational;
 use crate::error::{Error, Kind, Result};
@@ -17,13 +18,33 @@ use crate::error::{Error, Kind, Result};
 /// # Errors
 /// `internal` when the operating system refuses a thread or a descriptor.
 pub(crate) fn handle() -> Result<Handle> {
-    type Started = OnceLock<std::result::Result<Handle, Arc<std::io::Error>>>;
-    static RUNTIME: OnceLock<Generational<Started>> = OnceLock::new();
-    let slot = RUNTIME.get_or_init(|| Generational::new(Arc::default())).get_or_make(Arc::default);
-    slot.get_or_init(|| start().map_err(Arc::new)).clone().map_err(|error| {
+    let running = slot().get_or_init(|| start().map_err(Arc::new));
+    running.as_ref().map(|running| running.handle.clone()).map_err(|error| {
         let message = "the background thread could not be started; raise the limits of threads and open files";
-        Error::new(Kind::Internal, "connect", message).caused_by(error)
+        Error::new(Kind::Internal, "connect", message).caused_by(error.clone())
     })
+}
+
+/// Ends the background thread, if there is one. Whatever it still did is dropped, and nothing is done by it any more.
+#[cfg(feature = "bindings")]
+pub(crate) fn end() {
+    if let Some(Ok(running)) = slot().get() {
+        running.over.notify_one();
+    }
+}
+
+type Started = OnceLock<std::result::Result<Running, Arc<std::io::Error>>>;
+
+struct Running {
+    handle: Handle,
+    /// Ends it.
+    over: Arc<Notify>,
+}
+
+/// That of this process.
+fn slot() -> &'static Started {
+    static RUNTIME: OnceLock<Generational<Started>> = OnceLock::new();
+    RUNTIME.get_or_init(|| Generational::new(Arc::default())).get_or_make(Arc::default)
 }
 
 /// Runs `work` where tokio's sockets and timers are to be had: in the caller's runtime, or, for a caller of another
@@ -98,13 +119,12 @@ fn unpark() -> Waker {
 /// How long a thread for what blocks waits for more: many come at once, and then none for long.
 const KEPT: Duration = Duration::from_secs(1);
 
-fn start() -> std::io::Result<Handle> {
+fn start() -> std::io::Result<Running> {
     let runtime = Builder::new_current_thread().enable_io().enable_time().thread_keep_alive(KEPT).build()?;
-    let handle = runtime.handle().clone();
-    std::thread::Builder::new()
-        .name("lockwright".into())
-        .spawn(move || runtime.block_on(std::future::pending::<()>()))?;
-    Ok(handle)
+    let running = Running { handle: runtime.handle().clone(), over: Arc::default() };
+    let over = running.over.clone();
+    std::thread::Builder::new().name("lockwright".into()).spawn(move || runtime.block_on(over.notified()))?;
+    Ok(running)
 }
 
 #[cfg(test)]
