@@ -1,13 +1,13 @@
-//! The only function that Java calls, and all that is unsafe here.
+//! The only function that Java calls, what the JVM calls at the end, and all that is unsafe here.
 
 // A cdylib exports what is public, and nothing else sees it.
 #![allow(unsafe_code, unreachable_pub)]
 
+use std::ffi::c_void;
 use std::ptr;
 
-use jni_sys::{JNIEnv, jbyteArray, jclass};
-
-use crate::answered;
+use jni_sys::{JNIEnv, JavaVM, jbyteArray, jclass};
+use lockwright_wire::{answered, unloaded};
 
 /// `dev.lockwright.Native.call`.
 #[unsafe(no_mangle)]
@@ -24,6 +24,12 @@ pub extern "system" fn Java_dev_lockwright_Native_call(
     let reply = answered(&request);
     // SAFETY: as above; `answered` called nothing of the JVM's.
     unsafe { write(env, &reply) }
+}
+
+/// The JVM calls this once the class loader was collected.
+#[unsafe(no_mangle)]
+pub extern "system" fn JNI_OnUnload(_vm: *mut JavaVM, _reserved: *mut c_void) {
+    unloaded();
 }
 
 unsafe fn read(env: *mut JNIEnv, array: jbyteArray) -> Vec<u8> {

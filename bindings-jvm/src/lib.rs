@@ -1,56 +1,6 @@
-//! The native library of the Java package, a skin of [`lockwright::binding`].
-//!
-//! Java calls one function, [`jni`], with a request as bytes and gets a reply as bytes ([`wire`]): a first byte says
-//! what is [asked](verb), numbers stand for what is kept in the [`table`]. [`open`] makes clients, locks and whatever
-//! else is asked something; [`ask`] asks it; [`guard`] has what is held; [`reply`] writes what came of it. The
-//! [`agenda`] has the jobs of what waits, and what a thread of Java's takes to tell whoever waits; [`report`] has
-//! events, [`kit`] checks of fencing tokens.
-//!
-//! What holds everywhere here:
-//! - No thread of ours enters Java or is known to the JVM. What the driver has to say lies in the agenda until a daemon
-//!   thread of Java's takes it.
-//! - No pointer crosses: a number that Java made up, or kept too long, is an error.
-//! - Nothing is thrown here, and a panic becomes an error: both are replies.
+//! The native library of the Java package over JNI: Java calls one function, [`jni`], with a request as bytes and gets
+//! a reply as bytes, as [`lockwright_wire`] has them.
 
 #![deny(unsafe_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod agenda;
-mod ask;
-mod guard;
 mod jni;
-mod kit;
-mod open;
-mod reply;
-mod report;
-mod table;
-mod verb;
-mod wire;
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use lockwright::Result;
-use lockwright::binding::{Case, Language, Unit, panicked};
-
-use reply::Reply;
-use wire::Request;
-
-/// How Java has it. Spans of time come as texts or as milliseconds.
-pub(crate) const JAVA: Language = Language { name: "java", unit: Unit::Milliseconds, case: Case::Camel };
-
-/// The reply to a request.
-fn answered(request: &[u8]) -> Vec<u8> {
-    let answer = catch_unwind(AssertUnwindSafe(|| answer(Request::new(request))));
-    let reply = answer.unwrap_or_else(|_| Err(panicked())).unwrap_or_else(|error| Reply::failed(&error));
-    reply.into_bytes()
-}
-
-fn answer(mut request: Request<'_>) -> Result<Reply> {
-    let asked = request.byte()?;
-    verb::obey(asked, &mut request)
-}
-
-/// Locks a mutex whose holders never leave it half changed.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -24,13 +24,17 @@ final class Agenda implements Runnable {
   private static final Object NOTHING = new Object();
 
   private static int open;
-  private static boolean runs;
+  private static volatile boolean runs;
 
   private Agenda() {}
 
   /** A client was opened. */
   static synchronized void enter() {
     open++;
+    start();
+  }
+
+  private static synchronized void start() {
     if (!runs) {
       runs = true;
       // Without what the thread that happens to come first has: neither a class loader nor thread locals are kept from collection.
@@ -50,10 +54,13 @@ final class Agenda implements Runnable {
   /** Nobody waits under that number any more. */
   static void left(long number) {
     PARKED.remove(number);
-    synchronized (Agenda.class) {
-      if (open == 0) {
-        nudge();
-      }
+    nudgeIfClosed();
+  }
+
+  /** Whoever was the last to wait lets the thread go home. */
+  private static synchronized void nudgeIfClosed() {
+    if (open == 0) {
+      nudge();
     }
   }
 
@@ -62,9 +69,18 @@ final class Agenda implements Runnable {
   }
 
   private static synchronized boolean goesHome() {
+    // Before it looks whether anybody waits: whoever begins to wait afterwards sees this, and starts another.
+    runs = false;
     boolean over = open == 0 && JOBS.isEmpty() && PARKED.isEmpty();
     runs = !over;
     return over;
+  }
+
+  /** Somebody began to wait, maybe at a client that is closed. */
+  static void awaited() {
+    if (!runs) {
+      start();
+    }
   }
 
   /** Has {@code job} told what comes of the job of that number. */
@@ -73,6 +89,8 @@ final class Agenda implements Runnable {
     if (came != null) {
       JOBS.remove(number);
       job.settle(came == NOTHING ? null : came);
+    } else {
+      awaited();
     }
   }
 
@@ -81,6 +99,7 @@ final class Agenda implements Runnable {
     boolean forgotten = (boolean) new Request(Verb.FORGET_JOB).count(number).call();
     if (forgotten) {
       JOBS.remove(number);
+      nudgeIfClosed();
     }
     return forgotten;
   }

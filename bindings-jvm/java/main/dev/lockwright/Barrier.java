@@ -12,7 +12,7 @@ public final class Barrier {
   Barrier(Client client, String name, int parties, Duration ttl) {
     this.client = client;
     this.name = name;
-    Request request = new Request(Verb.BARRIER, client.handle.number).text("barrier", "name", name).count(parties);
+    Request request = new Request(Verb.BARRIER, client.handle).text("barrier", "name", name).count(parties);
     handle = new Handle((long) request.optional(ttl, request::given).call());
   }
 
@@ -21,7 +21,15 @@ public final class Barrier {
     return name;
   }
 
-  /** Waits until as many wait as there are parties. */
+  /**
+   * Waits until as many wait as there are parties. Other than a {@link java.util.concurrent.CyclicBarrier} it does not break: who gives up
+   * leaves its place to another.
+   *
+   * @throws InterruptedException when the thread is interrupted while it waits; the status is clear
+   * @throws LockException.Lost when this process was stopped for so long that nobody knows whether it passed
+   * @throws LockException.InvalidConfig when those who wait named another number of parties
+   * @throws LockException.Unavailable when the store does not answer
+   */
   public Arrival await() throws InterruptedException {
     return Arrival.of(handle.call("wait").limit(null).getInterruptibly());
   }

@@ -6,14 +6,18 @@ import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
+import java.util.Collections;
 import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.WeakHashMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Function;
 
 /** One place where locks are kept. Any thread may use it; made by {@link Lockwright#connect()}. */
@@ -24,8 +28,10 @@ public final class Client implements AutoCloseable {
   final Executor executor;
   private final String address;
   private final Cleaner.Cleanable presence;
-  /** What the calling thread holds by locks of {@code java.util.concurrent}, by name. It is dropped with the thread, and its leases end. */
-  final ThreadLocal<Map<String, Deque<Guard>>> held = ThreadLocal.withInitial(HashMap::new);
+  /** What threads hold by locks of {@code java.util.concurrent}, by name. It is dropped with the thread, and its leases end. */
+  private final ThreadLocal<AtomicReference<Map<String, Deque<Guard>>>> held = ThreadLocal.withInitial(this::place);
+  /** Those of all threads: one that outlives the client must not keep guards, and with them a class loader. */
+  private final Set<AtomicReference<Map<String, Deque<Guard>>>> places = Collections.newSetFromMap(new WeakHashMap<>());
 
   private Client(Handle handle, String address, Executor executor, Long source) {
     this.handle = handle;
@@ -154,7 +160,7 @@ public final class Client implements AutoCloseable {
   }
 
   private Lock exported(String secret) {
-    String name = (String) new Request(Verb.EXPORTED, handle.number).text("resume", "secret", secret).call();
+    String name = (String) new Request(Verb.EXPORTED, handle).text("resume", "secret", secret).call();
     return lock(name);
   }
 
@@ -181,7 +187,7 @@ public final class Client implements AutoCloseable {
 
   /** What locks of this client promise. */
   public Guarantees guarantees() {
-    return Guarantees.of((Reply.Fields) new Request(Verb.GUARANTEES, handle.number).call());
+    return Guarantees.of((Reply.Fields) new Request(Verb.GUARANTEES, handle).call());
   }
 
   /**
@@ -194,7 +200,7 @@ public final class Client implements AutoCloseable {
     for (Requirement requirement : wanted) {
       options.put(requirement.option(), true);
     }
-    new Request(Verb.REQUIRE, handle.number).options(options).call();
+    new Request(Verb.REQUIRE, handle).options(options).call();
   }
 
   /** What lies under {@code name}: who holds it, and how many wait. */
@@ -207,7 +213,7 @@ public final class Client implements AutoCloseable {
     return begin(handle.job("inspect", 0).text("inspect", "name", name), Inspection::of);
   }
 
-  /** The names of the locks there are. */
+  /** The names of the locks there are under this client's prefix, held or remembered, in order; of latches and barriers, too. */
   public List<String> list() {
     return texts(handle.call("list").get());
   }
@@ -258,19 +264,46 @@ public final class Client implements AutoCloseable {
 
   /** What this client did so far. */
   public Metrics metrics() {
-    return Metrics.of((Reply.Fields) new Request(Verb.METRICS, handle.number).call());
+    return Metrics.of((Reply.Fields) new Request(Verb.METRICS, handle).call());
+  }
+
+  private AtomicReference<Map<String, Deque<Guard>>> place() {
+    AtomicReference<Map<String, Deque<Guard>>> place = new AtomicReference<>(new HashMap<>());
+    synchronized (places) {
+      places.add(place);
+    }
+    return place;
+  }
+
+  /** What the calling thread holds; nothing once the client was closed. */
+  Map<String, Deque<Guard>> held() {
+    return held.get().get();
+  }
+
+  boolean isClosed() {
+    return closed.get();
+  }
+
+  private void left() {
+    presence.clean();
+    synchronized (places) {
+      places.forEach(place -> place.set(new HashMap<>()));
+    }
   }
 
   private final AtomicBoolean closed = new AtomicBoolean();
 
-  /** Gives back what is held and ends every wait with {@link LockException.Closed}. The second time it does nothing. */
+  /**
+   * Gives back what is held, whose guards are lost by it ({@link LossReason#CLOSED}), and ends every wait with {@link
+   * LockException.Closed}. The second time it does nothing.
+   */
   @Override
   public void close() {
     if (!closed.getAndSet(true)) {
       try {
         handle.job("close", 0).get();
       } finally {
-        presence.clean();
+        left();
       }
     }
   }
@@ -281,7 +314,7 @@ public final class Client implements AutoCloseable {
       return CompletableFuture.completedFuture(null);
     }
     return begin(handle.job("close", 0), outcome -> {
-      presence.clean();
+      left();
       return null;
     });
   }

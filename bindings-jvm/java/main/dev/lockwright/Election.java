@@ -48,6 +48,8 @@ public final class Election extends Options<Election> {
   /**
    * Waits to lead, and proclaims a text of at most 128 bytes from then on. Leadership is a guard like any other: {@link Guard#onLost}
    * tells when it is lost, and releasing it resigns.
+   *
+   * @throws LockException as {@link Lock#acquire()}
    */
   public Guard campaign(String proclaims) {
     return seat(proclaims).acquire();

@@ -83,7 +83,7 @@ public final class Guard implements AutoCloseable {
 
   /** Held, remaining, why it was lost, token, given back. */
   private List<Object> state() {
-    return Handle.list(new Request(Verb.STATE, number).call());
+    return Handle.list(request(Verb.STATE).call());
   }
 
   /** Whether the lock is certainly held at this moment. */
@@ -135,7 +135,7 @@ public final class Guard implements AutoCloseable {
       LossReason why = whyLost();
       if (why != null) {
         losses.tell(why);
-      } else if (!(boolean) new Request(Verb.WATCH, number).call()) {
+      } else if (!(boolean) request(Verb.WATCH).call()) {
         losses.over();
       }
     }
@@ -146,7 +146,7 @@ public final class Guard implements AutoCloseable {
   }
 
   private Request request(Verb verb) {
-    return new Request(verb, number);
+    return new Request(verb, number, this);
   }
 
   /** What comes of a request in this thread, whether it may block or not. */
@@ -286,17 +286,8 @@ public final class Guard implements AutoCloseable {
     }
     Reply.Ending ending = ended(await(Verb.RELEASE, Verb.BEGIN_RELEASE, request -> request));
     if (ending.why() != null) {
-      throw loss(ending.why());
+      throw LockException.lost(name, client.address(), ending.why());
     }
-  }
-
-  LockException loss(LossReason why) {
-    return LockException.made("lost", "release", name, client.address(), "the lock was lost while it was held: " + why.code());
-  }
-
-  /** Forgets it the way that lets the lease run out, as the collector does. */
-  void forgotten() {
-    cleanable.clean();
   }
 
   /** Gives back what nobody wants any more: a guard, or what the native library granted, in the background. */

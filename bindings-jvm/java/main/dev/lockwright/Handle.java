@@ -17,7 +17,7 @@ final class Handle {
   }
 
   private Request request(Verb verb, String name, long owner) {
-    return new Request(verb, number).word(name).number(owner);
+    return new Request(verb, this).word(name).number(owner);
   }
 
   /** An operation of that name whose arguments are still to be written. */

@@ -3,13 +3,15 @@ package dev.lockwright;
 import java.time.Duration;
 import java.util.ArrayDeque;
 import java.util.Deque;
-import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 
 /**
  * A lock as {@link java.util.concurrent.locks.Lock} has it: what the calling thread took, only that thread unlocks. A thread that ends
  * while it holds one is not waited for: the lease ends.
+ *
+ * <p>Other than a lock of one process it can be lost: {@link #guard} tells when, and {@link #unlock} at the latest. Each method that asks
+ * the store throws {@link LockException.Unavailable} where that does not answer, and {@link LockException.Closed} once the client is closed.
  */
 abstract class HeldByThread implements java.util.concurrent.locks.Lock {
   final Lock lock;
@@ -22,7 +24,7 @@ abstract class HeldByThread implements java.util.concurrent.locks.Lock {
   }
 
   private Deque<Guard> mine() {
-    return lock.client.held.get().getOrDefault(key, new ArrayDeque<>(0));
+    return lock.client.held().getOrDefault(key, new ArrayDeque<>(0));
   }
 
   private boolean took(Guard guard) {
@@ -33,28 +35,44 @@ abstract class HeldByThread implements java.util.concurrent.locks.Lock {
       guard.release();
       throw new Error("Maximum lock count exceeded");
     }
-    lock.client.held.get().computeIfAbsent(key, name -> new ArrayDeque<>()).push(guard);
+    lock.client.held().computeIfAbsent(key, name -> new ArrayDeque<>()).push(guard);
     return true;
   }
 
-  /** Waits for the lock, as long as it takes and whatever interrupts. */
+  /**
+   * Waits for the lock, as long as it takes and whatever interrupts: the interrupt status is set then. The option {@code timeout} is not
+   * looked at.
+   *
+   * @throws LockException.Deadlock when this thread would wait for itself
+   */
   @Override
   public void lock() {
     took(lock.acquireUninterruptibly());
   }
 
-  /** Waits for the lock, as long as it takes. */
+  /**
+   * As {@link #lock}, but an interrupt ends it.
+   *
+   * @throws InterruptedException when the thread was interrupted before, or while it waited; the status is clear, and nothing is held.
+   *     Where the lock was granted first it returns, with the status set
+   */
   @Override
   public void lockInterruptibly() throws InterruptedException {
     check();
     took(lock.acquireInterruptibly(Request.FOR_EVER));
   }
 
+  /** Takes the lock if it is free, though others may wait for it; whether it did. An interrupt changes nothing. */
   @Override
   public boolean tryLock() {
     return took(lock.tryAcquire());
   }
 
+  /**
+   * Waits for the lock for at most {@code time}, which is none where that is 0 or less; whether it has it.
+   *
+   * @throws InterruptedException as {@link #lockInterruptibly}
+   */
   @Override
   public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
     return tryLock(Duration.of(Math.max(0, time), unit.toChronoUnit()));
@@ -77,23 +95,23 @@ abstract class HeldByThread implements java.util.concurrent.locks.Lock {
   }
 
   /**
-   * Gives it back.
+   * Gives it back, as often as it was taken. Whether the thread is interrupted does not matter.
    *
    * @throws IllegalMonitorStateException when this thread does not hold it
-   * @throws LockException.Lost when it was lost before
+   * @throws LockException.Lost when it was lost before, also by the end of the client
    */
   @Override
   public void unlock() {
-    Guard guard = mine().poll();
+    Deque<Guard> mine = mine();
+    Guard guard = mine.poll();
+    if (guard == null && lock.client.isClosed()) {
+      throw LockException.lost(lock.name(), lock.client.address(), LossReason.CLOSED);
+    }
     if (guard == null) {
       throw new IllegalMonitorStateException("this thread does not hold lock \"" + lock.name() + "\"");
     }
-    if (mine().isEmpty()) {
-      Map<String, Deque<Guard>> all = lock.client.held.get();
-      all.remove(key);
-      if (all.isEmpty()) {
-        lock.client.held.remove();
-      }
+    if (mine.isEmpty()) {
+      lock.client.held().remove(key);
     }
     guard.close();
   }

@@ -17,7 +17,7 @@ public final class Histogram {
   }
 
   private Request request(int what) {
-    return new Request(Verb.HISTOGRAM, handle.number).octet(what);
+    return new Request(Verb.HISTOGRAM, handle).octet(what);
   }
 
   /** How many times it has. */

@@ -12,7 +12,7 @@ public final class Latch {
   Latch(Client client, String name, int count, Duration idle) {
     this.client = client;
     this.name = name;
-    Request request = new Request(Verb.LATCH, client.handle.number).text("latch", "name", name).count(count);
+    Request request = new Request(Verb.LATCH, client.handle).text("latch", "name", name).count(count);
     handle = new Handle((long) request.optional(idle, request::given).call());
   }
 
@@ -21,7 +21,12 @@ public final class Latch {
     return name;
   }
 
-  /** Waits until it is open. */
+  /**
+   * Waits until it is open, as long as it takes.
+   *
+   * @throws InterruptedException when the thread is interrupted while it waits; the status is clear
+   * @throws LockException.Unavailable when the store does not answer; so with all that is asked here
+   */
   public void await() throws InterruptedException {
     handle.call("wait").limit(null).getInterruptibly();
   }
@@ -36,7 +41,7 @@ public final class Latch {
     return handle.job("wait", 0).limit(timeout).begin(client.executor, Boolean.class::cast, open -> {});
   }
 
-  /** Takes one off. How many are still to come. */
+  /** Takes one off, unless it is open. How many are still to come. */
   public int countDown() {
     return Latch.number(handle.call("count_down").get());
   }

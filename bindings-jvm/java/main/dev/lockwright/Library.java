@@ -17,6 +17,8 @@ final class Library {
   /** The property that names a file to load instead of the one in the jar. */
   static final String PROPERTY = "dev.lockwright.library";
 
+  private static final String FILE = "lib" + Native.LIBRARY + ".so";
+
   private final List<String> attempts = new ArrayList<>();
 
   private Library() {}
@@ -41,7 +43,7 @@ final class Library {
 
   private boolean ofJar() {
     for (String platform : platforms()) {
-      String resource = "/META-INF/native/" + platform + "/liblockwright_jvm.so";
+      String resource = "/META-INF/native/" + platform + "/" + FILE;
       try (InputStream in = Library.class.getResourceAsStream(resource)) {
         if (in == null) {
           attempts.add(resource + ": the jar has no such file");
@@ -66,7 +68,7 @@ final class Library {
     var onlyOurs = PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------"));
     Path folder = Files.createTempDirectory("lockwright-", onlyOurs);
     // Each class loader has a file of its own: the JVM loads none twice.
-    Path file = folder.resolve("liblockwright_jvm.so");
+    Path file = folder.resolve(FILE);
     try {
       Files.copy(in, file);
       return loads(file, resource + ", copied to " + file);
@@ -76,11 +78,9 @@ final class Library {
     }
   }
 
-  // It loads in the name of the class that calls it.
-  @SuppressWarnings("restricted")
   private boolean loads(Path file, String what) {
     try {
-      System.load(file.toString());
+      Native.load(file.toString());
       return true;
     } catch (UnsatisfiedLinkError | IllegalCallerException error) {
       attempts.add(what + ": " + error.getMessage());

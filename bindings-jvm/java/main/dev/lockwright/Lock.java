@@ -66,7 +66,7 @@ public final class Lock extends Options<Lock> {
   Handle handle() {
     Handle made = handle;
     if (made == null) {
-      Request request = new Request(Verb.LOCK, client.handle.number).text("lock", "name", name).octet(part.ordinal());
+      Request request = new Request(Verb.LOCK, client.handle).text("lock", "name", name).octet(part.ordinal());
       made = new Handle((long) request.count(permits).count(take).options(options).call());
       handle = made;
     }
@@ -75,7 +75,7 @@ public final class Lock extends Options<Lock> {
 
   /** The same, fair where the store promises that. */
   Lock fairIfPossible() {
-    Handle fair = new Handle((long) new Request(Verb.FAIR_IF_POSSIBLE, handle().number).call());
+    Handle fair = new Handle((long) new Request(Verb.FAIR_IF_POSSIBLE, handle()).call());
     return new Lock(client, part, name, permits, take, options, owner, fair);
   }
 
@@ -216,7 +216,7 @@ public final class Lock extends Options<Lock> {
 
   /** What it promises in its layout. */
   public Guarantees guarantees() {
-    return Guarantees.of((Reply.Fields) new Request(Verb.GUARANTEES, handle().number).call());
+    return Guarantees.of((Reply.Fields) new Request(Verb.GUARANTEES, handle()).call());
   }
 
   @Override

@@ -54,6 +54,11 @@ public class LockException extends RuntimeException {
     return made("cancelled", "acquire", lock, store, "the thread was interrupted while it waited");
   }
 
+  /** It was lost before it was given back. */
+  static LockException lost(String lock, String store, LossReason why) {
+    return made("lost", "release", lock, store, "the lock was lost while it was held: " + why.code());
+  }
+
   /** One that this side finds, in the words of the others. */
   static LockException made(String code, String operation, String lock, String store, String what) {
     String message = code + ": " + operation + " lock \"" + lock + "\" on " + store + ": " + what;

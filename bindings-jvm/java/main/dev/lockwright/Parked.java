@@ -31,6 +31,7 @@ final class Parked {
     Parked parked = new Parked();
     long number = waits.number();
     Agenda.PARKED.put(number, parked);
+    Agenda.awaited();
     boolean interrupted = false;
     try {
       Deadline deadline = Deadline.after(waits.limit());

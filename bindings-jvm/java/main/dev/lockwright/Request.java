@@ -1,5 +1,6 @@
 package dev.lockwright;
 
+import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.nio.CharBuffer;
 import java.nio.charset.CharacterCodingException;
@@ -18,16 +19,33 @@ final class Request {
   /** The two ends of a range, either of which may be null. */
   record Range(Object min, Object max) {}
 
+  /** Whose cleaner would have the native library forget what is asked. */
+  private final Object about;
+
   private byte[] bytes = new byte[96];
   private int length;
 
-  Request(Verb verb) {
+  private Request(Verb verb, Object about) {
+    this.about = about;
     octet(verb.ordinal());
   }
 
+  Request(Verb verb) {
+    this(verb, (Object) null);
+  }
+
   Request(Verb verb, long number) {
-    this(verb);
+    this(verb, number, null);
+  }
+
+  /** One for what has that number as long as {@code about} is not collected, which this request keeps it from. */
+  Request(Verb verb, long number, Object about) {
+    this(verb, about);
     number(number);
+  }
+
+  Request(Verb verb, Handle handle) {
+    this(verb, handle.number, handle);
   }
 
   private void room(int more) {
@@ -139,12 +157,16 @@ final class Request {
 
   /** What comes of it, which may be a failure. */
   Object ask() {
-    return new Reply(Native.call(Arrays.copyOf(bytes, length))).outcome();
+    return take().outcome();
   }
 
-  /** The mail of the library, which is waited for. */
+  /** The reply itself, as the mail of the library, which is waited for. */
   Reply take() {
-    return new Reply(Native.call(Arrays.copyOf(bytes, length)));
+    try {
+      return new Reply(Native.call(Arrays.copyOf(bytes, length)));
+    } finally {
+      Reference.reachabilityFence(about);
+    }
   }
 
   /** What comes of it; what failed is thrown. */

@@ -54,28 +54,33 @@ public final class Semaphore extends Options<Semaphore> {
     return true;
   }
 
-  /** Waits for a permit. */
+  /**
+   * Waits for a permit.
+   *
+   * @throws InterruptedException when the thread was interrupted before, or while it waited; the status is clear, and nothing is held
+   * @throws LockException as {@link Lock#acquire()}: the options' {@code timeout} ends a wait
+   */
   public void acquire() throws InterruptedException {
     acquire(1);
   }
 
-  /** Waits for so many permits, all or none. */
+  /** As {@link #acquire()}, for so many permits, all or none. */
   public void acquire(int count) throws InterruptedException {
     check();
     keep(count, take(count).acquireInterruptibly(null));
   }
 
-  /** Waits for a permit, whatever interrupts. */
+  /** Waits for a permit, as long as it takes and whatever interrupts: the interrupt status is set then. */
   public void acquireUninterruptibly() {
     acquireUninterruptibly(1);
   }
 
-  /** Waits for so many permits, whatever interrupts. */
+  /** As {@link #acquireUninterruptibly()}, for so many permits, all or none. */
   public void acquireUninterruptibly(int count) {
     keep(count, take(count).acquireUninterruptibly());
   }
 
-  /** Whether there was a permit, which the caller has now. */
+  /** Whether there was a permit, which the caller has now. Nothing is waited for, and an interrupt changes nothing. */
   public boolean tryAcquire() {
     return tryAcquire(1);
   }
@@ -85,7 +90,11 @@ public final class Semaphore extends Options<Semaphore> {
     return keep(count, take(count).tryAcquire());
   }
 
-  /** As {@link #tryAcquire()}, waiting for so long. */
+  /**
+   * As {@link #tryAcquire()}, waiting for so long, which is not at all where that is 0 or less.
+   *
+   * @throws InterruptedException as {@link #acquire()}
+   */
   public boolean tryAcquire(long time, TimeUnit unit) throws InterruptedException {
     return tryAcquire(1, time, unit);
   }
@@ -147,7 +156,7 @@ public final class Semaphore extends Options<Semaphore> {
     }
   }
 
-  /** How many permits are free at this moment. */
+  /** How many permits are free at this moment, in all processes; less than 0 where more are held than a {@link #resize} left. */
   public int availablePermits() {
     Inspection seen = take().inspect();
     int all = seen.shared() == null || seen.shared().permits() == null ? permits : (int) (long) seen.shared().permits();

@@ -28,7 +28,7 @@ public final class Striped extends Options<Striped> {
 
   private synchronized Handle made() {
     if (handle == null) {
-      Request request = new Request(Verb.STRIPED, client.handle.number).text("lock", "name", name).count(segments).options(options);
+      Request request = new Request(Verb.STRIPED, client.handle).text("lock", "name", name).count(segments).options(options);
       handle = new Handle((long) request.call());
     }
     return handle;
@@ -55,7 +55,7 @@ public final class Striped extends Options<Striped> {
   /**
    * Any free segment; null when all are sold out.
    *
-   * @throws LockException as {@link Lock#acquire()}
+   * @throws LockException as {@link Lock#acquire()}; {@link LockException.Timeout} when all that are not sold out were held all the time
    */
   public Segment any() {
     return within(null);
@@ -88,7 +88,7 @@ public final class Striped extends Options<Striped> {
 
   /** The segment that a key belongs to, the same in every process and language. */
   public int indexFor(String key) {
-    Request request = new Request(Verb.INDEX_FOR, handle().number).text("lock", "key", key);
+    Request request = new Request(Verb.INDEX_FOR, handle()).text("lock", "key", key);
     return (int) (long) request.call();
   }
 
@@ -97,20 +97,24 @@ public final class Striped extends Options<Striped> {
     return segment(indexFor(key));
   }
 
-  /** The lock of the segment of that index, from 0. */
+  /**
+   * The lock of the segment of that index, from 0.
+   *
+   * @throws LockException.InvalidConfig where there is no such segment
+   */
   public Lock segment(int index) {
-    Handle segment = new Handle((long) new Request(Verb.SEGMENT, handle().number).count(index).call());
+    Handle segment = new Handle((long) new Request(Verb.SEGMENT, handle()).count(index).call());
     return Lock.of(client, name, segment);
   }
 
   /** Nothing is left in a segment: {@link #any()} does not offer it again. */
   public void markSoldOut(int index) {
-    new Request(Verb.MARK_SOLD_OUT, handle().number).count(index).call();
+    new Request(Verb.MARK_SOLD_OUT, handle()).count(index).call();
   }
 
   /** All segments are offered again. */
   public void restock() {
-    new Request(Verb.RESTOCK, handle().number).call();
+    new Request(Verb.RESTOCK, handle()).call();
   }
 
   @Override

@@ -13,6 +13,9 @@ import java.util.List;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -128,6 +131,43 @@ class LockTest {
   }
 
   @Test
+  void aFutureCompletesThoughItsExecutorWasShutDown() throws Exception {
+    ExecutorService ended = Executors.newSingleThreadExecutor();
+    ended.shutdown();
+    try (Client own = Lockwright.connect(Places.memory(), new ConnectOptions().executor(ended))) {
+      Guard first = own.lock("x").acquire();
+      CompletableFuture<Guard> second = own.lock("x").acquireAsync();
+      CompletableFuture<LossReason> lost = first.lost();
+      own.breakLock("x", first.token());
+      assertEquals(LossReason.BROKEN, lost.get(20, TimeUnit.SECONDS));
+      second.get(20, TimeUnit.SECONDS).release();
+    }
+  }
+
+  @Test
+  void aLossThatWasBeforeIsToldAsWell() throws Exception {
+    Guard guard = client.lock("x").acquire();
+    client.breakLock("x", guard.token());
+    while (guard.whyLost() == null) {
+      Thread.onSpinWait();
+    }
+    assertEquals(LossReason.BROKEN, guard.lost().get(20, TimeUnit.SECONDS));
+  }
+
+  @Test
+  void aGuardThatWasGivenBackIsOfNoUse() {
+    Guard guard = client.lock("x").acquire();
+    guard.release();
+    Guard next = client.lock("x").acquire();
+    assertFalse(guard.isHeld());
+    assertEquals(Duration.ZERO, guard.remaining());
+    assertThrows(LockException.NotOwned.class, () -> guard.extend("10s"));
+    assertThrows(LockException.NotOwned.class, () -> guard.export(Duration.ofSeconds(1)));
+    assertThrows(LockException.NotOwned.class, () -> guard.holdAtLeastFor(Duration.ofSeconds(1)));
+    assertTrue(next.isHeld());
+  }
+
+  @Test
   void aLossIsTold() throws Exception {
     Guard guard = client.lock("x").acquire();
     AtomicReference<LossReason> called = new AtomicReference<>();
@@ -154,9 +194,11 @@ class LockTest {
 
   @Test
   void aGuardThatIsCollectedIsNotRenewed() {
-    client.lock("x").ttl("100ms").acquire();
+    client.lock("x").ttl("1s").acquire();
     Guard next = null;
+    long began = System.nanoTime();
     while (next == null) {
+      assertTrue(System.nanoTime() - began < 20_000_000_000L, "it is renewed");
       System.gc();
       try {
         next = client.lock("x").acquireAsync(Duration.ofMillis(50)).join();
@@ -164,6 +206,7 @@ class LockTest {
         assertInstanceOf(LockException.Timeout.class, taken.getCause());
       }
     }
+    assertEquals(1L, client.metrics().lost().get(LossReason.ABANDONED));
     next.release();
   }
 
@@ -201,6 +244,11 @@ class LockTest {
     assertInstanceOf(LockException.Closed.class, assertThrows(ExecutionException.class, waits::get).getCause());
     assertThrows(LockException.Closed.class, () -> client.lock("x").acquire());
     assertThrows(LockException.Closed.class, () -> client.lock("x").tryAcquire());
+    assertThrows(LockException.Closed.class, () -> client.lock("x").acquireAsync().join());
+    assertThrows(LockException.Closed.class, () -> client.reentrantLock("x").lock());
+    assertThrows(LockException.Closed.class, () -> client.inspect("x"));
+    assertThrows(LockException.Closed.class, client::ping);
+    assertThrows(LockException.Lost.class, guard::close);
     assertNull(client.closeAsync().join());
   }
 

@@ -1,5 +1,8 @@
 package dev.lockwright;
 
+import static org.junit.jupiter.api.Assertions.assertFalse;
+
+import java.lang.ref.WeakReference;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
@@ -40,6 +43,15 @@ final class Places {
 
   static <T> List<T> each(int threads, Callable<T> work) throws Exception {
     return each(threads, Executors.newFixedThreadPool(threads), work);
+  }
+
+  /** Until the collector has a class loader that nobody needs any more. */
+  static void awaitCollected(WeakReference<ClassLoader> loader) {
+    long began = System.nanoTime();
+    while (loader.get() != null) {
+      System.gc();
+      assertFalse(System.nanoTime() - began > 20_000_000_000L, "a class loader is kept");
+    }
   }
 
   /** Until so many wait in this client. A figure is much to ask for in a tight loop. */

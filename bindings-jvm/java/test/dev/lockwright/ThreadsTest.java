@@ -6,15 +6,24 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Random;
+import java.util.UUID;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ForkJoinPool;
+import java.util.concurrent.Future;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Lock;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.function.Executable;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -48,6 +57,26 @@ class ThreadsTest {
   private static int nextOf(int value) {
     Thread.yield();
     return value + 1;
+  }
+
+  /** The thread that takes the mail goes home with the last client, and whoever asks a closed one still hears that it is. */
+  @Test
+  void whatIsAskedAsTheLastClientClosesEnds() throws Exception {
+    for (int i = 0; i < 300; i++) {
+      Client client = Lockwright.connect(Places.memory());
+      dev.lockwright.Lock lock = client.lock("x");
+      FutureTask<Void> closing = new FutureTask<>(client::close, null);
+      List<CompletableFuture<?>> asked = new ArrayList<>();
+      new Thread(closing).start();
+      for (int late = 0; late < 3; late += closing.isDone() ? 1 : 0) {
+        try {
+          asked.add(lock.tryAcquireAsync().exceptionally(closed -> null));
+        } catch (LockException.Closed closed) {
+          // Nothing was begun.
+        }
+      }
+      CompletableFuture.allOf(asked.toArray(CompletableFuture[]::new)).get(20, TimeUnit.SECONDS);
+    }
   }
 
   @Test
@@ -97,6 +126,43 @@ class ThreadsTest {
     }
   }
 
+  @Test
+  void whoCameInterruptedDoesNotTakeEvenAFreeLock() {
+    try (Client client = Lockwright.connect(Places.memory())) {
+      ReentrantLock lock = client.reentrantLock("x");
+      Semaphore two = client.semaphore("y", 2);
+      List<Executable> all = List.of(lock::lockInterruptibly, () -> lock.tryLock(1, TimeUnit.SECONDS), two::acquire,
+          () -> two.tryAcquire(1, TimeUnit.SECONDS));
+      for (Executable one : all) {
+        Thread.currentThread().interrupt();
+        assertThrows(InterruptedException.class, one);
+        assertFalse(Thread.interrupted());
+      }
+    }
+  }
+
+  @Test
+  void aWaitThatNothingInterruptsGoesOn() throws Exception {
+    try (Client client = Lockwright.connect(Places.memory())) {
+      Guard guard = client.lock("x").acquire();
+      Thread waits = new Thread(() -> {
+        client.reentrantLock("x").lock();
+        counter = Thread.interrupted() ? 1 : 2;
+        client.reentrantLock("x").unlock();
+      });
+      waits.start();
+      Places.awaitWaiters(client, 1);
+      waits.interrupt();
+      // Until it has heard of it.
+      while (waits.isInterrupted() && waits.isAlive()) {
+        Thread.onSpinWait();
+      }
+      guard.release();
+      waits.join();
+      assertEquals(1, counter);
+    }
+  }
+
   /** However an interrupt falls, the sum is exact, and nobody holds or waits for anything afterwards. */
   @ParameterizedTest
   @ValueSource(booleans = {false, true})
@@ -109,8 +175,8 @@ class ThreadsTest {
       ExecutorService pool = virtual ? virtualThreads() : Executors.newCachedThreadPool();
       for (int round = 0; round < 500; round++) {
         Thread[] four = new Thread[4];
-        var started = new java.util.concurrent.CountDownLatch(4);
-        java.util.List<java.util.concurrent.Future<?>> tasks = new java.util.ArrayList<>();
+        var started = new CountDownLatch(4);
+        List<Future<?>> tasks = new ArrayList<>();
         for (int i = 0; i < 4; i++) {
           int at = i;
           tasks.add(pool.submit(() -> {
@@ -145,14 +211,54 @@ class ThreadsTest {
       pool.shutdown();
       assertEquals(counter, counted.get());
       assertEquals(2_000, counted.get() + interrupted.get());
-      client.lock("x").acquire("10s").release();
-      // Who gave up may have been granted it just then, and gives it back in the background.
-      long began = System.nanoTime();
-      while (client.inspect("x").holder() != null) {
-        assertTrue(System.nanoTime() - began < 900_000_000, "it was left to its lease");
+      nobodyIsLeft(client);
+    }
+  }
+
+  /** Of what waits as a job, as all of a virtual thread does: the grant is in the mail, which nobody has brought yet. */
+  @Test
+  void anInterruptThatComesAfterTheGrantIsTooLate() throws Exception {
+    CountDownLatch stalls = new CountDownLatch(1);
+    CountDownLatch goesOn = new CountDownLatch(1);
+    ConnectOptions slow = new ConnectOptions().executor(work -> {
+      stalls.countDown();
+      assertTrue(isOpen(goesOn));
+      work.run();
+    });
+    try (Client client = Lockwright.connect(Places.memory(), slow)) {
+      Guard first = client.lock("y").acquire();
+      Striped one = client.striped("x", 1);
+      Segment held = one.any();
+      FutureTask<Boolean> waits = new FutureTask<>(() -> {
+        try (Segment got = one.any()) {
+          return Thread.interrupted() && got.guard().isHeld();
+        }
+      });
+      Thread thread = new Thread(waits);
+      thread.start();
+      CompletableFuture<Guard> second = client.lock("y").acquireAsync();
+      Places.awaitWaiters(client, 2);
+      first.release();
+      assertTrue(isOpen(stalls));
+      held.release();
+      // Whoever begins something finds what ended.
+      client.inspectAsync("z");
+      assertEquals(2, client.metrics().held());
+      thread.interrupt();
+      while (thread.isInterrupted() && thread.isAlive()) {
+        Thread.onSpinWait();
       }
-      Metrics did = client.metrics();
-      assertEquals(0, did.held() + did.waiting());
+      goesOn.countDown();
+      assertTrue(waits.get(20, TimeUnit.SECONDS));
+      second.get().release();
+    }
+  }
+
+  private static boolean isOpen(CountDownLatch latch) {
+    try {
+      return latch.await(20, TimeUnit.SECONDS);
+    } catch (InterruptedException interrupt) {
+      return false;
     }
   }
 
@@ -163,23 +269,54 @@ class ThreadsTest {
   @Test
   void tenThousandVirtualThreadsWait() throws Exception {
     Assumptions.assumeTrue(Runtime.version().feature() >= 21);
-    try (Client client = Lockwright.connect(Places.memory())) {
+    try (Client client = Lockwright.connect(Places.memory()); Carriers carriers = new Carriers()) {
       ReentrantLock lock = client.reentrantLock("x");
       lock.lock();
       ExecutorService pool = virtualThreads();
-      var done = pool.submit(() -> Places.each(10_000, virtualThreads(), () -> {
+      ExecutorService aside = Executors.newSingleThreadExecutor();
+      var done = aside.submit(() -> Places.each(10_000, pool, () -> {
         lock.lock();
         counter = counter + 1;
         lock.unlock();
         return null;
       }));
       Places.awaitWaiters(client, 10_000);
-      // A carrier that were blocked could not run this.
-      pool.submit(() -> {}).get();
+      carriers.awaitIdle();
       lock.unlock();
       done.get();
-      pool.shutdown();
+      aside.shutdown();
       assertEquals(10_000, counter);
+    }
+  }
+
+  /** While a store does not answer: a thread that blocked its carrier would keep all other virtual threads from running. */
+  @Test
+  void aVirtualThreadDoesNotBlockItsCarrierWhileTheStoreIsSilent() throws Exception {
+    String redis = System.getenv("LOCKWRIGHT_TEST_REDIS");
+    Assumptions.assumeTrue(redis != null && Runtime.version().feature() >= 21);
+    int threads = 8;
+    ConnectOptions patient = new ConnectOptions().prefix(UUID.randomUUID() + ":").responseTimeout(Duration.ofSeconds(60))
+        .storeTimeout(Duration.ofSeconds(60));
+    try (Silent way = new Silent(redis); Client client = Lockwright.connect(way.address(), patient)) {
+      ExecutorService pool = virtualThreads();
+      List<Guard> held = new ArrayList<>();
+      for (int i = 0; i < threads; i++) {
+        held.add(client.lock("held " + i).acquire());
+      }
+      way.fallSilent();
+      List<Future<?>> asking = new ArrayList<>();
+      for (Guard guard : held) {
+        asking.add(pool.submit(guard::release));
+        asking.add(pool.submit(() -> client.lock("free " + guard.name()).acquire()));
+      }
+      // It is behind all of them.
+      pool.submit(() -> {}).get(20, TimeUnit.SECONDS);
+      assertTrue(asking.stream().noneMatch(Future::isDone));
+      way.speak();
+      for (Future<?> asked : asking) {
+        asked.get();
+      }
+      pool.shutdown();
     }
   }
 
@@ -198,6 +335,105 @@ class ThreadsTest {
     }
   }
 
+  /** A continuation runs in whatever thread: what belongs to a thread is not its, a guard is anybody's, and a future's owner is named. */
+  @Test
+  void aContinuationIsAStrangerToTheThreadsLocks() throws Exception {
+    ExecutorService elsewhere = Executors.newSingleThreadExecutor();
+    try (Client client = Lockwright.connect(Places.memory())) {
+      ReentrantLock lock = client.reentrantLock("x");
+      lock.lock();
+      CompletableFuture<Void> continues = CompletableFuture.completedFuture(null);
+      continues.thenRunAsync(() -> {
+        assertFalse(lock.tryLock() || lock.isHeldByCurrentThread());
+        assertThrows(IllegalMonitorStateException.class, lock::unlock);
+      }, elsewhere).get();
+      assertEquals(ReleaseOutcome.RELEASED, continues.thenApplyAsync(none -> lock.guard(), Runnable::run).thenApplyAsync(Guard::release, elsewhere).get());
+      Owner order = new Owner();
+      dev.lockwright.Lock owned = client.lock("y").ownedBy(order);
+      int depth = owned.acquireAsync().thenComposeAsync(outer -> owned.acquireAsync(), elsewhere).thenApply(Guard::depth).get();
+      assertEquals(2, depth);
+    } finally {
+      elsewhere.shutdown();
+    }
+  }
+
+  @Test
+  void aPoolThatIsShutDownLeavesNothing() throws Exception {
+    try (Client client = Lockwright.connect(Places.shared())) {
+      Guard guard = client.lock("x").acquire();
+      ExecutorService pool = Executors.newFixedThreadPool(3);
+      pool.submit(() -> client.lock("x").acquire());
+      pool.submit(() -> {
+        client.reentrantLock("x").lockInterruptibly();
+        return null;
+      });
+      pool.submit(() -> {
+        try (Guard outer = client.lock("y").acquire()) {
+          client.lock("x").acquire();
+        }
+      });
+      Places.awaitWaiters(client, 3);
+      pool.shutdownNow();
+      assertTrue(pool.awaitTermination(20, TimeUnit.SECONDS));
+      Metrics did = client.metrics();
+      assertEquals(List.of(1L, 0L), List.of(did.held(), did.waiting()));
+      guard.release();
+      for (String name : List.of("x", "y")) {
+        Inspection left = client.inspect(name);
+        assertTrue(left.holder() == null && left.waiters() == 0, left::toString);
+      }
+    }
+  }
+
+  @Test
+  void aThreadThatFailsGivesBackWhatItsBlocksHold() throws Exception {
+    try (Client client = Lockwright.connect(Places.memory())) {
+      Thread fails = new Thread(() -> {
+        try (Guard guard = client.lock("x").acquire()) {
+          throw new IllegalStateException("nobody catches it");
+        }
+      });
+      fails.setUncaughtExceptionHandler((thread, error) -> {});
+      fails.start();
+      fails.join();
+      assertEquals(0, client.metrics().held());
+    }
+  }
+
+  /** However a cancellation falls, nobody holds or waits for anything afterwards. */
+  @Test
+  void cancellationAtRandomMoments() throws Exception {
+    Random random = new Random(7);
+    try (Client client = Lockwright.connect(Places.shared())) {
+      for (int round = 0; round < 500; round++) {
+        List<CompletableFuture<Guard>> four = new ArrayList<>();
+        for (int i = 0; i < 4; i++) {
+          four.add(client.lock("x").acquireAsync());
+        }
+        for (CompletableFuture<Guard> one : four) {
+          for (int spins = random.nextInt(2_000); spins > 0; spins--) {
+            Thread.onSpinWait();
+          }
+          if (!one.cancel(true)) {
+            one.join().release();
+          }
+        }
+      }
+      nobodyIsLeft(client);
+    }
+  }
+
+  /** Nobody holds the lock or waits for it; who gave up may have been granted it just then, and gives it back in the background. */
+  private static void nobodyIsLeft(Client client) {
+    client.lock("x").acquire("10s").release();
+    long began = System.nanoTime();
+    while (client.inspect("x").holder() != null) {
+      assertTrue(System.nanoTime() - began < 900_000_000, "it was left to its lease");
+    }
+    Metrics did = client.metrics();
+    assertEquals(0, did.held() + did.waiting());
+  }
+
   @Test
   void aThreadThatEndsHoldsNothingForEver() throws Exception {
     try (Client client = Lockwright.connect(Places.memory())) {
@@ -206,7 +442,9 @@ class ThreadsTest {
         return null;
       });
       Guard next = null;
+      long began = System.nanoTime();
       while (next == null) {
+        assertTrue(System.nanoTime() - began < 20_000_000_000L, "it is renewed");
         System.gc();
         next = client.lock("x").tryAcquire();
       }

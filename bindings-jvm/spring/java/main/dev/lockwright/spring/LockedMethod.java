@@ -13,6 +13,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.Future;
 import java.util.function.BiFunction;
+import java.util.function.UnaryOperator;
 import org.aopalliance.intercept.MethodInvocation;
 import org.springframework.beans.factory.config.ConfigurableBeanFactory;
 import org.springframework.core.KotlinDetector;
@@ -25,6 +26,7 @@ final class LockedMethod {
   private final ConfigurableBeanFactory beans;
   private final Locked locked;
   private final LockName name;
+  private final UnaryOperator<Lock> options;
   private final boolean waits;
   private final boolean staged;
   private final Object skipped;
@@ -41,6 +43,7 @@ final class LockedMethod {
     checkModifiers(method);
     checkReturn(method);
     name = new LockName(text(locked.name()), method, beans);
+    options = options();
     waits = !locked.skipIfTaken() || !text(locked.timeout()).isEmpty();
     staged = CompletionStage.class.isAssignableFrom(method.getReturnType());
     skipped = skipped(method);
@@ -83,24 +86,31 @@ final class LockedMethod {
     return resolved == null ? "" : resolved;
   }
 
-  /** The lock of that name with the options that are said. */
-  private Lock lock(String called) {
-    Lock lock = client.lock(called);
-    lock = with(lock, locked.timeout(), Lock::timeout, Lock::timeout);
-    lock = with(lock, locked.ttl(), Lock::ttl, Lock::ttl);
-    lock = with(lock, locked.maxHold(), Lock::maxHold, Lock::maxHold);
-    lock = with(lock, locked.atLeastFor(), Lock::atLeastFor, Lock::atLeastFor);
-    lock = locked.fair() ? lock.fair() : lock;
-    // Work that goes on elsewhere is not the calling thread's.
-    return staged ? lock.ownedBy(new Owner()) : lock.reentrant(true);
+  /** Gives a lock the options that are said, which are read here and not at each call. */
+  private UnaryOperator<Lock> options() {
+    UnaryOperator<Lock> timeout = span(locked.timeout(), Lock::timeout, Lock::timeout);
+    UnaryOperator<Lock> ttl = span(locked.ttl(), Lock::ttl, Lock::ttl);
+    UnaryOperator<Lock> maxHold = span(locked.maxHold(), Lock::maxHold, Lock::maxHold);
+    UnaryOperator<Lock> atLeastFor = span(locked.atLeastFor(), Lock::atLeastFor, Lock::atLeastFor);
+    return lock -> atLeastFor.apply(maxHold.apply(ttl.apply(timeout.apply(locked.fair() ? lock.fair() : lock))));
   }
 
-  private Lock with(Lock lock, String span, BiFunction<Lock, String, Lock> units, BiFunction<Lock, Duration, Lock> iso) {
-    String said = text(span);
+  private UnaryOperator<Lock> span(String given, BiFunction<Lock, String, Lock> units, BiFunction<Lock, Duration, Lock> iso) {
+    String said = text(given);
     if (said.isEmpty()) {
-      return lock;
+      return lock -> lock;
     }
-    return said.startsWith("P") ? iso.apply(lock, Duration.parse(said)) : units.apply(lock, said);
+    if (!said.startsWith("P")) {
+      return lock -> units.apply(lock, said);
+    }
+    Duration span = Duration.parse(said);
+    return lock -> iso.apply(lock, span);
+  }
+
+  private Lock lock(String called) {
+    Lock lock = options.apply(client.lock(called));
+    // Work that goes on elsewhere is not the calling thread's.
+    return staged ? lock.ownedBy(new Owner()) : lock.reentrant(true);
   }
 
   /** The call, under its lock. */

@@ -1,7 +1,5 @@
 //! Clients, locks, and whatever else is asked something.
 
-use std::sync::Arc;
-
 use lockwright::binding::options::{CONNECT, LOCK, REQUIRE};
 use lockwright::binding::{Handle, Record, Value, lost_track};
 use lockwright::guarantee::Requirements;
@@ -12,7 +10,7 @@ use lockwright::{Client, Result};
 
 use crate::JAVA;
 use crate::reply::Reply;
-use crate::report::credentials;
+use crate::report::source;
 use crate::table;
 use crate::verb::{done, no_segment};
 use crate::wire::Request;
@@ -23,8 +21,7 @@ pub(crate) fn client(request: &mut Request<'_>) -> Result<Reply> {
     let mut options = ConnectOptions { language: JAVA.name, ..ConnectOptions::default() };
     request.options(&CONNECT, &mut options, "connect")?;
     if let Some(whom) = request.optional(Request::number)? {
-        let limit = options.connect_timeout;
-        options.credentials = Some(Arc::new(move || credentials(whom, limit)));
+        options.credentials = Some(source(whom, options.connect_timeout));
     }
     let client = Client::open(url.as_deref(), options)?;
     let address = client.address().to_owned();

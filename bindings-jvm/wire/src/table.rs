@@ -73,3 +73,18 @@ pub(crate) fn forget(number: u64) {
     let forgotten = locked(table()).kept.remove(&number);
     drop(forgotten);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_was_forgotten_names_nothing_ever_again() {
+        let first = keep_histogram(Histogram::default());
+        forget(first);
+        let second = keep_histogram(Histogram::default());
+        assert!(histogram(first).is_err() && histogram(second).is_ok());
+        assert!(handle(second).is_err() && held("release", second).is_err(), "it is something else");
+        forget(second);
+    }
+}
