@@ -15,19 +15,19 @@ use crate::stats::quantile;
 pub(crate) struct Options {
     /// Locks held at once.
     #[arg(long, default_value_t = 100_000)]
-    locks: usize,
+    pub(crate) locks: usize,
     /// Seconds that a lease lasts; it is renewed every third of it.
     #[arg(long, default_value_t = 30)]
-    ttl: u64,
+    pub(crate) ttl: u64,
     /// Seconds over which the steady state is measured.
     #[arg(long, default_value_t = 60)]
-    seconds: u64,
+    pub(crate) seconds: u64,
     /// Seconds for which the server, which must run on this host, is stopped; 0 leaves it alone.
     #[arg(long, default_value_t = 0)]
-    outage: u64,
+    pub(crate) outage: u64,
     /// Pairs of another lock, before and while the others are held.
     #[arg(long, default_value_t = 5000)]
-    pairs: usize,
+    pub(crate) pairs: usize,
 }
 
 /// What was seen; times in seconds.

@@ -102,6 +102,15 @@ impl Contender {
         }
         Ok(took)
     }
+
+    /// What the program says that holds very many locks.
+    pub(crate) fn hold(&self, url: &str, task: &[&str]) -> Result<String> {
+        let output = self.command("hold", url).args(task).stderr(Stdio::inherit()).output()?;
+        if !output.status.success() {
+            return Err(format!("ended with {}", output.status).into());
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
 }
 
 /// A contender at work. Dropping it ends its process, and waits for it.

@@ -1,31 +1,28 @@
-//! Many locks held at once: the rig is a subcommand of this program, which ends with its figures as one JSON object.
+//! Many locks held at once: a contender's program holds them, and ends with its figures as one JSON object.
 
-use std::process::{Command, Stdio};
-
-use clap::CommandFactory;
 use serde_json::Value;
 
 use super::{MeasuredStore, Size, column, main_column, progress};
+use crate::Result;
 use crate::entrant::Entrant;
 use crate::report::{Better, Column, Figures};
-use crate::{Arguments, Result};
 
-const RIG: &str = "s11";
-
-/// Whether this program has the rig.
-pub(crate) fn is_there() -> bool {
-    Arguments::command().find_subcommand(RIG).is_some()
-}
+/// What a contender is to hold: how many locks, the seconds of their leases, how long it is looked at, and the pairs of
+/// another lock before and meanwhile.
+const WHOLE: [&str; 4] = ["100000", "30", "60", "5000"];
+const QUICK: [&str; 4] = ["1000", "3", "3", "100"];
 
 /// A round takes minutes, and does not vary as pairs do.
 const ROUNDS: usize = 3;
 
 pub(super) fn measure(store: &mut MeasuredStore, entrants: &mut [Entrant], size: Size) -> Result<Vec<Column>> {
     let rounds = size.rounds.min(ROUNDS);
-    let less: &[&str] = if size.quick { &["--locks", "1000", "--ttl", "3", "--seconds", "3"] } else { &[] };
+    let task = if size.quick { QUICK } else { WHOLE };
     for round in 0..rounds {
         for entrant in entrants.iter_mut() {
-            let Some(figures) = entrant.attempt(|_| rig(&store.url, less)) else { continue };
+            let Some(figures) = entrant.attempt(|entrant| figures(&entrant.contender.hold(&store.url, &task)?)) else {
+                continue;
+            };
             progress("S11", round, rounds, &format!("{}: {figures:?}", entrant.name()));
             entrant.record_all(figures);
         }
@@ -41,15 +38,6 @@ pub(super) fn measure(store: &mut MeasuredStore, entrants: &mut [Entrant], size:
         column("pair_us_before", "a pair without them, us", 1),
         column("pair_us_held", "a pair beside them, us", 1),
     ])
-}
-
-fn rig(url: &str, less: &[&str]) -> Result<Figures> {
-    let mut command = Command::new(std::env::current_exe()?);
-    let output = command.args(["--url", url, RIG]).args(less).stderr(Stdio::inherit()).output()?;
-    if !output.status.success() {
-        return Err(format!("ended with {}", output.status).into());
-    }
-    figures(std::str::from_utf8(&output.stdout)?)
 }
 
 /// The numbers of the object that `output` ends with, and what follows from them.

@@ -10,8 +10,6 @@ use crate::entrant::Entrant;
 use crate::report::{Better, Column, Role};
 use crate::server::Server;
 
-pub(crate) use held::is_there as can_hold;
-
 /// One row.
 pub(crate) struct Row {
     pub(crate) id: &'static str,

@@ -2,6 +2,7 @@ import dev.lockwright.Client;
 import dev.lockwright.Guard;
 import dev.lockwright.Lock;
 import dev.lockwright.Lockwright;
+import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletionStage;
@@ -9,10 +10,15 @@ import java.util.concurrent.CompletionStage;
 /** The JVM's face: in threads, as a {@code java.util.concurrent.locks.Lock}, and awaited. */
 final class LockwrightContender {
   public static void main(String[] words) throws Exception {
+    if (words[0].equals("hold")) {
+      Duration ttl = Duration.ofSeconds(Long.parseLong(words[4]));
+      ManyLocks.hold(words[2], Integer.parseInt(words[3]), ttl, Long.parseLong(words[5]), Integer.parseInt(words[6]));
+      return;
+    }
     var library = new Contender.Library<Client>(Lockwright::connect, Client::close, List.of("eval", "evalsha"), Map.of());
     Contender.main(
         words,
-        new Blocking<>("Lockwright Java", "ours", List.of("S1", "S3", "S4", "S5", "S12"), library,
+        new Blocking<>("Lockwright Java", "ours", List.of("S1", "S3", "S4", "S5", "S11", "S12"), library,
             (client, key, task) -> guarded(client.lock(key))),
         new Blocking<>("Lockwright Java, fair", "ours", List.of("S4", "S5"), library,
             (client, key, task) -> guarded(client.lock(key).fair())),
