@@ -6,7 +6,7 @@ use std::{fmt, fs};
 
 use serde_json::Value;
 
-use crate::rows::{Face, Meets, Store};
+use crate::rows::{Face, Store};
 use crate::scenario::{Mixed, Peer, Scenario};
 
 /// One scenario on one store, played by one face or by two in turn.
@@ -24,7 +24,8 @@ impl fmt::Display for Triple {
 }
 
 /// Every team that plays the scenario: each face alone, and, where languages may mix, each with the next one, and one
-/// face of each language together. All pairs would be many soon, and prove little more: they meet at the store only.
+/// face of each language together; but for another way to the library of a face, which plays alone. All pairs would be
+/// many soon, and prove little more: they meet at the store only.
 pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
     let (faces, peers): (Vec<_>, Vec<_>) = faces.iter().cloned().partition(|face| face.joins.is_none());
     if scenario.peer != Peer::No {
@@ -36,6 +37,7 @@ pub fn teams(scenario: &Scenario, faces: &[Face]) -> Vec<Vec<Face>> {
     }
     let mut teams: Vec<_> = faces.iter().map(|face| vec![face.clone()]).collect();
     if scenario.mixed == Mixed::Yes {
+        let faces: Vec<_> = faces.into_iter().filter(|face| face.daily.is_none()).collect();
         let pairs = if faces.len() > 2 { faces.len() } else { faces.len().saturating_sub(1) };
         teams.extend((0..pairs).map(|i| vec![faces[i].clone(), faces[(i + 1) % faces.len()].clone()]));
         let languages = one_of_each_language(&faces);
@@ -107,9 +109,14 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
         return Some(format!("{}: {reason}", store.name));
     }
     let slow = team.iter().filter_map(|face| face.only.as_ref()).filter(|_| !full);
-    let left_out = |only: &&Meets| !team.iter().any(|face| only.faces.contains(&face.name));
-    if let Some(only) = slow.into_iter().find(left_out) {
+    if let Some(only) = slow.into_iter().find(|only| !only.meets(&scenario.name, &team_name(team))) {
         return Some(only.reason.clone());
+    }
+    for face in team {
+        let part = face.daily.as_ref().filter(|part| !full && !part.scenarios.contains(&scenario.name));
+        if let Some(part) = part {
+            return Some(format!("{}: {}", face.name, part.reason));
+        }
     }
     let part = store.only.as_ref().filter(|_| !full);
     if let Some(part) = part
@@ -186,9 +193,14 @@ pub fn not_in_rows(root: &Path, faces: &[Face], stores: &[Store], scenarios: &[S
     for scenario in scenarios {
         let teams: Vec<_> = teams(scenario, faces).iter().map(|team| team_name(team)).collect();
         let only = scenario.only.iter().flat_map(|only| &only.teams);
-        for stale in only.filter(|team| !teams.contains(team)) {
+        let met = faces.iter().filter_map(|face| face.only.as_ref()?.also.get(&scenario.name)).flatten();
+        for stale in only.chain(met).filter(|team| !teams.contains(team)) {
             wrong.push(format!("{}: there is no team {stale}", scenario.name));
         }
+    }
+    let also = faces.iter().filter_map(|face| face.only.as_ref()).flat_map(|only| only.also.keys());
+    for stale in also.filter(|name| !scenarios.iter().any(|scenario| scenario.name == **name)) {
+        wrong.push(format!("a peer meets more faces in {stale}, which is no scenario"));
     }
     wrong
 }
@@ -196,7 +208,7 @@ pub fn not_in_rows(root: &Path, faces: &[Face], stores: &[Store], scenarios: &[S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rows::Part;
+    use crate::rows::{Meets, Part};
     use crate::scenario;
     use serde_json::json;
 
@@ -328,12 +340,27 @@ mod tests {
         let why_partly = |name, full| reason(&scenario(name, ""), &[face("b")], &partly, &json!({}), full);
         assert_eq!(why_partly("x", false).unwrap(), "p: it is the same");
         assert_eq!((why_partly("y", false), why_partly("x", true)), (None, None));
-        let slow = Meets { faces: vec!["b".into()], reason: "it is slow".into() };
+        let brief = Part { scenarios: vec!["y".into()], reason: "it is the same library".into() };
+        let other = Face { daily: Some(brief), ..face("o") };
+        let why_daily = |name, full| {
+            let scenario = scenario(name, "mixed = true");
+            assert!(teams(&scenario, &[face("a"), other.clone()]).iter().all(|team| team.len() == 1));
+            reason(&scenario, std::slice::from_ref(&other), &store("s"), &json!({}), full)
+        };
+        assert_eq!(why_daily("x", false).unwrap(), "o: it is the same library");
+        assert_eq!((why_daily("y", false), why_daily("x", true)), (None, None));
+        let also = BTreeMap::from([("y".into(), vec!["c+theirs".into()])]);
+        let slow = Meets { faces: vec!["b".into()], also, reason: "it is slow".into() };
         let peer = Face { joins: Some("s".into()), only: Some(slow), ..face("theirs") };
         let met = scenario("x", "peer = true");
         let why_met = |with| reason(&met, &[face(with), peer.clone()], &store("s"), &json!({}), false);
         assert_eq!((why_met("c").as_deref(), why_met("b")), (Some("it is slow"), None));
-        assert_eq!(reason(&met, &[face("c"), peer], &store("s"), &json!({}), true), None);
+        assert_eq!(reason(&met, &[face("c"), peer.clone()], &store("s"), &json!({}), true), None);
+        let in_y = |team: &[Face]| reason(&scenario("y", "peer = true"), team, &store("s"), &json!({}), false);
+        assert_eq!(in_y(&[face("c"), peer.clone()]), None);
+        assert_eq!(in_y(&[peer.clone(), face("c")]).as_deref(), Some("it is slow"));
+        let found = not_in_rows(Path::new(env!("CARGO_MANIFEST_DIR")), &[peer], &[], &[]);
+        assert!(found.iter().any(|wrong| wrong.contains("in y, which is no scenario")), "{found:?}");
         limited.cannot.remove("list");
         assert_eq!(why(&scenario("odd", ""), &[limited]).unwrap(), "a: it is odd");
     }

@@ -34,6 +34,11 @@ pub struct Face {
     pub process_each: bool,
     /// For a library that is not ours: whom it meets unless everything is asked for, and why not the others.
     pub only: Option<Meets>,
+    /// For another way to the library of a face: all that it plays unless everything is asked for, and why not more. It
+    /// plays alone, and takes part in the table of bad input where it is named.
+    pub daily: Option<Part>,
+    /// What it is built into, for one that not every machine can build.
+    pub built: Option<Built>,
     /// Why its threads are not counted once a play is over.
     pub own_threads: Option<String>,
     #[serde(default)]
@@ -45,7 +50,26 @@ pub struct Face {
 #[serde(deny_unknown_fields)]
 pub struct Meets {
     pub faces: Vec<String>,
+    /// Other teams that it is in, by the scenario that these play.
+    #[serde(default)]
+    pub also: BTreeMap<String, Vec<String>>,
     pub reason: String,
+}
+
+/// A file or folder from the root of the tree, and why it may not be there.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Built {
+    pub file: String,
+    pub reason: String,
+}
+
+impl Meets {
+    /// Whether it meets this team in that scenario.
+    pub fn meets(&self, scenario: &str, team: &str) -> bool {
+        let also = self.also.get(scenario).is_some_and(|teams| teams.iter().any(|other| other == team));
+        also || team.split('+').any(|face| self.faces.iter().any(|known| known == face))
+    }
 }
 
 /// A store.
@@ -76,7 +100,7 @@ pub struct Store {
     pub cannot: Reasons,
 }
 
-/// See [`Store::only`].
+/// See [`Store::only`] and [`Face::daily`].
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Part {
@@ -148,6 +172,12 @@ pub fn stores(scenarios: &[Scenario]) -> Result<Vec<Store>, String> {
 }
 
 impl Face {
+    /// Why it cannot be played on this machine.
+    pub fn absent(&self) -> Option<&str> {
+        let built = self.built.as_ref()?;
+        (!here().join("..").join(&built.file).exists()).then_some(&built.reason)
+    }
+
     /// The command that starts its shim.
     pub fn start(&self) -> Command {
         let bin = std::env::current_exe().ok().and_then(|path| path.parent().map(Path::to_owned)).unwrap_or_default();

@@ -58,10 +58,15 @@ struct Account<'a> {
 pub fn run(asked: &Asked, tell: &(dyn Fn(&str) + Sync)) -> Result<(usize, usize, usize), String> {
     let began = Instant::now();
     let all = table::read()?;
-    let chosen = |chosen: &[String], name: &str| chosen.is_empty() || chosen.iter().any(|c| c == name);
-    let rows: Vec<_> = all.iter().filter(|row| chosen(&asked.rows, &row.name)).cloned().collect();
+    let chosen = |row: &&Row| asked.rows.is_empty() || asked.rows.contains(&row.name);
+    let rows: Vec<_> = all.iter().filter(chosen).cloned().collect();
     let scenarios = scenario::read_all(&rows::here().join("scenarios"))?;
-    let faces: Vec<_> = rows::faces(&scenarios)?.into_iter().filter(|face| chosen(&asked.faces, &face.name)).collect();
+    let whole = asked.faces.is_empty() && asked.rows.is_empty();
+    let played = |face: &Face| match asked.faces.is_empty() {
+        true => face.daily.is_none() && face.absent().is_none(),
+        false => asked.faces.contains(&face.name),
+    };
+    let faces: Vec<_> = rows::faces(&scenarios)?.into_iter().filter(played).collect();
     if rows.is_empty() || faces.is_empty() {
         return Err("there is no such face or row".into());
     }
@@ -75,7 +80,6 @@ pub fn run(asked: &Asked, tell: &(dyn Fn(&str) + Sync)) -> Result<(usize, usize,
     });
     let mut outcomes = account.outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
     let told = account.told.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let whole = asked.faces.is_empty() && asked.rows.is_empty();
     if asked.write {
         docs::write(&all, &told)?;
     } else if whole {
