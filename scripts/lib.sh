@@ -72,6 +72,9 @@ need_venv() {
   export VIRTUAL_ENV=$venv PATH=$venv/bin:$PATH
 }
 
+# The Python package as the tests use it, in the tree's own Python.
+python_build() { maturin develop --quiet --locked --manifest-path "$ROOT/bindings-python/Cargo.toml"; }
+
 # need_node [FOLDER]: Node 20 or newer, and in FOLDER what its lock file names.
 need_node() {
   need_command node nodejs
@@ -106,13 +109,28 @@ need_jvm() {
   need_command mvn maven
 }
 
-# jvm_build PROFILE: the Java classes as the tests use them, with the native library that cargo built, and the shim.
+# jdks: the folders of the JDKs that are here, each with its version before it, the newest last.
+jdks() {
+  local javac home
+  for javac in "$(command -v javac)" /usr/lib/jvm/*/bin/javac; do
+    home=$(realpath "$javac")
+    home=${home%/bin/javac}
+    echo "$(sed -n 's/^JAVA_VERSION="\([0-9]*\).*/\1/p' "$home/release") $home"
+  done | sort -nu
+}
+
+# jvm_build PROFILE: the Java classes as the tests use them, with the native libraries that cargo built, and the shim.
 jvm_build() {
-  local package=$ROOT/bindings-jvm
+  local package=$ROOT/bindings-jvm version home
   mvn -q -B -f "$package/pom.xml" -Dnative.skip=true -Dnative.folder="$TARGET/$1" test-compile \
     dependency:build-classpath -Dmdep.outputFile="$package/target/classpath" >&2
   javac -nowarn -cp "$package/target/classes:$(<"$package/target/classpath")" -d "$package/target/shim" \
     "$ROOT"/conformance/shims/jvm/{InHand,Peer,Shim}.java >&2
+  rm -f "$package/ffm/target/home"
+  read -r version home < <(jdks | tail -1)
+  ((version >= 22)) || return 0
+  JAVA_HOME=$home mvn -q -B -f "$package/ffm/pom.xml" -Dnative.skip=true -Dnative.folder="$TARGET/$1" test-compile >&2
+  echo "$home" >"$package/ffm/target/home"
 }
 
 # Every face as the conformance suite plays it, and the suite.
@@ -121,8 +139,11 @@ need_faces() {
   need_venv
   need_node "$ROOT/bindings-node"
   need_jvm
-  maturin develop --quiet --locked --manifest-path "$ROOT/bindings-python/Cargo.toml"
-  cargo build --locked -p lockwright-conformance -p lockwright-node -p lockwright-jvm
+  python_build
+  cargo build --locked -p lockwright-conformance -p lockwright-node -p lockwright-jvm -p lockwright-uniffi
   node_build debug
   jvm_build debug
 }
+
+# maven ARGUMENT...: with a local repository of the tree's own, in which only what was built here is ours.
+maven() { mvn -q -B -ntp -Dmaven.repo.local="$ROOT/.tools/maven" "$@"; }
