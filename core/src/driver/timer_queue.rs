@@ -108,9 +108,9 @@ impl TimerQueue {
         new.shrink_to(FEW);
         drop(new);
         if timers.new >= self.most_new.load(Ordering::Relaxed) {
-            timers.forget(|entry| entry.strong_count() > 0);
+            let left = timers.forget(|entry| entry.strong_count() > 0);
             // A quarter as many as there are: looking through all of them costs each new one little.
-            self.most_new.store(FEW + timers.count / 4, Ordering::Relaxed);
+            self.most_new.store(FEW + left / 4, Ordering::Relaxed);
         }
     }
 }
@@ -125,7 +125,6 @@ struct Timers {
     by_due: BTreeMap<Time, Entries>,
     /// Those of a moment that came which were not looked at yet.
     due: Option<smallvec::IntoIter<[Weak<Entry>; 1]>>,
-    count: usize,
     /// How many of them came since those of no use were looked for.
     new: usize,
 }
@@ -133,7 +132,6 @@ struct Timers {
 impl Timers {
     fn add(&mut self, Timed { due, entry }: Timed) {
         self.by_due.entry(due).or_default().push(entry);
-        self.count += 1;
         self.new += 1;
     }
 
@@ -146,7 +144,6 @@ impl Timers {
     fn take_due(&mut self, now: Time) -> Option<Weak<Entry>> {
         loop {
             if let Some(entry) = self.due.as_mut().and_then(Iterator::next) {
-                self.count -= 1;
                 return Some(entry);
             }
             let first = self.by_due.first_entry().filter(|first| *first.key() <= now)?;
@@ -154,16 +151,15 @@ impl Timers {
         }
     }
 
-    /// Keeps those of the entries that are `wanted`.
-    fn forget(&mut self, wanted: impl Fn(&Weak<Entry>) -> bool) {
+    /// Keeps those of the entries that are `wanted`: how many.
+    fn forget(&mut self, wanted: impl Fn(&Weak<Entry>) -> bool) -> usize {
         self.by_due.retain(|_, entries| {
             entries.retain(|entry| wanted(entry));
             entries.shrink_to_fit();
             !entries.is_empty()
         });
-        self.count =
-            self.due.as_ref().map_or(0, |due| due.len()) + self.by_due.values().map(SmallVec::len).sum::<usize>();
         self.new = 0;
+        self.due.as_ref().map_or(0, |due| due.len()) + self.by_due.values().map(SmallVec::len).sum::<usize>()
     }
 }
 
@@ -188,8 +184,8 @@ async fn turn(engine: &Weak<Engine>, wake: &Notify, timers: &mut Timers) {
             let sends = visit_due(&engine, timers);
             engine.send_in_background(sends);
             if engine.check_open().is_err() {
-                timers.forget(|entry| entry.upgrade().is_some_and(|entry| !entry.is_idle()));
-                if timers.count == 0 && engine.timer_queue.may_end() {
+                let left = timers.forget(|entry| entry.upgrade().is_some_and(|entry| !entry.is_idle()));
+                if left == 0 && engine.timer_queue.may_end() {
                     return;
                 }
             }
@@ -245,9 +241,8 @@ mod tests {
         };
         assert_eq!((due(&mut timers, at(4)), timers.next()), (String::new(), Some(at(5))));
         assert_eq!(timers.take_due(at(8)).unwrap().upgrade().unwrap().name.as_ref(), "b");
-        timers.forget(|entry| entry.upgrade().unwrap().name.as_ref() != "c");
-        assert_eq!(timers.count, 4);
+        assert_eq!(timers.forget(|entry| entry.upgrade().unwrap().name.as_ref() != "c"), 4);
         assert_eq!(due(&mut timers, at(8)), "eaf");
-        assert_eq!((timers.count, timers.next()), (1, Some(at(9))));
+        assert_eq!((timers.by_due.len(), timers.next()), (1, Some(at(9))));
     }
 }
