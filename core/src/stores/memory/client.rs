@@ -127,8 +127,8 @@ impl Backend for Key<'_> {
     type Error = Infallible;
 
     fn found(&mut self, _: RecordKind) -> std::result::Result<Option<Found>, Infallible> {
-        let known = self.records.by_key.get(self.key).filter(|record| record.is_in_use(self.now));
-        Ok(known.map(|record| record.found(self.now)))
+        let known = self.records.by_key.get(self.key).map(|record| record.found(self.now));
+        Ok(known.filter(|found| found.in_use))
     }
 
     /// What is in nobody's use is not found.
