@@ -1,6 +1,7 @@
 //! The `native` layout of stores that run the [cells](crate::cell) themselves: the names of its procedures say it all.
 
 use crate::barrier_machine::BarrierCalls;
+use crate::engine::Procedure;
 use crate::guarantee::Guarantees;
 use crate::latch_machine::LatchCalls;
 use crate::native_machine::{Calls, NativeLayout, OwnCalls};
@@ -37,5 +38,5 @@ pub fn lists(request: &Request) -> bool {
 
 /// Whether the request changes nothing.
 pub fn only_looks(request: &Request) -> bool {
-    lists(request) || [LOCK.inspect.name, LATCH.look.name, BARRIER.look.name].contains(&request.call.name)
+    lists(request) || Procedure::read(request).is_some_and(|procedure| procedure.only_looks())
 }

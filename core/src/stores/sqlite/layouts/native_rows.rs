@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use lockwright_machines::cell::Runs;
+use lockwright_machines::cell::{Cell, Runs};
 use lockwright_machines::lock_cell::{Claimant, Hold, LockCell, LockStorage, Surroundings, Waiter};
 use lockwright_machines::native_machine::Procedure;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, types};
@@ -57,7 +57,7 @@ pub(super) fn run(
     around: &mut Surroundings<'_>,
 ) -> rusqlite::Result<Reply> {
     let mut lock = known.map_or_else(|| Lock::new(db), Ok)?;
-    let looks = matches!(procedure, Procedure::Inspect);
+    let looks = LockCell::only_looks(&procedure);
     let asker = match &procedure {
         Procedure::Acquire(ask) => Some(ask.asker.owner.inbox),
         _ => None,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use lockwright_machines::cell::Runs;
+use lockwright_machines::cell::{Cell, Runs};
 use lockwright_machines::lock_cell::{Claimant, LockStorage, Surroundings};
 use lockwright_machines::shared_cell::{Acquire, Holder, Seeker, SharedCell, SharedStorage};
 use lockwright_machines::shared_machine::Procedure;
@@ -34,7 +34,7 @@ pub(super) fn run(
     around: &mut Surroundings<'_>,
 ) -> rusqlite::Result<Reply> {
     let mut record = known.map_or_else(|| Record::new(db), Ok)?;
-    let looks = matches!(procedure, Procedure::Inspect);
+    let looks = SharedCell::only_looks(&procedure);
     if let Procedure::Acquire(ask) = &procedure {
         record.end_the_gone(db, env, key, ask)?;
     }
