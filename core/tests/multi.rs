@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use lockwright::lease::ReleaseOutcome;
 use lockwright::multi::MultiGuard;
+use lockwright::options::AcquireOptions;
 use lockwright::{Async, Error, Kind};
 use test_stores::TestStore;
 
@@ -80,7 +81,9 @@ fn the_loss_of_one_is_the_loss_of_all() {
     for place in TestStore::all() {
         let client = place.client();
         let names = place.names(["a", "b"]);
-        let guard = client.multi_lock(&names).unwrap().acquire().unwrap();
+        // Who has held something for less than a second is told of a break by the next renewal.
+        let options = AcquireOptions { ttl: Duration::from_secs(3), ..AcquireOptions::default() };
+        let guard = client.multi_lock_with(&names, &options).unwrap().acquire().unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         guard.on_lost(move |reason| tell.send(reason.clone()).unwrap());
         let token = guard.token_of(&names[1]).unwrap();
