@@ -28,7 +28,7 @@ pub struct Selection {
     pub stores: Vec<String>,
     /// Only these scenarios; empty for all.
     pub scenarios: Vec<String>,
-    /// Everything, at full length.
+    /// Every team, and of each scenario and store one at full length.
     pub full: bool,
     /// How many scenarios are played at a time.
     pub jobs: usize,
@@ -79,6 +79,7 @@ struct Job<'a> {
     place: &'a RunningStore,
     shared: bool,
     queue: bool,
+    full: bool,
 }
 
 /// How a run ended.
@@ -133,6 +134,9 @@ pub fn run(suite: &Suite, wanted: &Selection, tell: &(dyn Fn(&str) + Sync)) -> R
     let mut dice = Dice::new(seed);
     dice.shuffle(together.make_contiguous());
     dice.shuffle(alone.make_contiguous());
+    if wanted.full {
+        lengthen(together.iter_mut().chain(&mut alone));
+    }
     work(together, wanted.jobs.max(1), &hall, &account);
     work(alone, 1, &hall, &account);
     let Hall { pool, scratch, .. } = hall;
@@ -228,7 +232,8 @@ fn plan<'a>(
                     None => {
                         let promised = |what: &str| promises.get(what) != Some(&Value::Bool(false));
                         let (shared, queue) = (promised("shared"), promised("push") && in_line(scenario, store));
-                        let job = Job { triple, scenario, team: team.clone(), place, shared, queue };
+                        let team = team.clone();
+                        let job = Job { triple, scenario, team, place, shared, queue, full: false };
                         if scenario.alone { alone.push_back(job) } else { together.push_back(job) }
                     }
                 },
@@ -236,6 +241,15 @@ fn plan<'a>(
         }
     }
     (together, alone)
+}
+
+/// At full length plays the first team of each scenario and store: in an order of chance, so that it is another one each
+/// time. That the others do as much teaches little more, and takes hours.
+fn lengthen<'a, 'b: 'a>(jobs: impl Iterator<Item = &'a mut Job<'b>>) {
+    let mut seen = BTreeSet::new();
+    for Job { triple, full, .. } in jobs {
+        *full = seen.insert((&triple.scenario, &triple.store));
+    }
 }
 
 /// Whether those who wait in the scenario stand in a line at the store: where others do not, those who want a fair lock
@@ -311,7 +325,7 @@ impl Done {
 /// Plays it, and enters how, unless it goes well.
 fn play(job: &Job<'_>, hall: &Hall<'_>, account: &Account<'_>) -> Option<Done> {
     let begin = Instant::now();
-    let Job { triple, scenario, team, place, shared, queue } = job;
+    let Job { triple, scenario, team, place, shared, queue, full } = job;
     let mut attempt = 0;
     loop {
         attempt += 1;
@@ -319,11 +333,10 @@ fn play(job: &Job<'_>, hall: &Hall<'_>, account: &Account<'_>) -> Option<Done> {
         let word = hall.scratch.word(&name);
         locked(&account.words).insert(word.clone(), triple.clone());
         let result = hall.scratch.folder(&word).map_err(Fault::Wrong).and_then(|folder| {
-            let Selection { full, patience, .. } = *hall.wanted;
-            let (word, pool) = (word.clone(), &hall.pool);
+            let (word, pool, patience) = (word.clone(), &hall.pool, hall.wanted.patience);
             play::play(
                 scenario,
-                &Stage { team, place, shared: *shared, queue: *queue, full, patience, folder, word, pool },
+                &Stage { team, place, shared: *shared, queue: *queue, full: *full, patience, folder, word, pool },
             )
         });
         let took = format!("{:>6.2} s", begin.elapsed().as_secs_f64());
