@@ -27,7 +27,7 @@ enum Command {
         /// Only this scenario; may be repeated.
         #[arg(long = "scenario")]
         scenarios: Vec<String>,
-        /// Every team, and of each scenario and store one, chosen by the seed, at full length.
+        /// Also what has the day off: of each scenario and store one team more, and one at full length, chosen by the seed.
         #[arg(long)]
         full: bool,
         /// Play everything this many times.
@@ -54,7 +54,7 @@ enum Command {
     },
     /// Play what other libraries and we play together; ends with the same line.
     Interop {
-        /// Every team, and of each scenario and store one, chosen by the seed, at full length.
+        /// Also what has the day off: of each scenario and store one team more, and one at full length, chosen by the seed.
         #[arg(long)]
         full: bool,
         /// Write docs/interop.md from how it ended.

@@ -132,15 +132,15 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
 /// Why a mixed team has the day off, if it has: of a scenario's mixed teams one plays every day, one face of each
 /// language where there is such a team, else a pair; scenarios take the pairs in turn, so that each pair plays some.
 /// Languages meet at the store only, where a pair more proves little.
-pub fn day_off(scenario: &Scenario, team: &[Face], faces: &[Face], full: bool) -> Option<String> {
-    if full || scenario.mixed == Mixed::No || scenario.only.is_some() || team.len() == 1 {
+pub fn day_off(scenario: &Scenario, team: &[Face], faces: &[Face]) -> Option<String> {
+    if scenario.mixed == Mixed::No || scenario.only.is_some() || team.len() == 1 {
         return None;
     }
     let mixed: Vec<_> = teams(scenario, faces).into_iter().filter(|team| team.len() > 1).collect();
     let all_languages = mixed.iter().find(|team| team.len() > 2);
     let turn = scenario.name.bytes().map(usize::from).sum::<usize>() % mixed.len();
     (team_name(all_languages.unwrap_or(&mixed[turn])) != team_name(team))
-        .then(|| "another mixed team plays it every day, all of them with --full".into())
+        .then(|| "another mixed team plays it every day, and others with --full".into())
 }
 
 /// What became of a triple.
@@ -270,7 +270,7 @@ mod tests {
         let faces = [of("a", "x"), of("b", "y"), of("c", "z")];
         let daily = |scenario: &Scenario| -> Vec<_> {
             let teams = teams(scenario, &faces).into_iter();
-            teams.filter(|team| day_off(scenario, team, &faces, false).is_none()).map(|t| team_name(&t)).collect()
+            teams.filter(|team| day_off(scenario, team, &faces).is_none()).map(|t| team_name(&t)).collect()
         };
         assert_eq!(daily(&scenario("m", "")), ["a", "b", "c"]);
         let pairs: BTreeSet<_> =
@@ -282,8 +282,7 @@ mod tests {
         let only = "mixed = true\nonly = { teams = ['a+b'], reason = 'slow' }";
         assert_eq!(daily(&scenario("m", only)).len(), 6, "a scenario that names its teams is not asked again");
         let pair = [faces[1].clone(), faces[2].clone()];
-        assert!(["m", "n"].iter().any(|name| day_off(&scenario(name, "mixed = true"), &pair, &faces, false).is_some()));
-        assert_eq!(day_off(&scenario("m", "mixed = true"), &pair, &faces, true), None);
+        assert!(["m", "n"].iter().any(|name| day_off(&scenario(name, "mixed = true"), &pair, &faces).is_some()));
     }
 
     #[test]

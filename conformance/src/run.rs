@@ -28,7 +28,7 @@ pub struct Selection {
     pub stores: Vec<String>,
     /// Only these scenarios; empty for all.
     pub scenarios: Vec<String>,
-    /// Every team, and of each scenario and store one at full length.
+    /// Also what has the day off: of each scenario and store one team, and one at full length.
     pub full: bool,
     /// How many scenarios are played at a time.
     pub jobs: usize,
@@ -79,6 +79,8 @@ struct Job<'a> {
     place: &'a RunningStore,
     shared: bool,
     queue: bool,
+    /// It is not played every day.
+    is_off: bool,
     full: bool,
 }
 
@@ -135,6 +137,9 @@ pub fn run(suite: &Suite, wanted: &Selection, tell: &(dyn Fn(&str) + Sync)) -> R
     dice.shuffle(together.make_contiguous());
     dice.shuffle(alone.make_contiguous());
     if wanted.full {
+        for jobs in [&mut together, &mut alone] {
+            jobs.retain(one_of_those_off(&account));
+        }
         lengthen(together.iter_mut().chain(&mut alone));
     }
     work(together, wanted.jobs.max(1), &hall, &account);
@@ -207,9 +212,9 @@ fn plan<'a>(
 ) -> (VecDeque<Job<'a>>, VecDeque<Job<'a>>) {
     let mut promises: BTreeMap<(String, String), Result<Value, String>> = BTreeMap::new();
     let (mut together, mut alone) = (VecDeque::new(), VecDeque::new());
-    let why_not = |scenario: &Scenario, team: &[Face], store: &rows::Store, promises: &Value| {
-        matrix::reason(scenario, team, store, promises, hall.wanted.full)
-            .or_else(|| matrix::day_off(scenario, team, &suite.faces, hall.wanted.full))
+    let why_off = |scenario: &Scenario, team: &[Face], store: &rows::Store, promises: &Value| {
+        let part = matrix::reason(scenario, team, store, promises, false);
+        part.or_else(|| matrix::day_off(scenario, team, &suite.faces))
     };
     for scenario in &suite.scenarios {
         for (team, place) in
@@ -227,20 +232,37 @@ fn plan<'a>(
             let promises = promises.entry(key).or_insert_with(|| ask(asked, place, &hall.scratch, &hall.pool));
             match promises {
                 Err(error) => account.enter(&triple, Outcome::Failed, &format!("\n  {error}")),
-                Ok(promises) => match why_not(scenario, team, store, promises) {
-                    Some(reason) => account.enter(&triple, Outcome::Skipped(reason), ""),
-                    None => {
+                Ok(promises) => {
+                    let off = why_off(scenario, team, store, promises);
+                    let never = matrix::reason(scenario, team, store, promises, true);
+                    if let Some(reason) = never.or_else(|| off.clone().filter(|_| !hall.wanted.full)) {
+                        account.enter(&triple, Outcome::Skipped(reason), "");
+                    } else {
                         let promised = |what: &str| promises.get(what) != Some(&Value::Bool(false));
                         let (shared, queue) = (promised("shared"), promised("push") && in_line(scenario, store));
-                        let team = team.clone();
-                        let job = Job { triple, scenario, team, place, shared, queue, full: false };
+                        let (team, is_off) = (team.clone(), off.is_some());
+                        let job = Job { triple, scenario, team, place, shared, queue, is_off, full: false };
                         if scenario.alone { alone.push_back(job) } else { together.push_back(job) }
                     }
-                },
+                }
             }
         }
     }
     (together, alone)
+}
+
+/// Whether a job is played on a day on which nothing is off: what is played every day, and of the rest the first team of
+/// each scenario and store, in an order of chance. All of them would take hours to show that the faces share one core.
+fn one_of_those_off<'a>(account: &'a Account<'_>) -> impl FnMut(&Job<'_>) -> bool + 'a {
+    let mut seen = BTreeSet::new();
+    move |Job { triple, is_off, .. }| {
+        let is_on = !is_off || seen.insert((triple.scenario.clone(), triple.store.clone()));
+        if !is_on {
+            let reason = "another team that has its day off plays it, chosen by the seed";
+            account.enter(triple, Outcome::Skipped(reason.into()), "");
+        }
+        is_on
+    }
 }
 
 /// At full length plays the first team of each scenario and store: in an order of chance, so that it is another one each
@@ -325,7 +347,7 @@ impl Done {
 /// Plays it, and enters how, unless it goes well.
 fn play(job: &Job<'_>, hall: &Hall<'_>, account: &Account<'_>) -> Option<Done> {
     let begin = Instant::now();
-    let Job { triple, scenario, team, place, shared, queue, full } = job;
+    let Job { triple, scenario, team, place, shared, queue, full, .. } = job;
     let mut attempt = 0;
     loop {
         attempt += 1;
