@@ -27,7 +27,7 @@ enum Command {
         /// Only this scenario; may be repeated.
         #[arg(long = "scenario")]
         scenarios: Vec<String>,
-        /// Also what has the day off: of each scenario and store one team more, and one at full length, chosen by the seed.
+        /// Also what has the day off: of each scenario and store one team, and one at full length, by the seed.
         #[arg(long)]
         full: bool,
         /// Play everything this many times.
@@ -54,7 +54,7 @@ enum Command {
     },
     /// Play what other libraries and we play together; ends with the same line.
     Interop {
-        /// Also what has the day off: of each scenario and store one team more, and one at full length, chosen by the seed.
+        /// Also what has the day off: of each scenario and store one team, and one at full length, by the seed.
         #[arg(long)]
         full: bool,
         /// Write docs/interop.md from how it ended.

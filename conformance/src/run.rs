@@ -251,8 +251,8 @@ fn plan<'a>(
     (together, alone)
 }
 
-/// Whether a job is played on a day on which nothing is off: what is played every day, and of the rest the first team of
-/// each scenario and store, in an order of chance. All of them would take hours to show that the faces share one core.
+/// Whether a job is played in a full run: what is played every day, and of the rest the first team of each scenario and
+/// store, in an order of chance. All of them would take hours to show that the faces share one core.
 fn one_of_those_off<'a>(account: &'a Account<'_>) -> impl FnMut(&Job<'_>) -> bool + 'a {
     let mut seen = BTreeSet::new();
     move |Job { triple, is_off, .. }| {
@@ -265,8 +265,8 @@ fn one_of_those_off<'a>(account: &'a Account<'_>) -> impl FnMut(&Job<'_>) -> boo
     }
 }
 
-/// At full length plays the first team of each scenario and store: in an order of chance, so that it is another one each
-/// time. That the others do as much teaches little more, and takes hours.
+/// At full length plays the first team of each scenario and store, in the same order of chance. That the others do as
+/// much teaches little more, and takes hours.
 fn lengthen<'a, 'b: 'a>(jobs: impl Iterator<Item = &'a mut Job<'b>>) {
     let mut seen = BTreeSet::new();
     for Job { triple, full, .. } in jobs {
