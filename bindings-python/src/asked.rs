@@ -101,7 +101,7 @@ pub(crate) fn ask<'py>(py: Python<'py>, of: &impl Asked, name: &str, given: &[Gi
     let handle = of.handle();
     let (operation, arguments) = asked(&handle, name, given)?;
     of.shared().prepare(py)?;
-    told(py, outcome(py, operation, handle, arguments)?.map_err(Raised)?, of.shared())
+    told(py, outcome(py, operation, handle, arguments)?.map_err(Raised)?, &of.shared().client)
 }
 
 fn outcome(

@@ -46,11 +46,6 @@ pub(crate) struct Orphan {
 }
 
 impl SharedClient {
-    /// A client that is closed has nothing left to release.
-    pub(crate) fn take_orphans(&self) -> Vec<Orphan> {
-        std::mem::take(&mut *locked(&self.orphans))
-    }
-
     /// A process whose driver may ask for credentials needs somebody to answer it.
     pub(crate) fn prepare(&self, py: Python<'_>) -> PyResult<()> {
         if self.origin.credentials.is_some() {
@@ -359,11 +354,17 @@ impl Client {
 
     /// Gives back what is held and ends every wait with `Closed`.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let over = self.shared.take_orphans();
         // Nobody is summoned to answer for it: it may be the last that a program does.
-        let closed = aside(py, || self.shared.client.close());
+        aside(py, || self.shared.client.close())?;
+        self.forget_orphans();
+        Ok(())
+    }
+
+    /// A client that is closed has nothing left to release.
+    #[pyo3(name = "_forget_orphans")]
+    fn forget_orphans(&self) {
+        let over = std::mem::take(&mut *locked(&self.shared.orphans));
         drop(over);
-        closed
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -81,7 +81,7 @@ impl Lock {
     ) -> PyResult<lockwright::Result<Py<Guard>>> {
         self.shared.prepare(py)?;
         match waited(py, limit, || begin().map(Waiting::Lock))? {
-            Ok(Outcome::Granted(guard)) => Ok(Ok(Py::new(py, Guard::new(guard, &self.shared))?)),
+            Ok(Outcome::Granted(guard)) => Ok(Ok(Py::new(py, Guard::new(guard, &self.shared.client))?)),
             Ok(_) => Ok(Err(lost_track("acquire"))),
             Err(error) => Ok(Err(error)),
         }

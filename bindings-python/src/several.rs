@@ -3,21 +3,20 @@
 
 use std::sync::Arc;
 
+use lockwright::Error;
 use lockwright::binding::held::Group;
 use lockwright::blocking::Blocking;
 use lockwright::multi::MultiLock;
 use lockwright::striped::Striped;
-use lockwright::{Error, Result};
-use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
 use crate::asked::ask;
 use crate::client::SharedClient;
 use crate::error::Raised;
 use crate::guard::Guard;
 use crate::lock::Lock;
-use crate::{Given, outside, text};
+use crate::value::all_ended;
+use crate::{Given, aside, text};
 
 /// Locks that are acquired together.
 #[pyclass(frozen, module = "lockwright._lockwright")]
@@ -29,19 +28,10 @@ pub(crate) struct Bundle {
 /// Gives all of them back in one write. What became of each: a text, or the exception that says why it could not be.
 #[pyfunction(name = "_release_all")]
 pub(crate) fn release_all(py: Python<'_>, guards: Vec<Py<Guard>>, of_block: bool) -> PyResult<Py<PyAny>> {
-    let held: Vec<_> = guards.iter().map(|guard| &guard.get().held).collect();
-    let told = outside(py, || Ok(Group::take(held.iter().copied(), of_block).release(held.iter().copied())));
-    each(py, &guards, told.map_err(Raised)?)
-}
-
-/// What became of each, as Python has it.
-pub(crate) fn each(py: Python<'_>, guards: &[Py<Guard>], told: Vec<Result<&'static str>>) -> PyResult<Py<PyAny>> {
+    let held: Vec<_> = guards.iter().map(|guard| guard.get().held.clone()).collect();
+    let ended = aside(py, || Group::release(&held, of_block))?;
     guards.iter().for_each(|guard| guard.get().forget_callbacks());
-    let object = |told| match told {
-        Ok(outcome) => PyString::intern(py, outcome).into_any().unbind(),
-        Err(error) => PyErr::from(Raised(error)).into_value(py).into_any(),
-    };
-    told.into_iter().map(object).collect::<Vec<_>>().into_py_any(py)
+    all_ended(py, ended)
 }
 
 #[pymethods]

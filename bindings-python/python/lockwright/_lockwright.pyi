@@ -139,6 +139,9 @@ class Client:
         `lockwright.aio`).
         """
 
+    def _forget_orphans(self) -> None:
+        """A client that is closed has nothing left to release."""
+
     def _bundle(self, names: list[str], **options: Unpack[LockOptions]) -> Bundle: ...
     def _segments(self, name: str, segments: int, **options: Unpack[LockOptions]) -> Segments: ...
     def resume(self, secret: str, **options: Any) -> Guard:
@@ -552,10 +555,9 @@ class Reactor:
         """The task that awaited the future is gone: nobody wants what it asked for."""
 
     def acquire(self, future: Future[None], lock: Lock, timeout: Optional[Span], who: int, as_in_threading: bool) -> int: ...
-    def begin(self, future: Future[None], of: Any, name: str, *given: Any) -> int:
-        """Begins the operation of that name of a client, a lock, or whatever else is asked something."""
+    def begin(self, future: Future[None], of: Any, who: Optional[int], name: str, *given: Any) -> int:
+        """Begins the operation of that name of a client, a lock, or whatever else is asked something, for `who`."""
 
-    def resume(self, future: Future[None], lock: Lock, secret: str, who: int) -> int: ...
     def export(self, future: Future[None], guard: Guard, ttl: Span) -> int: ...
     def release(self, future: Future[None], guard: Guard, strictly: bool) -> int:
         """`strictly`: a loss is an error."""

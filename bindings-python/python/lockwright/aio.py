@@ -101,7 +101,7 @@ async def _of(method: Callable[..., _T], core: object, *arguments: Any) -> _T:
     # A store may answer at once: whoever asks again and again shall not keep the other tasks of the loop from running. Asked first, so
     # that nothing is lost where this is cancelled.
     await asyncio.sleep(0)
-    told: _T = await _ask(_native.Reactor.begin, core, method.__name__, *arguments)
+    told: _T = await _ask(_native.Reactor.begin, core, None, method.__name__, *arguments)
     return told
 
 
@@ -299,6 +299,7 @@ class Client(_Around[_native.Client]):
     async def close(self) -> None:
         """Gives back what is held and ends every wait with `Closed`."""
         await _of(_native.Client.close, self._core)
+        self._core._forget_orphans()
 
     async def __aenter__(self) -> Client:
         return self
@@ -407,7 +408,7 @@ class Lock:
 
     async def resume(self, secret: str) -> Guard:
         """Takes the lock over from `secret`, as `Client.resume` does, with this lock's options."""
-        return Guard(await _ask(_native.Reactor.resume, self._core, secret, _owner()))
+        return Guard(await _ask(_native.Reactor.begin, self._core, _owner(), "resume", secret))
 
     def guarded(self, function: _F) -> _F:
         """Decorates a coroutine function, so that every call of it holds the lock."""

@@ -18,6 +18,7 @@ use crate::export::Secret;
 use crate::multi::{AcquiringAll, MultiLock};
 use crate::primitives::barrier::{Arrival, Barrier};
 use crate::primitives::latch::Latch;
+use crate::queue::OwnerId;
 use crate::striped::{Choosing, Striped};
 use crate::token::Token;
 
@@ -98,6 +99,8 @@ pub enum Outcome {
     Segment(usize, Guard),
     /// A held lock was exported, or why not: then the guard may still hold it.
     Exported(Box<(Guard, Result<Secret>)>),
+    /// A hold was left to this secret.
+    Secret(Secret),
     /// How a hold ended.
     Ended(Ending),
     /// How each of several holds ended, in their order.
@@ -299,6 +302,16 @@ impl Handle {
             Handle::Locks(locks) => locks.names().next().unwrap_or_default(),
             Handle::Latch(latch) => latch.name(),
             Handle::Barrier(barrier) => barrier.name(),
+        }
+    }
+
+    /// What `owner` is to acquire, where that is somebody's.
+    #[must_use]
+    pub fn for_owner(self, owner: Option<OwnerId>) -> Self {
+        match (self, owner) {
+            (Handle::Lock(lock), Some(owner)) => Handle::Lock(lock.for_owner(owner)),
+            (Handle::Locks(locks), Some(owner)) => Handle::Locks(locks.for_owner(owner)),
+            (other, _) => other,
         }
     }
 
