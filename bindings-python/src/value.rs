@@ -103,8 +103,7 @@ pub(crate) fn told(py: Python<'_>, outcome: Outcome, client: &blocking::Client) 
         Outcome::Ended(ending) => Ok(outcome_of(py, &ending)),
         Outcome::AllEnded(all) => all_ended(py, all),
         Outcome::Secret(secret) => Exported { secret: secret.into_string(), client: client.clone() }.into_py_any(py),
-        // That of a guard of another language.
-        Outcome::Exported(_) => Err(Raised(lockwright::binding::lost_track("call")).into()),
+        Outcome::NotExported(both) => Err(Raised(both.1).into()),
     }
 }
 
@@ -139,19 +138,14 @@ pub(crate) fn object(py: Python<'_>, value: Value) -> PyResult<Py<PyAny>> {
 
 /// An object of the class of that name; a dict where it has none.
 pub(crate) fn record(py: Python<'_>, Record { class, fields }: Record) -> PyResult<Bound<'_, PyAny>> {
-    let named = dict(py, fields)?;
-    if class.is_empty() {
-        return Ok(named.into_any());
-    }
-    py.import("lockwright._records")?.getattr(class)?.call((), Some(&named))
-}
-
-pub(crate) fn dict<'py>(py: Python<'py>, fields: Vec<(&'static str, Value)>) -> PyResult<Bound<'py, PyDict>> {
     let named = PyDict::new(py);
     for (name, value) in fields {
         named.set_item(PyString::intern(py, name), object(py, value)?)?;
     }
-    Ok(named)
+    if class.is_empty() {
+        return Ok(named.into_any());
+    }
+    py.import("lockwright._records")?.getattr(class)?.call((), Some(&named))
 }
 
 /// Every name that the Python package must have.

@@ -99,8 +99,7 @@ impl Reply {
             Outcome::Ended(ending) => Reply::ending(&ending),
             Outcome::AllEnded(all) => Reply::all_ended(all),
             Outcome::Secret(secret) => Reply::told(secret.into_string()),
-            // That of a guard of another language.
-            Outcome::Exported(_) => Reply::failed(&lockwright::binding::lost_track("call")),
+            Outcome::NotExported(both) => Reply::failed(&both.1),
         }
     }
 

@@ -536,8 +536,8 @@ class Events:
     def set_level(self, level: Optional[int]) -> None:
         """Levels are numbered from 0, errors, to 4, traces."""
 
-    def wait(self) -> Optional[list[tuple[float, int, str, str, dict[str, Any], int]]]:
-        """When, level, target, message, fields and how many were missed, of each; `None` when there will be no more."""
+    def wait(self) -> Optional[list[dict[str, Any]]]:
+        """What there is to tell of each, by name; `None` when there will be no more."""
 
     def close(self) -> None: ...
 

@@ -553,6 +553,32 @@ mod tests {
         assert_eq!(guard.why(), Some(LossReason::Broken));
     }
 
+    #[tokio::test]
+    async fn a_job_ends_as_a_thread_does() {
+        let client = client();
+        let lost = || {
+            let guard = Arc::new(held(&client, "x"));
+            assert!(client.break_lock("x", crate::Token::new(guard.token())).unwrap());
+            guard
+        };
+        let Ok(Outcome::Ended(ending)) = lost().begin_release(false).unwrap().await else { panic!("not ended") };
+        assert_eq!(ending.why, Some(LossReason::Broken));
+        let guard = lost();
+        assert_eq!(guard.clone().begin_release(true).unwrap().await.unwrap_err().code(), "lost");
+        assert_eq!((guard.standing(), guard.why()), (Standing::Released, Some(LossReason::Broken)));
+        let guard = Arc::new(held(&client, "x"));
+        let Ok(Outcome::Secret(secret)) = guard.clone().begin_export(Duration::from_secs(10)).unwrap().await else {
+            panic!("not exported")
+        };
+        assert!(guard.release().unwrap_err().context().contains("was exported"));
+        let guard = Arc::new(Held::new(client.resume(secret.as_str()).unwrap().into_face()));
+        assert!(guard.clone().begin_export(Duration::ZERO).unwrap().await.is_err() && guard.is_held());
+        let Ok(Outcome::AllEnded(all)) = Group::begin_release(vec![guard.clone()], false).await else {
+            panic!("not ended")
+        };
+        assert!(matches!(&all[..], [Ok(_)]) && guard.standing() == Standing::Released);
+    }
+
     #[test]
     fn of_several_each_is_told_by_itself() {
         let client = client();

@@ -117,8 +117,10 @@ impl Jobs {
     /// Begins to leave a lock to a secret.
     pub fn export(&self, mut guard: Guard, ttl: Duration) -> u32 {
         self.begin(async move {
-            let secret = guard.export(ttl).await;
-            Ok(Outcome::Exported(Box::new((guard, secret))))
+            Ok(match guard.export(ttl).await {
+                Ok(secret) => Outcome::Secret(secret),
+                Err(error) => Outcome::NotExported(Box::new((guard, error))),
+            })
         })
     }
 

@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::held::Ending;
@@ -13,9 +14,10 @@ use super::lost_track;
 use super::record::{Record, Value};
 use crate::blocking::{Acquiring, Blocking, Wait};
 use crate::client::{Client, Guard, Lock};
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::export::Secret;
 use crate::multi::{AcquiringAll, MultiLock};
+use crate::platform::runtime;
 use crate::primitives::barrier::{Arrival, Barrier};
 use crate::primitives::latch::Latch;
 use crate::queue::OwnerId;
@@ -97,10 +99,10 @@ pub enum Outcome {
     AllGranted(Vec<Guard>),
     /// The segment of that index is held.
     Segment(usize, Guard),
-    /// A held lock was exported, or why not: then the guard may still hold it.
-    Exported(Box<(Guard, Result<Secret>)>),
     /// A hold was left to this secret.
     Secret(Secret),
+    /// Why it was not; the guard may still hold it.
+    NotExported(Box<(Guard, Error)>),
     /// How a hold ended.
     Ended(Ending),
     /// How each of several holds ended, in their order.
@@ -326,6 +328,17 @@ impl Handle {
     }
 }
 
+/// Looks whether a job is done, for a thread that waits as `how` says.
+pub fn look(work: &mut Work, how: Wait<'_>) -> Option<Result<Outcome>> {
+    match how {
+        Wait::Park(slice) => runtime::park_on(work.as_mut(), slice),
+        Wait::Wake(waker) => match work.as_mut().poll(&mut Context::from_waker(waker)) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        },
+    }
+}
+
 /// Something waited for by a thread of the program's own, in slices, so that it may look at signals in between.
 /// Dropping it gives up, which may take a moment.
 #[derive(Debug)]
@@ -433,6 +446,16 @@ mod tests {
             assert_ne!(job, "internal", "{operation:?}");
             assert!(std::ptr::eq(operation, Operation::find(operation.of, operation.name).unwrap()));
         }
+    }
+
+    #[test]
+    fn a_thread_looks_whether_a_job_is_done() {
+        let mut never: Work = Box::pin(std::future::pending());
+        assert!(look(&mut never, Wait::Park(Duration::ZERO)).is_none());
+        assert!(look(&mut never, Wait::Wake(Waker::noop())).is_none());
+        let done = || -> Work { Box::pin(async { Ok(Outcome::DONE) }) };
+        assert!(look(&mut done(), Wait::Park(Duration::MAX)).is_some());
+        assert!(look(&mut done(), Wait::Wake(Waker::noop())).is_some());
     }
 
     #[derive(Default)]
