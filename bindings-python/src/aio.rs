@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use lockwright::binding::held::Group;
 use lockwright::binding::{Held, Jobs, Outcome, lost_track};
 use lockwright::queue::OwnerId;
-use lockwright::{Error, Kind, Result, blocking};
+use lockwright::{Async, Error, Kind, Result, blocking};
 use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::intern;
@@ -64,10 +64,6 @@ impl Reactor {
         client: &blocking::Client,
     ) -> PyResult<u32> {
         let job = self.jobs.begin(work);
-        self.wait_for(py, future, job, client)
-    }
-
-    fn wait_for(&self, py: Python<'_>, future: Py<PyAny>, job: u32, client: &blocking::Client) -> PyResult<u32> {
         locked(&self.asked).insert(job, Question::Open { future, client: client.clone() });
         self.turn(py)?;
         Ok(job)
@@ -209,8 +205,9 @@ impl Reactor {
         let limit = lock.limit(timeout)?;
         lock.shared.prepare(py)?;
         let wanted = if as_in_threading { lock.wanted_as_in_threading(who) } else { lock.wanted_by(who) };
-        let job = self.jobs.acquire(wanted.into_face(), limit);
-        self.wait_for(py, future, job, &lock.shared.client)
+        let wanted = wanted.into_face::<Async>();
+        let work = async move { wanted.acquire_within(limit).await.map(Outcome::Granted) };
+        self.ask(py, future, work, &lock.shared.client)
     }
 
     fn export(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>, ttl: Span) -> PyResult<u32> {

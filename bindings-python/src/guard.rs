@@ -14,7 +14,7 @@ use pyo3::types::PyString;
 
 use crate::dispatcher::{self, Message};
 use crate::error::Raised;
-use crate::{Given, Span, in_slices, locked, outside, report};
+use crate::{Given, Span, in_slices, locked, outside, report, warn_in_event_loop};
 
 /// A lock that is held.
 ///
@@ -304,6 +304,7 @@ impl Lost {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let Some(watch) = held.watch() else { return self.is_set() };
         let registration = watch.register();
+        warn_in_event_loop(py, limit)?;
         let told = in_slices(py, limit, |how| registration.wait(how, deadline))?;
         Ok(told || self.is_set()?)
     }

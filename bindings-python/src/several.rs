@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use lockwright::Error;
 use lockwright::binding::held::Group;
+use lockwright::binding::open;
 use lockwright::blocking::Blocking;
 use lockwright::multi::MultiLock;
 use lockwright::striped::Striped;
@@ -43,7 +43,7 @@ impl Bundle {
 
     #[getter]
     fn address(&self) -> &str {
-        &self.shared.origin.address
+        &self.shared.address
     }
 
     #[pyo3(signature = (timeout=None))]
@@ -59,16 +59,6 @@ pub(crate) struct Segments {
     pub(crate) shared: Arc<SharedClient>,
 }
 
-impl Segments {
-    fn check(&self, index: usize) -> std::result::Result<usize, Raised> {
-        if index < self.core.count() {
-            return Ok(index);
-        }
-        let message = format!("there is no segment {index}; there are {}", self.core.count());
-        Err(Raised(Error::invalid("lock", message)))
-    }
-}
-
 #[pymethods]
 impl Segments {
     #[getter]
@@ -78,7 +68,7 @@ impl Segments {
 
     #[getter]
     fn address(&self) -> &str {
-        &self.shared.origin.address
+        &self.shared.address
     }
 
     fn index_for(&self, key: &Bound<'_, PyAny>) -> PyResult<usize> {
@@ -86,13 +76,13 @@ impl Segments {
     }
 
     fn lock(&self, index: usize) -> PyResult<Lock> {
-        let core = self.core.segment(self.check(index)?).clone();
+        let core = self.core.segment(open::segment(&self.core, index).map_err(Raised)?).clone();
         let name = core.name().into();
         Ok(Lock::new(core, name, false, self.shared.clone()))
     }
 
     fn mark_sold_out(&self, index: usize) -> PyResult<()> {
-        self.core.mark_sold_out(self.check(index)?);
+        self.core.mark_sold_out(open::segment(&self.core, index).map_err(Raised)?);
         Ok(())
     }
 
