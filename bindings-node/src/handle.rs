@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lockwright::binding::operation::{Operation, Takes};
 use lockwright::binding::options::{CONNECT, LOCK, REQUIRE};
-use lockwright::binding::{Argument, Given, Handle as Core, Record, lost_track};
+use lockwright::binding::{Argument, Given, Handle as Core, Record, lost_track, open};
 use lockwright::guarantee::Requirements;
 use lockwright::options::{AcquireOptions, ConnectOptions};
 use lockwright::queue::OwnerId;
@@ -93,12 +93,8 @@ impl Handle {
     #[napi(catch_unwind)]
     pub fn latch(&self, name: String, count: u32, idle: Option<f64>) -> Answer<Handle> {
         let build = || {
-            let builder = self.core.client()?.latch(&name, count);
-            let builder = match idle {
-                Some(idle) => builder.idle(NODE.span("latch", "idle", &Given::Number(idle))?),
-                None => builder,
-            };
-            builder.build().map(|latch| Core::Latch(latch).into())
+            let idle = idle.map(|idle| NODE.span("latch", "idle", &Given::Number(idle))).transpose()?;
+            open::latch(self.core.client()?, &name, count, idle).map(|latch| Core::Latch(latch).into())
         };
         answer(build())
     }
@@ -106,12 +102,8 @@ impl Handle {
     #[napi(catch_unwind)]
     pub fn barrier(&self, name: String, parties: u32, ttl: Option<f64>) -> Answer<Handle> {
         let build = || {
-            let builder = self.core.client()?.barrier(&name, parties);
-            let builder = match ttl {
-                Some(ttl) => builder.ttl(NODE.span("barrier", "ttl", &Given::Number(ttl))?),
-                None => builder,
-            };
-            builder.build().map(|barrier| Core::Barrier(barrier).into())
+            let ttl = ttl.map(|ttl| NODE.span("barrier", "ttl", &Given::Number(ttl))).transpose()?;
+            open::barrier(self.core.client()?, &name, parties, ttl).map(|barrier| Core::Barrier(barrier).into())
         };
         answer(build())
     }
@@ -129,13 +121,13 @@ impl Handle {
         answer(wanted.and_then(|()| self.core.client()?.require(requirements)).map(|()| true))
     }
 
-    /// Which of the acquisitions in `awaited` waits for ever, if one does: each second one is awaited by whoever holds
-    /// what the one before it got.
+    /// Which of the acquisitions in `awaited` waits for ever, if one does, and why: each second one is awaited by
+    /// whoever holds what the one before it got.
     #[napi(catch_unwind)]
-    pub fn endless_wait(&self, awaited: Vec<f64>) -> Option<Endless> {
+    pub fn endless_wait(&self, awaited: Vec<f64>) -> Option<(f64, Failure)> {
         let pairs = awaited.chunks_exact(2).map(|pair| (known_as(pair[0]), known_as(pair[1])));
         let (waiter, error) = self.core.client().ok()?.endless_wait(&pairs.collect::<Vec<_>>())?;
-        Some(Endless { waiter: number(waiter.0), why: error.into() })
+        Some((number(waiter.0), error.into()))
     }
 
     #[napi(catch_unwind)]
@@ -232,9 +224,7 @@ impl Handle {
 
     fn on_segment<T>(&self, index: u32, work: impl FnOnce(&lockwright::striped::Striped, usize) -> T) -> Result<T> {
         let segments = self.core.segments()?;
-        let known = usize::try_from(index).ok().filter(|index| *index < segments.count());
-        let missing = || Error::invalid("lock", format!("there is no segment {index}; there are {}", segments.count()));
-        known.map(|index| work(segments, index)).ok_or_else(missing)
+        Ok(work(segments, open::segment(segments, index as usize)?))
     }
 
     /// What `owner` is to acquire.
@@ -254,8 +244,7 @@ impl Handle {
         let operation = Operation::find(self.core.of(), name).ok_or_else(|| lost_track("call"))?;
         let core = match (&self.core, owner) {
             (Core::Lock(_), Some(owner)) => Core::Lock(self.wanted_by(owner)?),
-            (Core::Locks(locks), Some(owner)) => Core::Locks(locks.for_owner(known_as(owner))),
-            (core, _) => core.clone(),
+            (core, owner) => core.clone().for_owner(owner.map(known_as)),
         };
         let mut words = words.into_iter();
         let argument = |(what, takes): &(&'static str, Takes)| {
@@ -286,7 +275,7 @@ impl Handle {
     }
 }
 
-fn whole(count: usize) -> u32 {
+pub(crate) fn whole(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
@@ -302,13 +291,6 @@ pub fn span(text: String) -> Option<f64> {
 pub fn first_doubt() -> bool {
     static ASKED: AtomicBool = AtomicBool::new(false);
     !ASKED.swap(true, Ordering::Relaxed)
-}
-
-/// An acquisition that would wait for ever.
-#[napi(object, object_from_js = false)]
-pub struct Endless {
-    pub waiter: f64,
-    pub why: Failure,
 }
 
 /// Who acquires, by the number that JavaScript gave it.

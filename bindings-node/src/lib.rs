@@ -26,8 +26,8 @@ mod report;
 mod value;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub(crate) use lockwright::binding::locked;
 use napi::Env;
 use napi::bindgen_prelude::Object;
 use napi_derive::napi;
@@ -61,9 +61,4 @@ pub fn new_owner() -> u32 {
 #[napi(catch_unwind)]
 pub fn restored() {
     lockwright::restored();
-}
-
-/// Locks a mutex whose holders never leave it half changed.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -23,7 +23,7 @@ use napi_derive::napi;
 use crate::descriptor::Lent;
 use crate::error::{Answer, Failure, answer};
 use crate::guard::Guards;
-use crate::handle::{Handle, Word};
+use crate::handle::{Handle, Word, whole};
 use crate::report::{listen, news};
 use crate::value::{NODE, js, object};
 use crate::{locked, report};
@@ -429,43 +429,27 @@ impl Environment {
         match result {
             Err(error) => told.add(kind::FAILED, job, Failure::from(error)),
             Ok(Outcome::Told(value)) => told.add(kind::DONE, job, js(env, value)?),
-            Ok(Outcome::Granted(guard)) => told.add(kind::DONE, job, grant(env, guard, &mut self.guards)?),
+            Ok(Outcome::Granted(guard)) => told.add(kind::DONE, job, grant(guard, &mut self.guards)),
             Ok(Outcome::AllGranted(guards)) => {
-                let mut all = env.create_array(0)?;
-                for (at, guard) in (0..).zip(guards) {
-                    let name = guard.name().to_owned();
-                    all.set(2 * at, name)?;
-                    all.set(2 * at + 1, grant(env, guard, &mut self.guards)?)?;
-                }
-                told.add(kind::DONE, job, all)
+                let all = guards.into_iter().map(|guard| (guard.name().to_owned(), grant(guard, &mut self.guards)));
+                told.add(kind::DONE, job, all.collect::<Vec<_>>())
             }
             Ok(Outcome::Segment(index, guard)) => {
-                let mut segment = env.create_array(2)?;
-                segment.set(0, u32::try_from(index).unwrap_or(u32::MAX))?;
-                segment.set(1, grant(env, guard, &mut self.guards)?)?;
-                told.add(kind::DONE, job, segment)
+                told.add(kind::DONE, job, (whole(index), grant(guard, &mut self.guards)))
             }
-            Ok(Outcome::Exported(both)) => match (*both, exported) {
-                ((_, Ok(secret)), _) => told.add(kind::DONE, job, secret.into_string()),
-                ((guard, Err(error)), number) => {
-                    // It may still be held.
-                    if let Some(number) = number {
-                        self.guards.0.put(number, guard);
-                    }
-                    told.add(kind::FAILED, job, Failure::from(error))
+            Ok(Outcome::Secret(secret)) => told.add(kind::DONE, job, secret.into_string()),
+            Ok(Outcome::NotExported(both)) => {
+                let (guard, error) = *both;
+                if let Some(number) = exported {
+                    self.guards.0.put(number, guard);
                 }
-            },
+                told.add(kind::FAILED, job, Failure::from(error))
+            }
             Ok(Outcome::Ended(Ending { outcome, why: None })) => told.add(kind::DONE, job, outcome.code()),
             Ok(Outcome::Ended(ending)) => told.add(kind::DONE, job, ended(&ending)),
             Ok(Outcome::AllEnded(endings)) => {
-                let mut all = env.create_array(0)?;
-                for (at, ending) in (0..).zip(endings) {
-                    match ending {
-                        Ok(ending) => all.set(at, ended(&ending))?,
-                        Err(error) => all.set(at, Failure::from(error))?,
-                    }
-                }
-                told.add(kind::DONE, job, all)
+                let all = endings.into_iter().map(|ending| answer(ending.map(|ending| ended(&ending))));
+                told.add(kind::DONE, job, all.collect::<Vec<_>>())
             }
         }
     }
@@ -477,12 +461,7 @@ fn ended(Ending { outcome, why }: &Ending) -> Vec<Option<&'static str>> {
 }
 
 /// As `Grant` of `ts/native.ts`.
-fn grant<'env>(env: &'env Env, guard: Guard, guards: &mut Guards) -> napi::Result<Array<'env>> {
+fn grant(guard: Guard, guards: &mut Guards) -> (u32, u64, u64, u32) {
     let (token, depth) = (guard.token(), guard.depth());
-    let mut grant = env.create_array(4)?;
-    grant.set(0, guards.0.keep(guard))?;
-    grant.set(1, token.n)?;
-    grant.set(2, token.epoch)?;
-    grant.set(3, depth)?;
-    Ok(grant)
+    (guards.0.keep(guard), token.n, token.epoch, depth)
 }

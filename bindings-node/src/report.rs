@@ -58,9 +58,7 @@ const CAPACITY: usize = 10_000;
 const UNASKED: Option<Level> = Some(Level::Warn);
 
 /// The environments that may be told what happens in this process.
-struct Listeners {
-    listeners: Vec<Listener>,
-}
+struct Listeners(Vec<Listener>);
 
 /// One environment: the main thread's, a worker's, that of another copy of the wrapper.
 struct Listener {
@@ -87,32 +85,32 @@ impl Listener {
 impl Listeners {
     /// The most that anybody wants.
     fn level(&self) -> Option<Level> {
-        self.listeners.iter().filter_map(|listener| listener.wants).max().unwrap_or(UNASKED)
+        self.0.iter().filter_map(|listener| listener.wants).max().unwrap_or(UNASKED)
     }
 
     /// Tells everybody who asked for it; while nobody asked for anything, the first one.
     fn tell(&mut self, event: &Event) {
         let level = Some(event.level);
-        if self.listeners.iter().any(|listener| listener.wants.is_some()) {
+        if self.0.iter().any(|listener| listener.wants.is_some()) {
             let wants = |listener: &&mut Listener| listener.wants.flatten() >= level;
-            self.listeners.iter_mut().filter(wants).for_each(|listener| listener.take(event));
+            self.0.iter_mut().filter(wants).for_each(|listener| listener.take(event));
         } else if UNASKED >= level {
-            self.listeners.iter_mut().take(1).for_each(|first| first.take(event));
+            self.0.iter_mut().take(1).for_each(|first| first.take(event));
         }
     }
 
     fn listener(&mut self, notifier: &Arc<Notifier>) -> &mut Listener {
-        let known = self.listeners.iter().position(|listener| listener.is(notifier));
+        let known = self.0.iter().position(|listener| listener.is(notifier));
         let place = known.unwrap_or_else(|| {
             let notifier = Arc::downgrade(notifier);
-            self.listeners.push(Listener { notifier, wants: None, backlog: Backlog::default() });
-            self.listeners.len() - 1
+            self.0.push(Listener { notifier, wants: None, backlog: Backlog::default() });
+            self.0.len() - 1
         });
-        &mut self.listeners[place]
+        &mut self.0[place]
     }
 }
 
-static LISTENERS: Mutex<Listeners> = Mutex::new(Listeners { listeners: Vec::new() });
+static LISTENERS: Mutex<Listeners> = Mutex::new(Listeners(Vec::new()));
 static EVENTS: OnceLock<Result<Arc<Events>>> = OnceLock::new();
 
 /// Has events told to this environment, of `level` (0, errors, to 4, traces; above, none) from now on. Without one, as
@@ -135,14 +133,14 @@ fn tell(event: Event) {
 /// What happened, for this environment to tell.
 pub(crate) fn news(notifier: &Arc<Notifier>) -> Vec<Record> {
     let mut all = locked(&LISTENERS);
-    let listener = all.listeners.iter_mut().find(|listener| listener.is(notifier));
+    let listener = all.0.iter_mut().find(|listener| listener.is(notifier));
     listener.map_or_else(Vec::new, |listener| listener.backlog.take().into_iter().map(report::event).collect())
 }
 
 /// This environment ends.
 pub(crate) fn leave(notifier: &Arc<Notifier>) {
     let mut all = locked(&LISTENERS);
-    all.listeners.retain(|listener| !listener.is(notifier));
+    all.0.retain(|listener| !listener.is(notifier));
     if let Some(Ok(events)) = EVENTS.get() {
         events.set_level(all.level());
     }

@@ -62,11 +62,7 @@ pub(crate) fn js(env: &Env, value: Value) -> napi::Result<Unknown<'_>> {
         Value::Histogram(histogram) => Histogram(histogram).into_unknown(env),
         Value::Record(record) => object(env, record)?.into_unknown(env),
         Value::List(values) => {
-            let mut list = env.create_array(0)?;
-            for (at, value) in (0..).zip(values) {
-                list.set(at, js(env, value)?)?;
-            }
-            list.into_unknown(env)
+            values.into_iter().map(|value| js(env, value)).collect::<napi::Result<Vec<_>>>()?.into_unknown(env)
         }
     }
 }

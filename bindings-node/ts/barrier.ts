@@ -24,16 +24,14 @@ export interface Arrival {
  * out or is aborted gives its place up, and the others go on waiting for whoever replaces it.
  */
 export class Barrier {
-  readonly name: string
   /** How many have to wait at the same time. */
   readonly parties: number
   readonly #native: NativeHandle
   readonly #store: string
 
-  private constructor(ours: typeof OURS, native: NativeHandle, name: string, parties: number, store: string) {
+  private constructor(ours: typeof OURS, native: NativeHandle, readonly name: string, parties: number, store: string) {
     only(ours, 'Barrier', 'client.barrier(name, parties)')
     this.#native = native
-    this.name = name
     this.parties = parties
     this.#store = store
   }

@@ -3,12 +3,12 @@ import { checked } from './errors'
 import { Election } from './election'
 import type { Guard } from './guard'
 import { Latch, type LatchOptions } from './latch'
-import { type Home, Lock, type LockOptions } from './lock'
+import { Lock, type LockOptions } from './lock'
 import { native, type NativeHandle } from './native'
 import { BARRIER, CONNECT, count, type Duration, LATCH, LOCK, milliseconds, options as checkedOptions, PAUSES, REQUIRE, SEMAPHORE, text, token } from './options'
 import { OURS, only } from './ours'
 import { ask, type CredentialsSource, forgetSource, registerSource, reactor } from './reactor'
-import { type Guarantees, type Health, type Inspection, inspection, type Metrics, metricsOf, type Requirements } from './records'
+import { type Guarantees, type Health, type Inspection, type Metrics, metricsOf, printable, type Requirements } from './records'
 import { type Job, Once } from './once'
 import { MultiLock, Striped } from './several'
 import { RwLock, Semaphore, type SemaphoreOptions } from './shared'
@@ -84,10 +84,6 @@ export class Client implements AsyncDisposable {
     return new Client(OURS, native, source)
   }
 
-  get #home(): Home {
-    return { store: this.address, client: this.#native }
-  }
-
   /** The address without credentials. */
   get address(): string {
     return this.#native.address
@@ -100,7 +96,7 @@ export class Client implements AsyncDisposable {
    */
   lock(name: string, options?: LockOptions): Lock {
     const lock = checked(this.#native.lock(text('lock', 'name', name), wanted(options)))
-    return Lock.make(lock, name, this.#home)
+    return Lock.make(lock, name, this.#native)
   }
 
   /**
@@ -111,7 +107,7 @@ export class Client implements AsyncDisposable {
    */
   rwlock(name: string, options?: LockOptions): RwLock {
     const both = text('lock', 'name', name)
-    const part = (writes: boolean): Lock => Lock.make(checked(this.#native.rwlock(both, writes, wanted(options))), name, this.#home)
+    const part = (writes: boolean): Lock => Lock.make(checked(this.#native.rwlock(both, writes, wanted(options))), name, this.#native)
     return RwLock.make(name, part(false), part(true))
   }
 
@@ -123,7 +119,7 @@ export class Client implements AsyncDisposable {
   semaphore(name: string, permits: number, options?: SemaphoreOptions): Semaphore {
     const { take = 1, ...rest } = checkedOptions<SemaphoreOptions>('lock', options, SEMAPHORE)
     const [shared, all, some] = [text('lock', 'name', name), count('permits', permits), count('permits taken', take)]
-    return Semaphore.makeSemaphore(checked(this.#native.semaphore(shared, all, some, wanted(rest))), name, this.#home, take)
+    return Semaphore.makeSemaphore(checked(this.#native.semaphore(shared, all, some, wanted(rest))), name, this.#native, take)
   }
 
   /**
@@ -157,7 +153,7 @@ export class Client implements AsyncDisposable {
    */
   multiLock(names: Iterable<string>, options?: LockOptions): MultiLock {
     const list = Array.from(names, name => text('lock', 'name', name))
-    return MultiLock.make(checked(this.#native.multiLock(list, wanted(options))), this.#home)
+    return MultiLock.make(checked(this.#native.multiLock(list, wanted(options))), this.#native)
   }
 
   /**
@@ -167,7 +163,7 @@ export class Client implements AsyncDisposable {
    */
   striped(name: string, segments: number, options?: LockOptions): Striped {
     const lock = text('lock', 'name', name)
-    return Striped.make(checked(this.#native.striped(lock, count('segments', segments), wanted(options))), { lock, ...this.#home })
+    return Striped.make(checked(this.#native.striped(lock, count('segments', segments), wanted(options))), lock, this.#native)
   }
 
   /**
@@ -214,7 +210,7 @@ export class Client implements AsyncDisposable {
 
   /** What lies under `name`: who holds it, and how many wait; of a latch, how many are still to come. */
   async inspect(name: string): Promise<Inspection> {
-    return inspection(await ask(this.#native, 'inspect', text('inspect', 'name', name)))
+    return printable(await ask(this.#native, 'inspect', text('inspect', 'name', name)))
   }
 
   /** The names of the locks there are. */

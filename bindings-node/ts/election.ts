@@ -44,13 +44,11 @@ function mayComeBack(error: unknown): boolean {
 
 /** The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair` and the server allows it. */
 export class Election {
-  readonly name: string
   readonly #client: Client
   readonly #options: LockOptions
 
-  private constructor(ours: typeof OURS, client: Client, name: string, options: LockOptions) {
+  private constructor(ours: typeof OURS, client: Client, readonly name: string, options: LockOptions) {
     only(ours, 'Election', 'client.election(name)')
-    this.name = name
     this.#client = client
     this.#options = options
   }

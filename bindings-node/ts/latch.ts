@@ -14,14 +14,12 @@ export interface LatchOptions {
 
 /** Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, and nothing to be released. */
 export class Latch {
-  readonly name: string
   readonly #native: NativeHandle
   readonly #store: string
 
-  private constructor(ours: typeof OURS, native: NativeHandle, name: string, store: string) {
+  private constructor(ours: typeof OURS, native: NativeHandle, readonly name: string, store: string) {
     only(ours, 'Latch', 'client.latch(name, parties)')
     this.#native = native
-    this.name = name
     this.#store = store
   }
 

@@ -5,7 +5,7 @@ import { ACQUIRE, type Duration, options as checkedOptions, text, token } from '
 import { OURS, only } from './ours'
 import { Owner } from './owner'
 import { ask, attempt, outcome, reactor, type Within } from './reactor'
-import { type Guarantees, type Inspection, inspection } from './records'
+import { type Guarantees, type Inspection, printable } from './records'
 import { block, explained, granted, mayBeEndless, newNumber } from './waits'
 
 /** What a lock is like. What is not given is as the address says, else as it says here. */
@@ -44,12 +44,6 @@ export interface AcquireOptions {
   readonly signal?: AbortSignal | undefined
 }
 
-/** @internal Where a lock is. */
-export interface Home {
-  readonly store: string
-  readonly client: NativeHandle
-}
-
 /** A named lock, to be acquired as often as wanted. */
 export class Lock {
   readonly name: string
@@ -60,20 +54,20 @@ export class Lock {
 
   protected constructor()
   /** @internal */
-  protected constructor(ours: typeof OURS, native: NativeHandle, name: string, home: Home)
+  protected constructor(ours: typeof OURS, native: NativeHandle, name: string, client: NativeHandle)
   protected constructor(...given: unknown[]) {
-    const [ours, native, name, home] = given as [typeof OURS, NativeHandle, string, Home]
+    const [ours, native, name, client] = given as [typeof OURS, NativeHandle, string, NativeHandle]
     only(ours, new.target.name, new.target === Lock ? 'client.lock(name)' : 'client.semaphore(name, permits)')
     this.name = name
     this.#native = native
     this.#reentrant = native.reentrant
-    this.#client = home.client
-    this.#origin = { lock: name, store: home.store, of: native }
+    this.#client = client
+    this.#origin = { lock: name, store: client.address, of: native }
   }
 
   /** @internal */
-  static make(native: NativeHandle, name: string, home: Home): Lock {
-    return new Lock(OURS, native, name, home)
+  static make(native: NativeHandle, name: string, client: NativeHandle): Lock {
+    return new Lock(OURS, native, name, client)
   }
 
   /**
@@ -131,7 +125,7 @@ export class Lock {
 
   /** Who holds it, and how many wait for it. */
   async inspect(): Promise<Inspection> {
-    return inspection(await ask(this.#native, 'inspect'))
+    return printable(await ask(this.#native, 'inspect'))
   }
 
   /** Takes it from whoever holds it under that token, which `inspect` shows. Whether somebody did. */
@@ -146,7 +140,7 @@ export class Lock {
 
   /** @internal */
   fairIfPossible(): Lock {
-    return Lock.make(checked(this.#native.fairIfPossible()), this.name, { store: this.#origin.store, client: this.#client })
+    return Lock.make(checked(this.#native.fairIfPossible()), this.name, this.#client)
   }
 
   #begin(timeout: number | undefined, number: number): Answer<number> {

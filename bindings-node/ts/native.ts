@@ -54,7 +54,7 @@ export interface NativeHandle {
   exported(secret: string): Answer<NativeHandle>
   guarantees(): Answer<Guarantees>
   require(wanted: object): Answer<boolean>
-  endlessWait(awaited: number[]): { waiter: number; why: Failure } | null
+  endlessWait(awaited: number[]): [waiter: number, why: Failure] | null
   metrics(): NativeMetrics
 
   readonly name: string

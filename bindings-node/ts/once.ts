@@ -26,12 +26,10 @@ export interface Job<T> {
  * whoever has it dies, it goes to the next after the lock's `ttl` at most; if `make` throws, at once.
  */
 export class Once<T> {
-  readonly lock: Lock
   readonly #job: Job<T>
 
-  private constructor(ours: typeof OURS, lock: Lock, job: Job<T>) {
+  private constructor(ours: typeof OURS, readonly lock: Lock, job: Job<T>) {
     only(ours, 'Once', 'client.once(name, job)')
-    this.lock = lock
     this.#job = checkedOptions<Job<T>>('once', job, { look: 'function', make: 'function', waits: 'boolean' })
     const { look, make } = this.#job as Partial<Job<T>>
     if (look === undefined || make === undefined) throw mistake('invalid_config', 'once', 'the job must have look and make')

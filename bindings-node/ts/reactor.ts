@@ -61,31 +61,19 @@ function turn(): void {
   hear(reactor().turn())
 }
 
+/** What is done with what is told, by its kind. */
+const HEARERS: Record<Kind, (number: number, value: never) => unknown> = {
+  [Kind.Failed]: settle,
+  [Kind.Done]: settle,
+  [Kind.Lost]: lost,
+  [Kind.Asked]: answer,
+  [Kind.News]: (_, heard: Heard) => tell(heard),
+  [Kind.Read]: read,
+  [Kind.Unread]: socket => sockets.get(socket)?.destroy(),
+}
+
 function hear(told: unknown[]): void {
-  for (let at = 0; at < told.length; at += 3) {
-    const number = told[at + 1] as number
-    const value = told[at + 2]
-    switch (told[at] as Kind) {
-      case Kind.Done:
-      case Kind.Failed:
-        settle(number, value)
-        break
-      case Kind.Lost:
-        lost(number, value as LossReason)
-        break
-      case Kind.Asked:
-        void answer(number, value as number)
-        break
-      case Kind.News:
-        tell(value as Heard)
-        break
-      case Kind.Read:
-        read(number, value as number)
-        break
-      case Kind.Unread:
-        sockets.get(number)?.destroy()
-    }
-  }
+  for (let at = 0; at < told.length; at += 3) HEARERS[told[at] as Kind](told[at + 1] as number, told[at + 2] as never)
 }
 
 const sockets = new Map<number, Socket>()
@@ -134,8 +122,9 @@ export function outcome<T>(begun: Answer<number>): Promise<Answer<T>> {
   return new Promise(resolve => open.set(job, resolve as (told: unknown) => void))
 }
 
-/** The same, until `signal` aborts: then the job is given up, and what it got given back. */
-function outcomeUnless<T>(signal: AbortSignal, begun: Answer<number>): Promise<Answer<T>> {
+/** The same, until `signal` aborts, if there is one: then the job is given up, and what it got given back. */
+export function attempt<T>(begun: Answer<number>, signal: AbortSignal | undefined): Promise<Answer<T>> {
+  if (signal === undefined) return outcome<T>(begun)
   const job = started(begun)
   return new Promise((resolve, reject) => {
     const listensNoMore = onAbort(signal, () => {
@@ -154,11 +143,6 @@ export function giveUp(job: number): void {
   open.delete(job)
   reactor().forget(job)
   schedule()
-}
-
-/** The one or the other. */
-export function attempt<T>(begun: Answer<number>, signal: AbortSignal | undefined): Promise<Answer<T>> {
-  return signal === undefined ? outcome<T>(begun) : outcomeUnless<T>(signal, begun)
 }
 
 /** What an operation of the native layer ends with. */

@@ -206,27 +206,15 @@ export interface Metrics {
   readonly hold: Histogram
 }
 
-/** @internal The same record, which `JSON.stringify` takes: it knows no bigint, and gets texts. */
-export function printable<T extends object>(record: T): T {
-  return Object.defineProperty(record, 'toJSON', { value: () => texts(record) })
-}
-
-/** The same with a text for each bigint in it. */
-function texts(value: unknown): unknown {
-  if (typeof value === 'bigint') return String(value)
-  if (Array.isArray(value)) return value.map(texts)
+/** @internal The same value, in which `JSON.stringify` takes every record, also by itself: it knows no bigint, and gets texts. */
+export function printable<T>(value: T): T {
   if (typeof value !== 'object' || value === null) return value
-  return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, texts(part)]))
+  for (const part of Object.values(value)) printable(part)
+  return Array.isArray(value) ? value : Object.defineProperty(value, 'toJSON', { value: () => texts(value) })
 }
 
-/** @internal What the native layer saw. Each part may be printed by itself. */
-export function inspection(seen: Inspection): Inspection {
-  if (seen.holder !== undefined) printable(seen.holder)
-  for (const part of seen.shared?.holders ?? []) {
-    printable(part)
-    printable(part.holder)
-  }
-  return printable(seen)
+function texts(record: object): object {
+  return Object.fromEntries(Object.entries(record).map(([name, part]) => [name, typeof part === 'bigint' ? String(part) : part]))
 }
 
 /** @internal */

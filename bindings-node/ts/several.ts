@@ -1,6 +1,6 @@
 import { checked, firstOf, isFailure, LockError } from './errors'
 import { Guard } from './guard'
-import { Lock, type AcquireOptions, type Home, within } from './lock'
+import { Lock, type AcquireOptions, within } from './lock'
 import type { Answer, Grant, NativeHandle } from './native'
 import { type Duration, text } from './options'
 import { OURS, only } from './ours'
@@ -13,18 +13,18 @@ export class MultiLock {
   /** Each name once, in the order in which they are taken. */
   readonly names: readonly string[]
   readonly #native: NativeHandle
-  readonly #home: Home
+  readonly #client: NativeHandle
 
-  private constructor(ours: typeof OURS, native: NativeHandle, home: Home) {
+  private constructor(ours: typeof OURS, native: NativeHandle, client: NativeHandle) {
     only(ours, 'MultiLock', 'client.multiLock(names)')
     this.names = native.names
     this.#native = native
-    this.#home = home
+    this.#client = client
   }
 
   /** @internal */
-  static make(native: NativeHandle, home: Home): MultiLock {
-    return new MultiLock(OURS, native, home)
+  static make(native: NativeHandle, client: NativeHandle): MultiLock {
+    return new MultiLock(OURS, native, client)
   }
 
   /**
@@ -41,7 +41,7 @@ export class MultiLock {
     const { timeout, signal } = within(options)
     signal?.throwIfAborted()
     const begun = this.#begin(timeout, number)
-    return this.#guard(checked(await (mayBeEndless(signal) ? granted<Named[]>(number, this.#home.client, begun) : attempt<Named[]>(begun, signal))))
+    return this.#guard(checked(await (mayBeEndless(signal) ? granted<Named[]>(number, this.#client, begun) : attempt<Named[]>(begun, signal))))
   }
 
   /** All of them, if all are free; `null` when somebody else holds one. */
@@ -60,22 +60,18 @@ export class MultiLock {
   }
 
   #guard(named: Named[]): MultiGuard {
-    const guards: Guard[] = []
-    const { store } = this.#home
-    for (let at = 0; at < named.length; at += 2) {
-      guards.push(Guard.make(named[at + 1] as Grant, { lock: named[at] as string, store, of: this.#native }))
-    }
-    return MultiGuard.make(guards)
+    const store = this.#client.address
+    return MultiGuard.make(named.map(([lock, grant]) => Guard.make(grant, { lock, store, of: this.#native })))
   }
 
   /** @internal */
   [Symbol.for('nodejs.util.inspect.custom')](): string {
-    return `<MultiLock ${this.names.map(name => JSON.stringify(name)).join(', ')} on ${this.#home.store}>`
+    return `<MultiLock ${this.names.map(name => JSON.stringify(name)).join(', ')} on ${this.#client.address}>`
   }
 }
 
-/** The names and grants of several locks, in turn. */
-type Named = string | Grant
+/** One of several locks that were acquired. */
+type Named = [lock: string, grant: Grant]
 
 /** Several locks that are held together, until they are released: the loss of one is the loss of all. */
 export class MultiGuard implements AsyncDisposable {
@@ -129,12 +125,7 @@ export class MultiGuard implements AsyncDisposable {
    * @throws As `Guard.release`, when all the others are given back; where several fail, the first error has the others as its `cause`.
    */
   async release(): Promise<ReleaseOutcome> {
-    const ends = await Guard.releaseAll(this.guards)
-    const failed = firstOf(ends.flatMap((end, at) => {
-      const error = end ?? (this.guards[at] as Guard).overSince('release')
-      return error instanceof LockError ? [error] : []
-    }))
-    if (failed !== undefined) throw failed
+    const ends = await this.#end((end, guard) => (end === undefined ? guard.overSince('release') : undefined))
     return (ends as ReleaseOutcome[]).find(end => end !== 'released') ?? 'released'
   }
 
@@ -145,12 +136,16 @@ export class MultiGuard implements AsyncDisposable {
 
   /** Ends a block, as `Guard` does: each is given back, and the first loss is thrown. */
   async [Symbol.asyncDispose](): Promise<void> {
+    await this.#end((end, guard) => end && guard.lossAtEnd())
+  }
+
+  /** Gives all back. How each ended, where that is no error of its own, and none by `errorOf`. */
+  async #end(errorOf: (end: ReleaseOutcome | undefined, guard: Guard) => LockError | undefined): Promise<(ReleaseOutcome | undefined)[]> {
     const ends = await Guard.releaseAll(this.guards)
-    const failed = firstOf(ends.flatMap((end, at) => {
-      const error = end instanceof LockError ? end : end && (this.guards[at] as Guard).lossAtEnd()
-      return error === undefined ? [] : [error]
-    }))
+    const errors = ends.map((end, at) => (end instanceof LockError ? end : errorOf(end, this.guards[at] as Guard)))
+    const failed = firstOf(errors.filter(error => error !== undefined))
     if (failed !== undefined) throw failed
+    return ends as (ReleaseOutcome | undefined)[]
   }
 
   /** @internal */
@@ -164,18 +159,20 @@ export class Striped {
   /** How many segments there are. */
   readonly count: number
   readonly #native: NativeHandle
-  readonly #origin: Home & { readonly lock: string }
+  readonly #name: string
+  readonly #client: NativeHandle
 
-  private constructor(ours: typeof OURS, native: NativeHandle, origin: Home & { readonly lock: string }) {
+  private constructor(ours: typeof OURS, native: NativeHandle, name: string, client: NativeHandle) {
     only(ours, 'Striped', 'client.striped(name, segments)')
     this.count = native.count
     this.#native = native
-    this.#origin = origin
+    this.#name = name
+    this.#client = client
   }
 
   /** @internal */
-  static make(native: NativeHandle, origin: Home & { readonly lock: string }): Striped {
-    return new Striped(OURS, native, origin)
+  static make(native: NativeHandle, name: string, client: NativeHandle): Striped {
+    return new Striped(OURS, native, name, client)
   }
 
   /**
@@ -187,7 +184,7 @@ export class Striped {
     const found = await wait<[index: number, grant: Grant] | undefined>(this.#native, 'any', within(options))
     if (found === undefined) return null
     const [index, grant] = found
-    const guard = Guard.make(grant, { store: this.#origin.store, lock: this.segment(index).name, of: this.#native })
+    const guard = Guard.make(grant, { store: this.#client.address, lock: this.segment(index).name, of: this.#native })
     return Segment.make(index, guard, () => checked(this.#native.markSoldOut(index)))
   }
 
@@ -204,7 +201,7 @@ export class Striped {
   /** The lock of the segment of that index, from 0. */
   segment(index: number): Lock {
     const lock = checked(this.#native.segment(index))
-    return Lock.make(lock, lock.name, this.#origin)
+    return Lock.make(lock, lock.name, this.#client)
   }
 
   /** Forgets what is sold out: there is something again. */
@@ -214,7 +211,7 @@ export class Striped {
 
   /** @internal */
   [Symbol.for('nodejs.util.inspect.custom')](): string {
-    return `<Striped ${JSON.stringify(this.#origin.lock)} of ${this.count} segments on ${this.#origin.store}>`
+    return `<Striped ${JSON.stringify(this.#name)} of ${this.count} segments on ${this.#client.address}>`
   }
 }
 

@@ -1,4 +1,4 @@
-import { type Home, Lock, type LockOptions } from './lock'
+import { Lock, type LockOptions } from './lock'
 import type { NativeHandle } from './native'
 import { count } from './options'
 import { OURS, only } from './ours'
@@ -48,15 +48,15 @@ export class Semaphore extends Lock {
   readonly take: number
   readonly #shared: NativeHandle
 
-  private constructor(ours: typeof OURS, native: NativeHandle, name: string, home: Home, take: number) {
-    super(ours, native, name, home)
+  private constructor(ours: typeof OURS, native: NativeHandle, name: string, client: NativeHandle, take: number) {
+    super(ours, native, name, client)
     this.#shared = native
     this.take = take
   }
 
   /** @internal */
-  static makeSemaphore(native: NativeHandle, name: string, home: Home, take: number): Semaphore {
-    return new Semaphore(OURS, native, name, home, take)
+  static makeSemaphore(native: NativeHandle, name: string, client: NativeHandle, take: number): Semaphore {
+    return new Semaphore(OURS, native, name, client, take)
   }
 
   /** Gives it so many permits, for everybody and for good. Nobody loses what it holds. */

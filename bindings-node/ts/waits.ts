@@ -209,12 +209,12 @@ function endless(
   const gone = new Set<Wait<unknown>>()
   while (left.size > 0) {
     const awaited = [...left.values()].flatMap(wait => blocksOf(wait).flatMap(block => [block, wait.number]))
-    const told = client.endlessWait(awaited)
-    const wait = told === null ? undefined : left.get(told.waiter)
-    if (told === null || wait === undefined) break
-    left.delete(told.waiter)
+    const [waiter, why] = client.endlessWait(awaited) ?? []
+    const wait = waiter === undefined ? undefined : left.get(waiter)
+    if (wait === undefined || why === undefined) break
+    left.delete(wait.number)
     gone.add(wait)
-    found(wait, told.why)
+    found(wait, why)
   }
   return gone
 }

@@ -6,27 +6,26 @@
 //! only the loop's own thread looks.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex};
 
 use lockwright::binding::held::Group;
-use lockwright::binding::operation::Operation;
-use lockwright::binding::{Argument, Handle, Held, Jobs, Outcome, Value, lost_track};
-use lockwright::{Error, Kind, Result};
+use lockwright::binding::{Held, Jobs, Outcome, lost_track};
+use lockwright::queue::OwnerId;
+use lockwright::{Async, Error, Kind, Result, blocking};
+use pyo3::PyTraverseError;
 use pyo3::gc::PyVisit;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyString, PyTuple};
-use pyo3::{IntoPyObjectExt, PyTraverseError};
+use pyo3::types::{PyList, PyTuple};
 
 use crate::asked::{any, asked};
-use crate::client::SharedClient;
 use crate::error::Raised;
 use crate::guard::{Exported, Guard};
 use crate::lock::Lock;
-use crate::several::each;
-use crate::value::{plain, told};
-use crate::{Given, Span, aside, locked, outside, text};
+use crate::value::told;
+use crate::{Given, Span, aside, locked, outside};
 
 /// The jobs of one event loop.
 #[pyclass(frozen, weakref, module = "lockwright._lockwright")]
@@ -36,20 +35,13 @@ pub(crate) struct Reactor {
     asked: Mutex<HashMap<u32, Question>>,
 }
 
-/// Makes what the task gets of what came of its job.
-enum Answer {
-    /// A guard, or whatever else is told, of this client.
-    Told(Arc<SharedClient>),
-    /// Whatever is no guard.
-    Plain,
-    Made(Maker),
-}
-
-type Maker = Box<dyn FnOnce(Python<'_>, Result<Outcome>) -> PyResult<Py<PyAny>> + Send>;
-
 /// What a task asked.
 enum Question {
-    Open { future: Py<PyAny>, answer: Answer },
+    /// What is acquired is of this client.
+    Open {
+        future: Py<PyAny>,
+        client: blocking::Client,
+    },
     Answered(PyResult<Py<PyAny>>),
 }
 
@@ -63,33 +55,40 @@ impl Question {
     }
 }
 
-impl Answer {
-    fn of(answer: impl FnOnce(Python<'_>, Result<Outcome>) -> PyResult<Py<PyAny>> + Send + 'static) -> Self {
-        Answer::Made(Box::new(answer))
-    }
-
-    fn make(self, py: Python<'_>, result: Result<Outcome>) -> PyResult<Py<PyAny>> {
-        match self {
-            Answer::Told(shared) => told(py, result.map_err(Raised)?, &shared),
-            Answer::Plain => plain(py, result.map_err(Raised)?),
-            Answer::Made(answer) => answer(py, result),
-        }
-    }
-}
-
 impl Reactor {
-    /// The job of that number ends as `answer` says.
-    fn ask(&self, py: Python<'_>, future: Py<PyAny>, job: u32, answer: Answer) -> PyResult<u32> {
-        locked(&self.asked).insert(job, Question::Open { future, answer });
+    fn ask(
+        &self,
+        py: Python<'_>,
+        future: Py<PyAny>,
+        work: impl Future<Output = Result<Outcome>> + Send + 'static,
+        client: &blocking::Client,
+    ) -> PyResult<u32> {
+        let job = self.jobs.begin(work);
+        locked(&self.asked).insert(job, Question::Open { future, client: client.clone() });
         self.turn(py)?;
         Ok(job)
+    }
+
+    /// What is asked of a guard begins here.
+    fn ask_guard<W: Future<Output = Result<Outcome>> + Send + 'static>(
+        &self,
+        future: Py<PyAny>,
+        guard: &Bound<'_, Guard>,
+        operation: &'static str,
+        begin: impl FnOnce(Arc<Held>) -> Result<W>,
+    ) -> PyResult<u32> {
+        let Guard { held, client, .. } = guard.get();
+        held.own(operation).map_err(Raised)?;
+        self.own(operation)?;
+        self.ask(guard.py(), future, begin(held.clone()).map_err(Raised)?, client)
     }
 
     fn deliver(&self, py: Python<'_>) -> PyResult<()> {
         for (job, result) in self.jobs.ended() {
             let asked = locked(&self.asked).remove(&job);
-            if let Some(Question::Open { future, answer }) = asked {
-                let answer = answer.make(py, result);
+            if let Some(Question::Open { future, client }) = asked {
+                let answer =
+                    result.map_err(|error| Raised(error).into()).and_then(|outcome| told(py, outcome, &client));
                 let future = future.bind(py);
                 if future.call_method0(intern!(py, "done"))?.is_truthy()? {
                     // Its task was cancelled meanwhile.
@@ -121,13 +120,6 @@ impl Reactor {
         } else {
             Ok(())
         }
-    }
-
-    /// What is asked of a guard begins here.
-    fn held<'a>(&self, guard: &'a Py<Guard>, operation: &'static str) -> PyResult<&'a Held> {
-        let held = &guard.get().held;
-        held.own(operation).map_err(Raised)?;
-        self.own(operation).map(|()| held)
     }
 
     /// Everything begins here: what belongs to the parent of this process is not touched.
@@ -181,12 +173,13 @@ impl Reactor {
         }
     }
 
-    /// Begins the operation of that name of a client, a lock, or whatever else is asked something.
-    #[pyo3(signature = (future, of, name, *given))]
+    /// Begins the operation of that name of a client, a lock, or whatever else is asked something, for `who`.
+    #[pyo3(signature = (future, of, who, name, *given))]
     fn begin<'py>(
         &self,
         future: Bound<'py, PyAny>,
         of: &Bound<'py, PyAny>,
+        who: Option<u64>,
         name: &str,
         given: Vec<Given<'py>>,
     ) -> PyResult<u32> {
@@ -194,19 +187,8 @@ impl Reactor {
         let (operation, arguments) = asked(&handle, name, &given)?;
         self.own(operation.operation)?;
         shared.prepare(py)?;
-        let answer = match name {
-            // A client that is closed has nothing left to release.
-            "close" => {
-                let over = shared.take_orphans();
-                Answer::of(move |py, closed| {
-                    drop(over);
-                    closed.map_err(Raised)?;
-                    Ok(py.None())
-                })
-            }
-            _ => Answer::Told(shared),
-        };
-        self.ask(py, future.unbind(), self.jobs.begin(operation.run(handle, arguments)), answer)
+        let handle = handle.for_owner(who.map(OwnerId));
+        self.ask(py, future.unbind(), operation.run(handle, arguments), &shared.client)
     }
 
     fn acquire(
@@ -223,112 +205,52 @@ impl Reactor {
         let limit = lock.limit(timeout)?;
         lock.shared.prepare(py)?;
         let wanted = if as_in_threading { lock.wanted_as_in_threading(who) } else { lock.wanted_by(who) };
-        let job = self.jobs.acquire(wanted.into_face(), limit);
-        self.ask(py, future, job, Answer::Told(lock.shared.clone()))
+        let wanted = wanted.into_face::<Async>();
+        let work = async move { wanted.acquire_within(limit).await.map(Outcome::Granted) };
+        self.ask(py, future, work, &lock.shared.client)
     }
 
-    fn resume(
-        &self,
-        py: Python<'_>,
-        future: Py<PyAny>,
-        lock: &Bound<'_, Lock>,
-        secret: &Bound<'_, PyAny>,
-        who: u64,
-    ) -> PyResult<u32> {
-        self.own("resume")?;
-        let (lock, secret) = (lock.get(), text("resume", "secret", secret)?);
-        lock.shared.prepare(py)?;
-        let handle = Handle::Lock(lock.wanted_by(who).into_face());
-        let operation = Operation::find(handle.of(), "resume").ok_or_else(|| Raised(lost_track("resume")))?;
-        let job = self.jobs.begin(operation.run(handle, vec![Argument::Text(secret)]));
-        self.ask(py, future, job, Answer::Told(lock.shared.clone()))
-    }
-
-    fn export(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, ttl: Span) -> PyResult<u32> {
-        let held = self.held(&guard, "export")?;
+    fn export(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>, ttl: Span) -> PyResult<u32> {
         let ttl = ttl.check_ttl(py, "export")?;
-        let mut taken = held.take("export").map_err(Raised)?;
-        let core = taken.guard("export").map_err(Raised)?;
-        let job = self.jobs.export(core, ttl);
-        let answer = Answer::of(move |py, exported| {
-            let Outcome::Exported(both) = exported.map_err(Raised)? else {
-                return Err(Raised(lost_track("export")).into());
-            };
-            let (core, secret) = *both;
-            let secret = guard.get().held.exported(taken, core, secret).map_err(Raised)?;
-            guard.get().exported(secret).into_py_any(py)
-        });
-        self.ask(py, future, job, answer)
+        self.ask_guard(future, guard, "export", |held| held.begin_export(ttl))
     }
 
     /// `strictly`: a loss is an error.
-    fn release(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, strictly: bool) -> PyResult<u32> {
-        let held = self.held(&guard, "release")?;
-        let mut taken = held.take("release").map_err(Raised)?;
-        let core = taken.guard("release").map_err(Raised)?;
-        let job = self.jobs.release(core);
-        let answer = Answer::of(move |py, ended| {
-            let Outcome::Ended(ending) = ended.map_err(Raised)? else {
-                return Err(Raised(lost_track("release")).into());
-            };
-            guard.get().held.ended(&ending);
-            drop(taken);
-            if strictly {
-                guard.get().unless_lost(&ending)?;
-            }
-            Ok(PyString::intern(py, ending.outcome.code()).unbind().into_any())
-        });
-        self.ask(py, future, job, answer)
+    fn release(&self, future: Py<PyAny>, guard: &Bound<'_, Guard>, strictly: bool) -> PyResult<u32> {
+        self.ask_guard(future, guard, "release", |held| held.begin_release(strictly))
     }
 
     /// As `_release_all`.
     fn release_all(&self, py: Python<'_>, future: Py<PyAny>, guards: Vec<Py<Guard>>, of_block: bool) -> PyResult<u32> {
         self.own("release")?;
-        let held: Vec<_> = guards.iter().map(|guard| &guard.get().held).collect();
-        let mut group = Group::take(held.iter().copied(), of_block);
-        let cores = outside(py, || Ok(group.guards(held.iter().copied()))).map_err(Raised)?;
-        let job = self.jobs.release_all(cores);
-        let answer = Answer::of(move |py, ended| {
-            let Outcome::AllEnded(ended) = ended.map_err(Raised)? else {
-                return Err(Raised(lost_track("release")).into());
-            };
-            let told = group.told(guards.iter().map(|guard| &guard.get().held), ended);
-            each(py, &guards, told)
-        });
-        self.ask(py, future, job, answer)
+        let Some(first) = guards.first() else { return Err(Raised(lost_track("release")).into()) };
+        let held = guards.iter().map(|guard| guard.get().held.clone()).collect();
+        let work = aside(py, || Group::begin_release(held, of_block))?;
+        self.ask(py, future, work, &first.get().client)
     }
 
-    fn extend(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, ttl: Span) -> PyResult<u32> {
-        let held = self.held(&guard, "extend")?;
+    fn extend(&self, py: Python<'_>, future: Py<PyAny>, guard: &Bound<'_, Guard>, ttl: Span) -> PyResult<u32> {
         let ttl = ttl.check_ttl(py, "extend")?;
-        let job = self.jobs.begin(held.begin_extend(ttl).map_err(Raised)?);
-        self.ask(py, future, job, Answer::Plain)
+        self.ask_guard(future, guard, "extend", |held| held.begin_extend(ttl))
     }
 
     /// Whether it holds now what it is to hold: all of a read/write lock with `writes`, else a reader's part.
-    fn change(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>, writes: bool) -> PyResult<u32> {
-        let held = self.held(&guard, "change")?;
-        let job = self.jobs.begin(held.begin_change(writes).map_err(Raised)?);
-        let answer = Answer::of(move |py, changed| {
-            let changed = changed.map_err(Raised)?;
-            guard.get().held.refresh_token();
-            plain(py, changed)
-        });
-        self.ask(py, future, job, answer)
+    fn change(&self, future: Py<PyAny>, guard: &Bound<'_, Guard>, writes: bool) -> PyResult<u32> {
+        self.ask_guard(future, guard, "change", |held| held.begin_change(writes))
     }
 
     /// Why the guard was lost, or `None` when it was released.
-    fn lost(&self, py: Python<'_>, future: Py<PyAny>, guard: Py<Guard>) -> PyResult<u32> {
-        let held = self.held(&guard, "lost")?;
-        let (watch, known) = (held.watch(), held.why().map(|why| why.code()));
-        let job = self.jobs.begin(Box::pin(async move {
-            let why = match (known, watch) {
-                (None, Some(watch)) => watch.told().await,
-                (known, _) => known,
-            };
-            Ok(Outcome::Told(Value::from(why)))
-        }));
-        self.ask(py, future, job, Answer::Plain)
+    fn lost(&self, future: Py<PyAny>, guard: &Bound<'_, Guard>) -> PyResult<u32> {
+        self.ask_guard(future, guard, "lost", |held| {
+            let (watch, known) = (held.watch(), held.why().map(|why| why.code()));
+            Ok(async move {
+                let why = match (known, watch) {
+                    (None, Some(watch)) => watch.told().await,
+                    (known, _) => known,
+                };
+                Ok(Outcome::Told(why.into()))
+            })
+        })
     }
 
     /// Has a guard that is of no use any more given back, in the background.

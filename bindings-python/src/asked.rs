@@ -1,12 +1,9 @@
 //! What is asked by name, with the arguments of a method of Python's: here, or as a job of an event loop.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
-use lockwright::binding::operation::{Here, Operation, Takes, Work};
-use lockwright::binding::{Argument, Handle, Outcome, Value, lost_track};
-use lockwright::blocking::Wait;
+use lockwright::binding::operation::{Here, Operation, Takes, look};
+use lockwright::binding::{Argument, Handle, Outcome, lost_track};
 use lockwright::{Error, Result};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
@@ -18,7 +15,7 @@ use crate::latch::Latch;
 use crate::lock::{Lock, limit};
 use crate::several::{Bundle, Segments};
 use crate::value::{of_argument, told};
-use crate::{Given, SLICE, Span, green, is_main_thread, outside, text, waited};
+use crate::{Given, Span, green, in_slices, outside, text, waited};
 
 /// Whatever of Python's is asked something.
 pub(crate) trait Asked {
@@ -101,7 +98,7 @@ pub(crate) fn ask<'py>(py: Python<'py>, of: &impl Asked, name: &str, given: &[Gi
     let handle = of.handle();
     let (operation, arguments) = asked(&handle, name, given)?;
     of.shared().prepare(py)?;
-    told(py, outcome(py, operation, handle, arguments)?.map_err(Raised)?, of.shared())
+    told(py, outcome(py, operation, handle, arguments)?.map_err(Raised)?, &of.shared().client)
 }
 
 fn outcome(
@@ -110,61 +107,20 @@ fn outcome(
     handle: Handle,
     arguments: Vec<Argument>,
 ) -> PyResult<Result<Outcome>> {
-    match (operation.name, arguments.first()) {
-        ("drain", Some(Argument::Span(limit))) => return drained(py, operation, handle, *limit),
-        ("ping", _) => {
-            if let Some(hub) = green::hub(py)? {
-                return hub.wait(None, polled(operation.run(handle, arguments)));
-            }
-        }
-        (_, Some(Argument::Limit(limit))) => {
-            return waited(py, *limit, move || match operation.here(handle, arguments)? {
-                Here::Waits(waiting) => Ok(waiting),
-                Here::Done(_) => Err(lost_track(operation.operation)),
-            });
-        }
-        _ => {}
+    // What goes on for a while lets signal handlers run, and other greenlets, which may be those that are to release
+    // something.
+    if operation.name == "drain" || (operation.name == "ping" && green::hub(py)?.is_some()) {
+        let mut work = operation.run(handle, arguments);
+        return in_slices(py, None, |how| look(&mut work, how));
+    }
+    if let Some(Argument::Limit(limit)) = arguments.first() {
+        return waited(py, *limit, move || match operation.here(handle, arguments)? {
+            Here::Waits(waiting) => Ok(waiting),
+            Here::Done(_) => Err(lost_track(operation.operation)),
+        });
     }
     Ok(outside(py, || match operation.here(handle, arguments)? {
         Here::Done(outcome) => Ok(outcome),
         Here::Waits(_) => Err(lost_track(operation.operation)),
     }))
-}
-
-/// Signal handlers run meanwhile, and so do other greenlets, which may be those that are to release something.
-fn drained(
-    py: Python<'_>,
-    operation: &'static Operation,
-    client: Handle,
-    limit: Duration,
-) -> PyResult<Result<Outcome>> {
-    if let Some(hub) = green::hub(py)? {
-        return hub.wait(None, polled(operation.run(client, vec![Argument::Span(limit)])));
-    }
-    let slice = if is_main_thread(py)? { SLICE } else { Duration::MAX };
-    let began = Instant::now();
-    loop {
-        let left = limit.saturating_sub(began.elapsed());
-        let held = outside(py, || operation.here(client.clone(), vec![Argument::Span(left.min(slice))]));
-        match held {
-            Ok(Here::Done(held)) if left <= slice || is_empty(&held) => return Ok(Ok(held)),
-            Ok(_) => py.check_signals()?,
-            Err(error) => return Ok(Err(error)),
-        }
-    }
-}
-
-fn is_empty(held: &Outcome) -> bool {
-    matches!(held, Outcome::Told(Value::List(names)) if names.is_empty())
-}
-
-/// Looks whether `work` is done. It is called with wakers only.
-fn polled(mut work: Work) -> impl FnMut(Wait<'_>) -> Option<Result<Outcome>> + Send {
-    move |how| {
-        let Wait::Wake(waker) = how else { return None };
-        match work.as_mut().poll(&mut Context::from_waker(waker)) {
-            Poll::Ready(done) => Some(done),
-            Poll::Pending => None,
-        }
-    }
 }

@@ -51,6 +51,6 @@ impl Barrier {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let (name, parties) = (PyString::new(py, self.core.name()).repr()?, self.core.parties());
-        Ok(format!("<lockwright.Barrier {name} of {parties} on {}>", self.shared.origin.address))
+        Ok(format!("<lockwright.Barrier {name} of {parties} on {}>", self.shared.address))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use lockwright::binding::lost_track;
+use lockwright::binding::open;
 use lockwright::binding::options::{CONNECT, LOCK, REQUIRE};
 use lockwright::blocking;
 use lockwright::guarantee::Requirements;
@@ -18,22 +18,17 @@ use crate::guard::Guard;
 use crate::latch::Latch;
 use crate::lock::{Lock, RLock};
 use crate::report::follow_logging;
-use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::several::{Bundle, Segments};
 use crate::value::{PYTHON, record, set};
 use crate::{Given, Keywords, Span, aside, dispatcher, locked, text};
 
-/// What locks and guards remember of where they come from.
-pub(crate) struct Origin {
-    pub(crate) address: String,
-    pub(crate) credentials: Option<Py<PyAny>>,
-}
-
 /// What a client shares with its locks.
 pub(crate) struct SharedClient {
     pub(crate) client: blocking::Client,
-    pub(crate) origin: Arc<Origin>,
+    pub(crate) address: String,
+    /// Who gives user and password.
+    credentials: Option<Arc<Py<PyAny>>>,
     /// Holds of locks that were collected meanwhile; another lock of the same name may release them.
     pub(crate) orphans: Mutex<Vec<Orphan>>,
 }
@@ -46,14 +41,9 @@ pub(crate) struct Orphan {
 }
 
 impl SharedClient {
-    /// A client that is closed has nothing left to release.
-    pub(crate) fn take_orphans(&self) -> Vec<Orphan> {
-        std::mem::take(&mut *locked(&self.orphans))
-    }
-
     /// A process whose driver may ask for credentials needs somebody to answer it.
     pub(crate) fn prepare(&self, py: Python<'_>) -> PyResult<()> {
-        if self.origin.credentials.is_some() {
+        if self.credentials.is_some() {
             dispatcher::started(py)?;
         }
         Ok(())
@@ -79,21 +69,16 @@ pub(crate) fn connect(
 ) -> PyResult<Client> {
     let keywords = options;
     let mut options = ConnectOptions { language: PYTHON.name, ..ConnectOptions::default() };
-    let url = url.map(|url| text("connect", "url", url)).transpose();
     set("connect", &CONNECT, &[], &mut options, keywords)?;
-    let mut opened = None;
-    let origin = Arc::new_cyclic(|origin| {
-        if credentials.is_some() {
-            let (origin, limit) = (origin.clone(), options.connect_timeout);
-            options.credentials = Some(Arc::new(move || dispatcher::credentials(&origin, limit)));
-        }
-        let client = url.and_then(|url| Ok(blocking::Client::open(url.as_deref(), options).map_err(Raised)?));
-        let address = client.as_ref().map(|client| client.address().to_owned()).unwrap_or_default();
-        opened = Some(client);
-        Origin { address, credentials }
-    });
-    let client = opened.unwrap_or_else(|| Err(Raised(lost_track("connect")).into()))?;
-    let shared = SharedClient { client, origin, orphans: Mutex::default() };
+    let url = url.map(|url| text("connect", "url", url)).transpose()?;
+    let credentials = credentials.map(Arc::new);
+    if let Some(callable) = &credentials {
+        let (callable, limit) = (Arc::downgrade(callable), options.connect_timeout);
+        options.credentials = Some(Arc::new(move || dispatcher::credentials(&callable, limit)));
+    }
+    let client = blocking::Client::open(url.as_deref(), options).map_err(Raised)?;
+    let address = client.address().to_owned();
+    let shared = SharedClient { client, address, credentials, orphans: Mutex::default() };
     shared.prepare(py)?;
     follow_logging(py)?;
     Ok(Client { shared: Arc::new(shared) })
@@ -139,9 +124,16 @@ impl Client {
     /// First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of
     /// the same name is something else: whoever comes second gets `ForeignLayout`.
     #[pyo3(signature = (name, **options))]
-    fn rwlock(&self, name: &Bound<'_, PyAny>, options: Option<Keywords<'_, '_>>) -> PyResult<RwLock> {
+    fn rwlock<'py>(&self, name: &Bound<'py, PyAny>, options: Option<Keywords<'_, 'py>>) -> PyResult<Bound<'py, PyAny>> {
+        let parts = self._parts(name, options)?;
+        name.py().import("lockwright._several")?.getattr("RwLock")?.call1(parts)
+    }
+
+    /// The lock of readers, and that of the writer.
+    #[pyo3(signature = (name, **options))]
+    fn _parts(&self, name: &Bound<'_, PyAny>, options: Option<Keywords<'_, '_>>) -> PyResult<(Lock, Lock)> {
         let read = self.build("rwlock", name, options, |client, name| client.rwlock(name).read())?;
-        RwLock::new(name.py(), read, self.build("rwlock", name, options, |client, name| client.rwlock(name).write())?)
+        Ok((read, self.build("rwlock", name, options, |client, name| client.rwlock(name).write())?))
     }
 
     /// The semaphore called `name`, with `permits` permits, of which each acquisition takes `take`, all or none.
@@ -169,12 +161,10 @@ impl Client {
     #[pyo3(signature = (name, count, *, idle=None))]
     fn latch(&self, name: &Bound<'_, PyAny>, count: i128, idle: Option<Span>) -> PyResult<Latch> {
         follow_logging(name.py())?;
-        let builder = self.shared.client.latch(&text("latch", "name", name)?, in_range(count));
-        let builder = match idle {
-            Some(idle) => builder.idle(idle.check("latch", "idle")?),
-            None => builder,
-        };
-        Ok(Latch { core: builder.build().map_err(Raised)?, shared: self.shared.clone() })
+        let text = text("latch", "name", name)?;
+        let idle = idle.map(|idle| idle.check("latch", "idle")).transpose()?;
+        let core = open::latch(&self.shared.client, &text, in_range(count), idle).map_err(Raised)?;
+        Ok(Latch { core, shared: self.shared.clone() })
     }
 
     /// The barrier called `name`, which opens whenever `parties` (1 to 10,000) wait for it at the same time.
@@ -185,12 +175,10 @@ impl Client {
     #[pyo3(signature = (name, parties, *, ttl=None))]
     fn barrier(&self, name: &Bound<'_, PyAny>, parties: i128, ttl: Option<Span>) -> PyResult<Barrier> {
         follow_logging(name.py())?;
-        let builder = self.shared.client.barrier(&text("barrier", "name", name)?, in_range(parties));
-        let builder = match ttl {
-            Some(ttl) => builder.ttl(ttl.check_ttl(name.py(), "barrier")?),
-            None => builder,
-        };
-        Ok(Barrier { core: builder.build().map_err(Raised)?, shared: self.shared.clone() })
+        let text = text("barrier", "name", name)?;
+        let ttl = ttl.map(|ttl| ttl.check_ttl(name.py(), "barrier")).transpose()?;
+        let core = open::barrier(&self.shared.client, &text, in_range(parties), ttl).map_err(Raised)?;
+        Ok(Barrier { core, shared: self.shared.clone() })
     }
 
     #[pyo3(signature = (names, **options))]
@@ -359,11 +347,17 @@ impl Client {
 
     /// Gives back what is held and ends every wait with `Closed`.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let over = self.shared.take_orphans();
         // Nobody is summoned to answer for it: it may be the last that a program does.
-        let closed = aside(py, || self.shared.client.close());
+        aside(py, || self.shared.client.close())?;
+        self.forget_orphans();
+        Ok(())
+    }
+
+    /// A client that is closed has nothing left to release.
+    #[pyo3(name = "_forget_orphans")]
+    fn forget_orphans(&self) {
+        let over = std::mem::take(&mut *locked(&self.shared.orphans));
         drop(over);
-        closed
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -379,11 +373,11 @@ impl Client {
     /// The address without credentials.
     #[getter]
     fn address(&self) -> &str {
-        &self.shared.origin.address
+        &self.shared.address
     }
 
     fn __repr__(&self) -> String {
-        format!("<lockwright.Client {}>", self.shared.origin.address)
+        format!("<lockwright.Client {}>", self.shared.address)
     }
 }
 

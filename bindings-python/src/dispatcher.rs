@@ -7,13 +7,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use lockwright::binding::{Broker, broker, lost_track};
+use lockwright::binding::{Broker, Generational, broker};
 use lockwright::fork_generation;
 use lockwright::options::Credentials;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::client::Origin;
 use crate::error::Raised;
 use crate::green::{self, Hub};
 use crate::guard::Callbacks;
@@ -22,7 +21,7 @@ use crate::{is_outside, locked, outside};
 /// What the driver has to say. It must own no Python object: the driver's thread may be the one that drops it.
 pub(crate) enum Message {
     Lost(Weak<Callbacks>, &'static str),
-    Credentials(Weak<Origin>, u32),
+    Credentials(Weak<Py<PyAny>>, u32),
 }
 
 /// How long the thread waits in one piece; as good as for ever.
@@ -38,6 +37,8 @@ pub(crate) struct Messages {
 #[derive(Default)]
 struct State {
     messages: VecDeque<Message>,
+    /// The dispatcher was started.
+    is_attended: bool,
     closed: bool,
 }
 
@@ -60,51 +61,18 @@ impl Messages {
     }
 }
 
-/// Each process appends its own, and a forked child never touches its parent's: somebody may have been using that.
-struct Node {
-    generation: u64,
-    messages: Arc<Messages>,
-    next: OnceLock<Box<Node>>,
-}
-
-static FIRST: OnceLock<Box<Node>> = OnceLock::new();
-
-/// The mailbox of this process, if its dispatcher was started.
-fn current() -> Option<&'static Arc<Messages>> {
-    let generation = fork_generation();
-    let mut node = FIRST.get()?;
-    while node.generation != generation {
-        node = node.next.get()?;
-    }
-    Some(&node.messages)
-}
+/// A forked child never touches its parent's: somebody may have been using that.
+static MESSAGES: OnceLock<Generational<Messages>> = OnceLock::new();
 
 /// The mailbox of this process, with somebody at it.
 pub(crate) fn started(py: Python<'_>) -> PyResult<&'static Arc<Messages>> {
-    if let Some(messages) = current() {
-        return Ok(messages);
+    let messages = MESSAGES.get_or_init(|| Generational::new(Arc::default())).get_or_make(Arc::default);
+    if !std::mem::replace(&mut locked(&messages.state).is_attended, true) {
+        let mailbox = Mailbox { messages: messages.clone(), generation: fork_generation() };
+        let start = || py.import("lockwright._dispatcher")?.call_method1("start", (mailbox,));
+        start().inspect_err(|_| locked(&messages.state).is_attended = false)?;
     }
-    let generation = fork_generation();
-    let messages = Arc::new(Messages::default());
-    let mailbox = Py::new(py, Mailbox { messages: messages.clone(), generation })?;
-    py.import("lockwright._dispatcher")?.call_method1("start", (&mailbox,))?;
-    let mut made = Box::new(Node { generation, messages, next: OnceLock::new() });
-    let mut end = &FIRST;
-    loop {
-        match end.set(made) {
-            Ok(()) => return current().ok_or_else(|| Raised(lost_track("dispatcher")).into()),
-            Err(mine) => made = mine,
-        }
-        match end.get() {
-            // Another thread was faster; the dispatcher of this one goes home.
-            Some(node) if node.generation == generation => {
-                mailbox.get().close();
-                return Ok(&node.messages);
-            }
-            Some(node) => end = &node.next,
-            None => {}
-        }
-    }
+    Ok(messages)
 }
 
 type Call = (Py<PyAny>, Py<PyTuple>, Option<Py<Answer>>);
@@ -148,19 +116,14 @@ fn calls(py: Python<'_>, message: Message, broker: &Arc<Broker>) -> PyResult<Vec
             let call = |callback| Ok((callback, (why,).into_pyobject(py)?.unbind(), None));
             callbacks.into_iter().map(call).collect()
         }
-        Message::Credentials(origin, question) => {
-            let origin = origin.upgrade();
-            match origin.as_ref().and_then(|origin| origin.credentials.as_ref()) {
-                Some(callable) => {
-                    let ask = py.import("lockwright._dispatcher")?.getattr("ask")?.unbind();
-                    let answer = Answer { broker: broker.clone(), question };
-                    Ok(vec![(ask, (callable,).into_pyobject(py)?.unbind(), Some(Py::new(py, answer)?))])
-                }
-                None => {
-                    broker.give(question, Err("the client is gone".into()));
-                    Ok(Vec::new())
-                }
-            }
+        Message::Credentials(callable, question) => {
+            let Some(callable) = callable.upgrade() else {
+                broker.give(question, Err(GONE.into()));
+                return Ok(Vec::new());
+            };
+            let ask = py.import("lockwright._dispatcher")?.getattr("ask")?.unbind();
+            let answer = Answer { broker: broker.clone(), question };
+            Ok(vec![(ask, (&*callable,).into_pyobject(py)?.unbind(), Some(Py::new(py, answer)?))])
         }
     }
 }
@@ -200,7 +163,7 @@ impl From<Found> for broker::Found {
 /// # Errors
 /// Why it gives none within `limit`.
 pub(crate) fn credentials(
-    origin: &Weak<Origin>,
+    callable: &Weak<Py<PyAny>>,
     limit: Duration,
 ) -> Result<Credentials, Box<dyn std::error::Error + Send + Sync>> {
     if is_outside() && Python::attach(green::is_patched).map_err(|error| error.to_string())? {
@@ -208,9 +171,8 @@ pub(crate) fn credentials(
         let broker = Arc::<Broker>::default();
         let beside = |question| {
             Python::attach(|py| {
-                let origin = origin.upgrade();
-                let callable = origin.as_ref().and_then(|origin| origin.credentials.as_ref());
-                green::beside(py, callable, Py::new(py, Answer { broker: broker.clone(), question })?)
+                let answer = Py::new(py, Answer { broker: broker.clone(), question })?;
+                green::beside(py, callable.upgrade().as_deref(), answer)
             })
         };
         let or_refused = |question| {
@@ -220,18 +182,20 @@ pub(crate) fn credentials(
     }
     if is_outside() {
         let found = Python::attach(|py| {
-            let origin = origin.upgrade().ok_or("the client is gone")?;
+            let callable = callable.upgrade().ok_or(GONE)?;
             let ask = py.import("lockwright._dispatcher").and_then(|dispatcher| dispatcher.getattr("ask"));
-            let asked = ask.and_then(|ask| ask.call1((origin.credentials.as_ref(),))?.extract::<Found>());
+            let asked = ask.and_then(|ask| ask.call1((&*callable,))?.extract::<Found>());
             asked.map_err(|error| error.to_string())
         })?;
         return Ok(broker::Found::from(found)?);
     }
-    let messages = current().ok_or(EXITING)?;
-    messages.broker.ask(CALLABLE, limit, |question| messages.post(Message::Credentials(origin.clone(), question)))
+    let messages = MESSAGES.get().and_then(Generational::current).ok_or(EXITING)?;
+    messages.broker.ask(CALLABLE, limit, |question| messages.post(Message::Credentials(callable.clone(), question)))
 }
 
 /// What Python calls whoever gives user and password.
 const CALLABLE: &str = "credentials callable";
+
+const GONE: &str = "the client is gone";
 
 const EXITING: &str = "Python is exiting";

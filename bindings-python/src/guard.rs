@@ -12,10 +12,9 @@ use pyo3::gc::PyVisit;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::client::SharedClient;
 use crate::dispatcher::{self, Message};
 use crate::error::Raised;
-use crate::{Given, Span, in_slices, locked, outside, report};
+use crate::{Given, Span, in_slices, locked, outside, report, warn_in_event_loop};
 
 /// A lock that is held.
 ///
@@ -24,8 +23,9 @@ use crate::{Given, Span, in_slices, locked, outside, report};
 /// in the child, except that leaving its `with` block does nothing.
 #[pyclass(frozen, weakref, module = "lockwright")]
 pub(crate) struct Guard {
-    pub(crate) held: Held,
-    client: blocking::Client,
+    pub(crate) held: Arc<Held>,
+    /// That of its lock.
+    pub(crate) client: blocking::Client,
     callbacks: Arc<Callbacks>,
 }
 
@@ -33,8 +33,8 @@ pub(crate) struct Guard {
 #[pyclass(frozen, module = "lockwright._lockwright")]
 pub(crate) struct Exported {
     #[pyo3(get)]
-    secret: String,
-    client: blocking::Client,
+    pub(crate) secret: String,
+    pub(crate) client: blocking::Client,
 }
 
 impl Exported {
@@ -46,14 +46,8 @@ impl Exported {
 }
 
 impl Guard {
-    pub(crate) fn new(guard: lockwright::Guard, shared: &SharedClient) -> Self {
-        Guard { held: Held::new(guard), client: shared.client.clone(), callbacks: Arc::default() }
-    }
-
-    /// It was left to a secret.
-    pub(crate) fn exported(&self, secret: lockwright::export::Secret) -> Exported {
-        self.forget_callbacks();
-        Exported { secret: secret.into_string(), client: self.client.clone() }
+    pub(crate) fn new(guard: lockwright::Guard, client: &blocking::Client) -> Self {
+        Guard { held: Arc::new(Held::new(guard)), client: client.clone(), callbacks: Arc::default() }
     }
 
     /// What was to be called when the lock is lost never will be.
@@ -174,7 +168,9 @@ impl Guard {
     fn export(&self, py: Python<'_>, ttl: Span) -> PyResult<String> {
         self.held.own("export").map_err(Raised)?;
         let ttl = ttl.check_ttl(py, "export")?;
-        Ok(self.exported(outside(py, || self.held.export(ttl)).map_err(Raised)?).secret)
+        let secret = outside(py, || self.held.export(ttl)).map_err(Raised)?;
+        self.forget_callbacks();
+        Ok(secret.into_string())
     }
 
     /// Of a read/write lock: the writer becomes a reader, and nobody else writes in between. The token stays.
@@ -308,6 +304,7 @@ impl Lost {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         let Some(watch) = held.watch() else { return self.is_set() };
         let registration = watch.register();
+        warn_in_event_loop(py, limit)?;
         let told = in_slices(py, limit, |how| registration.wait(how, deadline))?;
         Ok(told || self.is_set()?)
     }

@@ -52,6 +52,6 @@ impl Latch {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let name = PyString::new(py, self.core.name()).repr()?;
-        Ok(format!("<lockwright.Latch {name} on {}>", self.shared.origin.address))
+        Ok(format!("<lockwright.Latch {name} on {}>", self.shared.address))
     }
 }

@@ -1,6 +1,6 @@
 //! The Python face, a skin of [`lockwright::binding`]: [`client`], [`lock`] and [`guard`] as Python sees them,
 //! [`error`] as Python raises it, a [`value`] as Python has it, and the [`dispatcher`], the one Python thread that the
-//! driver can ask for something; [`rwlock`] and [`semaphore`] are further locks, [`latch`] and [`barrier`] are none;
+//! driver can ask for something; a [`semaphore`] is a further lock, [`latch`] and [`barrier`] are none;
 //! whatever is seldom done is [`asked`] by name; [`aio`] is the same inside an event loop; [`report`] has events;
 //! [`green`] is for programs whose threads are greenlets.
 //!
@@ -25,7 +25,6 @@ mod guard;
 mod latch;
 mod lock;
 mod report;
-mod rwlock;
 mod semaphore;
 mod several;
 mod value;
@@ -34,9 +33,9 @@ use std::cell::Cell;
 use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub(crate) use lockwright::binding::locked;
 use lockwright::binding::{Outcome, Waiting, panicked};
 use lockwright::blocking::Wait;
 use lockwright::{Error, Token, binding, fork_generation, kit, options};
@@ -50,38 +49,37 @@ use error::Raised;
 use value::PYTHON;
 
 #[pymodule(gil_used = false)]
-fn _lockwright(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add_class::<client::Client>()?;
-    module.add_class::<lock::Lock>()?;
-    module.add_class::<lock::RLock>()?;
-    module.add_class::<rwlock::RwLock>()?;
-    module.add_class::<semaphore::Semaphore>()?;
-    module.add_class::<latch::Latch>()?;
-    module.add_class::<barrier::Barrier>()?;
-    module.add_class::<guard::Guard>()?;
-    module.add_class::<several::Bundle>()?;
-    module.add_class::<several::Segments>()?;
-    module.add_class::<guard::Exported>()?;
-    module.add_class::<guard::Lost>()?;
-    module.add_class::<aio::Reactor>()?;
-    module.add_class::<report::Events>()?;
-    module.add_class::<report::Histogram>()?;
-    module.add_class::<dispatcher::Mailbox>()?;
-    module.add_class::<dispatcher::Answer>()?;
-    module.add_class::<green::Notifier>()?;
-    module.add_function(wrap_pyfunction!(generation, module)?)?;
-    module.add_function(wrap_pyfunction!(main_thread, module)?)?;
-    module.add_function(wrap_pyfunction!(several::release_all, module)?)?;
-    module.add_function(wrap_pyfunction!(client::connect, module)?)?;
-    module.add_function(wrap_pyfunction!(restored, module)?)?;
-    module.add_function(wrap_pyfunction!(value::manifest, module)?)?;
-    module.add("_SET_SCRIPT", kit::SET_SCRIPT)?;
-    module.add("_HEADER", kit::HEADER)?;
-    module.add_function(wrap_pyfunction!(sql_condition, module)?)?;
-    module.add_function(wrap_pyfunction!(header_value, module)?)?;
-    module.add_function(wrap_pyfunction!(read_header, module)?)?;
-    Ok(())
+mod _lockwright {
+    #[pymodule_export]
+    use crate::{
+        aio::Reactor,
+        barrier::Barrier,
+        client::{Client, connect},
+        dispatcher::{Answer, Mailbox},
+        generation,
+        green::Notifier,
+        guard::{Exported, Guard, Lost},
+        header_value,
+        latch::Latch,
+        lock::{Lock, RLock},
+        main_thread, read_header,
+        report::{Events, Histogram},
+        restored,
+        semaphore::Semaphore,
+        several::{Bundle, Segments, release_all},
+        sql_condition,
+        value::manifest,
+    };
+    use pyo3::prelude::*;
+    #[pymodule_export]
+    const _HEADER: &str = lockwright::kit::HEADER;
+    #[pymodule_export]
+    const _SET_SCRIPT: &str = lockwright::kit::SET_SCRIPT;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
 }
 
 /// Says that this process was restored from a snapshot or a checkpoint of itself, which others may have been too.
@@ -168,9 +166,6 @@ pub(crate) fn in_slices<T: Send>(
     if let Some(hub) = green::hub(py)? {
         return hub.wait(limit, wait);
     }
-    if limit != Some(Duration::ZERO) {
-        warn_in_event_loop(py)?;
-    }
     let slice = if is_main_thread(py)? { SLICE } else { Duration::MAX };
     loop {
         if let Some(result) = aside(py, || wait(Wait::Park(slice)))? {
@@ -195,7 +190,8 @@ pub(crate) fn waited(
         Err(error) => Ok(Err(error)),
         Ok((Some(result), _)) => Ok(result),
         Ok((None, mut waiting)) => {
-            let waited = in_slices(py, limit, |how| waiting.wait(how));
+            let may_wait = warn_in_event_loop(py, limit);
+            let waited = may_wait.and_then(|()| in_slices(py, limit, |how| waiting.wait(how)));
             if waited.is_err() {
                 // To give up may cost more than a moment with the GIL held.
                 aside(py, move || drop(waiting))?;
@@ -217,18 +213,18 @@ fn main_thread(ident: u64) {
 /// Without code of Python's: while that runs below a frame of Rust, the interpreter's exit aborts the process.
 fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     static IDENT: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let ident = || py.import("_thread")?.getattr("get_ident").map(Bound::unbind);
-    let ident: u64 = IDENT.get_or_try_init(py, ident)?.call0(py)?.extract(py)?;
+    let ident: u64 = IDENT.import(py, "_thread", "get_ident")?.call0()?.extract()?;
     Ok(ident == MAIN_THREAD.load(Ordering::Relaxed))
 }
 
 /// Nothing else that the loop runs goes on before the wait is over; not even what would end it, if that is in the same
 /// loop.
-fn warn_in_event_loop(py: Python<'_>) -> PyResult<()> {
+pub(crate) fn warn_in_event_loop(py: Python<'_>, limit: Option<Duration>) -> PyResult<()> {
+    if limit == Some(Duration::ZERO) || green::hub(py)?.is_some() {
+        return Ok(());
+    }
     static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
-    let modules = || Ok::<_, PyErr>(py.import("sys")?.getattr("modules")?.cast_into()?.unbind());
-    let modules = MODULES.get_or_try_init(py, modules)?.bind(py);
-    let asyncio = modules.get_item(intern!(py, "_asyncio"))?;
+    let asyncio = MODULES.import(py, "sys", "modules")?.get_item(intern!(py, "_asyncio"))?;
     let Some(asyncio) = asyncio.filter(|asyncio| !asyncio.is_none()) else { return Ok(()) };
     if asyncio.call_method0(intern!(py, "_get_running_loop"))?.is_none() {
         return Ok(());
@@ -340,9 +336,4 @@ impl Span {
         }
         Ok(ttl)
     }
-}
-
-/// Locks a mutex whose holders never leave it half changed.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

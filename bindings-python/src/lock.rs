@@ -81,7 +81,7 @@ impl Lock {
     ) -> PyResult<lockwright::Result<Py<Guard>>> {
         self.shared.prepare(py)?;
         match waited(py, limit, || begin().map(Waiting::Lock))? {
-            Ok(Outcome::Granted(guard)) => Ok(Ok(Py::new(py, Guard::new(guard, &self.shared))?)),
+            Ok(Outcome::Granted(guard)) => Ok(Ok(Py::new(py, Guard::new(guard, &self.shared.client))?)),
             Ok(_) => Ok(Err(lost_track("acquire"))),
             Err(error) => Ok(Err(error)),
         }
@@ -129,7 +129,7 @@ impl Lock {
             "this lock object does not hold the lock"
         };
         let error = Error::new(Kind::NotOwned, "release", message).on_lock(self.name.clone());
-        Raised(error.on_store(&*self.shared.origin.address))
+        Raised(error.on_store(&*self.shared.address))
     }
 
     fn adopt(&self, me: u64) -> Option<Py<Guard>> {
@@ -330,7 +330,7 @@ impl Lock {
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let class = if self.reentrant { "RLock" } else { "Lock" };
         let name = PyString::new(py, &self.name).repr()?;
-        Ok(format!("<lockwright.{class} {name} on {}>", self.shared.origin.address))
+        Ok(format!("<lockwright.{class} {name} on {}>", self.shared.address))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {

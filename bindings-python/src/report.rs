@@ -1,18 +1,17 @@
 //! What locks did: figures, and events on their way to Python's `logging`.
 
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use lockwright::binding::{record, report};
+use lockwright::binding::report;
 use lockwright::events::{self, Level};
 use lockwright::{Result, fork_generation, metrics};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::PyDict;
 
 use crate::error::Raised;
-use crate::value::dict;
+use crate::value::record;
 use crate::{Span, green, locked, outside};
 
 /// How many events wait for Python's thread; it takes them within milliseconds, but for a handler that is slow.
@@ -77,9 +76,8 @@ pub(crate) fn tell_collected(py: Python<'_>, message: &str) -> PyResult<()> {
     static IS_FINALIZING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let Some(log) = LOG.get(py) else { return Ok(()) };
     // It is none of the modules that the exit takes apart.
-    let is_finalizing = || py.import("sys")?.getattr("is_finalizing").map(Bound::unbind);
-    match IS_FINALIZING.get_or_try_init(py, is_finalizing) {
-        Ok(is_finalizing) if !is_finalizing.call0(py)?.extract(py)? => {
+    match IS_FINALIZING.import(py, "sys", "is_finalizing") {
+        Ok(is_finalizing) if !is_finalizing.call0()?.extract()? => {
             log.call_method1(py, "collected", (message,)).map(drop)
         }
         _ => Ok(()),
@@ -123,8 +121,6 @@ fn setup(log: &Bound<'_, PyAny>) -> PyResult<Setup> {
 #[pyclass(frozen, module = "lockwright._lockwright")]
 pub(crate) struct Events(Arc<events::Events>);
 
-type EventTuple<'py> = (f64, u8, &'static str, String, Bound<'py, PyDict>, u64);
-
 #[pymethods]
 impl Events {
     #[new]
@@ -139,8 +135,8 @@ impl Events {
         self.0.set_level(level.and_then(Level::numbered));
     }
 
-    /// When, level, target, message, fields and how many were missed, of each; `None` when there will be no more.
-    fn wait<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<EventTuple<'py>>>> {
+    /// What there is to tell of each, by name; `None` when there will be no more.
+    fn wait<'py>(&self, py: Python<'py>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
         let hub = green::hub(py)?;
         let limit = if hub.is_some() { Duration::ZERO } else { Duration::MAX };
         let taken = loop {
@@ -150,16 +146,10 @@ impl Events {
                 _ => break taken,
             }
         };
-        taken.map(|events| events.into_iter().map(|event| told(py, event)).collect()).transpose()
+        taken.map(|events| events.into_iter().map(|event| record(py, report::event(event))).collect()).transpose()
     }
 
     fn close(&self) {
         self.0.close();
     }
-}
-
-fn told(py: Python<'_>, mut event: events::Event) -> PyResult<EventTuple<'_>> {
-    let fields = dict(py, record::fields(&mut event))?;
-    let at = event.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-    Ok((at, event.level as u8, event.target, event.message, fields, event.missed))
 }

@@ -1,26 +1,22 @@
 //! The semaphore, which behaves as `threading.BoundedSemaphore`.
 
 use lockwright::Error;
-use lockwright::lease::Inspection;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::asked::ask;
 use crate::error::Raised;
 use crate::green::me;
+use crate::guard::Guard;
 use crate::lock::{Lock, end};
 use crate::{Span, outside};
 
 /// A named semaphore that behaves as `threading.BoundedSemaphore`, and whose permits end with their holder.
 #[pyclass(frozen, extends = Lock, weakref, module = "lockwright")]
 pub(crate) struct Semaphore {
+    /// How many permits each acquisition takes.
+    #[pyo3(get)]
     pub(crate) take: u32,
-}
-
-/// Whether `take` permits could not be had at once.
-pub(crate) fn is_locked(seen: &Inspection, take: u32) -> bool {
-    let Some(shared) = &seen.shared else { return false };
-    seen.waiters > 0 || shared.permits.is_some_and(|permits| shared.held + u64::from(take) > u64::from(permits))
 }
 
 #[pymethods]
@@ -42,20 +38,28 @@ impl Semaphore {
             let message = "n must be one or more";
             return Err(Raised(Error::invalid("release", message).on_lock(lock.name.clone())).into());
         }
-        let (mut guards, me) = (Vec::new(), me(py)?);
+        let guards = Self::unpin_several(slf, n, me(py)?)?;
+        // One that was lost does not keep the others from being given back.
+        let ended: Vec<_> = guards.iter().map(|guard| end(py, guard)).collect();
+        ended.into_iter().collect()
+    }
+
+    /// The holds that a release of `n` acquisitions of `me` means: all or none.
+    #[pyo3(name = "_unpin_several")]
+    fn unpin_several(slf: &Bound<'_, Self>, n: i128, me: u64) -> PyResult<Vec<Py<Guard>>> {
+        let (py, lock) = (slf.py(), slf.as_super().get());
+        let mut guards = Vec::new();
         for _ in 0..n {
             match lock.unpin(py, me) {
                 Ok(guard) => guards.push(guard),
                 Err(error) => {
-                    // All or none.
                     guards.into_iter().for_each(|guard| lock.pin(guard, false, me));
-                    return Err(over_released(py, error)?);
+                    let errors = py.import("lockwright._errors")?;
+                    return Err(PyErr::from_value(errors.call_method1("over_released", (error,))?));
                 }
             }
         }
-        // One that was lost does not keep the others from being given back.
-        let ended: Vec<_> = guards.iter().map(|guard| end(py, guard)).collect();
-        ended.into_iter().collect()
+        Ok(guards)
     }
 
     /// Whether an acquisition would have to wait at this moment.
@@ -63,7 +67,10 @@ impl Semaphore {
         let lock = slf.as_super().get();
         lock.shared.prepare(slf.py())?;
         let seen = outside(slf.py(), || lock.core.inspect()).map_err(Raised)?;
-        Ok(is_locked(&seen, slf.get().take))
+        let take = u64::from(slf.get().take);
+        Ok(seen.shared.is_some_and(|shared| {
+            seen.waiters > 0 || shared.permits.is_some_and(|permits| shared.held + take > permits.into())
+        }))
     }
 
     /// Gives it so many permits, for everybody and for good. Nobody loses what it holds.
@@ -71,21 +78,9 @@ impl Semaphore {
         ask(slf.py(), slf.as_super().get(), "resize", &[Some(permits)]).map(drop)
     }
 
-    /// How many permits each acquisition takes.
-    #[getter]
-    fn take(&self) -> u32 {
-        self.take
-    }
-
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let lock = slf.as_super().get();
         let name = PyString::new(slf.py(), &lock.name).repr()?;
-        Ok(format!("<lockwright.Semaphore {name} on {}>", lock.shared.origin.address))
+        Ok(format!("<lockwright.Semaphore {name} on {}>", lock.shared.address))
     }
-}
-
-/// What `threading` raises as a `ValueError`.
-fn over_released(py: Python<'_>, error: PyErr) -> PyResult<PyErr> {
-    let errors = py.import("lockwright._errors")?;
-    Ok(PyErr::from_value(errors.call_method1("over_released", (error,))?))
 }

@@ -4,20 +4,19 @@
 use std::sync::Arc;
 
 use lockwright::binding::held::Group;
+use lockwright::binding::open;
 use lockwright::blocking::Blocking;
 use lockwright::multi::MultiLock;
 use lockwright::striped::Striped;
-use lockwright::{Error, Result};
-use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
 use crate::asked::ask;
 use crate::client::SharedClient;
 use crate::error::Raised;
 use crate::guard::Guard;
 use crate::lock::Lock;
-use crate::{Given, outside, text};
+use crate::value::all_ended;
+use crate::{Given, aside, text};
 
 /// Locks that are acquired together.
 #[pyclass(frozen, module = "lockwright._lockwright")]
@@ -29,19 +28,10 @@ pub(crate) struct Bundle {
 /// Gives all of them back in one write. What became of each: a text, or the exception that says why it could not be.
 #[pyfunction(name = "_release_all")]
 pub(crate) fn release_all(py: Python<'_>, guards: Vec<Py<Guard>>, of_block: bool) -> PyResult<Py<PyAny>> {
-    let held: Vec<_> = guards.iter().map(|guard| &guard.get().held).collect();
-    let told = outside(py, || Ok(Group::take(held.iter().copied(), of_block).release(held.iter().copied())));
-    each(py, &guards, told.map_err(Raised)?)
-}
-
-/// What became of each, as Python has it.
-pub(crate) fn each(py: Python<'_>, guards: &[Py<Guard>], told: Vec<Result<&'static str>>) -> PyResult<Py<PyAny>> {
+    let held: Vec<_> = guards.iter().map(|guard| guard.get().held.clone()).collect();
+    let ended = aside(py, || Group::release(&held, of_block))?;
     guards.iter().for_each(|guard| guard.get().forget_callbacks());
-    let object = |told| match told {
-        Ok(outcome) => PyString::intern(py, outcome).into_any().unbind(),
-        Err(error) => PyErr::from(Raised(error)).into_value(py).into_any(),
-    };
-    told.into_iter().map(object).collect::<Vec<_>>().into_py_any(py)
+    all_ended(py, ended)
 }
 
 #[pymethods]
@@ -53,7 +43,7 @@ impl Bundle {
 
     #[getter]
     fn address(&self) -> &str {
-        &self.shared.origin.address
+        &self.shared.address
     }
 
     #[pyo3(signature = (timeout=None))]
@@ -69,16 +59,6 @@ pub(crate) struct Segments {
     pub(crate) shared: Arc<SharedClient>,
 }
 
-impl Segments {
-    fn check(&self, index: usize) -> std::result::Result<usize, Raised> {
-        if index < self.core.count() {
-            return Ok(index);
-        }
-        let message = format!("there is no segment {index}; there are {}", self.core.count());
-        Err(Raised(Error::invalid("lock", message)))
-    }
-}
-
 #[pymethods]
 impl Segments {
     #[getter]
@@ -88,7 +68,7 @@ impl Segments {
 
     #[getter]
     fn address(&self) -> &str {
-        &self.shared.origin.address
+        &self.shared.address
     }
 
     fn index_for(&self, key: &Bound<'_, PyAny>) -> PyResult<usize> {
@@ -96,13 +76,13 @@ impl Segments {
     }
 
     fn lock(&self, index: usize) -> PyResult<Lock> {
-        let core = self.core.segment(self.check(index)?).clone();
+        let core = self.core.segment(open::segment(&self.core, index).map_err(Raised)?).clone();
         let name = core.name().into();
         Ok(Lock::new(core, name, false, self.shared.clone()))
     }
 
     fn mark_sold_out(&self, index: usize) -> PyResult<()> {
-        self.core.mark_sold_out(self.check(index)?);
+        self.core.mark_sold_out(open::segment(&self.core, index).map_err(Raised)?);
         Ok(())
     }
 

@@ -2,17 +2,16 @@
 
 use std::path::PathBuf;
 
-use lockwright::Error;
 use lockwright::binding::options::{Choice, Shape};
-use lockwright::binding::{Case, Given, Language, Outcome, Record, Unit, Value};
+use lockwright::binding::{Case, Ending, Given, Language, Outcome, Record, Unit, Value};
+use lockwright::{Error, blocking};
 use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString, PyTuple};
 
-use crate::client::SharedClient;
 use crate::error::Raised;
-use crate::guard::Guard;
+use crate::guard::{Exported, Guard};
 use crate::report::Histogram;
 use crate::{Keywords, Span, text};
 
@@ -93,24 +92,30 @@ pub(crate) fn of_argument(py: Python<'_>, what: &str, error: PyErr) -> PyErr {
 }
 
 /// What came of an operation on what belongs to this client.
-pub(crate) fn told(py: Python<'_>, outcome: Outcome, shared: &SharedClient) -> PyResult<Py<PyAny>> {
-    let guard = |guard| Py::new(py, Guard::new(guard, shared));
+pub(crate) fn told(py: Python<'_>, outcome: Outcome, client: &blocking::Client) -> PyResult<Py<PyAny>> {
+    let guard = |guard| Py::new(py, Guard::new(guard, client));
     match outcome {
         Outcome::Told(Value::List(values)) => PyList::new(py, objects(py, values)?)?.into_py_any(py),
         Outcome::Granted(granted) => guard(granted)?.into_py_any(py),
         Outcome::AllGranted(all) => all.into_iter().map(guard).collect::<PyResult<Vec<_>>>()?.into_py_any(py),
         Outcome::Segment(index, granted) => (index, guard(granted)?).into_py_any(py),
-        other => plain(py, other),
+        Outcome::Told(value) => object(py, value),
+        Outcome::Ended(ending) => Ok(outcome_of(py, &ending)),
+        Outcome::AllEnded(all) => all_ended(py, all),
+        Outcome::Secret(secret) => Exported { secret: secret.into_string(), client: client.clone() }.into_py_any(py),
+        Outcome::NotExported(both) => Err(Raised(both.1).into()),
     }
 }
 
-/// What came of an operation that gets no guard.
-pub(crate) fn plain(py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
-    match outcome {
-        Outcome::Told(value) => object(py, value),
-        // What others need is with those who began them.
-        _ => Err(Raised(lockwright::binding::lost_track("call")).into()),
-    }
+fn outcome_of(py: Python<'_>, ending: &Ending) -> Py<PyAny> {
+    PyString::intern(py, ending.outcome.code()).into_any().unbind()
+}
+
+/// What became of each: a text, or the exception that says why it could not be given back.
+pub(crate) fn all_ended(py: Python<'_>, all: Vec<lockwright::Result<Ending>>) -> PyResult<Py<PyAny>> {
+    let failed = |error| PyErr::from(Raised(error)).into_value(py).into_any();
+    let ended = |ended: lockwright::Result<Ending>| ended.map_or_else(failed, |ending| outcome_of(py, &ending));
+    all.into_iter().map(ended).collect::<Vec<_>>().into_py_any(py)
 }
 
 fn objects(py: Python<'_>, values: Vec<Value>) -> PyResult<Vec<Py<PyAny>>> {
@@ -133,19 +138,14 @@ pub(crate) fn object(py: Python<'_>, value: Value) -> PyResult<Py<PyAny>> {
 
 /// An object of the class of that name; a dict where it has none.
 pub(crate) fn record(py: Python<'_>, Record { class, fields }: Record) -> PyResult<Bound<'_, PyAny>> {
-    let named = dict(py, fields)?;
-    if class.is_empty() {
-        return Ok(named.into_any());
-    }
-    py.import("lockwright._records")?.getattr(class)?.call((), Some(&named))
-}
-
-pub(crate) fn dict<'py>(py: Python<'py>, fields: Vec<(&'static str, Value)>) -> PyResult<Bound<'py, PyDict>> {
     let named = PyDict::new(py);
     for (name, value) in fields {
         named.set_item(PyString::intern(py, name), object(py, value)?)?;
     }
-    Ok(named)
+    if class.is_empty() {
+        return Ok(named.into_any());
+    }
+    py.import("lockwright._records")?.getattr(class)?.call((), Some(&named))
 }
 
 /// Every name that the Python package must have.

@@ -5,15 +5,14 @@
 //! it returns. Everything else is polled by the thread of Java's that takes the mail: it sleeps at the jobs' descriptor
 //! and at a pipe, which is the bell.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashSet, VecDeque};
+use std::future::Future;
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock};
 
-use lockwright::binding::held::{Group, Taken};
-use lockwright::binding::operation::Work;
 use lockwright::binding::report::{self, Backlog};
-use lockwright::binding::{Held, Jobs, Outcome, lost_track};
+use lockwright::binding::{Jobs, Outcome};
 use lockwright::events::Event;
 use lockwright::{Error, Kind, Result};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -28,7 +27,7 @@ pub(crate) struct Agenda {
     jobs: Jobs,
     /// Held by whoever polls.
     turning: Mutex<()>,
-    open: Mutex<HashMap<u32, Finish>>,
+    open: Mutex<HashSet<u32>>,
     mail: Mutex<Mail>,
     listens: PipeReader,
     rings: PipeWriter,
@@ -62,45 +61,6 @@ mod kind {
     pub(super) const LOST: u8 = 2;
     pub(super) const ASKED: u8 = 3;
     pub(super) const NEWS: u8 = 4;
-}
-
-/// What is to be done with what came of a job, before Java is told.
-pub(crate) enum Finish {
-    Plain,
-    Release(Arc<Held>, Taken),
-    ReleaseAll(Vec<Arc<Held>>, Group),
-    Export(Arc<Held>, Taken),
-    Change(Arc<Held>),
-}
-
-impl Finish {
-    fn reply(self, result: Result<Outcome>) -> Reply {
-        self.told(result).unwrap_or_else(|error| Reply::failed(&error))
-    }
-
-    fn told(self, result: Result<Outcome>) -> Result<Reply> {
-        let outcome = result?;
-        Ok(match (self, outcome) {
-            (Finish::Release(held, taken), Outcome::Ended(ending)) => {
-                held.ended(&ending);
-                drop(taken);
-                Reply::ending(&ending)
-            }
-            (Finish::ReleaseAll(all, group), Outcome::AllEnded(ended)) => {
-                Reply::all_ended(group.told(all.iter().map(|held| &**held), ended))
-            }
-            (Finish::Export(held, taken), Outcome::Exported(both)) => {
-                let (guard, secret) = *both;
-                Reply::told(held.exported(taken, guard, secret)?.into_string())
-            }
-            (Finish::Change(held), outcome) => {
-                held.refresh_token();
-                Reply::outcome(outcome)
-            }
-            (Finish::Plain, outcome) => Reply::outcome(outcome),
-            _ => return Err(lost_track("call")),
-        })
-    }
 }
 
 /// That of this process.
@@ -142,12 +102,12 @@ impl Agenda {
     }
 
     /// Begins a job: its result, if it has one already, or its number.
-    pub(crate) fn begin(&self, finish: Finish, begin: impl FnOnce(&Jobs) -> Result<u32>) -> Result<Reply> {
+    pub(crate) fn begin(&self, work: impl Future<Output = Result<Outcome>> + Send + 'static) -> Reply {
         let job = {
             // Nobody may find it ended before it is known here.
             let mut open = locked(&self.open);
-            let job = begin(&self.jobs)?;
-            open.insert(job, finish);
+            let job = self.jobs.begin(work);
+            open.insert(job);
             job
         };
         match self.turning.try_lock() {
@@ -155,7 +115,7 @@ impl Agenda {
             // Who polls may have looked for the last time; a virtual thread must not wait here.
             Err(_) => {
                 self.ring();
-                return Ok(Reply::pending(job));
+                return Reply::pending(job);
             }
         }
         let mut mine = None;
@@ -173,20 +133,12 @@ impl Agenda {
         if !others.is_empty() {
             self.with_mail(|mail| mail.messages.extend(others));
         }
-        Ok(mine.unwrap_or_else(|| Reply::pending(job)))
-    }
-
-    /// The same of an operation.
-    pub(crate) fn begin_work(&self, work: Work) -> Result<Reply> {
-        self.begin(Finish::Plain, |jobs| Ok(jobs.begin(work)))
+        mine.unwrap_or_else(|| Reply::pending(job))
     }
 
     fn ended(&self) -> Vec<(u32, Reply)> {
         let ended = self.jobs.ended();
-        let reply = |(job, result)| {
-            let finish = locked(&self.open).remove(&job)?;
-            Some((job, finish.reply(result)))
-        };
+        let reply = |(job, result)| locked(&self.open).remove(&job).then(|| (job, Reply::result(result)));
         ended.into_iter().filter_map(reply).collect()
     }
 
@@ -288,7 +240,7 @@ pub(crate) fn nudge(_: &mut Request<'_>) -> Result<Reply> {
 /// Gives up a job: whether it had not ended yet. What ended is told all the same.
 pub(crate) fn forget(request: &mut Request<'_>) -> Result<Reply> {
     let (agenda, job) = (agenda()?, request.count()?);
-    let open = locked(&agenda.open).remove(&job).is_some();
+    let open = locked(&agenda.open).remove(&job);
     if open {
         agenda.jobs.forget(job);
     }
@@ -298,8 +250,8 @@ pub(crate) fn forget(request: &mut Request<'_>) -> Result<Reply> {
 #[cfg(test)]
 mod tests {
     use lockwright::Client;
-    use lockwright::binding::Handle;
     use lockwright::binding::operation::{Of, Operation};
+    use lockwright::binding::{Handle, lost_track};
     use lockwright::options::ConnectOptions;
     use rustix::event::Timespec;
 
@@ -317,7 +269,7 @@ mod tests {
         let ping = Operation::find(Of::Client, "ping").ok_or_else(|| lost_track("call"))?;
         // Whoever polls has looked for the last time, and does not know of this job; the taker sleeps.
         let turning = locked(&agenda.turning);
-        let pending = agenda.begin_work(ping.run(Handle::Client(client), Vec::new()))?;
+        let pending = agenda.begin(ping.run(Handle::Client(client), Vec::new()));
         drop(turning);
         assert!(is_rung(&agenda));
         // The taker polls it, and has its end.

@@ -51,12 +51,7 @@ fn asked(request: &mut Request<'_>) -> Result<(&'static Operation, Handle, Vec<A
         })
     };
     let arguments = operation.takes.iter().map(argument).collect::<Result<_>>()?;
-    let handle = match (handle, owner) {
-        (Handle::Lock(lock), Some(owner)) => Handle::Lock(lock.for_owner(owner)),
-        (Handle::Locks(locks), Some(owner)) => Handle::Locks(locks.for_owner(owner)),
-        (handle, _) => handle,
-    };
-    Ok((operation, handle, arguments))
+    Ok((operation, handle.for_owner(owner), arguments))
 }
 
 fn on_lock(error: Error, of: &Handle) -> Error {
@@ -86,7 +81,7 @@ pub(crate) fn here(request: &mut Request<'_>) -> Result<Reply> {
 
 pub(crate) fn job(request: &mut Request<'_>) -> Result<Reply> {
     let (operation, handle, arguments) = asked(request)?;
-    agenda()?.begin_work(operation.run(handle, arguments))
+    Ok(agenda()?.begin(operation.run(handle, arguments)))
 }
 
 /// Looks at what waits under that number, which rings when it is worth another look.

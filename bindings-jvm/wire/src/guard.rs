@@ -6,7 +6,7 @@ use lockwright::Result;
 use lockwright::binding::held::Group;
 use lockwright::binding::{Held, Standing, Value};
 
-use crate::agenda::{Finish, Message, agenda, post};
+use crate::agenda::{Message, agenda, post};
 use crate::reply::Reply;
 use crate::table;
 use crate::verb::{done, span};
@@ -21,29 +21,24 @@ pub(crate) fn release(request: &mut Request<'_>) -> Result<Reply> {
 }
 
 pub(crate) fn begin_release(request: &mut Request<'_>) -> Result<Reply> {
-    let held = held(request, "release")?;
-    let mut taken = held.take("release")?;
-    let guard = held.sole(&mut taken, "release")?;
-    agenda()?.begin(Finish::Release(held, taken), |jobs| Ok(jobs.release(guard)))
+    let work = held(request, "release")?.begin_release(false)?;
+    Ok(agenda()?.begin(work))
 }
 
 /// Guards, and whether they are of a block.
-fn group(request: &mut Request<'_>) -> Result<(Vec<Arc<Held>>, Group)> {
+fn group(request: &mut Request<'_>) -> Result<(Vec<Arc<Held>>, bool)> {
     let of_block = request.flag()?;
-    let all = request.list(|request| held(request, "release"))?;
-    let group = Group::take(all.iter().map(|held| &**held), of_block);
-    Ok((all, group))
+    Ok((request.list(|request| held(request, "release"))?, of_block))
 }
 
 pub(crate) fn release_all(request: &mut Request<'_>) -> Result<Reply> {
-    let (all, group) = group(request)?;
-    Ok(Reply::all_ended(group.release(all.iter().map(|held| &**held))))
+    let (all, of_block) = group(request)?;
+    Ok(Reply::all_ended(Group::release(&all, of_block)))
 }
 
 pub(crate) fn begin_release_all(request: &mut Request<'_>) -> Result<Reply> {
-    let (all, mut group) = group(request)?;
-    let guards = group.guards(all.iter().map(|held| &**held));
-    agenda()?.begin(Finish::ReleaseAll(all, group), |jobs| Ok(jobs.release_all(guards)))
+    let (all, of_block) = group(request)?;
+    Ok(agenda()?.begin(Group::begin_release(all, of_block)))
 }
 
 pub(crate) fn export(request: &mut Request<'_>) -> Result<Reply> {
@@ -55,9 +50,7 @@ pub(crate) fn export(request: &mut Request<'_>) -> Result<Reply> {
 pub(crate) fn begin_export(request: &mut Request<'_>) -> Result<Reply> {
     let held = held(request, "export")?;
     let ttl = span(request, "export", "ttl")?;
-    let mut taken = held.take("export")?;
-    let guard = held.sole(&mut taken, "export")?;
-    agenda()?.begin(Finish::Export(held, taken), |jobs| Ok(jobs.export(guard, ttl)))
+    Ok(agenda()?.begin(held.begin_export(ttl)?))
 }
 
 pub(crate) fn extend(request: &mut Request<'_>) -> Result<Reply> {
@@ -69,7 +62,7 @@ pub(crate) fn extend(request: &mut Request<'_>) -> Result<Reply> {
 pub(crate) fn begin_extend(request: &mut Request<'_>) -> Result<Reply> {
     let held = held(request, "extend")?;
     let ttl = span(request, "extend", "ttl")?;
-    agenda()?.begin_work(held.begin_extend(ttl)?)
+    Ok(agenda()?.begin(held.begin_extend(ttl)?))
 }
 
 pub(crate) fn change(request: &mut Request<'_>) -> Result<Reply> {
@@ -79,8 +72,7 @@ pub(crate) fn change(request: &mut Request<'_>) -> Result<Reply> {
 
 pub(crate) fn begin_change(request: &mut Request<'_>) -> Result<Reply> {
     let held = held(request, "change")?;
-    let work = held.begin_change(request.flag()?)?;
-    agenda()?.begin(Finish::Change(held), |jobs| Ok(jobs.begin(work)))
+    Ok(agenda()?.begin(held.begin_change(request.flag()?)?))
 }
 
 pub(crate) fn hold_at_least_for(request: &mut Request<'_>) -> Result<Reply> {
@@ -114,9 +106,5 @@ pub(crate) fn abandon(request: &mut Request<'_>) -> Result<Reply> {
     let number = request.number()?;
     let held = table::held("abandon", number)?;
     table::forget(number);
-    let Ok(mut taken) = held.take("abandon") else { return Ok(done()) };
-    let guard = held.sole(&mut taken, "abandon")?;
-    let left = guard.remaining();
-    guard.abandon();
-    Ok(Reply::told(left))
+    Ok(Reply::told(held.abandon()))
 }

@@ -27,9 +27,9 @@ mod verb;
 mod wire;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lockwright::Result;
+pub(crate) use lockwright::binding::locked;
 use lockwright::binding::{Case, Language, Unit, panicked};
 
 use reply::Reply;
@@ -57,9 +57,4 @@ pub fn unloaded() {
         report::end();
         lockwright::binding::unload();
     });
-}
-
-/// Locks a mutex whose holders never leave it half changed.
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
 //! Clients, locks, and whatever else is asked something.
 
 use lockwright::binding::options::{CONNECT, LOCK, REQUIRE};
-use lockwright::binding::{Handle, Record, Value, lost_track};
+use lockwright::binding::{Handle, Record, Value, lost_track, open};
 use lockwright::guarantee::Requirements;
 use lockwright::options::{AcquireOptions, ConnectOptions};
 use lockwright::queue::OwnerId;
@@ -12,7 +12,7 @@ use crate::JAVA;
 use crate::reply::Reply;
 use crate::report::source;
 use crate::table;
-use crate::verb::{done, no_segment};
+use crate::verb::{done, span};
 use crate::wire::Request;
 
 /// Address, options, and by what number user and password are asked for. Nothing is sent before the first use.
@@ -78,23 +78,17 @@ pub(crate) fn striped(request: &mut Request<'_>) -> Result<Reply> {
 /// Client, name, count, for how long it is remembered.
 pub(crate) fn latch(request: &mut Request<'_>) -> Result<Reply> {
     let client = client_of(request)?;
-    let builder = client.latch(&request.text()?, request.count()?);
-    let builder = match request.optional(Request::given)? {
-        Some(idle) => builder.idle(JAVA.span("latch", "idle", &idle)?),
-        None => builder,
-    };
-    Ok(kept(Handle::Latch(builder.build()?)))
+    let (name, count) = (request.text()?, request.count()?);
+    let idle = request.optional(|request| span(request, "latch", "idle"))?;
+    Ok(kept(Handle::Latch(open::latch(&client, &name, count, idle)?)))
 }
 
 /// Client, name, parties, ttl.
 pub(crate) fn barrier(request: &mut Request<'_>) -> Result<Reply> {
     let client = client_of(request)?;
-    let builder = client.barrier(&request.text()?, request.count()?);
-    let builder = match request.optional(Request::given)? {
-        Some(ttl) => builder.ttl(JAVA.span("barrier", "ttl", &ttl)?),
-        None => builder,
-    };
-    Ok(kept(Handle::Barrier(builder.build()?)))
+    let (name, parties) = (request.text()?, request.count()?);
+    let ttl = request.optional(|request| span(request, "barrier", "ttl"))?;
+    Ok(kept(Handle::Barrier(open::barrier(&client, &name, parties, ttl)?)))
 }
 
 /// The lock that a secret holds: its name.
@@ -168,8 +162,5 @@ fn options(request: &mut Request<'_>, client: &Client) -> Result<AcquireOptions>
 fn on_segment(request: &mut Request<'_>, work: impl FnOnce(&Striped, usize) -> Reply) -> Result<Reply> {
     let of = table::handle(request.number()?)?;
     let (segments, index) = (of.segments()?, usize::try_from(request.count()?).unwrap_or(usize::MAX));
-    if index >= segments.count() {
-        return Err(no_segment(index, segments.count()));
-    }
-    Ok(work(segments, index))
+    Ok(work(segments, open::segment(segments, index)?))
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use lockwright::Error;
 use lockwright::binding::{Ending, Held, Outcome, Record, Value};
-use lockwright::lease::LossReason;
 
 use crate::table;
 
@@ -97,9 +96,10 @@ impl Reply {
                 reply.grant(guard);
                 reply
             }
-            Outcome::Ended(ending) => Reply::ended(ending.outcome.code(), ending.why.as_ref()),
-            // What becomes of each is told by its group, and an export by its guard.
-            Outcome::AllEnded(_) | Outcome::Exported(_) => Reply::failed(&lockwright::binding::lost_track("call")),
+            Outcome::Ended(ending) => Reply::ending(&ending),
+            Outcome::AllEnded(all) => Reply::all_ended(all),
+            Outcome::Secret(secret) => Reply::told(secret.into_string()),
+            Outcome::NotExported(both) => Reply::failed(&both.1),
         }
     }
 
@@ -111,23 +111,19 @@ impl Reply {
     }
 
     pub(crate) fn ending(ending: &Ending) -> Self {
-        Reply::ended(ending.outcome.code(), ending.why.as_ref())
-    }
-
-    fn ended(outcome: &str, why: Option<&LossReason>) -> Self {
         let mut reply = Reply::of(kind::ENDED);
-        reply.text(outcome);
-        reply.optional(why, |reply, why| reply.text(why.code()));
+        reply.text(ending.outcome.code());
+        reply.optional(ending.why.as_ref(), |reply, why| reply.text(why.code()));
         reply
     }
 
     /// How each of several holds ended: what the store found, or what went wrong.
-    pub(crate) fn all_ended(told: Vec<lockwright::Result<&'static str>>) -> Self {
+    pub(crate) fn all_ended(told: Vec<lockwright::Result<Ending>>) -> Self {
         let mut reply = Reply::of(kind::ALL_ENDED);
         reply.all(told, |reply, told| match told {
-            Ok(outcome) => {
+            Ok(ending) => {
                 reply.byte(1);
-                reply.text(outcome);
+                reply.text(ending.outcome.code());
             }
             Err(error) => {
                 reply.byte(0);

@@ -1,7 +1,7 @@
 //! What Java may ask, by the first byte of a request; `Verb` of the Java side has the same list in the same order.
 
+use lockwright::Result;
 use lockwright::binding::{Value, lost_track, manifest};
-use lockwright::{Error, Result};
 
 use crate::reply::Reply;
 use crate::wire::Request;
@@ -76,9 +76,4 @@ pub(crate) fn done() -> Reply {
 /// A span of time that was given for `what`.
 pub(crate) fn span(request: &mut Request<'_>, operation: &'static str, what: &str) -> Result<std::time::Duration> {
     JAVA.span(operation, what, &request.given()?)
-}
-
-/// What belongs to nobody any more.
-pub(crate) fn no_segment(index: usize, count: usize) -> Error {
-    Error::invalid("lock", format!("there is no segment {index}; there are {count}"))
 }

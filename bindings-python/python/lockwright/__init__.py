@@ -54,7 +54,6 @@ from lockwright._lockwright import (
     Lock,
     Lost,
     RLock,
-    RwLock,
     Semaphore,
     __version__,
     connect,
@@ -62,7 +61,7 @@ from lockwright._lockwright import (
 )
 from lockwright._once import Once
 from lockwright._records import Arrival, Counting, Guarantees, Health, Holder, Inspection, Metrics, Part, Sharing
-from lockwright._several import MultiGuard, MultiLock, Segment, Striped
+from lockwright._several import MultiGuard, MultiLock, RwLock, Segment, Striped
 
 from lockwright._lockwright import _main_thread
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, Generic, Optional, TypeVar
 
 from lockwright._errors import LockLost, Unavailable
 from lockwright._lockwright import Client, Guard
 from lockwright._records import Inspection, Span
+from lockwright._several import shown
 
+_C = TypeVar("_C")
 _T = TypeVar("_T")
 
 EVERY = 0.5
@@ -41,15 +43,24 @@ def is_news(leader: Optional[Leader], known: Optional[int]) -> bool:
     return (None if leader is None else leader.token) != known
 
 
-class Election:
-    """The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair` and the server allows it."""
+class Candidacy(Generic[_C]):
+    """What elections have in common."""
 
     __slots__ = ("_client", "_options", "name")
 
     name: str
 
-    def __init__(self, client: Client, name: str, **options: Any) -> None:
+    def __init__(self, client: _C, name: str, **options: Any) -> None:
         self._client, self.name, self._options = client, name, options
+
+    def __repr__(self) -> str:
+        return f"<{shown(self)} {self.name!r} on {getattr(self._client, 'address')}>"
+
+
+class Election(Candidacy[Client]):
+    """The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair` and the server allows it."""
+
+    __slots__ = ()
 
     def campaign(self, proclaims: str, timeout: Optional[Span] = None) -> Guard:
         """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
@@ -89,6 +100,3 @@ class Election:
             if is_news(leader, known):
                 return leader
             time.sleep(every)
-
-    def __repr__(self) -> str:
-        return f"<lockwright.Election {self.name!r} on {self._client.address}>"

@@ -3,39 +3,46 @@ from __future__ import annotations
 import functools
 import inspect
 import string
-from typing import Any, Callable, Tuple
+from typing import Any, Callable, Dict, Tuple
 
 from lockwright._errors import InvalidConfig
 from lockwright._lockwright import Client, Lock
 
 
-def guarded(lock: Lock, function: Callable[..., Any]) -> Callable[..., Any]:
-    refuse_later(function)
-
-    @functools.wraps(function)
-    def holding(*args: Any, **kwargs: Any) -> Any:
-        with lock:
-            return function(*args, **kwargs)
-
-    return holding
+_Function = Callable[..., Any]
+LockOf = Callable[[Tuple[Any, ...], Any], Any]
+"""The lock that a call with these arguments holds."""
 
 
-def guarded_by_key(client: Client, key: str, **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def guarded(lock: Lock, function: _Function) -> _Function:
+    return holding(function, lambda args, kwargs: lock)
+
+
+def guarded_by_key(client: Client, key: str, **options: Any) -> Callable[[_Function], _Function]:
+    return by_key(client, key, options, holding)
+
+
+def by_key(client: Any, key: str, options: Dict[str, Any], holding: Callable[[Any, LockOf], Any]) -> Callable[[Any], Any]:
+    """What decorates a function, so that `holding` has every call of it hold the lock that `key` names."""
     # What is wrong with the options is told here, and not at the first call.
     client.lock(key, **options)
 
-    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        refuse_later(function)
+    def decorate(function: Any) -> Any:
         name_of = namer(key, function)
-
-        @functools.wraps(function)
-        def holding(*args: Any, **kwargs: Any) -> Any:
-            with client.lock(name_of(args, kwargs), **options):
-                return function(*args, **kwargs)
-
-        return holding
+        return holding(function, lambda args, kwargs: client.lock(name_of(args, kwargs), **options))
 
     return decorate
+
+
+def holding(function: _Function, lock_of: LockOf) -> _Function:
+    refuse_later(function)
+
+    @functools.wraps(function)
+    def held(*args: Any, **kwargs: Any) -> Any:
+        with lock_of(args, kwargs):
+            return function(*args, **kwargs)
+
+    return held
 
 
 def refuse_later(function: Callable[..., Any]) -> None:

@@ -1,7 +1,7 @@
 from asyncio import Future
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Any, Final, Literal, Optional, TypeVar, Union, final
+from typing import Any, Final, Generic, Literal, Optional, TypeVar, Union, final
 
 from typing_extensions import TypeAlias, Unpack, disjoint_base
 
@@ -9,11 +9,12 @@ from lockwright._election import Election
 from lockwright._errors import LockError
 from lockwright._once import Once
 from lockwright._records import Arrival, ConnectOptions, Guarantees, Health, Inspection, LockOptions, Metrics, Requirements, Span
-from lockwright._several import MultiLock, Striped
+from lockwright._several import MultiLock, RwLock, Striped
 
 _Type: TypeAlias = Optional[type[BaseException]]
 _Exc: TypeAlias = Optional[BaseException]
 _Traceback: TypeAlias = Optional[TracebackType]
+_Outcome: TypeAlias = Literal["released", "kept", "expired", "stolen", "unknown"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
 
@@ -33,7 +34,6 @@ __all__ = [
     "Mailbox",
     "RLock",
     "Reactor",
-    "RwLock",
     "Semaphore",
     "Segments",
     "_HEADER",
@@ -139,6 +139,10 @@ class Client:
         `lockwright.aio`).
         """
 
+    def _forget_orphans(self) -> None:
+        """A client that is closed has nothing left to release."""
+
+    def _parts(self, name: str, **options: Unpack[LockOptions]) -> tuple[Lock, Lock]: ...
     def _bundle(self, names: list[str], **options: Unpack[LockOptions]) -> Bundle: ...
     def _segments(self, name: str, segments: int, **options: Unpack[LockOptions]) -> Segments: ...
     def resume(self, secret: str, **options: Any) -> Guard:
@@ -281,20 +285,6 @@ class RLock(Lock):
     """A lock that the thread which holds it may acquire again, and no other thread release; as `threading.RLock`."""
 
 @final
-class RwLock:
-    """A named read/write lock, of which `read()` and `write()` are locks like any other."""
-
-    @property
-    def name(self) -> str:
-        """Its name, without the prefix of the address."""
-
-    def read(self) -> Lock:
-        """The lock of readers: held by any number at once, while nobody writes."""
-
-    def write(self) -> Lock:
-        """The lock of the writer, who is alone."""
-
-@final
 class Semaphore(Lock):
     """A named semaphore that behaves as `threading.BoundedSemaphore`, and whose permits end with their holder."""
 
@@ -302,6 +292,7 @@ class Semaphore(Lock):
     def take(self) -> int:
         """How many permits each acquisition takes."""
 
+    def _unpin_several(self, n: int, me: int) -> list[Guard]: ...
     def acquire(self, blocking: bool = True, timeout: Optional[Span] = None) -> bool:
         """Whether the permits were acquired in time. Without a `timeout`, the semaphore's own."""
 
@@ -533,10 +524,13 @@ class Events:
     def set_level(self, level: Optional[int]) -> None:
         """Levels are numbered from 0, errors, to 4, traces."""
 
-    def wait(self) -> Optional[list[tuple[float, int, str, str, dict[str, Any], int]]]:
-        """When, level, target, message, fields and how many were missed, of each; `None` when there will be no more."""
+    def wait(self) -> Optional[list[dict[str, Any]]]:
+        """What there is to tell of each, by name; `None` when there will be no more."""
 
     def close(self) -> None: ...
+
+class _Job(int, Generic[_T]):
+    """The number of a job, which ends with this."""
 
 @final
 class Reactor:
@@ -545,29 +539,28 @@ class Reactor:
     def __new__(cls) -> Reactor: ...
     def fileno(self) -> int: ...
     def turn(self) -> None: ...
-    def take(self, number: int) -> Any:
+    def take(self, number: _Job[_T]) -> _T:
         """The answer, once the future is done."""
 
     def forget(self, number: int) -> None:
         """The task that awaited the future is gone: nobody wants what it asked for."""
 
-    def acquire(self, future: Future[None], lock: Lock, timeout: Optional[Span], who: int, as_in_threading: bool) -> int: ...
-    def begin(self, future: Future[None], of: Any, name: str, *given: Any) -> int:
-        """Begins the operation of that name of a client, a lock, or whatever else is asked something."""
+    def acquire(self, future: Future[None], lock: Lock, timeout: Optional[Span], who: int, as_in_threading: bool) -> _Job[Guard]: ...
+    def begin(self, future: Future[None], of: Any, who: Optional[int], name: str, *given: Any) -> _Job[Any]:
+        """Begins the operation of that name of a client, a lock, or whatever else is asked something, for `who`."""
 
-    def resume(self, future: Future[None], lock: Lock, secret: str, who: int) -> int: ...
-    def export(self, future: Future[None], guard: Guard, ttl: Span) -> int: ...
-    def release(self, future: Future[None], guard: Guard, strictly: bool) -> int:
+    def export(self, future: Future[None], guard: Guard, ttl: Span) -> _Job[Exported]: ...
+    def release(self, future: Future[None], guard: Guard, strictly: bool) -> _Job[_Outcome]:
         """`strictly`: a loss is an error."""
 
-    def release_all(self, future: Future[None], guards: list[Guard], of_block: bool) -> int:
+    def release_all(self, future: Future[None], guards: list[Guard], of_block: bool) -> _Job[list[Union[str, LockError]]]:
         """As `_release_all`."""
 
-    def extend(self, future: Future[None], guard: Guard, ttl: Span) -> int: ...
-    def change(self, future: Future[None], guard: Guard, writes: bool) -> int:
+    def extend(self, future: Future[None], guard: Guard, ttl: Span) -> _Job[None]: ...
+    def change(self, future: Future[None], guard: Guard, writes: bool) -> _Job[bool]:
         """Whether it holds now what it is to hold: all of a read/write lock with `writes`, else a reader's part."""
 
-    def lost(self, future: Future[None], guard: Guard) -> int:
+    def lost(self, future: Future[None], guard: Guard) -> _Job[Optional[str]]:
         """Why the guard was lost, or `None` when it was released."""
 
     def give_back(self, guard: Guard) -> None:

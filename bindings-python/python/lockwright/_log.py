@@ -56,7 +56,7 @@ def _serve(events: Events) -> None:
             return
         for event in told:
             try:
-                _tell(*event)
+                _tell(**event)
             except Exception:
                 # A handler of the program's; the next event may be told all the same.
                 traceback.print_exc()

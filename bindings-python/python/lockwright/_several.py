@@ -1,10 +1,10 @@
-"""Several locks that are held together, and one of several: the sync classes, and what those of `lockwright.aio` have in common with
+"""Several locks that are held together, one of several, and the two of a read/write lock: the sync classes, and what those of `lockwright.aio` have in common with
 them."""
 
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Callable, Dict, Generic, List, Optional, Tuple, Type, TypeVar, Union
+from typing import Callable, Dict, Generic, List, Optional, Tuple, Type, TypeVar, Union, final
 
 from lockwright._errors import LockError, LockTimeout, first_of
 from lockwright._records import Span
@@ -17,7 +17,7 @@ _Exc = Optional[BaseException]
 _Traceback = Optional[TracebackType]
 
 
-def _shown(thing: object) -> str:
+def shown(thing: object) -> str:
     aio = ".aio" if type(thing).__module__ == "lockwright.aio" else ""
     return f"lockwright{aio}.{type(thing).__name__}"
 
@@ -124,7 +124,7 @@ class SeveralLocks(Generic[_G]):
         return self._core.names
 
     def __repr__(self) -> str:
-        return f"<{_shown(self)} {self.names!r} on {self._core.address}>"
+        return f"<{shown(self)} {self.names!r} on {self._core.address}>"
 
 
 class MultiLock(SeveralLocks[MultiGuard]):
@@ -152,6 +152,39 @@ class MultiLock(SeveralLocks[MultiGuard]):
         self._blocks.pop().__exit__(exc_type, exc, traceback)
 
 
+class BothParts(Generic[_G]):
+    """What read/write locks have in common: two locks of one name."""
+
+    __slots__ = ("_read", "_write", "__weakref__")
+
+    def __init__(self, read: _G, write: _G) -> None:
+        self._read, self._write = read, write
+
+    @property
+    def name(self) -> str:
+        """Its name, without the prefix of the address."""
+        name: str = getattr(self._write, "name")
+        return name
+
+    def read(self) -> _G:
+        """The lock of readers: held by any number at once, while nobody writes."""
+        return self._read
+
+    def write(self) -> _G:
+        """The lock of the writer, who is alone."""
+        return self._write
+
+    def __repr__(self) -> str:
+        return repr(self._write).replace("Lock", "RwLock", 1)
+
+
+@final
+class RwLock(BothParts[Lock]):
+    """A named read/write lock, of which `read()` and `write()` are locks like any other."""
+
+    __slots__ = ()
+
+
 class Segmented(Generic[_G]):
     """What segments that are held have in common."""
 
@@ -176,7 +209,7 @@ class Segmented(Generic[_G]):
         self._core.mark_sold_out(self.index)
 
     def __repr__(self) -> str:
-        return f"<{_shown(self)} {self.index}: {self.guard!r}>"
+        return f"<{shown(self)} {self.index}: {self.guard!r}>"
 
 
 class Segment(Segmented[Guard]):
@@ -223,7 +256,7 @@ class Striping:
         self._core.restock()
 
     def __repr__(self) -> str:
-        return f"<{_shown(self)} of {self.count} segments on {self._core.address}>"
+        return f"<{shown(self)} of {self.count} segments on {self._core.address}>"
 
 
 class Striped(Striping):

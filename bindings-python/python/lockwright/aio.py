@@ -18,17 +18,16 @@ import functools
 import inspect
 import itertools
 import sys
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Literal, Optional, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Optional, TypeVar
 
 from lockwright import _lockwright as _native
 from lockwright._beside import Beside
-from lockwright._errors import Forked, InvalidConfig, LockError, LockLost, LockTimeout, NotOwned, Unavailable, over_released
-from lockwright._guarded import namer
-from lockwright._election import EVERY, Leader, is_news, leader_of
+from lockwright._errors import Forked, InvalidConfig, LockError, LockLost, LockTimeout, NotOwned, Unavailable
+from lockwright._guarded import LockOf, by_key
+from lockwright._election import EVERY, Candidacy, Leader, is_news, leader_of
 from lockwright._reactors import here
 from lockwright._records import Arrival, ConnectOptions, Guarantees, Health, Inspection, LockOptions, Metrics, Requirements, Span
-from lockwright._several import HeldTogether, Segmented, SeveralLocks, Striping, given_back
+from lockwright._several import BothParts, HeldTogether, Segmented, SeveralLocks, Striping, _Exc, _Traceback, _Type, given_back
 
 __all__ = [
     "Barrier",
@@ -52,14 +51,11 @@ __all__ = [
 _F = TypeVar("_F", bound=Callable[..., Awaitable[Any]])
 _T = TypeVar("_T")
 _C = TypeVar("_C")
-_Type = Optional[Type[BaseException]]
-_Exc = Optional[BaseException]
-_Traceback = Optional[TracebackType]
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    _Outcome = Literal["released", "kept", "expired", "stolen", "unknown"]
+    from lockwright._lockwright import _Outcome
 
 
 def connect(
@@ -82,7 +78,7 @@ def connect(
     return Client(_native.connect(url, credentials=credentials, **options))
 
 
-async def _ask(question: Callable[..., int], *arguments: Any) -> Any:
+async def _ask(question: Callable[..., _native._Job[_T]], *arguments: Any) -> _T:
     """What `question`, a method of a reactor, is answered."""
     loop, reactor = here()
     future: "asyncio.Future[None]" = loop.create_future()
@@ -101,7 +97,7 @@ async def _of(method: Callable[..., _T], core: object, *arguments: Any) -> _T:
     # A store may answer at once: whoever asks again and again shall not keep the other tasks of the loop from running. Asked first, so
     # that nothing is lost where this is cancelled.
     await asyncio.sleep(0)
-    told: _T = await _ask(_native.Reactor.begin, core, method.__name__, *arguments)
+    told: _T = await _ask(_native.Reactor.begin, core, None, method.__name__, *arguments)
     return told
 
 
@@ -192,15 +188,7 @@ class Client(_Around[_native.Client]):
         parameters' defaults. Options are those of `lock`. Raises `InvalidConfig` where a name is no parameter, and `TypeError`
         for what is no coroutine function.
         """
-        # What is wrong with the options is told here, and not at the first call.
-        self.lock(key, **options)
-
-        def decorate(function: _F) -> _F:
-            _refuse_others(function)
-            name_of = namer(key, function)
-            return _holding(function, lambda args, kwargs: self.lock(name_of(args, kwargs), **options))
-
-        return decorate
+        return by_key(self, key, options, _holding)
 
     async def resume(self, secret: str, **options: Any) -> Guard:
         """Takes over a lock that somebody exported; its token is higher than the exporter's.
@@ -233,7 +221,8 @@ class Client(_Around[_native.Client]):
         First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of the
         same name is something else: whoever comes second gets `ForeignLayout`.
         """
-        return RwLock(self._core.rwlock(name, **options), cancel_on_loss)
+        read, write = self._core._parts(name, **options)
+        return RwLock(Lock(read, cancel_on_loss), Lock(write, cancel_on_loss))
 
     def semaphore(
         self,
@@ -299,6 +288,7 @@ class Client(_Around[_native.Client]):
     async def close(self) -> None:
         """Gives back what is held and ends every wait with `Closed`."""
         await _of(_native.Client.close, self._core)
+        self._core._forget_orphans()
 
     async def __aenter__(self) -> Client:
         return self
@@ -348,8 +338,7 @@ class Lock:
         return Lock(self._core._fair_if_possible(), self._cancel_on_loss)
 
     async def _acquire(self, timeout: Optional[Span]) -> _native.Guard:
-        guard: _native.Guard = await _ask(_native.Reactor.acquire, self._core, timeout, _owner(), False)
-        return guard
+        return await _ask(_native.Reactor.acquire, self._core, timeout, _owner(), False)
 
     async def acquire(self, blocking: bool = True, timeout: Span = -1) -> bool:
         """Whether the lock was acquired in time. A `timeout` of -1 is the lock's own."""
@@ -363,7 +352,7 @@ class Lock:
             timeout = 0
         me = _owner()
         try:
-            guard: _native.Guard = await _ask(_native.Reactor.acquire, self._core, timeout, me, True)
+            guard = await _ask(_native.Reactor.acquire, self._core, timeout, me, True)
         except LockTimeout:
             return False
         self._core._pin(guard, False, me)
@@ -407,11 +396,10 @@ class Lock:
 
     async def resume(self, secret: str) -> Guard:
         """Takes the lock over from `secret`, as `Client.resume` does, with this lock's options."""
-        return Guard(await _ask(_native.Reactor.resume, self._core, secret, _owner()))
+        return Guard(await _ask(_native.Reactor.begin, self._core, _owner(), "resume", secret))
 
     def guarded(self, function: _F) -> _F:
         """Decorates a coroutine function, so that every call of it holds the lock."""
-        _refuse_others(function)
         return _holding(function, lambda args, kwargs: self)
 
     async def __aenter__(self) -> Guard:
@@ -435,25 +423,19 @@ class Lock:
         return f"<lockwright.aio.{type(self).__name__} {self.name!r}{repr(self._core).partition(repr(self.name))[2]}"
 
 
-def _refuse_others(function: Callable[..., Any]) -> None:
+def _holding(function: _F, lock_of: LockOf) -> _F:
     if not inspect.iscoroutinefunction(function):
         kind = "an async generator" if inspect.isasyncgenfunction(function) else "no coroutine function"
-        raise TypeError(f"{function!r} is {kind}, so this lock cannot guard it: {_instead(function)}")
+        generates = inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function)
+        instead = "hold it inside, with `async with`" if generates else "take a lock of lockwright.connect"
+        raise TypeError(f"{function!r} is {kind}, so this lock cannot guard it: {instead}")
 
-
-def _holding(function: _F, lock_of: Callable[[Any, Any], Lock]) -> _F:
     @functools.wraps(function)
     async def holding(*args: Any, **kwargs: Any) -> Any:
         async with lock_of(args, kwargs):
             return await function(*args, **kwargs)
 
     return holding  # type: ignore[return-value]
-
-
-def _instead(function: Callable[..., Any]) -> str:
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        return "hold it inside, with `async with`"
-    return "take a lock of lockwright.connect"
 
 
 class MultiGuard(HeldTogether):
@@ -600,15 +582,10 @@ class Once(Generic[_T]):
         return f"<lockwright.aio.Once {self._lock!r}>"
 
 
-class Election:
+class Election(Candidacy[Client]):
     """The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises `fair` and the server allows it."""
 
-    __slots__ = ("_client", "_options", "name")
-
-    name: str
-
-    def __init__(self, client: Client, name: str, **options: Any) -> None:
-        self._client, self.name, self._options = client, name, options
+    __slots__ = ()
 
     async def campaign(self, proclaims: str, timeout: Optional[Span] = None) -> Guard:
         """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
@@ -648,9 +625,6 @@ class Election:
                 return leader
             await asyncio.sleep(every)
 
-    def __repr__(self) -> str:
-        return f"<lockwright.aio.Election {self.name!r} on {self._client.address}>"
-
 
 async def _while_held(guard: Guard, work: Awaitable[_T]) -> _T:
     """What the work ends with. It is cancelled when the guard is lost, which is raised then."""
@@ -682,30 +656,10 @@ class RLock(Lock):
     __slots__ = ()
 
 
-class RwLock:
+class RwLock(BothParts[Lock]):
     """A named read/write lock, of which `read()` and `write()` are locks like any other."""
 
-    __slots__ = ("_read", "_write", "__weakref__")
-
-    def __init__(self, core: _native.RwLock, cancel_on_loss: bool) -> None:
-        self._read = Lock(core.read(), cancel_on_loss)
-        self._write = Lock(core.write(), cancel_on_loss)
-
-    @property
-    def name(self) -> str:
-        """Its name, without the prefix of the address."""
-        return self._write.name
-
-    def read(self) -> Lock:
-        """The lock of readers: held by any number at once, while nobody writes."""
-        return self._read
-
-    def write(self) -> Lock:
-        """The lock of the writer, who is alone."""
-        return self._write
-
-    def __repr__(self) -> str:
-        return repr(self._write).replace("Lock", "RwLock", 1)
+    __slots__ = ()
 
 
 class Semaphore(Lock):
@@ -728,15 +682,7 @@ class Semaphore(Lock):
         if n < 1:
             raise InvalidConfig("n must be one or more", operation="release", lock=self.name)
         here()
-        guards: List[_native.Guard] = []
-        try:
-            for _ in range(n):
-                guards.append(self._core._unpin(_owner()))
-        except LockError as error:
-            # All or none.
-            for guard in guards:
-                self._core._pin(guard, False, _owner())
-            raise over_released(error) from None
+        guards = self._core._unpin_several(n, _owner())
         ended = await asyncio.gather(
             *(_ask(_native.Reactor.release, guard, True) for guard in guards), return_exceptions=True
         )
@@ -966,8 +912,7 @@ class Guard(_Around[_native.Guard]):
         Cancelling it gives the lock back. Raises `Unsupported` where the layout cannot, or its task holds it more than once:
         then it is still held.
         """
-        exported: _native.Exported = await _ask(_native.Reactor.export, self._core, ttl)
-        return exported.secret
+        return (await _ask(_native.Reactor.export, self._core, ttl)).secret
 
     async def downgrade(self) -> None:
         """Of a read/write lock: the writer becomes a reader, and nobody else writes in between. The token stays."""
@@ -978,8 +923,7 @@ class Guard(_Around[_native.Guard]):
 
         It is if nobody else reads; else it says no at once, so that two readers cannot wait for one another.
         """
-        changed: bool = await _ask(_native.Reactor.change, self._core, True)
-        return changed
+        return await _ask(_native.Reactor.change, self._core, True)
 
     async def release(self) -> _Outcome:
         """Gives the lock back, and says what the store found. Cancelling it does not take the release back.
@@ -987,8 +931,7 @@ class Guard(_Around[_native.Guard]):
         `released`; `kept`: its task still holds it. `expired`, `stolen`: it was lost before. `unknown`: the store did not
         say; the lock is free when its lease ends. Raises `NotOwned` the second time.
         """
-        outcome: _Outcome = await _ask(_native.Reactor.release, self._core, False)
-        return outcome
+        return await _ask(_native.Reactor.release, self._core, False)
 
     async def __aenter__(self) -> Guard:
         self._core.__enter__()
@@ -998,13 +941,10 @@ class Guard(_Around[_native.Guard]):
         await _end(self._core, exc)
 
 
-class Lost:
+class Lost(_Around[_native.Guard]):
     """A guard's loss, as an `asyncio.Event` that nobody can set."""
 
-    __slots__ = ("_core",)
-
-    def __init__(self, core: _native.Guard) -> None:
-        self._core = core
+    __slots__ = ()
 
     def is_set(self) -> bool:
         """Whether the lock was lost."""
@@ -1012,8 +952,7 @@ class Lost:
 
     async def wait(self) -> bool:
         """Waits for the loss. False when the lock was released."""
-        why: Optional[str] = await _ask(_native.Reactor.lost, self._core)
-        return why is not None
+        return await _ask(_native.Reactor.lost, self._core) is not None
 
     def __repr__(self) -> str:
         return repr(self._core.lost).replace("<lockwright.Lost", "<lockwright.aio.Lost", 1)

@@ -4,6 +4,7 @@
 //! In a forked child nothing behind a parent's is touched, for it may be locked for ever: it is [`Standing::Inherited`]
 //! there.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -92,17 +93,6 @@ pub(super) fn part(writes: bool) -> Share {
 pub struct Taken {
     guard: Option<Arc<blocking::Guard>>,
     watch: Option<Arc<Watch>>,
-}
-
-impl Taken {
-    /// The core's guard, for a thread that must not wait for others that use it.
-    ///
-    /// # Errors
-    /// `internal` while others do, and the second time.
-    pub fn guard(&mut self, operation: &'static str) -> Result<Guard> {
-        let guard = self.guard.take().and_then(Arc::into_inner).ok_or_else(|| lost_track(operation));
-        Ok(guard?.into_face())
-    }
 }
 
 impl Drop for Taken {
@@ -276,18 +266,22 @@ impl Held {
         Ok(changed)
     }
 
-    /// The same as a job, after which the token is to be [refreshed](Self::refresh_token).
+    /// The same as a job.
     ///
     /// # Errors
     /// As [`Guard::begin_change`], and `not_owned`.
-    pub fn begin_change(&self, writes: bool) -> Result<Work> {
+    pub fn begin_change(self: Arc<Self>, writes: bool) -> Result<Work> {
         self.own("change")?;
         let begun = self.ask(|guard| guard.begin_change(part(writes))).ok_or_else(|| self.over("change"))??;
-        Ok(Box::pin(async move { begun.await.map(|did| Outcome::Told(did.into())) }))
+        Ok(Box::pin(async move {
+            let changed = begun.await?;
+            self.refresh_token();
+            Ok(Outcome::Told(changed.into()))
+        }))
     }
 
-    /// After a change: a reader that became the writer has a new one.
-    pub fn refresh_token(&self) {
+    /// A reader that became the writer has a new one.
+    fn refresh_token(&self) {
         if let Some(token) = self.ask(blocking::Guard::token) {
             self.token.store(token.n, Ordering::Relaxed);
         }
@@ -337,16 +331,14 @@ impl Held {
     }
 
     /// The core's guard of what was taken away, once nobody uses it any more, which may take a while.
-    ///
-    /// # Errors
-    /// `internal`, the second time.
-    pub fn sole(&self, taken: &mut Taken, operation: &'static str) -> Result<Guard> {
+    fn sole(&self, taken: &mut Taken, operation: &'static str) -> Result<Guard> {
         let _alone = self.in_use.write().unwrap_or_else(PoisonError::into_inner);
-        taken.guard(operation)
+        let guard = taken.guard.take().and_then(Arc::into_inner).ok_or_else(|| lost_track(operation))?;
+        Ok(guard.into_face())
     }
 
     /// Keeps how the hold ended.
-    pub fn ended(&self, ending: &Ending) {
+    fn ended(&self, ending: &Ending) {
         locked(&self.state).why.clone_from(&ending.why);
     }
 
@@ -363,6 +355,29 @@ impl Held {
         Ok(ending)
     }
 
+    /// The same as a job, in which with `strictly` a loss is an error.
+    ///
+    /// # Errors
+    /// `forked`, `not_owned`.
+    pub fn begin_release(
+        self: Arc<Self>,
+        strictly: bool,
+    ) -> Result<impl Future<Output = Result<Outcome>> + Send + use<>> {
+        let mut taken = self.take("release")?;
+        let guard = self.sole(&mut taken, "release")?;
+        Ok(async move {
+            let why = guard.why_lost();
+            let ending = Ending::new(guard.release().await?, why);
+            self.ended(&ending);
+            // Whoever waits for its loss is told after why it was lost is known.
+            drop(taken);
+            match &ending.why {
+                Some(why) if strictly => Err(self.loss(why)),
+                _ => Ok(Outcome::Ended(ending)),
+            }
+        })
+    }
+
     /// Leaves the lock to a secret.
     ///
     /// # Errors
@@ -374,11 +389,24 @@ impl Held {
         self.exported(taken, guard.into_face(), secret)
     }
 
-    /// Takes up how an export ended: one that changed nothing leaves it as it was.
+    /// The same as a job.
     ///
     /// # Errors
-    /// Why there is no secret.
-    pub fn exported(&self, mut taken: Taken, guard: Guard, secret: Result<Secret>) -> Result<Secret> {
+    /// `forked`, `not_owned`.
+    pub fn begin_export(
+        self: Arc<Self>,
+        ttl: Duration,
+    ) -> Result<impl Future<Output = Result<Outcome>> + Send + use<>> {
+        let mut taken = self.take("export")?;
+        let mut guard = self.sole(&mut taken, "export")?;
+        Ok(async move {
+            let secret = guard.export(ttl).await;
+            self.exported(taken, guard, secret).map(Outcome::Secret)
+        })
+    }
+
+    /// Takes up how an export ended: one that changed nothing leaves it as it was.
+    fn exported(&self, mut taken: Taken, guard: Guard, secret: Result<Secret>) -> Result<Secret> {
         if secret.is_ok() {
             self.exported.store(true, Ordering::Relaxed);
         } else if !guard.is_over() {
@@ -391,7 +419,7 @@ impl Held {
 
     /// Lets the lease run out, for one that a collector found: it may come in the middle of what the lock protects. For
     /// how much longer it was still held; `None` where it was given back, or is the parent's.
-    pub fn abandon(&mut self) -> Option<Duration> {
+    pub fn abandon(&self) -> Option<Duration> {
         if self.is_inherited() {
             return None;
         }
@@ -414,19 +442,19 @@ pub struct Group {
 
 impl Group {
     /// Takes away what is held.
-    pub fn take<'a>(all: impl IntoIterator<Item = &'a Held>, of_block: bool) -> Self {
-        let take = |held: &Held| match held.standing() {
+    fn take(all: &[Arc<Held>], of_block: bool) -> Self {
+        let take = |held: &Arc<Held>| match held.standing() {
             Standing::Open => held.take("release").map_err(Some),
             _ if of_block => Err(None),
             _ => Err(held.is_open("release").err()),
         };
-        Group { taken: all.into_iter().map(take).collect(), of_block }
+        Group { taken: all.iter().map(take).collect(), of_block }
     }
 
     /// The core's guards of those, which are to be released; once nobody uses them any more, which may take a while.
-    pub fn guards<'a>(&mut self, all: impl IntoIterator<Item = &'a Held>) -> Vec<Guard> {
+    fn guards(&mut self, all: &[Arc<Held>]) -> Vec<Guard> {
         let mut guards = Vec::with_capacity(self.taken.len());
-        for (held, taken) in all.into_iter().zip(&mut self.taken) {
+        for (held, taken) in all.iter().zip(&mut self.taken) {
             match taken.as_mut().map(|taken| held.sole(taken, "release")) {
                 Ok(Ok(guard)) => guards.push(guard),
                 Ok(Err(error)) => *taken = Err(Some(error)),
@@ -436,24 +464,31 @@ impl Group {
         guards
     }
 
-    /// Gives them back in this thread.
-    pub fn release<'a>(mut self, all: impl IntoIterator<Item = &'a Held> + Clone) -> Vec<Result<&'static str>> {
-        let guards = self.guards(all.clone());
+    /// Gives them back in this thread, in one write: what became of each. Where they are `of_block`, a loss is an
+    /// error, and one that is over already none.
+    pub fn release(all: &[Arc<Held>], of_block: bool) -> Vec<Result<Ending>> {
+        let mut group = Group::take(all, of_block);
+        let guards = group.guards(all);
         let why = known(&guards);
         let ended = Ending::each(why, MultiGuard::of(guards).into_face::<blocking::Blocking>().release_each());
-        self.told(all, ended)
+        group.told(all, ended)
     }
 
-    /// What became of each, by its [code](ReleaseOutcome::code), where those whose [guards](Self::guards) were released
-    /// `ended` so.
-    pub fn told<'a>(
-        self,
-        all: impl IntoIterator<Item = &'a Held>,
-        ended: Vec<Result<Ending>>,
-    ) -> Vec<Result<&'static str>> {
+    /// The same as a job.
+    pub fn begin_release(all: Vec<Arc<Held>>, of_block: bool) -> impl Future<Output = Result<Outcome>> + Send {
+        let mut group = Group::take(&all, of_block);
+        let guards = group.guards(&all);
+        async move {
+            let why = known(&guards);
+            let ended = Ending::each(why, MultiGuard::of(guards).release_each().await);
+            Ok(Outcome::AllEnded(group.told(&all, ended)))
+        }
+    }
+
+    fn told(self, all: &[Arc<Held>], ended: Vec<Result<Ending>>) -> Vec<Result<Ending>> {
         let mut ended = ended.into_iter();
-        let told = |(held, taken): (&Held, std::result::Result<Taken, Option<Error>>)| match taken {
-            Err(None) => Ok(ReleaseOutcome::Released.code()),
+        let told = |(held, taken): (&Arc<Held>, std::result::Result<Taken, Option<Error>>)| match taken {
+            Err(None) => Ok(Ending::new(ReleaseOutcome::Released, None)),
             Err(Some(error)) => Err(error),
             // Whoever waits for its loss is told after why it was lost is known.
             Ok(_taken) => {
@@ -461,11 +496,11 @@ impl Group {
                 held.ended(&ending);
                 match &ending.why {
                     Some(why) if self.of_block => Err(held.loss(why)),
-                    _ => Ok(ending.outcome.code()),
+                    _ => Ok(ending),
                 }
             }
         };
-        all.into_iter().zip(self.taken).map(told).collect()
+        all.iter().zip(self.taken).map(told).collect()
     }
 }
 
@@ -518,15 +553,41 @@ mod tests {
         assert_eq!(guard.why(), Some(LossReason::Broken));
     }
 
+    #[tokio::test]
+    async fn a_job_ends_as_a_thread_does() {
+        let client = client();
+        let lost = || {
+            let guard = Arc::new(held(&client, "x"));
+            assert!(client.break_lock("x", crate::Token::new(guard.token())).unwrap());
+            guard
+        };
+        let Ok(Outcome::Ended(ending)) = lost().begin_release(false).unwrap().await else { panic!("not ended") };
+        assert_eq!(ending.why, Some(LossReason::Broken));
+        let guard = lost();
+        assert_eq!(guard.clone().begin_release(true).unwrap().await.unwrap_err().code(), "lost");
+        assert_eq!((guard.standing(), guard.why()), (Standing::Released, Some(LossReason::Broken)));
+        let guard = Arc::new(held(&client, "x"));
+        let Ok(Outcome::Secret(secret)) = guard.clone().begin_export(Duration::from_secs(10)).unwrap().await else {
+            panic!("not exported")
+        };
+        assert!(guard.release().unwrap_err().context().contains("was exported"));
+        let guard = Arc::new(Held::new(client.resume(secret.as_str()).unwrap().into_face()));
+        assert!(guard.clone().begin_export(Duration::ZERO).unwrap().await.is_err() && guard.is_held());
+        let Ok(Outcome::AllEnded(all)) = Group::begin_release(vec![guard.clone()], false).await else {
+            panic!("not ended")
+        };
+        assert!(matches!(&all[..], [Ok(_)]) && guard.standing() == Standing::Released);
+    }
+
     #[test]
     fn of_several_each_is_told_by_itself() {
         let client = client();
-        let all = [held(&client, "a"), held(&client, "b"), held(&client, "c")];
+        let all = ["a", "b", "c"].map(|name| Arc::new(held(&client, name)));
         let _ = all[1].release().unwrap();
         assert!(client.break_lock("c", crate::Token::new(all[2].token())).unwrap());
         let told = |of_block| {
-            let told = Group::take(&all, of_block).release(&all);
-            told.into_iter().map(|told| told.unwrap_or_else(|error| error.code())).collect::<Vec<_>>()
+            let told = Group::release(&all, of_block).into_iter();
+            told.map(|told| told.map_or_else(|error| error.code(), |ending| ending.outcome.code())).collect::<Vec<_>>()
         };
         assert_eq!(told(true), ["released", "released", "lost"]);
         assert_eq!(told(false), ["not_owned", "not_owned", "not_owned"]);
@@ -536,7 +597,7 @@ mod tests {
     #[test]
     fn one_that_was_collected_is_not_renewed_and_not_released() {
         let client = client();
-        let mut guard = held(&client, "x");
+        let guard = held(&client, "x");
         assert!(guard.abandon().is_some_and(|left| left > Duration::from_secs(1)));
         assert!(guard.abandon().is_none());
         assert!(client.lock("x").try_acquire().unwrap().is_none());

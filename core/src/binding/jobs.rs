@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::held::{Ending, known, part};
 use super::numbered::Numbered;
-use super::operation::{Outcome, Work};
+use super::operation::Outcome;
 use super::panicked;
 use crate::client::{Guard, Lock};
 use crate::error::Result;
@@ -81,18 +81,26 @@ impl Jobs {
 
     /// Begins an operation, to be followed by a [`turn`](Self::turn); its number, which is another's once it has ended
     /// or was [forgotten](Self::forget).
-    pub fn begin(&self, work: Work) -> u32 {
-        self.spawn(work)
+    pub fn begin(&self, work: impl Future<Output = Result<Outcome>> + Send + 'static) -> u32 {
+        let mut open = locked(&self.open);
+        let number = open.unused();
+        let mut delivery = Delivery { number, ended: self.ended.clone(), result: None };
+        let job = self.events.spawn(async move {
+            let result = work.await;
+            delivery.leave(result);
+        });
+        open.put(number, job);
+        number
     }
 
     /// Begins to acquire a lock; what `Lock.acquire` does, without a step in between.
     pub fn acquire(&self, lock: Lock, limit: Option<Duration>) -> u32 {
-        self.spawn(async move { lock.acquire_within(limit).await.map(Outcome::Granted) })
+        self.begin(async move { lock.acquire_within(limit).await.map(Outcome::Granted) })
     }
 
     /// Begins to give a lock back.
     pub fn release(&self, guard: Guard) -> u32 {
-        self.spawn(async move {
+        self.begin(async move {
             let why = guard.why_lost();
             Ok(Outcome::Ended(Ending::new(guard.release().await?, why)))
         })
@@ -100,7 +108,7 @@ impl Jobs {
 
     /// Begins to give several back in one write.
     pub fn release_all(&self, guards: Vec<Guard>) -> u32 {
-        self.spawn(async move {
+        self.begin(async move {
             let why = known(&guards);
             Ok(Outcome::AllEnded(Ending::each(why, MultiGuard::of(guards).release_each().await)))
         })
@@ -108,9 +116,11 @@ impl Jobs {
 
     /// Begins to leave a lock to a secret.
     pub fn export(&self, mut guard: Guard, ttl: Duration) -> u32 {
-        self.spawn(async move {
-            let secret = guard.export(ttl).await;
-            Ok(Outcome::Exported(Box::new((guard, secret))))
+        self.begin(async move {
+            Ok(match guard.export(ttl).await {
+                Ok(secret) => Outcome::Secret(secret),
+                Err(error) => Outcome::NotExported(Box::new((guard, error))),
+            })
         })
     }
 
@@ -120,7 +130,7 @@ impl Jobs {
     /// As [`Guard::begin_extend`].
     pub fn extend(&self, guard: &Guard, ttl: Duration) -> Result<u32> {
         let begun = guard.begin_extend(ttl)?;
-        Ok(self.spawn(async move { begun.await.map(|()| Outcome::DONE) }))
+        Ok(self.begin(async move { begun.await.map(|()| Outcome::DONE) }))
     }
 
     /// Begins to have a read/write lock's writer go on as a reader, or with `writes` a reader become the writer;
@@ -130,7 +140,7 @@ impl Jobs {
     /// As [`Guard::begin_change`].
     pub fn change(&self, guard: &Guard, writes: bool) -> Result<u32> {
         let begun = guard.begin_change(part(writes))?;
-        Ok(self.spawn(async move { begun.await.map(|did| Outcome::Told(did.into())) }))
+        Ok(self.begin(async move { begun.await.map(|did| Outcome::Told(did.into())) }))
     }
 
     /// Nobody wants what comes of a job any more: what it was about is given up.
@@ -163,18 +173,6 @@ impl Jobs {
         drop(open);
         drop(forgotten);
         ended
-    }
-
-    fn spawn(&self, work: impl Future<Output = Result<Outcome>> + Send + 'static) -> u32 {
-        let mut open = locked(&self.open);
-        let number = open.unused();
-        let mut delivery = Delivery { number, ended: self.ended.clone(), result: None };
-        let job = self.events.spawn(async move {
-            let result = work.await;
-            delivery.leave(result);
-        });
-        open.put(number, job);
-        number
     }
 }
 
@@ -229,7 +227,7 @@ mod tests {
     #[test]
     fn a_job_that_panics_ends_as_an_error() {
         let jobs = Jobs::new(None).unwrap();
-        jobs.begin(Box::pin(async { panic!("a defect") }));
+        jobs.begin(async { panic!("a defect") });
         let (_, Err(error)) = one(&jobs) else { panic!("no error") };
         assert_eq!(error.code(), "internal");
     }

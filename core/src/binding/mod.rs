@@ -7,6 +7,7 @@
 //! | what | where |
 //! |---|---|
 //! | options by name and value, in the language's unit | [`options`] |
+//! | what is made with an option or two of its own | [`open`] |
 //! | operations by name, with arguments as data; what waits waits in slices, or as a job | [`operation`] |
 //! | what comes of them: [`Outcome`], of which all but guards is a [`Value`] | [`operation`], [`record`] |
 //! | jobs by number in the language's own event loop, which may be given up | [`jobs`] |
@@ -14,6 +15,7 @@
 //! | events on their way to the language's log | [`report`] |
 //! | user and password, asked on threads of the driver's | [`broker`] |
 //! | whatever a language has a number of | [`numbered`] |
+//! | whatever each process of a program has its own of | [`Generational`] |
 //! | every name that a language must have, for its test: [`manifest`](manifest::manifest) | [`manifest`] |
 //!
 //! Errors are the core's: [`code`](crate::Error::code), [`retryable`](crate::Error::retryable), and what to do in the
@@ -24,6 +26,7 @@ pub mod held;
 pub mod jobs;
 pub mod manifest;
 pub mod numbered;
+pub mod open;
 pub mod operation;
 pub mod options;
 pub mod record;
@@ -37,6 +40,9 @@ pub use numbered::Numbered;
 pub use operation::{Argument, Handle, Outcome, Waiting};
 pub use options::{Case, Given, Language, Unit};
 pub use record::{Record, Value};
+
+pub use crate::platform::fork::Generational;
+pub use crate::platform::mutex::locked;
 
 use crate::error::{Error, Kind};
 

@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::held::Ending;
@@ -13,11 +14,13 @@ use super::lost_track;
 use super::record::{Record, Value};
 use crate::blocking::{Acquiring, Blocking, Wait};
 use crate::client::{Client, Guard, Lock};
-use crate::error::{Kind, Result};
+use crate::error::{Error, Kind, Result};
 use crate::export::Secret;
 use crate::multi::{AcquiringAll, MultiLock};
+use crate::platform::runtime;
 use crate::primitives::barrier::{Arrival, Barrier};
 use crate::primitives::latch::Latch;
+use crate::queue::OwnerId;
 use crate::striped::{Choosing, Striped};
 use crate::token::Token;
 
@@ -96,8 +99,10 @@ pub enum Outcome {
     AllGranted(Vec<Guard>),
     /// The segment of that index is held.
     Segment(usize, Guard),
-    /// A held lock was exported, or why not: then the guard may still hold it.
-    Exported(Box<(Guard, Result<Secret>)>),
+    /// A hold was left to this secret.
+    Secret(Secret),
+    /// Why it was not; the guard may still hold it.
+    NotExported(Box<(Guard, Error)>),
     /// How a hold ended.
     Ended(Ending),
     /// How each of several holds ended, in their order.
@@ -302,6 +307,16 @@ impl Handle {
         }
     }
 
+    /// What `owner` is to acquire, where that is somebody's.
+    #[must_use]
+    pub fn for_owner(self, owner: Option<OwnerId>) -> Self {
+        match (self, owner) {
+            (Handle::Lock(lock), Some(owner)) => Handle::Lock(lock.for_owner(owner)),
+            (Handle::Locks(locks), Some(owner)) => Handle::Locks(locks.for_owner(owner)),
+            (other, _) => other,
+        }
+    }
+
     /// How long it is waited for where the caller does not say.
     pub fn own_limit(&self) -> Option<Duration> {
         match self {
@@ -310,6 +325,17 @@ impl Handle {
             Handle::Segments(segments) => segments.options().timeout,
             Handle::Client(_) | Handle::Latch(_) | Handle::Barrier(_) => None,
         }
+    }
+}
+
+/// Looks whether a job is done, for a thread that waits as `how` says.
+pub fn look(work: &mut Work, how: Wait<'_>) -> Option<Result<Outcome>> {
+    match how {
+        Wait::Park(slice) => runtime::park_on(work.as_mut(), slice),
+        Wait::Wake(waker) => match work.as_mut().poll(&mut Context::from_waker(waker)) {
+            Poll::Ready(done) => Some(done),
+            Poll::Pending => None,
+        },
     }
 }
 
@@ -420,6 +446,16 @@ mod tests {
             assert_ne!(job, "internal", "{operation:?}");
             assert!(std::ptr::eq(operation, Operation::find(operation.of, operation.name).unwrap()));
         }
+    }
+
+    #[test]
+    fn a_thread_looks_whether_a_job_is_done() {
+        let mut never: Work = Box::pin(std::future::pending());
+        assert!(look(&mut never, Wait::Park(Duration::ZERO)).is_none());
+        assert!(look(&mut never, Wait::Wake(Waker::noop())).is_none());
+        let done = || -> Work { Box::pin(async { Ok(Outcome::DONE) }) };
+        assert!(look(&mut done(), Wait::Park(Duration::MAX)).is_some());
+        assert!(look(&mut done(), Wait::Wake(Waker::noop())).is_some());
     }
 
     #[derive(Default)]

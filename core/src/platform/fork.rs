@@ -7,6 +7,8 @@
 //! ([`Generational`]); the inherited part is leaked.
 
 #![allow(unsafe_code)]
+// Bindings have values of each process.
+#![cfg_attr(not(feature = "bindings"), allow(unreachable_pub))]
 
 #[cfg(feature = "sqlite")]
 use std::cell::Cell;
@@ -157,11 +159,13 @@ pub(super) fn in_child() {
 }
 
 /// A value that every process has its own of: after a fork the child makes a new one and never touches the inherited.
-pub(crate) struct Generational<T> {
+#[derive(Debug)]
+pub struct Generational<T> {
     stamp: fn() -> u64,
     first: Node<T>,
 }
 
+#[derive(Debug)]
 struct Node<T> {
     stamp: fn() -> u64,
     generation: u64,
@@ -170,7 +174,8 @@ struct Node<T> {
 }
 
 impl<T> Generational<T> {
-    pub(crate) fn new(value: Arc<T>) -> Self {
+    /// This process has `value`.
+    pub fn new(value: Arc<T>) -> Self {
         Self::by(generation, value)
     }
 
@@ -185,7 +190,7 @@ impl<T> Generational<T> {
     }
 
     /// This process's value, if it has one already.
-    pub(crate) fn current(&self) -> Option<&Arc<T>> {
+    pub fn current(&self) -> Option<&Arc<T>> {
         let now = (self.stamp)();
         let mut node = &self.first;
         loop {
@@ -197,7 +202,7 @@ impl<T> Generational<T> {
     }
 
     /// This process's value, made by `make` when the process is a child that has none yet.
-    pub(crate) fn get_or_make(&self, make: impl FnOnce() -> Arc<T>) -> &Arc<T> {
+    pub fn get_or_make(&self, make: impl FnOnce() -> Arc<T>) -> &Arc<T> {
         let now = (self.stamp)();
         let mut make = Some(make);
         let mut node = &self.first;
