@@ -515,6 +515,10 @@ impl Session {
             }
             Step::Wait(wait) => self.queued(now, sent, wait),
             Step::Done(verdict) => self.conclude(now, sent, op, verdict),
+            // A layout may have forgotten, with the undo, what is answered here.
+            Step::Ignore if op == Op::Acquire && self.phase == Phase::Undoing => {
+                self.answered_after_the_undo(now, None);
+            }
             Step::Ignore => {}
         }
     }

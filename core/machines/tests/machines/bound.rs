@@ -295,6 +295,21 @@ fn rule_4_what_was_on_its_way_when_the_session_ended_does_not_end_with_it() {
     assert!(rig.session.is_undoing());
 }
 
+#[test]
+fn rule_4_an_acquire_that_is_answered_after_its_undo_is_undone_again() {
+    let mut rig = asking();
+    let create = rig.sent.last().unwrap().0;
+    rig.tell(1, Event::Cancel);
+    rig.answers(2, &[Reply::Nil, listed(7, &[])]);
+    assert!(rig.session.is_undoing());
+    let made = [made(7), listed(7, &[MINE])];
+    rig.tell(3, Event::Reply { id: create, sent: at(0), answer: Answer::Replies(&made) });
+    assert_eq!(rig.op(), (Op::Undo, "sync"));
+    rig.answers(4, &[Reply::Nil, listed(7, &[MINE])]);
+    rig.answers(5, &[Reply::Nil]);
+    assert_eq!(rig.hears(), ["Ended"]);
+}
+
 /// What a server with one lock and one session answers: the node is made, and is the first.
 fn answered(process: &mut Process, effects: &mut Effects) {
     while let Some(send) = effects.sends.pop() {
