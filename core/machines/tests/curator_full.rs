@@ -21,11 +21,13 @@ use setup::{ANY, Fault, Setup, Wish};
 const TWO: &[Wish] = &[Wish::Waits; 2];
 
 #[test]
+#[ignore = "not yet explored to its end: ask for it by name"]
 fn stops_and_losses() {
     Setup::of("curator: two stops or losses", TWO).with(2, &[Fault::Stop, Fault::Loss]).check();
 }
 
 #[test]
+#[ignore = "not yet explored to its end: ask for it by name"]
 fn stops_and_sessions_that_end() {
     Setup::of("curator: two stops or expiries", TWO).with(2, &[Fault::Stop, Fault::Expiry]).check();
 }
@@ -38,6 +40,7 @@ fn whoever_tries_leaves_its_session() {
 }
 
 #[test]
+#[ignore = "not yet explored to its end: ask for it by name"]
 fn alone_and_three_faults() {
     Setup::of("curator: alone, three of any fault", &[Wish::Waits]).with(3, ANY).check();
 }
