@@ -424,7 +424,9 @@ impl World {
             Move::Lose(who, watches) => {
                 let client = self.client(who);
                 let told = match watches {
-                    Watches::Stay => client.heard.extract_if(.., |heard| matches!(heard, Heard::Gone(_))).collect(),
+                    Watches::Stay => {
+                        client.heard.extract_if(.., |heard| matches!(heard, Heard::Gone(_) | Heard::Verify)).collect()
+                    }
                     Watches::Go => vec![Heard::Verify],
                 };
                 let now = client.now;
