@@ -69,6 +69,7 @@
 //!   Releasing   Tick: after a pause              Releasing   Send(release)
 //!   Releasing   Tick: store silent too long      Releasing   Released                     unknown; it is sent on
 //!   Releasing   Tick: lease over                 Ended       Released                     unknown
+//!   Releasing   Tick: lease over, session not    Undoing     Released, Send(undo)         nobody knows that it is
 //!   Releasing   Tick: lease over, export         Undoing     Released, Send(undo)         of both, also after store_timeout
 //!   Undoing     Reply: undone, no doubt          Ended       Parted
 //!   Undoing     Reply: undone, an answer         Undoing     Parted, Send(undo)           while an acquire may yet be executed
@@ -514,6 +515,10 @@ impl Session {
             }
             Step::Wait(wait) => self.queued(now, sent, wait),
             Step::Done(verdict) => self.conclude(now, sent, op, verdict),
+            // A layout may have forgotten, with the undo, what is answered here.
+            Step::Ignore if op == Op::Acquire && self.phase == Phase::Undoing => {
+                self.answered_after_the_undo(now, None);
+            }
             Step::Ignore => {}
         }
     }
@@ -702,7 +707,7 @@ impl Session {
                 self.asked.silent_since = None;
                 self.tick(now);
             }
-            Phase::Undoing if now >= self.forgotten_at() => self.end(),
+            Phase::Undoing if self.forgotten_at().is_some_and(|at| now >= at) => self.end(),
             _ => self.retry_if_due(now),
         }
     }
@@ -779,10 +784,9 @@ impl Session {
         self.giving.secret.as_ref().map(|secret| (view.attempt(secret.attempt), secret.ttl)).hash(state);
         (self.flight(Op::Acquire).is_some(), self.asked.published, self.asked.broken).hash(state);
         (ahead(self.asked.wake), ahead(self.asked.doubt)).hash(state);
-        (view.ahead(self.lease.store_until), view.ahead(self.forgotten_at()), ahead(self.place_forgotten_at()))
-            .hash(state);
+        (view.ahead(self.lease.store_until), ahead(self.forgotten_at()), ahead(self.place_forgotten_at())).hash(state);
         if self.bound {
-            (view.ahead(self.alive_until), self.asked.stale).hash(state);
+            (view.ahead(self.alive_until), self.asked.stale, self.asked.orphaned).hash(state);
         }
         if matches!(self.phase, Phase::Asking | Phase::Releasing) {
             (self.asked.asked_to_queue, ahead(self.silent_until())).hash(state);

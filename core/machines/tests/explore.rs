@@ -16,6 +16,8 @@ mod layout;
 #[path = "explore/operation.rs"]
 mod operation;
 mod process;
+#[path = "explore/processor.rs"]
+mod processor;
 #[path = "explore/search.rs"]
 mod search;
 #[path = "explore/setup.rs"]

@@ -60,7 +60,7 @@ impl Session {
             return self.fail(now, Error::new(Kind::Lost, "acquire", message));
         }
         self.asked.asked_to_queue = self.waits && self.can_queue();
-        self.asked.stale = false;
+        (self.asked.stale, self.asked.orphaned) = (false, false);
         self.asked.first_sent.get_or_insert(now);
         if let Some(secret) = &self.giving.secret {
             return match self.protocol.pass(secret, &self.terms) {

@@ -27,6 +27,8 @@ impl Session {
     pub(super) fn session_over(&mut self, now: Time) {
         self.alive_until = Time::ZERO;
         self.asked.stale = self.flight(Op::Acquire).is_some();
+        // What is on its way may yet be done in the next one.
+        self.asked.orphaned = !self.asked.stale;
         match self.phase {
             Phase::Held => self.lose(now, LossReason::Expired),
             Phase::Waiting => self.ask(now),
@@ -47,6 +49,12 @@ impl Session {
         }
         self.lease.granted_at = now;
         self.hold(now, now, self.terms.ttl);
+    }
+
+    /// Whether the session keeps what this attempt may have left at the store, for however long that is: whoever was
+    /// stopped beyond its deadline does not know that it is over.
+    pub(super) fn is_kept_by_session(&self) -> bool {
+        self.bound && !self.asked.orphaned
     }
 
     /// Whether the session that a grant is bound to is over, as far as is known.

@@ -82,6 +82,7 @@ impl Session {
     /// secret that nobody was told would keep the lock from everybody.
     pub(super) fn retract(&mut self, now: Time) {
         self.tell_released(ReleaseOutcome::Unknown);
+        self.asked.touched |= self.is_kept_by_session();
         if let Some(secret) = self.giving.secret.take() {
             self.asked.touched = true;
             self.giving.prev = Some(Box::new(Previous { terms: *secret, used: self.lease.used }));

@@ -90,6 +90,8 @@ pub(super) struct Asked {
     pub(super) ask_again: bool,
     /// The acquire in flight was begun in a session of the client that is over: its answers say nothing.
     pub(super) stale: bool,
+    /// The client's session ended, and nothing was asked in another one: what is left at the store ends by itself.
+    pub(super) orphaned: bool,
     /// Something of this attempt may be at the store.
     pub(super) touched: bool,
     /// The answer that it is queued came after its grant: should the hold turn out to be lost, a place may be left.
@@ -120,6 +122,7 @@ impl Asked {
         answered_write: None,
         ask_again: false,
         stale: false,
+        orphaned: false,
         touched: false,
         placed: false,
         silent_since: None,

@@ -124,9 +124,11 @@ impl Session {
         }
     }
 
-    /// When the store will have forgotten this attempt by itself, however often undoing it failed.
-    pub(super) fn forgotten_at(&self) -> Time {
+    /// When the store will have forgotten this attempt by itself, however often undoing it failed; `None` where no time
+    /// makes it.
+    pub(super) fn forgotten_at(&self) -> Option<Time> {
         let asked = self.asked.doubt.or(self.asked.first_sent).unwrap_or(Time::ZERO);
-        self.lease.store_until.max(asked.after(self.store_timeout).after(self.terms.ttl))
+        let ends = self.lease.store_until.max(asked.after(self.store_timeout).after(self.terms.ttl));
+        Some(ends).filter(|_| !self.is_kept_by_session())
     }
 }

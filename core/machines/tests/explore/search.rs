@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use crate::layout::Record;
+use crate::processor::processor_seconds;
 use crate::setup::{Setup, Spent};
 use crate::world::{Step, World};
 
@@ -121,12 +122,6 @@ pub fn explore<R: Record>(setup: &Setup, most: usize) -> Result<Explored, Violat
     let memory = states * Visits::BYTES + search.table.len() * size_of::<u32>();
     let (transitions, seconds) = (search.transitions, processor_seconds() - started);
     Ok(Explored { states, transitions, whole, seconds, memory, recovery, outlooks: search.outlooks })
-}
-
-/// What this thread took of a processor so far; zero where the system does not say.
-fn processor_seconds() -> f64 {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    told.split(' ').next().and_then(|nanos| nanos.parse::<f64>().ok()).unwrap_or(0.0) / 1e9
 }
 
 /// A choice among `count` that depends on nothing but the state.

@@ -204,6 +204,54 @@ fn rule_4_what_a_living_session_keeps_is_undone_for_as_long_as_it_lives() {
 }
 
 #[test]
+fn rule_4_a_release_is_tried_again_for_as_long_as_its_session_lives() {
+    let mut rig = holding_as(SERVICE);
+    rig.tell(60_000, Event::Alive(at(72_000)));
+    rig.tell(60_001, Event::Release { used: 100 });
+    rig.answers(60_002, &[Reply::Error { code: "ConnectionLoss".into(), message: String::new() }]);
+    rig.tick(60_020);
+    assert_eq!((rig.hears().len(), rig.op()), (0, (Op::Release, "delete")));
+}
+
+#[test]
+fn rule_4_what_a_client_slept_over_is_undone_unless_its_session_is_over() {
+    let lost = || [Reply::Error { code: "ConnectionLoss".into(), message: String::new() }];
+    for is_over in [false, true] {
+        let mut rig = holding_as(SERVICE);
+        rig.tell(1_000, Event::Release { used: 100 });
+        assert_eq!(rig.op(), (Op::Release, "delete"));
+        // Longer than the lease, and yet the server may have kept the session.
+        rig.answers(40_000, &lost());
+        if is_over {
+            rig.tell(40_000, Event::Over);
+        }
+        rig.tick(40_000);
+        assert_eq!(
+            (rig.hears().first().map(String::as_str), rig.session.is_undoing()),
+            (Some("released: unknown"), !is_over)
+        );
+    }
+    let mut rig = holding_as(SERVICE);
+    rig.tell(1_000, Event::Cancel);
+    rig.answers(100_000, &lost());
+    rig.tick(100_000);
+    assert!(rig.session.is_undoing(), "its node stands as long as its session does, and that may go on");
+    rig.tell(100_001, Event::Over);
+    rig.tick(100_002);
+    assert_eq!(rig.hears(), ["Ended"]);
+}
+
+#[test]
+fn rule_4_what_was_asked_in_the_next_session_does_not_end_with_the_one_before() {
+    let mut rig = waiting();
+    rig.tell(3_000, Event::Over);
+    assert_eq!(rig.op(), (Op::Acquire, "sync"));
+    rig.tell(3_001, Event::Cancel);
+    rig.tick(100_000);
+    assert!(rig.session.is_undoing());
+}
+
+#[test]
 fn rule_1_a_limit_of_the_holder_ends_before_the_session() {
     let limited = Service { ttl: Duration::from_secs(2), max_hold: Some(Duration::from_secs(3)), ..SERVICE };
     let unrenewed = Service { ttl: Duration::from_secs(5), renew: false, ..SERVICE };
@@ -230,6 +278,36 @@ fn rule_7_what_is_extended_lives_no_longer_than_its_session() {
     assert!(rig.hears().is_empty());
     rig.tick(12_002);
     assert_eq!(rig.hears(), ["lost: expired", "Extended(false)"]);
+}
+
+#[test]
+fn rule_4_what_was_on_its_way_when_the_session_ended_does_not_end_with_it() {
+    let mut rig = asking();
+    let create = rig.sent.last().unwrap().0;
+    rig.tell(1, Event::Cancel);
+    rig.tell(2, Event::Over);
+    rig.tick(100_000);
+    // It left in the next session, by a driver that kept it for that.
+    let lost =
+        Answer::Unknown { error: Error::new(Kind::Unavailable, "acquire", "no answer"), void_after: at(100_001) };
+    rig.tell(100_001, Event::Reply { id: create, sent: at(3), answer: lost });
+    rig.tick(200_000);
+    assert!(rig.session.is_undoing());
+}
+
+#[test]
+fn rule_4_an_acquire_that_is_answered_after_its_undo_is_undone_again() {
+    let mut rig = asking();
+    let create = rig.sent.last().unwrap().0;
+    rig.tell(1, Event::Cancel);
+    rig.answers(2, &[Reply::Nil, listed(7, &[])]);
+    assert!(rig.session.is_undoing());
+    let made = [made(7), listed(7, &[MINE])];
+    rig.tell(3, Event::Reply { id: create, sent: at(0), answer: Answer::Replies(&made) });
+    assert_eq!(rig.op(), (Op::Undo, "sync"));
+    rig.answers(4, &[Reply::Nil, listed(7, &[MINE])]);
+    rig.answers(5, &[Reply::Nil]);
+    assert_eq!(rig.hears(), ["Ended"]);
 }
 
 /// What a server with one lock and one session answers: the node is made, and is the first.
