@@ -231,3 +231,20 @@ fn a_number_given_back_is_not_released_again_in_the_hands_of_another() {
     assert_eq!(server.plain(&["GET", key]), Reply::Text(number));
     server.plain(&["DEL", key, &record_key(key)]);
 }
+
+#[test]
+fn a_number_that_another_wrote_is_not_renewed() {
+    let mut server = Server::connect();
+    let key = "recipes renewed";
+    server.plain(&["DEL", key, &record_key(key)]);
+    let mut machine = Getset::<1000>.layout().protocol(key.into());
+    let now = server.later();
+    assert!(matches!(server.ask(&begun(&mut *machine, acquire(1)), now), Reply::Int(_)));
+    let theirs = (now.0 / 1000 + 60_000).to_string();
+    server.plain(&["SET", key, &theirs]);
+    let renew = begun(&mut *machine, Intent::Renew { terms: terms(1, TTL), ttl: TTL });
+    let later = StoreTime(now.0 + i64::try_from(TTL.as_micros()).unwrap() / 2);
+    assert_eq!(server.ask(&renew, later), Reply::Int(0));
+    assert_eq!(server.plain(&["GET", key]), Reply::Text(theirs));
+    server.plain(&["DEL", key, &record_key(key)]);
+}
