@@ -22,7 +22,6 @@ use crate::value::{NODE, Options, number, object, set};
 #[napi]
 pub struct Handle {
     core: Core,
-    reentrant: bool,
 }
 
 /// Nothing is sent before the first use. `source` is by what number the reactor asks for user and password.
@@ -41,7 +40,7 @@ pub fn open(reactor: &Reactor, url: Option<String>, given: Options, source: Opti
 
 impl From<Core> for Handle {
     fn from(core: Core) -> Self {
-        Handle { core, reentrant: false }
+        Handle { core }
     }
 }
 
@@ -121,13 +120,18 @@ impl Handle {
         answer(wanted.and_then(|()| self.core.client()?.require(requirements)).map(|()| true))
     }
 
-    /// Which of the acquisitions in `awaited` waits for ever, if one does, and why: each second one is awaited by
+    /// Which of the acquisitions in `awaited` wait for ever, one of each circle, and why: each second one is awaited by
     /// whoever holds what the one before it got.
     #[napi(catch_unwind)]
-    pub fn endless_wait(&self, awaited: Vec<f64>) -> Option<(f64, Failure)> {
+    pub fn endless_waits(&self, awaited: Vec<f64>) -> Vec<(f64, Failure)> {
         let pairs = awaited.chunks_exact(2).map(|pair| (known_as(pair[0]), known_as(pair[1])));
-        let (waiter, error) = self.core.client().ok()?.endless_wait(&pairs.collect::<Vec<_>>())?;
-        Some((number(waiter.0), error.into()))
+        let mut left: Vec<_> = pairs.collect();
+        let mut found = Vec::new();
+        while let Some((waiter, error)) = self.core.client().ok().and_then(|client| client.endless_wait(&left)) {
+            left.retain(|(_, awaited)| *awaited != waiter);
+            found.push((number(waiter.0), error.into()));
+        }
+        found
     }
 
     #[napi(catch_unwind)]
@@ -164,7 +168,7 @@ impl Handle {
 
     #[napi(getter, catch_unwind)]
     pub fn reentrant(&self) -> bool {
-        self.reentrant
+        self.core.lock().is_ok_and(|lock| lock.options().reentrant)
     }
 
     /// Whether one of these acquisitions of this client keeps others from it.
@@ -177,7 +181,7 @@ impl Handle {
     #[napi(catch_unwind)]
     pub fn fair_if_possible(&self) -> Answer<Handle> {
         let fair = self.core.lock().map(lockwright::Lock::fair_if_possible);
-        answer(fair.map(|lock| Handle { core: Core::Lock(lock), reentrant: self.reentrant }))
+        answer(fair.map(|lock| Core::Lock(lock).into()))
     }
 
     #[napi(getter, catch_unwind)]
@@ -219,7 +223,7 @@ impl Handle {
         let reentrant = options.reentrant;
         let builder = of(self.core.client()?).options(options);
         let builder = if reentrant { builder.reentrant(OwnerId(0)) } else { builder };
-        Ok(Handle { core: Core::Lock(builder.build()?), reentrant })
+        builder.build().map(|lock| Core::Lock(lock).into())
     }
 
     fn on_segment<T>(&self, index: u32, work: impl FnOnce(&lockwright::striped::Striped, usize) -> T) -> Result<T> {
@@ -231,7 +235,7 @@ impl Handle {
     pub(crate) fn wanted_by(&self, owner: f64) -> Result<lockwright::Lock> {
         let wanted = self.core.lock()?.for_owner(known_as(owner));
         // What an owner does side by side waits for several things at once.
-        Ok(if self.reentrant { wanted.released_by_anybody() } else { wanted })
+        Ok(if wanted.options().reentrant { wanted.released_by_anybody() } else { wanted })
     }
 
     /// The operation of that name, what it is asked of by `owner`, and its arguments.

@@ -39,8 +39,6 @@ pub struct Reactor {
 struct Environment {
     jobs: Jobs,
     guards: Guards,
-    /// The number of the guard that a job exports.
-    exporting: HashMap<u32, u32>,
     /// What Node was told of and has not taken yet, by socket.
     lent: HashMap<u32, Lent>,
     _watch: Watch,
@@ -82,16 +80,12 @@ impl Notifier {
     }
 
     fn post(&self, message: Message) {
-        let mut kept = locked(&self.messages);
-        match &mut *kept {
-            Some(kept) => kept.push(message),
-            None => {
-                // Dropping it may post more messages.
-                drop(kept);
-                return drop(message);
-            }
+        if let Some(kept) = &mut *locked(&self.messages) {
+            kept.push(message);
+        } else {
+            // Not dropped under the mutex: that may post more messages.
+            return;
         }
-        drop(kept);
         self.notify();
     }
 
@@ -225,8 +219,7 @@ impl Reactor {
         let jobs = Jobs::new(reader).map_err(refused)?;
         let notifying = notifier.clone();
         let watch = jobs.watch(move || notifying.notify()).map_err(refused)?;
-        let (exporting, lent) = (HashMap::new(), HashMap::new());
-        let environment = Environment { jobs, guards: Guards::default(), exporting, lent, _watch: watch };
+        let environment = Environment { jobs, guards: Guards::default(), lent: HashMap::new(), _watch: watch };
         let environment = Arc::new(Mutex::new(Some(environment)));
         let reactor = Reactor { environment, notifier, broker: Arc::default() };
         let left = (reactor.environment.clone(), reactor.notifier.clone(), reactor.broker.clone());
@@ -288,9 +281,7 @@ impl Reactor {
     pub fn export(&self, env: &Env, guard: u32, ttl: f64) -> Answer<u32> {
         self.ask(env, |environment| {
             let ttl = NODE.span("export", "ttl", &Given::Number(ttl))?;
-            let job = environment.jobs.export(environment.guards.take("export", guard)?, ttl);
-            environment.exporting.insert(job, guard);
-            Ok(job)
+            Ok(environment.jobs.export(guard, environment.guards.take("export", guard)?, ttl))
         })
     }
 
@@ -425,7 +416,6 @@ impl Triples<'_> {
 
 impl Environment {
     fn tell(&mut self, env: &Env, job: u32, result: Result<Outcome>, told: &mut Triples<'_>) -> napi::Result<()> {
-        let exported = if self.exporting.is_empty() { None } else { self.exporting.remove(&job) };
         match result {
             Err(error) => told.add(kind::FAILED, job, Failure::from(error)),
             Ok(Outcome::Told(value)) => told.add(kind::DONE, job, js(env, value)?),
@@ -438,11 +428,9 @@ impl Environment {
                 told.add(kind::DONE, job, (whole(index), grant(guard, &mut self.guards)))
             }
             Ok(Outcome::Secret(secret)) => told.add(kind::DONE, job, secret.into_string()),
-            Ok(Outcome::NotExported(both)) => {
-                let (guard, error) = *both;
-                if let Some(number) = exported {
-                    self.guards.0.put(number, guard);
-                }
+            Ok(Outcome::NotExported(kept)) => {
+                let (number, guard, error) = *kept;
+                self.guards.0.put(number, guard);
                 told.add(kind::FAILED, job, Failure::from(error))
             }
             Ok(Outcome::Ended(Ending { outcome, why: None })) => told.add(kind::DONE, job, outcome.code()),

@@ -116,7 +116,8 @@ static EVENTS: OnceLock<Result<Arc<Events>>> = OnceLock::new();
 /// Has events told to this environment, of `level` (0, errors, to 4, traces; above, none) from now on. Without one, as
 /// it said before; if it never did, warnings, while no environment said anything and this is the first.
 pub(crate) fn listen(notifier: &Arc<Notifier>, level: Option<u8>) -> Result<()> {
-    let events = EVENTS.get_or_init(|| report::tell(UNASKED, CAPACITY, tell)).clone()?;
+    let events =
+        EVENTS.get_or_init(|| report::tell(UNASKED, CAPACITY, |event| locked(&LISTENERS).tell(&event))).clone()?;
     let mut all = locked(&LISTENERS);
     let listener = all.listener(notifier);
     if let Some(number) = level {
@@ -124,10 +125,6 @@ pub(crate) fn listen(notifier: &Arc<Notifier>, level: Option<u8>) -> Result<()> 
     }
     events.set_level(all.level());
     Ok(())
-}
-
-fn tell(event: Event) {
-    locked(&LISTENERS).tell(&event);
 }
 
 /// What happened, for this environment to tell.

@@ -54,7 +54,7 @@ export interface NativeHandle {
   exported(secret: string): Answer<NativeHandle>
   guarantees(): Answer<Guarantees>
   require(wanted: object): Answer<boolean>
-  endlessWait(awaited: number[]): [waiter: number, why: Failure] | null
+  endlessWaits(awaited: number[]): [waiter: number, why: Failure][]
   metrics(): NativeMetrics
 
   readonly name: string

@@ -115,18 +115,16 @@ class Wait<T> {
   awaiting = NOBODY
   isOld = false
   isWarned = false
-  readonly #ended: Promise<Answer<T>>
   #tell: ((told: Answer<T> | typeof LOOK) => void) | undefined
   #over = false
 
-  constructor(readonly number: number, readonly client: NativeHandle, readonly job: number, ended: Promise<Answer<T>>) {
-    this.#ended = ended
+  constructor(readonly number: number, readonly client: NativeHandle, readonly job: number, private readonly ended: Promise<Answer<T>>) {
     void ended.then(told => this.end(told))
   }
 
   /** Ends with its result; or with `LOOK`, and goes on. */
   next(): Promise<Answer<T> | typeof LOOK> {
-    return this.#over ? this.#ended : new Promise(resolve => (this.#tell = resolve))
+    return this.#over ? this.ended : new Promise(resolve => (this.#tell = resolve))
   }
 
   look(): void {
@@ -187,36 +185,26 @@ function look(): void {
 }
 
 function judge(client: NativeHandle, all: readonly Wait<unknown>[]): void {
-  const surely = endless(client, all, ({ awaiting }) => awaiting.surely, (wait, why) => {
+  for (const [wait, why] of endless(client, all, ({ awaiting }) => awaiting.surely)) {
     giveUp(wait.job)
     wait.end(why)
-  })
-  const rest = all.filter(wait => !surely.has(wait))
-  endless(client, rest, ({ awaiting: { surely, perhaps } }) => [...surely, ...perhaps], (wait, why) => {
+  }
+  const rest = all.filter(wait => waits.has(wait))
+  for (const [wait, why] of endless(client, rest, ({ awaiting: { surely, perhaps } }) => [...surely, ...perhaps])) {
     if (!wait.isWarned) warn(why)
     wait.isWarned = true
-  })
+  }
 }
 
-/** Tells `found` of one wait of each circle. */
+/** One wait of each circle, and why it would never end. */
 function endless(
   client: NativeHandle,
   all: readonly Wait<unknown>[],
   blocksOf: (wait: Wait<unknown>) => readonly number[],
-  found: (wait: Wait<unknown>, why: Failure) => void,
-): Set<Wait<unknown>> {
-  const left = new Map(all.filter(wait => blocksOf(wait).length > 0).map(wait => [wait.number, wait]))
-  const gone = new Set<Wait<unknown>>()
-  while (left.size > 0) {
-    const awaited = [...left.values()].flatMap(wait => blocksOf(wait).flatMap(block => [block, wait.number]))
-    const [waiter, why] = client.endlessWait(awaited) ?? []
-    const wait = waiter === undefined ? undefined : left.get(waiter)
-    if (wait === undefined || why === undefined) break
-    left.delete(wait.number)
-    gone.add(wait)
-    found(wait, why)
-  }
-  return gone
+): [wait: Wait<unknown>, why: Failure][] {
+  const awaited = all.flatMap(wait => blocksOf(wait).flatMap(block => [block, wait.number]))
+  const known = new Map(all.map(wait => [wait.number, wait]))
+  return client.endlessWaits(awaited).map(([waiter, why]) => [known.get(waiter) as Wait<unknown>, why])
 }
 
 function warn({ message }: Failure): void {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use lockwright::binding::operation::{Here, Operation, Takes, look};
-use lockwright::binding::{Argument, Handle, Outcome, lost_track};
-use lockwright::{Error, Result};
+use lockwright::Error;
+use lockwright::binding::operation::{Operation, Takes, look};
+use lockwright::binding::{Argument, Handle, lost_track};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 
@@ -15,7 +15,7 @@ use crate::latch::Latch;
 use crate::lock::{Lock, limit};
 use crate::several::{Bundle, Segments};
 use crate::value::{of_argument, told};
-use crate::{Given, Span, green, in_slices, outside, text, waited};
+use crate::{Given, Span, green, in_slices, text, waited};
 
 /// Whatever of Python's is asked something.
 pub(crate) trait Asked {
@@ -98,29 +98,17 @@ pub(crate) fn ask<'py>(py: Python<'py>, of: &impl Asked, name: &str, given: &[Gi
     let handle = of.handle();
     let (operation, arguments) = asked(&handle, name, given)?;
     of.shared().prepare(py)?;
-    told(py, outcome(py, operation, handle, arguments)?.map_err(Raised)?, &of.shared().client)
-}
-
-fn outcome(
-    py: Python<'_>,
-    operation: &'static Operation,
-    handle: Handle,
-    arguments: Vec<Argument>,
-) -> PyResult<Result<Outcome>> {
     // What goes on for a while lets signal handlers run, and other greenlets, which may be those that are to release
     // something.
-    if operation.name == "drain" || (operation.name == "ping" && green::hub(py)?.is_some()) {
+    let outcome = if operation.name == "drain" || (operation.name == "ping" && green::hub(py)?.is_some()) {
         let mut work = operation.run(handle, arguments);
-        return in_slices(py, None, |how| look(&mut work, how));
-    }
-    if let Some(Argument::Limit(limit)) = arguments.first() {
-        return waited(py, *limit, move || match operation.here(handle, arguments)? {
-            Here::Waits(waiting) => Ok(waiting),
-            Here::Done(_) => Err(lost_track(operation.operation)),
-        });
-    }
-    Ok(outside(py, || match operation.here(handle, arguments)? {
-        Here::Done(outcome) => Ok(outcome),
-        Here::Waits(_) => Err(lost_track(operation.operation)),
-    }))
+        in_slices(py, None, |how| look(&mut work, how))
+    } else {
+        let limit = match arguments.first() {
+            Some(Argument::Limit(limit)) => *limit,
+            _ => None,
+        };
+        waited(py, limit, move || operation.here(handle, arguments))
+    };
+    told(py, outcome?.map_err(Raised)?, &of.shared().client)
 }

@@ -125,15 +125,9 @@ impl Client {
     /// the same name is something else: whoever comes second gets `ForeignLayout`.
     #[pyo3(signature = (name, **options))]
     fn rwlock<'py>(&self, name: &Bound<'py, PyAny>, options: Option<Keywords<'_, 'py>>) -> PyResult<Bound<'py, PyAny>> {
-        let parts = self._parts(name, options)?;
-        name.py().import("lockwright._several")?.getattr("RwLock")?.call1(parts)
-    }
-
-    /// The lock of readers, and that of the writer.
-    #[pyo3(signature = (name, **options))]
-    fn _parts(&self, name: &Bound<'_, PyAny>, options: Option<Keywords<'_, '_>>) -> PyResult<(Lock, Lock)> {
         let read = self.build("rwlock", name, options, |client, name| client.rwlock(name).read())?;
-        Ok((read, self.build("rwlock", name, options, |client, name| client.rwlock(name).write())?))
+        let write = self.build("rwlock", name, options, |client, name| client.rwlock(name).write())?;
+        name.py().import("lockwright._several")?.getattr("RwLock")?.call1((read, write))
     }
 
     /// The semaphore called `name`, with `permits` permits, of which each acquisition takes `take`, all or none.
@@ -181,26 +175,6 @@ impl Client {
         Ok(Barrier { core, shared: self.shared.clone() })
     }
 
-    #[pyo3(signature = (names, **options))]
-    fn _bundle(&self, names: Vec<Bound<'_, PyAny>>, options: Option<Keywords<'_, '_>>) -> PyResult<Bundle> {
-        let options = self.options("multi_lock", options)?;
-        let names: Vec<String> = names.iter().map(|name| text("lock", "name", name)).collect::<PyResult<_>>()?;
-        let core = self.shared.client.multi_lock_with(names, &options).map_err(Raised)?;
-        Ok(Bundle { core, shared: self.shared.clone() })
-    }
-
-    #[pyo3(signature = (name, segments, **options))]
-    fn _segments(
-        &self,
-        name: &Bound<'_, PyAny>,
-        segments: usize,
-        options: Option<Keywords<'_, '_>>,
-    ) -> PyResult<Segments> {
-        let (options, name) = (self.options("striped", options)?, text("lock", "name", name)?);
-        let core = self.shared.client.striped_with(&name, segments, &options).map_err(Raised)?;
-        Ok(Segments { core, shared: self.shared.clone() })
-    }
-
     /// The locks called `names`, to be held all at once. Options are those of `lock`; the timeout is for all of them.
     #[pyo3(signature = (names, **options))]
     fn multi_lock<'py>(
@@ -208,7 +182,11 @@ impl Client {
         names: &Bound<'py, PyAny>,
         options: Option<Keywords<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let bundle = self._bundle(names.try_iter()?.collect::<PyResult<_>>()?, options)?;
+        let all = names.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        let options = self.options("multi_lock", options)?;
+        let texts: Vec<String> = all.iter().map(|name| text("lock", "name", name)).collect::<PyResult<_>>()?;
+        let core = self.shared.client.multi_lock_with(texts, &options).map_err(Raised)?;
+        let bundle = Bundle { core, shared: self.shared.clone() };
         names.py().import("lockwright._several")?.getattr("MultiLock")?.call1((bundle,))
     }
 
@@ -220,7 +198,9 @@ impl Client {
         segments: usize,
         options: Option<Keywords<'_, 'py>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let segments = self._segments(name, segments, options)?;
+        let (options, text) = (self.options("striped", options)?, text("lock", "name", name)?);
+        let core = self.shared.client.striped_with(&text, segments, &options).map_err(Raised)?;
+        let segments = Segments { core, shared: self.shared.clone() };
         name.py().import("lockwright._several")?.getattr("Striped")?.call1((segments,))
     }
 
@@ -405,10 +385,9 @@ impl Client {
         of: impl FnOnce(&blocking::Client, &str) -> blocking::LockBuilder,
     ) -> PyResult<Lock> {
         follow_logging(name.py())?;
-        let reentrant = method == "rlock";
-        let options = AcquireOptions { reentrant, ..self.options(method, given)? };
+        let options = AcquireOptions { reentrant: method == "rlock", ..self.options(method, given)? };
         let name = text("lock", "name", name)?;
         let builder = of(&self.shared.client, &name).options(options);
-        Ok(Lock::new(builder.build().map_err(Raised)?, name.into(), reentrant, self.shared.clone()))
+        Ok(Lock::new(builder.build().map_err(Raised)?, self.shared.clone()))
     }
 }

@@ -67,14 +67,16 @@ impl Guard {
         if self.held.standing() != Standing::Open {
             return Ok(());
         }
-        match self.end(py).and_then(|ending| self.unless_lost(&ending)) {
+        match self.end_strictly(py) {
             Err(_) if failed => Ok(()),
-            result => Ok(result?),
+            result => result,
         }
     }
 
-    pub(crate) fn unless_lost(&self, ending: &Ending) -> Result<(), Raised> {
-        ending.why.as_ref().map_or(Ok(()), |why| Err(Raised(self.held.loss(why))))
+    /// The same, where a loss is an error.
+    pub(crate) fn end_strictly(&self, py: Python<'_>) -> PyResult<()> {
+        let why = self.end(py)?.why;
+        Ok(why.map_or(Ok(()), |why| Err(Raised(self.held.loss(&why))))?)
     }
 }
 

@@ -35,8 +35,6 @@ pub(crate) fn this_thread() -> u64 {
 #[pyclass(frozen, subclass, weakref, module = "lockwright")]
 pub(crate) struct Lock {
     pub(crate) core: blocking::Lock,
-    pub(crate) name: Arc<str>,
-    reentrant: bool,
     pub(crate) shared: Arc<SharedClient>,
     /// What `acquire` and `with` took and nobody gave back yet.
     pins: Mutex<Vec<Pin>>,
@@ -68,8 +66,8 @@ pub(crate) fn limit(timeout: Option<Span>, own: Option<Duration>) -> PyResult<Op
 }
 
 impl Lock {
-    pub(crate) fn new(core: blocking::Lock, name: Arc<str>, reentrant: bool, shared: Arc<SharedClient>) -> Self {
-        Lock { core, name, reentrant, shared, pins: Mutex::default() }
+    pub(crate) fn new(core: blocking::Lock, shared: Arc<SharedClient>) -> Self {
+        Lock { core, shared, pins: Mutex::default() }
     }
 
     /// The guard, or why there is none. The inner error is the core's, the outer one a signal handler's.
@@ -95,7 +93,7 @@ impl Lock {
     /// The same, where anybody may release it as `threading` has it, and nobody is told who holds it.
     pub(crate) fn wanted_as_in_threading(&self, who: u64) -> blocking::Lock {
         let wanted = self.wanted_by(who).quietly();
-        if self.reentrant { wanted } else { wanted.released_by_anybody() }
+        if self.is_reentrant() { wanted } else { wanted.released_by_anybody() }
     }
 
     /// As [`attempt`](Self::attempt) in the style of `threading`, where somebody else's lock is no error.
@@ -108,12 +106,12 @@ impl Lock {
         }
     }
 
-    fn own_timeout(&self) -> Option<Duration> {
-        self.core.options().timeout
+    fn is_reentrant(&self) -> bool {
+        self.core.options().reentrant
     }
 
     pub(crate) fn limit(&self, timeout: Option<Span>) -> PyResult<Option<Duration>> {
-        limit(timeout, self.own_timeout())
+        limit(timeout, self.core.options().timeout)
     }
 
     /// The guard, waited for as long as `limit` says.
@@ -123,20 +121,20 @@ impl Lock {
     }
 
     fn not_held(&self) -> Raised {
-        let message = if self.reentrant {
+        let message = if self.is_reentrant() {
             "this thread or task does not hold the lock"
         } else {
             "this lock object does not hold the lock"
         };
-        let error = Error::new(Kind::NotOwned, "release", message).on_lock(self.name.clone());
+        let error = Error::new(Kind::NotOwned, "release", message).on_lock(self.core.name());
         Raised(error.on_store(&*self.shared.address))
     }
 
     fn adopt(&self, me: u64) -> Option<Py<Guard>> {
         let mut orphans = locked(&self.shared.orphans);
         let mine = |orphan: &Orphan| {
-            let same = orphan.name == self.name && orphan.reentrant == self.reentrant;
-            let whose = !self.reentrant || orphan.who == me;
+            let same = &*orphan.name == self.core.name() && orphan.reentrant == self.is_reentrant();
+            let whose = !self.is_reentrant() || orphan.who == me;
             same && whose && orphan.guard.get().held.standing() == Standing::Open
         };
         let at = orphans.iter().rposition(mine)?;
@@ -148,20 +146,14 @@ impl Lock {
         let pins = std::mem::take(&mut *locked(&self.pins));
         if !pins.is_empty() {
             let orphan = |pin: Pin| Orphan {
-                name: self.name.clone(),
-                reentrant: self.reentrant,
+                name: self.core.name().into(),
+                reentrant: self.is_reentrant(),
                 who: pin.who,
                 guard: pin.guard,
             };
             locked(&self.shared.orphans).extend(pins.into_iter().map(orphan));
         }
     }
-}
-
-/// Gives back what was taken out of a lock's pins.
-pub(crate) fn end(py: Python<'_>, guard: &Py<Guard>) -> PyResult<()> {
-    let ending = guard.get().end(py)?;
-    Ok(guard.get().unless_lost(&ending)?)
 }
 
 #[pymethods]
@@ -175,7 +167,7 @@ impl Lock {
             Some(Duration::ZERO)
         } else {
             let message = "a timeout was given for a call that shall not block; give one of the two";
-            return Err(Raised(Error::invalid("acquire", message).on_lock(self.name.clone())).into());
+            return Err(Raised(Error::invalid("acquire", message).on_lock(self.core.name())).into());
         };
         match self.try_attempt(py, limit)? {
             Some(guard) => {
@@ -228,7 +220,7 @@ impl Lock {
             over.extend(pins.extract_if(.., |pin| !pin.block && pin.guard.get().held.standing() == Standing::Released));
             let usable = |pin: &Pin| pin.guard.get().held.standing() == Standing::Open;
             let mine = pins.iter().rposition(|pin| usable(pin) && pin.who == me);
-            let found = mine.or_else(|| pins.iter().rposition(usable).filter(|_| !self.reentrant));
+            let found = mine.or_else(|| pins.iter().rposition(usable).filter(|_| !self.is_reentrant()));
             // A block finds what it took when it ends, released or not, and not what the block around it took.
             found.map(|at| if pins[at].block { pins[at].guard.clone_ref(py) } else { pins.remove(at).guard })
         };
@@ -246,7 +238,7 @@ impl Lock {
     }
 
     fn _fair_if_possible(&self) -> Self {
-        Lock::new(self.core.fair_if_possible(), self.name.clone(), self.reentrant, self.shared.clone())
+        Lock::new(self.core.fair_if_possible(), self.shared.clone())
     }
 
     /// Gives back what this thread acquired, else what another thread did.
@@ -254,7 +246,7 @@ impl Lock {
     /// Raises `NotOwned` when nothing is held through this lock, `LockLost` when it was lost before.
     fn release(&self, py: Python<'_>) -> PyResult<()> {
         let guard = self.unpin(py, me(py)?)?;
-        end(py, &guard)
+        guard.get().end_strictly(py)
     }
 
     /// Whether anybody holds the lock at this moment, in any process.
@@ -283,7 +275,7 @@ impl Lock {
     }
 
     fn __enter__(&self, py: Python<'_>) -> PyResult<Py<Guard>> {
-        let guard = self.wait_for(py, self.own_timeout())?;
+        let guard = self.wait_for(py, self.limit(None)?)?;
         self.pin(guard.clone_ref(py), true, me(py)?);
         Ok(guard)
     }
@@ -324,13 +316,13 @@ impl Lock {
     /// Its name, without the prefix of the address.
     #[getter]
     fn name(&self) -> &str {
-        &self.name
+        self.core.name()
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let class = if self.reentrant { "RLock" } else { "Lock" };
-        let name = PyString::new(py, &self.name).repr()?;
-        Ok(format!("<lockwright.{class} {name} on {}>", self.shared.address))
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let (class, lock) = (slf.get_type().name()?, slf.get());
+        let name = PyString::new(slf.py(), lock.core.name()).repr()?;
+        Ok(format!("<lockwright.{class} {name} on {}>", lock.shared.address))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -361,7 +353,7 @@ impl RLock {
         if mine.is_empty() {
             return Err(lock.not_held().into());
         }
-        let ended: Vec<_> = mine.iter().rev().map(|pin| end(py, &pin.guard)).collect();
+        let ended: Vec<_> = mine.iter().rev().map(|pin| pin.guard.get().end_strictly(py)).collect();
         let saved = mine.iter().map(|pin| pin.block).collect();
         ended.into_iter().collect::<PyResult<()>>().map(|()| saved)
     }

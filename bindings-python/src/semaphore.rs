@@ -2,13 +2,12 @@
 
 use lockwright::Error;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
 
 use crate::asked::ask;
 use crate::error::Raised;
 use crate::green::me;
 use crate::guard::Guard;
-use crate::lock::{Lock, end};
+use crate::lock::Lock;
 use crate::{Span, outside};
 
 /// A named semaphore that behaves as `threading.BoundedSemaphore`, and whose permits end with their holder.
@@ -36,11 +35,11 @@ impl Semaphore {
         let (py, lock) = (slf.py(), slf.as_super().get());
         if n < 1 {
             let message = "n must be one or more";
-            return Err(Raised(Error::invalid("release", message).on_lock(lock.name.clone())).into());
+            return Err(Raised(Error::invalid("release", message).on_lock(lock.core.name())).into());
         }
         let guards = Self::unpin_several(slf, n, me(py)?)?;
         // One that was lost does not keep the others from being given back.
-        let ended: Vec<_> = guards.iter().map(|guard| end(py, guard)).collect();
+        let ended: Vec<_> = guards.iter().map(|guard| guard.get().end_strictly(py)).collect();
         ended.into_iter().collect()
     }
 
@@ -76,11 +75,5 @@ impl Semaphore {
     /// Gives it so many permits, for everybody and for good. Nobody loses what it holds.
     fn resize<'py>(slf: &Bound<'py, Self>, permits: Bound<'py, PyAny>) -> PyResult<()> {
         ask(slf.py(), slf.as_super().get(), "resize", &[Some(permits)]).map(drop)
-    }
-
-    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
-        let lock = slf.as_super().get();
-        let name = PyString::new(slf.py(), &lock.name).repr()?;
-        Ok(format!("<lockwright.Semaphore {name} on {}>", lock.shared.address))
     }
 }

@@ -77,8 +77,7 @@ impl Segments {
 
     fn lock(&self, index: usize) -> PyResult<Lock> {
         let core = self.core.segment(open::segment(&self.core, index).map_err(Raised)?).clone();
-        let name = core.name().into();
-        Ok(Lock::new(core, name, false, self.shared.clone()))
+        Ok(Lock::new(core, self.shared.clone()))
     }
 
     fn mark_sold_out(&self, index: usize) -> PyResult<()> {

@@ -103,7 +103,7 @@ pub(crate) fn told(py: Python<'_>, outcome: Outcome, client: &blocking::Client) 
         Outcome::Ended(ending) => Ok(outcome_of(py, &ending)),
         Outcome::AllEnded(all) => all_ended(py, all),
         Outcome::Secret(secret) => Exported { secret: secret.into_string(), client: client.clone() }.into_py_any(py),
-        Outcome::NotExported(both) => Err(Raised(both.1).into()),
+        Outcome::NotExported(both) => Err(Raised(both.2).into()),
     }
 }
 

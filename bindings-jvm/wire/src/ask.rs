@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Wake, Waker};
 
-use lockwright::binding::operation::{Here, Operation, Takes};
+use lockwright::binding::operation::{Operation, Takes};
 use lockwright::binding::{Argument, Handle, Waiting, lost_track};
 use lockwright::blocking::Wait;
 use lockwright::{Error, Result};
@@ -65,17 +65,15 @@ pub(crate) fn here(request: &mut Request<'_>) -> Result<Reply> {
         Argument::Limit(limit) => Some(*limit),
         _ => None,
     });
-    match operation.here(handle, arguments)? {
-        Here::Done(outcome) => Ok(Reply::outcome(outcome)),
-        Here::Waits(mut waits) => match waits.at_once() {
-            Some(result) => Ok(Reply::result(result)),
-            None => {
-                static NEXT: AtomicU64 = AtomicU64::new(1);
-                let number = NEXT.fetch_add(1, Ordering::Relaxed);
-                locked(waiting()).insert(number, Arc::new(Mutex::new(waits)));
-                Ok(Reply::waits(number, limit.flatten()))
-            }
-        },
+    let mut waits = operation.here(handle, arguments)?;
+    match waits.at_once() {
+        Some(result) => Ok(Reply::result(result)),
+        None => {
+            static NEXT: AtomicU64 = AtomicU64::new(1);
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            locked(waiting()).insert(number, Arc::new(Mutex::new(waits)));
+            Ok(Reply::waits(number, limit.flatten()))
+        }
     }
 }
 

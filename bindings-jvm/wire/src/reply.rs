@@ -99,7 +99,7 @@ impl Reply {
             Outcome::Ended(ending) => Reply::ending(&ending),
             Outcome::AllEnded(all) => Reply::all_ended(all),
             Outcome::Secret(secret) => Reply::told(secret.into_string()),
-            Outcome::NotExported(both) => Reply::failed(&both.1),
+            Outcome::NotExported(both) => Reply::failed(&both.2),
         }
     }
 

@@ -7,18 +7,22 @@ import logging
 import threading
 from typing import Any, Callable, Union
 
-from lockwright._lockwright import Mailbox
+from lockwright._lockwright import Events, Mailbox
 
 _log = logging.getLogger("lockwright")
 
-# How long the interpreter's exit waits for a callback that is running.
+# How long the interpreter's exit waits for a callback or a handler that is running.
 _PATIENCE = 1.0
 
 
 def start(mailbox: Mailbox) -> None:
-    thread = threading.Thread(target=_serve, args=(mailbox,), name="lockwright-dispatcher", daemon=True)
+    attend(threading.Thread(target=_serve, args=(mailbox,), name="lockwright-dispatcher", daemon=True), mailbox)
+
+
+def attend(thread: threading.Thread, to: Union[Mailbox, Events]) -> None:
+    """Has the thread serve until the interpreter exits, which ends what it attends to."""
     thread.start()
-    atexit.register(_dismiss, mailbox, thread)
+    atexit.register(_dismiss, to, thread)
 
 
 def _serve(mailbox: Mailbox) -> None:
@@ -38,8 +42,8 @@ def _serve_one(mailbox: Mailbox) -> bool:
     return True
 
 
-def _dismiss(mailbox: Mailbox, thread: threading.Thread) -> None:
-    mailbox.close()
+def _dismiss(served: Union[Mailbox, Events], thread: threading.Thread) -> None:
+    served.close()
     thread.join(_PATIENCE)
 
 

@@ -142,9 +142,6 @@ class Client:
     def _forget_orphans(self) -> None:
         """A client that is closed has nothing left to release."""
 
-    def _parts(self, name: str, **options: Unpack[LockOptions]) -> tuple[Lock, Lock]: ...
-    def _bundle(self, names: list[str], **options: Unpack[LockOptions]) -> Bundle: ...
-    def _segments(self, name: str, segments: int, **options: Unpack[LockOptions]) -> Segments: ...
     def resume(self, secret: str, **options: Any) -> Guard:
         """Takes over a lock that somebody exported; its token is higher than the exporter's.
 

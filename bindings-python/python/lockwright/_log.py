@@ -5,21 +5,18 @@ Nothing is collected, and no thread started, before `logging` has a handler for 
 
 from __future__ import annotations
 
-import atexit
 import logging
 import threading
 import traceback
 from typing import Any, Dict, Optional
 
+from lockwright._dispatcher import attend
 from lockwright._lockwright import Events, _generation
 
 _logger = logging.getLogger("lockwright")
 
 # By their number in the core. Python has no name for the last one.
 _LEVELS = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG, 5)
-
-# How long the interpreter's exit waits for a handler that is running.
-_PATIENCE = 1.0
 
 _level: Optional[int] = None
 # By generation of the process: a forked child has none of its parent's. No lock guards it, which a fork could find taken.
@@ -38,8 +35,7 @@ def follow() -> None:
     if level is not None:
         thread = threading.Thread(target=_serve, args=(events,), name="lockwright-log", daemon=True)
         if _threads.setdefault(_generation(), thread) is thread:
-            thread.start()
-            atexit.register(_dismiss, events, thread)
+            attend(thread, events)
 
 
 def _wanted() -> Optional[int]:
@@ -80,8 +76,3 @@ def _tell(at: float, level: int, target: str, message: str, fields: Dict[str, An
 def collected(message: str) -> None:
     """A guard was collected unreleased. Told here and not as an event: also where nothing of `logging` is set up."""
     _logger.warning("%s", message)
-
-
-def _dismiss(events: Events, thread: threading.Thread) -> None:
-    events.close()
-    thread.join(_PATIENCE)

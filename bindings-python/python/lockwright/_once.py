@@ -5,11 +5,27 @@ from __future__ import annotations
 from typing import Callable, Generic, Optional, Tuple, TypeVar
 
 from lockwright._lockwright import Lock
+from lockwright._several import shown
 
 T = TypeVar("T")
+_L = TypeVar("_L")
+_Look = TypeVar("_Look")
+_Make = TypeVar("_Make")
 
 
-class Once(Generic[T]):
+class OneAtATime(Generic[_L, _Look, _Make]):
+    """What jobs that one caller at a time does have in common."""
+
+    __slots__ = ("_lock", "_look", "_make", "_waits")
+
+    def __init__(self, lock: _L, look: _Look, make: _Make, waits: bool) -> None:
+        self._lock, self._look, self._make, self._waits = lock, look, make, waits
+
+    def __repr__(self) -> str:
+        return f"<{shown(self)} {self._lock!r}>"
+
+
+class Once(OneAtATime[Lock, Callable[[], Optional[Tuple[T, bool]]], Callable[[int], T]], Generic[T]):
     """A job that one caller at a time does, such as to rebuild a cache entry that expired.
 
     `look` gives None where there is no value that would do, else the value and whether it is fresh. `make` makes and keeps
@@ -17,12 +33,7 @@ class Once(Generic[T]):
     after the lock's `ttl` at most; if `make` raises, at once.
     """
 
-    __slots__ = ("_lock", "_look", "_make", "_waits")
-
-    def __init__(
-        self, lock: Lock, look: Callable[[], Optional[Tuple[T, bool]]], make: Callable[[int], T], waits: bool
-    ) -> None:
-        self._lock, self._look, self._make, self._waits = lock, look, make, waits
+    __slots__ = ()
 
     def get(self) -> T:
         """The value, fresh or as `make` made it; where somebody else makes it, the stale one, or what comes of waiting."""
@@ -40,6 +51,3 @@ class Once(Generic[T]):
             if found is not None and found[1]:
                 return found[0]
             return self._make(guard.token)
-
-    def __repr__(self) -> str:
-        return f"<lockwright.Once {self._lock!r}>"

@@ -18,13 +18,14 @@ import functools
 import inspect
 import itertools
 import sys
-from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Awaitable, Callable, Dict, Generic, Iterable, List, Optional, Tuple, TypeVar
 
 from lockwright import _lockwright as _native
 from lockwright._beside import Beside
 from lockwright._errors import Forked, InvalidConfig, LockError, LockLost, LockTimeout, NotOwned, Unavailable
 from lockwright._guarded import LockOf, by_key
 from lockwright._election import EVERY, Candidacy, Leader, is_news, leader_of
+from lockwright._once import OneAtATime
 from lockwright._reactors import here
 from lockwright._records import Arrival, ConnectOptions, Guarantees, Health, Inspection, LockOptions, Metrics, Requirements, Span
 from lockwright._several import BothParts, HeldTogether, Segmented, SeveralLocks, Striping, _Exc, _Traceback, _Type, given_back
@@ -51,6 +52,7 @@ __all__ = [
 _F = TypeVar("_F", bound=Callable[..., Awaitable[Any]])
 _T = TypeVar("_T")
 _C = TypeVar("_C")
+_N = TypeVar("_N", _native.Lock, _native.Latch, _native.Barrier)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -113,6 +115,17 @@ class _Around(Generic[_C]):
         return repr(self._core).replace("<lockwright.", "<lockwright.aio.", 1)
 
 
+class _Named(_Around[_N]):
+    """What those of them have in common that are locks, or the like."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """Its name, without the prefix of the address."""
+        return self._core.name
+
+
 class Client(_Around[_native.Client]):
     """One place where locks are kept. Made by `connect`.
 
@@ -155,11 +168,11 @@ class Client(_Around[_native.Client]):
 
     def multi_lock(self, names: Iterable[str], **options: Any) -> MultiLock:
         """The locks called `names`, to be held all at once. Options are those of `lock`; the timeout is for all of them."""
-        return MultiLock(self._core._bundle(list(names), **options))
+        return MultiLock(self._core.multi_lock(names, **options)._core)
 
     def striped(self, name: str, segments: int, **options: Any) -> Striped:
         """The lock `name` cut into 1 to 256 `segments`. Options are those of `lock`."""
-        return Striped(self._core._segments(name, segments, **options))
+        return Striped(self._core.striped(name, segments, **options)._core)
 
     def once(
         self,
@@ -221,8 +234,8 @@ class Client(_Around[_native.Client]):
         First come, first served: a reader waits for a writer that came before it, and the other way round. A lock of the
         same name is something else: whoever comes second gets `ForeignLayout`.
         """
-        read, write = self._core._parts(name, **options)
-        return RwLock(Lock(read, cancel_on_loss), Lock(write, cancel_on_loss))
+        parts = self._core.rwlock(name, **options)
+        return RwLock(Lock(parts.read(), cancel_on_loss), Lock(parts.write(), cancel_on_loss))
 
     def semaphore(
         self,
@@ -319,20 +332,15 @@ def _owner() -> int:
     return number
 
 
-class Lock:
+class Lock(_Named[_native.Lock]):
     """A named lock that behaves as `asyncio.Lock`. What `acquire` took outlives this object."""
 
-    __slots__ = ("_core", "_cancel_on_loss", "_interruptions", "__weakref__")
+    __slots__ = ("_cancel_on_loss", "_interruptions")
 
     def __init__(self, core: _native.Lock, cancel_on_loss: bool) -> None:
-        self._core = core
+        super().__init__(core)
         self._cancel_on_loss = cancel_on_loss
         self._interruptions: Dict[_native.Guard, _Interruption] = {}
-
-    @property
-    def name(self) -> str:
-        """Its name, without the prefix of the address."""
-        return self._core.name
 
     def _fair_if_possible(self) -> Lock:
         return Lock(self._core._fair_if_possible(), self._cancel_on_loss)
@@ -418,9 +426,6 @@ class Lock:
         if interruption is not None and interruption.end(guard, exc):
             return
         await _end(guard, exc)
-
-    def __repr__(self) -> str:
-        return f"<lockwright.aio.{type(self).__name__} {self.name!r}{repr(self._core).partition(repr(self.name))[2]}"
 
 
 def _holding(function: _F, lock_of: LockOf) -> _F:
@@ -547,19 +552,10 @@ class Striped(Striping):
         return Lock(self._core.lock(self.index_for(key)), False)
 
 
-class Once(Generic[_T]):
+class Once(OneAtATime[Lock, Callable[[], Awaitable[Optional[Tuple[_T, bool]]]], Callable[[int], Awaitable[_T]]], Generic[_T]):
     """A job that one caller at a time does: `lockwright.Once`, with coroutine functions to `look` and to `make`."""
 
-    __slots__ = ("_lock", "_look", "_make", "_waits")
-
-    def __init__(
-        self,
-        lock: Lock,
-        look: Callable[[], Awaitable[Optional["tuple[_T, bool]"]]],
-        make: Callable[[int], Awaitable[_T]],
-        waits: bool,
-    ) -> None:
-        self._lock, self._look, self._make, self._waits = lock, look, make, waits
+    __slots__ = ()
 
     async def get(self) -> _T:
         """The value, fresh or as `make` made it; where somebody else makes it, the stale one, or what comes of waiting."""
@@ -577,9 +573,6 @@ class Once(Generic[_T]):
             if found is not None and found[1]:
                 return found[0]
             return await self._make(guard.token)
-
-    def __repr__(self) -> str:
-        return f"<lockwright.aio.Once {self._lock!r}>"
 
 
 class Election(Candidacy[Client]):
@@ -704,15 +697,10 @@ class Semaphore(Lock):
         await _of(_native.Semaphore.resize, self._core, permits)
 
 
-class Latch(_Around[_native.Latch]):
+class Latch(_Named[_native.Latch]):
     """Whoever waits goes on once so many have counted it down. Made by `Client.latch`; nothing is held, nothing to release."""
 
     __slots__ = ()
-
-    @property
-    def name(self) -> str:
-        """Its name, without the prefix of the address."""
-        return self._core.name
 
     async def wait(self, timeout: Optional[Span] = None) -> bool:
         """Waits until it is open. Whether it is; without a `timeout`, it is. May be cancelled at any time."""
@@ -735,7 +723,7 @@ class Latch(_Around[_native.Latch]):
         return await _of(_native.Latch.try_set_count, self._core, count)
 
 
-class Barrier(_Around[_native.Barrier]):
+class Barrier(_Named[_native.Barrier]):
     """Whoever waits goes on once as many wait as there are parties; then it starts over. Made by `Client.barrier`.
 
     Unlike `threading.Barrier` it does not break: a party that dies, times out or is cancelled gives its place up, and the others go
@@ -743,11 +731,6 @@ class Barrier(_Around[_native.Barrier]):
     """
 
     __slots__ = ()
-
-    @property
-    def name(self) -> str:
-        """Its name, without the prefix of the address."""
-        return self._core.name
 
     @property
     def parties(self) -> int:

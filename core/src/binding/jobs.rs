@@ -114,12 +114,12 @@ impl Jobs {
         })
     }
 
-    /// Begins to leave a lock to a secret.
-    pub fn export(&self, mut guard: Guard, ttl: Duration) -> u32 {
+    /// Begins to leave the lock of the guard of that `number` to a secret.
+    pub fn export(&self, number: u32, mut guard: Guard, ttl: Duration) -> u32 {
         self.begin(async move {
             Ok(match guard.export(ttl).await {
                 Ok(secret) => Outcome::Secret(secret),
-                Err(error) => Outcome::NotExported(Box::new((guard, error))),
+                Err(error) => Outcome::NotExported(Box::new((number, guard, error))),
             })
         })
     }

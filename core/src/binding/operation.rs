@@ -101,8 +101,8 @@ pub enum Outcome {
     Segment(usize, Guard),
     /// A hold was left to this secret.
     Secret(Secret),
-    /// Why it was not; the guard may still hold it.
-    NotExported(Box<(Guard, Error)>),
+    /// Why the guard of that number was not; it may still hold it.
+    NotExported(Box<(u32, Guard, Error)>),
     /// How a hold ended.
     Ended(Ending),
     /// How each of several holds ended, in their order.
@@ -111,15 +111,6 @@ pub enum Outcome {
 
 /// An operation under way as a job. Dropping it gives it up.
 pub type Work = Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>;
-
-/// What a thread of the program's own has of an operation.
-#[derive(Debug)]
-pub enum Here {
-    /// It is done.
-    Done(Outcome),
-    /// It waits for others.
-    Waits(Waiting),
-}
 
 /// An operation of a handle.
 #[derive(Debug)]
@@ -133,7 +124,7 @@ pub struct Operation {
     /// Its arguments by name.
     pub takes: &'static [(&'static str, Takes)],
     run: fn(Handle, Vec<Argument>) -> Work,
-    here: fn(Handle, Vec<Argument>) -> Result<Here>,
+    here: fn(Handle, Vec<Argument>) -> Result<Waiting>,
 }
 
 /// An operation that asks the store something: a method of the same name of both faces.
@@ -141,7 +132,7 @@ macro_rules! asks {
     ($of:ident.$method:ident($($what:ident: $takes:ident),*) as $operation:literal, ($($pass:expr),*) => $told:expr) => {
         waits!($of.$method($($what: $takes),*) as $operation,
             |on| Ok(Outcome::Told($told(on.$method($($pass),*).await?))),
-            |on| Ok(Here::Done(Outcome::Told($told(on.$method($($pass),*)?)))))
+            |on| Ok(Waiting::done(Outcome::Told($told(on.$method($($pass),*)?)))))
     };
 }
 
@@ -184,32 +175,32 @@ pub static ALL: [Operation; 19] = [
         Ok(Outcome::DONE)
     }, |on| {
         on.close();
-        Ok(Here::Done(Outcome::DONE))
+        Ok(Waiting::done(Outcome::DONE))
     }),
     waits!(Lock.acquire(timeout: Limit) as "acquire",
         |on| on.acquire_within(timeout).await.map(Outcome::Granted),
-        |on| on.begin(timeout).map(Waiting::Lock).map(Here::Waits)),
+        |on| on.begin(timeout).map(Waiting::Lock)),
     waits!(Lock.resume(secret: Text) as "resume",
         |on| on.resume(&secret).await.map(Outcome::Granted),
-        |on| on.begin_resume(&secret).map(Waiting::Lock).map(Here::Waits)),
+        |on| on.begin_resume(&secret).map(Waiting::Lock)),
     asks!(Lock.inspect() as "inspect", () => record),
     asks!(Lock.break_lock(expected_token: Token) as "break", (Token::new(expected_token)) => Value::from),
     asks!(Lock.resize(permits: Count) as "resize", (permits) => done),
     waits!(Locks.acquire(timeout: Limit) as "acquire",
         |on| on.acquire_within(timeout).await.map(|all| Outcome::AllGranted(all.into_guards())),
-        |on| Ok(Here::Waits(Waiting::Locks { looks: on.names().count(), acquiring: on.begin(timeout)? }))),
+        |on| Ok(Waiting::Locks { looks: on.names().count(), acquiring: on.begin(timeout)? })),
     waits!(Segments.any(timeout: Limit) as "acquire",
         |on| on.any_within(timeout).await.map(segment),
-        |on| Ok(Here::Waits(Waiting::Segment(on.begin_any(timeout))))),
+        |on| Ok(Waiting::Segment(on.begin_any(timeout)))),
     waits!(Latch.wait(timeout: Limit) as "latch",
         |on| on.wait_within(timeout).await.map(|is_open| Outcome::Told(is_open.into())),
-        |on| Ok(Here::Waits(Waiting::Gate { acquiring: on.gate().begin(timeout)?, passed: is_open }))),
+        |on| Ok(Waiting::Gate { acquiring: on.gate().begin(timeout)?, passed: is_open })),
     asks!(Latch.count_down() as "latch", () => Value::from),
     asks!(Latch.count() as "latch", () => Value::from),
     asks!(Latch.try_set_count(count: Count) as "latch", (count) => Value::from),
     waits!(Barrier.wait(timeout: Limit) as "barrier",
         |on| on.wait_within(timeout).await.map(|arrival| Outcome::Told(arrival.map(Record::from).into())),
-        |on| Ok(Here::Waits(Waiting::Gate { acquiring: on.gate().begin(timeout)?, passed: arrival }))),
+        |on| Ok(Waiting::Gate { acquiring: on.gate().begin(timeout)?, passed: arrival })),
     asks!(Barrier.waiting() as "barrier", () => Value::from),
 ];
 
@@ -257,7 +248,7 @@ impl Operation {
     ///
     /// # Errors
     /// Those of the operation; `internal` where `with` is not what it [takes](Self::takes).
-    pub fn here(&self, on: Handle, with: Vec<Argument>) -> Result<Here> {
+    pub fn here(&self, on: Handle, with: Vec<Argument>) -> Result<Waiting> {
         (self.here)(on, with)
     }
 }
@@ -343,6 +334,8 @@ pub fn look(work: &mut Work, how: Wait<'_>) -> Option<Result<Outcome>> {
 /// Dropping it gives up, which may take a moment.
 #[derive(Debug)]
 pub enum Waiting {
+    /// Nothing: it is done, and this came of it.
+    Done(Option<Outcome>),
     /// A lock.
     Lock(Acquiring),
     /// Several locks, each of which is one look where a store takes them one by one.
@@ -364,6 +357,10 @@ pub enum Waiting {
 }
 
 impl Waiting {
+    fn done(outcome: Outcome) -> Self {
+        Waiting::Done(Some(outcome))
+    }
+
     /// What came of it without waiting for others.
     pub fn at_once(&mut self) -> Option<Result<Outcome>> {
         let looks = if let Waiting::Locks { looks, .. } = self { *looks } else { 1 };
@@ -373,6 +370,7 @@ impl Waiting {
     /// Waits as `how` says; `None` when there is no result yet. Call it no more after a result.
     pub fn wait(&mut self, how: Wait<'_>) -> Option<Result<Outcome>> {
         Some(match self {
+            Waiting::Done(outcome) => outcome.take().ok_or_else(|| lost_track("call")),
             Waiting::Lock(acquiring) => acquiring.wait(how)?.map(|guard| Outcome::Granted(guard.into_face())),
             Waiting::Locks { acquiring, .. } => {
                 acquiring.wait(how)?.map(|all| Outcome::AllGranted(all.into_face().into_guards()))
@@ -422,11 +420,8 @@ mod tests {
         operation.takes.iter().map(|(_, takes)| argument(*takes)).collect()
     }
 
-    fn ended(here: Result<Here>) -> Result<Outcome> {
-        match here? {
-            Here::Done(outcome) => Ok(outcome),
-            Here::Waits(mut waiting) => waiting.at_once().unwrap(),
-        }
+    fn ended(here: Result<Waiting>) -> Result<Outcome> {
+        here?.at_once().unwrap()
     }
 
     fn told(result: &Result<Outcome>) -> String {
@@ -480,9 +475,7 @@ mod tests {
     /// What is waited for without an end.
     fn begun(handle: Handle, name: &str) -> Waiting {
         let operation = Operation::find(handle.of(), name).unwrap();
-        let here = operation.here(handle, vec![Argument::Limit(None)]).unwrap();
-        let Here::Waits(waiting) = here else { panic!("it is done") };
-        waiting
+        operation.here(handle, vec![Argument::Limit(None)]).unwrap()
     }
 
     #[test]
