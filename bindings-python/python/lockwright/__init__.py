@@ -19,14 +19,31 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 # The helpers that native code imports are loaded here, lest a fork catches another thread in the middle of that.
-from lockwright import _errors as _errors
 from lockwright import _green as _green
 from lockwright import _guarded as _guarded
 from lockwright import _dispatcher as _dispatcher
 from lockwright import _log as _log
 from lockwright import _warn as _warn
 
-from lockwright._errors import *
+from lockwright._errors import (
+    AuthFailed,
+    Cancelled,
+    Closed,
+    Deadlock,
+    ForeignLayout,
+    Forked,
+    InternalError,
+    InvalidConfig,
+    LockError,
+    LockLost,
+    LockTimeout,
+    NotOwned,
+    OverReleased,
+    ProtocolError,
+    QuorumFailed,
+    Unavailable,
+    Unsupported,
+)
 from lockwright._election import Election, Leader
 from lockwright._lockwright import (
     Barrier,
@@ -57,36 +74,52 @@ os.register_at_fork(after_in_child=lambda: _main_thread(_thread.get_ident()))
 
 __all__ = [
     "Arrival",
+    "AuthFailed",
     "Barrier",
+    "Cancelled",
     "Client",
+    "Closed",
     "Counting",
+    "Deadlock",
     "Election",
+    "ForeignLayout",
+    "Forked",
     "Guarantees",
     "Guard",
     "Health",
     "Histogram",
     "Holder",
     "Inspection",
+    "InternalError",
+    "InvalidConfig",
     "Latch",
     "Leader",
     "Lock",
+    "LockError",
+    "LockLost",
+    "LockTimeout",
     "Lost",
     "Metrics",
     "MultiGuard",
     "MultiLock",
+    "NotOwned",
     "Once",
+    "OverReleased",
     "Part",
+    "ProtocolError",
+    "QuorumFailed",
     "RLock",
     "RwLock",
     "Segment",
     "Semaphore",
     "Sharing",
     "Striped",
+    "Unavailable",
+    "Unsupported",
     "__version__",
     "connect",
     "restored",
 ]
-__all__ += _errors.__all__
 
 
 def __getattr__(name: str) -> Any:

@@ -2,26 +2,6 @@ from __future__ import annotations
 
 from typing import ClassVar, List, Optional
 
-__all__ = [
-    "AuthFailed",
-    "Cancelled",
-    "Closed",
-    "Deadlock",
-    "ForeignLayout",
-    "Forked",
-    "InternalError",
-    "InvalidConfig",
-    "LockError",
-    "LockLost",
-    "LockTimeout",
-    "NotOwned",
-    "OverReleased",
-    "ProtocolError",
-    "QuorumFailed",
-    "Unavailable",
-    "Unsupported",
-]
-
 
 class LockError(Exception):
     """Whatever goes wrong with a lock. `code` is the same in every language; the text says what can be done."""
