@@ -34,7 +34,6 @@ pub(crate) struct SharedClient {
 }
 
 pub(crate) struct Orphan {
-    pub(crate) name: Arc<str>,
     pub(crate) reentrant: bool,
     pub(crate) who: u64,
     pub(crate) guard: Py<Guard>,

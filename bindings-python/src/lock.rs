@@ -133,9 +133,10 @@ impl Lock {
     fn adopt(&self, me: u64) -> Option<Py<Guard>> {
         let mut orphans = locked(&self.shared.orphans);
         let mine = |orphan: &Orphan| {
-            let same = &*orphan.name == self.core.name() && orphan.reentrant == self.is_reentrant();
+            let held = &orphan.guard.get().held;
+            let same = &**held.name() == self.core.name() && orphan.reentrant == self.is_reentrant();
             let whose = !self.is_reentrant() || orphan.who == me;
-            same && whose && orphan.guard.get().held.standing() == Standing::Open
+            same && whose && held.standing() == Standing::Open
         };
         let at = orphans.iter().rposition(mine)?;
         Some(orphans.remove(at).guard)
@@ -145,12 +146,8 @@ impl Lock {
     fn orphan_pins(&self) {
         let pins = std::mem::take(&mut *locked(&self.pins));
         if !pins.is_empty() {
-            let orphan = |pin: Pin| Orphan {
-                name: self.core.name().into(),
-                reentrant: self.is_reentrant(),
-                who: pin.who,
-                guard: pin.guard,
-            };
+            let reentrant = self.is_reentrant();
+            let orphan = |Pin { who, guard, .. }| Orphan { reentrant, who, guard };
             locked(&self.shared.orphans).extend(pins.into_iter().map(orphan));
         }
     }

@@ -32,11 +32,7 @@ impl Semaphore {
     /// `LockLost` when one was lost before.
     #[pyo3(signature = (n=1))]
     fn release(slf: &Bound<'_, Self>, n: i128) -> PyResult<()> {
-        let (py, lock) = (slf.py(), slf.as_super().get());
-        if n < 1 {
-            let message = "n must be one or more";
-            return Err(Raised(Error::invalid("release", message).on_lock(lock.core.name())).into());
-        }
+        let py = slf.py();
         let guards = Self::unpin_several(slf, n, me(py)?)?;
         // One that was lost does not keep the others from being given back.
         let ended: Vec<_> = guards.iter().map(|guard| guard.get().end_strictly(py)).collect();
@@ -47,6 +43,10 @@ impl Semaphore {
     #[pyo3(name = "_unpin_several")]
     fn unpin_several(slf: &Bound<'_, Self>, n: i128, me: u64) -> PyResult<Vec<Py<Guard>>> {
         let (py, lock) = (slf.py(), slf.as_super().get());
+        if n < 1 {
+            let message = "n must be one or more";
+            return Err(Raised(Error::invalid("release", message).on_lock(lock.core.name())).into());
+        }
         let mut guards = Vec::new();
         for _ in 0..n {
             match lock.unpin(py, me) {

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import ClassVar, List, Optional
+from typing import ClassVar, Optional, Sequence
 
 
 class LockError(Exception):
@@ -133,7 +133,7 @@ class InternalError(LockError):
     code = "internal"
 
 
-def first_of(errors: List[LockError]) -> LockError:
+def first_of(errors: Sequence[BaseException]) -> BaseException:
     """The first of several errors, with a note on each of the others, which a traceback shows from Python 3.11 on."""
     first, *others = errors
     notes = [f"and {type(other).__name__}: {other}" for other in others]

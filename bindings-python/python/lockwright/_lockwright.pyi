@@ -17,6 +17,7 @@ _Traceback: TypeAlias = Optional[TracebackType]
 _Outcome: TypeAlias = Literal["released", "kept", "expired", "stolen", "unknown"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 _T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
 
 __all__ = [
     "Answer",
@@ -526,7 +527,7 @@ class Events:
 
     def close(self) -> None: ...
 
-class _Job(int, Generic[_T]):
+class _Job(int, Generic[_T_co]):
     """The number of a job, which ends with this."""
 
 @final

@@ -4,9 +4,9 @@ them."""
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Callable, Dict, Generic, List, Optional, Tuple, Type, TypeVar, Union, final
+from typing import Callable, Dict, Generic, List, Optional, Sequence, Tuple, Type, TypeVar, Union, final
 
-from lockwright._errors import LockError, LockTimeout, first_of
+from lockwright._errors import LockTimeout, first_of
 from lockwright._records import Span
 from lockwright._lockwright import Bundle, Guard, Lock, Segments, _release_all
 
@@ -22,9 +22,9 @@ def shown(thing: object) -> str:
     return f"lockwright{aio}.{type(thing).__name__}"
 
 
-def given_back(ends: List[Union[str, LockError]]) -> str:
+def given_back(ends: Sequence[Union[str, BaseException]]) -> str:
     """What became of several: the first that was not simply `released`. Raises the first error."""
-    errors = [end for end in ends if isinstance(end, LockError)]
+    errors = [end for end in ends if isinstance(end, BaseException)]
     if errors:
         raise first_of(errors)
     return next((str(end) for end in ends if end != "released"), "released")

@@ -672,17 +672,13 @@ class Semaphore(Lock):
         Raises `OverReleased`, which is a `ValueError`, and gives back nothing, when fewer are held through this object;
         `LockLost` when one was lost before. Cancelling it does not take the release back.
         """
-        if n < 1:
-            raise InvalidConfig("n must be one or more", operation="release", lock=self.name)
         here()
         guards = self._core._unpin_several(n, _owner())
         ended = await asyncio.gather(
             *(_ask(_native.Reactor.release, guard, True) for guard in guards), return_exceptions=True
         )
         # One that was lost does not keep the others from being given back.
-        for end in ended:
-            if isinstance(end, BaseException):
-                raise end
+        given_back(ended)
 
     async def locked(self) -> bool:
         """Whether an acquisition would have to wait at this moment."""
