@@ -393,16 +393,13 @@ impl Held {
     ///
     /// # Errors
     /// `forked`, `not_owned`.
-    pub fn begin_export(
-        self: Arc<Self>,
-        ttl: Duration,
-    ) -> Result<impl Future<Output = Result<Outcome>> + Send + use<>> {
+    pub fn begin_export(self: Arc<Self>, ttl: Duration) -> Result<Work> {
         let mut taken = self.take("export")?;
         let mut guard = self.sole(&mut taken, "export")?;
-        Ok(async move {
+        Ok(Box::pin(async move {
             let secret = guard.export(ttl).await;
             self.exported(taken, guard, secret).map(Outcome::Secret)
-        })
+        }))
     }
 
     /// Takes up how an export ended: one that changed nothing leaves it as it was.
@@ -475,14 +472,14 @@ impl Group {
     }
 
     /// The same as a job.
-    pub fn begin_release(all: Vec<Arc<Held>>, of_block: bool) -> impl Future<Output = Result<Outcome>> + Send {
+    pub fn begin_release(all: Vec<Arc<Held>>, of_block: bool) -> Work {
         let mut group = Group::take(&all, of_block);
         let guards = group.guards(&all);
-        async move {
+        Box::pin(async move {
             let why = known(&guards);
             let ended = Ending::each(why, MultiGuard::of(guards).release_each().await);
             Ok(Outcome::AllEnded(group.told(&all, ended)))
-        }
+        })
     }
 
     fn told(self, all: &[Arc<Held>], ended: Vec<Result<Ending>>) -> Vec<Result<Ending>> {
