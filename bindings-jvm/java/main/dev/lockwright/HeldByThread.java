@@ -51,7 +51,7 @@ abstract class HeldByThread implements java.util.concurrent.locks.Lock {
   }
 
   /**
-   * As {@link #lock}, but an interrupt ends it.
+   * As {@link #lock()}, but an interrupt ends it.
    *
    * @throws InterruptedException when the thread was interrupted before, or while it waited; the status is clear, and nothing is held.
    *     Where the lock was granted first it returns, with the status set
