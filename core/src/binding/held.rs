@@ -68,18 +68,30 @@ pub struct Ending {
 }
 
 impl Ending {
-    pub(super) fn new(outcome: ReleaseOutcome, known: Option<LossReason>) -> Self {
+    fn new(outcome: ReleaseOutcome, known: Option<LossReason>) -> Self {
         let why = known.or(outcome.loss());
         Ending { outcome, why }
     }
 
-    pub(super) fn each(known: Vec<Option<LossReason>>, outcomes: Vec<Result<ReleaseOutcome>>) -> Vec<Result<Ending>> {
+    /// How the hold of this guard ends, which is given back.
+    pub(super) async fn of(guard: Guard) -> Result<Self> {
+        let why = guard.why_lost();
+        Ok(Ending::new(guard.release().await?, why))
+    }
+
+    /// The same of several, in one write.
+    pub(super) async fn of_all(guards: Vec<Guard>) -> Vec<Result<Self>> {
+        let why = known(&guards);
+        Ending::each(why, MultiGuard::of(guards).release_each().await)
+    }
+
+    fn each(known: Vec<Option<LossReason>>, outcomes: Vec<Result<ReleaseOutcome>>) -> Vec<Result<Ending>> {
         known.into_iter().zip(outcomes).map(|(why, outcome)| Ok(Ending::new(outcome?, why))).collect()
     }
 }
 
 /// Why each was lost, as far as it is known here.
-pub(super) fn known<F: Face>(guards: &[Guard<F>]) -> Vec<Option<LossReason>> {
+fn known<F: Face>(guards: &[Guard<F>]) -> Vec<Option<LossReason>> {
     guards.iter().map(Guard::why_lost).collect()
 }
 
@@ -366,8 +378,7 @@ impl Held {
         let mut taken = self.take("release")?;
         let guard = self.sole(&mut taken, "release")?;
         Ok(async move {
-            let why = guard.why_lost();
-            let ending = Ending::new(guard.release().await?, why);
+            let ending = Ending::of(guard).await?;
             self.ended(&ending);
             // Whoever waits for its loss is told after why it was lost is known.
             drop(taken);
@@ -476,8 +487,7 @@ impl Group {
         let mut group = Group::take(&all, of_block);
         let guards = group.guards(&all);
         Box::pin(async move {
-            let why = known(&guards);
-            let ended = Ending::each(why, MultiGuard::of(guards).release_each().await);
+            let ended = Ending::of_all(guards).await;
             Ok(Outcome::AllEnded(group.told(&all, ended)))
         })
     }

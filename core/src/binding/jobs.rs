@@ -5,14 +5,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::held::{Ending, known, part};
+use super::held::{Ending, part};
 use super::numbered::Numbered;
 use super::operation::Outcome;
 use super::panicked;
 use crate::client::{Guard, Lock};
 use crate::error::Result;
 use crate::event_loop::{EventLoop, JobId, Reader, Watch};
-use crate::multi::MultiGuard;
 use crate::platform::mutex::locked;
 
 /// The jobs of one event loop that is not Rust's. All of it belongs to the loop's own thread; see [`EventLoop`].
@@ -100,18 +99,12 @@ impl Jobs {
 
     /// Begins to give a lock back.
     pub fn release(&self, guard: Guard) -> u32 {
-        self.begin(async move {
-            let why = guard.why_lost();
-            Ok(Outcome::Ended(Ending::new(guard.release().await?, why)))
-        })
+        self.begin(async move { Ending::of(guard).await.map(Outcome::Ended) })
     }
 
     /// Begins to give several back in one write.
     pub fn release_all(&self, guards: Vec<Guard>) -> u32 {
-        self.begin(async move {
-            let why = known(&guards);
-            Ok(Outcome::AllEnded(Ending::each(why, MultiGuard::of(guards).release_each().await)))
-        })
+        self.begin(async move { Ok(Outcome::AllEnded(Ending::of_all(guards).await)) })
     }
 
     /// Begins to leave the lock of the guard of that `number` to a secret.
