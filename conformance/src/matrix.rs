@@ -85,8 +85,8 @@ pub fn all(scenarios: &[Scenario], faces: &[Face], stores: &[Store]) -> BTreeSet
     triples
 }
 
-/// Why the scenario is not played, if it is not.
-pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Value, full: bool) -> Option<String> {
+/// Why the scenario is never played, if it is not.
+pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Value) -> Option<String> {
     for need in &scenario.needs {
         if let Some(reason) = store.cannot.get(need) {
             return Some(format!("{}: {reason}", store.name));
@@ -108,31 +108,36 @@ pub fn reason(scenario: &Scenario, team: &[Face], store: &Store, promises: &Valu
     if let Some(reason) = store.peers_only.as_ref().filter(|_| scenario.peer == Peer::No) {
         return Some(format!("{}: {reason}", store.name));
     }
-    let slow = team.iter().filter_map(|face| face.only.as_ref()).filter(|_| !full);
+    None
+}
+
+/// Why it is not played every day, if it is not.
+pub fn day_off(scenario: &Scenario, team: &[Face], store: &Store, faces: &[Face]) -> Option<String> {
+    let slow = team.iter().filter_map(|face| face.only.as_ref());
     if let Some(only) = slow.into_iter().find(|only| !only.meets(&scenario.name, &team_name(team))) {
         return Some(only.reason.clone());
     }
     for face in team {
-        let part = face.daily.as_ref().filter(|part| !full && !part.scenarios.contains(&scenario.name));
-        if let Some(part) = part {
+        if let Some(part) = face.daily.as_ref().filter(|part| !part.scenarios.contains(&scenario.name)) {
             return Some(format!("{}: {}", face.name, part.reason));
         }
     }
-    let part = store.only.as_ref().filter(|_| !full);
-    if let Some(part) = part
+    if let Some(part) = store
+        .only
+        .as_ref()
         .filter(|_| scenario.peer == Peer::No)
         .filter(|part| team.len() > 1 || !part.scenarios.contains(&scenario.name))
     {
         return Some(format!("{}: {}", store.name, part.reason));
     }
-    let only = scenario.only.as_ref().filter(|only| !full && !only.teams.contains(&team_name(team)));
-    only.map(|only| only.reason.clone())
+    let only = scenario.only.as_ref().filter(|only| !only.teams.contains(&team_name(team)));
+    only.map(|only| only.reason.clone()).or_else(|| mixed_day_off(scenario, team, faces))
 }
 
 /// Why a mixed team has the day off, if it has: of a scenario's mixed teams one plays every day, one face of each
 /// language where there is such a team, else a pair; scenarios take the pairs in turn, so that each pair plays some.
 /// Languages meet at the store only, where a pair more proves little.
-pub fn day_off(scenario: &Scenario, team: &[Face], faces: &[Face]) -> Option<String> {
+fn mixed_day_off(scenario: &Scenario, team: &[Face], faces: &[Face]) -> Option<String> {
     if scenario.mixed == Mixed::No || scenario.only.is_some() || team.len() == 1 {
         return None;
     }
@@ -270,7 +275,7 @@ mod tests {
         let faces = [of("a", "x"), of("b", "y"), of("c", "z")];
         let daily = |scenario: &Scenario| -> Vec<_> {
             let teams = teams(scenario, &faces).into_iter();
-            teams.filter(|team| day_off(scenario, team, &faces).is_none()).map(|t| team_name(&t)).collect()
+            teams.filter(|team| mixed_day_off(scenario, team, &faces).is_none()).map(|t| team_name(&t)).collect()
         };
         assert_eq!(daily(&scenario("m", "")), ["a", "b", "c"]);
         let pairs: BTreeSet<_> =
@@ -282,7 +287,7 @@ mod tests {
         let only = "mixed = true\nonly = { teams = ['a+b'], reason = 'slow' }";
         assert_eq!(daily(&scenario("m", only)).len(), 6, "a scenario that names its teams is not asked again");
         let pair = [faces[1].clone(), faces[2].clone()];
-        assert!(["m", "n"].iter().any(|name| day_off(&scenario(name, "mixed = true"), &pair, &faces).is_some()));
+        assert!(["m", "n"].iter().any(|name| mixed_day_off(&scenario(name, "mixed = true"), &pair, &faces).is_some()));
     }
 
     #[test]
@@ -316,6 +321,12 @@ mod tests {
         );
     }
 
+    /// Why it is not played on a day on which everything is asked for, or on another.
+    fn why_not(scenario: &Scenario, team: &[Face], store: &Store, promises: &Value, full: bool) -> Option<String> {
+        let never = reason(scenario, team, store, promises);
+        never.or_else(|| day_off(scenario, team, store, &[]).filter(|_| !full))
+    }
+
     #[test]
     fn each_reason_is_given() {
         let promises = json!({ "shared": false, "fair": true });
@@ -323,7 +334,7 @@ mod tests {
         limited.cannot = BTreeMap::from([("list".into(), "no list".into()), ("odd".into(), "it is odd".into())]);
         let mut serverless = store("s");
         serverless.cannot = BTreeMap::from([("restart".into(), "no server".into())]);
-        let why = |scenario: &Scenario, team: &[Face]| reason(scenario, team, &serverless, &promises, false);
+        let why = |scenario: &Scenario, team: &[Face]| why_not(scenario, team, &serverless, &promises, false);
         assert_eq!(why(&scenario("x", ""), &[face("b")]), None);
         assert_eq!(why(&scenario("x", ""), std::slice::from_ref(&limited)).unwrap(), "a: no list");
         assert_eq!(why(&scenario("x", "needs = ['fair']"), &[face("b")]), None);
@@ -333,10 +344,10 @@ mod tests {
         let only = scenario("x", "only = { teams = ['b'], reason = 'slow' }");
         assert_eq!(why(&only, &[face("c")]).unwrap(), "slow");
         assert_eq!(why(&only, &[face("b")]), None);
-        assert_eq!(reason(&only, &[face("c")], &serverless, &promises, true), None);
+        assert_eq!(why_not(&only, &[face("c")], &serverless, &promises, true), None);
         let part = Part { scenarios: vec!["y".into()], reason: "it is the same".into() };
         let partly = Store { only: Some(part), ..store("p") };
-        let why_partly = |name, full| reason(&scenario(name, ""), &[face("b")], &partly, &json!({}), full);
+        let why_partly = |name, full| why_not(&scenario(name, ""), &[face("b")], &partly, &json!({}), full);
         assert_eq!(why_partly("x", false).unwrap(), "p: it is the same");
         assert_eq!((why_partly("y", false), why_partly("x", true)), (None, None));
         let brief = Part { scenarios: vec!["y".into()], reason: "it is the same library".into() };
@@ -344,7 +355,7 @@ mod tests {
         let why_daily = |name, full| {
             let scenario = scenario(name, "mixed = true");
             assert!(teams(&scenario, &[face("a"), other.clone()]).iter().all(|team| team.len() == 1));
-            reason(&scenario, std::slice::from_ref(&other), &store("s"), &json!({}), full)
+            why_not(&scenario, std::slice::from_ref(&other), &store("s"), &json!({}), full)
         };
         assert_eq!(why_daily("x", false).unwrap(), "o: it is the same library");
         assert_eq!((why_daily("y", false), why_daily("x", true)), (None, None));
@@ -352,10 +363,10 @@ mod tests {
         let slow = Meets { faces: vec!["b".into()], also, reason: "it is slow".into() };
         let peer = Face { joins: Some("s".into()), only: Some(slow), ..face("theirs") };
         let met = scenario("x", "peer = true");
-        let why_met = |with| reason(&met, &[face(with), peer.clone()], &store("s"), &json!({}), false);
+        let why_met = |with| why_not(&met, &[face(with), peer.clone()], &store("s"), &json!({}), false);
         assert_eq!((why_met("c").as_deref(), why_met("b")), (Some("it is slow"), None));
-        assert_eq!(reason(&met, &[face("c"), peer.clone()], &store("s"), &json!({}), true), None);
-        let in_y = |team: &[Face]| reason(&scenario("y", "peer = true"), team, &store("s"), &json!({}), false);
+        assert_eq!(why_not(&met, &[face("c"), peer.clone()], &store("s"), &json!({}), true), None);
+        let in_y = |team: &[Face]| why_not(&scenario("y", "peer = true"), team, &store("s"), &json!({}), false);
         assert_eq!(in_y(&[face("c"), peer.clone()]), None);
         assert_eq!(in_y(&[peer.clone(), face("c")]).as_deref(), Some("it is slow"));
         let found = not_in_rows(Path::new(env!("CARGO_MANIFEST_DIR")), &[peer], &[], &[]);

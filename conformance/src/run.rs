@@ -212,10 +212,6 @@ fn plan<'a>(
 ) -> (VecDeque<Job<'a>>, VecDeque<Job<'a>>) {
     let mut promises: BTreeMap<(String, String), Result<Value, String>> = BTreeMap::new();
     let (mut together, mut alone) = (VecDeque::new(), VecDeque::new());
-    let why_off = |scenario: &Scenario, team: &[Face], store: &rows::Store, promises: &Value| {
-        let part = matrix::reason(scenario, team, store, promises, false);
-        part.or_else(|| matrix::day_off(scenario, team, &suite.faces))
-    };
     for scenario in &suite.scenarios {
         for (team, place) in
             matrix::teams(scenario, &suite.faces).iter().flat_map(|t| places.iter().map(move |p| (t, p)))
@@ -233,8 +229,8 @@ fn plan<'a>(
             match promises {
                 Err(error) => account.enter(&triple, Outcome::Failed, &format!("\n  {error}")),
                 Ok(promises) => {
-                    let off = why_off(scenario, team, store, promises);
-                    let never = matrix::reason(scenario, team, store, promises, true);
+                    let off = matrix::day_off(scenario, team, store, &suite.faces);
+                    let never = matrix::reason(scenario, team, store, promises);
                     if let Some(reason) = never.or_else(|| off.clone().filter(|_| !hall.wanted.full)) {
                         account.enter(&triple, Outcome::Skipped(reason), "");
                     } else {
