@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use lockwright_machines::store_clock::StoreClock;
 use redis::Value;
-use smallvec::SmallVec;
 use tokio::time::timeout;
 
 use super::config::Config;
@@ -16,9 +15,10 @@ use super::exchange::Exchange;
 use super::greeting::{self, Welcome};
 use super::inbox::Listening;
 use super::layouts::{self, survey};
+use super::shared_connection::{SharedConnection, Values};
 use super::shortcut;
 use super::socket::{Connection, unreachable};
-use super::tasks::TaskConnection;
+use super::tasks;
 use super::topics::Topics;
 use super::wire::{Commands, Scripts};
 use crate::error::{Error, Result};
@@ -43,8 +43,6 @@ const KEPT: usize = 64;
 static LISTENERS: Call =
     Call { name: "listeners", body: "return redis.call('PUBSUB', 'NUMSUB', ARGV[1])[2]", batch: false };
 
-type Values = SmallVec<[Value; 1]>;
-
 /// See the [module](self).
 pub(crate) struct Redis {
     pub(super) config: Arc<Config>,
@@ -53,7 +51,7 @@ pub(crate) struct Redis {
     clock: StoreClock,
     /// Idle blocking connections, the last used at the back.
     pool: Mutex<VecDeque<Box<Connection>>>,
-    lines: Mutex<HashMap<HomeId, Arc<SharedConnection>>>,
+    lines: Mutex<HashMap<HomeId, Arc<Line>>>,
     met: Mutex<Met>,
     pub(super) closing: Closing,
     /// What cleans up yet dials for itself, and leaves nothing open.
@@ -65,14 +63,14 @@ pub(crate) struct Redis {
 
 /// The connection of one runtime or foreign event loop, and who dials it.
 #[derive(Default)]
-struct SharedConnection {
-    line: Mutex<Option<TaskConnection>>,
+struct Line {
+    connection: Mutex<Option<SharedConnection>>,
     dialling: tokio::sync::Mutex<()>,
 }
 
-impl SharedConnection {
-    fn usable(&self) -> Option<TaskConnection> {
-        locked(&self.line).clone().filter(TaskConnection::is_usable)
+impl Line {
+    fn usable(&self) -> Option<SharedConnection> {
+        locked(&self.connection).clone().filter(SharedConnection::is_usable)
     }
 }
 
@@ -242,7 +240,7 @@ impl Redis {
     }
 
     /// The connection of the present runtime or foreign event loop, dialled until `limit` where there is none.
-    async fn line(&self, limit: Time) -> Result<TaskConnection> {
+    async fn line(&self, limit: Time) -> Result<SharedConnection> {
         let home = Home::current();
         let shared = self.shared(home.id());
         if let Some(line) = shared.usable() {
@@ -253,14 +251,14 @@ impl Redis {
         dialled.unwrap_or_else(|_| Err(self.unreached()))
     }
 
-    async fn dial_line(&self, home: Home, shared: &SharedConnection) -> Result<TaskConnection> {
+    async fn dial_line(&self, home: Home, shared: &Line) -> Result<SharedConnection> {
         let _dialling = shared.dialling.lock().await;
         if let Some(line) = shared.usable() {
             return Ok(line);
         }
-        let (line, welcome) = TaskConnection::dial(&self.config, home).await?;
+        let (line, welcome) = tasks::shared(&self.config, home).await?;
         if !self.closed.load(Ordering::Acquire) {
-            *locked(&shared.line) = Some(line.clone());
+            *locked(&shared.connection) = Some(line.clone());
         }
         self.meet(welcome);
         Ok(line)
@@ -270,13 +268,13 @@ impl Redis {
         unreachable(&self.config, std::io::ErrorKind::TimedOut.into())
     }
 
-    fn shared(&self, home: HomeId) -> Arc<SharedConnection> {
+    fn shared(&self, home: HomeId) -> Arc<Line> {
         let mut lines = locked(&self.lines);
         if let Some(shared) = lines.get(&home) {
             return shared.clone();
         }
         // Runtimes come and go; those that went left nothing that is of use.
-        lines.retain(|_, shared| locked(&shared.line).as_ref().is_none_or(TaskConnection::is_usable));
+        lines.retain(|_, shared| locked(&shared.connection).as_ref().is_none_or(SharedConnection::is_usable));
         lines.entry(home).or_default().clone()
     }
 
@@ -290,7 +288,7 @@ impl Redis {
     /// What `requests` are answered, asked in the present runtime.
     async fn ask(&self, requests: &[Request], limit: Time) -> Answered {
         let began = clock::now();
-        let mut line = match self.line(limit).await {
+        let line = match self.line(limit).await {
             Ok(line) => line,
             Err(error) => return self.answered(began, Err(Failed::Unsent(error))),
         };
@@ -299,46 +297,47 @@ impl Redis {
         if patience.is_zero() {
             return self.answered(sent, Err(Failed::Unsent(self.unreached())));
         }
-        let result = match timeout(patience, self.ask_on(&mut line, requests, sent)).await {
-            Ok(result) => result,
-            Err(_) => Err(super::socket::lost(std::io::ErrorKind::TimedOut.into())),
-        };
-        if result.is_err() {
-            line.retire();
-        }
+        let result = self.ask_on(&line, requests, sent, sent.after(patience)).await;
         self.answered(sent, result.map_err(Failed::Unanswered))
     }
 
-    async fn ask_on(&self, line: &mut TaskConnection, requests: &[Request], sent: Time) -> Result<Vec<Reply>> {
+    async fn ask_on(
+        &self,
+        line: &SharedConnection,
+        requests: &[Request],
+        sent: Time,
+        deadline: Time,
+    ) -> Result<Vec<Reply>> {
         let not_after = self.not_after(sent);
         let asks_time = self.clock.is_old(sent);
         let (mut exchange, asks_commands) = {
-            let mut known = locked(&line.known);
+            let mut known = locked(line.known());
             (Exchange::new(requests, &known), known.asks(requests))
         };
-        let mut commands = SmallVec::new();
-        if asks_time {
-            commands.command(&["TIME"]);
-        }
-        if asks_commands {
-            shortcut::ask(&mut commands);
-        }
-        exchange.write(&self.scripts, not_after, &mut commands);
-        let mut answers = line.ask(commands).await?.into_iter();
+        let expected = exchange.open() + usize::from(asks_time) + usize::from(asks_commands);
+        let asked = line.ask(expected, deadline, |out| {
+            if asks_time {
+                out.command(&["TIME"]);
+            }
+            if asks_commands {
+                shortcut::ask(out);
+            }
+            exchange.write(&self.scripts, not_after, out);
+        });
+        let mut answers = asked.await?.into_iter();
         if asks_time && let Some(answer) = answers.next() {
             self.learn_from(&answer);
         }
         if asks_commands && let Some(answer) = answers.next() {
-            locked(&line.known).learn(&answer);
+            locked(line.known()).learn(&answer);
         }
         loop {
-            exchange.take(answers, &mut locked(&line.known))?;
+            exchange.take(answers, &mut locked(line.known()))?;
             if exchange.open() == 0 {
                 return exchange.replies();
             }
-            let mut commands = SmallVec::new();
-            exchange.write(&self.scripts, not_after, &mut commands);
-            answers = line.ask(commands).await?.into_iter();
+            let again = |out: &mut Vec<u8>| exchange.write(&self.scripts, not_after, out);
+            answers = line.ask(exchange.open(), deadline, again).await?.into_iter();
         }
     }
 

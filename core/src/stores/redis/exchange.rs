@@ -5,7 +5,7 @@ use redis::Value;
 use smallvec::SmallVec;
 
 use super::shortcut::{self, Shortcut, ShortcutProbe};
-use super::wire::{Commands, NO_REPLY, Scripts, groups, is_unknown_script, replies};
+use super::wire::{NO_REPLY, Scripts, groups, is_unknown_script, replies};
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{Reply, Request};
 use crate::time::StoreTime;
@@ -63,7 +63,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Writes those.
-    pub(super) fn write(&self, scripts: &Scripts, not_after: StoreTime, out: &mut impl Commands) {
+    pub(super) fn write(&self, scripts: &Scripts, not_after: StoreTime, out: &mut Vec<u8>) {
         for asked in self.asked.iter().filter(|asked| asked.answer.is_none()) {
             match (asked.form, asked.group) {
                 (Form::Shortcut(shortcut), [request]) => shortcut.write(out, request),

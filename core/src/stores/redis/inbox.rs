@@ -183,7 +183,7 @@ impl Listener<'_> {
                         looked = bytes.len();
                         break;
                     }
-                    Err(_) => return End::Lost,
+                    Err(_) => return self.lost(),
                 }
             }
         }

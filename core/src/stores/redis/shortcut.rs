@@ -44,7 +44,7 @@ impl Shortcut {
     }
 
     /// Writes the one for `request`, which is one that a shortcut [`is_for`].
-    pub(super) fn write(self, out: &mut impl Commands, request: &Request) {
+    pub(super) fn write(self, out: &mut Vec<u8>, request: &Request) {
         let owner = string::deleted_owner(request).unwrap_or_default();
         match self {
             Shortcut::DelIfEq => out.command(&[self.name(), &request.key, owner]),
@@ -59,7 +59,7 @@ pub(super) fn is_for(request: &Request) -> bool {
 }
 
 /// Asks a server which of the commands it has.
-pub(super) fn ask(out: &mut impl Commands) {
+pub(super) fn ask(out: &mut Vec<u8>) {
     let [one, other] = Shortcut::ALL.map(Shortcut::name);
     out.command(&["COMMAND", "INFO", one, other]);
 }

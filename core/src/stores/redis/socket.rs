@@ -3,7 +3,6 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::ops::Range;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -14,9 +13,9 @@ use zeroize::Zeroize;
 
 use super::config::{Config, Endpoint, Tls};
 use super::greeting::{Greeting, Welcome};
-use super::parse;
+use super::input::Input;
 use super::shortcut::ShortcutProbe;
-use super::wire::{NO_REPLY, Watch};
+use super::wire::lost;
 use crate::error::{Error, Kind, Result};
 use crate::platform::{clock, socket};
 use crate::time::Time;
@@ -107,7 +106,8 @@ impl Connection {
             if let Some(value) = self.input.value()? {
                 return Ok(value);
             }
-            self.input.fill(&mut self.stream)?;
+            let count = self.stream.read(self.input.room())?;
+            self.input.came(count)?;
         }
     }
 
@@ -144,61 +144,6 @@ impl Connection {
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Connection")
-    }
-}
-
-/// What has come and was not taken yet: mostly nothing, or a part of the next reply.
-#[derive(Default)]
-struct Input {
-    /// Memory to read into, of which the range `here` is what has come.
-    bytes: Vec<u8>,
-    here: Range<usize>,
-    /// How much of that was looked at: no reply ends in it.
-    looked: usize,
-    watch: Watch,
-}
-
-/// How much is read at a time. A longer reply has more while it arrives.
-const ROOM: usize = 8 << 10;
-
-impl Input {
-    /// The next reply, if all of it is here. Every byte is looked at before anything is made of it.
-    fn value(&mut self) -> io::Result<Option<Value>> {
-        let come = &self.bytes[self.here.clone()];
-        let Some(end) = self.watch.end(&come[self.looked..])? else {
-            self.looked = come.len();
-            return Ok(None);
-        };
-        let end = self.looked + end;
-        let value = parse::value(&come[..end]);
-        self.looked = 0;
-        self.here.start += end;
-        if self.here.is_empty() {
-            self.here = 0..0;
-            self.bytes.truncate(ROOM);
-            self.bytes.shrink_to(ROOM);
-        }
-        value.map(Some).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
-    }
-
-    /// Waits for more of it.
-    fn fill(&mut self, from: &mut Stream) -> io::Result<()> {
-        if self.here.end == self.bytes.len() {
-            self.bytes.drain(..self.here.start);
-            self.here = 0..self.here.len();
-            self.bytes.resize(ROOM.max(2 * self.here.end), 0);
-        }
-        let count = from.read(&mut self.bytes[self.here.end..])?;
-        if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        self.here.end += count;
-        Ok(())
-    }
-
-    /// Whether everything that came was taken.
-    fn is_empty(&self) -> bool {
-        self.here.is_empty()
     }
 }
 
@@ -401,16 +346,4 @@ pub(super) fn unreachable(config: &Config, error: io::Error) -> Error {
         );
     let error = Error::new(Kind::Unavailable, "connect", message).caused_by(error);
     if nobody { with_nobody_there(error) } else { error }
-}
-
-/// Why a request has no answer.
-pub(super) fn lost(error: io::Error) -> Error {
-    let (kind, message) = match error.kind() {
-        io::ErrorKind::TimedOut => {
-            (Kind::Unavailable, "the server did not answer in time; see whether it is stopped or busy")
-        }
-        io::ErrorKind::InvalidData => (Kind::Protocol, NO_REPLY),
-        _ => (Kind::Unavailable, "the connection ended before the server's answer; see its log"),
-    };
-    Error::new(kind, "connect", message).caused_by(error)
 }

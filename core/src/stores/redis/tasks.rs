@@ -1,37 +1,24 @@
-//! Connections of async callers: the same sockets, driven by the caller's own runtime or foreign event loop.
+//! Sockets of async callers, dialled and greeted, and the connection of one runtime or foreign event loop.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Cmd, Parser, Pipeline, ProtocolVersion, RedisConnectionInfo, Value};
-use smallvec::{SmallVec, smallvec};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio_rustls::TlsConnector;
 
 use super::config::{Config, Endpoint, Tls};
 use super::greeting::{Greeting, Welcome};
-use super::shortcut::ShortcutProbe;
-use super::socket::{lost, unknown_host, unreachable};
-use super::wire::{Broken, Frames, Watch};
+use super::input::Input;
+use super::shared_connection::SharedConnection;
+use super::socket::{unknown_host, unreachable};
+use super::wire::lost;
 use crate::error::Result;
 use crate::platform::stream::{self, Home};
 
-/// How many requests may wait to be written before their tasks do.
-const QUEUE: usize = 1024;
-
 /// A socket that a server answers on.
-pub(super) struct Stream {
-    pipe: Pipe,
-    watch: Watch,
-    /// Told when the other side turned out not to speak the protocol.
-    broken: Arc<OnceLock<Broken>>,
-}
-
-enum Pipe {
+pub(super) enum Stream {
     Plain(stream::Stream),
     Tls(Box<tokio_rustls::client::TlsStream<stream::Stream>>),
 }
@@ -44,11 +31,11 @@ async fn dial(config: &Arc<Config>, home: &Home) -> Result<(Stream, Welcome)> {
     let config = config.clone();
     let dialled = background.spawn(async move { Stream::dial(&config).await });
     let (stream, welcome) = dialled.await.map_err(|error| lost(io::Error::other(error)))??;
-    let pipe = match stream.pipe {
-        Pipe::Plain(socket) => Pipe::Plain(home.take(socket).map_err(lost)?),
-        stays @ Pipe::Tls(_) => stays,
+    let stream = match stream {
+        Stream::Plain(socket) => Stream::Plain(home.take(socket).map_err(lost)?),
+        stays @ Stream::Tls(_) => stays,
     };
-    Ok((Stream { pipe, ..stream }, welcome))
+    Ok((stream, welcome))
 }
 
 impl Stream {
@@ -67,28 +54,31 @@ impl Stream {
         let credentials = config.credentials_aside().await?;
         let mut stream = connect(config).await.map_err(|error| unreachable(config, error))?;
         let greeting = Greeting::new(config, credentials);
-        let (mut bytes, mut frames, mut answers, mut at) = (Vec::with_capacity(8192), Frames::default(), 0, 0);
+        let (mut input, mut answers) = (Input::default(), Vec::with_capacity(greeting.answers()));
         let mut ended = stream.write_all(&greeting.bytes).await.err();
-        while answers < greeting.answers() && ended.is_none() {
-            match stream.read_buf(&mut bytes).await {
-                Ok(0) => ended = Some(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => {}
-                Err(error) => ended = Some(error),
-            }
-            while let Ok(Some(end)) = frames.end(&bytes[at..]) {
-                at += end;
-                answers += 1;
-            }
-            at = bytes.len();
+        while answers.len() < greeting.answers() && ended.is_none() {
+            ended = match input.value() {
+                Ok(Some(answer)) => {
+                    answers.push(answer);
+                    None
+                }
+                Ok(None) => match stream.read(input.room()).await {
+                    Ok(count) => input.came(count).err(),
+                    Err(error) => Some(error),
+                },
+                Err(error) => Some(error),
+            };
         }
-        match (ended, &stream.watch.broken) {
-            (_, Some((broken, seen))) => return Err(broken.explain(&greeting.quotable(seen))),
-            (Some(error), None) if answers == 0 => return Err(unreachable(config, error)),
+        match (&input.watch.broken, ended) {
+            (Some((broken, seen)), _) => return Err(broken.explain(&greeting.quotable(seen))),
+            (None, Some(error)) if answers.is_empty() => return Err(unreachable(config, error)),
             _ => {}
         }
-        let (mut parser, mut rest) = (Parser::new(), bytes.as_slice());
-        let values: Vec<_> = (0..answers).map_while(|_| parser.parse_value(&mut rest).ok()).collect();
-        Ok((stream, greeting.read(&values)?))
+        let welcome = greeting.read(&answers)?;
+        if !input.is_empty() {
+            return Err(lost(io::ErrorKind::InvalidData.into()));
+        }
+        Ok((stream, welcome))
     }
 }
 
@@ -100,129 +90,53 @@ async fn connect(config: &Config) -> io::Result<Stream> {
             stream::Stream::to(&Vec::from_iter(found)).await?
         }
     };
-    let pipe = match &config.tls {
-        None => Pipe::Plain(stream),
+    Ok(match &config.tls {
+        None => Stream::Plain(stream),
         Some(Tls { config, name }) => {
-            Pipe::Tls(Box::new(TlsConnector::from(config.clone()).connect(name.clone(), stream).await?))
+            Stream::Tls(Box::new(TlsConnector::from(config.clone()).connect(name.clone(), stream).await?))
         }
-    };
-    Ok(Stream { pipe, watch: Watch::default(), broken: Arc::default() })
+    })
+}
+
+/// A connection that all tasks of `home` share, dialled and greeted, which drives it.
+///
+/// # Errors
+/// Why it cannot be had.
+pub(super) async fn shared(config: &Arc<Config>, home: Home) -> Result<(SharedConnection, Welcome)> {
+    let (stream, welcome) = dial(config, &home).await?;
+    let (connection, driver) = SharedConnection::over(stream);
+    home.spawn(driver);
+    Ok((connection, welcome))
 }
 
 impl AsyncRead for Stream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = into.filled().len();
-        let polled = match &mut self.pipe {
-            Pipe::Plain(stream) => Pin::new(stream).poll_read(cx, into),
-            Pipe::Tls(stream) => Pin::new(stream).poll_read(cx, into),
-        };
-        if let Poll::Ready(Ok(())) = polled
-            && let Err(error) = self.watch.look(&into.filled()[before..])
-        {
-            if let Some((broken, _)) = &self.watch.broken {
-                self.broken.get_or_init(|| *broken);
-            }
-            return Poll::Ready(Err(error));
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_read(context, into),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(context, into),
         }
-        polled
     }
 }
 
 impl AsyncWrite for Stream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.pipe {
-            Pipe::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Pipe::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.pipe {
-            Pipe::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Pipe::Tls(stream) => Pin::new(stream).poll_flush(cx),
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.pipe {
-            Pipe::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Pipe::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
-    }
-}
-
-/// One connection that every task of a runtime or foreign event loop shares.
-#[derive(Clone)]
-pub(super) struct TaskConnection {
-    connection: MultiplexedConnection,
-    ended: Arc<AtomicBool>,
-    broken: Arc<OnceLock<Broken>>,
-    pub(super) known: Arc<Mutex<ShortcutProbe>>,
-}
-
-impl TaskConnection {
-    /// Dials, greets, and leaves the reading to `home`.
-    ///
-    /// # Errors
-    /// Why it cannot be had.
-    pub(super) async fn dial(config: &Arc<Config>, home: Home) -> Result<(Self, Welcome)> {
-        let (stream, welcome) = dial(config, &home).await?;
-        let broken = stream.broken.clone();
-        // The greeting is ours, so that there is one for both kinds of caller; so are time limits.
-        let greeted = RedisConnectionInfo::default().set_protocol(ProtocolVersion::RESP2).set_skip_set_lib_name();
-        let settings = AsyncConnectionConfig::new()
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(QUEUE);
-        let (connection, driver) = MultiplexedConnection::new_with_config(&greeted, stream, settings)
-            .await
-            .map_err(|error| lost(io::Error::other(error)))?;
-        let ended = Arc::new(AtomicBool::new(false));
-        let end = OnDrop(ended.clone());
-        home.spawn(async move {
-            let _end = end;
-            driver.await;
-        });
-        Ok((TaskConnection { connection, ended, broken, known: Arc::default() }, welcome))
-    }
-
-    /// Sends `commands` in one write and awaits their values.
-    ///
-    /// # Errors
-    /// Why there are none; whether the commands are executed is then unknown.
-    pub(super) async fn ask(&mut self, mut commands: SmallVec<[Cmd; 1]>) -> Result<SmallVec<[Value; 1]>> {
-        let values = match commands.len() {
-            // Most often; and what the crate boxes for whoever asks by its trait need not be.
-            1 => self.connection.send_packed_command(&commands[0]).await.map(|value| smallvec![value]),
-            count => {
-                let mut pipeline = Pipeline::with_capacity(count);
-                for command in commands.drain(..) {
-                    pipeline.add_command(command);
-                }
-                self.connection.req_packed_commands(&pipeline, 0, count).await.map(SmallVec::from_vec)
-            }
-        };
-        values.map_err(|error| match self.broken.get() {
-            Some(broken) => broken.explain(""),
-            None => lost(io::Error::other(error)),
-        })
-    }
-
-    /// Nothing more is asked of it: a reply that is late may still come.
-    pub(super) fn retire(&self) {
-        self.ended.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn is_usable(&self) -> bool {
-        !self.ended.load(Ordering::Relaxed)
-    }
-}
-
-/// Says that the reading ended, however it did: a runtime that shuts down drops its tasks.
-struct OnDrop(Arc<AtomicBool>);
-
-impl Drop for OnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }

@@ -1,11 +1,11 @@
 //! What goes over the wire: requests as commands, values as replies, and the measure of a reply that is still arriving.
 //!
-//! The `redis` crate packs for tasks and parses what is rare. It would take a reply of any size, and reports what is no
+//! The `redis` crate parses what is rare. It would take a reply of any size, and reports what is no
 //! reply at all in its parser's words; so [`Frames`] looks at every byte first.
 
 use std::sync::OnceLock;
 
-use redis::{Cmd, Value};
+use redis::Value;
 use smallvec::SmallVec;
 
 use crate::error::{Error, Kind};
@@ -19,8 +19,6 @@ pub(super) const MOST_BYTES: usize = 4 << 20;
 const MOST_OF_A_LINE: usize = 64 << 10;
 /// The most digits, and a sign, of a number of 64 bits.
 const MOST_DIGITS: usize = 20;
-/// For how many bytes a word there is room in a command made for the crate: those of our scripts have fewer.
-const ROOM_OF_A_WORD: usize = 32;
 /// What is told of a server that lost its way.
 pub(super) const NO_REPLY: &str = "the server sent something that is not a reply; see what answers at that address";
 /// How deep replies may be nested.
@@ -33,9 +31,6 @@ pub(super) trait Commands {
 
     /// Adds a word to it.
     fn word(&mut self, word: &[u8]);
-
-    /// Adds the two words by which a script is asked for.
-    fn digest(&mut self, digest: &Digest);
 
     /// Adds a number, as a word in decimal.
     fn number(&mut self, number: i64) {
@@ -60,28 +55,6 @@ impl Commands for Vec<u8> {
         length(self, b'$', word.len());
         self.extend_from_slice(word);
         self.extend_from_slice(b"\r\n");
-    }
-
-    fn digest(&mut self, digest: &Digest) {
-        self.extend_from_slice(&digest.packed);
-    }
-}
-
-/// For the crate, which sends for tasks.
-impl Commands for SmallVec<[Cmd; 1]> {
-    fn begin(&mut self, words: usize) {
-        self.push(Cmd::with_capacity(words, words * ROOM_OF_A_WORD));
-    }
-
-    fn word(&mut self, word: &[u8]) {
-        if let Some(command) = self.last_mut() {
-            command.arg(word);
-        }
-    }
-
-    fn digest(&mut self, digest: &Digest) {
-        self.word(EVALSHA);
-        self.word(digest.hex.as_bytes());
     }
 }
 
@@ -119,47 +92,37 @@ fn decimal(number: i64, digits: &mut [u8; MOST_DIGITS]) -> &[u8] {
     &digits[at..]
 }
 
-const EVALSHA: &[u8] = b"EVALSHA";
-
-/// By what a script is asked for that the server may know.
-pub(super) struct Digest {
-    hex: String,
-    /// Both words as they are sent.
-    packed: Vec<u8>,
-}
-
-impl Digest {
-    fn of(call: &Call) -> Self {
-        let (hex, mut packed) = (sha1_smol::Sha1::from(call.body).digest().to_string(), Vec::new());
-        packed.word(EVALSHA);
-        packed.word(hex.as_bytes());
-        Digest { hex, packed }
-    }
+/// The two words, as they are sent, by which a script is asked for that the server may know.
+fn by_digest(call: &Call) -> Vec<u8> {
+    let mut words = Vec::new();
+    words.word(b"EVALSHA");
+    words.word(sha1_smol::Sha1::from(call.body).digest().to_string().as_bytes());
+    words
 }
 
 /// The scripts that the server is asked for by their digest. Few are used by one program, and each takes as long to
 /// digest as a request to answer, so that is done when the first is asked for.
-pub(super) struct Scripts(Vec<(&'static Call, OnceLock<Digest>)>);
+pub(super) struct Scripts(Vec<(&'static Call, OnceLock<Vec<u8>>)>);
 
 impl Scripts {
     pub(super) fn new(calls: impl Iterator<Item = &'static Call>) -> Self {
         Scripts(calls.map(|call| (call, OnceLock::new())).collect())
     }
 
-    fn digest(&self, call: &Call) -> Option<&Digest> {
+    fn digest(&self, call: &Call) -> Option<&[u8]> {
         let (_, digest) = self.0.iter().find(|(known, _)| std::ptr::eq(*known, call))?;
-        Some(digest.get_or_init(|| Digest::of(call)))
+        Some(digest.get_or_init(|| by_digest(call)))
     }
 
     /// Writes the command that asks for all of `group`; `whole` sends the script itself instead of its digest.
-    pub(super) fn write(&self, out: &mut impl Commands, group: &[Request], not_after: StoreTime, whole: bool) {
+    pub(super) fn write(&self, out: &mut Vec<u8>, group: &[Request], not_after: StoreTime, whole: bool) {
         let Some(Request { call, .. }) = group.first() else { return };
         let beside = |request: &Request| request.args.iter().filter(|arg| matches!(arg, Arg::Key(_))).count();
         let keys: usize = group.iter().map(|request| 1 + beside(request)).sum();
         let words: usize = group.iter().map(|request| 1 + request.args.len()).sum();
         out.begin(3 + words);
         match self.digest(call) {
-            Some(digest) if !whole => out.digest(digest),
+            Some(digest) if !whole => out.extend_from_slice(digest),
             _ => {
                 out.word(b"EVAL");
                 out.word(call.body.as_bytes());
@@ -231,6 +194,18 @@ fn reply(value: Value) -> Result<Reply, Error> {
 
 fn strange(what: &'static str) -> Error {
     Error::new(Kind::Protocol, "connect", what)
+}
+
+/// Why a request has no answer.
+pub(super) fn lost(error: std::io::Error) -> Error {
+    let (kind, message) = match error.kind() {
+        std::io::ErrorKind::TimedOut => {
+            (Kind::Unavailable, "the server did not answer in time; see whether it is stopped or busy")
+        }
+        std::io::ErrorKind::InvalidData => (Kind::Protocol, NO_REPLY),
+        _ => (Kind::Unavailable, "the connection ended before the server's answer; see its log"),
+    };
+    Error::new(kind, "connect", message).caused_by(error)
 }
 
 /// Follows the replies in a stream of bytes, keeping none of them: where each ends, and whether they are replies at
@@ -355,6 +330,7 @@ impl Frames {
     }
 
     /// Follows all of `bytes`.
+    #[cfg(test)]
     fn all(&mut self, mut bytes: &[u8]) -> Result<(), Broken> {
         while let Some(end) = self.end(bytes)? {
             bytes = &bytes[end..];
@@ -390,11 +366,6 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Fails the read that brought `bytes` when they are no part of a reply.
-    pub(super) fn look(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.frames.all(bytes).map_err(|broken| self.remember(broken, bytes))
-    }
-
     /// Looks at `bytes` up to the end of the present reply, and returns that end if it is reached.
     pub(super) fn end(&mut self, bytes: &[u8]) -> std::io::Result<Option<usize>> {
         self.frames.end(bytes).map_err(|broken| self.remember(broken, bytes))
@@ -522,20 +493,22 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_written_for_threads_as_the_crate_writes_it_for_tasks() {
+    fn a_command_is_written_as_the_crate_writes_it() {
         let scripts = Scripts::new(CALLS.by_digest().into_iter());
         let numbers = [0, 9, 10, -1, 1_900_000_000_000_000, i64::MAX, i64::MIN].map(Arg::Int);
         let others = [Arg::Key("beside".into()), Arg::Nothing, Arg::NotAfter, "a \r\n b".into()];
-        let group = ["k", "key of another"].map(|key| {
-            let mut request = Request::new(&CALLS.renew, key.into(), numbers.clone());
-            request.args.extend(others.clone());
-            request
-        });
-        for (group, whole) in [(&group[..], false), (&group[..1], false), (&group[..], true)] {
-            let (mut threads, mut tasks) = (Vec::new(), SmallVec::<[Cmd; 1]>::new());
-            scripts.write(&mut threads, group, StoreTime(77), whole);
-            scripts.write(&mut tasks, group, StoreTime(77), whole);
-            assert_eq!(threads.escape_ascii().to_string(), tasks[0].get_packed_command().escape_ascii().to_string());
+        let mut request = Request::new(&CALLS.renew, "k".into(), numbers);
+        request.args.extend(others);
+        for whole in [false, true] {
+            let (mut ours, mut theirs) = (Vec::new(), redis::Cmd::new());
+            scripts.write(&mut ours, std::slice::from_ref(&request), StoreTime(77), whole);
+            match whole {
+                true => theirs.arg("EVAL").arg(CALLS.renew.body),
+                false => theirs.arg("EVALSHA").arg(sha1_smol::Sha1::from(CALLS.renew.body).digest().to_string()),
+            };
+            theirs.arg(&[2]).arg(&["k", "beside"]).arg(&[0, 9, 10, -1, 1_900_000_000_000_000, i64::MAX, i64::MIN]);
+            theirs.arg("").arg(77).arg("a \r\n b");
+            assert_eq!(ours.escape_ascii().to_string(), theirs.get_packed_command().escape_ascii().to_string());
         }
     }
 }

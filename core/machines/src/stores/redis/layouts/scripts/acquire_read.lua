@@ -1,2 +1,0 @@
-local key = KEYS[1]
-local h = redis.pcall('HMGET', key, 'v', 'o', 't', 'w', 'g')

@@ -1,0 +1,539 @@
+//! One connection that every task of a runtime or foreign event loop shares: what they ask is gathered, sent in one
+//! write by the task that drives the connection, and answered in the order of asking.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker, ready};
+
+use redis::Value;
+use smallvec::SmallVec;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use super::input::Input;
+use super::shortcut::ShortcutProbe;
+use super::wire::{Broken, lost};
+use crate::error::{Error, Result};
+use crate::platform::clock;
+use crate::platform::mutex::locked;
+use crate::time::Time;
+
+/// The values that one write is answered.
+pub(super) type Values = SmallVec<[Value; 1]>;
+
+/// How much memory is kept for what is sent.
+const KEPT: usize = 64 << 10;
+
+/// What tasks have of a connection. Once all of them are gone it is closed.
+#[derive(Clone)]
+pub(super) struct SharedConnection {
+    line: Arc<Line>,
+    _wanted: Arc<Wanted>,
+}
+
+/// What tasks share with the one that drives the connection.
+struct Line {
+    state: Mutex<State>,
+    known: Mutex<ShortcutProbe>,
+}
+
+#[derive(Default)]
+struct State {
+    /// What is to be sent.
+    out: Vec<u8>,
+    /// What was asked and whose answer is not taken yet, in order; the first has the number `first`.
+    asked: VecDeque<Asked>,
+    first: u64,
+    /// How many of those have all their replies.
+    answered: usize,
+    /// The task that drives the connection, while it sleeps.
+    driver: Option<Waker>,
+    /// Nobody may be left to wait past this without being looked for.
+    look_at: Option<Time>,
+    unwanted: bool,
+    retired: bool,
+    end: Option<End>,
+}
+
+/// One write that was asked.
+struct Asked {
+    missing: usize,
+    values: Values,
+    waker: Option<Waker>,
+    deadline: Time,
+    fate: Fate,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    /// Somebody waits for it.
+    Awaited,
+    /// Somebody waits for it, in vain: it is too late.
+    Overdue,
+    /// Its answer was taken, or nobody wants it.
+    Forgotten,
+}
+
+/// Why a connection ended.
+#[derive(Clone)]
+enum End {
+    /// The other side does not speak the protocol.
+    Broken(Broken),
+    Lost(Arc<io::Error>),
+}
+
+impl SharedConnection {
+    /// A connection over `stream`, and what drives it.
+    pub(super) fn over<S>(stream: S) -> (Self, Driver<S>) {
+        let line = Arc::new(Line { state: Mutex::default(), known: Mutex::default() });
+        let driver =
+            Driver { line: line.clone(), stream, input: Input::default(), sending: Vec::new(), sent: 0, alarm: None };
+        (SharedConnection { _wanted: Arc::new(Wanted(line.clone())), line }, driver)
+    }
+
+    /// Has what `write` writes sent, and awaits so many values until `deadline`.
+    ///
+    /// # Errors
+    /// Why there are none; whether what was written is executed is then unknown. After one that is too late the
+    /// connection serves nobody else.
+    pub(super) fn ask(&self, expected: usize, deadline: Time, write: impl FnOnce(&mut Vec<u8>)) -> Answer<'_> {
+        let (number, driver) = locked(&self.line.state).ask(expected, deadline, write);
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+        Answer { line: &self.line, number }
+    }
+
+    /// What is known of the server.
+    pub(super) fn known(&self) -> &Mutex<ShortcutProbe> {
+        &self.line.known
+    }
+
+    pub(super) fn is_usable(&self) -> bool {
+        let state = locked(&self.line.state);
+        !state.retired && state.end.is_none()
+    }
+}
+
+impl State {
+    fn ask(&mut self, missing: usize, deadline: Time, write: impl FnOnce(&mut Vec<u8>)) -> (u64, Option<Waker>) {
+        write(&mut self.out);
+        let number = self.first + self.asked.len() as u64;
+        let (values, waker, fate) = (Values::new(), None, Fate::Awaited);
+        self.asked.push_back(Asked { missing, values, waker, deadline, fate });
+        if self.look_at.is_none_or(|at| deadline < at) {
+            self.look_at = Some(deadline);
+        }
+        (number, self.driver.take())
+    }
+
+    fn asked(&mut self, number: u64) -> Option<&mut Asked> {
+        self.asked.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// Gives a value to whoever is next; who then has all is woken.
+    fn answer(&mut self, value: Value) -> io::Result<Option<Waker>> {
+        let Some(next) = self.asked.get_mut(self.answered) else { return Err(io::ErrorKind::InvalidData.into()) };
+        if next.fate == Fate::Awaited {
+            next.values.push(value);
+        }
+        next.missing -= 1;
+        if next.missing > 0 {
+            return Ok(None);
+        }
+        let woken = next.waker.take();
+        self.answered += 1;
+        self.forget();
+        Ok(woken)
+    }
+
+    /// Drops those at the front whose replies came and whom nobody waits for.
+    fn forget(&mut self) {
+        let is_over = |asked: &Asked| asked.missing == 0 && asked.fate == Fate::Forgotten;
+        while self.asked.front().is_some_and(is_over) {
+            self.asked.pop_front();
+            self.first += 1;
+            self.answered -= 1;
+        }
+    }
+
+    /// Who waits in vain at `now` is told so, and nobody else is served.
+    fn give_up(&mut self, now: Time) -> Wakers {
+        let mut woken = Wakers::new();
+        self.look_at = None;
+        for asked in self.asked.iter_mut().skip(self.answered).filter(|asked| asked.fate == Fate::Awaited) {
+            if asked.deadline <= now {
+                asked.fate = Fate::Overdue;
+                self.retired = true;
+                woken.extend(asked.waker.take());
+            } else {
+                self.look_at = Some(self.look_at.map_or(asked.deadline, |at| at.min(asked.deadline)));
+            }
+        }
+        woken
+    }
+
+    fn end(&mut self, end: End) -> Wakers {
+        self.end.get_or_insert(end);
+        self.out = Vec::new();
+        self.asked.iter_mut().filter_map(|asked| asked.waker.take()).collect()
+    }
+}
+
+type Wakers = SmallVec<[Waker; 16]>;
+
+/// What somebody waits for who asked.
+pub(super) struct Answer<'a> {
+    line: &'a Line,
+    number: u64,
+}
+
+impl Future for Answer<'_> {
+    type Output = Result<Values>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = locked(&self.line.state);
+        let end = state.end.clone();
+        let Some(asked) = state.asked(self.number) else {
+            return Poll::Ready(Err(lost(io::ErrorKind::NotFound.into())));
+        };
+        if asked.missing == 0 && asked.fate == Fate::Awaited {
+            return Poll::Ready(Ok(std::mem::take(&mut asked.values)));
+        }
+        if asked.fate == Fate::Overdue {
+            return Poll::Ready(Err(lost(io::ErrorKind::TimedOut.into())));
+        }
+        if let Some(end) = end {
+            return Poll::Ready(Err(end.explain()));
+        }
+        if asked.waker.as_ref().is_none_or(|waker| !waker.will_wake(context.waker())) {
+            asked.waker = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Answer<'_> {
+    fn drop(&mut self) {
+        let mut state = locked(&self.line.state);
+        if let Some(asked) = state.asked(self.number) {
+            let waker = asked.waker.take();
+            let values = std::mem::take(&mut asked.values);
+            asked.fate = Fate::Forgotten;
+            state.forget();
+            drop(state);
+            drop((waker, values));
+        }
+    }
+}
+
+impl End {
+    fn explain(&self) -> Error {
+        match self {
+            End::Broken(broken) => broken.explain(""),
+            End::Lost(error) => lost(io::Error::new(error.kind(), error.clone())),
+        }
+    }
+}
+
+/// Somebody may ask yet.
+struct Wanted(Arc<Line>);
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        let mut state = locked(&self.0.state);
+        state.unwanted = true;
+        let driver = state.driver.take();
+        drop(state);
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+    }
+}
+
+/// Sends and reads, as a task of the connection's home.
+pub(super) struct Driver<S> {
+    line: Arc<Line>,
+    stream: S,
+    input: Input,
+    /// What is being sent, and how much of it was.
+    sending: Vec<u8>,
+    sent: usize,
+    alarm: Option<(Time, Pin<Box<Sleep>>)>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Future for Driver<S> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let ended = ready!(self.drive(context));
+        let end = match &self.input.watch.broken {
+            Some((broken, _)) => End::Broken(*broken),
+            None => End::Lost(Arc::new(ended)),
+        };
+        self.line.end(end);
+        Poll::Ready(())
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Driver<S> {
+    /// Why the connection ended, when it has.
+    fn drive(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        // What is read may let somebody ask again, who then wakes this task.
+        match self.receive(context).and_then(|()| self.send(context)) {
+            Ok(true) => self.look_after_time(context),
+            Ok(false) => return Poll::Ready(io::ErrorKind::NotConnected.into()),
+            Err(error) => return Poll::Ready(error),
+        }
+        Poll::Pending
+    }
+
+    /// Sends what there is to send; whether anybody may ask for more.
+    fn send(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
+        loop {
+            if self.sent == self.sending.len() {
+                self.sending.clear();
+                self.sending.shrink_to(KEPT);
+                self.sent = 0;
+                let mut state = locked(&self.line.state);
+                std::mem::swap(&mut state.out, &mut self.sending);
+                if self.sending.is_empty() {
+                    state.driver = Some(context.waker().clone());
+                    return Ok(!state.unwanted);
+                }
+            }
+            while self.sent < self.sending.len() {
+                match Pin::new(&mut self.stream).poll_write(context, &self.sending[self.sent..])? {
+                    Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Poll::Ready(count) => self.sent += count,
+                    Poll::Pending => return Ok(true),
+                }
+            }
+            // What is left of it goes out with the next write, or when there is room.
+            let _ = Pin::new(&mut self.stream).poll_flush(context)?;
+        }
+    }
+
+    /// Reads what there is to read.
+    fn receive(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        loop {
+            let mut room = ReadBuf::new(self.input.room());
+            match Pin::new(&mut self.stream).poll_read(context, &mut room)? {
+                Poll::Ready(()) => {
+                    let count = room.filled().len();
+                    self.input.came(count)?;
+                    self.line.answer(&mut self.input)?;
+                }
+                Poll::Pending => return Ok(()),
+            }
+        }
+    }
+
+    /// Sees to it that nobody waits too long.
+    fn look_after_time(&mut self, context: &mut Context<'_>) {
+        loop {
+            let look_at = locked(&self.line.state).look_at;
+            let Some(at) = look_at else { return };
+            let (_, alarm) = match self.alarm.take() {
+                Some((set, alarm)) if set <= at => self.alarm.insert((set, alarm)),
+                _ => self.alarm.insert((at, Box::pin(sleep(at.since(clock::now()))))),
+            };
+            if alarm.as_mut().poll(context).is_pending() {
+                return;
+            }
+            self.alarm = None;
+            let woken = locked(&self.line.state).give_up(clock::now());
+            woken.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl<S> Drop for Driver<S> {
+    /// A runtime that shuts down drops its tasks.
+    fn drop(&mut self) {
+        self.line.end(End::Lost(Arc::new(io::ErrorKind::ConnectionAborted.into())));
+    }
+}
+
+impl Line {
+    /// Gives all replies that `input` has to those who wait for them.
+    fn answer(&self, input: &mut Input) -> io::Result<()> {
+        let mut woken = Wakers::new();
+        let mut state = locked(&self.state);
+        let mut next = || {
+            Ok(match input.value()? {
+                Some(value) => Some(state.answer(value)?),
+                None => None,
+            })
+        };
+        let ended: io::Result<()> = loop {
+            match next() {
+                Ok(Some(waker)) => woken.extend(waker),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+        ended
+    }
+
+    fn end(&self, end: End) {
+        let woken = locked(&self.state).end(end);
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::task::JoinHandle;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::error::Kind;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn connection() -> (SharedConnection, JoinHandle<()>, DuplexStream) {
+        let (ours, theirs) = duplex(64 << 10);
+        let (connection, driver) = SharedConnection::over(ours);
+        (connection, tokio::spawn(driver), theirs)
+    }
+
+    fn later() -> Time {
+        clock::now().after(SOON)
+    }
+
+    fn ask<'a>(connection: &'a SharedConnection, word: &str) -> Answer<'a> {
+        connection.ask(1, later(), |out| out.extend_from_slice(word.as_bytes()))
+    }
+
+    fn number(values: Values) -> i64 {
+        let [Value::Int(number)] = values[..] else { panic!("{values:?}") };
+        number
+    }
+
+    async fn heard(server: &mut DuplexStream, bytes: usize) -> String {
+        let mut all = vec![0; bytes];
+        server.read_exact(&mut all).await.unwrap();
+        String::from_utf8(all).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_together_is_sent_together_and_answered_in_order() {
+        let (connection, _driver, mut server) = connection();
+        let asked = ["one,", "two,", "three"].map(|word| ask(&connection, word));
+        let mut bytes = [0; 64];
+        let count = timeout(SOON, server.read(&mut bytes)).await.unwrap().unwrap();
+        assert_eq!(&bytes[..count], b"one,two,three", "in one write");
+        for part in [":1\r\n:", "2", "\r\n:3\r\n"] {
+            server.write_all(part.as_bytes()).await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        let [one, two, three] = asked;
+        // Whoever looks late finds its answer, too.
+        assert_eq!([number(three.await.unwrap()), number(one.await.unwrap()), number(two.await.unwrap())], [3, 1, 2]);
+        assert!(locked(&connection.line.state).asked.is_empty());
+    }
+
+    #[tokio::test]
+    async fn one_write_may_have_several_answers() {
+        let (connection, _driver, mut server) = connection();
+        let (two, one) = (connection.ask(2, later(), |out| out.push(b'2')), ask(&connection, "1"));
+        server.write_all(b":1\r\n:2\r\n:3\r\n").await.unwrap();
+        assert_eq!(two.await.unwrap()[..], [Value::Int(1), Value::Int(2)]);
+        assert_eq!(number(one.await.unwrap()), 3);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_nobody_waits_for_is_nobody_elses() {
+        let (connection, _driver, mut server) = connection();
+        let (given_up, one) = (ask(&connection, "x"), ask(&connection, "y"));
+        drop(given_up);
+        assert_eq!(heard(&mut server, 2).await, "xy");
+        server.write_all(b":1\r\n:2\r\n").await.unwrap();
+        assert_eq!(number(one.await.unwrap()), 2);
+        assert!(locked(&connection.line.state).asked.is_empty() && connection.is_usable());
+    }
+
+    #[tokio::test]
+    async fn who_waits_too_long_is_told_and_the_others_are_answered() {
+        let (connection, _driver, mut server) = connection();
+        let patient = ask(&connection, "x");
+        let hasty = connection.ask(1, clock::now().after(Duration::from_millis(20)), |out| out.push(b'y'));
+        assert!(connection.is_usable());
+        let error = timeout(SOON / 2, hasty).await.expect("its time is over").unwrap_err();
+        assert!(error.kind() == Kind::Unavailable && error.to_string().contains("in time"), "{error}");
+        assert!(!connection.is_usable(), "nobody asks there any more");
+        let next = ask(&connection, "z");
+        server.write_all(b":1\r\n:2\r\n:3\r\n").await.unwrap();
+        assert_eq!([number(patient.await.unwrap()), number(next.await.unwrap())], [1, 3]);
+    }
+
+    #[tokio::test]
+    async fn the_timer_is_for_whoever_is_the_first_to_give_up() {
+        let (connection, _driver, mut server) = connection();
+        // The timer is set for this one; what is asked meanwhile has less time.
+        let patient = ask(&connection, "x");
+        assert_eq!(heard(&mut server, 1).await, "x");
+        let hasty = connection.ask(1, clock::now().after(Duration::from_millis(20)), |out| out.push(b'y'));
+        assert!(timeout(SOON / 2, hasty).await.expect("its time is over").is_err());
+        drop(patient);
+    }
+
+    #[tokio::test]
+    async fn an_end_is_told_to_everybody_who_waits() {
+        for (sent, kind, said) in [
+            ("", Kind::Unavailable, "ended"),
+            (":1\r\n:2\r\n:3\r\n", Kind::Protocol, "not a reply"),
+            ("HTTP/1.1 400", Kind::Protocol, "not a reply"),
+            ("\u{15}", Kind::Protocol, "TLS"),
+        ] {
+            let (connection, driver, mut server) = connection();
+            let (first, asked) = (ask(&connection, "x"), [ask(&connection, "y")]);
+            server.write_all(sent.as_bytes()).await.unwrap();
+            if sent.is_empty() {
+                drop(server);
+            }
+            timeout(SOON, driver).await.expect("it has ended").unwrap();
+            let is_answered = sent.starts_with(':');
+            assert_eq!(first.await.is_ok(), is_answered, "{sent:?}");
+            for answer in asked {
+                match answer.await {
+                    Ok(values) => assert!(is_answered && number(values) == 2),
+                    Err(error) => assert!(error.kind() == kind && error.to_string().contains(said), "{error}"),
+                }
+            }
+            let error = ask(&connection, "z").await.unwrap_err();
+            assert!(!connection.is_usable() && error.kind() == kind, "{sent:?}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_runtime_that_drops_its_tasks_leaves_nobody_waiting() {
+        let (connection, driver, _server) = connection();
+        let answer = ask(&connection, "x");
+        driver.abort();
+        assert_eq!(timeout(SOON, answer).await.unwrap().unwrap_err().kind(), Kind::Unavailable);
+        assert!(!connection.is_usable());
+    }
+
+    #[tokio::test]
+    async fn it_is_closed_once_nobody_may_ask() {
+        let (connection, driver, mut server) = connection();
+        let other = connection.clone();
+        drop(ask(&connection, "bye"));
+        drop(connection);
+        assert_eq!(heard(&mut server, 3).await, "bye", "what was asked is sent");
+        assert!(!driver.is_finished());
+        drop(other);
+        timeout(SOON, driver).await.expect("it has ended").unwrap();
+        assert_eq!(server.read(&mut [0]).await.unwrap(), 0);
+    }
+}
