@@ -177,7 +177,7 @@ export class Client implements AsyncDisposable {
 
   /**
    * The election called `name`. The options' `ttl` says within what time a leader that died is replaced, `timeout` how long to
-   * campaign; `fair` and the label are the election's.
+   * campaign; `fair`, the rank and the label are the election's.
    *
    * @throws As {@link lock}.
    */

@@ -69,7 +69,7 @@ export class Election {
   }
 
   #seat(proclaims: string): Lock {
-    return this.#client.lock(this.name, { ...this.#options, fair: false, label: proclaims }).fairIfPossible()
+    return this.#client.lock(this.name, { ...this.#options, fair: false, rank: 0, label: proclaims }).fairIfPossible()
   }
 
   /**

@@ -25,6 +25,11 @@ export interface LockOptions {
   readonly atLeastFor?: Duration | undefined
   /** First come, first served over all tasks of all processes; false. */
   readonly fair?: boolean | undefined
+  /**
+   * With `fair`: how urgent it is, from 0 to 9; 0. Higher ranks go first, and within a rank whoever came first; every 10 s of waiting
+   * count as one rank, so that nobody waits for ever.
+   */
+  readonly rank?: number | undefined
   /** Whether its {@link Owner} may acquire it again; false. */
   readonly reentrant?: boolean | undefined
   /** How it lies in the store, such as `string`. */

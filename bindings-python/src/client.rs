@@ -97,8 +97,10 @@ impl Client {
     /// ours without a renewal, 20 ms to 24 hours (30). `timeout`: how long to wait for others (-1, for ever). `renew`:
     /// whether it is renewed while it is held (True). `max_hold`: how long after the grant renewal ends (never).
     /// `at_least_for`: how long after the grant it stays taken however early it is released, as
-    /// `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `layout`: how
-    /// it lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as `redis-py`.
+    /// `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `rank`: with
+    /// `fair`, how urgent it is, 0 to 9 (0): higher ranks go first, and every 10 s of waiting count as one rank.
+    /// `layout`: how it lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as
+    /// `redis-py`.
     /// `retry`: the first and the longest pause between two tries of a waiter that nobody tells of its turn (0.002,
     /// 0.064). `label`: a text that `inspect` shows.
     ///
@@ -219,7 +221,7 @@ impl Client {
         name.py().import("lockwright._once")?.getattr("Once")?.call1((lock, look, make, waits))
     }
 
-    /// One of many leads: see `Election`. Options are those of `lock`, but for `fair` and `label`.
+    /// One of many leads: see `Election`. Options are those of `lock`, but for `fair`, `rank` and `label`.
     #[pyo3(signature = (name, **options))]
     fn election<'py>(
         slf: Bound<'py, Self>,
@@ -361,7 +363,7 @@ impl Client {
 }
 
 /// The options of `lock` that say how it is waited for, which a lock that is taken over is not.
-const OF_WAITING: [&str; 3] = ["timeout", "fair", "retry"];
+const OF_WAITING: [&str; 4] = ["timeout", "fair", "rank", "retry"];
 
 /// An option of the address alone: here it is a method.
 const OF_METHODS: [&str; 1] = ["reentrant"];

@@ -68,6 +68,7 @@ fn taken<T>(operation: &'static str, choice: &Choice<T>, value: &Bound<'_, PyAny
             }
             span.given(what)?
         }
+        Shape::Count => Given::Number(value.extract::<i64>().map_err(wrong)? as f64),
         Shape::Flag => Given::Flag(value.extract().map_err(wrong)?),
         Shape::Text => Given::Text(text(operation, what, value)?),
         Shape::Path => {

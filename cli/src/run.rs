@@ -51,6 +51,9 @@ pub(crate) struct Run {
     /// First come, first served over all processes [default: processes take turns]
     #[arg(long)]
     fair: bool,
+    /// With --fair: how urgent it is, 0 to 9; higher ranks go first, and 10 s of waiting count as one rank [default: 0]
+    #[arg(long, value_name = "RANK")]
+    rank: Option<u8>,
     #[command(flatten)]
     what: What,
     /// A text that others see when they inspect the lock, at most 128 bytes
@@ -155,6 +158,7 @@ impl Run {
         options.ttl = self.ttl.unwrap_or(options.ttl);
         options.max_hold = self.max_hold.or(options.max_hold);
         options.fair |= self.fair;
+        options.rank = self.rank.unwrap_or(options.rank);
         options.timeout = if self.try_ { Some(Duration::ZERO) } else { self.timeout.or(options.timeout) };
         if let Some(label) = &self.label {
             options.label = Some(label.as_str().into());

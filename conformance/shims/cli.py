@@ -92,7 +92,7 @@ class Shim:
     def hold(self, command: Command, more: List[Word]) -> Command:
         if command.get("share") is not None:
             more.append(f"--{command['share']}")
-        for key in ("timeout", "ttl", "max_hold", "at_least_for", "label", "layout", "format", "permits", "take"):
+        for key in ("timeout", "ttl", "max_hold", "at_least_for", "rank", "label", "layout", "format", "permits", "take"):
             if command.get(key) is not None:
                 more.append(f"--{key.replace('_', '-')}={command[key]}")
         if command.get("fair"):

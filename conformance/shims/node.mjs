@@ -23,7 +23,7 @@ const stocks = new Map()
 const segments = new Map()
 
 const SPANS = { timeout: 'timeout', ttl: 'ttl', max_hold: 'maxHold', at_least_for: 'atLeastFor' }
-const OPTIONS = ['renew', 'fair', 'label', 'layout', 'format']
+const OPTIONS = ['renew', 'fair', 'rank', 'label', 'layout', 'format']
 
 function optionsOf(command) {
   const options = {}

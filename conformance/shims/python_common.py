@@ -19,7 +19,7 @@ Command = Dict[str, Any]
 Guard = Union[lockwright.Guard, lockwright.aio.Guard, lockwright.MultiGuard, lockwright.aio.MultiGuard]
 
 SPANS = ("timeout", "ttl", "max_hold", "at_least_for")
-OPTIONS = ("renew", "fair", "label", "layout", "format")
+OPTIONS = ("renew", "fair", "rank", "label", "layout", "format")
 
 _mutex = threading.Lock()
 

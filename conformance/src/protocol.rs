@@ -18,6 +18,7 @@ const LOCK: &[&str] = &[
     "max_hold",
     "at_least_for",
     "fair",
+    "rank",
     "owner",
     "label",
     "layout",

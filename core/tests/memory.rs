@@ -9,8 +9,10 @@ use lockwright::lease::ReleaseOutcome;
 use lockwright::options::ConnectOptions;
 use lockwright::{Kind, queue::OwnerId};
 use lockwright_machines::in_order::InOrder;
-use lockwright_machines::lock_cell::{Claimant, Waiter};
+use lockwright_machines::lock_cell::{Claimant, Place, Waiter};
 use lockwright_machines::protocol::{AttemptId, InboxId};
+use lockwright_machines::rank::Rank;
+use lockwright_machines::time::StoreTime;
 
 fn client(space: &str) -> blocking::Client {
     blocking::Client::open(Some(&format!("memory://{space}")), ConnectOptions::default()).unwrap()
@@ -127,6 +129,7 @@ fn rule_3_a_waiter_that_asks_again_keeps_its_place() {
     let mut line = InOrder::default();
     let owner = |attempt| Claimant { attempt: AttemptId(attempt), inbox: InboxId(1), claim: Duration::from_secs(1) };
     let waiter = |attempt| Waiter { owner: owner(attempt), card: String::new() };
-    let places = [1, 2, 1].map(|attempt| line.join(&waiter(attempt)));
+    let place = |attempt| Place { waiter: waiter(attempt), rank: Rank::LOWEST, since: StoreTime(1) };
+    let places = [1, 2, 1].map(|attempt| line.join(&place(attempt)));
     assert_eq!((places, line.len()), ([0, 1, 0], 2));
 }

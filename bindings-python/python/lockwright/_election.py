@@ -64,7 +64,7 @@ class Election(Candidacy[Client]):
 
     def campaign(self, proclaims: str, timeout: Optional[Span] = None) -> Guard:
         """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
-        lock = self._client.lock(self.name, fair=False, label=proclaims, **self._options)
+        lock = self._client.lock(self.name, fair=False, rank=0, label=proclaims, **self._options)
         return lock._fair_if_possible().acquire_guard(timeout)
 
     def run(self, proclaims: str, work: Callable[[Guard], _T]) -> _T:

@@ -94,8 +94,10 @@ class Client:
         ours without a renewal, 20 ms to 24 hours (30). `timeout`: how long to wait for others (-1, for ever). `renew`:
         whether it is renewed while it is held (True). `max_hold`: how long after the grant renewal ends (never).
         `at_least_for`: how long after the grant it stays taken however early it is released, as
-        `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `layout`: how
-        it lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as `redis-py`.
+        `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `rank`: with
+        `fair`, how urgent it is, 0 to 9 (0): higher ranks go first, and every 10 s of waiting count as one rank.
+        `layout`: how it lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as
+        `redis-py`.
         `retry`: the first and the longest pause between two tries of a waiter that nobody tells of its turn (0.002,
         0.064). `label`: a text that `inspect` shows.
 
@@ -128,7 +130,7 @@ class Client:
         """
 
     def election(self, name: str, **options: Any) -> Election:
-        """One of many leads: see `Election`. Options are those of `lock`, but for `fair` and `label`."""
+        """One of many leads: see `Election`. Options are those of `lock`, but for `fair`, `rank` and `label`."""
 
     def guarded(self, key: str, **options: Any) -> Callable[[_F], _F]:
         """Decorates a function, so that every call of it holds the lock that `key` names:

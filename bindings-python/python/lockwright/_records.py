@@ -21,6 +21,7 @@ class LockOptions(TypedDict, total=False):
     max_hold: Optional[Span]
     at_least_for: Optional[Span]
     fair: Optional[bool]
+    rank: Optional[int]
     layout: Optional[str]
     format: Optional[str]
     retry: Optional[Tuple[Span, Span]]

@@ -146,7 +146,8 @@ class Client(_Around[_native.Client]):
         renewal, 20 ms to 24 hours (30). `timeout`: how long to wait for others (-1, for ever).
         `renew`: whether it is renewed while it is held (True). `max_hold`: how long after the grant renewal ends
         (never). `at_least_for`: how long after the grant it stays taken however early it is released, as
-        `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `layout`: how it
+        `Guard.hold_at_least_for` has it (0). `fair`: first come, first served over all processes (False). `rank`: with `fair`,
+        how urgent it is, 0 to 9 (0): higher ranks go first, and every 10 s of waiting count as one rank. `layout`: how it
         lies in the store, such as `string`, and `format`: whose locks of that layout it joins, such as `redis-py`. `retry`:
         the first and the longest pause between two tries of a waiter that nobody tells of its turn (0.002, 0.064). `label`:
         a text that `inspect` shows.
@@ -190,7 +191,7 @@ class Client(_Around[_native.Client]):
         return Once(self.lock(name, **options), look, make, waits)
 
     def election(self, name: str, **options: Any) -> Election:
-        """One of many leads: see `Election`. Options are those of `lock`, but for `fair` and `label`."""
+        """One of many leads: see `Election`. Options are those of `lock`, but for `fair`, `rank` and `label`."""
         return Election(self, name, **options)
 
     def guarded(self, key: str, **options: Any) -> Callable[[_F], _F]:
@@ -582,7 +583,7 @@ class Election(Candidacy[Client]):
 
     async def campaign(self, proclaims: str, timeout: Optional[Span] = None) -> Guard:
         """Waits to lead, and proclaims a text of at most 128 bytes from then on. Releasing the guard resigns."""
-        lock = self._client.lock(self.name, fair=False, label=proclaims, **self._options)
+        lock = self._client.lock(self.name, fair=False, rank=0, label=proclaims, **self._options)
         return await lock._fair_if_possible().acquire_guard(timeout)
 
     async def run(self, proclaims: str, work: Callable[[Guard], Awaitable[_T]]) -> _T:

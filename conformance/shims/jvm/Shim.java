@@ -203,6 +203,9 @@ final class Shim {
     if (has(command, "fair")) {
       made = made.fair(command.get("fair").getAsBoolean());
     }
+    if (has(command, "rank")) {
+      made = made.rank(command.get("rank").getAsInt());
+    }
     if (has(command, "label")) {
       made = made.label(text(command, "label"));
     }

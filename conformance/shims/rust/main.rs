@@ -454,6 +454,9 @@ fn builder_of<W: Way>(client: &Client<W>, command: &Value, name: &str) -> Result
     if command["fair"] == true {
         lock = lock.fair();
     }
+    if let Some(rank) = command["rank"].as_u64() {
+        lock = lock.rank(u8::try_from(rank).unwrap_or(u8::MAX));
+    }
     if let Some(owner) = command["owner"].as_u64() {
         lock = lock.reentrant(OwnerId(owner));
     }

@@ -34,6 +34,7 @@ pub mod name;
 pub mod options;
 pub mod protocol;
 pub mod queue;
+pub mod rank;
 mod records;
 pub mod relative;
 mod replies;
@@ -49,7 +50,7 @@ pub mod uri;
 pub use error::{Error, Kind, Result};
 pub(crate) use records::{arguments, inspection};
 pub use records::{
-    barrier_cell, barrier_machine, cell, cell_layout, engine, gate_layout, in_order, latch_cell, latch_machine,
-    lock_cell, native_machine, remembered, shared_cell, shared_machine,
+    barrier_cell, barrier_machine, by_rank, cell, cell_layout, engine, gate_layout, in_order, latch_cell,
+    latch_machine, lock_cell, native_machine, remembered, shared_cell, shared_machine,
 };
 pub use token::Token;

@@ -7,6 +7,7 @@ use zeroize::Zeroize;
 
 use crate::error::{Error, Result};
 use crate::name;
+use crate::rank::Rank;
 use crate::span::written;
 
 /// The default ttl.
@@ -47,6 +48,9 @@ pub struct AcquireOptions {
     /// First come, first served over all tasks of all processes; default no (then it is FIFO inside each process, and
     /// processes take turns).
     pub fair: bool,
+    /// With `fair`: how urgent the acquisition is, from 0 (the default) to 9. Higher ranks are served first, and within
+    /// a rank whoever came first; every 10 s of waiting count as much as one rank, so that nobody waits for ever.
+    pub rank: u8,
     /// Whether the same owner may acquire it again while holding it; default no.
     pub reentrant: bool,
     /// The layout at the store; `None` takes the store's default.
@@ -89,6 +93,7 @@ impl Default for AcquireOptions {
             max_hold: None,
             at_least_for: None,
             fair: false,
+            rank: 0,
             reentrant: false,
             layout: None,
             format: None,
@@ -126,6 +131,16 @@ impl AcquireOptions {
         }
         if let Some(label) = &self.label {
             name::check_label(label)?;
+        }
+        if Rank::new(self.rank).is_none() {
+            let message = format!("rank is {}; it must be 0 to {}", self.rank, Rank::HIGHEST.get());
+            return Err(Error::invalid("lock", message));
+        }
+        if self.rank > 0 && !self.fair {
+            return Err(Error::invalid(
+                "lock",
+                "rank orders who asks for fair; ask for fair, too, or leave the rank out",
+            ));
         }
         let Retry { min, max } = self.retry;
         if min < MIN_LIMIT || max < min || max > MAX_TIMEOUT {

@@ -26,6 +26,7 @@ use crate::gate::{CountOperation, Gate, LatchPlan};
 use crate::guarantee::Guarantees;
 use crate::lease::{Inspection, ReleaseOutcome};
 use crate::options::AcquireOptions;
+use crate::rank::Rank;
 use crate::share::Share;
 use crate::time::StoreTime;
 use crate::token::Tokens;
@@ -99,6 +100,8 @@ pub struct Terms {
     pub card: Arc<str>,
     /// Whether it is to be served in the order of the store's queue, where a layout serves others without one.
     pub fair: bool,
+    /// How urgent its place in the store's queue is.
+    pub rank: Rank,
 }
 
 impl Terms {
@@ -106,7 +109,7 @@ impl Terms {
     /// maker's. It listens nowhere and never waits.
     pub fn of_secret(name: Arc<str>, secret: AttemptId, ttl: Duration, card: Arc<str>) -> Self {
         let (inbox, claim) = (InboxId::NONE, Duration::ZERO);
-        Terms { name, attempt: secret, inbox, ttl, claim, card, fair: false }
+        Terms { name, attempt: secret, inbox, ttl, claim, card, fair: false, rank: Rank::LOWEST }
     }
 }
 
@@ -709,6 +712,11 @@ pub trait Layout: Send + Sync + fmt::Debug {
     /// Whether it is somebody's while it is acquired, as a gate is not.
     fn is_held(&self) -> bool {
         self.share().is_some() || !self.has_many_holders()
+    }
+
+    /// Whether those who wait are served by [`Rank`].
+    fn serves_by_rank(&self) -> bool {
+        false
     }
 
     /// Whether a held lock can go from one attempt to another.

@@ -44,6 +44,7 @@ use crate::error::Error;
 use crate::lease::ReleaseOutcome;
 use crate::lent::Lent;
 use crate::protocol::AttemptId;
+use crate::rank::Rank;
 use crate::relative::Relative;
 use crate::session::{CompactService, Service, claim};
 use crate::time::Time;
@@ -86,6 +87,8 @@ pub struct Ask {
     pub owner: Option<OwnerId>,
     /// Whether it queues at the store by itself.
     pub fair: bool,
+    /// How urgent its place there is.
+    pub rank: Rank,
     /// Whether it only tries.
     pub tries: bool,
     /// When it gives up.
@@ -136,7 +139,7 @@ pub enum Event {
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Start a contender.
-    Contend { contender: ContenderId, wait: bool, fair: bool, service: Service },
+    Contend { contender: ContenderId, wait: bool, fair: bool, rank: Rank, service: Service },
     /// Start a contender that takes the lock over from `secret`.
     Resume { contender: ContenderId, secret: AttemptId, service: Service },
     /// The contender's lease is now held on these terms.
@@ -375,7 +378,7 @@ impl Queue {
     fn contend(&mut self, fair_for: Option<TaskId>, ask: Ask) {
         let contender = self.add_contender(fair_for, &ask);
         let (wait, fair) = (!ask.tries, fair_for.is_some());
-        self.actions.push_back(Action::Contend { contender, wait, fair, service: ask.service });
+        self.actions.push_back(Action::Contend { contender, wait, fair, rank: ask.rank, service: ask.service });
     }
 
     fn add_contender(&mut self, fair_for: Option<TaskId>, ask: &Ask) -> ContenderId {
@@ -628,7 +631,7 @@ impl Queue {
         (self.block, &self.shared, self.own.len(), self.waiting.len(), self.waiting_fairly.len()).hash(state);
         (&*self.own, self.hold.is_some()).hash(state);
         for ask in self.waiting.iter().chain(self.waiting_fairly.iter()) {
-            (ask.task, ask.owner, ask.fair, ask.tries, ask.service).hash(state);
+            (ask.task, ask.owner, ask.fair, ask.rank, ask.tries, ask.service).hash(state);
             ask.deadline.map(|at| view.ahead(at)).hash(state);
         }
         if let Some(hold) = &self.hold {

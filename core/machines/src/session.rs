@@ -96,6 +96,7 @@ use crate::lease::{LossReason, ReleaseOutcome};
 use crate::lent::Lent;
 use crate::options::Retry;
 use crate::protocol::{AttemptId, Input, Op, Protocol, Push, Reply, Requests, Step, StoreEvent, Terms, Verdict};
+use crate::rank::Rank;
 use crate::relative::Relative;
 use crate::time::{StoreTime, Time};
 use crate::token::Tokens;
@@ -318,6 +319,7 @@ impl Session {
             claim: Duration::ZERO,
             card: "".into(),
             fair: false,
+            rank: Rank::LOWEST,
         };
         Session {
             bound: protocol.traits().bound,
@@ -766,7 +768,17 @@ impl Session {
         let ahead = |at: Option<Time>| at.map(|at| view.ahead(at));
         self.protocol.fingerprint(state);
         let attempt = view.attempt(self.terms.attempt);
-        (attempt, self.terms.ttl, self.terms.claim, self.terms.fair, self.service, self.waits, self.inbox).hash(state);
+        (
+            attempt,
+            self.terms.ttl,
+            self.terms.claim,
+            self.terms.fair,
+            self.terms.rank,
+            self.service,
+            self.waits,
+            self.inbox,
+        )
+            .hash(state);
         (
             self.asked.ask_again,
             self.asked.touched,
@@ -872,7 +884,7 @@ mod tests {
         let mut session = Session::new(Box::new(NativeMachine::new(&CALLS, "x".into(), true)), TTL);
         let (attempt, inbox) = (AttemptId(1), InboxId(1));
         let (name, card) = ("x".into(), "".into());
-        let terms = Terms { name, attempt, inbox, ttl: TTL, claim: claim(TTL), card, fair: false };
+        let terms = Terms { name, attempt, inbox, ttl: TTL, claim: claim(TTL), card, fair: false, rank: Rank::LOWEST };
         let service = Service { ttl: TTL, renew: true, max_hold: None, retry: Retry::DEFAULT };
         let now = Time::from_nanos(1_000_000_000);
         session.handle(now, Event::Acquire { terms, wait: true, service, inbox: Inbox::Live });

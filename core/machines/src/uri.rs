@@ -123,6 +123,7 @@ impl Uri {
             "max_hold" => self.lock.max_hold = Some(span(&key, text)?),
             "renew" => self.lock.renew = flag(&key, text)?,
             "fair" => self.lock.fair = flag(&key, text)?,
+            "rank" => self.lock.rank = rank(&key, text)?,
             "keep" if flag(&key, text)? => {
                 return Err(Error::unsupported("lock", "keep (the sticky lease) is not built yet; leave it out"));
             }
@@ -156,12 +157,13 @@ pub fn discreet(uri: &Uri, error: Error) -> Error {
 }
 
 /// The options that every store's address may have.
-pub const OPTIONS: [&str; 17] = [
+pub const OPTIONS: [&str; 18] = [
     "ttl",
     "timeout",
     "max_hold",
     "renew",
     "fair",
+    "rank",
     "keep",
     "layout",
     "format",
@@ -265,6 +267,10 @@ fn behind_the_host(text: &str) -> &str {
     let rest = text.split_once(':').map_or(text, |(_, rest)| rest);
     let Some(rest) = rest.strip_prefix("//") else { return rest };
     rest.find(['/', '?', '#']).map_or("", |end| &rest[end..])
+}
+
+fn rank(what: &str, text: &str) -> Result<u8> {
+    text.parse().map_err(|_| Error::invalid("connect", format!("{what} is {text:?}; write a number from 0 to 9")))
 }
 
 fn flag(what: &str, text: &str) -> Result<bool> {

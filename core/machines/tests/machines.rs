@@ -39,6 +39,7 @@ use lockwright_machines::native_machine::{Calls, NativeMachine};
 use lockwright_machines::options::Retry;
 use lockwright_machines::protocol::{Arg, AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent, Terms};
 use lockwright_machines::queue::{self, Ask, ContenderId, HoldId, Queue, TaskId};
+use lockwright_machines::rank::Rank;
 use lockwright_machines::session::{Action, Answer, Event, Inbox, RequestId, Service, Session, claim};
 use lockwright_machines::time::{StoreTime, Time};
 use lockwright_machines::token::Tokens;
@@ -58,7 +59,16 @@ fn millis(millis: u64) -> Duration {
 
 fn terms(attempt: u128) -> Terms {
     let (name, card) = ("x".into(), "".into());
-    Terms { name, attempt: AttemptId(attempt), inbox: InboxId(7), ttl: TTL, claim: claim(TTL), card, fair: false }
+    Terms {
+        name,
+        attempt: AttemptId(attempt),
+        inbox: InboxId(7),
+        ttl: TTL,
+        claim: claim(TTL),
+        card,
+        fair: false,
+        rank: Rank::LOWEST,
+    }
 }
 
 /// A session under test; whatever it says gathers here.
@@ -383,7 +393,15 @@ fn rule_8_a_lease_in_doubt_is_released_not_yielded() {
 }
 
 fn ask(task: u64) -> Ask {
-    Ask { task: TaskId(task), owner: None, fair: false, tries: false, deadline: None, service: SERVICE }
+    Ask {
+        task: TaskId(task),
+        owner: None,
+        fair: false,
+        rank: Rank::LOWEST,
+        tries: false,
+        deadline: None,
+        service: SERVICE,
+    }
 }
 
 fn drain(queue: &mut Queue) -> Vec<String> {
@@ -471,8 +489,12 @@ fn rule_9_the_last_to_cancel_withdraws_the_contender() {
 
 /// The reference record with its queue, at a store's clock that the test sets.
 mod record {
-    use lockwright_machines::lock_cell::{Acquire, Acquired, Claimant, Given, LockCell, Release, Surroundings, Waiter};
-    use lockwright_machines::protocol::{InboxId, StoreEvent};
+    use lockwright_machines::by_rank::ByRank;
+    use lockwright_machines::lock_cell::{
+        Acquire, Acquired, Claimant, Given, LockCell, LockStorage, Place, Release, Surroundings, Waiter,
+    };
+    use lockwright_machines::protocol::{AttemptId, InboxId, StoreEvent};
+    use lockwright_machines::rank::Rank;
     use lockwright_machines::time::StoreTime;
 
     use super::line::Queued;
@@ -504,7 +526,8 @@ mod record {
         fn acquire(&mut self, now: i64, attempt: u128, not_after: i64, prev: Option<u128>) -> Acquired {
             let asker = Waiter { owner: claimant(attempt), card: String::new() };
             let prev = prev.map(|attempt| (claimant(attempt), 1));
-            let ask = Acquire { asker, ttl: TTL, not_after: StoreTime(not_after), wait: true, prev };
+            let ask =
+                Acquire { asker, ttl: TTL, not_after: StoreTime(not_after), wait: true, rank: Rank::LOWEST, prev };
             with(now, |env| self.cell.acquire(&mut self.line, env, ask).unwrap()).0
         }
 
@@ -581,9 +604,9 @@ mod record {
         for (now, attempt) in [(1, 1), (2, 2), (3, 3)] {
             record.acquire(now, attempt, i64::MAX, None);
         }
-        record.line.0[0].owner.inbox = InboxId(50);
-        let again = Waiter { owner: Claimant { inbox: InboxId(50), ..claimant(4) }, card: String::new() };
-        record.line.0.insert(1, again);
+        record.line.0[0].waiter.owner.inbox = InboxId(50);
+        let waiter = Waiter { owner: Claimant { inbox: InboxId(50), ..claimant(4) }, card: String::new() };
+        record.line.0.insert(1, Place { waiter, ..record.line.0[0].clone() });
         record.release(4, 1);
         record.acquire(2_000_000, 5, i64::MAX, None);
         assert_eq!(record.holder(), Some(3));
@@ -609,6 +632,51 @@ mod record {
         assert_eq!(record.holder(), Some(2));
     }
 
+    /// Both queues of this many who came at these seconds with these ranks, and in which order they are served.
+    fn served(came: &[(i64, u8)]) -> Vec<u128> {
+        let (mut shipped, mut model) = (ByRank::default(), Queued::default());
+        for ((seconds, rank), attempt) in came.iter().zip(1..) {
+            let waiter = Waiter { owner: claimant(attempt), card: String::new() };
+            let place = Place { waiter, rank: Rank::new(*rank).unwrap(), since: StoreTime(seconds * 1_000_000) };
+            assert_eq!(shipped.join(&place), model.join(&place));
+        }
+        let mut order = Vec::new();
+        while let Some(first) = shipped.first().unwrap() {
+            assert_eq!(Some(&first), model.first().unwrap().as_ref());
+            assert_eq!(Some(&first), shipped.pop().unwrap().as_ref());
+            assert_eq!(Some(&first), model.pop().unwrap().as_ref());
+            order.push(first.owner.attempt.0);
+        }
+        assert!(shipped.is_empty());
+        order
+    }
+
+    #[test]
+    fn a_higher_rank_goes_first_until_the_other_has_waited_ten_seconds_longer_for_each_between() {
+        assert_eq!(served(&[(0, 0), (1, 0), (2, 0)]), [1, 2, 3], "by arrival alone");
+        assert_eq!(served(&[(0, 0), (1, 3), (2, 9)]), [3, 2, 1], "by rank");
+        assert_eq!(served(&[(0, 0), (9, 1), (10, 1), (11, 1)]), [2, 3, 1, 4], "of equals the higher rank");
+        assert_eq!(served(&[(0, 0), (31, 3), (31, 4), (100, 9)]), [3, 1, 2, 4], "nobody waits for ever");
+        assert_eq!(served(&[(0, 5), (1, 5), (0, 5)]), [1, 2, 3], "within a rank by arrival, whatever the clock says");
+    }
+
+    #[test]
+    fn who_waits_with_a_rank_keeps_it_and_its_place() {
+        let mut line = ByRank::default();
+        let mut join = |attempt, rank| {
+            let waiter = Waiter { owner: claimant(attempt), card: String::new() };
+            line.join(&Place { waiter, rank: Rank::new(rank).unwrap(), since: StoreTime(attempt as i64) }).unwrap()
+        };
+        assert_eq!([join(1, 0), join(2, 4), join(3, 4), join(4, 0)], [0, 1, 2, 3]);
+        assert_eq!([join(3, 0), join(1, 9), join(2, 4)], [3, 2, 2], "those of its rank ahead of it, and all others");
+        assert_eq!(line.len(), 4);
+        line.leave(AttemptId(2)).unwrap();
+        assert_eq!(line.first().unwrap().unwrap().owner.attempt, AttemptId(3));
+        line.drop_inbox(claimant(3).inbox).unwrap();
+        assert_eq!((line.len(), line.contains(AttemptId(3))), (2, Ok(false)));
+        assert_eq!(line.pop().unwrap().unwrap().owner.attempt, AttemptId(1));
+    }
+
     #[test]
     fn whoever_asks_as_the_first_in_line_gets_an_answer_and_the_whole_ttl() {
         let mut record = Record::default();
@@ -616,7 +684,8 @@ mod record {
             record.acquire(now, attempt, i64::MAX, None);
         }
         let asker = Waiter { owner: claimant(2), card: String::new() };
-        let ask = Acquire { asker, ttl: TTL, not_after: StoreTime(i64::MAX), wait: true, prev: None };
+        let ask =
+            Acquire { asker, ttl: TTL, not_after: StoreTime(i64::MAX), wait: true, rank: Rank::LOWEST, prev: None };
         let (answer, pushed) = with(31_000_000, |env| record.cell.acquire(&mut record.line, env, ask).unwrap());
         assert!(matches!(answer, Acquired::Granted { .. }) && pushed.is_empty(), "{answer:?} {pushed:?}");
         assert_eq!(record.cell.remaining(StoreTime(31_000_000)), TTL);
@@ -628,7 +697,7 @@ mod record {
         for (now, attempt) in [(1, 1), (2, 2), (3, 3)] {
             record.acquire(now, attempt, i64::MAX, None);
         }
-        record.line.0[1].owner.inbox = claimant(2).inbox;
+        record.line.0[1].waiter.owner.inbox = claimant(2).inbox;
         record.release(4, 1);
         assert!(with(5, |env| record.cell.renew(env, &claimant(2), TTL)).0);
         record.acquire(40_000_000, 4, i64::MAX, None);
@@ -639,7 +708,7 @@ mod record {
     fn rule_16_tokens_rise_though_the_record_was_forgotten() {
         let mut record = Record::default();
         let asker = Waiter { owner: claimant(1), card: String::new() };
-        let ask = Acquire { asker, ttl: TTL, not_after: StoreTime(9), wait: true, prev: None };
+        let ask = Acquire { asker, ttl: TTL, not_after: StoreTime(9), wait: true, rank: Rank::LOWEST, prev: None };
         let mut env = Surroundings { now: StoreTime(1), token_floor: 5_000, alive: &|_| true, pushes: vec![] };
         let granted = record.cell.acquire(&mut record.line, &mut env, ask).unwrap();
         assert!(matches!(granted, Acquired::Granted { first: 5_000, .. }), "{granted:?}");

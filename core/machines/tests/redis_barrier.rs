@@ -82,7 +82,7 @@ fn one_name_is_one_thing() {
     let now = server.later();
     for (setup, what) in [
         (["SET", &*key, "x"].as_slice(), ""),
-        (&["HSET", &*key, "v", "1"], "a lock's"),
+        (&["HSET", &*key, "v", "2"], "a lock's"),
         (&["HSET", &*key, "v", "latch1"], "a latch's"),
         (&["HSET", &*key, "v", "semaphore1"], "a semaphore's"),
         (&["HSET", &*key, "uuid:1", "1"], "something else's"),

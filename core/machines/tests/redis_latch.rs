@@ -93,7 +93,7 @@ fn one_name_is_one_thing() {
     };
     for (setup, what) in [
         (["SET", &*key, "x"].as_slice(), ""),
-        (&["HSET", &*key, "v", "1"], "a lock's"),
+        (&["HSET", &*key, "v", "2"], "a lock's"),
         (&["HSET", &*key, "v", "rwlock1"], "a rwlock's"),
         (&["HSET", &*key, "uuid:1", "1"], "something else's"),
     ] {

@@ -17,6 +17,7 @@ use lockwright_machines::options::AcquireOptions;
 use lockwright_machines::protocol::{
     AttemptId, Change, InboxId, Input, Intent, Layout, Protocol, Reply, Request, Requests, Step, Terms, Verdict,
 };
+use lockwright_machines::rank::Rank;
 use lockwright_machines::share::{ALL, Share};
 use lockwright_machines::stores::redis::layouts::redisson::{counted, layout};
 use lockwright_machines::stores::redis::layouts::redisson_shared::{
@@ -36,7 +37,7 @@ const PAUSES: [i64; 5] = [0, 50, 2 * MINUTE, 6 * MINUTE, 100 * MINUTE];
 fn terms(who: u128) -> Terms {
     let card = format!("host\t{who}\trust\tlabel {who}").into();
     let attempt = AttemptId((who + 1) << 64);
-    Terms { name: "x".into(), attempt, inbox: InboxId(1), ttl: TTL, claim: TTL, card, fair: false }
+    Terms { name: "x".into(), attempt, inbox: InboxId(1), ttl: TTL, claim: TTL, card, fair: false, rank: Rank::LOWEST }
 }
 
 fn asked(step: Step, not_after: i64) -> Request {

@@ -37,7 +37,7 @@ fn one_name_is_one_thing() {
     let key = "lw:{shared, and something else}";
     for setup in [
         ["SET", key, "x"].as_slice(),
-        &["HSET", key, "v", "1"],
+        &["HSET", key, "v", "2"],
         &["HSET", key, "v", "semaphore1"],
         &["HSET", key, "uuid:1", "1"],
     ] {

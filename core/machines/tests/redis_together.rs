@@ -17,11 +17,12 @@ use lockwright_machines::cell::{Cell, Runs};
 use lockwright_machines::lock_cell::{LockCell, Surroundings};
 use lockwright_machines::native_machine::NativeMachine;
 use lockwright_machines::protocol::{AttemptId, InboxId, Intent, Layout, Policy, Reply, Request, StoreEvent, Terms};
+use lockwright_machines::rank::Rank;
 use lockwright_machines::stores::redis::layouts::native_scripts::{CALLS, OWN, layout};
 use lockwright_machines::time::StoreTime;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use redis_server::{Inbox, Server, begun, compare, dated};
+use redis_server::{Inbox, Server, begun, compare, dated, goes};
 
 const SEQUENCES: u32 = 500;
 const LOCKS: usize = 4;
@@ -219,7 +220,7 @@ impl<'a> Run<'a> {
         self.now = StoreTime(self.now.0 + micros);
         for lock in 0..LOCKS {
             let Pair { key, .. } = &self.locks[lock];
-            let gone = self.server.number(&["HGET", key, "g"]).unwrap_or(i64::MAX);
+            let gone = goes(self.server, key).unwrap_or(i64::MAX);
             if self.now.0 >= gone {
                 self.server.plain(&["DEL", &self.locks[lock].key]);
                 (self.locks[lock].cell, self.locks[lock].line) = (LockCell::default(), Queued::default());
@@ -258,5 +259,6 @@ fn terms(who: usize, lock: usize) -> Terms {
         claim: CLAIM,
         card: format!("host\t{who}\trust\t").into(),
         fair: false,
+        rank: Rank::LOWEST,
     }
 }

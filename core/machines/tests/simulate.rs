@@ -26,6 +26,7 @@ use lockwright_machines::native_machine::Procedure;
 use lockwright_machines::options::Retry;
 use lockwright_machines::protocol::{Arg, AttemptId, InboxId, Reply, StoreEvent};
 use lockwright_machines::queue::{Ask, HoldId, OwnerId, TaskId};
+use lockwright_machines::rank::Rank;
 use lockwright_machines::session::{Answer, Inbox, RequestId, Service, margin};
 use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::time::{StoreTime, Time};
@@ -398,10 +399,12 @@ impl Simulation {
                 let now = self.clients[client].local(self.now);
                 let deadline =
                     self.random.chance(250).then(|| now.after(Duration::from_millis(self.random.below(3000))));
+                let (fair, rank) = (self.random.chance(300), self.random.below(4) as u8);
                 let ask = Ask {
                     task: TaskId(id),
                     owner: Some(OwnerId(number as u64)),
-                    fair: self.random.chance(300),
+                    fair,
+                    rank: Rank::new(rank).filter(|_| fair).unwrap_or_default(),
                     tries: self.random.chance(150),
                     deadline,
                     service: self.service(),
@@ -430,6 +433,7 @@ impl Simulation {
                         task: TaskId(id),
                         owner: Some(OwnerId(number as u64)),
                         fair: false,
+                        rank: Rank::LOWEST,
                         tries: false,
                         deadline: None,
                         service: self.service(),

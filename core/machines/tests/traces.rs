@@ -51,6 +51,7 @@ use lockwright_machines::protocol::{
     AttemptId, Change, InboxId, Input, Intent, Layout as _, Op, Previous, Protocol, Reply, Request, Step, StoreEvent,
     Term, Terms, Verdict,
 };
+use lockwright_machines::rank::Rank;
 use lockwright_machines::share::Share;
 use lockwright_machines::stores::{redis, zookeeper};
 use lockwright_machines::time::StoreTime;
@@ -312,6 +313,7 @@ impl Player {
             claim: duration(&text("claim", "1s"))?,
             card: text("card", "").into(),
             fair: self.settings.contains_key("fair"),
+            rank: Rank::new(text("rank", "0").parse().unwrap_or_default()).unwrap_or_default(),
         })
     }
 

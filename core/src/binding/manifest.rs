@@ -87,6 +87,7 @@ const fn shape(shape: Shape) -> &'static str {
         Shape::Text => "text",
         Shape::Path => "path",
         Shape::Range => "range",
+        Shape::Count => "count",
     }
 }
 

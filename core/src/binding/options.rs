@@ -68,6 +68,8 @@ pub enum Shape {
     Path,
     /// The shortest and the longest of spans of time.
     Range,
+    /// A small whole number.
+    Count,
 }
 
 /// An option of `T`.
@@ -87,16 +89,18 @@ enum Set<T> {
     Text(fn(&mut T, &str)),
     Path(fn(&mut T, String)),
     Range(fn(&mut T, [Option<Duration>; 2])),
+    Count(fn(&mut T, u8)),
 }
 
 /// The options of a lock. What is not set stays as the client's address says.
-pub static LOCK: [Choice<AcquireOptions>; 11] = [
+pub static LOCK: [Choice<AcquireOptions>; 12] = [
     Choice { name: "ttl", set: Set::Span(|lock, ttl| lock.ttl = ttl) },
     Choice { name: "timeout", set: Set::Limit(|lock, limit| lock.timeout = limit) },
     Choice { name: "renew", set: Set::Flag(|lock, renew| lock.renew = renew) },
     Choice { name: "max_hold", set: Set::Span(|lock, most| lock.max_hold = Some(most)) },
     Choice { name: "at_least_for", set: Set::Span(|lock, least| lock.at_least_for = Some(least)) },
     Choice { name: "fair", set: Set::Flag(|lock, fair| lock.fair = fair) },
+    Choice { name: "rank", set: Set::Count(|lock, rank| lock.rank = rank) },
     Choice { name: "reentrant", set: Set::Flag(|lock, reentrant| lock.reentrant = reentrant) },
     Choice { name: "layout", set: Set::Text(AcquireOptions::set_layout) },
     Choice { name: "format", set: Set::Text(|lock, format| lock.format = Some(format.into())) },
@@ -143,6 +147,7 @@ impl<T> Choice<T> {
             Set::Text(_) => Shape::Text,
             Set::Path(_) => Shape::Path,
             Set::Range(_) => Shape::Range,
+            Set::Count(_) => Shape::Count,
         }
     }
 
@@ -160,6 +165,7 @@ impl<T> Choice<T> {
             (Set::Flag(set), Given::Flag(flag)) => set(options, flag),
             (Set::Text(set), Given::Text(text)) => set(options, &text),
             (Set::Path(set), Given::Text(path)) => set(options, path),
+            (Set::Count(set), Given::Number(number)) => set(options, count(operation, &what, number)?),
             (Set::Range(set), Given::Range(ends)) => {
                 let [min, max] = ends.each_ref().map(|end| end.as_ref().map(span).transpose());
                 set(options, [min?, max?]);
@@ -241,6 +247,12 @@ impl Language {
     }
 }
 
+fn count(operation: &'static str, what: &str, number: f64) -> Result<u8> {
+    let is_whole = number.fract() == 0.0 && (0.0..=f64::from(u8::MAX)).contains(&number);
+    let message = || Error::invalid(operation, format!("{what} is {number:?}; it must be a small whole number"));
+    is_whole.then_some(number as u8).ok_or_else(message)
+}
+
 fn wrong(operation: &'static str, what: &str, given: &Given) -> Error {
     let is = match given {
         Given::Number(_) => "a number",
@@ -310,7 +322,9 @@ mod tests {
             for choice in choices {
                 let takes = |given| choice.set(&mut options.clone(), given, PYTHON, "lock").is_ok();
                 let shape = choice.shape();
-                assert_eq!(takes(number()), matches!(shape, Shape::Span | Shape::Limit), "{}", choice.name);
+                let numbers = [Shape::Span, Shape::Limit, Shape::Count];
+                assert_eq!(takes(number()), numbers.contains(&shape), "{}", choice.name);
+                assert_eq!(takes(Given::Number(0.5)), numbers[..2].contains(&shape), "{}", choice.name);
                 assert_eq!(takes(Given::Flag(true)), shape == Shape::Flag, "{}", choice.name);
                 assert_eq!(takes(Given::Text("1s".into())), texts.contains(&shape), "{}", choice.name);
                 assert_eq!(

@@ -33,8 +33,14 @@ impl<F: Face> Client<F> {
     /// The lock that is tried.
     fn trial(&self) -> Result<Lock<F>> {
         let options = AcquireOptions { ttl: Duration::from_secs(1), renew: false, ..self.options() };
-        let options =
-            AcquireOptions { timeout: Some(Duration::ZERO), max_hold: None, fair: false, reentrant: false, ..options };
+        let options = AcquireOptions {
+            timeout: Some(Duration::ZERO),
+            max_hold: None,
+            fair: false,
+            rank: 0,
+            reentrant: false,
+            ..options
+        };
         self.lock(PING).options(options).build()
     }
 

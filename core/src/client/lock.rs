@@ -119,6 +119,14 @@ impl<F: Face> LockBuilder<F> {
         self
     }
 
+    /// How urgent it is, from 0 (the default) to 9, for locks that are [fair](Self::fair). Higher ranks are served
+    /// first, and within a rank whoever came first; every 10 s of waiting count as much as one rank, so that nobody
+    /// waits for ever. Only the layout `native` has ranks.
+    pub fn rank(mut self, rank: u8) -> Self {
+        self.options.rank = rank;
+        self
+    }
+
     /// Acquisitions of the same `owner` re-enter: they are granted at once, and the lock is free when each was
     /// released.
     pub fn reentrant(mut self, owner: OwnerId) -> Self {
@@ -174,6 +182,7 @@ impl<F: Face> LockBuilder<F> {
             let layout =
                 of.layout(stores::layout_of(client.inner.store.layouts(), LayoutChoice::of(&options))?, &options)?;
             layout.check(&options)?;
+            check_rank(&*layout, &options)?;
             let can = client.promises(&*layout);
             let wants = [(options.fair && !can.fair, "fair"), (options.reentrant && !can.reentrant, "reentrant")];
             if let Some((_, what)) = wants.iter().find(|(missing, _)| *missing) {
@@ -192,6 +201,15 @@ impl<F: Face> LockBuilder<F> {
         let (spot, at_work) = build().map_err(|error: Error| error.on_store(client.address()))?;
         Ok(Lock { client, spot: Arc::new(spot), wish: Wish::new(options, owner), at_work })
     }
+}
+
+fn check_rank(layout: &dyn Layout, options: &AcquireOptions) -> Result<()> {
+    if options.rank == 0 || layout.serves_by_rank() {
+        return Ok(());
+    }
+    let message =
+        format!("layout {} serves nobody by rank; leave the rank out, or choose the store's own layout", layout.name());
+    Err(Error::unsupported("lock", message))
 }
 
 /// The error for what is to stay taken though it is released, in a layout that cannot leave a lock to nobody.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lockwright_machines::machine::{Demand, PARTING, Waiting};
 use lockwright_machines::queue::{Ask, OwnerId, TaskId};
+use lockwright_machines::rank::Rank;
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
@@ -401,6 +402,7 @@ impl Engine {
             task: TaskId(0),
             owner: wish.owner.filter(|_| options.reentrant),
             fair: options.fair,
+            rank: Rank::new(options.rank).unwrap_or_default(),
             tries: options.tries(),
             deadline: match options.timeout.filter(|limit| !limit.is_zero()) {
                 Some(limit) => Some(clock::now().after(limit)),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use lockwright_machines::barrier_machine;
 use lockwright_machines::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
 use lockwright_machines::latch_machine;
+use lockwright_machines::rank::Rank;
 use lockwright_machines::stores::redis::layouts;
 use lockwright_machines::stores::zookeeper::layouts::curator::Curator;
 use lockwright_machines::stores::zookeeper::layouts::curator_layout::CuratorLayout;
@@ -31,6 +32,7 @@ fn terms(attempt: u8) -> Terms {
         claim: second,
         card,
         fair: attempt == 1,
+        rank: Rank::LOWEST,
     }
 }
 

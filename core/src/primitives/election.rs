@@ -83,7 +83,7 @@ impl<F: Face> Election<F> {
     }
 
     fn candidate(&self, proclaims: &str) -> Result<Lock<F>> {
-        let options = AcquireOptions { fair: false, label: Some(proclaims.into()), ..self.options.clone() };
+        let options = AcquireOptions { fair: false, rank: 0, label: Some(proclaims.into()), ..self.options.clone() };
         Ok(self.client.lock(&self.name).options(options).build()?.fair_if_possible())
     }
 

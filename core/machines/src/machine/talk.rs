@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::lease::LossReason;
 use crate::protocol::{Op, Push, Terms};
 use crate::queue::{self, ContenderId, Refusal};
+use crate::rank::Rank;
 use crate::session::{self, Service, Session, claim};
 use crate::time::Time;
 use crate::token::{Token, Tokens};
@@ -34,8 +35,8 @@ impl<H: Handles> LockMachine<H> {
     fn queue_wants(&mut self, step: &mut Step<'_, H>, action: queue::Action) {
         let now = step.now;
         match action {
-            queue::Action::Contend { contender, wait, fair, service } => {
-                if let Err(error) = self.contend(step, contender, wait, fair, service) {
+            queue::Action::Contend { contender, wait, fair, rank, service } => {
+                if let Err(error) = self.contend(step, contender, wait, (fair, rank), service) {
                     self.cannot_ask(step, contender, error);
                 }
             }
@@ -121,10 +122,10 @@ impl<H: Handles> LockMachine<H> {
         step: &mut Step<'_, H>,
         contender: ContenderId,
         wait: bool,
-        fair: bool,
+        (fair, rank): (bool, Rank),
         service: Service,
     ) -> Result<()> {
-        let terms = Terms { fair, ..self.terms(step, service)? };
+        let terms = Terms { fair, rank, ..self.terms(step, service)? };
         if wait && self.has_many_holders {
             step.env.await_grant(terms.attempt);
         }
@@ -172,6 +173,7 @@ impl<H: Handles> LockMachine<H> {
             claim: claim(service.ttl),
             card: self.card.clone(),
             fair: false,
+            rank: Rank::LOWEST,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::lock_cell::{Claimant, Waiter};
+use crate::lock_cell::{Claimant, Place};
 use crate::protocol::{AttemptId, InboxId};
 use crate::shared_cell::Seeker;
 
@@ -12,9 +12,9 @@ pub trait Queued {
     fn owner(&self) -> &Claimant;
 }
 
-impl Queued for Waiter {
+impl Queued for Place {
     fn owner(&self) -> &Claimant {
-        &self.owner
+        &self.waiter.owner
     }
 }
 

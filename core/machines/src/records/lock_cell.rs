@@ -19,13 +19,12 @@
 //! that was no claim ends by a hand-off, those who wait may sleep until it would have ended; so the next in line is
 //! told of the claim ([`StoreEvent::Next`]).
 
-use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::in_order::InOrder;
 use crate::protocol::{AttemptId, InboxId, StoreEvent, Terms};
+use crate::rank::Rank;
 use crate::time::StoreTime;
 
 /// Fencing tokens set aside by every grant for hand-offs inside the holder's process.
@@ -136,6 +135,17 @@ pub struct Hold {
 
 /// A place in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Whose it is.
+    pub waiter: Waiter,
+    /// How urgent it is.
+    pub rank: Rank,
+    /// Since when it is waited on.
+    pub since: StoreTime,
+}
+
+/// Somebody who waits, or would.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
     /// Who waits.
     pub owner: Claimant,
@@ -143,17 +153,18 @@ pub struct Waiter {
     pub card: String,
 }
 
-/// The queue of one lock, in order of arrival. Where it is kept is the store's affair.
+/// The queue of one lock, in order of arrival within each [rank](Rank). Where it is kept is the store's affair.
 pub trait LockStorage {
     /// Why keeping it can fail.
     type Error;
-    /// Adds `waiter` at the end unless its attempt is in the line already; how many are ahead of it.
-    fn join(&mut self, waiter: &Waiter) -> Result<u32, Self::Error>;
-    /// The first in line, who stays there.
+    /// Adds `place` at the end of its rank unless its attempt has one already; how many are ahead of it at most: those
+    /// of its rank, and all of others.
+    fn join(&mut self, place: &Place) -> Result<u32, Self::Error>;
+    /// Who is served next, and stays there: of the first of each rank the one whose [turn](Rank::turn) it is.
     fn first(&mut self) -> Result<Option<Waiter>, Self::Error>;
     /// How many wait.
     fn count(&mut self) -> Result<u32, Self::Error>;
-    /// Takes the first in line.
+    /// Takes who is served next.
     fn pop(&mut self) -> Result<Option<Waiter>, Self::Error>;
     /// Whether `attempt` stands in the line.
     fn contains(&mut self, attempt: AttemptId) -> Result<bool, Self::Error>;
@@ -206,6 +217,8 @@ pub struct Acquire {
     pub not_after: StoreTime,
     /// Whether to queue.
     pub wait: bool,
+    /// How urgent its place in the queue then is.
+    pub rank: Rank,
     /// An earlier holder to give back first, and the highest token it used.
     pub prev: Option<(Claimant, u64)>,
 }
@@ -271,6 +284,12 @@ pub enum Release {
     Stolen(String),
 }
 
+impl Acquire {
+    fn place(&self, now: StoreTime) -> Place {
+        Place { waiter: self.asker.clone(), rank: self.rank, since: now }
+    }
+}
+
 impl LockCell {
     /// Asks for the lock.
     pub fn acquire<L: LockStorage>(
@@ -290,7 +309,7 @@ impl LockCell {
         self.forget_expired(line, env)?;
         if self.hold.is_none() && line.count()? > 0 {
             if ask.wait {
-                line.join(&ask.asker)?;
+                line.join(&ask.place(env.now))?;
             }
             self.hand_over(line, env)?;
         }
@@ -310,7 +329,7 @@ impl LockCell {
         if !ask.wait {
             return Ok(Acquired::Held { remaining, prev });
         }
-        let position = line.join(&ask.asker)?;
+        let position = line.join(&ask.place(env.now))?;
         Ok(Acquired::Queued { remaining, position, prev })
     }
 
@@ -459,39 +478,5 @@ impl LockCell {
         self.renew(env, &ask.asker.owner, ask.ttl);
         let first = self.hold.as_ref().map_or(0, |hold| hold.first);
         Acquired::Granted { first, prev }
-    }
-}
-
-impl LockStorage for InOrder<Waiter> {
-    type Error = Infallible;
-
-    fn join(&mut self, waiter: &Waiter) -> Result<u32, Infallible> {
-        Ok(self.join(waiter))
-    }
-
-    fn first(&mut self) -> Result<Option<Waiter>, Infallible> {
-        Ok(self.get(0).cloned())
-    }
-
-    fn count(&mut self) -> Result<u32, Infallible> {
-        Ok(self.len())
-    }
-
-    fn pop(&mut self) -> Result<Option<Waiter>, Infallible> {
-        Ok(self.pop())
-    }
-
-    fn contains(&mut self, attempt: AttemptId) -> Result<bool, Infallible> {
-        Ok(InOrder::contains(self, attempt))
-    }
-
-    fn leave(&mut self, attempt: AttemptId) -> Result<(), Infallible> {
-        self.leave(attempt);
-        Ok(())
-    }
-
-    fn drop_inbox(&mut self, inbox: InboxId) -> Result<(), Infallible> {
-        self.drop_inbox(inbox);
-        Ok(())
     }
 }

@@ -17,6 +17,7 @@
 pub(crate) mod arguments;
 pub mod barrier_cell;
 pub mod barrier_machine;
+pub mod by_rank;
 pub mod cell;
 pub mod cell_layout;
 pub mod engine;

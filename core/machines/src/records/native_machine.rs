@@ -3,7 +3,7 @@
 //! Redis runs the procedures as Lua, memory and SQLite run [`crate::lock_cell`]. Every conversation is one request:
 //!
 //! ```text
-//!   acquire  claimant ttl-us not-after card wait [prev used]  ->  first token
+//!   acquire  claimant ttl-us not-after card place [prev used] ->  first token
 //!                                                             |   [0, now, remaining-us, prev]            held
 //!                                                             |   [1, now, remaining-us, position, prev]  queued
 //!                                                             |   [2, now]                                late
@@ -17,6 +17,7 @@
 //!                                                             |   [2, now]                              late
 //! ```
 //!
+//! `place` is 0 for who does not queue, else one more than its rank.
 //! `prev` is 0 given back (or none), 1 expired, 2 stolen, 3 unknown. Resending an acquire is safe: the holder is told
 //! its tokens again, a waiter keeps its place. Source: own layout; the claim and the one-request yield are described in
 //! `docs/adr/0004-native-shared-by-three-stores.md`.
@@ -29,11 +30,11 @@ use std::time::Duration;
 
 use crate::arguments::{Arguments, micros, token_arg};
 use crate::barrier_machine::BarrierCalls;
+use crate::by_rank::ByRank;
 use crate::cell::{Cell, Runs};
 use crate::gate::Gate;
 use crate::gate_layout::GateLayout;
 use crate::guarantee::{Guarantees, TokenRises};
-use crate::in_order::InOrder;
 use crate::inspection;
 use crate::latch_machine::LatchCalls;
 use crate::lease::{Card, Holder, Inspection, LOCK, ReleaseOutcome};
@@ -42,6 +43,7 @@ use crate::protocol::{
     Arg, Call, Grant, Input, Inquiry, Intent, Layout, Op, Policy, Protocol, Push, Reply, Request, Requests, Step,
     StoreEvent, Term, Terms, Traits, Verdict, Wait,
 };
+use crate::rank::Rank;
 use crate::replies::{answered, done, duration, int, is_far, names, operation, refusal, shown};
 use crate::share::Share;
 use crate::shared_machine::{SharedCalls, SharedLayout};
@@ -156,6 +158,10 @@ impl Layout for NativeLayout {
         Ok((self.key)(&self.prefix, name).into())
     }
 
+    fn serves_by_rank(&self) -> bool {
+        true
+    }
+
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
         let Guarantees { push, token, .. } = self.guarantees();
         let clocked = token == TokenRises::WithStoreClock;
@@ -266,7 +272,8 @@ impl NativeMachine {
         match intent {
             Intent::Acquire { terms, wait, prev } => {
                 let mut request = self.request(&self.calls.acquire, [me, micros(terms.ttl), Arg::NotAfter]);
-                request.args.extend([terms.card.clone().into(), Arg::Int((*wait).into())]);
+                let place = if *wait { 1 + i64::from(terms.rank.get()) } else { 0 };
+                request.args.extend([terms.card.clone().into(), Arg::Int(place)]);
                 if let Some(prev) = prev {
                     request.args.extend([claimant_arg(&prev.terms), token_arg(prev.used)]);
                 }
@@ -412,7 +419,7 @@ pub enum Procedure {
 
 impl Cell for LockCell {
     type Procedure = Procedure;
-    type InMemory = InOrder<lock_cell::Waiter>;
+    type InMemory = ByRank;
 
     const INSPECT: Procedure = Procedure::Inspect;
 
@@ -422,8 +429,10 @@ impl Cell for LockCell {
             "acquire" => {
                 let asker = lock_cell::Waiter { owner: args.claimant(0)?, card: args.text(3)?.to_owned() };
                 let prev = args.claimant(5).zip(args.token(6));
-                let (not_after, wait) = (StoreTime(args.number(2)?), args.number(4)? != 0);
-                Procedure::Acquire(lock_cell::Acquire { asker, ttl: duration(args.number(1)?), not_after, wait, prev })
+                let (ttl, not_after) = (duration(args.number(1)?), StoreTime(args.number(2)?));
+                let place = args.number(4)?;
+                let rank = Rank::new(u8::try_from((place - 1).max(0)).ok()?)?;
+                Procedure::Acquire(lock_cell::Acquire { asker, ttl, not_after, wait: place != 0, rank, prev })
             }
             "renew" => Procedure::Renew(args.claimant(0)?, duration(args.number(1)?)),
             "release" => Procedure::Release(args.claimant(0)?, args.token(1)?),
@@ -452,7 +461,7 @@ impl Cell for LockCell {
         self.last
     }
 
-    fn is_idle(&self, line: &InOrder<lock_cell::Waiter>, _: StoreTime) -> bool {
+    fn is_idle(&self, line: &ByRank, _: StoreTime) -> bool {
         self.hold.is_none() && line.is_empty()
     }
 }

@@ -6,6 +6,7 @@ use std::hash::Hasher;
 
 use super::*;
 use crate::protocol::{Change, Grant, InboxId, Request, Term, Traits, Wait};
+use crate::rank::Rank;
 use crate::token::Tokens;
 
 /// From a phase by an event to another phase, and what is done on the way.
@@ -166,7 +167,16 @@ impl Walk {
     fn terms(&mut self) -> Terms {
         self.attempts += 1;
         let (attempt, inbox, ttl) = (AttemptId(self.attempts), InboxId(1), ATTEMPT_TTL);
-        Terms { name: "x".into(), attempt, inbox, ttl, claim: claim(ttl), card: "".into(), fair: false }
+        Terms {
+            name: "x".into(),
+            attempt,
+            inbox,
+            ttl,
+            claim: claim(ttl),
+            card: "".into(),
+            fair: false,
+            rank: Rank::LOWEST,
+        }
     }
 
     fn service(&mut self) -> Service {

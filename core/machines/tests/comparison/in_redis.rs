@@ -11,7 +11,7 @@ use lockwright_machines::time::StoreTime;
 use proptest::test_runner::TestCaseError;
 
 use crate::comparison::{Compared, Model, Store, play};
-use crate::redis_server::{Inbox, Server, check_queue, compare};
+use crate::redis_server::{Inbox, Server, check_queue, compare, goes};
 
 /// A kind of record as it lies in Redis.
 pub trait InHash: Compared {
@@ -39,6 +39,8 @@ impl<C: InHash> Store<C> for InRedis<'_> {
 
     fn begin(&mut self, key: &str) -> StoreTime {
         clear(self.server, key);
+        // What a sequence left that failed is not told to a shorter one.
+        self.inbox.pushed(self.server);
         self.server.later()
     }
 
@@ -55,7 +57,7 @@ impl<C: InHash> Store<C> for InRedis<'_> {
     }
 
     fn forgets(&mut self, key: &str, now: StoreTime) -> bool {
-        let goes = self.server.number(&["HGET", key, "g"]).is_some_and(|goes| now.0 >= goes);
+        let goes = goes(self.server, key).is_some_and(|goes| now.0 >= goes);
         if goes {
             self.server.plain(&["DEL", key]);
         }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwright_machines::in_order::InOrder;
-use lockwright_machines::lock_cell::{LockCell, Waiter};
+use lockwright_machines::by_rank::ByRank;
+use lockwright_machines::lock_cell::LockCell;
 use lockwright_machines::native_machine::NativeMachine;
 use lockwright_machines::protocol::{AttemptId, Intent, Layout, Op, Previous, Protocol, Terms};
+use lockwright_machines::rank::Rank;
 use proptest::prelude::*;
 
 use super::{CLAIM, Compared, Deed, MINUTE, Model, Question, TTL, terms as terms_of};
@@ -15,7 +16,7 @@ pub const CLAIMANTS: usize = 8;
 
 #[derive(Clone, Debug)]
 pub enum Command {
-    Acquire { who: usize, wait: bool, prev: Option<usize>, late: bool },
+    Acquire { who: usize, wait: bool, rank: u8, prev: Option<usize>, late: bool },
     Renew { who: usize, ttl: Duration },
     Release { who: usize, beyond: i64 },
     Undo { who: usize, prev: Option<usize> },
@@ -38,8 +39,12 @@ fn secret(who: usize) -> Terms {
 fn command() -> impl Strategy<Value = Command> {
     let who = 0..CLAIMANTS;
     let previous = prop::option::weighted(0.4, 0..CLAIMANTS);
-    let acquire = (who.clone(), prop::bool::weighted(0.7), previous, prop::bool::weighted(0.05)).prop_map(
-        |(who, wait, prev, late)| Command::Acquire { who, wait, prev: prev.filter(|prev| *prev != who), late },
+    let rank = prop_oneof![6 => Just(0_u8), 1 => Just(1), 1 => Just(3), 1 => Just(9)];
+    let acquire = (who.clone(), prop::bool::weighted(0.7), rank, previous, prop::bool::weighted(0.05)).prop_map(
+        |(who, wait, rank, prev, late)| {
+            let prev = prev.filter(|prev| *prev != who);
+            Command::Acquire { who, wait, rank, prev, late }
+        },
     );
     let ttl = prop_oneof![Just(TTL), Just(TTL / 100), Just(TTL * 2880)];
     let pause = prop::sample::select(vec![
@@ -48,6 +53,7 @@ fn command() -> impl Strategy<Value = Command> {
         50,
         400_000,
         1_000_000,
+        11_000_000,
         MINUTE / 2,
         MINUTE,
         6 * MINUTE,
@@ -87,8 +93,9 @@ impl Compared for LockCell {
         };
         let (layout, key): (Arc<dyn Layout>, _) = (Arc::new(model.layout.clone()), model.key.clone());
         let question = match command {
-            Command::Acquire { who, wait, prev, late } => {
-                let intent = Intent::Acquire { terms: terms(*who), wait: *wait, prev: prev.map(previous) };
+            Command::Acquire { who, wait, rank, prev, late } => {
+                let terms = Terms { rank: Rank::new(*rank).expect("a rank"), ..terms(*who) };
+                let intent = Intent::Acquire { terms, wait: *wait, prev: prev.map(previous) };
                 Question::of(machine(), intent).that_is_late(*late)
             }
             Command::Renew { who, ttl } => Question::of(machine(), Intent::Renew { terms: terms(*who), ttl: *ttl }),
@@ -114,7 +121,7 @@ impl Compared for LockCell {
         Command::Inspect
     }
 
-    fn line(line: &InOrder<Waiter>) -> Vec<AttemptId> {
-        line.iter().map(|waiter| waiter.owner.attempt).collect()
+    fn line(line: &ByRank) -> Vec<AttemptId> {
+        line.iter().map(|place| place.waiter.owner.attempt).collect()
     }
 }

@@ -20,6 +20,7 @@ use lockwright_machines::native_machine::NativeLayout;
 use lockwright_machines::protocol::{
     AttemptId, InboxId, Input, Inquiry, Intent, Layout, Op, Protocol, Reply, Request, Step, StoreEvent, Terms, Verdict,
 };
+use lockwright_machines::rank::Rank;
 use lockwright_machines::time::StoreTime;
 use lockwright_machines::{Kind, Result};
 use proptest::prelude::*;
@@ -251,5 +252,6 @@ pub fn terms(who: usize, silent: usize) -> Terms {
         claim: CLAIM,
         card: if who == 3 { "".into() } else { format!("host\t{who}\trust\tlabel {who}").into() },
         fair: false,
+        rank: Rank::LOWEST,
     }
 }

@@ -11,6 +11,7 @@ use lockwright_machines::machine::Event;
 use lockwright_machines::options::Retry;
 use lockwright_machines::protocol::{Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::queue::{Ask, HoldId, Refusal, TaskId};
+use lockwright_machines::rank::Rank;
 use lockwright_machines::session::{Answer, Inbox, RequestId, Service};
 use lockwright_machines::stores::zookeeper::layouts::curator::Curator;
 use lockwright_machines::time::Time;
@@ -304,7 +305,7 @@ impl World {
             let retry = Retry { min: TICK, max: TICK };
             let renew = *wish != Wish::WaitsUnrenewed;
             let service = Service { ttl: TICK * TTL, renew, max_hold: None, retry };
-            let ask = Ask { task: TASK, owner: None, fair: false, tries, deadline: None, service };
+            let ask = Ask { task: TASK, owner: None, fair: false, rank: Rank::LOWEST, tries, deadline: None, service };
             world.step(who, |process, effects| process.acquire(ask, None, effects));
         }
         world

@@ -89,6 +89,8 @@ impl std::fmt::Display for Spent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wish {
     pub fair: bool,
+    /// How urgent it is.
+    pub rank: u8,
     /// Whether it may give up while it waits.
     pub may_cancel: bool,
     /// Whether it wants the lock from the start; else it may come at any time.

@@ -13,6 +13,7 @@ use crate::setup::{Class, FAULTS, Reduced, Setup, Spent, Wish};
 /// A task that may come at any time and takes what it gets.
 pub const ONE: Wish = Wish {
     fair: false,
+    rank: 0,
     may_cancel: false,
     early: false,
     ttl: None,
@@ -302,7 +303,13 @@ impl Setup {
             Role::Waiter => "wait",
             Role::Party => "party",
         };
-        let marks = [(wish.fair, "f"), (wish.may_cancel, "c"), (wish.extends.is_some(), "x"), (wish.changes, "u")];
+        let marks = [
+            (wish.fair, "f"),
+            (wish.rank > 0, "r"),
+            (wish.may_cancel, "c"),
+            (wish.extends.is_some(), "x"),
+            (wish.changes, "u"),
+        ];
         let marks = marks.into_iter().chain([(wish.exports.is_some(), "e"), (wish.resumes, "r")]);
         let marks = marks.chain([(wish.limit.is_some(), "l"), (wish.forgets, "a"), (wish.closes, "z")]);
         let marks: String = marks.filter(|(is, _)| *is).map(|(_, mark)| mark).collect();

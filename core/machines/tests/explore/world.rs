@@ -11,6 +11,7 @@ use lockwright_machines::lease::{LossReason, ReleaseOutcome};
 use lockwright_machines::machine::{Event, Hold, PARTING};
 use lockwright_machines::protocol::{Arg, AttemptId, InboxId, Op, Reply, Requests, StoreEvent};
 use lockwright_machines::queue::{Ask, HoldId, Refusal, TaskId};
+use lockwright_machines::rank::Rank;
 use lockwright_machines::relative::Relative;
 use lockwright_machines::session::{Answer, Inbox, RequestId, margin};
 use lockwright_machines::share::ALL;
@@ -348,7 +349,15 @@ pub struct World<R: Record> {
 fn ask(setup: &Setup, client: usize, task: usize, deadline: Option<Time>) -> Ask {
     let wish = &setup.clients[client][task];
     let (task, service) = (TaskId(task as u64), setup.service(wish));
-    Ask { task, owner: None, fair: wish.fair, tries: false, deadline, service }
+    Ask {
+        task,
+        owner: None,
+        fair: wish.fair,
+        rank: Rank::new(wish.rank).expect("a rank"),
+        tries: false,
+        deadline,
+        service,
+    }
 }
 
 /// How `client` takes part.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use lockwright_machines::protocol::{
     AttemptId, InboxId, Input, Intent, Layout, Op, Protocol, Reply, Request, Requests, Step, Terms, Verdict,
 };
+use lockwright_machines::rank::Rank;
 use lockwright_machines::stores::redis::layouts::joined::record_key;
 use lockwright_machines::time::StoreTime;
 use proptest::prelude::*;
@@ -360,7 +361,16 @@ pub fn get(server: &mut Server, key: &str) -> Option<String> {
 
 pub fn terms(who: u128, ttl: Duration) -> Terms {
     let card = format!("host\t{who}\trust\tlabel {who}").into();
-    Terms { name: "x".into(), attempt: AttemptId(who << 96), inbox: InboxId(1), ttl, claim: ttl, card, fair: false }
+    Terms {
+        name: "x".into(),
+        attempt: AttemptId(who << 96),
+        inbox: InboxId(1),
+        ttl,
+        claim: ttl,
+        card,
+        fair: false,
+        rank: Rank::LOWEST,
+    }
 }
 
 /// What becomes of an intent, said to a real server.

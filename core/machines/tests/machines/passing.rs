@@ -3,6 +3,7 @@
 use super::*;
 use lockwright_machines::lock_cell::{Acquire, LockCell, Pass, Passed, Surroundings, Waiter};
 use lockwright_machines::native_machine::OwnCalls;
+use lockwright_machines::rank::Rank;
 
 static OWN: OwnCalls = OwnCalls::of_cell();
 const SECRET: AttemptId = AttemptId(77);
@@ -151,7 +152,7 @@ fn rule_3_a_record_passes_a_lock_on_from_its_holder_alone_and_once() {
         not_after: StoreTime(9),
     };
     let asker = Waiter { owner: Claimant::of(&holder), card: String::new() };
-    let ask = Acquire { asker, ttl: TTL, not_after: StoreTime(9), wait: false, prev: None };
+    let ask = Acquire { asker, ttl: TTL, not_after: StoreTime(9), wait: false, rank: Rank::LOWEST, prev: None };
     cell.acquire(&mut line::Queued::default(), &mut at(1), ask).unwrap();
     assert_eq!(cell.pass(&at(2), &pass(&one, &other)), Passed::Gone);
     assert_eq!(cell.pass(&at(10), &pass(&holder, &secret())), Passed::Late);
@@ -162,7 +163,15 @@ fn rule_3_a_record_passes_a_lock_on_from_its_holder_alone_and_once() {
 }
 
 fn ask(task: u64) -> Ask {
-    Ask { task: TaskId(task), owner: None, fair: false, tries: false, deadline: None, service: SERVICE }
+    Ask {
+        task: TaskId(task),
+        owner: None,
+        fair: false,
+        rank: Rank::LOWEST,
+        tries: false,
+        deadline: None,
+        service: SERVICE,
+    }
 }
 
 fn said(queue: &mut Queue, event: queue::Event) -> Vec<queue::Action> {

@@ -190,38 +190,86 @@ impl Inbox {
     }
 }
 
-/// When the key goes: what its own field says in microseconds, and what the server says in milliseconds.
-pub fn lifetime(server: &mut Server, key: &str) -> (i64, i64) {
-    let both = "return {tonumber(redis.call('HGET', KEYS[1], 'g')), redis.call('PEXPIRETIME', KEYS[1])}";
-    redis::cmd("EVAL").arg(both).arg(1).arg(key).query(&mut server.connection).expect("a hash that goes")
+/// When the key goes, as it says itself: in a lock's record, or in a field of its own.
+pub fn goes(server: &mut Server, key: &str) -> Option<i64> {
+    let said = server.number(&["HGET", key, "g"]);
+    said.or_else(|| Some(number_at(&record(server, key)?, 17..33) + 400_000_000))
 }
 
-/// What lies in the queue under `key` is whole: as many seats and attempts as wait, somebody on the first and the last
-/// seat, and every gap between them known by both of its ends.
+/// The text that a lock's record is.
+pub fn record(server: &mut Server, key: &str) -> Option<String> {
+    match server.plain(&["HGET", key, "r"]) {
+        Reply::Text(record) => Some(record),
+        _ => None,
+    }
+}
+
+/// The number at a place of a lock's record.
+pub fn number_at(record: &str, place: std::ops::Range<usize>) -> i64 {
+    record[place].parse().expect("a number")
+}
+
+/// When the key goes: what it says itself in microseconds, and what the server says in milliseconds.
+pub fn lifetime(server: &mut Server, key: &str) -> (i64, i64) {
+    let goes = goes(server, key).expect("a hash that goes");
+    (goes, server.number(&["PEXPIRETIME", key]).expect("a key that goes"))
+}
+
+/// What lies in the queue under `key` is whole: as many seats and attempts as wait in each line, somebody on the first
+/// and the last seat, and every gap between them known by both of its ends.
 pub fn check_queue(server: &mut Server, key: &str) {
     let Reply::List(all) = server.plain(&["HGETALL", key]) else { panic!("a hash") };
     let texts: Vec<&str> = all.iter().map(|part| if let Reply::Text(text) = part { &**text } else { "" }).collect();
     let fields: BTreeMap<&str, &str> = texts.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
-    let number = |field: &str| fields.get(field).map_or(0, |text| text.parse::<i64>().expect("a number"));
     let kind = |letter: char| fields.iter().filter_map(move |(field, text)| Some((field.strip_prefix(letter)?, *text)));
-    let of_number = |letter| kind(letter).filter_map(|(n, text)| Some((n.parse::<i64>().ok()?, text))).collect();
-    let seats: BTreeMap<i64, &str> = of_number('q');
-    let marks: BTreeMap<i64, &str> = of_number('x');
-    let known: BTreeMap<i64, &str> =
-        kind('a').map(|(attempt, seat)| (seat.parse().expect("a number"), attempt)).collect();
-    let stand: BTreeMap<i64, &str> = seats.iter().map(|(seat, entry)| (*seat, &entry[..32])).collect();
+    let of_seats = |letter| kind(letter).filter_map(|(at, text)| Some((seat(at)?, text))).collect();
+    let seats: BTreeMap<Seat, &str> = of_seats('q');
+    let marks: BTreeMap<Seat, &str> = of_seats('x');
+    let known: BTreeMap<Seat, &str> = kind('a').map(|(attempt, at)| (seat(at).expect("a seat"), attempt)).collect();
+    let stand: BTreeMap<Seat, &str> = seats.iter().map(|(seat, entry)| (*seat, &entry[..32])).collect();
     assert_eq!(known, stand, "{fields:?}");
-    assert_eq!(number("w"), seats.len() as i64, "{fields:?}");
-    let taken: Vec<i64> = seats.keys().copied().collect();
-    assert!(taken.first().is_none_or(|first| *first == number("h")), "{fields:?}");
-    assert!(taken.last().is_none_or(|last| *last == number("n") - 1), "{fields:?}");
+    let lines = lines(&fields);
     let mut gaps = BTreeMap::new();
-    for pair in taken.windows(2).filter(|pair| pair[1] > pair[0] + 1) {
-        gaps.extend([(pair[0] + 1, pair[1] - 1), (pair[1] - 1, pair[0] + 1)]);
+    for rank in 0..10 {
+        let taken: Vec<i64> = seats.keys().filter(|(of, _)| *of == rank).map(|(_, number)| *number).collect();
+        let [count, head, tail] = lines.get(&rank).copied().unwrap_or_default();
+        assert_eq!(count, taken.len() as i64, "{fields:?}");
+        assert!(taken.first().is_none_or(|first| *first == head), "{fields:?}");
+        assert!(taken.last().is_none_or(|last| *last == tail - 1), "{fields:?}");
+        for pair in taken.windows(2).filter(|pair| pair[1] > pair[0] + 1) {
+            gaps.extend([((rank, pair[0] + 1), pair[1] - 1), ((rank, pair[1] - 1), pair[0] + 1)]);
+        }
     }
-    let marked: BTreeMap<i64, i64> =
-        marks.into_iter().map(|(at, other)| (at, other.parse().expect("a number"))).collect();
+    let marked: BTreeMap<Seat, i64> = marks.into_iter().map(|(at, other)| (at, number(other))).collect();
     assert_eq!(marked, gaps, "{fields:?}");
+}
+
+/// A rank, and a number in its line.
+type Seat = (i64, i64);
+
+fn seat(text: &str) -> Option<Seat> {
+    let (rank, number) = text.split_once('.').unwrap_or(("0", text));
+    Some((rank.parse().ok()?, number.parse().ok()?))
+}
+
+fn number(text: &str) -> i64 {
+    text.parse().expect("a number")
+}
+
+/// Of each rank how many wait, the first seat, and the one behind the last.
+fn lines(fields: &BTreeMap<&str, &str>) -> BTreeMap<i64, [i64; 3]> {
+    let Some(record) = fields.get("r") else {
+        let numbers = ["w", "h", "n"].map(|field| fields.get(field).map_or(0, |text| number(text)));
+        return BTreeMap::from([(0, numbers)]);
+    };
+    let numbers = |text: &str| text.split_whitespace().map(number).collect::<Vec<_>>();
+    let higher = numbers(fields.get("k").copied().unwrap_or_default());
+    let mut lines: BTreeMap<_, _> = higher.chunks_exact(4).map(|line| (line[0], [line[1], line[2], line[3]])).collect();
+    let ranked: i64 = lines.values().map(|[count, ..]| count).sum();
+    let lowest: Vec<&str> = record.get(105..).unwrap_or("0 0 0 0").split(' ').collect();
+    lines.insert(0, [number(lowest[1]) - ranked, number(lowest[2]), number(lowest[3])]);
+    assert_eq!(ranked > 0, record.starts_with('R'), "{fields:?}");
+    lines
 }
 
 /// Plays random `commands` on one server, so many times over, and shrinks what fails.

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use lockwright_machines::by_rank::ByRank;
 use lockwright_machines::cell::{Cell, Runs};
 use lockwright_machines::error::{Error, Kind};
-use lockwright_machines::in_order::InOrder;
 use lockwright_machines::lock_cell::{LockCell, Surroundings};
 use lockwright_machines::native_machine::{Calls, NativeMachine};
 use lockwright_machines::options::Retry;
 use lockwright_machines::protocol::{AttemptId, InboxId, Reply, Request, Terms};
+use lockwright_machines::rank::Rank;
 use lockwright_machines::session::{Action, Answer, Event, Inbox, Service, Session, claim, margin};
 use lockwright_machines::store_clock::StoreClock;
 use lockwright_machines::time::{StoreTime, Time};
@@ -42,7 +43,16 @@ impl Week {
     pub fn new(ttl: Duration, drift: i64) -> Self {
         let session = Session::new(Box::new(NativeMachine::new(&CALLS, "week".into(), true)), Duration::from_secs(5));
         let (name, card) = ("week".into(), "".into());
-        let terms = Terms { name, attempt: AttemptId(7), inbox: InboxId(1), ttl, claim: claim(ttl), card, fair: false };
+        let terms = Terms {
+            name,
+            attempt: AttemptId(7),
+            inbox: InboxId(1),
+            ttl,
+            claim: claim(ttl),
+            card,
+            fair: false,
+            rank: Rank::LOWEST,
+        };
         let mut week = Week {
             ttl,
             drift,
@@ -211,7 +221,7 @@ impl Week {
         }
         let procedure = LockCell::read(request).expect("one of the layout's");
         // Nobody else wants the lock.
-        let Ok(reply) = self.record.run(procedure, &mut InOrder::default(), env);
+        let Ok(reply) = self.record.run(procedure, &mut ByRank::default(), env);
         reply
     }
 }

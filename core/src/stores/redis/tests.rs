@@ -117,6 +117,7 @@ fn terms(who: u128, inbox: InboxId) -> Terms {
         claim: second,
         card: "card".into(),
         fair: false,
+        rank: lockwright_machines::rank::Rank::LOWEST,
     }
 }
 
@@ -380,9 +381,9 @@ fn queue(who: u128) -> Intent {
 
 /// `who` gives back a claim that it did not renew.
 fn release_claim(server: &Server, who: u128) -> Intent {
-    let fields: (String, u64) = redis::from_redis_value(server.run(&["HMGET", "lw:{x}", "o", "t"])).unwrap();
-    assert!(fields.0.starts_with(&AttemptId(who).to_string()), "{who} has it: {fields:?}");
-    Intent::Release { terms: terms(who, TWO), used: fields.1 }
+    let record: String = redis::from_redis_value(server.run(&["HGET", "lw:{x}", "r"])).unwrap();
+    assert_eq!(record[33..65], AttemptId(who).to_string(), "{who} has it: {record}");
+    Intent::Release { terms: terms(who, TWO), used: record[1..17].parse().unwrap() }
 }
 
 fn granted_to(heard: &[Heard]) -> Vec<u128> {

@@ -32,7 +32,7 @@ use crate::time::{StoreTime, Time};
 /// "lock" in ASCII, in the place that SQLite keeps for it in every file's header.
 const APPLICATION_ID: i32 = 0x6C6F_636B;
 /// Written beside it; another number is another schema.
-const SCHEMA_VERSION: i32 = 5;
+const SCHEMA_VERSION: i32 = 6;
 /// The statements of all layouts fit.
 const STATEMENTS: usize = 64;
 /// Renewals in one transaction: some milliseconds.

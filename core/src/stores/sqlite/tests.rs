@@ -147,6 +147,7 @@ impl Contender {
             claim: Duration::from_secs(1),
             card: Card { host: "h".into(), pid: std::process::id(), ..Card::default() }.encode().into(),
             fair: false,
+            rank: lockwright_machines::rank::Rank::LOWEST,
         };
         let machine = layout.protocol(layout.key(name).unwrap());
         Contender { store: store.clone(), machine, terms, ears: Arc::default(), listens: None }
@@ -897,7 +898,7 @@ fn what_cannot_be_a_lock_file_is_refused_and_left_alone() {
     sql(&other).execute_batch("CREATE TABLE accounts (name TEXT)").unwrap();
     let newer = folder.0.join("newer.db");
     Contender::new(&store(&newer), "a").try_lock().unwrap();
-    sql(&newer).pragma_update(None, "user_version", 6).unwrap();
+    sql(&newer).pragma_update(None, "user_version", 7).unwrap();
     let damaged = folder.0.join("damaged.db");
     Contender::new(&store(&damaged), "a").try_lock().unwrap();
     sql(&damaged).query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();

@@ -6,7 +6,7 @@ import java.util.concurrent.CompletableFuture;
 
 /**
  * The leader is whoever holds the lock of that name; candidates wait for it in order, where the store promises {@code fair}. The options'
- * {@code ttl} says within what time a leader that died is replaced, {@code timeout} how long to campaign; {@code fair} and the label are
+ * {@code ttl} says within what time a leader that died is replaced, {@code timeout} how long to campaign; {@code fair}, the rank and the label are
  * the election's.
  */
 public final class Election extends Options<Election> {
@@ -42,7 +42,7 @@ public final class Election extends Options<Election> {
   }
 
   private Lock seat(String proclaims) {
-    return lock().fair(false).label(proclaims).fairIfPossible();
+    return lock().fair(false).rank(0).label(proclaims).fairIfPossible();
   }
 
   /**

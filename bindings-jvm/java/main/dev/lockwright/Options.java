@@ -86,6 +86,14 @@ public abstract class Options<S extends Options<S>> {
   }
 
   /**
+   * With {@link #fair()}: how urgent it is, from 0 to 9; 0. Higher ranks go first, and within a rank whoever came first; every 10 s of
+   * waiting count as one rank, so that nobody waits for ever.
+   */
+  public final S rank(int rank) {
+    return with("rank", (double) rank);
+  }
+
+  /**
    * Whether its owner may acquire it again: the thread that calls what waits, and for what returns a future the {@link Owner} that it
    * names; false.
    */

@@ -1,12 +1,14 @@
 //! The layout `native`: its model of a store is the shipped reference semantics.
 
+use std::cmp::Ordering;
 use std::hash::Hash;
 use std::time::Duration;
 
 use lockwright_machines::cell::Cell;
-use lockwright_machines::lock_cell::{Acquire, BLOCK, Claimant, LockCell, Waiter};
+use lockwright_machines::lock_cell::{Acquire, BLOCK, Claimant, LockCell, Place};
 use lockwright_machines::native_machine::{Calls, NativeMachine, OwnCalls, Procedure};
 use lockwright_machines::protocol::{AttemptId, InboxId, Op, Protocol, Reply, Request, StoreEvent};
+use lockwright_machines::rank::{AGE, Rank};
 use lockwright_machines::relative::Relative;
 use lockwright_machines::time::{StoreTime, Time};
 
@@ -29,6 +31,8 @@ pub struct Seeded<const BUG: u8> {
 }
 
 pub const NO_BUG: u8 = 0;
+/// No bug either, for whoever has a rank: since when the others wait makes a difference.
+pub const RANKED: u8 = 3;
 /// A request is executed however late it comes.
 pub const RUNS_LATE: u8 = 1;
 /// A lease counts as run out a tick early.
@@ -45,6 +49,38 @@ impl<const BUG: u8> Seeded<BUG> {
                 Procedure::Acquire(Acquire { not_after: StoreTime(i64::MAX), ..ask.clone() })
             }
             _ => call.clone(),
+        }
+    }
+}
+
+/// What decides whose turn it is.
+struct Turn {
+    rank: Rank,
+    since: StoreTime,
+    /// In the order of arrival.
+    at: usize,
+}
+
+impl Turn {
+    /// That of somebody who waits, or comes with this call.
+    fn of<const BUG: u8>(before: &Seeded<BUG>, attempt: AttemptId, call: &Procedure, now: StoreTime) -> Self {
+        let waits = |place: &&Place| place.waiter.owner.attempt == attempt;
+        match (before.line.0.iter().find(waits), call) {
+            (Some(place), _) => {
+                let at = before.line().position(|waiter| waiter == attempt).unwrap_or_default();
+                Turn { rank: place.rank, since: place.since, at }
+            }
+            (None, Procedure::Acquire(ask)) => Turn { rank: ask.rank, since: now, at: usize::MAX },
+            (None, _) => Turn { rank: Rank::LOWEST, since: now, at: usize::MAX },
+        }
+    }
+
+    fn comes_before(&self, other: &Self) -> bool {
+        let lead = |higher: &Self, lower: &Self| AGE * u32::from(higher.rank.get() - lower.rank.get());
+        match self.rank.cmp(&other.rank) {
+            Ordering::Equal => self.at < other.at,
+            Ordering::Greater => self.since <= other.since.after(lead(self, other)),
+            Ordering::Less => self.since.after(lead(other, self)) < other.since,
         }
     }
 }
@@ -79,7 +115,7 @@ impl<const BUG: u8> Record for Seeded<BUG> {
     }
 
     fn line(&self) -> impl Iterator<Item = AttemptId> {
-        self.line.0.iter().map(|waiter| waiter.owner.attempt)
+        self.line.0.iter().map(|place| place.waiter.owner.attempt)
     }
 
     fn last(&self) -> u64 {
@@ -133,21 +169,19 @@ impl<const BUG: u8> Record for Seeded<BUG> {
             return Ok(());
         }
         let place = |attempt| before.line().position(|waiter| waiter == attempt);
-        let mine = place(new.owner.attempt);
+        let mine = Turn::of(before, new.owner.attempt, call, now);
         // Whoever lets a claim run out without a word loses the places of its whole process.
         let forfeit = old.filter(|old| old.claimed && old.expires <= now).map(|old| old.owner.inbox);
-        let stays = |waiter: &&Waiter| Some(waiter.owner.inbox) != forfeit;
+        let stays = |place: &&Place| Some(place.waiter.owner.inbox) != forfeit;
         // Who could not be told was passed over, and may have come again.
-        for waiter in self.line.0.iter().filter(stays).filter(|waiter| alive(waiter.owner.inbox)) {
-            if place(waiter.owner.attempt).is_some_and(|place| mine.is_none_or(|mine| place < mine)) {
-                return Err(format!(
-                    "{to} is granted the lock before {}, who came first",
-                    name_of(waiter.owner.attempt)
-                ));
+        for Place { waiter, .. } in self.line.0.iter().filter(stays).filter(|place| alive(place.waiter.owner.inbox)) {
+            let attempt = waiter.owner.attempt;
+            if place(attempt).is_some() && Turn::of(before, attempt, call, now).comes_before(&mine) {
+                return Err(format!("{to} is granted the lock before {}, whose turn it was", name_of(attempt)));
             }
         }
-        let stayed = self.line.0.iter().filter(stays).filter(|waiter| alive(waiter.owner.inbox));
-        let kept: Vec<_> = stayed.filter_map(|w| place(w.owner.attempt)).collect();
+        let stayed = self.line.0.iter().filter(stays).filter(|place| alive(place.waiter.owner.inbox));
+        let kept: Vec<_> = stayed.filter_map(|known| place(known.waiter.owner.attempt)).collect();
         if !kept.is_sorted() {
             return Err("the order of the queue changed".into());
         }
@@ -166,8 +200,11 @@ impl<const BUG: u8> Record for Seeded<BUG> {
         if let Some(hold) = self.cell.hold.as_ref().filter(|hold| mine(hold.owner.attempt)) {
             (1_u8, view.attempt(hold.owner.attempt), hold.owner.claim).hash(state);
         }
-        for (place, waiter) in self.line.0.iter().enumerate().filter(|(_, waiter)| mine(waiter.owner.attempt)) {
-            (2_u8, place, view.attempt(waiter.owner.attempt), waiter.owner.claim).hash(state);
+        for (at, Place { waiter, rank, since }) in self.line.0.iter().enumerate() {
+            if mine(waiter.owner.attempt) {
+                let since = (BUG == RANKED).then(|| view.ahead_at_store(since.after(AGE)));
+                (2_u8, at, view.attempt(waiter.owner.attempt), waiter.owner.claim, rank, since).hash(state);
+            }
         }
     }
 
@@ -175,7 +212,8 @@ impl<const BUG: u8> Record for Seeded<BUG> {
         match call {
             Procedure::Acquire(ask) => {
                 let late = ask.not_after < StoreTime((view.now / 1000) as i64);
-                (1_u8, ask.wait, ask.ttl, late, view.ahead_at_store(ask.not_after), view.ago(sent)).hash(state);
+                (1_u8, ask.wait, ask.rank, ask.ttl, late, view.ahead_at_store(ask.not_after), view.ago(sent))
+                    .hash(state);
                 ask.prev.as_ref().map(|(prev, used)| (view.attempt(prev.attempt), view.token(*used))).hash(state);
             }
             Procedure::Renew(_, ttl) => (2_u8, ttl, view.ago(sent)).hash(state),

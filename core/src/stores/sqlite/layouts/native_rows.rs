@@ -11,8 +11,9 @@
 use std::time::Duration;
 
 use lockwright_machines::cell::{Cell, Runs};
-use lockwright_machines::lock_cell::{Claimant, Hold, LockCell, LockStorage, Surroundings, Waiter};
+use lockwright_machines::lock_cell::{Claimant, Hold, LockCell, LockStorage, Place, Surroundings, Waiter};
 use lockwright_machines::native_machine::Procedure;
+use lockwright_machines::rank::Rank;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Row, types};
 
 use crate::options::MAX_TTL;
@@ -273,11 +274,22 @@ pub(super) struct Queue<'a> {
     pub(super) popped: Option<(AttemptId, String)>,
 }
 
+/// Who is served next, as [`LockStorage::first`] has it; the number is
+/// [`AGE`](lockwright_machines::rank::AGE) in microseconds.
+macro_rules! next {
+    () => {
+        "(SELECT seq FROM waiters WHERE key = ?1 AND seq IN ( \
+           SELECT * FROM (SELECT seq FROM waiters WHERE key = ?1 AND rank = 0 ORDER BY seq LIMIT 1) \
+           UNION ALL SELECT min(seq) FROM waiters WHERE key = ?1 AND rank > 0 GROUP BY rank \
+         ) ORDER BY since - rank * 10000000, rank DESC LIMIT 1)"
+    };
+}
+
 impl LockStorage for Queue<'_> {
     type Error = rusqlite::Error;
 
-    fn join(&mut self, waiter: &Waiter) -> rusqlite::Result<u32> {
-        self.join_for(waiter, 1, true)
+    fn join(&mut self, place: &Place) -> rusqlite::Result<u32> {
+        self.join_for(&place.waiter, place.rank, 1, true)
     }
 
     fn first(&mut self) -> rusqlite::Result<Option<Waiter>> {
@@ -285,10 +297,10 @@ impl LockStorage for Queue<'_> {
             return Ok(None);
         }
         self.db
-            .prepare_cached(
-                "SELECT attempt, inbox, claim, card FROM waiters WHERE key = ?1 AND \
-                 seq = (SELECT min(seq) FROM waiters WHERE key = ?1)",
-            )?
+            .prepare_cached(concat!(
+                "SELECT attempt, inbox, claim, card FROM waiters WHERE key = ?1 AND seq = ",
+                next!()
+            ))?
             .query_row([self.key], read_waiter)
             .optional()
     }
@@ -301,10 +313,11 @@ impl LockStorage for Queue<'_> {
         while self.waiting > 0 {
             let head = self
                 .db
-                .prepare_cached(
-                    "DELETE FROM waiters WHERE key = ?1 AND seq = (SELECT min(seq) FROM waiters WHERE key = ?1) \
-                     RETURNING attempt, inbox, claim, card, process, clock",
-                )?
+                .prepare_cached(concat!(
+                    "DELETE FROM waiters WHERE key = ?1 AND seq = ",
+                    next!(),
+                    " RETURNING attempt, inbox, claim, card, process, clock",
+                ))?
                 .query_row([self.key], |row| {
                     let on_our_clock = row.get_ref(5)?.as_str()? == self.env.clock;
                     Ok((read_waiter(row)?, row.get(4)?, on_our_clock))
@@ -345,25 +358,33 @@ impl LockStorage for Queue<'_> {
 
 impl Queue<'_> {
     /// The same for `units` of a shared record.
-    pub(super) fn join_for(&mut self, waiter: &Waiter, units: u32, in_order: bool) -> rusqlite::Result<u32> {
+    pub(super) fn join_for(
+        &mut self,
+        waiter: &Waiter,
+        rank: Rank,
+        units: u32,
+        in_order: bool,
+    ) -> rusqlite::Result<u32> {
         let attempt = waiter.owner.attempt.to_string();
         if self.waiting > 0 {
             let place = self
                 .db
-                .prepare_cached("SELECT seq FROM waiters WHERE key = ?1 AND attempt = ?2")?
-                .query_row((self.key, &attempt), |row| row.get::<_, i64>(0))
+                .prepare_cached("SELECT seq, rank FROM waiters WHERE key = ?1 AND attempt = ?2")?
+                .query_row((self.key, &attempt), |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))
                 .optional()?;
-            if let Some(place) = place {
+            if let Some((seq, rank)) = place {
                 return self
                     .db
-                    .prepare_cached("SELECT count(*) FROM waiters WHERE key = ?1 AND seq < ?2")?
-                    .query_row((self.key, place), |row| row.get(0));
+                    .prepare_cached("SELECT count(*) FROM waiters WHERE key = ?1 AND (seq < ?2 OR rank <> ?3)")?
+                    .query_row((self.key, seq, rank), |row| row.get(0));
             }
         }
         execute(
             self.db,
-            "INSERT INTO waiters (key, seq, attempt, inbox, claim, card, clock, process, units, in_order) VALUES \
-             (?1, (SELECT coalesce(max(seq), 0) + 1 FROM waiters WHERE key = ?1), ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            "INSERT INTO waiters \
+             (key, seq, attempt, inbox, claim, card, clock, process, units, in_order, rank, since) VALUES \
+             (?1, (SELECT coalesce(max(seq), 0) + 1 FROM waiters WHERE key = ?1), ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, \
+             ?10, ?11)",
             rusqlite::params![
                 self.key,
                 attempt,
@@ -374,6 +395,8 @@ impl Queue<'_> {
                 self.env.process,
                 units,
                 in_order,
+                rank.get(),
+                self.env.now.0,
             ],
         )?;
         self.waiting += 1;

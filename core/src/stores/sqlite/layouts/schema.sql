@@ -40,9 +40,15 @@ CREATE TABLE waiters (
     -- Of a shared record: how much it wants, and whether nobody may overtake it.
     units INTEGER NOT NULL DEFAULT 1,
     in_order INTEGER NOT NULL DEFAULT 1,
+    -- Of a lock: how urgent it is, and since when it waits.
+    rank INTEGER NOT NULL DEFAULT 0,
+    since INTEGER NOT NULL,
     PRIMARY KEY (key, seq),
     UNIQUE (key, attempt)
 ) STRICT, WITHOUT ROWID;
+
+-- Most have no rank, and none of these are here.
+CREATE INDEX ranked_waiters ON waiters (key, rank, seq) WHERE rank > 0;
 
 -- Read/write locks and semaphores. No key is here and in `locks`, unless nobody uses one of the two.
 CREATE TABLE shared (

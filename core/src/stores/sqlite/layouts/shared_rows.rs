@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lockwright_machines::cell::{Cell, Runs};
 use lockwright_machines::lock_cell::{Claimant, LockStorage, Surroundings};
+use lockwright_machines::rank::Rank;
 use lockwright_machines::shared_cell::{Acquire, Holder, Seeker, SharedCell, SharedStorage};
 use lockwright_machines::shared_machine::Procedure;
 use rusqlite::{Connection, OptionalExtension, Row};
@@ -265,7 +266,7 @@ impl SharedStorage for Rows<'_> {
     }
 
     fn join(&mut self, seeker: &Seeker) -> rusqlite::Result<u32> {
-        self.queue.join_for(&seeker.who, seeker.units, seeker.in_order)
+        self.queue.join_for(&seeker.who, Rank::LOWEST, seeker.units, seeker.in_order)
     }
 
     fn waiting(&mut self) -> rusqlite::Result<u32> {

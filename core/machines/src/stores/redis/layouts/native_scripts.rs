@@ -6,17 +6,20 @@
 //!
 //! | field | holds |
 //! |---|---|
-//! | `v` | version of the layout: `1` |
-//! | `o` | the holder as a [`Claimant`](crate::lock_cell::Claimant); empty while the lock is free |
-//! | `s`, `l` | when its lease began, and how long it lasts; below zero while nobody renewed what was handed over |
-//! | `t` | first fencing token of its block of 64; while the lock is free, the highest token used |
-//! | `c` | the holder's card |
-//! | `g` | when the key itself goes: always later than the lease's end |
-//! | `w` | how many wait; absent while nobody does |
-//! | `h`, `n` | sequence numbers of the queue's head and of the next to come |
+//! | `v` | version of the layout: `2` |
+//! | `r` | the record, one text, which a lock that nobody waits for is read from and written to at once |
 //! | `q<n>` | a waiter's claimant, followed by its card |
 //! | `a<attempt>` | that waiter's sequence number |
 //! | `x<n>` | of the first and the last of the numbers that nobody has between two waiters, as those who left leave them: the other one |
+//!
+//! | characters of `r` | hold |
+//! |---|---|
+//! | 1 | `F`: it is free, and nobody waits; `H`: it is held, and nobody waits; `Q`: somebody waits |
+//! | 2 to 17 | first fencing token of its block of 64; while the lock is free, the highest token used |
+//! | 18 to 33 | the key itself goes 400 s after this: always later than the lease's end, by 5 minutes |
+//! | 34 to 89 | not where it is `F`: the holder as a [`Claimant`](crate::lock_cell::Claimant), or as many `-` |
+//! | 90 to 105 | when its lease began |
+//! | from 106 | how long the lease lasts, below zero while nobody renewed what was handed over; how many wait; sequence numbers of the queue's head and of the next to come; the holder's card; with a space between each |
 //!
 //! A hand-off is published to `lwi:<inbox>`; see [`parse_push`].
 
@@ -37,7 +40,7 @@ macro_rules! script {
 pub static CALLS: Calls = Calls {
     acquire: Call {
         name: "acquire",
-        body: script!("acquire_read" "check" "time" "acquire" "hand_on" "acquire_held" "record" "line" "queue" "acquire_queued"),
+        body: script!("read" "time" "acquire" "check" "hand_on" "acquire_held" "record" "line" "queue" "acquire_queued"),
         batch: false,
     },
     renew: Call { name: "renew", body: script!("time" "renew"), batch: true },
@@ -78,7 +81,7 @@ pub static OWN: OwnCalls = OwnCalls {
         name: "together",
         body: concat!(
             "local function acquire(KEYS, ARGV)\n",
-            script!("acquire_read" "check" "time" "acquire" "hand_on" "acquire_held" "record" "line" "queue" "acquire_queued"),
+            script!("read" "time" "acquire" "check" "hand_on" "acquire_held" "record" "line" "queue" "acquire_queued"),
             "end\nlocal function undo(KEYS, ARGV)\n",
             script!("read" "check" "time" "record" "line" "queue" "undo"),
             "end\n",

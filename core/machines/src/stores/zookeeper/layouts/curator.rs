@@ -421,6 +421,7 @@ mod tests {
 
     use super::*;
     use crate::protocol::InboxId;
+    use crate::rank::Rank;
 
     #[test]
     fn children_sort_as_curator_sorts_them() {
@@ -461,7 +462,16 @@ mod tests {
     fn terms(attempt: u128) -> Terms {
         let second = Duration::from_secs(1);
         let (name, card) = ("lk".into(), "".into());
-        Terms { name, attempt: AttemptId(attempt), inbox: InboxId(1), ttl: second, claim: second, card, fair: false }
+        Terms {
+            name,
+            attempt: AttemptId(attempt),
+            inbox: InboxId(1),
+            ttl: second,
+            claim: second,
+            card,
+            fair: false,
+            rank: Rank::LOWEST,
+        }
     }
 
     fn acquire(wait: bool) -> Input<'static> {

@@ -56,6 +56,9 @@ public @interface Locked {
   /** First come, first served over all processes. */
   boolean fair() default false;
 
+  /** With {@link #fair}: how urgent the call is, from 0 to 9; higher ranks go first, and every 10 s of waiting count as one rank. */
+  int rank() default 0;
+
   /**
    * Whether the call is left out when somebody else holds the lock, after {@link #timeout} if that is said, else at once. Null is
    * returned then, an empty {@code Optional}, or a future of one of them.

@@ -92,7 +92,9 @@ final class LockedMethod {
     UnaryOperator<Lock> ttl = span(locked.ttl(), Lock::ttl, Lock::ttl);
     UnaryOperator<Lock> maxHold = span(locked.maxHold(), Lock::maxHold, Lock::maxHold);
     UnaryOperator<Lock> atLeastFor = span(locked.atLeastFor(), Lock::atLeastFor, Lock::atLeastFor);
-    return lock -> atLeastFor.apply(maxHold.apply(ttl.apply(timeout.apply(locked.fair() ? lock.fair() : lock))));
+    UnaryOperator<Lock> fair = lock -> locked.fair() ? lock.fair() : lock;
+    UnaryOperator<Lock> rank = lock -> locked.rank() == 0 ? lock : lock.rank(locked.rank());
+    return lock -> atLeastFor.apply(maxHold.apply(ttl.apply(timeout.apply(rank.apply(fair.apply(lock))))));
   }
 
   private UnaryOperator<Lock> span(String given, BiFunction<Lock, String, Lock> units, BiFunction<Lock, Duration, Lock> iso) {

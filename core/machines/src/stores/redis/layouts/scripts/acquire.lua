@@ -1,10 +1,12 @@
-local asker, ttl, not_after, card, waits, prev = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] == '1', ARGV[6] or ''
--- Times of as many digits are compared as texts: to read a number takes Lua ten times as long.
+local asker, ttl, not_after, card, waits, prev = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5] ~= '0', ARGV[6] or ''
 if (#not_after ~= 16 or now_text > not_after) and now > tonumber(not_after) then return {2, now} end
 
 -- The lock of every day: free, nobody waits, the key lives long enough, the clock gives the token. Everything else goes through
 -- the queue below.
-if h[2] == '' and not h[4] and prev == '' and #h[3] == 16 and h[3] < now_text and (h[5] or 0) - now - ttl > 300000000 then
-  redis.call('HSET', key, 'o', asker, 's', now_text, 'l', ttl, 't', now_text, 'c', card)
-  return now
+if r and r:byte() == 70 and prev == '' and r:sub(2, 17) < now_text then
+  local stays = r:sub(18, 33)
+  if #ttl < 9 and stays > now_text or stays - now - ttl > -100000000 then
+    redis.call('HSET', key, 'r', 'H' .. now_text .. stays .. asker .. now_text .. ttl .. ' 0 0 0 ' .. card)
+    return now
+  end
 end

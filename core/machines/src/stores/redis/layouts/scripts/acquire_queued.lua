@@ -20,13 +20,16 @@ if owner ~= '' and expires <= now then
   owner = ''
 end
 
+local rank = ARGV[5] - 1
+-- Among those who have ranks the asker may be the first.
+if owner == '' and waits and (ranked or rank > 0) and all_waiting() > 0 then join(asker, card, rank) end
 if owner == '' then hand_over(asker, ttl) end
 if owner == '' then grant(asker, card, ttl) end
 if owner == asker then
   finish()
   return given == 0 and last - 63 or {3, last - 63, given}
 end
-local position = waits and join(asker, card)
+local position = waits and join(asker, card, rank)
 finish()
 local remaining = math.max(expires - now, 0)
 if waits then return {1, now, remaining, position, given} end

@@ -1,5 +1,6 @@
--- Refuses a hash that is not ours.
-if h.err then return h end
-if h[1] ~= '1' and (h[1] or redis.call('EXISTS', key) == 1) then
-  return redis.error_reply('FOREIGN this key is not a lock of the layout native, version 1')
+-- Refuses what is not ours.
+if not r and redis.call('EXISTS', key) == 1 then
+  return redis.error_reply('FOREIGN this key is not a lock of the layout native, version 2')
 end
+-- In the place of a holder where there is none and somebody waits.
+local NOBODY = '--------------------------------------------------------'

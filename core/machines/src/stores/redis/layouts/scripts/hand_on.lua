@@ -3,38 +3,35 @@
 -- queue is then as it was.
 local function hand_on(used, joins)
   -- All tokens that may be in use lie before the present, so it does not matter which of them were used.
-  if #used ~= 16 or used >= now_text or #h[3] ~= 16 or h[3] >= now_text then return end
-  local more = redis.call('HMGET', key, 'g', 'l', 'h', 'n')
-  if more[2]:byte() ~= 45 then return end
-  local seat, tail = more[3], more[4]
+  local stays = r:sub(18, 33)
+  if #used ~= 16 or used >= now_text or r:sub(2, 17) >= now_text or stays <= now_text then return end
+  local waiting, seat, tail = r:match('^%-%d+ (%d+) (%d+) (%d+) ', 106)
+  if not waiting then return end
   local behind = ('%d'):format(seat + 1)
   local found = redis.call('HMGET', key, 'q' .. seat, 'x' .. behind)
   local entry = found[1]
-  if not entry or found[2] then return end
+  if not entry or found[2] or entry:sub(49, 51) ~= '000' then return end
   local to, attempt, span = entry:sub(1, 56), entry:sub(1, 32), entry:sub(49, 56) .. '000'
-  if more[1] - now - span < 300000000 then return end
 
-  local function grant(...)
-    redis.call('HSET', key, 'o', to, 's', now_text, 'l', '-' .. span, 't', now_text, 'c', entry:sub(57), ...)
+  local function grant(flag, waiting, head, tail, ...)
+    local numbers = (' %d %d %d '):format(waiting, head, tail)
+    redis.call('HSET', key, 'r', flag .. now_text .. stays .. to .. now_text .. '-' .. span .. numbers .. entry:sub(73), ...)
   end
   -- What is deleted first is never refused, and then a server that is full refuses nothing more.
-  if h[4] == '1' and not joins then
-    redis.call('HDEL', key, 'q' .. seat, 'a' .. attempt, 'w', 'h', 'n')
-    grant()
+  redis.call('HDEL', key, 'q' .. seat, 'a' .. attempt)
+  if joins then
+    grant('Q', waiting, behind, tail + 1, 'a' .. joins:sub(1, 32), tail, 'q' .. tail, joins)
+  elseif waiting == '1' then
+    grant('H', 0, 0, 0)
   else
-    redis.call('HDEL', key, 'q' .. seat, 'a' .. attempt)
-    if joins then
-      grant('h', behind, 'a' .. joins:sub(1, 32), tail, 'q' .. tail, joins, 'n', ('%d'):format(tail + 1))
-    else
-      grant('h', behind, 'w', ('%d'):format(h[4] - 1))
-    end
+    grant('Q', waiting - 1, behind, tail)
   end
   -- Only what is written is told. The server says how many heard it; it does not say so to a user without the right to publish.
   local words = 'granted ' .. attempt .. ' ' .. now_text .. ' ' .. now_text .. ' ' .. key
   local heard = redis.pcall('PUBLISH', 'lwi:' .. to:sub(33, 48), words)
   if heard ~= 0 and type(heard) == 'number' then return tonumber(span) end
 
-  -- Nobody did: everybody is back in their seats, and what follows looks for the next who is there. Of the hold it knows enough.
+  -- Nobody did: everybody is back in their seats, and what follows looks for the next who is there.
   if joins then redis.call('HDEL', key, 'a' .. joins:sub(1, 32), 'q' .. tail) end
-  redis.call('HSET', key, 'q' .. seat, entry, 'a' .. attempt, seat, 'w', h[4], 'h', seat, 'n', tail)
+  redis.call('HSET', key, 'q' .. seat, entry, 'a' .. attempt, seat, 'r', r)
 end

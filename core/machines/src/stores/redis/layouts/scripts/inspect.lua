@@ -1,6 +1,7 @@
-if not h[1] then return false end
-local more = redis.call('HMGET', key, 's', 'l', 'c')
-local token, waiting = tonumber(h[3] or 0), tonumber(h[4] or 0)
-if (h[2] or '') == '' then return {'lock', '', 0, 0, token, token, '', waiting} end
-local remaining = math.max((more[1] or 0) + math.abs(more[2] or 0) - now, 0)
-return {'lock', h[2], math.max(now - token, 0), remaining, token, token + 63, more[3] or '', waiting}
+if not r then return false end
+local first = tonumber(r:sub(2, 17))
+local lease, waiting, card = r:match('^(%-?%d+) (%d+) %d+ %d+ (.*)$', 106)
+waiting = tonumber(waiting or 0)
+if not lease or r:sub(34, 89) == NOBODY then return {'lock', '', 0, 0, first, first, '', waiting} end
+local remaining = math.max(r:sub(90, 105) - now + math.abs(lease), 0)
+return {'lock', r:sub(34, 89), math.max(now - first, 0), remaining, first, first + 63, card, waiting}

@@ -7,37 +7,59 @@ local function set(field, value)
   put[#put + 1] = value
 end
 
--- Who has a seat, and which seat comes next. Behind one that somebody left comes the end of the whole gap.
-local function look_at(seq)
-  local found = redis.call('HMGET', key, 'q' .. seq, 'x' .. seq)
+-- Who has a seat in a line, and which seat comes next. Behind one that somebody left comes the end of the whole gap.
+local function look_at(line, seq)
+  local found = redis.call('HMGET', key, 'q' .. line.mark .. seq, 'x' .. line.mark .. seq)
   return found[1], (not found[1] and found[2] or seq) + 1
 end
 
--- Takes somebody off a seat; which seat comes next. A gap in the queue's middle is noted at its first and its last seat, each of which
--- names the other, so that nobody ever walks through it; the queue begins and ends with a seat that is taken.
-local function remove(seq, attempt)
-  local first, last = seq, seq
-  redis.call('HDEL', key, 'q' .. seq, 'a' .. attempt)
-  if tail - head > waiting then
-    local gaps = redis.call('HMGET', key, 'x' .. seq - 1, 'x' .. seq + 1)
+-- Takes somebody off a seat; which seat comes next. A gap in a line's middle is noted at its first and its last seat, each of which
+-- names the other, so that nobody ever walks through it; a line begins and ends with a seat that is taken.
+local function remove(line, seq, attempt)
+  local first, last, gap = seq, seq, 'x' .. line.mark
+  redis.call('HDEL', key, 'q' .. line.mark .. seq, 'a' .. attempt)
+  if line.tail - line.head > line.waiting then
+    local gaps = redis.call('HMGET', key, gap .. seq - 1, gap .. seq + 1)
     first, last = tonumber(gaps[1] or seq), tonumber(gaps[2] or seq)
-    redis.call('HDEL', key, 'x' .. first, 'x' .. seq - 1, 'x' .. seq + 1, 'x' .. last)
+    redis.call('HDEL', key, gap .. first, gap .. seq - 1, gap .. seq + 1, gap .. last)
   end
-  if first <= head then
-    head = last + 1
-  elseif last >= tail - 1 then
-    tail = first
+  if first <= line.head then
+    line.head = last + 1
+  elseif last >= line.tail - 1 then
+    line.tail = first
   else
-    redis.call('HSET', key, 'x' .. first, last, 'x' .. last, first)
+    redis.call('HSET', key, gap .. first, last, gap .. last, first)
   end
-  waiting, requeued = waiting - 1, true
+  line.waiting, requeued = line.waiting - 1, true
   left[attempt] = true
   return last + 1
 end
 
+-- The line that a seat is in, and its number there.
+local function seat_at(seat)
+  local rank, seq = seat:match('^(%d)%.(%d+)$')
+  return lines[tonumber(rank or 0)], tonumber(seq or seat)
+end
+
 local function leave(attempt)
-  local seq = redis.call('HGET', key, 'a' .. attempt)
-  if seq then remove(tonumber(seq), attempt) end
+  local seat = redis.call('HGET', key, 'a' .. attempt)
+  if not seat then return end
+  local line, seq = seat_at(seat)
+  remove(line, seq, attempt)
+end
+
+-- The line whose first is served next: of the first of each rank the one that has waited longest, where every 10 s count as a rank.
+local function next_line()
+  if not ranked then return lines[0].waiting > 0 and lines[0] end
+  local best, least
+  for rank = 9, 0, -1 do
+    local line = lines[rank]
+    if line and line.waiting > 0 then
+      local turn = look_at(line, line.head):sub(57, 72) - rank * 10000000
+      if not least or turn < least then best, least = line, turn end
+    end
+  end
+  return best
 end
 
 -- A server that is full refuses whatever may need memory, but not to a script that has written already. So nothing is changed here first by
@@ -55,31 +77,29 @@ end
 
 -- A claim was not renewed: its client loses all its places, and hears so.
 local function drop_inbox(claimant)
-  local before, inbox = waiting, claimant:sub(33, 48)
-  local seq = head
-  while seq < tail do
-    local entry, behind = look_at(seq)
-    if entry and entry:sub(33, 48) == inbox then behind = remove(seq, entry:sub(1, 32)) end
-    seq = behind
+  local inbox, any = claimant:sub(33, 48), false
+  for _, line in pairs(lines) do
+    local seq = line.head
+    while seq < line.tail do
+      local entry, behind = look_at(line, seq)
+      if entry and entry:sub(33, 48) == inbox then
+        behind, any = remove(line, seq, entry:sub(1, 32)), true
+      end
+      seq = behind
+    end
   end
-  if waiting < before then tell(claimant, {'dropped', key}) end
+  if any then tell(claimant, {'dropped', key}) end
 end
 
 -- A hold that was no claim passed to somebody for one: the next, who may sleep until the end of that hold, looks when the claim is over.
 -- Whoever listens to its channel does not learn its attempt before its turn.
 local function tell_next()
-  local entry = waiting > 0 and look_at(head)
+  local line = next_line()
+  local entry = line and look_at(line, line.head)
   if entry then tell(entry, {'next', entry:sub(25, 32), key}) end
 end
 
 local function write()
-  if requeued and waiting > 0 then
-    set('w', waiting)
-    set('h', head)
-    set('n', tail)
-  elseif requeued then
-    redis.call('HDEL', key, 'w', 'h', 'n')
-  end
   if #put > 0 then redis.call('HSET', key, unpack(put)) end
   if goes then redis.call('PEXPIREAT', key, math.ceil(goes / 1000)) end
   if looks then tell_next() end

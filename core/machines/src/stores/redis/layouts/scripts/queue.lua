@@ -1,34 +1,45 @@
 -- What becomes of a lock with those who wait for it.
--- The position of one who stood in the queue before counts those who left meanwhile ahead of it: a bound, without a scan.
-local function join(claimant, card)
-  if seat and not left[me] then return math.min(seat - head, waiting - 1) end
-  set('a' .. me, tail)
-  set('q' .. tail, claimant .. card)
-  tail, waiting, requeued = tail + 1, waiting + 1, true
-  return waiting - 1
+local function all_waiting()
+  local count = 0
+  for _, line in pairs(lines) do count = count + line.waiting end
+  return count
+end
+
+-- How many are ahead at most: those of the same rank, and all of others. Of one who stood there before it counts those who left
+-- meanwhile: a bound, without a scan.
+local function join(claimant, card, rank)
+  if seat and not left[me] then
+    local line, seq = seat_at(seat)
+    return math.min(seq - line.head, line.waiting - 1) + all_waiting() - line.waiting
+  end
+  local line = lines[rank] or {mark = rank .. '.', head = 0, tail = 0, waiting = 0}
+  seat = line.mark .. line.tail
+  -- At once: it may be its turn before the rest is written.
+  redis.call('HSET', key, 'a' .. me, seat, 'q' .. seat, claimant .. now_text .. card)
+  left[me] = nil
+  lines[rank], ranked, requeued = line, ranked or rank > 0, true
+  line.tail, line.waiting = line.tail + 1, line.waiting + 1
+  return all_waiting() - 1
 end
 
 local function pop()
-  while waiting > 0 and head < tail do
-    local entry = redis.call('HGET', key, 'q' .. head)
+  local line = next_line()
+  while line do
+    local entry, behind = look_at(line, line.head)
     if entry then
-      remove(head, entry:sub(1, 32))
+      remove(line, line.head, entry:sub(1, 32))
       return entry
     end
-    head = head + 1
+    line.head = behind
+    if line.head >= line.tail then line.waiting, line = 0, next_line() end
   end
-  if waiting > 0 then waiting, requeued = 0, true end
 end
 
 -- The key's own end always lies past the lease's, so that no hold can vanish with it; moving it is rare.
 local function lasts(span)
-  expires = now + math.abs(span)
-  set('s', now_text)
-  set('l', span)
-  if (more[3] or 0) - expires < 300000000 then
-    goes = expires + 600000000
-    set('v', 1)
-    set('g', goes)
+  expires, since, lease = now + math.abs(span), now_text, span
+  if stays + 100000000 < expires then
+    goes, stays = expires + 600000000, expires + 200000000
   end
 end
 
@@ -37,22 +48,15 @@ local function prolong(ttl)
   if expires < now + ttl then
     lasts(ttl)
   elseif claimed then
-    set('l', -lease)
+    lease = lease:sub(2)
   end
 end
 
 local function grant(to, card, span)
-  local first, text = now, now_text
-  if last >= now then
-    first = last + 1
-    text = ('%.0f'):format(first)
-  end
-  owner, last = to, first + 63
-  set('o', owner)
-  set('t', text)
-  set('c', card)
+  local first = last < now and now_text or ('%016.0f'):format(last + 1)
+  owner, owner_card, last = to, card, first + 63
   lasts(span)
-  return text
+  return first
 end
 
 local was_renewed = owner ~= '' and not claimed
@@ -68,8 +72,8 @@ local function hand_over(asker, ttl)
   while entry do
     local to = entry:sub(1, 56)
     if is_there(to) then
-      if to == asker then return grant(to, entry:sub(57), ttl) end
-      local first = grant(to, entry:sub(57), '-' .. to:sub(49) .. '000')
+      if to == asker then return grant(to, entry:sub(73), ttl) end
+      local first = grant(to, entry:sub(73), '-' .. to:sub(49) .. '000')
       tell(to, {'granted', to:sub(1, 32), first, now_text, key})
       looks = was_renewed
       return
@@ -78,10 +82,32 @@ local function hand_over(asker, ttl)
   end
 end
 
-local function finish()
-  if owner == '' then
-    set('o', '')
-    set('t', last)
+-- What of the record tells who waits: its letter, and numbers. Those of the higher ranks are a field of their own.
+local function who_waits()
+  local count, first, others = all_waiting(), lines[0], {}
+  for rank = 1, 9 do
+    local line = lines[rank]
+    if line and line.waiting > 0 then others[#others + 1] = ('%d %d %d %d'):format(rank, line.waiting, line.head, line.tail) end
   end
+  if #others > 0 then
+    set('k', table.concat(others, ' '))
+  elseif ranked then
+    redis.call('HDEL', key, 'k')
+  end
+  if first.waiting == 0 then first.head, first.tail = 0, 0 end
+  local letter = #others > 0 and 'R' or count > 0 and 'Q' or 'H'
+  return letter, (' %d %d %d '):format(count, first.head, first.tail)
+end
+
+local function finish()
+  local text = ('%016.0f%016.0f'):format(owner == '' and last or last - 63, stays)
+  local letter, numbers = who_waits()
+  if owner == '' and letter == 'H' then
+    text = 'F' .. text
+  else
+    text = letter .. text .. (owner == '' and NOBODY or owner) .. since .. lease .. numbers .. owner_card
+  end
+  if not r then set('v', '2') end
+  set('r', text)
   write()
 end

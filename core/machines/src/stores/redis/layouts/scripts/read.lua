@@ -1,3 +1,4 @@
--- What the fields hold is told in ../native.rs.
+-- What the text holds is told in ../native_scripts.rs.
 local key = KEYS[1]
-local h = redis.pcall('HMGET', key, 'v', 'o', 't', 'w')
+local r = redis.pcall('HGET', key, 'r')
+if r and r.err then return r end

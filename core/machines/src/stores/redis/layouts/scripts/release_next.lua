@@ -1,1 +1,1 @@
-if h[4] and hand_on(ARGV[2]) then return 1 end
+if r:byte() == 81 and hand_on(ARGV[2]) then return 1 end

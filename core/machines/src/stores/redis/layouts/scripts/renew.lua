@@ -1,27 +1,28 @@
 -- Many locks in one request, each with its own answer: one that fails does not fail the others.
 local function renew(key, claimant, ttl)
-  local h = redis.pcall('HMGET', key, 'v', 'o', 's', 'l', 'g')
-  if h.err then return h end
-  if h[1] ~= '1' and (h[1] or redis.call('EXISTS', key) == 1) then
-    return redis.error_reply('FOREIGN this key is not a lock of the layout native, version 1')
+  local r = redis.pcall('HGET', key, 'r')
+  if r and r.err then return r end
+  if not r and redis.call('EXISTS', key) == 1 then
+    return redis.error_reply('FOREIGN this key is not a lock of the layout native, version 2')
   end
-  if h[2] ~= claimant then return 0 end
-  local lease, expires = tonumber(h[4] or 0), now + ttl
-  local put = {'s', now_text, 'l', ttl}
-  if (h[3] or 0) + math.abs(lease) >= expires then
-    if lease >= 0 then return 1 end
-    put = {'l', -lease}
+  if not r or r:sub(34, 89) ~= claimant then return 0 end
+  local lease, rest = r:match('^(%-?%d+)(.*)$', 106)
+  local stays, expires, goes = r:sub(18, 33), now + ttl, nil
+  local text
+  if r:sub(90, 105) + math.abs(lease) >= expires then
+    if lease:byte() ~= 45 then return 1 end
+    text = r:sub(1, 105) .. lease:sub(2) .. rest
+  else
+    if stays + 100000000 < expires then
+      stays, goes = ('%016.0f'):format(expires + 200000000), expires + 600000000
+    end
+    text = r:sub(1, 17) .. stays .. claimant .. now_text .. ttl .. rest
   end
-  local goes = (h[5] or 0) - expires < 300000000 and expires + 600000000
-  if goes then
-    put[#put + 1] = 'g'
-    put[#put + 1] = goes
-  end
-  local wrote = redis.pcall('HSET', key, unpack(put))
+  local wrote = redis.pcall('HSET', key, 'r', text)
   if type(wrote) == 'table' then
     -- A server that is full refuses it, but not to a script that has written already, if only to change nothing.
     redis.pcall('HDEL', key, '')
-    wrote = redis.pcall('HSET', key, unpack(put))
+    wrote = redis.pcall('HSET', key, 'r', text)
     if type(wrote) == 'table' then return wrote end
   end
   if goes then redis.call('PEXPIREAT', key, math.ceil(goes / 1000)) end

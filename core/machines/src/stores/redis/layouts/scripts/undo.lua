@@ -1,4 +1,4 @@
-if h[1] then although_full() end
+if r then although_full() end
 for _, claimant in ipairs(ARGV) do
   if claimant ~= '' then
     leave(claimant:sub(1, 32))
@@ -8,5 +8,5 @@ for _, claimant in ipairs(ARGV) do
     end
   end
 end
-if h[1] then finish() end
+if r then finish() end
 return 1

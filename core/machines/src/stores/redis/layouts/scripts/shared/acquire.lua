@@ -21,7 +21,7 @@ if mine then
   return says({3, mine.token, 0, 0}, mine.token)
 end
 forget_expired()
-if not resized and used == 0 and waiting == 0 then
+if not resized and used == 0 and line.waiting == 0 then
   capacity = tonumber(ARGV[8])
   set('v', ARGV[6] .. '1')
   set('m', capacity)
@@ -40,13 +40,14 @@ end
 local position
 if waits then
   local seat = redis.call('HGET', key, 'a' .. me)
-  position = math.min((seat or tail) - head, waiting)
+  position = math.min((seat or line.tail) - line.head, line.waiting)
   if seat then
-    position = math.min(position, waiting - 1)
+    position = math.min(position, line.waiting - 1)
   else
-    set('a' .. me, tail)
-    set('q' .. tail, ('%s%s%010d%s'):format(asker, in_order, units, card))
-    position, tail, waiting, requeued = waiting, tail + 1, waiting + 1, true
+    set('a' .. me, line.tail)
+    set('q' .. line.tail, ('%s%s%010d%s'):format(asker, in_order, units, card))
+    position, requeued = line.waiting, true
+    line.tail, line.waiting = line.tail + 1, line.waiting + 1
   end
 end
 finish()

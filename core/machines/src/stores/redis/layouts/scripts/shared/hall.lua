@@ -70,11 +70,11 @@ end
 -- Lets in whoever of the queue fits. The asker, if it is among them, gets an answer in the place of a push: its token. The second
 -- result says whether nobody is left whom an asker may not overtake.
 local function serve(asker, ttl)
-  if waiting == 0 then return nil, true end
+  if line.waiting == 0 then return nil, true end
   forget_expired()
-  local passed, at, mine = 0, head, nil
-  while used < capacity and at < tail do
-    local entry, behind = look_at(at)
+  local passed, at, mine = 0, line.head, nil
+  while used < capacity and at < line.tail do
+    local entry, behind = look_at(line, at)
     if not entry then
       at = behind
     elseif passed == 16 then
@@ -85,13 +85,13 @@ local function serve(asker, ttl)
       local fits = used + units <= capacity
       -- Who wants more than there is would keep those behind it waiting for ever, and who is not there for long.
       if units > capacity or ((fits or in_order) and not asks and not is_there(to)) then
-        at = remove(at, attempt)
+        at = remove(line, at, attempt)
       elseif not fits and in_order then
         break
       elseif not fits then
         passed, at = passed + 1, behind
       else
-        at = remove(at, attempt)
+        at = remove(line, at, attempt)
         local span = asks and ttl or tonumber(to:sub(49)) * 1000
         local token = grant(to, units, entry:sub(68), span, not asks)
         if asks then
@@ -102,7 +102,7 @@ local function serve(asker, ttl)
       end
     end
   end
-  return mine, waiting == passed
+  return mine, line.waiting == passed
 end
 
 -- A hold ends before its time. Where a hand-off follows one that was no claim, the first of those who wait looks after it.
@@ -125,5 +125,12 @@ local function finish()
   set('e', ('%.0f'):format(soonest))
   set('t', ('%.0f'):format(last))
   if goes then set('g', ('%.0f'):format(goes)) end
+  if requeued and line.waiting > 0 then
+    set('w', line.waiting)
+    set('h', line.head)
+    set('n', line.tail)
+  elseif requeued then
+    redis.call('HDEL', key, 'w', 'h', 'n')
+  end
   write()
 end

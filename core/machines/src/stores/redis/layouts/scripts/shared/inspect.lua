@@ -8,7 +8,7 @@ for i = 1, #all, 2 do
   end
 end
 table.sort(tokens)
-local answer = {h[1]:sub(1, -2), capacity, waiting}
+local answer = {h[1]:sub(1, -2), capacity, line.waiting}
 -- A reply of thousands takes the server too long, and more than 4 MiB no client takes: whoever does not fit is counted, in the end.
 local size, more, units = 0, 0, 0
 for _, token in ipairs(tokens) do

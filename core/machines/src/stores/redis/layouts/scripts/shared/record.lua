@@ -3,11 +3,12 @@ local key = KEYS[1]
 local h = redis.pcall('HMGET', key, 'v', 'm', 'z', 'u', 'e', 't', 'g', 'w', 'h', 'n')
 if h.err then return h end
 if h[1] ~= 'rwlock1' and h[1] ~= 'semaphore1' and (h[1] or redis.call('EXISTS', key) == 1) then
-  return redis.error_reply(h[1] == '1' and "FOREIGN this name is a lock's" or "FOREIGN this name is something else's")
+  return redis.error_reply(h[1] == '2' and "FOREIGN this name is a lock's" or "FOREIGN this name is something else's")
 end
 local capacity, resized, used = tonumber(h[2] or 0), h[3], tonumber(h[4] or 0)
 local soonest, last = tonumber(h[5] or 0), tonumber(h[6] or 0)
-local waiting, head, tail = tonumber(h[8] or 0), tonumber(h[9] or 0), tonumber(h[10] or 0)
+local line = {mark = '', waiting = tonumber(h[8] or 0), head = tonumber(h[9] or 0), tail = tonumber(h[10] or 0)}
+local lines, ranked = {[0] = line}, false
 local held = {}
 
 local function kept(text)
