@@ -23,6 +23,7 @@ const SHAPES: Readonly<Record<string, Shape>> = {
   text: 'string',
   path: 'string',
   range: 'object',
+  count: 'count',
 }
 
 /** The native layer's options, by their names here. */

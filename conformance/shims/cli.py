@@ -84,7 +84,7 @@ class Shim:
         return self.hold(command, [])
 
     def do_try(self, command: Command) -> Command:
-        if any(key in command for key in ("ttl", "label", "max_hold", "layout", "format", "share", "permits", "take")):
+        if any(key in command for key in ("ttl", "label", "max_hold", "rank", "layout", "format", "share", "permits", "take")):
             return self.hold(command, ["--try"])
         self.run(command, ["try", "--", name(command)])
         return {}

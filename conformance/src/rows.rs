@@ -109,8 +109,8 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 9] =
-    ["restart", "count", "foreign", "line", "native", "rwlock", "semaphore", "latch", "barrier"];
+pub const ABILITIES: [&str; 10] =
+    ["restart", "count", "foreign", "line", "native", "rank", "rwlock", "semaphore", "latch", "barrier"];
 
 /// This folder.
 pub fn here() -> &'static Path {

@@ -8,6 +8,7 @@ mod in_redis;
 mod redis_server;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use comparison::lock::{CLAIMANTS, Command, terms};
 use comparison::{CLAIM, MINUTE, Model, TTL};
@@ -57,6 +58,25 @@ fn times_of_more_digits_are_later_ones() {
     server.plain(&["DEL", &key]);
     assert_eq!(server.ask(&acquire(10_000_000_000_000_000), now), Reply::Int(now.0), "not too late");
     assert!(matches!(server.ask(&acquire(999_999_999_999_999), now), Reply::List(_)), "too late");
+    server.plain(&["DEL", &key]);
+}
+
+#[test]
+fn the_key_outlives_a_lease_however_long_it_is() {
+    let mut server = Server::connect();
+    let key: Arc<str> = "lw:{a long lease}".into();
+    let now = server.later();
+    server.plain(&["DEL", &key]);
+    for seconds in [30, 99, 100, 101, 250, 1_000, 86_400] {
+        let terms = Terms { ttl: Duration::from_secs(seconds), ..terms(0) };
+        let mut native = NativeMachine::new(&CALLS, key.clone(), true);
+        let acquire = begun(&mut native, Intent::Acquire { terms: terms.clone(), wait: false, prev: None });
+        let Reply::Int(token) = server.ask(&acquire, StoreTime(now.0 + seconds as i64)) else { panic!("it is free") };
+        let (field, _) = lifetime(&mut server, &key);
+        assert!(field >= now.after(terms.ttl).0 + 5 * MINUTE, "{seconds} s: {field}");
+        let used = u64::try_from(token).expect("a token");
+        assert_eq!(server.ask(&begun(&mut native, Intent::Release { terms, used }), now), Reply::Int(1));
+    }
     server.plain(&["DEL", &key]);
 }
 
@@ -130,6 +150,50 @@ fn claims_are_handed_on_as_the_reference_does() {
         commands.extend(queue.iter().copied().map(ask));
         commands.extend([Command::Pass(50), release(0, 0), Command::Pass(after)]);
         commands.extend(more);
+        play_in_redis::<LockCell>(&commands).unwrap_or_else(|failed| panic!("{commands:?}: {failed}"));
+    }
+}
+
+/// Claimant 1 has a claim, 2 waits with this rank and 3 with that; what then happens is too rare to be left to chance.
+#[test]
+fn ranks_are_served_as_the_reference_does() {
+    let ask = |who, rank| Command::Acquire { who, wait: true, rank, prev: None, late: false };
+    let instead = |who, rank| Command::Acquire { who, wait: true, rank, prev: Some(1), late: false };
+    let release = |who| Command::Release { who, beyond: 0 };
+    let seconds = |count: i64| Command::Pass(count * 1_000_000);
+    for (ranks, after, more) in [
+        // A claim is handed on, by a release and by who asks again in its place.
+        ([0, 3], 50, vec![release(1), release(3), release(2)]),
+        ([0, 3], 50, vec![instead(4, 0), release(3), release(2)]),
+        ([0, 0], 50, vec![instead(4, 2), release(4)]),
+        ([0, 3], 50, vec![instead(4, 9), release(4), release(3)]),
+        ([0, 3], 50, vec![ask(4, 0), ask(5, 3), release(1), release(3), release(5), release(2)]),
+        // The last with a rank goes, and one of the lowest comes: by the short way, and then by the long one.
+        ([0, 3], 50, vec![release(1), ask(4, 0), release(3), ask(5, 0), release(2), release(4)]),
+        // Whoever leaves, and what is left of its line.
+        (
+            [0, 3],
+            50,
+            vec![ask(4, 3), ask(5, 3), Command::Undo { who: 4, prev: None }, release(1), release(3), release(5)],
+        ),
+        (
+            [3, 3],
+            50,
+            vec![Command::Undo { who: 2, prev: None }, Command::Undo { who: 3, prev: None }, ask(4, 0), release(1)],
+        ),
+        // Nobody is told twice where a hold is that was renewed.
+        ([0, 3], 50, vec![Command::Renew { who: 1, ttl: TTL }, Command::Pass(50), release(1)]),
+    ] {
+        let mut commands =
+            vec![ask(0, 0), ask(1, 9), ask(2, ranks[0]), ask(3, ranks[1]), Command::Pass(50), release(0)];
+        commands.push(Command::Pass(after));
+        commands.extend(more);
+        play_in_redis::<LockCell>(&commands).unwrap_or_else(|failed| panic!("{commands:?}: {failed}"));
+    }
+    // Ten seconds of waiting are a rank, and its holder is gone before the first of them is told.
+    for (waits, first) in [(9, 3), (10, 3), (11, 2)] {
+        let mut commands = vec![ask(0, 0), ask(2, 0), seconds(waits), ask(3, 1), seconds(20)];
+        commands.extend([ask(4, 0), release(first), release(5 - first), release(4)]);
         play_in_redis::<LockCell>(&commands).unwrap_or_else(|failed| panic!("{commands:?}: {failed}"));
     }
 }
