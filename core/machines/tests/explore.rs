@@ -33,7 +33,7 @@ use layout::Role;
 use layout::barrier::{self, BarrierRecord, Faulty, ForgetfulRecord, ThreeRecord};
 use layout::joined::{self, Counted, FencedRecord, GetsetRecord, Owned, RedissonRecord, StringRecord};
 use layout::latch::{self, LatchRecord};
-use layout::native::{ENDS_EARLY, RUNS_LATE, Seeded};
+use layout::native::{ENDS_EARLY, RUNS_LATE, RankedRecord, Seeded};
 use layout::redisson_shared::{self, CountedRecord, Leased, PermitsRecord, ReadWriteRecord};
 use layout::redisson_store::ReadWrite;
 use layout::shared::{self, SharedRecord};
@@ -243,6 +243,19 @@ fn a_joined_fair_lock_keeps_its_order() {
     of("redisson: fair tasks", vec![vec![fair, fair], vec![fair]]).check_as::<RedissonRecord>();
     let faulty = of("redisson: two fickle fair clients, one fault", vec![vec![fickle], vec![fickle]]);
     Setup { faults: CONNECTIONS.to_vec(), most_faults: 1, ..faulty }.check_as::<RedissonRecord>();
+}
+
+#[test]
+fn higher_ranks_are_served_first() {
+    let fair = Wish { fair: true, ..ONE };
+    let urgent = |rank| Wish { rank, ..fair };
+    let of = |name, clients| Setup { clients, prompt: true, ..Setup::two_clients(name) };
+    let three = vec![vec![fair], vec![urgent(1)], vec![urgent(9)]];
+    of("fair tasks of ranks 0, 1 and 9", three).check_as::<RankedRecord>();
+    let two = vec![vec![fair, urgent(2)], vec![Wish { may_cancel: true, ..urgent(9) }]];
+    of("fair tasks of ranks 0, 2 and 9, of two clients", two).check_as::<RankedRecord>();
+    let two = vec![vec![fair], vec![urgent(9)]];
+    of("fair tasks of ranks 0 and 9, one fault", two).with_faults(1).check_as::<RankedRecord>();
 }
 
 #[test]

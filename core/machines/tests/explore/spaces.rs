@@ -305,7 +305,7 @@ impl Setup {
         };
         let marks = [
             (wish.fair, "f"),
-            (wish.rank > 0, "r"),
+            (wish.rank > 0, "h"),
             (wish.may_cancel, "c"),
             (wish.extends.is_some(), "x"),
             (wish.changes, "u"),

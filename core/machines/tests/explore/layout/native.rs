@@ -23,6 +23,9 @@ static OWN: OwnCalls = OwnCalls::of_cell();
 /// The record as it is to be.
 pub type NativeRecord = Seeded<NO_BUG>;
 
+/// The same for tasks that have ranks.
+pub type RankedRecord = Seeded<RANKED>;
+
 /// The record, with a bug that the explorer has to find.
 #[derive(Clone, Debug, Default)]
 pub struct Seeded<const BUG: u8> {
