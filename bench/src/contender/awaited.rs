@@ -1,5 +1,6 @@
 //! The face for tasks.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -62,7 +63,9 @@ impl Contend for Awaited {
     }
 }
 
-async fn all(tasks: Vec<JoinHandle<lockwright::Result<Tally>>>) -> std::result::Result<Vec<Tally>, String> {
+pub(super) async fn all<E: Display>(
+    tasks: Vec<JoinHandle<std::result::Result<Tally, E>>>,
+) -> std::result::Result<Vec<Tally>, String> {
     let mut tallies = Vec::new();
     for task in tasks {
         let ended = task.await.map_err(|error| error.to_string())?;

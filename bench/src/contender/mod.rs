@@ -122,7 +122,7 @@ fn list() -> Result<()> {
     offer(SEMAPHORE_FAIR, "ours", &["S5P"], &ours);
     offer(AWAITED, "ours", &["S2", "S3", "S4", "S5"], &ours);
     offer(AWAITED_FAIR, "ours", &["S4", "S5"], &ours);
-    offer(RAW_AWAITED, "peer", &["S2"], &["evalsha"]);
+    offer(RAW_AWAITED, "peer", &["S2", "S3"], &["evalsha"]);
     offer(BARE, "bare", &["S12"], &[]);
     Ok(())
 }

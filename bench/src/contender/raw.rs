@@ -1,15 +1,18 @@
 //! The yardstick, and the same with an awaited connection.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Connection, Script, ScriptInvocation};
+use redis::{Connection, RedisResult, Script, ScriptInvocation};
 use tokio::runtime::Runtime;
 
-use super::awaited::runtime;
-use super::{Contend, Crowd};
+use super::awaited::{all, runtime};
+use super::{Contend, Crowd, Tally};
 use crate::Result;
+
+const KEY: &str = "bench:raw";
 
 /// One acquire script and one compare-and-delete script.
 struct Scripts {
@@ -25,17 +28,39 @@ impl Scripts {
         Scripts { acquire, release }
     }
 
-    fn acquire(&self) -> ScriptInvocation<'_> {
-        let mut invocation = self.acquire.key("bench:raw");
+    fn acquire(&self, key: &str) -> ScriptInvocation<'_> {
+        let mut invocation = self.acquire.key(key);
         invocation.arg("owner").arg(30_000);
         invocation
     }
 
-    fn release(&self) -> ScriptInvocation<'_> {
-        let mut invocation = self.release.key("bench:raw");
+    async fn pair(&self, key: &str, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+        let _: Option<String> = self.acquire(key).invoke_async(connection).await?;
+        let _: i64 = self.release(key).invoke_async(connection).await?;
+        Ok(())
+    }
+
+    fn release(&self, key: &str) -> ScriptInvocation<'_> {
+        let mut invocation = self.release.key(key);
         invocation.arg("owner");
         invocation
     }
+}
+
+/// Pairs of one task, which share the connection with those of others.
+async fn contend(
+    key: String,
+    mut connection: MultiplexedConnection,
+    scripts: Arc<Scripts>,
+    stop: Arc<AtomicBool>,
+) -> RedisResult<Tally> {
+    let mut tally = Tally::default();
+    while !stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        scripts.pair(&key, &mut connection).await?;
+        tally.add(start, &stop);
+    }
+    Ok(tally)
 }
 
 /// A blocking connection that takes and frees a key by two scripts, and does nothing else.
@@ -52,8 +77,8 @@ impl Raw {
 
 impl Contend for Raw {
     fn pair(&mut self) -> Result<()> {
-        let _: Option<String> = self.scripts.acquire().invoke(&mut self.connection)?;
-        let _: i64 = self.scripts.release().invoke(&mut self.connection)?;
+        let _: Option<String> = self.scripts.acquire(KEY).invoke(&mut self.connection)?;
+        let _: i64 = self.scripts.release(KEY).invoke(&mut self.connection)?;
         Ok(())
     }
 
@@ -65,15 +90,15 @@ impl Contend for Raw {
 /// The same on the crate's connection for tasks.
 pub(super) struct Awaited {
     connection: MultiplexedConnection,
-    runtime: Runtime,
-    scripts: Scripts,
+    runtime: Arc<Runtime>,
+    scripts: Arc<Scripts>,
 }
 
 impl Awaited {
     pub(super) fn connect(url: &str) -> Result<Self> {
-        let runtime = runtime()?;
+        let runtime = Arc::new(runtime()?);
         let connection = runtime.block_on(redis::Client::open(url)?.get_multiplexed_async_connection())?;
-        Ok(Awaited { connection, runtime, scripts: Scripts::new() })
+        Ok(Awaited { connection, runtime, scripts: Arc::new(Scripts::new()) })
     }
 }
 
@@ -87,16 +112,20 @@ impl Contend for Awaited {
         runtime.block_on(async {
             let mut ns = Vec::with_capacity(count);
             for _ in 0..count {
-                let start = std::time::Instant::now();
-                let _: Option<String> = scripts.acquire().invoke_async(connection).await?;
-                let _: i64 = scripts.release().invoke_async(connection).await?;
+                let start = Instant::now();
+                scripts.pair(KEY, connection).await?;
                 ns.push(super::nanos(start));
             }
             Ok(ns)
         })
     }
 
-    fn crowd(&mut self, _: Vec<String>, _: Arc<AtomicBool>) -> Result<Crowd> {
-        Err("this contender has one task".into())
+    fn crowd(&mut self, keys: Vec<String>, stop: Arc<AtomicBool>) -> Result<Crowd> {
+        let (runtime, scripts) = (self.runtime.clone(), self.scripts.clone());
+        let start = |key| runtime.spawn(contend(key, self.connection.clone(), scripts.clone(), stop.clone()));
+        let tasks: Vec<_> = keys.into_iter().map(start).collect();
+        // The runtime runs where it is waited for.
+        let driver = std::thread::spawn(move || runtime.block_on(all(tasks)));
+        Ok(Box::new(|| driver.join().map_err(|_| "a thread panicked")?.map_err(Into::into)))
     }
 }
