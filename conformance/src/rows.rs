@@ -109,8 +109,21 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 9] =
-    ["restart", "count", "foreign", "line", "native", "rwlock", "semaphore", "latch", "barrier"];
+pub const ABILITIES: [&str; 13] = [
+    "restart",
+    "count",
+    "foreign",
+    "line",
+    "native",
+    "rwlock",
+    "semaphore",
+    "latch",
+    "barrier",
+    "claim",
+    "own_ttl",
+    "holder_age",
+    "together",
+];
 
 /// This folder.
 pub fn here() -> &'static Path {
