@@ -133,6 +133,19 @@ fn a_lease_that_is_revoked_ends_every_hold_of_its_client() {
 }
 
 #[test]
+fn a_holder_hears_that_it_is_broken() {
+    let uri = address();
+    let (one, other, name) = (client(&uri, ""), client(&uri, ""), name("x"));
+    let guard = one.lock(&name).acquire().unwrap();
+    let token = guard.token();
+    assert!(!other.break_lock(&name, lockwright::Token::new(token.n + 1)).unwrap());
+    assert!(other.break_lock(&name, token).unwrap());
+    until("it is lost", || !guard.is_held());
+    assert_eq!(guard.why_lost(), Some(LossReason::Broken));
+    assert!(other.lock(&name).try_acquire().unwrap().is_some());
+}
+
+#[test]
 fn a_queue_behind_a_lock_that_is_held_for_longer_than_the_lease_keeps_its_places() {
     let uri = address();
     let (one, other, name) = (client(&uri, ""), client(&uri, "ttl=2s"), name("x"));

@@ -185,6 +185,10 @@ impl Etcd {
                 Ok(words::existing(&self.txn(said(words::exists(request))?).await?, &lease))
             }
             "release" => Ok(words::released(&self.txn(said(words::release(request))?).await?)),
+            "break" => {
+                let txn = said(words::break_hold(request, &self.config.prefix))?;
+                Ok(words::released(&self.txn(txn).await?))
+            }
             "delete" => Ok(words::deleted(&self.txn(said(words::delete(request, None))?).await?)),
             "undo" => {
                 // What was to be put under a lease that is over cannot be any more.

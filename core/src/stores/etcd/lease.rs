@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use etcd_client::{Client, PutOptions, Txn, TxnOp};
-use lockwright_machines::stores::etcd::layouts::concurrency_layout::RESERVED;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
@@ -92,7 +91,7 @@ impl Leases {
         locked(&self.current).take()
     }
 
-    async fn wait(&self) -> Arc<Lease> {
+    pub(super) async fn wait(&self) -> Arc<Lease> {
         loop {
             let granted = self.granted.notified();
             if let Some(lease) = self.current() {
@@ -128,7 +127,7 @@ impl Etcd {
         // Nothing that concerns a lock was sent: a lease of nobody ends with its time.
         let granted = granted.map_err(harmless)?;
         let id = granted.id();
-        let fence_key = format!("{}{RESERVED}/-{id:x}", self.config.prefix);
+        let fence_key = words::fence_key(&self.config.prefix, id);
         let lease = Lease {
             id,
             ttl: Duration::from_secs(granted.ttl().try_into().unwrap_or_default()),
@@ -145,6 +144,7 @@ impl Etcd {
         *locked(&self.leases.current) = Some(lease.clone());
         self.leases.lives(&lease, sent);
         self.leases.granted.notify_waiters();
+        self.watches.wake();
         Ok(lease)
     }
 

@@ -1,19 +1,22 @@
-//! What is watched: the queues of the locks that somebody waits for, each by one watch, all on one stream. A queue is
-//! watched from when that is asked for first, and for a while after it was asked for last.
+//! What is watched, all on one stream: the client's fence, by which it hears that a hold of its is broken, and the
+//! queues of the locks that somebody waits for. A queue is watched from when that is asked for first, and for a while
+//! after it was asked for last.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd_client::{
-    Client, EventType, WatchFilterType, WatchOptions, WatchRequestSender, WatchResponse, WatchResponseStream,
+    Client, Event, EventType, KeyValue, WatchFilterType, WatchOptions, WatchRequestSender, WatchResponse,
+    WatchResponseStream,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::client::Etcd;
+use super::lease::Lease;
 use super::line::{Failure, answered, too_late};
-use super::words::below;
+use super::words::{attempt_of, below};
 use crate::platform::mutex::locked;
 use crate::protocol::{Reply, StoreEvent};
 
@@ -21,6 +24,8 @@ use crate::protocol::{Reply, StoreEvent};
 const WANTED: Duration = Duration::from_secs(65);
 /// How often it is looked for watches that nobody wants.
 const SWEEP: Duration = Duration::from_secs(10);
+/// The number of the fence's watch on its stream.
+const FENCE: i64 = i64::MAX;
 /// How long nothing is tried after the stream broke.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -137,8 +142,9 @@ impl Watches {
         stood
     }
 
-    fn is_empty(&self) -> bool {
-        locked(&self.all).by_lock.is_empty()
+    /// There is another lease.
+    pub(super) fn wake(&self) {
+        self.changed.notify_one();
     }
 }
 
@@ -170,19 +176,20 @@ impl Etcd {
     }
 
     async fn watch_over_one_stream(&self) -> Result<(), Failure> {
-        while self.watches.is_empty() {
-            self.watches.changed.notified().await;
-        }
+        let lease = self.leases.wait().await;
         let (client, number) = self.line().await?;
-        self.watch_over(client).await.inspect_err(|failure| self.broken(number, failure))
+        self.watch_over(client, &lease).await.inspect_err(|failure| self.broken(number, failure))
     }
 
-    async fn watch_over(&self, mut client: Client) -> Result<(), Failure> {
-        // The library opens a stream with a first watch; this one is of a key that nobody writes.
-        let opened = client.watch("\u{1}", Some(WatchOptions::new().with_watch_id(i64::MAX)));
-        let opened = timeout(self.config.response_timeout, opened).await;
-        let stream = answered(opened.map_err(|_| Failure::NotSent(too_late()))?)?;
+    async fn watch_over(&self, mut client: Client, lease: &Lease) -> Result<(), Failure> {
+        let late = |_| Failure::NotSent(too_late());
+        let patience = self.config.response_timeout;
+        let opened = client.watch(lease.fence_key.as_str(), Some(WatchOptions::new().with_watch_id(FENCE)));
+        let stream = answered(timeout(patience, opened).await.map_err(late)?)?;
         let (mut asks, mut hears) = stream.split();
+        // What was told before it is watched.
+        let fence = answered(timeout(patience, client.get(lease.fence_key.as_str(), None)).await.map_err(late)?)?;
+        fence.kvs().iter().for_each(|kv| self.told_by_fence(kv));
         loop {
             self.ask_for_fresh(&mut asks).await?;
             let next = timeout(SWEEP, self.next(&mut hears)).await;
@@ -198,7 +205,8 @@ impl Etcd {
                     }
                 }
             }
-            if self.leases.sink().is_none() {
+            let is_current = self.leases.current().is_some_and(|current| current.id == lease.id);
+            if self.leases.sink().is_none() || !is_current {
                 return Ok(());
             }
         }
@@ -223,7 +231,18 @@ impl Etcd {
         .await
     }
 
+    /// Whoever breaks a hold of this client's writes which it was.
+    fn told_by_fence(&self, fence: &KeyValue) {
+        let own = String::from_utf8_lossy(fence.value());
+        if let (Some((lock, attempt)), Some(sink)) = (attempt_of(&own), self.leases.sink()) {
+            sink.pushed(lock, &StoreEvent::Broken { attempt });
+        }
+    }
+
     fn said(&self, response: &WatchResponse) {
+        if response.watch_id() == FENCE {
+            return response.events().iter().filter_map(Event::kv).for_each(|kv| self.told_by_fence(kv));
+        }
         let Some(lock) = self.watches.lock_of(response.watch_id()) else { return };
         if response.canceled() {
             let (code, message) = match response.cancel_reason() {

@@ -7,9 +7,10 @@ use etcd_client::{
     TxnOp, TxnOpResponse, TxnResponse,
 };
 
+use super::layouts::concurrency_layout::RESERVED;
 use super::lease::Lease;
 use crate::error::{Error, Kind, Result};
-use crate::protocol::{Arg, Reply, Request};
+use crate::protocol::{Arg, AttemptId, Reply, Request};
 
 /// Where the arguments of a request are.
 fn key(request: &Request, at: usize) -> Result<Arc<str>> {
@@ -131,9 +132,32 @@ pub(super) fn release(request: &Request) -> Result<Txn> {
     Ok(Txn::new().when(mine).and_then([TxnOp::delete(&*own, None)]).or_else([others]))
 }
 
+/// A `release` of another client's key. If that is one of ours, its client hears of it by its fence.
+pub(super) fn break_hold(request: &Request, prefix: &str) -> Result<Txn> {
+    let (own, create, lease) = (key(request, 0)?, int(request, 1)?, int(request, 2)?);
+    let theirs = [Compare::create_revision(&*own, CompareOp::Equal, create)];
+    let others = TxnOp::get(below(&request.key), Some(GetOptions::new().with_prefix().with_count_only()));
+    let tells = attempt_of(&own)
+        .map(|_| TxnOp::put(fence_key(prefix, lease), &*own, Some(PutOptions::new().with_lease(lease))));
+    let breaks: Vec<_> = [TxnOp::delete(&*own, None)].into_iter().chain(tells).collect();
+    Ok(Txn::new().when(theirs).and_then(breaks).or_else([others]))
+}
+
+/// The lock and the attempt that a key of ours is of.
+pub(super) fn attempt_of(own: &str) -> Option<(&str, AttemptId)> {
+    let (lock, attempt) = own.rsplit_once('/')?;
+    let attempt = u128::from_str_radix(attempt, 16).ok().filter(|_| attempt.len() == 32)?;
+    Some((lock, AttemptId(attempt)))
+}
+
+/// Where the fence of a lease lies.
+pub(super) fn fence_key(prefix: &str, lease: i64) -> String {
+    format!("{prefix}{RESERVED}/-{lease:x}")
+}
+
 pub(super) fn released(response: &TxnResponse) -> Reply {
     match &response.op_responses()[..] {
-        [TxnOpResponse::Delete(_)] => Reply::Int(1),
+        [TxnOpResponse::Delete(_), ..] => Reply::Int(1),
         [TxnOpResponse::Get(others)] => Reply::Int(if others.count() > 0 { 2 } else { 0 }),
         _ => Reply::Nil,
     }

@@ -4,7 +4,7 @@
 //! ```text
 //! inspect  first                    nobody there: free
 //!          lives: the holder's lease  that it is, who, and for how long yet
-//! break    first                    the holder was created at that token: release it; else nobody held it so
+//! break    first                    the holder was created at that token: break it; else nobody held it so
 //! list     keys, page after page    the locks that the contenders among them are of
 //! ```
 
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::concurrency::Concurrency;
-use super::{FIRST, KEYS, LIVES, contender, first, garbled, int, list, number, refused, release};
+use super::{BREAK, FIRST, KEYS, LIVES, contender, first, garbled, int, list, number, refused};
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::lease::{Card, Holder, Inspection};
@@ -111,7 +111,13 @@ impl Layout for ConcurrencyLayout {
     fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
         look("break", key.clone(), move |holder| {
             let Some(holder) = holder.filter(|holder| holder.create == token) else { return Inquiry::Done(Ok(false)) };
-            Inquiry::of(release(&key, &holder.key, token), |reply| Ok(int("break", reply)? == 1))
+            let (create, lease) = (Arg::Int(i64::try_from(token).unwrap_or(i64::MAX)), Arg::Int(holder.lease));
+            let request = Request::new(&BREAK, key, [Arg::Key(holder.key), create, lease]);
+            Inquiry::of(request, |reply| match reply {
+                // Its lease ended meanwhile, and the hold with it.
+                Reply::Error { code, .. } if code == "LeaseNotFound" => Ok(false),
+                other => Ok(int("break", other)? == 1),
+            })
         })
     }
 
@@ -232,7 +238,7 @@ mod tests {
                 entry("app/x/20", 5, 0x20, ""),
             ]),
             "lives" => Reply::Int(2_500),
-            "release" => Reply::Int(1),
+            "break" => Reply::Int(1),
             other => panic!("nobody asks {other}"),
         }
     }

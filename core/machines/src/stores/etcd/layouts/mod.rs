@@ -12,6 +12,7 @@
 //! | `look` | reads own key and queue | own key, limit | queue |
 //! | `exists` | reads own key | own key | `[lease, create, lease of the key]`, or nil |
 //! | `release` | deletes the own key if it was created at that revision | own key, create | 1, or 0 where it is gone and 2 where others are in the queue |
+//! | `break` | the same of somebody else's key, and tells its client by the fence of that lease | key, create, lease | as `release` |
 //! | `delete` | deletes keys | keys | how many there were |
 //! | `undo` | the same, and writes the fence | keys | how many there were |
 //! | `watch` | has deletions in the queue told from now on, unless they are | | `[revision, milliseconds since then]` |
@@ -49,6 +50,8 @@ pub static LOOK: Call = call("look");
 pub static EXISTS: Call = call("exists");
 /// Gives the lock back.
 pub static RELEASE: Call = call("release");
+/// Takes the lock from somebody else.
+pub static BREAK: Call = call("break");
 /// Deletes keys.
 pub static DELETE: Call = call("delete");
 /// Deletes keys, and whatever is on its way does nothing.
