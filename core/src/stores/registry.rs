@@ -51,14 +51,14 @@ pub fn register(scheme: &'static str, open: Opener) -> crate::Result<()> {
 
 /// Schemes, an address, and what opens it: one line a store.
 const STORES: &[(&[&str], &str, Opener)] = &[
-    #[cfg(feature = "etcd")]
-    (&["etcd", "etcds"], "etcd://localhost", |uri| super::etcd::open(uri)),
     #[cfg(feature = "memory")]
     (&["memory"], "memory://", |uri| super::memory::open(uri)),
     #[cfg(feature = "sqlite")]
     (&["sqlite"], "sqlite:///tmp/locks.db", |uri| super::sqlite::open(uri)),
     #[cfg(feature = "redis")]
     (&["redis", "rediss", "redis+unix"], "redis://localhost", |uri| super::redis::open(uri)),
+    #[cfg(feature = "etcd")]
+    (&["etcd", "etcds"], "etcd://localhost", |uri| super::etcd::open(uri)),
 ];
 
 /// Schemes of stores that are planned.

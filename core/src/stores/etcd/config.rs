@@ -177,7 +177,6 @@ mod tests {
             "etcd:h",
             "etcd://h/path",
             "etcd://h,",
-            "etcd://h,u:p@g",
             "etcd://h,g:port",
             "etcd://h?ca=/x",
             "etcds://h?ca=/does/not/exist",
