@@ -35,10 +35,13 @@ need_apt() {
 # need_command COMMAND PACKAGE: whoever has the command by other means than Debian's package keeps it.
 need_command() { command -v "$1" >/dev/null || need_apt "$2"; }
 
-# Two dependencies compile C.
+# Two dependencies compile C, and that of etcd protocol buffers, with their standard definitions.
 need_rust() {
   command -v cargo >/dev/null || lack 'the installer at https://rustup.rs (Rust 1.91 or newer)'
   need_command cc gcc
+  need_command protoc protobuf-compiler
+  [[ ${PROTOC_INCLUDE:-} || -f $(dirname "$(realpath "$(command -v protoc)")")/../include/google/protobuf/descriptor.proto ]] ||
+    need_apt libprotobuf-dev
 }
 
 # need_rust_component NAME: a minimal installation by rustup leaves clippy and rustfmt out.

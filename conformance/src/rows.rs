@@ -109,8 +109,22 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 10] =
-    ["restart", "count", "foreign", "line", "native", "rank", "rwlock", "semaphore", "latch", "barrier"];
+pub const ABILITIES: [&str; 14] = [
+    "restart",
+    "count",
+    "foreign",
+    "line",
+    "native",
+    "rank",
+    "rwlock",
+    "semaphore",
+    "latch",
+    "barrier",
+    "claim",
+    "own_ttl",
+    "holder_age",
+    "together",
+];
 
 /// This folder.
 pub fn here() -> &'static Path {

@@ -513,6 +513,12 @@ impl Session {
             Step::Ask(requests) => {
                 // What an acquire was answered so far may have left something at the store.
                 self.asked.touched |= goes_on && op == Op::Acquire;
+                if op == Op::Acquire && self.phase == Phase::Waiting {
+                    // To an event: the store owes an answer, and what is asked in vain is asked again.
+                    self.phase = Phase::Asking;
+                    self.asked.wake = None;
+                    self.asked.silent_since.get_or_insert(now);
+                }
                 self.send(op, requests);
             }
             Step::Wait(wait) => self.queued(now, sent, wait),

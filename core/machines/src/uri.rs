@@ -19,6 +19,8 @@ pub const ENVIRONMENT: &str = "LOCKWRIGHT_URL";
 pub struct Uri {
     /// The address; may hold a password.
     url: Url,
+    /// Further servers of the same store, each as `host` or `host:port`.
+    others: Vec<String>,
     /// Defaults for every lock of the client.
     pub lock: AcquireOptions,
     /// How to reach the store.
@@ -45,6 +47,8 @@ impl Uri {
     /// # Errors
     /// `invalid_config` that says which part is wrong, without showing a password.
     pub fn parse(text: &str, connect: ConnectOptions) -> Result<Self> {
+        let (text, others) = with_one_host(text);
+        let text = text.as_str();
         if text.split_whitespace().count() > 1 || hosts(text).contains(',') {
             let message = "a list of addresses (a cluster or a quorum) is not built yet; give one";
             return Err(Error::unsupported("connect", message));
@@ -57,8 +61,15 @@ impl Uri {
             return Err(Error::invalid("connect", "a # in the address is written %23"));
         }
         let hides_a_password = behind_the_host(text).contains('@');
-        let mut uri =
-            Uri { lock: AcquireOptions::default(), connect, rest: Vec::new(), own: Vec::new(), hides_a_password, url };
+        let mut uri = Uri {
+            lock: AcquireOptions::default(),
+            connect,
+            rest: Vec::new(),
+            own: Vec::new(),
+            hides_a_password,
+            others,
+            url,
+        };
         uri.take_options().map_err(|error| discreet(&uri, error))?;
         Ok(uri)
     }
@@ -82,10 +93,17 @@ impl Uri {
         &self.url
     }
 
+    /// Further servers of the same store, each as `host` or `host:port`, where the address lists several.
+    pub fn others(&self) -> &[String] {
+        &self.others
+    }
+
     /// The address as it may be shown: no user, no password, no options.
     pub fn redacted(&self) -> String {
         let port = self.url.port().map(|port| format!(":{port}")).unwrap_or_default();
-        format!("{}://{}{port}{}", self.url.scheme(), self.url.host_str().unwrap_or_default(), self.url.path())
+        let others: String = self.others.iter().flat_map(|other| [",", other]).collect();
+        let host = self.url.host_str().unwrap_or_default();
+        format!("{}://{host}{port}{others}{}", self.url.scheme(), self.url.path())
     }
 
     /// Takes the store's own option `key` out of those not read yet.
@@ -192,6 +210,19 @@ fn is_nearly(word: &str, other: &str) -> bool {
         1 => long[1..] == *short,
         _ => false,
     }
+}
+
+/// Schemes whose addresses may list several servers of one store.
+const LISTS: [&str; 2] = ["etcd", "etcds"];
+
+/// An address with its first host alone, and the others that it lists.
+fn with_one_host(text: &str) -> (String, Vec<String>) {
+    let hosts = hosts(text);
+    let lists = text.split_once("://").is_some_and(|(scheme, _)| LISTS.contains(&scheme));
+    let Some((first, others)) = hosts.split_once(',').filter(|_| lists) else { return (text.to_owned(), Vec::new()) };
+    let at = hosts.as_ptr() as usize - text.as_ptr() as usize;
+    let alone = [&text[..at], first, &text[at + hosts.len()..]].concat();
+    (alone, others.split(',').map(str::to_owned).collect())
 }
 
 /// Where an address names its host or hosts.

@@ -53,7 +53,7 @@ use lockwright_machines::protocol::{
 };
 use lockwright_machines::rank::Rank;
 use lockwright_machines::share::Share;
-use lockwright_machines::stores::{redis, zookeeper};
+use lockwright_machines::stores::{etcd, redis, zookeeper};
 use lockwright_machines::time::StoreTime;
 
 /// A file, and what makes the machine of the lock that it is about, in a format where there are several.
@@ -61,6 +61,9 @@ type Layout = (&'static str, fn(&str) -> Box<dyn Protocol>);
 
 /// A new layout is one line here and one file of the same name.
 const LAYOUTS: &[Layout] = &[
+    ("etcd_concurrency", |_| {
+        Box::new(etcd::layouts::concurrency::Concurrency::new("orders".into(), Duration::from_secs(30)))
+    }),
     ("redis_barrier", redis_barrier),
     ("redis_getset", |format| by_recipe(&redis::layouts::getset::FAMILY, format)),
     ("redis_latch", redis_latch),

@@ -5,6 +5,8 @@
 //! With the feature `unstable-store` one may lie outside this crate: a `Store` that is registered for the
 //! scheme of its addresses. What is public by that feature alone may change with any version.
 
+#[cfg(feature = "etcd")]
+pub mod etcd;
 #[cfg(feature = "memory")]
 pub mod memory;
 #[cfg(feature = "redis")]
@@ -16,6 +18,8 @@ mod adapter;
 #[cfg(any(feature = "unstable-store", test))]
 mod nodes;
 mod registry;
+#[cfg(any(feature = "etcd", feature = "redis"))]
+mod secret;
 
 #[cfg(not(feature = "unstable-store"))]
 pub(crate) use adapter::{Answered, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work};

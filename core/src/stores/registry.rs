@@ -57,11 +57,16 @@ const STORES: &[(&[&str], &str, Opener)] = &[
     (&["sqlite"], "sqlite:///tmp/locks.db", |uri| super::sqlite::open(uri)),
     #[cfg(feature = "redis")]
     (&["redis", "rediss", "redis+unix"], "redis://localhost", |uri| super::redis::open(uri)),
+    #[cfg(feature = "etcd")]
+    (&["etcd", "etcds"], "etcd://localhost", |uri| super::etcd::open(uri)),
 ];
 
 /// Schemes of stores that are planned.
 const PLANNED: &[&str] =
-    &["redis+sentinel", "redis+cluster", "etcd", "etcds", "zookeeper", "mysql", "postgres", "postgresql", "memcached"];
+    &["redis+sentinel", "redis+cluster", "zookeeper", "mysql", "postgres", "postgresql", "memcached"];
+
+/// Schemes of stores that are built in by a feature which is not there by itself.
+const OPTIONAL: &[(&str, &str)] = &[("etcd", "etcd"), ("etcds", "etcd")];
 
 /// The store that an address names. Nothing is sent.
 ///
@@ -74,9 +79,16 @@ pub(crate) fn open(uri: &mut Uri) -> crate::Result<Arc<dyn Store>> {
         let schemes = STORES.iter().flat_map(|(schemes, ..)| schemes.iter().copied());
         let all: Vec<_> = schemes.chain(registered().map(|known| known.scheme)).collect();
         let (scheme, all) = (uri.scheme(), all.join(", "));
-        return Err(match PLANNED.contains(&scheme) {
-            true => Error::unsupported("connect", format!("{scheme}:// is not built yet; there are: {all}")),
-            false => Error::invalid("connect", format!("there is no store for {scheme}://; there are: {all}")),
+        let feature = OPTIONAL.iter().find(|(optional, _)| *optional == scheme).map(|(_, feature)| *feature);
+        return Err(match feature {
+            Some(feature) => {
+                let message = format!("{scheme}:// is not built in; build lockwright with its feature {feature:?}");
+                Error::unsupported("connect", message)
+            }
+            None if PLANNED.contains(&scheme) => {
+                Error::unsupported("connect", format!("{scheme}:// is not built yet; there are: {all}"))
+            }
+            None => Error::invalid("connect", format!("there is no store for {scheme}://; there are: {all}")),
         });
     };
     let store =

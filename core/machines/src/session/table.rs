@@ -115,6 +115,7 @@ impl Protocol for Drawn {
                 let verdict = self.granted(Term::Pushed(*at));
                 Step::Done(verdict)
             }
+            Input::Event(StoreEvent::Changed { .. }) if self.push == Push::Watch => Step::Ask(requests()),
             Input::Event(_) => Step::Ignore,
         }
     }

@@ -1,6 +1,7 @@
 //! The lock layouts, each with the store that keeps it. The layouts of SQLite, whose procedures run in the file, are
 //! with its driver.
 
+pub mod etcd;
 pub mod memory;
 pub mod redis;
 pub mod zookeeper;

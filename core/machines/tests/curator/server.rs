@@ -3,9 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lockwright_machines::protocol::{Reply, Request};
+use lockwright_machines::protocol::{Protocol, Reply, Request, StoreEvent};
+use lockwright_machines::stores::zookeeper::layouts::curator::Curator;
 
-pub const DIR: &str = "/lk";
+const DIR: &str = "/lk";
+
+/// The machine of whoever contends there.
+pub fn speaks() -> Box<dyn Protocol> {
+    Box::new(Curator::new(DIR.into()))
+}
+
+/// Whether what is lost with a connection may be executed all the same, later: a session goes on with its requests in
+/// their order, or not at all.
+pub const LATE: bool = false;
+
+/// How a machine is told that events may have been missed, if not by a look at all that it has.
+pub fn missed() -> Option<StoreEvent> {
+    None
+}
 
 /// Who made a node, and when in the order of all that the server did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,6 +48,11 @@ pub fn error(code: &str) -> Reply {
 impl Server {
     pub fn new() -> Self {
         Server { has_dir: false, nodes: BTreeMap::new(), watches: BTreeSet::new(), sequence: 0, zxid: 100 }
+    }
+
+    /// A request as it leaves: here as it is.
+    pub fn stamped(&self, _session: i64, request: Request) -> Request {
+        request
     }
 
     /// Whoever stands first has the lock.

@@ -9,16 +9,15 @@ use lockwright_machines::error::{Error, Kind};
 use lockwright_machines::lease::ReleaseOutcome;
 use lockwright_machines::machine::Event;
 use lockwright_machines::options::Retry;
-use lockwright_machines::protocol::{Protocol, Reply, Request, StoreEvent};
+use lockwright_machines::protocol::{Reply, Request, StoreEvent};
 use lockwright_machines::queue::{Ask, HoldId, Refusal, TaskId};
 use lockwright_machines::rank::Rank;
 use lockwright_machines::session::{Answer, Inbox, RequestId, Service};
-use lockwright_machines::stores::zookeeper::layouts::curator::Curator;
 use lockwright_machines::time::Time;
 use lockwright_machines::token::Token;
 
 use crate::process::{Call, Effects, Part, Process, Settled};
-use crate::server::{DIR, Fired, Server, error};
+use crate::server::{Fired, LATE, Server, error, missed, speaks};
 use crate::setup::{Failure, Fault, LIFE, STORE_TIMEOUT, Setup, TICK, TTL, Wish};
 use crate::view::{Mix, View};
 
@@ -103,6 +102,9 @@ struct Left {
     session: i64,
     client: usize,
     pending: Vec<Request>,
+    /// Only a connection of it was left: the client goes on with that session, and nothing says that what is pending
+    /// will not be executed.
+    goes_on: bool,
     /// On the client's clock: when nothing of it is executed any more.
     until: u32,
 }
@@ -188,10 +190,6 @@ impl Move {
 
 fn time(tick: u32) -> Time {
     Time::ZERO.after(TICK * tick)
-}
-
-fn speaks() -> Box<dyn Protocol> {
-    Box::new(Curator::new(DIR.into()))
 }
 
 impl Heard {
@@ -340,7 +338,7 @@ impl World {
         }
         for (which, left) in self.left.iter().enumerate() {
             moves.extend((!left.pending.is_empty()).then_some(Move::ExecuteLate(which)));
-            moves.push(Move::Reap(which));
+            moves.extend((!left.goes_on).then_some(Move::Reap(which)));
         }
         moves
     }
@@ -407,7 +405,7 @@ impl World {
                 client.is_hurt = true;
                 let pending = client.pending.iter().map(|pending| pending.request.clone()).collect();
                 let (session, until) = (client.session, client.now.max(client.life));
-                self.left.push(Left { session, client: who, pending, until });
+                self.left.push(Left { session, client: who, pending, goes_on: false, until });
                 self.take_another_session(who, order, "ConnectionLoss");
             }
             Move::ExecuteLate(which) => {
@@ -417,12 +415,20 @@ impl World {
                 if request.call.name != "watch" {
                     self.execute(client, session, &request);
                 }
+                self.left.retain(|left| !left.goes_on || !left.pending.is_empty());
             }
             Move::Reap(which) => {
                 let Left { session, .. } = self.left.remove(which);
                 self.end(session);
             }
             Move::Lose(who, watches) => {
+                if LATE {
+                    let client = &self.clients[who];
+                    let pending: Vec<_> = client.pending.iter().map(|pending| pending.request.clone()).collect();
+                    let session = client.session;
+                    self.left.push(Left { session, client: who, pending, goes_on: true, until: 0 });
+                    self.left.retain(|left| !left.goes_on || !left.pending.is_empty());
+                }
                 let client = self.client(who);
                 let told = match watches {
                     Watches::Stay => {
@@ -468,7 +474,7 @@ impl World {
         let client = self.client(who);
         client.now = client.now.max(until);
         let now = client.now;
-        let over = self.left.iter_mut().filter(|left| left.client == who && left.until <= now);
+        let over = self.left.iter_mut().filter(|left| left.client == who && !left.goes_on && left.until <= now);
         over.for_each(|left| left.pending.clear());
     }
 
@@ -527,7 +533,10 @@ impl World {
                 let event = StoreEvent::Gone { path };
                 self.step(who, |process, effects| process.handle(Event::Pushed(&event), effects));
             }
-            Heard::Verify => self.step(who, |process, effects| process.handle(Event::Verify, effects)),
+            Heard::Verify => match missed() {
+                Some(event) => self.step(who, |process, effects| process.handle(Event::Pushed(&event), effects)),
+                None => self.step(who, |process, effects| process.handle(Event::Verify, effects)),
+            },
             Heard::Unknown { slot, id, until } => {
                 client.flights.retain(|flight| flight.id != id);
                 let error = Error::new(Kind::Unavailable, "test", "the connection is lost");
@@ -570,14 +579,16 @@ impl World {
 
     /// Tells a client's machine something, and does what it wants.
     fn step(&mut self, who: usize, told: impl FnOnce(&mut Process, &mut Effects)) {
+        let server = self.server.clone();
         let client = self.client(who);
         let mut effects = Effects::at(time(client.now));
         told(&mut client.process, &mut effects);
-        let sent = client.now;
+        let (sent, session) = (client.now, client.session);
         for send in effects.sends {
             let (slot, id) = (send.slot, send.id);
             client.flights.push(Flight { slot, id, sent, asked: send.requests.len(), replies: Vec::new() });
-            client.pending.extend(send.requests.into_iter().map(|request| Pending { slot, id, request }));
+            let stamped = send.requests.into_iter().map(|request| server.stamped(session, request));
+            client.pending.extend(stamped.map(|request| Pending { slot, id, request }));
         }
         let lost = !effects.lost.is_empty();
         for (call, settled) in effects.settled {
@@ -667,7 +678,7 @@ impl World {
         self.wrong.is_some().hash(&mut state);
         for left in &self.left {
             let ahead = left.until.saturating_sub(self.clients[left.client].now);
-            (left.session, left.client, &left.pending, ahead).hash(&mut state);
+            (left.session, left.client, &left.pending, left.goes_on, ahead).hash(&mut state);
         }
         state.finish()
     }

@@ -374,3 +374,23 @@ fn rule_12_a_session_that_ends_while_nothing_is_held_is_not_believed_in_later() 
     answered(&mut process, &mut effects);
     assert!(effects.settled.is_empty(), "{effects:?}");
 }
+
+#[test]
+fn rule_6_a_look_that_an_event_led_to_is_asked_again_until_it_is_answered() {
+    let mut rig = waiting();
+    let changed = StoreEvent::Changed { path: OTHER.into() };
+    rig.tell(3_000, Event::Push(&changed));
+    let asked = rig.sent.len();
+    let (id, _) = rig.sent.last().cloned().expect("it looks");
+    let error = Error::new(Kind::Unavailable, "acquire", "the server restarts");
+    rig.tell(3_010, Event::Reply { id, sent: at(3_000), answer: Answer::NotSent(error) });
+    // Nobody tells once more of what it would have seen.
+    let again = rig.session.poll_timeout().expect("it asks again");
+    assert!(again < at(3_100), "{again:?}");
+    rig.tick(3_100);
+    assert_eq!((rig.sent.len(), rig.op().0), (asked + 1, Op::Acquire));
+    // It waits on where the answer says so.
+    rig.answers(3_110, &[Reply::Nil, listed(7, &[MINE, OTHER])]);
+    rig.answers(3_120, &[Reply::Nil, stat(7, 100, 7), stat(7, 50, 8)]);
+    assert!(rig.session.is_waiting());
+}

@@ -12,8 +12,9 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::client::Redis;
 use crate::error::{Error, Kind, Result};
-use crate::options::{ConnectOptions, Credentials, CredentialsSource};
+use crate::options::{ConnectOptions, Credentials};
 use crate::stores::Store;
+use crate::stores::secret::Secret;
 use crate::uri::Uri;
 
 const PORT: u16 = 6379;
@@ -34,26 +35,6 @@ pub(super) struct Config {
     /// As it may be shown.
     pub(super) address: Arc<str>,
     credentials: Secret,
-}
-
-/// Where user and password come from.
-#[derive(Clone)]
-enum Secret {
-    Written(Credentials),
-    Asked(CredentialsSource),
-}
-
-impl Secret {
-    fn get(&self) -> Result<Credentials> {
-        match self {
-            Secret::Written(credentials) => Ok(credentials.clone()),
-            Secret::Asked(source) => source().map_err(|cause| no_credentials().caused_by(cause)),
-        }
-    }
-}
-
-fn no_credentials() -> Error {
-    Error::new(Kind::Auth, "connect", "the program gave no user and password for the connection; see the cause")
 }
 
 /// Where the server listens.
@@ -110,7 +91,7 @@ impl Config {
             prefix: options.prefix.clone(),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
-            credentials: options.credentials.clone().map_or(Secret::Written(written), Secret::Asked),
+            credentials: Secret::of(options, written),
         })
     }
 
@@ -122,18 +103,12 @@ impl Config {
         self.credentials.get()
     }
 
-    /// The same for a task, whose thread has others to serve: what the program does to find them may take its time.
+    /// The same for a task; see [`Secret::get_aside`].
     ///
     /// # Errors
     /// As there.
     pub(super) async fn credentials_aside(&self) -> Result<Credentials> {
-        match self.credentials.clone() {
-            written @ Secret::Written(_) => written.get(),
-            asked @ Secret::Asked(_) => match tokio::task::spawn_blocking(move || asked.get()).await {
-                Ok(found) => found,
-                Err(panicked) => Err(no_credentials().caused_by(panicked)),
-            },
-        }
+        self.credentials.get_aside().await
     }
 }
 

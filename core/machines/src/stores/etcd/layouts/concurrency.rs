@@ -1,0 +1,518 @@
+//! The layout of `concurrency.Mutex` of etcd's Go client (read from 3.4 and 3.6), which `etcdctl lock` and the server's
+//! lock service share.
+//!
+//! Every contender puts a key below the lock, under its client's lease; whose key was created first holds the lock, and
+//! that revision is its token. Go names its keys by their lease; ours are named by their attempt, which nobody else can
+//! tell: the order is all that counts. So a client's attempts never meet in one key, however late their requests come,
+//! all of them share one lease, and what an attempt left is deleted by its name.
+//!
+//! Where this differs from Go, what others see stays the same: the queue is read in the transaction that joins it; who
+//! waits hears of deletions by one watch on all of the queue, and is the holder when all that were ahead in a look are
+//! deleted after it, without asking again; a mere try puts nothing while somebody is there. Calls and answers:
+//! [`super`].
+//!
+//! A watch that begins at a revision of the past is served every 100 ms only, so it begins with what comes: a look must
+//! be at least as new as the watch.
+//!
+//! ```text
+//! acquire    input                               next
+//! (begin)    new attempt, waiting                Asking: acquire
+//!            new, trying                         Asking: try
+//!            same attempt again                  Asking: look
+//! Asking     Fenced                              Asking: the same
+//!            queue                               queue
+//! queue      mine is not there: waiting, or empty  Asking: acquire (a first look that only tries: try)
+//!            mine is not there, trying           held
+//!            mine is of another lease            Removing, then Asking: look
+//!            one ahead has no lease              Removing, then failed
+//!            nobody ahead                        granted
+//!            others ahead, trying                Removing, then held
+//!            nobody ahead as far as is shown     Asking: look, for more
+//!            others ahead                        Watching: watch
+//! Watching   begun after the look                Asking: look
+//!            mine went, or some may be missed    Asking: look
+//!            it stands                           Waiting, or at once what was told meanwhile
+//! Waiting    all ahead are gone                  granted (Asking: look, where not all were shown)
+//!            mine is gone | some may be missed   Asking: look
+//! Removing   released                            as said
+//!
+//! renew      exists: same creation, own lease -> renewed; otherwise gone
+//! release    release mine; undo, where an acquire may yet come
+//! undo       delete mine; undo, where an acquire may yet come
+//! ```
+
+use std::hash::{Hash, Hasher};
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::{ACQUIRE, DELETE, EXISTS, LOOK, TRY, UNDO, WATCH};
+use super::{Queue, contender, doing, first, garbled, int, list, number, on_keys, queue, release};
+use crate::error::{Error, Kind, Result};
+use crate::lease::ReleaseOutcome;
+use crate::protocol::{
+    Arg, AttemptId, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term, Terms,
+    Traits, Verdict, Wait,
+};
+use crate::token::Tokens;
+
+/// How many keys of a queue a look shows: whoever stands further back looks again when these are gone, so that a long
+/// queue is not read in full by everybody in it.
+pub const SHOWN: i64 = 32;
+/// A queue that changes under each of so many looks in a row is left alone for a while; also ends a hostile dialogue.
+const MAX_ROUNDS: u8 = 32;
+/// More deletions than this while an answer is on its way count as missed.
+const MAX_TOLD: usize = 256;
+/// A watch that is younger may tell of a deletion late (by up to 100 ms, once): some servers take it for one of the
+/// past.
+const YOUNG: Duration = Duration::from_millis(150);
+/// So somebody who waits looks after so long, and once more.
+const LOOKS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(20)];
+/// The longest that nobody looks: only an event that was lost makes a difference.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The key of an attempt at the lock kept under `lock`.
+pub fn own_key(lock: &str, attempt: AttemptId) -> Arc<str> {
+    format!("{lock}/{attempt}").into()
+}
+
+/// The `concurrency` layout as a machine: one contender for one lock.
+#[derive(Clone, Debug, Hash)]
+pub struct Concurrency {
+    lock: Arc<str>,
+    /// How long the client's lease lasts: no hold can be asked to last longer.
+    lease: Duration,
+    contender: Option<Contender>,
+    renewing: bool,
+    /// The attempt for which a release was begun last; a second one cannot tell who deleted the key.
+    released: Option<AttemptId>,
+    /// Whether the release under way is such a second one.
+    releases_again: bool,
+    /// What the undo under way deletes.
+    undoes: SmallVec<[Arc<str>; 2]>,
+}
+
+impl Concurrency {
+    /// A contender for the lock kept under `lock`, of a client whose lease lasts for `lease`.
+    pub fn new(lock: Arc<str>, lease: Duration) -> Self {
+        Concurrency {
+            lock,
+            lease,
+            contender: None,
+            renewing: false,
+            released: None,
+            releases_again: false,
+            undoes: SmallVec::new(),
+        }
+    }
+
+    fn begin(&mut self, intent: Intent) -> Result<Step> {
+        match intent {
+            Intent::Acquire { prev: Some(_), .. } => {
+                Err(Error::new(Kind::Internal, "acquire", "the concurrency layout cannot yield, yet it was asked to"))
+            }
+            Intent::Acquire { terms, wait, prev: None } => match &mut self.contender {
+                Some(contender) if contender.terms.attempt == terms.attempt => contender.again(wait),
+                slot => slot.insert(Contender::new(&self.lock, terms, wait)).begin(),
+            },
+            Intent::Renew { ttl, .. } if ttl > self.lease => {
+                let message = "a lock on etcd lasts as long as its client's lease; give a longer ttl in the address";
+                Err(Error::unsupported("renew", message))
+            }
+            Intent::Renew { terms, .. } => {
+                let Some(contender) = self.of(terms.attempt).filter(|contender| contender.own.is_some()) else {
+                    return Err(Error::new(Kind::Internal, "renew", "this attempt holds nothing"));
+                };
+                let request = on_keys(&EXISTS, &self.lock, [contender.key.clone()]);
+                self.renewing = true;
+                Ok(ask([request]))
+            }
+            Intent::Release { terms, .. } => {
+                self.releases_again = self.released.replace(terms.attempt) == Some(terms.attempt);
+                let known = self.of(terms.attempt).filter(|contender| !contender.may_come());
+                let own = known.and_then(|contender| Some((&contender.key, contender.own?)));
+                Ok(ask([match own {
+                    Some((key, own)) => release(&self.lock, key, own.create),
+                    None => on_keys(&UNDO, &self.lock, [own_key(&self.lock, terms.attempt)]),
+                }]))
+            }
+            Intent::Undo { terms, prev } => {
+                let settled = self.of(terms.attempt).is_some_and(|contender| !contender.may_come());
+                // Else what is told while this is done would still grant.
+                self.contender.take_if(|contender| contender.terms.attempt == terms.attempt);
+                let attempts = [Some(terms.attempt), prev.map(|prev| prev.terms.attempt)];
+                self.undoes = attempts.into_iter().flatten().map(|attempt| own_key(&self.lock, attempt)).collect();
+                Ok(ask([on_keys(if settled { &DELETE } else { &UNDO }, &self.lock, self.undoes.iter().cloned())]))
+            }
+        }
+    }
+
+    fn of(&self, attempt: AttemptId) -> Option<&Contender> {
+        self.contender.as_ref().filter(|contender| contender.terms.attempt == attempt)
+    }
+
+    fn renewed(&mut self, reply: &Reply) -> Result<Step> {
+        let own = self.contender.as_ref().and_then(|contender| contender.own);
+        let (true, Some(own)) = (mem::take(&mut self.renewing), own) else { return Ok(Step::Ignore) };
+        let found = match reply {
+            Reply::Nil => None,
+            other => match list("renew", other)? {
+                [Reply::Int(lease), Reply::Int(create), Reply::Int(owner)] => Some((*lease, *create, *owner)),
+                _ => return Err(garbled("renew")),
+            },
+        };
+        Ok(Step::Done(match found {
+            Some((lease, create, owner)) if lease == owner && number("renew", create)? == own.create => {
+                Verdict::Renewed
+            }
+            _ => Verdict::Gone(ReleaseOutcome::Expired),
+        }))
+    }
+
+    fn released(&self, reply: &Reply) -> Result<Step> {
+        Ok(Step::Done(Verdict::Released(match int("release", reply)? {
+            1 => ReleaseOutcome::Released,
+            _ if self.releases_again => ReleaseOutcome::Unknown,
+            2 => ReleaseOutcome::StolenBy(String::new()),
+            _ => ReleaseOutcome::Expired,
+        })))
+    }
+
+    fn reply(&mut self, op: Op, replies: &[Reply]) -> Result<Step> {
+        let reply = first(replies);
+        match op {
+            Op::Acquire => self.contender.as_mut().map_or(Ok(Step::Ignore), |contender| contender.reply(reply)),
+            Op::Renew => self.renewed(reply),
+            // A database that is full takes no fence, and no key that would be kept out by it.
+            Op::Release if is(reply, "NoSpace") => {
+                let key = self.released.map(|attempt| own_key(&self.lock, attempt));
+                Ok(ask([on_keys(&DELETE, &self.lock, key)]))
+            }
+            Op::Undo if is(reply, "NoSpace") => Ok(ask([on_keys(&DELETE, &self.lock, self.undoes.iter().cloned())])),
+            Op::Release => self.released(reply),
+            // Whatever was put under a lease is gone with it.
+            Op::Undo if is(reply, "LeaseNotFound") => Ok(Step::Done(Verdict::Undone)),
+            Op::Undo => int("undo", reply).map(|_| Step::Done(Verdict::Undone)),
+        }
+    }
+}
+
+impl Protocol for Concurrency {
+    fn step(&mut self, input: Input<'_>) -> Step {
+        let step = match input {
+            Input::Begin(intent) => self.begin(intent),
+            Input::Reply(op, replies) => self.reply(op, replies),
+            Input::Event(event) => match (event, &mut self.contender) {
+                (StoreEvent::Gone { path }, Some(contender)) => contender.told(path),
+                (StoreEvent::Changed { path }, Some(contender)) => contender.missed(path),
+                _ => Ok(Step::Ignore),
+            },
+        };
+        step.unwrap_or_else(|error| Step::Done(Verdict::Failed(error)))
+    }
+
+    fn traits(&self) -> Traits {
+        Traits { block: 1, yields: false, push: Push::Watch, bound: true }
+    }
+
+    fn duplicate(&self) -> Box<dyn Protocol> {
+        Box::new(self.clone())
+    }
+
+    fn fingerprint(&self, mut state: &mut dyn Hasher) {
+        self.hash(&mut state);
+    }
+}
+
+/// The own key as it is at the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Own {
+    create: u64,
+}
+
+#[derive(Clone, Debug, Hash)]
+enum At {
+    Rest,
+    Asking(Asked),
+    Watching(Line),
+    Waiting(Line),
+    Removing(Then),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Asked {
+    Acquire,
+    Try,
+    Look,
+}
+
+/// Who stood ahead when it was looked last, and is not known to have gone.
+#[derive(Clone, Debug, Hash)]
+struct Line {
+    /// As of when.
+    revision: u64,
+    ahead: Vec<Arc<str>>,
+    /// These are all.
+    whole: bool,
+    /// The own key went.
+    gone: bool,
+}
+
+impl Line {
+    fn told(&mut self, own: &str, revision: u64, key: &str) {
+        if revision > self.revision {
+            self.gone |= *key == *own;
+            self.ahead.retain(|ahead| **ahead != *key);
+        }
+    }
+}
+
+#[derive(Clone, Debug, Hash)]
+enum Then {
+    Look,
+    Held,
+    Refuse(Arc<str>),
+}
+
+#[derive(Clone, Debug, Hash)]
+struct Contender {
+    terms: Terms,
+    wait: bool,
+    lock: Arc<str>,
+    key: Arc<str>,
+    /// An acquire was sent and never answered: it may still be executed.
+    doubt: bool,
+    rounds: u8,
+    /// How many keys a look shows.
+    shown: i64,
+    /// How often it looked after a young watch.
+    looks: u8,
+    own: Option<Own>,
+    /// Deletions that came while a look was on its way.
+    told: Vec<(u64, Arc<str>)>,
+    /// There may have been others.
+    missed: bool,
+    at: At,
+}
+
+impl Contender {
+    fn new(lock: &Arc<str>, terms: Terms, wait: bool) -> Self {
+        let (lock, key) = (lock.clone(), own_key(lock, terms.attempt));
+        let (told, at) = (Vec::new(), At::Rest);
+        let (doubt, rounds, looks, missed) = (false, 0, 0, false);
+        Contender { terms, wait, lock, key, doubt, rounds, shown: SHOWN, looks, own: None, told, missed, at }
+    }
+
+    /// Whether an acquire may be executed yet.
+    fn may_come(&self) -> bool {
+        self.doubt || matches!(self.at, At::Asking(Asked::Acquire | Asked::Try))
+    }
+
+    fn begin(&mut self) -> Result<Step> {
+        self.ask(if self.wait { Asked::Acquire } else { Asked::Try })
+    }
+
+    fn again(&mut self, wait: bool) -> Result<Step> {
+        self.doubt = self.may_come();
+        (self.wait, self.own, self.rounds) = (wait, None, 0);
+        self.ask(Asked::Look)
+    }
+
+    fn ask(&mut self, asked: Asked) -> Result<Step> {
+        let (lock, key, limit) = (self.lock.clone(), Arg::Key(self.key.clone()), Arg::Int(self.shown));
+        let put = |call| {
+            Request::new(
+                call,
+                lock.clone(),
+                [key.clone(), self.terms.card.clone().into(), limit.clone(), Arg::NotAfter],
+            )
+        };
+        let request = match asked {
+            Asked::Acquire => put(&ACQUIRE),
+            Asked::Try => put(&TRY),
+            Asked::Look => Request::new(&LOOK, self.lock.clone(), [key, limit]),
+        };
+        self.send(At::Asking(asked), request)
+    }
+
+    fn look(&mut self) -> Result<Step> {
+        self.ask(Asked::Look)
+    }
+
+    fn send(&mut self, at: At, request: Request) -> Result<Step> {
+        self.rounds += 1;
+        if self.rounds > MAX_ROUNDS {
+            let message = "the lock's queue changed each time it was looked at; try again";
+            return Err(Error::new(Kind::Unavailable, "acquire", message));
+        }
+        self.at = at;
+        Ok(ask([request]))
+    }
+
+    /// Removes the own key, if it is still the one that was created then: this attempt may put another.
+    fn remove(&mut self, create: u64, then: Then) -> Result<Step> {
+        self.own = None;
+        let request = release(&self.lock, &self.key, create);
+        self.send(At::Removing(then), request)
+    }
+
+    fn reply(&mut self, reply: &Reply) -> Result<Step> {
+        match mem::replace(&mut self.at, At::Rest) {
+            at @ (At::Rest | At::Waiting(_)) => {
+                self.at = at;
+                Ok(Step::Ignore)
+            }
+            At::Asking(asked) if is(reply, "Fenced") => self.ask(asked),
+            At::Asking(asked) => {
+                let is_refused = matches!(reply, Reply::Error { code, .. } if code != "Unavailable");
+                let may_come = asked != Asked::Look && !is_refused;
+                let queue = queue(Op::Acquire, reply).inspect_err(|_| self.doubt |= may_come)?;
+                self.placed(asked, &queue)
+            }
+            At::Watching(line) => {
+                let [Reply::Int(since), Reply::Int(age)] = list(doing(Op::Acquire), reply)? else {
+                    return Err(garbled(doing(Op::Acquire)));
+                };
+                let is_late = number(doing(Op::Acquire), *since)? > line.revision;
+                if is_late || line.gone || mem::take(&mut self.missed) {
+                    return self.look();
+                }
+                if line.ahead.is_empty() {
+                    return self.moved_up(line.whole);
+                }
+                let position = u32::try_from(line.ahead.len() - 1).unwrap_or(u32::MAX);
+                self.at = At::Waiting(line);
+                Ok(Step::Wait(Wait { at: None, remaining: self.pause(*age), position, prev: None }))
+            }
+            At::Removing(then) => {
+                int("acquire", reply)?;
+                match then {
+                    Then::Look => self.look(),
+                    Then::Held => Ok(held()),
+                    Then::Refuse(key) => Err(foreign(&key)),
+                }
+            }
+        }
+    }
+
+    /// For how long nobody need look, by the age of the watch.
+    fn pause(&mut self, age: i64) -> Duration {
+        let is_young = u128::try_from(age).is_ok_and(|age| age < YOUNG.as_millis());
+        let soon = LOOKS.get(usize::from(self.looks)).filter(|_| is_young);
+        self.looks += u8::from(soon.is_some());
+        soon.copied().unwrap_or(PATIENCE).min(self.terms.ttl)
+    }
+
+    fn placed(&mut self, asked: Asked, queue: &Queue) -> Result<Step> {
+        let told = mem::take(&mut self.told);
+        let contenders = queue.entries.iter().filter(|entry| contender(&self.lock, &entry.key).is_some());
+        let contenders: Vec<_> = contenders.collect();
+        let Some((create, lease)) = queue.own else {
+            return match asked {
+                _ if !self.wait && !contenders.is_empty() => match contenders.iter().find(|entry| entry.lease == 0) {
+                    Some(entry) => Err(foreign(&entry.key)),
+                    None => Ok(held()),
+                },
+                Asked::Look => self.begin(),
+                // Only locks below this one were in the way.
+                Asked::Acquire | Asked::Try => self.ask(Asked::Acquire),
+            };
+        };
+        if lease != queue.lease {
+            return self.remove(create, Then::Look);
+        }
+        self.own = Some(Own { create });
+        let whole = queue.entries.len() < usize::try_from(self.shown).unwrap_or(usize::MAX)
+            || queue.entries.iter().any(|entry| entry.key == self.key);
+        let ahead = contenders.into_iter().filter(|entry| entry.create < create && entry.key != self.key);
+        let ahead: Vec<_> = ahead.collect();
+        if let Some(entry) = ahead.iter().find(|entry| entry.lease == 0) {
+            return self.remove(create, Then::Refuse(entry.key.clone()));
+        }
+        let ahead = ahead.into_iter().map(|entry| entry.key.clone()).collect();
+        let mut line = Line { revision: queue.revision, ahead, whole, gone: false };
+        told.iter().for_each(|(revision, key)| line.told(&self.key, *revision, key));
+        match () {
+            () if line.gone => self.look(),
+            () if line.ahead.is_empty() && !whole => {
+                // What is shown is all of locks below this one.
+                self.shown = self.shown.saturating_mul(4).min(1 << 24);
+                self.look()
+            }
+            () if line.ahead.is_empty() => self.granted(),
+            () if !self.wait => self.remove(create, Then::Held),
+            () => self.send(At::Watching(line), Request::new(&WATCH, self.lock.clone(), [])),
+        }
+    }
+
+    /// All that were shown ahead are gone.
+    fn moved_up(&mut self, whole: bool) -> Result<Step> {
+        if whole { self.granted() } else { self.look() }
+    }
+
+    fn told(&mut self, path: &str) -> Result<Step> {
+        let Some((revision, key)) = path.split_once(':').and_then(|(at, key)| Some((at.parse().ok()?, key))) else {
+            return Ok(Step::Ignore);
+        };
+        match &mut self.at {
+            At::Asking(_) if self.told.len() < MAX_TOLD => self.told.push((revision, key.into())),
+            At::Asking(_) => self.missed = true,
+            At::Watching(line) => line.told(&self.key, revision, key),
+            At::Waiting(line) => {
+                line.told(&self.key, revision, key);
+                let (gone, whole) = (line.gone, line.whole);
+                if gone || line.ahead.is_empty() {
+                    self.rounds = 0;
+                    return if gone { self.look() } else { self.moved_up(whole) };
+                }
+            }
+            At::Rest | At::Removing(_) => {}
+        }
+        Ok(Step::Ignore)
+    }
+
+    /// Events of this lock may have been missed.
+    fn missed(&mut self, path: &str) -> Result<Step> {
+        match &self.at {
+            _ if *path != *self.lock => Ok(Step::Ignore),
+            At::Waiting(_) => {
+                self.rounds = 0;
+                self.look()
+            }
+            At::Watching(_) => {
+                self.missed = true;
+                Ok(Step::Ignore)
+            }
+            _ => Ok(Step::Ignore),
+        }
+    }
+
+    fn granted(&mut self) -> Result<Step> {
+        let tokens = self.own.and_then(|own| Tokens::one(own.create));
+        let tokens = Some(tokens.ok_or_else(|| garbled("acquire"))?);
+        (self.at, self.missed) = (At::Rest, false);
+        Ok(Step::Done(Verdict::Granted(Grant { tokens, term: Term::FromRequest, prev: None })))
+    }
+}
+
+fn ask<const N: usize>(requests: [Request; N]) -> Step {
+    Step::Ask(Requests::from_iter(requests))
+}
+
+fn is(reply: &Reply, refusal: &str) -> bool {
+    matches!(reply, Reply::Error { code, .. } if code == refusal)
+}
+
+fn held() -> Step {
+    Step::Done(Verdict::Held { remaining: Duration::ZERO, at: None, prev: None })
+}
+
+fn foreign(key: &str) -> Error {
+    let message = format!(
+        "the key {key} is kept by no lease, as a lock's are, and would be in the way for ever; choose another name, or \
+         delete it if nobody needs it"
+    );
+    Error::new(Kind::ForeignLayout, "acquire", message)
+}

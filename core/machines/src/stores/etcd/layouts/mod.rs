@@ -1,0 +1,177 @@
+//! The lock layouts, and the words in which they and the driver talk.
+//!
+//! A request's key is the lock; its contenders' keys are `<lock>/<something>`. `lease` is the id of the client's lease,
+//! which the driver grants before it sends anything that needs one: with it a machine knows its own without being told
+//! when it changes. The *fence* is a key of the client's, of which the driver knows the revision that it was written at
+//! last: what was sent before an `undo` and comes after it finds another one, and does nothing.
+//!
+//! | call | does, in one transaction | arguments | answer |
+//! |---|---|---|---|
+//! | `acquire` | puts the own key under the lease if it is not there and the fence is as known; reads the queue | own key, value, limit, fence | queue |
+//! | `try` | the same, if nobody is in the queue | own key, value, limit, fence | queue |
+//! | `look` | reads own key and queue | own key, limit | queue |
+//! | `exists` | reads own key | own key | `[lease, create, lease of the key]`, or nil |
+//! | `release` | deletes the own key if it was created at that revision | own key, create | 1, or 0 where it is gone and 2 where others are in the queue |
+//! | `break` | the same of somebody else's key, and tells its client by the fence of that lease | key, create, lease | as `release` |
+//! | `delete` | deletes keys | keys | how many there were |
+//! | `undo` | the same, and writes the fence | keys | how many there were |
+//! | `watch` | has deletions in the queue told from now on, unless they are | | `[revision, milliseconds since then]` |
+//! | `first` | reads the queue with values | limit | `[count, [key, create, lease, value], ...]` |
+//! | `lives` | asks for how long a lease lasts yet | lease | milliseconds, or nil |
+//! | `keys` | reads keys after another, with a prefix | cursor, limit | `[next, key, lease, key, lease, ...]` |
+//!
+//! A *queue* is `[lease, revision, create, lease of the own key, [key, create, lease], ...]`: as of which revision, the
+//! own key's creation (0 where it is not there), and the first keys below the lock in the order of their creation, as
+//! many as the limit says.
+//!
+//! A refusal is an error reply: `Fenced`, `LeaseNotFound`, `NoSpace`, `PermissionDenied`, `Unavailable`, ... A deletion
+//! is told as [`StoreEvent::Gone`](crate::protocol::StoreEvent) with the path `<revision>:<key>`, what may have been
+//! missed as `Changed` with the lock as path.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Kind, Result};
+use crate::protocol::{Arg, Call, Op, Reply, Request};
+
+pub mod concurrency;
+pub mod concurrency_layout;
+
+const fn call(name: &'static str) -> Call {
+    Call { name, body: "", batch: false }
+}
+
+/// Becomes a contender.
+pub static ACQUIRE: Call = call("acquire");
+/// Becomes the only contender, or none.
+pub static TRY: Call = call("try");
+/// Reads own key and queue.
+pub static LOOK: Call = call("look");
+/// Reads the own key.
+pub static EXISTS: Call = call("exists");
+/// Gives the lock back.
+pub static RELEASE: Call = call("release");
+/// Takes the lock from somebody else.
+pub static BREAK: Call = call("break");
+/// Deletes keys.
+pub static DELETE: Call = call("delete");
+/// Deletes keys, and whatever is on its way does nothing.
+pub static UNDO: Call = call("undo");
+/// Has deletions told.
+pub static WATCH: Call = call("watch");
+/// Reads the queue for whoever is no part of it.
+pub static FIRST: Call = call("first");
+/// Asks how long a lease lasts.
+pub static LIVES: Call = call("lives");
+/// Lists keys.
+pub static KEYS: Call = call("keys");
+
+/// What was being done, for errors.
+fn doing(op: Op) -> &'static str {
+    match op {
+        Op::Acquire => "acquire",
+        Op::Renew => "renew",
+        Op::Release => "release",
+        Op::Undo => "undo",
+    }
+}
+
+/// One key of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Entry {
+    key: Arc<str>,
+    create: u64,
+    lease: i64,
+}
+
+/// What a client learns of a queue that it looks at.
+#[derive(Clone, Debug)]
+struct Queue {
+    lease: i64,
+    revision: u64,
+    /// The own key's creation and lease; none where it is not there.
+    own: Option<(u64, i64)>,
+    /// All that were told, also keys of locks whose names go on after a slash.
+    entries: Vec<Entry>,
+}
+
+fn queue(op: Op, reply: &Reply) -> Result<Queue> {
+    let doing = doing(op);
+    let parts = list(doing, reply)?;
+    let [Reply::Int(lease), Reply::Int(revision), Reply::Int(create), Reply::Int(owner), entries @ ..] = parts else {
+        return Err(garbled(doing));
+    };
+    let entries = entries.iter().map(|entry| match entry {
+        Reply::List(parts) => match &parts[..] {
+            [Reply::Text(key), Reply::Int(create), Reply::Int(lease)] => {
+                Ok(Entry { key: key.as_str().into(), create: number(doing, *create)?, lease: *lease })
+            }
+            _ => Err(garbled(doing)),
+        },
+        _ => Err(garbled(doing)),
+    });
+    let own = (*create > 0).then_some((create.unsigned_abs(), *owner));
+    Ok(Queue { lease: *lease, revision: number(doing, *revision)?, own, entries: entries.collect::<Result<_>>()? })
+}
+
+fn number(doing: &'static str, number: i64) -> Result<u64> {
+    u64::try_from(number).map_err(|_| garbled(doing))
+}
+
+fn list<'a>(doing: &'static str, reply: &'a Reply) -> Result<&'a [Reply]> {
+    match reply {
+        Reply::List(parts) => Ok(parts),
+        other => Err(refused(doing, other)),
+    }
+}
+
+fn int(doing: &'static str, reply: &Reply) -> Result<i64> {
+    match reply {
+        Reply::Int(number) => Ok(*number),
+        other => Err(refused(doing, other)),
+    }
+}
+
+fn first(replies: &[Reply]) -> &Reply {
+    replies.first().unwrap_or(&Reply::Nil)
+}
+
+/// What of a key comes after the lock that it is below, where it is of a contender: a slash more is another lock's,
+/// whose name begins with this one's and a slash.
+fn contender<'a>(lock: &str, key: &'a str) -> Option<&'a str> {
+    key.strip_prefix(lock)?.strip_prefix('/').filter(|rest| !rest.contains('/'))
+}
+
+/// A request about the keys that it is for.
+fn on_keys(call: &'static Call, lock: &Arc<str>, keys: impl IntoIterator<Item = Arc<str>>) -> Request {
+    let mut request = Request::new(call, lock.clone(), []);
+    request.args.extend(keys.into_iter().map(Arg::Key));
+    request
+}
+
+fn release(lock: &Arc<str>, own: &Arc<str>, create: u64) -> Request {
+    let create = i64::try_from(create).unwrap_or(i64::MAX);
+    Request::new(&RELEASE, lock.clone(), [Arg::Key(own.clone()), Arg::Int(create)])
+}
+
+/// An answer that no etcd gives.
+fn garbled(doing: &'static str) -> Error {
+    let message = "the answer has not the shape of an etcd answer; is something else listening at this address?";
+    Error::new(Kind::Protocol, doing, message)
+}
+
+/// A refusal as an error. `unavailable` means that asking again may help.
+fn refused(doing: &'static str, reply: &Reply) -> Error {
+    let Reply::Error { code, message } = reply else { return garbled(doing) };
+    let (kind, advice) = match code.as_str() {
+        "NoSpace" => (
+            Kind::Unavailable,
+            "its database is full, so it grants no lock; compact and defragment it, then disarm the alarm (etcdctl alarm disarm)",
+        ),
+        "Fenced" | "LeaseNotFound" | "Unavailable" => (Kind::Unavailable, "ask again"),
+        "PermissionDenied" | "Unauthenticated" => {
+            (Kind::Auth, "check user and password, and that a role of the user may read and write the locks' keys")
+        }
+        _ => (Kind::Protocol, "no etcd gives this answer to this request"),
+    };
+    Error::new(kind, doing, format!("etcd answered {code} ({message}): {advice}"))
+}

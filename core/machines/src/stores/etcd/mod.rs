@@ -1,0 +1,3 @@
+#![doc = include_str!("docs.md")]
+
+pub mod layouts;

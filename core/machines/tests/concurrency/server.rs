@@ -1,0 +1,188 @@
+//! An etcd with leases, and the queue of one lock: keys that live as long as the lease that they were put under, and a
+//! fence for each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwright_machines::protocol::{Arg, Protocol, Reply, Request, StoreEvent};
+use lockwright_machines::stores::etcd::layouts::concurrency::Concurrency;
+
+const LOCK: &str = "lk";
+
+/// The machine of whoever contends there.
+pub fn speaks() -> Box<dyn Protocol> {
+    Box::new(Concurrency::new(LOCK.into(), Duration::from_secs(3)))
+}
+
+/// Whether what is lost with a connection may be executed all the same, later: a transaction may be on its way between
+/// the members.
+pub const LATE: bool = true;
+
+/// How a machine is told that events may have been missed.
+pub fn missed() -> Option<StoreEvent> {
+    Some(StoreEvent::Changed { path: LOCK.into() })
+}
+
+/// Under which lease a key was put, and at which revision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    pub czxid: i64,
+    pub session: i64,
+}
+
+/// Whose watch was fired, and which key is gone as of which revision.
+pub type Fired = (usize, Arc<str>);
+
+#[derive(Clone, Debug, Hash)]
+pub struct Server {
+    keys: BTreeMap<Arc<str>, Node>,
+    /// By lease, at which revision its fence was written.
+    fences: BTreeMap<i64, i64>,
+    /// Leases that ended.
+    over: BTreeSet<i64>,
+    /// Since which revision somebody watches the queue.
+    watches: BTreeMap<usize, i64>,
+    revision: i64,
+}
+
+/// Nobody knows what became of it.
+pub fn error(_: &str) -> Reply {
+    Reply::Error { code: "Unavailable".into(), message: String::new() }
+}
+
+fn key(request: &Request, at: usize) -> Arc<str> {
+    match &request.args[at] {
+        Arg::Key(key) => key.clone(),
+        other => panic!("{other:?} is no key"),
+    }
+}
+
+fn int(request: &Request, at: usize) -> i64 {
+    match request.args[at] {
+        Arg::Int(number) => number,
+        ref other => panic!("{other:?} is no number"),
+    }
+}
+
+impl Server {
+    pub fn new() -> Self {
+        let (keys, fences, watches) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Server { keys, fences, over: BTreeSet::new(), watches, revision: 100 }
+    }
+
+    /// A request as it leaves: with the fence as it is known.
+    pub fn stamped(&self, session: i64, mut request: Request) -> Request {
+        let fences = request.args.iter_mut().filter(|arg| **arg == Arg::NotAfter);
+        fences.for_each(|arg| *arg = Arg::Int(self.fence(session)));
+        request
+    }
+
+    fn fence(&self, session: i64) -> i64 {
+        self.fences.get(&session).copied().unwrap_or(1)
+    }
+
+    /// Whoever came first has the lock.
+    pub fn first(&self) -> Option<Node> {
+        self.keys.values().min_by_key(|node| node.czxid).copied()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    pub fn execute(&mut self, who: usize, session: i64, request: &Request) -> (Reply, Vec<Fired>) {
+        let keys = || {
+            request
+                .args
+                .iter()
+                .enumerate()
+                .filter(|(_, arg)| matches!(arg, Arg::Key(_)))
+                .map(|(at, _)| key(request, at))
+        };
+        let needs_lease = matches!(request.call.name, "acquire" | "try" | "undo");
+        if needs_lease && self.over.contains(&session) {
+            return (Reply::Error { code: "LeaseNotFound".into(), message: String::new() }, Vec::new());
+        }
+        let reply = match request.call.name {
+            call @ ("acquire" | "try") => {
+                let own = key(request, 0);
+                let is_there = self.keys.contains_key(&own);
+                if !is_there && int(request, 3) != self.fence(session) {
+                    return (Reply::Error { code: "Fenced".into(), message: String::new() }, Vec::new());
+                }
+                if !is_there && (call == "acquire" || self.keys.is_empty()) {
+                    self.revision += 1;
+                    self.keys.insert(own.clone(), Node { czxid: self.revision, session });
+                }
+                self.queue(session, &own)
+            }
+            "look" => self.queue(session, &key(request, 0)),
+            "exists" => match self.keys.get(&key(request, 0)) {
+                Some(node) => Reply::List([session, node.czxid, node.session].map(Reply::Int).into()),
+                None => Reply::Nil,
+            },
+            "watch" => {
+                let since = *self.watches.entry(who).or_insert(self.revision);
+                Reply::List([since, 1_000].map(Reply::Int).into())
+            }
+            "release" => {
+                let own = key(request, 0);
+                match self.keys.get(&own) {
+                    Some(node) if node.czxid == int(request, 1) => return (Reply::Int(1), self.remove(&[own])),
+                    _ => Reply::Int(if self.keys.is_empty() { 0 } else { 2 }),
+                }
+            }
+            call @ ("delete" | "undo") => {
+                let there: Vec<_> = keys().filter(|key| self.keys.contains_key(key)).collect();
+                let count = Reply::Int(there.len() as i64);
+                if call == "undo" {
+                    self.revision += 1;
+                    self.fences.insert(session, self.revision);
+                }
+                return (count, self.remove(&there));
+            }
+            other => panic!("no etcd has {other}"),
+        };
+        (reply, Vec::new())
+    }
+
+    fn queue(&self, session: i64, own: &str) -> Reply {
+        let (create, owner) = self.keys.get(own).map_or((0, 0), |node| (node.czxid, node.session));
+        let mut entries: Vec<_> = self.keys.iter().collect();
+        entries.sort_by_key(|(_, node)| node.czxid);
+        let entry = |(key, node): (&Arc<str>, &Node)| {
+            Reply::List(vec![Reply::Text(key.to_string()), Reply::Int(node.czxid), Reply::Int(node.session)])
+        };
+        let head = [session, self.revision, create, owner].map(Reply::Int);
+        Reply::List(head.into_iter().chain(entries.into_iter().map(entry)).collect())
+    }
+
+    fn remove(&mut self, keys: &[Arc<str>]) -> Vec<Fired> {
+        if keys.is_empty() {
+            return Vec::new();
+        }
+        self.revision += 1;
+        let mut fired = Vec::new();
+        for key in keys {
+            self.keys.remove(key);
+            let path: Arc<str> = format!("{}:{key}", self.revision).into();
+            fired.extend(self.watches.keys().map(|who| (*who, path.clone())));
+        }
+        fired
+    }
+
+    /// A lease is not kept alive for too long.
+    pub fn end(&mut self, session: i64) -> Vec<Fired> {
+        self.fences.remove(&session);
+        self.over.insert(session);
+        let keys = self.keys.iter().filter(|(_, node)| node.session == session);
+        let gone: Vec<_> = keys.map(|(key, _)| key.clone()).collect();
+        self.remove(&gone)
+    }
+
+    /// Watches go with the connection.
+    pub fn disconnect(&mut self, who: usize) {
+        self.watches.remove(&who);
+    }
+}

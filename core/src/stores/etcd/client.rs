@@ -1,0 +1,314 @@
+//! One cluster: a connection to one member at a time, the client's lease, and its watches. All of it lives in the
+//! background runtime, since the caller's own may end before the connection does.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use etcd_client::{Client, Txn, TxnResponse};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use super::config::Config;
+use super::layouts::concurrency_layout::ConcurrencyLayout;
+use super::lease::{Lease, Leases, either};
+use super::line::{Failure, answered, dial, too_late};
+use super::watches::Watches;
+use super::words;
+use crate::error::{Error, Kind};
+use crate::platform::mutex::locked;
+use crate::platform::{clock, runtime};
+use crate::protocol::{Layout, Reply, Request, Requests};
+use crate::session::Inbox;
+use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic, not_sent};
+use crate::time::Time;
+
+/// How long giving the lease back may take when the client is closed.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// See the [module](self).
+pub(crate) struct Etcd {
+    pub(super) config: Config,
+    layouts: [Arc<dyn Layout>; 1],
+    line: Mutex<Line>,
+    dialling: tokio::sync::Mutex<()>,
+    pub(super) leases: Leases,
+    pub(super) watches: Watches,
+    closing: Closing,
+    me: Weak<Etcd>,
+}
+
+/// The connection, if there is one, and to which of the members.
+#[derive(Default)]
+struct Line {
+    /// Counts those that broke: the next one goes to the next member.
+    number: usize,
+    client: Option<Client>,
+}
+
+impl Etcd {
+    pub(super) fn new(config: Config) -> Arc<Self> {
+        let layout = ConcurrencyLayout { prefix: config.prefix.clone(), ttl: config.ttl };
+        Arc::new_cyclic(|me| Etcd {
+            config,
+            layouts: [Arc::new(layout)],
+            line: Mutex::default(),
+            dialling: tokio::sync::Mutex::default(),
+            leases: Leases::default(),
+            watches: Watches::default(),
+            closing: Closing::default(),
+            me: me.clone(),
+        })
+    }
+
+    /// The connection, dialled if there is none, and its number.
+    pub(super) async fn line(&self) -> Result<(Client, usize), Failure> {
+        let known = |line: &Line| line.client.clone().map(|client| (client, line.number));
+        if let Some(known) = known(&locked(&self.line)) {
+            return Ok(known);
+        }
+        let _dialling = self.dialling.lock().await;
+        let number = {
+            let line = locked(&self.line);
+            if let Some(known) = known(&line) {
+                return Ok(known);
+            }
+            line.number
+        };
+        let endpoint = &self.config.endpoints[number % self.config.endpoints.len()];
+        match dial(&self.config, endpoint).await {
+            Ok(client) => {
+                locked(&self.line).client = Some(client.clone());
+                Ok((client, number))
+            }
+            Err(failure) => {
+                self.broken(number, &failure);
+                Err(failure)
+            }
+        }
+    }
+
+    /// The connection of this number is of no use any more, if that is what `failure` means.
+    pub(super) fn broken(&self, number: usize, failure: &Failure) {
+        let mut line = locked(&self.line);
+        if failure.is_of_the_line() && line.number == number {
+            *line = Line { number: number + 1, client: None };
+        }
+    }
+
+    /// Has `call` done by one member, or by the next where it certainly was not.
+    pub(super) async fn over_a_line<T, F>(&self, call: impl Fn(Client) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let mut left = self.config.endpoints.len();
+        loop {
+            left -= 1;
+            let failure = match self.line().await {
+                Ok((client, number)) => match call(client).await {
+                    Ok(done) => return Ok(done),
+                    Err(failure) => {
+                        self.broken(number, &failure);
+                        failure
+                    }
+                },
+                Err(failure) => failure,
+            };
+            if left == 0 || !matches!(failure, Failure::NotSent(_)) {
+                return Err(failure);
+            }
+        }
+    }
+
+    async fn txn(&self, txn: Txn) -> Result<TxnResponse, Failure> {
+        self.over_a_line(|mut client| {
+            let txn = txn.clone();
+            async move { answered(client.txn(txn).await) }
+        })
+        .await
+    }
+
+    /// The same for what is only done under this lease.
+    async fn under(&self, lease: &Lease, txn: Txn) -> Result<TxnResponse, Failure> {
+        let done = self.txn(txn).await;
+        if let Err(Failure::Refused(Reply::Error { code, .. })) = &done
+            && code == "LeaseNotFound"
+        {
+            self.leases.over(lease);
+        }
+        done
+    }
+
+    async fn perform(&self, requests: &Requests, limit: Time) -> Answered {
+        let sent = clock::now();
+        let mut replies = Vec::with_capacity(requests.len());
+        for request in requests {
+            let answer = timeout(limit.since(clock::now()), self.answer(request)).await;
+            let failure = match answer.unwrap_or_else(|_| Err(Failure::Unknown(too_late()))) {
+                Ok(reply) | Err(Failure::Refused(reply)) => {
+                    replies.push(reply);
+                    continue;
+                }
+                Err(failure) => failure,
+            };
+            let outcome = match failure {
+                Failure::Unknown(error) | Failure::NotSent(error) if changes_nothing(request) && replies.is_empty() => {
+                    Outcome::NotSent(error)
+                }
+                Failure::NotSent(error) if replies.is_empty() => Outcome::NotSent(error),
+                Failure::NotSent(error) | Failure::Unknown(error) => {
+                    Outcome::Unknown { error, void_after: self.void_after(clock::now(), limit) }
+                }
+                Failure::Refused(_) => continue,
+            };
+            return Answered { sent, outcome };
+        }
+        Answered { sent, outcome: Outcome::Replies(replies) }
+    }
+
+    async fn answer(&self, request: &Request) -> Result<Reply, Failure> {
+        let said = |txn: crate::Result<Txn>| txn.map_err(Failure::NotSent);
+        match request.call.name {
+            "acquire" | "try" => {
+                let lease = self.lease().await?;
+                let fence = lease.fence();
+                let response = self.under(&lease, said(words::join(request, &lease, fence))?).await?;
+                let (reply, known) = words::joined(request, &response, &lease, fence);
+                known.into_iter().for_each(|fence| lease.learn(fence));
+                Ok(reply)
+            }
+            "look" => {
+                let lease = self.lease().await?;
+                Ok(words::looked(&self.txn(said(words::look(request))?).await?, &lease))
+            }
+            "exists" => {
+                let lease = self.lease().await?;
+                Ok(words::existing(&self.txn(said(words::exists(request))?).await?, &lease))
+            }
+            "release" => Ok(words::released(&self.txn(said(words::release(request))?).await?)),
+            "break" => {
+                let txn = said(words::break_hold(request, &self.config.prefix))?;
+                Ok(words::released(&self.txn(txn).await?))
+            }
+            "delete" => Ok(words::deleted(&self.txn(said(words::delete(request, None))?).await?)),
+            "undo" => {
+                // What was to be put under a lease that is over cannot be any more.
+                let Some(lease) = self.leases.current() else {
+                    return Ok(words::deleted(&self.txn(said(words::delete(request, None))?).await?));
+                };
+                let response = self.under(&lease, said(words::delete(request, Some(&lease)))?).await?;
+                lease.learn(words::revision_of(&response));
+                Ok(words::deleted(&response))
+            }
+            "watch" => Ok(self.watches.want(&request.key).await),
+            "first" => {
+                let (from, options) = words::first(request).map_err(Failure::NotSent)?;
+                Ok(words::firsts(&self.read(from.into_bytes(), options).await?))
+            }
+            "keys" => {
+                let (from, options) = words::keys(request).map_err(Failure::NotSent)?;
+                Ok(words::listed(&self.read(from, options).await?))
+            }
+            "lives" => {
+                let id = words::int(request, 0).map_err(Failure::NotSent)?;
+                let lives =
+                    self.over_a_line(|mut client| async move { answered(client.lease_time_to_live(id, None).await) });
+                Ok(match lives.await?.ttl() {
+                    seconds if seconds < 0 => Reply::Nil,
+                    seconds => Reply::Int(seconds * 1000),
+                })
+            }
+            _ => Err(Failure::NotSent(words::strange(request))),
+        }
+    }
+
+    async fn read(&self, from: Vec<u8>, options: etcd_client::GetOptions) -> Result<etcd_client::GetResponse, Failure> {
+        self.over_a_line(|mut client| {
+            let (from, options) = (from.clone(), options.clone());
+            async move { answered(client.get(from, Some(options)).await) }
+        })
+        .await
+    }
+
+    async fn say_farewell(&self) {
+        let client = locked(&self.line).client.take();
+        if let (Some(lease), Some(mut client)) = (self.leases.take(), client) {
+            // If it cannot be given back it ends with its time.
+            let _ = timeout(FAREWELL, client.lease_revoke(lease.id)).await;
+        }
+    }
+}
+
+/// Whether nothing is different where it was done.
+fn changes_nothing(request: &Request) -> bool {
+    matches!(request.call.name, "look" | "exists" | "watch" | "first" | "keys" | "lives")
+}
+
+/// Ends a task with whoever awaits it: what it did not send by then must not leave later.
+struct EndedWith(AbortHandle);
+
+impl Drop for EndedWith {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Store for Etcd {
+    fn address(&self) -> &Arc<str> {
+        &self.config.address
+    }
+
+    fn layouts(&self) -> &[Arc<dyn Layout>] {
+        &self.layouts
+    }
+
+    fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
+        Box::pin(async move {
+            let (handle, me) = match (runtime::handle(), self.me.upgrade()) {
+                (Ok(handle), Some(me)) => (handle, me),
+                (Err(error), _) => return not_sent(error),
+                (_, None) => return not_sent(Error::new(Kind::Closed, "connect", "the client is gone")),
+            };
+            let requests = requests.clone();
+            let sent = clock::now();
+            let task = handle.spawn(async move { me.perform(&requests, limit).await });
+            let _ends = EndedWith(task.abort_handle());
+            task.await.unwrap_or_else(|ended| {
+                let error = Error::new(Kind::Internal, "connect", "a call to etcd ended early").caused_by(ended);
+                Answered { sent, outcome: Outcome::Unknown { error, void_after: self.void_after(clock::now(), limit) } }
+            })
+        })
+    }
+
+    /// Whatever was sent is kept from being done by the undo, however late it comes: that moves the fence.
+    fn void_after(&self, given_up: Time, _limit: Time) -> Time {
+        given_up
+    }
+
+    fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+        match topic {
+            Topic::Session => {
+                self.leases.tell(&sink);
+                Subscription::of(Inbox::Closed).in_background(Box::new(move || {
+                    let me = self.clone();
+                    Box::pin(async move { me.closing.cuts_short(either(me.keep_alive(), me.watch())).await })
+                }))
+            }
+            // Nothing is pushed to a client as such; its waiters set their watches themselves.
+            Topic::Inbox(_) => Subscription::of(Inbox::Closed),
+            Topic::Channel { .. } => Subscription::of(Inbox::Unavailable),
+        }
+    }
+
+    fn close(&self) {
+        self.closing.close();
+        if let (Ok(handle), Some(me)) = (runtime::handle(), self.me.upgrade()) {
+            handle.spawn(async move { me.say_farewell().await });
+        }
+    }
+}
+
+impl std::fmt::Debug for Etcd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Etcd({})", self.config.address)
+    }
+}

@@ -1,0 +1,191 @@
+//! From an address to a store.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::{Certificate, Identity, TlsOptions};
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use super::client::Etcd;
+use crate::error::{Error, Result};
+use crate::options::{ConnectOptions, Credentials};
+use crate::stores::Store;
+use crate::stores::secret::Secret;
+use crate::uri::Uri;
+
+const PORT: u16 = 2379;
+
+/// The store of `etcd://` or `etcds://`. Sends nothing.
+pub(crate) fn open(uri: &mut Uri) -> Result<Arc<dyn Store>> {
+    Ok(Etcd::new(Config::read(uri)?))
+}
+
+/// Everything that is known of a cluster before it is dialled.
+pub(super) struct Config {
+    /// Its members, each as a URL that the client library knows.
+    pub(super) endpoints: Vec<String>,
+    pub(super) tls: Option<TlsOptions>,
+    pub(super) prefix: String,
+    /// How long the client's lease lasts without a sign of life.
+    pub(super) ttl: Duration,
+    pub(super) connect_timeout: Duration,
+    pub(super) response_timeout: Duration,
+    /// As it may be shown.
+    pub(super) address: Arc<str>,
+    pub(super) credentials: Secret,
+}
+
+impl Config {
+    /// Reads an address and its options.
+    ///
+    /// # Errors
+    /// `invalid_config` for a member that is no host, an option that does not fit, or a file that cannot be read.
+    pub(super) fn read(uri: &mut Uri) -> Result<Self> {
+        let (url, options) = (uri.url(), &uri.connect);
+        if url.cannot_be_a_base() {
+            return Err(invalid("the address has no // behind its scheme; write etcd://user:password@host:2379"));
+        }
+        if !matches!(url.path(), "" | "/") {
+            let message =
+                "an address of etcd has no path; what is to come before every lock's name is the option prefix";
+            return Err(invalid(message));
+        }
+        let secure = url.scheme() == "etcds";
+        let others = uri.others().iter().map(|other| member(url.scheme(), other));
+        let members: Vec<_> = [Ok(url.clone())].into_iter().chain(others).collect::<Result<_>>()?;
+        let endpoints = members.iter().map(|member| endpoint(member, secure)).collect::<Result<Vec<_>>>()?;
+        let written = Credentials {
+            user: decode("the user", url.username())?,
+            password: decode("the password", url.password().unwrap_or_default())?,
+        };
+        let hosts: Vec<_> = endpoints.iter().filter_map(|endpoint| Some(endpoint.split_once("//")?.1)).collect();
+        Ok(Config {
+            tls: tls(secure, options)?,
+            address: format!("{}://{}", url.scheme(), hosts.join(",")).into(),
+            endpoints,
+            prefix: options.prefix.clone(),
+            // The server counts whole seconds, and has a least of its own.
+            ttl: Duration::from_secs(uri.lock.ttl.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)),
+            connect_timeout: options.connect_timeout,
+            response_timeout: options.response_timeout,
+            credentials: Secret::of(options, written),
+        })
+    }
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.address)
+    }
+}
+
+fn invalid(message: impl Into<Cow<'static, str>>) -> Error {
+    Error::invalid("connect", message)
+}
+
+/// A further member of the list.
+fn member(scheme: &str, text: &str) -> Result<Url> {
+    let is_host = !text.is_empty() && !text.contains(['@', '/']);
+    let parsed = is_host.then(|| Url::parse(&format!("{scheme}://{text}")).ok()).flatten();
+    parsed.ok_or_else(|| {
+        invalid(format!(
+            "{text:?} in the list is no host; write etcd://h1,h2:2379,h3, user and password before the first"
+        ))
+    })
+}
+
+fn endpoint(member: &Url, secure: bool) -> Result<String> {
+    let host = match member.host() {
+        Some(url::Host::Ipv6(ip)) => format!("[{ip}]"),
+        Some(host) => decode("the host", &host.to_string())?,
+        None => "localhost".to_owned(),
+    };
+    let scheme = if secure { "https" } else { "http" };
+    Ok(format!("{scheme}://{host}:{}", member.port().unwrap_or(PORT)))
+}
+
+fn decode(what: &str, text: &str) -> Result<String> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    Ok(decoded.map_err(|_| invalid(format!("{what} in the address is not UTF-8 after %-decoding")))?.into_owned())
+}
+
+fn tls(wanted: bool, options: &ConnectOptions) -> Result<Option<TlsOptions>> {
+    let ConnectOptions { ca, cert, key, .. } = options;
+    if !wanted {
+        return match (ca, cert, key) {
+            (None, None, None) => Ok(None),
+            _ => Err(invalid("ca, cert and key are for etcds://, the address with TLS")),
+        };
+    }
+    let tls = match ca {
+        Some(file) => TlsOptions::new().ca_certificate(Certificate::from_pem(pem("ca", file)?)),
+        None => TlsOptions::new().with_native_roots(),
+    };
+    Ok(Some(match (cert, key) {
+        (None, None) => tls,
+        (Some(cert), Some(key)) => tls.identity(Identity::from_pem(pem("cert", cert)?, pem("key", key)?)),
+        _ => return Err(invalid("cert and key go together; give both or neither")),
+    }))
+}
+
+fn pem(option: &str, file: &str) -> Result<Vec<u8>> {
+    let unusable = || format!("the file {file:?} of the option {option} cannot be used; it must be PEM");
+    let bytes = std::fs::read(file).map_err(|error| invalid(unusable()).caused_by(error))?;
+    let is_pem = bytes.windows(11).any(|part| part == b"-----BEGIN ");
+    is_pem.then_some(bytes).ok_or_else(|| invalid(unusable()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    fn read(text: &str) -> Result<Config> {
+        Config::read(&mut Uri::parse(text, ConnectOptions::default())?)
+    }
+
+    #[test]
+    fn addresses_of_every_kind_are_read() {
+        for (text, endpoints, address) in [
+            ("etcd://h", &["http://h:2379"][..], "etcd://h:2379"),
+            ("etcd://", &["http://localhost:2379"], "etcd://localhost:2379"),
+            ("etcds://h:1/?ttl=5s", &["https://h:1"], "etcds://h:1"),
+            ("etcd://[::1]:2,h3", &["http://[::1]:2", "http://h3:2379"], "etcd://[::1]:2,h3:2379"),
+            (
+                "etcd://u:p@a,b:7,c?prefix=x",
+                &["http://a:2379", "http://b:7", "http://c:2379"],
+                "etcd://a:2379,b:7,c:2379",
+            ),
+        ] {
+            let config = read(text).unwrap();
+            assert_eq!(
+                (&config.endpoints[..], &*config.address),
+                (&endpoints.iter().map(|e| (*e).to_owned()).collect::<Vec<_>>()[..], address),
+                "{text}"
+            );
+        }
+        assert_eq!(read("etcd://h?ttl=1500ms").unwrap().ttl, Duration::from_secs(2));
+        let credentials = read("etcd://us%3Aer:hun%40ter2@h,g").unwrap().credentials.get().unwrap();
+        assert_eq!((&*credentials.user, &*credentials.password), ("us:er", "hun@ter2"));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for text in [
+            "etcd:h",
+            "etcd://h/path",
+            "etcd://h,",
+            "etcd://h,g:port",
+            "etcd://h?ca=/x",
+            "etcds://h?ca=/does/not/exist",
+            "etcds://h?cert=/x",
+            "etcd://%ff@h",
+        ] {
+            assert_eq!(read(text).unwrap_err().kind(), Kind::InvalidConfig, "{text}");
+        }
+        let shown = format!("{:?}", read("etcd://user:hunter2@h,g").unwrap());
+        assert!(!shown.contains("hunter2") && !shown.contains("user"), "{shown}");
+    }
+}

@@ -1,0 +1,223 @@
+//! The layout's requests as transactions of etcd, and what was answered as replies.
+
+use std::sync::Arc;
+
+use etcd_client::{
+    Compare, CompareOp, DeleteOptions, GetOptions, GetResponse, KeyValue, PutOptions, SortOrder, SortTarget, Txn,
+    TxnOp, TxnOpResponse, TxnResponse,
+};
+
+use super::layouts::concurrency_layout::RESERVED;
+use super::lease::Lease;
+use crate::error::{Error, Kind, Result};
+use crate::protocol::{Arg, AttemptId, Reply, Request};
+
+/// Where the arguments of a request are.
+fn key(request: &Request, at: usize) -> Result<Arc<str>> {
+    match request.args.get(at) {
+        Some(Arg::Key(key) | Arg::Text(key)) => Ok(key.clone()),
+        Some(Arg::Nothing) => Ok("".into()),
+        _ => Err(strange(request)),
+    }
+}
+
+pub(super) fn int(request: &Request, at: usize) -> Result<i64> {
+    match request.args.get(at) {
+        Some(Arg::Int(number)) => Ok(*number),
+        _ => Err(strange(request)),
+    }
+}
+
+pub(super) fn strange(request: &Request) -> Error {
+    Error::new(Kind::Internal, "acquire", format!("etcd has no procedure for {request}"))
+}
+
+/// Everything below a lock.
+pub(super) fn below(lock: &str) -> String {
+    format!("{lock}/")
+}
+
+fn queue_of(lock: &str, limit: i64) -> GetOptions {
+    let options = GetOptions::new().with_prefix().with_limit(limit);
+    debug_assert!(!lock.is_empty());
+    options.with_sort(SortTarget::Create, SortOrder::Ascend)
+}
+
+fn read(key: &str) -> TxnOp {
+    TxnOp::get(key, Some(GetOptions::new().with_keys_only()))
+}
+
+fn queue(lock: &str, limit: i64) -> TxnOp {
+    TxnOp::get(below(lock), Some(queue_of(lock, limit).with_keys_only()))
+}
+
+/// `acquire` and `try`, with the fence as it is known to be.
+pub(super) fn join(request: &Request, lease: &Lease, fence: i64) -> Result<Txn> {
+    let (lock, own, value, limit) = (&request.key, key(request, 0)?, key(request, 1)?, int(request, 2)?);
+    let mut compares = vec![
+        Compare::create_revision(&*own, CompareOp::Equal, 0),
+        Compare::mod_revision(&*lease.fence_key, CompareOp::Equal, fence),
+    ];
+    if request.call.name == "try" {
+        compares.push(Compare::create_revision(below(lock), CompareOp::Equal, 0).with_prefix());
+    }
+    let put = TxnOp::put(&*own, &*value, Some(PutOptions::new().with_lease(lease.id)));
+    let reads = [read(&own), queue(lock, limit), read(&lease.fence_key)];
+    Ok(Txn::new().when(compares).and_then([put, queue(lock, limit)]).or_else(reads))
+}
+
+/// The answer to [`join`], and the fence if it is another one.
+pub(super) fn joined(request: &Request, response: &TxnResponse, lease: &Lease, fence: i64) -> (Reply, Option<i64>) {
+    let revision = revision_of(response);
+    match &response.op_responses()[..] {
+        [TxnOpResponse::Put(_), TxnOpResponse::Get(queue)] => {
+            (told(lease, revision, Some((revision, lease.id)), queue), None)
+        }
+        [TxnOpResponse::Get(own), TxnOpResponse::Get(queue), TxnOpResponse::Get(known)] => {
+            let now = known.kvs().first().map_or(0, KeyValue::mod_revision);
+            let own = own.kvs().first().map(|kv| (kv.create_revision(), kv.lease()));
+            match own {
+                None if now != fence || request.call.name == "acquire" => (fenced(), Some(now)),
+                own => (told(lease, revision, own, queue), None),
+            }
+        }
+        _ => (Reply::Nil, None),
+    }
+}
+
+fn fenced() -> Reply {
+    Reply::Error { code: "Fenced".into(), message: "something was undone meanwhile".into() }
+}
+
+pub(super) fn look(request: &Request) -> Result<Txn> {
+    Ok(Txn::new().and_then([read(&key(request, 0)?), queue(&request.key, int(request, 1)?)]))
+}
+
+pub(super) fn looked(response: &TxnResponse, lease: &Lease) -> Reply {
+    match &response.op_responses()[..] {
+        [TxnOpResponse::Get(own), TxnOpResponse::Get(queue)] => {
+            let own = own.kvs().first().map(|kv| (kv.create_revision(), kv.lease()));
+            told(lease, revision_of(response), own, queue)
+        }
+        _ => Reply::Nil,
+    }
+}
+
+fn told(lease: &Lease, revision: i64, own: Option<(i64, i64)>, queue: &GetResponse) -> Reply {
+    let (create, owner) = own.unwrap_or_default();
+    let entry =
+        |kv: &KeyValue| Reply::List(vec![text(kv.key()), Reply::Int(kv.create_revision()), Reply::Int(kv.lease())]);
+    let head = [lease.id, revision, create, owner].map(Reply::Int);
+    Reply::List(head.into_iter().chain(queue.kvs().iter().map(entry)).collect())
+}
+
+pub(super) fn exists(request: &Request) -> Result<Txn> {
+    Ok(Txn::new().and_then([read(&key(request, 0)?)]))
+}
+
+pub(super) fn existing(response: &TxnResponse, lease: &Lease) -> Reply {
+    match &response.op_responses()[..] {
+        [TxnOpResponse::Get(own)] => own
+            .kvs()
+            .first()
+            .map_or(Reply::Nil, |kv| Reply::List([lease.id, kv.create_revision(), kv.lease()].map(Reply::Int).into())),
+        _ => Reply::Nil,
+    }
+}
+
+pub(super) fn release(request: &Request) -> Result<Txn> {
+    let own = key(request, 0)?;
+    let mine = [Compare::create_revision(&*own, CompareOp::Equal, int(request, 1)?)];
+    let others = TxnOp::get(below(&request.key), Some(GetOptions::new().with_prefix().with_count_only()));
+    Ok(Txn::new().when(mine).and_then([TxnOp::delete(&*own, None)]).or_else([others]))
+}
+
+/// A `release` of another client's key. If that is one of ours, its client hears of it by its fence.
+pub(super) fn break_hold(request: &Request, prefix: &str) -> Result<Txn> {
+    let (own, create, lease) = (key(request, 0)?, int(request, 1)?, int(request, 2)?);
+    let theirs = [Compare::create_revision(&*own, CompareOp::Equal, create)];
+    let others = TxnOp::get(below(&request.key), Some(GetOptions::new().with_prefix().with_count_only()));
+    let tells = attempt_of(&own)
+        .map(|_| TxnOp::put(fence_key(prefix, lease), &*own, Some(PutOptions::new().with_lease(lease))));
+    let breaks: Vec<_> = [TxnOp::delete(&*own, None)].into_iter().chain(tells).collect();
+    Ok(Txn::new().when(theirs).and_then(breaks).or_else([others]))
+}
+
+/// The lock and the attempt that a key of ours is of.
+pub(super) fn attempt_of(own: &str) -> Option<(&str, AttemptId)> {
+    let (lock, attempt) = own.rsplit_once('/')?;
+    let attempt = u128::from_str_radix(attempt, 16).ok().filter(|_| attempt.len() == 32)?;
+    Some((lock, AttemptId(attempt)))
+}
+
+/// Where the fence of a lease lies.
+pub(super) fn fence_key(prefix: &str, lease: i64) -> String {
+    format!("{prefix}{RESERVED}/-{lease:x}")
+}
+
+pub(super) fn released(response: &TxnResponse) -> Reply {
+    match &response.op_responses()[..] {
+        [TxnOpResponse::Delete(_), ..] => Reply::Int(1),
+        [TxnOpResponse::Get(others)] => Reply::Int(if others.count() > 0 { 2 } else { 0 }),
+        _ => Reply::Nil,
+    }
+}
+
+/// `delete`, and with a lease `undo`.
+pub(super) fn delete(request: &Request, fenced: Option<&Lease>) -> Result<Txn> {
+    let fence = fenced.map(Lease::put_fence);
+    let deletes = (0..request.args.len()).map(|at| Ok(TxnOp::delete(&*key(request, at)?, Some(DeleteOptions::new()))));
+    Ok(Txn::new().and_then(fence.into_iter().map(Ok).chain(deletes).collect::<Result<Vec<_>>>()?))
+}
+
+pub(super) fn deleted(response: &TxnResponse) -> Reply {
+    let count = |response: &TxnOpResponse| match response {
+        TxnOpResponse::Delete(deleted) => deleted.deleted(),
+        _ => 0,
+    };
+    Reply::Int(response.op_responses().iter().map(count).sum())
+}
+
+pub(super) fn first(request: &Request) -> Result<(String, GetOptions)> {
+    Ok((below(&request.key), queue_of(&request.key, int(request, 0)?)))
+}
+
+pub(super) fn firsts(response: &GetResponse) -> Reply {
+    let entry = |kv: &KeyValue| {
+        Reply::List(vec![text(kv.key()), Reply::Int(kv.create_revision()), Reply::Int(kv.lease()), text(kv.value())])
+    };
+    Reply::List([Reply::Int(response.count())].into_iter().chain(response.kvs().iter().map(entry)).collect())
+}
+
+/// The keys that begin with the request's, from its cursor on.
+pub(super) fn keys(request: &Request) -> Result<(Vec<u8>, GetOptions)> {
+    let (prefix, cursor) = (request.key.as_bytes(), key(request, 0)?);
+    let from = if cursor.is_empty() { prefix } else { cursor.as_bytes() };
+    // The first key that begins otherwise; after all keys where no byte can be counted up. An empty key is none.
+    let mut end = prefix.to_vec();
+    while end.pop_if(|byte| *byte == u8::MAX).is_some() {}
+    let end = match end.last_mut() {
+        Some(last) => {
+            *last += 1;
+            end
+        }
+        None => vec![0],
+    };
+    let from = if from.is_empty() { vec![0] } else { from.to_vec() };
+    Ok((from, GetOptions::new().with_range(end).with_limit(int(request, 1)?).with_keys_only()))
+}
+
+pub(super) fn listed(response: &GetResponse) -> Reply {
+    let last = response.kvs().last().filter(|_| response.more());
+    let next = last.map_or_else(String::new, |kv| format!("{}\0", String::from_utf8_lossy(kv.key())));
+    let keys = response.kvs().iter().flat_map(|kv| [text(kv.key()), Reply::Int(kv.lease())]);
+    Reply::List([Reply::Text(next)].into_iter().chain(keys).collect())
+}
+
+pub(super) fn revision_of(response: &TxnResponse) -> i64 {
+    response.header().map_or(0, |header| header.revision())
+}
+
+fn text(bytes: &[u8]) -> Reply {
+    Reply::Text(String::from_utf8_lossy(bytes).into_owned())
+}
