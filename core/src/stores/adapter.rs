@@ -265,16 +265,16 @@ pub trait Sink: Send + Sync {
     /// silent, from the sending of the last request or ping that was answered, less drift. To be told before the answer
     /// is, from which it follows.
     #[cfg_attr(
-        not(feature = "unstable-store"),
-        allow(dead_code, reason = "no store that is built in has sessions yet")
+        not(any(feature = "unstable-store", feature = "zookeeper")),
+        allow(dead_code, reason = "only ZooKeeper has sessions")
     )]
     fn session(&self, alive_until: Time);
 
     /// This client's session is over, and all that it kept: told before another one is used. All that is held is lost
     /// at the time told last, also where this comes late or never.
     #[cfg_attr(
-        not(feature = "unstable-store"),
-        allow(dead_code, reason = "no store that is built in has sessions yet")
+        not(any(feature = "unstable-store", feature = "zookeeper")),
+        allow(dead_code, reason = "only ZooKeeper has sessions")
     )]
     fn session_over(&self);
 

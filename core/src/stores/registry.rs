@@ -57,11 +57,13 @@ const STORES: &[(&[&str], &str, Opener)] = &[
     (&["sqlite"], "sqlite:///tmp/locks.db", |uri| super::sqlite::open(uri)),
     #[cfg(feature = "redis")]
     (&["redis", "rediss", "redis+unix"], "redis://localhost", |uri| super::redis::open(uri)),
+    #[cfg(feature = "zookeeper")]
+    (&["zookeeper", "zookeepers"], "zookeeper://localhost", |uri| super::zookeeper::open(uri)),
 ];
 
 /// Schemes of stores that are planned.
 const PLANNED: &[&str] =
-    &["redis+sentinel", "redis+cluster", "etcd", "etcds", "zookeeper", "mysql", "postgres", "postgresql", "memcached"];
+    &["redis+sentinel", "redis+cluster", "etcd", "etcds", "mysql", "postgres", "postgresql", "memcached"];
 
 /// The store that an address names. Nothing is sent.
 ///

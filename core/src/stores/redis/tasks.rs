@@ -10,15 +10,16 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::{AsyncConnectionConfig, Cmd, Parser, Pipeline, ProtocolVersion, RedisConnectionInfo, Value};
 use smallvec::{SmallVec, smallvec};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio_rustls::TlsConnector;
 
-use super::config::{Config, Endpoint, Tls};
+use super::config::{Config, Endpoint};
 use super::greeting::{Greeting, Welcome};
 use super::shortcut::ShortcutProbe;
-use super::socket::{lost, unknown_host, unreachable};
+use super::socket::{lost, unreachable};
 use super::wire::{Broken, Frames, Watch};
 use crate::error::Result;
 use crate::platform::stream::{self, Home};
+use crate::stores::pipe::Pipe;
+use crate::stores::reach::unknown_host;
 
 /// How many requests may wait to be written before their tasks do.
 const QUEUE: usize = 1024;
@@ -29,11 +30,6 @@ pub(super) struct Stream {
     watch: Watch,
     /// Told when the other side turned out not to speak the protocol.
     broken: Arc<OnceLock<Broken>>,
-}
-
-enum Pipe {
-    Plain(stream::Stream),
-    Tls(Box<tokio_rustls::client::TlsStream<stream::Stream>>),
 }
 
 /// A connection for `home`, greeted. In a foreign event loop the driver's thread dials: only the exchange of requests
@@ -64,7 +60,7 @@ impl Stream {
     }
 
     async fn dial_at_leisure(config: &Config) -> Result<(Self, Welcome)> {
-        let credentials = config.credentials_aside().await?;
+        let credentials = config.login.credentials_aside().await?;
         let mut stream = connect(config).await.map_err(|error| unreachable(config, error))?;
         let greeting = Greeting::new(config, credentials);
         let (mut bytes, mut frames, mut answers, mut at) = (Vec::with_capacity(8192), Frames::default(), 0, 0);
@@ -100,22 +96,14 @@ async fn connect(config: &Config) -> io::Result<Stream> {
             stream::Stream::to(&Vec::from_iter(found)).await?
         }
     };
-    let pipe = match &config.tls {
-        None => Pipe::Plain(stream),
-        Some(Tls { config, name }) => {
-            Pipe::Tls(Box::new(TlsConnector::from(config.clone()).connect(name.clone(), stream).await?))
-        }
-    };
+    let pipe = Pipe::over(stream, config.tls.as_ref()).await?;
     Ok(Stream { pipe, watch: Watch::default(), broken: Arc::default() })
 }
 
 impl AsyncRead for Stream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = into.filled().len();
-        let polled = match &mut self.pipe {
-            Pipe::Plain(stream) => Pin::new(stream).poll_read(cx, into),
-            Pipe::Tls(stream) => Pin::new(stream).poll_read(cx, into),
-        };
+        let polled = Pin::new(&mut self.pipe).poll_read(cx, into);
         if let Poll::Ready(Ok(())) = polled
             && let Err(error) = self.watch.look(&into.filled()[before..])
         {
@@ -130,24 +118,15 @@ impl AsyncRead for Stream {
 
 impl AsyncWrite for Stream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.pipe {
-            Pipe::Plain(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Pipe::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
-        }
+        Pin::new(&mut self.pipe).poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.pipe {
-            Pipe::Plain(stream) => Pin::new(stream).poll_flush(cx),
-            Pipe::Tls(stream) => Pin::new(stream).poll_flush(cx),
-        }
+        Pin::new(&mut self.pipe).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.pipe {
-            Pipe::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
-            Pipe::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
-        }
+        Pin::new(&mut self.pipe).poll_shutdown(cx)
     }
 }
 
