@@ -14,13 +14,14 @@ use tokio::sync::{Notify, oneshot};
 
 use super::config::Config;
 use super::greeting::Session;
+use super::layouts::WATCH;
 use super::session::Pace;
 use super::wire::{self, BEAT, Head, News, Opcode, Reader, code};
 use crate::error::{Error, Result};
 use crate::platform::clock;
 use crate::platform::mutex::locked;
 use crate::protocol::{Reply, Request, Requests, StoreEvent};
-use crate::stores::{Answered, Outcome, Sink, not_sent};
+use crate::stores::{Answered, BATCH, Outcome, Sink, not_sent};
 use crate::time::Time;
 
 /// See the [module](self).
@@ -134,6 +135,8 @@ impl Desk {
         let mut state = locked(&self.state);
         state.sinks.retain(|sink| sink.strong_count() > 0);
         state.sinks.push(sink);
+        // What was known before was told to nobody.
+        state.told = Time::ZERO;
     }
 
     /// What was asked is asked yet; then the session ends.
@@ -234,14 +237,19 @@ impl Desk {
         proves
     }
 
-    /// Has the session proven alive with the next write, and asks to be told of the end of its nodes.
+    /// Has the session proven alive with the next write.
     pub(super) fn beat(&self) {
+        locked(&self.state).ask([Request::new(&BEAT, "/".into(), [])]);
+    }
+
+    /// Asks to be told of the end of this session's nodes, those that it was not asked of yet: most do not last for long
+    /// enough.
+    pub(super) fn watch_own(&self) {
         let mut state = locked(&self.state);
         let unwatched: Vec<_> = state.own.difference(&state.watches).cloned().collect();
-        let watches = unwatched.into_iter().map(|path| Request::new(&super::layouts::WATCH, path, []));
-        let requests: Requests = [Request::new(&BEAT, "/".into(), [])].into_iter().chain(watches).collect();
-        let opcodes = requests.iter().map(Opcode::of).collect::<Result<_>>().unwrap_or_default();
-        state.queue.push_back(Write { number: 0, requests, opcodes, caller: None });
+        for part in unwatched.chunks(BATCH) {
+            state.ask(part.iter().map(|path| Request::new(&WATCH, path.clone(), [])));
+        }
     }
 
     /// When what is not answered yet left that left first.
@@ -273,9 +281,11 @@ impl Desk {
             _ => None,
         };
         let is_success = head.error == 0;
+        let is_gone = opcode == Opcode::Data { watches: true } && head.error == code::NO_NODE;
         flight.replies.push(reply);
         let is_whole = flight.replies.len() == flight.write.requests.len();
         let whole = if is_whole { state.flights.pop_front() } else { None };
+        let gone = Some(path.clone()).filter(|path| is_gone && state.own.contains(path));
         match opcode {
             Opcode::Create => state.own.extend(made),
             Opcode::Delete if is_success || head.error == code::NO_NODE => drop(state.own.remove(&path)),
@@ -283,6 +293,9 @@ impl Desk {
             _ => {}
         }
         drop(state);
+        if let Some(path) = gone {
+            self.heard(News::Deleted(path.to_string()));
+        }
         if opcode.is_of_majority(head.error) {
             self.lives(sent);
         }
@@ -358,6 +371,13 @@ impl Desk {
 }
 
 impl State {
+    /// The keeper itself wants something asked.
+    fn ask(&mut self, requests: impl IntoIterator<Item = Request>) {
+        let requests: Requests = requests.into_iter().collect();
+        let Ok(opcodes) = requests.iter().map(Opcode::of).collect() else { return };
+        self.queue.push_back(Write { number: 0, requests, opcodes, caller: None });
+    }
+
     fn sinks(&self) -> Vec<Arc<dyn Sink>> {
         self.sinks.iter().filter_map(Weak::upgrade).collect()
     }

@@ -129,14 +129,19 @@ struct Line<'a> {
     /// When something left last, and what would prove the session alive.
     said: Time,
     beaten: Time,
+    /// When it was looked last whether its nodes are watched.
+    looked: Time,
     pinged: Option<Time>,
     timeout: Duration,
 }
 
 impl<'a> Line<'a> {
     async fn dial(desk: &'a Desk, server: &Server) -> std::result::Result<Self, End> {
-        let unreachable = |error| {
-            let error = reach::unreachable(["zookeeper://", "zookeepers://"], server.tls.is_some(), error);
+        let unreachable = |error: io::Error| {
+            let error = match error.kind() {
+                io::ErrorKind::InvalidData => desk.lost(error),
+                _ => reach::unreachable(["zookeeper://", "zookeepers://"], server.tls.is_some(), error),
+            };
             End::Failed(error.on_store(desk.config.address.clone()))
         };
         match timeout(desk.config.connect_timeout, Self::dial_at_leisure(desk, server, &unreachable)).await {
@@ -158,8 +163,19 @@ impl<'a> Line<'a> {
         let sent = clock::now();
         let (come, out) = (Vec::with_capacity(ROOM), Vec::new());
         let timeout = Duration::ZERO;
-        let mut line =
-            Line { desk, pipe, come, out, written: 0, xid: 1, said: sent, beaten: Time::ZERO, pinged: None, timeout };
+        let mut line = Line {
+            desk,
+            pipe,
+            come,
+            out,
+            written: 0,
+            xid: 1,
+            said: sent,
+            beaten: Time::ZERO,
+            looked: sent,
+            pinged: None,
+            timeout,
+        };
         let (session, seen) = desk.session();
         let (id, password) = session.as_ref().map_or((0, [0; 16].as_slice()), |known| (known.id, &known.password));
         let mut bytes = Vec::new();
@@ -207,8 +223,7 @@ impl<'a> Line<'a> {
     /// The next frame, before anything else is asked.
     async fn frame(&mut self) -> io::Result<Vec<u8>> {
         loop {
-            let first =
-                wire::first_frame(&self.come).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+            let first = wire::first_frame(&self.come).map_err(|_| io::ErrorKind::InvalidData)?;
             if let Some(range) = first {
                 let frame = self.come[range.clone()].to_vec();
                 self.come.drain(..range.end);
@@ -264,7 +279,7 @@ impl<'a> Line<'a> {
 
     fn next_beat(&self) -> Time {
         match self.desk.keeps_something() {
-            true => self.beaten.after(self.desk.pace.beat()),
+            true => self.beaten.min(self.looked).after(self.desk.pace.beat()),
             false => self.said.after(self.timeout / 3),
         }
     }
@@ -273,8 +288,15 @@ impl<'a> Line<'a> {
         if now < self.next_beat() {
             return;
         }
+        let beat = self.desk.pace.beat();
         if self.desk.keeps_something() {
-            self.desk.beat();
+            if now >= self.looked.after(beat) {
+                self.desk.watch_own();
+                self.looked = now;
+            }
+            if now >= self.beaten.after(beat) {
+                self.desk.beat();
+            }
         } else if self.pinged.is_none() {
             wire::ping(&mut self.out);
             (self.pinged, self.said) = (Some(now), now);
