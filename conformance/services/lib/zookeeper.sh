@@ -34,12 +34,12 @@ END
 
 members() { :; }
 
-# ask WORD: one of the words of four letters that servers answer.
+# ask WORD: one of the words of four letters that servers answer, but not always while they start.
 ask() {
   local socket
   exec {socket}<>"/dev/tcp/127.0.0.1/$PORT"
   printf '%s' "$1" >&"$socket"
-  cat <&"$socket"
+  timeout 2 cat <&"$socket"
   exec {socket}>&-
 }
 

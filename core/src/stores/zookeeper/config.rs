@@ -139,8 +139,8 @@ fn root(path: &str) -> Result<Arc<str>> {
     }
 }
 
-/// What new nodes have as their rights: `open`, `creator`, or `scheme:id:rights` as in ZooKeeper's own shell, several of
-/// them with commas between.
+/// What new nodes have as their rights: `open`, `creator`, or `scheme:id:rights` as in ZooKeeper's own shell, several
+/// with commas between.
 fn acls(text: &str) -> Result<Vec<Acl>> {
     text.split(',')
         .map(|text| {

@@ -242,8 +242,7 @@ impl Desk {
         locked(&self.state).ask([Request::new(&BEAT, "/".into(), [])]);
     }
 
-    /// Asks to be told of the end of this session's nodes, those that it was not asked of yet: most do not last for long
-    /// enough.
+    /// Asks to be told of the end of this session's nodes, unless it was asked already: most do not last for as long.
     pub(super) fn watch_own(&self) {
         let mut state = locked(&self.state);
         let unwatched: Vec<_> = state.own.difference(&state.watches).cloned().collect();

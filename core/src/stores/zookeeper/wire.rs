@@ -258,7 +258,8 @@ pub(super) fn set_watches(out: &mut Vec<u8>, seen: i64, paths: &[&str]) {
     });
 }
 
-/// What is said first on a connection: that a session is wanted, or, with `session` and `password`, that one is to go on.
+/// What is said first on a connection: that a session is wanted, or that the one of this number and password is to go
+/// on.
 pub(super) fn greeting(out: &mut Vec<u8>, seen: i64, timeout: i32, session: i64, password: &[u8]) {
     frame(out, |out| {
         out.int(0);
