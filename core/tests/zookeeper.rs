@@ -118,7 +118,8 @@ fn a_server_that_is_stopped_takes_the_locks_along_at_their_deadline_and_not_late
 #[test]
 fn a_server_that_is_killed_and_comes_back_has_who_holds_and_who_waits() {
     let server = Server::start();
-    let [holder, waiter] = [0, 1].map(|_| server.client("ttl=20s"));
+    // A waiter looks by itself when that is over, and that is longer than this test waits.
+    let [holder, waiter] = [0, 1].map(|_| server.client("ttl=60s"));
     let guard = holder.lock("x").acquire().unwrap();
     let hear = waiting(&waiter, "x");
     server.run("restart");
