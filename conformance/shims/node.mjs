@@ -11,7 +11,8 @@ import { countUp, now, replace, say } from './node_common.mjs'
 const { connect, LockError, onEvent, Owner } = lockwright
 
 const milliseconds = seconds => Number(seconds === 'nan' ? NaN : seconds === 'inf' ? Infinity : seconds) * 1000
-const seconds = milliseconds => milliseconds / 1000
+// JSON has no infinity.
+const seconds = milliseconds => Math.min(milliseconds / 1000, Number.MAX_SAFE_INTEGER)
 
 const clients = new Map()
 const uris = new Map()

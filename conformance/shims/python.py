@@ -25,6 +25,7 @@ from python_common import (
     made_by,
     name_of,
     passed,
+    seen,
     now,
     options_of,
     say_cancelled,
@@ -276,7 +277,7 @@ class Shim:
         return {}
 
     def do_inspect(self, command: Command) -> Dict[str, Any]:
-        return dataclasses.asdict(self.client(command).inspect(name_of(command)))
+        return seen(self.client(command).inspect(name_of(command)))
 
     def do_list(self, command: Command) -> Dict[str, Any]:
         return {"names": self.client(command).list()}

@@ -24,6 +24,7 @@ from python_common import (
     made_by,
     name_of,
     passed,
+    seen,
     now,
     options_of,
     say_cancelled,
@@ -262,7 +263,7 @@ class Shim:
         return {}
 
     async def do_inspect(self, command: Command) -> Dict[str, Any]:
-        return dataclasses.asdict(await self.client(command).inspect(name_of(command)))
+        return seen(await self.client(command).inspect(name_of(command)))
 
     async def do_list(self, command: Command) -> Dict[str, Any]:
         return {"names": await self.client(command).list()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import os
@@ -89,6 +90,14 @@ def name_of(command: Command) -> str:
 def asked_of_latch(command: Command) -> Tuple[Any, ...]:
     """What a method of a latch is called with."""
     return tuple(command[name] for name in ("to", "timeout") if command.get(name) is not None)
+
+
+def seen(inspection: lockwright.Inspection) -> Dict[str, Any]:
+    """What an inspection told; JSON has no infinity."""
+    told = dataclasses.asdict(inspection)
+    if told["holder"] is not None:
+        told["holder"]["remaining"] = min(told["holder"]["remaining"], 1e15)
+    return told
 
 
 def passed(arrivals: List[Any]) -> Dict[str, Any]:

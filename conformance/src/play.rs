@@ -95,6 +95,7 @@ pub fn play(scenario: &Scenario, stage: &Stage<'_>) -> Result<Played, Fault> {
         counted: (0, 0),
         figures: Vec::new(),
         secret: password(&stage.place.uri(&stage.word, &stage.folder)),
+        uri: stage.place.uri_for(scenario, &stage.word, &stage.folder),
     };
     match play.all(scenario).and_then(|()| play.leave()) {
         Ok(players) => Ok(Played { figures: play.figures, players }),
@@ -121,6 +122,8 @@ struct Play<'a> {
     figures: Vec<String>,
     /// What no error may show.
     secret: Option<String>,
+    /// Where its actors find the store.
+    uri: String,
 }
 
 struct Actor {
@@ -300,8 +303,7 @@ impl Play<'_> {
             }
         };
         self.actors.insert(name.to_owned(), Actor { shim: shim.clone(), killed: None });
-        let uri = self.stage.place.uri(&self.stage.word, &self.stage.folder);
-        let args = Map::from_iter([("client".to_owned(), json!(name)), ("uri".to_owned(), json!(uri))]);
+        let args = Map::from_iter([("client".to_owned(), json!(name)), ("uri".to_owned(), json!(self.uri))]);
         let answer = shim.send("open", args)?.wait(Duration::from_secs_f64(self.stage.patience))?;
         let answer = answer.ok_or_else(|| "open has no answer".to_owned())?;
         answer.result().map_err(|failure| format!("open fails: {}", failure.message))?;
@@ -336,10 +338,10 @@ impl Play<'_> {
                 "name" => ("lock", value),
                 "name_bytes" => ("lock", json!("n".repeat(value.as_u64().unwrap_or_default() as usize))),
                 "uri" => {
-                    let own = self.stage.place.uri(&self.stage.word, &self.stage.folder);
+                    let own = &self.uri;
                     // The address may have options already.
                     let more = if own.contains('?') { text.replace("{uri}?", "{uri}&") } else { text.to_owned() };
-                    ("uri", json!(more.replace("{uri}", &own)))
+                    ("uri", json!(more.replace("{uri}", own)))
                 }
                 "command" => {
                     let said = self.said.get(text).and_then(|said| said.pending.first());

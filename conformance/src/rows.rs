@@ -87,6 +87,9 @@ pub struct Store {
     pub service: Option<String>,
     /// What is put behind the service's URI instead of the options that it has there.
     pub options: Option<String>,
+    /// Whether a lock's ttl is at most that of the address: then a scenario's longest is put there.
+    #[serde(default)]
+    pub ttl_in_address: bool,
     /// The key that a lock `{lock}` is kept under, where that is not its name.
     pub key: Option<String>,
     /// Why nothing is played there but with the library that joins it.
@@ -109,7 +112,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 14] = [
+pub const ABILITIES: [&str; 15] = [
     "restart",
     "count",
     "foreign",
@@ -121,6 +124,7 @@ pub const ABILITIES: [&str; 14] = [
     "latch",
     "barrier",
     "claim",
+    "lease",
     "own_ttl",
     "holder_age",
     "together",
@@ -242,6 +246,15 @@ impl RunningStore {
             (Some(uri), _) => uri.replace("{name}", name).replace("{folder}", &folder.to_string_lossy()),
             (None, Some(options)) => format!("{}?{options}", self.address.split('?').next().unwrap_or_default()),
             (None, None) => self.address.clone(),
+        }
+    }
+
+    /// The same for what this scenario asks of it.
+    pub fn uri_for(&self, scenario: &Scenario, name: &str, folder: &Path) -> String {
+        let uri = self.uri(name, folder);
+        match self.store.ttl_in_address {
+            true => format!("{uri}{}ttl={}s", if uri.contains('?') { '&' } else { '?' }, scenario.longest_ttl()),
+            false => uri,
         }
     }
 

@@ -97,6 +97,20 @@ fn one() -> u32 {
     1
 }
 
+/// The ttl of an address for a scenario that names none, where a lock's ttl is at most that.
+const TTL: f64 = 10.0;
+/// No ttl of a scenario is longer, unless it is to be refused.
+const LONGEST_TTL: f64 = 60.0;
+
+impl Scenario {
+    /// The longest ttl that a lock has in it.
+    pub fn longest_ttl(&self) -> f64 {
+        let number = |value: &toml::Value| value.as_float().or_else(|| Some(value.as_integer()? as f64));
+        let named = self.raw.iter().filter_map(|step| step.get("ttl").and_then(number));
+        named.filter(|ttl| (0.0..LONGEST_TTL).contains(ttl) && *ttl > 0.0).reduce(f64::max).unwrap_or(TTL)
+    }
+}
+
 /// One step.
 #[derive(Debug)]
 pub struct Step {

@@ -3,6 +3,7 @@
 //! The scheme names the store, the rest its place there, and the query the options: those of a lock (defaults for every
 //! lock of the client) and those of the connection. Parsing sends nothing.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use url::Url;
@@ -19,12 +20,12 @@ pub const ENVIRONMENT: &str = "LOCKWRIGHT_URL";
 pub struct Uri {
     /// The address; may hold a password.
     url: Url,
-    /// Further servers of the same store, each as `host` or `host:port`.
-    others: Vec<String>,
     /// Defaults for every lock of the client.
     pub lock: AcquireOptions,
     /// How to reach the store.
     pub connect: ConnectOptions,
+    /// The hosts behind the first one, each with its port where it has one; unread yet.
+    more_hosts: Vec<String>,
     /// Options that concern only this store, unread yet.
     pub rest: Vec<(String, String)>,
     /// Which those are that the store has asked for.
@@ -47,12 +48,14 @@ impl Uri {
     /// # Errors
     /// `invalid_config` that says which part is wrong, without showing a password.
     pub fn parse(text: &str, connect: ConnectOptions) -> Result<Self> {
-        let (text, others) = with_one_host(text);
-        let text = text.as_str();
-        if text.split_whitespace().count() > 1 || hosts(text).contains(',') {
-            let message = "a list of addresses (a cluster or a quorum) is not built yet; give one";
-            return Err(Error::unsupported("connect", message));
+        if text.split_whitespace().count() > 1 {
+            return Err(several());
         }
+        let hosts = hosts(text);
+        let mut each = text[hosts.clone()].split(',');
+        let first = each.next().unwrap_or_default();
+        let more_hosts = each.map(str::to_owned).collect();
+        let text = &format!("{}{first}{}", &text[..hosts.start], &text[hosts.end..]);
         let url = match Url::parse(text.trim()) {
             Ok(url) if !is_host_and_port(text.trim()) => url,
             parsed => return Err(Error::invalid("connect", no_uri(text.trim(), parsed.err()))),
@@ -61,15 +64,8 @@ impl Uri {
             return Err(Error::invalid("connect", "a # in the address is written %23"));
         }
         let hides_a_password = behind_the_host(text).contains('@');
-        let mut uri = Uri {
-            lock: AcquireOptions::default(),
-            connect,
-            rest: Vec::new(),
-            own: Vec::new(),
-            hides_a_password,
-            others,
-            url,
-        };
+        let (lock, rest, own) = (AcquireOptions::default(), Vec::new(), Vec::new());
+        let mut uri = Uri { lock, connect, more_hosts, rest, own, hides_a_password, url };
         uri.take_options().map_err(|error| discreet(&uri, error))?;
         Ok(uri)
     }
@@ -93,17 +89,16 @@ impl Uri {
         &self.url
     }
 
-    /// Further servers of the same store, each as `host` or `host:port`, where the address lists several.
-    pub fn others(&self) -> &[String] {
-        &self.others
-    }
-
     /// The address as it may be shown: no user, no password, no options.
     pub fn redacted(&self) -> String {
         let port = self.url.port().map(|port| format!(":{port}")).unwrap_or_default();
-        let others: String = self.others.iter().flat_map(|other| [",", other]).collect();
-        let host = self.url.host_str().unwrap_or_default();
-        format!("{}://{host}{port}{others}{}", self.url.scheme(), self.url.path())
+        let more: String = self.more_hosts.iter().map(|host| format!(",{host}")).collect();
+        format!("{}://{}{port}{more}{}", self.url.scheme(), self.url.host_str().unwrap_or_default(), self.url.path())
+    }
+
+    /// Takes the hosts behind the first one, each with its port where it has one.
+    pub fn take_more_hosts(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.more_hosts)
     }
 
     /// Takes the store's own option `key` out of those not read yet.
@@ -113,11 +108,14 @@ impl Uri {
         Some(self.rest.swap_remove(at).1)
     }
 
-    /// Complains about options that nobody read.
+    /// Complains about options and hosts that nobody read.
     ///
     /// # Errors
-    /// `invalid_config` naming the first of them.
+    /// `invalid_config` naming the first of them; `unsupported` for a list of hosts.
     pub fn check_all_read(&self) -> Result<()> {
+        if !self.more_hosts.is_empty() {
+            return Err(several());
+        }
         match self.rest.first() {
             None => Ok(()),
             Some((key, _)) => {
@@ -212,24 +210,16 @@ fn is_nearly(word: &str, other: &str) -> bool {
     }
 }
 
-/// Schemes whose addresses may list several servers of one store.
-const LISTS: [&str; 2] = ["etcd", "etcds"];
-
-/// An address with its first host alone, and the others that it lists.
-fn with_one_host(text: &str) -> (String, Vec<String>) {
-    let hosts = hosts(text);
-    let lists = text.split_once("://").is_some_and(|(scheme, _)| LISTS.contains(&scheme));
-    let Some((first, others)) = hosts.split_once(',').filter(|_| lists) else { return (text.to_owned(), Vec::new()) };
-    let at = hosts.as_ptr() as usize - text.as_ptr() as usize;
-    let alone = [&text[..at], first, &text[at + hosts.len()..]].concat();
-    (alone, others.split(',').map(str::to_owned).collect())
+fn several() -> Error {
+    Error::unsupported("connect", "a list of addresses (a cluster or a quorum) is not built yet; give one")
 }
 
 /// Where an address names its host or hosts.
-fn hosts(text: &str) -> &str {
-    let authority =
-        text.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
-    authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts)
+fn hosts(text: &str) -> Range<usize> {
+    let Some(start) = text.find("://").map(|at| at + "://".len()) else { return 0..0 };
+    let end = text[start..].find(['/', '?', '#']).map_or(text.len(), |at| start + at);
+    let start = text[start..end].rfind('@').map_or(start, |at| start + at + 1);
+    start..end
 }
 
 /// Whether somebody left the scheme out.
@@ -382,6 +372,16 @@ mod tests {
         for text in ["redis://a redis://b", "redis://h?keep=true"] {
             assert_eq!(parse(text).unwrap_err().kind(), Kind::Unsupported, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_list_of_hosts_is_for_stores_that_read_it() {
+        let mut uri = parse("zookeeper://u:a,b@one,two:2182,[::1]:3/x").unwrap();
+        assert_eq!((uri.url().host_str(), uri.url().password()), (Some("one"), Some("a,b")));
+        assert_eq!(uri.redacted(), "zookeeper://one,two:2182,[::1]:3/x");
+        assert_eq!(uri.check_all_read().unwrap_err().kind(), Kind::Unsupported);
+        assert_eq!(uri.take_more_hosts(), ["two:2182", "[::1]:3"]);
+        assert!(uri.check_all_read().is_ok());
     }
 
     #[test]

@@ -1314,7 +1314,8 @@ mod tests {
 
     #[test]
     fn the_clients_session_is_the_life_of_all_its_locks() {
-        let layouts: [Arc<dyn Layout>; 1] = [Arc::new(CuratorLayout { root: "/locks".into(), prefix: String::new() })];
+        let layouts: [Arc<dyn Layout>; 1] =
+            [Arc::new(CuratorLayout { root: "/locks".into(), prefix: String::new(), ttl: Duration::from_secs(30) })];
         let (nodes, asked, keeps_alive) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
         let store = Arc::new(Keeper { address: "keeper://".into(), layouts, nodes, asked, keeps_alive });
         let engine = Engine::new(store.clone(), ConnectOptions::default()).unwrap();

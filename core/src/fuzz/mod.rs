@@ -23,6 +23,8 @@ pub use uri::uri;
 pub use crate::stores::redis::fuzz::{redis_frames, redis_greeting, redis_push, redis_reply};
 #[cfg(feature = "sqlite")]
 pub use crate::stores::sqlite::fuzz::{sqlite_host, sqlite_push, sqlite_row, sqlite_shared_row};
+#[cfg(feature = "zookeeper")]
+pub use crate::stores::zookeeper::fuzz::{zookeeper_answer, zookeeper_frames};
 
 /// What no text may show.
 pub(crate) const SECRET: &str = "hunter2hunter2";
@@ -38,12 +40,12 @@ pub(crate) fn is_readable(error: &Error) {
     assert!(!shown.contains(SECRET), "{shown}");
 }
 
-#[cfg(all(test, feature = "memory", feature = "sqlite", feature = "redis"))]
+#[cfg(all(test, feature = "memory", feature = "sqlite", feature = "redis", feature = "zookeeper"))]
 type Target = fn(&[u8]);
 
 /// Every target by its name.
-#[cfg(all(test, feature = "memory", feature = "sqlite", feature = "redis"))]
-const TARGETS: [(&str, Target); 12] = [
+#[cfg(all(test, feature = "memory", feature = "sqlite", feature = "redis", feature = "zookeeper"))]
+const TARGETS: [(&str, Target); 14] = [
     ("kept_text", kept_text),
     ("layout_reply", layout_reply),
     ("redis_frames", redis_frames),
@@ -55,10 +57,12 @@ const TARGETS: [(&str, Target); 12] = [
     ("sqlite_row", sqlite_row),
     ("sqlite_shared_row", sqlite_shared_row),
     ("uri", uri),
+    ("zookeeper_answer", zookeeper_answer),
+    ("zookeeper_frames", zookeeper_frames),
     ("zookeeper_reply", zookeeper_reply),
 ];
 
-#[cfg(all(test, feature = "memory", feature = "sqlite", feature = "redis"))]
+#[cfg(all(test, feature = "memory", feature = "sqlite", feature = "redis", feature = "zookeeper"))]
 mod tests {
     use std::fs;
     use std::path::Path;

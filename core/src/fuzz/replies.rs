@@ -127,7 +127,7 @@ pub fn zookeeper_reply(data: &[u8]) {
 
 /// A look at a lock, a break and a list end, too, and with errors for a person.
 fn is_looked_at(feed: &mut Feed<'_>) {
-    let layout = CuratorLayout { root: "/locks".into(), prefix: String::new() };
+    let layout = CuratorLayout { root: "/locks".into(), prefix: String::new(), ttl: Duration::from_secs(30) };
     let mut asked = 0;
     let mut answer = |requests: &Requests| {
         asked += 1;

@@ -3,6 +3,7 @@
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+#[cfg(feature = "redis")]
 use std::path::Path;
 use std::pin::Pin;
 #[cfg(unix)]
@@ -141,14 +142,14 @@ impl Stream {
     }
 
     /// Connects to the socket file at `path`.
-    #[cfg(unix)]
+    #[cfg(all(unix, feature = "redis"))]
     pub(crate) async fn to_file(path: &Path) -> io::Result<Self> {
         let stream = UnixStream::connect(path).await?;
         Ok(Stream { _registered: register(&stream), pipe: Pipe::File(stream) })
     }
 
     /// There are no socket files here.
-    #[cfg(not(unix))]
+    #[cfg(all(not(unix), feature = "redis"))]
     pub(crate) async fn to_file(_: &Path) -> io::Result<Self> {
         Err(io::ErrorKind::Unsupported.into())
     }

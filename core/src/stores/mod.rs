@@ -13,13 +13,21 @@ pub mod memory;
 pub mod redis;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(feature = "zookeeper")]
+pub mod zookeeper;
 
 mod adapter;
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+mod login;
 #[cfg(any(feature = "unstable-store", test))]
 mod nodes;
+#[cfg(any(feature = "redis", feature = "zookeeper"))]
+mod pipe;
+#[cfg(any(feature = "redis", feature = "zookeeper"))]
+mod reach;
 mod registry;
-#[cfg(any(feature = "etcd", feature = "redis"))]
-mod secret;
+#[cfg(any(feature = "redis", feature = "zookeeper"))]
+mod tls;
 
 #[cfg(not(feature = "unstable-store"))]
 pub(crate) use adapter::{Answered, BoxFuture, Ends, Outcome, Sink, Store, Subscription, Topic, Work};

@@ -59,11 +59,12 @@ const STORES: &[(&[&str], &str, Opener)] = &[
     (&["redis", "rediss", "redis+unix"], "redis://localhost", |uri| super::redis::open(uri)),
     #[cfg(feature = "etcd")]
     (&["etcd", "etcds"], "etcd://localhost", |uri| super::etcd::open(uri)),
+    #[cfg(feature = "zookeeper")]
+    (&["zookeeper", "zookeepers"], "zookeeper://localhost", |uri| super::zookeeper::open(uri)),
 ];
 
 /// Schemes of stores that are planned.
-const PLANNED: &[&str] =
-    &["redis+sentinel", "redis+cluster", "zookeeper", "mysql", "postgres", "postgresql", "memcached"];
+const PLANNED: &[&str] = &["redis+sentinel", "redis+cluster", "mysql", "postgres", "postgresql", "memcached"];
 
 /// Schemes of stores that are built in by a feature which is not there by itself.
 const OPTIONAL: &[(&str, &str)] = &[("etcd", "etcd"), ("etcds", "etcd")];

@@ -12,7 +12,7 @@ use super::client::Etcd;
 use crate::error::{Error, Result};
 use crate::options::{ConnectOptions, Credentials};
 use crate::stores::Store;
-use crate::stores::secret::Secret;
+use crate::stores::login::Login;
 use crate::uri::Uri;
 
 const PORT: u16 = 2379;
@@ -34,7 +34,7 @@ pub(super) struct Config {
     pub(super) response_timeout: Duration,
     /// As it may be shown.
     pub(super) address: Arc<str>,
-    pub(super) credentials: Secret,
+    pub(super) login: Login,
 }
 
 impl Config {
@@ -43,6 +43,7 @@ impl Config {
     /// # Errors
     /// `invalid_config` for a member that is no host, an option that does not fit, or a file that cannot be read.
     pub(super) fn read(uri: &mut Uri) -> Result<Self> {
+        let more = uri.take_more_hosts();
         let (url, options) = (uri.url(), &uri.connect);
         if url.cannot_be_a_base() {
             return Err(invalid("the address has no // behind its scheme; write etcd://user:password@host:2379"));
@@ -53,7 +54,7 @@ impl Config {
             return Err(invalid(message));
         }
         let secure = url.scheme() == "etcds";
-        let others = uri.others().iter().map(|other| member(url.scheme(), other));
+        let others = more.iter().map(|other| member(url.scheme(), other));
         let members: Vec<_> = [Ok(url.clone())].into_iter().chain(others).collect::<Result<_>>()?;
         let endpoints = members.iter().map(|member| endpoint(member, secure)).collect::<Result<Vec<_>>>()?;
         let written = Credentials {
@@ -70,7 +71,7 @@ impl Config {
             ttl: Duration::from_secs(uri.lock.ttl.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
-            credentials: Secret::of(options, written),
+            login: Login::of(written, options),
         })
     }
 }
@@ -167,7 +168,7 @@ mod tests {
             );
         }
         assert_eq!(read("etcd://h?ttl=1500ms").unwrap().ttl, Duration::from_secs(2));
-        let credentials = read("etcd://us%3Aer:hun%40ter2@h,g").unwrap().credentials.get().unwrap();
+        let credentials = read("etcd://us%3Aer:hun%40ter2@h,g").unwrap().login.credentials().unwrap();
         assert_eq!((&*credentials.user, &*credentials.password), ("us:er", "hun@ter2"));
     }
 

@@ -33,7 +33,7 @@ impl Failure {
 
 /// Dials the member at `endpoint`. The library dials at the first call, except for who has a password.
 pub(super) async fn dial(config: &Config, endpoint: &str) -> std::result::Result<Client, Failure> {
-    let credentials = config.credentials.get_aside().await.map_err(Failure::NotSent)?;
+    let credentials = config.login.credentials_aside().await.map_err(Failure::NotSent)?;
     // Whoever is cut off from the leader says so, instead of answering what it last knew.
     let mut options = ConnectOptions::new()
         .with_connect_timeout(config.connect_timeout)

@@ -1,20 +1,17 @@
 //! From an address to a store.
 
-use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
 
 use super::client::Redis;
-use crate::error::{Error, Kind, Result};
-use crate::options::{ConnectOptions, Credentials};
+use crate::error::{Error, Result};
+use crate::options::Credentials;
 use crate::stores::Store;
-use crate::stores::secret::Secret;
+use crate::stores::login::Login;
+use crate::stores::tls::{self, Tls};
 use crate::uri::Uri;
 
 const PORT: u16 = 6379;
@@ -34,7 +31,7 @@ pub(super) struct Config {
     pub(super) response_timeout: Duration,
     /// As it may be shown.
     pub(super) address: Arc<str>,
-    credentials: Secret,
+    pub(super) login: Login,
 }
 
 /// Where the server listens.
@@ -42,13 +39,6 @@ pub(super) struct Config {
 pub(super) enum Endpoint {
     Tcp { host: String, port: u16 },
     Unix(PathBuf),
-}
-
-/// How the server is to be authenticated, and we to it.
-#[derive(Clone)]
-pub(super) struct Tls {
-    pub(super) config: Arc<ClientConfig>,
-    pub(super) name: ServerName<'static>,
 }
 
 impl Config {
@@ -83,32 +73,22 @@ impl Config {
             password: decode("the password", url.password().unwrap_or_default())?,
         };
         let options = &uri.connect;
+        let tls = match (&endpoint, url.scheme()) {
+            (Endpoint::Tcp { host, .. }, "rediss") => {
+                Some(Tls { config: tls::config(options)?, name: tls::name(host)? })
+            }
+            _ => tls::unwanted("rediss://", options).map(|()| None)?,
+        };
         Ok(Config {
-            tls: tls(url.scheme() == "rediss", &endpoint, options)?,
+            tls,
             address: shown(url.scheme(), &endpoint, db).into(),
             endpoint,
             db,
             prefix: options.prefix.clone(),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
-            credentials: Secret::of(options, written),
+            login: Login::of(written, options),
         })
-    }
-
-    /// The user and password for a new connection.
-    ///
-    /// # Errors
-    /// `auth` with the program's own cause.
-    pub(super) fn credentials(&self) -> Result<Credentials> {
-        self.credentials.get()
-    }
-
-    /// The same for a task; see [`Secret::get_aside`].
-    ///
-    /// # Errors
-    /// As there.
-    pub(super) async fn credentials_aside(&self) -> Result<Credentials> {
-        self.credentials.get_aside().await
     }
 }
 
@@ -150,79 +130,11 @@ fn shown(scheme: &str, endpoint: &Endpoint, db: u32) -> String {
     }
 }
 
-fn tls(wanted: bool, endpoint: &Endpoint, options: &ConnectOptions) -> Result<Option<Tls>> {
-    let ConnectOptions { ca, cert, key, .. } = options;
-    let Endpoint::Tcp { host, .. } = endpoint else { return refuse_files(options) };
-    if !wanted {
-        return refuse_files(options);
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Error::new(Kind::Internal, "connect", "TLS cannot be set up").caused_by(error))?
-        .with_root_certificates(roots(ca.as_deref())?);
-    let config = match (cert, key) {
-        (None, None) => builder.with_no_client_auth(),
-        (Some(cert), Some(key)) => {
-            let chain = certificates("cert", cert)?;
-            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable("key", key, error))?;
-            builder
-                .with_client_auth_cert(chain, key)
-                .map_err(|error| invalid("cert and key do not fit together").caused_by(error))?
-        }
-        _ => return Err(invalid("cert and key go together; give both or neither")),
-    };
-    let name = match host.parse::<IpAddr>() {
-        Ok(ip) => ServerName::from(ip),
-        Err(_) => ServerName::try_from(host.clone())
-            .map_err(|_| invalid(format!("{host:?} is not a host name that a certificate can be for")))?,
-    };
-    Ok(Some(Tls { config: Arc::new(config), name }))
-}
-
-fn refuse_files(options: &ConnectOptions) -> Result<Option<Tls>> {
-    match (&options.ca, &options.cert, &options.key) {
-        (None, None, None) => Ok(None),
-        _ => Err(invalid("ca, cert and key are for rediss://, the address with TLS")),
-    }
-}
-
-fn roots(file: Option<&str>) -> Result<RootCertStore> {
-    let mut roots = RootCertStore::empty();
-    match file {
-        Some(file) => {
-            for certificate in certificates("ca", file)? {
-                roots.add(certificate).map_err(|error| unreadable("ca", file, error))?;
-            }
-        }
-        None => {
-            // Systems hold certificates that nobody can read; what counts is whether any are left.
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    if roots.is_empty() {
-        return Err(invalid("this system has no certificates to trust; give a file of them as the option ca"));
-    }
-    Ok(roots)
-}
-
-fn certificates(option: &str, file: &str) -> Result<Vec<CertificateDer<'static>>> {
-    let all: std::result::Result<Vec<_>, _> =
-        CertificateDer::pem_file_iter(Path::new(file)).and_then(|certificates| certificates.collect());
-    match all {
-        Ok(all) if !all.is_empty() => Ok(all),
-        Ok(_) => Err(invalid(format!("the file {file:?} of the option {option} has no certificate in it"))),
-        Err(error) => Err(unreadable(option, file, error)),
-    }
-}
-
-fn unreadable(option: &str, file: &str, error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    invalid(format!("the file {file:?} of the option {option} cannot be used; it must be PEM")).caused_by(error)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Kind;
+    use crate::options::ConnectOptions;
 
     fn read(text: &str) -> Result<Config> {
         Config::read(&mut Uri::parse(text, ConnectOptions::default())?)
@@ -266,7 +178,7 @@ mod tests {
     #[test]
     fn credentials_are_decoded_and_never_shown() {
         let config = read("redis://us%3Aer:hun%40ter2@h/1").unwrap();
-        let credentials = config.credentials().unwrap();
+        let credentials = config.login.credentials().unwrap();
         assert_eq!((&*credentials.user, &*credentials.password), ("us:er", "hun@ter2"));
         assert!(!format!("{config:?} {}", config.address).contains("hun"));
         let options = ConnectOptions {
@@ -274,13 +186,13 @@ mod tests {
             ..ConnectOptions::default()
         };
         let config = Config::read(&mut Uri::parse("redis://a:b@h", options).unwrap()).unwrap();
-        assert_eq!(config.credentials().unwrap().password, "rotated");
+        assert_eq!(config.login.credentials().unwrap().password, "rotated");
         let options = ConnectOptions {
             credentials: Some(Arc::new(|| Err("the vault is closed".into()))),
             ..ConnectOptions::default()
         };
         let config = Config::read(&mut Uri::parse("redis://a:b@h", options).unwrap()).unwrap();
-        let error = config.credentials().unwrap_err();
+        let error = config.login.credentials().unwrap_err();
         assert!(error.kind() == Kind::Auth && error.to_string().contains("the vault is closed"), "{error}");
     }
 }

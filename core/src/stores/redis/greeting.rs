@@ -172,7 +172,7 @@ mod tests {
 
     fn greeting(address: &str) -> Greeting {
         let config = Config::read(&mut Uri::parse(address, ConnectOptions::default()).unwrap()).unwrap();
-        Greeting::new(&config, config.credentials().unwrap())
+        Greeting::new(&config, config.login.credentials().unwrap())
     }
 
     fn error(line: &str) -> Value {

@@ -16,10 +16,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::client::Redis;
 use super::layouts::native_scripts::parse_push;
 use super::parse;
-use super::tasks::Stream;
+use super::tasks;
 use super::topics::{Changed, REFUSED, Word};
 use super::wire::{Commands, Frames};
 use crate::protocol::StoreEvent;
+use crate::stores::pipe::Pipe;
 use crate::stores::{Sink, Work};
 
 /// How long nothing may be heard before the other side is asked whether it is still there.
@@ -131,7 +132,7 @@ struct Listener<'a> {
 
 impl Listener<'_> {
     async fn listen(&mut self) -> End {
-        let (mut stream, welcome) = match Stream::dial(&self.store.config).await {
+        let (mut stream, welcome) = match tasks::dial(&self.store.config).await {
             Ok(dialled) => dialled,
             Err(error) => {
                 tracing::debug!(target: "lockwright::inbox", %error, "the inbox cannot be subscribed yet");
@@ -190,7 +191,7 @@ impl Listener<'_> {
     }
 
     /// What was read; none when it is time to look at the topics again.
-    async fn read(&self, stream: &mut Stream, bytes: &mut Vec<u8>, wake: Instant) -> Option<std::io::Result<usize>> {
+    async fn read(&self, stream: &mut Pipe, bytes: &mut Vec<u8>, wake: Instant) -> Option<std::io::Result<usize>> {
         let changed = self.store.topics.changed.notified();
         let read = stream.read_buf(bytes);
         let (mut changed, mut read) = (pin!(changed), pin!(read));
@@ -201,7 +202,7 @@ impl Listener<'_> {
         timeout_at(wake, either).await.unwrap_or(None)
     }
 
-    async fn say(&mut self, stream: &mut Stream, all: impl IntoIterator<Item = Sent>) -> std::io::Result<()> {
+    async fn say(&mut self, stream: &mut Pipe, all: impl IntoIterator<Item = Sent>) -> std::io::Result<()> {
         let mut bytes = Vec::new();
         for said in all {
             match &said {

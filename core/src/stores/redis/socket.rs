@@ -6,18 +6,19 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use lockwright_machines::error::with_nobody_there;
 use redis::Value;
 use rustls::{ClientConnection, StreamOwned};
 use zeroize::Zeroize;
 
-use super::config::{Config, Endpoint, Tls};
+use super::config::{Config, Endpoint};
 use super::greeting::{Greeting, Welcome};
 use super::input::Input;
 use super::shortcut::ShortcutProbe;
 use super::wire::lost;
 use crate::error::{Error, Kind, Result};
 use crate::platform::{clock, socket};
+use crate::stores::reach::{self, unknown_host};
+use crate::stores::tls::Tls;
 use crate::time::Time;
 
 /// A connection that greeted.
@@ -46,7 +47,7 @@ impl Connection {
     /// Why it cannot be had; nothing that was asked of the server can run later.
     pub(super) fn dial(config: &Config, limit: Time) -> Result<(Self, Welcome)> {
         let limit = limit.min(clock::now().after(config.connect_timeout));
-        let credentials = config.credentials()?;
+        let credentials = config.login.credentials()?;
         let stream = connect(config, limit).map_err(|error| unreachable(config, error))?;
         let (out, used) = (Vec::new(), clock::now());
         let known = ShortcutProbe::default();
@@ -282,68 +283,7 @@ fn resolve(host: &str, port: u16, limit: Time) -> io::Result<Vec<SocketAddr>> {
     hear.recv_timeout(limit.since(clock::now())).map_err(|_| io::ErrorKind::TimedOut)?.map_err(unknown_host)
 }
 
-/// A host whose name leads nowhere.
-#[derive(Debug)]
-struct UnknownHost(io::Error);
-
-impl std::fmt::Display for UnknownHost {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for UnknownHost {}
-
-/// Marks an error of the name lookup as one: those have no kind of their own.
-pub(super) fn unknown_host(error: io::Error) -> io::Error {
-    io::Error::new(io::ErrorKind::HostUnreachable, UnknownHost(error))
-}
-
 /// Why a connection could not be made.
 pub(super) fn unreachable(config: &Config, error: io::Error) -> Error {
-    if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        let (kind, message) = match tls {
-            rustls::Error::InvalidCertificate(_) => {
-                (Kind::Auth, "the server's certificate is not trusted; give the file of its authority as the option ca")
-            }
-            rustls::Error::AlertReceived(_) => {
-                (Kind::Auth, "the server ended the TLS handshake; it may want the options cert and key")
-            }
-            _ => (Kind::Protocol, "the server does not speak TLS; write redis:// for rediss://"),
-        };
-        return Error::new(kind, "connect", message).caused_by(tls.clone());
-    }
-    let is_unknown_host = error.get_ref().is_some_and(|inner| inner.is::<UnknownHost>());
-    let message = match error.kind() {
-        _ if is_unknown_host => {
-            "no address is known for this host; correct its name in the address, or see whether names are looked up here"
-        }
-        io::ErrorKind::ConnectionRefused => "nothing listens there; start the server or correct the address",
-        io::ErrorKind::NotFound => "there is no such socket file; start the server or correct the path",
-        io::ErrorKind::PermissionDenied => "this user may not use the socket file",
-        io::ErrorKind::TimedOut if config.tls.is_some() => {
-            "no answer in time; if the server does not expect TLS, write redis:// for rediss://"
-        }
-        // So a socket file answers a task at once whose server takes no connections.
-        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
-            "no answer in time; see whether the server runs and is reachable"
-        }
-        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset if config.tls.is_none() => {
-            "the server ended the connection at once; if it expects TLS, write rediss:// for redis://"
-        }
-        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-            "the host cannot be reached; correct the address, or see to the network"
-        }
-        _ => "the connection cannot be made; see whether the server runs and is reachable",
-    };
-    let nobody = is_unknown_host
-        || matches!(
-            error.kind(),
-            io::ErrorKind::ConnectionRefused
-                | io::ErrorKind::NotFound
-                | io::ErrorKind::HostUnreachable
-                | io::ErrorKind::NetworkUnreachable
-        );
-    let error = Error::new(Kind::Unavailable, "connect", message).caused_by(error);
-    if nobody { with_nobody_there(error) } else { error }
+    reach::unreachable(["redis://", "rediss://"], config.tls.is_some(), error)
 }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::error::{Error, Kind};
 use crate::protocol::{Arg, Call, Reply, Request};
-use crate::stores::BATCH;
+use crate::stores::{BATCH, reach};
 use crate::time::StoreTime;
 
 /// The most bytes one reply may have. A page of 500 names of 1 KiB, each byte of it written as three, fits.
@@ -198,14 +198,7 @@ fn strange(what: &'static str) -> Error {
 
 /// Why a request has no answer.
 pub(super) fn lost(error: std::io::Error) -> Error {
-    let (kind, message) = match error.kind() {
-        std::io::ErrorKind::TimedOut => {
-            (Kind::Unavailable, "the server did not answer in time; see whether it is stopped or busy")
-        }
-        std::io::ErrorKind::InvalidData => (Kind::Protocol, NO_REPLY),
-        _ => (Kind::Unavailable, "the connection ended before the server's answer; see its log"),
-    };
-    Error::new(kind, "connect", message).caused_by(error)
+    reach::lost(NO_REPLY, error)
 }
 
 /// Follows the replies in a stream of bytes, keeping none of them: where each ends, and whether they are replies at

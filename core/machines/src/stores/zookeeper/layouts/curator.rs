@@ -78,6 +78,13 @@ fn prefix(attempt: AttemptId) -> Arc<str> {
     format!("_c_{}-{}-{}-{}-{}-", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]).into()
 }
 
+/// The attempt that made the child `name`, if it was one of ours or looks like it.
+pub fn attempt_of(name: &str) -> Option<AttemptId> {
+    let uuid = name.strip_prefix("_c_")?.get(..36)?;
+    let attempt = AttemptId(u128::from_str_radix(&uuid.replace('-', ""), 16).ok()?);
+    name.starts_with(&*prefix(attempt)).then_some(attempt)
+}
+
 /// The `curator` layout as a machine: one contender for one lock.
 #[derive(Clone, Debug, Hash)]
 pub struct Curator {
@@ -457,6 +464,13 @@ mod tests {
         let attempt = AttemptId(0x7d1b_0f7e_4b9f_4d5c_8a43_0d7d_4a0f_1c11);
         assert_eq!(&*prefix(attempt), "_c_7d1b0f7e-4b9f-4d5c-8a43-0d7d4a0f1c11-");
         assert_eq!(&*prefix(AttemptId(1)), "_c_00000000-0000-0000-0000-000000000001-");
+        let made = format!("{}lock-0000000007", prefix(attempt));
+        assert_eq!(attempt_of(&made), Some(attempt));
+        for other in
+            ["lock-0000000007", "_c_7d1b0f7e4b9f4d5c8a430d7d4a0f1c11-lock-0000000007", "_c_", &made.to_uppercase()]
+        {
+            assert_eq!(attempt_of(other), None, "{other}");
+        }
     }
 
     fn terms(attempt: u128) -> Terms {

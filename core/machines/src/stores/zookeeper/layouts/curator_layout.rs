@@ -22,7 +22,9 @@ use super::{CHILDREN, GET, after_sync, child, delete, deleted, first, found, nam
 use crate::error::{Error, Kind, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
 use crate::lease::{Card, Holder, Inspection};
+use crate::options::AcquireOptions;
 use crate::protocol::{Inquiry, Layout, Protocol, Reply};
+use crate::span::written;
 
 /// A queue whose first contender goes under each of so many looks in a row is left alone.
 const MAX_ROUNDS: u8 = 32;
@@ -36,6 +38,8 @@ pub struct CuratorLayout {
     pub root: Arc<str>,
     /// The connection's prefix, put before every name.
     pub prefix: String,
+    /// How long the client's session certainly lasts without a word from the ensemble.
+    pub ttl: Duration,
 }
 
 /// The contender that holds a lock.
@@ -72,6 +76,18 @@ impl Layout for CuratorLayout {
 
     fn key(&self, name: &str) -> Result<Arc<str>> {
         Ok(directory(&self.root, &format!("{}{name}", self.prefix)))
+    }
+
+    fn check(&self, options: &AcquireOptions) -> Result<()> {
+        if options.ttl <= self.ttl {
+            return Ok(());
+        }
+        let (wanted, most) = (written(options.ttl), written(self.ttl));
+        let message = format!(
+            "a lock on ZooKeeper lasts as long as its client's session, whose ttl is {most}; ttl={wanted} has to stand in the \
+             address: zookeeper://host?ttl={wanted}"
+        );
+        Err(Error::unsupported("lock", message))
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
@@ -249,7 +265,7 @@ mod tests {
     }
 
     fn layout() -> CuratorLayout {
-        CuratorLayout { root: "/locks".into(), prefix: "app:".into() }
+        CuratorLayout { root: "/locks".into(), prefix: "app:".into(), ttl: Duration::from_secs(30) }
     }
 
     const FIRST: &str = "/locks/app:x/_c_z-lock-0000000003";
@@ -264,6 +280,14 @@ mod tests {
     fn seen(server: &mut Server) -> Inspection {
         let layout = layout();
         server.tell(layout.inspect("x", layout.key("x").unwrap())).unwrap()
+    }
+
+    #[test]
+    fn no_lock_outlasts_its_session() {
+        let of = |seconds| AcquireOptions { ttl: Duration::from_secs(seconds), ..AcquireOptions::default() };
+        assert!(layout().check(&of(30)).is_ok());
+        let error = layout().check(&of(31)).unwrap_err();
+        assert!(error.kind() == Kind::Unsupported && error.to_string().contains("ttl is 30s; ttl=31s"), "{error}");
     }
 
     #[test]

@@ -1,29 +1,29 @@
-//! Where user and password come from: written in an address, or asked of the program at every new connection.
+//! Where the user and the password of a connection come from: the address, or a function of the program.
 
 use crate::error::{Error, Kind, Result};
 use crate::options::{ConnectOptions, Credentials, CredentialsSource};
 
 /// See the [module](self).
 #[derive(Clone)]
-pub(crate) enum Secret {
+pub(super) enum Login {
     Written(Credentials),
     Asked(CredentialsSource),
 }
 
-impl Secret {
-    /// What the program says, if it was given a say; else what is `written` in the address.
-    pub(crate) fn of(options: &ConnectOptions, written: Credentials) -> Self {
-        options.credentials.clone().map_or(Secret::Written(written), Secret::Asked)
+impl Login {
+    /// What the program gives, else what is `written` in the address.
+    pub(super) fn of(written: Credentials, options: &ConnectOptions) -> Self {
+        options.credentials.clone().map_or(Login::Written(written), Login::Asked)
     }
 
     /// The user and password for a new connection.
     ///
     /// # Errors
     /// `auth` with the program's own cause.
-    pub(crate) fn get(&self) -> Result<Credentials> {
+    pub(super) fn credentials(&self) -> Result<Credentials> {
         match self {
-            Secret::Written(credentials) => Ok(credentials.clone()),
-            Secret::Asked(source) => source().map_err(|cause| no_credentials().caused_by(cause)),
+            Login::Written(credentials) => Ok(credentials.clone()),
+            Login::Asked(source) => source().map_err(|cause| no_credentials().caused_by(cause)),
         }
     }
 
@@ -31,10 +31,10 @@ impl Secret {
     ///
     /// # Errors
     /// As there.
-    pub(crate) async fn get_aside(&self) -> Result<Credentials> {
+    pub(super) async fn credentials_aside(&self) -> Result<Credentials> {
         match self.clone() {
-            written @ Secret::Written(_) => written.get(),
-            asked @ Secret::Asked(_) => match tokio::task::spawn_blocking(move || asked.get()).await {
+            written @ Login::Written(_) => written.credentials(),
+            asked @ Login::Asked(_) => match tokio::task::spawn_blocking(move || asked.credentials()).await {
                 Ok(found) => found,
                 Err(panicked) => Err(no_credentials().caused_by(panicked)),
             },

@@ -1,0 +1,95 @@
+//! One ensemble: whatever is asked goes to the keeper of the client's session, which the background runs.
+
+use std::sync::{Arc, Weak};
+
+use tokio::time::timeout;
+
+use super::config::Config;
+use super::desk::Desk;
+use super::keeper::keep_up;
+use super::layouts::curator_layout::CuratorLayout;
+use crate::platform::{clock, runtime};
+use crate::protocol::{Layout, Requests};
+use crate::session::Inbox;
+use crate::stores::{Answered, BoxFuture, Sink, Store, Subscription, Topic, not_sent};
+use crate::time::Time;
+
+/// See the [module](self).
+pub(crate) struct ZooKeeper {
+    desk: Arc<Desk>,
+    layouts: [Arc<dyn Layout>; 1],
+}
+
+impl ZooKeeper {
+    pub(super) fn new(config: Config) -> Self {
+        let (root, prefix, ttl) = (config.root.clone(), config.prefix.clone(), config.ttl);
+        let curator = CuratorLayout { root, prefix, ttl };
+        ZooKeeper { desk: Arc::new(Desk::new(config)), layouts: [Arc::new(curator)] }
+    }
+
+    async fn ask(&self, requests: &Requests, limit: Time) -> Answered {
+        let mut ticket = match self.desk.ask(requests.clone()) {
+            Ok(ticket) => ticket,
+            Err(error) => return not_sent(error),
+        };
+        if ticket.is_first {
+            match runtime::handle() {
+                Ok(handle) => drop(handle.spawn(keep_up(self.desk.clone()))),
+                Err(error) => self.desk.give_back(error),
+            }
+        }
+        match timeout(limit.since(clock::now()), &mut ticket.answer).await {
+            Ok(Ok(answered)) => answered,
+            Ok(Err(_)) | Err(_) => self.desk.give_up(&ticket),
+        }
+    }
+}
+
+impl Store for ZooKeeper {
+    fn address(&self) -> &Arc<str> {
+        &self.desk.config.address
+    }
+
+    fn layouts(&self) -> &[Arc<dyn Layout>] {
+        &self.layouts
+    }
+
+    fn call_async<'a>(&'a self, requests: &'a Requests, limit: Time) -> BoxFuture<'a, Answered> {
+        Box::pin(self.ask(requests, limit))
+    }
+
+    /// Whatever is asked afterwards is done afterwards; see [`super::desk`].
+    fn void_after(&self, given_up: Time, _: Time) -> Time {
+        given_up
+    }
+
+    fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
+        match topic {
+            Topic::Session => {
+                self.desk.listen(sink);
+                Subscription::of(Inbox::Live)
+            }
+            Topic::Inbox(_) | Topic::Channel { .. } => Subscription::of(Inbox::Unavailable),
+        }
+    }
+
+    fn close(&self) {
+        self.desk.close();
+    }
+}
+
+impl Drop for ZooKeeper {
+    fn drop(&mut self) {
+        self.desk.close();
+    }
+}
+
+impl std::fmt::Debug for ZooKeeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ZooKeeper({})", self.desk.config.address)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

@@ -1,0 +1,380 @@
+//! The keeper: what has the session kept alive, on one connection after the other, and takes to the server what is
+//! asked for, all that has gathered in one write.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use zeroize::Zeroizing;
+
+use super::config::Server;
+use super::desk::{Desk, Wanted};
+use super::greeting;
+use super::wire::{self, Head, Reader};
+use crate::error::{Error, Kind, Result};
+use crate::platform::stream::Stream;
+use crate::platform::{clock, random};
+use crate::stores::pipe::Pipe;
+use crate::stores::reach;
+use crate::time::Time;
+
+/// First and longest pause before all servers are dialled again.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+/// How much is read at a time.
+const ROOM: usize = 16 << 10;
+/// The most bytes of watches that are set again together: a server takes a megabyte at once.
+const WATCHES: usize = 128 << 10;
+
+/// How a connection ended, or did not begin.
+enum End {
+    /// The next server may do.
+    Failed(Error),
+    /// None will.
+    Refused(Error),
+    /// The session is over; another one can be had.
+    Over,
+    /// The client was closed.
+    Closed,
+}
+
+impl From<Error> for End {
+    fn from(error: Error) -> Self {
+        End::Failed(error)
+    }
+}
+
+/// Keeps the session of `desk` until its client is closed.
+pub(super) async fn keep(desk: &Desk) {
+    // What was on its way when this panicked.
+    desk.cut(&desk.lost(io::ErrorKind::ConnectionAborted.into()));
+    let mut servers = shuffled(&desk.config.servers);
+    let (mut failed, mut pause) = (0, PAUSE.0);
+    loop {
+        match desk.wanted() {
+            Wanted::End => return,
+            Wanted::Nothing => {
+                desk.changed.notified().await;
+                continue;
+            }
+            Wanted::Connection => {}
+        }
+        let end = match Line::dial(desk, &servers[0]).await {
+            Ok(mut line) => {
+                (failed, pause) = (0, PAUSE.0);
+                let end = line.serve().await;
+                desk.cut(&match &end {
+                    End::Failed(error) | End::Refused(error) => error.clone(),
+                    End::Over | End::Closed => desk.lost(io::ErrorKind::ConnectionAborted.into()),
+                });
+                end
+            }
+            Err(end) => end,
+        };
+        match end {
+            End::Closed => continue,
+            End::Over => desk.over(),
+            End::Refused(error) => {
+                desk.refuse(error);
+                sleep(pause).await;
+            }
+            End::Failed(error) => {
+                tracing::debug!(target: "lockwright::inbox", store = &*desk.config.address, %error, "a server is not of use");
+                servers.rotate_left(1);
+                failed += 1;
+                if failed >= servers.len() {
+                    desk.refuse(error);
+                    failed = 0;
+                    sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE.1);
+                }
+            }
+        }
+    }
+}
+
+/// In another order for each client, so that all servers have as many.
+fn shuffled(servers: &[Server]) -> Vec<Server> {
+    let mut servers = servers.to_vec();
+    let mut dice = random::number().unwrap_or_default();
+    for last in (1..servers.len()).rev() {
+        let rest = last as u128 + 1;
+        servers.swap(last, (dice % rest) as usize);
+        dice /= rest;
+    }
+    servers
+}
+
+/// What a connection waits for.
+enum Event {
+    Came(usize),
+    Changed,
+    Due,
+    Broken(io::Error),
+}
+
+/// A connection on which the session goes on.
+struct Line<'a> {
+    desk: &'a Desk,
+    pipe: Pipe,
+    come: Vec<u8>,
+    out: Vec<u8>,
+    written: usize,
+    xid: i32,
+    /// When something left last, and what would prove the session alive.
+    said: Time,
+    beaten: Time,
+    /// When it was looked last whether its nodes are watched.
+    looked: Time,
+    pinged: Option<Time>,
+    timeout: Duration,
+}
+
+impl<'a> Line<'a> {
+    async fn dial(desk: &'a Desk, server: &Server) -> std::result::Result<Self, End> {
+        let unreachable = |error: io::Error| {
+            let error = match error.kind() {
+                io::ErrorKind::InvalidData => desk.lost(error),
+                _ => reach::unreachable(["zookeeper://", "zookeepers://"], server.tls.is_some(), error),
+            };
+            End::Failed(error.on_store(desk.config.address.clone()))
+        };
+        match timeout(desk.config.connect_timeout, Self::dial_at_leisure(desk, server, &unreachable)).await {
+            Ok(dialled) => dialled,
+            Err(_) => Err(unreachable(io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    async fn dial_at_leisure(
+        desk: &'a Desk,
+        server: &Server,
+        unreachable: &(impl Fn(io::Error) -> End + Sync),
+    ) -> std::result::Result<Self, End> {
+        let credentials = desk.config.login.credentials_aside().await.map_err(End::Refused)?;
+        let found = tokio::net::lookup_host((server.host.as_str(), server.port)).await;
+        let found: Vec<SocketAddr> = found.map_err(|error| unreachable(reach::unknown_host(error)))?.collect();
+        let stream = Stream::to(&found).await.map_err(unreachable)?;
+        let pipe = Pipe::over(stream, server.tls.as_ref()).await.map_err(unreachable)?;
+        let sent = clock::now();
+        let (come, out) = (Vec::with_capacity(ROOM), Vec::new());
+        let timeout = Duration::ZERO;
+        let mut line = Line {
+            desk,
+            pipe,
+            come,
+            out,
+            written: 0,
+            xid: 1,
+            said: sent,
+            beaten: Time::ZERO,
+            looked: sent,
+            pinged: None,
+            timeout,
+        };
+        let (session, seen) = desk.session();
+        let (id, password) = session.as_ref().map_or((0, [0; 16].as_slice()), |known| (known.id, &known.password));
+        let mut bytes = Vec::new();
+        wire::greeting(&mut bytes, seen, desk.pace.timeout(), id, password);
+        line.pipe.write_all(&bytes).await.map_err(unreachable)?;
+        let frame = line.frame().await.map_err(unreachable)?;
+        let Some(given) = greeting::answer(&mut Reader(&frame))? else {
+            return Err(match session {
+                Some(_) => End::Over,
+                None => Error::new(Kind::Unavailable, "connect", "the server gives no session; see its log").into(),
+            });
+        };
+        if let Err(error) = desk.pace.check(given.timeout) {
+            line.leave().await;
+            return Err(End::Refused(error));
+        }
+        line.timeout = given.timeout;
+        desk.begun(given, sent);
+        if !credentials.user.is_empty() || !credentials.password.is_empty() {
+            line.log_in(&credentials.user, &credentials.password).await?;
+        }
+        line.set_watches();
+        Ok(line)
+    }
+
+    async fn log_in(&mut self, user: &str, password: &str) -> std::result::Result<(), End> {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(64 + user.len() + password.len()));
+        wire::login(&mut bytes, user, password);
+        let refused = |cause: Option<io::Error>| {
+            let error = Error::new(Kind::Auth, "connect", "the server refuses this user and password");
+            End::Refused(cause.map(|cause| error.clone().caused_by(cause)).unwrap_or(error))
+        };
+        self.pipe.write_all(&bytes).await.map_err(|error| refused(Some(error)))?;
+        loop {
+            let frame = self.frame().await.map_err(|error| refused(Some(error)))?;
+            let head = Head::read(&mut Reader(&frame))?;
+            match (head.xid, head.error) {
+                (wire::AUTH, 0) => return Ok(()),
+                (wire::AUTH, _) => return Err(refused(None)),
+                _ => {}
+            }
+        }
+    }
+
+    /// The next frame, before anything else is asked.
+    async fn frame(&mut self) -> io::Result<Vec<u8>> {
+        loop {
+            let first = wire::first_frame(&self.come).map_err(|_| io::ErrorKind::InvalidData)?;
+            if let Some(range) = first {
+                let frame = self.come[range.clone()].to_vec();
+                self.come.drain(..range.end);
+                return Ok(frame);
+            }
+            if self.pipe.read_buf(&mut self.come).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+
+    fn set_watches(&mut self) {
+        let (seen, portions) = self.desk.watches(WATCHES);
+        for portion in portions {
+            let paths: Vec<_> = portion.iter().map(|path| &**path).collect();
+            wire::set_watches(&mut self.out, seen, &paths);
+        }
+    }
+
+    async fn serve(&mut self) -> End {
+        loop {
+            let now = clock::now();
+            self.beat_if_due(now);
+            let already = self.out.len();
+            if let Some(proves) = self.desk.send(&mut self.out, &mut self.xid) {
+                self.beaten = proves;
+            }
+            if self.out.len() > already {
+                self.said = now;
+            }
+            if self.desk.is_through() {
+                self.leave().await;
+                return End::Closed;
+            }
+            let patience = self.desk.pace.patience();
+            let owed = self.desk.oldest().into_iter().chain(self.pinged).min().map(|since| since.after(patience));
+            if owed.is_some_and(|until| now >= until) {
+                return End::Failed(self.desk.lost(io::ErrorKind::TimedOut.into()));
+            }
+            let due = owed.map_or(self.next_beat(), |owed| owed.min(self.next_beat()));
+            match self.next(Instant::now() + due.since(now)).await {
+                Event::Came(0) => return End::Failed(self.desk.lost(io::ErrorKind::UnexpectedEof.into())),
+                Event::Broken(error) => return End::Failed(self.desk.lost(error)),
+                Event::Came(_) => {
+                    if let Err(error) = self.take() {
+                        return End::Failed(error.on_store(self.desk.config.address.clone()));
+                    }
+                }
+                Event::Changed | Event::Due => {}
+            }
+        }
+    }
+
+    fn next_beat(&self) -> Time {
+        match self.desk.keeps_something() {
+            true => self.beaten.min(self.looked).after(self.desk.pace.beat()),
+            false => self.said.after(self.timeout / 3),
+        }
+    }
+
+    fn beat_if_due(&mut self, now: Time) {
+        if now < self.next_beat() {
+            return;
+        }
+        let beat = self.desk.pace.beat();
+        if self.desk.keeps_something() {
+            if now >= self.looked.after(beat) {
+                self.desk.watch_own();
+                self.looked = now;
+            }
+            if now >= self.beaten.after(beat) {
+                self.desk.beat();
+            }
+        } else if self.pinged.is_none() {
+            wire::ping(&mut self.out);
+            (self.pinged, self.said) = (Some(now), now);
+        }
+    }
+
+    async fn next(&mut self, due: Instant) -> Event {
+        let (mut changed, mut due) = (pin!(self.desk.changed.notified()), pin!(sleep_until(due)));
+        let (pipe, come, out, written) = (&mut self.pipe, &mut self.come, &mut self.out, &mut self.written);
+        poll_fn(|context| {
+            while *written < out.len() {
+                match Pin::new(&mut *pipe).poll_write(context, &out[*written..]) {
+                    Poll::Ready(Ok(0)) => return Poll::Ready(Event::Broken(io::ErrorKind::WriteZero.into())),
+                    Poll::Ready(Ok(count)) => *written += count,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Event::Broken(error)),
+                    Poll::Pending => break,
+                }
+            }
+            if *written == out.len() {
+                out.clear();
+                *written = 0;
+                if let Poll::Ready(Err(error)) = Pin::new(&mut *pipe).poll_flush(context) {
+                    return Poll::Ready(Event::Broken(error));
+                }
+            }
+            let mut room = [0; ROOM];
+            let mut into = ReadBuf::new(&mut room);
+            match Pin::new(&mut *pipe).poll_read(context, &mut into) {
+                Poll::Ready(Ok(())) => {
+                    come.extend_from_slice(into.filled());
+                    return Poll::Ready(Event::Came(into.filled().len()));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Event::Broken(error)),
+                Poll::Pending => {}
+            }
+            if changed.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Event::Changed);
+            }
+            due.as_mut().poll(context).map(|()| Event::Due)
+        })
+        .await
+    }
+
+    /// Takes all that has come whole.
+    fn take(&mut self) -> Result<()> {
+        let mut at = 0;
+        while let Some(range) = wire::first_frame(&self.come[at..])? {
+            let mut from = Reader(&self.come[at + range.start..at + range.end]);
+            at += range.end;
+            let head = Head::read(&mut from)?;
+            match head.xid {
+                wire::NOTIFICATION => self.desk.heard(wire::news(&mut from)?),
+                wire::PING => self.pinged = None,
+                wire::AUTH | wire::SET_WATCHES => {}
+                _ => self.desk.answered(head, &mut from)?,
+            }
+        }
+        self.come.drain(..at);
+        Ok(())
+    }
+
+    /// Ends the session, so that nothing of it has to run out.
+    async fn leave(&mut self) {
+        let mut bytes = self.out.split_off(self.written);
+        wire::close(&mut bytes, self.xid);
+        let leave = async {
+            self.pipe.write_all(&bytes).await?;
+            self.pipe.flush().await?;
+            while self.pipe.read_buf(&mut self.come).await? > 0 {}
+            io::Result::Ok(())
+        };
+        // If it is not heard, the session ends by itself.
+        drop(timeout(self.desk.config.response_timeout, leave).await);
+    }
+}
+
+/// Keeps the session of `desk` in the background; a panic begins it anew.
+pub(super) async fn keep_up(desk: Arc<Desk>) {
+    let address = desk.config.address.clone();
+    crate::platform::fence::kept_up("the session", &address, || keep(&desk)).await;
+}
