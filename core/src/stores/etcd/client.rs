@@ -9,11 +9,11 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use super::config::Config;
+use super::connection::{Failure, answered, dial, too_late};
 use super::layouts::concurrency_layout::ConcurrencyLayout;
 use super::lease::{Lease, Leases, either};
-use super::line::{Failure, answered, dial, too_late};
+use super::transactions;
 use super::watches::Watches;
-use super::words;
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
@@ -171,45 +171,45 @@ impl Etcd {
             "acquire" | "try" => {
                 let lease = self.lease().await?;
                 let fence = lease.fence();
-                let response = self.under(&lease, said(words::join(request, &lease, fence))?).await?;
-                let (reply, known) = words::joined(request, &response, &lease, fence);
+                let response = self.under(&lease, said(transactions::join(request, &lease, fence))?).await?;
+                let (reply, known) = transactions::joined(request, &response, &lease, fence);
                 known.into_iter().for_each(|fence| lease.learn(fence));
                 Ok(reply)
             }
             "look" => {
                 let lease = self.lease().await?;
-                Ok(words::looked(&self.txn(said(words::look(request))?).await?, &lease))
+                Ok(transactions::looked(&self.txn(said(transactions::look(request))?).await?, &lease))
             }
             "exists" => {
                 let lease = self.lease().await?;
-                Ok(words::existing(&self.txn(said(words::exists(request))?).await?, &lease))
+                Ok(transactions::existing(&self.txn(said(transactions::exists(request))?).await?, &lease))
             }
-            "release" => Ok(words::released(&self.txn(said(words::release(request))?).await?)),
+            "release" => Ok(transactions::released(&self.txn(said(transactions::release(request))?).await?)),
             "break" => {
-                let txn = said(words::break_hold(request, &self.config.prefix))?;
-                Ok(words::released(&self.txn(txn).await?))
+                let txn = said(transactions::break_hold(request, &self.config.prefix))?;
+                Ok(transactions::released(&self.txn(txn).await?))
             }
-            "delete" => Ok(words::deleted(&self.txn(said(words::delete(request, None))?).await?)),
+            "delete" => Ok(transactions::deleted(&self.txn(said(transactions::delete(request, None))?).await?)),
             "undo" => {
                 // What was to be put under a lease that is over cannot be any more.
                 let Some(lease) = self.leases.current() else {
-                    return Ok(words::deleted(&self.txn(said(words::delete(request, None))?).await?));
+                    return Ok(transactions::deleted(&self.txn(said(transactions::delete(request, None))?).await?));
                 };
-                let response = self.under(&lease, said(words::delete(request, Some(&lease)))?).await?;
-                lease.learn(words::revision_of(&response));
-                Ok(words::deleted(&response))
+                let response = self.under(&lease, said(transactions::delete(request, Some(&lease)))?).await?;
+                lease.learn(transactions::revision_of(&response));
+                Ok(transactions::deleted(&response))
             }
             "watch" => Ok(self.watches.want(&request.key).await),
             "first" => {
-                let (from, options) = words::first(request).map_err(Failure::NotSent)?;
-                Ok(words::firsts(&self.read(from.into_bytes(), options).await?))
+                let (from, options) = transactions::first(request).map_err(Failure::NotSent)?;
+                Ok(transactions::firsts(&self.read(from.into_bytes(), options).await?))
             }
             "keys" => {
-                let (from, options) = words::keys(request).map_err(Failure::NotSent)?;
-                Ok(words::listed(&self.read(from, options).await?))
+                let (from, options) = transactions::keys(request).map_err(Failure::NotSent)?;
+                Ok(transactions::listed(&self.read(from, options).await?))
             }
             "lives" => {
-                let id = words::int(request, 0).map_err(Failure::NotSent)?;
+                let id = transactions::int(request, 0).map_err(Failure::NotSent)?;
                 let lives =
                     self.over_a_line(|mut client| async move { answered(client.lease_time_to_live(id, None).await) });
                 Ok(match lives.await?.ttl() {
@@ -217,7 +217,7 @@ impl Etcd {
                     seconds => Reply::Int(seconds * 1000),
                 })
             }
-            _ => Err(Failure::NotSent(words::strange(request))),
+            _ => Err(Failure::NotSent(transactions::strange(request))),
         }
     }
 

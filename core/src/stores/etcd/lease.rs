@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::client::Etcd;
-use super::line::{Failure, answered};
-use super::words;
+use super::connection::{Failure, answered};
+use super::transactions;
 use crate::platform::clock;
 use crate::platform::mutex::locked;
 use crate::session::margin;
@@ -127,7 +127,7 @@ impl Etcd {
         // Nothing that concerns a lock was sent: a lease of nobody ends with its time.
         let granted = granted.map_err(harmless)?;
         let id = granted.id();
-        let fence_key = words::fence_key(&self.config.prefix, id);
+        let fence_key = transactions::fence_key(&self.config.prefix, id);
         let lease = Lease {
             id,
             ttl: Duration::from_secs(granted.ttl().try_into().unwrap_or_default()),
@@ -139,7 +139,7 @@ impl Etcd {
             let fence = fence();
             async move { answered(client.txn(fence).await) }
         });
-        lease.learn(words::revision_of(&written.await.map_err(harmless)?));
+        lease.learn(transactions::revision_of(&written.await.map_err(harmless)?));
         let lease = Arc::new(lease);
         *locked(&self.leases.current) = Some(lease.clone());
         self.leases.lives(&lease, sent);
@@ -199,7 +199,7 @@ impl Etcd {
 }
 
 fn late() -> Failure {
-    Failure::NotSent(super::line::too_late())
+    Failure::NotSent(super::connection::too_late())
 }
 
 /// What may or may not have been done, and makes no difference.

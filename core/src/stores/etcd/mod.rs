@@ -2,10 +2,10 @@
 
 mod client;
 mod config;
+mod connection;
 mod lease;
-mod line;
+mod transactions;
 mod watches;
-mod words;
 
 use lockwright_machines::stores::etcd::layouts;
 

@@ -14,9 +14,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::client::Etcd;
+use super::connection::{Failure, answered, too_late};
 use super::lease::Lease;
-use super::line::{Failure, answered, too_late};
-use super::words::{attempt_of, below};
+use super::transactions::{attempt_of, below};
 use crate::platform::mutex::locked;
 use crate::protocol::{Reply, StoreEvent};
 

@@ -1,12 +1,12 @@
-//! One ensemble: whatever is asked goes to the keeper of the client's session, which the background runs.
+//! One ensemble: whatever is asked goes to the driver of the client's session, which the background runs.
 
 use std::sync::{Arc, Weak};
 
 use tokio::time::timeout;
 
+use super::broker::Broker;
 use super::config::Config;
-use super::desk::Desk;
-use super::keeper::keep_up;
+use super::driver::keep_up;
 use super::layouts::curator_layout::CuratorLayout;
 use crate::platform::{clock, runtime};
 use crate::protocol::{Layout, Requests};
@@ -16,7 +16,7 @@ use crate::time::Time;
 
 /// See the [module](self).
 pub(crate) struct ZooKeeper {
-    desk: Arc<Desk>,
+    broker: Arc<Broker>,
     layouts: [Arc<dyn Layout>; 1],
 }
 
@@ -24,30 +24,30 @@ impl ZooKeeper {
     pub(super) fn new(config: Config) -> Self {
         let (root, prefix, ttl) = (config.root.clone(), config.prefix.clone(), config.ttl);
         let curator = CuratorLayout { root, prefix, ttl };
-        ZooKeeper { desk: Arc::new(Desk::new(config)), layouts: [Arc::new(curator)] }
+        ZooKeeper { broker: Arc::new(Broker::new(config)), layouts: [Arc::new(curator)] }
     }
 
     async fn ask(&self, requests: &Requests, limit: Time) -> Answered {
-        let mut ticket = match self.desk.ask(requests.clone()) {
+        let mut ticket = match self.broker.ask(requests.clone()) {
             Ok(ticket) => ticket,
             Err(error) => return not_sent(error),
         };
         if ticket.is_first {
             match runtime::handle() {
-                Ok(handle) => drop(handle.spawn(keep_up(self.desk.clone()))),
-                Err(error) => self.desk.give_back(error),
+                Ok(handle) => drop(handle.spawn(keep_up(self.broker.clone()))),
+                Err(error) => self.broker.give_back(error),
             }
         }
         match timeout(limit.since(clock::now()), &mut ticket.answer).await {
             Ok(Ok(answered)) => answered,
-            Ok(Err(_)) | Err(_) => self.desk.give_up(&ticket),
+            Ok(Err(_)) | Err(_) => self.broker.give_up(&ticket),
         }
     }
 }
 
 impl Store for ZooKeeper {
     fn address(&self) -> &Arc<str> {
-        &self.desk.config.address
+        &self.broker.config.address
     }
 
     fn layouts(&self) -> &[Arc<dyn Layout>] {
@@ -58,7 +58,7 @@ impl Store for ZooKeeper {
         Box::pin(self.ask(requests, limit))
     }
 
-    /// Whatever is asked afterwards is done afterwards; see [`super::desk`].
+    /// Whatever is asked afterwards is done afterwards; see [`super::broker`].
     fn void_after(&self, given_up: Time, _: Time) -> Time {
         given_up
     }
@@ -66,7 +66,7 @@ impl Store for ZooKeeper {
     fn subscribe(self: Arc<Self>, topic: Topic<'_>, sink: Weak<dyn Sink>) -> Subscription {
         match topic {
             Topic::Session => {
-                self.desk.listen(sink);
+                self.broker.listen(sink);
                 Subscription::of(Inbox::Live)
             }
             Topic::Inbox(_) | Topic::Channel { .. } => Subscription::of(Inbox::Unavailable),
@@ -74,19 +74,19 @@ impl Store for ZooKeeper {
     }
 
     fn close(&self) {
-        self.desk.close();
+        self.broker.close();
     }
 }
 
 impl Drop for ZooKeeper {
     fn drop(&mut self) {
-        self.desk.close();
+        self.broker.close();
     }
 }
 
 impl std::fmt::Debug for ZooKeeper {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ZooKeeper({})", self.desk.config.address)
+        write!(f, "ZooKeeper({})", self.broker.config.address)
     }
 }
 

@@ -1,12 +1,12 @@
 #![doc = include_str!("docs.md")]
 
+mod broker;
 mod client;
 mod config;
-mod desk;
+mod driver;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod greeting;
-mod keeper;
 mod session;
 mod wire;
 

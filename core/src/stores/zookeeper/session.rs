@@ -2,17 +2,17 @@
 //! alive.
 //!
 //! ```text
-//!   beat sent        answered by a majority             deadline of all that is held
+//!   heartbeat sent   answered by a majority             deadline of all that is held
 //!   |--------------------|------------------------------------|
 //!   |<------------------------- ttl ------------------------->|
-//!   |<- beat ->|next one                                              |
+//!   |<-------->|next one                                              |
 //!   |<------------- timeout: what the ensemble keeps it for --------->|
 //! ```
 //!
 //! The leader hears from the client's server, with each half of a tick, which sessions it was asked something in. A
-//! server that ends takes the last of that with it: then the leader counts from a beat earlier and half a tick before.
-//! So the timeout is longer than the ttl by as much. A leader that others have replaced may answer for a while, but
-//! nothing that takes a majority; so nothing else proves that a session is alive.
+//! server that ends takes the last of that with it: then the leader counts from a heartbeat earlier and half a tick
+//! before. So the timeout is longer than the ttl by as much. A leader that others have replaced may answer for a
+//! while, but nothing that takes a majority; so nothing else proves that a session is alive.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ impl Pace {
     }
 
     /// How often the session is proven alive.
-    pub(super) fn beat(self) -> Duration {
+    pub(super) fn heartbeat(self) -> Duration {
         self.ttl / 4
     }
 
@@ -48,7 +48,7 @@ impl Pace {
 
     /// What is asked of the ensemble, in milliseconds.
     pub(super) fn timeout(self) -> i32 {
-        let wanted = self.ttl + self.beat() + self.tick / 2;
+        let wanted = self.ttl + self.heartbeat() + self.tick / 2;
         i32::try_from(wanted.as_millis()).unwrap_or(i32::MAX).saturating_add(1)
     }
 
@@ -57,7 +57,7 @@ impl Pace {
     /// # Errors
     /// `unsupported`, with the ttl that can be had.
     pub(super) fn check(self, timeout: Duration) -> Result<()> {
-        if timeout >= self.ttl + self.beat() + self.tick / 2 {
+        if timeout >= self.ttl + self.heartbeat() + self.tick / 2 {
             return Ok(());
         }
         let most = timeout.saturating_sub(self.tick / 2) * 4 / 5;

@@ -1,7 +1,7 @@
 //! What goes over the wire: frames of jute, which are a length of four bytes and as many bytes; numbers are big-endian,
 //! and texts and lists come behind their lengths.
 //!
-//! Sources: `zookeeper.jute` and the constants of `ZooDefs` and `KeeperException` in ZooKeeper 3.8.
+//! Sources: `zookeeper.jute` and the constants of `ZooDefs` and `DriverException` in ZooKeeper 3.8.
 
 use std::ops::Range;
 
@@ -26,7 +26,7 @@ const CONTAINER: i32 = 4;
 
 /// What asks for nothing but proves that a majority of the servers keeps this session alive: a transaction which all
 /// of them write down and which changes nothing.
-pub(super) static BEAT: Call = Call { name: "beat", body: "", batch: false };
+pub(super) static HEARTBEAT: Call = Call { name: "heartbeat", body: "", batch: false };
 
 /// What is told of an answer that no ZooKeeper gives.
 pub(super) const NO_ANSWER: &str =
@@ -45,7 +45,7 @@ pub(super) enum Opcode {
     },
     Delete,
     Sync,
-    Beat,
+    Heartbeat,
 }
 
 impl Opcode {
@@ -63,7 +63,7 @@ impl Opcode {
             "get" => Opcode::Data { watches: false },
             "delete" => Opcode::Delete,
             "sync" => Opcode::Sync,
-            "beat" => Opcode::Beat,
+            "heartbeat" => Opcode::Heartbeat,
             _ => {
                 return Err(Error::new(Kind::Internal, "connect", format!("ZooKeeper has no operation for {request}")));
             }
@@ -79,14 +79,14 @@ impl Opcode {
             Opcode::Data { .. } => 4,
             Opcode::Delete => 2,
             Opcode::Sync => 9,
-            Opcode::Beat => 14,
+            Opcode::Heartbeat => 14,
         }
     }
 
     /// Whether a majority of the servers has a part in the answer `error`, or in success: what the leader found wrong
     /// is a transaction, too.
     pub(super) fn is_of_majority(self, error: i32) -> bool {
-        let writes = matches!(self, Opcode::Create | Opcode::Container | Opcode::Delete | Opcode::Beat);
+        let writes = matches!(self, Opcode::Create | Opcode::Container | Opcode::Delete | Opcode::Heartbeat);
         writes && matches!(error, 0 | code::NO_NODE | code::NO_AUTH | code::NODE_EXISTS)
     }
 }
@@ -185,7 +185,7 @@ pub(super) fn request(out: &mut Vec<u8>, xid: i32, opcode: Opcode, request: &Req
                 out.int(version);
             }
             Opcode::Sync => out.text(path),
-            Opcode::Beat => {
+            Opcode::Heartbeat => {
                 part(out, CHECK, false);
                 out.text("/");
                 out.int(-1);
@@ -378,7 +378,7 @@ pub(super) fn reply(opcode: Opcode, session: i64, error: i32, from: &mut Reader<
                 parts.push(Reply::Text(from.text()?));
             }
         }
-        Opcode::Container | Opcode::Delete | Opcode::Sync | Opcode::Beat => return Ok(Reply::Nil),
+        Opcode::Container | Opcode::Delete | Opcode::Sync | Opcode::Heartbeat => return Ok(Reply::Nil),
     }
     Ok(Reply::List(parts))
 }
@@ -466,7 +466,7 @@ mod tests {
         );
         assert_eq!(written(&layouts::WATCH, "/a", vec![]), b"\0\0\0\x0f\0\0\0\x07\0\0\0\x04\0\0\0\x02/a\x01");
         assert_eq!(
-            written(&BEAT, "/", vec![]),
+            written(&HEARTBEAT, "/", vec![]),
             b"\0\0\0\x23\0\0\0\x07\0\0\0\x0e\0\0\0\x0d\0\xff\xff\xff\xff\0\0\0\x01/\xff\xff\xff\xff\xff\xff\xff\xff\x01\xff\xff\xff\xff"
         );
     }
@@ -483,8 +483,8 @@ mod tests {
 
     #[test]
     fn what_the_leader_refuses_is_a_transaction_and_what_a_server_refuses_is_none() {
-        assert!(Opcode::Delete.is_of_majority(code::NO_NODE) && Opcode::Beat.is_of_majority(0));
-        assert!(!Opcode::Delete.is_of_majority(code::SESSION_MOVED) && !Opcode::Beat.is_of_majority(-4));
+        assert!(Opcode::Delete.is_of_majority(code::NO_NODE) && Opcode::Heartbeat.is_of_majority(0));
+        assert!(!Opcode::Delete.is_of_majority(code::SESSION_MOVED) && !Opcode::Heartbeat.is_of_majority(-4));
         assert!(!Opcode::Sync.is_of_majority(0) && !Opcode::Children.is_of_majority(0));
     }
 }

@@ -1,4 +1,4 @@
-//! The keeper: what has the session kept alive, on one connection after the other, and takes to the server what is
+//! The driver: what has the session kept alive, on one connection after the other, and takes to the server what is
 //! asked for, all that has gathered in one write.
 
 use std::future::{Future, poll_fn};
@@ -13,8 +13,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use zeroize::Zeroizing;
 
+use super::broker::{Broker, Wanted};
 use super::config::Server;
-use super::desk::{Desk, Wanted};
 use super::greeting;
 use super::wire::{self, Head, Reader};
 use crate::error::{Error, Kind, Result};
@@ -49,28 +49,28 @@ impl From<Error> for End {
     }
 }
 
-/// Keeps the session of `desk` until its client is closed.
-pub(super) async fn keep(desk: &Desk) {
+/// Keeps the session of `broker` until its client is closed.
+pub(super) async fn drive(broker: &Broker) {
     // What was on its way when this panicked.
-    desk.cut(&desk.lost(io::ErrorKind::ConnectionAborted.into()));
-    let mut servers = shuffled(&desk.config.servers);
+    broker.cut(&broker.lost(io::ErrorKind::ConnectionAborted.into()));
+    let mut servers = shuffled(&broker.config.servers);
     let (mut failed, mut pause) = (0, PAUSE.0);
     loop {
-        match desk.wanted() {
+        match broker.wanted() {
             Wanted::End => return,
             Wanted::Nothing => {
-                desk.changed.notified().await;
+                broker.changed.notified().await;
                 continue;
             }
             Wanted::Connection => {}
         }
-        let end = match Line::dial(desk, &servers[0]).await {
-            Ok(mut line) => {
+        let end = match Connection::dial(broker, &servers[0]).await {
+            Ok(mut connection) => {
                 (failed, pause) = (0, PAUSE.0);
-                let end = line.serve().await;
-                desk.cut(&match &end {
+                let end = connection.serve().await;
+                broker.cut(&match &end {
                     End::Failed(error) | End::Refused(error) => error.clone(),
-                    End::Over | End::Closed => desk.lost(io::ErrorKind::ConnectionAborted.into()),
+                    End::Over | End::Closed => broker.lost(io::ErrorKind::ConnectionAborted.into()),
                 });
                 end
             }
@@ -78,17 +78,17 @@ pub(super) async fn keep(desk: &Desk) {
         };
         match end {
             End::Closed => continue,
-            End::Over => desk.over(),
+            End::Over => broker.over(),
             End::Refused(error) => {
-                desk.refuse(error);
+                broker.refuse(error);
                 sleep(pause).await;
             }
             End::Failed(error) => {
-                tracing::debug!(target: "lockwright::inbox", store = &*desk.config.address, %error, "a server is not of use");
+                tracing::debug!(target: "lockwright::inbox", store = &*broker.config.address, %error, "a server is not of use");
                 servers.rotate_left(1);
                 failed += 1;
                 if failed >= servers.len() {
-                    desk.refuse(error);
+                    broker.refuse(error);
                     failed = 0;
                     sleep(pause).await;
                     pause = (pause * 2).min(PAUSE.1);
@@ -119,8 +119,8 @@ enum Event {
 }
 
 /// A connection on which the session goes on.
-struct Line<'a> {
-    desk: &'a Desk,
+struct Connection<'a> {
+    broker: &'a Broker,
     pipe: Pipe,
     come: Vec<u8>,
     out: Vec<u8>,
@@ -128,34 +128,34 @@ struct Line<'a> {
     xid: i32,
     /// When something left last, and what would prove the session alive.
     said: Time,
-    beaten: Time,
+    proven: Time,
     /// When it was looked last whether its nodes are watched.
     looked: Time,
     pinged: Option<Time>,
     timeout: Duration,
 }
 
-impl<'a> Line<'a> {
-    async fn dial(desk: &'a Desk, server: &Server) -> std::result::Result<Self, End> {
+impl<'a> Connection<'a> {
+    async fn dial(broker: &'a Broker, server: &Server) -> std::result::Result<Self, End> {
         let unreachable = |error: io::Error| {
             let error = match error.kind() {
-                io::ErrorKind::InvalidData => desk.lost(error),
+                io::ErrorKind::InvalidData => broker.lost(error),
                 _ => reach::unreachable(["zookeeper://", "zookeepers://"], server.tls.is_some(), error),
             };
-            End::Failed(error.on_store(desk.config.address.clone()))
+            End::Failed(error.on_store(broker.config.address.clone()))
         };
-        match timeout(desk.config.connect_timeout, Self::dial_at_leisure(desk, server, &unreachable)).await {
+        match timeout(broker.config.connect_timeout, Self::dial_at_leisure(broker, server, &unreachable)).await {
             Ok(dialled) => dialled,
             Err(_) => Err(unreachable(io::ErrorKind::TimedOut.into())),
         }
     }
 
     async fn dial_at_leisure(
-        desk: &'a Desk,
+        broker: &'a Broker,
         server: &Server,
         unreachable: &(impl Fn(io::Error) -> End + Sync),
     ) -> std::result::Result<Self, End> {
-        let credentials = desk.config.login.credentials_aside().await.map_err(End::Refused)?;
+        let credentials = broker.config.login.credentials_aside().await.map_err(End::Refused)?;
         let found = tokio::net::lookup_host((server.host.as_str(), server.port)).await;
         let found: Vec<SocketAddr> = found.map_err(|error| unreachable(reach::unknown_host(error)))?.collect();
         let stream = Stream::to(&found).await.map_err(unreachable)?;
@@ -163,42 +163,42 @@ impl<'a> Line<'a> {
         let sent = clock::now();
         let (come, out) = (Vec::with_capacity(ROOM), Vec::new());
         let timeout = Duration::ZERO;
-        let mut line = Line {
-            desk,
+        let mut connection = Connection {
+            broker,
             pipe,
             come,
             out,
             written: 0,
             xid: 1,
             said: sent,
-            beaten: Time::ZERO,
+            proven: Time::ZERO,
             looked: sent,
             pinged: None,
             timeout,
         };
-        let (session, seen) = desk.session();
+        let (session, seen) = broker.session();
         let (id, password) = session.as_ref().map_or((0, [0; 16].as_slice()), |known| (known.id, &known.password));
         let mut bytes = Vec::new();
-        wire::greeting(&mut bytes, seen, desk.pace.timeout(), id, password);
-        line.pipe.write_all(&bytes).await.map_err(unreachable)?;
-        let frame = line.frame().await.map_err(unreachable)?;
+        wire::greeting(&mut bytes, seen, broker.pace.timeout(), id, password);
+        connection.pipe.write_all(&bytes).await.map_err(unreachable)?;
+        let frame = connection.frame().await.map_err(unreachable)?;
         let Some(given) = greeting::answer(&mut Reader(&frame))? else {
             return Err(match session {
                 Some(_) => End::Over,
                 None => Error::new(Kind::Unavailable, "connect", "the server gives no session; see its log").into(),
             });
         };
-        if let Err(error) = desk.pace.check(given.timeout) {
-            line.leave().await;
+        if let Err(error) = broker.pace.check(given.timeout) {
+            connection.leave().await;
             return Err(End::Refused(error));
         }
-        line.timeout = given.timeout;
-        desk.begun(given, sent);
+        connection.timeout = given.timeout;
+        broker.begun(given, sent);
         if !credentials.user.is_empty() || !credentials.password.is_empty() {
-            line.log_in(&credentials.user, &credentials.password).await?;
+            connection.log_in(&credentials.user, &credentials.password).await?;
         }
-        line.set_watches();
-        Ok(line)
+        connection.set_watches();
+        Ok(connection)
     }
 
     async fn log_in(&mut self, user: &str, password: &str) -> std::result::Result<(), End> {
@@ -236,7 +236,7 @@ impl<'a> Line<'a> {
     }
 
     fn set_watches(&mut self) {
-        let (seen, portions) = self.desk.watches(WATCHES);
+        let (seen, portions) = self.broker.watches(WATCHES);
         for portion in portions {
             let paths: Vec<_> = portion.iter().map(|path| &**path).collect();
             wire::set_watches(&mut self.out, seen, &paths);
@@ -246,30 +246,30 @@ impl<'a> Line<'a> {
     async fn serve(&mut self) -> End {
         loop {
             let now = clock::now();
-            self.beat_if_due(now);
+            self.heartbeat_if_due(now);
             let already = self.out.len();
-            if let Some(proves) = self.desk.send(&mut self.out, &mut self.xid) {
-                self.beaten = proves;
+            if let Some(proves) = self.broker.send(&mut self.out, &mut self.xid) {
+                self.proven = proves;
             }
             if self.out.len() > already {
                 self.said = now;
             }
-            if self.desk.is_through() {
+            if self.broker.is_through() {
                 self.leave().await;
                 return End::Closed;
             }
-            let patience = self.desk.pace.patience();
-            let owed = self.desk.oldest().into_iter().chain(self.pinged).min().map(|since| since.after(patience));
+            let patience = self.broker.pace.patience();
+            let owed = self.broker.oldest().into_iter().chain(self.pinged).min().map(|since| since.after(patience));
             if owed.is_some_and(|until| now >= until) {
-                return End::Failed(self.desk.lost(io::ErrorKind::TimedOut.into()));
+                return End::Failed(self.broker.lost(io::ErrorKind::TimedOut.into()));
             }
-            let due = owed.map_or(self.next_beat(), |owed| owed.min(self.next_beat()));
+            let due = owed.map_or(self.next_heartbeat(), |owed| owed.min(self.next_heartbeat()));
             match self.next(Instant::now() + due.since(now)).await {
-                Event::Came(0) => return End::Failed(self.desk.lost(io::ErrorKind::UnexpectedEof.into())),
-                Event::Broken(error) => return End::Failed(self.desk.lost(error)),
+                Event::Came(0) => return End::Failed(self.broker.lost(io::ErrorKind::UnexpectedEof.into())),
+                Event::Broken(error) => return End::Failed(self.broker.lost(error)),
                 Event::Came(_) => {
                     if let Err(error) = self.take() {
-                        return End::Failed(error.on_store(self.desk.config.address.clone()));
+                        return End::Failed(error.on_store(self.broker.config.address.clone()));
                     }
                 }
                 Event::Changed | Event::Due => {}
@@ -277,25 +277,25 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn next_beat(&self) -> Time {
-        match self.desk.keeps_something() {
-            true => self.beaten.min(self.looked).after(self.desk.pace.beat()),
+    fn next_heartbeat(&self) -> Time {
+        match self.broker.keeps_something() {
+            true => self.proven.min(self.looked).after(self.broker.pace.heartbeat()),
             false => self.said.after(self.timeout / 3),
         }
     }
 
-    fn beat_if_due(&mut self, now: Time) {
-        if now < self.next_beat() {
+    fn heartbeat_if_due(&mut self, now: Time) {
+        if now < self.next_heartbeat() {
             return;
         }
-        let beat = self.desk.pace.beat();
-        if self.desk.keeps_something() {
-            if now >= self.looked.after(beat) {
-                self.desk.watch_own();
+        let interval = self.broker.pace.heartbeat();
+        if self.broker.keeps_something() {
+            if now >= self.looked.after(interval) {
+                self.broker.watch_own();
                 self.looked = now;
             }
-            if now >= self.beaten.after(beat) {
-                self.desk.beat();
+            if now >= self.proven.after(interval) {
+                self.broker.heartbeat();
             }
         } else if self.pinged.is_none() {
             wire::ping(&mut self.out);
@@ -304,7 +304,7 @@ impl<'a> Line<'a> {
     }
 
     async fn next(&mut self, due: Instant) -> Event {
-        let (mut changed, mut due) = (pin!(self.desk.changed.notified()), pin!(sleep_until(due)));
+        let (mut changed, mut due) = (pin!(self.broker.changed.notified()), pin!(sleep_until(due)));
         let (pipe, come, out, written) = (&mut self.pipe, &mut self.come, &mut self.out, &mut self.written);
         poll_fn(|context| {
             while *written < out.len() {
@@ -348,10 +348,10 @@ impl<'a> Line<'a> {
             at += range.end;
             let head = Head::read(&mut from)?;
             match head.xid {
-                wire::NOTIFICATION => self.desk.heard(wire::news(&mut from)?),
+                wire::NOTIFICATION => self.broker.heard(wire::news(&mut from)?),
                 wire::PING => self.pinged = None,
                 wire::AUTH | wire::SET_WATCHES => {}
-                _ => self.desk.answered(head, &mut from)?,
+                _ => self.broker.answered(head, &mut from)?,
             }
         }
         self.come.drain(..at);
@@ -369,12 +369,12 @@ impl<'a> Line<'a> {
             io::Result::Ok(())
         };
         // If it is not heard, the session ends by itself.
-        drop(timeout(self.desk.config.response_timeout, leave).await);
+        drop(timeout(self.broker.config.response_timeout, leave).await);
     }
 }
 
-/// Keeps the session of `desk` in the background; a panic begins it anew.
-pub(super) async fn keep_up(desk: Arc<Desk>) {
-    let address = desk.config.address.clone();
-    crate::platform::fence::kept_up("the session", &address, || keep(&desk)).await;
+/// Keeps the session of `broker` in the background; a panic begins it anew.
+pub(super) async fn keep_up(broker: Arc<Broker>) {
+    let address = broker.config.address.clone();
+    crate::platform::fence::kept_up("the session", &address, || drive(&broker)).await;
 }

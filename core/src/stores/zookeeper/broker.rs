@@ -1,5 +1,5 @@
 //! What callers want sent, what was sent and has no answer yet, and what is known of the session: all that callers and
-//! the [keeper](super::keeper) share.
+//! the [driver](super::driver) share.
 //!
 //! There is one session, and one connection at a time, on which everything goes out in the order in which it was asked
 //! for. A write without an answer can be executed only before whatever is asked after it: the server that has it ends
@@ -16,7 +16,7 @@ use super::config::Config;
 use super::greeting::Session;
 use super::layouts::WATCH;
 use super::session::Pace;
-use super::wire::{self, BEAT, Head, News, Opcode, Reader, code};
+use super::wire::{self, HEARTBEAT, Head, News, Opcode, Reader, code};
 use crate::error::{Error, Result};
 use crate::platform::clock;
 use crate::platform::mutex::locked;
@@ -25,11 +25,11 @@ use crate::stores::{Answered, BATCH, Outcome, Sink, not_sent};
 use crate::time::Time;
 
 /// See the [module](self).
-pub(super) struct Desk {
+pub(super) struct Broker {
     pub(super) config: Config,
     pub(super) pace: Pace,
     state: Mutex<State>,
-    /// There is something new for the keeper.
+    /// There is something new for the driver.
     pub(super) changed: Notify,
 }
 
@@ -59,7 +59,7 @@ struct Write {
     number: u64,
     requests: Requests,
     opcodes: Vec<Opcode>,
-    /// Who waits for the answer; nobody for what the keeper asks for itself.
+    /// Who waits for the answer; nobody for what the driver asks for itself.
     caller: Option<oneshot::Sender<Answered>>,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Ticket {
     pub(super) is_first: bool,
 }
 
-/// What the keeper has to do next.
+/// What the driver has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
     Connection,
@@ -87,9 +87,9 @@ pub(super) enum Wanted {
     End,
 }
 
-impl Desk {
+impl Broker {
     pub(super) fn new(config: Config) -> Self {
-        Desk { pace: Pace::of(&config), config, state: Mutex::default(), changed: Notify::new() }
+        Broker { pace: Pace::of(&config), config, state: Mutex::default(), changed: Notify::new() }
     }
 
     /// Takes what somebody wants asked.
@@ -238,8 +238,8 @@ impl Desk {
     }
 
     /// Has the session proven alive with the next write.
-    pub(super) fn beat(&self) {
-        locked(&self.state).ask([Request::new(&BEAT, "/".into(), [])]);
+    pub(super) fn heartbeat(&self) {
+        locked(&self.state).ask([Request::new(&HEARTBEAT, "/".into(), [])]);
     }
 
     /// Asks to be told of the end of this session's nodes, unless it was asked already: most do not last for as long.
@@ -370,7 +370,7 @@ impl Desk {
 }
 
 impl State {
-    /// The keeper itself wants something asked.
+    /// The driver itself wants something asked.
     fn ask(&mut self, requests: impl IntoIterator<Item = Request>) {
         let requests: Requests = requests.into_iter().collect();
         let Ok(opcodes) = requests.iter().map(Opcode::of).collect() else { return };
