@@ -36,7 +36,7 @@ fn bad_input_is_refused_in_one_line() {
         (&["--url", "carrier-pigeon://loft", "try", "x"], "carrier-pigeon"),
         (&["--url", "nothing", "try", "x"], "not a URI"),
         (&["--url", "", "try", "x"], "the address is empty"),
-        (&["--url", "etcd://h", "try", "x"], "etcd"),
+        (&["--url", "mysql://h", "try", "x"], "mysql"),
         (&["--url", "memory://", "ls"], "one process"),
         (&["--url", "memory://?ttl=never", "ls"], "never"),
         (&["--url", "memory://?colour=blue", "ls"], "colour"),

@@ -176,10 +176,12 @@ impl State {
         woken
     }
 
+    /// The connection is no more. What would wake the task that drove it goes, too: a foreign event loop, with its
+    /// descriptors, lives as long as that does.
     fn end(&mut self, end: End) -> Wakers {
         self.end.get_or_insert(end);
         self.out = Vec::new();
-        self.asked.iter_mut().filter_map(|asked| asked.waker.take()).collect()
+        self.asked.iter_mut().filter_map(|asked| asked.waker.take()).chain(self.driver.take()).collect()
     }
 }
 
@@ -517,11 +519,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_runtime_that_drops_its_tasks_leaves_nobody_waiting() {
-        let (connection, driver, _server) = connection();
+        let (connection, driver, mut server) = connection();
         let answer = ask(&connection, "x");
+        heard(&mut server, 1).await;
+        assert!(locked(&connection.line.state).driver.is_some(), "it sleeps");
         driver.abort();
         assert_eq!(timeout(SOON, answer).await.unwrap().unwrap_err().kind(), Kind::Unavailable);
         assert!(!connection.is_usable());
+        assert!(locked(&connection.line.state).driver.is_none(), "nothing of the runtime is kept");
     }
 
     #[tokio::test]
