@@ -56,14 +56,20 @@ impl Contend for Awaited {
             Ok(self.runtime.spawn(contend(lock, stop)))
         };
         let tasks = keys.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
-        let runtime = self.runtime.clone();
-        // The runtime runs where it is waited for.
-        let driver = std::thread::spawn(move || runtime.block_on(all(tasks)));
-        Ok(Box::new(|| driver.join().map_err(|_| "a thread panicked")?.map_err(Into::into)))
+        Ok(driven(self.runtime.clone(), tasks))
     }
 }
 
-pub(super) async fn all<E: Display>(
+/// Waits for tasks of `runtime`, which runs where they are waited for.
+pub(super) fn driven<E: Display + Send + 'static>(
+    runtime: Arc<Runtime>,
+    tasks: Vec<JoinHandle<std::result::Result<Tally, E>>>,
+) -> Crowd {
+    let driver = std::thread::spawn(move || runtime.block_on(all(tasks)));
+    Box::new(|| driver.join().map_err(|_| "a thread panicked")?.map_err(Into::into))
+}
+
+async fn all<E: Display>(
     tasks: Vec<JoinHandle<std::result::Result<Tally, E>>>,
 ) -> std::result::Result<Vec<Tally>, String> {
     let mut tallies = Vec::new();

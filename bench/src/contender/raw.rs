@@ -8,7 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Connection, RedisResult, Script, ScriptInvocation};
 use tokio::runtime::Runtime;
 
-use super::awaited::{all, runtime};
+use super::awaited::{driven, runtime};
 use super::{Contend, Crowd, Tally};
 use crate::Result;
 
@@ -121,11 +121,7 @@ impl Contend for Awaited {
     }
 
     fn crowd(&mut self, keys: Vec<String>, stop: Arc<AtomicBool>) -> Result<Crowd> {
-        let (runtime, scripts) = (self.runtime.clone(), self.scripts.clone());
-        let start = |key| runtime.spawn(contend(key, self.connection.clone(), scripts.clone(), stop.clone()));
-        let tasks: Vec<_> = keys.into_iter().map(start).collect();
-        // The runtime runs where it is waited for.
-        let driver = std::thread::spawn(move || runtime.block_on(all(tasks)));
-        Ok(Box::new(|| driver.join().map_err(|_| "a thread panicked")?.map_err(Into::into)))
+        let start = |key| self.runtime.spawn(contend(key, self.connection.clone(), self.scripts.clone(), stop.clone()));
+        Ok(driven(self.runtime.clone(), keys.into_iter().map(start).collect()))
     }
 }

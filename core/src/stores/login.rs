@@ -1,5 +1,8 @@
 //! Where the user and the password of a connection come from: the address, or a function of the program.
 
+use url::Url;
+
+use super::address::decode;
 use crate::error::{Error, Kind, Result};
 use crate::options::{ConnectOptions, Credentials, CredentialsSource};
 
@@ -11,9 +14,22 @@ pub(super) enum Login {
 }
 
 impl Login {
-    /// What the program gives, else what is `written` in the address.
-    pub(super) fn of(written: Credentials, options: &ConnectOptions) -> Self {
-        options.credentials.clone().map_or(Login::Written(written), Login::Asked)
+    /// What the program gives, else what is written in the address.
+    ///
+    /// # Errors
+    /// `invalid_config` where that is not UTF-8.
+    pub(super) fn of(url: &Url, options: &ConnectOptions) -> Result<Self> {
+        let written = Credentials {
+            user: decode("the user", url.username())?,
+            password: decode("the password", url.password().unwrap_or_default())?,
+        };
+        Ok(options.credentials.clone().map_or(Login::Written(written), Login::Asked))
+    }
+
+    /// Whether nobody is named.
+    #[cfg(feature = "zookeeper")]
+    pub(super) fn is_nobody(&self) -> bool {
+        matches!(self, Login::Written(written) if *written == Credentials::default())
     }
 
     /// The user and password for a new connection.

@@ -18,6 +18,8 @@ pub mod zookeeper;
 
 mod adapter;
 #[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
+mod address;
+#[cfg(any(feature = "etcd", feature = "redis", feature = "zookeeper"))]
 mod login;
 #[cfg(any(feature = "unstable-store", test))]
 mod nodes;

@@ -8,6 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
+use super::address::{identity, invalid, unusable};
 use crate::error::{Error, Kind, Result};
 use crate::options::ConnectOptions;
 
@@ -23,22 +24,20 @@ pub(super) struct Tls {
 /// # Errors
 /// `invalid_config` for a file that cannot be used, or one that is missing.
 pub(super) fn config(options: &ConnectOptions) -> Result<Arc<ClientConfig>> {
-    let ConnectOptions { ca, cert, key, .. } = options;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| Error::new(Kind::Internal, "connect", "TLS cannot be set up").caused_by(error))?
-        .with_root_certificates(roots(ca.as_deref())?);
-    let config = match (cert, key) {
-        (None, None) => builder.with_no_client_auth(),
-        (Some(cert), Some(key)) => {
+        .with_root_certificates(roots(options.ca.as_deref())?);
+    let config = match identity(options)? {
+        None => builder.with_no_client_auth(),
+        Some((cert, key)) => {
             let chain = certificates("cert", cert)?;
-            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable("key", key, error))?;
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("key", key).caused_by(error))?;
             builder
                 .with_client_auth_cert(chain, key)
                 .map_err(|error| invalid("cert and key do not fit together").caused_by(error))?
         }
-        _ => return Err(invalid("cert and key go together; give both or neither")),
     };
     Ok(Arc::new(config))
 }
@@ -55,27 +54,12 @@ pub(super) fn name(host: &str) -> Result<ServerName<'static>> {
     }
 }
 
-/// Complains of files where there is no TLS; `scheme` is that of addresses that have it.
-///
-/// # Errors
-/// `invalid_config`.
-pub(super) fn unwanted(scheme: &str, options: &ConnectOptions) -> Result<()> {
-    match (&options.ca, &options.cert, &options.key) {
-        (None, None, None) => Ok(()),
-        _ => Err(invalid(format!("ca, cert and key are for {scheme}, the address with TLS"))),
-    }
-}
-
-fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
-    Error::invalid("connect", message)
-}
-
 fn roots(file: Option<&str>) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
     match file {
         Some(file) => {
             for certificate in certificates("ca", file)? {
-                roots.add(certificate).map_err(|error| unreadable("ca", file, error))?;
+                roots.add(certificate).map_err(|error| unusable("ca", file).caused_by(error))?;
             }
         }
         None => {
@@ -95,10 +79,6 @@ fn certificates(option: &str, file: &str) -> Result<Vec<CertificateDer<'static>>
     match all {
         Ok(all) if !all.is_empty() => Ok(all),
         Ok(_) => Err(invalid(format!("the file {file:?} of the option {option} has no certificate in it"))),
-        Err(error) => Err(unreadable(option, file, error)),
+        Err(error) => Err(unusable(option, file).caused_by(error)),
     }
-}
-
-fn unreadable(option: &str, file: &str, error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    invalid(format!("the file {file:?} of the option {option} cannot be used; it must be PEM")).caused_by(error)
 }

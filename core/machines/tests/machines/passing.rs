@@ -162,18 +162,6 @@ fn rule_3_a_record_passes_a_lock_on_from_its_holder_alone_and_once() {
     assert_eq!(cell.pass(&at(5), &pass(&secret(), &other)), Passed::Gone);
 }
 
-fn ask(task: u64) -> Ask {
-    Ask {
-        task: TaskId(task),
-        owner: None,
-        fair: false,
-        rank: Rank::LOWEST,
-        tries: false,
-        deadline: None,
-        service: SERVICE,
-    }
-}
-
 fn said(queue: &mut Queue, event: queue::Event) -> Vec<queue::Action> {
     queue.handle(at(0), event);
     std::iter::from_fn(|| queue.poll_action()).collect()

@@ -1,17 +1,16 @@
 //! From an address to a store.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use etcd_client::{Certificate, Identity, TlsOptions};
-use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::client::Etcd;
-use crate::error::{Error, Result};
-use crate::options::{ConnectOptions, Credentials};
+use crate::error::Result;
+use crate::options::ConnectOptions;
 use crate::stores::Store;
+use crate::stores::address::{host, identity, invalid, listed, unusable, without_tls};
 use crate::stores::login::Login;
 use crate::uri::Uri;
 
@@ -54,13 +53,9 @@ impl Config {
             return Err(invalid(message));
         }
         let secure = url.scheme() == "etcds";
-        let others = more.iter().map(|other| member(url.scheme(), other));
+        let others = more.iter().map(|other| listed(url.scheme(), other));
         let members: Vec<_> = [Ok(url.clone())].into_iter().chain(others).collect::<Result<_>>()?;
         let endpoints = members.iter().map(|member| endpoint(member, secure)).collect::<Result<Vec<_>>>()?;
-        let written = Credentials {
-            user: decode("the user", url.username())?,
-            password: decode("the password", url.password().unwrap_or_default())?,
-        };
         let hosts: Vec<_> = endpoints.iter().filter_map(|endpoint| Some(endpoint.split_once("//")?.1)).collect();
         Ok(Config {
             tls: tls(secure, options)?,
@@ -71,7 +66,7 @@ impl Config {
             ttl: Duration::from_secs(uri.lock.ttl.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX)),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
-            login: Login::of(written, options),
+            login: Login::of(url, options)?,
         })
     }
 }
@@ -82,60 +77,33 @@ impl std::fmt::Debug for Config {
     }
 }
 
-fn invalid(message: impl Into<Cow<'static, str>>) -> Error {
-    Error::invalid("connect", message)
-}
-
-/// A further member of the list.
-fn member(scheme: &str, text: &str) -> Result<Url> {
-    let is_host = !text.is_empty() && !text.contains(['@', '/']);
-    let parsed = is_host.then(|| Url::parse(&format!("{scheme}://{text}")).ok()).flatten();
-    parsed.ok_or_else(|| {
-        invalid(format!(
-            "{text:?} in the list is no host; write etcd://h1,h2:2379,h3, user and password before the first"
-        ))
-    })
-}
-
 fn endpoint(member: &Url, secure: bool) -> Result<String> {
     let host = match member.host() {
         Some(url::Host::Ipv6(ip)) => format!("[{ip}]"),
-        Some(host) => decode("the host", &host.to_string())?,
-        None => "localhost".to_owned(),
+        _ => host(member)?,
     };
     let scheme = if secure { "https" } else { "http" };
     Ok(format!("{scheme}://{host}:{}", member.port().unwrap_or(PORT)))
 }
 
-fn decode(what: &str, text: &str) -> Result<String> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    Ok(decoded.map_err(|_| invalid(format!("{what} in the address is not UTF-8 after %-decoding")))?.into_owned())
-}
-
 fn tls(wanted: bool, options: &ConnectOptions) -> Result<Option<TlsOptions>> {
-    let ConnectOptions { ca, cert, key, .. } = options;
     if !wanted {
-        return match (ca, cert, key) {
-            (None, None, None) => Ok(None),
-            _ => Err(invalid("ca, cert and key are for etcds://, the address with TLS")),
-        };
+        return without_tls("etcds://", options).map(|()| None);
     }
-    let tls = match ca {
+    let tls = match &options.ca {
         Some(file) => TlsOptions::new().ca_certificate(Certificate::from_pem(pem("ca", file)?)),
         None => TlsOptions::new().with_native_roots(),
     };
-    Ok(Some(match (cert, key) {
-        (None, None) => tls,
-        (Some(cert), Some(key)) => tls.identity(Identity::from_pem(pem("cert", cert)?, pem("key", key)?)),
-        _ => return Err(invalid("cert and key go together; give both or neither")),
+    Ok(Some(match identity(options)? {
+        None => tls,
+        Some((cert, key)) => tls.identity(Identity::from_pem(pem("cert", cert)?, pem("key", key)?)),
     }))
 }
 
 fn pem(option: &str, file: &str) -> Result<Vec<u8>> {
-    let unusable = || format!("the file {file:?} of the option {option} cannot be used; it must be PEM");
-    let bytes = std::fs::read(file).map_err(|error| invalid(unusable()).caused_by(error))?;
+    let bytes = std::fs::read(file).map_err(|error| unusable(option, file).caused_by(error))?;
     let is_pem = bytes.windows(11).any(|part| part == b"-----BEGIN ");
-    is_pem.then_some(bytes).ok_or_else(|| invalid(unusable()))
+    is_pem.then_some(bytes).ok_or_else(|| unusable(option, file))
 }
 
 #[cfg(test)]

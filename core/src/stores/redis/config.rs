@@ -4,12 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
-
 use super::client::Redis;
-use crate::error::{Error, Result};
-use crate::options::Credentials;
+use crate::error::Result;
 use crate::stores::Store;
+use crate::stores::address::{decode, host, invalid, without_tls};
 use crate::stores::login::Login;
 use crate::stores::tls::{self, Tls};
 use crate::uri::Uri;
@@ -58,26 +56,15 @@ impl Config {
                 return Err(invalid("a socket file is on this host: write redis+unix:///path/to/socket"));
             }
             "redis+unix" => (Endpoint::Unix(decode("the path", url.path())?.into()), ""),
-            _ => {
-                let host = match url.host() {
-                    Some(url::Host::Ipv6(ip)) => ip.to_string(),
-                    Some(host) => decode("the host", &host.to_string())?,
-                    None => "localhost".to_owned(),
-                };
-                (Endpoint::Tcp { host, port: url.port().unwrap_or(PORT) }, url.path().trim_matches('/'))
-            }
+            _ => (Endpoint::Tcp { host: host(url)?, port: url.port().unwrap_or(PORT) }, url.path().trim_matches('/')),
         };
         let db = database(place, option.as_deref())?;
-        let written = Credentials {
-            user: decode("the user", url.username())?,
-            password: decode("the password", url.password().unwrap_or_default())?,
-        };
         let options = &uri.connect;
         let tls = match (&endpoint, url.scheme()) {
             (Endpoint::Tcp { host, .. }, "rediss") => {
                 Some(Tls { config: tls::config(options)?, name: tls::name(host)? })
             }
-            _ => tls::unwanted("rediss://", options).map(|()| None)?,
+            _ => without_tls("rediss://", options).map(|()| None)?,
         };
         Ok(Config {
             tls,
@@ -87,7 +74,7 @@ impl Config {
             prefix: options.prefix.clone(),
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
-            login: Login::of(written, options),
+            login: Login::of(url, options)?,
         })
     }
 }
@@ -96,15 +83,6 @@ impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.address)
     }
-}
-
-fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
-    Error::invalid("connect", message)
-}
-
-fn decode(what: &str, text: &str) -> Result<String> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    Ok(decoded.map_err(|_| invalid(format!("{what} in the address is not UTF-8 after %-decoding")))?.into_owned())
 }
 
 /// The database's number, from the path (`redis://host/3`) or the option `db`.
@@ -134,7 +112,7 @@ fn shown(scheme: &str, endpoint: &Endpoint, db: u32) -> String {
 mod tests {
     use super::*;
     use crate::error::Kind;
-    use crate::options::ConnectOptions;
+    use crate::options::{ConnectOptions, Credentials};
 
     fn read(text: &str) -> Result<Config> {
         Config::read(&mut Uri::parse(text, ConnectOptions::default())?)

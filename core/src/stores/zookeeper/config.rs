@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use percent_encoding::percent_decode_str;
 use url::Url;
 
 use super::client::ZooKeeper;
 use super::wire::Acl;
-use crate::error::{Error, Result};
-use crate::options::Credentials;
+use crate::error::Result;
 use crate::stores::Store;
+use crate::stores::address::{decode, host, invalid, listed, without_tls};
 use crate::stores::login::Login;
 use crate::stores::tls::{self, Tls};
 use crate::uri::{Uri, span};
@@ -68,23 +67,16 @@ impl Config {
         }
         let tls = match url.scheme() {
             "zookeepers" => Some(tls::config(options)?),
-            _ => tls::unwanted("zookeepers://", options).map(|()| None)?,
+            _ => without_tls("zookeepers://", options).map(|()| None)?,
         };
-        let more = more.iter().map(|host| Url::parse(&format!("{}://{host}", url.scheme())));
-        let more: Vec<_> = more
-            .collect::<std::result::Result<_, _>>()
-            .map_err(|error| invalid("the address names a host that is none").caused_by(error))?;
+        let more = more.iter().map(|host| listed(url.scheme(), host)).collect::<Result<Vec<_>>>()?;
         let server = |url: &Url| {
             let host = host(url)?;
             let name = tls.as_ref().map(|_| tls::name(&host)).transpose()?;
             let tls = tls.clone().zip(name).map(|(config, name)| Tls { config, name });
             Ok(Server { host, port: url.port().unwrap_or(PORT), tls })
         };
-        let written = Credentials {
-            user: decode("the user", url.username())?,
-            password: decode("the password", url.password().unwrap_or_default())?,
-        };
-        let is_nobody = written == Credentials::default() && options.credentials.is_none();
+        let login = Login::of(url, options)?;
         Ok(Config {
             servers: [url].into_iter().chain(&more).map(server).collect::<Result<_>>()?,
             root: root(&decode("the path", url.path())?)?,
@@ -92,13 +84,13 @@ impl Config {
             ttl: uri.lock.ttl,
             tick,
             acl: acl.map_or_else(
-                || Ok(vec![if is_nobody { Acl::open(ALL) } else { Acl::creator(ALL) }]),
+                || Ok(vec![if login.is_nobody() { Acl::open(ALL) } else { Acl::creator(ALL) }]),
                 |acl| acls(&acl),
             )?,
             connect_timeout: options.connect_timeout,
             response_timeout: options.response_timeout,
             address: shown.into(),
-            login: Login::of(written, options),
+            login,
         })
     }
 }
@@ -106,23 +98,6 @@ impl Config {
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.address)
-    }
-}
-
-fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
-    Error::invalid("connect", message)
-}
-
-fn decode(what: &str, text: &str) -> Result<String> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    Ok(decoded.map_err(|_| invalid(format!("{what} in the address is not UTF-8 after %-decoding")))?.into_owned())
-}
-
-fn host(url: &Url) -> Result<String> {
-    match url.host() {
-        Some(url::Host::Ipv6(ip)) => Ok(ip.to_string()),
-        Some(host) => decode("the host", &host.to_string()),
-        None => Ok("localhost".to_owned()),
     }
 }
 
@@ -198,6 +173,7 @@ mod tests {
         for text in [
             "zookeeper:h",
             "zookeeper://h,b:port",
+            "zookeeper://h,",
             "zookeeper://h//a",
             "zookeeper://h/a%00",
             "zookeeper://h/zookeeper",

@@ -1,0 +1,76 @@
+//! What the addresses of all servers have in common: hosts, user and password, and files for TLS.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+use url::Url;
+
+use crate::error::{Error, Result};
+use crate::options::ConnectOptions;
+
+pub(super) fn invalid(message: impl Into<Cow<'static, str>>) -> Error {
+    Error::invalid("connect", message)
+}
+
+/// A part of an address as it is meant; `what` says which.
+///
+/// # Errors
+/// `invalid_config` where it is not UTF-8.
+pub(super) fn decode(what: &str, text: &str) -> Result<String> {
+    let decoded = percent_decode_str(text).decode_utf8();
+    Ok(decoded.map_err(|_| invalid(format!("{what} in the address is not UTF-8 after %-decoding")))?.into_owned())
+}
+
+/// The host, this one where none is named; an address of version 6 without its brackets.
+///
+/// # Errors
+/// As [`decode`].
+pub(super) fn host(url: &Url) -> Result<String> {
+    match url.host() {
+        Some(url::Host::Ipv6(ip)) => Ok(ip.to_string()),
+        Some(host) => decode("the host", &host.to_string()),
+        None => Ok("localhost".to_owned()),
+    }
+}
+
+/// A further host of a list, as an address of its own.
+///
+/// # Errors
+/// `invalid_config` for what is none.
+#[cfg(any(feature = "etcd", feature = "zookeeper"))]
+pub(super) fn listed(scheme: &str, text: &str) -> Result<Url> {
+    let is_host = !text.is_empty() && !text.contains(['@', '/']);
+    let parsed = is_host.then(|| Url::parse(&format!("{scheme}://{text}")).ok()).flatten();
+    parsed.ok_or_else(|| {
+        let written = format!("{scheme}://h1,h2,h3, user and password before the first");
+        invalid(format!("{text:?} in the list is no host; write {written}"))
+    })
+}
+
+/// Complains of files where there is no TLS; `scheme` is that of addresses that have it.
+///
+/// # Errors
+/// `invalid_config`.
+pub(super) fn without_tls(scheme: &str, options: &ConnectOptions) -> Result<()> {
+    match (&options.ca, &options.cert, &options.key) {
+        (None, None, None) => Ok(()),
+        _ => Err(invalid(format!("ca, cert and key are for {scheme}, the address with TLS"))),
+    }
+}
+
+/// The files of the client's certificate and key, if there are any.
+///
+/// # Errors
+/// `invalid_config` where one of them is missing.
+pub(super) fn identity(options: &ConnectOptions) -> Result<Option<(&str, &str)>> {
+    match (&options.cert, &options.key) {
+        (None, None) => Ok(None),
+        (Some(cert), Some(key)) => Ok(Some((cert, key))),
+        _ => Err(invalid("cert and key go together; give both or neither")),
+    }
+}
+
+/// A file that is of no use.
+pub(super) fn unusable(option: &str, file: &str) -> Error {
+    invalid(format!("the file {file:?} of the option {option} cannot be used; it must be PEM"))
+}
