@@ -31,6 +31,18 @@ fn a_lock_in_itself_is_a_deadlock() {
 }
 
 #[test]
+fn who_gave_back_the_guard_of_another_thread_holds_its_own_yet() {
+    let client = blocking::connect("memory://deadlock-given").unwrap();
+    let theirs = thread::scope(|scope| scope.spawn(|| client.lock("theirs").acquire().unwrap()).join().unwrap());
+    let mine = client.lock("mine").build().unwrap();
+    let guard = mine.acquire().unwrap();
+    drop(theirs);
+    is_deadlock(&mine.acquire().unwrap_err(), "itself");
+    drop(guard);
+    let _ = mine.acquire().unwrap().release().unwrap();
+}
+
+#[test]
 fn a_hold_that_ends_by_itself_is_waited_for() {
     for store in TestStore::all() {
         let short = store.lock().ttl(SHORT).renew(false).build().unwrap();

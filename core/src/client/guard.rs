@@ -14,6 +14,7 @@ use super::{Async, Face};
 use crate::driver::engine::Engine;
 use crate::driver::entry::{Effects, Entry};
 use crate::driver::hold::{Hold, SharedHold};
+use crate::driver::owners;
 use crate::driver::wait::{Settled, Waiter};
 use crate::error::{Error, Kind, Result};
 use crate::lease::{LossReason, ReleaseOutcome};
@@ -172,7 +173,7 @@ impl<F: Face> Guard<F> {
         let early = self.early();
         let holding = self.take()?;
         let holding = holding.ok_or_else(|| self.over())?;
-        let waiter = Arc::default();
+        let waiter = Waiter::new();
         let effects = match left_to_itself(&holding, early, &waiter) {
             Ok(effects) => effects,
             Err(error) => {
@@ -180,6 +181,7 @@ impl<F: Face> Guard<F> {
                 return Err(error);
             }
         };
+        owners::gave_back(holding.hold.by());
         let (lock, store) = (&*holding.entry.name, &**holding.engine.store.address());
         let span = debug_span!(target: "lockwright::release", "release", lock, store, token = %holding.hold.token());
         Ok(Call { engine: holding.engine, entry: holding.entry, waiter, effects: Some(effects), span })
@@ -190,7 +192,7 @@ impl<F: Face> Guard<F> {
         wanted.check()?;
         let Holding { engine, entry, hold } = self.holding()?;
         entry.layout.check(&wanted)?;
-        let waiter = Arc::default();
+        let waiter = Waiter::new();
         let effects = entry.extend(engine, hold, ttl, &waiter);
         let span = Span::none();
         let call = Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects), span };
@@ -204,7 +206,7 @@ impl<F: Face> Guard<F> {
             let message = "only a guard of a read/write lock can be downgraded or upgraded";
             return Err(Error::unsupported("change", message).on_lock(entry.name.clone()));
         }
-        let waiter = Arc::default();
+        let waiter = Waiter::new();
         let effects = entry.change(engine, hold, to.units, &waiter);
         let span = Span::none();
         let call = Call { engine: engine.clone(), entry: entry.clone(), waiter, effects: Some(effects), span };
@@ -306,6 +308,7 @@ impl Drop for Call {
         if let Some(effects) = self.effects.take() {
             self.engine.perform_in_background(&self.entry, effects);
         }
+        Waiter::give_back(&mut self.waiter);
     }
 }
 
@@ -363,7 +366,8 @@ impl<F: Face> Drop for Guard<F> {
     fn drop(&mut self) {
         let early = self.early();
         if let Ok(Some(holding)) = self.take() {
-            let waiter = Arc::default();
+            owners::gave_back(holding.hold.by());
+            let waiter = Waiter::new();
             // Without randomness nothing can hold it on: its lease runs out, which is no sooner.
             let effects = left_to_itself(&holding, early, &waiter)
                 .unwrap_or_else(|_| holding.entry.abandon(&holding.engine, &holding.hold));

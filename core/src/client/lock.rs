@@ -17,6 +17,7 @@ use super::{Async, Client, Face, left};
 use crate::driver::engine::{self, Engine, Trial, Wish};
 use crate::driver::entry::{Effects, Entry};
 use crate::driver::hold::SharedHold;
+use crate::driver::owners;
 use crate::driver::road::Road;
 use crate::driver::turnstile::{Passage, Turnstile};
 use crate::driver::wait::{Settled, Waiter};
@@ -535,6 +536,7 @@ impl<F: Face> Acquisition<F> {
     }
 
     fn guard(&self, hold: SharedHold, depth: u32) -> Guard<F> {
+        owners::has_guard(hold.by());
         let holding = Holding { engine: self.engine.clone(), entry: self.entry.clone(), hold };
         Guard::new(holding, depth, self.generation, self.at_least_for)
     }
@@ -552,6 +554,7 @@ impl<F: Face> Drop for Acquisition<F> {
             let effects = self.entry.cancel(&self.engine, self.task, &self.waiter);
             self.engine.perform_in_background(&self.entry, effects);
         }
+        Waiter::give_back(&mut self.waiter);
     }
 }
 

@@ -627,7 +627,7 @@ impl Engine {
                 }
             } else if !begins {
                 self.waits.end(owner, task);
-            } else if let Some(error) = self.waits.begin(self, entry, owner, task) {
+            } else if let Some(error) = self.waits.begin(self, entry, owner, task, wanted.at) {
                 let follow = entry.refuse(self, task, error);
                 sends.extend(self.perform_local(entry, follow));
             }
@@ -1067,12 +1067,14 @@ pub(crate) fn begin(
     secret: Option<AttemptId>,
 ) -> (Ask, Arc<Waiter>, Effects) {
     let mut ask = engine.ask(wish);
-    let waiter = Arc::new(Waiter::default());
+    let waiter = Waiter::new();
     let hurries = ask.tries && secret.is_none() && wish.trial.hurries;
+    let by = wish.owner.filter(|owner| owner.0 > 0);
     let demand = Demand {
         ask,
         card,
-        by: wish.owner.filter(|owner| owner.0 > 0),
+        by,
+        holds_nothing: by.is_some_and(owners::holds_nothing),
         lenient: wish.lenient,
         secret,
         insists: !wish.prefers_order,

@@ -6,16 +6,16 @@
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
-use std::thread::LocalKey;
 use std::time::Duration;
 
 use lockwright_machines::machine::{
     self, Demand, Environment, Event, Kind, LockMachine, Outgoing, Scratch, Step, Turn,
 };
-use lockwright_machines::queue::TaskId;
+use lockwright_machines::queue::{OwnerId, TaskId};
 
 use super::engine::Engine;
 use super::hold::{Hold, SharedHold};
+use super::lent::{Lendable, borrow, give_back};
 use super::notice;
 use super::owners::Here;
 use super::wait::{Settled, Waiter};
@@ -125,21 +125,9 @@ impl DerefMut for Effects {
 
 thread_local! {
     /// Lent to what the thread wants done next.
-    static CONTENTS: Lendable<Contents> = const { Cell::new(None) };
+    static CONTENTS: Lendable<Box<Contents>> = const { Cell::new(None) };
     /// Lent to the entry that the thread works on.
-    static SCRATCH: Lendable<Scratch<Handles>> = const { Cell::new(None) };
-}
-
-/// Memory of a thread, while nobody has borrowed it.
-type Lendable<T> = Cell<Option<Box<T>>>;
-
-/// A thread that ends has none any more.
-fn borrow<T>(memory: &'static LocalKey<Lendable<T>>) -> Option<Box<T>> {
-    memory.try_with(Cell::take).ok().flatten()
-}
-
-fn give_back<T>(memory: &'static LocalKey<Lendable<T>>, lent: Box<T>) {
-    let _ = memory.try_with(|kept| kept.set(Some(lent)));
+    static SCRATCH: Lendable<Box<Scratch<Handles>>> = const { Cell::new(None) };
 }
 
 /// What the machine of an entry may ask of its client.
@@ -385,6 +373,17 @@ impl Entry {
         let (mut state, now) = (locked(&self.state), clock::now());
         let (hold, is_endless) = state.machine.held(now)?;
         Some(Here { by: hold.by(), held_for: now.since(hold.since), is_endless })
+    }
+
+    /// Who of this client keeps `task` from it until that one gives it back, if that is known; nothing where the task
+    /// waits no more.
+    pub(crate) fn kept_from(&self, task: TaskId, now: Time) -> Option<Option<OwnerId>> {
+        let mut state = locked(&self.state);
+        if !state.machine.waits(task) {
+            return None;
+        }
+        let holder = state.machine.held(now).filter(|(_, is_endless)| *is_endless);
+        Some(holder.and_then(|(hold, _)| hold.by()))
     }
 
     /// Whether a task waits for it yet.

@@ -7,6 +7,7 @@ mod flusher;
 pub(crate) mod hold;
 mod holder;
 mod leaving;
+mod lent;
 mod line_up;
 pub(crate) mod notice;
 pub(crate) mod owners;

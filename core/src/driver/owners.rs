@@ -2,18 +2,19 @@
 //! for ever.
 //!
 //! A caller that waits without a limit is entered here once it is known to wait; one that is granted a lock at once
-//! never is. Whoever is entered looks whether its wait ends at itself: it waits for what somebody holds who waits for
-//! what somebody holds ... who waits for what the first one holds. Callers are known by the [`OwnerId`]s that faces
-//! hand in: a thread, a task. Each waits for one thing at a time, so a circle is closed by the last one that comes to
-//! wait in it. Other processes are not seen.
+//! never is, nor a thread that holds nothing. Whoever is entered looks whether its wait ends at itself: it waits for
+//! what somebody holds who waits for what somebody holds ... who waits for what the first one holds. Callers are known
+//! by the [`OwnerId`]s that faces hand in: a thread, a task. Each waits for one thing at a time, so a circle is closed
+//! by the last one that comes to wait in it. Other processes are not seen.
 
-use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::cell::{Cell, OnceCell};
+use std::collections::{BTreeMap, HashMap, HashSet, hash_map};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use lockwright_machines::queue::{OwnerId, TaskId};
+use rustc_hash::FxHashMap;
 
 use super::engine::Engine;
 use super::entry::Entry;
@@ -22,6 +23,7 @@ use super::notice;
 use crate::error::{Error, Kind};
 use crate::platform::mutex::locked;
 use crate::platform::runtime;
+use crate::time::Time;
 
 /// Most holders of one thing that are looked at: a circle over more than these readers is not found.
 const HOLDERS: usize = 256;
@@ -35,12 +37,17 @@ const THREADS: u64 = 1 << 63;
 
 static NAMES: Mutex<BTreeMap<OwnerId, String>> = Mutex::new(BTreeMap::new());
 
-/// A thread's own id, which is forgotten with the thread.
-struct Thread(OwnerId);
+/// A thread of Rust's blocking face, which is forgotten when it ends.
+struct Thread {
+    id: OwnerId,
+    /// How many guards it was given and did not give back itself. Where another thread does that for it, it stays too
+    /// high, which is no harm: see [`holds_nothing`].
+    guards: Cell<u32>,
+}
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        locked(&NAMES).remove(&self.0);
+        locked(&NAMES).remove(&self.id);
     }
 }
 
@@ -56,18 +63,40 @@ pub(crate) fn this_thread() -> Option<OwnerId> {
         if let Some(name) = std::thread::current().name() {
             locked(&NAMES).insert(me, format!("thread {name}"));
         }
-        Thread(me)
+        Thread { id: me, guards: Cell::new(0) }
     };
-    THIS.try_with(|this| this.get_or_init(me).0).ok()
+    THIS.try_with(|this| this.get_or_init(me).id).ok()
+}
+
+/// What is known of this thread, if that is who `owner` is.
+fn of_this_thread<T>(owner: OwnerId, ask: impl FnOnce(&Cell<u32>) -> T) -> Option<T> {
+    THIS.try_with(|this| this.get().filter(|this| this.id == owner).map(|this| ask(&this.guards))).ok().flatten()
+}
+
+/// `owner` has a guard more.
+pub(crate) fn has_guard(owner: Option<OwnerId>) {
+    owner.and_then(|owner| of_this_thread(owner, |guards| guards.set(guards.get().saturating_add(1))));
+}
+
+/// `owner` gave a guard back.
+pub(crate) fn gave_back(owner: Option<OwnerId>) {
+    owner.and_then(|owner| of_this_thread(owner, |guards| guards.set(guards.get().saturating_sub(1))));
+}
+
+/// Whether nobody can wait for `owner`, as far as that is known without looking at what others do: who has nothing
+/// that others want is in no circle.
+pub(crate) fn holds_nothing(owner: OwnerId) -> bool {
+    of_this_thread(owner, |guards| guards.get() == 0).unwrap_or(false)
 }
 
 fn name(owner: OwnerId) -> Option<String> {
     locked(&NAMES).get(&owner).cloned()
 }
 
-/// Who waits for what without a limit, of one client.
+/// Who waits for what without a limit, of one client. The hash is a cheap one: each such wait comes and goes here, and
+/// nobody outside chooses the numbers.
 #[derive(Debug, Default)]
-pub(crate) struct Waits(Mutex<HashMap<OwnerId, Wait>>);
+pub(crate) struct Waits(Mutex<FxHashMap<OwnerId, Wait>>);
 
 #[derive(Clone, Debug)]
 struct Wait {
@@ -78,20 +107,31 @@ struct Wait {
 impl Waits {
     /// The wait of `owner` as `task` is over; it may be in another one already.
     pub(crate) fn end(&self, owner: OwnerId, task: TaskId) {
-        let mut waits = locked(&self.0);
-        if waits.get(&owner).is_some_and(|wait| wait.task == task) {
-            waits.remove(&owner);
+        if let hash_map::Entry::Occupied(wait) = locked(&self.0).entry(owner)
+            && wait.get().task == task
+        {
+            wait.remove();
         }
     }
 
-    /// The `task` of `owner` waits for `entry`: the error where it would for ever.
-    pub(crate) fn begin(&self, engine: &Engine, entry: &Arc<Entry>, owner: OwnerId, task: TaskId) -> Option<Error> {
+    /// The `task` of `owner` waits for `entry` since `now`: the error where it would for ever.
+    pub(crate) fn begin(
+        &self,
+        engine: &Engine,
+        entry: &Arc<Entry>,
+        owner: OwnerId,
+        task: TaskId,
+        now: Time,
+    ) -> Option<Error> {
         let mut waits = locked(&self.0);
         // It may have been granted by another thread since.
-        if !entry.waits(task) {
+        let holder = entry.kept_from(task, now)?;
+        waits.insert(owner, Wait { entry: Arc::downgrade(entry), task });
+        // All but always: one holds it who waits for nothing.
+        let is_alone = entry.layout.share().is_none();
+        if is_alone && holder.is_none_or(|holder| holder != owner && !waits.contains_key(&holder)) {
             return None;
         }
-        waits.insert(owner, Wait { entry: Arc::downgrade(entry), task });
         let circle =
             circle(engine, entry, |holder| waits.get(&holder).into_iter().collect(), |holder| holder == owner)?;
         waits.remove(&owner);

@@ -1,6 +1,7 @@
 //! One thread or task waiting for one result.
 
-use std::sync::Mutex;
+use std::cell::Cell;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread::Thread;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use lockwright_machines::machine;
 
 use super::hold::SharedHold;
+use super::lent::{self, Lendable};
 use crate::platform::fence::Fence;
 use crate::platform::mutex::locked;
 
@@ -34,7 +36,25 @@ enum Wake {
     Task(Waker),
 }
 
+thread_local! {
+    /// Lent to whoever waits next in this thread.
+    static SPARE: Lendable<Arc<Waiter>> = const { Cell::new(None) };
+}
+
 impl Waiter {
+    /// One without a result.
+    pub(crate) fn new() -> Arc<Self> {
+        lent::borrow(&SPARE).unwrap_or_default()
+    }
+
+    /// It is waited on no more: unless somebody may yet leave a result, the thread has it for the next one.
+    pub(crate) fn give_back(waiter: &mut Arc<Self>) {
+        if let Some(Waiter(state)) = Arc::get_mut(waiter) {
+            *state = Mutex::default();
+            lent::give_back(&SPARE, waiter.clone());
+        }
+    }
+
     /// Leaves the result and wakes whoever waits; hands it back when nobody wants it any more.
     pub(crate) fn settle(&self, result: Settled, fence: Fence<'_>) -> Option<Settled> {
         let wake = {

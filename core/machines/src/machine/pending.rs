@@ -17,6 +17,8 @@ pub struct Demand<'a> {
     pub card: &'a Arc<str>,
     /// Who wants it, where the caller says so.
     pub by: Option<OwnerId>,
+    /// That one is known to hold nothing, so that nobody waits for it.
+    pub holds_nothing: bool,
     /// Somebody else may release what that one holds.
     pub lenient: bool,
     /// It wants to take over what this one holds.
@@ -39,7 +41,7 @@ pub(super) struct Task<W> {
     pub(super) said: bool,
     /// Whose it is, where the caller said so.
     pub(super) by: Option<OwnerId>,
-    /// The same, where a wait for that one itself would never end.
+    /// The same, where it may have to be found among those who wait without an end.
     pub(super) waits_as: Option<OwnerId>,
     /// Somebody else may release what that one holds.
     pub(super) lenient: bool,

@@ -18,7 +18,7 @@ use crate::token::Token;
 
 impl<H: Handles> LockMachine<H> {
     pub(super) fn acquire(&mut self, step: &mut Step<'_, H>, demand: Demand<'_>, waiter: H::Waiter) {
-        let Demand { ask, card, by, lenient, secret, insists, hurries } = demand;
+        let Demand { ask, card, by, holds_nothing, lenient, secret, insists, hurries } = demand;
         if !Arc::ptr_eq(&self.card, card) {
             self.card = card.clone();
         }
@@ -29,7 +29,8 @@ impl<H: Handles> LockMachine<H> {
         }
         step.effects.notices.push(Notice::Asked);
         let behind = !ask.tries && !self.queue.is_idle();
-        let waits_as = by.filter(|_| !ask.tries && ask.deadline.is_none() && self.is_of_holders);
+        let is_endless = !ask.tries && ask.deadline.is_none();
+        let waits_as = by.filter(|_| is_endless && !holds_nothing && self.is_of_holders);
         let (id, since, said, parts) = (ask.task, step.now, false, None);
         self.tasks.push_back(Task { id, waiter, since, behind, said, by, waits_as, lenient, insists, hurries, parts });
         self.unsaid += 1;

@@ -212,7 +212,17 @@ impl Process {
     /// A task wants the lock, or what `secret` holds of it.
     pub fn acquire(&mut self, ask: Ask, secret: Option<AttemptId>, effects: &mut Effects) {
         let card = "".into();
-        let demand = Demand { ask, card: &card, by: ask.owner, lenient: false, secret, insists: true, hurries: false };
+        let by = ask.owner;
+        let demand = Demand {
+            ask,
+            card: &card,
+            by,
+            holds_nothing: false,
+            lenient: false,
+            secret,
+            insists: true,
+            hurries: false,
+        };
         self.handle(Event::Acquire { demand, waiter: Call::Acquire(ask.task) }, effects);
     }
 
