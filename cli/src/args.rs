@@ -12,7 +12,7 @@ use lockwright::options::ConnectOptions;
 use lockwright::uri::{ENVIRONMENT, span};
 use lockwright::{Error, Kind, Result};
 
-use crate::{break_, demo, exit, inspect, ls, ping, run, start, try_, warden};
+use crate::{break_, demo, doctor, exit, inspect, ls, ping, run, start, try_, warden};
 
 /// Runs commands under a distributed lock, and looks at locks.
 #[derive(Debug, Parser)]
@@ -32,6 +32,7 @@ pub(crate) enum Command {
     Ls(ls::Ls),
     Break(break_::Break),
     Ping(ping::Ping),
+    Doctor(doctor::Doctor),
     Demo(demo::Demo),
     #[command(hide = true)]
     DemoWorker(demo::worker::Worker),
@@ -77,6 +78,34 @@ pub(crate) struct StoreArgs {
         help_heading = "Logs"
     )]
     pub(crate) log: Option<String>,
+}
+
+/// The store of a command that is about nothing else, named behind it.
+#[derive(Debug, Args)]
+pub(crate) struct Named {
+    /// The store, as --url has it
+    #[arg(value_name = "URI")]
+    uri: Option<String>,
+}
+
+impl Named {
+    /// Leads to the place that is named behind the command.
+    ///
+    /// # Errors
+    /// `invalid_config` where two are named.
+    pub(crate) fn lead(&mut self, store: &mut StoreArgs) -> Result<()> {
+        match self.uri.take() {
+            Some(_) if store.is_named() => Err(Error::invalid(
+                "connect",
+                "the address is given twice; leave out --url and --url-file, or the other one",
+            )),
+            Some(url) => {
+                store.url = Some(url);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// A setting of the environment that says something.

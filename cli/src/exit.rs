@@ -17,8 +17,8 @@ pub(crate) const NOT_FOUND: u8 = 127;
 /// What `--help` says of them.
 pub(crate) const HELP: &str = "\
 Exit codes:
-   0  done; try: the lock is free; ping: the store serves
-   1  refused; break: the lock is not held with this token
+   0  done; try: the lock is free; ping: the store serves; doctor: nothing is to be mended
+   1  refused; break: the lock is not held with this token; doctor: something is to be mended
   64  wrong name, option or address, or this store cannot do it
   69  the store does not answer
   70  a bug in lockwright, or the operating system refused

@@ -4,6 +4,7 @@ mod args;
 mod break_;
 mod clock;
 mod demo;
+mod doctor;
 mod exit;
 mod inspect;
 mod log;
@@ -44,7 +45,8 @@ fn main() -> ExitCode {
     let Cli { mut store, mut command } = cli;
     let result = log::start(store.log.as_deref()).and_then(|()| match &mut command {
         Command::Start(_) | Command::Warden(_) => Ok(()),
-        Command::Ping(ping) => ping.lead(&mut store).and_then(|()| store.read_file()),
+        Command::Ping(ping) => ping.named.lead(&mut store).and_then(|()| store.read_file()),
+        Command::Doctor(doctor) => doctor.named.lead(&mut store).and_then(|()| store.read_file()),
         _ => store.read_file(),
     });
     let result = result.and_then(|()| match command {
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Ls(ls) => ls.go(&store),
         Command::Break(break_) => break_.go(&store),
         Command::Ping(ping) => ping.go(&store),
+        Command::Doctor(doctor) => doctor.go(&store),
         Command::Demo(demo) => demo.go(&store),
         Command::DemoWorker(worker) => worker.go(&store),
         Command::Start(start) => start.go(),

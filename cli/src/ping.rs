@@ -1,8 +1,8 @@
 use clap::Args;
-use lockwright::{Error, Health, Result};
+use lockwright::{Health, Result};
 use serde::Serialize;
 
-use crate::args::StoreArgs;
+use crate::args::{Named, StoreArgs};
 use crate::exit;
 use crate::output;
 
@@ -14,33 +14,14 @@ use crate::output;
     Example: lockwright ping redis://localhost:6379"
 )]
 pub(crate) struct Ping {
-    /// The store, as --url has it
-    #[arg(value_name = "URI")]
-    uri: Option<String>,
+    #[command(flatten)]
+    pub(crate) named: Named,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Ping {
-    /// Leads to the place that is named behind the command.
-    ///
-    /// # Errors
-    /// `invalid_config` where two are named.
-    pub(crate) fn lead(&mut self, store: &mut StoreArgs) -> Result<()> {
-        match self.uri.take() {
-            Some(_) if store.is_named() => Err(Error::invalid(
-                "connect",
-                "the address is given twice; leave out --url and --url-file, or the other one",
-            )),
-            Some(url) => {
-                store.url = Some(url);
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-
     pub(crate) fn go(self, store: &StoreArgs) -> Result<u8> {
         let client = store.open()?;
         let health = client.ping()?;

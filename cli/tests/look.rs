@@ -1,4 +1,4 @@
-//! `lockwright try`, `inspect`, `ls`, `break` and `ping`.
+//! `lockwright try`, `inspect`, `ls`, `break`, `ping` and `doctor`.
 
 mod common;
 
@@ -320,4 +320,52 @@ fn ping_says_whether_locks_can_be_had() {
     let stranger = redis.replacen("redis://", "redis://nobody:wrong@", 1);
     let refused = said(bare().args(["ping", &stranger]));
     assert!(refused.code == Some(77) && !refused.err.contains("wrong@"), "{refused:?}");
+}
+
+#[test]
+fn doctor_says_whether_the_store_is_fit_to_keep_locks_in() {
+    let folder = std::env::temp_dir().join(format!("lockwright-doctor-{}", std::process::id()));
+    std::fs::create_dir(&folder).unwrap();
+    let file = folder.join("locks.db");
+    let url = format!("sqlite://{}", file.display());
+    let fit = said(bare().args(["doctor", &url]));
+    assert_eq!((fit.code, fit.err.as_str()), (Some(0), ""), "{fit:?}");
+    let found = fit.out.lines().skip(1).map(|line| line.split_whitespace().take(2).collect::<Vec<_>>());
+    assert!(found.eq(["serves", "file", "room", "clock", "processes"].map(|check| vec!["ok", check])), "{fit:?}");
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let open = said(bare().args(["doctor", &url]));
+    assert!(open.code == Some(1) && open.out.contains("warning  file") && open.out.contains("forge"), "{open:?}");
+    let seen: Value = serde_json::from_str(&said(bare().args(["doctor", &url, "--json"])).out).unwrap();
+    assert_eq!((&seen["worst"], &seen["findings"][1]["severity"]), (&"warning".into(), &"warning".into()));
+    std::fs::remove_dir_all(&folder).unwrap();
+
+    let nobody = said(bare().args(["doctor", "redis://127.0.0.1:1"]));
+    assert!(nobody.code == Some(69) && nobody.err.contains("nothing listens"), "{nobody:?}");
+    let not_there = said(bare().args(["doctor", "redis://127.0.0.1:1", "--url", "sqlite://"]));
+    assert!(not_there.code == Some(64) && not_there.err.contains("given twice"), "{not_there:?}");
+}
+
+#[test]
+fn doctor_finds_locks_of_two_layouts_under_one_name() {
+    let Ok(redis) = std::env::var("LOCKWRIGHT_TEST_REDIS") else { return };
+    let prefix = format!("doctor-{}:", std::process::id());
+    let examine = || {
+        let said = said(bare().args(["doctor", &redis, "--prefix", &prefix, "--json"]));
+        let seen: Value = serde_json::from_str(&said.out).unwrap();
+        let findings = seen["findings"].as_array().unwrap().clone();
+        (said.code, findings.into_iter().find(|finding| finding["check"] == "layouts"))
+    };
+    let of_layout = |layout| {
+        let client = lockwright::blocking::connect(&format!("{redis}?prefix={prefix}&layout={layout}")).unwrap();
+        client.lock("x").acquire().unwrap()
+    };
+    let native = of_layout("native");
+    assert_eq!(examine(), (Some(0), None));
+    let redisson = of_layout("redisson");
+    let (code, both) = examine();
+    let both = both.unwrap();
+    assert!(both["severity"] == "warning" && both["found"].as_str().unwrap().contains("\"x\""), "{both}");
+    assert_eq!(code, Some(1));
+    let _ = native.release().unwrap();
+    let _ = redisson.release().unwrap();
 }

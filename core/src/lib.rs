@@ -49,7 +49,7 @@ pub use client::{Async, Client, Face, Guard, Health, Lock, LockBuilder, PING, co
 pub use driver::engine::restored;
 pub use error::{Error, Kind, Result};
 pub use latch::{Latch, LatchBuilder};
-pub use machines::{error, gate, guarantee, kit, lease, name, options, queue, share, token, uri};
+pub use machines::{error, finding, gate, guarantee, kit, lease, name, options, queue, share, token, uri};
 pub use platform::companion::outlived_by;
 #[cfg(unix)]
 pub use platform::event_loop;

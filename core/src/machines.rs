@@ -7,6 +7,12 @@ pub mod error {
     pub use lockwright_machines::error::{Error, Kind, Result};
 }
 
+/// What an examination of a store finds: whether it is fit to keep locks in.
+pub mod finding {
+    #[doc(inline)]
+    pub use lockwright_machines::finding::{Finding, Severity};
+}
+
 /// What is waited for and not held: how far [latches](crate::latch) and [barriers](crate::barrier) go.
 pub mod gate {
     #[cfg(feature = "unstable-store")]

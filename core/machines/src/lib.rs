@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod finding;
 pub mod gate;
 pub mod guarantee;
 pub mod kit;

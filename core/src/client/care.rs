@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::{Async, Blocking, Client, Face, Lock};
 use crate::driver::road::{Road, here};
-use crate::error::Result;
+use crate::error::{Kind, Result};
+use crate::finding::{Finding, Severity};
+use crate::lease::Sighting;
 use crate::options::AcquireOptions;
 use crate::platform::clock;
 
@@ -49,9 +51,66 @@ impl<F: Face> Client<F> {
         self.inquire(road, &engine, engine.store.eviction()).await
     }
 
+    async fn examine_by(&self, road: Road) -> Result<Vec<Finding>> {
+        let engine = self.engine()?;
+        let mut found = self.inquire(road, &engine, engine.store.examine()).await?;
+        found.extend(self.layouts_seen(road).await?);
+        Ok(found)
+    }
+
+    /// Whether other libraries keep locks here, and under names of ours. Nothing where there are none, and for a client
+    /// that joins a layout of theirs, in which nobody can tell which are whose.
+    async fn layouts_seen(&self, road: Road) -> Result<Option<Finding>> {
+        let own = self.engine()?.store.layouts().first().map(|layout| layout.name());
+        if own != Some(self.default_layout()?.name()) {
+            return Ok(None);
+        }
+        let others = match self.others_by(road, None).await {
+            Ok(others) if others.is_empty() => return Ok(None),
+            Ok(others) => others,
+            Err(error) if error.kind() == Kind::Auth => {
+                let advice = "grant +scan and the right to read every key, if such locks may be here";
+                let found = "this user may not look for locks of other libraries";
+                return Ok(Some(Finding::of(Severity::Note, "layouts", found, advice)));
+            }
+            Err(error) => return Err(error),
+        };
+        let mut both = Vec::new();
+        for name in self.list_by(road).await? {
+            // The key has this client's prefix in front, which the store alone knows.
+            let is_alike = others.iter().any(|other| other.key.ends_with(&name));
+            if is_alike && !self.others_by(road, Some(&name)).await?.is_empty() {
+                both.push(name);
+            }
+        }
+        Ok(Some(of_layouts(&others, &both)))
+    }
+
     async fn drain_by(&self, road: Road, limit: Duration) -> Result<Vec<String>> {
         self.engine()?.drain(road, limit).await.map_err(|error| error.on_store(self.address()))
     }
+}
+
+/// Most names that are told.
+const SHOWN: usize = 3;
+
+fn of_layouts(others: &[Sighting], both: &[String]) -> Finding {
+    if both.is_empty() {
+        let keys = some_of(others.iter().map(|other| &*other.key));
+        let found = format!("{} keys look like locks of other libraries: {keys}", others.len());
+        let advice = "to exclude their holders, join their layout: the option layout; see docs/interop.md";
+        return Finding::of(Severity::Note, "layouts", found, advice);
+    }
+    let names = some_of(both.iter().map(|name| &**name));
+    let found = format!("{} names are locked in two layouts, which do not exclude one another: {names}", both.len());
+    let advice = "lock each name in one layout everywhere: the option layout; see docs/interop.md";
+    Finding::of(Severity::Warning, "layouts", found, advice)
+}
+
+fn some_of<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names = names.map(|name| format!("{name:?}"));
+    let few: Vec<_> = names.by_ref().take(SHOWN).collect();
+    format!("{}{}", few.join(", "), if names.next().is_some() { " and others" } else { "" })
 }
 
 impl Client<Async> {
@@ -69,6 +128,17 @@ impl Client<Async> {
         }
         let took = clock::now().since(began);
         Ok(Health { took, eviction: self.eviction(Road::Task).await? })
+    }
+
+    /// Looks whether the store is fit to keep locks in, for its operator: version, role, eviction, persistence, clocks,
+    /// the file's place, and locks of other libraries, for which it looks through all that is kept there: once in a
+    /// while, not as a probe. What was found, also what is as it should be; which checks there are depends on the
+    /// store. That locks can be had is for [`ping`](Self::ping) to say.
+    ///
+    /// # Errors
+    /// `unavailable`, `auth` or `protocol` from the store, `closed`.
+    pub async fn examine(&self) -> Result<Vec<Finding>> {
+        self.examine_by(Road::Task).await
     }
 
     /// Begins nothing any more, and waits until everything that this client and its clones hold was released, for at
@@ -94,6 +164,14 @@ impl Client<Blocking> {
         }
         let took = clock::now().since(began);
         Ok(Health { took, eviction: here(self.eviction(Road::Thread))? })
+    }
+
+    /// See the async [`examine`](crate::Client::examine).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn examine(&self) -> Result<Vec<Finding>> {
+        here(self.examine_by(Road::Thread))
     }
 
     /// See the async [`drain`](crate::Client::drain).

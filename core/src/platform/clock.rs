@@ -1,3 +1,11 @@
-//! The one clock of the driver.
+//! The one clock of the driver, by which everything is decided, and the host's wall clock, by which nothing is.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(crate) use super::os::now;
+
+/// What the wall clock shows, in microseconds since 1970: it may be wrong, and may be set at any moment.
+pub(crate) fn wall() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}

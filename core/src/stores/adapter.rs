@@ -11,6 +11,7 @@ use std::task::Poll;
 use tokio::sync::Notify;
 
 use crate::error::Error;
+use crate::finding::Finding;
 use crate::lease::Sighting;
 use crate::options::AcquireOptions;
 use crate::platform::{clock, runtime};
@@ -207,6 +208,11 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
     /// What it does when its memory is full, where it has such a thing and this user may ask.
     fn eviction(&self) -> Inquiry<'_, Option<String>> {
         Inquiry::Done(Ok(None))
+    }
+
+    /// Looks whether it is fit to keep locks in: what its operator would want to know, the most general first.
+    fn examine(&self) -> Inquiry<'_, Vec<Finding>> {
+        Inquiry::Done(Ok(Vec::new()))
     }
 
     /// The client was closed: connections and subscriptions go, also those of an inbox. A later call opens what it

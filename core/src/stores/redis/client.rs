@@ -14,7 +14,7 @@ use super::config::Config;
 use super::exchange::Exchange;
 use super::greeting::{self, Welcome};
 use super::inbox::Listening;
-use super::layouts::{self, survey};
+use super::layouts::{self, examination, survey};
 use super::shared_connection::{SharedConnection, Values};
 use super::shortcut;
 use super::socket::{Connection, unreachable};
@@ -22,6 +22,7 @@ use super::tasks;
 use super::topics::Topics;
 use super::wire::{Commands, Scripts};
 use crate::error::{Error, Result};
+use crate::finding::Finding;
 use crate::lease::Sighting;
 use crate::platform::mutex::locked;
 use crate::platform::stream::{Home, HomeId};
@@ -367,6 +368,10 @@ impl Store for Redis {
 
     fn eviction(&self) -> Inquiry<'_, Option<String>> {
         survey::eviction(&self.config.prefix)
+    }
+
+    fn examine(&self) -> Inquiry<'_, Vec<Finding>> {
+        examination::examine(&self.config.prefix, clock::wall)
     }
 
     fn call(&self, requests: &Requests, limit: Time) -> Answered {

@@ -9,13 +9,15 @@ use lockwright_machines::cell_layout;
 use tokio::sync::oneshot;
 
 use super::config::Config;
+use super::examination;
 use super::file::LockFile;
 use super::inbox;
 use super::layouts::record_rows;
 use crate::error::{Error, Kind};
+use crate::finding::Finding;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
-use crate::protocol::{Layout, Requests};
+use crate::protocol::{Inquiry, Layout, Requests};
 use crate::session::Inbox;
 use crate::stores::{Answered, BoxFuture, Closing, Ends, Outcome, Sink, Store, Subscription, Topic, not_sent};
 use crate::time::Time;
@@ -189,6 +191,10 @@ impl Store for SqliteStore {
             })
         };
         Subscription::of(Inbox::Closed).until(ends).in_background(Box::new(listen))
+    }
+
+    fn examine(&self) -> Inquiry<'_, Vec<Finding>> {
+        Inquiry::Done(Ok(examination::examine(self.file.config())))
     }
 
     fn close(&self) {

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use lockwright_machines::cell_layout;
 use rusqlite::config::DbConfig;
@@ -89,6 +89,10 @@ impl LockFile {
             open: Mutex::new(None),
             replaced: AtomicU64::new(0),
         }
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
     }
 
     pub(super) fn address(&self) -> &Arc<str> {
@@ -245,7 +249,7 @@ impl LockFile {
         let env = Env {
             now,
             clock: &open.host.clock,
-            wall: wall(),
+            wall: clock::wall(),
             process: open.host.process(),
             alive: &alive,
             gone: &gone,
@@ -574,9 +578,4 @@ fn operation(requests: &[Request]) -> &'static str {
         },
         None => "connect",
     }
-}
-
-fn wall() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

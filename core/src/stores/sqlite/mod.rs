@@ -3,6 +3,7 @@
 mod client;
 mod config;
 mod database;
+mod examination;
 mod file;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;

@@ -11,6 +11,7 @@ use crate::native_machine::Calls;
 use crate::protocol::{Call, Layout};
 
 pub mod barrier_scripts;
+pub mod examination;
 pub mod getset;
 pub mod joined;
 pub mod latch_scripts;

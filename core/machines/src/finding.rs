@@ -1,0 +1,59 @@
+//! What an examination of a store finds: whether it is fit to keep locks in.
+
+use std::fmt;
+
+/// How much a [`Finding`] matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// It is as it should be.
+    Ok,
+    /// It is worth knowing: a guarantee ends there.
+    Note,
+    /// Locks may be lost, or fail to exclude, in a case that can be ruled out.
+    Warning,
+    /// Locks cannot be had, or do not exclude one another.
+    Problem,
+}
+
+impl Severity {
+    /// Its word, as programs know it: `ok`, `note`, `warning`, `problem`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Severity::Ok => "ok",
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Problem => "problem",
+        }
+    }
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One thing that an examination of a store found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at, by one word that does not change, such as `eviction`.
+    pub check: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What was found.
+    pub found: String,
+    /// What to do about it; `None` where nothing is to be done.
+    pub advice: Option<&'static str>,
+}
+
+impl Finding {
+    /// It is as it should be.
+    pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
+        Finding { check, severity: Severity::Ok, found: found.into(), advice: None }
+    }
+
+    /// It is not, or not quite.
+    pub fn of(severity: Severity, check: &'static str, found: impl Into<String>, advice: &'static str) -> Self {
+        Finding { check, severity, found: found.into(), advice: Some(advice) }
+    }
+}
