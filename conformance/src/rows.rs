@@ -112,7 +112,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 15] = [
+pub const ABILITIES: [&str; 16] = [
     "restart",
     "count",
     "foreign",
@@ -120,6 +120,7 @@ pub const ABILITIES: [&str; 15] = [
     "native",
     "rank",
     "rwlock",
+    "change",
     "semaphore",
     "latch",
     "barrier",

@@ -1,8 +1,9 @@
 //! The whole way down and back over an etcd.
 
-use std::process::Command;
-use std::sync::Arc;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use lockwright::Kind;
@@ -198,4 +199,213 @@ fn nobody_at_the_address_is_told_at_once() {
     let uri = address().replace("etcd://", "etcd://127.0.0.1:1,");
     let guard = lockwright::blocking::connect(&uri).unwrap().lock(&name("x")).acquire().unwrap();
     assert!(guard.is_held());
+}
+
+/// Whatever runs beside the test, and ends with it.
+struct Running(std::process::Child);
+
+impl Running {
+    fn etcdctl(uri: &str, arguments: &[&str]) -> Self {
+        let endpoint = uri.trim_start_matches("etcd://");
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").args(["--endpoints", endpoint]).args(arguments).stdout(Stdio::piped());
+        Running(command.spawn().unwrap())
+    }
+
+    /// What it prints next, each time.
+    fn lines(&mut self) -> impl FnMut() -> String + use<> {
+        let (prints, printed) = mpsc::channel();
+        let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
+        std::thread::spawn(move || lines.map_while(Result::ok).all(|line| prints.send(line).is_ok()));
+        move || printed.recv_timeout(Duration::from_secs(20)).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_holder_that_is_killed_or_forgets_it_is_followed_by_the_other_side() {
+    let uri = address();
+    let (client, name) = (client(&uri, "ttl=2s"), name("x"));
+    let theirs = Running::etcdctl(&uri, &["lock", "--ttl", "2", &name]);
+    until("theirs holds", || client.inspect(&name).unwrap().holder.is_some());
+    let killed = Instant::now();
+    // Which leaves its lease as it is.
+    drop(theirs);
+    let guard = client.lock(&name).acquire().unwrap();
+    assert!(killed.elapsed() > Duration::from_millis(500) && killed.elapsed() < Duration::from_secs(6));
+    let mut theirs = Running::etcdctl(&uri, &["lock", &name]);
+    let mut prints = theirs.lines();
+    until("theirs waits", || client.inspect(&name).unwrap().waiters == 1);
+    guard.abandon();
+    assert!(prints().starts_with(&format!("{name}/")));
+}
+
+#[test]
+fn who_leads_is_seen_by_etcdctl_and_by_us_and_each_follows_the_other() {
+    let uri = address();
+    let (client, name) = (client(&uri, ""), name("x"));
+    let election = client.election(&name);
+    let mut listens = Running::etcdctl(&uri, &["elect", "--listen", &name]);
+    let mut heard = listens.lines();
+    let ours = election.campaign("10.0.0.7:8080").unwrap();
+    // It prints the key, then what is proclaimed.
+    assert!(heard().starts_with(&format!("{name}/")));
+    assert_eq!(heard(), "10.0.0.7:8080");
+    let theirs = Running::etcdctl(&uri, &["elect", &name, "10.0.0.8:8080"]);
+    until("theirs stands by", || client.inspect(&name).unwrap().waiters == 1);
+    let leader = election.leader().unwrap().unwrap();
+    assert_eq!((leader.card.label.as_str(), leader.card.pid), ("10.0.0.7:8080", std::process::id()));
+    assert_eq!(leader.token, ours.token().n);
+    // Resigns.
+    let _ = ours.release().unwrap();
+    let leader = election.changed(Some(leader.token), Duration::from_millis(10)).unwrap();
+    let leader = leader.or_else(|| election.changed(None, Duration::from_millis(10)).unwrap()).unwrap();
+    assert_eq!((leader.card.label.as_str(), leader.card.host.as_str()), ("10.0.0.8:8080", ""));
+    assert!(heard().starts_with(&format!("{name}/")));
+    assert_eq!(heard(), "10.0.0.8:8080");
+    let next = {
+        let election = election.clone();
+        std::thread::spawn(move || election.campaign("10.0.0.9:8080").unwrap())
+    };
+    until("ours stands by", || client.inspect(&name).unwrap().waiters == 1);
+    // It resigns when it is told to end.
+    let pid = rustix::process::Pid::from_raw(theirs.0.id().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let next = next.join().unwrap();
+    assert!(next.token().n > leader.token);
+    assert!(heard().starts_with(&format!("{name}/")));
+    assert_eq!(heard(), "10.0.0.9:8080");
+}
+
+#[test]
+fn readers_read_together_and_a_writer_is_alone() {
+    let uri = address();
+    let (one, other, name) = (client(&uri, ""), client(&uri, ""), name("x"));
+    let readers = [&one, &other, &one].map(|client| client.rwlock(&name).read().acquire().unwrap());
+    assert!(other.rwlock(&name).write().try_acquire().unwrap().is_none());
+    let writer = {
+        let lock = other.rwlock(&name).write().build().unwrap();
+        std::thread::spawn(move || lock.acquire().unwrap())
+    };
+    until("the writer waits", || one.inspect(&name).unwrap().waiters == 1);
+    // Nobody overtakes it.
+    assert!(one.rwlock(&name).read().try_acquire().unwrap().is_none());
+    let seen = one.inspect(&name).unwrap();
+    let shared = seen.shared.unwrap();
+    assert_eq!((seen.primitive, shared.holders.len(), shared.held), (Some("rwlock"), 3, 3));
+    assert!(shared.holders.iter().all(|part| part.holder.card.pid == std::process::id()));
+    assert_eq!(shared.holders[0].holder.first_token, readers[0].token().n);
+    let highest = readers.iter().map(|reader| reader.token().n).max().unwrap();
+    for reader in readers {
+        assert!(!writer.is_finished());
+        assert_eq!(reader.release().unwrap(), ReleaseOutcome::Released);
+    }
+    let writer = writer.join().unwrap();
+    assert!(writer.token().n > highest);
+    assert!(one.rwlock(&name).read().try_acquire().unwrap().is_none());
+    assert_eq!(one.lock(&name).try_acquire().unwrap_err().kind(), Kind::ForeignLayout);
+    assert_eq!(one.semaphore(&name, 2).try_acquire().unwrap_err().kind(), Kind::ForeignLayout);
+    assert_eq!(writer.downgrade().unwrap_err().kind(), Kind::Unsupported);
+    assert!(writer.is_held());
+    assert!(one.list().unwrap().contains(&name));
+    assert!(one.break_lock(&name, writer.token()).unwrap());
+    until("it is lost", || !writer.is_held());
+    assert_eq!(writer.why_lost(), Some(LossReason::Broken));
+    assert_eq!(etcdctl(&uri, &["get", "--prefix", &name]), "");
+}
+
+#[test]
+fn so_many_permits_are_given_and_no_more() {
+    let uri = address();
+    let (one, other, name) = (client(&uri, ""), client(&uri, ""), name("x"));
+    let two = one.semaphore(&name, 3).take(2).acquire().unwrap();
+    let last = other.semaphore(&name, 3).acquire().unwrap();
+    assert!(one.semaphore(&name, 3).try_acquire().unwrap().is_none());
+    assert_eq!(etcdctl(&uri, &["get", "--prefix", "--keys-only", &name]).split_whitespace().count(), 2);
+    let shared = one.inspect(&name).unwrap().shared.unwrap();
+    assert_eq!((shared.permits, shared.held, shared.holders.len()), (Some(3), 3, 2));
+    let error = one.semaphore(&name, 9).take(4).acquire().unwrap_err();
+    assert_eq!(error.kind(), Kind::InvalidConfig, "{error}");
+    let waits = {
+        let lock = other.semaphore(&name, 3).take(2).build().unwrap();
+        std::thread::spawn(move || lock.acquire().unwrap())
+    };
+    until("it waits", || one.inspect(&name).unwrap().waiters == 1);
+    assert_eq!(last.release().unwrap(), ReleaseOutcome::Released);
+    // One is free, and it wants two: nobody overtakes it.
+    assert!(one.semaphore(&name, 3).try_acquire().unwrap().is_none());
+    assert!(!waits.is_finished());
+    assert_eq!(two.release().unwrap(), ReleaseOutcome::Released);
+    let waited = waits.join().unwrap();
+    assert!(one.semaphore(&name, 3).try_acquire().unwrap().is_some());
+    assert_eq!(waited.release().unwrap(), ReleaseOutcome::Released);
+    assert_eq!(one.semaphore(&name, 1001).build().unwrap_err().kind(), Kind::Unsupported);
+    let lock = one.semaphore(&name, 3).build().unwrap();
+    assert_eq!(lock.resize(4).unwrap_err().kind(), Kind::Unsupported);
+    until("nothing is left", || etcdctl(&uri, &["get", "--prefix", &name]).is_empty());
+}
+
+fn tls_address() -> String {
+    std::env::var("LOCKWRIGHT_TEST_ETCD_TLS").unwrap_or_else(|_| {
+        panic!(
+            "this test needs an etcd with TLS: run `conformance/services/etcd-tls.sh start` and set \
+             LOCKWRIGHT_TEST_ETCD_TLS to the address it prints"
+        )
+    })
+}
+
+#[test]
+fn certificates_a_password_and_tokens_that_end_are_honoured() {
+    let uri = tls_address();
+    let (one, other) = (lockwright::blocking::connect(&uri).unwrap(), lockwright::blocking::connect(&uri).unwrap());
+    let name = name("x");
+    let guard = one.lock(&name).acquire().unwrap();
+    let waits = {
+        let lock = other.lock(&name).build().unwrap();
+        std::thread::spawn(move || lock.acquire().unwrap().release().unwrap())
+    };
+    until("it waits", || one.inspect(&name).unwrap().waiters == 1);
+    // The tokens of both are over twice by then; the hold is not.
+    std::thread::sleep(Duration::from_secs(7));
+    assert!(guard.is_held() && guard.remaining() > Duration::from_secs(15), "{:?}", guard.remaining());
+    let next = one.lock(&format!("{name}/other")).acquire().unwrap();
+    assert!(next.is_held());
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    assert_eq!(waits.join().unwrap(), ReleaseOutcome::Released);
+}
+
+#[test]
+fn whoever_is_not_known_or_has_no_rights_is_told() {
+    let uri = tls_address();
+    let password = uri.split(':').nth(2).unwrap().split('@').next().unwrap().to_owned();
+    let fails = |uri: &str| {
+        let client = lockwright::blocking::connect(uri).unwrap();
+        let began = Instant::now();
+        let error = client.lock(&name("x")).try_acquire().unwrap_err();
+        assert!(began.elapsed() < Duration::from_secs(9), "{:?}: {error}", began.elapsed());
+        let told = format!("{error} {error:?}");
+        assert!(!told.contains(&password), "{told}");
+        error.kind()
+    };
+    assert_eq!(fails(&uri.replace(&password, "wrong")), Kind::Auth);
+    assert_eq!(fails(&uri.replace("prefix=app/", "prefix=secret/")), Kind::Auth);
+    let (base, options) = uri.split_once('?').unwrap();
+    let without = |dropped: &[&str]| {
+        let is_left = |part: &&str| !dropped.iter().any(|option| part.starts_with(option));
+        let left: Vec<_> = options.split('&').filter(is_left).collect();
+        format!("{base}?store_timeout=2s&{}", left.join("&"))
+    };
+    // Neither an authority that nobody knows nor a client without a certificate is taken.
+    assert_eq!(fails(&without(&["ca="])), Kind::Unavailable);
+    assert_eq!(fails(&without(&["cert=", "key="])), Kind::Unavailable);
+    // A certificate names its user, too.
+    let by_certificate = format!("etcds://{}?{options}", base.split('@').nth(1).unwrap());
+    let client = lockwright::blocking::connect(&by_certificate).unwrap();
+    assert!(client.lock(&name("x")).try_acquire().unwrap().is_some());
 }

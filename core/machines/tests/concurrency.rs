@@ -20,6 +20,7 @@ mod view;
 #[path = "curator/world.rs"]
 mod world;
 
+use lockwright_machines::share::{Primitive, Share};
 use setup::{ANY, Fault, Setup, Wish};
 
 const TWO: &[Wish] = &[Wish::Waits; 2];
@@ -69,4 +70,47 @@ fn one_contender_alone_to_whom_two_things_happen() {
 #[test]
 fn three_contenders_in_every_order() {
     Setup::of("etcd: three wait", &[Wish::Waits; 3]).check();
+}
+
+const READS: Wish = Wish::WaitsFor(Share::READ);
+const WRITES: Wish = Wish::WaitsFor(Share::WRITE);
+const ONE_OF_TWO: Share = Share { primitive: Primitive::Semaphore, units: 1, capacity: 2, in_order: false };
+const TAKES: Wish = Wish::WaitsFor(ONE_OF_TWO);
+const TAKES_TWO: Wish = Wish::WaitsFor(Share { units: 2, ..ONE_OF_TWO });
+
+#[test]
+fn a_reader_and_a_writer() {
+    let both = &[READS, WRITES];
+    Setup::of("etcd: read and write", both).check();
+    Setup::of("etcd: read and write, a lease ends", both).with(1, &[Fault::Expiry]).check();
+    Setup::of("etcd: read and write, a connection is lost", both).with(1, &[Fault::Loss]).check();
+    Setup::of("etcd: read and write, one gives up or is stopped", both).with(1, &[Fault::Cancel, Fault::Stop]).check();
+}
+
+#[test]
+fn readers_and_writers_in_every_order() {
+    Setup::of("etcd: two read, one writes", &[READS, READS, WRITES]).check();
+    Setup::of("etcd: one reads, two write", &[READS, WRITES, WRITES]).check();
+}
+
+#[test]
+fn a_reader_or_a_writer_that_only_tries() {
+    let faults = &[Fault::Loss, Fault::Expiry, Fault::Cancel];
+    Setup::of("etcd: one writes, one tries to read", &[WRITES, Wish::TriesFor(Share::READ)]).with(1, faults).check();
+    Setup::of("etcd: one reads, one tries to write", &[READS, Wish::TriesFor(Share::WRITE)]).with(1, faults).check();
+}
+
+#[test]
+fn two_permits_in_every_order() {
+    Setup::of("etcd: three take a permit of two", &[TAKES, TAKES, TAKES]).check();
+    Setup::of("etcd: one takes both, two take one", &[TAKES, TAKES_TWO, TAKES]).check();
+}
+
+#[test]
+fn permits_and_whatever_goes_wrong() {
+    let both = &[TAKES, TAKES_TWO];
+    Setup::of("etcd: permits, a lease ends", both).with(1, &[Fault::Expiry]).check();
+    Setup::of("etcd: permits, a connection is lost", both).with(1, &[Fault::Loss]).check();
+    let tries = &[TAKES_TWO, Wish::TriesFor(ONE_OF_TWO)];
+    Setup::of("etcd: permits, one tries", tries).with(1, &[Fault::Loss, Fault::Expiry, Fault::Cancel]).check();
 }

@@ -64,6 +64,7 @@ const LAYOUTS: &[Layout] = &[
     ("etcd_concurrency", |_| {
         Box::new(etcd::layouts::concurrency::Concurrency::new("orders".into(), Duration::from_secs(30)))
     }),
+    ("etcd_shared", etcd_shared),
     ("redis_barrier", redis_barrier),
     ("redis_getset", |format| by_recipe(&redis::layouts::getset::FAMILY, format)),
     ("redis_latch", redis_latch),
@@ -79,6 +80,17 @@ const LAYOUTS: &[Layout] = &[
     ("redis_symfony", |format| by_recipe(&redis::layouts::symfony::FAMILY, format)),
     ("zookeeper_curator", |_| Box::new(zookeeper::layouts::curator::Curator::new("/locks/orders".into()))),
 ];
+
+fn etcd_shared(share: &str) -> Box<dyn Protocol> {
+    let share = match share {
+        "read" => Share::READ,
+        "write" => Share::WRITE,
+        _ => Share::permits(2, 3, false).expect("in range"),
+    };
+    let ttl = Duration::from_secs(30);
+    let locks = etcd::layouts::concurrency_layout::ConcurrencyLayout { prefix: String::new(), ttl };
+    locks.shared(share).expect("there is one").protocol("orders".into())
+}
 
 fn redis_shared(share: &str) -> Box<dyn Protocol> {
     let share = match share {

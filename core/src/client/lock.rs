@@ -292,7 +292,10 @@ impl<F: Face> Lock<F> {
         let share = Share::permits(1, permits, false)?;
         let of_its_kind = layout.share().filter(|is| is.primitive == share.primitive);
         let inquiry = of_its_kind.and_then(|_| layout.resize(key.clone(), permits));
-        let inquiry = inquiry.ok_or_else(|| Error::unsupported("resize", "only a semaphore can be resized"))?;
+        let inquiry = inquiry.ok_or_else(|| match of_its_kind {
+            Some(_) => Error::unsupported("resize", "a semaphore of this layout cannot be resized"),
+            None => Error::unsupported("resize", "only a semaphore can be resized"),
+        })?;
         let engine = self.engine()?;
         let resized = engine.inquire_by(road, inquiry);
         resized.await.map_err(|error| self.explain(error))

@@ -6,13 +6,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwright_machines::protocol::{Arg, Protocol, Reply, Request, StoreEvent};
+use lockwright_machines::share::Share;
 use lockwright_machines::stores::etcd::layouts::concurrency::Concurrency;
+use lockwright_machines::stores::etcd::layouts::part::Part;
+
+use crate::setup::Wish;
 
 const LOCK: &str = "lk";
 
-/// The machine of whoever contends there.
-pub fn speaks() -> Box<dyn Protocol> {
-    Box::new(Concurrency::new(LOCK.into(), Duration::from_secs(3)))
+/// What makes the machine of whoever contends there.
+pub fn speaks(wish: Wish) -> fn() -> Box<dyn Protocol> {
+    fn of(part: Part) -> Box<dyn Protocol> {
+        Box::new(Concurrency::of(LOCK.into(), Duration::from_secs(3), part))
+    }
+    match wish.share() {
+        None => || of(Part::Lock),
+        Some(Share::READ) => || of(Part::Read),
+        Some(Share::WRITE) => || of(Part::Write),
+        Some(Share { units: 1, .. }) => || of(Part::Permits { take: 1, permits: 2 }),
+        Some(_) => || of(Part::Permits { take: 2, permits: 2 }),
+    }
 }
 
 /// Whether what is lost with a connection may be executed all the same, later: a transaction may be on its way between
@@ -65,6 +78,16 @@ fn int(request: &Request, at: usize) -> i64 {
     }
 }
 
+/// How many keys a request wants to see, and with what they begin.
+fn queue_of(request: &Request, at: usize) -> (usize, String) {
+    let limit = int(request, if at == 4 { 2 } else { 1 }) as usize;
+    let line = match request.args.get(at) {
+        Some(Arg::Key(line)) => line,
+        _ => &request.key,
+    };
+    (limit, format!("{line}/"))
+}
+
 impl Server {
     pub fn new() -> Self {
         let (keys, fences, watches) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -82,9 +105,25 @@ impl Server {
         self.fences.get(&session).copied().unwrap_or(1)
     }
 
-    /// Whoever came first has the lock.
-    pub fn first(&self) -> Option<Node> {
-        self.keys.values().min_by_key(|node| node.czxid).copied()
+    /// Whoever came first has the lock, or writes; readers before the first writer read; and permits are given until
+    /// there are none.
+    pub fn holders(&self) -> Vec<Node> {
+        let mut line: Vec<_> = self.keys.iter().map(|(key, node)| (&**key, *node)).collect();
+        line.sort_by_key(|(_, node)| node.czxid);
+        let reads = |key: &str| key.ends_with(".read");
+        let taken = |key: &str| key.split('.').nth(1).and_then(|take| take.parse::<u32>().ok());
+        let at_head = match line.first() {
+            Some((first, _)) if reads(first) => line.iter().take_while(|(key, _)| reads(key)).count(),
+            Some((first, _)) if taken(first).is_some() => {
+                let sums = line.iter().scan(0, |sum, (key, _)| {
+                    *sum += taken(key).unwrap_or(u32::MAX / 2);
+                    Some(*sum)
+                });
+                sums.take_while(|sum| *sum <= 2).count()
+            }
+            first => first.map_or(0, |_| 1),
+        };
+        line.into_iter().take(at_head).map(|(_, node)| node).collect()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -111,13 +150,15 @@ impl Server {
                 if !is_there && int(request, 3) != self.fence(session) {
                     return (Reply::Error { code: "Fenced".into(), message: String::new() }, Vec::new());
                 }
-                if !is_there && (call == "acquire" || self.keys.is_empty()) {
+                let (_, line) = queue_of(request, 4);
+                let is_empty = !self.keys.keys().any(|key| key.starts_with(&line));
+                if !is_there && (call == "acquire" || is_empty) {
                     self.revision += 1;
                     self.keys.insert(own.clone(), Node { czxid: self.revision, session });
                 }
-                self.queue(session, &own)
+                self.queue(session, &own, queue_of(request, 4), 0)
             }
-            "look" => self.queue(session, &key(request, 0)),
+            "look" => self.queue(session, &key(request, 0), queue_of(request, 3), int(request, 2)),
             "exists" => match self.keys.get(&key(request, 0)) {
                 Some(node) => Reply::List([session, node.czxid, node.session].map(Reply::Int).into()),
                 None => Reply::Nil,
@@ -147,10 +188,12 @@ impl Server {
         (reply, Vec::new())
     }
 
-    fn queue(&self, session: i64, own: &str) -> Reply {
+    fn queue(&self, session: i64, own: &str, (limit, line): (usize, String), until: i64) -> Reply {
         let (create, owner) = self.keys.get(own).map_or((0, 0), |node| (node.czxid, node.session));
-        let mut entries: Vec<_> = self.keys.iter().collect();
+        let mut entries: Vec<_> = self.keys.iter().filter(|(key, _)| key.starts_with(&line)).collect();
+        entries.retain(|(_, node)| until == 0 || node.czxid <= until);
         entries.sort_by_key(|(_, node)| node.czxid);
+        entries.drain(..entries.len().saturating_sub(limit));
         let entry = |(key, node): (&Arc<str>, &Node)| {
             Reply::List(vec![Reply::Text(key.to_string()), Reply::Int(node.czxid), Reply::Int(node.session)])
         };

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use lockwright_machines::protocol::{Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::stores::zookeeper::layouts::curator::Curator;
 
+use crate::setup::Wish;
+
 const DIR: &str = "/lk";
 
-/// The machine of whoever contends there.
-pub fn speaks() -> Box<dyn Protocol> {
-    Box::new(Curator::new(DIR.into()))
+/// What makes the machine of whoever contends there.
+pub fn speaks(wish: Wish) -> fn() -> Box<dyn Protocol> {
+    assert!(wish.share().is_none(), "there are locks only");
+    || Box::new(Curator::new(DIR.into()))
 }
 
 /// Whether what is lost with a connection may be executed all the same, later: a session goes on with its requests in
@@ -56,9 +59,9 @@ impl Server {
     }
 
     /// Whoever stands first has the lock.
-    pub fn first(&self) -> Option<Node> {
+    pub fn holders(&self) -> Vec<Node> {
         let sequence = |path: &str| path.rsplit('-').next().map(str::to_owned);
-        self.nodes.iter().min_by_key(|(path, _)| sequence(path)).map(|(_, node)| *node)
+        self.nodes.iter().min_by_key(|(path, _)| sequence(path)).map(|(_, node)| *node).into_iter().collect()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lockwright_machines::share::Share;
+
 use crate::processor::processor_seconds;
 use crate::search::{Explored, explore};
 
@@ -19,14 +21,35 @@ pub enum Wish {
     /// It waits, and what it holds is to end with its ttl.
     WaitsUnrenewed,
     Tries,
+    /// It waits for this of what several share.
+    WaitsFor(Share),
+    TriesFor(Share),
 }
 
 impl Wish {
-    fn in_words(self) -> &'static str {
+    pub fn tries(self) -> bool {
+        matches!(self, Wish::Tries | Wish::TriesFor(_))
+    }
+
+    pub fn share(self) -> Option<Share> {
         match self {
-            Wish::Waits => "wait",
-            Wish::WaitsUnrenewed => "wait, unrenewed",
-            Wish::Tries => "try",
+            Wish::WaitsFor(share) | Wish::TriesFor(share) => Some(share),
+            _ => None,
+        }
+    }
+
+    fn in_words(self) -> String {
+        let of = |share: Share| match share {
+            Share::READ => "read".to_owned(),
+            Share::WRITE => "write".to_owned(),
+            Share { units, capacity, .. } => format!("take {units} of {capacity}"),
+        };
+        match self {
+            Wish::Waits => "wait".to_owned(),
+            Wish::WaitsUnrenewed => "wait, unrenewed".to_owned(),
+            Wish::Tries => "try".to_owned(),
+            Wish::WaitsFor(share) => format!("wait to {}", of(share)),
+            Wish::TriesFor(share) => format!("try to {}", of(share)),
         }
     }
 }

@@ -13,6 +13,7 @@ use lockwright_machines::protocol::{Reply, Request, StoreEvent};
 use lockwright_machines::queue::{Ask, HoldId, Refusal, TaskId};
 use lockwright_machines::rank::Rank;
 use lockwright_machines::session::{Answer, Inbox, RequestId, Service};
+use lockwright_machines::share::Share;
 use lockwright_machines::time::Time;
 use lockwright_machines::token::Token;
 
@@ -121,6 +122,8 @@ pub struct World {
     sessions: i64,
     /// The highest token of a holder.
     token: u64,
+    /// The highest of one who was alone.
+    alone: u64,
     /// What was found while a move was made.
     wrong: Option<String>,
 }
@@ -276,7 +279,8 @@ impl World {
     pub fn new(setup: &Setup) -> Self {
         let client = |(id, wish): (usize, &Wish)| {
             let store_timeout = TICK * STORE_TIMEOUT;
-            let part = Part { id: id as u8, salt: 0, speaks, store_timeout, shares: false };
+            let part =
+                Part { id: id as u8, salt: 0, speaks: speaks(*wish), store_timeout, shares: wish.share().is_some() };
             Rc::new(Client {
                 wish: *wish,
                 process: Process::new(part, Inbox::Closed),
@@ -296,10 +300,11 @@ impl World {
         let sessions = clients.len() as i64;
         let (server, left) = (Rc::new(Server::new()), Vec::new());
         let Setup { failure, faults, most_faults, .. } = *setup;
-        let mut world = World { clients, server, left, failure, faults, most_faults, sessions, token: 0, wrong: None };
+        let mut world =
+            World { clients, server, left, failure, faults, most_faults, sessions, token: 0, alone: 0, wrong: None };
         for (who, wish) in setup.wishes.iter().enumerate() {
             world.live(who);
-            let tries = *wish == Wish::Tries;
+            let tries = wish.tries();
             let retry = Retry { min: TICK, max: TICK };
             let renew = *wish != Wish::WaitsUnrenewed;
             let service = Service { ttl: TICK * TTL, renew, max_hold: None, retry };
@@ -600,14 +605,23 @@ impl World {
     }
 
     fn settled(&mut self, who: usize, call: Call, settled: Settled) {
-        let highest = self.token;
+        let share = self.clients[who].wish.share();
+        // Of those who hold together, a later one may know it earlier.
+        let highest = match share {
+            None | Some(Share::WRITE) => self.token,
+            Some(Share::READ) => self.alone,
+            Some(_) => 0,
+        };
         let client = self.client(who);
         let wrong = match (client.task, call, settled) {
             (Task::Wanting, Call::Acquire(_), Settled::Granted { .. }) => {
                 let token = client.process.shown(HOLD).unwrap_or(0);
                 client.task = Task::Holding { token };
                 let is_over = !client.believes();
-                self.token = token;
+                self.token = self.token.max(token);
+                if matches!(share, None | Some(Share::WRITE)) {
+                    self.alone = token;
+                }
                 match () {
                     () if token <= highest => Some(format!("token {token} after {highest}")),
                     () => is_over.then(|| "what it is granted is over".to_owned()),
@@ -643,23 +657,20 @@ impl World {
         if let Some(wrong) = &self.wrong {
             return Err(wrong.clone());
         }
-        let mut holders = self.clients.iter().filter(|client| client.believes());
-        if let Some(holder) = holders.next() {
-            if holders.next().is_some() {
-                return Err("two believe to hold it".to_owned());
-            }
+        for holder in self.clients.iter().filter(|client| client.believes()) {
             if holder.process.valid_until(HOLD) > Some(time(holder.life)) {
                 return Err("it believes to hold it for longer than its session is known to live".to_owned());
             }
-            let first = self.server.first();
+            // Of which no two are of one client.
+            let holders = self.server.holders();
             let is_its =
                 |session, token: i64| session == holder.session && holder.process.shown(HOLD) == Some(token as u64);
-            if !first.is_some_and(|node| is_its(node.session, node.czxid)) {
-                return Err(format!("it believes to hold it, and first is {first:?}"));
+            if !holders.iter().any(|node| is_its(node.session, node.czxid)) {
+                return Err(format!("it believes to hold it, and those who do are {holders:?}"));
             }
         }
         let waits = |client: &Rc<Client>| client.task == Task::Wanting && client.flights.is_empty() && !client.wakes();
-        if self.clients.iter().any(|client| client.wish == Wish::Tries && waits(client)) {
+        if self.clients.iter().any(|client| client.wish.tries() && waits(client)) {
             return Err("it only tries, and waits".to_owned());
         }
         let is_quiet = !self.moves().into_iter().any(Move::is_due);
@@ -674,7 +685,7 @@ impl World {
     pub fn fingerprint(&self) -> u64 {
         let mut state = Mix::new();
         self.clients.iter().for_each(|client| client.print().hash(&mut state));
-        (&*self.server, self.most_faults, self.sessions, self.token, self.left.len()).hash(&mut state);
+        (&*self.server, self.most_faults, self.sessions, self.token, self.alone, self.left.len()).hash(&mut state);
         self.wrong.is_some().hash(&mut state);
         for left in &self.left {
             let ahead = left.until.saturating_sub(self.clients[left.client].now);

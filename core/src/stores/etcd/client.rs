@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use etcd_client::{Client, Txn, TxnResponse};
+use etcd_client::{Client, GetOptions, Txn, TxnResponse};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
@@ -101,6 +101,7 @@ impl Etcd {
         F: Future<Output = Result<T, Failure>>,
     {
         let mut left = self.config.endpoints.len();
+        let mut told = None;
         loop {
             left -= 1;
             let failure = match self.line().await {
@@ -113,9 +114,14 @@ impl Etcd {
                 },
                 Err(failure) => failure,
             };
-            if left == 0 || !matches!(failure, Failure::NotSent(_)) {
+            let failure = match (told.take(), failure) {
+                (Some(known @ Failure::NoLeader(_)), Failure::NotSent(_)) => known,
+                (_, failure) => failure,
+            };
+            if left == 0 || matches!(failure, Failure::Refused(_) | Failure::Unknown(_)) {
                 return Err(failure);
             }
+            told = Some(failure);
         }
     }
 
@@ -151,11 +157,9 @@ impl Etcd {
                 Err(failure) => failure,
             };
             let outcome = match failure {
-                Failure::Unknown(error) | Failure::NotSent(error) if changes_nothing(request) && replies.is_empty() => {
-                    Outcome::NotSent(error)
-                }
-                Failure::NotSent(error) if replies.is_empty() => Outcome::NotSent(error),
-                Failure::NotSent(error) | Failure::Unknown(error) => {
+                Failure::Unknown(error) if changes_nothing(request) && replies.is_empty() => Outcome::NotSent(error),
+                Failure::NotSent(error) | Failure::NoLeader(error) if replies.is_empty() => Outcome::NotSent(error),
+                Failure::NotSent(error) | Failure::NoLeader(error) | Failure::Unknown(error) => {
                     Outcome::Unknown { error, void_after: self.void_after(clock::now(), limit) }
                 }
                 Failure::Refused(_) => continue,
@@ -212,16 +216,19 @@ impl Etcd {
                 let id = transactions::int(request, 0).map_err(Failure::NotSent)?;
                 let lives =
                     self.over_a_line(|mut client| async move { answered(client.lease_time_to_live(id, None).await) });
-                Ok(match lives.await?.ttl() {
-                    seconds if seconds < 0 => Reply::Nil,
-                    seconds => Reply::Int(seconds * 1000),
-                })
+                let seconds = lives.await?.ttl();
+                if seconds < 0 {
+                    return Ok(Reply::Nil);
+                }
+                let card = transactions::card_key(&transactions::fence_key(&self.config.prefix, id));
+                let card = transactions::text_of(&self.read(card.into_bytes(), GetOptions::new()).await?);
+                Ok(Reply::List(vec![Reply::Int(seconds * 1000), card]))
             }
             _ => Err(Failure::NotSent(transactions::strange(request))),
         }
     }
 
-    async fn read(&self, from: Vec<u8>, options: etcd_client::GetOptions) -> Result<etcd_client::GetResponse, Failure> {
+    async fn read(&self, from: Vec<u8>, options: GetOptions) -> Result<etcd_client::GetResponse, Failure> {
         self.over_a_line(|mut client| {
             let (from, options) = (from.clone(), options.clone());
             async move { answered(client.get(from, Some(options)).await) }

@@ -20,6 +20,8 @@ pub(super) enum Failure {
     Refused(Reply),
     /// It was not executed and never will be, here.
     NotSent(Error),
+    /// The same, since the member belongs to no majority: that says more than others which do not answer.
+    NoLeader(Error),
     /// It may have been, or may be yet.
     Unknown(Error),
 }
@@ -73,10 +75,11 @@ pub(super) fn failure(error: etcd_client::Error) -> Failure {
             refused("Unauthenticated")
         }
         // Said before anything is proposed to the others.
-        _ if said("no leader") || said("too many requests") => Failure::NotSent(silent(
+        _ if said("no leader") => Failure::NoLeader(silent(
             "the cluster has no leader, or this member is cut off from it: no lock is granted by a minority",
             status,
         )),
+        _ if said("too many requests") => Failure::NotSent(silent("etcd has too many requests to do", status)),
         "Unavailable" | "Unknown" | "Cancelled" | "DeadlineExceeded" | "Internal" | "Aborted" => unanswered(status),
         code => refused(code),
     }

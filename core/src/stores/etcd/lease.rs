@@ -2,7 +2,7 @@
 //! fence beside it.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub(super) struct Lease {
     pub(super) fence_key: String,
     /// At which revision the fence was written last, as far as is known: what was sent with a lower one does nothing.
     fence: AtomicI64,
+    /// Whether it lies beside the fence who this client is.
+    told: AtomicBool,
 }
 
 impl Lease {
@@ -45,6 +47,14 @@ impl Lease {
         } else {
             self.fence.fetch_max(fence, Ordering::AcqRel);
         }
+    }
+
+    pub(super) fn is_told(&self) -> bool {
+        self.told.load(Ordering::Acquire)
+    }
+
+    pub(super) fn tells(&self) {
+        self.told.store(true, Ordering::Release);
     }
 
     pub(super) fn put_fence(&self) -> TxnOp {
@@ -133,6 +143,7 @@ impl Etcd {
             ttl: Duration::from_secs(granted.ttl().try_into().unwrap_or_default()),
             fence_key,
             fence: AtomicI64::new(0),
+            told: AtomicBool::new(false),
         };
         let fence = || Txn::new().and_then([lease.put_fence()]);
         let written = self.over_a_line(|mut client| {

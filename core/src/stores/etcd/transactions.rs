@@ -8,9 +8,11 @@ use etcd_client::{
 };
 
 use super::layouts::concurrency_layout::RESERVED;
+use super::layouts::part::Part;
 use super::lease::Lease;
 use crate::error::{Error, Kind, Result};
-use crate::protocol::{Arg, AttemptId, Reply, Request};
+use crate::lease::Card;
+use crate::protocol::{Arg, Reply, Request};
 
 /// Where the arguments of a request are.
 fn key(request: &Request, at: usize) -> Result<Arc<str>> {
@@ -37,40 +39,50 @@ pub(super) fn below(lock: &str) -> String {
     format!("{lock}/")
 }
 
-fn queue_of(lock: &str, limit: i64) -> GetOptions {
-    let options = GetOptions::new().with_prefix().with_limit(limit);
-    debug_assert!(!lock.is_empty());
-    options.with_sort(SortTarget::Create, SortOrder::Ascend)
+/// Below what the queue of a request lies, of which the argument `at` may name a part.
+fn line(request: &Request, at: usize) -> &str {
+    match request.args.get(at) {
+        Some(Arg::Key(part)) => part,
+        _ => &request.key,
+    }
 }
 
 fn read(key: &str) -> TxnOp {
     TxnOp::get(key, Some(GetOptions::new().with_keys_only()))
 }
 
-fn queue(lock: &str, limit: i64) -> TxnOp {
-    TxnOp::get(below(lock), Some(queue_of(lock, limit).with_keys_only()))
+/// The last keys there, up to one that was created then; those of a queue that come first are the last to be told.
+fn queue(line: &str, limit: i64, create: i64) -> TxnOp {
+    let options = GetOptions::new().with_prefix().with_limit(limit).with_keys_only();
+    let options = options.with_sort(SortTarget::Create, SortOrder::Descend);
+    TxnOp::get(below(line), Some(if create > 0 { options.with_max_create_revision(create) } else { options }))
 }
 
 /// `acquire` and `try`, with the fence as it is known to be.
 pub(super) fn join(request: &Request, lease: &Lease, fence: i64) -> Result<Txn> {
-    let (lock, own, value, limit) = (&request.key, key(request, 0)?, key(request, 1)?, int(request, 2)?);
+    let (line, own, limit) = (line(request, 4), key(request, 0)?, int(request, 2)?);
+    let card = Card::decode(&key(request, 1)?);
     let mut compares = vec![
         Compare::create_revision(&*own, CompareOp::Equal, 0),
         Compare::mod_revision(&*lease.fence_key, CompareOp::Equal, fence),
     ];
     if request.call.name == "try" {
-        compares.push(Compare::create_revision(below(lock), CompareOp::Equal, 0).with_prefix());
+        compares.push(Compare::create_revision(below(line), CompareOp::Equal, 0).with_prefix());
     }
-    let put = TxnOp::put(&*own, &*value, Some(PutOptions::new().with_lease(lease.id)));
-    let reads = [read(&own), queue(lock, limit), read(&lease.fence_key)];
-    Ok(Txn::new().when(compares).and_then([put, queue(lock, limit)]).or_else(reads))
+    let kept = || Some(PutOptions::new().with_lease(lease.id));
+    let put = TxnOp::put(&*own, &*card.label, kept());
+    let says = || TxnOp::put(card_key(&lease.fence_key), Card { label: String::new(), ..card }.encode(), kept());
+    let reads = [read(&own), queue(line, limit, 0), read(&lease.fence_key)];
+    let joins = [put, queue(line, limit, 0)].into_iter().chain((!lease.is_told()).then(says));
+    Ok(Txn::new().when(compares).and_then(joins.collect::<Vec<_>>()).or_else(reads))
 }
 
 /// The answer to [`join`], and the fence if it is another one.
 pub(super) fn joined(request: &Request, response: &TxnResponse, lease: &Lease, fence: i64) -> (Reply, Option<i64>) {
     let revision = revision_of(response);
     match &response.op_responses()[..] {
-        [TxnOpResponse::Put(_), TxnOpResponse::Get(queue)] => {
+        [TxnOpResponse::Put(_), TxnOpResponse::Get(queue), ..] => {
+            lease.tells();
             (told(lease, revision, Some((revision, lease.id)), queue), None)
         }
         [TxnOpResponse::Get(own), TxnOpResponse::Get(queue), TxnOpResponse::Get(known)] => {
@@ -90,7 +102,7 @@ fn fenced() -> Reply {
 }
 
 pub(super) fn look(request: &Request) -> Result<Txn> {
-    Ok(Txn::new().and_then([read(&key(request, 0)?), queue(&request.key, int(request, 1)?)]))
+    Ok(Txn::new().and_then([read(&key(request, 0)?), queue(line(request, 3), int(request, 1)?, int(request, 2)?)]))
 }
 
 pub(super) fn looked(response: &TxnResponse, lease: &Lease) -> Reply {
@@ -108,7 +120,7 @@ fn told(lease: &Lease, revision: i64, own: Option<(i64, i64)>, queue: &GetRespon
     let entry =
         |kv: &KeyValue| Reply::List(vec![text(kv.key()), Reply::Int(kv.create_revision()), Reply::Int(kv.lease())]);
     let head = [lease.id, revision, create, owner].map(Reply::Int);
-    Reply::List(head.into_iter().chain(queue.kvs().iter().map(entry)).collect())
+    Reply::List(head.into_iter().chain(queue.kvs().iter().rev().map(entry)).collect())
 }
 
 pub(super) fn exists(request: &Request) -> Result<Txn> {
@@ -137,22 +149,20 @@ pub(super) fn break_hold(request: &Request, prefix: &str) -> Result<Txn> {
     let (own, create, lease) = (key(request, 0)?, int(request, 1)?, int(request, 2)?);
     let theirs = [Compare::create_revision(&*own, CompareOp::Equal, create)];
     let others = TxnOp::get(below(&request.key), Some(GetOptions::new().with_prefix().with_count_only()));
-    let tells = attempt_of(&own)
+    let tells = Part::of_ours(&own)
         .map(|_| TxnOp::put(fence_key(prefix, lease), &*own, Some(PutOptions::new().with_lease(lease))));
     let breaks: Vec<_> = [TxnOp::delete(&*own, None)].into_iter().chain(tells).collect();
     Ok(Txn::new().when(theirs).and_then(breaks).or_else([others]))
 }
 
-/// The lock and the attempt that a key of ours is of.
-pub(super) fn attempt_of(own: &str) -> Option<(&str, AttemptId)> {
-    let (lock, attempt) = own.rsplit_once('/')?;
-    let attempt = u128::from_str_radix(attempt, 16).ok().filter(|_| attempt.len() == 32)?;
-    Some((lock, AttemptId(attempt)))
-}
-
 /// Where the fence of a lease lies.
 pub(super) fn fence_key(prefix: &str, lease: i64) -> String {
     format!("{prefix}{RESERVED}/-{lease:x}")
+}
+
+/// Where it lies who keeps the lease of that fence.
+pub(super) fn card_key(fence_key: &str) -> String {
+    format!("{fence_key}.card")
 }
 
 pub(super) fn released(response: &TxnResponse) -> Reply {
@@ -179,7 +189,8 @@ pub(super) fn deleted(response: &TxnResponse) -> Reply {
 }
 
 pub(super) fn first(request: &Request) -> Result<(String, GetOptions)> {
-    Ok((below(&request.key), queue_of(&request.key, int(request, 0)?)))
+    let options = GetOptions::new().with_prefix().with_limit(int(request, 0)?);
+    Ok((below(&request.key), options.with_sort(SortTarget::Create, SortOrder::Ascend)))
 }
 
 pub(super) fn firsts(response: &GetResponse) -> Reply {
@@ -216,6 +227,11 @@ pub(super) fn listed(response: &GetResponse) -> Reply {
 
 pub(super) fn revision_of(response: &TxnResponse) -> i64 {
     response.header().map_or(0, |header| header.revision())
+}
+
+/// The value that was read; empty where there is none.
+pub(super) fn text_of(response: &GetResponse) -> Reply {
+    text(response.kvs().first().map_or(&[][..], KeyValue::value))
 }
 
 fn text(bytes: &[u8]) -> Reply {

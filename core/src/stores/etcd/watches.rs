@@ -15,8 +15,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::client::Etcd;
 use super::connection::{Failure, answered, too_late};
+use super::layouts::part::Part;
 use super::lease::Lease;
-use super::transactions::{attempt_of, below};
+use super::transactions::below;
 use crate::platform::mutex::locked;
 use crate::protocol::{Reply, StoreEvent};
 
@@ -234,7 +235,7 @@ impl Etcd {
     /// Whoever breaks a hold of this client's writes which it was.
     fn told_by_fence(&self, fence: &KeyValue) {
         let own = String::from_utf8_lossy(fence.value());
-        if let (Some((lock, attempt)), Some(sink)) = (attempt_of(&own), self.leases.sink()) {
+        if let (Some((lock, attempt)), Some(sink)) = (Part::of_ours(&own), self.leases.sink()) {
             sink.pushed(lock, &StoreEvent::Broken { attempt });
         }
     }

@@ -2,9 +2,11 @@
 //! lock service share.
 //!
 //! Every contender puts a key below the lock, under its client's lease; whose key was created first holds the lock, and
-//! that revision is its token. Go names its keys by their lease; ours are named by their attempt, which nobody else can
-//! tell: the order is all that counts. So a client's attempts never meet in one key, however late their requests come,
-//! all of them share one lease, and what an attempt left is deleted by its name.
+//! that revision is its token. Readers and writers, and those who want permits, stand in line in the same way: what
+//! their keys are called, and how many at the head hold, is in [`super::part`]. Go names its keys by their lease; ours
+//! are named by their attempt, which nobody else can tell: the order is all that counts. So a client's attempts never
+//! meet in one key, however late their requests come, all of them share one lease, and what an attempt left is deleted
+//! by its name.
 //!
 //! Where this differs from Go, what others see stays the same: the queue is read in the transaction that joins it; who
 //! waits hears of deletions by one watch on all of the queue, and is the holder when all that were ahead in a look are
@@ -17,22 +19,22 @@
 //! ```text
 //! acquire    input                               next
 //! (begin)    new attempt, waiting                Asking: acquire
-//!            new, trying                         Asking: try
-//!            same attempt again                  Asking: look
+//!            new, trying                         Asking: try (for permits: look)
+//!            same attempt again                  Asking: look (Removing: the same)
 //! Asking     Fenced                              Asking: the same
 //!            queue                               queue
-//! queue      mine is not there: waiting, or empty  Asking: acquire (a first look that only tries: try)
+//! queue      mine is not there: waiting, or room   Asking: acquire (a first look that only tries: try)
 //!            mine is not there, trying           held
 //!            mine is of another lease            Removing, then Asking: look
-//!            one ahead has no lease              Removing, then failed
-//!            nobody ahead                        granted
-//!            others ahead, trying                Removing, then held
-//!            nobody ahead as far as is shown     Asking: look, for more
-//!            others ahead                        Watching: watch
+//!            one ahead is in the way for good    Removing, then failed
+//!            room behind all ahead               granted
+//!            no room, trying                     Removing, then held
+//!            room, as far as is shown            Asking: look, for more
+//!            no room                             Watching: watch
 //! Watching   begun after the look                Asking: look
 //!            mine went, or some may be missed    Asking: look
 //!            it stands                           Waiting, or at once what was told meanwhile
-//! Waiting    all ahead are gone                  granted (Asking: look, where not all were shown)
+//! Waiting    room behind those who are left      granted (Asking: look, where not all were shown)
 //!            mine is gone | some may be missed   Asking: look
 //! Removing   released                            as said
 //!
@@ -48,18 +50,21 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::part::{Part, holding};
 use super::{ACQUIRE, DELETE, EXISTS, LOOK, TRY, UNDO, WATCH};
-use super::{Queue, contender, doing, first, garbled, int, list, number, on_keys, queue, release};
+use super::{Entry, Queue, doing, first, garbled, int, list, number, on_keys, queue, release};
 use crate::error::{Error, Kind, Result};
 use crate::lease::ReleaseOutcome;
 use crate::protocol::{
-    Arg, AttemptId, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term, Terms,
-    Traits, Verdict, Wait,
+    Arg, AttemptId, Change, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term,
+    Terms, Traits, Verdict, Wait,
 };
+use crate::share::Primitive;
 use crate::token::Tokens;
 
-/// How many keys of a queue a look shows: whoever stands further back looks again when these are gone, so that a long
-/// queue is not read in full by everybody in it.
+/// How many keys of a queue a look shows, the last ones up to the own: whoever stands further back looks again when
+/// these are gone. In a long queue they go last of all that are ahead, so that each contender looks once more, when it
+/// is its turn.
 pub const SHOWN: i64 = 32;
 /// A queue that changes under each of so many looks in a row is left alone for a while; also ends a hostile dialogue.
 const MAX_ROUNDS: u8 = 32;
@@ -73,15 +78,11 @@ const LOOKS: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(20
 /// The longest that nobody looks: only an event that was lost makes a difference.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The key of an attempt at the lock kept under `lock`.
-pub fn own_key(lock: &str, attempt: AttemptId) -> Arc<str> {
-    format!("{lock}/{attempt}").into()
-}
-
-/// The `concurrency` layout as a machine: one contender for one lock.
+/// The `concurrency` layout as a machine: one contender for one lock, or for a part of what several share.
 #[derive(Clone, Debug, Hash)]
 pub struct Concurrency {
     lock: Arc<str>,
+    part: Part,
     /// How long the client's lease lasts: no hold can be asked to last longer.
     lease: Duration,
     contender: Option<Contender>,
@@ -97,8 +98,14 @@ pub struct Concurrency {
 impl Concurrency {
     /// A contender for the lock kept under `lock`, of a client whose lease lasts for `lease`.
     pub fn new(lock: Arc<str>, lease: Duration) -> Self {
+        Self::of(lock, lease, Part::Lock)
+    }
+
+    /// The same for a part of what is kept there.
+    pub fn of(lock: Arc<str>, lease: Duration, part: Part) -> Self {
         Concurrency {
             lock,
+            part,
             lease,
             contender: None,
             renewing: false,
@@ -115,14 +122,14 @@ impl Concurrency {
             }
             Intent::Acquire { terms, wait, prev: None } => match &mut self.contender {
                 Some(contender) if contender.terms.attempt == terms.attempt => contender.again(wait),
-                slot => slot.insert(Contender::new(&self.lock, terms, wait)).begin(),
+                slot => slot.insert(Contender::new(&self.lock, self.part, terms, wait)).begin(),
             },
             Intent::Renew { ttl, .. } if ttl > self.lease => {
                 let message = "a lock on etcd lasts as long as its client's lease; give a longer ttl in the address";
                 Err(Error::unsupported("renew", message))
             }
             Intent::Renew { terms, .. } => {
-                let Some(contender) = self.of(terms.attempt).filter(|contender| contender.own.is_some()) else {
+                let Some(contender) = self.contender(terms.attempt).filter(|contender| contender.own.is_some()) else {
                     return Err(Error::new(Kind::Internal, "renew", "this attempt holds nothing"));
                 };
                 let request = on_keys(&EXISTS, &self.lock, [contender.key.clone()]);
@@ -131,25 +138,29 @@ impl Concurrency {
             }
             Intent::Release { terms, .. } => {
                 self.releases_again = self.released.replace(terms.attempt) == Some(terms.attempt);
-                let known = self.of(terms.attempt).filter(|contender| !contender.may_come());
+                let known = self.contender(terms.attempt).filter(|contender| !contender.may_come());
                 let own = known.and_then(|contender| Some((&contender.key, contender.own?)));
                 Ok(ask([match own {
                     Some((key, own)) => release(&self.lock, key, own.create),
-                    None => on_keys(&UNDO, &self.lock, [own_key(&self.lock, terms.attempt)]),
+                    None => on_keys(&UNDO, &self.lock, [self.key(terms.attempt)]),
                 }]))
             }
             Intent::Undo { terms, prev } => {
-                let settled = self.of(terms.attempt).is_some_and(|contender| !contender.may_come());
+                let settled = self.contender(terms.attempt).is_some_and(|contender| !contender.may_come());
                 // Else what is told while this is done would still grant.
                 self.contender.take_if(|contender| contender.terms.attempt == terms.attempt);
                 let attempts = [Some(terms.attempt), prev.map(|prev| prev.terms.attempt)];
-                self.undoes = attempts.into_iter().flatten().map(|attempt| own_key(&self.lock, attempt)).collect();
+                self.undoes = attempts.into_iter().flatten().map(|attempt| self.key(attempt)).collect();
                 Ok(ask([on_keys(if settled { &DELETE } else { &UNDO }, &self.lock, self.undoes.iter().cloned())]))
             }
         }
     }
 
-    fn of(&self, attempt: AttemptId) -> Option<&Contender> {
+    fn key(&self, attempt: AttemptId) -> Arc<str> {
+        self.part.own_key(&self.lock, attempt)
+    }
+
+    fn contender(&self, attempt: AttemptId) -> Option<&Contender> {
         self.contender.as_ref().filter(|contender| contender.terms.attempt == attempt)
     }
 
@@ -175,7 +186,7 @@ impl Concurrency {
         Ok(Step::Done(Verdict::Released(match int("release", reply)? {
             1 => ReleaseOutcome::Released,
             _ if self.releases_again => ReleaseOutcome::Unknown,
-            2 => ReleaseOutcome::StolenBy(String::new()),
+            2 if self.part == Part::Lock => ReleaseOutcome::StolenBy(String::new()),
             _ => ReleaseOutcome::Expired,
         })))
     }
@@ -187,7 +198,7 @@ impl Concurrency {
             Op::Renew => self.renewed(reply),
             // A database that is full takes no fence, and no key that would be kept out by it.
             Op::Release if is(reply, "NoSpace") => {
-                let key = self.released.map(|attempt| own_key(&self.lock, attempt));
+                let key = self.released.map(|attempt| self.key(attempt));
                 Ok(ask([on_keys(&DELETE, &self.lock, key)]))
             }
             Op::Undo if is(reply, "NoSpace") => Ok(ask([on_keys(&DELETE, &self.lock, self.undoes.iter().cloned())])),
@@ -211,6 +222,17 @@ impl Protocol for Concurrency {
             },
         };
         step.unwrap_or_else(|error| Step::Done(Verdict::Failed(error)))
+    }
+
+    fn change(&mut self, _: Change) -> Step {
+        let message = match self.part.primitive() {
+            Some(Primitive::RwLock) => {
+                "on etcd a writer cannot become a reader, nor a reader the writer: it would stand behind all who wait; \
+                 release it, and acquire the other"
+            }
+            _ => "only a holder of a read/write lock can become a reader or the writer",
+        };
+        Step::Done(Verdict::Failed(Error::unsupported("change", message)))
     }
 
     fn traits(&self) -> Traits {
@@ -238,7 +260,8 @@ enum At {
     Asking(Asked),
     Watching(Line),
     Waiting(Line),
-    Removing(Then),
+    /// The own key, which was created then.
+    Removing(u64, Then),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -273,7 +296,18 @@ impl Line {
 enum Then {
     Look,
     Held,
-    Refuse(Arc<str>),
+    Refuse(Refusal),
+}
+
+/// Why nobody can have it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Refusal {
+    /// This key is kept by no lease.
+    NoLease(Arc<str>),
+    /// The name is of this.
+    Other(Part),
+    /// It has fewer permits.
+    TooMany(u32),
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -281,6 +315,7 @@ struct Contender {
     terms: Terms,
     wait: bool,
     lock: Arc<str>,
+    part: Part,
     key: Arc<str>,
     /// An acquire was sent and never answered: it may still be executed.
     doubt: bool,
@@ -298,11 +333,11 @@ struct Contender {
 }
 
 impl Contender {
-    fn new(lock: &Arc<str>, terms: Terms, wait: bool) -> Self {
-        let (lock, key) = (lock.clone(), own_key(lock, terms.attempt));
-        let (told, at) = (Vec::new(), At::Rest);
+    fn new(lock: &Arc<str>, part: Part, terms: Terms, wait: bool) -> Self {
+        let (lock, key) = (lock.clone(), part.own_key(lock, terms.attempt));
+        let (shown, told, at) = (part.shown(SHOWN), Vec::new(), At::Rest);
         let (doubt, rounds, looks, missed) = (false, 0, 0, false);
-        Contender { terms, wait, lock, key, doubt, rounds, shown: SHOWN, looks, own: None, told, missed, at }
+        Contender { terms, wait, lock, part, key, doubt, rounds, shown, looks, own: None, told, missed, at }
     }
 
     /// Whether an acquire may be executed yet.
@@ -311,13 +346,22 @@ impl Contender {
     }
 
     fn begin(&mut self) -> Result<Step> {
-        self.ask(if self.wait { Asked::Acquire } else { Asked::Try })
+        self.ask(match self.part {
+            _ if self.wait => Asked::Acquire,
+            // No transaction can count.
+            Part::Permits { .. } => Asked::Look,
+            _ => Asked::Try,
+        })
     }
 
     fn again(&mut self, wait: bool) -> Result<Step> {
         self.doubt = self.may_come();
         (self.wait, self.own, self.rounds) = (wait, None, 0);
-        self.ask(Asked::Look)
+        match mem::replace(&mut self.at, At::Rest) {
+            // It may yet be executed: what it removes must not be what is granted.
+            At::Removing(create, then) => self.remove(create, then),
+            _ => self.ask(Asked::Look),
+        }
     }
 
     fn ask(&mut self, asked: Asked) -> Result<Step> {
@@ -329,11 +373,15 @@ impl Contender {
                 [key.clone(), self.terms.card.clone().into(), limit.clone(), Arg::NotAfter],
             )
         };
-        let request = match asked {
+        let mut request = match asked {
             Asked::Acquire => put(&ACQUIRE),
             Asked::Try => put(&TRY),
-            Asked::Look => Request::new(&LOOK, self.lock.clone(), [key, limit]),
+            Asked::Look => {
+                let create = self.own.map_or(0, |own| i64::try_from(own.create).unwrap_or(i64::MAX));
+                Request::new(&LOOK, self.lock.clone(), [key, limit, Arg::Int(create)])
+            }
         };
+        request.args.extend(self.part.queue(&self.lock).map(Arg::Key));
         self.send(At::Asking(asked), request)
     }
 
@@ -355,7 +403,7 @@ impl Contender {
     fn remove(&mut self, create: u64, then: Then) -> Result<Step> {
         self.own = None;
         let request = release(&self.lock, &self.key, create);
-        self.send(At::Removing(then), request)
+        self.send(At::Removing(create, then), request)
     }
 
     fn reply(&mut self, reply: &Reply) -> Result<Step> {
@@ -379,19 +427,24 @@ impl Contender {
                 if is_late || line.gone || mem::take(&mut self.missed) {
                     return self.look();
                 }
-                if line.ahead.is_empty() {
+                if self.has_room(&line.ahead) {
                     return self.moved_up(line.whole);
                 }
-                let position = u32::try_from(line.ahead.len() - 1).unwrap_or(u32::MAX);
+                let waiting = line.ahead.len().saturating_sub(holding(self.parts(&line.ahead)));
+                let position = u32::try_from(waiting).unwrap_or(u32::MAX);
                 self.at = At::Waiting(line);
                 Ok(Step::Wait(Wait { at: None, remaining: self.pause(*age), position, prev: None }))
             }
-            At::Removing(then) => {
-                int("acquire", reply)?;
+            At::Removing(create, then) => {
+                if let Err(error) = int("acquire", reply) {
+                    self.at = At::Removing(create, then);
+                    return Err(error);
+                }
                 match then {
+                    Then::Held if self.wait => self.look(),
                     Then::Look => self.look(),
                     Then::Held => Ok(held()),
-                    Then::Refuse(key) => Err(foreign(&key)),
+                    Then::Refuse(why) => Err(why.error(self.part)),
                 }
             }
         }
@@ -405,49 +458,76 @@ impl Contender {
         soon.copied().unwrap_or(PATIENCE).min(self.terms.ttl)
     }
 
+    fn parts<'a>(&'a self, keys: &'a [Arc<str>]) -> impl Iterator<Item = Part> + 'a {
+        keys.iter().filter_map(|key| Part::of_key(&self.lock, key))
+    }
+
+    /// Whether whoever stands behind these holds.
+    fn has_room(&self, ahead: &[Arc<str>]) -> bool {
+        holding(self.parts(ahead).chain([self.part])) == ahead.len() + 1
+    }
+
+    /// Why it can never have it behind these, which are all or not.
+    fn refusal(&self, ahead: &[&Entry], whole: bool) -> Option<Refusal> {
+        let first = ahead.first().filter(|_| whole).and_then(|entry| Part::of_key(&self.lock, &entry.key));
+        let of = |entry: &&&Entry| Part::of_key(&self.lock, &entry.key).map(Part::primitive);
+        if let Some(entry) = ahead.iter().find(|entry| entry.lease == 0) {
+            return Some(Refusal::NoLease(entry.key.clone()));
+        }
+        if let Some(entry) = ahead.iter().find(|entry| of(entry) != Some(self.part.primitive())) {
+            return Part::of_key(&self.lock, &entry.key).map(Refusal::Other);
+        }
+        match (first, self.part) {
+            (Some(Part::Permits { permits, .. }), Part::Permits { take, .. }) if take > permits => {
+                Some(Refusal::TooMany(permits))
+            }
+            _ => None,
+        }
+    }
+
     fn placed(&mut self, asked: Asked, queue: &Queue) -> Result<Step> {
         let told = mem::take(&mut self.told);
-        let contenders = queue.entries.iter().filter(|entry| contender(&self.lock, &entry.key).is_some());
+        let whole = queue.entries.len() < usize::try_from(self.shown).unwrap_or(usize::MAX);
+        let contenders = queue.entries.iter().filter(|entry| Part::of_key(&self.lock, &entry.key).is_some());
         let contenders: Vec<_> = contenders.collect();
+        let keys = |entries: &[&Entry]| entries.iter().map(|entry| entry.key.clone()).collect::<Vec<_>>();
         let Some((create, lease)) = queue.own else {
-            return match asked {
-                _ if !self.wait && !contenders.is_empty() => match contenders.iter().find(|entry| entry.lease == 0) {
-                    Some(entry) => Err(foreign(&entry.key)),
+            return match (asked, self.part) {
+                _ if !self.wait && !self.has_room(&keys(&contenders)) => match self.refusal(&contenders, whole) {
+                    Some(why) => Err(why.error(self.part)),
                     None => Ok(held()),
                 },
-                Asked::Look => self.begin(),
-                // Only locks below this one were in the way.
-                Asked::Acquire | Asked::Try => self.ask(Asked::Acquire),
+                (Asked::Look, Part::Lock | Part::Read | Part::Write) => self.begin(),
+                // Only locks below this one were in the way, or there is room.
+                (Asked::Acquire | Asked::Try | Asked::Look, _) => self.ask(Asked::Acquire),
             };
         };
         if lease != queue.lease {
             return self.remove(create, Then::Look);
         }
         self.own = Some(Own { create });
-        let whole = queue.entries.len() < usize::try_from(self.shown).unwrap_or(usize::MAX)
-            || queue.entries.iter().any(|entry| entry.key == self.key);
         let ahead = contenders.into_iter().filter(|entry| entry.create < create && entry.key != self.key);
         let ahead: Vec<_> = ahead.collect();
-        if let Some(entry) = ahead.iter().find(|entry| entry.lease == 0) {
-            return self.remove(create, Then::Refuse(entry.key.clone()));
+        if let Some(why) = self.refusal(&ahead, whole) {
+            return self.remove(create, Then::Refuse(why));
         }
-        let ahead = ahead.into_iter().map(|entry| entry.key.clone()).collect();
-        let mut line = Line { revision: queue.revision, ahead, whole, gone: false };
+        let mut line = Line { revision: queue.revision, ahead: keys(&ahead), whole, gone: false };
         told.iter().for_each(|(revision, key)| line.told(&self.key, *revision, key));
+        let has_room = self.has_room(&line.ahead);
         match () {
             () if line.gone => self.look(),
-            () if line.ahead.is_empty() && !whole => {
-                // What is shown is all of locks below this one.
+            () if has_room && !whole => {
+                // What is shown is all of locks below this one, or has as many permits as another says.
                 self.shown = self.shown.saturating_mul(4).min(1 << 24);
                 self.look()
             }
-            () if line.ahead.is_empty() => self.granted(),
+            () if has_room => self.granted(),
             () if !self.wait => self.remove(create, Then::Held),
             () => self.send(At::Watching(line), Request::new(&WATCH, self.lock.clone(), [])),
         }
     }
 
-    /// All that were shown ahead are gone.
+    /// There is room behind those who are left of all that were shown.
     fn moved_up(&mut self, whole: bool) -> Result<Step> {
         if whole { self.granted() } else { self.look() }
     }
@@ -462,15 +542,22 @@ impl Contender {
             At::Watching(line) => line.told(&self.key, revision, key),
             At::Waiting(line) => {
                 line.told(&self.key, revision, key);
-                let (gone, whole) = (line.gone, line.whole);
-                if gone || line.ahead.is_empty() {
-                    self.rounds = 0;
-                    return if gone { self.look() } else { self.moved_up(whole) };
-                }
+                return self.waits();
             }
-            At::Rest | At::Removing(_) => {}
+            At::Rest | At::Removing(..) => {}
         }
         Ok(Step::Ignore)
+    }
+
+    /// Somebody ahead may have gone, or the own key.
+    fn waits(&mut self) -> Result<Step> {
+        let At::Waiting(line) = &self.at else { return Ok(Step::Ignore) };
+        let (gone, whole) = (line.gone, line.whole);
+        if !gone && !self.has_room(&line.ahead) {
+            return Ok(Step::Ignore);
+        }
+        self.rounds = 0;
+        if gone { self.look() } else { self.moved_up(whole) }
     }
 
     /// Events of this lock may have been missed.
@@ -509,10 +596,25 @@ fn held() -> Step {
     Step::Done(Verdict::Held { remaining: Duration::ZERO, at: None, prev: None })
 }
 
-fn foreign(key: &str) -> Error {
-    let message = format!(
-        "the key {key} is kept by no lease, as a lock's are, and would be in the way for ever; choose another name, or \
-         delete it if nobody needs it"
-    );
-    Error::new(Kind::ForeignLayout, "acquire", message)
+impl Refusal {
+    fn error(self, part: Part) -> Error {
+        let (kind, message) = match self {
+            Refusal::NoLease(key) => (
+                Kind::ForeignLayout,
+                format!(
+                    "the key {key} is kept by no lease, as a lock's are, and would be in the way for ever; choose another \
+                     name, or delete it if nobody needs it"
+                ),
+            ),
+            Refusal::Other(is) => (
+                Kind::ForeignLayout,
+                format!("a {} is called so, and no {} can be; choose another name", is.word(), part.word()),
+            ),
+            Refusal::TooMany(permits) => (
+                Kind::InvalidConfig,
+                format!("it has {permits} permits, as whoever uses it longest says; take no more than that"),
+            ),
+        };
+        Error::new(kind, "acquire", message)
+    }
 }

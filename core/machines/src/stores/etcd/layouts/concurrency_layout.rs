@@ -2,10 +2,8 @@
 //! [machine](super::concurrency).
 //!
 //! ```text
-//! inspect  first                    nobody there: free
-//!          lives: the holder's lease  that it is, who, and for how long yet
-//! break    first                    the holder was created at that token: break it; else nobody held it so
-//! list     keys, page after page    the locks that the contenders among them are of
+//! inspect, break                    see the survey of those who stand there
+//! list     keys, page after page    the names that the contenders among them are of
 //! ```
 
 use std::collections::BTreeSet;
@@ -13,19 +11,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::concurrency::Concurrency;
-use super::{BREAK, FIRST, KEYS, LIVES, contender, first, garbled, int, list, number, refused};
-use crate::error::{Error, Kind, Result};
+use super::part::Part;
+use super::shared_layout::SharedLayout;
+use super::survey::{self, Wanted};
+use super::{KEYS, first, garbled, list, refused};
+use crate::error::{Error, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
-use crate::lease::{Card, Holder, Inspection};
+use crate::lease::Inspection;
 use crate::options::AcquireOptions;
 use crate::protocol::{Arg, Inquiry, Layout, Protocol, Reply, Request};
+use crate::share::Share;
 
-/// How many of a queue are read for a look at it.
-const SEEN: i64 = 1000;
 /// How many keys are listed in one answer.
 const PAGE: i64 = 1000;
 /// Below which name the driver keeps keys of its own.
 pub const RESERVED: &str = "lockwright/fence";
+
+/// What else a person should know of whatever is kept under a lease.
+pub(super) const NOTES: [&str; 2] = [
+    "Locks are bound to their client's lease, which lasts for the address's ttl: a crash is noticed when that ends.",
+    "A cluster that is restored from a backup, or built anew, gives lower tokens than before.",
+];
 
 /// The layout, for locks that are kept under leases of `ttl`.
 #[derive(Clone, Debug)]
@@ -34,15 +40,6 @@ pub struct ConcurrencyLayout {
     pub prefix: String,
     /// How long the client's lease lasts without a sign of life.
     pub ttl: Duration,
-}
-
-/// The contender that holds a lock.
-struct First {
-    key: Arc<str>,
-    create: u64,
-    lease: i64,
-    value: String,
-    others: u64,
 }
 
 impl Layout for ConcurrencyLayout {
@@ -62,10 +59,7 @@ impl Layout for ConcurrencyLayout {
             push: true,
             survives_disconnect: true,
             incarnation: true,
-            notes: &[
-                "Locks are bound to their client's lease, which lasts for the address's ttl: a crash is noticed when that ends.",
-                "A cluster that is restored from a backup, or built anew, gives lower tokens than before.",
-            ],
+            notes: &NOTES,
         }
     }
 
@@ -93,32 +87,20 @@ impl Layout for ConcurrencyLayout {
         Box::new(Concurrency::new(key, self.ttl))
     }
 
+    fn shared(&self, share: Share) -> Option<Arc<dyn Layout>> {
+        Some(Arc::new(SharedLayout { locks: self.clone(), share }))
+    }
+
     fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
-        let nothing = Inspection::of_nothing(self.name(), name);
-        look("inspect", key.clone(), move |holder| {
-            let Some(holder) = holder else { return Inquiry::Done(Ok(nothing)) };
-            let seen = Inspection { waiters: holder.others, ..nothing.of_lock() };
-            Inquiry::of(Request::new(&LIVES, key, [Arg::Int(holder.lease)]), move |reply| {
-                let remaining = match reply {
-                    Reply::Nil => Duration::ZERO,
-                    other => Duration::from_millis(number("inspect", int("inspect", other)?)?),
-                };
-                Ok(Inspection { holder: Some(shown(&holder, remaining)), ..seen })
-            })
-        })
+        survey::inspect(self.name(), name, key, Wanted::One(None))
+    }
+
+    fn identify<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
+        survey::inspect(self.name(), name, key, Wanted::Any)
     }
 
     fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
-        look("break", key.clone(), move |holder| {
-            let Some(holder) = holder.filter(|holder| holder.create == token) else { return Inquiry::Done(Ok(false)) };
-            let (create, lease) = (Arg::Int(i64::try_from(token).unwrap_or(i64::MAX)), Arg::Int(holder.lease));
-            let request = Request::new(&BREAK, key, [Arg::Key(holder.key), create, lease]);
-            Inquiry::of(request, |reply| match reply {
-                // Its lease ended meanwhile, and the hold with it.
-                Reply::Error { code, .. } if code == "LeaseNotFound" => Ok(false),
-                other => Ok(int("break", other)? == 1),
-            })
-        })
+        survey::break_hold(key, token, Wanted::Any)
     }
 
     fn list(&self) -> Inquiry<'_, Vec<String>> {
@@ -144,55 +126,23 @@ impl ConcurrencyLayout {
         })
     }
 
-    /// The name of the lock of which `key` is a contender's: what follows it is an attempt of ours, or the lease.
+    /// The name of which `key` is a contender's: it says so itself, as one of ours or one of Go's readers and writers,
+    /// or ends with the lease that keeps it.
     fn name_of(&self, key: &str, lease: i64) -> Option<String> {
-        let (lock, rest) = key.rsplit_once('/')?;
-        let is_digits = |text: &str| text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        let is_ours = rest.len() == 32 && is_digits(rest) && lease != 0;
-        let is_a_contender = is_ours || lease != 0 && *rest == *format!("{lease:x}");
-        let name = lock.strip_prefix(&self.prefix).filter(|_| is_a_contender)?;
+        let name = match Part::of_ours(key) {
+            _ if lease == 0 => return None,
+            Some((name, _)) => name,
+            None => match key.rsplit_once('/')? {
+                (name, rest) if *rest == *format!("{lease:x}") => name,
+                (folder, _) => {
+                    let (name, _) = folder.rsplit_once('/')?;
+                    Part::of_key(name, key).filter(|part| part.primitive().is_some()).map(|_| name)?
+                }
+            },
+        };
+        let name = name.strip_prefix(&self.prefix)?;
         (!name.is_empty()).then(|| name.to_owned())
     }
-}
-
-/// Finds out who stands first, and goes on with that.
-fn look<'a, T: 'a>(
-    doing: &'static str,
-    key: Arc<str>,
-    next: impl FnOnce(Option<First>) -> Inquiry<'a, T> + Send + 'a,
-) -> Inquiry<'a, T> {
-    Inquiry::ask([Request::new(&FIRST, key.clone(), [Arg::Int(SEEN)])], move |replies| {
-        match standing(doing, &key, first(replies)) {
-            Ok(holder) => next(holder),
-            Err(error) => Inquiry::Done(Err(error)),
-        }
-    })
-}
-
-/// Who stands first, and before how many others.
-fn standing(doing: &'static str, lock: &str, reply: &Reply) -> Result<Option<First>> {
-    let [Reply::Int(count), entries @ ..] = list(doing, reply)? else { return Err(garbled(doing)) };
-    let beyond = number(doing, *count)?.saturating_sub(entries.len() as u64);
-    let mut holder: Option<First> = None;
-    for entry in entries {
-        let Reply::List(parts) = entry else { return Err(garbled(doing)) };
-        let [Reply::Text(key), Reply::Int(create), Reply::Int(lease), Reply::Text(value)] = &parts[..] else {
-            return Err(garbled(doing));
-        };
-        match &mut holder {
-            _ if contender(lock, key).is_none() => {}
-            Some(holder) => holder.others += 1,
-            None if *lease == 0 => {
-                let message = format!("the key {key} is kept by no lease, as a lock's are: it is something else");
-                return Err(Error::new(Kind::ForeignLayout, doing, message));
-            }
-            None => {
-                let (key, create, value) = (key.as_str().into(), number(doing, *create)?, value.clone());
-                holder = Some(First { key, create, lease: *lease, value, others: beyond });
-            }
-        }
-    }
-    Ok(holder)
 }
 
 fn page(reply: &Reply) -> Result<(String, Vec<(&str, i64)>)> {
@@ -204,21 +154,11 @@ fn page(reply: &Reply) -> Result<(String, Vec<(&str, i64)>)> {
     Ok((cursor.clone(), keys.collect::<Result<_>>()?))
 }
 
-fn shown(first: &First, remaining: Duration) -> Holder {
-    Holder {
-        owner: sha1_smol::Sha1::from(&*first.key).digest().to_string()[..12].to_owned(),
-        // Go's contenders write nothing.
-        card: Card::decode(&first.value),
-        held_for: None,
-        remaining,
-        first_token: first.create,
-        last_token: first.create,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Kind;
+    use crate::protocol::Requests;
 
     fn layout() -> ConcurrencyLayout {
         ConcurrencyLayout { prefix: "app/".into(), ttl: Duration::from_secs(30) }
@@ -234,10 +174,10 @@ mod tests {
             "first" => Reply::List(vec![
                 Reply::Int(5),
                 entry("app/x/y/77", 3, 0x77, ""),
-                entry("app/x/1f", 4, 0x1f, "h\t5\trust\tlabel"),
+                entry("app/x/1f", 4, 0x1f, "label"),
                 entry("app/x/20", 5, 0x20, ""),
             ]),
-            "lives" => Reply::Int(2_500),
+            "lives" => Reply::List(vec![Reply::Int(2_500), Reply::Text("h\t5\trust\t".into())]),
             "break" => Reply::Int(1),
             other => panic!("nobody asks {other}"),
         }
@@ -250,6 +190,7 @@ mod tests {
         let seen = look.conclude(|requests| Ok(requests.iter().map(answer).collect())).unwrap();
         let holder = seen.holder.unwrap();
         assert_eq!((holder.first_token, holder.card.pid, holder.remaining.as_millis()), (4, 5, 2_500));
+        assert_eq!(holder.card.label, "label");
         // Two more than were shown.
         assert_eq!(seen.waiters, 3);
         let nobody = layout.inspect("x", "app/x".into()).answered(&Reply::List(vec![Reply::Int(0)])).unwrap();
@@ -270,6 +211,36 @@ mod tests {
     }
 
     #[test]
+    fn of_what_is_shared_all_holders_are_told_and_each_can_be_broken() {
+        let attempt = "0123456789abcdef0123456789abcdef";
+        let line = Reply::List(vec![
+            Reply::Int(5),
+            entry(&format!("app/x/read/{attempt}.read"), 3, 0x1f, "one"),
+            entry("app/x/read/1700000000123456789", 4, 0x20, ""),
+            // A lock of that name knows nothing of readers; a lock below it.
+            entry("app/x/21", 5, 0x21, ""),
+            entry("app/x/y/21", 6, 0x21, ""),
+            entry(&format!("app/x/write/{attempt}.write"), 7, 0x1f, ""),
+        ]);
+        let answer = |request: &Request| if request.call.name == "first" { line.clone() } else { answer(request) };
+        let answers = |requests: &Requests| Ok(requests.iter().map(answer).collect());
+        let locks = layout();
+        let layout = locks.shared(Share::WRITE).unwrap();
+        for seen in [layout.inspect("x", "app/x".into()), locks.identify("x", "app/x".into())] {
+            let seen = seen.conclude(answers).unwrap();
+            let shared = seen.shared.unwrap();
+            let holders: Vec<_> = shared.holders.iter().map(|part| (part.holder.first_token, part.units)).collect();
+            assert_eq!((seen.primitive, seen.waiters, holders), (Some("rwlock"), 1, vec![(3, 1), (4, 1)]));
+            assert_eq!((shared.held, shared.permits, shared.unlisted), (2, None, 0));
+            assert_eq!(seen.holder.unwrap().card.label, "one");
+        }
+        let error = locks.inspect("x", "app/x".into()).conclude(answers).unwrap_err();
+        assert_eq!(error.kind(), Kind::ForeignLayout);
+        let broken = |token| locks.break_hold("app/x".into(), token).conclude(answers).unwrap();
+        assert_eq!([3, 4, 5, 7].map(broken), [true, true, false, false]);
+    }
+
+    #[test]
     fn contenders_tell_which_locks_there_are() {
         let layout = layout();
         let attempt = "0123456789abcdef0123456789abcdef";
@@ -277,10 +248,16 @@ mod tests {
             ("app/a/b/1f".to_owned(), 0x1f),
             (format!("app/x/{attempt}"), 7),
             (format!("app/x/{}", attempt.replace('0', "1")), 7),
+            // What several share, of ours and of Go's.
+            (format!("app/rw/read/{attempt}.read"), 7),
+            (format!("app/rw/write/{attempt}.write"), 7),
+            ("app/theirs/write/1700000000123456789".to_owned(), 7),
+            (format!("app/sem/permits/{attempt}.2.5"), 7),
             // No lease; another lease than its own; no contender; nobody's name; another prefix.
             (format!("app/none/{attempt}"), 0),
             ("app/other/1f".to_owned(), 0x2f),
             ("app/lockwright/fence/-1f".to_owned(), 0x1f),
+            ("app/lockwright/fence/-1f.card".to_owned(), 0x1f),
             ("app//1f".to_owned(), 0x1f),
             ("1f".to_owned(), 0x1f),
         ];
@@ -293,7 +270,8 @@ mod tests {
             let part = part.iter().flat_map(|(key, lease)| [Reply::Text(key.clone()), Reply::Int(*lease)]);
             Ok(vec![Reply::List([Reply::Text(cursor.into())].into_iter().chain(part).collect())])
         });
-        assert_eq!((list.unwrap(), pages), (vec!["a/b".to_owned(), "x".to_owned()], 2));
+        let names = ["a/b", "rw", "sem", "theirs", "x"].map(str::to_owned).to_vec();
+        assert_eq!((list.unwrap(), pages), (names, 2));
     }
 
     #[test]

@@ -7,9 +7,9 @@
 //!
 //! | call | does, in one transaction | arguments | answer |
 //! |---|---|---|---|
-//! | `acquire` | puts the own key under the lease if it is not there and the fence is as known; reads the queue | own key, value, limit, fence | queue |
-//! | `try` | the same, if nobody is in the queue | own key, value, limit, fence | queue |
-//! | `look` | reads own key and queue | own key, limit | queue |
+//! | `acquire` | puts the own key under the lease if it is not there and the fence is as known; reads the queue | own key, card, limit, fence, part | queue |
+//! | `try` | the same, if nobody is in the queue | own key, card, limit, fence, part | queue |
+//! | `look` | reads own key and queue | own key, limit, create, part | queue |
 //! | `exists` | reads own key | own key | `[lease, create, lease of the key]`, or nil |
 //! | `release` | deletes the own key if it was created at that revision | own key, create | 1, or 0 where it is gone and 2 where others are in the queue |
 //! | `break` | the same of somebody else's key, and tells its client by the fence of that lease | key, create, lease | as `release` |
@@ -17,12 +17,16 @@
 //! | `undo` | the same, and writes the fence | keys | how many there were |
 //! | `watch` | has deletions in the queue told from now on, unless they are | | `[revision, milliseconds since then]` |
 //! | `first` | reads the queue with values | limit | `[count, [key, create, lease, value], ...]` |
-//! | `lives` | asks for how long a lease lasts yet | lease | milliseconds, or nil |
+//! | `lives` | asks for how long a lease lasts yet, and what its client says of itself | lease | `[milliseconds, card]`, or nil |
 //! | `keys` | reads keys after another, with a prefix | cursor, limit | `[next, key, lease, key, lease, ...]` |
 //!
 //! A *queue* is `[lease, revision, create, lease of the own key, [key, create, lease], ...]`: as of which revision, the
-//! own key's creation (0 where it is not there), and the first keys below the lock in the order of their creation, as
-//! many as the limit says.
+//! own key's creation (0 where it is not there), and the last keys below the lock in the order of their creation, as
+//! many as the limit says; none that were created after `create` (unless that is 0), and only those below `part`, where
+//! that is said.
+//!
+//! A card is that of a [`Holder`](crate::lease::Holder). Its label becomes the value of the own key, which for Go is
+//! what a leader proclaims; the rest is the same for all holds of a client, and lies by its lease.
 //!
 //! A refusal is an error reply: `Fenced`, `LeaseNotFound`, `NoSpace`, `PermissionDenied`, `Unavailable`, ... A deletion
 //! is told as [`StoreEvent::Gone`](crate::protocol::StoreEvent) with the path `<revision>:<key>`, what may have been
@@ -35,6 +39,9 @@ use crate::protocol::{Arg, Call, Op, Reply, Request};
 
 pub mod concurrency;
 pub mod concurrency_layout;
+pub mod part;
+pub mod shared_layout;
+mod survey;
 
 const fn call(name: &'static str) -> Call {
     Call { name, body: "", batch: false }
@@ -60,7 +67,7 @@ pub static UNDO: Call = call("undo");
 pub static WATCH: Call = call("watch");
 /// Reads the queue for whoever is no part of it.
 pub static FIRST: Call = call("first");
-/// Asks how long a lease lasts.
+/// Asks how long a lease lasts, and who keeps it.
 pub static LIVES: Call = call("lives");
 /// Lists keys.
 pub static KEYS: Call = call("keys");
@@ -133,12 +140,6 @@ fn int(doing: &'static str, reply: &Reply) -> Result<i64> {
 
 fn first(replies: &[Reply]) -> &Reply {
     replies.first().unwrap_or(&Reply::Nil)
-}
-
-/// What of a key comes after the lock that it is below, where it is of a contender: a slash more is another lock's,
-/// whose name begins with this one's and a slash.
-fn contender<'a>(lock: &str, key: &'a str) -> Option<&'a str> {
-    key.strip_prefix(lock)?.strip_prefix('/').filter(|rest| !rest.contains('/'))
 }
 
 /// A request about the keys that it is for.

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# etcd-cluster.sh start|stop|restart|uri: a cluster of three members.
+# etcd-cluster.sh member N kill|down|up|stop|cont: what befalls one of them: kill -9 (and it is started again), the same for
+#   good, started again, SIGSTOP, SIGCONT.
+# etcd-cluster.sh leader: the number of the member that leads.
+. "$(dirname "$0")/lib/service.sh"
+
+NAME=etcd-cluster PORT_ENV=LOCKWRIGHT_ETCD_CLUSTER_PORT PORT_FIRST=8384
+COMMAND=(bash run.sh)
+MEMBERS=(1 2 3)
+
+packages() {
+  need_command etcd etcd-server
+  need_command etcdctl etcd-client
+  need_command setpriv util-linux
+}
+
+# Members serve at every second port from the first one on, and talk at those between.
+client_port() { echo $((PORT + 2 * ($1 - 1))); }
+peer_port() { echo $(($(client_port "$1") + 1)); }
+
+configure() {
+  local member cluster=
+  for member in "${MEMBERS[@]}"; do
+    cluster+="${cluster:+,}m$member=http://127.0.0.1:$(peer_port "$member")"
+  done
+  for member in "${MEMBERS[@]}"; do
+    cat >"$member.yml" <<END
+name: m$member
+data-dir: data-$member
+listen-client-urls: http://127.0.0.1:$(client_port "$member")
+advertise-client-urls: http://127.0.0.1:$(client_port "$member")
+listen-peer-urls: http://127.0.0.1:$(peer_port "$member")
+initial-advertise-peer-urls: http://127.0.0.1:$(peer_port "$member")
+initial-cluster: $cluster
+initial-cluster-token: $NAME-$PORT
+log-level: warn
+END
+  done
+  # Nobody outlives whoever started it, so that the cluster ends with the process that this service is.
+  cat >run.sh <<'END'
+alive() {
+  while :; do
+    while [[ -e $1.down ]]; do sleep 0.05; done
+    setpriv --pdeathsig KILL etcd --config-file "$1.yml" >>"log-$1" 2>&1 &
+    echo $! >"$1.pid"
+    wait $! || sleep 0.05
+  done
+}
+if [[ $# == 1 ]]; then
+  alive "$1"
+else
+  for member in 1 2 3; do setpriv --pdeathsig KILL bash run.sh "$member" & done
+  wait
+fi
+END
+}
+
+endpoints() {
+  local member all=
+  for member in "${MEMBERS[@]}"; do all+="${all:+,}127.0.0.1:$(client_port "$member")"; done
+  echo "$all"
+}
+
+ask() { ETCDCTL_API=3 etcdctl --endpoints "$(endpoints)" --dial-timeout 2s "$@"; }
+
+answers() { ask endpoint health &>/dev/null; }
+
+uri() { echo "etcd://$(endpoints)"; }
+
+member() {
+  local number=$1 pid
+  pid=$(<"$number.pid")
+  case $2 in
+    kill) kill -KILL "$pid" ;;
+    down) touch "$number.down" && kill -KILL "$pid" ;;
+    up) rm -f "$number.down" ;;
+    stop) kill -STOP "$pid" ;;
+    cont) kill -CONT "$pid" ;;
+    *) die "say kill, down, up, stop or cont" ;;
+  esac
+}
+
+# Whoever does not answer does not lead.
+leader() {
+  ask endpoint status -w json 2>/dev/null | PORT=$PORT python3 -c '
+import json, os, sys
+for one in json.load(sys.stdin):
+    if one["Status"]["leader"] == one["Status"]["header"]["member_id"]:
+        print((int(one["Endpoint"].rsplit(":", 1)[1]) - int(os.environ["PORT"])) // 2 + 1)'
+}
+
+case ${1:-} in
+  member | leader)
+    FOLDER=${LOCKWRIGHT_RUN_DIR:-$ROOT/conformance/.run}/$NAME
+    running || die "$NAME is not running"
+    cd "$FOLDER"
+    PORT=$(<port)
+    "$@"
+    ;;
+  *) service "$@" ;;
+esac

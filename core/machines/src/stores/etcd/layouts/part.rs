@@ -1,0 +1,224 @@
+//! What a contender wants of a name, the key that says so, and who of those who stand in line holds it.
+//!
+//! | key below the name | is of |
+//! |---|---|
+//! | `<attempt>` | a contender for the lock |
+//! | `<lease>` | the same, of Go's `concurrency.Mutex`, `concurrency.Election` and `etcdctl` |
+//! | `read/<attempt>.read`, `write/<attempt>.write` | a reader, a writer |
+//! | `read/<time>`, `write/<time>` | the same, of Go's `recipes.RWMutex` (Unix time in ns) |
+//! | `permits/<attempt>.<take>.<permits>` | who wants `take` permits of a semaphore that it says has `permits` |
+//!
+//! Whatever else lies there is of another name, which goes on after a slash. An attempt has 32 hexadecimal digits, a
+//! lease 16 at most, a time at least 17 decimal ones; so each key says what it is. All stand in one line, in the order
+//! in which their keys were created, and those at its head hold: readers up to the first writer, permits up to as many
+//! as there are. So whoever holds goes on to hold while others come and go.
+//!
+//! Source: `client/v3/experimental/recipes/rwmutex.go` of etcd 3.4 to 3.6; semaphores are ours.
+
+use std::sync::Arc;
+
+use crate::protocol::AttemptId;
+use crate::share::{Primitive, Share};
+
+const READ: &str = "read";
+const WRITE: &str = "write";
+const PERMITS: &str = "permits";
+
+/// How many permits a semaphore can have: whoever asks reads that many keys.
+pub const MOST_PERMITS: u32 = 1000;
+
+/// What somebody wants of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Part {
+    /// The lock.
+    Lock,
+    /// To read.
+    Read,
+    /// To write.
+    Write,
+    /// Permits of a semaphore.
+    Permits {
+        /// How many.
+        take: u32,
+        /// How many there are, as far as it knows; what the first in line says counts.
+        permits: u32,
+    },
+}
+
+impl Part {
+    /// The part that `share` is.
+    pub fn of(share: Share) -> Self {
+        match share.primitive {
+            Primitive::Semaphore => Part::Permits { take: share.units, permits: share.capacity },
+            Primitive::RwLock if share == Share::READ => Part::Read,
+            Primitive::RwLock => Part::Write,
+        }
+    }
+
+    /// What it is of; none for a lock.
+    pub fn primitive(self) -> Option<Primitive> {
+        match self {
+            Part::Lock => None,
+            Part::Read | Part::Write => Some(Primitive::RwLock),
+            Part::Permits { .. } => Some(Primitive::Semaphore),
+        }
+    }
+
+    /// The word for that.
+    pub fn word(self) -> &'static str {
+        self.primitive().map_or(crate::lease::LOCK, Primitive::name)
+    }
+
+    /// How many units it is, as [`Share`] counts them.
+    pub fn units(self) -> u32 {
+        match self {
+            Part::Lock | Part::Write => Share::WRITE.units,
+            Part::Read => Share::READ.units,
+            Part::Permits { take, .. } => take,
+        }
+    }
+
+    /// The key of an attempt at this part of `name`.
+    pub fn own_key(self, name: &str, attempt: AttemptId) -> Arc<str> {
+        match self {
+            Part::Lock => format!("{name}/{attempt}"),
+            Part::Read => format!("{name}/{READ}/{attempt}.{READ}"),
+            Part::Write => format!("{name}/{WRITE}/{attempt}.{WRITE}"),
+            Part::Permits { take, permits } => format!("{name}/{PERMITS}/{attempt}.{take}.{permits}"),
+        }
+        .into()
+    }
+
+    /// Below what all lie whom it has to wait for, if that is not all of `name`.
+    pub fn queue(self, name: &str) -> Option<Arc<str>> {
+        (self == Part::Read).then(|| format!("{name}/{WRITE}").into())
+    }
+
+    /// How many keys have to be shown, so that there is no room where not all are.
+    pub fn shown(self, at_least: i64) -> i64 {
+        match self {
+            Part::Permits { permits, .. } => at_least.max(i64::from(permits) + 1),
+            _ => at_least,
+        }
+    }
+
+    /// What `key` is, if it is of `name`.
+    pub fn of_key(name: &str, key: &str) -> Option<Self> {
+        let below = key.strip_prefix(name)?.strip_prefix('/')?;
+        let Some((folder, rest)) = below.split_once('/') else { return Some(Part::Lock) };
+        match folder {
+            READ => is_of(rest, READ).then_some(Part::Read),
+            WRITE => is_of(rest, WRITE).then_some(Part::Write),
+            PERMITS => permits(rest),
+            _ => None,
+        }
+    }
+
+    /// The name that `key` is of and the attempt whose it is, if it is one of ours.
+    pub fn of_ours(key: &str) -> Option<(&str, AttemptId)> {
+        let (folder, rest) = key.rsplit_once('/')?;
+        let (attempt, of) = rest.split_once('.').unwrap_or((rest, ""));
+        let attempt = attempt_of(attempt)?;
+        let name = match of {
+            "" => Some(folder),
+            READ | WRITE => folder.strip_suffix(of)?.strip_suffix('/'),
+            _ => permits(rest).and_then(|_| folder.strip_suffix(PERMITS)?.strip_suffix('/')),
+        };
+        Some((name?, attempt))
+    }
+}
+
+/// How many of those who stand in this line hold: all up to the first that has to wait.
+pub fn holding(line: impl IntoIterator<Item = Part>) -> usize {
+    let (mut first, mut units) = (None, 0);
+    let holds = |part: Part| {
+        let first = *first.get_or_insert(part);
+        match (first, part) {
+            (Part::Read, Part::Read) => true,
+            (Part::Permits { permits, .. }, Part::Permits { take, .. }) => {
+                units += u64::from(take);
+                units <= u64::from(permits)
+            }
+            // Whoever is alone at the head.
+            _ => std::mem::replace(&mut units, 1) == 0 && first == part,
+        }
+    };
+    line.into_iter().map(holds).take_while(|holds| *holds).count()
+}
+
+fn is_of(rest: &str, word: &str) -> bool {
+    let is_time = rest.len() >= 17 && rest.bytes().all(|byte| byte.is_ascii_digit());
+    let ours = || rest.split_once('.').is_some_and(|(attempt, of)| of == word && attempt_of(attempt).is_some());
+    is_time || ours()
+}
+
+fn permits(rest: &str) -> Option<Part> {
+    let mut parts = rest.split('.');
+    let (attempt, take, permits) = (parts.next()?, parts.next()?, parts.next()?);
+    let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
+    attempt_of(attempt)?;
+    parts.next().is_none().then_some(Part::Permits { take: number(take)?, permits: number(permits)? })
+}
+
+fn attempt_of(text: &str) -> Option<AttemptId> {
+    let is_one = text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    is_one.then(|| u128::from_str_radix(text, 16).ok().map(AttemptId)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Part; 4] = [Part::Lock, Part::Read, Part::Write, Part::Permits { take: 2, permits: 5 }];
+
+    #[test]
+    fn a_key_says_what_it_is_and_whose() {
+        let attempt = AttemptId(0x1234);
+        for part in ALL {
+            let key = part.own_key("a/b", attempt);
+            assert_eq!((Part::of_key("a/b", &key), Part::of_ours(&key)), (Some(part), Some(("a/b", attempt))), "{key}");
+            assert_eq!(Part::of_key("a", &key), None, "{key}");
+            // A lock whose name is that of the folder.
+            let (folder, _) = key.rsplit_once('/').unwrap();
+            assert_eq!(
+                Part::of_key("a/b", &Part::Lock.own_key(folder, attempt)) == Some(Part::Lock),
+                part == Part::Lock
+            );
+        }
+        for (key, part) in [
+            ("a/1f", Some(Part::Lock)),
+            ("a/read/1700000000123456789", Some(Part::Read)),
+            ("a/write/1700000000123456789", Some(Part::Write)),
+            ("a/read/70cf8c1a2b3c4d5e", None),
+            ("a/write/1234567890123456", None),
+            ("a/permits/00000000000000000000000000000001.0.5", None),
+            ("a/permits/00000000000000000000000000000001.1.5.9", None),
+            ("a/permits/1.1.5", None),
+            ("a/other/00000000000000000000000000000001.read", None),
+            ("ab/1f", None),
+        ] {
+            assert_eq!(Part::of_key("a", key), part, "{key}");
+        }
+        assert_eq!(Part::of_ours("a/1f"), None);
+        assert_eq!(Part::of_ours("a/write/00000000000000000000000000000001.read"), None);
+    }
+
+    #[test]
+    fn those_at_the_head_hold() {
+        let of = |take, permits| Part::Permits { take, permits };
+        for (line, holds) in [
+            (&[][..], 0),
+            (&[Part::Lock, Part::Lock], 1),
+            (&[Part::Read, Part::Read, Part::Write, Part::Read], 2),
+            (&[Part::Write, Part::Read], 1),
+            (&[Part::Write, Part::Write], 1),
+            // What the first says counts, and nobody is overtaken.
+            (&[of(2, 3), of(1, 9), of(1, 9)], 2),
+            (&[of(2, 3), of(2, 3), of(1, 3)], 1),
+            (&[of(1, 9), of(2, 3), of(3, 3)], 3),
+            (&[of(4, 3)], 0),
+        ] {
+            assert_eq!(holding(line.iter().copied()), holds, "{line:?}");
+        }
+    }
+}
