@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use lockwright::Kind;
 use lockwright::blocking::Client;
+use lockwright::finding::Severity;
 use lockwright::lease::{LossReason, ReleaseOutcome};
 
 fn address() -> String {
@@ -102,6 +103,14 @@ fn a_time_limit_and_a_ttl_beyond_the_lease_are_told() {
     assert_eq!(error.kind(), Kind::Unsupported);
     drop(held);
     until("it is free", || one.inspect(&name).unwrap().is_free());
+}
+
+#[test]
+fn a_member_that_is_fit_says_so_and_that_it_is_alone() {
+    let found = client(&address(), "").examine().unwrap();
+    let told: Vec<_> = found.iter().map(|one| (one.check, one.severity)).collect();
+    let alone = ("members", Severity::Note);
+    assert_eq!(told, [("version", Severity::Ok), ("leader", Severity::Ok), ("room", Severity::Ok), alone], "{found:?}");
 }
 
 #[test]

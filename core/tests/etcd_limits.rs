@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lockwright::Kind;
+use lockwright::finding::Severity;
 use lockwright::lease::ReleaseOutcome;
 
 /// An etcd that ends with the test.
@@ -171,6 +172,8 @@ fn a_database_that_is_full_grants_nothing_and_says_why_and_what_is_held_can_be_g
         assert_eq!(error.kind(), Kind::Unavailable);
         assert!(error.to_string().contains("its database is full"), "{error}");
     }
+    let worst = client.examine().unwrap().into_iter().max_by_key(|one| one.severity).unwrap();
+    assert_eq!((worst.check, worst.severity), ("room", Severity::Problem));
     assert!(held.is_held());
     assert_eq!(held.release().unwrap(), ReleaseOutcome::Released);
     assert_eq!(server.etcdctl(&["get", "--prefix", "held"]).unwrap(), "");

@@ -11,13 +11,15 @@ use tokio::time::timeout;
 use super::config::Config;
 use super::connection::{Failure, answered, dial, too_late};
 use super::layouts::concurrency_layout::ConcurrencyLayout;
+use super::layouts::examination;
 use super::lease::{Lease, Leases, either};
 use super::transactions;
 use super::watches::Watches;
 use crate::error::{Error, Kind};
+use crate::finding::Finding;
 use crate::platform::mutex::locked;
 use crate::platform::{clock, runtime};
-use crate::protocol::{Layout, Reply, Request, Requests};
+use crate::protocol::{Inquiry, Layout, Reply, Request, Requests};
 use crate::session::Inbox;
 use crate::stores::{Answered, BoxFuture, Closing, Outcome, Sink, Store, Subscription, Topic, not_sent};
 use crate::time::Time;
@@ -224,6 +226,15 @@ impl Etcd {
                 let card = transactions::text_of(&self.read(card.into_bytes(), GetOptions::new()).await?);
                 Ok(Reply::List(vec![Reply::Int(seconds * 1000), card]))
             }
+            "status" => {
+                let status = self.over_a_line(|mut client| async move { answered(client.status().await) }).await?;
+                Ok(transactions::status(&status))
+            }
+            "members" => {
+                let members =
+                    self.over_a_line(|mut client| async move { answered(client.member_list().await) }).await?;
+                Ok(transactions::members(&members))
+            }
             _ => Err(Failure::NotSent(transactions::strange(request))),
         }
     }
@@ -247,7 +258,7 @@ impl Etcd {
 
 /// Whether nothing is different where it was done.
 fn changes_nothing(request: &Request) -> bool {
-    matches!(request.call.name, "look" | "exists" | "watch" | "first" | "keys" | "lives")
+    matches!(request.call.name, "look" | "exists" | "watch" | "first" | "keys" | "lives" | "status" | "members")
 }
 
 /// Ends a task with whoever awaits it: what it did not send by then must not leave later.
@@ -304,6 +315,10 @@ impl Store for Etcd {
             Topic::Inbox(_) => Subscription::of(Inbox::Closed),
             Topic::Channel { .. } => Subscription::of(Inbox::Unavailable),
         }
+    }
+
+    fn examine(&self) -> Inquiry<'_, Vec<Finding>> {
+        examination::examine(&self.config.prefix)
     }
 
     fn close(&self) {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use etcd_client::{
-    Compare, CompareOp, DeleteOptions, GetOptions, GetResponse, KeyValue, PutOptions, SortOrder, SortTarget, Txn,
-    TxnOp, TxnOpResponse, TxnResponse,
+    Compare, CompareOp, DeleteOptions, GetOptions, GetResponse, KeyValue, MemberListResponse, PutOptions, SortOrder,
+    SortTarget, StatusResponse, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
 
 use super::layouts::concurrency_layout::RESERVED;
@@ -236,4 +236,15 @@ pub(super) fn text_of(response: &GetResponse) -> Reply {
 
 fn text(bytes: &[u8]) -> Reply {
     Reply::Text(String::from_utf8_lossy(bytes).into_owned())
+}
+
+pub(super) fn status(status: &StatusResponse) -> Reply {
+    let head =
+        [Reply::Text(status.version().into()), Reply::Int(status.db_size()), Reply::Int((status.leader() != 0).into())];
+    Reply::List(head.into_iter().chain(status.errors().iter().map(|wrong| Reply::Text(wrong.clone()))).collect())
+}
+
+pub(super) fn members(list: &MemberListResponse) -> Reply {
+    let (learning, voting): (Vec<_>, Vec<_>) = list.members().iter().partition(|member| member.is_learner());
+    Reply::List([voting.len(), learning.len()].map(|count| Reply::Int(i64::try_from(count).unwrap_or(i64::MAX))).into())
 }

@@ -19,6 +19,8 @@
 //! | `first` | reads the queue with values | limit | `[count, [key, create, lease, value], ...]` |
 //! | `lives` | asks for how long a lease lasts yet, and what its client says of itself | lease | `[milliseconds, card]`, or nil |
 //! | `keys` | reads keys after another, with a prefix | cursor, limit | `[next, key, lease, key, lease, ...]` |
+//! | `status` | asks the member how it is | | `[version, bytes of data, 1 where it has a leader, what is wrong, ...]` |
+//! | `members` | asks for the members | | `[those who vote, learners]` |
 //!
 //! A *queue* is `[lease, revision, create, lease of the own key, [key, create, lease], ...]`: as of which revision, the
 //! own key's creation (0 where it is not there), and the last keys below the lock in the order of their creation, as
@@ -39,6 +41,7 @@ use crate::protocol::{Arg, Call, Op, Reply, Request};
 
 pub mod concurrency;
 pub mod concurrency_layout;
+pub mod examination;
 pub mod part;
 pub mod shared_layout;
 mod survey;
@@ -71,6 +74,11 @@ pub static FIRST: Call = call("first");
 pub static LIVES: Call = call("lives");
 /// Lists keys.
 pub static KEYS: Call = call("keys");
+
+/// Asks a member how it is.
+pub static STATUS: Call = call("status");
+/// Asks how many members there are.
+pub static MEMBERS: Call = call("members");
 
 /// What was being done, for errors.
 fn doing(op: Op) -> &'static str {
