@@ -112,7 +112,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 15] = [
+pub const ABILITIES: [&str; 16] = [
     "restart",
     "count",
     "foreign",
@@ -128,6 +128,7 @@ pub const ABILITIES: [&str; 15] = [
     "own_ttl",
     "holder_age",
     "together",
+    "size",
 ];
 
 /// This folder.

@@ -92,3 +92,41 @@ fn one_contender_alone_to_whom_three_things_happen() {
 fn three_contenders_in_every_order() {
     Setup::of("curator: three wait", &[Wish::Waits; 3]).check();
 }
+
+#[test]
+fn a_reader_and_a_writer_in_every_order() {
+    const BOTH: &[Wish] = &[Wish::Reads, Wish::Writes];
+    Setup::of("curator: one reads, one writes", BOTH).check();
+    Setup::of("curator: one reads, one writes, a fault", BOTH).with(1, ANY).check();
+}
+
+#[test]
+fn two_readers_and_a_writer_in_every_order() {
+    Setup::of("curator: two read, one writes", &[Wish::Reads, Wish::Reads, Wish::Writes]).check();
+}
+
+#[test]
+fn two_writers_in_every_order() {
+    let faults = &[Fault::Expiry, Fault::Loss, Fault::Cancel];
+    Setup::of("curator: two write", &[Wish::Writes; 2]).with(1, faults).check();
+}
+
+#[test]
+fn one_permit_alone_to_which_two_things_happen() {
+    Setup::of("curator: a permit alone, two faults", &[Wish::Permit]).with(2, ANY).check();
+}
+
+#[test]
+fn two_permits_and_a_fault() {
+    let faults = &[Fault::Loss, Fault::Expiry, Fault::Cancel];
+    Setup::of("curator: two want a permit of two", &[Wish::Permit; 2]).with(1, faults).check();
+    let wishes = [Wish::Permit, Wish::TriesPermit];
+    Setup::of("curator: one waits for a permit of two, one tries", &wishes).with(1, faults).check();
+}
+
+#[test]
+fn three_permits_where_there_are_two() {
+    Setup::of("curator: three want a permit of two", &[Wish::Permit; 3]).check();
+    let wishes = [Wish::Permit, Wish::Permit, Wish::TriesPermit];
+    Setup::of("curator: two wait for a permit of two, one tries", &wishes).check();
+}

@@ -8,11 +8,18 @@ use std::time::Duration;
 use lockwright_machines::protocol::{Arg, Protocol, Reply, Request, StoreEvent};
 use lockwright_machines::stores::etcd::layouts::concurrency::Concurrency;
 
+use crate::setup::Wish;
+
 const LOCK: &str = "lk";
 
-/// The machine of whoever contends there.
-pub fn speaks() -> Box<dyn Protocol> {
-    Box::new(Concurrency::new(LOCK.into(), Duration::from_secs(3)))
+/// What makes the machine of whoever contends there.
+pub fn speaks(_: Wish) -> fn() -> Box<dyn Protocol> {
+    || Box::new(Concurrency::new(LOCK.into(), Duration::from_secs(3)))
+}
+
+/// What the end of a watched key is told as.
+pub fn told(path: Arc<str>) -> StoreEvent {
+    StoreEvent::Gone { path }
 }
 
 /// Whether what is lost with a connection may be executed all the same, later: a transaction may be on its way between
@@ -85,6 +92,11 @@ impl Server {
     /// Whoever came first has the lock.
     pub fn first(&self) -> Option<Node> {
         self.keys.values().min_by_key(|node| node.czxid).copied()
+    }
+
+    /// Whether whoever has this session and token holds it.
+    pub fn holds(&self, session: i64, token: i64) -> bool {
+        self.first() == Some(Node { czxid: token, session })
     }
 
     pub fn is_empty(&self) -> bool {

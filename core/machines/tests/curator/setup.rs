@@ -19,14 +19,28 @@ pub enum Wish {
     /// It waits, and what it holds is to end with its ttl.
     WaitsUnrenewed,
     Tries,
+    /// It waits for a reader's part, or for a writer's.
+    Reads,
+    Writes,
+    /// It waits for a permit, or tries for one.
+    Permit,
+    TriesPermit,
 }
 
 impl Wish {
+    pub fn is_try(self) -> bool {
+        matches!(self, Wish::Tries | Wish::TriesPermit)
+    }
+
     fn in_words(self) -> &'static str {
         match self {
             Wish::Waits => "wait",
             Wish::WaitsUnrenewed => "wait, unrenewed",
             Wish::Tries => "try",
+            Wish::Reads => "read",
+            Wish::Writes => "write",
+            Wish::Permit => "wait for a permit",
+            Wish::TriesPermit => "try for a permit",
         }
     }
 }
@@ -57,6 +71,9 @@ pub enum Fault {
 }
 
 pub const ANY: &[Fault] = &[Fault::Loss, Fault::Expiry, Fault::Leave, Fault::Stop, Fault::Cancel];
+
+/// How many permits there are.
+pub const PERMITS: u32 = 2;
 
 #[derive(Clone, Debug)]
 pub struct Setup {

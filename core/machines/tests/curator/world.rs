@@ -9,7 +9,7 @@ use lockwright_machines::error::{Error, Kind};
 use lockwright_machines::lease::ReleaseOutcome;
 use lockwright_machines::machine::Event;
 use lockwright_machines::options::Retry;
-use lockwright_machines::protocol::{Reply, Request, StoreEvent};
+use lockwright_machines::protocol::{Reply, Request};
 use lockwright_machines::queue::{Ask, HoldId, Refusal, TaskId};
 use lockwright_machines::rank::Rank;
 use lockwright_machines::session::{Answer, Inbox, RequestId, Service};
@@ -17,8 +17,8 @@ use lockwright_machines::time::Time;
 use lockwright_machines::token::Token;
 
 use crate::process::{Call, Effects, Part, Process, Settled};
-use crate::server::{Fired, LATE, Server, error, missed, speaks};
-use crate::setup::{Failure, Fault, LIFE, STORE_TIMEOUT, Setup, TICK, TTL, Wish};
+use crate::server::{Fired, LATE, Server, error, missed, speaks, told};
+use crate::setup::{Failure, Fault, LIFE, PERMITS, STORE_TIMEOUT, Setup, TICK, TTL, Wish};
 use crate::view::{Mix, View};
 
 /// Longer than anything is waited for.
@@ -119,8 +119,9 @@ pub struct World {
     /// How much may go wrong yet.
     most_faults: u8,
     sessions: i64,
-    /// The highest token of a holder.
+    /// The highest token of a holder, and of one who held alone.
     token: u64,
+    alone: u64,
     /// What was found while a move was made.
     wrong: Option<String>,
 }
@@ -276,7 +277,7 @@ impl World {
     pub fn new(setup: &Setup) -> Self {
         let client = |(id, wish): (usize, &Wish)| {
             let store_timeout = TICK * STORE_TIMEOUT;
-            let part = Part { id: id as u8, salt: 0, speaks, store_timeout, shares: false };
+            let part = Part { id: id as u8, salt: 0, speaks: speaks(*wish), store_timeout, shares: false };
             Rc::new(Client {
                 wish: *wish,
                 process: Process::new(part, Inbox::Closed),
@@ -296,10 +297,11 @@ impl World {
         let sessions = clients.len() as i64;
         let (server, left) = (Rc::new(Server::new()), Vec::new());
         let Setup { failure, faults, most_faults, .. } = *setup;
-        let mut world = World { clients, server, left, failure, faults, most_faults, sessions, token: 0, wrong: None };
+        let mut world =
+            World { clients, server, left, failure, faults, most_faults, sessions, token: 0, alone: 0, wrong: None };
         for (who, wish) in setup.wishes.iter().enumerate() {
             world.live(who);
-            let tries = *wish == Wish::Tries;
+            let tries = wish.is_try();
             let retry = Retry { min: TICK, max: TICK };
             let renew = *wish != Wish::WaitsUnrenewed;
             let service = Service { ttl: TICK * TTL, renew, max_hold: None, retry };
@@ -530,7 +532,7 @@ impl World {
         let client = self.client(who);
         match client.heard.remove(0) {
             Heard::Gone(path) => {
-                let event = StoreEvent::Gone { path };
+                let event = told(path);
                 self.step(who, |process, effects| process.handle(Event::Pushed(&event), effects));
             }
             Heard::Verify => match missed() {
@@ -600,16 +602,20 @@ impl World {
     }
 
     fn settled(&mut self, who: usize, call: Call, settled: Settled) {
-        let highest = self.token;
+        let (highest, alone) = (self.token, self.alone);
         let client = self.client(who);
+        // Those who hold together may learn of it in any order.
+        let shares = matches!(client.wish, Wish::Reads | Wish::Permit | Wish::TriesPermit);
+        let before = if shares { alone } else { highest };
         let wrong = match (client.task, call, settled) {
             (Task::Wanting, Call::Acquire(_), Settled::Granted { .. }) => {
                 let token = client.process.shown(HOLD).unwrap_or(0);
                 client.task = Task::Holding { token };
                 let is_over = !client.believes();
-                self.token = token;
+                self.token = token.max(highest);
+                self.alone = if shares { alone } else { token };
                 match () {
-                    () if token <= highest => Some(format!("token {token} after {highest}")),
+                    () if token <= before => Some(format!("token {token} after {before}")),
                     () => is_over.then(|| "what it is granted is over".to_owned()),
                 }
             }
@@ -643,23 +649,25 @@ impl World {
         if let Some(wrong) = &self.wrong {
             return Err(wrong.clone());
         }
-        let mut holders = self.clients.iter().filter(|client| client.believes());
-        if let Some(holder) = holders.next() {
-            if holders.next().is_some() {
-                return Err("two believe to hold it".to_owned());
-            }
+        let holders: Vec<_> = self.clients.iter().filter(|client| client.believes()).collect();
+        let is_permit = |client: &&&Rc<Client>| matches!(client.wish, Wish::Permit | Wish::TriesPermit);
+        let is_fine = holders.len() < 2
+            || holders.iter().all(|client| client.wish == Wish::Reads)
+            || (holders.iter().filter(is_permit).count() == holders.len() && holders.len() <= PERMITS as usize);
+        if !is_fine {
+            return Err(format!("{} believe to hold it", holders.len()));
+        }
+        for holder in holders {
             if holder.process.valid_until(HOLD) > Some(time(holder.life)) {
                 return Err("it believes to hold it for longer than its session is known to live".to_owned());
             }
-            let first = self.server.first();
-            let is_its =
-                |session, token: i64| session == holder.session && holder.process.shown(HOLD) == Some(token as u64);
-            if !first.is_some_and(|node| is_its(node.session, node.czxid)) {
-                return Err(format!("it believes to hold it, and first is {first:?}"));
+            let token = holder.process.shown(HOLD).unwrap_or(0);
+            if !self.server.holds(holder.session, token as i64) {
+                return Err(format!("it believes to hold it under {token}, and there is {:?}", self.server));
             }
         }
         let waits = |client: &Rc<Client>| client.task == Task::Wanting && client.flights.is_empty() && !client.wakes();
-        if self.clients.iter().any(|client| client.wish == Wish::Tries && waits(client)) {
+        if self.clients.iter().any(|client| client.wish.is_try() && waits(client)) {
             return Err("it only tries, and waits".to_owned());
         }
         let is_quiet = !self.moves().into_iter().any(Move::is_due);
@@ -674,7 +682,7 @@ impl World {
     pub fn fingerprint(&self) -> u64 {
         let mut state = Mix::new();
         self.clients.iter().for_each(|client| client.print().hash(&mut state));
-        (&*self.server, self.most_faults, self.sessions, self.token, self.left.len()).hash(&mut state);
+        (&*self.server, self.most_faults, self.sessions, self.token, self.alone, self.left.len()).hash(&mut state);
         self.wrong.is_some().hash(&mut state);
         for left in &self.left {
             let ahead = left.until.saturating_sub(self.clients[left.client].now);
