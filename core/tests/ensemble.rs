@@ -161,7 +161,7 @@ impl Count {
             self.holders.lock().unwrap().retain(|(holder, _)| *holder != who);
             self.lost.fetch_add(u64::from(!is_held), Ordering::Relaxed);
             // While no server answers it may be unknown.
-            let _ = guard.release();
+            let _ = Arc::into_inner(guard).map(Guard::release);
         }
     }
 }

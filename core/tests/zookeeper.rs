@@ -114,11 +114,14 @@ fn certificates_and_a_login_by_sasl_let_in_whom_they_should_and_nobody_else() {
     let lock = |uri: &str| open(uri).unwrap().lock("x").timeout(PATIENCE).acquire();
     let guard = lock(&server.uri).unwrap();
     assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
-    // The nodes are its user's: somebody with the same certificate has no right to them.
+    // The nodes of a user alone are closed to whoever only has the same certificate, whose rights `creator` has, too.
     let (user, rest) = server.uri.split_once("://").unwrap().1.split_once('@').unwrap();
     let password = user.split_once(':').unwrap().1;
+    let own = format!("{}&acl=sasl:lockwright:cdrwa", server.uri.replace("/locks?", "/own?"));
+    assert_eq!(lock(&own).unwrap().release().unwrap(), ReleaseOutcome::Released);
     let nobody = format!("zookeepers://{rest}").replace("&login=digest-md5", "");
-    let error = lock(&nobody).unwrap_err();
+    assert_eq!(lock(&nobody).unwrap().release().unwrap(), ReleaseOutcome::Released);
+    let error = lock(&nobody.replace("/locks?", "/own?")).unwrap_err();
     assert_eq!(error.kind(), Kind::Auth, "{error}");
     for wrong in [server.uri.replace(password, "hunter2"), server.uri.replace("lockwright:", "other:")] {
         let error = lock(&wrong).unwrap_err();

@@ -5,7 +5,7 @@
 # the others shows what it has to those who ask for no more. LOCKWRIGHT_ZOOKEEPER_JAVA has further options.
 COMMAND=(java -Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Dreadonlymode.enabled=true)
 read -ra more_options <<<"${LOCKWRIGHT_ZOOKEEPER_JAVA:-}"
-COMMAND+=("${more_options[@]}" -cp /usr/share/java/zookeeper.jar org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg)
+COMMAND+=("${more_options[@]}" -cp "${JARS:-/usr/share/java/zookeeper.jar}" org.apache.zookeeper.server.quorum.QuorumPeerMain zoo.cfg)
 
 # The time by which servers count. Sessions last for two of these at least, so that tests need not wait.
 TICK=100

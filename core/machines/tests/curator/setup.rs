@@ -73,7 +73,7 @@ pub enum Fault {
 pub const ANY: &[Fault] = &[Fault::Loss, Fault::Expiry, Fault::Leave, Fault::Stop, Fault::Cancel];
 
 /// How many permits there are.
-pub const PERMITS: u32 = 2;
+pub const PERMITS: u32 = 1;
 
 #[derive(Clone, Debug)]
 pub struct Setup {

@@ -202,8 +202,8 @@ impl Changing {
             |name: &&str| [self.read, self.write].iter().find_map(|word| Some(numbered(name, word)?.to_owned()));
         let mut line: Vec<_> = names.iter().copied().filter_map(|name| Some((number(&name)?, name))).collect();
         line.sort();
-        // Writers that wait do so for this one's reader's node. A reader that waits for one of them would read once that
-        // one gives up.
+        // Writers that wait do so for this one's reader's node. A reader that waits for one of them would read once
+        // that one gives up.
         let mut before = line.iter().map(|(_, other)| *other).take_while(|other| *other != name);
         let is_alone = before.all(|other| self.is_writer(other) || self.is_mine(other));
         if is_alive && is_alone {

@@ -180,8 +180,8 @@ impl LineLayout {
         name.strip_prefix(&self.prefix).map(str::to_owned)
     }
 
-    /// The names of those `keys` whose directories have contenders, behind those that were `found`. A semaphore's are in
-    /// a directory of their own.
+    /// The names of those `keys` whose directories have contenders, behind those that were `found`. A semaphore's are
+    /// in a directory of their own.
     fn contended(&self, mut keys: Vec<Arc<str>>, mut found: Vec<String>) -> Inquiry<'_, Vec<String>> {
         let rest = keys.split_off(keys.len().min(PART));
         if keys.is_empty() {

@@ -1,8 +1,8 @@
 //! The semaphore of Apache Curator (`InterProcessSemaphoreV2`), as a machine.
 //!
-//! Below the semaphore's directory lie two: in `locks` whoever wants permits stands in line for a lock of Curator's; who
-//! has that makes a node in `leases` for each permit and waits there until they are among the first so many, then gives
-//! the lock back. A holder has its nodes in `leases` alone, and gives back by deleting them.
+//! Below the semaphore's directory lie two: in `locks` whoever wants permits stands in line for a lock of Curator's;
+//! who has that makes a node in `leases` for each permit and waits there until they are among the first so many, then
+//! gives the lock back. A holder has its nodes in `leases` alone, and gives back by deleting them.
 //!
 //! Curator counts all leases and takes one when they are not too many. A lease that is among the first so many by its
 //! number stays among them, whoever comes later: so nobody needs the lock to be safe, and a mere try does without. Who
