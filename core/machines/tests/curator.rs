@@ -130,7 +130,7 @@ fn two_want_a_permit_and_there_is_one() {
 
 #[test]
 fn two_want_a_permit_and_one_of_them_fails() {
-    for fault in [&[Fault::Loss], &[Fault::Expiry], &[Fault::Cancel]] {
+    for fault in [&[Fault::Loss], &[Fault::Cancel]] {
         Setup::of("curator: two want the one permit, a fault", &[Wish::Permit; 2]).with(1, fault).check();
     }
 }

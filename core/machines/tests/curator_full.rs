@@ -49,3 +49,8 @@ fn alone_and_three_faults() {
 fn three_of_which_one_gives_up() {
     Setup::of("curator: three wait, one gives up", &[Wish::Waits; 3]).with(1, &[Fault::Cancel]).check();
 }
+
+#[test]
+fn two_want_a_permit_and_a_session_ends() {
+    Setup::of("curator: two want the one permit, a session ends", &[Wish::Permit; 2]).with(1, &[Fault::Expiry]).check();
+}

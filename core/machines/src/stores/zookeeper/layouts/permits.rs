@@ -10,16 +10,17 @@
 //!
 //! ```text
 //! acquire   input                                next
-//! (begin)   waiting                              Lock:     the conversation of a line in locks
-//!           trying                               Making
-//! Lock      granted                              Listing
+//! (begin)   new attempt, waiting                 Lock:     the conversation of a line in locks
+//!           new attempt, trying                  Making
+//!           same attempt, may have leases        Listing
+//! Lock      granted                              Making
 //! Listing   sync, children of both               list
 //! list      a semaphore's directories are not alone
 //!                                                Removing, then failed
 //!           mine are as many as wanted, known    the first so many: Freeing, or granted for a try
 //!                                                not: Waiting; a try: Removing, then held
-//!           mine are others, or unknown          Removing, then Making
-//!           none of mine                         Making
+//!           mine are others, or unknown          Removing, then as none
+//!           none of mine                         Making; Lock, if it waits and has not got that
 //! Making    create each, children with a watch   list
 //!           NoNode                               Making: containers down to both, create each, children
 //! Waiting   changed | gone                       Listing
@@ -78,6 +79,8 @@ struct Seeker {
     terms: Terms,
     wait: bool,
     prefix: Arc<str>,
+    /// It has the lock of the line, and made nothing before it had.
+    has_lock: bool,
     /// A create was sent and never answered.
     doubt: bool,
     rounds: u8,
@@ -171,6 +174,7 @@ impl Permits {
         let seeker = match self.seeker.take().filter(|seeker| seeker.terms.attempt == terms.attempt) {
             Some(known) => Seeker {
                 wait,
+                has_lock: false,
                 rounds: 0,
                 doubt: known.doubt || matches!(known.at, At::Making { .. }),
                 at: At::Rest,
@@ -178,23 +182,26 @@ impl Permits {
             },
             None => {
                 let (own, at) = (Vec::new(), At::Rest);
-                Seeker { terms, wait, prefix, doubt: false, rounds: 0, asked: 0, own, at }
+                Seeker { terms, wait, prefix, has_lock: false, doubt: false, rounds: 0, asked: 0, own, at }
             }
         };
-        let terms = seeker.terms.clone();
-        let seeker = self.seeker.insert(seeker);
-        if wait {
-            seeker.at = At::Lock;
-            let step = self.line.step(Input::Begin(Intent::Acquire { terms, wait, prev: None }));
-            return self.in_line(step);
+        let is_new = !seeker.doubt && seeker.own.is_empty();
+        self.seeker = Some(seeker);
+        match (is_new, wait) {
+            (true, true) => self.stand(),
+            (true, false) => self.make(false),
+            // Whoever has leases must not stand in line behind others, who wait for those.
+            (false, _) => self.list(),
         }
-        self.look()
     }
 
-    /// Whoever has made nothing yet need not look for it.
-    fn look(&mut self) -> Result<Step> {
-        let is_new = self.seeker.as_ref().is_some_and(|seeker| !seeker.doubt && seeker.own.is_empty());
-        if is_new { self.make(false) } else { self.list() }
+    /// Stands in line, or finds out that it has the lock yet.
+    fn stand(&mut self) -> Result<Step> {
+        let Some(seeker) = &mut self.seeker else { return Ok(Step::Ignore) };
+        seeker.at = At::Lock;
+        let terms = seeker.terms.clone();
+        let step = self.line.step(Input::Begin(Intent::Acquire { terms, wait: true, prev: None }));
+        self.in_line(step)
     }
 
     fn of(&self, attempt: AttemptId) -> Option<&Seeker> {
@@ -204,7 +211,10 @@ impl Permits {
     /// What the line says belongs to this conversation, but for how it ends.
     fn in_line(&mut self, step: Step) -> Result<Step> {
         match step {
-            Step::Done(Verdict::Granted(_)) => self.look(),
+            Step::Done(Verdict::Granted(_)) => {
+                self.seeker.iter_mut().for_each(|seeker| seeker.has_lock = true);
+                self.make(false)
+            }
             Step::Done(Verdict::Failed(error)) => Err(error),
             other => Ok(other),
         }
@@ -265,6 +275,7 @@ impl Permits {
 
     fn removed(&mut self, then: Then) -> Result<Step> {
         match then {
+            Then::Make if self.seeker.as_ref().is_some_and(|seeker| seeker.wait && !seeker.has_lock) => self.stand(),
             Then::Make => self.make(false),
             Then::Held => Ok(held()),
             Then::Refuse(sequence) => Err(wrapping(&self.leases, sequence)),
