@@ -123,13 +123,8 @@ fn certificates_and_a_login_by_sasl_let_in_whom_they_should_and_nobody_else() {
     assert_eq!(lock(&nobody).unwrap().release().unwrap(), ReleaseOutcome::Released);
     let error = lock(&nobody.replace("/locks?", "/own?")).unwrap_err();
     assert_eq!(error.kind(), Kind::Auth, "{error}");
-    for wrong in [server.uri.replace(password, "hunter2"), server.uri.replace("lockwright:", "other:")] {
-        let error = match lock(&wrong) {
-            Ok(guard) => panic!("{wrong} gives {guard:?}"),
-            Err(error) => error,
-        };
-        assert!(error.kind() == Kind::Auth && !error.to_string().contains("hunter2"), "{error}");
-    }
+    let error = lock(&server.uri.replace(password, "hunter2")).unwrap_err();
+    assert!(error.kind() == Kind::Auth && !error.to_string().contains("hunter2"), "{error}");
     // Without a certificate, or an authority that knows the server's, nobody gets as far as that.
     let without = |option: &str| {
         let options = server.uri.split('&').filter(|part| !part.starts_with(option)).collect::<Vec<_>>();

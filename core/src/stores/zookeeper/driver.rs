@@ -140,7 +140,8 @@ impl<'a> Connection<'a> {
     async fn dial(broker: &'a Broker, server: &Server) -> std::result::Result<Self, End> {
         let unreachable = |error: io::Error| {
             let error = match error.kind() {
-                io::ErrorKind::InvalidData => broker.lost(error),
+                // Where TLS says it there is more to be told.
+                io::ErrorKind::InvalidData if error.get_ref().is_none() => broker.lost(error),
                 _ => reach::unreachable(["zookeeper://", "zookeepers://"], server.tls.is_some(), error),
             };
             End::Failed(error.on_store(broker.config.address.clone()))
