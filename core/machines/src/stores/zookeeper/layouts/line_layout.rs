@@ -16,7 +16,7 @@ use super::line::Line;
 use super::paths::{directory, name_of};
 use super::permits::Permits;
 use super::recipe::{Library, Recipe, SEMAPHORE, is_contender};
-use super::seen::{MAX_ROUNDS, Place, break_of, look};
+use super::seen::{Look, MAX_ROUNDS, Place, break_of, look};
 use super::{CHILDREN, after_sync, child, first, names, on, synced};
 use crate::error::{Error, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
@@ -143,9 +143,11 @@ impl Layout for LineLayout {
     }
 
     fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
-        let nothing = Inspection::of_nothing(self.name(), name);
-        let primitive = self.share.map(|share| share.primitive);
-        look("inspect", self.place, key, MAX_ROUNDS, move |seen| Inquiry::Done(Ok(seen.told(nothing, primitive))))
+        self.seen(name, key, false)
+    }
+
+    fn identify<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
+        self.seen(name, key, true)
     }
 
     fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
@@ -170,6 +172,13 @@ impl Layout for LineLayout {
 const MOST_TAKEN: u32 = 1000;
 
 impl LineLayout {
+    fn seen<'a>(&'a self, name: &'a str, key: Arc<str>, any: bool) -> Inquiry<'a, Inspection> {
+        let nothing = Inspection::of_nothing(self.name(), name);
+        let primitive = self.share.map(|share| share.primitive);
+        let wanted = Look { doing: "inspect", place: self.place, any };
+        look(wanted, key, MAX_ROUNDS, move |seen| Inquiry::Done(Ok(seen.told(nothing, primitive))))
+    }
+
     /// The root as paths below it begin.
     fn under(&self) -> &str {
         self.root.trim_end_matches('/')

@@ -64,12 +64,39 @@ pub(super) struct Seen {
 }
 
 impl Place {
+    /// What several may hold of it.
+    fn primitive(self) -> Option<Primitive> {
+        match self {
+            Place::Line(Recipe::Read | Recipe::Write | Recipe::KazooRead) => Some(Primitive::RwLock),
+            Place::Permits => Some(Primitive::Semaphore),
+            Place::Line(_) => None,
+        }
+    }
+
+    /// What is there, if these are the children where a lock was looked for.
+    fn really(self, names: &[&str]) -> Self {
+        let has = |recipe: Recipe| names.iter().any(|name| numbered(name, recipe.word()).is_some());
+        match self {
+            Place::Line(Recipe::Mutex) if has(Recipe::Read) || has(Recipe::Write) => Place::Line(Recipe::Read),
+            Place::Line(Recipe::Mutex) if has(Recipe::LeaderLatch) => Place::Line(Recipe::LeaderLatch),
+            Place::Line(Recipe::Mutex) if SEMAPHORE.iter().all(|name| names.contains(name)) => Place::Permits,
+            Place::Line(Recipe::KazooLock) if has(Recipe::KazooRead) => Place::Line(Recipe::KazooRead),
+            _ => self,
+        }
+    }
+
     fn reads(self, dir: &Arc<str>) -> Requests {
         let below = SEMAPHORE.map(|below| child(dir, below));
         match self {
             Place::Line(_) => synced(dir, [on(&CHILDREN, dir)]),
             Place::Permits => synced(dir, [dir, &below[0], &below[1]].map(|path| on(&CHILDREN, path))),
         }
+    }
+
+    /// What is there by these answers to its [`reads`](Self::reads).
+    fn found(self, doing: &'static str, replies: &[Reply]) -> Result<Self> {
+        let children = after_sync(doing, replies)?.first().ok_or_else(|| garbled(doing))?;
+        Ok(self.really(&names(doing, children)?.unwrap_or_default().1))
     }
 
     fn standing(self, doing: &'static str, dir: &Arc<str>, replies: &[Reply]) -> Result<Standing> {
@@ -133,19 +160,33 @@ fn with_leases(dir: &Arc<str>, locks: &[&str], leases: &[&str]) -> Standing {
     Standing { dir: child(dir, SEMAPHORE[1]), holders, waiting: locks.len() as u64 }
 }
 
+/// What is looked for, and whether something else may be found.
+#[derive(Clone, Copy)]
+pub(super) struct Look {
+    pub(super) doing: &'static str,
+    pub(super) place: Place,
+    pub(super) any: bool,
+}
+
 /// Finds out who holds in the directory `dir`, and goes on with that.
 pub(super) fn look<'a, T: 'a>(
-    doing: &'static str,
-    place: Place,
+    wanted: Look,
     dir: Arc<str>,
     rounds: u8,
     next: impl FnOnce(Seen) -> Inquiry<'a, T> + Send + 'a,
 ) -> Inquiry<'a, T> {
+    let Look { doing, place, any } = wanted;
     if rounds == 0 {
         let message = "whoever holds the lock changes all the time; look again";
         return Inquiry::Done(Err(Error::new(Kind::Unavailable, doing, message)));
     }
     Inquiry::ask(place.reads(&dir), move |replies| {
+        let really = if any { place.found(doing, replies) } else { Ok(place) };
+        match really {
+            Ok(really) if really != place => return look(Look { place: really, ..wanted }, dir, rounds - 1, next),
+            Ok(_) => {}
+            Err(error) => return Inquiry::Done(Err(error)),
+        }
         let Standing { dir: at, mut holders, waiting } = match place.standing(doing, &dir, replies) {
             Ok(standing) => standing,
             Err(error) => return Inquiry::Done(Err(error)),
@@ -161,7 +202,7 @@ pub(super) fn look<'a, T: 'a>(
                 Err(error) => return Inquiry::Done(Err(error)),
             };
             match nodes.is_empty() {
-                true => look(doing, place, dir, rounds - 1, next),
+                true => look(wanted, dir, rounds - 1, next),
                 false => next(Seen { place, dir: at, nodes, unlisted, waiting }),
             }
         })
@@ -183,7 +224,7 @@ fn read(doing: &'static str, holders: Vec<Vec<String>>, replies: &[Reply]) -> Re
 
 /// Takes the lock in the directory `dir` from whoever holds it with `token`.
 pub(super) fn break_of<'a>(place: Place, dir: Arc<str>, token: u64) -> Inquiry<'a, bool> {
-    look("break", place, dir, MAX_ROUNDS, move |seen| {
+    look(Look { doing: "break", place, any: true }, dir, MAX_ROUNDS, move |seen| {
         let Some(node) = seen.nodes.iter().find(|node| node.token() == token) else { return Inquiry::Done(Ok(false)) };
         let requests: Requests = node.names.iter().map(|name| delete(child(&seen.dir, name))).collect();
         Inquiry::ask(requests, |replies| {
@@ -228,6 +269,7 @@ impl Node {
 impl Seen {
     /// What is told of it, as of a lock or of what several may hold.
     pub(super) fn told(&self, nothing: Inspection, primitive: Option<Primitive>) -> Inspection {
+        let primitive = primitive.or(self.place.primitive());
         if self.nodes.is_empty() && self.waiting == 0 {
             return nothing;
         }
