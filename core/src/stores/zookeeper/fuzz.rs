@@ -5,13 +5,14 @@ use super::wire::{self, Head, Node, Opcode, Reader};
 use crate::fuzz::is_readable;
 use crate::protocol::Reply;
 
-const OPCODES: [Opcode; 8] = [
+const OPCODES: [Opcode; 9] = [
     Opcode::Create(Node::Numbered),
     Opcode::Container,
     Opcode::Children { watches: false },
     Opcode::Exists,
     Opcode::Data { watches: true },
     Opcode::Data { watches: false },
+    Opcode::Set,
     Opcode::Delete,
     Opcode::Sync,
 ];

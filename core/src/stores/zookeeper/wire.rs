@@ -577,6 +577,6 @@ mod tests {
     fn what_the_leader_refuses_is_a_transaction_and_what_a_server_refuses_is_none() {
         assert!(Opcode::Delete.is_of_majority(code::NO_NODE) && Opcode::Heartbeat.is_of_majority(0));
         assert!(!Opcode::Delete.is_of_majority(code::SESSION_MOVED) && !Opcode::Heartbeat.is_of_majority(-4));
-        assert!(!Opcode::Sync.is_of_majority(0) && !Opcode::Children.is_of_majority(0));
+        assert!(!Opcode::Sync.is_of_majority(0) && !Opcode::Children { watches: true }.is_of_majority(0));
     }
 }

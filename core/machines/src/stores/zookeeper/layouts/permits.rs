@@ -70,7 +70,7 @@ pub struct Permits {
 
 #[derive(Clone, Debug, Hash)]
 enum Undo {
-    Leases(Sweep, Terms, Option<Previous>),
+    Leases(Box<(Sweep, Terms, Option<Previous>)>),
     Lock,
 }
 
@@ -163,7 +163,7 @@ impl Permits {
                 let prefixes: SmallVec<_> = attempts.into_iter().flatten().map(protection).collect();
                 let mut sweep = Sweep::new(Op::Undo, self.leases.clone(), prefixes, None, false);
                 let step = sweep.begin(false);
-                self.undo = Some(Undo::Leases(sweep, terms, prev));
+                self.undo = Some(Undo::Leases(Box::new((sweep, terms, prev))));
                 Ok(step)
             }
         }
@@ -413,13 +413,14 @@ impl Permits {
     fn undone(&mut self, replies: &[Reply]) -> Result<Step> {
         match self.undo.take() {
             None => Ok(Step::Ignore),
-            Some(Undo::Leases(mut sweep, terms, prev)) => match sweep.reply(replies)? {
+            Some(Undo::Leases(mut leases)) => match leases.0.reply(replies)? {
                 Step::Done(Verdict::Undone) => {
+                    let (_, terms, prev) = *leases;
                     self.undo = Some(Undo::Lock);
                     Ok(self.line.step(Input::Begin(Intent::Undo { terms, prev })))
                 }
                 step => {
-                    self.undo = Some(Undo::Leases(sweep, terms, prev));
+                    self.undo = Some(Undo::Leases(leases));
                     Ok(step)
                 }
             },
