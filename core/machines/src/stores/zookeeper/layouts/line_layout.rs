@@ -7,7 +7,7 @@
 //!          Leases: children of those with leases below
 //! ```
 //!
-//! How one is looked at and broken is [`seen`](super::seen)'s.
+//! How one is looked at and broken is `seen.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
