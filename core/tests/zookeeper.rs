@@ -46,7 +46,7 @@ fn a_server_that_is_stopped_takes_the_locks_along_at_their_deadline_and_not_late
 fn a_server_that_is_killed_and_comes_back_has_who_holds_and_who_waits() {
     let server = Server::start();
     // A waiter looks by itself when that is over, and that is longer than this test waits.
-    let [holder, waiter] = [0, 1].map(|_| server.client("ttl=60s"));
+    let [holder, waiter] = [0, 1].map(|_| server.client("ttl=90s"));
     let guard = holder.lock("x").acquire().unwrap();
     let hear = waiting(&waiter, "x");
     server.run("restart");
@@ -202,7 +202,7 @@ fn something_else_that_listens_there_is_no_zookeeper() {
 #[test]
 fn readers_writers_and_permits_are_told_of_one_another() {
     let server = Server::start();
-    let [one, other] = [0, 1].map(|_| server.client("ttl=60s"));
+    let [one, other] = [0, 1].map(|_| server.client("ttl=90s"));
     for layout in ["curator", "kazoo"] {
         let name = format!("both-{layout}");
         let (read, write) = (one.rwlock(&name).read().layout(layout), other.rwlock(&name).write().layout(layout));
@@ -249,7 +249,7 @@ fn readers_writers_and_permits_are_told_of_one_another() {
 #[test]
 fn whoever_waits_for_a_permit_waits_on_at_a_server_that_was_killed() {
     let server = Server::start();
-    let [holder, waiter] = [0, 1].map(|_| server.client("ttl=60s"));
+    let [holder, waiter] = [0, 1].map(|_| server.client("ttl=90s"));
     let guard = holder.semaphore("x", 1).acquire().unwrap();
     let (tell, hear) = mpsc::channel();
     let lock = waiter.semaphore("x", 1).build().unwrap();
@@ -264,7 +264,7 @@ fn whoever_waits_for_a_permit_waits_on_at_a_server_that_was_killed() {
 #[test]
 fn locks_of_two_libraries_under_one_name_are_refused() {
     let server = Server::start();
-    let [one, other] = [0, 1].map(|_| server.client("ttl=60s"));
+    let [one, other] = [0, 1].map(|_| server.client("ttl=90s"));
     let curator = one.lock("x").acquire().unwrap();
     let error = other.lock("x").layout("kazoo").try_acquire().unwrap_err();
     assert!(error.kind() == Kind::ForeignLayout && error.to_string().contains("a lock of Curator"), "{error}");
