@@ -240,7 +240,7 @@ fn readers_writers_and_permits_are_told_of_one_another() {
     assert_eq!(two.release().unwrap(), ReleaseOutcome::Released);
     let three = hear.recv_timeout(PATIENCE).unwrap();
     assert_eq!(one.inspect("permits").unwrap().shared.unwrap().held, 3);
-    assert!(other.break_lock("permits", three.token()).unwrap());
+    assert!(one.break_lock("permits", three.token()).unwrap());
     until("it is lost", || !three.is_held());
     assert!(permits(&one, 3).try_acquire().unwrap().is_some());
 }
