@@ -112,7 +112,7 @@ pub struct Part {
 }
 
 /// What a store may be able to do for a test.
-pub const ABILITIES: [&str; 16] = [
+pub const ABILITIES: [&str; 17] = [
     "restart",
     "count",
     "foreign",
@@ -129,6 +129,7 @@ pub const ABILITIES: [&str; 16] = [
     "own_ttl",
     "holder_age",
     "together",
+    "size",
 ];
 
 /// This folder.

@@ -1,92 +1,19 @@
 //! Locks on servers that are stopped, killed and left, and what refuses a client there. Each test has a server of its
 //! own.
 
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::Command;
+mod zookeeper_server;
+
+use std::io::Write;
+use std::net::TcpListener;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use lockwright::Kind;
 use lockwright::blocking::{self, Client, Guard};
 use lockwright::lease::{LossReason, ReleaseOutcome};
-use lockwright::options::ConnectOptions;
-use lockwright::{Error, Kind};
-use rustix::process::{Pid, Signal, kill_process};
-
-/// What a loaded machine may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A server as the script of the conformance suite starts it.
-struct Server {
-    folder: tempfile::TempDir,
-    port: String,
-    uri: String,
-}
-
-impl Server {
-    fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
-        let mut server = Server { folder, port, uri: String::new() };
-        server.uri = server.run("start");
-        server
-    }
-
-    fn run(&self, word: &str) -> String {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/services/zookeeper.sh");
-        let output = Command::new(script)
-            .arg(word)
-            .env("LOCKWRIGHT_RUN_DIR", self.folder.path())
-            .env("LOCKWRIGHT_ZOOKEEPER_PORT", &self.port)
-            .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
-    }
-
-    fn file(&self, name: &str) -> String {
-        let path: PathBuf = self.folder.path().join("zookeeper").join(name);
-        std::fs::read_to_string(path).unwrap().trim().to_owned()
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = self.file("pid").parse().ok().and_then(Pid::from_raw).unwrap();
-        kill_process(pid, signal).unwrap();
-    }
-
-    /// What the server says to one of its words.
-    fn ask(&self, word: &str) -> String {
-        let mut stream = TcpStream::connect(format!("127.0.0.1:{}", self.port)).unwrap();
-        stream.write_all(word.as_bytes()).unwrap();
-        let mut said = String::new();
-        stream.read_to_string(&mut said).unwrap();
-        said
-    }
-
-    fn client(&self, options: &str) -> Client {
-        open(&format!("{}&{options}", self.uri)).unwrap()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.run("stop");
-    }
-}
-
-fn open(uri: &str) -> Result<Client, Error> {
-    Client::open(Some(uri), ConnectOptions::default())
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "it never comes to that: {what}");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
+use rustix::process::Signal;
+use zookeeper_server::{PATIENCE, PLAIN, Server, TLS, open, until};
 
 /// Somebody waits for the lock, and has the line already.
 fn waiting(client: &Client, name: &'static str) -> mpsc::Receiver<Guard> {
@@ -119,7 +46,7 @@ fn a_server_that_is_stopped_takes_the_locks_along_at_their_deadline_and_not_late
 fn a_server_that_is_killed_and_comes_back_has_who_holds_and_who_waits() {
     let server = Server::start();
     // A waiter looks by itself when that is over, and that is longer than this test waits.
-    let [holder, waiter] = [0, 1].map(|_| server.client("ttl=60s"));
+    let [holder, waiter] = [0, 1].map(|_| server.client("ttl=90s"));
     let guard = holder.lock("x").acquire().unwrap();
     let hear = waiting(&waiter, "x");
     server.run("restart");
@@ -182,6 +109,72 @@ fn whoever_has_no_right_to_a_lock_is_told_so() {
 }
 
 #[test]
+fn certificates_and_a_login_by_sasl_let_in_whom_they_should_and_nobody_else() {
+    let server = Server::start_by(TLS, "");
+    let lock = |uri: &str| open(uri).unwrap().lock("x").timeout(PATIENCE).acquire();
+    let guard = lock(&server.uri).unwrap();
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    // The nodes of a user alone are closed to whoever only has the same certificate, whose rights `creator` has, too.
+    let (user, rest) = server.uri.split_once("://").unwrap().1.split_once('@').unwrap();
+    let password = user.split_once(':').unwrap().1;
+    let own = format!("{}&acl=sasl:lockwright:cdrwa", server.uri.replace("/locks?", "/own?"));
+    assert_eq!(lock(&own).unwrap().release().unwrap(), ReleaseOutcome::Released);
+    let nobody = format!("zookeepers://{rest}").replace("&login=digest-md5", "");
+    assert_eq!(lock(&nobody).unwrap().release().unwrap(), ReleaseOutcome::Released);
+    let error = lock(&nobody.replace("/locks?", "/own?")).unwrap_err();
+    assert_eq!(error.kind(), Kind::Auth, "{error}");
+    let error = lock(&server.uri.replace(password, "hunter2")).unwrap_err();
+    assert!(error.kind() == Kind::Auth && !error.to_string().contains("hunter2"), "{error}");
+    // Without a certificate, or an authority that knows the server's, nobody gets as far as that.
+    let without = |option: &str| {
+        let options = server.uri.split('&').filter(|part| !part.starts_with(option)).collect::<Vec<_>>();
+        options.join("&")
+    };
+    let certificate =
+        without("cert=").split('&').filter(|part| !part.starts_with("key=")).collect::<Vec<_>>().join("&");
+    for uri in [certificate, without("ca=")] {
+        let uri = format!("{uri}&store_timeout=1s");
+        let error = lock(&uri).unwrap_err();
+        assert!(matches!(error.kind(), Kind::Unavailable | Kind::Auth), "{error}");
+    }
+    let plain =
+        server.uri.split('&').filter(|part| !["ca=", "cert=", "key="].iter().any(|name| part.starts_with(name)));
+    let plain = plain.collect::<Vec<_>>().join("&").replace("zookeepers://", "zookeeper://");
+    assert!(lock(&format!("{plain}&store_timeout=1s")).is_err());
+}
+
+#[test]
+fn rights_are_what_the_address_says() {
+    let server = Server::start();
+    let with = |login: &str, acl: &str| {
+        open(&format!("{}&acl={acl}", server.uri.replace("://", &format!("://{login}@")))).unwrap()
+    };
+    let (own, other) = (with("me:secret", "creator"), with("they:hunter2", "creator"));
+    let guard = own.lock("mine").acquire().unwrap();
+    assert_eq!(other.lock("mine").timeout(PATIENCE).acquire().unwrap_err().kind(), Kind::Auth);
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    let (own, other) = (with("me:secret", "open"), with("they:hunter2", "open"));
+    let guard = own.lock("everybodys").acquire().unwrap();
+    assert!(other.lock("everybodys").try_acquire().unwrap().is_none());
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    assert!(other.lock("everybodys").try_acquire().unwrap().is_some());
+}
+
+#[test]
+fn a_directory_that_the_server_removed_is_made_again() {
+    let server = Server::start_by(PLAIN, "-Dznode.container.checkIntervalMs=200");
+    let client = server.client("ttl=20s");
+    for _ in 0..2 {
+        assert_eq!(client.lock("x").acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+        // What is left is ZooKeeper's own.
+        let own = "Node count: 5";
+        until("the directories are gone", || server.ask("srvr").contains(own));
+    }
+    let deep = open(&server.uri.replace("/locks?", "/a/b/c?")).unwrap();
+    assert_eq!(deep.lock("x").acquire().unwrap().release().unwrap(), ReleaseOutcome::Released);
+}
+
+#[test]
 fn a_client_that_is_closed_leaves_no_session() {
     let server = Server::start();
     let client = server.client("ttl=20s");
@@ -203,4 +196,87 @@ fn something_else_that_listens_there_is_no_zookeeper() {
     });
     let error = blocking::connect(&uri).unwrap().lock("x").try_acquire().unwrap_err();
     assert!(error.kind() == Kind::Protocol && error.to_string().contains("no answer of ZooKeeper"), "{error}");
+}
+
+/// A semaphore and a read/write lock, as people have them there.
+#[test]
+fn readers_writers_and_permits_are_told_of_one_another() {
+    let server = Server::start();
+    let [one, other] = [0, 1].map(|_| server.client("ttl=90s"));
+    for layout in ["curator", "kazoo"] {
+        let name = format!("both-{layout}");
+        let (read, write) = (one.rwlock(&name).read().layout(layout), other.rwlock(&name).write().layout(layout));
+        let reader = read.acquire().unwrap();
+        let writer = write.build().unwrap();
+        assert!(writer.try_acquire().unwrap().is_none());
+        let (tell, hear) = mpsc::channel();
+        thread::spawn(move || tell.send(writer.acquire().unwrap()));
+        until("it waits", || one.rwlock(&name).read().layout(layout).try_acquire().unwrap().is_none());
+        let token = reader.token();
+        assert_eq!(reader.release().unwrap(), ReleaseOutcome::Released);
+        let writer = hear.recv_timeout(PATIENCE).unwrap();
+        assert!(writer.token() > token);
+        writer.downgrade().unwrap();
+        let second = one.rwlock(&name).read().layout(layout).try_acquire().unwrap().expect("both read");
+        assert!(!writer.try_upgrade().unwrap());
+        assert_eq!(second.release().unwrap(), ReleaseOutcome::Released);
+        let before = writer.token();
+        assert!(writer.try_upgrade().unwrap() && writer.token() > before);
+        assert!(one.rwlock(&name).read().layout(layout).try_acquire().unwrap().is_none());
+        assert_eq!(writer.release().unwrap(), ReleaseOutcome::Released);
+    }
+    let permits = |client: &Client, take| client.semaphore("permits", 3).take(take).build().unwrap();
+    let two = permits(&one, 2).acquire().unwrap();
+    let last = permits(&other, 1).acquire().unwrap();
+    assert!(permits(&one, 1).try_acquire().unwrap().is_none());
+    let (tell, hear) = mpsc::channel();
+    let wants = permits(&other, 3);
+    thread::spawn(move || tell.send(wants.acquire().unwrap()));
+    until("it waits", || one.inspect("permits").unwrap().waiters == 1);
+    let seen = one.inspect("permits").unwrap().shared.unwrap();
+    assert_eq!((seen.held, seen.holders.len(), seen.permits), (3, 2, None));
+    assert_eq!(last.release().unwrap(), ReleaseOutcome::Released);
+    assert!(hear.recv_timeout(Duration::from_millis(300)).is_err());
+    assert_eq!(two.release().unwrap(), ReleaseOutcome::Released);
+    let three = hear.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(one.inspect("permits").unwrap().shared.unwrap().held, 3);
+    assert!(one.break_lock("permits", three.token()).unwrap());
+    until("it is lost", || !three.is_held());
+    assert!(permits(&one, 3).try_acquire().unwrap().is_some());
+}
+
+/// The watch of leases goes on over a connection that is lost.
+#[test]
+fn whoever_waits_for_a_permit_waits_on_at_a_server_that_was_killed() {
+    let server = Server::start();
+    let [holder, waiter] = [0, 1].map(|_| server.client("ttl=90s"));
+    let guard = holder.semaphore("x", 1).acquire().unwrap();
+    let (tell, hear) = mpsc::channel();
+    let lock = waiter.semaphore("x", 1).build().unwrap();
+    thread::spawn(move || tell.send(lock.acquire().unwrap()));
+    until("it waits", || holder.inspect("x").unwrap().waiters == 1);
+    server.run("restart");
+    assert!(guard.is_held() && hear.try_recv().is_err());
+    assert_eq!(guard.release().unwrap(), ReleaseOutcome::Released);
+    drop(hear.recv_timeout(PATIENCE).unwrap());
+}
+
+#[test]
+fn locks_of_two_libraries_under_one_name_are_refused() {
+    let server = Server::start();
+    let [one, other] = [0, 1].map(|_| server.client("ttl=90s"));
+    let curator = one.lock("x").acquire().unwrap();
+    let error = other.lock("x").layout("kazoo").try_acquire().unwrap_err();
+    assert!(error.kind() == Kind::ForeignLayout && error.to_string().contains("a lock of Curator"), "{error}");
+    let error = other.rwlock("x").read().acquire().unwrap_err();
+    assert_eq!(error.kind(), Kind::ForeignLayout, "{error}");
+    let error = other.semaphore("x", 2).acquire().unwrap_err();
+    assert_eq!(error.kind(), Kind::ForeignLayout, "{error}");
+    assert_eq!(curator.release().unwrap(), ReleaseOutcome::Released);
+    let kazoo = other.lock("x").layout("kazoo").acquire().unwrap();
+    assert_eq!(one.lock("x").acquire().unwrap_err().kind(), Kind::ForeignLayout);
+    assert_eq!(kazoo.release().unwrap(), ReleaseOutcome::Released);
+    assert!(one.lock("x").try_acquire().unwrap().is_some());
+    let error = other.semaphore("y", 2).layout("kazoo").build().unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported, "{error}");
 }

@@ -28,9 +28,15 @@ mod view;
 #[path = "curator/world.rs"]
 mod world;
 
+use lockwright_machines::share::{Primitive, Share};
 use setup::{ANY, Fault, Setup, Wish};
 
 const TWO: &[Wish] = &[Wish::Waits; 2];
+const READS: Wish = Wish::WaitsFor(Share::READ);
+const WRITES: Wish = Wish::WaitsFor(Share::WRITE);
+const ONLY: Share = Share { primitive: Primitive::Semaphore, units: 1, capacity: 1, in_order: false };
+const PERMIT: Wish = Wish::WaitsFor(ONLY);
+const TRIES_PERMIT: Wish = Wish::TriesFor(ONLY);
 
 #[test]
 fn two_contenders_in_every_order() {
@@ -91,4 +97,46 @@ fn one_contender_alone_to_whom_three_things_happen() {
 #[test]
 fn three_contenders_in_every_order() {
     Setup::of("curator: three wait", &[Wish::Waits; 3]).check();
+}
+
+#[test]
+fn a_reader_and_a_writer_in_every_order() {
+    const BOTH: &[Wish] = &[READS, WRITES];
+    Setup::of("curator: one reads, one writes", BOTH).check();
+    Setup::of("curator: one reads, one writes, a fault", BOTH).with(1, ANY).check();
+}
+
+#[test]
+fn two_readers_and_a_writer_in_every_order() {
+    Setup::of("curator: two read, one writes", &[READS, READS, WRITES]).check();
+}
+
+#[test]
+fn two_writers_in_every_order() {
+    let faults = &[Fault::Expiry, Fault::Loss, Fault::Cancel];
+    Setup::of("curator: two write", &[WRITES; 2]).with(1, faults).check();
+}
+
+#[test]
+fn one_permit_alone_to_which_two_things_happen() {
+    for fault in [&[Fault::Loss], &[Fault::Cancel], &[Fault::Expiry], &[Fault::Stop], &[Fault::Leave]] {
+        Setup::of("curator: a permit alone", &[PERMIT]).with(1, fault).check();
+    }
+    let faults = &[Fault::Loss, Fault::Expiry, Fault::Cancel];
+    Setup::of("curator: a permit alone, two faults", &[PERMIT]).with(2, faults).check();
+}
+
+#[test]
+fn two_want_a_permit_and_there_is_one() {
+    Setup::of("curator: two want the one permit", &[PERMIT; 2]).check();
+    let wishes = [PERMIT, TRIES_PERMIT];
+    Setup::of("curator: one waits for the one permit, one tries", &wishes).check();
+    Setup::of("curator: two try for the one permit", &[TRIES_PERMIT; 2]).check();
+}
+
+#[test]
+fn two_want_a_permit_and_one_of_them_fails() {
+    for fault in [&[Fault::Loss], &[Fault::Cancel]] {
+        Setup::of("curator: two want the one permit, a fault", &[PERMIT; 2]).with(1, fault).check();
+    }
 }

@@ -16,9 +16,11 @@ mod view;
 #[path = "curator/world.rs"]
 mod world;
 
+use lockwright_machines::share::{Primitive, Share};
 use setup::{ANY, Fault, Setup, Wish};
 
 const TWO: &[Wish] = &[Wish::Waits; 2];
+const PERMIT: Wish = Wish::WaitsFor(Share { primitive: Primitive::Semaphore, units: 1, capacity: 1, in_order: false });
 
 #[test]
 #[ignore = "not yet explored to its end: ask for it by name"]
@@ -48,4 +50,9 @@ fn alone_and_three_faults() {
 #[test]
 fn three_of_which_one_gives_up() {
     Setup::of("curator: three wait, one gives up", &[Wish::Waits; 3]).with(1, &[Fault::Cancel]).check();
+}
+
+#[test]
+fn two_want_a_permit_and_a_session_ends() {
+    Setup::of("curator: two want the one permit, a session ends", &[PERMIT; 2]).with(1, &[Fault::Expiry]).check();
 }

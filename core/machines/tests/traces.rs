@@ -78,7 +78,13 @@ const LAYOUTS: &[Layout] = &[
     ("redis_spring", redis_spring),
     ("redis_string", |format| by_recipe(&redis::layouts::string::FAMILY, format)),
     ("redis_symfony", |format| by_recipe(&redis::layouts::symfony::FAMILY, format)),
-    ("zookeeper_curator", |_| Box::new(zookeeper::layouts::curator::Curator::new("/locks/orders".into()))),
+    ("zookeeper_curator", zookeeper_line),
+    ("zookeeper_kazoo", zookeeper_line),
+    ("zookeeper_permits", |take| {
+        let take = take.parse().unwrap_or(1);
+        Box::new(zookeeper::layouts::permits::Permits::new("/locks/orders".into(), take, 3))
+    }),
+    ("zookeeper_rwlock", zookeeper_line),
 ];
 
 fn etcd_shared(share: &str) -> Box<dyn Protocol> {
@@ -90,6 +96,20 @@ fn etcd_shared(share: &str) -> Box<dyn Protocol> {
     let ttl = Duration::from_secs(30);
     let locks = etcd::layouts::concurrency_layout::ConcurrencyLayout { prefix: String::new(), ttl };
     locks.shared(share).expect("there is one").protocol("orders".into())
+}
+
+fn zookeeper_line(recipe: &str) -> Box<dyn Protocol> {
+    use zookeeper::layouts::line::Line;
+    use zookeeper::layouts::recipe::Recipe;
+    let recipe = match recipe {
+        "read" => Recipe::Read,
+        "write" => Recipe::Write,
+        "leader-latch" => Recipe::LeaderLatch,
+        "kazoo" => Recipe::KazooLock,
+        "kazoo-read" => Recipe::KazooRead,
+        _ => Recipe::Mutex,
+    };
+    Box::new(Line::new("/locks/orders".into(), recipe))
 }
 
 fn redis_shared(share: &str) -> Box<dyn Protocol> {

@@ -1090,7 +1090,8 @@ mod tests {
     use std::task::{Context, Waker};
 
     use lockwright_machines::queue::Refusal;
-    use lockwright_machines::stores::zookeeper::layouts::curator_layout::CuratorLayout;
+    use lockwright_machines::stores::zookeeper::layouts::line_layout::LineLayout;
+    use lockwright_machines::stores::zookeeper::layouts::recipe::Recipe;
 
     use super::super::road::here;
     use super::*;
@@ -1317,7 +1318,7 @@ mod tests {
     #[test]
     fn the_clients_session_is_the_life_of_all_its_locks() {
         let layouts: [Arc<dyn Layout>; 1] =
-            [Arc::new(CuratorLayout { root: "/locks".into(), prefix: String::new(), ttl: Duration::from_secs(30) })];
+            [Arc::new(LineLayout::new("/locks".into(), String::new(), Duration::from_secs(30), Recipe::Mutex))];
         let (nodes, asked, keeps_alive) = (Mutex::default(), AtomicU64::new(0), AtomicBool::new(false));
         let store = Arc::new(Keeper { address: "keeper://".into(), layouts, nodes, asked, keeps_alive });
         let engine = Engine::new(store.clone(), ConnectOptions::default()).unwrap();

@@ -8,8 +8,9 @@ use lockwright_machines::gate::{BarrierPlan, Gate, LatchPlan, MAX_IDLE};
 use lockwright_machines::latch_machine;
 use lockwright_machines::rank::Rank;
 use lockwright_machines::stores::redis::layouts;
-use lockwright_machines::stores::zookeeper::layouts::curator::Curator;
-use lockwright_machines::stores::zookeeper::layouts::curator_layout::CuratorLayout;
+use lockwright_machines::stores::zookeeper::layouts::line::Line;
+use lockwright_machines::stores::zookeeper::layouts::line_layout::LineLayout;
+use lockwright_machines::stores::zookeeper::layouts::recipe::Recipe;
 
 use super::{Feed, is_readable};
 use crate::error::{Error, Kind};
@@ -108,7 +109,7 @@ const ROUNDS: usize = 100;
 /// Whatever a ZooKeeper server may answer and announce, each conversation comes to an end.
 pub fn zookeeper_reply(data: &[u8]) {
     let mut feed = Feed(data);
-    let mut machine = Curator::new("/locks/x".into());
+    let mut machine = Line::new("/locks/x".into(), Recipe::Mutex);
     while !feed.is_over() {
         let (terms, wait) = (terms(feed.byte() % 2), feed.byte() % 2 == 0);
         let (op, intent) = match feed.byte() % 6 {
@@ -127,7 +128,7 @@ pub fn zookeeper_reply(data: &[u8]) {
 
 /// A look at a lock, a break and a list end, too, and with errors for a person.
 fn is_looked_at(feed: &mut Feed<'_>) {
-    let layout = CuratorLayout { root: "/locks".into(), prefix: String::new(), ttl: Duration::from_secs(30) };
+    let layout = LineLayout::new("/locks".into(), String::new(), Duration::from_secs(30), Recipe::Mutex);
     let mut asked = 0;
     let mut answer = |requests: &Requests| {
         asked += 1;
@@ -143,7 +144,7 @@ fn is_looked_at(feed: &mut Feed<'_>) {
     ends.iter().flatten().for_each(is_readable);
 }
 
-fn converse(machine: &mut Curator, op: Op, intent: Intent, feed: &mut Feed<'_>) {
+fn converse(machine: &mut Line, op: Op, intent: Intent, feed: &mut Feed<'_>) {
     let mut step = machine.step(Input::Begin(intent));
     let mut repeated = 0;
     loop {

@@ -28,6 +28,11 @@ pub fn speaks(wish: Wish) -> fn() -> Box<dyn Protocol> {
     }
 }
 
+/// What the end of a watched key is told as.
+pub fn told(path: Arc<str>) -> StoreEvent {
+    StoreEvent::Gone { path }
+}
+
 /// Whether what is lost with a connection may be executed all the same, later: a transaction may be on its way between
 /// the members.
 pub const LATE: bool = true;
@@ -107,7 +112,7 @@ impl Server {
 
     /// Whoever came first has the lock, or writes; readers before the first writer read; and permits are given until
     /// there are none.
-    pub fn holders(&self) -> Vec<Node> {
+    fn holders(&self) -> Vec<Node> {
         let mut line: Vec<_> = self.keys.iter().map(|(key, node)| (&**key, *node)).collect();
         line.sort_by_key(|(_, node)| node.czxid);
         let reads = |key: &str| key.ends_with(".read");
@@ -124,6 +129,11 @@ impl Server {
             first => first.map_or(0, |_| 1),
         };
         line.into_iter().take(at_head).map(|(_, node)| node).collect()
+    }
+
+    /// Whether whoever has this session and token holds it.
+    pub fn holds(&self, session: i64, token: i64) -> bool {
+        self.holders().contains(&Node { czxid: token, session })
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,19 +1,34 @@
-//! A server with sessions, and the directory of one lock: nodes that live as long as the session that made them.
+//! A server with sessions, and the directories of one lock: nodes that live as long as the session that made them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lockwright_machines::protocol::{Protocol, Reply, Request, StoreEvent};
-use lockwright_machines::stores::zookeeper::layouts::curator::Curator;
+use lockwright_machines::share::Share;
+use lockwright_machines::stores::zookeeper::layouts::line::Line;
+use lockwright_machines::stores::zookeeper::layouts::permits::Permits;
+use lockwright_machines::stores::zookeeper::layouts::recipe::Recipe;
 
 use crate::setup::Wish;
 
 const DIR: &str = "/lk";
+const LEASES: &str = "/lk/leases";
+/// How many permits there are.
+const PERMITS: u32 = 1;
 
 /// What makes the machine of whoever contends there.
 pub fn speaks(wish: Wish) -> fn() -> Box<dyn Protocol> {
-    assert!(wish.share().is_none(), "there are locks only");
-    || Box::new(Curator::new(DIR.into()))
+    match wish.share() {
+        None => || Box::new(Line::new(DIR.into(), Recipe::Mutex)),
+        Some(Share::READ) => || Box::new(Line::new(DIR.into(), Recipe::Read)),
+        Some(Share::WRITE) => || Box::new(Line::new(DIR.into(), Recipe::Write)),
+        Some(_) => || Box::new(Permits::new(DIR.into(), 1, PERMITS)),
+    }
+}
+
+/// What a fired watch is told as: of a node that it is gone, of leases that there are others.
+pub fn told(path: Arc<str>) -> StoreEvent {
+    if &*path == LEASES { StoreEvent::Changed { path } } else { StoreEvent::Gone { path } }
 }
 
 /// Whether what is lost with a connection may be executed all the same, later: a session goes on with its requests in
@@ -32,15 +47,15 @@ pub struct Node {
     pub session: i64,
 }
 
-/// Whose watch was fired, and the node that is gone.
+/// Whose watch was fired, and of what.
 pub type Fired = (usize, Arc<str>);
 
 #[derive(Clone, Debug, Hash)]
 pub struct Server {
-    has_dir: bool,
+    /// With the number of the next child.
+    dirs: BTreeMap<Arc<str>, u32>,
     nodes: BTreeMap<Arc<str>, Node>,
     watches: BTreeSet<(Arc<str>, usize)>,
-    sequence: u32,
     zxid: i64,
 }
 
@@ -48,9 +63,13 @@ pub fn error(code: &str) -> Reply {
     Reply::Error { code: code.into(), message: String::new() }
 }
 
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
 impl Server {
     pub fn new() -> Self {
-        Server { has_dir: false, nodes: BTreeMap::new(), watches: BTreeSet::new(), sequence: 0, zxid: 100 }
+        Server { dirs: BTreeMap::new(), nodes: BTreeMap::new(), watches: BTreeSet::new(), zxid: 100 }
     }
 
     /// A request as it leaves: here as it is.
@@ -58,10 +77,19 @@ impl Server {
         request
     }
 
-    /// Whoever stands first has the lock.
-    pub fn holders(&self) -> Vec<Node> {
-        let sequence = |path: &str| path.rsplit('-').next().map(str::to_owned);
-        self.nodes.iter().min_by_key(|(path, _)| sequence(path)).map(|(_, node)| *node).into_iter().collect()
+    /// Whether whoever has this session and token holds what it made: the first node, a reader's that has no writer
+    /// before it, or one of the first leases.
+    pub fn holds(&self, session: i64, token: i64) -> bool {
+        let node = Node { czxid: token, session };
+        let Some((own, _)) = self.nodes.iter().find(|(_, known)| **known == node) else { return false };
+        let number = |path: &str| path[path.len() - 10..].to_owned();
+        let beside = self.nodes.keys().filter(|path| parent(path) == parent(own));
+        let before: Vec<_> = beside.filter(|path| number(path) < number(own)).collect();
+        match () {
+            () if own.contains("__READ__") => !before.iter().any(|path| path.contains("__WRIT__")),
+            () if own.contains("lease-") => before.len() < PERMITS as usize,
+            () => before.is_empty(),
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -72,13 +100,20 @@ impl Server {
         let path = &request.key;
         let reply = match request.call.name {
             "sync" => Reply::Nil,
-            "container" if std::mem::replace(&mut self.has_dir, true) => error("NodeExists"),
-            "container" => Reply::Nil,
-            "create" | "children" if !self.has_dir => error("NoNode"),
-            "create" => self.create(path, session),
-            "children" => {
-                let names = self.nodes.keys().filter_map(|path| path.strip_prefix(DIR)?.strip_prefix('/'));
-                let names = names.map(|name| Reply::Text(name.into()));
+            "container" if self.dirs.contains_key(path) => error("NodeExists"),
+            "container" => {
+                self.dirs.insert(path.clone(), 0);
+                Reply::Nil
+            }
+            "create" if !self.dirs.contains_key(parent(path)) => error("NoNode"),
+            "create" => return self.create(path, session),
+            "children" | "watch_children" if !self.dirs.contains_key(path) => error("NoNode"),
+            "children" | "watch_children" => {
+                if request.call.name == "watch_children" {
+                    self.watches.insert((path.clone(), who));
+                }
+                let below = self.nodes.keys().chain(self.dirs.keys()).filter(|node| parent(node) == &**path);
+                let names = below.map(|node| Reply::Text(node[path.len() + 1..].into()));
                 Reply::List([Reply::Int(session)].into_iter().chain(names).collect())
             }
             "exists" => self.stat(session, path),
@@ -95,12 +130,16 @@ impl Server {
         (reply, Vec::new())
     }
 
-    fn create(&mut self, path: &str, session: i64) -> Reply {
-        let path = format!("{path}{:010}", self.sequence);
-        self.sequence += 1;
+    fn create(&mut self, path: &str, session: i64) -> (Reply, Vec<Fired>) {
+        let dir = parent(path);
+        let number = self.dirs.get_mut(dir).expect("it is there");
+        let fired = fired(&mut self.watches, dir);
+        let path = format!("{path}{number:010}");
+        *number += 1;
         self.zxid += 1;
         self.nodes.insert(path.as_str().into(), Node { czxid: self.zxid, session });
-        Reply::List(vec![Reply::Int(session), Reply::Text(path), Reply::Int(self.zxid), Reply::Int(session)])
+        let parts = vec![Reply::Int(session), Reply::Text(path), Reply::Int(self.zxid), Reply::Int(session)];
+        (Reply::List(parts), fired)
     }
 
     fn stat(&self, session: i64, path: &str) -> Reply {
@@ -112,8 +151,8 @@ impl Server {
 
     fn remove(&mut self, path: &Arc<str>) -> Vec<Fired> {
         self.nodes.remove(path);
-        let fired: Vec<_> = self.watches.extract_if(.., |(watched, _)| watched == path).collect();
-        fired.into_iter().map(|(path, who)| (who, path)).collect()
+        let of_node = fired(&mut self.watches, path);
+        of_node.into_iter().chain(fired(&mut self.watches, parent(path))).collect()
     }
 
     /// A session is not heard of for too long.
@@ -127,4 +166,9 @@ impl Server {
     pub fn disconnect(&mut self, who: usize) {
         self.watches.retain(|(_, watcher)| *watcher != who);
     }
+}
+
+fn fired(watches: &mut BTreeSet<(Arc<str>, usize)>, path: &str) -> Vec<Fired> {
+    let fired: Vec<_> = watches.extract_if(.., |(watched, _)| &**watched == path).collect();
+    fired.into_iter().map(|(path, who)| (who, path)).collect()
 }

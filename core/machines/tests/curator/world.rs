@@ -9,7 +9,7 @@ use lockwright_machines::error::{Error, Kind};
 use lockwright_machines::lease::ReleaseOutcome;
 use lockwright_machines::machine::Event;
 use lockwright_machines::options::Retry;
-use lockwright_machines::protocol::{Reply, Request, StoreEvent};
+use lockwright_machines::protocol::{Reply, Request};
 use lockwright_machines::queue::{Ask, HoldId, Refusal, TaskId};
 use lockwright_machines::rank::Rank;
 use lockwright_machines::session::{Answer, Inbox, RequestId, Service};
@@ -18,7 +18,7 @@ use lockwright_machines::time::Time;
 use lockwright_machines::token::Token;
 
 use crate::process::{Call, Effects, Part, Process, Settled};
-use crate::server::{Fired, LATE, Server, error, missed, speaks};
+use crate::server::{Fired, LATE, Server, error, missed, speaks, told};
 use crate::setup::{Failure, Fault, LIFE, STORE_TIMEOUT, Setup, TICK, TTL, Wish};
 use crate::view::{Mix, View};
 
@@ -535,7 +535,7 @@ impl World {
         let client = self.client(who);
         match client.heard.remove(0) {
             Heard::Gone(path) => {
-                let event = StoreEvent::Gone { path };
+                let event = told(path);
                 self.step(who, |process, effects| process.handle(Event::Pushed(&event), effects));
             }
             Heard::Verify => match missed() {
@@ -661,12 +661,10 @@ impl World {
             if holder.process.valid_until(HOLD) > Some(time(holder.life)) {
                 return Err("it believes to hold it for longer than its session is known to live".to_owned());
             }
-            // Of which no two are of one client.
-            let holders = self.server.holders();
-            let is_its =
-                |session, token: i64| session == holder.session && holder.process.shown(HOLD) == Some(token as u64);
-            if !holders.iter().any(|node| is_its(node.session, node.czxid)) {
-                return Err(format!("it believes to hold it, and those who do are {holders:?}"));
+            let token = holder.process.shown(HOLD).unwrap_or(0);
+            // Of those whom the server has for holders no two are in each other's way.
+            if !self.server.holds(holder.session, token as i64) {
+                return Err(format!("it believes to hold it under {token}, and there is {:?}", self.server));
             }
         }
         let waits = |client: &Rc<Client>| client.task == Task::Wanting && client.flights.is_empty() && !client.wakes();

@@ -1,7 +1,8 @@
 //! Rules 1 to 4 for a lock that lasts as long as a session of its client, as Curator's on ZooKeeper does: what happens
 //! to it when that session ends, is cut off, or was another one when something was asked.
 
-use lockwright_machines::stores::zookeeper::layouts::curator::Curator;
+use lockwright_machines::stores::zookeeper::layouts::line::Line;
+use lockwright_machines::stores::zookeeper::layouts::recipe::Recipe;
 
 use super::process::{Effects, Part, Process, Settled};
 use super::*;
@@ -19,7 +20,7 @@ fn asking_as(service: Service) -> Rig {
 }
 
 fn asking_until(alive: u64, service: Service) -> Rig {
-    let session = Session::new(Box::new(Curator::new("/lk".into())), Duration::from_secs(5));
+    let session = Session::new(Box::new(Line::new("/lk".into(), Recipe::Mutex)), Duration::from_secs(5));
     let mut rig = Rig { session, sent: Vec::new(), said: Vec::new(), learnt: Vec::new() };
     rig.tell(0, Event::Alive(at(alive)));
     rig.tell(0, Event::Acquire { terms: terms(1), wait: true, service, inbox: Inbox::Closed });
@@ -331,7 +332,7 @@ fn answered(process: &mut Process, effects: &mut Effects) {
 
 #[test]
 fn rule_12_a_session_that_ends_is_told_to_whoever_holds_and_the_next_one_begins_with_what_is_known() {
-    let speaks = || Box::new(Curator::new("/lk".into())) as Box<dyn Protocol>;
+    let speaks = || Box::new(Line::new("/lk".into(), Recipe::Mutex)) as Box<dyn Protocol>;
     let part = Part { id: 1, salt: 0, speaks, store_timeout: Duration::from_secs(5), shares: false };
     let mut process = Process::new(part, Inbox::Closed);
     let acquire = |process: &mut Process, task| {
@@ -357,7 +358,7 @@ fn rule_12_a_session_that_ends_is_told_to_whoever_holds_and_the_next_one_begins_
 
 #[test]
 fn rule_12_a_session_that_ends_while_nothing_is_held_is_not_believed_in_later() {
-    let speaks = || Box::new(Curator::new("/lk".into())) as Box<dyn Protocol>;
+    let speaks = || Box::new(Line::new("/lk".into(), Recipe::Mutex)) as Box<dyn Protocol>;
     let part = Part { id: 1, salt: 0, speaks, store_timeout: Duration::from_secs(5), shares: false };
     let mut process = Process::new(part, Inbox::Closed);
     let mut effects = Effects::at(at(0));

@@ -9,14 +9,14 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Arc, Mutex, Weak};
 
-use lockwright_machines::stores::zookeeper::layouts::curator::attempt_of;
+use lockwright_machines::stores::zookeeper::layouts::recipe::{SEMAPHORE, attempt_of};
 use tokio::sync::{Notify, oneshot};
 
 use super::config::Config;
 use super::greeting::Session;
 use super::layouts::WATCH;
 use super::session::Pace;
-use super::wire::{self, HEARTBEAT, Head, News, Opcode, Reader, code};
+use super::wire::{self, HEARTBEAT, Head, News, Node, Opcode, Reader, Watched, code};
 use crate::error::{Error, Result};
 use crate::platform::clock;
 use crate::platform::mutex::locked;
@@ -41,8 +41,8 @@ struct State {
     session: Option<Session>,
     /// The last transaction that a server told of.
     seen: i64,
-    /// Nodes whose end the server is to tell.
-    watches: HashSet<Arc<str>>,
+    /// What the server is to tell.
+    watches: HashSet<Watched>,
     /// Nodes that this session keeps.
     own: HashSet<Arc<str>>,
     /// There may be more of them.
@@ -202,18 +202,19 @@ impl Broker {
     }
 
     /// The watches to be set again on another connection, in portions, and the last transaction that was heard of.
-    pub(super) fn watches(&self, most: usize) -> (i64, Vec<Vec<Arc<str>>>) {
+    pub(super) fn watches(&self, most: usize) -> (i64, Vec<Vec<Watched>>) {
         let state = locked(&self.state);
         let all: Vec<_> = state.watches.iter().cloned().collect();
         let mut portions = vec![Vec::new()];
         let mut size = 0;
-        for path in all {
-            size += path.len() + 4;
+        for watched in all {
+            let length = watched.path().len() + 4;
+            size += length;
             if size > most {
                 portions.push(Vec::new());
-                size = path.len() + 4;
+                size = length;
             }
-            portions.last_mut().into_iter().for_each(|portion: &mut Vec<_>| portion.push(path.clone()));
+            portions.last_mut().into_iter().for_each(|portion: &mut Vec<_>| portion.push(watched.clone()));
         }
         portions.retain(|portion| !portion.is_empty());
         (state.seen, portions)
@@ -245,7 +246,8 @@ impl Broker {
     /// Asks to be told of the end of this session's nodes, unless it was asked already: most do not last for as long.
     pub(super) fn watch_own(&self) {
         let mut state = locked(&self.state);
-        let unwatched: Vec<_> = state.own.difference(&state.watches).cloned().collect();
+        let is_watched = |path: &&Arc<str>| state.watches.contains(&Watched::Node(Arc::clone(path)));
+        let unwatched: Vec<_> = state.own.iter().filter(|path| !is_watched(path)).cloned().collect();
         for part in unwatched.chunks(BATCH) {
             state.ask(part.iter().map(|path| Request::new(&WATCH, path.clone(), [])));
         }
@@ -274,7 +276,7 @@ impl Broker {
         let (path, sent) = (flight.write.requests[at].key.clone(), flight.sent);
         let made = match &reply {
             Reply::List(parts) => match parts.get(1) {
-                Some(Reply::Text(made)) if opcode == Opcode::Create => Some(Arc::from(made.as_str())),
+                Some(Reply::Text(made)) if is_kept(opcode) => Some(Arc::from(made.as_str())),
                 _ => None,
             },
             _ => None,
@@ -286,9 +288,10 @@ impl Broker {
         let whole = if is_whole { state.flights.pop_front() } else { None };
         let gone = Some(path.clone()).filter(|path| is_gone && state.own.contains(path));
         match opcode {
-            Opcode::Create => state.own.extend(made),
+            Opcode::Create(_) => state.own.extend(made),
             Opcode::Delete if is_success || head.error == code::NO_NODE => drop(state.own.remove(&path)),
-            Opcode::Data { watches: true } if is_success => drop(state.watches.insert(path)),
+            Opcode::Data { watches: true } if is_success => drop(state.watches.insert(Watched::Node(path))),
+            Opcode::Children { watches: true } if is_success => drop(state.watches.insert(Watched::Children(path))),
             _ => {}
         }
         drop(state);
@@ -323,14 +326,20 @@ impl Broker {
 
     /// Something happened to a node that is watched.
     pub(super) fn heard(&self, news: News) {
-        let (path, is_gone): (Arc<str>, _) = match news {
-            News::Deleted(path) => (path.into(), true),
-            News::Changed(path) => (path.into(), false),
+        let (path, is_gone, is_of_children): (Arc<str>, _, _) = match news {
+            News::Deleted(path) => (path.into(), true, false),
+            News::Changed(path) => (path.into(), false, false),
+            News::Children(path) => (path.into(), false, true),
             News::Other => return,
         };
-        let Some((key, name)) = path.rsplit_once('/') else { return };
+        let Some((dir, name)) = path.rsplit_once('/') else { return };
         let mut state = locked(&self.state);
-        state.watches.remove(&path);
+        if !is_of_children {
+            state.watches.remove(&Watched::Node(path.clone()));
+        }
+        if is_gone || is_of_children {
+            state.watches.remove(&Watched::Children(path.clone()));
+        }
         let is_own = state.own.contains(&path);
         if is_gone {
             state.own.remove(&path);
@@ -340,7 +349,10 @@ impl Broker {
         let broken = attempt_of(name).filter(|_| is_own && is_gone).map(|attempt| StoreEvent::Broken { attempt });
         let event =
             if is_gone { StoreEvent::Gone { path: path.clone() } } else { StoreEvent::Changed { path: path.clone() } };
-        for sink in sinks {
+        // A semaphore's nodes lie one deeper, and nobody hears of a lock that is called as their directories are.
+        let deeper = SEMAPHORE.iter().find_map(|below| dir.strip_suffix(below)?.strip_suffix('/'));
+        for (sink, key) in sinks.iter().flat_map(|sink| [Some(dir), deeper].map(|key| (sink, key))) {
+            let Some(key) = key else { continue };
             broken.iter().chain([&event]).for_each(|event| sink.pushed(key, event));
         }
     }
@@ -349,7 +361,7 @@ impl Broker {
     pub(super) fn cut(&self, error: &Error) {
         let mut state = locked(&self.state);
         let flights = std::mem::take(&mut state.flights);
-        state.may_own_more |= flights.iter().any(|flight| flight.write.opcodes.contains(&Opcode::Create));
+        state.may_own_more |= flights.iter().flat_map(|flight| &flight.write.opcodes).any(|opcode| is_kept(*opcode));
         drop(state);
         let void_after = clock::now();
         for Flight { write, sent, .. } in flights {
@@ -367,6 +379,11 @@ impl Broker {
             let _ = caller.send(not_sent(error.clone()));
         }
     }
+}
+
+/// Whether it makes a node that lasts as long as the session.
+fn is_kept(opcode: Opcode) -> bool {
+    matches!(opcode, Opcode::Create(node) if node != Node::Persistent)
 }
 
 impl State {

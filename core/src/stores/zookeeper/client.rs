@@ -7,7 +7,8 @@ use tokio::time::timeout;
 use super::broker::Broker;
 use super::config::Config;
 use super::driver::keep_up;
-use super::layouts::curator_layout::CuratorLayout;
+use super::layouts::line_layout::LineLayout;
+use super::layouts::recipe::Recipe;
 use crate::platform::{clock, runtime};
 use crate::protocol::{Layout, Requests};
 use crate::session::Inbox;
@@ -17,14 +18,15 @@ use crate::time::Time;
 /// See the [module](self).
 pub(crate) struct ZooKeeper {
     broker: Arc<Broker>,
-    layouts: [Arc<dyn Layout>; 1],
+    layouts: [Arc<dyn Layout>; 3],
 }
 
 impl ZooKeeper {
     pub(super) fn new(config: Config) -> Self {
         let (root, prefix, ttl) = (config.root.clone(), config.prefix.clone(), config.ttl);
-        let curator = CuratorLayout { root, prefix, ttl };
-        ZooKeeper { broker: Arc::new(Broker::new(config)), layouts: [Arc::new(curator)] }
+        let of = |recipe| Arc::new(LineLayout::new(root.clone(), prefix.clone(), ttl, recipe)) as Arc<dyn Layout>;
+        let layouts = [Recipe::Mutex, Recipe::LeaderLatch, Recipe::KazooLock].map(of);
+        ZooKeeper { broker: Arc::new(Broker::new(config)), layouts }
     }
 
     async fn ask(&self, requests: &Requests, limit: Time) -> Answered {

@@ -40,6 +40,16 @@ pub(super) struct Config {
     /// As it may be shown.
     pub(super) address: Arc<str>,
     pub(super) login: Login,
+    pub(super) scheme: Scheme,
+}
+
+/// How a user and a password are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scheme {
+    /// As they are, for ACLs of the scheme `digest`.
+    Digest,
+    /// By SASL, as a proof that they are known.
+    DigestMd5,
 }
 
 /// One of the servers.
@@ -57,7 +67,12 @@ impl Config {
     /// `invalid_config` for a host, path or option that cannot be meant, or a file that cannot be read.
     pub(super) fn read(uri: &mut Uri) -> Result<Self> {
         let shown = uri.redacted();
-        let (tick, acl) = (uri.take_rest("tick"), uri.take_rest("acl"));
+        let (tick, acl, scheme) = (uri.take_rest("tick"), uri.take_rest("acl"), uri.take_rest("login"));
+        let scheme = match scheme.as_deref() {
+            None | Some("digest") => Scheme::Digest,
+            Some("digest-md5") => Scheme::DigestMd5,
+            Some(other) => return Err(invalid(format!("login is {other:?}; write digest, or digest-md5 for SASL"))),
+        };
         let tick = tick.map_or(Ok(TICK), |tick| span("tick", &tick))?;
         let more = uri.take_more_hosts();
         let (url, options) = (uri.url(), &uri.connect);
@@ -91,6 +106,7 @@ impl Config {
             response_timeout: options.response_timeout,
             address: shown.into(),
             login,
+            scheme,
         })
     }
 }
@@ -178,6 +194,7 @@ mod tests {
             "zookeeper://h/a%00",
             "zookeeper://h/zookeeper",
             "zookeeper://h?tick=often",
+            "zookeeper://h?login=kerberos",
             "zookeeper://h?acl=everybody",
             "zookeeper://h?acl=world:anyone:",
             "zookeeper://h?acl=world:anyone:x",
@@ -205,6 +222,8 @@ mod tests {
         let config = read("zookeeper://us%3Aer:hun%40ter2@h/x").unwrap();
         let credentials = config.login.credentials().unwrap();
         assert_eq!((&*credentials.user, &*credentials.password), ("us:er", "hun@ter2"));
+        assert_eq!(config.scheme, Scheme::Digest);
+        assert_eq!(read("zookeeper://u:p@h?login=digest-md5").unwrap().scheme, Scheme::DigestMd5);
         assert!(!format!("{config:?} {}", config.address).contains("hun"));
     }
 }

@@ -14,8 +14,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use zeroize::Zeroizing;
 
 use super::broker::{Broker, Wanted};
-use super::config::Server;
+use super::config::{Scheme, Server};
 use super::greeting;
+use super::sasl::Exchange;
 use super::wire::{self, Head, Reader};
 use crate::error::{Error, Kind, Result};
 use crate::platform::stream::Stream;
@@ -139,7 +140,8 @@ impl<'a> Connection<'a> {
     async fn dial(broker: &'a Broker, server: &Server) -> std::result::Result<Self, End> {
         let unreachable = |error: io::Error| {
             let error = match error.kind() {
-                io::ErrorKind::InvalidData => broker.lost(error),
+                // Where TLS says it there is more to be told.
+                io::ErrorKind::InvalidData if error.get_ref().is_none() => broker.lost(error),
                 _ => reach::unreachable(["zookeeper://", "zookeepers://"], server.tls.is_some(), error),
             };
             End::Failed(error.on_store(broker.config.address.clone()))
@@ -195,10 +197,43 @@ impl<'a> Connection<'a> {
         connection.timeout = given.timeout;
         broker.begun(given, sent);
         if !credentials.user.is_empty() || !credentials.password.is_empty() {
-            connection.log_in(&credentials.user, &credentials.password).await?;
+            match broker.config.scheme {
+                Scheme::Digest => connection.log_in(&credentials.user, &credentials.password).await?,
+                Scheme::DigestMd5 => connection.prove(&credentials.user, &credentials.password).await?,
+            }
         }
         connection.set_watches();
         Ok(connection)
+    }
+
+    /// Logs in by SASL, where both sides prove that they know the password.
+    async fn prove(&mut self, user: &str, password: &str) -> std::result::Result<(), End> {
+        let challenge = self.said(&[]).await?;
+        let nonce = random::number().map_err(End::Refused)?;
+        let exchange = Exchange::answering(&challenge, user, password, nonce).map_err(End::Refused)?;
+        let last = self.said(exchange.answer.as_bytes()).await?;
+        exchange.is_proven(&last).map_err(End::Refused)
+    }
+
+    /// What the server says to the next of a login by SASL.
+    async fn said(&mut self, token: &[u8]) -> std::result::Result<Vec<u8>, End> {
+        let refused = |cause: Option<io::Error>| {
+            let error = Error::new(Kind::Auth, "connect", "the server refuses this user and password, or has no SASL");
+            End::Refused(cause.map(|cause| error.clone().caused_by(cause)).unwrap_or(error))
+        };
+        let mut bytes = Vec::new();
+        wire::sasl(&mut bytes, token);
+        self.pipe.write_all(&bytes).await.map_err(|error| refused(Some(error)))?;
+        loop {
+            let frame = self.frame().await.map_err(|error| refused(Some(error)))?;
+            let mut from = Reader(&frame);
+            let head = Head::read(&mut from)?;
+            match (head.xid, head.error) {
+                (wire::SASL, 0) => return Ok(from.buffer()?.to_vec()),
+                (wire::SASL, _) => return Err(refused(None)),
+                _ => {}
+            }
+        }
     }
 
     async fn log_in(&mut self, user: &str, password: &str) -> std::result::Result<(), End> {
@@ -238,8 +273,7 @@ impl<'a> Connection<'a> {
     fn set_watches(&mut self) {
         let (seen, portions) = self.broker.watches(WATCHES);
         for portion in portions {
-            let paths: Vec<_> = portion.iter().map(|path| &**path).collect();
-            wire::set_watches(&mut self.out, seen, &paths);
+            wire::set_watches(&mut self.out, seen, &portion);
         }
     }
 

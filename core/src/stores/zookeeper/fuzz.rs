@@ -1,17 +1,18 @@
 //! What a server may send, whatever it is.
 
 use super::greeting;
-use super::wire::{self, Head, Opcode, Reader};
+use super::wire::{self, Head, Node, Opcode, Reader};
 use crate::fuzz::is_readable;
 use crate::protocol::Reply;
 
-const OPCODES: [Opcode; 8] = [
-    Opcode::Create,
+const OPCODES: [Opcode; 9] = [
+    Opcode::Create(Node::Numbered),
     Opcode::Container,
-    Opcode::Children,
+    Opcode::Children { watches: false },
     Opcode::Exists,
     Opcode::Data { watches: true },
     Opcode::Data { watches: false },
+    Opcode::Set,
     Opcode::Delete,
     Opcode::Sync,
 ];

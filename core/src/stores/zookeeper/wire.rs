@@ -4,6 +4,7 @@
 //! Sources: `zookeeper.jute` and the constants of `ZooDefs` and `DriverException` in ZooKeeper 3.8.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{Arg, Call, Reply, Request};
@@ -22,6 +23,9 @@ pub(super) const SET_WATCHES: i32 = -8;
 
 /// Nodes that live as long as their session and get a number.
 const EPHEMERAL_SEQUENTIAL: i32 = 3;
+/// The same without a number.
+const EPHEMERAL: i32 = 1;
+const PERSISTENT: i32 = 0;
 const CONTAINER: i32 = 4;
 
 /// What asks for nothing but proves that a majority of the servers keeps this session alive: a transaction which all
@@ -35,17 +39,43 @@ pub(super) const NO_ANSWER: &str =
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Opcode {
-    Create,
+    /// Makes a node of this kind, and tells of it.
+    Create(Node),
     Container,
-    Children,
+    /// Lists children, with a watch or without.
+    Children {
+        watches: bool,
+    },
     Exists,
     /// Reads data, with a watch or without.
     Data {
         watches: bool,
     },
+    Set,
     Delete,
     Sync,
     Heartbeat,
+}
+
+/// How long a node lasts, and how it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Node {
+    /// As long as its session, with a number behind its name.
+    Numbered,
+    /// As long as its session.
+    Ephemeral,
+    /// Until it is deleted.
+    Persistent,
+}
+
+impl Node {
+    const fn kind(self) -> i32 {
+        match self {
+            Node::Numbered => EPHEMERAL_SEQUENTIAL,
+            Node::Ephemeral => EPHEMERAL,
+            Node::Persistent => PERSISTENT,
+        }
+    }
 }
 
 impl Opcode {
@@ -55,12 +85,16 @@ impl Opcode {
     /// `internal` for a request that is of no layout of this store.
     pub(super) fn of(request: &Request) -> Result<Self> {
         Ok(match request.call.name {
-            "create" => Opcode::Create,
+            "create" => Opcode::Create(Node::Numbered),
+            "ephemeral" => Opcode::Create(Node::Ephemeral),
+            "persistent" => Opcode::Create(Node::Persistent),
             "container" => Opcode::Container,
-            "children" => Opcode::Children,
+            "children" => Opcode::Children { watches: false },
+            "watch_children" => Opcode::Children { watches: true },
             "exists" => Opcode::Exists,
             "watch" => Opcode::Data { watches: true },
             "get" => Opcode::Data { watches: false },
+            "set" => Opcode::Set,
             "delete" => Opcode::Delete,
             "sync" => Opcode::Sync,
             "heartbeat" => Opcode::Heartbeat,
@@ -72,11 +106,12 @@ impl Opcode {
 
     const fn number(self) -> i32 {
         match self {
-            Opcode::Create => 15,
+            Opcode::Create(_) => 15,
             Opcode::Container => 19,
-            Opcode::Children => 8,
+            Opcode::Children { .. } => 8,
             Opcode::Exists => 3,
             Opcode::Data { .. } => 4,
+            Opcode::Set => 5,
             Opcode::Delete => 2,
             Opcode::Sync => 9,
             Opcode::Heartbeat => 14,
@@ -86,7 +121,8 @@ impl Opcode {
     /// Whether a majority of the servers has a part in the answer `error`, or in success: what the leader found wrong
     /// is a transaction, too.
     pub(super) fn is_of_majority(self, error: i32) -> bool {
-        let writes = matches!(self, Opcode::Create | Opcode::Container | Opcode::Delete | Opcode::Heartbeat);
+        let writes =
+            matches!(self, Opcode::Create(_) | Opcode::Container | Opcode::Set | Opcode::Delete | Opcode::Heartbeat);
         writes && matches!(error, 0 | code::NO_NODE | code::NO_AUTH | code::NODE_EXISTS)
     }
 }
@@ -160,19 +196,18 @@ pub(super) fn request(out: &mut Vec<u8>, xid: i32, opcode: Opcode, request: &Req
         out.int(xid);
         out.int(opcode.number());
         match opcode {
-            Opcode::Create => {
-                let data = match request.args.first() {
-                    Some(Arg::Text(data)) => data.as_bytes(),
-                    _ => &[],
-                };
-                create(out, path, data, acl, EPHEMERAL_SEQUENTIAL);
+            Opcode::Create(node) => create(out, path, data(request), acl, node.kind()),
+            Opcode::Set => {
+                out.text(path);
+                out.buffer(data(request));
+                out.int(-1);
             }
             Opcode::Container => create(out, path, &[], acl, CONTAINER),
-            Opcode::Children | Opcode::Exists => {
+            Opcode::Exists => {
                 out.text(path);
                 out.flag(false);
             }
-            Opcode::Data { watches } => {
+            Opcode::Data { watches } | Opcode::Children { watches } => {
                 out.text(path);
                 out.flag(watches);
             }
@@ -193,6 +228,13 @@ pub(super) fn request(out: &mut Vec<u8>, xid: i32, opcode: Opcode, request: &Req
             }
         }
     });
+}
+
+fn data(request: &Request) -> &[u8] {
+    match request.args.first() {
+        Some(Arg::Text(data)) => data.as_bytes(),
+        _ => &[],
+    }
 }
 
 /// Says what version a node has to have; only part of a transaction.
@@ -244,18 +286,51 @@ pub(super) fn login(out: &mut Vec<u8>, user: &str, password: &str) {
     });
 }
 
+/// The `xid` of what is said to log in by SASL: nothing else is asked before that is over.
+pub(super) const SASL: i32 = 0;
+
+/// Says the next of a login by SASL.
+pub(super) fn sasl(out: &mut Vec<u8>, token: &[u8]) {
+    frame(out, |out| {
+        out.int(SASL);
+        out.int(102);
+        out.buffer(token);
+    });
+}
+
 /// Asks to be told of these nodes again, also of what happened to them after the transaction `seen`.
-pub(super) fn set_watches(out: &mut Vec<u8>, seen: i64, paths: &[&str]) {
+pub(super) fn set_watches(out: &mut Vec<u8>, seen: i64, watched: &[Watched]) {
+    let of_children = watched.iter().filter(|watched| matches!(watched, Watched::Children(_)));
+    let of_data = watched.iter().filter(|watched| matches!(watched, Watched::Node(_)));
+    let list = |out: &mut Vec<u8>, paths: Vec<&Watched>| {
+        out.int(i32::try_from(paths.len()).unwrap_or(i32::MAX));
+        paths.iter().for_each(|watched| out.text(watched.path()));
+    };
     frame(out, |out| {
         out.int(SET_WATCHES);
         out.int(101);
         out.long(seen);
-        out.int(i32::try_from(paths.len()).unwrap_or(i32::MAX));
-        paths.iter().for_each(|path| out.text(path));
-        // Watches of nodes that are not there, and of children.
+        list(out, of_data.collect());
+        // Nodes that are not there.
         out.int(0);
-        out.int(0);
+        list(out, of_children.collect());
     });
+}
+
+/// What the server is to tell.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Watched {
+    /// The end of a node, and other data.
+    Node(Arc<str>),
+    /// That a node has other children.
+    Children(Arc<str>),
+}
+
+impl Watched {
+    pub(super) fn path(&self) -> &Arc<str> {
+        let (Watched::Node(path) | Watched::Children(path)) = self;
+        path
+    }
 }
 
 /// What is said first on a connection: that a session is wanted, or that the one of this number and password is to go
@@ -361,7 +436,7 @@ pub(super) fn reply(opcode: Opcode, session: i64, error: i32, from: &mut Reader<
     }
     let mut parts = vec![Reply::Int(session)];
     match opcode {
-        Opcode::Create => {
+        Opcode::Create(_) => {
             parts.push(Reply::Text(from.text()?));
             parts.extend(from.stat()?);
         }
@@ -373,12 +448,12 @@ pub(super) fn reply(opcode: Opcode, session: i64, error: i32, from: &mut Reader<
                 parts.push(Reply::Text(data));
             }
         }
-        Opcode::Children => {
+        Opcode::Children { .. } => {
             for _ in 0..from.int()?.max(0) {
                 parts.push(Reply::Text(from.text()?));
             }
         }
-        Opcode::Container | Opcode::Delete | Opcode::Sync | Opcode::Heartbeat => return Ok(Reply::Nil),
+        Opcode::Container | Opcode::Set | Opcode::Delete | Opcode::Sync | Opcode::Heartbeat => return Ok(Reply::Nil),
     }
     Ok(Reply::List(parts))
 }
@@ -388,6 +463,8 @@ pub(super) fn reply(opcode: Opcode, session: i64, error: i32, from: &mut Reader<
 pub(super) enum News {
     Deleted(String),
     Changed(String),
+    /// It has other children.
+    Children(String),
     /// What nobody asked for.
     Other,
 }
@@ -399,6 +476,7 @@ pub(super) fn news(from: &mut Reader<'_>) -> Result<News> {
     Ok(match kind {
         2 => News::Deleted(path),
         3 => News::Changed(path),
+        4 => News::Children(path),
         _ => News::Other,
     })
 }
@@ -465,6 +543,20 @@ mod tests {
             b"\0\0\0\x32\0\0\0\x07\0\0\0\x0f\0\0\0\x02/a\0\0\0\x01x\0\0\0\x01\0\0\0\x1f\0\0\0\x05world\0\0\0\x06anyone\0\0\0\x03"
         );
         assert_eq!(written(&layouts::WATCH, "/a", vec![]), b"\0\0\0\x0f\0\0\0\x07\0\0\0\x04\0\0\0\x02/a\x01");
+        assert_eq!(written(&layouts::WATCH_CHILDREN, "/a", vec![]), b"\0\0\0\x0f\0\0\0\x07\0\0\0\x08\0\0\0\x02/a\x01");
+        assert_eq!(
+            written(&layouts::SET, "/a", vec![Arg::Text("x".into())]),
+            b"\0\0\0\x17\0\0\0\x07\0\0\0\x05\0\0\0\x02/a\0\0\0\x01x\xff\xff\xff\xff"
+        );
+        for (call, kind) in [(&layouts::EPHEMERAL, 1), (&layouts::PERSISTENT, 0), (&layouts::CREATE, 3)] {
+            assert_eq!(written(call, "/a", vec![]).last(), Some(&kind), "{call:?}");
+        }
+        let (mut out, [a, b]) = (Vec::new(), ["/a", "/b"].map(Arc::from));
+        set_watches(&mut out, 5, &[Watched::Children(b), Watched::Node(a)]);
+        assert_eq!(
+            out,
+            b"\0\0\0\x28\xff\xff\xff\xf8\0\0\0\x65\0\0\0\0\0\0\0\x05\0\0\0\x01\0\0\0\x02/a\0\0\0\0\0\0\0\x01\0\0\0\x02/b"
+        );
         assert_eq!(
             written(&HEARTBEAT, "/", vec![]),
             b"\0\0\0\x23\0\0\0\x07\0\0\0\x0e\0\0\0\x0d\0\xff\xff\xff\xff\0\0\0\x01/\xff\xff\xff\xff\xff\xff\xff\xff\x01\xff\xff\xff\xff"
@@ -485,6 +577,6 @@ mod tests {
     fn what_the_leader_refuses_is_a_transaction_and_what_a_server_refuses_is_none() {
         assert!(Opcode::Delete.is_of_majority(code::NO_NODE) && Opcode::Heartbeat.is_of_majority(0));
         assert!(!Opcode::Delete.is_of_majority(code::SESSION_MOVED) && !Opcode::Heartbeat.is_of_majority(-4));
-        assert!(!Opcode::Sync.is_of_majority(0) && !Opcode::Children.is_of_majority(0));
+        assert!(!Opcode::Sync.is_of_majority(0) && !Opcode::Children { watches: true }.is_of_majority(0));
     }
 }

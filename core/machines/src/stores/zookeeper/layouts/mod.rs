@@ -6,11 +6,15 @@
 //! | call | does | arguments | answer |
 //! |---|---|---|---|
 //! | `create` | create2, ephemeral and sequential | data | `[session, path, czxid, ephemeralOwner]` |
+//! | `ephemeral` | create2, ephemeral | data | as `create` |
 //! | `container` | createContainer | | nil |
+//! | `persistent` | create2, persistent | | as `create`, with 0 for the owner |
 //! | `children` | getChildren, unordered | | `[session, name, name, ...]` |
+//! | `watch_children` | the same with a watch of them; none is left when the node is missing | | as `children` |
 //! | `exists` | exists, without a watch | | `[session, czxid, ephemeralOwner]` |
 //! | `watch` | getData with a watch; no watch is left when the node is missing | | `[session, czxid, ephemeralOwner]` |
 //! | `get` | getData, without a watch | | `[session, czxid, ephemeralOwner, data]` |
+//! | `set` | setData, of any version | data | nil |
 //! | `delete` | delete | version, -1 for any | nil |
 //! | `sync` | sync | | nil |
 //!
@@ -23,9 +27,13 @@ use std::sync::Arc;
 use crate::error::{Error, Kind, Result};
 use crate::protocol::{Arg, Call, Op, Reply, Request, Requests};
 
-pub mod curator;
-pub mod curator_layout;
+mod change;
+pub mod line;
+pub mod line_layout;
 pub mod paths;
+pub mod permits;
+pub mod recipe;
+mod seen;
 mod sweep;
 
 const fn call(name: &'static str) -> Call {
@@ -34,16 +42,24 @@ const fn call(name: &'static str) -> Call {
 
 /// Creates an ephemeral sequential node.
 pub static CREATE: Call = call("create");
+/// Creates an ephemeral node of exactly that name.
+pub static EPHEMERAL: Call = call("ephemeral");
+/// Creates a node that stays.
+pub static PERSISTENT: Call = call("persistent");
 /// Creates a container: a persistent node that the server removes some time after its last child.
 pub static CONTAINER: Call = call("container");
 /// Lists the names of a node's children.
 pub static CHILDREN: Call = call("children");
+/// Lists the names of a node's children, and asks to be told when there are others.
+pub static WATCH_CHILDREN: Call = call("watch_children");
 /// Reads a node's stat.
 pub static EXISTS: Call = call("exists");
 /// Reads a node's stat and asks to be told when the node goes or its data changes.
 pub static WATCH: Call = call("watch");
 /// Reads a node's data and stat, without a watch.
 pub static GET: Call = call("get");
+/// Gives a node other data.
+pub static SET: Call = call("set");
 /// Deletes a node.
 pub static DELETE: Call = call("delete");
 /// Makes the reads that follow see everything the ensemble had accepted before.

@@ -29,6 +29,8 @@ pub(super) struct Sweep {
     own: Option<Arc<str>>,
     again: bool,
     others: bool,
+    /// That others are there does not say that they took it.
+    of_several: bool,
     stage: Stage,
 }
 
@@ -48,7 +50,12 @@ impl Sweep {
         own: Option<Arc<str>>,
         again: bool,
     ) -> Self {
-        Sweep { op, dir, prefixes, own, again, others: false, stage: Stage::List }
+        Sweep { op, dir, prefixes, own, again, others: false, of_several: false, stage: Stage::List }
+    }
+
+    /// The same where several hold at once.
+    pub(super) fn of_several(self) -> Self {
+        Sweep { of_several: true, ..self }
     }
 
     pub(super) fn begin(&mut self, certain: bool) -> Step {
@@ -70,7 +77,7 @@ impl Sweep {
                 let names = names(self.op, first(self.op, after_sync(self.op, replies)?)?)?.unwrap_or_default().1;
                 let own = |name: &&str| self.prefixes.iter().any(|prefix| name.starts_with(&**prefix));
                 let (mine, others): (Vec<&str>, Vec<&str>) = names.into_iter().partition(own);
-                self.others = !others.is_empty();
+                self.others = !others.is_empty() && !self.of_several;
                 if mine.is_empty() {
                     return Ok(self.done(false));
                 }

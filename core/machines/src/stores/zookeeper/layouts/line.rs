@@ -1,13 +1,15 @@
-//! The layout of Apache Curator's `InterProcessMutex` (`LockInternals`, `StandardLockInternalsDriver`,
-//! `ProtectedUtils`).
+//! A line of nodes below one directory, as Apache Curator's locks (`LockInternals`, `StandardLockInternalsDriver`,
+//! `ProtectedUtils`) and kazoo's form it.
 //!
-//! Every contender creates an ephemeral sequential child `_c_<uuid>-lock-<10 digits>` of the lock's directory; the
-//! first in [`order`] holds the lock and every other watches the one before it. The uuid is the attempt, so a node
-//! whose creation was never answered is found again. Calls and answers: [`super`].
+//! Every contender creates an ephemeral sequential child of the lock's directory, called as its [`Recipe`] says; the
+//! children are sorted by the number, and whoever has nobody to wait for before it holds. Every other watches the one
+//! before it that it waits for. The attempt is in the name, so a node whose creation was never answered is found again.
+//! Calls and answers: [`super`].
 //!
-//! Where this differs from Curator, what other processes see stays the same: creation and listing go out together; who
-//! stood second is the holder when the first goes, without listing again; a lock is granted only for a node of the
-//! session that is alive now; a mere try creates nothing while somebody is there.
+//! Where this differs from those libraries, what other processes see stays the same: creation and listing go out
+//! together; who stood second is the holder when the first goes, without listing again; a lock is granted only for a
+//! node of the session that is alive now; a mere try creates nothing while somebody is there; where the nodes of
+//! another recipe lie, whose users would not see ours, nothing is granted.
 //!
 //! A server may be cut off from the leader and not know it: it then answers reads from the past, and the session it
 //! serves may have ended. So every read goes behind a `sync`, or behind a create, in the same write, and each answer is
@@ -17,26 +19,31 @@
 //! acquire    input                               next
 //! (begin)    new attempt, waiting                Creating: create, children
 //!            new, trying | same attempt again    Listing:  sync, children
-//! Creating   NoNode                              Creating: containers down to the directory, create, children
+//! Creating   NoNode, of a semaphore              Above:    sync, children of its directory
+//!            NoNode                              Creating: containers down to the directory, create, children
 //!            NoNode, containers were asked       failed
 //!            created + list                      list
+//! Above      another kind of lock                failed
+//!            nothing like that                   Creating, as after NoNode
 //! Listing    list                                list
 //! list       no node of mine: waiting, or empty  Creating      trying, not empty: held
-//!            mine is numbered past the limit     Removing, then failed
+//!            somebody is there who would not see mine, or mine is numbered past the limit
+//!                                                Removing, then failed
 //!            mine is behind others, trying       Removing, then held
-//!            mine is first, session known        granted
-//!            mine is first                       Looking:  sync, exists mine
+//!            nobody to wait for, session known   granted
+//!            nobody to wait for                  Looking:  sync, exists mine
 //!            mine is behind others               Looking:  sync, [exists mine unless known], watch the one before
 //! Looking    mine NoNode | the other NoNode      Listing
 //!            mine is of another session          Removing, then Listing
 //!            the watch is of another session     Listing (mine not known any more)
 //!            mine is there, nobody before        granted
 //!            the watch stands                    Waiting, or at once what was told meanwhile
-//! Waiting    gone, and it was first              granted
+//! Waiting    gone, and none was before it        granted; a writer of Curator's: Listing
 //!            gone | changed                      Listing
 //! Removing   deleted | NoNode                    as said
 //!
 //! renew      sync, exists mine: same node, session -> renewed; otherwise gone
+//! change     see [`change`](super::change)
 //! release    delete mine -> released; NoNode, or a create in doubt -> as undo, then what was found
 //! undo       [delete mine, if known], then sync, children -> delete all that begin with the attempts' uuids
 //! ```
@@ -46,14 +53,16 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::change::Changing;
+use super::recipe::Recipe;
 use super::sweep::Sweep;
-use super::{CHILDREN, CONTAINER, CREATE, EXISTS, Stat, WATCH};
+use super::{CHILDREN, CREATE, EXISTS, Stat, WATCH};
 use super::{after_sync, child, created, delete, deleted, first, garbled, names, on, stat, synced, unmade};
 use crate::error::{Error, Kind, Result};
 use crate::lease::ReleaseOutcome;
 use crate::protocol::{
-    Arg, AttemptId, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term, Terms,
-    Traits, Verdict, Wait,
+    Arg, AttemptId, Change, Grant, Input, Intent, Op, Protocol, Push, Reply, Request, Requests, Step, StoreEvent, Term,
+    Terms, Traits, Verdict, Wait,
 };
 use crate::token::Tokens;
 
@@ -64,54 +73,52 @@ pub const LAST_SEQUENCE: i32 = i32::MAX - (1 << 20) + 1;
 /// A queue that changes under each of so many looks in a row is left alone for a while; also ends a hostile dialogue.
 const MAX_ROUNDS: u8 = 32;
 
-/// What Curator sorts children by, as text: what follows the last `lock-`, or the whole name where there is none.
-///
-/// Java compares UTF-16 units and Rust bytes; the two differ only for characters that ZooKeeper refuses.
-pub fn order(name: &str) -> &str {
-    const LOCK: &str = "lock-";
-    name.rfind(LOCK).map_or(name, |at| &name[at + LOCK.len()..])
-}
-
-/// How the children made by one attempt begin: Curator's protection prefix with the attempt as uuid.
-fn prefix(attempt: AttemptId) -> Arc<str> {
-    let hex = attempt.to_string();
-    format!("_c_{}-{}-{}-{}-{}-", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]).into()
-}
-
-/// The attempt that made the child `name`, if it was one of ours or looks like it.
-pub fn attempt_of(name: &str) -> Option<AttemptId> {
-    let uuid = name.strip_prefix("_c_")?.get(..36)?;
-    let attempt = AttemptId(u128::from_str_radix(&uuid.replace('-', ""), 16).ok()?);
-    name.starts_with(&*prefix(attempt)).then_some(attempt)
-}
-
-/// The `curator` layout as a machine: one contender for one lock.
+/// One contender for one lock, as a machine.
 #[derive(Clone, Debug, Hash)]
-pub struct Curator {
+pub struct Line {
     dir: Arc<str>,
+    recipe: Recipe,
+    above: Option<Arc<str>>,
     contender: Option<Contender>,
-    renewing: bool,
+    renewing: Renewing,
     /// The attempt for which a release was begun last; a second one cannot tell who deleted the node.
     released: Option<AttemptId>,
     release: Option<Sweep>,
     undo: Option<Sweep>,
 }
 
-impl Curator {
+impl Line {
     /// A contender for the lock kept in the directory `dir`, an absolute path (see
     /// [`directory`](super::paths::directory)).
-    pub fn new(dir: Arc<str>) -> Self {
-        Curator { dir, contender: None, renewing: false, released: None, release: None, undo: None }
+    pub fn new(dir: Arc<str>, recipe: Recipe) -> Self {
+        Line {
+            dir,
+            recipe,
+            above: None,
+            contender: None,
+            renewing: Renewing::No,
+            released: None,
+            release: None,
+            undo: None,
+        }
+    }
+
+    /// The same for the lock of a semaphore in the directory `above`, which is not made where something else lies.
+    pub(super) fn of_permits(dir: Arc<str>, above: Arc<str>) -> Self {
+        Line { above: Some(above), ..Line::new(dir, Recipe::Mutex) }
     }
 
     fn begin(&mut self, intent: Intent) -> Result<Step> {
         match intent {
             Intent::Acquire { prev: Some(_), .. } => {
-                Err(Error::new(Kind::Internal, "acquire", "the curator layout cannot yield, yet it was asked to"))
+                Err(Error::new(Kind::Internal, "acquire", "a line of nodes cannot yield, yet it was asked to"))
             }
             Intent::Acquire { terms, wait, prev: None } => match &mut self.contender {
                 Some(contender) if contender.terms.attempt == terms.attempt => contender.again(wait),
-                slot => slot.insert(Contender::new(&self.dir, terms, wait)).begin(),
+                _ => {
+                    let contender = Contender::new(self, terms, wait);
+                    self.contender.insert(contender).begin()
+                }
             },
             Intent::Renew { terms, ttl } if ttl > terms.ttl => {
                 let message =
@@ -123,15 +130,18 @@ impl Curator {
                     return Err(Error::new(Kind::Internal, "renew", "this attempt holds nothing"));
                 };
                 let requests = synced(dir, [on(&EXISTS, &child(dir, &own.name))]);
-                self.renewing = true;
+                self.renewing = Renewing::Look;
                 Ok(Step::Ask(requests))
             }
             Intent::Release { terms, .. } => {
                 let own = self.held(terms.attempt).map(|(_, own)| own.name.clone());
                 let doubt = self.contender.as_ref().is_some_and(|c| c.doubt);
                 let again = self.released.replace(terms.attempt) == Some(terms.attempt);
-                let prefixes = [prefix(terms.attempt)].into_iter().collect();
-                let sweep = Sweep::new(Op::Release, self.dir.clone(), prefixes, own, again);
+                let prefixes = [self.recipe.prefix(terms.attempt)].into_iter().collect();
+                let mut sweep = Sweep::new(Op::Release, self.dir.clone(), prefixes, own, again);
+                if self.recipe.is_shared() {
+                    sweep = sweep.of_several();
+                }
                 Ok(self.release.insert(sweep).begin(!doubt))
             }
             Intent::Undo { terms, prev } => {
@@ -139,7 +149,7 @@ impl Curator {
                 // Else the end of the one before, told while this sweeps, would still grant.
                 self.contender.take_if(|contender| contender.terms.attempt == terms.attempt);
                 let attempts = [Some(terms.attempt), prev.map(|prev| prev.terms.attempt)];
-                let prefixes = attempts.into_iter().flatten().map(prefix).collect();
+                let prefixes = attempts.into_iter().flatten().map(|attempt| self.recipe.prefix(attempt)).collect();
                 let sweep = Sweep::new(Op::Undo, self.dir.clone(), prefixes, own, false);
                 Ok(self.undo.insert(sweep).begin(true))
             }
@@ -152,13 +162,25 @@ impl Curator {
     }
 
     fn renewed(&mut self, replies: &[Reply]) -> Result<Step> {
-        let own = self.contender.as_ref().and_then(|c| c.own.as_ref());
-        let (true, Some(own)) = (mem::take(&mut self.renewing), own) else { return Ok(Step::Ignore) };
-        let found = stat(Op::Renew, first(Op::Renew, after_sync(Op::Renew, replies)?)?)?;
-        Ok(Step::Done(match found {
-            Some(stat) if stat == own.stat => Verdict::Renewed,
-            _ => Verdict::Gone(ReleaseOutcome::Expired),
-        }))
+        let Some(contender) = self.contender.as_mut() else { return Ok(Step::Ignore) };
+        match (mem::take(&mut self.renewing), &contender.own) {
+            (Renewing::Look, Some(own)) => {
+                let found = stat(Op::Renew, first(Op::Renew, after_sync(Op::Renew, replies)?)?)?;
+                Ok(Step::Done(match found {
+                    Some(stat) if stat == own.stat => Verdict::Renewed,
+                    _ => Verdict::Gone(ReleaseOutcome::Expired),
+                }))
+            }
+            (Renewing::Change(mut changing), Some(_)) => {
+                let step = changing.reply(replies)?;
+                match &step {
+                    Step::Ask(_) => self.renewing = Renewing::Change(changing),
+                    _ => contender.own = Some(changing.into_own()),
+                }
+                Ok(step)
+            }
+            _ => Ok(Step::Ignore),
+        }
     }
 
     fn reply(&mut self, op: Op, replies: &[Reply]) -> Result<Step> {
@@ -175,7 +197,17 @@ impl Curator {
     }
 }
 
-impl Protocol for Curator {
+/// What of a hold is asked for.
+#[derive(Clone, Debug, Default, Hash)]
+enum Renewing {
+    #[default]
+    No,
+    /// Whether it is there.
+    Look,
+    Change(Changing),
+}
+
+impl Protocol for Line {
     fn step(&mut self, input: Input<'_>) -> Step {
         let step = match input {
             Input::Begin(intent) => self.begin(intent),
@@ -187,6 +219,25 @@ impl Protocol for Curator {
             },
         };
         step.unwrap_or_else(|error| Step::Done(Verdict::Failed(error)))
+    }
+
+    fn change(&mut self, change: Change) -> Step {
+        let Change { terms, token, units, .. } = change;
+        let Some(contender) = self.contender.as_mut().filter(|contender| contender.terms.attempt == terms.attempt)
+        else {
+            return Step::Done(Verdict::Failed(Error::new(Kind::Internal, "change", "this attempt holds nothing")));
+        };
+        let Some(own) = &contender.own else {
+            return Step::Done(Verdict::Failed(Error::new(Kind::Internal, "change", "this attempt holds nothing")));
+        };
+        let (changing, step) = match Changing::begin(&self.dir, self.recipe, own, &terms, token, units) {
+            Ok(begun) => begun,
+            Err(error) => return Step::Done(Verdict::Failed(error)),
+        };
+        // From now on it may have more than one node.
+        contender.doubt = true;
+        self.renewing = Renewing::Change(changing);
+        step
     }
 
     fn traits(&self) -> Traits {
@@ -202,23 +253,25 @@ impl Protocol for Curator {
     }
 }
 
-#[derive(Clone, Debug, Hash)]
-struct Own {
-    name: Arc<str>,
-    stat: Stat,
+/// The node by which something is held.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Own {
+    pub(super) name: Arc<str>,
+    pub(super) stat: Stat,
 }
 
 #[derive(Clone, Debug, Hash)]
 enum At {
     Rest,
     Creating { parents: bool },
+    Above,
     Listing,
     Looking { unsure: Option<Arc<str>>, before: Option<Before>, told: Option<bool> },
     Waiting(Before),
     Removing(Then),
 }
 
-/// The contender directly ahead, and how many are ahead in all.
+/// The nearest of those before it that it waits for, and how many of them there are.
 #[derive(Clone, Debug, Hash)]
 struct Before {
     path: Arc<str>,
@@ -230,6 +283,7 @@ enum Then {
     List,
     Held,
     Refuse(i32),
+    Foreign(&'static str),
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -237,6 +291,8 @@ struct Contender {
     terms: Terms,
     wait: bool,
     dir: Arc<str>,
+    recipe: Recipe,
+    above: Option<Arc<str>>,
     prefix: Arc<str>,
     /// A create was sent and never answered; from a session that was given up it may still be done later.
     doubt: bool,
@@ -248,9 +304,11 @@ struct Contender {
 }
 
 impl Contender {
-    fn new(dir: &Arc<str>, terms: Terms, wait: bool) -> Self {
-        let (dir, prefix) = (dir.clone(), prefix(terms.attempt));
-        Contender { terms, wait, dir, prefix, doubt: false, rounds: 0, asked: 0, own: None, at: At::Rest }
+    fn new(line: &Line, terms: Terms, wait: bool) -> Self {
+        let Line { dir, recipe, above, .. } = line;
+        let (dir, recipe, above, prefix) = (dir.clone(), *recipe, above.clone(), recipe.prefix(terms.attempt));
+        let (doubt, rounds, asked, own, at) = (false, 0, 0, None, At::Rest);
+        Contender { terms, wait, dir, recipe, above, prefix, doubt, rounds, asked, own, at }
     }
 
     fn begin(&mut self) -> Result<Step> {
@@ -277,9 +335,9 @@ impl Contender {
         let mut requests = Requests::new();
         if parents {
             let ends = self.dir.match_indices('/').map(|(end, _)| end).skip(1).chain([self.dir.len()]);
-            requests.extend(ends.map(|end| on(&CONTAINER, &self.dir[..end].into())));
+            requests.extend(ends.map(|end| on(self.recipe.parent(), &self.dir[..end].into())));
         }
-        let path = child(&self.dir, &format!("{}lock-", self.prefix));
+        let path = child(&self.dir, &format!("{}{}", self.prefix, self.recipe.word()));
         requests.push(Request::new(&CREATE, path, [Arg::Text(self.terms.card.clone())]));
         requests.push(on(&CHILDREN, &self.dir));
         self.ask(At::Creating { parents }, requests)
@@ -291,6 +349,9 @@ impl Contender {
 
     fn remove(&mut self, names: &[&str], then: Then) -> Result<Step> {
         self.own = None;
+        if names.is_empty() {
+            return self.removed(then);
+        }
         self.ask(At::Removing(then), names.iter().map(|name| delete(child(&self.dir, name))).collect())
     }
 
@@ -311,9 +372,19 @@ impl Contender {
                         self.own = stat.ours().then(|| Own { name: name.into(), stat });
                         self.placed(list)
                     }
-                    None if !parents => self.create(true),
+                    None if !parents => match self.above.clone() {
+                        Some(above) => self.ask(At::Above, synced(&above, [on(&CHILDREN, &above)])),
+                        None => self.create(true),
+                    },
                     // An ancestor that exists but may not be written to refuses too: only now do their answers matter.
                     None => Err(unmade(containers)),
+                }
+            }
+            At::Above => {
+                let names = names(OP, first(OP, after_sync(OP, replies)?)?)?.unwrap_or_default().1;
+                match names.iter().find_map(|name| Recipe::beside_permits(name)) {
+                    Some(what) => Err(foreign("acquire", self.above.as_ref().unwrap_or(&self.dir), what)),
+                    None => self.create(true),
                 }
             }
             At::Listing => self.placed(first(OP, after_sync(OP, replies)?)?),
@@ -343,35 +414,49 @@ impl Contender {
             }
             At::Removing(then) => {
                 replies.iter().try_for_each(|reply| deleted(OP, reply).map(drop))?;
-                match then {
-                    Then::List => self.list(),
-                    Then::Held => Ok(held()),
-                    Then::Refuse(sequence) => Err(wrapping(&self.dir, sequence)),
-                }
+                self.removed(then)
             }
         }
     }
 
+    fn removed(&mut self, then: Then) -> Result<Step> {
+        match then {
+            Then::List => self.list(),
+            Then::Held => Ok(held()),
+            Then::Refuse(sequence) => Err(wrapping(&self.dir, sequence)),
+            Then::Foreign(what) => Err(foreign("acquire", &self.dir, what)),
+        }
+    }
+
     fn placed(&mut self, list: &Reply) -> Result<Step> {
-        let (session, mut names) = names(Op::Acquire, list)?.unwrap_or_default();
-        names.sort_by_key(|name| order(name));
+        let recipe = self.recipe;
+        let (session, names) = names(Op::Acquire, list)?.unwrap_or_default();
+        let stranger = names.iter().find_map(|name| recipe.foreign(name));
+        let mut line: Vec<_> = names.into_iter().filter_map(|name| Some((recipe.place(name)?, name))).collect();
+        line.sort_by_key(|(place, _)| *place);
         // More than one, if a session that was given up made another later: the first counts, all are removed in the
         // end.
-        let mine: Vec<_> = names.iter().copied().filter(|name| name.starts_with(&*self.prefix)).collect();
-        let Some(name) = mine.first().copied() else {
-            return if self.wait || names.is_empty() { self.create(false) } else { Ok(held()) };
+        let is_mine = |name: &str| name.starts_with(&*self.prefix);
+        let mine: Vec<_> = line.iter().map(|(_, name)| *name).filter(|name| is_mine(name)).collect();
+        if let Some(what) = stranger {
+            return self.remove(&mine, Then::Foreign(what));
+        }
+        let Some(at) = line.iter().position(|(_, name)| is_mine(name)) else {
+            let is_free = !line.iter().any(|(_, name)| recipe.waits_for(name));
+            return if self.wait || is_free { self.create(false) } else { Ok(held()) };
         };
-        let ahead = names.iter().take_while(|other| **other != name).count();
+        let (place, name) = line[at];
+        let ahead: Vec<_> = line[..at].iter().map(|(_, name)| *name).filter(|name| recipe.waits_for(name)).collect();
         self.doubt |= mine.len() > 1;
-        let sequence = order(name).parse().map_err(|_| garbled(Op::Acquire))?;
+        let sequence = place.parse().map_err(|_| garbled(Op::Acquire))?;
         if !(0..=LAST_SEQUENCE).contains(&sequence) {
             return self.remove(&mine, Then::Refuse(sequence));
         }
-        if ahead > 0 && !self.wait {
+        if !ahead.is_empty() && !self.wait {
             return self.remove(&mine, Then::Held);
         }
         let known = self.own.as_ref().is_some_and(|own| *own.name == *name && own.stat.session == session);
-        let before = ahead.checked_sub(1).map(|i| Before { path: child(&self.dir, names[i]), ahead });
+        let before = ahead.last().map(|last| Before { path: child(&self.dir, last), ahead: ahead.len() });
         let unsure = (!known).then(|| Arc::from(name));
         if unsure.is_none() && before.is_none() {
             return self.granted();
@@ -398,7 +483,8 @@ impl Contender {
     }
 
     fn moved(&mut self, before: Before, gone: bool) -> Result<Step> {
-        if gone && before.ahead == 1 { self.granted() } else { self.list() }
+        let is_next = gone && before.ahead == 1 && !self.recipe.may_be_overtaken();
+        if is_next { self.granted() } else { self.list() }
     }
 
     fn granted(&mut self) -> Result<Step> {
@@ -409,11 +495,20 @@ impl Contender {
     }
 }
 
-fn held() -> Step {
+pub(super) fn held() -> Step {
     Step::Done(Verdict::Held { remaining: Duration::ZERO, at: None, prev: None })
 }
 
-fn wrapping(dir: &str, sequence: i32) -> Error {
+/// What lies in the directory `dir` is `what`, whose users would not see a node of ours.
+pub(super) fn foreign(doing: &'static str, dir: &str, what: &str) -> Error {
+    let message = format!(
+        "in {dir} there is {what}: its users and those of this lock would not see one another; choose another name, path, \
+         layout or kind of lock"
+    );
+    Error::new(Kind::ForeignLayout, doing, message)
+}
+
+pub(super) fn wrapping(dir: &str, sequence: i32) -> Error {
     let message = format!(
         "{dir} has numbered its children up to {sequence}; past {} the numbers turn negative and two could hold the lock. \
          Stop all users of this lock, delete {dir}, start them again: the numbers then begin at 0",
@@ -429,49 +524,6 @@ mod tests {
     use super::*;
     use crate::protocol::InboxId;
     use crate::rank::Rank;
-
-    #[test]
-    fn children_sort_as_curator_sorts_them() {
-        for (name, key) in [
-            ("_c_7d1b0f7e-4b9f-4d5c-8a43-0d7d4a0f1c11-lock-0000000012", "0000000012"),
-            ("_c_7d1b0f7e4b9f4d5c8a430d7d4a0f1c11-lock-0000000012", "0000000012"),
-            ("lock-0000000012", "0000000012"),
-            ("a-lock-b-lock-0000000012", "0000000012"),
-            ("lock-lock-", ""),
-            ("_c_x-lock--2147483648", "-2147483648"),
-            (
-                "f47ac10b58cc4372a5670e02b2c3d479__lock__0000000012",
-                "f47ac10b58cc4372a5670e02b2c3d479__lock__0000000012",
-            ),
-            ("block", "block"),
-            ("lock", "lock"),
-            ("замок-lock-é", "é"),
-            ("", ""),
-        ] {
-            assert_eq!(order(name), key, "{name}");
-        }
-        let mut names =
-            ["0f__lock__0000000001", "b-lock-0000000010", "lock-z-lock-0000000002", "x", "_c_y-lock--0000000001"];
-        names.sort_by_key(|name| order(name));
-        assert_eq!(
-            names,
-            ["_c_y-lock--0000000001", "lock-z-lock-0000000002", "b-lock-0000000010", "0f__lock__0000000001", "x"]
-        );
-    }
-
-    #[test]
-    fn an_attempt_is_written_as_a_uuid() {
-        let attempt = AttemptId(0x7d1b_0f7e_4b9f_4d5c_8a43_0d7d_4a0f_1c11);
-        assert_eq!(&*prefix(attempt), "_c_7d1b0f7e-4b9f-4d5c-8a43-0d7d4a0f1c11-");
-        assert_eq!(&*prefix(AttemptId(1)), "_c_00000000-0000-0000-0000-000000000001-");
-        let made = format!("{}lock-0000000007", prefix(attempt));
-        assert_eq!(attempt_of(&made), Some(attempt));
-        for other in
-            ["lock-0000000007", "_c_7d1b0f7e4b9f4d5c8a430d7d4a0f1c11-lock-0000000007", "_c_", &made.to_uppercase()]
-        {
-            assert_eq!(attempt_of(other), None, "{other}");
-        }
-    }
 
     fn terms(attempt: u128) -> Terms {
         let second = Duration::from_secs(1);
@@ -495,7 +547,7 @@ mod tests {
     /// Whatever comes back, a machine neither panics nor asks for ever.
     #[test]
     fn hostile_answers_end_in_a_verdict() {
-        let own = format!("{}lock-", prefix(AttemptId(1)));
+        let own = format!("{}lock-", Recipe::Mutex.prefix(AttemptId(1)));
         let mut seed = 1_u64;
         let mut random = move |below: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -521,7 +573,7 @@ mod tests {
         };
         let mut longest = 0;
         for round in 0..4_000 {
-            let mut machine = Curator::new("/lk".into());
+            let mut machine = Line::new("/lk".into(), Recipe::Mutex);
             let (op, begin) = match round % 4 {
                 0 => (Op::Acquire, acquire(true)),
                 1 => (Op::Acquire, acquire(false)),
@@ -547,14 +599,14 @@ mod tests {
 
     #[test]
     fn states_that_answer_differently_look_different() {
-        let print = |machine: &Curator| {
+        let print = |machine: &Line| {
             let mut state = DefaultHasher::new();
             machine.fingerprint(&mut state);
             state.finish()
         };
-        let mut machine = Curator::new("/lk".into());
+        let mut machine = Line::new("/lk".into(), Recipe::Mutex);
         let mut seen = vec![print(&machine)];
-        let child = |n: i32| format!("{}lock-{n:010}", prefix(AttemptId(u128::try_from(n).unwrap())));
+        let child = |n: i32| format!("{}lock-{n:010}", Recipe::Mutex.prefix(AttemptId(u128::try_from(n).unwrap())));
         let path = Reply::Text(format!("/lk/{}", child(1)));
         let made = Reply::List(vec![Reply::Int(7), path, Reply::Int(9), Reply::Int(7)]);
         let list = Reply::List(vec![Reply::Int(7), Reply::Text(child(0)), Reply::Text(child(1))]);

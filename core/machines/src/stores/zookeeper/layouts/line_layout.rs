@@ -1,76 +1,99 @@
-//! The layout `curator`: how its locks are called, looked at, broken and listed. Who contends for one is its
-//! [machine](super::curator).
+//! The layouts `curator` and `kazoo`: how their locks are called, looked at, broken and listed. Who contends for one
+//! is a machine: a [line](super::line), or one for [permits](super::permits).
 //!
 //! ```text
-//! inspect  List: sync, children        nobody there: free
-//!          Look: sync, get the first   that it is and who; NoNode: it went meanwhile, List again
-//! break    List, then Look             the first has that czxid: Take; else nobody held it under that token
-//!          Take: delete the first      that it was broken; NoNode: it went by itself
 //! list     Root: sync, children        the directories there are
 //!          Part: children of some      those with a contender; then the next part
+//!          Leases: children of those with leases below
 //! ```
 //!
-//! A name that is a contender's never comes back, since its uuid is an attempt's: what is deleted is what was looked
-//! at.
+//! How one is looked at and broken is `seen.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::curator::{Curator, order};
+use super::line::Line;
 use super::paths::{directory, name_of};
-use super::{CHILDREN, GET, after_sync, child, delete, deleted, first, found, names, on, synced};
-use crate::error::{Error, Kind, Result};
+use super::permits::Permits;
+use super::recipe::{Library, Recipe, SEMAPHORE, is_contender};
+use super::seen::{Look, MAX_ROUNDS, Place, break_of, look};
+use super::{CHILDREN, after_sync, child, first, names, on, synced};
+use crate::error::{Error, Result};
 use crate::guarantee::{ExclusiveUntil, Guarantees, TokenRises};
-use crate::lease::{Card, Holder, Inspection};
+use crate::lease::Inspection;
 use crate::options::AcquireOptions;
-use crate::protocol::{Inquiry, Layout, Protocol, Reply};
+use crate::protocol::{Inquiry, Layout, Protocol};
+use crate::share::{Primitive, Share};
 use crate::span::written;
 
-/// A queue whose first contender goes under each of so many looks in a row is left alone.
-const MAX_ROUNDS: u8 = 32;
 /// Directories that are looked into in one write.
 const PART: usize = 100;
 
-/// The layout, for locks whose directories lie in `root`, an absolute path.
+/// One of the layouts, for locks whose directories lie in `root`, an absolute path.
 #[derive(Clone, Debug)]
-pub struct CuratorLayout {
+pub struct LineLayout {
     /// Where the locks' directories lie.
     pub root: Arc<str>,
     /// The connection's prefix, put before every name.
     pub prefix: String,
     /// How long the client's session certainly lasts without a word from the ensemble.
     pub ttl: Duration,
+    /// What is in a directory.
+    pub place: Place,
+    /// What of it is wanted, where several may hold.
+    pub share: Option<Share>,
 }
 
-/// The contender that holds a lock.
-struct First {
-    name: String,
-    czxid: u64,
-    data: String,
-    others: u64,
+impl LineLayout {
+    /// The layout of locks by `recipe`.
+    pub fn new(root: Arc<str>, prefix: String, ttl: Duration, recipe: Recipe) -> Self {
+        LineLayout { root, prefix, ttl, place: Place::Line(recipe), share: None }
+    }
+
+    fn library(&self) -> Library {
+        match self.place {
+            Place::Line(recipe) => recipe.library(),
+            Place::Permits => Library::Curator,
+        }
+    }
 }
 
-impl Layout for CuratorLayout {
+const ENDS: &str =
+    "A lock is bound to its session: a crash is noticed when that times out, which is later than the ttl.";
+const RESTORED: &str = "An ensemble that is restored from a backup, or built anew, gives lower tokens than before.";
+
+impl Layout for LineLayout {
     fn name(&self) -> &'static str {
-        "curator"
+        match self.library() {
+            Library::Curator => "curator",
+            Library::Kazoo => "kazoo",
+        }
+    }
+
+    fn format(&self) -> Option<&'static str> {
+        matches!(self.place, Place::Line(Recipe::LeaderLatch)).then_some("leader-latch")
     }
 
     fn guarantees(&self) -> Guarantees {
         Guarantees {
             store: "zookeeper",
-            layout: "curator",
+            layout: self.name(),
             exclusive_until: ExclusiveUntil::Deadline,
             token: TokenRises::WithStoreData,
             fair: true,
-            reentrant: true,
+            reentrant: self.share.is_none(),
             shared: true,
             push: true,
             survives_disconnect: true,
             incarnation: true,
-            notes: &[
-                "A lock is bound to its session: a crash is noticed when that times out, which is later than the ttl.",
-                "An ensemble that is restored from a backup, or built anew, gives lower tokens than before.",
-            ],
+            notes: match self.place {
+                Place::Line(_) => &[ENDS, RESTORED],
+                Place::Permits => &[
+                    ENDS,
+                    RESTORED,
+                    "How many permits there are is what each client says, as with Curator: all have to say the same.",
+                ],
+            },
         }
     }
 
@@ -79,6 +102,10 @@ impl Layout for CuratorLayout {
     }
 
     fn check(&self, options: &AcquireOptions) -> Result<()> {
+        if self.share.is_some_and(|share| share.units > MOST_TAKEN && share.primitive == Primitive::Semaphore) {
+            let message = format!("take is more than {MOST_TAKEN}: on ZooKeeper each permit is a node of its own");
+            return Err(Error::unsupported("lock", message));
+        }
         if options.ttl <= self.ttl {
             return Ok(());
         }
@@ -91,23 +118,40 @@ impl Layout for CuratorLayout {
     }
 
     fn protocol(&self, key: Arc<str>) -> Box<dyn Protocol> {
-        Box::new(Curator::new(key))
+        match (self.place, self.share) {
+            (Place::Line(recipe), _) => Box::new(Line::new(key, recipe)),
+            (Place::Permits, Some(share)) => Box::new(Permits::new(key, share.units, share.capacity)),
+            (Place::Permits, None) => Box::new(Permits::new(key, 1, 1)),
+        }
+    }
+
+    fn shared(&self, share: Share) -> Option<Arc<dyn Layout>> {
+        let writes = share == Share::WRITE;
+        let place = match (self.place, share.primitive) {
+            (Place::Line(Recipe::Mutex), Primitive::RwLock) if writes => Place::Line(Recipe::Write),
+            (Place::Line(Recipe::Mutex), Primitive::RwLock) => Place::Line(Recipe::Read),
+            (Place::Line(Recipe::Mutex), Primitive::Semaphore) => Place::Permits,
+            (Place::Line(Recipe::KazooLock), Primitive::RwLock) if writes => Place::Line(Recipe::KazooLock),
+            (Place::Line(Recipe::KazooLock), Primitive::RwLock) => Place::Line(Recipe::KazooRead),
+            _ => return None,
+        };
+        Some(Arc::new(LineLayout { place, share: Some(share), ..self.clone() }))
+    }
+
+    fn share(&self) -> Option<Share> {
+        self.share
     }
 
     fn inspect<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
-        let nothing = Inspection::of_nothing(self.name(), name);
-        look("inspect", key, MAX_ROUNDS, |first| {
-            let Some(first) = first else { return Inquiry::Done(Ok(nothing)) };
-            let seen = Inspection { waiters: first.others, ..nothing.of_lock() };
-            Inquiry::Done(Ok(Inspection { holder: Some(holder(&first)), ..seen }))
-        })
+        self.seen(name, key, false)
+    }
+
+    fn identify<'a>(&'a self, name: &'a str, key: Arc<str>) -> Inquiry<'a, Inspection> {
+        self.seen(name, key, true)
     }
 
     fn break_hold(&self, key: Arc<str>, token: u64) -> Inquiry<'_, bool> {
-        look("break", key.clone(), MAX_ROUNDS, move |first| {
-            let Some(first) = first.filter(|first| first.czxid == token) else { return Inquiry::Done(Ok(false)) };
-            Inquiry::of(delete(child(&key, &first.name)), |reply| deleted("break", reply))
-        })
+        break_of(self.place, key, token)
     }
 
     fn list(&self) -> Inquiry<'_, Vec<String>> {
@@ -124,7 +168,17 @@ impl Layout for CuratorLayout {
     }
 }
 
-impl CuratorLayout {
+/// How many permits one acquisition may take: each is a node, and all are made in one write.
+const MOST_TAKEN: u32 = 1000;
+
+impl LineLayout {
+    fn seen<'a>(&'a self, name: &'a str, key: Arc<str>, any: bool) -> Inquiry<'a, Inspection> {
+        let nothing = Inspection::of_nothing(self.name(), name);
+        let primitive = self.share.map(|share| share.primitive);
+        let wanted = Look { doing: "inspect", place: self.place, any };
+        look(wanted, key, MAX_ROUNDS, move |seen| Inquiry::Done(Ok(seen.told(nothing, primitive))))
+    }
+
     /// The root as paths below it begin.
     fn under(&self) -> &str {
         self.root.trim_end_matches('/')
@@ -135,7 +189,8 @@ impl CuratorLayout {
         name.strip_prefix(&self.prefix).map(str::to_owned)
     }
 
-    /// The names of those `keys` whose directories have contenders, behind those that were `found`.
+    /// The names of those `keys` whose directories have contenders, behind those that were `found`. A semaphore's are
+    /// in a directory of their own.
     fn contended(&self, mut keys: Vec<Arc<str>>, mut found: Vec<String>) -> Inquiry<'_, Vec<String>> {
         let rest = keys.split_off(keys.len().min(PART));
         if keys.is_empty() {
@@ -143,71 +198,29 @@ impl CuratorLayout {
         }
         let requests: Vec<_> = keys.iter().map(|key| on(&CHILDREN, key)).collect();
         Inquiry::ask(requests, move |replies| {
+            let mut below = Vec::new();
             for (key, reply) in keys.iter().zip(replies) {
                 let children = match names("list", reply) {
                     Ok(children) => children.unwrap_or_default().1,
                     Err(error) => return Inquiry::Done(Err(error)),
                 };
-                if children.iter().any(|name| order(name) != *name) {
-                    found.extend(self.name_of(key));
+                let [_, leases] = SEMAPHORE;
+                let of =
+                    key.strip_suffix(leases).and_then(|key| key.strip_suffix('/')).filter(|key| *key != self.under());
+                match of {
+                    Some(of) if !children.is_empty() => found.extend(self.name_of(of)),
+                    _ if children.iter().any(|name| is_contender(self.library(), name)) => {
+                        found.extend(self.name_of(key))
+                    }
+                    _ if self.library() == Library::Curator && SEMAPHORE.iter().all(|name| children.contains(name)) => {
+                        below.push(child(key, leases));
+                    }
+                    _ => {}
                 }
             }
-            self.contended(rest, found)
+            below.extend(rest);
+            self.contended(below, found)
         })
-    }
-}
-
-/// Finds out who stands first in the directory `key`, and goes on with that.
-fn look<'a, T: 'a>(
-    doing: &'static str,
-    key: Arc<str>,
-    rounds: u8,
-    next: impl FnOnce(Option<First>) -> Inquiry<'a, T> + Send + 'a,
-) -> Inquiry<'a, T> {
-    if rounds == 0 {
-        let message = "whoever holds the lock changes all the time; look again";
-        return Inquiry::Done(Err(Error::new(Kind::Unavailable, doing, message)));
-    }
-    Inquiry::ask(synced(&key, [on(&CHILDREN, &key)]), move |replies| {
-        let (name, others) = match standing(doing, replies) {
-            Ok(Some(standing)) => standing,
-            Ok(None) => return next(None),
-            Err(error) => return Inquiry::Done(Err(error)),
-        };
-        let path = child(&key, &name);
-        Inquiry::ask(synced(&key, [on(&GET, &path)]), move |replies| match node(doing, replies) {
-            Ok(Some((czxid, data))) => next(Some(First { name, czxid, data, others })),
-            Ok(None) => look(doing, key, rounds - 1, next),
-            Err(error) => Inquiry::Done(Err(error)),
-        })
-    })
-}
-
-/// Who stands first, and before how many others.
-fn standing(doing: &'static str, replies: &[Reply]) -> Result<Option<(String, u64)>> {
-    let names = names(doing, first(doing, after_sync(doing, replies)?)?)?.unwrap_or_default().1;
-    let others = names.len().saturating_sub(1) as u64;
-    Ok(names.into_iter().min_by_key(|name| order(name)).map(|name| (name.to_owned(), others)))
-}
-
-fn node(doing: &'static str, replies: &[Reply]) -> Result<Option<(u64, String)>> {
-    found(doing, first(doing, after_sync(doing, replies)?)?)
-}
-
-fn holder(first: &First) -> Holder {
-    // Other libraries write their address, or nothing.
-    let card = match first.data.contains('\t') {
-        true => Card::decode(&first.data),
-        false => Card { host: first.data.clone(), ..Card::default() },
-    };
-    Holder {
-        owner: sha1_smol::Sha1::from(&first.name).digest().to_string()[..12].to_owned(),
-        card,
-        held_for: None,
-        // For as long as its session lives.
-        remaining: Duration::MAX,
-        first_token: first.czxid,
-        last_token: first.czxid,
     }
 }
 
@@ -216,7 +229,9 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::protocol::{Request, Requests};
+    use crate::error::Kind;
+    use crate::lease::Card;
+    use crate::protocol::{Reply, Request, Requests};
 
     /// What a server has: nodes, each with its czxid and data; `going` goes when it has been seen once.
     #[derive(Default)]
@@ -264,8 +279,8 @@ mod tests {
         }
     }
 
-    fn layout() -> CuratorLayout {
-        CuratorLayout { root: "/locks".into(), prefix: "app:".into(), ttl: Duration::from_secs(30) }
+    fn layout() -> LineLayout {
+        LineLayout::new("/locks".into(), "app:".into(), Duration::from_secs(30), Recipe::Mutex)
     }
 
     const FIRST: &str = "/locks/app:x/_c_z-lock-0000000003";
@@ -360,7 +375,7 @@ mod tests {
         let found = server.tell(layout().list()).unwrap();
         assert_eq!(found.len(), 252);
         assert!(["x", "7", "249", "a/b%"].iter().all(|name| found.iter().any(|found| found == name)), "{found:?}");
-        let nothing = CuratorLayout { root: "/".into(), ..layout() };
+        let nothing = LineLayout { root: "/".into(), ..layout() };
         assert!(Server::default().tell(nothing.list()).unwrap().is_empty());
     }
 }

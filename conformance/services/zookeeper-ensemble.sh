@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# zookeeper-ensemble.sh start|stop|restart|uri: three ZooKeeper servers, each as zookeeper.sh starts it; prints where locks are kept
+# there. `restart` kills one after the other, so that most are there all the time.
+. "$(dirname "$0")/lib/service.sh"
+
+FOLDER=${LOCKWRIGHT_RUN_DIR:-$ROOT/conformance/.run}/zookeeper-ensemble
+FIRST=${LOCKWRIGHT_ZOOKEEPER_ENSEMBLE_PORT:-7581}
+
+# on NUMBER WORD...: has one of them do that.
+on() {
+  local number=$1
+  shift
+  LOCKWRIGHT_RUN_DIR=$FOLDER/$number LOCKWRIGHT_ZOOKEEPER_MEMBERS=$(<"$FOLDER/members") \
+    LOCKWRIGHT_ZOOKEEPER_PORT=$(port "$number") "$(dirname "$0")/zookeeper.sh" "$@"
+}
+
+port() { cut -d' ' -f"$1" "$FOLDER/members" | cut -d: -f1; }
+
+all() {
+  local number pids=()
+  for number in 1 2 3; do
+    on "$number" "$@" >/dev/null &
+    pids+=($!)
+  done
+  for number in "${pids[@]}"; do wait "$number"; done
+}
+
+# Nine ports that nobody has, in one run.
+begin() {
+  local port=$FIRST at taken=yes
+  while [[ $taken ]]; do
+    taken=
+    for at in {0..8}; do
+      if (: <>"/dev/tcp/127.0.0.1/$((port + at))") 2>/dev/null; then taken=yes && port=$((port + 10)) && break; fi
+    done
+  done
+  rm -rf "$FOLDER"
+  mkdir -p "$FOLDER"
+  for at in 0 3 6; do printf '%d:%d:%d ' $((port + at)) $((port + at + 1)) $((port + at + 2)); done >"$FOLDER/members"
+}
+
+case ${1:-} in
+  start)
+    [[ -f $FOLDER/members ]] || begin
+    all start
+    ;;
+  stop)
+    [[ ! -f $FOLDER/members ]] || { all stop && rm -f "$FOLDER/members"; }
+    exit
+    ;;
+  restart) for number in 1 2 3; do on "$number" restart >/dev/null; done ;;
+  uri) [[ -f $FOLDER/members ]] || die "zookeeper-ensemble is not running" ;;
+  residue)
+    shift
+    on 1 residue "$@"
+    exit
+    ;;
+  *) die "say start (with empty data), stop, restart or uri" ;;
+esac
+echo "zookeeper://127.0.0.1:$(port 1),127.0.0.1:$(port 2),127.0.0.1:$(port 3)/locks?tick=100ms"

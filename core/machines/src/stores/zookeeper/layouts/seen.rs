@@ -1,0 +1,300 @@
+//! A look at what lies in a lock's directory, and a hold that is broken.
+//!
+//! ```text
+//! look    List: sync, children        nobody there: free
+//!         Look: sync, get the holders who they are; NoNode, all of them: they went meanwhile, List again
+//! break   List, then Look             one holds under that token: Take; else nobody does
+//!         Take: delete what it has    that it was broken; NoNode: it went by itself
+//! ```
+//!
+//! A name that is a contender's never comes back, since its uuid is an attempt's: what is deleted is what was looked
+//! at.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::change::split;
+use super::line::foreign;
+use super::recipe::{LEASE, Recipe, SEMAPHORE, numbered};
+use super::{CHILDREN, GET, after_sync, child, delete, deleted, found, garbled, names, on, synced};
+use crate::error::{Error, Kind, Result};
+use crate::lease::{Card, Holder, Inspection, Part, Sharing};
+use crate::protocol::{Inquiry, Reply, Requests};
+use crate::share::{ALL, Primitive};
+
+/// A line whose holders go under each of so many looks in a row is left alone.
+pub(super) const MAX_ROUNDS: u8 = 32;
+/// The most holders that are told of one by one.
+const MOST_LISTED: usize = 100;
+
+/// What is in a lock's directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// One line.
+    Line(Recipe),
+    /// The two directories of a semaphore.
+    Permits,
+}
+
+/// Who holds by the names of their nodes, and how many wait.
+struct Standing {
+    /// Where the holders' nodes lie.
+    dir: Arc<str>,
+    /// For each, how many nodes it has, by the first of them.
+    holders: Vec<Vec<String>>,
+    waiting: u64,
+}
+
+/// One who holds.
+struct Node {
+    names: Vec<String>,
+    czxid: u64,
+    data: String,
+}
+
+/// What a look finds.
+pub(super) struct Seen {
+    place: Place,
+    dir: Arc<str>,
+    nodes: Vec<Node>,
+    /// The nodes of further holders.
+    unlisted: Vec<Vec<String>>,
+    waiting: u64,
+}
+
+impl Place {
+    /// What several may hold of it.
+    fn primitive(self) -> Option<Primitive> {
+        match self {
+            Place::Line(Recipe::Read | Recipe::Write | Recipe::KazooRead) => Some(Primitive::RwLock),
+            Place::Permits => Some(Primitive::Semaphore),
+            Place::Line(_) => None,
+        }
+    }
+
+    /// What is there, if these are the children where a lock was looked for.
+    fn really(self, names: &[&str]) -> Self {
+        let has = |recipe: Recipe| names.iter().any(|name| numbered(name, recipe.word()).is_some());
+        match self {
+            Place::Line(Recipe::Mutex) if has(Recipe::Read) || has(Recipe::Write) => Place::Line(Recipe::Read),
+            Place::Line(Recipe::Mutex) if has(Recipe::LeaderLatch) => Place::Line(Recipe::LeaderLatch),
+            Place::Line(Recipe::Mutex) if SEMAPHORE.iter().all(|name| names.contains(name)) => Place::Permits,
+            Place::Line(Recipe::KazooLock) if has(Recipe::KazooRead) => Place::Line(Recipe::KazooRead),
+            _ => self,
+        }
+    }
+
+    fn reads(self, dir: &Arc<str>) -> Requests {
+        let below = SEMAPHORE.map(|below| child(dir, below));
+        match self {
+            Place::Line(_) => synced(dir, [on(&CHILDREN, dir)]),
+            Place::Permits => synced(dir, [dir, &below[0], &below[1]].map(|path| on(&CHILDREN, path))),
+        }
+    }
+
+    /// What is there by these answers to its [`reads`](Self::reads).
+    fn found(self, doing: &'static str, replies: &[Reply]) -> Result<Self> {
+        let children = after_sync(doing, replies)?.first().ok_or_else(|| garbled(doing))?;
+        Ok(self.really(&names(doing, children)?.unwrap_or_default().1))
+    }
+
+    fn standing(self, doing: &'static str, dir: &Arc<str>, replies: &[Reply]) -> Result<Standing> {
+        let lists = after_sync(doing, replies)?.iter().map(|list| Ok(names(doing, list)?.unwrap_or_default().1));
+        let lists: Vec<Vec<&str>> = lists.collect::<Result<_>>()?;
+        let stranger = |what: &str| Err(foreign(doing, dir, what));
+        match (self, &lists[..]) {
+            (Place::Line(recipe), [names]) => {
+                if let Some(what) = names.iter().find_map(|name| recipe.foreign(name)) {
+                    return stranger(what);
+                }
+                Ok(in_line(recipe, dir, names))
+            }
+            (Place::Permits, [beside, locks, leases]) => {
+                if let Some(what) = beside.iter().find_map(|name| Recipe::beside_permits(name)) {
+                    return stranger(what);
+                }
+                Ok(with_leases(dir, locks, leases))
+            }
+            _ => Err(garbled(doing)),
+        }
+    }
+}
+
+/// A reader that came to write has a writer's node, too, which stands first here.
+fn in_line(recipe: Recipe, dir: &Arc<str>, names: &[&str]) -> Standing {
+    let mut line: Vec<_> = names.iter().filter_map(|name| Some((recipe.place(name)?, *name))).collect();
+    line.sort();
+    let writes = |name: &str| recipe.pair().is_none_or(|(_, write)| numbered(name, write).is_some());
+    let readers = line.iter().take_while(|(_, name)| !writes(name)).count();
+    let (held, others) = line.split_at(readers.max(1).min(line.len()));
+    let mut holders: Vec<_> = held.iter().map(|(_, name)| vec![(*name).to_owned()]).collect();
+    let mut waiting = 0;
+    for (_, name) in others {
+        let owner = recipe.owner(name);
+        match held.iter().position(|(_, held)| recipe.owner(held) == owner) {
+            Some(at) => holders[at].insert(0, (*name).to_owned()),
+            None => waiting += 1,
+        }
+    }
+    Standing { dir: dir.clone(), holders, waiting }
+}
+
+/// The first in `locks`, if there is one, has the newest leases and waits with them.
+fn with_leases(dir: &Arc<str>, locks: &[&str], leases: &[&str]) -> Standing {
+    let mut sorted: Vec<_> = leases.iter().map(|name| (numbered(name, LEASE), *name)).collect();
+    sorted.sort();
+    let mut owners = BTreeMap::new();
+    let mut holders: Vec<Vec<String>> = Vec::new();
+    for (_, name) in sorted {
+        let owner = name.rfind(LEASE).map_or(name, |at| &name[..at]);
+        let at = *owners.entry(owner).or_insert(holders.len());
+        match holders.get_mut(at) {
+            Some(of) => of.push(name.to_owned()),
+            None => holders.push(vec![name.to_owned()]),
+        }
+    }
+    if !locks.is_empty() {
+        holders.pop();
+    }
+    Standing { dir: child(dir, SEMAPHORE[1]), holders, waiting: locks.len() as u64 }
+}
+
+/// What is looked for, and whether something else may be found.
+#[derive(Clone, Copy)]
+pub(super) struct Look {
+    pub(super) doing: &'static str,
+    pub(super) place: Place,
+    pub(super) any: bool,
+}
+
+/// Finds out who holds in the directory `dir`, and goes on with that.
+pub(super) fn look<'a, T: 'a>(
+    wanted: Look,
+    dir: Arc<str>,
+    rounds: u8,
+    next: impl FnOnce(Seen) -> Inquiry<'a, T> + Send + 'a,
+) -> Inquiry<'a, T> {
+    let Look { doing, place, any } = wanted;
+    if rounds == 0 {
+        let message = "whoever holds the lock changes all the time; look again";
+        return Inquiry::Done(Err(Error::new(Kind::Unavailable, doing, message)));
+    }
+    Inquiry::ask(place.reads(&dir), move |replies| {
+        let really = if any { place.found(doing, replies) } else { Ok(place) };
+        match really {
+            Ok(really) if really != place => return look(Look { place: really, ..wanted }, dir, rounds - 1, next),
+            Ok(_) => {}
+            Err(error) => return Inquiry::Done(Err(error)),
+        }
+        let Standing { dir: at, mut holders, waiting } = match place.standing(doing, &dir, replies) {
+            Ok(standing) => standing,
+            Err(error) => return Inquiry::Done(Err(error)),
+        };
+        let unlisted = holders.split_off(holders.len().min(MOST_LISTED));
+        if holders.is_empty() {
+            return next(Seen { place, dir: at, nodes: Vec::new(), unlisted, waiting });
+        }
+        let reads: Vec<_> = holders.iter().filter_map(|names| Some(on(&GET, &child(&at, names.first()?)))).collect();
+        Inquiry::ask(synced(&at, reads), move |replies| {
+            let nodes = match read(doing, holders, replies) {
+                Ok(nodes) => nodes,
+                Err(error) => return Inquiry::Done(Err(error)),
+            };
+            match nodes.is_empty() {
+                true => look(wanted, dir, rounds - 1, next),
+                false => next(Seen { place, dir: at, nodes, unlisted, waiting }),
+            }
+        })
+    })
+}
+
+/// Who of the holders is still there.
+fn read(doing: &'static str, holders: Vec<Vec<String>>, replies: &[Reply]) -> Result<Vec<Node>> {
+    let replies = after_sync(doing, replies)?;
+    if replies.len() != holders.len() {
+        return Err(garbled(doing));
+    }
+    let mut nodes = Vec::with_capacity(holders.len());
+    for (names, reply) in holders.into_iter().zip(replies) {
+        nodes.extend(found(doing, reply)?.map(|(czxid, data)| Node { names, czxid, data }));
+    }
+    Ok(nodes)
+}
+
+/// Takes the lock in the directory `dir` from whoever holds it with `token`.
+pub(super) fn break_of<'a>(place: Place, dir: Arc<str>, token: u64) -> Inquiry<'a, bool> {
+    look(Look { doing: "break", place, any: true }, dir, MAX_ROUNDS, move |seen| {
+        let Some(node) = seen.nodes.iter().find(|node| node.token() == token) else { return Inquiry::Done(Ok(false)) };
+        let requests: Requests = node.names.iter().map(|name| delete(child(&seen.dir, name))).collect();
+        Inquiry::ask(requests, |replies| {
+            let mut was_there = false;
+            for reply in replies {
+                match deleted("break", reply) {
+                    Ok(there) => was_there |= there,
+                    Err(error) => return Inquiry::Done(Err(error)),
+                }
+            }
+            Inquiry::Done(Ok(was_there))
+        })
+    })
+}
+
+impl Node {
+    /// What its holder was told.
+    fn token(&self) -> u64 {
+        split(&self.data).1.unwrap_or(self.czxid)
+    }
+
+    fn holder(&self) -> Holder {
+        // Other libraries write their address, or nothing.
+        let (data, _) = split(&self.data);
+        let card = match data.contains('\t') {
+            true => Card::decode(data),
+            false => Card { host: data.to_owned(), ..Card::default() },
+        };
+        let owner = self.names.first().map_or("", String::as_str);
+        Holder {
+            owner: sha1_smol::Sha1::from(owner).digest().to_string()[..12].to_owned(),
+            card,
+            held_for: None,
+            // For as long as its session lives.
+            remaining: Duration::MAX,
+            first_token: self.token(),
+            last_token: self.token(),
+        }
+    }
+}
+
+impl Seen {
+    /// What is told of it, as of a lock or of what several may hold.
+    pub(super) fn told(&self, nothing: Inspection, primitive: Option<Primitive>) -> Inspection {
+        let primitive = primitive.or(self.place.primitive());
+        if self.nodes.is_empty() && self.waiting == 0 {
+            return nothing;
+        }
+        let holder = self.nodes.first().map(Node::holder);
+        let Some(primitive) = primitive else {
+            return Inspection { waiters: self.waiting, holder, ..nothing.of_lock() };
+        };
+        let units = |names: &[String]| match self.place {
+            Place::Line(recipe) => match recipe.pair() {
+                Some((_, write)) if names.iter().any(|name| numbered(name, write).is_some()) => ALL,
+                _ => 1,
+            },
+            Place::Permits => u32::try_from(names.len()).unwrap_or(u32::MAX),
+        };
+        let holders: Vec<_> =
+            self.nodes.iter().map(|node| Part { holder: node.holder(), units: units(&node.names) }).collect();
+        let unlisted: u64 = self.unlisted.iter().map(|names| u64::from(units(names))).sum();
+        let held = holders.iter().map(|part| u64::from(part.units)).sum::<u64>() + unlisted;
+        let sharing = Sharing { primitive, permits: None, holders, unlisted: self.unlisted.len() as u64, held };
+        Inspection {
+            holder,
+            waiters: self.waiting,
+            primitive: Some(primitive.name()),
+            shared: Some(sharing),
+            ..nothing
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! ZooKeeper servers as the scripts of the conformance suite start them: one, or an ensemble of three.
+
+#![allow(unreachable_pub, dead_code, reason = "each test uses its part")]
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockwright::Error;
+use lockwright::blocking::Client;
+use lockwright::options::ConnectOptions;
+use rustix::process::{Pid, Signal, kill_process};
+
+/// What a loaded machine may take.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub fn open(uri: &str) -> Result<Client, Error> {
+    Client::open(Some(uri), ConnectOptions::default())
+}
+
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < PATIENCE, "it never comes to that: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// One server, alone or of an ensemble.
+pub struct Server {
+    folder: PathBuf,
+    script: &'static str,
+    pub port: String,
+    members: String,
+    /// Further options of Java's.
+    options: &'static str,
+    _kept: Option<tempfile::TempDir>,
+    pub uri: String,
+}
+
+/// One server with certificates on both sides and a user.
+pub const TLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/services/zookeeper-tls.sh");
+/// One server, or one of an ensemble.
+pub const PLAIN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/services/zookeeper.sh");
+
+impl Server {
+    pub fn start() -> Self {
+        Server::start_by(PLAIN, "")
+    }
+
+    pub fn start_by(script: &'static str, options: &'static str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let port = ports::<1>()[0].to_string();
+        let (path, members) = (folder.path().to_owned(), String::new());
+        let mut server =
+            Server { folder: path, script, port, members, options, _kept: Some(folder), uri: String::new() };
+        server.uri = server.run("start");
+        server
+    }
+
+    pub fn run(&self, word: &str) -> String {
+        let output = Command::new(self.script)
+            .arg(word)
+            .env("LOCKWRIGHT_RUN_DIR", &self.folder)
+            .env("LOCKWRIGHT_ZOOKEEPER_PORT", &self.port)
+            .env("LOCKWRIGHT_ZOOKEEPER_TLS_PORT", &self.port)
+            .env("LOCKWRIGHT_ZOOKEEPER_JAVA", self.options)
+            .env("LOCKWRIGHT_ZOOKEEPER_MEMBERS", &self.members)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// The folder in which it runs.
+    pub fn folder(&self) -> PathBuf {
+        let is_its = |path: &PathBuf| path.join("pid").exists();
+        let mut folders = std::fs::read_dir(&self.folder).unwrap().map(|entry| entry.unwrap().path());
+        folders.find(is_its).unwrap()
+    }
+
+    pub fn file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder().join(name)).unwrap().trim().to_owned()
+    }
+
+    pub fn pid(&self) -> Pid {
+        self.file("pid").parse().ok().and_then(Pid::from_raw).unwrap()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    /// Kills it and waits until it is gone.
+    pub fn kill(&self) {
+        let of = PathBuf::from("/proc").join(self.pid().as_raw_nonzero().to_string());
+        self.signal(Signal::KILL);
+        until("it is gone", || !of.exists() || is_over(&of));
+    }
+
+    /// What the server says to one of its words; nothing where it says nothing.
+    pub fn ask(&self, word: &str) -> String {
+        let mut said = String::new();
+        if let Ok(mut stream) = TcpStream::connect(format!("127.0.0.1:{}", self.port)) {
+            stream.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+            let _ = stream.write_all(word.as_bytes()).and_then(|()| stream.read_to_string(&mut said));
+        }
+        said
+    }
+
+    pub fn client(&self, options: &str) -> Client {
+        open(&format!("{}&{options}", self.uri)).unwrap()
+    }
+}
+
+/// Whether a process has ended and only its parent has not looked yet.
+fn is_over(of: &Path) -> bool {
+    std::fs::read_to_string(of.join("stat")).is_ok_and(|stat| stat.contains(") Z "))
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.folder().join("pid").exists() {
+            // What is stopped cannot end.
+            let _ = kill_process(self.pid(), Signal::CONT);
+        }
+        self.run("stop");
+    }
+}
+
+/// Ports that nobody has.
+pub fn ports<const N: usize>() -> [u16; N] {
+    let listeners = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().port())
+}
+
+/// Three servers.
+pub struct Ensemble {
+    pub servers: Vec<Server>,
+    _folder: tempfile::TempDir,
+}
+
+impl Ensemble {
+    pub fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let ports = ports::<9>();
+        let members: Vec<_> = ports.chunks(3).map(|of| format!("{}:{}:{}", of[0], of[1], of[2])).collect();
+        let starts = members.iter().enumerate().map(|(number, member)| {
+            let (path, members) = (folder.path().join(number.to_string()), members.join(" "));
+            let port = member.split(':').next().unwrap().to_owned();
+            // Each answers once most are there.
+            thread::spawn(move || {
+                let mut server =
+                    Server { folder: path, script: PLAIN, port, members, options: "", _kept: None, uri: String::new() };
+                server.uri = server.run("start");
+                server
+            })
+        });
+        let starts: Vec<_> = starts.collect();
+        let servers = starts.into_iter().map(|start| start.join().unwrap()).collect();
+        Ensemble { servers, _folder: folder }
+    }
+
+    pub fn uri(&self) -> String {
+        let hosts: Vec<_> = self.servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
+        format!("zookeeper://{}/locks?tick=100ms", hosts.join(","))
+    }
+
+    pub fn client(&self, options: &str) -> Client {
+        open(&format!("{}&{options}", self.uri())).unwrap()
+    }
+
+    /// Which of them leads.
+    pub fn leader(&self) -> usize {
+        let mut leader = None;
+        until("one of them leads", || {
+            leader = self.servers.iter().position(|server| server.ask("srvr").contains("Mode: leader"));
+            leader.is_some()
+        });
+        leader.unwrap()
+    }
+
+    pub fn follower(&self) -> usize {
+        let mut follower = None;
+        until("one of them follows", || {
+            follower = self.servers.iter().position(|server| server.ask("srvr").contains("Mode: follower"));
+            follower.is_some()
+        });
+        follower.unwrap()
+    }
+
+    /// Until all three serve.
+    pub fn is_whole(&self) {
+        let serves =
+            |server: &Server| ["Mode: leader", "Mode: follower"].iter().any(|mode| server.ask("srvr").contains(mode));
+        until("all serve", || self.servers.iter().all(serves));
+    }
+}
