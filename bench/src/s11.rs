@@ -56,6 +56,7 @@ struct Seen {
     outage: Option<Outage>,
     close_s: f64,
     close_round_trips: u64,
+    held_at_server: Option<usize>,
     left_at_server: Option<usize>,
 }
 
@@ -102,15 +103,21 @@ pub(crate) fn run(url: &str, options: &Options) -> Result<()> {
     seen.lost = client.metrics().lost.total();
     seen.threads = threads()?;
 
+    let held = |server: &mut Option<Server>| {
+        let keys = format!("*bench:s11:{}:*", std::process::id());
+        server.as_mut().map(|server| server.held(&keys)).transpose()
+    };
+    seen.held_at_server = held(&mut server)?;
+    if seen.held_at_server.is_some_and(|held| held != options.locks + 1) {
+        return Err(format!("the server says {:?} locks are held, not all of them", seen.held_at_server).into());
+    }
     let before = client.metrics().round_trips;
     let started = Instant::now();
     client.close();
     seen.close_s = started.elapsed().as_secs_f64();
     seen.close_round_trips = client.metrics().round_trips - before;
     seen.peak_kib = memory("VmHWM:")?;
-    if let Some(server) = &mut server {
-        seen.left_at_server = Some(server.held(&format!("*bench:s11:{}:*", std::process::id()))?);
-    }
+    seen.left_at_server = held(&mut server)?;
     drop((guards, first));
     println!("{}", serde_json::to_string_pretty(&seen)?);
     Ok(())

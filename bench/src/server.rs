@@ -43,8 +43,9 @@ impl Server {
 
     /// How many of Lockwright's locks under these keys are held.
     pub(crate) fn held(&mut self, pattern: &str) -> RedisResult<usize> {
-        let script = "local n = 0 for _, k in ipairs(redis.call('KEYS', ARGV[1])) do \
-                      if (redis.call('HGET', k, 'o') or '') ~= '' then n = n + 1 end end return n";
+        // A record that begins with F is of a lock that is free, one without an owner of a lock that is waited for.
+        let script = "local n = 0 for _, k in ipairs(redis.call('KEYS', ARGV[1])) do local r = redis.call('HGET', k, 'r') \
+                      if r and r:byte() ~= 70 and r:sub(34, 89) ~= ('-'):rep(56) then n = n + 1 end end return n";
         Script::new(script).arg(pattern).invoke(&mut self.connection)
     }
 
