@@ -95,8 +95,10 @@ def asked_of_latch(command: Command) -> Tuple[Any, ...]:
 def seen(inspection: lockwright.Inspection) -> Dict[str, Any]:
     """What an inspection told; JSON has no infinity."""
     told = dataclasses.asdict(inspection)
-    if told["holder"] is not None:
-        told["holder"]["remaining"] = min(told["holder"]["remaining"], 1e15)
+    parts = told["shared"]["holders"] if told["shared"] is not None else []
+    for holder in [told["holder"], *(part["holder"] for part in parts)]:
+        if holder is not None:
+            holder["remaining"] = min(holder["remaining"], 1e15)
     return told
 
 
