@@ -4,7 +4,7 @@ go 1.26.0
 
 require (
 	go.etcd.io/etcd/client/v3 v3.6.14
-	golang.org/x/sys v0.48.0
+	lockwright.dev/conformance/peer v0.0.0
 )
 
 require (
@@ -24,3 +24,7 @@ require (
 	google.golang.org/grpc v1.82.1 // indirect
 	google.golang.org/protobuf v1.36.11 // indirect
 )
+
+require golang.org/x/sys v0.48.0 // indirect
+
+replace lockwright.dev/conformance/peer => ../../shims/go
