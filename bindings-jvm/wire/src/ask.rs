@@ -33,9 +33,9 @@ impl Wake for Bell {
 /// Handle, name, owner, arguments.
 fn asked(request: &mut Request<'_>) -> Result<(&'static Operation, Handle, Vec<Argument>)> {
     let handle = table::handle(request.number()?)?;
-    let name = request.text()?;
+    let name = request.word()?;
     let owner = request.owner()?;
-    let operation = Operation::find(handle.of(), &name).ok_or_else(|| lost_track("call"))?;
+    let operation = Operation::find(handle.of(), name).ok_or_else(|| lost_track("call"))?;
     let argument = |(what, takes): &(&'static str, Takes)| {
         Ok(match takes {
             Takes::Limit => Argument::Limit(match request.optional(Request::given)? {

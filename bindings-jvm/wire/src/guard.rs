@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use lockwright::Result;
 use lockwright::binding::held::Group;
-use lockwright::binding::{Held, Standing, Value};
+use lockwright::binding::{Ending, Held, Outcome, Value, lost_track};
+use lockwright::lease::ReleaseOutcome;
 
 use crate::agenda::{Message, agenda, post};
 use crate::reply::Reply;
@@ -16,29 +17,77 @@ fn held(request: &mut Request<'_>, operation: &'static str) -> Result<Arc<Held>>
     table::held(operation, request.number()?)
 }
 
+/// What was released has no number any more: Java knows by itself how it ended.
 pub(crate) fn release(request: &mut Request<'_>) -> Result<Reply> {
-    Ok(Reply::ending(&held(request, "release")?.release()?))
+    let number = request.number()?;
+    let ending = table::held("release", number)?.release()?;
+    table::forget(number);
+    Ok(Reply::ending(&ending))
 }
 
 pub(crate) fn begin_release(request: &mut Request<'_>) -> Result<Reply> {
-    let work = held(request, "release")?.begin_release(false)?;
-    Ok(agenda()?.begin(work))
+    let number = request.number()?;
+    let work = table::held("release", number)?.begin_release(false)?;
+    Ok(agenda()?.begin(async move {
+        let ending = work.await?;
+        table::forget(number);
+        Ok(ending)
+    }))
 }
 
-/// Guards, and whether they are of a block.
-fn group(request: &mut Request<'_>) -> Result<(Vec<Arc<Held>>, bool)> {
-    let of_block = request.flag()?;
-    Ok((request.list(|request| held(request, "release"))?, of_block))
+/// Several that are given back together.
+struct Several {
+    /// The number of each, and whether it was given back already.
+    numbers: Vec<(u64, bool)>,
+    of_block: bool,
+}
+
+impl Several {
+    /// With those that were not given back, in their order.
+    fn read(request: &mut Request<'_>) -> Result<(Self, Vec<Arc<Held>>)> {
+        let of_block = request.flag()?;
+        let mut open = Vec::new();
+        let numbers = request.list(|request| {
+            let number = request.number()?;
+            let held = table::held("release", number).ok();
+            let is_over = held.is_none();
+            open.extend(held);
+            Ok((number, is_over))
+        })?;
+        Ok((Several { numbers, of_block }, open))
+    }
+
+    /// What became of each, where `ended` is what became of those that were not given back.
+    fn told(self, ended: Vec<Result<Ending>>) -> Vec<Result<Ending>> {
+        let mut ended = ended.into_iter();
+        let told = |(number, is_over)| match (is_over, self.of_block) {
+            (true, true) => Ok(Ending { outcome: ReleaseOutcome::Released, why: None }),
+            (true, false) => Err(table::released("release")),
+            (false, _) => {
+                let ending = ended.next().unwrap_or_else(|| Err(lost_track("release")))?;
+                table::forget(number);
+                Ok(ending)
+            }
+        };
+        self.numbers.into_iter().map(told).collect()
+    }
 }
 
 pub(crate) fn release_all(request: &mut Request<'_>) -> Result<Reply> {
-    let (all, of_block) = group(request)?;
-    Ok(Reply::all_ended(Group::release(&all, of_block)))
+    let (several, open) = Several::read(request)?;
+    let ended = Group::release(&open, several.of_block);
+    Ok(Reply::all_ended(several.told(ended)))
 }
 
 pub(crate) fn begin_release_all(request: &mut Request<'_>) -> Result<Reply> {
-    let (all, of_block) = group(request)?;
-    Ok(agenda()?.begin(Group::begin_release(all, of_block)))
+    let (several, open) = Several::read(request)?;
+    let work = Group::begin_release(open, several.of_block);
+    Ok(agenda()?.begin(async move {
+        Ok(match work.await? {
+            Outcome::AllEnded(ended) => Outcome::AllEnded(several.told(ended)),
+            other => other,
+        })
+    }))
 }
 
 pub(crate) fn export(request: &mut Request<'_>) -> Result<Reply> {
@@ -81,22 +130,21 @@ pub(crate) fn hold_at_least_for(request: &mut Request<'_>) -> Result<Reply> {
     held.hold_at_least_for(span).map(|()| done())
 }
 
-/// Whether it is held, for how long certainly, why it was lost, its token, and whether it was given back.
+/// Whether it is held, for how long certainly, why it was lost, and its token; nothing where it was released.
 pub(crate) fn state(request: &mut Request<'_>) -> Result<Reply> {
-    let held = held(request, "state")?;
+    let Ok(held) = table::held("state", request.number()?) else { return Ok(done()) };
     Ok(Reply::told(vec![
         Value::Flag(held.is_held()),
         Value::Span(held.remaining().unwrap_or_default()),
         Value::from(held.why().map(|why| why.code())),
         Value::Token(held.token()),
-        Value::Flag(held.standing() != Standing::Open),
     ]))
 }
 
 /// Has its loss told; whether it was not given back yet.
 pub(crate) fn watch(request: &mut Request<'_>) -> Result<Reply> {
     let number = request.number()?;
-    let held = table::held("lost", number)?;
+    let Ok(held) = table::held("lost", number) else { return Ok(Reply::told(false)) };
     let tell = move |why| post(Message::Lost(number, why));
     Ok(Reply::told(held.on_lost(Box::new(tell))))
 }
@@ -107,4 +155,27 @@ pub(crate) fn abandon(request: &mut Request<'_>) -> Result<Reply> {
     let held = table::held("abandon", number)?;
     table::forget(number);
     Ok(Reply::told(held.abandon()))
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwright::Client;
+    use lockwright::options::ConnectOptions;
+
+    use super::*;
+
+    #[test]
+    fn one_that_was_released_before_keeps_no_other_from_it() -> Result<()> {
+        let client: lockwright::blocking::Client = Client::open(Some("memory://several"), ConnectOptions::default())?;
+        let held = |name| Ok(table::keep_held(Held::new(client.lock(name).acquire()?.into_face())));
+        let numbers: [u64; 2] = [held("a")?, held("b")?];
+        release(&mut Request::new(&numbers[0].to_be_bytes()))?;
+        let mut asked = vec![0, 0, 0, 0, 2];
+        numbers.iter().for_each(|number| asked.extend(number.to_be_bytes()));
+        let (several, open) = Several::read(&mut Request::new(&asked))?;
+        let ended = several.told(Group::release(&open, false));
+        assert!(ended[0].is_err() && ended[1].is_ok());
+        assert!(client.lock("b").try_acquire()?.is_some());
+        Ok(())
+    }
 }

@@ -38,7 +38,10 @@ pub(crate) struct Reply(Vec<u8>);
 
 impl Reply {
     fn of(kind: u8) -> Self {
-        Reply(vec![kind])
+        // Room for a grant with a name of a usual length, so that it does not move while it is written.
+        let mut bytes = Vec::with_capacity(96);
+        bytes.push(kind);
+        Reply(bytes)
     }
 
     pub(crate) fn into_bytes(self) -> Vec<u8> {
@@ -112,9 +115,13 @@ impl Reply {
 
     pub(crate) fn ending(ending: &Ending) -> Self {
         let mut reply = Reply::of(kind::ENDED);
-        reply.text(ending.outcome.code());
-        reply.optional(ending.why.as_ref(), |reply, why| reply.text(why.code()));
+        reply.end(ending);
         reply
+    }
+
+    fn end(&mut self, ending: &Ending) {
+        self.text(ending.outcome.code());
+        self.optional(ending.why.as_ref(), |reply, why| reply.text(why.code()));
     }
 
     /// How each of several holds ended: what the store found, or what went wrong.
@@ -123,7 +130,7 @@ impl Reply {
         reply.all(told, |reply, told| match told {
             Ok(ending) => {
                 reply.byte(1);
-                reply.text(ending.outcome.code());
+                reply.end(&ending);
             }
             Err(error) => {
                 reply.byte(0);

@@ -1,17 +1,17 @@
 //! What Java has numbers of. None is given twice.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use lockwright::binding::{Handle, Held, lost_track};
 use lockwright::metrics::Histogram;
 use lockwright::{Error, Kind, Result};
+use rustc_hash::FxHashMap;
 
 use crate::locked;
 
 #[derive(Default)]
 struct Table {
-    kept: HashMap<u64, Thing>,
+    kept: FxHashMap<u64, Thing>,
     last: u64,
 }
 
@@ -53,11 +53,16 @@ pub(crate) fn handle(number: u64) -> Result<Handle> {
     }
 }
 
-/// A hold; not there where it was given back and forgotten.
+/// That a hold was released, and forgotten with that.
+pub(crate) fn released(operation: &'static str) -> Error {
+    Error::new(Kind::NotOwned, operation, "this guard was released already")
+}
+
+/// A hold that was not released yet.
 pub(crate) fn held(operation: &'static str, number: u64) -> Result<Arc<Held>> {
     match locked(table()).kept.get(&number) {
         Some(Thing::Held(held)) => Ok(held.clone()),
-        _ => Err(Error::new(Kind::NotOwned, operation, "this guard was released already")),
+        _ => Err(released(operation)),
     }
 }
 

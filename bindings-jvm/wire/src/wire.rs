@@ -48,11 +48,15 @@ impl<'a> Request<'a> {
         Ok(f64::from_be_bytes(self.take()?))
     }
 
-    pub(crate) fn text(&mut self) -> Result<String> {
+    pub(crate) fn word(&mut self) -> Result<&'a str> {
         let length = usize::try_from(self.count()?).map_err(|_| malformed())?;
         let (taken, rest) = self.0.split_at_checked(length).ok_or_else(malformed)?;
         self.0 = rest;
-        String::from_utf8(taken.to_vec()).map_err(|_| malformed())
+        str::from_utf8(taken).map_err(|_| malformed())
+    }
+
+    pub(crate) fn text(&mut self) -> Result<String> {
+        self.word().map(str::to_owned)
     }
 
     pub(crate) fn optional<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<Option<T>> {
@@ -86,8 +90,8 @@ impl<'a> Request<'a> {
         operation: &'static str,
     ) -> Result<()> {
         let given = self.list(|request| {
-            let name = request.text()?;
-            Ok((JAVA.position(choices, &name).ok_or_else(malformed)?, request.given()?))
+            let name = request.word()?;
+            Ok((JAVA.position(choices, name).ok_or_else(malformed)?, request.given()?))
         })?;
         JAVA.set(choices, options, given, operation)
     }

@@ -3,6 +3,7 @@ package dev.lockwright;
 import java.lang.ref.Cleaner;
 import java.lang.ref.WeakReference;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Consumer;
@@ -23,13 +24,17 @@ public final class Guard implements AutoCloseable {
   private final Cleaner.Cleanable cleanable;
   private final Abandon abandon;
   private volatile long token;
+  private volatile LossReason why;
   private Losses losses;
 
-  /** What is done when a guard was collected; it must not know the guard. */
+  /** What is done when a guard was collected, or was released; it must not know the guard. */
   private static final class Abandon implements Runnable {
     private final long number;
     private final String name;
+    /** There will be no loss: it was given back. */
     private volatile boolean over;
+    /** It was released, and the native library knows its number no more. */
+    private volatile boolean forgotten;
 
     Abandon(long number, String name) {
       this.number = number;
@@ -39,6 +44,9 @@ public final class Guard implements AutoCloseable {
     @Override
     public void run() {
       Agenda.LOSSES.remove(number);
+      if (forgotten) {
+        return;
+      }
       if (over) {
         new Request(Verb.FORGET, number).call();
         return;
@@ -81,28 +89,29 @@ public final class Guard implements AutoCloseable {
     return depth;
   }
 
-  /** Held, remaining, why it was lost, token, given back. */
-  private List<Object> state() {
-    return Handle.list(request(Verb.STATE).call());
+  /** What the library knows of it at a moment. */
+  private record State(boolean isHeld, Duration remaining, LossReason why, long token) {}
+
+  private State state() {
+    List<Object> told = Handle.list(request(Verb.STATE).call());
+    return told == null
+        ? new State(false, Duration.ZERO, why, token)
+        : new State((boolean) told.get(0), (Duration) told.get(1), LossReason.of((String) told.get(2)), (long) told.get(3));
   }
 
   /** Whether the lock is certainly held at this moment. */
   public boolean isHeld() {
-    return (boolean) state().get(0);
+    return state().isHeld();
   }
 
   /** How much longer the lock is certainly held without a further renewal; nothing once it was given back. */
   public Duration remaining() {
-    return (Duration) state().get(1);
+    return state().remaining();
   }
 
   /** Why it was lost; null unless it was. */
   public LossReason whyLost() {
-    return LossReason.of((String) state().get(2));
-  }
-
-  private boolean isOver() {
-    return (boolean) state().get(4);
+    return state().why();
   }
 
   /**
@@ -132,10 +141,12 @@ public final class Guard implements AutoCloseable {
 
   private synchronized void watch() {
     if (Agenda.LOSSES.putIfAbsent(number, new WeakReference<>(losses)) == null) {
-      LossReason why = whyLost();
-      if (why != null) {
-        losses.tell(why);
+      LossReason lost = whyLost();
+      if (lost != null) {
+        Agenda.LOSSES.remove(number);
+        losses.tell(lost);
       } else if (!(boolean) request(Verb.WATCH).call()) {
+        Agenda.LOSSES.remove(number);
         losses.over();
       }
     }
@@ -147,6 +158,13 @@ public final class Guard implements AutoCloseable {
 
   private Request request(Verb verb) {
     return new Request(verb, number, this);
+  }
+
+  /** The same outcome of a request for this guard: of one that was released the native library knows not even the name. */
+  Object named(Object outcome) {
+    return outcome instanceof Reply.Failure failure && failure.lock() == null && failure.code().equals("not_owned")
+        ? LockException.failure("not_owned", failure.operation(), name, client.address(), "this guard was released already")
+        : outcome;
   }
 
   /** What comes of a request in this thread, whether it may block or not. */
@@ -237,7 +255,7 @@ public final class Guard implements AutoCloseable {
   }
 
   private boolean changed(Object did) {
-    token = (long) state().get(3);
+    token = state().token();
     return (boolean) did;
   }
 
@@ -255,9 +273,14 @@ public final class Guard implements AutoCloseable {
     return begin(Verb.BEGIN_RELEASE, request -> request, outcome -> ended(outcome).outcome());
   }
 
+  /** It was released: the native library forgot it with that, and the collector has nothing to do for it. */
   private Reply.Ending ended(Object outcome) {
+    Reply.Ending ending = (Reply.Ending) outcome;
+    why = ending.why();
+    abandon.forgotten = true;
+    cleanable.clean();
     over();
-    return (Reply.Ending) outcome;
+    return ending;
   }
 
   /** It was given back: there will be no loss, and nothing to warn of. */
@@ -281,12 +304,13 @@ public final class Guard implements AutoCloseable {
    */
   @Override
   public void close() {
-    if (abandon.over || isOver()) {
+    try {
+      release();
+    } catch (LockException.NotOwned already) {
       return;
     }
-    Reply.Ending ending = ended(await(Verb.RELEASE, Verb.BEGIN_RELEASE, request -> request));
-    if (ending.why() != null) {
-      throw LockException.lost(name, client.address(), ending.why());
+    if (why != null) {
+      throw LockException.lost(name, client.address(), why);
     }
   }
 
@@ -310,7 +334,7 @@ public final class Guard implements AutoCloseable {
 
   private static void giveBack(long number) {
     Job.begin(null, new Request(Verb.BEGIN_RELEASE, number), outcome -> outcome, null)
-        .whenComplete((outcome, error) -> new Request(Verb.FORGET, number).ask());
+        .exceptionally(error -> new Request(Verb.FORGET, number).ask());
   }
 
   /** Gives several back in one write: the outcome of each, or its failure. */
@@ -332,15 +356,24 @@ public final class Guard implements AutoCloseable {
   }
 
   private static List<Object> endings(List<Guard> guards, Object ended) {
-    guards.forEach(Guard::over);
-    return ((Reply.Endings) ended).all();
+    List<Object> all = new ArrayList<>();
+    for (Object each : ((Reply.Endings) ended).all()) {
+      Guard guard = guards.get(all.size());
+      if (each instanceof Reply.Ending ending) {
+        all.add(guard.ended(ending).outcome());
+      } else {
+        guard.over();
+        all.add(guard.named(each));
+      }
+    }
+    return all;
   }
 
   @Override
   public String toString() {
-    List<Object> state = state();
-    String how = state.get(2) != null ? "lost: " + state.get(2)
-        : (boolean) state.get(4) ? "released" : "held, " + ((Duration) state.get(1)).toMillis() + " ms left";
+    State state = state();
+    String how = state.why() != null ? "lost: " + state.why().code()
+        : state.isHeld() ? "held, " + state.remaining().toMillis() + " ms left" : "released";
     return "Guard[" + name + " token " + token + ", " + how + "]";
   }
 }

@@ -61,8 +61,13 @@ public class LockException extends RuntimeException {
 
   /** One that this side finds, in the words of the others. */
   static LockException made(String code, String operation, String lock, String store, String what) {
+    return of(failure(code, operation, lock, store, what));
+  }
+
+  /** The same, to be thrown later. */
+  static Reply.Failure failure(String code, String operation, String lock, String store, String what) {
     String message = code + ": " + operation + " lock \"" + lock + "\" on " + store + ": " + what;
-    return of(new Reply.Failure(code, message, operation, lock, store));
+    return new Reply.Failure(code, message, operation, lock, store);
   }
 
   static LockException of(Reply.Failure failure) {

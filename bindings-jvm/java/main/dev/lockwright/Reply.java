@@ -29,7 +29,7 @@ final class Reply {
   /** How a hold ended. */
   record Ending(ReleaseOutcome outcome, LossReason why) {}
 
-  /** How each of several did: its outcome, or a failure. */
+  /** How each of several did: an {@link Ending}, or a failure. */
   record Endings(List<Object> all) {}
 
   /** The job of that number goes on. */
@@ -117,12 +117,16 @@ final class Reply {
       case 2 -> grant();
       case 3 -> new Grants(list(this::grant));
       case 4 -> new SegmentGrant(count(), grant());
-      case 5 -> new Ending(ReleaseOutcome.of(text()), LossReason.of(optional(this::text)));
-      case 6 -> new Endings(list(() -> flag() ? ReleaseOutcome.of(text()) : failure()));
+      case 5 -> ending();
+      case 6 -> new Endings(list(() -> flag() ? ending() : failure()));
       case 7 -> new Pending(count());
       case 8 -> new Waits(number(), span());
       default -> throw new IllegalStateException("the native library is of another version");
     };
+  }
+
+  private Ending ending() {
+    return new Ending(ReleaseOutcome.of(text()), LossReason.of(optional(this::text)));
   }
 
   private Failure failure() {

@@ -157,7 +157,8 @@ final class Request {
 
   /** What comes of it, which may be a failure. */
   Object ask() {
-    return take().outcome();
+    Object outcome = take().outcome();
+    return about instanceof Guard guard ? guard.named(outcome) : outcome;
   }
 
   /** The reply itself, as the mail of the library, which is waited for. */

@@ -161,7 +161,11 @@ class LockTest {
     Guard next = client.lock("x").acquire();
     assertFalse(guard.isHeld());
     assertEquals(Duration.ZERO, guard.remaining());
-    assertThrows(LockException.NotOwned.class, () -> guard.extend("10s"));
+    assertNull(guard.whyLost());
+    assertThrows(CancellationException.class, () -> guard.lost().get());
+    LockException over = assertThrows(LockException.NotOwned.class, () -> guard.extend("10s"));
+    assertTrue(over.getMessage().contains("\"x\"") && over.getMessage().contains(client.address()), over.getMessage());
+    assertInstanceOf(LockException.NotOwned.class, assertThrows(ExecutionException.class, () -> guard.extendAsync(Duration.ofSeconds(9)).get()).getCause());
     assertThrows(LockException.NotOwned.class, () -> guard.export(Duration.ofSeconds(1)));
     assertThrows(LockException.NotOwned.class, () -> guard.holdAtLeastFor(Duration.ofSeconds(1)));
     assertTrue(next.isHeld());
@@ -190,6 +194,35 @@ class LockTest {
     CompletableFuture<LossReason> over = released.lost();
     released.release();
     assertThrows(CancellationException.class, over::get);
+  }
+
+  @Test
+  void whyItWasLostIsKnownAfterTheRelease() {
+    Guard guard = client.lock("x").acquire();
+    client.breakLock("x", guard.token());
+    guard.release();
+    assertEquals(LossReason.BROKEN, guard.whyLost());
+    MultiGuard several = client.multiLock("a", "b").acquire();
+    client.breakLock("b", several.tokens().get("b"));
+    several.release();
+    assertEquals(LossReason.BROKEN, several.whyLost());
+  }
+
+  @Test
+  void whatIsReleasedNeedsNoCollector() {
+    Reply.Grant one = granted();
+    new Guard(client, one).release();
+    Reply.Grant awaited = granted();
+    new Guard(client, awaited).releaseAsync().join();
+    Reply.Grant several = granted();
+    new MultiGuard(client, List.of(new Guard(client, several))).close();
+    for (Reply.Grant grant : List.of(one, awaited, several)) {
+      assertNull(new Request(Verb.STATE, grant.guard()).call(), "the native library keeps what was released");
+    }
+  }
+
+  private Reply.Grant granted() {
+    return (Reply.Grant) client.lock("x").handle().call("acquire", Owner.ofThread()).limit(null).get();
   }
 
   @Test

@@ -90,6 +90,11 @@ class SeveralTest {
       Thread.onSpinWait();
     }
     assertThrows(LockException.Lost.class, again::close);
+    MultiGuard halved = both.acquire();
+    halved.guards().get(0).release();
+    assertThrows(LockException.NotOwned.class, halved::release);
+    client.lock("b").tryAcquire().release();
+    halved.close();
     MultiGuard third = both.acquire();
     CompletableFuture<MultiGuard> waits = both.acquireAsync();
     assertEquals(ReleaseOutcome.RELEASED, third.releaseAsync().get());
