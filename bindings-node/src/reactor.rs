@@ -155,7 +155,7 @@ impl Reactor {
         environment.as_mut().ok_or_else(ended).and_then(work)
     }
 
-    /// Begins a job, to be followed by a turn.
+    /// Begins a job, to be followed by `go_on`.
     fn ask(&self, env: &Env, begin: impl FnOnce(&mut Environment) -> Result<u32>) -> Answer<u32> {
         answer(self.in_environment("call", |environment| {
             let was_idle = environment.jobs.is_idle();
@@ -232,6 +232,12 @@ impl Reactor {
     pub fn turn<'env>(&self, env: &'env Env) -> napi::Result<Array<'env>> {
         self.notifier.notified.store(false, Ordering::Release);
         self.hear(env, Jobs::turn)
+    }
+
+    /// As `turn`, after something was begun: `ready` is called where there is more to do.
+    #[napi(catch_unwind)]
+    pub fn go_on<'env>(&self, env: &'env Env) -> napi::Result<Array<'env>> {
+        self.hear(env, Jobs::go_on)
     }
 
     /// Takes the first `length` bytes that came from a socket, none when it has ended, and tells what ended as `turn`

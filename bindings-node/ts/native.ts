@@ -74,6 +74,7 @@ export type Word = number | string | bigint | undefined
 
 export interface NativeReactor {
   turn(): unknown[]
+  goOn(): unknown[]
   feed(socket: number, bytes: Uint8Array, length: number): unknown[]
   taken(socket: number): void
   forget(job: number): void

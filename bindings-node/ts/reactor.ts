@@ -45,20 +45,21 @@ let turns = 0
 function schedule(): void {
   if (scheduled) return
   scheduled = true
-  if (turns < MOST) soon(turn)
+  if (turns < MOST) soon(goOn)
   else later(called)
 }
 
 /** The event loop calls: whatever else it has comes before the next. */
 function called(): void {
-  turns = 0
-  turn()
+  scheduled = false
+  turns = 1
+  hear(reactor().turn())
 }
 
-function turn(): void {
+function goOn(): void {
   scheduled = false
   turns++
-  hear(reactor().turn())
+  hear(reactor().goOn())
 }
 
 /** What is done with what is told, by its kind. */

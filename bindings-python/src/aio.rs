@@ -65,7 +65,8 @@ impl Reactor {
     ) -> PyResult<u32> {
         let job = self.jobs.begin(work);
         locked(&self.asked).insert(job, Question::Open { future, client: client.clone() });
-        self.turn(py)?;
+        aside(py, || self.jobs.go_on())?;
+        self.deliver(py)?;
         Ok(job)
     }
 

@@ -111,7 +111,7 @@ impl Agenda {
             job
         };
         match self.turning.try_lock() {
-            Ok(_turning) => self.jobs.turn(),
+            Ok(_turning) => self.jobs.go_on(),
             // Who polls may have looked for the last time; a virtual thread must not wait here.
             Err(_) => {
                 self.ring();

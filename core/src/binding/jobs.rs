@@ -78,7 +78,7 @@ impl Jobs {
         locked(&self.open).is_empty()
     }
 
-    /// Begins an operation, to be followed by a [`turn`](Self::turn); its number, which is another's once it has ended
+    /// Begins an operation, to be followed by [`go_on`](Self::go_on); its number, which is another's once it has ended
     /// or was [forgotten](Self::forget).
     pub fn begin(&self, work: impl Future<Output = Result<Outcome>> + Send + 'static) -> u32 {
         let mut open = locked(&self.open);
@@ -145,12 +145,17 @@ impl Jobs {
     /// Begins what nobody waits for.
     pub fn spawn_aside(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.events.spawn(work);
-        self.events.turn();
+        self.events.go_on();
     }
 
     /// Polls what can go on, without blocking.
     pub fn turn(&self) {
         self.events.turn();
+    }
+
+    /// As [`EventLoop::go_on`], after something was begun.
+    pub fn go_on(&self) {
+        self.events.go_on();
     }
 
     /// Takes what was read from a socket, and polls what can go on then; see [`EventLoop::feed`].

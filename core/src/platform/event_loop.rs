@@ -2,18 +2,18 @@
 //! uncontended acquisition.
 //!
 //! Whoever owns the foreign loop makes one [`EventLoop`] for it, has the loop watch its
-//! [descriptor](EventLoop::descriptor) for reading, and calls [`turn`](EventLoop::turn) when that is readable and after
-//! each [`spawn`](EventLoop::spawn). Jobs are polled in `turn` and nowhere else, so always on the foreign loop's
-//! thread; sockets that jobs open are watched through the same descriptor. Timers, names and whatever blocks stay with
-//! the driver's own thread. A loop that can watch no descriptor has that thread [watch](EventLoop::watch) instead, and
-//! is called; it may also [read](EventLoop::with_reader) the sockets itself.
+//! [descriptor](EventLoop::descriptor) for reading, calls [`turn`](EventLoop::turn) when that is readable, and
+//! [`go_on`](EventLoop::go_on) after each [`spawn`](EventLoop::spawn). Jobs are polled in these and nowhere else, so
+//! always on the foreign loop's thread; sockets that jobs open are watched through the same descriptor. Timers, names
+//! and whatever blocks stay with the driver's own thread. A loop that can watch no descriptor has that thread
+//! [watch](EventLoop::watch) instead, and is called; it may also [read](EventLoop::with_reader) the sockets itself.
 //!
 //! ```no_run
 //! # fn main() -> lockwright::Result<()> {
 //! let client: lockwright::Client = lockwright::Client::open(Some("memory://"), Default::default())?;
 //! let jobs = lockwright::event_loop::EventLoop::new()?;
 //! jobs.spawn(async move { drop(client.lock("orders:42").acquire().await) });
-//! jobs.turn();
+//! jobs.go_on();
 //! # Ok(())
 //! # }
 //! ```
@@ -144,7 +144,7 @@ impl EventLoop {
         self.run(|poller| poller.feed(socket, bytes));
     }
 
-    /// Adds a job, which the next [`turn`](Self::turn) begins; to be followed by one.
+    /// Adds a job, which the next [`turn`](Self::turn) begins, or [`go_on`](Self::go_on); to be followed by one.
     pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> JobId {
         self.home.spawn(Box::pin(work))
     }
@@ -158,6 +158,12 @@ impl EventLoop {
     /// Polls whatever can go on, without blocking. A job that panics is dropped.
     pub fn turn(&self) {
         self.run(Poller::look);
+    }
+
+    /// A [`turn`](Self::turn) without a look at the descriptor: that asks the operating system, and what there is to be
+    /// seen is seen by whoever watches it.
+    pub fn go_on(&self) {
+        self.run(|_| {});
     }
 
     /// What `wakes` wakes needs no bell.
