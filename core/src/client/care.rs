@@ -75,11 +75,11 @@ impl<F: Face> Client<F> {
             }
             Err(error) => return Err(error),
         };
+        let endings = Endings::of(others.iter().map(|other| &*other.key));
         let mut both = Vec::new();
         for name in self.list_by(road).await? {
             // The key has this client's prefix in front, which the store alone knows.
-            let is_alike = others.iter().any(|other| other.key.ends_with(&name));
-            if is_alike && !self.others_by(road, Some(&name)).await?.is_empty() {
+            if endings.has(&name) && !self.others_by(road, Some(&name)).await?.is_empty() {
                 both.push(name);
             }
         }
@@ -89,6 +89,27 @@ impl<F: Face> Client<F> {
     async fn drain_by(&self, road: Road, limit: Duration) -> Result<Vec<String>> {
         self.engine()?.drain(road, limit).await.map_err(|error| error.on_store(self.address()))
     }
+}
+
+/// Very many texts, to be asked whether one of them ends so: each backwards, in order.
+struct Endings(Vec<String>);
+
+impl Endings {
+    fn of<'a>(texts: impl Iterator<Item = &'a str>) -> Self {
+        let mut backwards: Vec<String> = texts.map(backwards).collect();
+        backwards.sort_unstable();
+        Endings(backwards)
+    }
+
+    fn has(&self, ending: &str) -> bool {
+        let begins = backwards(ending);
+        let at = self.0.partition_point(|text| *text < begins);
+        self.0.get(at).is_some_and(|text| text.starts_with(&begins))
+    }
+}
+
+fn backwards(text: &str) -> String {
+    text.chars().rev().collect()
 }
 
 /// Most names that are told.
@@ -180,5 +201,18 @@ impl Client<Blocking> {
     /// As there.
     pub fn drain(&self, limit: Duration) -> Result<Vec<String>> {
         here(self.drain_by(Road::Thread, limit))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endings_are_those_of_whole_texts() {
+        let endings = Endings::of(["app:x", "app:orders:42", "é"].into_iter());
+        assert!(["x", "42", "orders:42", "app:x", "é", ""].iter().all(|ending| endings.has(ending)));
+        assert!(!["y", "app", "orders", "my-app:x"].iter().any(|ending| endings.has(ending)));
+        assert!(!Endings::of([].into_iter()).has("x"));
     }
 }

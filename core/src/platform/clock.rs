@@ -1,4 +1,6 @@
-//! The one clock of the driver, by which everything is decided, and the host's wall clock, by which nothing is.
+//! The one clock of the driver, by which every lease is judged, and the host's wall clock, by which none is: SQLite
+//! alone looks at it, for a floor under the tokens of a new record, and for when a latch or a barrier that outlived a
+//! boot is forgotten.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
