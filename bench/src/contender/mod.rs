@@ -1,6 +1,7 @@
 //! The contenders written in Rust, as one program that speaks the protocol of `bench/README.md`.
 
 mod awaited;
+mod barrier;
 mod blocking;
 mod raw;
 
@@ -78,6 +79,8 @@ const SEMAPHORE: &str = "Lockwright Rust, semaphore";
 const SEMAPHORE_FAIR: &str = "Lockwright Rust, semaphore, fair";
 const AWAITED: &str = "Lockwright Rust, awaited";
 const AWAITED_FAIR: &str = "Lockwright Rust, awaited, fair";
+const AWAITED_RANKED: &str = "Lockwright Rust, awaited, fair, with a rank";
+const BARRIER: &str = "Lockwright Rust, barrier";
 const BARE: &str = "Bare process";
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -111,7 +114,7 @@ fn list() -> Result<()> {
         );
     };
     let ours = ["eval", "evalsha"];
-    offer(RAW, "yardstick", &["S1", "S2", "S3", "S4", "S5", "S1R", "S5R", "S1P", "S5P"], &["evalsha"]);
+    offer(RAW, "yardstick", &["S1", "S2", "S3", "S4", "S4Q", "S4B", "S5", "S1R", "S5R", "S1P", "S5P"], &["evalsha"]);
     offer(KEPT, "ours", &["S1", "S3", "S4", "S5", "S11", "S12"], &ours);
     offer(ANEW, "ours", &["S1"], &ours);
     offer(FAIR, "ours", &["S4", "S5"], &ours);
@@ -121,7 +124,9 @@ fn list() -> Result<()> {
     offer(SEMAPHORE, "ours", &["S1P", "S5P"], &ours);
     offer(SEMAPHORE_FAIR, "ours", &["S5P"], &ours);
     offer(AWAITED, "ours", &["S2", "S3", "S4", "S5"], &ours);
-    offer(AWAITED_FAIR, "ours", &["S4", "S5"], &ours);
+    offer(AWAITED_FAIR, "ours", &["S4", "S4Q", "S5"], &ours);
+    offer(AWAITED_RANKED, "ours", &["S4", "S4Q"], &ours);
+    offer(BARRIER, "ours", &["S4B"], &ours);
     offer(RAW_AWAITED, "peer", &["S2", "S3"], &["evalsha"]);
     offer(BARE, "bare", &["S12"], &[]);
     Ok(())
@@ -153,6 +158,8 @@ fn open(name: &str, url: &str) -> Result<Box<dyn Contend>> {
         SEMAPHORE_FAIR => Box::new(blocking::Blocking::connect(url, Of::FairPermit)?),
         AWAITED => Box::new(awaited::Awaited::connect(url, Of::Lock)?),
         AWAITED_FAIR => Box::new(awaited::Awaited::connect(url, Of::FairLock)?),
+        AWAITED_RANKED => Box::new(awaited::Awaited::connect(url, Of::RankedLock)?),
+        BARRIER => Box::new(barrier::Meeting::connect(url)?),
         other => return Err(format!("there is no contender {other:?} here").into()),
     })
 }
@@ -200,6 +207,8 @@ fn expect(line: Option<String>, wanted: &str) -> Result<()> {
 enum Of {
     Lock,
     FairLock,
+    /// One in whose queue everybody has the same rank, so that nobody waits longer for it.
+    RankedLock,
     /// A reader's part; the first task of a crowd writes.
     ReadWrite,
     Permit,
@@ -209,15 +218,19 @@ enum Of {
 /// How many permits there are.
 const PERMITS: u32 = 4;
 
+/// In the middle.
+const RANK: u8 = 5;
+
 /// What the task of that number acquires; who is no task of a crowd is the last. A name is one thing only.
 fn lock<F: Face>(client: &Client<F>, name: &str, of: Of, task: usize) -> lockwright::Result<Lock<F>> {
     let lock = match of {
         Of::Lock | Of::FairLock => client.lock(name),
+        Of::RankedLock => client.lock(name).rank(RANK),
         Of::ReadWrite if task == 0 => client.rwlock(&format!("{name}:rw")).write(),
         Of::ReadWrite => client.rwlock(&format!("{name}:rw")).read(),
         Of::Permit | Of::FairPermit => client.semaphore(&format!("{name}:permits"), PERMITS),
     };
-    let fair = matches!(of, Of::FairLock | Of::FairPermit);
+    let fair = matches!(of, Of::FairLock | Of::RankedLock | Of::FairPermit);
     if fair { lock.fair() } else { lock }.build()
 }
 

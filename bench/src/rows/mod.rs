@@ -51,6 +51,20 @@ pub(crate) const ROWS: &[Row] = &[
         kind: Kind::Crowd { processes: 1, tasks: 16, own_keys: false },
     },
     Row {
+        id: "S4Q",
+        title: "10,000 tasks in line for one lock",
+        work: "10,000 tasks of one process acquire and release the same fair lock for 3 seconds, so that as many wait in its queue \
+               at the store.",
+        kind: Kind::Crowd { processes: 1, tasks: 10_000, own_keys: false },
+    },
+    Row {
+        id: "S4B",
+        title: "16 tasks of one process, one barrier",
+        work: "16 tasks of one process wait for one another at the same barrier, again and again, for 3 seconds. A pair is one \
+               task's passage, and 16 of them are an opening.",
+        kind: Kind::Crowd { processes: 1, tasks: 16, own_keys: false },
+    },
+    Row {
         id: "S5",
         title: "4 processes of 4 tasks, one lock",
         work: "4 processes with 4 tasks each acquire and release the same lock for 3 seconds.",
